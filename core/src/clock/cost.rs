@@ -1,0 +1,168 @@
+//! What reading a clock costs, so that it can be taken off what is measured with it.
+
+use std::hint::black_box;
+
+use super::{Source, elapsed, tsc};
+
+/// Readings of the clock in one round, in pairs.
+const PAIRS: usize = 8;
+/// Rounds at most. With [`PAIRS`] this makes 64 empty intervals: enough for a stable middle half.
+const ROUNDS: usize = 8;
+/// Rounds at least, however slow the clock: of three, one may be hit by a preemption.
+const FEWEST_ROUNDS: usize = 3;
+/// No round starts later than this after the first, so a backend spends at most about 50 us here.
+const BUDGET_NS: f64 = 35_000.0;
+
+/// What it costs to read a clock, in this process and on this CPU.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost {
+    /// What two readings in a row show between them, in raw ticks: to be taken off every timed interval.
+    pub empty_interval_ticks: u64,
+    /// What one reading takes, in nanoseconds: what a timer call costs the statement.
+    pub reading_ns: f64,
+}
+
+/// Measures the cost of reading `source`, which must be [usable](Source::usable). Takes at most about 50 us
+/// (slow clocks get fewer rounds), so that a backend can do it once per source when it first needs it.
+///
+/// The TSC's frequency should be known by then; see [`prepare`](super::prepare).
+///
+/// The TSC is read inlined, the others through the pointer of [`Source::read_fn`], as the hot path does.
+pub fn measure_costs(source: Source) -> Cost {
+    let reference = super::auto();
+    let (clock, scale) = (reference.read_fn(), reference.scale());
+    let ns = |start, end| scale.nanoseconds(elapsed(start, end).unwrap_or(0));
+    match source {
+        Source::Tsc => measure(tsc::read, clock, ns),
+        _ => measure(black_box(source.read_fn()), clock, ns),
+    }
+}
+
+/// Measures `read` by `clock`, whose readings `ns` turns into the nanoseconds between them.
+fn measure(
+    mut read: impl FnMut() -> u64,
+    mut clock: impl FnMut() -> u64,
+    ns: impl Fn(u64, u64) -> f64,
+) -> Cost {
+    let mut intervals = [0u64; PAIRS * ROUNDS];
+    let mut readings = [0f64; ROUNDS];
+    let (begun, mut rounds) = (clock(), 0);
+    // A round to warm up, whose figures the first real one overwrites, is worth its 0.2 to 4 us: the first
+    // readings miss the caches and take 10 to 100 times as long.
+    for round in 0..=ROUNDS {
+        rounds = round.saturating_sub(1);
+        let slots = &mut intervals[rounds * PAIRS..][..PAIRS];
+        let (before, start) = (clock(), clock());
+        for slot in slots {
+            let (first, second) = (read(), read());
+            *slot = elapsed(first, second).unwrap_or(0);
+        }
+        let end = clock();
+        // What two readings of the reference clock show between them with nothing in between, comes off.
+        let net = ns(start, end) - ns(before, start);
+        readings[rounds] = (net / (2 * PAIRS) as f64).max(0.0);
+        if rounds + 1 >= FEWEST_ROUNDS && ns(begun, end) > BUDGET_NS {
+            break;
+        }
+    }
+    let rounds = rounds + 1;
+    Cost {
+        empty_interval_ticks: middle_mean(&mut intervals[..rounds * PAIRS]).round() as u64,
+        reading_ns: median(&mut readings[..rounds]),
+    }
+}
+
+/// The mean of the middle half: as robust as the median, but it also resolves what lies between the ticks
+/// of a clock (an interval of 25.6 ns is seen as 25 or 26; one of 15 ns on a clock of 40 ns as 0 or 40).
+fn middle_mean(values: &mut [u64]) -> f64 {
+    values.sort_unstable();
+    let quarter = values.len() / 4;
+    let middle = &values[quarter..values.len() - quarter];
+    middle.iter().map(|&value| value as f64).sum::<f64>() / middle.len().max(1) as f64
+}
+
+/// The median (the higher of the two where their number is even); 0 of nothing.
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::mock::Mock;
+
+    /// The cost found for a clock whose readings take `ticks` and now and then, at every `hiccup`th, much
+    /// more.
+    fn found(ticks: u64, hiccup: u64) -> (Cost, u64) {
+        let time = Mock::new(0);
+        let read = || {
+            let now = time.now();
+            time.advance(if time.readings() % hiccup == hiccup - 1 {
+                100 * ticks
+            } else {
+                ticks
+            });
+            time.read();
+            now
+        };
+        let clock = || {
+            time.advance(20);
+            time.now()
+        };
+        let cost = measure(read, clock, |start, end| (end - start) as f64);
+        (cost, time.now())
+    }
+
+    #[test]
+    fn the_cost_is_found() {
+        assert_eq!(
+            found(25, u64::MAX).0,
+            Cost {
+                empty_interval_ticks: 25,
+                reading_ns: 25.0
+            }
+        );
+    }
+
+    #[test]
+    fn hiccups_do_not_matter() {
+        assert_eq!(
+            found(25, 37).0,
+            Cost {
+                empty_interval_ticks: 25,
+                reading_ns: 25.0
+            }
+        );
+    }
+
+    #[test]
+    fn a_slow_clock_gets_fewer_rounds() {
+        let (cost, took) = found(1000, u64::MAX);
+        assert_eq!(cost.empty_interval_ticks, 1000);
+        assert!(took < 70_000, "took {took} ns");
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_costs_nothing_rather_than_ages() {
+        let back = Mock::new(1 << 40);
+        let read = || {
+            back.step_back(7);
+            back.read()
+        };
+        let cost = measure(read, || 0, |_, _| 0.0);
+        assert_eq!(
+            cost,
+            Cost {
+                empty_interval_ticks: 0,
+                reading_ns: 0.0
+            }
+        );
+    }
+
+    #[test]
+    fn the_middle_mean_resolves_less_than_a_tick() {
+        assert_eq!(middle_mean(&mut [26, 9000, 25, 26, 0, 25, 26, 26]), 25.75);
+        assert_eq!(middle_mean(&mut []), 0.0);
+    }
+}

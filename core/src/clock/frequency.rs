@@ -1,0 +1,185 @@
+//! The TSC's frequency: what the hypervisor or the CPU says, checked against the system clock; or measured.
+//!
+//! Order: the hypervisor's leaf 0x40000010 (KVM, VMware; first, because under a hypervisor the CPU's own
+//! leaves may be those of another host), then CPUID 0x15 with a crystal frequency. What is said is checked
+//! over a millisecond: if it is off by more than [`MOST_DISAGREEMENT`], the measured frequency counts. With
+//! nothing said, it is measured for some milliseconds. CPUID 0x16, the base frequency in whole MHz, counts
+//! only where the system clock is too poor to measure by.
+
+use std::fmt;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use super::calibrate::{Bench, FIRST_WINDOW, Measured, TARGET_ERROR};
+use super::detect::{self, Unusable};
+use super::{system, tsc};
+
+/// The stated frequency is believed if the measured one is this near, relatively. Twice what NTP may slew the
+/// system clock by, so a good statement never loses; and no more error than anyone would see in a figure.
+const MOST_DISAGREEMENT: f64 = 1e-3;
+/// How long the check of a stated frequency looks: enough for an error of 50 ppm on any usual machine.
+const CHECK_WINDOW: Duration = Duration::from_millis(1);
+/// A check this uncertain says nothing.
+const CHECK_ERROR: f64 = MOST_DISAGREEMENT / 4.0;
+/// The error of CPUID 0x16, relatively: it is a marketing figure (a "2.3 GHz" CPU may tick at 2.295).
+const BASE_FREQUENCY_ERROR: f64 = 5e-3;
+
+/// A frequency less certain than this, relatively, is as good as none: times would be visibly wrong.
+const MOST_ERROR: f64 = 1e-2;
+
+/// How fast the TSC ticks, and how that is known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Frequency {
+    /// Ticks a second.
+    pub hz: f64,
+    /// Where the figure comes from.
+    pub origin: Origin,
+    /// How far it may be off, relative to it: the bound of the measurement, or of the check of what was
+    /// stated.
+    pub error: f64,
+}
+
+/// Where the TSC's frequency comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The hypervisor states it (CPUID 0x40000010).
+    Hypervisor,
+    /// The CPU states its crystal's frequency and the TSC's ratio to it (CPUID 0x15).
+    Crystal,
+    /// Measured against `CLOCK_MONOTONIC`.
+    Measured,
+    /// The CPU's base frequency in whole MHz (CPUID 0x16), in want of anything better.
+    BaseFrequency,
+    /// Nothing is known: the TSC cannot be used here, and its tick counts as a nanosecond.
+    Unknown,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Origin::Hypervisor => "hypervisor",
+            Origin::Crystal => "cpuid",
+            Origin::Measured => "measured",
+            Origin::BaseFrequency => "cpuid base frequency",
+            Origin::Unknown => "unknown",
+        })
+    }
+}
+
+/// The frequency, found once for the whole tree of processes.
+static FREQUENCY: OnceLock<Frequency> = OnceLock::new();
+
+/// The TSC's frequency. The first call finds it, which takes some milliseconds; see
+/// [`prepare`](super::prepare).
+pub fn frequency() -> Frequency {
+    *FREQUENCY.get_or_init(|| {
+        if detect::tsc().is_err() {
+            return UNKNOWN;
+        }
+        let mut bench = Bench {
+            ticks: tsc::read,
+            ns: system::monotonic,
+            pause: std::thread::sleep,
+        };
+        choose(stated(), |first, target| bench.measure(first, target))
+    })
+}
+
+/// Whether the frequency could be found out.
+pub(super) fn known() -> Result<(), Unusable> {
+    if frequency().origin == Origin::Unknown {
+        Err(Unusable::NoFrequency)
+    } else {
+        Ok(())
+    }
+}
+
+/// A frequency that makes a tick a nanosecond.
+const UNKNOWN: Frequency = Frequency {
+    hz: 1e9,
+    origin: Origin::Unknown,
+    error: f64::INFINITY,
+};
+
+/// What CPUID says: ticks a second, where it says anything.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stated {
+    hypervisor: Option<f64>,
+    crystal: Option<f64>,
+    base: Option<f64>,
+}
+
+/// The rule. `measure` takes the first window and the error to reach, as [`Bench::measure`].
+fn choose(stated: Stated, mut measure: impl FnMut(Duration, f64) -> Option<Measured>) -> Frequency {
+    let claims = [
+        (stated.hypervisor, Origin::Hypervisor),
+        (stated.crystal, Origin::Crystal),
+    ];
+    let mut claims = claims
+        .into_iter()
+        .filter_map(|(hz, origin)| Some((hz?, origin)))
+        .peekable();
+    if claims.peek().is_some() {
+        let check = measure(CHECK_WINDOW, CHECK_ERROR).filter(|check| check.error <= CHECK_ERROR);
+        for (hz, origin) in claims {
+            let off = check.map_or(0.0, |check| (check.hz / hz - 1.0).abs());
+            if off <= MOST_DISAGREEMENT {
+                let error = check.map_or(MOST_DISAGREEMENT, |check| off + check.error);
+                return Frequency { hz, origin, error };
+            }
+        }
+    }
+    // A bad measurement still beats none, but not the CPU's own word.
+    let most = if stated.base.is_some() {
+        BASE_FREQUENCY_ERROR
+    } else {
+        MOST_ERROR
+    };
+    match measure(FIRST_WINDOW, TARGET_ERROR).filter(|measured| measured.error <= most) {
+        Some(Measured { hz, error }) => Frequency {
+            hz,
+            origin: Origin::Measured,
+            error,
+        },
+        None => stated.base.map_or(UNKNOWN, |hz| Frequency {
+            hz,
+            origin: Origin::BaseFrequency,
+            error: BASE_FREQUENCY_ERROR,
+        }),
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn stated() -> Stated {
+    use raw_cpuid::{CpuId, Hypervisor};
+
+    let cpuid = CpuId::new();
+    // Other hypervisors use leaf 0x40000010 for other things, or for nothing.
+    let hypervisor = cpuid
+        .get_hypervisor_info()
+        .filter(|leaf| matches!(leaf.identify(), Hypervisor::KVM | Hypervisor::VMware))
+        .and_then(|leaf| leaf.tsc_frequency())
+        .map(|khz| f64::from(khz) * 1e3);
+    let crystal = cpuid
+        .get_tsc_info()
+        .and_then(|leaf| leaf.tsc_frequency())
+        .map(|hz| hz as f64);
+    let base = cpuid
+        .get_processor_frequency_info()
+        .map(|leaf| f64::from(leaf.processor_base_frequency()) * 1e6);
+    let some = |hz: Option<f64>| hz.filter(|&hz| hz > 0.0);
+    Stated {
+        hypervisor: some(hypervisor),
+        crystal: some(crystal),
+        base: some(base),
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn stated() -> Stated {
+    Stated::default()
+}
+
+#[cfg(test)]
+#[path = "frequency_tests.rs"]
+mod tests;

@@ -1,0 +1,104 @@
+//! What a clock is like on this machine, for `rowsource_clocks()`: its speed, its steps, its faults.
+
+use super::{Scale, Source, Unusable, elapsed, system, tsc};
+
+/// Readings between two calls of the survey's callback: 1 ms with a fast clock, 50 ms with a slow one.
+pub const SURVEY_CHUNK: u32 = 100_000;
+
+/// What a survey found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Survey {
+    /// Whether the clock can be used at all; if not, the other figures are empty.
+    pub usable: Result<(), Unusable>,
+    /// What one reading took, in nanoseconds; `None` without readings.
+    pub ns_per_reading: Option<f64>,
+    /// The smallest step forward between two readings, in nanoseconds; `None` if the clock did not move.
+    /// For a clock finer than its readings are apart, that is what a reading takes.
+    pub resolution_ns: Option<f64>,
+    /// How often a reading was less than the one before it.
+    pub backward_steps: u64,
+    /// The largest such step, in nanoseconds; 0 without one.
+    pub largest_backward_step_ns: f64,
+}
+
+/// Reads `source` `calls` times in a tight loop (one reading more, to start from).
+///
+/// `between` is called after every [`SURVEY_CHUNK`] readings but the last ones, so that the caller can
+/// look for interrupts; it may unwind. Its time is not counted.
+pub fn survey(source: Source, calls: u32, between: impl FnMut()) -> Survey {
+    let usable = source.usable();
+    let calls = if usable.is_ok() { calls } else { 0 };
+    let steps = match source {
+        // One loop per source, so that the reading is inlined as on the hot path.
+        Source::Tsc if usable.is_ok() => observe(tsc::read, calls, system::monotonic, between),
+        Source::Tsc => Steps::default(),
+        Source::System => observe(system::monotonic, calls, system::monotonic, between),
+        Source::Coarse => observe(system::coarse, calls, system::monotonic, between),
+        Source::Syscall => observe(system::syscall, calls, system::monotonic, between),
+    };
+    steps.report(usable, source.scale())
+}
+
+/// The steps of a clock, in raw ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Steps {
+    readings: u64,
+    took_ns: u64,
+    smallest: Option<u64>,
+    backward: u64,
+    largest_backward: u64,
+}
+
+/// Reads a clock `calls` times; `timer` tells, in nanoseconds, how long the chunks took.
+fn observe(
+    mut read: impl FnMut() -> u64,
+    calls: u32,
+    mut timer: impl FnMut() -> u64,
+    mut between: impl FnMut(),
+) -> Steps {
+    let mut steps = Steps::default();
+    let (mut last, mut left) = (read(), calls);
+    // The smallest step minus one, so that no step at all (0 - 1) wraps to the largest value and is no
+    // minimum: one comparison instead of two in a loop of nanoseconds.
+    let mut smallest_less_one = u64::MAX;
+    while left > 0 {
+        let chunk = left.min(SURVEY_CHUNK);
+        let begun = timer();
+        for _ in 0..chunk {
+            let now = read();
+            match elapsed(last, now) {
+                Some(step) => smallest_less_one = smallest_less_one.min(step.wrapping_sub(1)),
+                None => {
+                    steps.backward += 1;
+                    steps.largest_backward = steps.largest_backward.max(last - now);
+                }
+            }
+            last = now;
+        }
+        steps.took_ns += elapsed(begun, timer()).unwrap_or(0);
+        steps.readings += u64::from(chunk);
+        left -= chunk;
+        if left > 0 {
+            between();
+        }
+    }
+    steps.smallest = smallest_less_one.checked_add(1);
+    steps
+}
+
+impl Steps {
+    /// The survey these steps make, for a clock of this scale.
+    fn report(self, usable: Result<(), Unusable>, scale: Scale) -> Survey {
+        Survey {
+            usable,
+            ns_per_reading: (self.readings > 0).then(|| self.took_ns as f64 / self.readings as f64),
+            resolution_ns: self.smallest.map(|ticks| scale.nanoseconds(ticks)),
+            backward_steps: self.backward,
+            largest_backward_step_ns: scale.nanoseconds(self.largest_backward),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "survey_tests.rs"]
+mod tests;

@@ -1,0 +1,9 @@
+//! The pure part of pg_rowsource: what can be said about clocks, sampling, estimates, plans and
+//! their display without a PostgreSQL server. The extension crate feeds it; plain `cargo test` tests it.
+
+pub mod clock;
+pub mod figures;
+pub mod plan;
+pub mod reconcile;
+pub mod report;
+pub mod sampler;

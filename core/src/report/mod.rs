@@ -1,0 +1,120 @@
+//! The EXPLAIN-style table of a measured plan, laid out as Oracle's DBMS_XPLAN lays out its own.
+
+mod columns;
+mod format;
+mod numbers;
+mod predicates;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use format::{FORMAT_WORDS, Format, FormatError};
+
+use crate::figures::{NodeFigures, Outcome};
+use crate::plan::PlanNode;
+
+/// What is said of the plan as a whole, above the table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// Query identifier.
+    pub queryid: i64,
+    /// Plan identifier.
+    pub planid: i64,
+    /// Executions recorded of this plan.
+    pub executions: u64,
+    /// Calls per timed call, on average: 0 no timing, 1 every call.
+    pub sampfreq: i32,
+    /// The clock that was read; empty where none was.
+    pub clock: String,
+    /// How the execution shown ended.
+    pub outcome: Outcome,
+    /// Whether the figures are those of the last execution (else totals over all).
+    pub last: bool,
+    /// Executions that an error ended.
+    pub failed_calls: u64,
+    /// Executions that a cancel request or a timeout ended.
+    pub cancelled_calls: u64,
+    /// The server's block size in bytes; said only where it is not PostgreSQL's default, since a reader of block
+    /// counts will take that for granted. 0 where unknown.
+    pub block_size: u32,
+}
+
+/// PostgreSQL's default block size.
+const DEFAULT_BLOCK_SIZE: u32 = 8192;
+
+impl Header {
+    fn lines(&self) -> Vec<String> {
+        let Header {
+            queryid,
+            planid,
+            executions,
+            sampfreq,
+            clock,
+            ..
+        } = self;
+        let mut identity =
+            format!("queryid {queryid}  planid {planid}  executions {executions}  sampfreq {sampfreq}");
+        if !clock.is_empty() {
+            identity += &format!("  clock {clock}");
+        }
+        if ![0, DEFAULT_BLOCK_SIZE].contains(&self.block_size) {
+            identity += &format!("  block size {}", self.block_size);
+        }
+        let mut lines = vec![identity];
+        lines.extend(if self.last {
+            self.ending()
+        } else {
+            Some(self.totals())
+        });
+        lines
+    }
+
+    fn ending(&self) -> Option<String> {
+        let what_happened = match self.outcome {
+            Outcome::Completed => return None,
+            Outcome::Failed => "statement failed",
+            Outcome::Cancelled => "statement was cancelled",
+        };
+        Some(format!("{what_happened}; figures up to that moment"))
+    }
+
+    fn totals(&self) -> String {
+        let plural = if self.executions == 1 { "" } else { "s" };
+        let mut line = format!("totals over {} execution{plural}", self.executions);
+        for (calls, ending) in [(self.failed_calls, "failed"), (self.cancelled_calls, "cancelled")] {
+            if calls > 0 {
+                line += &format!(", {calls} {ending}");
+            }
+        }
+        line
+    }
+}
+
+/// The lines of the display. `figures[i]` belongs to `nodes[i]`; a node without figures shows its estimates alone.
+///
+/// The figures are those of one execution or totals, as the caller asked [`Format::last`] and says in the header.
+pub fn display(header: &Header, nodes: &[PlanNode], figures: &[NodeFigures], format: &Format) -> Vec<String> {
+    let mut lines = header.lines();
+    lines.extend(table::lines(&columns::filled(nodes, figures, format)));
+    if format.predicates {
+        lines.extend(predicates::lines(nodes));
+    }
+    lines
+}
+
+/// `text` with whatever would break a line or a column made a space: names and literals may hold newlines.
+fn on_one_line(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}
+
+/// `text` in at most `limit` characters, the cut marked.
+fn shortened(text: &str, limit: usize) -> String {
+    const MARK: &str = "...";
+    if text.chars().nth(limit).is_none() {
+        return text.to_owned();
+    }
+    text.chars()
+        .take(limit.saturating_sub(MARK.len()))
+        .chain(MARK.chars())
+        .collect()
+}

@@ -1,0 +1,186 @@
+//! How the display writes counts, sizes, times and errors. Nothing that is not a number is ever written as one.
+
+/// A number is written in full below this, in the next unit above: `44248` and `99999`, but `100K`.
+const FIRST_SHORTENED: f64 = 100_000.0;
+
+/// A unit is used below this many of it: `3749K` and `9999K`, but `10M`.
+const UNIT_LIMIT: f64 = 10_000.0;
+
+/// `number` in `units` of `step`, each `step` of the one before; rounded, since a cut 9.9M would read 9M.
+fn in_units(number: f64, step: f64, units: &[&str]) -> String {
+    if !number.is_finite() {
+        return String::new();
+    }
+    let mut scaled = number.max(0.0);
+    for (index, unit) in units.iter().enumerate() {
+        let limit = if index == 0 && unit.is_empty() {
+            FIRST_SHORTENED
+        } else {
+            UNIT_LIMIT
+        };
+        if scaled.round() < limit {
+            return format!("{:.0}{unit}", scaled.round());
+        }
+        scaled /= step;
+    }
+    // Beyond the last unit, as the planner's clamped 1e100 rows are.
+    format!("{number:.0e}")
+}
+
+/// Rows, starts, blocks: `44248`, `3749K`, `10M`.
+pub(super) fn count(number: f64) -> String {
+    in_units(number, 1000.0, &["", "K", "M", "G", "T"])
+}
+
+/// Bytes in powers of 1024: `48684`, `7129K`.
+pub(super) fn bytes(number: f64) -> String {
+    in_units(number, 1024.0, &["", "K", "M", "G", "T", "P"])
+}
+
+/// Kilobytes in powers of 1024, as work areas are: `25K`, `2048K`, `12M`.
+pub(super) fn kilobytes(number: u64) -> String {
+    if number == 0 {
+        "0".to_owned()
+    } else {
+        in_units(number as f64, 1024.0, &["K", "M", "G", "T", "P"])
+    }
+}
+
+/// The planner's cost, with EXPLAIN's two decimals while that is short: `8.44`, `2781`, `1693K`.
+pub(super) fn cost(number: f64) -> String {
+    if (0.0..1000.0).contains(&number) {
+        format!("{number:.2}")
+    } else {
+        count(number)
+    }
+}
+
+/// `hh:mm:ss.ffffff`; hours grow as they must.
+pub(super) fn time(milliseconds: f64) -> String {
+    if !milliseconds.is_finite() {
+        return String::new();
+    }
+    let microseconds = (milliseconds.max(0.0) * 1000.0).round() as u64;
+    let (seconds, fraction) = (microseconds / 1_000_000, microseconds % 1_000_000);
+    format!(
+        "{:02}:{:02}:{:02}.{fraction:06}",
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60
+    )
+}
+
+/// One standard error in per cent of the time it belongs to; empty where there is none.
+pub(super) fn relative_error(error: f64, of: f64) -> String {
+    let percent = 100.0 * error / of;
+    // The limits are those of rounding: 9.97 would be written 10.0.
+    match percent {
+        _ if error <= 0.0 || of <= 0.0 || !percent.is_finite() => String::new(),
+        ..0.05 => "<0.1%".to_owned(),
+        ..9.95 => format!("{percent:.1}%"),
+        ..999.5 => format!("{percent:.0}%"),
+        _ => ">999%".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_shortened() {
+        for (number, text) in [
+            (0.0, "0"),
+            (-3.0, "0"),
+            (0.4, "0"),
+            (44_248.0, "44248"),
+            (99_999.4, "99999"),
+            (99_999.5, "100K"),
+            (100_000.0, "100K"),
+            (3_749_000.0, "3749K"),
+            (9_999_499.0, "9999K"),
+            (9_999_500.0, "10M"),
+            (10_000_000.0, "10M"),
+            (10_400_000.0, "10M"),
+            (1e10, "10G"),
+            (u64::MAX as f64, "2e19"),
+            (1e100, "1e100"),
+            (f64::NAN, ""),
+            (f64::INFINITY, ""),
+        ] {
+            assert_eq!(count(number), text, "{number}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_powers_of_1024() {
+        for (number, text) in [
+            (48_684.0, "48684"),
+            (7_300_176.0, "7129K"),
+            (1e7, "9766K"),
+            (962_696_000.0, "918M"),
+        ] {
+            assert_eq!(bytes(number), text);
+        }
+        for (number, text) in [
+            (0, "0"),
+            (25, "25K"),
+            (2048, "2048K"),
+            (9999, "9999K"),
+            (10_000, "10M"),
+            (12_288, "12M"),
+            (u64::MAX, "2e19"),
+        ] {
+            assert_eq!(kilobytes(number), text);
+        }
+    }
+
+    #[test]
+    fn costs_have_decimals_while_short() {
+        for (number, text) in [
+            (0.0, "0.00"),
+            (8.437, "8.44"),
+            (2781.02, "2781"),
+            (1_693_000.0, "1693K"),
+            (1e10, "10G"),
+            (f64::NAN, ""),
+        ] {
+            assert_eq!(cost(number), text);
+        }
+    }
+
+    #[test]
+    fn times_have_six_decimals() {
+        for (milliseconds, text) in [
+            (0.0, "00:00:00.000000"),
+            (512.031, "00:00:00.512031"),
+            (59_999.999_9, "00:01:00.000000"),
+            (3_661_000.001, "01:01:01.000001"),
+            (450_000_000.0, "125:00:00.000000"),
+            (-1.0, "00:00:00.000000"),
+            (f64::NAN, ""),
+        ] {
+            assert_eq!(time(milliseconds), text);
+        }
+    }
+
+    #[test]
+    fn errors_are_per_cent_of_the_time() {
+        for (error, of, text) in [
+            (0.0, 100.0, ""),
+            (1.0, 0.0, ""),
+            (f64::NAN, 100.0, ""),
+            (1.0, f64::NAN, ""),
+            (-1.0, 100.0, ""),
+            (0.049, 100.0, "<0.1%"),
+            (0.05, 100.0, "0.1%"),
+            (0.4, 100.0, "0.4%"),
+            (9.94, 100.0, "9.9%"),
+            (9.96, 100.0, "10%"),
+            (120.0, 100.0, "120%"),
+            (5000.0, 100.0, ">999%"),
+        ] {
+            assert_eq!(relative_error(error, of), text, "{error} of {of}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The section below the table: what each operation tests its rows for.
+
+use super::{on_one_line, shortened};
+use crate::plan::PlanNode;
+
+/// A longer condition is cut: an IN list may hold thousands of values, and its start tells enough.
+const LONGEST_CONDITION: usize = 4000;
+
+const TITLE: &str = "Predicate Information (identified by operation id):";
+
+/// The section's lines; none where no node has a predicate.
+pub(super) fn lines(nodes: &[PlanNode]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for node in nodes {
+        let mut margin = format!("{:4} - ", node.id);
+        for (label, condition) in &node.predicates {
+            lines.push(format!(
+                "{margin}{label}: {}",
+                shortened(&on_one_line(condition), LONGEST_CONDITION)
+            ));
+            margin = " ".repeat(margin.len());
+        }
+    }
+    if !lines.is_empty() {
+        lines.splice(0..0, [TITLE.to_owned(), "-".repeat(TITLE.len())]);
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(id: usize, predicates: &[(&str, &str)]) -> PlanNode {
+        let predicates = predicates
+            .iter()
+            .map(|(label, text)| ((*label).to_owned(), (*text).to_owned()))
+            .collect();
+        PlanNode {
+            id,
+            predicates,
+            ..PlanNode::default()
+        }
+    }
+
+    #[test]
+    fn predicates_of_one_node_stand_below_each_other() {
+        let nodes = [
+            node(0, &[]),
+            node(1, &[("Index Cond", "(a = 5)"), ("Filter", "(b > 3)")]),
+            node(12, &[("Filter", "c")]),
+        ];
+        assert_eq!(
+            lines(&nodes),
+            [
+                "Predicate Information (identified by operation id):",
+                "---------------------------------------------------",
+                "   1 - Index Cond: (a = 5)",
+                "       Filter: (b > 3)",
+                "  12 - Filter: c",
+            ]
+        );
+    }
+
+    #[test]
+    fn nothing_without_predicates() {
+        assert!(lines(&[node(0, &[])]).is_empty());
+    }
+
+    #[test]
+    fn long_conditions_are_cut_between_characters() {
+        let line = |length| lines(&[node(0, &[("Filter", &"ä".repeat(length))])]).remove(2);
+        let text = |line: &str| line["   0 - Filter: ".len()..].to_owned();
+        assert_eq!(text(&line(4000)), "ä".repeat(4000));
+        assert_eq!(text(&line(4001)), format!("{}...", "ä".repeat(3997)));
+    }
+
+    #[test]
+    fn a_condition_is_one_line() {
+        assert_eq!(
+            lines(&[node(0, &[("Filter", "(a = 'x\ny')")])])[2],
+            "   0 - Filter: (a = 'x y')"
+        );
+    }
+}

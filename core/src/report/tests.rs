@@ -1,0 +1,276 @@
+use super::*;
+use crate::figures::{Buffers, Time, Wal};
+
+fn node(id: usize, depth: usize, operation: &str, object_name: &str, plan_rows: f64) -> PlanNode {
+    PlanNode {
+        id,
+        parent: id.checked_sub(1),
+        depth,
+        operation: operation.to_owned(),
+        object_name: (!object_name.is_empty()).then(|| object_name.to_owned()),
+        plan_rows,
+        plan_width: 8.0,
+        total_cost: 1234.5 * (3 - depth) as f64,
+        ..PlanNode::default()
+    }
+}
+
+fn figures(starts: u64, rows: u64, total_ms: f64, error_ms: f64, shared_hit: i64) -> NodeFigures {
+    NodeFigures {
+        starts: Some(starts),
+        rows,
+        time: Some(Time {
+            total_ms,
+            error_ms,
+            ..Time::default()
+        }),
+        buffers: Some(Buffers {
+            shared_hit,
+            ..Buffers::default()
+        }),
+        wal: Some(Wal::default()),
+        ..NodeFigures::default()
+    }
+}
+
+/// The example of the design, whose rules are two characters shorter than its rows.
+fn example() -> (Header, Vec<PlanNode>, Vec<NodeFigures>) {
+    let header = Header {
+        queryid: 4711,
+        planid: 815,
+        executions: 1,
+        sampfreq: 128,
+        clock: "tsc".to_owned(),
+        last: true,
+        block_size: 8192,
+        ..Header::default()
+    };
+    let mut nodes = vec![
+        node(0, 0, "Aggregate", "", 1.0),
+        node(1, 1, "Seq Scan", "test", 1e7),
+    ];
+    nodes[1].predicates = vec![("Filter".to_owned(), "(id < 10)".to_owned())];
+    let figures = vec![
+        figures(1, 1, 512.031, 0.0, 44_248),
+        figures(1, 10_000_000, 231.477, 0.926, 44_248),
+    ];
+    (header, nodes, figures)
+}
+
+fn shown(format: &str) -> Vec<String> {
+    let (header, nodes, figures) = example();
+    display(&header, &nodes, &figures, &format.parse().expect("a format"))
+}
+
+fn headings(lines: &[String]) -> Vec<&str> {
+    let line = lines
+        .iter()
+        .find(|line| line.starts_with("| "))
+        .expect("a heading");
+    line.trim_matches('|').split('|').map(str::trim).collect()
+}
+
+#[test]
+fn the_example_of_the_design() {
+    let expected = "\
+queryid 4711  planid 815  executions 1  sampfreq 128  clock tsc
+--------------------------------------------------------------------------------------------------
+| Id | Operation            | Name | Starts | E-Rows | A-Rows |     A-Time      |  +/- | Buffers |
+--------------------------------------------------------------------------------------------------
+|  0 | Aggregate            |      |      1 |      1 |      1 | 00:00:00.512031 |      |   44248 |
+|  1 |  Seq Scan            | test |      1 |    10M |    10M | 00:00:00.231477 | 0.4% |   44248 |
+--------------------------------------------------------------------------------------------------
+Predicate Information (identified by operation id):
+---------------------------------------------------
+   1 - Filter: (id < 10)";
+    assert_eq!(shown("ALLSTATS LAST").join("\n"), expected);
+    assert_eq!(shown("").join("\n"), expected);
+}
+
+#[test]
+fn every_column() {
+    let header = Header {
+        executions: 3,
+        sampfreq: 1,
+        clock: "system".to_owned(),
+        block_size: 16_384,
+        ..Header::default()
+    };
+    let nodes = [
+        node(0, 0, "Insert", "target", 0.0),
+        node(1, 1, "Sort", "", 700_000.0),
+        PlanNode {
+            subplan_name: Some("InitPlan 1 (returns $0)".to_owned()),
+            ..node(2, 2, "Result", "", 1.0)
+        },
+    ];
+    let buffers = Buffers {
+        shared_hit: 100_000,
+        shared_read: 20,
+        local_hit: 3,
+        local_read: 4,
+        shared_written: 5,
+        local_written: 6,
+        temp_read: 7,
+        temp_written: 80_000_000,
+        ..Buffers::default()
+    };
+    let mut figures = [
+        figures(1, 0, 3_600_000.0, 0.0, 0),
+        figures(3, 2_100_000, 1.5, 0.6, 0),
+        figures(0, 0, 0.0, 0.0, 0),
+    ];
+    figures[0].buffers = Some(buffers);
+    figures[0].wal = Some(Wal {
+        records: 60_000,
+        fpi: 3,
+        bytes: 7_300_176,
+    });
+    figures[1].memory_kb = Some(4096);
+    figures[1].disk_kb = Some(123_456);
+    let lines = display(
+        &header,
+        &nodes,
+        &figures,
+        &"ALLSTATS +COST +BYTES +WAL".parse().expect("a format"),
+    );
+    let expected = "\
+queryid 0  planid 0  executions 3  sampfreq 1  clock system  block size 16384
+totals over 3 executions
+---------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
+| Id | Operation                         | Name   | Starts | E-Rows | E-Bytes | Cost | A-Rows |     A-Time      | +/- | Buffers | Reads | Writes | Temp-R | Temp-W | WAL-Recs | WAL-FPI | WAL-Bytes | Used-Mem | Used-Tmp |
+---------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
+|  0 | Insert                            | target |      1 |      0 |       0 | 3704 |      0 | 01:00:00.000000 |     |    100K |    24 |     11 |      7 |    80M |    60000 |       3 |     7129K |          |          |
+|  1 |  Sort                             |        |      3 |   700K |   5469K | 2469 |  2100K | 00:00:00.001500 | 40% |       0 |     0 |      0 |      0 |      0 |        0 |       0 |         0 |    4096K |     121M |
+|  2 |   InitPlan 1 (returns $0): Result |        |      0 |      1 |       8 | 1235 |      0 |                 |     |       0 |     0 |      0 |      0 |      0 |        0 |       0 |         0 |          |          |
+---------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------";
+    assert_eq!(lines.join("\n"), expected);
+}
+
+#[test]
+fn words_add_and_remove_columns() {
+    let always = ["Id", "Operation", "Name", "Starts", "A-Rows"];
+    assert_eq!(headings(&shown("LAST -ROWS -TIME -BUFFERS")), always);
+    assert_eq!(headings(&shown("MEMSTATS -ROWS -TIME")), always);
+    assert!(headings(&shown("+COST")).contains(&"Cost"));
+    assert!(headings(&shown("+BYTES")).contains(&"E-Bytes"));
+    assert!(
+        !headings(&shown("WAL"))
+            .iter()
+            .any(|heading| heading.contains("WAL")),
+        "no WAL was written"
+    );
+    assert!(!shown("-PREDICATE").iter().any(|line| line.contains("Predicate")));
+}
+
+#[test]
+fn row_counts_alone() {
+    let (header, nodes, _) = example();
+    let rows = [1, 10_000_000].map(|rows| NodeFigures {
+        rows,
+        ..NodeFigures::default()
+    });
+    let lines = display(&header, &nodes, &rows, &Format::default());
+    assert_eq!(headings(&lines), ["Id", "Operation", "Name", "E-Rows", "A-Rows"]);
+}
+
+#[test]
+fn no_timing_leaves_the_time_out() {
+    let (header, nodes, mut figures) = example();
+    figures.iter_mut().for_each(|figures| figures.time = None);
+    let lines = display(&header, &nodes, &figures, &Format::default());
+    assert_eq!(
+        headings(&lines),
+        ["Id", "Operation", "Name", "Starts", "E-Rows", "A-Rows", "Buffers"]
+    );
+}
+
+#[test]
+fn the_header_says_how_it_ended() {
+    let (header, ..) = example();
+    let second = |header: Header| header.lines().get(1).cloned().unwrap_or_default();
+    assert_eq!(second(header.clone()), "");
+    assert_eq!(
+        second(Header {
+            outcome: Outcome::Cancelled,
+            ..header.clone()
+        }),
+        "statement was cancelled; figures up to that moment"
+    );
+    assert_eq!(
+        second(Header {
+            outcome: Outcome::Failed,
+            ..header.clone()
+        }),
+        "statement failed; figures up to that moment"
+    );
+    let total = Header {
+        last: false,
+        executions: 12,
+        outcome: Outcome::Failed,
+        ..header
+    };
+    assert_eq!(second(total.clone()), "totals over 12 executions");
+    assert_eq!(
+        second(Header {
+            failed_calls: 1,
+            cancelled_calls: 2,
+            ..total.clone()
+        }),
+        "totals over 12 executions, 1 failed, 2 cancelled"
+    );
+    assert_eq!(
+        second(Header {
+            executions: 1,
+            ..total
+        }),
+        "totals over 1 execution"
+    );
+}
+
+#[test]
+fn odd_input_is_shown_as_far_as_it_goes() {
+    let (header, nodes, figures) = example();
+    let format = Format::default();
+    assert_eq!(display(&header, &[], &[], &format).len(), 1);
+    assert_eq!(display(&header, &[], &figures, &format).len(), 1);
+
+    let without = display(&header, &nodes, &[], &format);
+    assert_eq!(headings(&without), ["Id", "Operation", "Name", "E-Rows"]);
+    let fewer = display(&header, &nodes, &figures[..1], &format);
+    assert_eq!(
+        fewer[5],
+        "|  1 |  Seq Scan            | test |        |    10M |        |                 |         |"
+    );
+
+    let strange = [PlanNode {
+        operation: "Seq\nScan".to_owned(),
+        object_name: Some("x".repeat(100) + "\t|"),
+        plan_rows: f64::NAN,
+        ..PlanNode::default()
+    }];
+    let extremes = [NodeFigures {
+        starts: Some(u64::MAX),
+        rows: u64::MAX,
+        time: Some(Time {
+            total_ms: f64::INFINITY,
+            error_ms: f64::NAN,
+            ..Time::default()
+        }),
+        buffers: Some(Buffers {
+            shared_hit: i64::MAX,
+            shared_read: i64::MAX,
+            local_read: i64::MIN,
+            ..Buffers::default()
+        }),
+        ..NodeFigures::default()
+    }];
+    let lines = display(&header, &strange, &extremes, &format);
+    assert_eq!(
+        lines[4],
+        format!(
+            "|  0 | Seq Scan             | {}... |   2e19 |   2e19 |    9e18 |",
+            "x".repeat(61)
+        )
+    );
+}

@@ -1,0 +1,110 @@
+//! `rowsource_display()`: a plan as a table, and `rowsource_last()`: which statement was the last.
+
+use super::fail;
+use crate::pg::{server, statement};
+use crate::session::{self, Plan};
+use pgrx::PgSqlErrorCode;
+use pgrx::prelude::*;
+use rowsource_core::figures::Outcome;
+use rowsource_core::report::{self, FORMAT_WORDS, Format, Header};
+
+#[pg_extern(sql = false)]
+fn rowsource_display(
+    queryid: Option<i64>,
+    planid: Option<i64>,
+    format: Option<String>,
+) -> SetOfIterator<'static, String> {
+    // Before all else: even if this call fails, its statement is not what the user wants to see next.
+    statement::displaying();
+    let format = parse(format.as_deref().unwrap_or_default());
+    let plan = if queryid.is_none() && planid.is_none() {
+        last()
+    } else {
+        known(queryid, planid)
+    };
+    if !server::may_see(plan.key.userid) {
+        fail(
+            PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
+            "permission denied to see another user's statement",
+            "Only roles with the privileges of pg_read_all_stats may see the statements of others.",
+        );
+    }
+    let header = Header {
+        queryid: plan.key.queryid,
+        planid: plan.key.planid,
+        executions: plan.calls,
+        sampfreq: plan.sampfreq,
+        clock: plan.clock.to_owned(),
+        outcome: plan.last_outcome,
+        last: format.last(),
+        failed_calls: plan.failed_calls,
+        cancelled_calls: plan.cancelled_calls,
+        block_size: pg_sys::BLCKSZ,
+    };
+    let figures = if format.last() { &plan.last } else { &plan.total };
+    SetOfIterator::new(report::display(
+        &header,
+        &plan.description.nodes,
+        figures,
+        &format,
+    ))
+}
+
+fn parse(words: &str) -> Format {
+    words.parse().unwrap_or_else(|error: report::FormatError| {
+        fail(
+            PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+            &format!("unknown word \"{}\" in display format", error.word),
+            &format!(
+                "Known words, each with an optional + or -: {}.",
+                FORMAT_WORDS.join(", ")
+            ),
+        )
+    })
+}
+
+fn last() -> Plan {
+    session::last().unwrap_or_else(|| {
+        fail(PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            "no statement of this session has been measured",
+            "Run one first. At pg_rowsource.statistics_level basic only statements with the hint /*+ gather_plan_statistics */ are measured."
+        )
+    })
+}
+
+fn known(queryid: Option<i64>, planid: Option<i64>) -> Plan {
+    session::plans(queryid, planid)
+        .into_iter()
+        .next()
+        .unwrap_or_else(|| {
+            let id = |id: Option<i64>| id.map_or("any".to_owned(), |id| id.to_string());
+            fail(
+                PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
+                &format!(
+                    "no plan is kept for queryid {}, planid {}",
+                    id(queryid),
+                    id(planid)
+                ),
+                "The kept plans are listed in pg_stat_rowsource_plans.",
+            )
+        })
+}
+
+#[pg_extern(sql = false)]
+fn rowsource_last()
+-> TableIterator<'static, (name!(queryid, i64), name!(planid, i64), name!(outcome, String))> {
+    statement::displaying();
+    let row = session::last().map(|plan| {
+        let outcome = outcome_name(plan.last_outcome).to_owned();
+        (plan.key.queryid, plan.key.planid, outcome)
+    });
+    TableIterator::new(row)
+}
+
+pub fn outcome_name(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Completed => "completed",
+        Outcome::Failed => "failed",
+        Outcome::Cancelled => "cancelled",
+    }
+}

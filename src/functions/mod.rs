@@ -1,0 +1,16 @@
+//! What SQL sees. The SQL that declares these is written by hand: `pg_rowsource--*.sql`.
+
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::{PgLogLevel, PgSqlErrorCode};
+
+mod clocks;
+mod display;
+pub mod views;
+
+/// Ends the user's call with an error that says what to do about it.
+fn fail(code: PgSqlErrorCode, message: &str, hint: &str) -> ! {
+    ErrorReport::new(code, message.to_owned(), "pg_rowsource")
+        .set_hint(hint)
+        .report(PgLogLevel::ERROR);
+    unreachable!("an ERROR does not return")
+}

@@ -1,0 +1,125 @@
+//! The rows of the statistics views.
+
+use super::display::outcome_name;
+use crate::pg::server;
+use crate::pg::srf::{Value, oid, value};
+use crate::session::{self, Plan};
+use rowsource_core::figures::{Buffers, NodeFigures, Time, Wal};
+
+/// Microseconds from the Unix epoch's day to PostgreSQL's are not needed: timestamps are PostgreSQL's own.
+fn timestamp(microseconds: i64) -> Value {
+    value(microseconds)
+}
+
+/// `pg_stat_rowsource`: a row per node of each kept plan. Each figure comes as its total and as that of the last
+/// execution.
+pub fn node_rows() -> Vec<Vec<Value>> {
+    visible()
+        .flat_map(|plan| (0..plan.description.nodes.len()).map(move |i| node_row(&plan, i)))
+        .collect()
+}
+
+fn visible() -> impl Iterator<Item = Plan> {
+    session::plans(None, None)
+        .into_iter()
+        .filter(|plan| server::may_see(plan.key.userid))
+}
+
+fn key(plan: &Plan) -> Vec<Value> {
+    let key = &plan.key;
+    vec![
+        oid(key.userid),
+        oid(key.dbid),
+        value(key.queryid),
+        value(key.planid),
+        value(key.toplevel),
+    ]
+}
+
+fn node_row(plan: &Plan, i: usize) -> Vec<Value> {
+    let node = &plan.description.nodes[i];
+    let nothing = NodeFigures::default();
+    let total = figures(plan.total.get(i).unwrap_or(&nothing));
+    let last = figures(plan.last.get(i).unwrap_or(&nothing));
+    let mut row = key(plan);
+    row.extend([
+        value(node.id as i32),
+        node.parent.and_then(|parent| value(parent as i32)),
+        value(node.depth as i32),
+        value(node.operation.as_str()),
+        node.object_name.as_deref().and_then(value),
+        value(node.plan_rows),
+        value(plan.calls as i64),
+    ]);
+    row.extend(
+        total
+            .into_iter()
+            .zip(last)
+            .flat_map(|(total, last)| [total, last]),
+    );
+    row
+}
+
+/// The figures in the order of the view's columns.
+fn figures(figures: &NodeFigures) -> Vec<Value> {
+    let time = |of: fn(&Time) -> f64| figures.time.as_ref().map(of).and_then(value);
+    let blocks = |of: fn(&Buffers) -> i64| figures.buffers.as_ref().map(of).and_then(value);
+    let io_time = |of: fn(&Buffers) -> f64| figures.buffers.as_ref().map(of).and_then(value);
+    let wal = |of: fn(&Wal) -> i64| figures.wal.as_ref().map(of).and_then(value);
+    let count = |n: u64| value(n as i64);
+    vec![
+        figures.starts.and_then(count),
+        count(figures.rows),
+        time(|t| t.total_ms),
+        time(|t| t.startup_ms),
+        time(|t| t.self_ms),
+        time(|t| t.error_ms),
+        count(figures.timed_calls),
+        count(figures.timer_calls),
+        count(figures.clock_backsteps),
+        blocks(|b| b.shared_hit),
+        blocks(|b| b.shared_read),
+        blocks(|b| b.shared_dirtied),
+        blocks(|b| b.shared_written),
+        blocks(|b| b.local_hit),
+        blocks(|b| b.local_read),
+        blocks(|b| b.local_dirtied),
+        blocks(|b| b.local_written),
+        blocks(|b| b.temp_read),
+        blocks(|b| b.temp_written),
+        io_time(|b| b.shared_read_ms),
+        io_time(|b| b.shared_write_ms),
+        io_time(|b| b.local_read_ms),
+        io_time(|b| b.local_write_ms),
+        io_time(|b| b.temp_read_ms),
+        io_time(|b| b.temp_write_ms),
+        wal(|w| w.records),
+        wal(|w| w.fpi),
+        wal(|w| w.bytes as i64),
+        figures.memory_kb.and_then(count),
+        figures.disk_kb.and_then(count),
+    ]
+}
+
+/// `pg_stat_rowsource_plans`: a row per kept plan.
+pub fn plan_rows() -> Vec<Vec<Value>> {
+    visible()
+        .map(|plan| {
+            let mut row = key(&plan);
+            row.extend([
+                value(plan.description.text.as_str()),
+                value(plan.calls as i64),
+                value(plan.failed_calls as i64),
+                value(plan.cancelled_calls as i64),
+                value(plan.total_ms),
+                value(plan.last_ms),
+                value(outcome_name(plan.last_outcome)),
+                timestamp(plan.first_seen),
+                timestamp(plan.last_seen),
+                value(plan.sampfreq),
+                value(plan.clock),
+            ]);
+            row
+        })
+        .collect()
+}

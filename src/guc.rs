@@ -1,0 +1,193 @@
+//! The settings, as the rest of the extension reads them.
+
+use crate::pg::{guc as hooks, server};
+use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
+use rowsource_core::clock::{self, Source};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
+pub enum StatisticsLevel {
+    #[name = c"basic"]
+    Basic,
+    #[name = c"typical"]
+    Typical,
+    #[name = c"all"]
+    All,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
+pub enum ClockSource {
+    #[name = c"auto"]
+    Auto,
+    #[name = c"tsc"]
+    Tsc,
+    #[name = c"system"]
+    System,
+    #[name = c"coarse"]
+    Coarse,
+    #[name = c"syscall"]
+    Syscall,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
+pub enum Track {
+    #[name = c"top"]
+    Top,
+    #[name = c"all"]
+    All,
+}
+
+impl ClockSource {
+    pub fn from_number(number: i32) -> Self {
+        use pgrx::guc::GucEnum;
+        Self::from_ordinal(number)
+    }
+
+    /// The clock chosen; `None` for `auto`.
+    pub fn source(self) -> Option<Source> {
+        match self {
+            ClockSource::Auto => None,
+            ClockSource::Tsc => Some(Source::Tsc),
+            ClockSource::System => Some(Source::System),
+            ClockSource::Coarse => Some(Source::Coarse),
+            ClockSource::Syscall => Some(Source::Syscall),
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        self.source().map_or("auto", Source::name)
+    }
+}
+
+static STATISTICS_LEVEL: GucSetting<StatisticsLevel> =
+    GucSetting::<StatisticsLevel>::new(StatisticsLevel::Typical);
+static SAMPFREQ: GucSetting<i32> = GucSetting::<i32>::new(128);
+static CLOCK_SOURCE: GucSetting<ClockSource> = GucSetting::<ClockSource>::new(ClockSource::Auto);
+static TRACK: GucSetting<Track> = GucSetting::<Track>::new(Track::Top);
+static EXPLAIN: GucSetting<bool> = GucSetting::<bool>::new(false);
+static MAX_PLANS: GucSetting<i32> = GucSetting::<i32>::new(5000);
+static SAVE: GucSetting<bool> = GucSetting::<bool>::new(true);
+static TEMPFILE_TIMING: GucSetting<bool> = GucSetting::<bool>::new(true);
+
+/// `sampfreq` 3 counts rows only, as in Oracle.
+const ROWS_ONLY: i32 = 3;
+
+/// How much of a statement is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    Rows,
+    Buffers,
+    Timed,
+}
+
+/// How a statement is measured: decided once, when it starts.
+#[derive(Clone, Copy, Debug)]
+pub struct Measuring {
+    pub detail: Detail,
+    pub sampfreq: i32,
+    pub clock: Source,
+}
+
+/// The level's answer for a statement; `hinted` is asked only where it matters.
+pub fn measuring(hinted: impl FnOnce() -> bool) -> Option<Measuring> {
+    let sampfreq = match STATISTICS_LEVEL.get() {
+        StatisticsLevel::Basic if hinted() => SAMPFREQ.get(),
+        StatisticsLevel::Basic => return None,
+        StatisticsLevel::Typical => SAMPFREQ.get(),
+        StatisticsLevel::All if hooks::sampfreq_explicit() => SAMPFREQ.get(),
+        StatisticsLevel::All => 1,
+    };
+    Some(with_sampfreq(sampfreq))
+}
+
+/// What a parallel worker does when its leader measures: the same.
+pub fn measuring_as_leader() -> Measuring {
+    measuring(|| true).unwrap_or_else(|| with_sampfreq(SAMPFREQ.get()))
+}
+
+fn with_sampfreq(sampfreq: i32) -> Measuring {
+    let detail = match sampfreq {
+        0 => Detail::Buffers,
+        ROWS_ONLY => Detail::Rows,
+        _ => Detail::Timed,
+    };
+    Measuring {
+        detail,
+        sampfreq,
+        clock: CLOCK_SOURCE.get().source().unwrap_or_else(clock::auto),
+    }
+}
+
+/// Whether core's EXPLAIN takes its times from the sampler.
+pub fn explain() -> bool {
+    EXPLAIN.get()
+}
+
+/// Whether statements inside functions, triggers and procedures are measured too.
+pub fn track_all() -> bool {
+    TRACK.get() == Track::All
+}
+
+/// Plans kept at most.
+pub fn max_plans() -> usize {
+    usize::try_from(MAX_PLANS.get()).unwrap_or(1)
+}
+
+pub fn init() {
+    GucRegistry::define_enum_guc(
+        c"pg_rowsource.statistics_level",
+        c"Selects which statements are measured.",
+        c"basic: only hinted or traced ones. typical: all, at pg_rowsource.sampfreq. all: all, every call timed, unless pg_rowsource.sampfreq was set explicitly.",
+        &STATISTICS_LEVEL,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
+    // SAFETY (of the hooks, which live in pg/): they are guarded and keep to the hook contract.
+    crate::pg::define_hooked_settings(&SAMPFREQ, &CLOCK_SOURCE);
+    GucRegistry::define_enum_guc(
+        c"pg_rowsource.track",
+        c"Selects whether statements inside functions, triggers and procedures are measured.",
+        c"top: only statements that clients send. all: nested ones too.",
+        &TRACK,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
+    GucRegistry::define_bool_guc(
+        c"pg_rowsource.explain",
+        c"Lets EXPLAIN (ANALYZE) and auto_explain take node times from the sampler.",
+        c"Off: they time every call themselves, and pg_rowsource shows their figures.",
+        &EXPLAIN,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
+    GucRegistry::define_int_guc(
+        c"pg_rowsource.max_plans",
+        c"Sets the number of plans whose statistics are kept.",
+        c"The least recently used ones make room for new ones.",
+        &MAX_PLANS,
+        100,
+        1_000_000,
+        // A setting of this kind can only be made while the postmaster starts; later it is shown, not set.
+        if server::preloading() {
+            GucContext::Postmaster
+        } else {
+            GucContext::Internal
+        },
+        GucFlags::default(),
+    );
+    GucRegistry::define_bool_guc(
+        c"pg_rowsource.save",
+        c"Keeps the statistics across a clean restart.",
+        c"Takes effect with the shared store of statistics.",
+        &SAVE,
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+    GucRegistry::define_bool_guc(
+        c"pg_rowsource.tempfile_timing",
+        c"Times each request to temporary files.",
+        c"Takes effect with per-request timing of temporary files.",
+        &TEMPFILE_TIMING,
+        GucContext::Suset,
+        GucFlags::default(),
+    );
+}

@@ -1,0 +1,29 @@
+//! pg_rowsource: row source execution statistics for PostgreSQL.
+//!
+//! This crate is the adapter between PostgreSQL and the pure crate `rowsource-core`: `pg/` is the border and the
+//! only place with `unsafe`; `guc` reads the settings, `session` keeps the session's plans, `functions` are what
+//! SQL sees.
+
+#![allow(
+    unsafe_code,
+    reason = "pgrx's macros expand to unsafe; CI holds our own to src/pg/"
+)]
+
+mod functions;
+mod guc;
+mod hint;
+mod pg;
+mod session;
+
+pgrx::pg_module_magic!();
+
+/// Called once, when the library is loaded: by the postmaster, or by a session.
+#[allow(non_snake_case)]
+#[pgrx::pg_guard]
+pub extern "C-unwind" fn _PG_init() {
+    rowsource_core::clock::prepare();
+    pg::server::enable_query_ids();
+    guc::init();
+    pg::hooks::init();
+    pg::reserve_prefix();
+}

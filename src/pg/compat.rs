@@ -1,0 +1,252 @@
+//! Every difference between PostgreSQL's major versions, as functions with one signature.
+
+use pgrx::pg_sys;
+use rowsource_core::figures::{Buffers, Wal};
+
+/// The first timeout id that an extension may register (`USER_TIMEOUT` of timeout.h).
+#[cfg(any(feature = "pg15", feature = "pg16"))]
+pub const USER_TIMEOUT: i32 = 12;
+#[cfg(not(any(feature = "pg15", feature = "pg16")))]
+pub const USER_TIMEOUT: i32 = 13;
+
+/// What `PlanState.instrument` points to.
+pub type NodeInstrumentation = pg_sys::Instrumentation;
+
+const NS_PER_MS: f64 = 1e6;
+const NS_PER_S: f64 = 1e9;
+
+/// An interval in nanoseconds.
+#[cfg(feature = "pg15")]
+fn instr_time_ns(t: pg_sys::instr_time) -> f64 {
+    t.tv_sec as f64 * NS_PER_S + t.tv_nsec as f64
+}
+#[cfg(not(feature = "pg15"))]
+fn instr_time_ns(t: pg_sys::instr_time) -> f64 {
+    t.ticks as f64
+}
+
+#[cfg(feature = "pg15")]
+fn instr_time_from_ns(ns: f64) -> pg_sys::instr_time {
+    let seconds = (ns / NS_PER_S).floor();
+    pg_sys::instr_time {
+        tv_sec: seconds as i64,
+        tv_nsec: (ns - seconds * NS_PER_S) as i64,
+    }
+}
+#[cfg(not(feature = "pg15"))]
+fn instr_time_from_ns(ns: f64) -> pg_sys::instr_time {
+    pg_sys::instr_time { ticks: ns as i64 }
+}
+
+/// Nanoseconds that core itself timed: finished cycles, and the one still running.
+pub fn core_total_ns(instr: &NodeInstrumentation) -> f64 {
+    let running = if instr.running {
+        instr_time_ns(instr.counter)
+    } else {
+        0.0
+    };
+    instr.total * NS_PER_S + running
+}
+
+/// Nanoseconds to the first row as core timed it.
+pub fn core_startup_ns(instr: &NodeInstrumentation) -> f64 {
+    let running = if instr.running {
+        instr.firsttuple * NS_PER_S
+    } else {
+        0.0
+    };
+    instr.startup * NS_PER_S + running
+}
+
+/// Writes a node's finished totals where EXPLAIN and the way back from parallel workers read them.
+pub fn set_core_totals(
+    instr: &mut NodeInstrumentation,
+    total_ns: f64,
+    startup_ns: f64,
+    rows: f64,
+    loops: f64,
+) {
+    instr.running = false;
+    instr.counter = instr_time_from_ns(0.0);
+    instr.starttime = instr_time_from_ns(0.0);
+    instr.firsttuple = 0.0;
+    instr.tuplecount = 0.0;
+    instr.total = total_ns / NS_PER_S;
+    instr.startup = startup_ns / NS_PER_S;
+    instr.ntuples = rows;
+    instr.nloops = loops;
+}
+
+/// The I/O times of a `BufferUsage`, in the order shared read, shared write, local read, local write, temp read,
+/// temp write. Before 17 those of temporary tables are counted with the shared ones.
+#[cfg(any(feature = "pg15", feature = "pg16"))]
+fn io_times(u: &pg_sys::BufferUsage) -> [pg_sys::instr_time; 6] {
+    let zero = instr_time_from_ns(0.0);
+    [
+        u.blk_read_time,
+        u.blk_write_time,
+        zero,
+        zero,
+        u.temp_blk_read_time,
+        u.temp_blk_write_time,
+    ]
+}
+#[cfg(not(any(feature = "pg15", feature = "pg16")))]
+fn io_times(u: &pg_sys::BufferUsage) -> [pg_sys::instr_time; 6] {
+    [
+        u.shared_blk_read_time,
+        u.shared_blk_write_time,
+        u.local_blk_read_time,
+        u.local_blk_write_time,
+        u.temp_blk_read_time,
+        u.temp_blk_write_time,
+    ]
+}
+
+#[cfg(any(feature = "pg15", feature = "pg16"))]
+fn set_io_times(u: &mut pg_sys::BufferUsage, b: &Buffers) {
+    u.blk_read_time = instr_time_from_ns((b.shared_read_ms + b.local_read_ms) * NS_PER_MS);
+    u.blk_write_time = instr_time_from_ns((b.shared_write_ms + b.local_write_ms) * NS_PER_MS);
+    u.temp_blk_read_time = instr_time_from_ns(b.temp_read_ms * NS_PER_MS);
+    u.temp_blk_write_time = instr_time_from_ns(b.temp_write_ms * NS_PER_MS);
+}
+#[cfg(not(any(feature = "pg15", feature = "pg16")))]
+fn set_io_times(u: &mut pg_sys::BufferUsage, b: &Buffers) {
+    u.shared_blk_read_time = instr_time_from_ns(b.shared_read_ms * NS_PER_MS);
+    u.shared_blk_write_time = instr_time_from_ns(b.shared_write_ms * NS_PER_MS);
+    u.local_blk_read_time = instr_time_from_ns(b.local_read_ms * NS_PER_MS);
+    u.local_blk_write_time = instr_time_from_ns(b.local_write_ms * NS_PER_MS);
+    u.temp_blk_read_time = instr_time_from_ns(b.temp_read_ms * NS_PER_MS);
+    u.temp_blk_write_time = instr_time_from_ns(b.temp_write_ms * NS_PER_MS);
+}
+
+pub fn buffers(u: &pg_sys::BufferUsage) -> Buffers {
+    let times = io_times(u).map(|t| instr_time_ns(t) / NS_PER_MS);
+    Buffers {
+        shared_hit: u.shared_blks_hit,
+        shared_read: u.shared_blks_read,
+        shared_dirtied: u.shared_blks_dirtied,
+        shared_written: u.shared_blks_written,
+        local_hit: u.local_blks_hit,
+        local_read: u.local_blks_read,
+        local_dirtied: u.local_blks_dirtied,
+        local_written: u.local_blks_written,
+        temp_read: u.temp_blks_read,
+        temp_written: u.temp_blks_written,
+        shared_read_ms: times[0],
+        shared_write_ms: times[1],
+        local_read_ms: times[2],
+        local_write_ms: times[3],
+        temp_read_ms: times[4],
+        temp_write_ms: times[5],
+    }
+}
+
+pub fn set_buffers(u: &mut pg_sys::BufferUsage, b: &Buffers) {
+    u.shared_blks_hit = b.shared_hit;
+    u.shared_blks_read = b.shared_read;
+    u.shared_blks_dirtied = b.shared_dirtied;
+    u.shared_blks_written = b.shared_written;
+    u.local_blks_hit = b.local_hit;
+    u.local_blks_read = b.local_read;
+    u.local_blks_dirtied = b.local_dirtied;
+    u.local_blks_written = b.local_written;
+    u.temp_blks_read = b.temp_read;
+    u.temp_blks_written = b.temp_written;
+    set_io_times(u, b);
+}
+
+pub fn wal(u: &pg_sys::WalUsage) -> Wal {
+    Wal {
+        records: u.wal_records,
+        fpi: u.wal_fpi,
+        bytes: u.wal_bytes,
+    }
+}
+
+pub fn set_wal(u: &mut pg_sys::WalUsage, w: &Wal) {
+    u.wal_records = w.records;
+    u.wal_fpi = w.fpi;
+    u.wal_bytes = w.bytes;
+}
+
+/// The hook signatures that differ, and the calls down to the previous hook or the standard function.
+#[cfg(not(any(feature = "pg18", feature = "pg19")))]
+pub mod executor_run {
+    use super::super::hooks;
+    use pgrx::{pg_guard, pg_sys};
+
+    #[pg_guard]
+    pub unsafe extern "C-unwind" fn hook(
+        query: *mut pg_sys::QueryDesc,
+        direction: pg_sys::ScanDirection::Type,
+        count: u64,
+        execute_once: bool,
+    ) {
+        // SAFETY: PostgreSQL passes a live, started QueryDesc.
+        unsafe { hooks::executor_run(query, direction, count, execute_once) }
+    }
+
+    /// # Safety
+    /// `query` must be a started QueryDesc; call inside an FFI boundary.
+    pub unsafe fn call(
+        previous: pg_sys::ExecutorRun_hook_type,
+        query: *mut pg_sys::QueryDesc,
+        direction: pg_sys::ScanDirection::Type,
+        count: u64,
+        execute_once: bool,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match previous {
+                Some(previous) => previous(query, direction, count, execute_once),
+                None => pg_sys::standard_ExecutorRun(query, direction, count, execute_once),
+            }
+        }
+    }
+}
+#[cfg(any(feature = "pg18", feature = "pg19"))]
+pub mod executor_run {
+    use super::super::hooks;
+    use pgrx::{pg_guard, pg_sys};
+
+    #[pg_guard]
+    pub unsafe extern "C-unwind" fn hook(
+        query: *mut pg_sys::QueryDesc,
+        direction: pg_sys::ScanDirection::Type,
+        count: u64,
+    ) {
+        // SAFETY: PostgreSQL passes a live, started QueryDesc.
+        unsafe { hooks::executor_run(query, direction, count, false) }
+    }
+
+    /// # Safety
+    /// `query` must be a started QueryDesc; call inside an FFI boundary.
+    pub unsafe fn call(
+        previous: pg_sys::ExecutorRun_hook_type,
+        query: *mut pg_sys::QueryDesc,
+        direction: pg_sys::ScanDirection::Type,
+        count: u64,
+        _execute_once: bool,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match previous {
+                Some(previous) => previous(query, direction, count),
+                None => pg_sys::standard_ExecutorRun(query, direction, count),
+            }
+        }
+    }
+}
+
+/// Memory for a setting's extra data, which PostgreSQL frees.
+#[cfg(feature = "pg15")]
+pub unsafe fn guc_malloc(size: usize) -> *mut std::ffi::c_void {
+    // SAFETY: 15 frees it with free().
+    unsafe { libc::malloc(size) }
+}
+#[cfg(not(feature = "pg15"))]
+pub unsafe fn guc_malloc(size: usize) -> *mut std::ffi::c_void {
+    // SAFETY: 16 and newer have their own memory context for settings.
+    unsafe { pg_sys::guc_malloc(pg_sys::LOG as i32, size) }
+}

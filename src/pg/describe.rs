@@ -1,0 +1,142 @@
+//! Describes a plan through PostgreSQL's own EXPLAIN (FORMAT JSON), once, not at each execution.
+//!
+//! A plan that the session knows is described anew only when its statement's text changed (then its literals may
+//! have) and the description budget allows: describing may cost 0.5 % of a session's time, so an interactive user
+//! always sees the literals of the last execution, and a thousand statements a second pay next to nothing.
+
+use super::tree::{self, tag};
+use super::{raw, server};
+use crate::session::{self, PlanDescription, PlanKey};
+use pgrx::pg_sys::{self, QueryDesc};
+use pgrx::{PgSqlErrorCode, PgTryBuilder};
+use rowsource_core::clock::system;
+use rowsource_core::plan::{PlanNode, parse_explain_json};
+use std::ffi::CStr;
+use std::rc::Rc;
+
+/// After a description, this many times its cost passes before the next of a known plan.
+const BUDGET: u64 = 200;
+
+/// The description of a started statement's plan of `count` nodes; made now unless a good one is known.
+///
+/// # Safety
+/// `query` must be started.
+pub unsafe fn description(query: *mut QueryDesc, key: &PlanKey, count: usize) -> Option<Rc<PlanDescription>> {
+    static mut NEXT: u64 = 0;
+    // SAFETY: the caller's promise; one thread.
+    unsafe {
+        let text = server::statement_text((*query).sourceText, (*query).plannedstmt);
+        let start = system::monotonic();
+        if let Some(known) = session::description(key) {
+            let same = known.text == text && (*query).params.is_null();
+            if same || start < NEXT {
+                return Some(known);
+            }
+        }
+        let nodes = explained(query, count).unwrap_or_else(|| named(query));
+        let now = system::monotonic();
+        NEXT = now.saturating_add(now.saturating_sub(start).saturating_mul(BUDGET));
+        Some(Rc::new(PlanDescription {
+            text: text.into_owned(),
+            nodes,
+        }))
+    }
+}
+
+/// EXPLAIN's view of the plan; `None` if it failed or has another number of nodes than we have.
+unsafe fn explained(query: *mut QueryDesc, count: usize) -> Option<Vec<PlanNode>> {
+    // SAFETY: `query` is started.
+    let json = unsafe { explain_json(query) }?;
+    let hidden = usize::from(unsafe { hidden_root(query) });
+    match parse_explain_json(&json) {
+        Ok(nodes) if nodes.len() + hidden == count => Some(nodes),
+        Ok(nodes) => {
+            pgrx::debug1!(
+                "pg_rowsource: EXPLAIN shows {} nodes, the plan has {count}",
+                nodes.len() + hidden
+            );
+            None
+        }
+        Err(error) => {
+            pgrx::debug1!("pg_rowsource: EXPLAIN's output was not understood: {error}");
+            None
+        }
+    }
+}
+
+unsafe fn hidden_root(query: *mut QueryDesc) -> bool {
+    // SAFETY: a started query has a plan state.
+    unsafe {
+        let root = (*query).planstate;
+        tag(root) == pg_sys::NodeTag::T_GatherState && (*(*root).plan.cast::<pg_sys::Gather>()).invisible
+    }
+}
+
+/// Errors of EXPLAIN (a foreign data wrapper's, say) are swallowed: the statement itself must not fail for its
+/// description. Cancel and shutdown are passed on.
+unsafe fn explain_json(query: *mut QueryDesc) -> Option<String> {
+    PgTryBuilder::new(move || {
+        // SAFETY: all memory is taken from a context of its own, which goes with the output copied.
+        unsafe {
+            let context = pg_sys::AllocSetContextCreateInternal(
+                pg_sys::CurrentMemoryContext,
+                c"pg_rowsource description".as_ptr(),
+                pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
+                pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
+                pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+            );
+            let before = pg_sys::MemoryContextSwitchTo(context);
+            let es = pg_sys::NewExplainState();
+            (*es).format = pg_sys::ExplainFormat::EXPLAIN_FORMAT_JSON;
+            (*es).costs = true;
+            pg_sys::ExplainBeginOutput(es);
+            pg_sys::ExplainPrintPlan(es, query);
+            pg_sys::ExplainEndOutput(es);
+            let json = CStr::from_ptr((*(*es).str_).data).to_string_lossy().into_owned();
+            pg_sys::MemoryContextSwitchTo(before);
+            pg_sys::MemoryContextDelete(context);
+            Some(json)
+        }
+    })
+    .catch_others(|error| {
+        if let pg_sys::panic::CaughtError::PostgresError(report) = &error
+            && matches!(
+                report.sql_error_code(),
+                PgSqlErrorCode::ERRCODE_QUERY_CANCELED
+                    | PgSqlErrorCode::ERRCODE_ADMIN_SHUTDOWN
+                    | PgSqlErrorCode::ERRCODE_CRASH_SHUTDOWN
+            )
+        {
+            error.rethrow();
+        }
+        None
+    })
+    .execute()
+}
+
+/// The plan by its node kinds alone, where EXPLAIN could not be had.
+unsafe fn named(query: *mut QueryDesc) -> Vec<PlanNode> {
+    // SAFETY: `query` is started.
+    unsafe {
+        raw::check_stack_depth();
+        let hidden = i32::from(hidden_root(query));
+        tree::walk((*query).planstate)
+            .iter()
+            .filter(|place| !place.hidden)
+            .enumerate()
+            .map(|(id, place)| {
+                let plan = (*place.plan_state).plan;
+                PlanNode {
+                    id,
+                    parent: usize::try_from(place.parent - hidden).ok(),
+                    depth: usize::from(place.depth) - hidden as usize,
+                    operation: format!("{:?}", tag(plan)).trim_start_matches("T_").to_owned(),
+                    plan_rows: (*plan).plan_rows,
+                    plan_width: f64::from((*plan).plan_width),
+                    total_cost: (*plan).total_cost,
+                    ..PlanNode::default()
+                }
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,274 @@
+//! Turns the raw state of a statement's nodes into figures, once, when it has finished or failed.
+
+use super::node::Node;
+use super::statement::{self, Statement};
+use super::wrapper::Timed;
+use super::{compat, tree, workarea};
+use crate::guc::Detail;
+use pgrx::pg_sys::{self, NodeTag};
+use rowsource_core::figures::{Buffers, NodeFigures, Time, Wal};
+use rowsource_core::reconcile::{Item, reconcile};
+use rowsource_core::sampler::Estimate;
+
+const NS_PER_MS: f64 = 1e6;
+
+/// What node `i` and all inputs below it used while their wrappers booked. InitPlans and subplans are left out:
+/// what they used was booked to the node that asked for them.
+///
+/// # Safety
+/// `nodes` are the `count` live nodes of one statement.
+pub unsafe fn used_below(nodes: *mut Node, count: usize, i: usize) -> (Buffers, Wal) {
+    // SAFETY: the caller's promise.
+    unsafe { used(nodes, count)[i] }
+}
+
+unsafe fn used(nodes: *mut Node, count: usize) -> Vec<(Buffers, Wal)> {
+    // SAFETY: as above; children follow their parents, so backwards every sum is complete when it is passed on.
+    unsafe {
+        let mut sums: Vec<(Buffers, Wal)> = (0..count)
+            .map(|i| {
+                let usage = &(*nodes.add(i)).usage;
+                (compat::buffers(&usage.buffers), compat::wal(&usage.wal))
+            })
+            .collect();
+        for i in (1..count).rev() {
+            let node = nodes.add(i);
+            if !(*node).by_expression {
+                let (buffers, wal) = sums[i];
+                let parent = &mut sums[(*node).parent as usize];
+                parent.0 += buffers;
+                parent.1 += wal;
+            }
+        }
+        sums
+    }
+}
+
+/// The figures of all nodes that EXPLAIN would show, each with its index. With `core_alive` (the statement's own
+/// memory contexts still stand) work-area sizes are read too, and the totals are published to core's struct.
+///
+/// # Safety
+/// The statement's nodes must be live.
+pub unsafe fn figures(statement: &Statement, core_alive: bool) -> Vec<(usize, NodeFigures)> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let count = statement.count;
+        let mut items: Vec<Item> = (0..count).map(|i| item(statement, i)).collect();
+        let own = reconcile(&mut items);
+        let used = used(statement.nodes, count);
+        let mut all = Vec::with_capacity(count);
+        for i in 0..count {
+            let node = statement.nodes.add(i);
+            let instr = (*(*node).plan_state).instrument;
+            if instr.is_null() {
+                all.push((i, NodeFigures::default()));
+                continue;
+            }
+            let (buffers, wal) = inclusive(statement, node, used[i]);
+            let starts = starts(node);
+            let rows = rows(node);
+            let estimate = items[i].estimate;
+            if statement.wrapped && core_alive {
+                statement::publish(node, estimate.total, estimate.startup, rows, starts);
+                if let (Some(buffers), Some(wal)) = (buffers, wal) {
+                    compat::set_buffers(&mut (*instr).bufusage, &buffers);
+                    compat::set_wal(&mut (*instr).walusage, &wal);
+                }
+            }
+            if (*node).hidden {
+                continue;
+            }
+            let timed = statement.detail == Detail::Timed && starts > 0.0;
+            let (timed_calls, timer_calls, clock_backsteps) = timer_counts(statement, i);
+            let (memory_kb, disk_kb) = if core_alive {
+                workarea::size((*node).plan_state)
+            } else {
+                (None, None)
+            };
+            all.push((
+                i,
+                NodeFigures {
+                    starts: (statement.detail != Detail::Rows).then_some(starts as u64),
+                    rows: rows as u64,
+                    time: timed.then(|| Time {
+                        total_ms: estimate.total / NS_PER_MS,
+                        startup_ms: estimate.startup / NS_PER_MS,
+                        self_ms: own[i] / NS_PER_MS,
+                        error_ms: estimate.error / NS_PER_MS,
+                    }),
+                    buffers,
+                    wal,
+                    timed_calls,
+                    timer_calls,
+                    clock_backsteps,
+                    memory_kb,
+                    disk_kb,
+                },
+            ));
+        }
+        all
+    }
+}
+
+unsafe fn starts(node: *mut Node) -> f64 {
+    // SAFETY: a live node with instrumentation.
+    unsafe {
+        let instr = (*(*node).plan_state).instrument;
+        (*instr).nloops + f64::from(u8::from((*instr).running))
+    }
+}
+
+unsafe fn rows(node: *mut Node) -> f64 {
+    // SAFETY: as above.
+    unsafe {
+        let instr = (*(*node).plan_state).instrument;
+        let running = if (*instr).running {
+            (*instr).tuplecount
+        } else {
+            0.0
+        };
+        (*node).rows as f64 + (*instr).ntuples + running
+    }
+}
+
+/// Buffers and WAL of the node and all below: what core booked in its own calls, and what the wrappers booked,
+/// less what they booked inside those calls of core.
+unsafe fn inclusive(
+    statement: &Statement,
+    node: *mut Node,
+    (used, wal_used): (Buffers, Wal),
+) -> (Option<Buffers>, Option<Wal>) {
+    // SAFETY: a live node with instrumentation.
+    unsafe {
+        let instr = (*(*node).plan_state).instrument;
+        if !statement.wrapped {
+            return (
+                (*instr)
+                    .need_bufusage
+                    .then(|| compat::buffers(&(*instr).bufusage)),
+                (*instr).need_walusage.then(|| compat::wal(&(*instr).walusage)),
+            );
+        }
+        if statement.detail == Detail::Rows {
+            return (None, None);
+        }
+        let mut buffers = compat::buffers(&(*instr).bufusage);
+        let mut wal = compat::wal(&(*instr).walusage);
+        if !(*node).by_core {
+            buffers += used;
+            wal += wal_used;
+            buffers -= (*node).below_unwrapped;
+            wal -= (*node).wal_below_unwrapped;
+        }
+        (Some(buffers), Some(wal))
+    }
+}
+
+/// A node's place and its time in nanoseconds, before the nodes are made to agree.
+unsafe fn item(statement: &Statement, i: usize) -> Item {
+    // SAFETY: the statement's nodes are live.
+    unsafe {
+        let node = statement.nodes.add(i);
+        let instr = (*(*node).plan_state).instrument;
+        let mut estimate = Estimate::default();
+        if !instr.is_null() {
+            estimate = own_estimate(statement, i);
+            estimate.total += compat::core_total_ns(&*instr);
+            estimate.startup += compat::core_startup_ns(&*instr);
+            let error = statement.from_workers(i).error_ns;
+            estimate.error = estimate.error.hypot(error);
+            // The root ran inside the statement's own, exactly timed runs.
+            if i == 0 && statement.wrapped && statement.detail == Detail::Timed {
+                estimate.total = estimate.total.min(statement.elapsed_ns);
+            }
+        }
+        let parent = usize::try_from((*node).parent).ok();
+        let processes = parent.map_or(1.0, |p| processes((*statement.nodes.add(p)).plan_state));
+        Item {
+            parent,
+            edge: (*node).edge,
+            processes,
+            estimate,
+        }
+    }
+}
+
+/// The processes that run the children of a node.
+unsafe fn processes(parent: *mut pg_sys::PlanState) -> f64 {
+    // SAFETY: casts follow the tag.
+    unsafe {
+        1.0 + f64::from(match tree::tag(parent) {
+            NodeTag::T_GatherState => (*parent.cast::<pg_sys::GatherState>()).nworkers_launched,
+            NodeTag::T_GatherMergeState => (*parent.cast::<pg_sys::GatherMergeState>()).nworkers_launched,
+            _ => 0,
+        })
+    }
+}
+
+/// What this process's wrapper measured, in nanoseconds.
+unsafe fn own_estimate(statement: &Statement, i: usize) -> Estimate {
+    // SAFETY: the statement's nodes are live.
+    unsafe {
+        let node = statement.nodes.add(i);
+        let ns = statement.clock.scale().ns_per_tick();
+        let ticks = match statement.timed() {
+            Timed::Never => return Estimate::default(),
+            _ if !statement.wrapped => return Estimate::default(),
+            Timed::Sampled => (*node).timer.estimate(starts(node)),
+            Timed::EveryTsc | Timed::Every => {
+                let every = &(*node).every;
+                let nested: u64 = descendants(statement, i).map(|d| 2 * (*d).every.calls).sum();
+                let overhead = every.calls as f64 * statement.config().empty_interval
+                    + nested as f64 * statement.config().reading;
+                let total = (every.ticks as f64 - overhead).max(0.0);
+                Estimate {
+                    total,
+                    startup: (every.startup_ticks as f64).min(total),
+                    error: 0.0,
+                }
+            }
+        };
+        Estimate {
+            total: ticks.total * ns,
+            startup: ticks.startup * ns,
+            error: ticks.error * ns,
+        }
+    }
+}
+
+/// The nodes below node `i`.
+unsafe fn descendants(statement: &Statement, i: usize) -> impl Iterator<Item = *mut Node> {
+    // SAFETY: the statement's nodes are live; descendants follow a node directly, deeper than it.
+    unsafe {
+        let (nodes, depth) = (statement.nodes, (*statement.nodes.add(i)).depth);
+        (i + 1..statement.count)
+            .map(move |j| nodes.add(j))
+            .take_while(move |node| (**node).depth > depth)
+    }
+}
+
+/// Timed calls, timer calls and backward steps, the workers' included.
+unsafe fn timer_counts(statement: &Statement, i: usize) -> (u64, u64, u64) {
+    // SAFETY: the statement's nodes are live.
+    unsafe {
+        let node = statement.nodes.add(i);
+        let own = match statement.timed() {
+            _ if !statement.wrapped => (0, 0, 0),
+            Timed::Never => (0, 0, 0),
+            Timed::Sampled => {
+                let timer = &(*node).timer;
+                (timer.timed_calls, timer.timer_calls, timer.clock_backsteps)
+            }
+            Timed::EveryTsc | Timed::Every => {
+                let every = &(*node).every;
+                (every.calls, 2 * every.calls, every.clock_backsteps)
+            }
+        };
+        let workers = statement.from_workers(i);
+        (
+            own.0 + workers.timed_calls,
+            own.1 + workers.timer_calls,
+            own.2 + workers.clock_backsteps,
+        )
+    }
+}

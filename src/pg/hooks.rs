@@ -1,0 +1,248 @@
+//! The executor and utility hooks: what is measured, nesting, and the ways a run can be left.
+//!
+//! Invariants: each hook calls the previous hook or the standard function exactly once; what a run replaced
+//! (nesting, running account, clock) is put back on every way out, errors included; our own failures never
+//! become the statement's. No locks are taken.
+
+use super::statement::{self, Entered, Statement};
+use super::{compat, server};
+use crate::{guc, hint};
+use pgrx::pg_sys::panic::CaughtError;
+use pgrx::pg_sys::{self, NodeTag, QueryDesc, ffi::pg_guard_ffi_boundary};
+use pgrx::{PgSqlErrorCode, pg_guard};
+use rowsource_core::figures::Outcome;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+static mut PREV_EXECUTOR_START: pg_sys::ExecutorStart_hook_type = None;
+static mut PREV_EXECUTOR_RUN: pg_sys::ExecutorRun_hook_type = None;
+static mut PREV_EXECUTOR_FINISH: pg_sys::ExecutorFinish_hook_type = None;
+static mut PREV_EXECUTOR_END: pg_sys::ExecutorEnd_hook_type = None;
+static mut PREV_PROCESS_UTILITY: pg_sys::ProcessUtility_hook_type = None;
+
+/// How deep we are in runs of statements, procedures and DO blocks.
+static mut NESTING: u32 = 0;
+
+pub fn init() {
+    // SAFETY: _PG_init runs once, before any of these hooks can be called.
+    unsafe {
+        PREV_EXECUTOR_START = pg_sys::ExecutorStart_hook;
+        pg_sys::ExecutorStart_hook = Some(executor_start);
+        PREV_EXECUTOR_RUN = pg_sys::ExecutorRun_hook;
+        pg_sys::ExecutorRun_hook = Some(compat::executor_run::hook);
+        PREV_EXECUTOR_FINISH = pg_sys::ExecutorFinish_hook;
+        pg_sys::ExecutorFinish_hook = Some(executor_finish);
+        PREV_EXECUTOR_END = pg_sys::ExecutorEnd_hook;
+        pg_sys::ExecutorEnd_hook = Some(executor_end);
+        PREV_PROCESS_UTILITY = pg_sys::ProcessUtility_hook;
+        pg_sys::ProcessUtility_hook = Some(process_utility);
+    }
+}
+
+/// Counts a level of nesting while it lives.
+struct Nested;
+
+impl Nested {
+    fn new() -> Self {
+        // SAFETY: one thread.
+        unsafe { NESTING += 1 };
+        Nested
+    }
+}
+
+impl Drop for Nested {
+    fn drop(&mut self) {
+        // SAFETY: one thread.
+        unsafe { NESTING -= 1 };
+    }
+}
+
+/// A run of a measured statement; leaves it when dropped.
+struct Run {
+    query: *mut QueryDesc,
+    entered: Option<Entered>,
+}
+
+impl Run {
+    unsafe fn enter(query: *mut QueryDesc) -> Self {
+        // SAFETY: main thread; dropped on every way out.
+        Run {
+            query,
+            entered: statement::find(query).map(|s| unsafe { s.enter() }),
+        }
+    }
+
+    fn statement(&self) -> Option<&'static mut Statement> {
+        self.entered.as_ref().and_then(|_| statement::find(self.query))
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if let (Some(entered), Some(statement)) = (&self.entered, statement::find(self.query)) {
+            // SAFETY: the one leave for the one enter.
+            unsafe { statement.leave(entered, NESTING == 1) }
+        }
+    }
+}
+
+/// Runs `body` as one more level of nesting, with the statement's accounts in force. If it fails, the figures
+/// reached so far are recorded before the error goes on.
+unsafe fn run(query: *mut QueryDesc, body: impl FnOnce()) {
+    let _nested = Nested::new();
+    // SAFETY: a started query.
+    let run = unsafe { Run::enter(query) };
+    // SAFETY: `body` is one call into PostgreSQL.
+    let result = catch_unwind(AssertUnwindSafe(|| unsafe { pg_guard_ffi_boundary(body) }));
+    if let Err(error) = result {
+        let outcome = outcome(&*error);
+        let statement = run.statement();
+        drop(run);
+        if let Some(statement) = statement {
+            statement.record(outcome, true);
+        }
+        statement::close(query, None);
+        resume_unwind(error);
+    }
+}
+
+fn outcome(error: &(dyn Any + Send)) -> Outcome {
+    let report = match error.downcast_ref::<CaughtError>() {
+        Some(CaughtError::PostgresError(report) | CaughtError::ErrorReport(report)) => report,
+        _ => return Outcome::Failed,
+    };
+    match report.sql_error_code() {
+        PgSqlErrorCode::ERRCODE_QUERY_CANCELED | PgSqlErrorCode::ERRCODE_ADMIN_SHUTDOWN => Outcome::Cancelled,
+        _ => Outcome::Failed,
+    }
+}
+
+/// How the statement is to be measured, if at all.
+unsafe fn decide(query: *mut QueryDesc, eflags: i32, toplevel: bool) -> Option<guc::Measuring> {
+    // SAFETY: PostgreSQL passes a valid QueryDesc.
+    unsafe {
+        if eflags & pg_sys::EXEC_FLAG_EXPLAIN_ONLY as i32 != 0 {
+            return None;
+        }
+        if server::is_parallel_worker() {
+            let asked = (*query).instrument_options & statement::OURS != 0;
+            return (asked && NESTING == 0).then(guc::measuring_as_leader);
+        }
+        if !toplevel && !guc::track_all() {
+            return None;
+        }
+        guc::measuring(|| hint::present(&server::statement_text((*query).sourceText, (*query).plannedstmt)))
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
+    // SAFETY: PostgreSQL passes a valid QueryDesc.
+    unsafe {
+        let toplevel = NESTING == 0 && server::portal_or_background();
+        let measuring = decide(query, eflags, toplevel);
+        let others = (*query).instrument_options & !statement::OURS;
+        if measuring.is_some() {
+            (*query).instrument_options |= statement::OURS | statement::ROWS;
+        }
+        pg_guard_ffi_boundary(|| match PREV_EXECUTOR_START {
+            Some(previous) => previous(query, eflags),
+            None => pg_sys::standard_ExecutorStart(query, eflags),
+        });
+        if let Some(measuring) = measuring {
+            statement::attach(query, &measuring, others, toplevel);
+        }
+    }
+}
+
+/// Called by the version's own hook in `compat`.
+///
+/// # Safety
+/// `query` must be started.
+pub unsafe fn executor_run(
+    query: *mut QueryDesc,
+    direction: pg_sys::ScanDirection::Type,
+    count: u64,
+    execute_once: bool,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        run(query, || {
+            compat::executor_run::call(PREV_EXECUTOR_RUN, query, direction, count, execute_once)
+        });
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn executor_finish(query: *mut QueryDesc) {
+    // SAFETY: PostgreSQL passes a started QueryDesc.
+    unsafe {
+        run(query, || match PREV_EXECUTOR_FINISH {
+            Some(previous) => previous(query),
+            None => pg_sys::standard_ExecutorFinish(query),
+        });
+        if let Some(statement) = statement::find(query) {
+            statement.record(Outcome::Completed, true);
+        }
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn executor_end(query: *mut QueryDesc) {
+    // SAFETY: PostgreSQL passes a started QueryDesc.
+    unsafe {
+        // Recorded by ExecutorFinish, unless a caller left that out.
+        if let Some(statement) = statement::find(query) {
+            statement.end();
+        }
+        pg_guard_ffi_boundary(|| match PREV_EXECUTOR_END {
+            Some(previous) => previous(query),
+            None => pg_sys::standard_ExecutorEnd(query),
+        });
+    }
+}
+
+/// Statements inside CALL and DO are nested, though no executor run surrounds them.
+#[pg_guard]
+#[allow(clippy::too_many_arguments, reason = "PostgreSQL's signature")]
+unsafe extern "C-unwind" fn process_utility(
+    statement: *mut pg_sys::PlannedStmt,
+    query_string: *const std::ffi::c_char,
+    read_only_tree: bool,
+    context: pg_sys::ProcessUtilityContext::Type,
+    params: pg_sys::ParamListInfo,
+    query_env: *mut pg_sys::QueryEnvironment,
+    dest: *mut pg_sys::DestReceiver,
+    qc: *mut pg_sys::QueryCompletion,
+) {
+    // SAFETY: PostgreSQL passes valid arguments, which go down unchanged.
+    unsafe {
+        let nests = matches!(
+            super::tree::tag((*statement).utilityStmt),
+            NodeTag::T_CallStmt | NodeTag::T_DoStmt
+        );
+        let _nested = nests.then(Nested::new);
+        pg_guard_ffi_boundary(|| match PREV_PROCESS_UTILITY {
+            Some(previous) => previous(
+                statement,
+                query_string,
+                read_only_tree,
+                context,
+                params,
+                query_env,
+                dest,
+                qc,
+            ),
+            None => pg_sys::standard_ProcessUtility(
+                statement,
+                query_string,
+                read_only_tree,
+                context,
+                params,
+                query_env,
+                dest,
+                qc,
+            ),
+        });
+    }
+}

@@ -1,0 +1,113 @@
+//! A plan's identity: what its nodes are, on which relations and indexes, how joined and in which order; not its
+//! literals, costs or text. Stable across executions and restarts of one major version.
+
+use super::tree::{Found, list, tag};
+use pgrx::pg_sys::{self, NodeTag};
+use xxhash_rust::xxh3::Xxh3;
+
+/// The identity of a walked plan.
+///
+/// # Safety
+/// `found` must come from a live plan state tree.
+pub unsafe fn plan_id(found: &[Found]) -> i64 {
+    let mut hash = Xxh3::new();
+    let mut add = |number: i64| hash.update(&number.to_le_bytes());
+    for place in found {
+        if place.hidden {
+            continue;
+        }
+        // SAFETY: a live plan state has a plan of the matching kind, and an executor state.
+        unsafe {
+            let plan = (*place.plan_state).plan;
+            add(tag(plan) as i64);
+            add(i64::from(place.depth));
+            add(i64::from(place.by_expression) + 2 * i64::from((*plan).parallel_aware));
+            details(plan, (*place.plan_state).state, &mut add);
+        }
+    }
+    hash.digest() as i64
+}
+
+unsafe fn details(plan: *mut pg_sys::Plan, estate: *mut pg_sys::EState, add: &mut impl FnMut(i64)) {
+    // SAFETY: casts follow the tag.
+    unsafe {
+        match tag(plan) {
+            NodeTag::T_SeqScan
+            | NodeTag::T_SampleScan
+            | NodeTag::T_TidScan
+            | NodeTag::T_TidRangeScan
+            | NodeTag::T_BitmapHeapScan
+            | NodeTag::T_ForeignScan
+            | NodeTag::T_CustomScan
+            | NodeTag::T_FunctionScan
+            | NodeTag::T_ValuesScan
+            | NodeTag::T_CteScan => add(scanned(plan, estate)),
+            NodeTag::T_IndexScan => {
+                let scan = plan.cast::<pg_sys::IndexScan>();
+                add(scanned(plan, estate));
+                add(i64::from((*scan).indexid.to_u32()));
+                add((*scan).indexorderdir as i64);
+            }
+            NodeTag::T_IndexOnlyScan => {
+                let scan = plan.cast::<pg_sys::IndexOnlyScan>();
+                add(scanned(plan, estate));
+                add(i64::from((*scan).indexid.to_u32()));
+                add((*scan).indexorderdir as i64);
+            }
+            NodeTag::T_BitmapIndexScan => {
+                add(i64::from(
+                    (*plan.cast::<pg_sys::BitmapIndexScan>()).indexid.to_u32(),
+                ));
+            }
+            NodeTag::T_NestLoop | NodeTag::T_MergeJoin | NodeTag::T_HashJoin => {
+                let join = plan.cast::<pg_sys::Join>();
+                add((*join).jointype as i64);
+                add(i64::from((*join).inner_unique));
+            }
+            NodeTag::T_Agg => {
+                let agg = plan.cast::<pg_sys::Agg>();
+                add((*agg).aggstrategy as i64);
+                add((*agg).aggsplit as i64);
+                add(i64::from((*agg).numCols));
+            }
+            NodeTag::T_SetOp => {
+                let set = plan.cast::<pg_sys::SetOp>();
+                add((*set).cmd as i64);
+                add((*set).strategy as i64);
+            }
+            NodeTag::T_Sort | NodeTag::T_IncrementalSort => {
+                let sort = plan.cast::<pg_sys::Sort>();
+                for column in 0..(*sort).numCols.max(0) as usize {
+                    add(i64::from(*(*sort).sortColIdx.add(column)));
+                }
+            }
+            NodeTag::T_ModifyTable => {
+                let modify = plan.cast::<pg_sys::ModifyTable>();
+                add((*modify).operation as i64);
+                add(relation((*modify).nominalRelation, estate));
+            }
+            NodeTag::T_Gather => add(i64::from((*plan.cast::<pg_sys::Gather>()).num_workers)),
+            NodeTag::T_GatherMerge => add(i64::from((*plan.cast::<pg_sys::GatherMerge>()).num_workers)),
+            _ => {}
+        }
+    }
+}
+
+unsafe fn scanned(plan: *mut pg_sys::Plan, estate: *mut pg_sys::EState) -> i64 {
+    // SAFETY: a scan plan begins with `Scan`.
+    unsafe { relation((*plan.cast::<pg_sys::Scan>()).scanrelid, estate) }
+}
+
+/// The relation behind a range table index; what is no relation counts by its kind.
+unsafe fn relation(index: pg_sys::Index, estate: *mut pg_sys::EState) -> i64 {
+    // SAFETY: range table indexes count from 1; 0 is a join pushed down to a remote server.
+    unsafe {
+        let entry =
+            list::<pg_sys::RangeTblEntry>((*estate).es_range_table).nth((index as usize).wrapping_sub(1));
+        match entry {
+            None => -1,
+            Some(entry) if (*entry).relid != pg_sys::InvalidOid => i64::from((*entry).relid.to_u32()),
+            Some(entry) => -2 - (*entry).rtekind as i64,
+        }
+    }
+}

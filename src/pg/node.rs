@@ -1,0 +1,69 @@
+//! The state of one measured plan node. It begins with core's own instrumentation struct, so that
+//! `PlanState.instrument` is both: EXPLAIN, the filter counts and the way back from parallel workers keep working.
+
+use super::compat::NodeInstrumentation;
+use super::usage::Usage;
+use pgrx::pg_sys;
+use rowsource_core::figures::{Buffers, Wal};
+use rowsource_core::reconcile::Edge;
+use rowsource_core::sampler::NodeTimer;
+
+/// A node whose every call is timed needs no sampler.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct EveryCall {
+    pub calls: u64,
+    pub ticks: u64,
+    pub startup_ticks: u64,
+    pub clock_backsteps: u64,
+}
+
+/// Lives in the statement's query context, zeroed before its fields are set.
+#[repr(C)]
+pub struct Node {
+    /// Must be first.
+    pub instr: NodeInstrumentation,
+    /// Rows counted by the wrapper; core's own calls count in `instr`.
+    pub rows: u64,
+    pub timer: NodeTimer,
+    pub every: EveryCall,
+    /// What the node used by itself, and what the InitPlans and subplans it asked for used.
+    pub usage: Usage,
+    /// The counters at entry, kept by the wrapper of InitPlan and subplan roots.
+    pub entry: Usage,
+    /// The wrapper chosen for this node, installed once its first call has checked the stack.
+    pub method: pg_sys::ExecProcNodeMtd,
+    /// What was put into `ExecProcNode` until that first call.
+    pub installed: pg_sys::ExecProcNodeMtd,
+    pub plan_state: *mut pg_sys::PlanState,
+    /// Index of the parent in the statement's nodes; -1 at the root.
+    pub parent: i32,
+    pub depth: u16,
+    pub edge: Edge,
+    /// Core calls it by other ways than ExecProcNode and measures it by itself.
+    pub by_core: bool,
+    /// Run by an expression (InitPlan, CTE, subplan), not by its parent as an input.
+    pub by_expression: bool,
+    /// Under a Gather: other processes run it too.
+    pub under_gather: bool,
+    /// Not shown by EXPLAIN (a Gather that only debug_parallel_query put there).
+    pub hidden: bool,
+    /// Used below it while core, not the wrapper, measured it: already in `instr`.
+    pub below_unwrapped: Buffers,
+    pub wal_below_unwrapped: Wal,
+}
+
+/// How a node is shown the way into its wrapper.
+impl Node {
+    /// The node behind a plan state that carries one.
+    ///
+    /// # Safety
+    /// `plan_state` must belong to a statement that [`super::statement`] has set up.
+    #[inline(always)]
+    pub unsafe fn of(plan_state: *mut pg_sys::PlanState) -> *mut Node {
+        // SAFETY: the caller's promise; `instr` is the first field.
+        unsafe { (*plan_state).instrument.cast() }
+    }
+}
+
+const _: () = assert!(std::mem::offset_of!(Node, instr) == 0);

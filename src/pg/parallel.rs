@@ -1,0 +1,176 @@
+//! What parallel workers report beyond core's own instrumentation: how much was sampled, and how well.
+//!
+//! Rows, loops, times and buffers come back in core's struct. The rest goes through a small shared memory segment
+//! of the leader's; workers learn of it by a setting (`pg_rowsource.worker_channel`), because PostgreSQL hands a
+//! leader's settings to its workers, and hands extensions nothing else. Only the leader's own announcement can set it.
+//! Slots are added to atomically, one per plan node id.
+
+use super::statement::Statement;
+use super::{guc, server};
+use pgrx::{PgTryBuilder, pg_sys};
+use rowsource_core::figures::NodeFigures;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+const MAGIC: u64 = 0x726f_7773_7263_0001;
+
+#[repr(C)]
+struct Header {
+    magic: u64,
+    leader: i32,
+    slots: u32,
+}
+
+#[repr(C)]
+struct Slot {
+    /// Bits of an f64: the sum of squared standard errors, in ns^2.
+    error_square: AtomicU64,
+    timed_calls: AtomicU64,
+    timer_calls: AtomicU64,
+    clock_backsteps: AtomicU64,
+}
+
+/// The workers' part of one node.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Report {
+    pub error_ns: f64,
+    pub timed_calls: u64,
+    pub timer_calls: u64,
+    pub clock_backsteps: u64,
+}
+
+/// The leader's end. The segment belongs to the resource owner of the run that made it: after an error PostgreSQL
+/// has taken it away, and it must not be touched.
+pub struct Channel {
+    segment: *mut pg_sys::dsm_segment,
+    slots: *const Slot,
+    count: usize,
+}
+
+impl Channel {
+    /// A channel to be opened at the first run.
+    pub fn wanted() -> Channel {
+        Channel {
+            segment: std::ptr::null_mut(),
+            slots: std::ptr::null(),
+            count: 0,
+        }
+    }
+
+    /// Opens the channel for `count` plan nodes and tells future workers of it. Without shared memory to be had,
+    /// the workers' sampling counts are missing, and nothing else.
+    ///
+    /// # Safety
+    /// In ExecutorRun, before the plan starts its workers.
+    pub unsafe fn announce(&mut self, count: usize) {
+        if server::is_parallel_mode() {
+            return;
+        }
+        // SAFETY: plain PostgreSQL calls; the new segment is at least as large as asked for.
+        unsafe {
+            if self.segment.is_null() {
+                let size = size_of::<Header>() + count * size_of::<Slot>();
+                let segment = PgTryBuilder::new(move || {
+                    pg_sys::dsm_create(size, pg_sys::DSM_CREATE_NULL_IF_MAXSEGMENTS as i32)
+                })
+                .catch_others(|_| std::ptr::null_mut())
+                .execute();
+                if segment.is_null() {
+                    return;
+                }
+                let base: *mut u8 = pg_sys::dsm_segment_address(segment).cast();
+                base.write_bytes(0, size);
+                base.cast::<Header>().write(Header {
+                    magic: MAGIC,
+                    leader: pg_sys::MyProcPid,
+                    slots: count as u32,
+                });
+                self.segment = segment;
+                self.slots = base.add(size_of::<Header>()).cast();
+                self.count = count;
+            }
+            guc::announce_channel(pg_sys::dsm_segment_handle(self.segment));
+        }
+    }
+
+    /// What the workers reported for a plan node id.
+    pub fn read(&self, plan_node_id: i32) -> Report {
+        let Ok(id) = usize::try_from(plan_node_id) else {
+            return Report::default();
+        };
+        if self.segment.is_null() || id >= self.count {
+            return Report::default();
+        }
+        // SAFETY: within the segment, which is attached.
+        let slot = unsafe { &*self.slots.add(id) };
+        Report {
+            error_ns: f64::from_bits(slot.error_square.load(Relaxed)).sqrt(),
+            timed_calls: slot.timed_calls.load(Relaxed),
+            timer_calls: slot.timer_calls.load(Relaxed),
+            clock_backsteps: slot.clock_backsteps.load(Relaxed),
+        }
+    }
+
+    /// Gives the segment back, at the statement's regular end.
+    pub fn close(self) {
+        if !self.segment.is_null() {
+            // SAFETY: attached by `announce`, and no error has come since.
+            unsafe { pg_sys::dsm_detach(self.segment) }
+        }
+    }
+}
+
+/// A worker's end: adds its figures to the leader's slots.
+///
+/// # Safety
+/// In a parallel worker, with the statement's nodes live.
+pub unsafe fn report(figures: &[(usize, NodeFigures)], statement: &Statement) {
+    let handle = guc::channel();
+    if handle == 0 {
+        return;
+    }
+    // SAFETY: the segment is checked to be the leader's channel before any slot is touched.
+    unsafe {
+        let known = pg_sys::dsm_find_mapping(handle);
+        let segment = if known.is_null() {
+            pg_sys::dsm_attach(handle)
+        } else {
+            known
+        };
+        if segment.is_null() {
+            return;
+        }
+        let base: *mut u8 = pg_sys::dsm_segment_address(segment).cast();
+        let length = pg_sys::dsm_segment_map_length(segment) as usize;
+        let header = base.cast::<Header>();
+        let leader = (*pg_sys::MyProc).lockGroupLeader;
+        let ours = length >= size_of::<Header>()
+            && (*header).magic == MAGIC
+            && !leader.is_null()
+            && (*header).leader == (*leader).pid
+            && length >= size_of::<Header>() + (*header).slots as usize * size_of::<Slot>();
+        if ours {
+            let slots: *const Slot = base.add(size_of::<Header>()).cast();
+            for (i, figures) in figures {
+                let id = statement.plan_node_id(*i);
+                if let Ok(id) = usize::try_from(id)
+                    && id < (*header).slots as usize
+                {
+                    add(&*slots.add(id), figures);
+                }
+            }
+        }
+        if known.is_null() {
+            pg_sys::dsm_detach(segment);
+        }
+    }
+}
+
+fn add(slot: &Slot, figures: &NodeFigures) {
+    let error_ns = figures.time.map_or(0.0, |time| time.error_ms * 1e6);
+    let _ = slot.error_square.fetch_update(Relaxed, Relaxed, |bits| {
+        Some((f64::from_bits(bits) + error_ns * error_ns).to_bits())
+    });
+    slot.timed_calls.fetch_add(figures.timed_calls, Relaxed);
+    slot.timer_calls.fetch_add(figures.timer_calls, Relaxed);
+    slot.clock_backsteps.fetch_add(figures.clock_backsteps, Relaxed);
+}

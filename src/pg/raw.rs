@@ -1,0 +1,24 @@
+//! PostgreSQL functions called without pgrx's guard, because the caller is a plain old frame that a longjmp may
+//! cross (the hot path), or because pgrx has no binding for them (the timeout facility).
+
+use pgrx::pg_sys;
+use std::ffi::c_int;
+
+unsafe extern "C-unwind" {
+    /// Raises an error when the stack is nearly used up; core does this at a node's first call.
+    pub fn check_stack_depth();
+    pub fn BufferUsageAccumDiff(
+        dst: *mut pg_sys::BufferUsage,
+        add: *const pg_sys::BufferUsage,
+        sub: *const pg_sys::BufferUsage,
+    );
+    pub fn WalUsageAccumDiff(
+        dst: *mut pg_sys::WalUsage,
+        add: *const pg_sys::WalUsage,
+        sub: *const pg_sys::WalUsage,
+    );
+    pub fn RegisterTimeout(id: c_int, handler: unsafe extern "C-unwind" fn()) -> c_int;
+    pub fn enable_timeout_every(id: c_int, fin_time: i64, delay_ms: c_int);
+    pub fn disable_timeout(id: c_int, keep_indicator: bool);
+    pub fn GetCurrentTimestamp() -> i64;
+}

@@ -1,0 +1,86 @@
+//! Small safe questions to the server.
+
+use pgrx::pg_sys;
+use std::ffi::CStr;
+
+pub fn is_parallel_worker() -> bool {
+    // SAFETY: a plain global.
+    unsafe { pg_sys::ParallelWorkerNumber >= 0 }
+}
+
+pub fn is_parallel_mode() -> bool {
+    // SAFETY: no arguments.
+    unsafe { pg_sys::IsInParallelMode() }
+}
+
+/// Whether a client's portal is running. Deferred triggers at commit, and the queries they make, have none.
+/// Background workers need none to be at top level.
+pub fn portal_or_background() -> bool {
+    // SAFETY: plain globals.
+    unsafe { !pg_sys::ActivePortal.is_null() || pg_sys::MyBackendType != pg_sys::BackendType::B_BACKEND }
+}
+
+pub fn preloading() -> bool {
+    // SAFETY: a plain global.
+    unsafe { pg_sys::process_shared_preload_libraries_in_progress }
+}
+
+pub fn user_id() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { pg_sys::GetUserId() }.to_u32()
+}
+
+pub fn database_id() -> u32 {
+    // SAFETY: a plain global.
+    unsafe { pg_sys::MyDatabaseId }.to_u32()
+}
+
+/// Whether the current user may see what this user ran.
+pub fn may_see(userid: u32) -> bool {
+    // SAFETY: no pointers.
+    unsafe {
+        let me = pg_sys::GetUserId();
+        me.to_u32() == userid
+            || pg_sys::has_privs_of_role(me, pg_sys::Oid::from(pg_sys::ROLE_PG_READ_ALL_STATS as u32))
+    }
+}
+
+/// Now, in microseconds since 2000-01-01 UTC.
+pub fn now() -> i64 {
+    // SAFETY: no arguments.
+    unsafe { super::raw::GetCurrentTimestamp() }
+}
+
+pub fn check_for_interrupts() {
+    pgrx::check_for_interrupts!();
+}
+
+pub fn enable_query_ids() {
+    // SAFETY: no arguments; meant to be called from _PG_init.
+    unsafe { pg_sys::EnableQueryId() }
+}
+
+/// The text of one statement, out of the query string that it came in.
+///
+/// # Safety
+/// `source` must be a valid C string, and `statement` a valid planned statement made from it.
+pub unsafe fn statement_text<'a>(
+    source: *const std::ffi::c_char,
+    statement: *const pg_sys::PlannedStmt,
+) -> std::borrow::Cow<'a, str> {
+    if source.is_null() {
+        return "".into();
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        let bytes = CStr::from_ptr(source).to_bytes();
+        let from = usize::try_from((*statement).stmt_location)
+            .unwrap_or(0)
+            .min(bytes.len());
+        let length = match (*statement).stmt_len {
+            n if n > 0 => (n as usize).min(bytes.len() - from),
+            _ => bytes.len() - from,
+        };
+        String::from_utf8_lossy(&bytes[from..from + length])
+    }
+}

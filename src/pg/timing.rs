@@ -1,0 +1,79 @@
+//! The clock in force and the sampler's process-wide state. One backend has one thread; only `LAST` is shared,
+//! with the tick's signal handler, and so it is atomic.
+
+use rand_core::SeedableRng;
+use rand_xoshiro::Xoroshiro128PlusPlus;
+use rowsource_core::clock::{self, Source};
+use rowsource_core::sampler::Config;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// The last reading of the clock by anyone, in raw ticks of the clock in force.
+pub static LAST: AtomicU64 = AtomicU64::new(0);
+/// Readings made so far in this backend, the tick's aside.
+pub static mut READINGS: u64 = 0;
+/// Reads the clock in force.
+pub static mut READ: fn() -> u64 = clock::system::monotonic;
+pub static mut CONFIG: Config = Config {
+    max_gap: 1.0,
+    empty_interval: 0.0,
+    reading: 0.0,
+    affordable: 1.0,
+    long: 1.0,
+};
+pub static mut RANDOM: Option<Xoroshiro128PlusPlus> = None;
+
+/// What a measured statement replaces while it runs, to be put back when it is left.
+pub struct Outer {
+    read: fn() -> u64,
+    config: Config,
+}
+
+/// Reads the clock and remembers the reading.
+///
+/// # Safety
+/// Main thread only.
+#[inline(always)]
+pub unsafe fn read() -> u64 {
+    // SAFETY: READ is only replaced by this thread.
+    unsafe {
+        let now = READ();
+        LAST.store(now, Relaxed);
+        READINGS += 1;
+        now
+    }
+}
+
+/// Puts a statement's clock and configuration in force.
+///
+/// # Safety
+/// Main thread only.
+pub unsafe fn enter(source: Source, config: Config) -> Outer {
+    // SAFETY: main thread; the handler reads READ as one word.
+    unsafe {
+        if (*&raw const RANDOM).is_none() {
+            let seed = clock::system::monotonic() ^ (u64::from(std::process::id()) << 32);
+            RANDOM = Some(Xoroshiro128PlusPlus::seed_from_u64(seed));
+        }
+        let outer = Outer {
+            read: READ,
+            config: CONFIG,
+        };
+        READ = source.read_fn();
+        CONFIG = config;
+        read();
+        outer
+    }
+}
+
+/// Puts back what [`enter`] replaced.
+///
+/// # Safety
+/// Main thread only.
+pub unsafe fn leave(outer: &Outer) {
+    // SAFETY: as in `enter`.
+    unsafe {
+        READ = outer.read;
+        CONFIG = outer.config;
+        read();
+    }
+}

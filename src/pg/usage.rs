@@ -1,0 +1,115 @@
+//! Buffers and WAL by switching: the running node's account is remembered, and what the counters moved by since
+//! the last look is booked to it whenever another node begins or ends.
+//!
+//! A look costs one sum over the counters (the *signature*); only when that sum moved is anything copied.
+//! All of this is touched by the hot path only: a backend has one thread, and the tick's signal handler does not
+//! come here.
+
+use super::raw;
+use pgrx::pg_sys;
+use rowsource_core::sampler::MANY_BUFFERS;
+
+/// What one node used by itself.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Usage {
+    pub buffers: pg_sys::BufferUsage,
+    pub wal: pg_sys::WalUsage,
+}
+
+impl Usage {
+    pub const fn zero() -> Self {
+        // SAFETY: both are plain integers, for which zero bytes are a valid value.
+        unsafe { std::mem::zeroed() }
+    }
+}
+
+/// Takes what happens outside every measured node.
+static mut OUTSIDE: Usage = Usage::zero();
+/// The account of the node that runs now.
+pub static mut CURRENT: *mut Usage = &raw mut OUTSIDE;
+/// The counters when they were last booked, and their signature then.
+pub static mut BOOKED: Usage = Usage::zero();
+pub static mut SIGNATURE: i64 = 0;
+
+/// The sum of all counters that can move. Every change of WAL makes a record, every change of an I/O time a block.
+///
+/// # Safety
+/// Only from the backend's main thread.
+#[inline(always)]
+pub unsafe fn signature() -> i64 {
+    // SAFETY: PostgreSQL's own counters, written by this thread only.
+    unsafe {
+        let u = &raw const pg_sys::pgBufferUsage;
+        (*u).shared_blks_hit
+            .wrapping_add((*u).shared_blks_read)
+            .wrapping_add((*u).shared_blks_dirtied)
+            .wrapping_add((*u).shared_blks_written)
+            .wrapping_add((*u).local_blks_hit)
+            .wrapping_add((*u).local_blks_read)
+            .wrapping_add((*u).local_blks_dirtied)
+            .wrapping_add((*u).local_blks_written)
+            .wrapping_add((*u).temp_blks_read)
+            .wrapping_add((*u).temp_blks_written)
+            .wrapping_add((*(&raw const pg_sys::pgWalUsage)).wal_records)
+    }
+}
+
+/// Books what happened since the last booking to `account`; true where it included I/O or many buffers.
+///
+/// # Safety
+/// Main thread only; `account` must point to a live `Usage`.
+#[inline(never)]
+pub unsafe fn book(account: *mut Usage) -> bool {
+    // SAFETY: counters and statics belong to this thread; `account` is live by the caller's promise.
+    unsafe {
+        let now = &raw const pg_sys::pgBufferUsage;
+        let last = &raw mut BOOKED.buffers;
+        let to = &raw mut (*account).buffers;
+        let io = (*now).shared_blks_read != (*last).shared_blks_read
+            || (*now).shared_blks_written != (*last).shared_blks_written
+            || (*now).local_blks_read != (*last).local_blks_read
+            || (*now).local_blks_written != (*last).local_blks_written
+            || (*now).temp_blks_read != (*last).temp_blks_read
+            || (*now).temp_blks_written != (*last).temp_blks_written;
+        let hits = (*now).shared_blks_hit - (*last).shared_blks_hit;
+        if io {
+            // Only I/O moves the I/O times, whose type differs by version.
+            raw::BufferUsageAccumDiff(to, now, last);
+            *last = *now;
+        } else {
+            (*to).shared_blks_hit += hits;
+            (*to).shared_blks_dirtied += (*now).shared_blks_dirtied - (*last).shared_blks_dirtied;
+            (*to).local_blks_hit += (*now).local_blks_hit - (*last).local_blks_hit;
+            (*to).local_blks_dirtied += (*now).local_blks_dirtied - (*last).local_blks_dirtied;
+            (*last).shared_blks_hit = (*now).shared_blks_hit;
+            (*last).shared_blks_dirtied = (*now).shared_blks_dirtied;
+            (*last).local_blks_hit = (*now).local_blks_hit;
+            (*last).local_blks_dirtied = (*now).local_blks_dirtied;
+        }
+        let wal = &raw const pg_sys::pgWalUsage;
+        let last_wal = &raw mut BOOKED.wal;
+        if (*wal).wal_records != (*last_wal).wal_records {
+            raw::WalUsageAccumDiff(&raw mut (*account).wal, wal, last_wal);
+            *last_wal = *wal;
+        }
+        SIGNATURE = signature();
+        io || hits >= MANY_BUFFERS
+    }
+}
+
+/// Books to the running account and makes `account` the running one; returns the one before.
+///
+/// # Safety
+/// Main thread only; `account` must stay live until another switch.
+pub unsafe fn switch(account: *mut Usage) -> *mut Usage {
+    // SAFETY: CURRENT always points to a live account: see the callers, which restore it on every way out.
+    unsafe {
+        let before = CURRENT;
+        if signature() != SIGNATURE {
+            book(before);
+        }
+        CURRENT = account;
+        before
+    }
+}

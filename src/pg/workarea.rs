@@ -1,0 +1,177 @@
+//! Working memory and disk of the nodes whose size PostgreSQL knows: sorts, hashes, hash aggregates, memoize.
+//! Peak memory is the largest of the participating processes, disk the sum; both in kB.
+
+use super::tree;
+use pgrx::pg_sys::{self, NodeTag, PlanState};
+
+/// Memory and disk in kB; `None` where PostgreSQL does not know.
+///
+/// # Safety
+/// `ps` must be a plan state whose memory contexts still stand.
+pub unsafe fn size(ps: *mut PlanState) -> (Option<u64>, Option<u64>) {
+    // SAFETY: casts follow the tag.
+    unsafe {
+        match tree::tag(ps) {
+            NodeTag::T_SortState => sort(ps.cast()),
+            NodeTag::T_IncrementalSortState => incremental_sort(ps.cast()),
+            NodeTag::T_HashState => hash(ps.cast()),
+            NodeTag::T_AggState => aggregate(ps.cast()),
+            NodeTag::T_MemoizeState => memoize(ps.cast()),
+            _ => (None, None),
+        }
+    }
+}
+
+fn kb(bytes: u64) -> u64 {
+    bytes.div_ceil(1024)
+}
+
+/// Collects participants: the largest memory, the sum of the disk.
+#[derive(Default)]
+struct Participants {
+    memory_kb: Option<u64>,
+    disk_kb: Option<u64>,
+}
+
+impl Participants {
+    fn memory(&mut self, kb: u64) {
+        self.memory_kb = self.memory_kb.max(Some(kb));
+    }
+    fn disk(&mut self, kb: u64) {
+        self.disk_kb = Some(self.disk_kb.unwrap_or(0) + kb);
+    }
+    fn sorted(&mut self, stats: &pg_sys::TuplesortInstrumentation) {
+        if stats.sortMethod == pg_sys::TuplesortMethod::SORT_TYPE_STILL_IN_PROGRESS {
+            return;
+        }
+        let kb = stats.spaceUsed.max(0) as u64;
+        if stats.spaceType == pg_sys::TuplesortSpaceType::SORT_SPACE_TYPE_DISK {
+            self.disk(kb);
+        } else {
+            self.memory(kb);
+        }
+    }
+    fn done(self) -> (Option<u64>, Option<u64>) {
+        (self.memory_kb, self.disk_kb)
+    }
+}
+
+unsafe fn sort(state: *mut pg_sys::SortState) -> (Option<u64>, Option<u64>) {
+    // SAFETY: tuplesortstate is set once sort_Done; shared_info has num_workers entries.
+    unsafe {
+        let mut all = Participants::default();
+        if (*state).sort_Done && !(*state).tuplesortstate.is_null() {
+            let mut stats = pg_sys::TuplesortInstrumentation::default();
+            pg_sys::tuplesort_get_stats((*state).tuplesortstate.cast(), &mut stats);
+            all.sorted(&stats);
+        }
+        let shared = (*state).shared_info;
+        if !shared.is_null() {
+            (*shared)
+                .sinstrument
+                .as_slice((*shared).num_workers as usize)
+                .iter()
+                .for_each(|s| all.sorted(s));
+        }
+        all.done()
+    }
+}
+
+unsafe fn incremental_sort(state: *mut pg_sys::IncrementalSortState) -> (Option<u64>, Option<u64>) {
+    // SAFETY: shared_info has num_workers entries.
+    unsafe {
+        let mut all = Participants::default();
+        let mut add = |info: &pg_sys::IncrementalSortInfo| {
+            for group in [&info.fullsortGroupInfo, &info.prefixsortGroupInfo] {
+                if group.groupCount > 0 {
+                    if group.maxMemorySpaceUsed > 0 {
+                        all.memory(group.maxMemorySpaceUsed as u64);
+                    }
+                    if group.maxDiskSpaceUsed > 0 {
+                        all.disk(group.maxDiskSpaceUsed as u64);
+                    }
+                }
+            }
+        };
+        add(&(*state).incsort_info);
+        let shared = (*state).shared_info;
+        if !shared.is_null() {
+            (*shared)
+                .sinfo
+                .as_slice((*shared).num_workers as usize)
+                .iter()
+                .for_each(add);
+        }
+        all.done()
+    }
+}
+
+unsafe fn hash(state: *mut pg_sys::HashState) -> (Option<u64>, Option<u64>) {
+    // SAFETY: hinstrument and hashtable are null or valid; shared_info has num_workers entries.
+    unsafe {
+        let mut all = Participants::default();
+        let own = (*state).hinstrument;
+        if !own.is_null() && (*own).nbatch > 0 {
+            all.memory(kb((*own).space_peak as u64));
+        }
+        let table = (*state).hashtable;
+        if !table.is_null() {
+            all.memory(kb((*table).spacePeak as u64));
+        }
+        let shared = (*state).shared_info;
+        if !shared.is_null() {
+            for worker in (*shared).hinstrument.as_slice((*shared).num_workers as usize) {
+                if worker.nbatch > 0 {
+                    all.memory(kb(worker.space_peak as u64));
+                }
+            }
+        }
+        all.done()
+    }
+}
+
+unsafe fn aggregate(state: *mut pg_sys::AggState) -> (Option<u64>, Option<u64>) {
+    // SAFETY: shared_info has num_workers entries.
+    unsafe {
+        let mut all = Participants::default();
+        if (*state).hash_mem_peak > 0 {
+            all.memory(kb((*state).hash_mem_peak as u64));
+        }
+        if (*state).hash_disk_used > 0 {
+            all.disk((*state).hash_disk_used);
+        }
+        let shared = (*state).shared_info;
+        if !shared.is_null() {
+            for worker in (*shared).sinstrument.as_slice((*shared).num_workers as usize) {
+                if worker.hash_mem_peak > 0 {
+                    all.memory(kb(worker.hash_mem_peak as u64));
+                }
+                if worker.hash_disk_used > 0 {
+                    all.disk(worker.hash_disk_used);
+                }
+            }
+        }
+        all.done()
+    }
+}
+
+unsafe fn memoize(state: *mut pg_sys::MemoizeState) -> (Option<u64>, Option<u64>) {
+    // SAFETY: shared_info has num_workers entries.
+    unsafe {
+        let mut all = Participants::default();
+        let stats = &(*state).stats;
+        if stats.cache_misses > 0 {
+            // The peak is only kept from the first eviction on; before that what is used is the peak.
+            all.memory(kb(stats.mem_peak.max((*state).mem_used)));
+        }
+        let shared = (*state).shared_info;
+        if !shared.is_null() {
+            for worker in (*shared).sinstrument.as_slice((*shared).num_workers as usize) {
+                if worker.cache_misses > 0 {
+                    all.memory(kb(worker.mem_peak));
+                }
+            }
+        }
+        all.done()
+    }
+}
