@@ -25,6 +25,9 @@ const FIRST_CALLS: u64 = 16;
 /// The timer may cost this share of the time it measures; the gaps adapt to it.
 const TIMER_SHARE: f64 = 0.005;
 
+/// What a sample costs besides its two readings, in nanoseconds: the sums, the next gap, a mispredicted branch.
+const BOOKKEEPING_NS: f64 = 30.0;
+
 /// A proof by clock reading needs this many times the usual distance between two readings, so that short calls
 /// in which a child was sampled are not taken for long ones.
 const LONG_FACTOR: f64 = 4.0;
@@ -48,15 +51,22 @@ pub struct Config {
 }
 
 impl Config {
-    /// `resolution` is the clock's smallest step; a proof must not be a single step of a coarse clock.
-    pub fn new(max_gap: u32, empty_interval: f64, reading: f64, resolution: f64) -> Self {
-        let affordable = 2.0 * reading.max(1.0) / TIMER_SHARE;
+    /// For a clock of `ns_per_tick` that costs `reading_ns` to read and moves in steps of `resolution_ns`: a proof
+    /// must not be a single step of a coarse clock.
+    pub fn new(
+        max_gap: u32,
+        ns_per_tick: f64,
+        empty_interval_ticks: f64,
+        reading_ns: f64,
+        resolution_ns: f64,
+    ) -> Self {
+        let affordable_ns = (2.0 * reading_ns + BOOKKEEPING_NS) / TIMER_SHARE;
         Config {
             max_gap: f64::from(max_gap.max(1)),
-            empty_interval,
-            reading,
-            affordable,
-            long: (LONG_FACTOR * affordable).max(2.5 * resolution),
+            empty_interval: empty_interval_ticks,
+            reading: reading_ns / ns_per_tick,
+            affordable: affordable_ns / ns_per_tick,
+            long: (LONG_FACTOR * affordable_ns).max(2.5 * resolution_ns) / ns_per_tick,
         }
     }
 }
@@ -205,7 +215,8 @@ impl NodeTimer {
         let mut gap = 1;
         self.gap = 1.0;
         if self.drawn >= FIRST_CALLS {
-            let mean = (config.affordable / self.recent.max(1.0)).min(config.max_gap);
+            let cheap = self.recent * config.max_gap <= config.affordable;
+            let mean = if cheap { config.max_gap } else { config.affordable / self.recent };
             if mean >= 1.5 {
                 // Uniform on 1..=2*mean-1, so its mean is `mean`.
                 let width = (2.0 * mean) as u64 - 1;

@@ -5,7 +5,7 @@
 //! become the statement's. No locks are taken.
 
 use super::statement::{self, Entered, Statement};
-use super::{compat, server};
+use super::{compat, server, usage};
 use crate::{guc, hint};
 use pgrx::pg_sys::panic::CaughtError;
 use pgrx::pg_sys::{self, NodeTag, QueryDesc, ffi::pg_guard_ffi_boundary};
@@ -86,12 +86,26 @@ impl Drop for Run {
     }
 }
 
+/// Books what a nested run used to the node that runs now.
+struct Settle;
+
+impl Drop for Settle {
+    fn drop(&mut self) {
+        // SAFETY: main thread; the running account stays as it is.
+        unsafe {
+            usage::switch(usage::CURRENT);
+        }
+    }
+}
+
 /// Runs `body` as one more level of nesting, with the statement's accounts in force. If it fails, the figures
 /// reached so far are recorded before the error goes on.
 unsafe fn run(query: *mut QueryDesc, body: impl FnOnce()) {
     let _nested = Nested::new();
     // SAFETY: a started query.
     let run = unsafe { Run::enter(query) };
+    // A run that is not measured itself may have used what its surroundings do not look at.
+    let _settle = Settle;
     // SAFETY: `body` is one call into PostgreSQL.
     let result = catch_unwind(AssertUnwindSafe(|| unsafe { pg_guard_ffi_boundary(body) }));
     if let Err(error) = result {

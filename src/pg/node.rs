@@ -25,6 +25,10 @@ pub struct Node {
     pub instr: NodeInstrumentation,
     /// Rows counted by the wrapper; core's own calls count in `instr`.
     pub rows: u64,
+    /// The last clock reading when the call in progress began.
+    pub before: u64,
+    /// The account that was running when the call in progress began.
+    pub caller: *mut Usage,
     pub timer: NodeTimer,
     pub every: EveryCall,
     /// What the node used by itself, and what the InitPlans and subplans it asked for used.

@@ -1,4 +1,7 @@
-//! Which scans need no look at the buffer counters when they are entered.
+//! Where the wrapper may look at fewer buffer counters, or less often, and still book to the last block.
+//!
+//! A statement that writes nothing and names no temporary table moves shared-buffer and work-file counters only;
+//! what a function does beyond that is booked when its own run is left.
 //!
 //! A scan right below a plain aggregate is called by nothing else, and if the aggregate's own expressions touch no
 //! buffers, nothing can have moved since the scan's last exit. That saves a third of the wrapper on the scans where
@@ -12,6 +15,26 @@ use pgrx::pg_sys::{self, NodeTag, Oid, PlanState};
 const FIRST_GENBKI_OBJECT_ID: u32 = 10_000;
 /// count(any) and count(*): they never look at their argument's value.
 const COUNTS: [u32; 2] = [2147, 2803];
+
+/// Whether the statement only reads, and no temporary tables.
+///
+/// # Safety
+/// `query` must be started.
+pub unsafe fn only_reads(query: *mut pg_sys::QueryDesc) -> bool {
+    // SAFETY: the caller's promise; the range table's relations are open.
+    unsafe {
+        let plan = (*query).plannedstmt;
+        (*query).operation == pg_sys::CmdType::CMD_SELECT
+            && !(*plan).hasModifyingCTE
+            && (*plan).rowMarks.is_null()
+            && (*(*query).dest).mydest != pg_sys::CommandDest::DestIntoRel
+            && list::<pg_sys::RangeTblEntry>((*plan).rtable).all(|entry| {
+                (*entry).rtekind != pg_sys::RTEKind::RTE_RELATION
+                    || pg_sys::get_rel_persistence((*entry).relid)
+                        != pg_sys::RELPERSISTENCE_TEMP as std::ffi::c_char
+            })
+    }
+}
 
 /// Whether `scan` is a scan below a plain aggregate, and both are quiet.
 ///

@@ -180,17 +180,12 @@ fn config(source: Source, sampfreq: i32) -> Config {
     static mut COSTS: [Option<(f64, f64)>; Source::ALL.len()] = [None; Source::ALL.len()];
     // SAFETY: a backend has one thread.
     let known = unsafe { &mut (*(&raw mut COSTS))[source as usize] };
-    let per_ns = 1.0 / source.scale().ns_per_tick();
-    let (empty, reading) = *known.get_or_insert_with(|| {
+    let (empty, reading_ns) = *known.get_or_insert_with(|| {
         let cost = measure_costs(source);
-        (cost.empty_interval_ticks as f64, cost.reading_ns * per_ns)
+        (cost.empty_interval_ticks as f64, cost.reading_ns)
     });
-    let resolution = if source == Source::Coarse {
-        COARSE_RESOLUTION_NS
-    } else {
-        0.0
-    };
-    Config::new(sampfreq.max(1) as u32, empty, reading, resolution)
+    let resolution_ns = if source == Source::Coarse { COARSE_RESOLUTION_NS } else { 0.0 };
+    Config::new(sampfreq.max(1) as u32, source.scale().ns_per_tick(), empty, reading_ns, resolution_ns)
 }
 
 /// One step of CLOCK_MONOTONIC_COARSE on the slowest kernels in use (100 Hz).
@@ -234,6 +229,7 @@ impl Statement {
             let estate = (*self.query).estate;
             let timed = self.detail == Detail::Timed;
             let booked = self.detail != Detail::Rows;
+            let reads = quiet::only_reads(self.query);
             for i in 0..self.count {
                 let node = self.nodes.add(i);
                 let ps = (*node).plan_state;
@@ -251,7 +247,7 @@ impl Statement {
                 (*node).instr.need_bufusage = booked && by_core;
                 (*node).instr.need_walusage = booked && by_core;
                 (*node).timer.start();
-                (*node).method = Some(wrapper::method(self.timed(), self.books(i)));
+                (*node).method = Some(wrapper::method(self.timed(), self.books(i), reads));
                 (*ps).instrument = &raw mut (*node).instr;
             }
             if has_gather {

@@ -1,7 +1,7 @@
 //! The clock in force and the sampler's process-wide state. One backend has one thread; only `LAST` is shared,
 //! with the tick's signal handler, and so it is atomic.
 
-use rand_core::SeedableRng;
+use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoroshiro128PlusPlus;
 use rowsource_core::clock::{self, Source};
 use rowsource_core::sampler::Config;
@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub static LAST: AtomicU64 = AtomicU64::new(0);
 /// Readings made so far in this backend, the tick's aside.
 pub static mut READINGS: u64 = 0;
+/// Whether the clock in force is the time stamp counter, which is read in place.
+static mut TSC: bool = false;
 /// Reads the clock in force.
 pub static mut READ: fn() -> u64 = clock::system::monotonic;
 pub static mut CONFIG: Config = Config {
@@ -20,10 +22,29 @@ pub static mut CONFIG: Config = Config {
     affordable: 1.0,
     long: 1.0,
 };
-pub static mut RANDOM: Option<Xoroshiro128PlusPlus> = None;
+/// Where the gaps come from; seeded when a backend first measures.
+pub static mut RANDOM: Random = Random(None);
+
+/// A generator that is there from the start, so that the hot path need not ask.
+pub struct Random(Option<Xoroshiro128PlusPlus>);
+
+impl RngCore for Random {
+    fn next_u64(&mut self) -> u64 {
+        self.0.as_mut().map_or(0, RngCore::next_u64)
+    }
+    fn next_u32(&mut self) -> u32 {
+        (self.next_u64() >> 32) as u32
+    }
+    fn fill_bytes(&mut self, bytes: &mut [u8]) {
+        if let Some(random) = &mut self.0 {
+            random.fill_bytes(bytes);
+        }
+    }
+}
 
 /// What a measured statement replaces while it runs, to be put back when it is left.
 pub struct Outer {
+    tsc: bool,
     read: fn() -> u64,
     config: Config,
 }
@@ -36,7 +57,7 @@ pub struct Outer {
 pub unsafe fn read() -> u64 {
     // SAFETY: READ is only replaced by this thread.
     unsafe {
-        let now = READ();
+        let now = if TSC { clock::tsc::read() } else { READ() };
         LAST.store(now, Relaxed);
         READINGS += 1;
         now
@@ -50,14 +71,12 @@ pub unsafe fn read() -> u64 {
 pub unsafe fn enter(source: Source, config: Config) -> Outer {
     // SAFETY: main thread; the handler reads READ as one word.
     unsafe {
-        if (*&raw const RANDOM).is_none() {
+        if let Random(None) = RANDOM {
             let seed = clock::system::monotonic() ^ (u64::from(std::process::id()) << 32);
-            RANDOM = Some(Xoroshiro128PlusPlus::seed_from_u64(seed));
+            RANDOM = Random(Some(Xoroshiro128PlusPlus::seed_from_u64(seed)));
         }
-        let outer = Outer {
-            read: READ,
-            config: CONFIG,
-        };
+        let outer = Outer { tsc: TSC, read: READ, config: CONFIG };
+        TSC = source == Source::Tsc;
         READ = source.read_fn();
         CONFIG = config;
         read();
@@ -72,6 +91,7 @@ pub unsafe fn enter(source: Source, config: Config) -> Outer {
 pub unsafe fn leave(outer: &Outer) {
     // SAFETY: as in `enter`.
     unsafe {
+        TSC = outer.tsc;
         READ = outer.read;
         CONFIG = outer.config;
         read();

@@ -28,31 +28,58 @@ impl Usage {
 static mut OUTSIDE: Usage = Usage::zero();
 /// The account of the node that runs now.
 pub static mut CURRENT: *mut Usage = &raw mut OUTSIDE;
-/// The counters when they were last booked, and their signature then.
+/// The counters when they were last booked.
 pub static mut BOOKED: Usage = Usage::zero();
-pub static mut SIGNATURE: i64 = 0;
+/// Their signatures then, one per [`Scope`].
+static mut SIGNATURES: [i64; 3] = [0; 3];
 
-/// The sum of all counters that can move. Every change of WAL makes a record, every change of an I/O time a block.
+/// Which counters can move first, while a statement runs.
+pub mod scope {
+    /// Any: statements that write, and those on temporary tables.
+    pub const ALL: u8 = 0;
+    /// A statement that only reads, and no temporary table: shared buffers and work files. Writing a buffer out
+    /// comes with reading one, and WAL (pruning, hint bits) with touching or dirtying one.
+    pub const READS: u8 = 1;
+    /// A scan of such a statement: shared buffers.
+    pub const SCAN: u8 = 2;
+}
+
+/// The sum of the counters that can move. Every change of WAL makes a record, every change of an I/O time a block.
 ///
 /// # Safety
 /// Only from the backend's main thread.
 #[inline(always)]
-pub unsafe fn signature() -> i64 {
+unsafe fn signature<const SCOPE: u8>() -> i64 {
     // SAFETY: PostgreSQL's own counters, written by this thread only.
     unsafe {
         let u = &raw const pg_sys::pgBufferUsage;
-        (*u).shared_blks_hit
-            .wrapping_add((*u).shared_blks_read)
-            .wrapping_add((*u).shared_blks_dirtied)
+        let shared =
+            (*u).shared_blks_hit.wrapping_add((*u).shared_blks_read).wrapping_add((*u).shared_blks_dirtied);
+        if SCOPE == scope::SCAN {
+            return shared;
+        }
+        let reads = shared.wrapping_add((*u).temp_blks_read).wrapping_add((*u).temp_blks_written);
+        if SCOPE == scope::READS {
+            return reads;
+        }
+        reads
             .wrapping_add((*u).shared_blks_written)
             .wrapping_add((*u).local_blks_hit)
             .wrapping_add((*u).local_blks_read)
             .wrapping_add((*u).local_blks_dirtied)
             .wrapping_add((*u).local_blks_written)
-            .wrapping_add((*u).temp_blks_read)
-            .wrapping_add((*u).temp_blks_written)
             .wrapping_add((*(&raw const pg_sys::pgWalUsage)).wal_records)
     }
+}
+
+/// Whether counters of the scope moved since the last booking.
+///
+/// # Safety
+/// Main thread only.
+#[inline(always)]
+pub unsafe fn moved<const SCOPE: u8>() -> bool {
+    // SAFETY: statics of this thread.
+    unsafe { signature::<SCOPE>() != SIGNATURES[SCOPE as usize] }
 }
 
 /// Books what happened since the last booking to `account`; true where it included I/O or many buffers.
@@ -93,7 +120,7 @@ pub unsafe fn book(account: *mut Usage) -> bool {
             raw::WalUsageAccumDiff(&raw mut (*account).wal, wal, last_wal);
             *last_wal = *wal;
         }
-        SIGNATURE = signature();
+        SIGNATURES = [signature::<0>(), signature::<1>(), signature::<2>()];
         io || hits >= MANY_BUFFERS
     }
 }
@@ -106,7 +133,7 @@ pub unsafe fn switch(account: *mut Usage) -> *mut Usage {
     // SAFETY: CURRENT always points to a live account: see the callers, which restore it on every way out.
     unsafe {
         let before = CURRENT;
-        if signature() != SIGNATURE {
+        if moved::<{ scope::ALL }>() {
             book(before);
         }
         CURRENT = account;

@@ -4,18 +4,22 @@
 //! longjmp may cross: no guard, no guarded PostgreSQL function, no destructor, no allocation, no panic.
 //!
 //! What a call does besides calling the node: it counts the row, looks whether the buffer counters moved (the
-//! parent's part at entry, its own at exit), counts down to the next timed call, and looks whether anybody read
-//! the clock inside it, which may prove it long. All else is cold. Variants are compiled for what a node needs:
+//! caller's part at entry, its own at exit), counts down to the next timed call, and looks whether anybody read
+//! the clock inside it, which may prove it long. Whatever any of these finds is dealt with by cold functions that
+//! are tail-called, so that the hot ones keep nothing but the node in a saved register. Variants are compiled for
+//! what a node needs:
 //!
-//! | `BOOKS` | for |
+//! | books | for |
 //! |---|---|
 //! | `NONE` | rows only (`sampfreq` 3) |
 //! | `EXIT` | a scan whose parent touches no buffers between its calls: the look at entry would find nothing |
 //! | `SWITCH` | every other node |
 //! | `ROOT` | the root of an InitPlan or subplan: what it used also belongs to the node that asked for it |
+//!
+//! each with the counters that can move in the statement (`usage::scope`).
 
 use super::node::Node;
-use super::usage::{self, Usage};
+use super::usage::{self, scope};
 use super::{raw, tick, timing};
 use pgrx::pg_sys::{self, PlanState, TupleTableSlot};
 use rowsource_core::clock::tsc;
@@ -53,25 +57,23 @@ pub enum Timed {
 /// What stands in `PlanState.ExecProcNode`.
 pub type Method = unsafe extern "C-unwind" fn(*mut PlanState) -> *mut TupleTableSlot;
 
-/// The wrapper for a node.
-pub fn method(timed: Timed, books: Books) -> Method {
-    match (timed, books) {
-        (Timed::Never, Books::None) => call::<UNTIMED, NONE>,
-        (Timed::Never, Books::Exit) => call::<UNTIMED, EXIT>,
-        (Timed::Never, Books::Switch) => call::<UNTIMED, SWITCH>,
-        (Timed::Never, Books::Root) => call::<UNTIMED, ROOT>,
-        (Timed::Sampled, Books::None) => call::<SAMPLED, NONE>,
-        (Timed::Sampled, Books::Exit) => call::<SAMPLED, EXIT>,
-        (Timed::Sampled, Books::Switch) => call::<SAMPLED, SWITCH>,
-        (Timed::Sampled, Books::Root) => call::<SAMPLED, ROOT>,
-        (Timed::EveryTsc, Books::None) => call::<EVERY_TSC, NONE>,
-        (Timed::EveryTsc, Books::Exit) => call::<EVERY_TSC, EXIT>,
-        (Timed::EveryTsc, Books::Switch) => call::<EVERY_TSC, SWITCH>,
-        (Timed::EveryTsc, Books::Root) => call::<EVERY_TSC, ROOT>,
-        (Timed::Every, Books::None) => call::<EVERY, NONE>,
-        (Timed::Every, Books::Exit) => call::<EVERY, EXIT>,
-        (Timed::Every, Books::Switch) => call::<EVERY, SWITCH>,
-        (Timed::Every, Books::Root) => call::<EVERY, ROOT>,
+/// The wrapper for a node of a statement that only `reads` (shared buffers and work files).
+pub fn method(timed: Timed, books: Books, reads: bool) -> Method {
+    match timed {
+        Timed::Never => method_for::<UNTIMED>(books, reads),
+        Timed::Sampled => method_for::<SAMPLED>(books, reads),
+        Timed::EveryTsc => method_for::<EVERY_TSC>(books, reads),
+        Timed::Every => method_for::<EVERY>(books, reads),
+    }
+}
+
+fn method_for<const TIMED: u8>(books: Books, reads: bool) -> Method {
+    match (books, reads) {
+        (Books::None, _) => call::<TIMED, NONE, { scope::ALL }>,
+        (Books::Exit, true) => call::<TIMED, EXIT, { scope::SCAN }>,
+        (Books::Exit | Books::Switch, false) => call::<TIMED, SWITCH, { scope::ALL }>,
+        (Books::Switch, true) => call::<TIMED, SWITCH, { scope::READS }>,
+        (Books::Root, _) => call::<TIMED, ROOT, { scope::ALL }>,
     }
 }
 
@@ -89,135 +91,87 @@ pub unsafe extern "C-unwind" fn first_call(ps: *mut PlanState) -> *mut TupleTabl
     }
 }
 
-/// 1 for a row, 0 for the end.
-#[inline(always)]
-unsafe fn row(slot: *mut TupleTableSlot) -> u64 {
-    // SAFETY: a node returns NULL or a valid slot.
-    unsafe { u64::from(!slot.is_null() && (*slot).tts_flags & pg_sys::TTS_FLAG_EMPTY as u16 == 0) }
-}
-
-#[inline(always)]
-unsafe fn real(ps: *mut PlanState) -> *mut TupleTableSlot {
-    // SAFETY: core sets ExecProcNodeReal for every node before its first call.
-    #[allow(ffi_unwind_calls, reason = "a plain old frame: errors may cross it")]
-    unsafe {
-        (*ps).ExecProcNodeReal.unwrap_unchecked()(ps)
-    }
-}
-
-#[inline(always)]
-unsafe fn enter<const BOOKS: u8>(node: *mut Node) -> *mut Usage {
-    // SAFETY: main thread; CURRENT is live.
-    unsafe {
-        if BOOKS < SWITCH {
-            return std::ptr::null_mut();
-        }
-        let caller = usage::CURRENT;
-        if usage::signature() != usage::SIGNATURE {
-            usage::book(caller);
-        }
-        usage::CURRENT = &raw mut (*node).usage;
-        if BOOKS == ROOT {
-            (*node).entry = usage::BOOKED;
-        }
-        caller
-    }
-}
-
-/// True where the call did I/O or touched many buffers.
-#[inline(always)]
-unsafe fn leave<const BOOKS: u8>(node: *mut Node, caller: *mut Usage) -> bool {
-    // SAFETY: as in `enter`.
-    unsafe {
-        let mut io = false;
-        if BOOKS != NONE && usage::signature() != usage::SIGNATURE {
-            io = usage::book(&raw mut (*node).usage);
-        }
-        if BOOKS >= SWITCH {
-            usage::CURRENT = caller;
-        }
-        if BOOKS == ROOT {
-            book_to_caller(node, caller);
-        }
-        io
-    }
-}
-
-#[inline(never)]
-unsafe fn book_to_caller(node: *mut Node, caller: *mut Usage) {
-    // SAFETY: all three are live accounts.
-    unsafe {
-        let now = &raw const usage::BOOKED;
-        let entry = &raw const (*node).entry;
-        raw::BufferUsageAccumDiff(
-            &raw mut (*caller).buffers,
-            &raw const (*now).buffers,
-            &raw const (*entry).buffers,
-        );
-        raw::WalUsageAccumDiff(
-            &raw mut (*caller).wal,
-            &raw const (*now).wal,
-            &raw const (*entry).wal,
-        );
-    }
-}
-
-unsafe extern "C-unwind" fn call<const TIMED: u8, const BOOKS: u8>(
+unsafe extern "C-unwind" fn call<const TIMED: u8, const BOOKS: u8, const SCOPE: u8>(
     ps: *mut PlanState,
 ) -> *mut TupleTableSlot {
     // SAFETY: the executor calls this with a plan state that `statement` set up; main thread.
     unsafe {
+        if BOOKS >= SWITCH && usage::moved::<SCOPE>() {
+            return book_and_call::<TIMED, BOOKS, SCOPE>(ps);
+        }
         let node = Node::of(ps);
-        match TIMED {
-            EVERY_TSC | EVERY => return call_timed::<TIMED, BOOKS>(ps, node),
-            SAMPLED => {
-                (*node).timer.countdown -= 1;
-                if (*node).timer.countdown == 0 {
-                    return call_sampled::<BOOKS>(ps, node);
-                }
-            }
-            _ => {}
-        }
-        let before = if TIMED == SAMPLED {
-            timing::LAST.load(Relaxed)
-        } else {
-            0
-        };
-        let caller = enter::<BOOKS>(node);
-        let slot = real(ps);
         if TIMED == SAMPLED {
-            let io = leave::<BOOKS>(node, caller);
-            if io || timing::LAST.load(Relaxed) != before {
-                proved(node, before, io);
+            (*node).timer.countdown -= 1;
+            if (*node).timer.countdown == 0 {
+                return call_sampled::<BOOKS, SCOPE>(ps, node);
             }
-        } else {
-            leave::<BOOKS>(node, caller);
+            (*node).before = timing::LAST.load(Relaxed);
         }
-        (*node).rows += row(slot);
-        (*node).instr.running = true;
+        enter::<BOOKS>(node);
+        let start = read_every::<TIMED>();
+        let slot = real(ps);
+        let end = read_every::<TIMED>();
+        if TIMED == EVERY_TSC || TIMED == EVERY {
+            count_every(node, start, end);
+        }
+        if (BOOKS != NONE && usage::moved::<SCOPE>())
+            || BOOKS == ROOT
+            || (TIMED == SAMPLED && timing::LAST.load(Relaxed) != (*node).before)
+        {
+            return leave_moved::<TIMED, BOOKS>(node, slot);
+        }
+        if BOOKS == SWITCH {
+            usage::CURRENT = (*node).caller;
+        }
+        count(node, slot);
         slot
     }
 }
 
-/// A call that was not to be timed: is it long?
+/// The counters moved since the last booking: that was the caller's work.
 #[inline(never)]
-unsafe fn proved(node: *mut Node, before: u64, io: bool) {
+unsafe extern "C-unwind" fn book_and_call<const TIMED: u8, const BOOKS: u8, const SCOPE: u8>(
+    ps: *mut PlanState,
+) -> *mut TupleTableSlot {
+    // SAFETY: CURRENT is a live account. Nothing moves between the booking and the second look.
+    unsafe {
+        usage::book(usage::CURRENT);
+        call::<TIMED, BOOKS, SCOPE>(ps)
+    }
+}
+
+/// A call after which the counters or the last clock reading have moved.
+#[inline(never)]
+unsafe extern "C-unwind" fn leave_moved<const TIMED: u8, const BOOKS: u8>(
+    node: *mut Node,
+    slot: *mut TupleTableSlot,
+) -> *mut TupleTableSlot {
     // SAFETY: main thread, live node.
     unsafe {
-        let inside = timing::LAST.load(Relaxed);
-        if io || NodeTimer::proves_long(&*(&raw const timing::CONFIG), before, inside) {
-            let end = timing::read();
-            (*node).timer.record_proved(before, end, !(*node).instr.running);
+        let io = leave::<BOOKS>(node);
+        if TIMED == SAMPLED {
+            let before = (*node).before;
+            let inside = timing::LAST.load(Relaxed);
+            if io || NodeTimer::proves_long(&*(&raw const timing::CONFIG), before, inside) {
+                let end = timing::read();
+                (*node).timer.record_proved(before, end, !(*node).instr.running);
+            }
         }
+        count(node, slot);
+        // Hides that the result is the argument: else the hot path saves it across this call instead of jumping here.
+        std::hint::black_box(slot)
     }
 }
 
 /// The call that the countdown chose.
 #[inline(never)]
-unsafe fn call_sampled<const BOOKS: u8>(ps: *mut PlanState, node: *mut Node) -> *mut TupleTableSlot {
+unsafe extern "C-unwind" fn call_sampled<const BOOKS: u8, const SCOPE: u8>(
+    ps: *mut PlanState,
+    node: *mut Node,
+) -> *mut TupleTableSlot {
     // SAFETY: main thread, live node; a longjmp across leaves nothing behind.
     unsafe {
-        let caller = enter::<BOOKS>(node);
+        enter::<BOOKS>(node);
         let before = timing::LAST.load(Relaxed);
         let start = timing::read();
         let readings = timing::READINGS;
@@ -225,63 +179,100 @@ unsafe fn call_sampled<const BOOKS: u8>(ps: *mut PlanState, node: *mut Node) -> 
         let last_inside = timing::LAST.load(Relaxed);
         let nested_readings = timing::READINGS - readings;
         let end = timing::read();
-        let did_io = leave::<BOOKS>(node, caller);
+        let did_io = leave::<BOOKS>(node);
         let first_of_start = !(*node).instr.running;
-        let timed = TimedCall {
-            before,
-            start,
-            last_inside,
-            end,
-            nested_readings,
-            did_io,
-            first_of_start,
-        };
-        if let Some(random) = (*(&raw mut timing::RANDOM)).as_mut()
-            && (*node)
-                .timer
-                .record(&*(&raw const timing::CONFIG), random, &timed)
-        {
+        let timed = TimedCall { before, start, last_inside, end, nested_readings, did_io, first_of_start };
+        if (*node).timer.record(&*(&raw const timing::CONFIG), &mut *(&raw mut timing::RANDOM), &timed) {
             tick::wanted();
         }
-        (*node).rows += row(slot);
-        (*node).instr.running = true;
+        count(node, slot);
         slot
     }
 }
 
-/// Every call timed: two readings and a sum. What children's readings cost is taken off at the end.
 #[inline(always)]
-unsafe fn call_timed<const TIMED: u8, const BOOKS: u8>(
-    ps: *mut PlanState,
-    node: *mut Node,
-) -> *mut TupleTableSlot {
-    // SAFETY: main thread, live node.
+unsafe fn real(ps: *mut PlanState) -> *mut TupleTableSlot {
+    // SAFETY: core sets ExecProcNodeReal for every node before its first call. Errors may cross this frame.
+    unsafe { (*ps).ExecProcNodeReal.unwrap_unchecked()(ps) }
+}
+
+/// Counts the row, if there is one, and marks the start as begun: core's InstrEndLoop counts it.
+#[inline(always)]
+unsafe fn count(node: *mut Node, slot: *mut TupleTableSlot) {
+    // SAFETY: a node returns NULL or a valid slot.
     unsafe {
-        let caller = enter::<BOOKS>(node);
-        let start = if TIMED == EVERY_TSC {
-            tsc::read()
-        } else {
-            timing::READ()
-        };
-        let slot = real(ps);
-        let end = if TIMED == EVERY_TSC {
-            tsc::read()
-        } else {
-            timing::READ()
-        };
-        leave::<BOOKS>(node, caller);
+        let row = !slot.is_null() && (*slot).tts_flags & pg_sys::TTS_FLAG_EMPTY as u16 == 0;
+        (*node).rows += u64::from(row);
+        (*node).instr.running = true;
+    }
+}
+
+/// Makes the node's account the running one.
+#[inline(always)]
+unsafe fn enter<const BOOKS: u8>(node: *mut Node) {
+    // SAFETY: main thread.
+    unsafe {
+        if BOOKS >= SWITCH {
+            (*node).caller = usage::CURRENT;
+            usage::CURRENT = &raw mut (*node).usage;
+        }
+        if BOOKS == ROOT {
+            (*node).entry = usage::BOOKED;
+        }
+    }
+}
+
+/// Books the node's own part, and makes its caller's account the running one. True where the call did I/O or
+/// touched many buffers.
+#[inline(always)]
+unsafe fn leave<const BOOKS: u8>(node: *mut Node) -> bool {
+    // SAFETY: main thread; the caller's account is live as long as its call is.
+    unsafe {
+        let mut io = false;
+        if BOOKS != NONE && usage::moved::<{ scope::ALL }>() {
+            io = usage::book(&raw mut (*node).usage);
+        }
+        if BOOKS >= SWITCH {
+            usage::CURRENT = (*node).caller;
+        }
+        if BOOKS == ROOT {
+            let (caller, now) = ((*node).caller, &raw const usage::BOOKED);
+            let entry = &raw const (*node).entry;
+            raw::BufferUsageAccumDiff(
+                &raw mut (*caller).buffers,
+                &raw const (*now).buffers,
+                &raw const (*entry).buffers,
+            );
+            raw::WalUsageAccumDiff(&raw mut (*caller).wal, &raw const (*now).wal, &raw const (*entry).wal);
+        }
+        io
+    }
+}
+
+#[inline(always)]
+unsafe fn read_every<const TIMED: u8>() -> u64 {
+    match TIMED {
+        EVERY_TSC => tsc::read(),
+        // SAFETY: READ is always a valid function.
+        EVERY => unsafe { timing::READ() },
+        _ => 0,
+    }
+}
+
+/// Every call timed: a sum. What children's readings cost is taken off at the end.
+#[inline(always)]
+unsafe fn count_every(node: *mut Node, start: u64, end: u64) {
+    // SAFETY: a live node.
+    unsafe {
         let every = &raw mut (*node).every;
         (*every).calls += 1;
-        if end >= start {
-            (*every).ticks += end - start;
-        } else {
+        if end < start {
             (*every).clock_backsteps += 1;
+            return;
         }
+        (*every).ticks += end - start;
         if !(*node).instr.running {
-            (*node).instr.running = true;
-            (*every).startup_ticks += end.saturating_sub(start);
+            (*every).startup_ticks += end - start;
         }
-        (*node).rows += row(slot);
-        slot
     }
 }
