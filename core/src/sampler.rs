@@ -216,7 +216,11 @@ impl NodeTimer {
         self.gap = 1.0;
         if self.drawn >= FIRST_CALLS {
             let cheap = self.recent * config.max_gap <= config.affordable;
-            let mean = if cheap { config.max_gap } else { config.affordable / self.recent };
+            let mean = if cheap {
+                config.max_gap
+            } else {
+                config.affordable / self.recent
+            };
             if mean >= 1.5 {
                 // Uniform on 1..=2*mean-1, so its mean is `mean`.
                 let width = (2.0 * mean) as u64 - 1;
@@ -255,11 +259,16 @@ impl NodeTimer {
         self.drawn.saturating_sub(self.countdown)
     }
 
-    /// The estimate from all readings; `starts` is the exact number of starts.
-    pub fn estimate(&self, starts: f64) -> Estimate {
-        let calls = self.calls();
+    /// The estimate from all readings; `starts` is the exact number of starts, `interrupted` the ticks of a last
+    /// call that an error ended.
+    pub fn estimate(&self, starts: f64, interrupted: Option<u64>) -> Estimate {
+        let calls = self.calls().saturating_sub(u64::from(interrupted.is_some()));
+        let interrupted = interrupted.unwrap_or(0) as f64;
         if calls == 0 || self.timed_calls == 0 {
-            return Estimate::default();
+            return Estimate {
+                total: interrupted,
+                ..Estimate::default()
+            };
         }
         let (distance, distance_variance) = self.distance();
         let proved = (self.proved_ticks - self.proved_calls as f64 * distance).max(0.0);
@@ -279,7 +288,7 @@ impl NodeTimer {
             // Nothing was drawn from the rest: its size is a guess, and its error the guess itself.
             (rest * mean) * (rest * mean)
         };
-        let total = (self.certain_ticks + proved + rest * mean).max(0.0);
+        let total = (self.certain_ticks + proved + rest * mean).max(0.0) + interrupted;
         let error = (sampling_variance.max(0.0) + self.proved_calls as f64 * distance_variance).sqrt();
 
         let rest_starts = (starts - self.startup_calls as f64).max(0.0);

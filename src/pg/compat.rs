@@ -38,6 +38,27 @@ fn instr_time_from_ns(ns: f64) -> pg_sys::instr_time {
     pg_sys::instr_time { ticks: ns as i64 }
 }
 
+/// Nanoseconds since the beginning of a call that core is timing now; after an error, of the interrupted one.
+/// Core reads CLOCK_MONOTONIC.
+pub fn core_interrupted_ns(instr: &NodeInstrumentation) -> Option<f64> {
+    let start = instr_time_ns(instr.starttime);
+    (start > 0.0).then(|| (rowsource_core::clock::system::monotonic() as f64 - start).max(0.0))
+}
+
+/// Buffers and WAL since the beginning of a call of core's that an error interrupted.
+pub fn core_interrupted_usage(instr: &NodeInstrumentation) -> (Buffers, Wal) {
+    // SAFETY: PostgreSQL's own counters, written by this thread only.
+    let (mut now, mut wal_now) = unsafe {
+        (
+            buffers(&*(&raw const pg_sys::pgBufferUsage)),
+            wal(&*(&raw const pg_sys::pgWalUsage)),
+        )
+    };
+    now -= buffers(&instr.bufusage_start);
+    wal_now -= wal(&instr.walusage_start);
+    (now, wal_now)
+}
+
 /// Nanoseconds that core itself timed: finished cycles, and the one still running.
 pub fn core_total_ns(instr: &NodeInstrumentation) -> f64 {
     let running = if instr.running {
@@ -174,6 +195,7 @@ pub fn set_wal(u: &mut pg_sys::WalUsage, w: &Wal) {
 #[cfg(not(any(feature = "pg18", feature = "pg19")))]
 pub mod executor_run {
     use super::super::hooks;
+    use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
     use pgrx::{pg_guard, pg_sys};
 
     #[pg_guard]
@@ -188,7 +210,7 @@ pub mod executor_run {
     }
 
     /// # Safety
-    /// `query` must be a started QueryDesc; call inside an FFI boundary.
+    /// `query` must be a started QueryDesc.
     pub unsafe fn call(
         previous: pg_sys::ExecutorRun_hook_type,
         query: *mut pg_sys::QueryDesc,
@@ -199,7 +221,7 @@ pub mod executor_run {
         // SAFETY: the caller's promise.
         unsafe {
             match previous {
-                Some(previous) => previous(query, direction, count, execute_once),
+                Some(previous) => pg_guard_ffi_boundary(|| previous(query, direction, count, execute_once)),
                 None => pg_sys::standard_ExecutorRun(query, direction, count, execute_once),
             }
         }
@@ -208,6 +230,7 @@ pub mod executor_run {
 #[cfg(any(feature = "pg18", feature = "pg19"))]
 pub mod executor_run {
     use super::super::hooks;
+    use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
     use pgrx::{pg_guard, pg_sys};
 
     #[pg_guard]
@@ -221,7 +244,7 @@ pub mod executor_run {
     }
 
     /// # Safety
-    /// `query` must be a started QueryDesc; call inside an FFI boundary.
+    /// `query` must be a started QueryDesc.
     pub unsafe fn call(
         previous: pg_sys::ExecutorRun_hook_type,
         query: *mut pg_sys::QueryDesc,
@@ -232,7 +255,7 @@ pub mod executor_run {
         // SAFETY: the caller's promise.
         unsafe {
             match previous {
-                Some(previous) => previous(query, direction, count),
+                Some(previous) => pg_guard_ffi_boundary(|| previous(query, direction, count)),
                 None => pg_sys::standard_ExecutorRun(query, direction, count),
             }
         }

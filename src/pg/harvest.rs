@@ -114,7 +114,8 @@ unsafe fn starts(node: *mut Node) -> f64 {
     // SAFETY: a live node with instrumentation.
     unsafe {
         let instr = (*(*node).plan_state).instrument;
-        (*instr).nloops + f64::from(u8::from((*instr).running))
+        let interrupted = (*node).interrupted.is_some() || compat::core_interrupted_ns(&*instr).is_some();
+        (*instr).nloops + f64::from(u8::from((*instr).running || interrupted))
     }
 }
 
@@ -154,6 +155,11 @@ unsafe fn inclusive(
         }
         let mut buffers = compat::buffers(&(*instr).bufusage);
         let mut wal = compat::wal(&(*instr).walusage);
+        if compat::core_interrupted_ns(&*instr).is_some() {
+            let (interrupted, wal_interrupted) = compat::core_interrupted_usage(&*instr);
+            buffers += interrupted;
+            wal += wal_interrupted;
+        }
         if !(*node).by_core {
             buffers += used;
             wal += wal_used;
@@ -173,7 +179,8 @@ unsafe fn item(statement: &Statement, i: usize) -> Item {
         let mut estimate = Estimate::default();
         if !instr.is_null() {
             estimate = own_estimate(statement, i);
-            estimate.total += compat::core_total_ns(&*instr);
+            estimate.total +=
+                compat::core_total_ns(&*instr) + compat::core_interrupted_ns(&*instr).unwrap_or(0.0);
             estimate.startup += compat::core_startup_ns(&*instr);
             let error = statement.from_workers(i).error_ns;
             estimate.error = estimate.error.hypot(error);
@@ -214,13 +221,14 @@ unsafe fn own_estimate(statement: &Statement, i: usize) -> Estimate {
         let ticks = match statement.timed() {
             Timed::Never => return Estimate::default(),
             _ if !statement.wrapped => return Estimate::default(),
-            Timed::Sampled => (*node).timer.estimate(starts(node)),
+            Timed::Sampled => (*node).timer.estimate(starts(node), (*node).interrupted),
             Timed::EveryTsc | Timed::Every => {
                 let every = &(*node).every;
                 let nested: u64 = descendants(statement, i).map(|d| 2 * (*d).every.calls).sum();
                 let overhead = every.calls as f64 * statement.config().empty_interval
                     + nested as f64 * statement.config().reading;
-                let total = (every.ticks as f64 - overhead).max(0.0);
+                let total =
+                    (every.ticks as f64 - overhead).max(0.0) + (*node).interrupted.unwrap_or(0) as f64;
                 Estimate {
                     total,
                     startup: (every.startup_ticks as f64).min(total),

@@ -3,6 +3,9 @@
 //! Invariants: each hook calls the previous hook or the standard function exactly once; what a run replaced
 //! (nesting, running account, clock) is put back on every way out, errors included; our own failures never
 //! become the statement's. No locks are taken.
+//!
+//! A previous hook is a bare function pointer and is called inside an FFI boundary; pgrx's own bindings (the
+//! standard functions) are boundaries already, and must not stand inside another: a panic cannot cross one.
 
 use super::statement::{self, Entered, Statement};
 use super::{compat, server, usage};
@@ -106,11 +109,14 @@ unsafe fn run(query: *mut QueryDesc, body: impl FnOnce()) {
     let run = unsafe { Run::enter(query) };
     // A run that is not measured itself may have used what its surroundings do not look at.
     let _settle = Settle;
-    // SAFETY: `body` is one call into PostgreSQL.
-    let result = catch_unwind(AssertUnwindSafe(|| unsafe { pg_guard_ffi_boundary(body) }));
+    let result = catch_unwind(AssertUnwindSafe(body));
     if let Err(error) = result {
         let outcome = outcome(&*error);
-        let statement = run.statement();
+        let mut statement = run.statement();
+        if let Some(statement) = &mut statement {
+            // SAFETY: before the run is left.
+            unsafe { statement.interrupt() }
+        }
         drop(run);
         if let Some(statement) = statement {
             statement.record(outcome, true);
@@ -159,10 +165,10 @@ unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
         if measuring.is_some() {
             (*query).instrument_options |= statement::OURS | statement::ROWS;
         }
-        pg_guard_ffi_boundary(|| match PREV_EXECUTOR_START {
-            Some(previous) => previous(query, eflags),
+        match PREV_EXECUTOR_START {
+            Some(previous) => pg_guard_ffi_boundary(|| previous(query, eflags)),
             None => pg_sys::standard_ExecutorStart(query, eflags),
-        });
+        }
         if let Some(measuring) = measuring {
             statement::attach(query, &measuring, others, toplevel);
         }
@@ -192,7 +198,7 @@ unsafe extern "C-unwind" fn executor_finish(query: *mut QueryDesc) {
     // SAFETY: PostgreSQL passes a started QueryDesc.
     unsafe {
         run(query, || match PREV_EXECUTOR_FINISH {
-            Some(previous) => previous(query),
+            Some(previous) => pg_guard_ffi_boundary(|| previous(query)),
             None => pg_sys::standard_ExecutorFinish(query),
         });
         if let Some(statement) = statement::find(query) {
@@ -209,10 +215,10 @@ unsafe extern "C-unwind" fn executor_end(query: *mut QueryDesc) {
         if let Some(statement) = statement::find(query) {
             statement.end();
         }
-        pg_guard_ffi_boundary(|| match PREV_EXECUTOR_END {
-            Some(previous) => previous(query),
+        match PREV_EXECUTOR_END {
+            Some(previous) => pg_guard_ffi_boundary(|| previous(query)),
             None => pg_sys::standard_ExecutorEnd(query),
-        });
+        }
     }
 }
 
@@ -236,17 +242,19 @@ unsafe extern "C-unwind" fn process_utility(
             NodeTag::T_CallStmt | NodeTag::T_DoStmt
         );
         let _nested = nests.then(Nested::new);
-        pg_guard_ffi_boundary(|| match PREV_PROCESS_UTILITY {
-            Some(previous) => previous(
-                statement,
-                query_string,
-                read_only_tree,
-                context,
-                params,
-                query_env,
-                dest,
-                qc,
-            ),
+        match PREV_PROCESS_UTILITY {
+            Some(previous) => pg_guard_ffi_boundary(|| {
+                previous(
+                    statement,
+                    query_string,
+                    read_only_tree,
+                    context,
+                    params,
+                    query_env,
+                    dest,
+                    qc,
+                )
+            }),
             None => pg_sys::standard_ProcessUtility(
                 statement,
                 query_string,
@@ -257,6 +265,6 @@ unsafe extern "C-unwind" fn process_utility(
                 dest,
                 qc,
             ),
-        });
+        }
     }
 }

@@ -44,6 +44,8 @@ pub struct Node {
     pub parent: i32,
     pub depth: u16,
     pub edge: Edge,
+    /// An error ended the statement inside a call of this node, this many ticks after the call began.
+    pub interrupted: Option<u64>,
     /// Core calls it by other ways than ExecProcNode and measures it by itself.
     pub by_core: bool,
     /// Run by an expression (InitPlan, CTE, subplan), not by its parent as an input.

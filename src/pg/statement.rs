@@ -184,8 +184,18 @@ fn config(source: Source, sampfreq: i32) -> Config {
         let cost = measure_costs(source);
         (cost.empty_interval_ticks as f64, cost.reading_ns)
     });
-    let resolution_ns = if source == Source::Coarse { COARSE_RESOLUTION_NS } else { 0.0 };
-    Config::new(sampfreq.max(1) as u32, source.scale().ns_per_tick(), empty, reading_ns, resolution_ns)
+    let resolution_ns = if source == Source::Coarse {
+        COARSE_RESOLUTION_NS
+    } else {
+        0.0
+    };
+    Config::new(
+        sampfreq.max(1) as u32,
+        source.scale().ns_per_tick(),
+        empty,
+        reading_ns,
+        resolution_ns,
+    )
 }
 
 /// One step of CLOCK_MONOTONIC_COARSE on the slowest kernels in use (100 Hz).
@@ -411,6 +421,47 @@ impl Statement {
             }
             usage::switch(entered.account);
         }
+    }
+
+    /// An error is leaving the run: notes which nodes' calls it interrupts, and when those began. The innermost is
+    /// the one whose account is running; each knows its caller's account.
+    ///
+    /// # Safety
+    /// Main thread, before [`Statement::leave`].
+    pub unsafe fn interrupt(&mut self) {
+        if !self.wrapped {
+            return;
+        }
+        // SAFETY: accounts within the statement's nodes belong to live nodes.
+        unsafe {
+            let now = self.clock.read_fn()();
+            let mut account = usage::CURRENT;
+            while let Some(node) = self.node_of_account(account) {
+                if (*node).interrupted.is_some() {
+                    break;
+                }
+                (*node).interrupted = Some(now.saturating_sub((*node).before));
+                account = (*node).caller;
+            }
+            for i in 0..self.count {
+                let node = self.nodes.add(i);
+                // A scan that books at exit only is never the running account: its last call brought no row yet.
+                if self.books(i) == Books::Exit
+                    && (*self.nodes.add((*node).parent as usize)).interrupted.is_some()
+                    && (*node).interrupted.is_none()
+                    && (*node).timer.calls() > (*node).rows
+                {
+                    (*node).interrupted = Some(now.saturating_sub((*node).before));
+                }
+            }
+        }
+    }
+
+    unsafe fn node_of_account(&self, account: *mut Usage) -> Option<*mut Node> {
+        let offset = (account as usize).checked_sub(self.nodes as usize)?;
+        // SAFETY: within the array.
+        (offset < self.count * size_of::<Node>())
+            .then(|| unsafe { self.nodes.add(offset / size_of::<Node>()) })
     }
 
     /// Computes the figures, publishes them to core's struct, and keeps them with the session.

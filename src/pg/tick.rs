@@ -50,13 +50,19 @@ pub unsafe fn wanted() {
                 TICKS.store(0, Relaxed);
                 0
             }
-            Some(at) if PERIODS.get(at).is_some_and(|(until, _)| TICKS.load(Relaxed) >= *until) => {
+            Some(at)
+                if PERIODS
+                    .get(at)
+                    .is_some_and(|(until, _)| TICKS.load(Relaxed) >= *until) =>
+            {
                 raw::disable_timeout(timeout, false);
                 at + 1
             }
             Some(_) => return,
         };
-        let Some(&(_, period)) = PERIODS.get(next) else { return };
+        let Some(&(_, period)) = PERIODS.get(next) else {
+            return;
+        };
         raw::enable_timeout_every(
             timeout,
             raw::GetCurrentTimestamp() + i64::from(period) * 1000,

@@ -75,7 +75,11 @@ pub unsafe fn enter(source: Source, config: Config) -> Outer {
             let seed = clock::system::monotonic() ^ (u64::from(std::process::id()) << 32);
             RANDOM = Random(Some(Xoroshiro128PlusPlus::seed_from_u64(seed)));
         }
-        let outer = Outer { tsc: TSC, read: READ, config: CONFIG };
+        let outer = Outer {
+            tsc: TSC,
+            read: READ,
+            config: CONFIG,
+        };
         TSC = source == Source::Tsc;
         READ = source.read_fn();
         CONFIG = config;

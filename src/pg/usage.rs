@@ -53,12 +53,16 @@ unsafe fn signature<const SCOPE: u8>() -> i64 {
     // SAFETY: PostgreSQL's own counters, written by this thread only.
     unsafe {
         let u = &raw const pg_sys::pgBufferUsage;
-        let shared =
-            (*u).shared_blks_hit.wrapping_add((*u).shared_blks_read).wrapping_add((*u).shared_blks_dirtied);
+        let shared = (*u)
+            .shared_blks_hit
+            .wrapping_add((*u).shared_blks_read)
+            .wrapping_add((*u).shared_blks_dirtied);
         if SCOPE == scope::SCAN {
             return shared;
         }
-        let reads = shared.wrapping_add((*u).temp_blks_read).wrapping_add((*u).temp_blks_written);
+        let reads = shared
+            .wrapping_add((*u).temp_blks_read)
+            .wrapping_add((*u).temp_blks_written);
         if SCOPE == scope::READS {
             return reads;
         }

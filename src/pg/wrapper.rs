@@ -109,6 +109,9 @@ unsafe extern "C-unwind" fn call<const TIMED: u8, const BOOKS: u8, const SCOPE: 
         }
         enter::<BOOKS>(node);
         let start = read_every::<TIMED>();
+        if TIMED == EVERY_TSC || TIMED == EVERY {
+            (*node).before = start;
+        }
         let slot = real(ps);
         let end = read_every::<TIMED>();
         if TIMED == EVERY_TSC || TIMED == EVERY {
@@ -171,18 +174,37 @@ unsafe extern "C-unwind" fn call_sampled<const BOOKS: u8, const SCOPE: u8>(
 ) -> *mut TupleTableSlot {
     // SAFETY: main thread, live node; a longjmp across leaves nothing behind.
     unsafe {
+        // A timed call is always the running one: if it fails, it is known that it was on its way.
+        let account = usage::CURRENT;
         enter::<BOOKS>(node);
+        if BOOKS < SWITCH {
+            enter::<SWITCH>(node);
+        }
         let before = timing::LAST.load(Relaxed);
         let start = timing::read();
+        (*node).before = start;
         let readings = timing::READINGS;
         let slot = real(ps);
         let last_inside = timing::LAST.load(Relaxed);
         let nested_readings = timing::READINGS - readings;
         let end = timing::read();
         let did_io = leave::<BOOKS>(node);
+        usage::CURRENT = account;
         let first_of_start = !(*node).instr.running;
-        let timed = TimedCall { before, start, last_inside, end, nested_readings, did_io, first_of_start };
-        if (*node).timer.record(&*(&raw const timing::CONFIG), &mut *(&raw mut timing::RANDOM), &timed) {
+        let timed = TimedCall {
+            before,
+            start,
+            last_inside,
+            end,
+            nested_readings,
+            did_io,
+            first_of_start,
+        };
+        if (*node).timer.record(
+            &*(&raw const timing::CONFIG),
+            &mut *(&raw mut timing::RANDOM),
+            &timed,
+        ) {
             tick::wanted();
         }
         count(node, slot);
@@ -243,7 +265,11 @@ unsafe fn leave<const BOOKS: u8>(node: *mut Node) -> bool {
                 &raw const (*now).buffers,
                 &raw const (*entry).buffers,
             );
-            raw::WalUsageAccumDiff(&raw mut (*caller).wal, &raw const (*now).wal, &raw const (*entry).wal);
+            raw::WalUsageAccumDiff(
+                &raw mut (*caller).wal,
+                &raw const (*now).wal,
+                &raw const (*entry).wal,
+            );
         }
         io
     }
