@@ -51,6 +51,8 @@ static mut OPEN: Vec<Box<Statement>> = Vec::new();
 /// What a run of a statement replaced, to be put back when it is left by any way.
 pub struct Entered {
     account: *mut Usage,
+    /// The counters then: all that the run uses also belongs to the node that asked for it, if any.
+    booked: Usage,
     clock: Option<timing::Outer>,
     start: u64,
 }
@@ -395,6 +397,7 @@ impl Statement {
                 .then(|| timing::enter(self.clock, self.config));
             Entered {
                 account,
+                booked: usage::BOOKED,
                 clock,
                 start: self.clock.read_fn()(),
             }
@@ -420,6 +423,7 @@ impl Statement {
                 timing::leave(outer);
             }
             usage::switch(entered.account);
+            usage::add_since(entered.account, &raw const entered.booked);
         }
     }
 

@@ -129,6 +129,24 @@ pub unsafe fn book(account: *mut Usage) -> bool {
     }
 }
 
+/// Adds all that was booked since `entry` (a copy of `BOOKED`) to an account: what an InitPlan or a nested
+/// statement used also belongs to the node that asked for it.
+///
+/// # Safety
+/// Main thread only; both must be live.
+pub unsafe fn add_since(account: *mut Usage, entry: *const Usage) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let now = &raw const BOOKED;
+        raw::BufferUsageAccumDiff(
+            &raw mut (*account).buffers,
+            &raw const (*now).buffers,
+            &raw const (*entry).buffers,
+        );
+        raw::WalUsageAccumDiff(&raw mut (*account).wal, &raw const (*now).wal, &raw const (*entry).wal);
+    }
+}
+
 /// Books to the running account and makes `account` the running one; returns the one before.
 ///
 /// # Safety

@@ -258,18 +258,7 @@ unsafe fn leave<const BOOKS: u8>(node: *mut Node) -> bool {
             usage::CURRENT = (*node).caller;
         }
         if BOOKS == ROOT {
-            let (caller, now) = ((*node).caller, &raw const usage::BOOKED);
-            let entry = &raw const (*node).entry;
-            raw::BufferUsageAccumDiff(
-                &raw mut (*caller).buffers,
-                &raw const (*now).buffers,
-                &raw const (*entry).buffers,
-            );
-            raw::WalUsageAccumDiff(
-                &raw mut (*caller).wal,
-                &raw const (*now).wal,
-                &raw const (*entry).wal,
-            );
+            usage::add_since((*node).caller, &raw const (*node).entry);
         }
         io
     }
