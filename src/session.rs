@@ -31,6 +31,8 @@ pub struct PlanDescription {
 pub struct Execution {
     pub key: PlanKey,
     pub description: Rc<PlanDescription>,
+    /// The description's literals are those of an earlier execution.
+    pub older_literals: bool,
     pub figures: Vec<NodeFigures>,
     pub outcome: Outcome,
     pub sampfreq: i32,
@@ -45,6 +47,7 @@ pub struct Execution {
 pub struct Plan {
     pub key: PlanKey,
     pub description: Rc<PlanDescription>,
+    pub older_literals: bool,
     pub total: Vec<NodeFigures>,
     pub last: Vec<NodeFigures>,
     pub last_outcome: Outcome,
@@ -120,6 +123,7 @@ impl Session {
         let plan = self.plans.entry(execution.key).or_insert_with(|| Plan {
             key: execution.key,
             description: execution.description.clone(),
+            older_literals: false,
             total: Vec::new(),
             last: Vec::new(),
             last_outcome: execution.outcome,
@@ -139,6 +143,7 @@ impl Session {
             total.add(figures);
         }
         plan.description = execution.description;
+        plan.older_literals = execution.older_literals;
         plan.last = execution.figures;
         plan.last_outcome = execution.outcome;
         plan.sampfreq = execution.sampfreq;

@@ -40,6 +40,7 @@ fn rowsource_display(
         failed_calls: plan.failed_calls,
         cancelled_calls: plan.cancelled_calls,
         block_size: pg_sys::BLCKSZ,
+        older_literals: plan.older_literals,
     };
     let figures = if format.last() { &plan.last } else { &plan.total };
     SetOfIterator::new(report::display(

@@ -1,8 +1,9 @@
 //! Describes a plan through PostgreSQL's own EXPLAIN (FORMAT JSON), once, not at each execution.
 //!
 //! A plan that the session knows is described anew only when its statement's text changed (then its literals may
-//! have) and the description budget allows: describing may cost 0.5 % of a session's time, so an interactive user
-//! always sees the literals of the last execution, and a thousand statements a second pay next to nothing.
+//! have) and the session's budget allows: describing may cost 0.5 % of a session's time, saved up to a few hundred
+//! descriptions. So an interactive user and a script see the literals of the last execution, and a connection that
+//! sends thousands of statements a second pays next to nothing; its display says that its literals are older.
 
 use super::tree::{self, tag};
 use super::{raw, server};
@@ -11,35 +12,62 @@ use pgrx::pg_sys::{self, QueryDesc};
 use pgrx::{PgSqlErrorCode, PgTryBuilder};
 use rowsource_core::clock::system;
 use rowsource_core::plan::{PlanNode, parse_explain_json};
+use std::cell::RefCell;
 use std::ffi::CStr;
 use std::rc::Rc;
 
-/// After a description, this many times its cost passes before the next of a known plan.
-const BUDGET: u64 = 200;
+/// Nanoseconds of describing that a session may save up; also what it begins with.
+const MOST_SAVED: u64 = 10_000_000;
+/// One nanosecond may be spent on describing in this many.
+const SHARE: u64 = 200;
 
-/// The description of a started statement's plan of `count` nodes; made now unless a good one is known.
+/// What a session may still spend on describing known plans anew.
+struct Budget {
+    left: u64,
+    /// When it was last topped up, in nanoseconds.
+    at: u64,
+}
+
+impl Budget {
+    fn allows(&mut self, now: u64) -> bool {
+        let earned = now.saturating_sub(self.at) / SHARE;
+        self.left = self.left.saturating_add(earned).min(MOST_SAVED);
+        self.at = now;
+        self.left > 0
+    }
+}
+
+thread_local! {
+    static BUDGET: RefCell<Budget> = const { RefCell::new(Budget { left: MOST_SAVED, at: 0 }) };
+}
+
+/// The description of a started statement's plan of `count` nodes, and whether its literals are those of an earlier
+/// execution; made now unless a good one is known.
 ///
 /// # Safety
 /// `query` must be started.
-pub unsafe fn description(query: *mut QueryDesc, key: &PlanKey, count: usize) -> Option<Rc<PlanDescription>> {
-    static mut NEXT: u64 = 0;
-    // SAFETY: the caller's promise; one thread.
+pub unsafe fn description(query: *mut QueryDesc, key: &PlanKey, count: usize) -> (Rc<PlanDescription>, bool) {
+    // SAFETY: the caller's promise.
     unsafe {
         let text = server::statement_text((*query).sourceText, (*query).plannedstmt);
-        let start = system::monotonic();
-        if let Some(known) = session::description(key) {
-            let same = known.text == text && (*query).params.is_null();
-            if same || start < NEXT {
-                return Some(known);
+        let start = match session::description(key) {
+            None => system::monotonic(),
+            Some(known) => {
+                if known.text.as_bytes() == text && (*query).params.is_null() {
+                    return (known, false);
+                }
+                let now = system::monotonic();
+                if !BUDGET.with_borrow_mut(|budget| budget.allows(now)) {
+                    return (known, true);
+                }
+                now
             }
-        }
+        };
         let nodes = explained(query, count).unwrap_or_else(|| named(query));
-        let now = system::monotonic();
-        NEXT = now.saturating_add(now.saturating_sub(start).saturating_mul(BUDGET));
-        Some(Rc::new(PlanDescription {
-            text: text.into_owned(),
-            nodes,
-        }))
+        let spent = system::monotonic().saturating_sub(start);
+        BUDGET.with_borrow_mut(|budget| budget.left = budget.left.saturating_sub(spent));
+        let text = String::from_utf8_lossy(text).into_owned();
+        (Rc::new(PlanDescription { text, nodes }), false)
     }
 }
 

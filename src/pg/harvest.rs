@@ -44,12 +44,12 @@ unsafe fn used(nodes: *mut Node, count: usize) -> Vec<(Buffers, Wal)> {
     }
 }
 
-/// The figures of all nodes that EXPLAIN would show, each with its index. With `core_alive` (the statement's own
+/// The figures of all nodes that EXPLAIN would show, in its order. With `core_alive` (the statement's own
 /// memory contexts still stand) work-area sizes are read too, and the totals are published to core's struct.
 ///
 /// # Safety
 /// The statement's nodes must be live.
-pub unsafe fn figures(statement: &Statement, core_alive: bool) -> Vec<(usize, NodeFigures)> {
+pub unsafe fn figures(statement: &Statement, core_alive: bool) -> Vec<NodeFigures> {
     // SAFETY: the caller's promise.
     unsafe {
         let count = statement.count;
@@ -61,7 +61,7 @@ pub unsafe fn figures(statement: &Statement, core_alive: bool) -> Vec<(usize, No
             let node = statement.nodes.add(i);
             let instr = (*(*node).plan_state).instrument;
             if instr.is_null() {
-                all.push((i, NodeFigures::default()));
+                all.push(NodeFigures::default());
                 continue;
             }
             let (buffers, wal) = inclusive(statement, node, used[i]);
@@ -85,26 +85,23 @@ pub unsafe fn figures(statement: &Statement, core_alive: bool) -> Vec<(usize, No
             } else {
                 (None, None)
             };
-            all.push((
-                i,
-                NodeFigures {
-                    starts: (statement.detail != Detail::Rows).then_some(starts as u64),
-                    rows: rows as u64,
-                    time: timed.then(|| Time {
-                        total_ms: estimate.total / NS_PER_MS,
-                        startup_ms: estimate.startup / NS_PER_MS,
-                        self_ms: own[i] / NS_PER_MS,
-                        error_ms: estimate.error / NS_PER_MS,
-                    }),
-                    buffers,
-                    wal,
-                    timed_calls,
-                    timer_calls,
-                    clock_backsteps,
-                    memory_kb,
-                    disk_kb,
-                },
-            ));
+            all.push(NodeFigures {
+                starts: (statement.detail != Detail::Rows).then_some(starts as u64),
+                rows: rows as u64,
+                time: timed.then(|| Time {
+                    total_ms: estimate.total / NS_PER_MS,
+                    startup_ms: estimate.startup / NS_PER_MS,
+                    self_ms: own[i] / NS_PER_MS,
+                    error_ms: estimate.error / NS_PER_MS,
+                }),
+                buffers,
+                wal,
+                timed_calls,
+                timer_calls,
+                clock_backsteps,
+                memory_kb,
+                disk_kb,
+            });
         }
         all
     }

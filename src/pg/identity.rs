@@ -3,29 +3,34 @@
 
 use super::tree::{Found, list, tag};
 use pgrx::pg_sys::{self, NodeTag};
-use xxhash_rust::xxh3::Xxh3;
+use std::cell::RefCell;
+use xxhash_rust::xxh3::xxh3_64;
+
+thread_local! {
+    /// What is hashed; kept, so that a statement need not allocate it.
+    static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// The identity of a walked plan.
 ///
 /// # Safety
 /// `found` must come from a live plan state tree.
 pub unsafe fn plan_id(found: &[Found]) -> i64 {
-    let mut hash = Xxh3::new();
-    let mut add = |number: i64| hash.update(&number.to_le_bytes());
-    for place in found {
-        if place.hidden {
-            continue;
+    BYTES.with_borrow_mut(|bytes| {
+        bytes.clear();
+        let mut add = |number: i64| bytes.extend_from_slice(&number.to_le_bytes());
+        for place in found.iter().filter(|place| !place.hidden) {
+            // SAFETY: a live plan state has a plan of the matching kind, and an executor state.
+            unsafe {
+                let plan = (*place.plan_state).plan;
+                add(tag(plan) as i64);
+                add(i64::from(place.depth));
+                add(i64::from(place.by_expression) + 2 * i64::from((*plan).parallel_aware));
+                details(plan, (*place.plan_state).state, &mut add);
+            }
         }
-        // SAFETY: a live plan state has a plan of the matching kind, and an executor state.
-        unsafe {
-            let plan = (*place.plan_state).plan;
-            add(tag(plan) as i64);
-            add(i64::from(place.depth));
-            add(i64::from(place.by_expression) + 2 * i64::from((*plan).parallel_aware));
-            details(plan, (*place.plan_state).state, &mut add);
-        }
-    }
-    hash.digest() as i64
+        xxh3_64(bytes) as i64
+    })
 }
 
 unsafe fn details(plan: *mut pg_sys::Plan, estate: *mut pg_sys::EState, add: &mut impl FnMut(i64)) {

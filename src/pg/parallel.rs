@@ -123,7 +123,7 @@ impl Channel {
 ///
 /// # Safety
 /// In a parallel worker, with the statement's nodes live.
-pub unsafe fn report(figures: &[(usize, NodeFigures)], statement: &Statement) {
+pub unsafe fn report(figures: &[NodeFigures], statement: &Statement) {
     let handle = guc::channel();
     if handle == 0 {
         return;
@@ -150,8 +150,8 @@ pub unsafe fn report(figures: &[(usize, NodeFigures)], statement: &Statement) {
             && length >= size_of::<Header>() + (*header).slots as usize * size_of::<Slot>();
         if ours {
             let slots: *const Slot = base.add(size_of::<Header>()).cast();
-            for (i, figures) in figures {
-                let id = statement.plan_node_id(*i);
+            for (i, figures) in figures.iter().enumerate() {
+                let id = statement.plan_node_id(i);
                 if let Ok(id) = usize::try_from(id)
                     && id < (*header).slots as usize
                 {

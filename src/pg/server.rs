@@ -1,7 +1,7 @@
 //! Small safe questions to the server.
 
 use pgrx::pg_sys;
-use std::ffi::CStr;
+use std::ffi::{CStr, c_char};
 
 pub fn is_parallel_worker() -> bool {
     // SAFETY: a plain global.
@@ -60,16 +60,13 @@ pub fn enable_query_ids() {
     unsafe { pg_sys::EnableQueryId() }
 }
 
-/// The text of one statement, out of the query string that it came in.
+/// The text of one statement, out of the query string that it came in, in the server's encoding.
 ///
 /// # Safety
 /// `source` must be a valid C string, and `statement` a valid planned statement made from it.
-pub unsafe fn statement_text<'a>(
-    source: *const std::ffi::c_char,
-    statement: *const pg_sys::PlannedStmt,
-) -> std::borrow::Cow<'a, str> {
+pub unsafe fn statement_text<'a>(source: *const c_char, statement: *const pg_sys::PlannedStmt) -> &'a [u8] {
     if source.is_null() {
-        return "".into();
+        return b"";
     }
     // SAFETY: the caller's promise.
     unsafe {
@@ -81,6 +78,6 @@ pub unsafe fn statement_text<'a>(
             n if n > 0 => (n as usize).min(bytes.len() - from),
             _ => bytes.len() - from,
         };
-        String::from_utf8_lossy(&bytes[from..from + length])
+        &bytes[from..from + length]
     }
 }

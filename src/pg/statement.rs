@@ -33,8 +33,10 @@ pub struct Statement {
     pub clock: Source,
     config: Config,
     pub key: PlanKey,
-    pub description: Option<Rc<PlanDescription>>,
-    outside: Box<Usage>,
+    description: Option<Rc<PlanDescription>>,
+    /// The description's literals are those of an earlier execution.
+    older_literals: bool,
+    outside: Usage,
     /// Nanoseconds in ExecutorRun and ExecutorFinish.
     pub elapsed_ns: f64,
     installed: bool,
@@ -131,8 +133,8 @@ pub unsafe fn attach(query: *mut QueryDesc, setting: &guc::Measuring, others_bef
             )
         });
         let clock = setting.clock;
-        let (key, description) = if worker {
-            (PlanKey::default(), None)
+        let (key, description, older_literals) = if worker {
+            (PlanKey::default(), None, false)
         } else {
             let key = PlanKey {
                 userid: server::user_id(),
@@ -141,7 +143,8 @@ pub unsafe fn attach(query: *mut QueryDesc, setting: &guc::Measuring, others_bef
                 planid: identity::plan_id(&found),
                 toplevel,
             };
-            (key, describe::description(query, &key, count))
+            let (description, older_literals) = describe::description(query, &key, count);
+            (key, Some(description), older_literals)
         };
         let mut statement = Box::new(Statement {
             query,
@@ -154,7 +157,8 @@ pub unsafe fn attach(query: *mut QueryDesc, setting: &guc::Measuring, others_bef
             config: config(clock, setting.sampfreq),
             key,
             description,
-            outside: Box::new(Usage::zero()),
+            older_literals,
+            outside: Usage::zero(),
             elapsed_ns: 0.0,
             installed: false,
             ran: false,
@@ -392,7 +396,7 @@ impl Statement {
                     channel.announce(slots);
                 }
             }
-            let account = usage::switch(&raw mut *self.outside);
+            let account = usage::switch(&raw mut self.outside);
             let clock = (self.wrapped && self.detail == Detail::Timed)
                 .then(|| timing::enter(self.clock, self.config));
             Entered {
@@ -490,7 +494,8 @@ impl Statement {
         session::record(session::Execution {
             key: self.key,
             description,
-            figures: figures.into_iter().map(|(_, f)| f).collect(),
+            older_literals: self.older_literals,
+            figures,
             outcome,
             sampfreq: if self.wrapped { self.sampfreq } else { 1 },
             clock: if self.wrapped { self.clock.name() } else { "core" },

@@ -69,51 +69,68 @@ unsafe fn visit(mut place: Found, found: &mut Vec<Found>) {
         place.hidden = kind == NodeTag::T_GatherState
             && place.parent < 0
             && (*(*ps).plan.cast::<pg_sys::Gather>()).invisible;
-        let below = |plan_state, parent| Found {
-            plan_state,
-            parent,
+        let child = Found {
+            plan_state: std::ptr::null_mut(),
+            parent: found.len() as i32,
             depth: place.depth + 1,
             edge: Edge::Sequential,
             by_expression: false,
             under_gather: place.under_gather || gather,
             hidden: false,
         };
-        let me = found.len() as i32;
-        let below = |plan_state| below(plan_state, me);
-        let init_plans = (*ps).initPlan;
-        let sub_plans = (*ps).subPlan;
         let under_gather = place.under_gather;
-        let mut children = Vec::new();
-        for sub in list::<pg_sys::SubPlanState>(init_plans) {
-            let child = (*sub).planstate;
-            let outside = !child.is_null() && tag(child) == NodeTag::T_ModifyTableState;
+        found.push(place);
+        for sub in list::<pg_sys::SubPlanState>((*ps).initPlan) {
+            let plan_state = (*sub).planstate;
+            let outside = !plan_state.is_null() && tag(plan_state) == NodeTag::T_ModifyTableState;
             let edge = if outside { Edge::Outside } else { Edge::Nested };
             // InitPlans of a Gather are run by the leader alone.
-            children.push(Found {
-                edge,
-                by_expression: true,
-                under_gather,
-                ..below(child)
-            });
+            visit_subplan(
+                Found {
+                    plan_state,
+                    edge,
+                    by_expression: true,
+                    under_gather,
+                    ..child
+                },
+                found,
+            );
         }
-        children.push(below((*ps).lefttree));
-        children.push(below((*ps).righttree));
-        for child in members(ps, kind) {
-            children.push(below(child));
+        visit(
+            Found {
+                plan_state: (*ps).lefttree,
+                ..child
+            },
+            found,
+        );
+        visit(
+            Found {
+                plan_state: (*ps).righttree,
+                ..child
+            },
+            found,
+        );
+        for plan_state in members(ps, kind) {
+            visit(Found { plan_state, ..child }, found);
         }
-        for sub in list::<pg_sys::SubPlanState>(sub_plans) {
-            children.push(Found {
-                by_expression: true,
-                ..below((*sub).planstate)
-            });
+        for sub in list::<pg_sys::SubPlanState>((*ps).subPlan) {
+            visit_subplan(
+                Found {
+                    plan_state: (*sub).planstate,
+                    by_expression: true,
+                    ..child
+                },
+                found,
+            );
         }
-        found.push(place);
-        for child in children {
-            let shared = child.by_expression && found.iter().any(|seen| seen.plan_state == child.plan_state);
-            if !shared {
-                visit(child, found);
-            }
-        }
+    }
+}
+
+/// Several expressions may share one subplan; EXPLAIN shows it once.
+unsafe fn visit_subplan(place: Found, found: &mut Vec<Found>) {
+    if !found.iter().any(|seen| seen.plan_state == place.plan_state) {
+        // SAFETY: as `visit`.
+        unsafe { visit(place, found) }
     }
 }
 

@@ -143,7 +143,11 @@ pub unsafe fn add_since(account: *mut Usage, entry: *const Usage) {
             &raw const (*now).buffers,
             &raw const (*entry).buffers,
         );
-        raw::WalUsageAccumDiff(&raw mut (*account).wal, &raw const (*now).wal, &raw const (*entry).wal);
+        raw::WalUsageAccumDiff(
+            &raw mut (*account).wal,
+            &raw const (*now).wal,
+            &raw const (*entry).wal,
+        );
     }
 }
 

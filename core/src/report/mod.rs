@@ -37,6 +37,8 @@ pub struct Header {
     /// The server's block size in bytes; said only where it is not PostgreSQL's default, since a reader of block
     /// counts will take that for granted. 0 where unknown.
     pub block_size: u32,
+    /// The literals in the predicates are those of an earlier execution.
+    pub older_literals: bool,
 }
 
 /// PostgreSQL's default block size.
@@ -97,7 +99,7 @@ pub fn display(header: &Header, nodes: &[PlanNode], figures: &[NodeFigures], for
     let mut lines = header.lines();
     lines.extend(table::lines(&columns::filled(nodes, figures, format)));
     if format.predicates {
-        lines.extend(predicates::lines(nodes));
+        lines.extend(predicates::lines(nodes, header.older_literals));
     }
     lines
 }

@@ -8,8 +8,11 @@ const LONGEST_CONDITION: usize = 4000;
 
 const TITLE: &str = "Predicate Information (identified by operation id):";
 
-/// The section's lines; none where no node has a predicate.
-pub(super) fn lines(nodes: &[PlanNode]) -> Vec<String> {
+const OLDER_LITERALS: &str = " with the literals of an earlier execution";
+
+/// The section's lines; none where no node has a predicate. The title says where the literals are not those of the
+/// execution shown.
+pub(super) fn lines(nodes: &[PlanNode], older_literals: bool) -> Vec<String> {
     let mut lines = Vec::new();
     for node in nodes {
         let mut margin = format!("{:4} - ", node.id);
@@ -22,7 +25,10 @@ pub(super) fn lines(nodes: &[PlanNode]) -> Vec<String> {
         }
     }
     if !lines.is_empty() {
-        lines.splice(0..0, [TITLE.to_owned(), "-".repeat(TITLE.len())]);
+        let note = if older_literals { OLDER_LITERALS } else { "" };
+        let title = format!("{TITLE}{note}");
+        let rule = "-".repeat(title.len());
+        lines.splice(0..0, [title, rule]);
     }
     lines
 }
@@ -51,7 +57,7 @@ mod tests {
             node(12, &[("Filter", "c")]),
         ];
         assert_eq!(
-            lines(&nodes),
+            lines(&nodes, false),
             [
                 "Predicate Information (identified by operation id):",
                 "---------------------------------------------------",
@@ -64,12 +70,12 @@ mod tests {
 
     #[test]
     fn nothing_without_predicates() {
-        assert!(lines(&[node(0, &[])]).is_empty());
+        assert!(lines(&[node(0, &[])], false).is_empty());
     }
 
     #[test]
     fn long_conditions_are_cut_between_characters() {
-        let line = |length| lines(&[node(0, &[("Filter", &"ä".repeat(length))])]).remove(2);
+        let line = |length| lines(&[node(0, &[("Filter", &"ä".repeat(length))])], false).remove(2);
         let text = |line: &str| line["   0 - Filter: ".len()..].to_owned();
         assert_eq!(text(&line(4000)), "ä".repeat(4000));
         assert_eq!(text(&line(4001)), format!("{}...", "ä".repeat(3997)));
@@ -78,8 +84,18 @@ mod tests {
     #[test]
     fn a_condition_is_one_line() {
         assert_eq!(
-            lines(&[node(0, &[("Filter", "(a = 'x\ny')")])])[2],
+            lines(&[node(0, &[("Filter", "(a = 'x\ny')")])], false)[2],
             "   0 - Filter: (a = 'x y')"
         );
+    }
+
+    #[test]
+    fn older_literals_are_owned_up_to() {
+        let lines = lines(&[node(0, &[("Filter", "(a = 1)")])], true);
+        assert_eq!(
+            lines[0],
+            "Predicate Information (identified by operation id): with the literals of an earlier execution"
+        );
+        assert_eq!(lines[1].len(), lines[0].len());
     }
 }

@@ -43,6 +43,7 @@ fn example() -> (Header, Vec<PlanNode>, Vec<NodeFigures>) {
         clock: "tsc".to_owned(),
         last: true,
         block_size: 8192,
+        older_literals: false,
         ..Header::default()
     };
     let mut nodes = vec![

@@ -1,0 +1,51 @@
+# pg_rowsource: a thin front to cargo and the scripts.
+#
+#   make                builds the library for the PostgreSQL of PG_CONFIG
+#   make install        installs it there (DESTDIR is honoured)
+#   make demo           sets up, builds, and shows it at work on a throwaway server (KEEP=1: until make demo-stop)
+#   make test           sets up, builds, and runs every test
+#   make clean          removes what was built, and stops the throwaway servers
+#
+# PG_CONFIG chooses the PostgreSQL: make install PG_CONFIG=/usr/lib/postgresql/15/bin/pg_config
+
+PG_CONFIG ?= /usr/lib/postgresql/15/bin/pg_config
+CARGO_TARGET_DIR ?= $(CURDIR)/target
+export PG_CONFIG CARGO_TARGET_DIR
+
+LIBRARY = $(CARGO_TARGET_DIR)/release/libpg_rowsource.so
+PKGLIBDIR = $(shell $(PG_CONFIG) --pkglibdir)
+EXTENSIONDIR = $(shell $(PG_CONFIG) --sharedir)/extension
+
+.PHONY: all build setup install uninstall demo demo-stop test check clean
+
+all: build
+
+build:
+	@scripts/build.sh
+
+$(LIBRARY):
+	@scripts/build.sh
+
+setup:
+	@scripts/setup.sh
+
+install: $(LIBRARY)
+	@test -n "$(PKGLIBDIR)" || { echo "make install: cannot run $(PG_CONFIG)" >&2; exit 1; }
+	install -d "$(DESTDIR)$(PKGLIBDIR)" "$(DESTDIR)$(EXTENSIONDIR)"
+	install -m 755 "$(LIBRARY)" "$(DESTDIR)$(PKGLIBDIR)/pg_rowsource.so"
+	install -m 644 pg_rowsource.control $(wildcard pg_rowsource--*.sql) "$(DESTDIR)$(EXTENSIONDIR)/"
+
+uninstall:
+	rm -f "$(DESTDIR)$(PKGLIBDIR)/pg_rowsource.so" "$(DESTDIR)$(EXTENSIONDIR)"/pg_rowsource.control "$(DESTDIR)$(EXTENSIONDIR)"/pg_rowsource--*.sql
+
+demo:
+	@KEEP=$(KEEP) scripts/demo.sh
+
+demo-stop:
+	@scripts/demo-stop.sh
+
+test check:
+	@scripts/test.sh
+
+clean:
+	@scripts/clean.sh

@@ -1,0 +1,140 @@
+# Shared by the other scripts (sourced, not run): where things are, how to become `postgres`,
+# how to start and stop a throwaway server. Nothing here touches the system's own PostgreSQL.
+#
+# ROOT     the checkout
+# TARGET   cargo's target folder
+# RUN      servers, their data and their private tree: TARGET/run, or a folder under /tmp where
+#          TARGET cannot be entered by the account that runs the server
+# TREE     private copy (hard links) of the installed server; DESTDIR of `make install`
+# PGBIN    the server's programs inside TREE
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+TARGET=${CARGO_TARGET_DIR:-$ROOT/target}
+case $TARGET in /*) ;; *) TARGET=$ROOT/$TARGET ;; esac
+PG_CONFIG=${PG_CONFIG:-/usr/lib/postgresql/15/bin/pg_config}
+export PG_CONFIG
+unset RUST_BACKTRACE PGDATA PGHOST PGPORT PGUSER PGDATABASE PGOPTIONS PGPASSWORD PGSERVICE
+
+die() {
+    echo "${0##*/}: $*" >&2
+    exit 1
+}
+
+say() { echo "== $*"; }
+
+# The account that runs servers: PostgreSQL refuses root.
+if [ "$(id -u)" = 0 ]; then
+    SERVER_USER=postgres
+    as_server() { runuser -u postgres -- env -u RUST_BACKTRACE LC_ALL=C.UTF-8 "$@"; }
+else
+    SERVER_USER=$(id -un)
+    as_server() { env -u RUST_BACKTRACE LC_ALL=C.UTF-8 "$@"; }
+fi
+
+# Chooses RUN. A folder under /tmp is remembered in TARGET/run.path, so that the next run finds it.
+choose_run() {
+    mkdir -p "$TARGET" || die "cannot create $TARGET"
+    id "$SERVER_USER" >/dev/null 2>&1 || die "there is no user $SERVER_USER to run the server as: run scripts/setup.sh first"
+    if [ -z "${ROWSOURCE_RUN:-}" ]; then
+        local kept=""
+        [ ! -f "$TARGET/run.path" ] || kept=$(cat "$TARGET/run.path")
+        # The longest socket is RUN/servers/<name>-<pid>/.s.PGSQL.5432, and 107 bytes is the limit.
+        if (cd / && as_server test -x "$TARGET") && [ ${#TARGET} -le 50 ]; then
+            ROWSOURCE_RUN=$TARGET/run
+            rm -f "$TARGET/run.path"
+        elif [ -n "$kept" ] && [ -d "$kept" ] && [ -O "$kept/.." -o -O "$kept" ]; then
+            ROWSOURCE_RUN=$kept
+        else
+            ROWSOURCE_RUN=$(mktemp -d /tmp/pg_rowsource.XXXXXX)/run || die "cannot create a folder under /tmp"
+            chmod 755 "${ROWSOURCE_RUN%/run}"
+            echo "$ROWSOURCE_RUN" >"$TARGET/run.path"
+            echo "note: $TARGET is too deep or closed to user $SERVER_USER; servers live in $ROWSOURCE_RUN" >&2
+        fi
+    fi
+    export ROWSOURCE_RUN
+    RUN=$ROWSOURCE_RUN
+    mkdir -p "$RUN/servers" || die "cannot create $RUN"
+    [ "$(id -u)" != 0 ] || chown postgres: "$RUN" "$RUN/servers"
+    TREE=$RUN/tree
+    PGBIN=$TREE$("$PG_CONFIG" --bindir) || die "cannot run $PG_CONFIG"
+    export PGBIN
+}
+
+# make_template: RUN/template, a data directory made by initdb once per server version.
+make_template() {
+    local template=$RUN/template version
+    version=$("$PGBIN/postgres" --version)
+    (
+        flock 9
+        [ "$(cat "$template.done" 2>/dev/null)" != "$version" ] || exit 0
+        rm -rf "$template" "$template.done"
+        cd "$RUN" && as_server "$PGBIN/initdb" -D "$template" -U postgres -A trust -E UTF8 --locale=C -N \
+            >"$TARGET/initdb.log" 2>&1 9>&- || die "initdb failed: $(tail -n 1 "$TARGET/initdb.log") (see $TARGET/initdb.log)"
+        echo "$version" >"$template.done"
+    ) 9>"$RUN/template.lock"
+}
+
+# ensure_data DIR: a data directory DIR/data of this server's major version; an older one goes.
+ensure_data() {
+    make_template
+    if [ "$(cat "$1/data/PG_VERSION" 2>/dev/null)" != "$(cat "$RUN/template/PG_VERSION")" ]; then
+        rm -rf "$1"
+        mkdir -p "$1"
+        [ "$(id -u)" != 0 ] || chown postgres: "$1"
+        cp -a "$RUN/template" "$1/data"
+    fi
+}
+
+# start_server DIR [option=value ...]: starts DIR/data on a socket in DIR and waits for it.
+start_server() {
+    local dir=$1 option
+    shift
+    {
+        echo "listen_addresses = ''"
+        echo "unix_socket_directories = '$dir'"
+        for option in "$@"; do echo "$option"; done
+    } >"$dir/data/postgresql.auto.conf"
+    (cd "$dir" && as_server "$PGBIN/pg_ctl" -D "$dir/data" -l "$dir/log" -w -t 60 start >/dev/null 2>&1) ||
+        die "the server did not start: $(grep -E 'FATAL|PANIC' "$dir/log" | tail -n 1) (see $dir/log)"
+}
+
+# stop_server DIR: stops it if it runs; no complaint if not.
+stop_server() {
+    [ -f "$1/data/postmaster.pid" ] || return 0
+    (cd / && as_server "$PGBIN/pg_ctl" -D "$1/data" -m "${2:-fast}" -w stop >/dev/null 2>&1) || true
+}
+
+# stop_test_servers: whatever an interrupted test run left behind. A folder's name ends in the id of
+# the process that it belongs to; those of a living one are left alone.
+stop_test_servers() {
+    local dir
+    for dir in "$RUN"/servers/*/; do
+        dir=${dir%/}
+        [ -d "$dir" ] && [ ! -d "/proc/${dir##*-}" ] || continue
+        stop_server "$dir" immediate
+        rm -rf "$dir"
+    done
+}
+
+# run_child COMMAND...: runs it in a process group of its own, so that stop_child reaches all of it.
+CHILD=""
+run_child() {
+    local status=0
+    set -m
+    "$@" &
+    CHILD=$!
+    set +m
+    wait "$CHILD" || status=$?
+    CHILD=""
+    return $status
+}
+
+stop_child() {
+    local tenths
+    [ -n "$CHILD" ] || return 0
+    kill -TERM -- "-$CHILD" 2>/dev/null || return 0
+    for ((tenths = 0; tenths < 100; tenths++)); do
+        kill -0 -- "-$CHILD" 2>/dev/null || return 0
+        sleep 0.1
+    done
+}

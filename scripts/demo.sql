@@ -1,0 +1,98 @@
+-- What `make demo` shows: each statement, then what pg_rowsource measured of it.
+\set QUIET on
+\pset tuples_only on
+\pset format unaligned
+\pset pager off
+\set show 'SELECT rowsource_display();'
+\o /dev/null
+SET client_min_messages = warning;
+SET max_parallel_workers_per_gather = 0;
+\o
+
+\echo
+\echo == CREATE EXTENSION measures in this session at once
+CREATE EXTENSION pg_rowsource;
+\echo
+\echo == the example: a full scan of ten million rows, one call in 128 timed
+\echo select count(pad) from test;
+select count(pad) from test;
+:show
+
+\echo
+\echo == the same through the index
+SET enable_seqscan = off; SET enable_bitmapscan = off;
+\echo select count(pad) from test where id > 0;
+select count(pad) from test where id > 0;
+:show
+RESET enable_seqscan; RESET enable_bitmapscan;
+
+\echo
+\echo == a hash join and a sort that do not fit into work_mem
+SET work_mem = '1MB'; SET enable_mergejoin = off;
+\echo select a.id % 1000 as k, count(*) from test a join test b on a.id = b.id where a.id <= 1000000 group by 1 order by 2 desc, 1 limit 3;
+select a.id % 1000 as k, count(*) from test a join test b on a.id = b.id where a.id <= 1000000 group by 1 order by 2 desc, 1 limit 3;
+SELECT rowsource_display(format => 'ALLSTATS LAST +COST');
+RESET work_mem; RESET enable_mergejoin;
+
+\echo
+\echo == a parallel query: rows, blocks and times of all its processes
+SET max_parallel_workers_per_gather = 2;
+\echo select count(pad) from test where id % 3 = 0;
+select count(pad) from test where id % 3 = 0;
+:show
+SET max_parallel_workers_per_gather = 0;
+
+\echo
+\echo == subqueries are part of the nodes that use them
+\echo select id, (select count(*) from test b where b.id between a.id and a.id + 500) from test a where id <= 4;
+select id, (select count(*) from test b where b.id between a.id and a.id + 500) from test a where id <= 4;
+:show
+
+\echo
+\echo == a change, with its WAL
+CREATE TABLE IF NOT EXISTS changed (id int PRIMARY KEY, pad text);
+TRUNCATE changed;
+\echo insert into changed select * from test where id <= 20000 on conflict do nothing returning id;
+\o /dev/null
+insert into changed select * from test where id <= 20000 on conflict do nothing returning id;
+\o
+SELECT rowsource_display(format => 'ALLSTATS LAST +WAL');
+
+\echo
+\echo == a statement that was cancelled: how far it came
+\set ON_ERROR_STOP off
+SET statement_timeout = '400ms';
+\echo select count(*) from test a join test b on a.id = b.id + 1;
+select count(*) from test a join test b on a.id = b.id + 1;
+RESET statement_timeout;
+\set ON_ERROR_STOP on
+:show
+
+\echo
+\echo == level basic measures nothing, but for the hint
+SET pg_rowsource.statistics_level = basic;
+\echo select /*+ gather_plan_statistics */ count(*) from test where id < 5000;
+select /*+ gather_plan_statistics */ count(*) from test where id < 5000;
+:show
+RESET pg_rowsource.statistics_level;
+
+\echo
+\echo == every call timed, for comparison
+SET pg_rowsource.sampfreq = 1;
+\echo select count(pad) from test;
+select count(pad) from test;
+:show
+RESET pg_rowsource.sampfreq;
+
+\echo
+\echo == EXPLAIN (ANALYZE) with sampled times
+SET pg_rowsource.explain = on;
+\echo explain (analyze, buffers) select count(pad) from test;
+explain (analyze, buffers) select count(pad) from test;
+SET pg_rowsource.explain = off;
+
+\echo
+\echo == the clocks of this machine
+\pset tuples_only off
+\pset format aligned
+SELECT * FROM rowsource_clocks();

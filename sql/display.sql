@@ -1,0 +1,81 @@
+-- rowsource_display: the table, its columns and its format words. Times and ids are blanked.
+SET pg_rowsource.clock_source = system;
+SET pg_rowsource.sampfreq = 1;
+\set shown 'SELECT regexp_replace(regexp_replace(regexp_replace(line, $$\\d\\d:\\d\\d:\\d\\d\\.\\d{6}$$, $$hh:mm:ss.ffffff$$), $$(queryid|planid) -?\\d+$$, $$\\1 N$$, $$g$$), $$\\d+kB$$, $$NkB$$, $$g$$) AS display FROM '
+CREATE TABLE shown (id int PRIMARY KEY, grp int, pad text);
+INSERT INTO shown SELECT i, i % 10, 'x' FROM generate_series(1, 20000) i;
+VACUUM ANALYZE shown;
+SET pg_rowsource.statistics_level = basic;
+SELECT count(*) FROM shown;
+SET pg_rowsource.statistics_level = typical;
+\pset tuples_only on
+\pset format unaligned
+
+SELECT count(pad) FROM shown;
+:shown rowsource_display() line;
+-- reading the display does not make it the last statement
+:shown rowsource_display() line;
+
+-- a join with a filter, an index condition and a hash
+SELECT count(*) FROM shown a JOIN shown b ON a.id = b.grp WHERE a.id < 8 AND b.pad = 'x';
+:shown rowsource_display() line;
+:shown rowsource_display(format => 'ALLSTATS LAST -PREDICATE') line;
+:shown rowsource_display(format => 'LAST ROWS') line;
+:shown rowsource_display(format => 'IOSTATS LAST') line;
+:shown rowsource_display(format => 'MEMSTATS LAST') line;
+:shown rowsource_display(format => 'ALLSTATS LAST +COST +BYTES') line;
+:shown rowsource_display(format => 'allstats last -rows') line;
+
+-- total over executions
+PREPARE again AS SELECT count(*) FROM shown WHERE grp = 3;
+EXECUTE again;
+EXECUTE again;
+EXECUTE again;
+:shown rowsource_display() line;
+:shown rowsource_display(format => 'ALLSTATS') line;
+DEALLOCATE again;
+
+-- a sort, shown with its memory
+SELECT count(*) FROM (SELECT * FROM shown ORDER BY pad, id OFFSET 1) x;
+:shown rowsource_display() line;
+
+-- WAL and a node that never ran
+CREATE TABLE written (id int);
+INSERT INTO written SELECT id FROM shown WHERE id <= 100;
+:shown rowsource_display(format => 'ALLSTATS LAST +WAL') line;
+SELECT * FROM shown a WHERE id < 0 AND EXISTS (SELECT FROM shown b WHERE b.grp = a.id OFFSET 0);
+:shown rowsource_display() line;
+
+-- subqueries
+SELECT (SELECT count(*) FROM shown b WHERE b.id <= a.id) FROM shown a WHERE id <= 3;
+:shown rowsource_display() line;
+
+-- no time, and rows only
+SET pg_rowsource.sampfreq = 0;
+SELECT count(pad) FROM shown WHERE grp = 0;
+:shown rowsource_display() line;
+SET client_min_messages = warning;
+SET pg_rowsource.sampfreq = 3;
+RESET client_min_messages;
+SELECT count(pad) FROM shown WHERE grp = 1;
+:shown rowsource_display() line;
+SET pg_rowsource.sampfreq = 1;
+
+-- by its ids
+SELECT max(pad) FROM shown;
+SELECT queryid, planid FROM rowsource_last() \gset
+SELECT min(id + 1) FROM shown;
+:shown rowsource_display(:queryid, :planid) line;
+SELECT count(*) > 0 FROM rowsource_display(:queryid);
+
+-- a failed one
+SELECT sum(1 / (id - 500)) FROM shown;
+:shown rowsource_display() line;
+\pset format aligned
+\pset tuples_only off
+SELECT outcome FROM rowsource_last();
+
+DROP TABLE shown, written;
+RESET pg_rowsource.statistics_level;
+RESET pg_rowsource.clock_source;
+RESET pg_rowsource.sampfreq;

@@ -1,0 +1,22 @@
+-- Wrong input is refused with a message that names the fix.
+\set VERBOSITY default
+SET pg_rowsource.statistics_level = basic;
+-- nothing measured yet in this session
+SELECT rowsource_display();
+SELECT count(*) FROM rowsource_last();
+SELECT /*+ gather_plan_statistics */ 1;
+-- unknown words
+SELECT rowsource_display(format => 'ALLSTAT LAST');
+SELECT rowsource_display(format => 'ALLSTATS LAST +NOTHING');
+SELECT rowsource_display(format => '+');
+-- unknown ids
+SELECT rowsource_display(4711, 815);
+SELECT rowsource_display(4711);
+-- odd numbers
+SELECT count(*) FROM rowsource_clocks(0);
+SELECT count(*) FROM rowsource_clocks(-5);
+SELECT count(*) > 0 FROM rowsource_clocks(1);
+-- NULL is as good as nothing
+SELECT count(*) > 0 AS shown FROM rowsource_display(NULL, NULL, 'ALLSTATS LAST');
+SELECT count(*) > 0 AS shown FROM rowsource_display(NULL, NULL, NULL);
+RESET pg_rowsource.statistics_level;

@@ -1,0 +1,105 @@
+//! Where the server's programs and the throwaway servers are.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The folders of one test run.
+pub struct Environment {
+    /// The checkout.
+    pub root: PathBuf,
+    /// The server's programs, inside the private tree.
+    pub pgbin: PathBuf,
+    /// The folder in which servers live; the account that runs them may write there.
+    pub run: PathBuf,
+    /// Whether this is root, so that servers must be started as `postgres`.
+    pub is_root: bool,
+}
+
+/// The environment, looked up once.
+pub fn environment() -> &'static Environment {
+    static ENVIRONMENT: OnceLock<Environment> = OnceLock::new();
+    ENVIRONMENT.get_or_init(|| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("..")
+            .canonicalize()
+            .expect("the checkout");
+        let (pgbin, run) = match (std::env::var_os("PGBIN"), std::env::var_os("ROWSOURCE_RUN")) {
+            (Some(pgbin), Some(run)) => (PathBuf::from(pgbin), PathBuf::from(run)),
+            _ => ask_script(&root),
+        };
+        let is_root = std::fs::metadata("/proc/self").expect("/proc/self").uid() == 0;
+        Environment {
+            root,
+            pgbin,
+            run,
+            is_root,
+        }
+    })
+}
+
+fn ask_script(root: &Path) -> (PathBuf, PathBuf) {
+    let output = Command::new(root.join("scripts/tree.sh"))
+        .output()
+        .expect("scripts/tree.sh can be run");
+    assert!(
+        output.status.success(),
+        "scripts/tree.sh: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let pgbin = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+    let run = pgbin
+        .ancestors()
+        .find(|folder| folder.ends_with("tree"))
+        .and_then(Path::parent)
+        .expect("PGBIN lies inside RUN/tree")
+        .to_path_buf();
+    (pgbin, run)
+}
+
+/// What `pg_config --OPTION` prints, of the installed server (not of the private tree).
+pub fn pg_config(option: &str) -> String {
+    let program =
+        std::env::var("PG_CONFIG").unwrap_or_else(|_| "/usr/lib/postgresql/15/bin/pg_config".to_string());
+    let output = Command::new(program)
+        .arg(option)
+        .output()
+        .expect("pg_config can be run");
+    assert!(output.status.success(), "pg_config {option} failed");
+    String::from_utf8_lossy(&output.stdout).trim().to_string()
+}
+
+impl Environment {
+    /// The root of the private tree: what `DESTDIR` is to `make install`.
+    pub fn tree(&self) -> PathBuf {
+        self.run.join("tree")
+    }
+
+    /// A command run as the account that runs servers, free of settings that change the server's output.
+    /// The kernel stops it when the calling thread ends, so nothing outlives an interrupted test.
+    pub fn as_server(&self, program: &Path) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "QUIT"]);
+        if self.is_root {
+            command.args(["--reuid", "postgres", "--regid", "postgres", "--init-groups"]);
+        }
+        command
+            .arg("--")
+            .arg(program)
+            .current_dir(&self.run)
+            .env("LC_ALL", "C.UTF-8");
+        for name in [
+            "RUST_BACKTRACE",
+            "PGDATA",
+            "PGOPTIONS",
+            "PGHOST",
+            "PGPORT",
+            "PGUSER",
+            "PGDATABASE",
+        ] {
+            command.env_remove(name);
+        }
+        command
+    }
+}

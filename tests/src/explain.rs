@@ -1,0 +1,170 @@
+//! Core's EXPLAIN (ANALYZE) in the form in which our figures are compared with it.
+
+use postgres::{Client, SimpleQueryMessage};
+use serde_json::Value;
+
+/// The counters compared: the view's column (without `last_`) and EXPLAIN's key.
+pub const COUNTERS: [(&str, &str); 13] = [
+    ("shared_blks_hit", "Shared Hit Blocks"),
+    ("shared_blks_read", "Shared Read Blocks"),
+    ("shared_blks_dirtied", "Shared Dirtied Blocks"),
+    ("shared_blks_written", "Shared Written Blocks"),
+    ("local_blks_hit", "Local Hit Blocks"),
+    ("local_blks_read", "Local Read Blocks"),
+    ("local_blks_dirtied", "Local Dirtied Blocks"),
+    ("local_blks_written", "Local Written Blocks"),
+    ("temp_blks_read", "Temp Read Blocks"),
+    ("temp_blks_written", "Temp Written Blocks"),
+    ("wal_records", "WAL Records"),
+    ("wal_fpi", "WAL FPI"),
+    ("wal_bytes", "WAL Bytes"),
+];
+
+/// The options under which core counts all that is compared, without timing.
+pub const COUNTS: &str = "ANALYZE, BUFFERS, WAL, TIMING OFF, FORMAT JSON";
+
+/// One node as core's EXPLAIN counted it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeCounts {
+    /// Distance from the root.
+    pub depth: usize,
+    /// The node's name in EXPLAIN's text format.
+    pub operation: String,
+    /// Whether it is an InitPlan (a CTE is one too): it runs inside the nodes that use its result.
+    pub init_plan: bool,
+    /// EXPLAIN's loops, over all processes.
+    pub loops: u64,
+    /// Rows per loop as EXPLAIN prints them: rounded to whole rows before PostgreSQL 18, to two decimals since.
+    pub rows_per_loop: String,
+    /// In the order of [`COUNTERS`].
+    pub counters: [i64; COUNTERS.len()],
+    /// Milliseconds over all loops; absent under TIMING OFF.
+    pub total_ms: Option<f64>,
+}
+
+impl NodeCounts {
+    /// Whether `rows` over `loops` prints as core printed it: its own total is lost in the rounding.
+    pub fn prints_rows_as(&self, rows: u64) -> bool {
+        if self.loops == 0 {
+            return rows == 0;
+        }
+        let decimals = self
+            .rows_per_loop
+            .split_once('.')
+            .map_or(0, |(_, fraction)| fraction.len());
+        let printed = format!("{:.decimals$}", rows as f64 / self.loops as f64);
+        printed == self.rows_per_loop
+    }
+}
+
+/// Runs `EXPLAIN (options) statement` and returns its nodes in the order in which EXPLAIN prints them.
+pub fn explain_nodes(client: &mut Client, statement: &str, options: &str) -> Vec<NodeCounts> {
+    nodes_of(&explain_json(client, statement, options))
+}
+
+/// Runs `EXPLAIN (options, one of them FORMAT JSON) statement`.
+pub fn explain_json(client: &mut Client, statement: &str, options: &str) -> Value {
+    let sql = format!("EXPLAIN ({options}) {statement}");
+    let text = first_column(client, &sql).join("\n");
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{sql}\n{text}\n{error}"))
+}
+
+/// The first column of a statement's result, as text.
+pub fn first_column(client: &mut Client, sql: &str) -> Vec<String> {
+    let messages = client
+        .simple_query(sql)
+        .unwrap_or_else(|error| panic!("{sql}\n{}", describe(&error)));
+    messages
+        .iter()
+        .filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or_default().to_string()),
+            _ => None,
+        })
+        .collect()
+}
+
+/// An error with the server's own words.
+pub fn describe(error: &postgres::Error) -> String {
+    match error.as_db_error() {
+        Some(server) => format!("{server:?}"),
+        None => error.to_string(),
+    }
+}
+
+/// The nodes of an EXPLAIN (FORMAT JSON) document, in the order in which EXPLAIN prints them.
+pub fn nodes_of(document: &Value) -> Vec<NodeCounts> {
+    let mut nodes = Vec::new();
+    add_nodes(&document[0]["Plan"], 0, &mut nodes);
+    nodes
+}
+
+fn add_nodes(plan: &Value, depth: usize, nodes: &mut Vec<NodeCounts>) {
+    let loops = plan["Actual Loops"].as_u64().unwrap_or(0);
+    nodes.push(NodeCounts {
+        depth,
+        operation: operation(plan),
+        init_plan: plan["Parent Relationship"] == "InitPlan",
+        loops,
+        rows_per_loop: plan["Actual Rows"].to_string(),
+        counters: COUNTERS.map(|(_, key)| plan[key].as_i64().unwrap_or(0)),
+        total_ms: plan["Actual Total Time"]
+            .as_f64()
+            .map(|per_loop| per_loop * loops as f64),
+    });
+    for child in plan["Plans"].as_array().into_iter().flatten() {
+        add_nodes(child, depth + 1, nodes);
+    }
+}
+
+/// The node's name as the text format has it, which JSON spreads over several keys.
+fn operation(plan: &Value) -> String {
+    let key = |name: &str| plan[name].as_str().unwrap_or_default();
+    let flag = |name: &str| plan[name].as_bool().unwrap_or(false);
+    let mut name = match key("Node Type") {
+        "Aggregate" => {
+            let partial = match key("Partial Mode") {
+                "Simple" | "" => String::new(),
+                mode => format!("{mode} "),
+            };
+            let strategy = match key("Strategy") {
+                "Sorted" => "GroupAggregate",
+                "Hashed" => "HashAggregate",
+                "Mixed" => "MixedAggregate",
+                _ => "Aggregate",
+            };
+            partial + strategy
+        }
+        "SetOp" => {
+            (if key("Strategy") == "Hashed" {
+                "HashSetOp"
+            } else {
+                "SetOp"
+            })
+            .to_string()
+                + " "
+                + key("Command")
+        }
+        "ModifyTable" => key("Operation").to_string(),
+        "Foreign Scan" if !matches!(key("Operation"), "" | "Select") => {
+            format!("Foreign {}", key("Operation"))
+        }
+        "Hash Join" => joined("Hash", key("Join Type"), " Join"),
+        "Merge Join" => joined("Merge", key("Join Type"), " Join"),
+        "Nested Loop" => joined("Nested Loop", key("Join Type"), ""),
+        other => other.to_string(),
+    };
+    if key("Scan Direction") == "Backward" {
+        name.push_str(" Backward");
+    }
+    let parallel = if flag("Parallel Aware") { "Parallel " } else { "" };
+    let asynchronous = if flag("Async Capable") { "Async " } else { "" };
+    format!("{parallel}{asynchronous}{name}")
+}
+
+fn joined(method: &str, join: &str, inner: &str) -> String {
+    if matches!(join, "Inner" | "") {
+        format!("{method}{inner}")
+    } else {
+        format!("{method} {join} Join")
+    }
+}

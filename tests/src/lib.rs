@@ -1,0 +1,22 @@
+//! The test driver: throwaway servers, core's EXPLAIN and our own figures in one form, comparison.
+//!
+//! Every file under `tests/` starts its own server through [`Server`] and stops it at its end.
+//! `make test` sets `PGBIN` and `ROWSOURCE_RUN`; a plain `cargo test -p rowsource-tests` finds both
+//! by running `scripts/tree.sh`, which also installs what is built into the private tree.
+
+pub mod burn;
+pub mod cases;
+pub mod compare;
+pub mod environment;
+pub mod explain;
+pub mod measured;
+pub mod schema;
+pub mod server;
+pub mod session;
+pub mod shape;
+pub mod statistics;
+
+pub use compare::differences;
+pub use explain::{NodeCounts, explain_nodes};
+pub use measured::{MeasuredNode, display, last, measure, measured_nodes};
+pub use server::Server;

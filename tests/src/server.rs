@@ -1,0 +1,331 @@
+//! A throwaway server: its own data, its own socket, stopped and removed when dropped.
+
+use crate::environment::{Environment, environment};
+use crate::explain::describe;
+use postgres::{Client, NoTls};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Once, mpsc};
+use std::time::{Duration, Instant};
+
+/// How long a server may take to accept connections or to stop.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Settings that make counters repeatable: nobody else writes pages, WAL holds no page images by
+/// chance, nothing is planned or scanned depending on what ran before.
+const REPEATABLE: &str = "
+    listen_addresses = ''
+    fsync = off
+    full_page_writes = off
+    autovacuum = off
+    bgwriter_lru_maxpages = 0
+    checkpoint_timeout = '1d'
+    max_wal_size = '16GB'
+    synchronize_seqscans = off
+    max_connections = 40
+    shared_buffers = '256MB'
+    log_line_prefix = '%m [%p] '
+    log_min_messages = 'warning'
+    log_checkpoints = off
+    timezone = 'UTC'
+    max_worker_processes = 16
+    max_parallel_workers = 16
+    compute_query_id = on
+";
+
+/// A running server.
+pub struct Server {
+    folder: PathBuf,
+    child: Option<Child>,
+    settings: Vec<String>,
+}
+
+impl Server {
+    /// Starts a server that loads pg_rowsource by `shared_preload_libraries`.
+    pub fn preloaded(name: &str, settings: &[&str]) -> Server {
+        let mut all = vec!["shared_preload_libraries = 'pg_rowsource'"];
+        all.extend(settings);
+        Server::start(name, &all)
+    }
+
+    /// Starts a server with these lines in its configuration and nothing preloaded unless they say so.
+    pub fn start(name: &str, settings: &[&str]) -> Server {
+        let environment = environment();
+        remove_stale(environment);
+        let folder = environment
+            .run
+            .join("servers")
+            .join(format!("{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("the server's folder can be made");
+        if environment.is_root {
+            run(Command::new("chown").arg("postgres:").arg(&folder));
+        }
+        let mut server = Server {
+            folder,
+            child: None,
+            settings: settings.iter().map(|s| s.to_string()).collect(),
+        };
+        run(Command::new("cp")
+            .arg("-a")
+            .arg(template(environment))
+            .arg(server.data()));
+        server.launch();
+        server
+    }
+
+    /// The folder of the socket, the data and the log.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The data directory.
+    pub fn data(&self) -> PathBuf {
+        self.folder.join("data")
+    }
+
+    /// The server's log so far.
+    pub fn log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(self.folder.join("log")).unwrap_or_default()).into_owned()
+    }
+
+    /// What the log says of failures, with the lines around them: for messages of tests that fail.
+    pub fn log_extract(&self) -> String {
+        const SIGNS: [&str; 6] = [
+            "FATAL:",
+            "PANIC:",
+            "panicked at",
+            "panic",
+            "terminated by signal",
+            "WARNING:",
+        ];
+        let log = self.log();
+        let lines: Vec<&str> = log
+            .lines()
+            .filter(|line| !line.contains("not yet accepting connections"))
+            .collect();
+        let wanted = |at: usize| {
+            let around = at.saturating_sub(2)..(at + 3).min(lines.len());
+            lines[around]
+                .iter()
+                .any(|line| SIGNS.iter().any(|sign| line.contains(sign)))
+        };
+        let extract: Vec<&str> = (0..lines.len())
+            .filter(|&at| wanted(at))
+            .map(|at| lines[at])
+            .collect();
+        extract[extract.len().saturating_sub(30)..].join("\n")
+    }
+
+    /// A new session as the superuser. Waits for a server that is recovering from a crash.
+    pub fn connect(&self) -> Client {
+        let deadline = Instant::now() + Duration::from_secs(15);
+        loop {
+            match self.try_connect("postgres") {
+                Ok(client) => return client,
+                Err(error) if Instant::now() > deadline => {
+                    panic!("cannot connect: {}\n{}", describe(&error), self.log_extract())
+                }
+                Err(_) => std::thread::sleep(Duration::from_millis(50)),
+            }
+        }
+    }
+
+    /// A new session in which the extension exists and nothing is measured until asked.
+    pub fn session(&self) -> Client {
+        let mut client = self.connect();
+        client
+            .batch_execute(
+                "SET client_min_messages = warning; CREATE EXTENSION IF NOT EXISTS pg_rowsource;
+                 LOAD 'pg_rowsource'; SET pg_rowsource.statistics_level = basic; RESET client_min_messages",
+            )
+            .expect("the extension can be created");
+        client
+    }
+
+    /// A new session as `user`, or the error.
+    pub fn try_connect(&self, user: &str) -> Result<Client, postgres::Error> {
+        postgres::Config::new()
+            .host_path(&self.folder)
+            .user(user)
+            .dbname("postgres")
+            .application_name("rowsource-tests")
+            .connect(NoTls)
+    }
+
+    /// Stops the server as an administrator would (`fast`), keeping its data.
+    pub fn stop(&mut self) {
+        self.signal("INT");
+        self.wait();
+    }
+
+    /// Starts a stopped server again.
+    pub fn launch(&mut self) {
+        let environment = environment();
+        let mut lines = format!(
+            "{REPEATABLE}\nunix_socket_directories = '{}'\n",
+            self.folder.display()
+        );
+        for setting in &self.settings {
+            lines.push_str(setting);
+            lines.push('\n');
+        }
+        fs::write(self.data().join("postgresql.auto.conf"), lines).expect("the configuration can be written");
+        let log = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.folder.join("log"))
+            .expect("the log");
+        let mut command = environment.as_server(&environment.pgbin.join("postgres"));
+        command.arg("-D").arg(self.data()).stdin(Stdio::null());
+        command.stdout(log.try_clone().expect("the log")).stderr(log);
+        self.child = Some(spawn_for_good(command));
+        self.wait_until_ready();
+    }
+
+    /// Fails if a server process died by a signal or the log holds a PANIC.
+    pub fn assert_no_crash(&self) {
+        let log = self.log();
+        let crashes: Vec<&str> = log
+            .lines()
+            .filter(|line| {
+                line.contains("was terminated by signal") || line.contains("PANIC:") || line.contains("TRAP:")
+            })
+            .collect();
+        assert!(
+            crashes.is_empty(),
+            "the server crashed:\n{}\n--- log\n{log}",
+            crashes.join("\n")
+        );
+    }
+
+    /// Sends a signal to the postmaster.
+    pub fn signal(&self, signal: &str) {
+        if let Some(child) = &self.child {
+            let _ = Command::new("kill")
+                .arg(format!("-{signal}"))
+                .arg(child.id().to_string())
+                .status();
+        }
+    }
+
+    fn wait_until_ready(&mut self) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.try_connect("postgres").is_err() {
+            let ended = self
+                .child
+                .as_mut()
+                .is_some_and(|child| matches!(child.try_wait(), Ok(Some(_))));
+            assert!(!ended, "the server did not start:\n{}", self.log());
+            assert!(
+                Instant::now() < deadline,
+                "the server is not ready after {PATIENCE:?}:\n{}",
+                self.log()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn wait(&mut self) {
+        let Some(mut child) = self.child.take() else {
+            return;
+        };
+        let deadline = Instant::now() + PATIENCE;
+        while matches!(child.try_wait(), Ok(None)) {
+            if Instant::now() > deadline {
+                let _ = child.kill();
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.assert_no_crash();
+        } else if std::env::var_os("ROWSOURCE_SHOW_LOG").is_some() {
+            eprintln!("--- server log\n{}", self.log());
+        }
+        self.signal("QUIT");
+        self.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Spawns from a thread that never ends: the death signal is tied to the thread that spawns, and a
+/// test's thread ends before the tests that share its server do.
+fn spawn_for_good(mut command: Command) -> Child {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let _ = sender.send(command.spawn());
+        loop {
+            std::thread::park();
+        }
+    });
+    receiver
+        .recv()
+        .expect("the spawning thread answers")
+        .expect("the server can be started")
+}
+
+/// The data directory made once by initdb and copied for each server. The scripts make it, so that
+/// `make demo` shares it.
+fn template(environment: &Environment) -> PathBuf {
+    static MADE: Once = Once::new();
+    MADE.call_once(|| {
+        run(Command::new("bash")
+            .args([
+                "-c",
+                "set -euo pipefail; . scripts/common.sh; choose_run; make_template",
+            ])
+            .current_dir(&environment.root)
+            .env("ROWSOURCE_RUN", &environment.run));
+    });
+    environment.run.join("template")
+}
+
+/// Removes folders of servers whose test process is gone, and ends the server where it still runs.
+fn remove_stale(environment: &Environment) {
+    let Ok(entries) = fs::read_dir(environment.run.join("servers")) else {
+        return;
+    };
+    for folder in entries.flatten().map(|entry| entry.path()) {
+        let owner = folder
+            .to_string_lossy()
+            .rsplit('-')
+            .next()
+            .map(|pid| PathBuf::from("/proc").join(pid));
+        if owner.is_some_and(|process| process.exists()) {
+            continue;
+        }
+        if let Ok(pid) = fs::read_to_string(folder.join("data/postmaster.pid")) {
+            end_stale_postmaster(pid.lines().next().unwrap_or_default(), &folder);
+        }
+        let _ = fs::remove_dir_all(&folder);
+    }
+}
+
+/// Ends the postmaster `pid` if it really is the one of this folder: ids are used again.
+fn end_stale_postmaster(pid: &str, folder: &Path) {
+    let command_line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    if !String::from_utf8_lossy(&command_line).contains(&*folder.to_string_lossy()) {
+        return;
+    }
+    let _ = Command::new("kill").args(["-QUIT", pid]).status();
+    let deadline = Instant::now() + PATIENCE;
+    while Path::new("/proc").join(pid).exists() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn run(command: &mut Command) {
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}

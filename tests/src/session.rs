@@ -1,0 +1,49 @@
+//! What tests do in a session.
+
+use crate::explain::describe;
+use postgres::Client;
+use postgres::error::SqlState;
+
+/// Runs statements one by one, each in its own transaction (VACUUM wants that). Splits at semicolons
+/// outside single quotes.
+pub fn run_each(client: &mut Client, sql: &str) {
+    let mut quoted = false;
+    let statements = sql.split(|character| {
+        quoted ^= character == '\'';
+        character == ';' && !quoted
+    });
+    for statement in statements
+        .map(str::trim)
+        .filter(|statement| !statement.is_empty())
+    {
+        client
+            .batch_execute(statement)
+            .unwrap_or_else(|error| panic!("{statement}\n{}", describe(&error)));
+    }
+}
+
+/// Runs a statement that must fail, and returns its SQLSTATE and message.
+pub fn must_fail(client: &mut Client, sql: &str) -> (SqlState, String) {
+    match client.simple_query(sql) {
+        Ok(_) => panic!("{sql}\nsucceeded, but must fail"),
+        Err(error) => {
+            let server = error.as_db_error().unwrap_or_else(|| panic!("{sql}\n{error}"));
+            let hint = server
+                .hint()
+                .map(|hint| format!(" HINT: {hint}"))
+                .unwrap_or_default();
+            (server.code().clone(), format!("{}{hint}", server.message()))
+        }
+    }
+}
+
+/// One value.
+pub fn value<T>(client: &mut Client, sql: &str) -> T
+where
+    T: for<'a> postgres::types::FromSql<'a>,
+{
+    client
+        .query_one(sql, &[])
+        .unwrap_or_else(|error| panic!("{sql}\n{}", describe(&error)))
+        .get(0)
+}

@@ -1,0 +1,80 @@
+//! Whether two EXPLAIN (FORMAT JSON) documents have the same fields and, times aside, the same values.
+
+use serde_json::Value;
+
+/// Keys whose values are times or depend on them.
+const TIMES: [&str; 6] = [
+    "Actual Startup Time",
+    "Actual Total Time",
+    "Planning Time",
+    "Execution Time",
+    "Time",
+    "Timing",
+];
+
+/// Keys whose values depend on how processes divided the work among them.
+const DIVISION: [&str; 4] = ["Workers", "Sort Method", "Sort Space Used", "Sort Space Type"];
+
+/// Everything in which the documents differ; `under` names the place for the message. Of a parallel
+/// plan the division of work between its processes is left out.
+pub fn shape_differences(core: &Value, ours: &Value, parallel: bool, under: &str) -> Vec<String> {
+    match (core, ours) {
+        (Value::Object(core), Value::Object(ours)) => {
+            let keys = |object: &serde_json::Map<String, Value>| {
+                let mut keys: Vec<String> = object.keys().cloned().collect();
+                keys.sort();
+                keys.join(", ")
+            };
+            if keys(core) != keys(ours) {
+                return vec![format!(
+                    "{under}: core has the fields {}; ours {}",
+                    keys(core),
+                    keys(ours)
+                )];
+            }
+            core.iter()
+                .filter(|(key, _)| !matches!(key.as_str(), "Planning" | "JIT"))
+                .filter(|(key, _)| !(parallel && DIVISION.contains(&key.as_str())))
+                .flat_map(|(key, value)| {
+                    if TIMES.contains(&key.as_str()) {
+                        time_differences(&ours[key], &format!("{under}/{key}"))
+                    } else {
+                        shape_differences(value, &ours[key], parallel, &format!("{under}/{key}"))
+                    }
+                })
+                .collect()
+        }
+        (Value::Array(core), Value::Array(ours)) if core.len() == ours.len() => core
+            .iter()
+            .zip(ours)
+            .enumerate()
+            .flat_map(|(index, (core, ours))| {
+                shape_differences(core, ours, parallel, &format!("{under}/{index}"))
+            })
+            .collect(),
+        // The name of a foreign key's trigger ends in its number, which is new in each table made anew.
+        (Value::String(core), Value::String(ours)) if without_number(core) == without_number(ours) => {
+            Vec::new()
+        }
+        _ if core == ours => Vec::new(),
+        _ => vec![format!("{under}: core {core}, ours {ours}")],
+    }
+}
+
+fn without_number(name: &str) -> &str {
+    let stem = name.trim_end_matches(|character: char| character.is_ascii_digit());
+    if stem.starts_with("RI_ConstraintTrigger_") {
+        stem
+    } else {
+        name
+    }
+}
+
+fn time_differences(time: &Value, under: &str) -> Vec<String> {
+    match time.as_f64() {
+        Some(ms) if ms.is_finite() && (0.0..600_000.0).contains(&ms) => Vec::new(),
+        Some(ms) => vec![format!("{under}: absurd time {ms}")],
+        None if time.is_object() => Vec::new(),
+        None => vec![format!("{under}: not a number: {time}")],
+    }
+}

@@ -1,0 +1,158 @@
+//! What measuring costs: the two scans of design 3, interleaved with the same statement unmeasured and
+//! with core's EXPLAIN (ANALYZE). Ratios of the minima: a minimum is what the machine's other work
+//! disturbs least. Rounds go on until the ratios are within their bounds or the rounds are used up, since
+//! a minimum only ever gets closer to the truth.
+
+use postgres::Client;
+use rowsource_tests::Server;
+use rowsource_tests::session::run_each;
+use rowsource_tests::statistics::{median, minimum};
+use std::time::Instant;
+
+const ROWS: u32 = 3_000_000;
+const FEWEST_ROUNDS: usize = 11;
+const MOST_ROUNDS: usize = 33;
+
+struct Variant {
+    name: &'static str,
+    settings: &'static str,
+    prefix: &'static str,
+}
+
+const BASIC: usize = 0;
+const SAMPLED: usize = 1;
+const EVERY_CALL: usize = 2;
+const CORE: usize = 3;
+const VARIANTS: [Variant; 4] = [
+    Variant {
+        name: "level basic",
+        settings: "SET pg_rowsource.statistics_level = basic",
+        prefix: "",
+    },
+    Variant {
+        name: "sampfreq 128",
+        settings: "SET pg_rowsource.statistics_level = typical; SET pg_rowsource.sampfreq = 128",
+        prefix: "",
+    },
+    Variant {
+        name: "sampfreq 1",
+        settings: "SET pg_rowsource.statistics_level = typical; SET pg_rowsource.sampfreq = 1",
+        prefix: "",
+    },
+    Variant {
+        name: "core, TIMING OFF, BUFFERS OFF",
+        settings: "SET pg_rowsource.statistics_level = basic",
+        prefix: "EXPLAIN (ANALYZE, TIMING OFF, BUFFERS OFF) ",
+    },
+];
+
+/// Milliseconds of one run, in this session.
+fn milliseconds(client: &mut Client, variant: &Variant, statement: &str) -> f64 {
+    run_each(client, variant.settings);
+    let sql = format!("{}{statement}", variant.prefix);
+    let start = Instant::now();
+    client.simple_query(&sql).expect("the statement");
+    start.elapsed().as_secs_f64() * 1000.0
+}
+
+/// Why the ratios are not good enough yet; empty when they are.
+fn shortcomings(ratios: &[f64], clock: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    if ratios[SAMPLED] > 1.08 {
+        found.push(format!(
+            "sampfreq 128 costs {:.3}, more than 1.08",
+            ratios[SAMPLED]
+        ));
+    }
+    if ratios[SAMPLED] >= ratios[CORE] {
+        found.push(format!(
+            "sampfreq 128 costs {:.3}, core's EXPLAIN {:.3}",
+            ratios[SAMPLED], ratios[CORE]
+        ));
+    }
+    if clock == "tsc" && ratios[EVERY_CALL] > 1.35 {
+        found.push(format!(
+            "sampfreq 1 costs {:.3}, more than 1.35",
+            ratios[EVERY_CALL]
+        ));
+    }
+    found
+}
+
+fn compare(client: &mut Client, name: &str, statement: &str, clock: &str) -> Vec<String> {
+    let mut times: Vec<Vec<f64>> = vec![Vec::new(); VARIANTS.len()];
+    let mut wanting = Vec::new();
+    for round in 1..=MOST_ROUNDS {
+        for (variant, times) in VARIANTS.iter().zip(&mut times) {
+            times.push(milliseconds(client, variant, statement));
+        }
+        if round < FEWEST_ROUNDS {
+            continue;
+        }
+        let base = minimum(&times[BASIC]);
+        let ratios: Vec<f64> = times.iter().map(|times| minimum(times) / base).collect();
+        wanting = shortcomings(&ratios, clock);
+        if wanting.is_empty() {
+            break;
+        }
+    }
+    let base = minimum(&times[BASIC]);
+    println!(
+        "{name}: {} rounds of {ROWS} rows, clock {clock}",
+        times[BASIC].len()
+    );
+    for (variant, times) in VARIANTS.iter().zip(&times) {
+        println!(
+            "    {:<30} minimum {:>8.2} ms, median {:>8.2} ms, ratio of minima {:.3}",
+            variant.name,
+            minimum(times),
+            median(times),
+            minimum(times) / base
+        );
+    }
+    wanting
+        .into_iter()
+        .map(|what| format!("{name}: {what}"))
+        .collect()
+}
+
+#[test]
+fn measuring_is_cheap() {
+    let server = Server::preloaded(
+        "overhead",
+        &[
+            "shared_buffers = '1GB'",
+            "max_parallel_workers_per_gather = 0",
+            "jit = off",
+        ],
+    );
+    let mut client = server.session();
+    run_each(
+        &mut client,
+        &format!(
+            "CREATE TABLE test (id int, pad text); INSERT INTO test SELECT i, '*' FROM generate_series(1, {ROWS}) i;
+             CREATE INDEX test_id ON test (id); VACUUM (FREEZE, ANALYZE) test; CHECKPOINT"
+        ),
+    );
+    let clock: Option<String> = client
+        .query_opt(
+            "SELECT clock_source::text FROM rowsource_clocks(10000) WHERE auto",
+            &[],
+        )
+        .ok()
+        .flatten()
+        .map(|row| row.get(0));
+    let clock = clock.unwrap_or_else(|| "unknown".to_string());
+    let mut failures = compare(&mut client, "full scan", "SELECT count(pad) FROM test", &clock);
+    run_each(
+        &mut client,
+        "SET enable_seqscan = off; SET enable_bitmapscan = off",
+    );
+    failures.extend(compare(
+        &mut client,
+        "full index scan",
+        "SELECT count(pad) FROM test WHERE id > 0",
+        &clock,
+    ));
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
