@@ -1,0 +1,327 @@
+//! The estimator against plans whose true times are known: the hostile cases of the design, and some more.
+
+mod simulator;
+
+use rand::Rng;
+use simulator::{Body, Fared, Machine, Run, body, simulate};
+
+const SEEDS: u64 = 21;
+
+/// Every node: the median error, and the error that 19 of 20 runs stay below.
+fn check(fared: &[Fared], median: f64, p95: f64) {
+    for (i, node) in fared.iter().enumerate() {
+        assert!(node.median <= median, "node {i}: median {:.4}", node.median);
+        assert!(node.p95 <= p95, "node {i}: 95th percentile {:.4}", node.p95);
+    }
+}
+
+/// A node that calls node `child` `calls` times in its only call, with `own` nanoseconds of its own for each.
+fn aggregate(child: usize, calls: u64, own: f64) -> Body {
+    body(move |run: &mut Run, _| {
+        for _ in 0..calls {
+            run.call(child);
+            run.about(own, 0.3);
+        }
+    })
+}
+
+/// A scan at `ns` a row whose every `each`th row costs `long` more.
+fn scan(ns: f64, each: u64, long: f64) -> Body {
+    body(move |run, i| {
+        run.about(ns, 0.5);
+        if run.nodes[i].calls % each == each / 2 {
+            run.about(long, 0.1);
+        }
+    })
+}
+
+/// A node that passes on what its child returns.
+fn pass(child: usize, own: f64) -> Body {
+    body(move |run, _| {
+        run.about(own / 2.0, 0.5);
+        run.call(child);
+        run.about(own / 2.0, 0.5);
+    })
+}
+
+#[test]
+fn few_long_calls() {
+    // 100 rows out of ten million.
+    let plan = [aggregate(1, 100, 100.0), scan(5e6, u64::MAX, 0.0)];
+    let fared = simulate("100 of 10M rows", Machine::default(), &plan, 1, SEEDS);
+    check(&fared, 0.001, 0.001);
+    assert!(fared[1].fixed > 0.9);
+}
+
+#[test]
+fn phases() {
+    // Append over 20 hash joins: each starts with a build, then many cheap rows.
+    let plan = [
+        aggregate(1, 200_000, 30.0),
+        pass(2, 20.0),
+        body(|run, i| {
+            if run.nodes[i].calls % 10_000 == 1 {
+                for _ in 0..2000 {
+                    run.call(4);
+                    run.about(60.0, 0.5);
+                }
+            }
+            // The second half of each partition has no matches: many outer rows for each result.
+            let rows = if run.nodes[i].calls % 10_000 < 9_000 { 1 } else { 20 };
+            for _ in 0..rows {
+                run.call(3);
+                run.about(50.0, 0.5);
+            }
+        }),
+        scan(40.0, 100, 1000.0),
+        scan(40.0, 100, 1000.0),
+    ];
+    let fared = simulate("append over 20 hash joins", Machine::default(), &plan, 1, SEEDS);
+    check(&fared, 0.05, 0.10);
+}
+
+#[test]
+fn batches() {
+    // A hash join in 128 batches: long gaps, in which a batch is loaded, between bursts of cheap rows.
+    let plan = [
+        aggregate(1, 256_000, 20.0),
+        body(|run, i| {
+            if run.nodes[i].calls % 2000 == 7 {
+                run.read_block(600_000.0);
+            }
+            run.about(150.0, 0.6);
+        }),
+    ];
+    let fared = simulate("hash join in 128 batches", Machine::default(), &plan, 1, SEEDS);
+    check(&fared, 0.05, 0.10);
+    // The same where nothing tells of the I/O.
+    let plan = [
+        aggregate(1, 256_000, 20.0),
+        scan(150.0, 2000, 600_000.0),
+    ];
+    let fared = simulate("128 batches, no I/O seen", Machine::default(), &plan, 1, SEEDS);
+    check(&fared, 0.05, 0.25);
+}
+
+#[test]
+fn rare_long_calls() {
+    for (name, rows, each, long) in [
+        ("20 ms each 10,000th row", 400_000, 10_000, 20e6),
+        ("2 ms each 1,000th row", 400_000, 1_000, 2e6),
+        ("200 us each 100th row", 400_000, 100, 2e5),
+        ("1 ms each 5,000th row", 400_000, 5_000, 1e6),
+        ("40 us each 500th row", 400_000, 500, 4e4),
+    ] {
+        let plan = [aggregate(1, rows, 50.0), scan(300.0, each, long)];
+        let fared = simulate(name, Machine::default(), &plan, 1, SEEDS);
+        check(&fared, 0.05, 0.20);
+    }
+}
+
+#[test]
+fn few_rows_of_a_costly_filter() {
+    let plan = [
+        aggregate(1, 2000, 50.0),
+        body(|run, _| {
+            let ns = run.exponential(100_000.0);
+            run.work(ns);
+        }),
+    ];
+    let fared = simulate("few rows of a costly filter", Machine::default(), &plan, 1, SEEDS);
+    check(&fared, 0.01, 0.02);
+}
+
+#[test]
+fn called_twice_per_loop() {
+    // One call finds the row, the second the end.
+    let plan = [
+        body(|run, _| {
+            for _ in 0..200_000 {
+                run.call(1);
+                run.rescan(2);
+                run.call(2);
+                run.about(30.0, 0.2);
+                run.call(2);
+                run.about(30.0, 0.2);
+            }
+        }),
+        scan(60.0, 100, 500.0),
+        body(|run, i| {
+            let ns = if run.nodes[i].running { 100.0 } else { 1500.0 };
+            run.about(ns, 0.2);
+        }),
+    ];
+    let fared = simulate("inner side called twice", Machine::default(), &plan, 1, SEEDS);
+    check(&fared, 0.05, 0.10);
+    assert!(fared[2].fixed > 0.5);
+    assert!(fared[2].startup < 0.05);
+}
+
+#[test]
+fn narrow_scan() {
+    let plan = [aggregate(1, 1_000_000, 15.0), scan(30.0, 200, 300.0)];
+    let fared = simulate("narrow scan", Machine::default(), &plan, 1, SEEDS);
+    check(&fared, 0.05, 0.10);
+}
+
+#[test]
+fn deep_pipelines() {
+    for (name, leaf, own) in [("deep, 30 ns", 30.0, 15.0), ("deep, 300 ns", 300.0, 15.0)] {
+        let plan = [
+            aggregate(1, 150_000, 30.0),
+            pass(2, own),
+            pass(3, own),
+            pass(4, own),
+            pass(5, own),
+            pass(6, own),
+            scan(leaf, 100, 10.0 * leaf),
+        ];
+        let fared = simulate(name, Machine::default(), &plan, 1, SEEDS);
+        check(&fared, 0.05, 0.10);
+    }
+}
+
+#[test]
+fn below_a_busy_parent() {
+    // The readings below are far apart, since the parent works long between its calls.
+    for (name, own, spread) in [
+        ("below a busy parent, 1 us", 1000.0, 0.0),
+        ("below a busy parent, 10 us", 10_000.0, 0.0),
+        ("below a busy parent, bursts", 300.0, 2e6),
+    ] {
+        let plan = [
+            body(move |run, _| {
+                for n in 0..100_000_u64 {
+                    run.call(1);
+                    let ns = run.exponential(own);
+                    run.work(ns);
+                    if n % 1000 == 999 {
+                        run.work(spread);
+                    }
+                }
+            }),
+            pass(2, 30.0),
+            pass(3, 30.0),
+            scan(40.0, 100, 1000.0),
+        ];
+        let fared = simulate(name, Machine::default(), &plan, 1, SEEDS);
+        check(&fared, 0.05, 0.12);
+    }
+}
+
+#[test]
+fn io() {
+    for (name, own) in [("I/O at each 226th call", 20.0), ("I/O below a busy parent", 1000.0)] {
+        let plan = [
+            aggregate(1, 200_000, own),
+            pass(2, 20.0),
+            body(|run, i| {
+                run.about(40.0, 0.5);
+                if run.nodes[i].calls % 226 == 1 {
+                    let ns = 20_000.0 + run.exponential(80_000.0);
+                    run.read_block(ns);
+                }
+            }),
+        ];
+        let fared = simulate(name, Machine::default(), &plan, 1, SEEDS);
+        check(&fared, 0.05, 0.10);
+    }
+    // Each call reads a block, some from the kernel's cache.
+    let plan = [
+        aggregate(1, 50_000, 500.0),
+        body(|run, _| {
+            let ns = if run.random.random_bool(0.1) { 80_000.0 } else { 2_000.0 };
+            run.read_block(ns);
+        }),
+    ];
+    let fared = simulate("I/O at each call", Machine::default(), &plan, 1, SEEDS);
+    check(&fared, 0.02, 0.04);
+}
+
+#[test]
+fn preemptions() {
+    for (name, mean, least, most) in [
+        ("stalls of 1-10 ms each 50 ms", 50e6, 1e6, 1e7),
+        ("stalls of 1-4 ms each 20 ms", 20e6, 1e6, 4e6),
+        ("one stall of 1-4 ms each 300 ms", 300e6, 1e6, 4e6),
+    ] {
+        let machine = Machine {
+            stalls: Some((mean, least, most)),
+            ..Machine::default()
+        };
+        let plan = [aggregate(1, 1_000_000, 30.0), pass(2, 30.0), scan(60.0, 100, 300.0)];
+        let fared = simulate(name, machine, &plan, 1, SEEDS);
+        check(&fared, 0.05, 0.40);
+    }
+}
+
+#[test]
+fn all_frequencies() {
+    for sampfreq in [2, 16, 128, 1024] {
+        let machine = Machine {
+            sampfreq,
+            ..Machine::default()
+        };
+        let plan = [aggregate(1, 200_000, 20.0), pass(2, 20.0), scan(50.0, 100, 500.0)];
+        let name = format!("sampfreq {sampfreq}");
+        let fared = simulate(&name, machine, &plan, 1, SEEDS);
+        check(&fared, 0.05, 0.20);
+    }
+}
+
+#[test]
+fn few_calls() {
+    for calls in [1, 2, 16, 17, 20, 40, 100, 300, 1000, 3000] {
+        let plan = [aggregate(1, calls, 20.0), pass(2, 50.0), scan(300.0, 7, 200.0)];
+        let fared = simulate(&format!("{calls} calls"), Machine::default(), &plan, 1, 41);
+        check(&fared, 0.05, 0.20);
+    }
+}
+
+#[test]
+fn changing_costs() {
+    for (name, calls, first, at, then) in [
+        ("first 50 ms, then 1 us", 20_000, 50e6, 1, 1e3),
+        ("5 us, then 100 ns", 100_000, 5e3, 2_000, 100.0),
+        ("100 ns, then 5 us", 100_000, 100.0, 90_000, 5e3),
+        ("100 ns, then 1 ms", 100_000, 100.0, 99_000, 1e6),
+        ("1 ms, then 100 ns", 100_000, 1e6, 100, 100.0),
+    ] {
+        let plan = [
+            aggregate(1, calls, 20.0),
+            body(move |run, i| {
+                let ns = if run.nodes[i].calls <= at { first } else { then };
+                run.about(ns, 0.3);
+            }),
+        ];
+        let fared = simulate(name, Machine::default(), &plan, 1, SEEDS);
+        check(&fared, 0.05, 0.10);
+    }
+}
+
+#[test]
+fn clocks() {
+    let plan = || [aggregate(1, 300_000, 50.0), pass(2, 50.0), scan(300.0, 100, 500.0)];
+    let slow = Machine {
+        reading_ns: 140.0,
+        ticks_per_ns: 1.0,
+        ..Machine::default()
+    };
+    let fared = simulate("slow clock", slow, &plan(), 1, SEEDS);
+    check(&fared, 0.05, 0.10);
+    let coarse = Machine {
+        reading_ns: 5.0,
+        ticks_per_ns: 1.0,
+        step_ns: 4e6,
+        ..Machine::default()
+    };
+    let fared = simulate("coarse clock", coarse, &plan(), 1, SEEDS);
+    check(&fared, 1.0, 3.0);
+    let mock = Machine {
+        steps_back: Some((0.001, 5e6)),
+        ticks_per_ns: 1.0,
+        ..Machine::default()
+    };
+    let fared = simulate("clock that steps back", mock, &plan(), 1, SEEDS);
+    check(&fared, 0.10, 0.20);
+}

@@ -1,0 +1,206 @@
+//! Sets a started statement up: allocates its nodes, makes their state ours, and decides what core measures itself.
+
+use super::{BUFFERS, OURS, ROWS, Statement, TIMER, WAL, close, open};
+use crate::guc::{self, Detail};
+use crate::pg::node::Node;
+use crate::pg::usage::Usage;
+use crate::pg::{describe, identity, parallel, quiet, server, tick, tree, wrapper};
+use crate::session::PlanKey;
+use pgrx::pg_sys::{self, NodeTag, QueryDesc};
+use rowsource_core::clock::{Source, measure_costs};
+use rowsource_core::figures::Outcome;
+use rowsource_core::sampler::Config;
+
+/// Sets a started statement up for measuring.
+///
+/// # Safety
+/// `query` must have been started with our bits in its `instrument_options`.
+pub unsafe fn attach(query: *mut QueryDesc, setting: &guc::Measuring, others_before: i32, toplevel: bool) {
+    // SAFETY: the caller's promise; everything reached from a started QueryDesc is valid until its context goes.
+    unsafe {
+        let estate = (*query).estate;
+        let root = (*query).planstate;
+        if estate.is_null() || root.is_null() || (*estate).es_instrument & ROWS == 0 {
+            return;
+        }
+        let others = others_before | ((*estate).es_instrument & !(OURS | ROWS));
+        let wrapped = others & TIMER == 0 || guc::explain();
+        let found = tree::walk(root);
+        let count = found.len();
+        let nodes: *mut Node =
+            pg_sys::MemoryContextAllocZero((*estate).es_query_cxt, count * size_of::<Node>()).cast();
+        for (i, place) in found.iter().enumerate() {
+            let node = nodes.add(i);
+            let kind = tree::tag(place.plan_state);
+            (*node).plan_state = place.plan_state;
+            (*node).parent = place.parent;
+            (*node).depth = place.depth;
+            (*node).edge = place.edge;
+            (*node).under_gather = place.under_gather;
+            (*node).hidden = place.hidden;
+            (*node).by_expression = place.by_expression;
+            (*node).by_core = matches!(
+                kind,
+                NodeTag::T_HashState
+                    | NodeTag::T_BitmapIndexScanState
+                    | NodeTag::T_BitmapAndState
+                    | NodeTag::T_BitmapOrState
+            );
+        }
+        let worker = server::is_parallel_worker();
+        let has_gather = found.iter().any(|f| {
+            matches!(
+                tree::tag(f.plan_state),
+                NodeTag::T_GatherState | NodeTag::T_GatherMergeState
+            )
+        });
+        let clock = setting.clock;
+        let (key, description, older_literals) = if worker {
+            (PlanKey::default(), None, false)
+        } else {
+            let key = PlanKey {
+                userid: server::user_id(),
+                dbid: server::database_id(),
+                queryid: (*(*query).plannedstmt).queryId as i64,
+                planid: identity::plan_id(&found),
+                toplevel,
+            };
+            let (description, older_literals) = describe::description(query, &key, count);
+            (key, Some(description), older_literals)
+        };
+        let mut statement = Box::new(Statement {
+            query,
+            nodes,
+            count,
+            wrapped,
+            detail: setting.detail,
+            sampfreq: setting.sampfreq,
+            clock,
+            config: config(clock, setting.sampfreq),
+            key,
+            description,
+            older_literals,
+            outside: Usage::zero(),
+            elapsed_ns: 0.0,
+            installed: false,
+            ran: false,
+            recorded: false,
+            displaying: false,
+            channel: None,
+        });
+        if wrapped {
+            statement.take_over(has_gather, others);
+            if statement.detail == Detail::Timed {
+                tick::prepare();
+            }
+        } else {
+            // Core measures, in the workers too.
+            (*estate).es_instrument &= !OURS;
+        }
+        statement.channel = (has_gather && !worker && wrapped).then(parallel::Channel::wanted);
+        watch_context((*estate).es_query_cxt, query);
+        open().push(statement);
+    }
+}
+
+/// The sampler's configuration; the clock's costs are measured once per backend and clock.
+fn config(source: Source, sampfreq: i32) -> Config {
+    static mut COSTS: [Option<(f64, f64)>; Source::ALL.len()] = [None; Source::ALL.len()];
+    // SAFETY: a backend has one thread.
+    let known = unsafe { &mut (*(&raw mut COSTS))[source as usize] };
+    let (empty, reading_ns) = *known.get_or_insert_with(|| {
+        let cost = measure_costs(source);
+        (cost.empty_interval_ticks as f64, cost.reading_ns)
+    });
+    let resolution_ns = if source == Source::Coarse {
+        COARSE_RESOLUTION_NS
+    } else {
+        0.0
+    };
+    Config::new(
+        sampfreq.max(1) as u32,
+        source.scale().ns_per_tick(),
+        empty,
+        reading_ns,
+        resolution_ns,
+    )
+}
+
+/// One step of CLOCK_MONOTONIC_COARSE on the slowest kernels in use (100 Hz).
+const COARSE_RESOLUTION_NS: f64 = 10e6;
+
+/// When a statement's memory goes without ExecutorEnd, it was lost to an error.
+unsafe fn watch_context(context: pg_sys::MemoryContext, query: *mut QueryDesc) {
+    unsafe extern "C-unwind" fn gone(query: *mut std::ffi::c_void) {
+        close(query.cast(), Some(Outcome::Failed));
+    }
+    // SAFETY: the callback lives as long as the context that runs it.
+    unsafe {
+        let callback: *mut pg_sys::MemoryContextCallback =
+            pg_sys::MemoryContextAllocZero(context, size_of::<pg_sys::MemoryContextCallback>()).cast();
+        (*callback).func = Some(gone);
+        (*callback).arg = query.cast();
+        pg_sys::MemoryContextRegisterResetCallback(context, callback);
+    }
+}
+
+impl Statement {
+    /// Makes the nodes' state our own: `PlanState.instrument` moves into it, and says what core is to measure.
+    pub(super) unsafe fn take_over(&mut self, has_gather: bool, others: i32) {
+        // SAFETY: nodes and plan states are live; core only ever reads `instrument` through the plan state.
+        unsafe {
+            let estate = (*self.query).estate;
+            let timed = self.detail == Detail::Timed;
+            let booked = self.detail != Detail::Rows;
+            let reads = quiet::only_reads(self.query);
+            for i in 0..self.count {
+                let node = self.nodes.add(i);
+                let ps = (*node).plan_state;
+                if (*ps).instrument.is_null() {
+                    continue;
+                }
+                (*node).instr = *(*ps).instrument;
+                // Core's calls around shutdown only matter where workers or remote servers are shut down.
+                let by_core = (*node).by_core
+                    || (*ps).async_capable
+                    || (*node).under_gather
+                    || has_gather
+                    || self.shuts_down(i);
+                (*node).instr.need_timer = timed && by_core;
+                (*node).instr.need_bufusage = booked && by_core;
+                (*node).instr.need_walusage = booked && by_core;
+                (*node).timer.start();
+                (*node).method = Some(wrapper::method(self.timed(), self.books(i), reads));
+                (*ps).instrument = &raw mut (*node).instr;
+            }
+            if has_gather {
+                // What workers are to report.
+                let mut options = (*estate).es_instrument | others;
+                if timed {
+                    options |= TIMER;
+                }
+                if booked {
+                    options |= BUFFERS | WAL;
+                }
+                (*estate).es_instrument = options;
+            }
+        }
+    }
+
+    /// Whether shutting this node or one below it down does work of its own.
+    pub(super) unsafe fn shuts_down(&self, i: usize) -> bool {
+        // SAFETY: `i` is one of the nodes; a node's descendants follow it, deeper than it.
+        unsafe {
+            let depth = (*self.nodes.add(i)).depth;
+            (i..self.count)
+                .map(|j| self.nodes.add(j))
+                .take_while(|node| std::ptr::eq(*node, self.nodes.add(i)) || (**node).depth > depth)
+                .any(|node| {
+                    matches!(
+                        tree::tag((*node).plan_state),
+                        NodeTag::T_ForeignScanState | NodeTag::T_CustomScanState
+                    )
+                })
+        }
+    }
+}

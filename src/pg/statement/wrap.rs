@@ -1,0 +1,97 @@
+//! Puts the wrappers into a statement's plan states, and back where core has put its own.
+
+use super::{Statement, open};
+use crate::guc::Detail;
+use crate::pg::node::Node;
+use crate::pg::wrapper::{self, Books};
+use crate::pg::{harvest, quiet, tree};
+use pgrx::pg_sys::{self, NodeTag};
+
+impl Statement {
+    pub(super) unsafe fn books(&self, i: usize) -> Books {
+        // SAFETY: `i` is one of the nodes.
+        unsafe {
+            let node = self.nodes.add(i);
+            if self.detail == Detail::Rows {
+                Books::None
+            } else if (*node).by_expression {
+                Books::Root
+            } else if (*node).parent >= 0
+                && quiet::scan_under_quiet_parent(
+                    (*node).plan_state,
+                    (*self.nodes.add((*node).parent as usize)).plan_state,
+                )
+            {
+                Books::Exit
+            } else {
+                Books::Switch
+            }
+        }
+    }
+
+    /// Puts the wrappers in place. At the first run, not at the start: Parallel Hash resets `ExecProcNode` in a
+    /// worker between the two.
+    pub(super) unsafe fn install(&mut self) {
+        if self.installed {
+            return;
+        }
+        self.installed = true;
+        // SAFETY: the statement's own nodes.
+        unsafe {
+            for i in 0..self.count {
+                let node = self.nodes.add(i);
+                if !(*node).by_core && (*node).method.is_some() {
+                    let gather = matches!(
+                        tree::tag((*node).plan_state),
+                        NodeTag::T_GatherState | NodeTag::T_GatherMergeState
+                    );
+                    let first = if gather {
+                        gather_first_call
+                    } else {
+                        wrapper::first_call
+                    };
+                    (*node).installed = Some(first);
+                    (*(*node).plan_state).ExecProcNode = (*node).installed;
+                }
+            }
+        }
+    }
+
+    /// Parallel Hash also resets it in the leader, inside the Gather's first call: put the wrapper back, and
+    /// remember what was used below while core measured the node.
+    unsafe fn reinstall_below(&mut self, gather: *mut pg_sys::PlanState) {
+        // SAFETY: the statement's own nodes.
+        unsafe {
+            for i in 0..self.count {
+                let node = self.nodes.add(i);
+                let ps = (*node).plan_state;
+                // Addresses that we put there ourselves; core's own are not known to us.
+                let address = |method: pg_sys::ExecProcNodeMtd| method.map_or(0, |m| m as usize);
+                let present = address((*ps).ExecProcNode);
+                let wrapped = present == address((*node).method) || present == address((*node).installed);
+                if ps != gather && (*node).under_gather && !(*node).by_core && !wrapped {
+                    (*ps).ExecProcNode = (*node).method;
+                    let (buffers, wal) = harvest::used_below(self.nodes, self.count, i);
+                    (*node).below_unwrapped = buffers;
+                    (*node).wal_below_unwrapped = wal;
+                }
+            }
+        }
+    }
+}
+
+/// The wrapper of a Gather's first call.
+unsafe extern "C-unwind" fn gather_first_call(ps: *mut pg_sys::PlanState) -> *mut pg_sys::TupleTableSlot {
+    // SAFETY: called by the executor for a node of an open statement. The list is looked at only after the call.
+    unsafe {
+        let slot = wrapper::first_call(ps);
+        let node = Node::of(ps);
+        if let Some(statement) = open().iter_mut().rev().find(|s| {
+            let nodes = s.nodes as usize..s.nodes.add(s.count) as usize;
+            nodes.contains(&(node as usize))
+        }) {
+            statement.reinstall_below(ps);
+        }
+        slot
+    }
+}
