@@ -12,7 +12,19 @@
 //!   which is exact.
 //!
 //! A call is *proved* by the same test whether it is being timed or not, so the strata do not depend on the
-//! sampling, and the sum is unbiased. Gaps are random because fixed ones alias with the plan's own rhythm.
+//! sampling. Two kinds of calls would fool the test, and are kept out of it:
+//!
+//! * A short call in which a child was timed, long after the reading before it, since the caller works long
+//!   between its calls. So a proof needs several times the distance usual for this node.
+//! * A long call that nobody read the clock in (a stall between two ticks) and that happens to be timed. It would
+//!   weigh as much as its gap, and one of them could outweigh all else. Such calls are summed apart, and the
+//!   longest is multiplied only as far as the second longest bears it out (a winsorised sum).
+//!
+//! The gaps: calls are dealt into blocks of g, and one call of each block, any with the same chance, is timed and
+//! weighs g. The size of a block is chosen before it begins, from what is known by then; so the sum is unbiased
+//! however the costs change and however g follows them. (A random distance from one timed call to the next is not:
+//! where the costs rise, the calls before the first expensive sample are fewer than its gap.) A proved call
+//! ends its block, and the call after it is timed, so that g follows a change at once.
 //!
 //! Everything here is plain arithmetic on numbers that the caller provides: no allocation, no panic, no clock.
 //! All times are raw ticks of the clock in use.
@@ -22,15 +34,28 @@ use rand_core::RngCore;
 /// Timed without gaps at the start of each node: fast statements are measured whole.
 const FIRST_CALLS: u64 = 16;
 
+/// A gap is at most this part of the calls so far, so that a few hundred calls still give some samples: the first
+/// few thousand calls cost about 40 samples more (2 us a node), and a drift of the costs shows early.
+const GROWTH: f64 = 1.0 / 8.0;
+
 /// The timer may cost this share of the time it measures; the gaps adapt to it.
 const TIMER_SHARE: f64 = 0.005;
 
 /// What a sample costs besides its two readings, in nanoseconds: the sums, the next gap, a mispredicted branch.
 const BOOKKEEPING_NS: f64 = 30.0;
 
-/// A proof by clock reading needs this many times the usual distance between two readings, so that short calls
-/// in which a child was sampled are not taken for long ones.
+/// A proof by clock reading needs this many times the interval that may pass between two readings.
 const LONG_FACTOR: f64 = 4.0;
+
+/// It also needs this many times the distance between a reading and this node's next call that is usual for it.
+const FAR_FACTOR: f64 = 8.0;
+
+/// Mean distance of a call from the timed call before it, over that of one timed call from the other, when one
+/// call of each block is timed: (1 + 1/6)/2.
+const AGE: f64 = 7.0 / 12.0;
+
+/// A proved call as long as this many gaps full of usual calls ends its block.
+const CHANGE_FACTOR: f64 = 4.0;
 
 /// Buffers touched in one call that make it worth a clock reading of its own.
 pub const MANY_BUFFERS: i64 = 32;
@@ -69,6 +94,12 @@ impl Config {
             long: (LONG_FACTOR * affordable_ns).max(2.5 * resolution_ns) / ns_per_tick,
         }
     }
+
+    /// Ticks that a reading inside a call costs it, with its half of the sample's bookkeeping.
+    #[inline]
+    fn nested_reading(&self) -> f64 {
+        self.affordable * (TIMER_SHARE / 2.0)
+    }
 }
 
 /// The clock readings around one timed call.
@@ -94,14 +125,29 @@ pub struct TimedCall {
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 struct Samples {
+    /// Of all samples, the long ones too.
     weight: f64,
+    /// Of those that are not long.
     ticks: f64,
-    /// Sums of g(g-1), g(g-1)d, g(g-1)d^2: the variance of a sample of one in g.
-    v0: f64,
-    v1: f64,
-    v2: f64,
+    /// Their variance: g(g-1) times half the squared difference to the sample before, so that phases of different
+    /// cost do not count as noise.
+    variance: f64,
+    previous: f64,
     first_weight: f64,
     first_ticks: f64,
+}
+
+/// Samples of the third stratum that were long.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+struct LongSamples {
+    /// Weighted sum, without the longest.
+    ticks: f64,
+    /// Sum of g(g-1)t^2 over all of them.
+    variance: f64,
+    longest: f64,
+    longest_weight: f64,
+    second: f64,
 }
 
 /// The timing state of one plan node. Zeroed memory plus [`NodeTimer::start`] is a valid start.
@@ -111,19 +157,27 @@ pub struct NodeTimer {
     /// Calls until the next timed one; the caller counts it down and times the call that reaches zero.
     pub countdown: u64,
     drawn: u64,
+    /// Calls of the block that follow its timed one.
+    left: u64,
+    /// Size of the block: the weight of its timed call.
     gap: f64,
     recent: f64,
+    /// What the first call took.
+    opening: f64,
     certain_calls: u64,
     certain_ticks: f64,
     proved_calls: u64,
     proved_ticks: f64,
+    proved_variance: f64,
     /// Ticks to the first row of each start, over the calls counted one by one.
     startup_ticks: f64,
     startup_calls: u64,
     samples: Samples,
-    distance_calls: f64,
-    distance_sum: f64,
-    distance_square: f64,
+    long: LongSamples,
+    /// Usual ticks from the last reading to a call of this node.
+    distance: f64,
+    /// End of the last timed call.
+    own_reading: u64,
     /// Calls between two own readings, and calls proved long.
     pub timed_calls: u64,
     /// Clock readings made for this node.
@@ -167,19 +221,23 @@ impl NodeTimer {
     #[inline]
     pub fn record(&mut self, config: &Config, random: &mut impl RngCore, call: &TimedCall) -> bool {
         let (raw, backsteps) = elapsed(call.start, call.end);
-        let overhead = config.empty_interval + call.nested_readings as f64 * config.reading;
+        let overhead = config.empty_interval + call.nested_readings as f64 * config.nested_reading();
         // A short call may measure less than the mean empty interval: cutting each at zero would bias the sum.
         let ticks = if backsteps == 0 { raw - overhead } else { 0.0 };
+        if self.timed_calls == 0 {
+            self.opening = ticks;
+        }
         self.timed_calls += 1;
         self.timer_calls += 2;
         self.clock_backsteps += backsteps;
-        let (distance, _) = elapsed(call.before, call.start);
-        self.distance_calls += 1.0;
-        self.distance_sum += distance;
-        self.distance_square += distance * distance;
 
-        let read_inside = call.last_inside != call.start;
-        let proved = call.did_io || (read_inside && elapsed(call.before, call.last_inside).0 >= config.long);
+        // Before the distance takes this call in: the same test as for a call that is not timed.
+        let proved = call.did_io
+            || (call.last_inside != call.start && self.is_long(config, call.before, call.last_inside));
+        if self.gap > 1.0 {
+            self.note_distance(call.before, call.start);
+        }
+        self.own_reading = call.end;
         if self.gap <= 1.0 || proved {
             self.certain_calls += 1;
             self.certain_ticks += ticks;
@@ -187,23 +245,52 @@ impl NodeTimer {
                 self.startup_calls += 1;
                 self.startup_ticks += ticks;
             }
-        } else {
-            let g = self.gap;
-            let v = g * (g - 1.0);
-            self.samples.weight += g;
-            self.samples.ticks += g * ticks;
-            self.samples.v0 += v;
-            self.samples.v1 += v * ticks;
-            self.samples.v2 += v * ticks * ticks;
-            if call.first_of_start {
-                self.samples.first_weight += g;
-                self.samples.first_ticks += g * ticks;
+            if self.is_change(ticks) {
+                self.left = 0;
             }
+        } else {
+            self.sample(config, ticks, call.first_of_start);
         }
         self.draw(config, random, ticks)
     }
 
-    /// Chooses the next gap: 1 at first, then as small as the timer's share allows, never above `sampfreq`.
+    /// A timed call of the third stratum.
+    #[inline]
+    fn sample(&mut self, config: &Config, ticks: f64, first_of_start: bool) {
+        let g = self.gap;
+        let v = g * (g - 1.0);
+        let samples = &mut self.samples;
+        if ticks < config.long {
+            let previous = if samples.weight > 0.0 {
+                samples.previous
+            } else {
+                self.recent
+            };
+            samples.ticks += g * ticks;
+            samples.variance += v * (ticks - previous) * (ticks - previous) / 2.0;
+            samples.previous = ticks;
+        } else {
+            let long = &mut self.long;
+            long.variance += v * ticks * ticks;
+            if ticks > long.longest {
+                long.ticks += long.longest_weight * long.longest;
+                long.second = long.longest;
+                long.longest = ticks;
+                long.longest_weight = g;
+            } else {
+                long.ticks += g * ticks;
+                long.second = long.second.max(ticks);
+            }
+        }
+        samples.weight += g;
+        if first_of_start {
+            samples.first_weight += g;
+            samples.first_ticks += g * ticks;
+        }
+    }
+
+    /// Chooses the next block and the call in it: 1 at first, then as small as the timer's share allows, never
+    /// above `sampfreq`.
     #[inline]
     fn draw(&mut self, config: &Config, random: &mut impl RngCore, ticks: f64) -> bool {
         // The very first call builds, opens and positions: it says little about the next ones.
@@ -212,46 +299,82 @@ impl NodeTimer {
             0..=2 => clipped,
             _ => self.recent + (clipped - self.recent) / 8.0,
         };
-        let mut gap = 1;
-        self.gap = 1.0;
+        let mut size = 1;
+        let mut position = 0;
         if self.drawn >= FIRST_CALLS {
-            let cheap = self.recent * config.max_gap <= config.affordable;
-            let mean = if cheap {
-                config.max_gap
+            let calls = self.drawn as f64;
+            // Rare long calls pay for more samples, of which the next of them needs its share.
+            let known = self.certain_ticks + self.proved_ticks + self.samples.ticks + self.long.ticks;
+            let usual = self.recent.max((known - self.opening) / calls);
+            let most = config.max_gap.min(calls * GROWTH);
+            let mean = if usual * most <= config.affordable {
+                most
             } else {
-                config.affordable / self.recent
+                config.affordable / usual
             };
             if mean >= 1.5 {
-                // Uniform on 1..=2*mean-1, so its mean is `mean`.
-                let width = (2.0 * mean) as u64 - 1;
-                gap = 1 + ((u128::from(random.next_u64()) * u128::from(width)) >> 64) as u64;
-                self.gap = (width as f64 + 1.0) / 2.0;
+                size = (mean + 0.5) as u64;
+                position = ((u128::from(random.next_u64()) * u128::from(size)) >> 64) as u64;
             }
         }
-        self.countdown = gap;
-        self.drawn += gap;
-        self.gap > 1.0
+        self.gap = size as f64;
+        self.countdown = self.left + position + 1;
+        self.left = size - 1 - position;
+        self.drawn += self.countdown;
+        size > 1
     }
 
-    /// Whether a call that is not timed proved long: `before` and `last_inside` as in [`TimedCall`].
+    /// Whether a call that is not timed proved long by clock readings alone, whoever called it: `before` and
+    /// `last_inside` as in [`TimedCall`].
     #[inline]
     pub fn proves_long(config: &Config, before: u64, last_inside: u64) -> bool {
         last_inside != before && elapsed(before, last_inside).0 >= config.long
     }
 
+    /// Whether a call of this node that is not timed proved long: `before` and `last_inside` as in [`TimedCall`].
+    #[inline]
+    pub fn is_long(&self, config: &Config, before: u64, last_inside: u64) -> bool {
+        Self::proves_long(config, before, last_inside)
+            && elapsed(before, last_inside).0 >= FAR_FACTOR * self.distance
+    }
+
     /// Takes note of a call that was not timed and proved long; `end` was read at its exit.
     #[inline]
     pub fn record_proved(&mut self, before: u64, end: u64, first_of_start: bool) {
-        let (ticks, backsteps) = elapsed(before, end);
+        let (raw, backsteps) = elapsed(before, end);
+        let ticks = raw - self.distance;
         self.timed_calls += 1;
         self.timer_calls += 1;
         self.clock_backsteps += backsteps;
         self.proved_calls += 1;
         self.proved_ticks += ticks;
+        self.proved_variance += self.distance * self.distance;
         if first_of_start {
             self.startup_calls += 1;
             self.startup_ticks += ticks;
         }
+        if self.is_change(ticks) {
+            self.drawn = self.drawn.saturating_sub(self.countdown) + 1;
+            self.countdown = 1;
+            self.left = 0;
+            self.gap = 1.0;
+        }
+    }
+
+    /// Whether a proved call is worth looking at the next one.
+    #[inline]
+    fn is_change(&self, ticks: f64) -> bool {
+        ticks > CHANGE_FACTOR * self.gap * self.recent
+    }
+
+    /// Takes note of how long ago the last reading was when a call began.
+    #[inline]
+    fn note_distance(&mut self, before: u64, start: u64) {
+        let (ticks, backsteps) = elapsed(before, start);
+        self.clock_backsteps += backsteps;
+        // The distance of a call that is not timed is wanted: shorter, where the timed calls are what there is.
+        let age = if before == self.own_reading { AGE } else { 1.0 };
+        self.distance += (age * ticks - self.distance) / 8.0;
     }
 
     /// All calls of the node so far.
@@ -270,26 +393,23 @@ impl NodeTimer {
                 ..Estimate::default()
             };
         }
-        let (distance, distance_variance) = self.distance();
-        let proved = (self.proved_ticks - self.proved_calls as f64 * distance).max(0.0);
         let rest = calls
             .saturating_sub(self.certain_calls)
             .saturating_sub(self.proved_calls) as f64;
         let sampled = self.samples.weight > 0.0;
-        let mean = if sampled {
-            self.samples.ticks / self.samples.weight
-        } else {
-            self.recent
-        }
-        .max(0.0);
-        let sampling_variance = if sampled {
-            self.samples.v2 - 2.0 * mean * self.samples.v1 + mean * mean * self.samples.v0
+        let (mean, sampling_variance) = if sampled {
+            let share = rest / self.samples.weight;
+            (
+                ((self.samples.ticks + self.long_ticks()) / self.samples.weight).max(0.0),
+                (self.samples.variance + self.long.variance) * share * share,
+            )
         } else {
             // Nothing was drawn from the rest: its size is a guess, and its error the guess itself.
-            (rest * mean) * (rest * mean)
+            let guess = rest * self.recent;
+            (self.recent, guess * guess)
         };
-        let total = (self.certain_ticks + proved + rest * mean).max(0.0) + interrupted;
-        let error = (sampling_variance.max(0.0) + self.proved_calls as f64 * distance_variance).sqrt();
+        let total = (self.certain_ticks + self.proved_ticks + rest * mean).max(0.0) + interrupted;
+        let error = (sampling_variance + self.proved_variance).sqrt();
 
         let rest_starts = (starts - self.startup_calls as f64).max(0.0);
         let first = &self.samples;
@@ -306,15 +426,18 @@ impl NodeTimer {
         }
     }
 
-    /// Mean and variance of the ticks between a reading and this node's next call.
-    fn distance(&self) -> (f64, f64) {
-        if self.distance_calls < 1.0 {
-            return (0.0, 0.0);
+    /// The weighted sum of the long samples, where the longest counts once as what it was, and else as the second
+    /// longest: a single one says nothing of how many there are.
+    fn long_ticks(&self) -> f64 {
+        let long = &self.long;
+        if long.longest_weight <= 0.0 {
+            return 0.0;
         }
-        let mean = self.distance_sum / self.distance_calls;
-        (
-            mean,
-            (self.distance_square / self.distance_calls - mean * mean).max(0.0),
-        )
+        let like_it = if long.second > 0.0 {
+            long.second
+        } else {
+            self.recent.min(long.longest)
+        };
+        long.ticks + long.longest + (long.longest_weight - 1.0) * like_it
     }
 }

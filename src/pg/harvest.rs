@@ -66,7 +66,7 @@ pub unsafe fn figures(statement: &Statement, core_alive: bool) -> Vec<NodeFigure
             }
             let (buffers, wal) = inclusive(statement, node, used[i]);
             let starts = starts(node);
-            let rows = rows(node);
+            let rows = rows(statement, node);
             let estimate = items[i].estimate;
             if statement.wrapped && core_alive {
                 statement::publish(node, estimate.total, estimate.startup, rows, starts);
@@ -116,7 +116,20 @@ unsafe fn starts(node: *mut Node) -> f64 {
     }
 }
 
-unsafe fn rows(node: *mut Node) -> f64 {
+/// The starts in this process: without those that workers reported.
+unsafe fn own_starts(node: *mut Node) -> f64 {
+    // SAFETY: a live node; the workers' array, where there is one, has `num_workers` entries.
+    unsafe {
+        let workers = (*(*node).plan_state).worker_instrument;
+        if workers.is_null() {
+            return starts(node);
+        }
+        let workers = (*workers).instrument.as_slice((*workers).num_workers.max(0) as usize);
+        (starts(node) - workers.iter().map(|worker| worker.nloops).sum::<f64>()).max(0.0)
+    }
+}
+
+unsafe fn rows(statement: &Statement, node: *mut Node) -> f64 {
     // SAFETY: as above.
     unsafe {
         let instr = (*(*node).plan_state).instrument;
@@ -125,7 +138,14 @@ unsafe fn rows(node: *mut Node) -> f64 {
         } else {
             0.0
         };
-        (*node).rows as f64 + (*instr).ntuples + running
+        let ends_seen = matches!(statement.timed(), Timed::EveryTsc | Timed::Every);
+        let wrapped = if (*node).is_drained && !ends_seen {
+            // Each start ended with a call that brought no row, or was interrupted in one.
+            ((*node).timer.calls() + (*node).every.calls) as f64 - own_starts(node)
+        } else {
+            (*node).rows as f64
+        };
+        wrapped.max(0.0) + (*instr).ntuples + running
     }
 }
 
@@ -218,7 +238,7 @@ unsafe fn own_estimate(statement: &Statement, i: usize) -> Estimate {
         let ticks = match statement.timed() {
             Timed::Never => return Estimate::default(),
             _ if !statement.wrapped => return Estimate::default(),
-            Timed::Sampled => (*node).timer.estimate(starts(node), (*node).interrupted),
+            Timed::Sampled => (*node).timer.estimate(own_starts(node), (*node).interrupted),
             Timed::EveryTsc | Timed::Every => {
                 let every = &(*node).every;
                 let nested: u64 = descendants(statement, i).map(|d| 2 * (*d).every.calls).sum();

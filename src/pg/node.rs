@@ -29,6 +29,8 @@ pub struct Node {
     pub before: u64,
     /// The account that was running when the call in progress began.
     pub caller: *mut Usage,
+    /// The scan that this aggregate drains; null for all other nodes.
+    pub drained: *mut Node,
     pub timer: NodeTimer,
     pub every: EveryCall,
     /// What the node used by itself, and what the InitPlans and subplans it asked for used.
@@ -46,6 +48,8 @@ pub struct Node {
     pub edge: Edge,
     /// An error ended the statement inside a call of this node, this many ticks after the call began.
     pub interrupted: Option<u64>,
+    /// A scan that its parent drains.
+    pub is_drained: bool,
     /// Core calls it by other ways than ExecProcNode and measures it by itself.
     pub by_core: bool,
     /// Run by an expression (InitPlan, CTE, subplan), not by its parent as an input.

@@ -10,7 +10,7 @@ pub use setup::attach;
 
 use super::node::Node;
 use super::usage::Usage;
-use super::wrapper::{Books, Timed};
+use super::wrapper::Timed;
 use super::{compat, harvest, parallel, server, tick, timing, usage};
 use crate::guc::Detail;
 use crate::session::{self, PlanDescription, PlanKey};
@@ -192,17 +192,6 @@ impl Statement {
                 }
                 (*node).interrupted = Some(now.saturating_sub((*node).before));
                 account = (*node).caller;
-            }
-            for i in 0..self.count {
-                let node = self.nodes.add(i);
-                // A scan that books at exit only is never the running account: its last call brought no row yet.
-                if self.books(i) == Books::Exit
-                    && (*self.nodes.add((*node).parent as usize)).interrupted.is_some()
-                    && (*node).interrupted.is_none()
-                    && (*node).timer.calls() > (*node).rows
-                {
-                    (*node).interrupted = Some(now.saturating_sub((*node).before));
-                }
             }
         }
     }

@@ -12,9 +12,10 @@
 //! | books | for |
 //! |---|---|
 //! | `NONE` | rows only (`sampfreq` 3) |
-//! | `EXIT` | a scan whose parent touches no buffers between its calls: the look at entry would find nothing |
-//! | `SWITCH` | every other node |
+//! | `SWITCH` | most nodes |
 //! | `ROOT` | the root of an InitPlan or subplan: what it used also belongs to the node that asked for it |
+//! | `DRAIN` | a plain aggregate that does nothing but count or sum what the scan below it returns |
+//! | `TAIL` | that scan: see [`scan`], which looks at a call when the next one begins, and so can tail-call the node |
 //!
 //! each with the counters that can move in the statement (`usage::scope`).
 
@@ -27,9 +28,10 @@ use rowsource_core::sampler::{NodeTimer, TimedCall};
 use std::sync::atomic::Ordering::Relaxed;
 
 const NONE: u8 = 0;
-const EXIT: u8 = 1;
+const TAIL: u8 = 1;
 const SWITCH: u8 = 2;
 const ROOT: u8 = 3;
+const DRAIN: u8 = 4;
 
 const UNTIMED: u8 = 0;
 const SAMPLED: u8 = 1;
@@ -40,9 +42,10 @@ const EVERY: u8 = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Books {
     None,
-    Exit,
+    Tail,
     Switch,
     Root,
+    Drain,
 }
 
 /// Which calls of a node are timed.
@@ -60,7 +63,9 @@ pub type Method = unsafe extern "C-unwind" fn(*mut PlanState) -> *mut TupleTable
 /// The wrapper for a node of a statement that only `reads` (shared buffers and work files).
 pub fn method(timed: Timed, books: Books, reads: bool) -> Method {
     match timed {
+        Timed::Never if books == Books::Tail => scan_method::<UNTIMED>(reads),
         Timed::Never => method_for::<UNTIMED>(books, reads),
+        Timed::Sampled if books == Books::Tail => scan_method::<SAMPLED>(reads),
         Timed::Sampled => method_for::<SAMPLED>(books, reads),
         Timed::EveryTsc => method_for::<EVERY_TSC>(books, reads),
         Timed::Every => method_for::<EVERY>(books, reads),
@@ -70,10 +75,19 @@ pub fn method(timed: Timed, books: Books, reads: bool) -> Method {
 fn method_for<const TIMED: u8>(books: Books, reads: bool) -> Method {
     match (books, reads) {
         (Books::None, _) => call::<TIMED, NONE, { scope::ALL }>,
-        (Books::Exit, true) => call::<TIMED, EXIT, { scope::SCAN }>,
-        (Books::Exit | Books::Switch, false) => call::<TIMED, SWITCH, { scope::ALL }>,
+        // The end of each call must be seen, but its parent books for it.
+        (Books::Tail, _) => call::<TIMED, NONE, { scope::ALL }>,
+        (Books::Switch, false) => call::<TIMED, SWITCH, { scope::ALL }>,
         (Books::Switch, true) => call::<TIMED, SWITCH, { scope::READS }>,
+        (Books::Drain, _) => call::<TIMED, DRAIN, { scope::ALL }>,
         (Books::Root, _) => call::<TIMED, ROOT, { scope::ALL }>,
+    }
+}
+
+fn scan_method<const TIMED: u8>(reads: bool) -> Method {
+    match reads {
+        true => scan::<TIMED, { scope::SCAN }>,
+        false => scan::<TIMED, { scope::ALL }>,
     }
 }
 
@@ -118,7 +132,7 @@ unsafe extern "C-unwind" fn call<const TIMED: u8, const BOOKS: u8, const SCOPE: 
             count_every(node, start, end);
         }
         if (BOOKS != NONE && usage::moved::<SCOPE>())
-            || BOOKS == ROOT
+            || BOOKS > SWITCH
             || (TIMED == SAMPLED && timing::LAST.load(Relaxed) != (*node).before)
         {
             return leave_moved::<TIMED, BOOKS>(node, slot);
@@ -128,6 +142,70 @@ unsafe extern "C-unwind" fn call<const TIMED: u8, const BOOKS: u8, const SCOPE: 
         }
         count(node, slot);
         slot
+    }
+}
+
+/// A scan below an aggregate that drains it: a [`DRAIN`] parent runs on the scan's account, for it uses nothing
+/// itself, and cannot fail between two calls of the scan. So nothing need be seen when a call ends; whether it did
+/// I/O or proved long is looked at when the next one begins, or when the parent ends. Rows are the calls less one
+/// for each start: each start is read to its end.
+unsafe extern "C-unwind" fn scan<const TIMED: u8, const SCOPE: u8>(
+    ps: *mut PlanState,
+) -> *mut TupleTableSlot {
+    // SAFETY: as `call`; core sets ExecProcNodeReal for every node before its first call.
+    unsafe {
+        let node = Node::of(ps);
+        if usage::moved::<SCOPE>() || (TIMED == SAMPLED && timing::LAST.load(Relaxed) != (*node).before) {
+            return settle_and_scan::<TIMED, SCOPE>(ps);
+        }
+        if TIMED == SAMPLED {
+            (*node).timer.countdown -= 1;
+            if (*node).timer.countdown == 0 {
+                return call_sampled::<TAIL, SCOPE>(ps, node);
+            }
+        } else {
+            (*node).every.calls += 1;
+        }
+        (*node).instr.running = true;
+        (*ps).ExecProcNodeReal.unwrap_unchecked()(ps)
+    }
+}
+
+#[inline(never)]
+unsafe extern "C-unwind" fn settle_and_scan<const TIMED: u8, const SCOPE: u8>(
+    ps: *mut PlanState,
+) -> *mut TupleTableSlot {
+    // SAFETY: nothing moves between the settling and the second look.
+    unsafe {
+        settle::<TIMED>(Node::of(ps));
+        scan::<TIMED, SCOPE>(ps)
+    }
+}
+
+/// Takes note of what a scan's last call did.
+#[inline(never)]
+unsafe fn settle<const TIMED: u8>(node: *mut Node) {
+    // SAFETY: main thread, live node.
+    unsafe {
+        let io = usage::moved::<{ scope::ALL }>() && usage::book(&raw mut (*node).usage);
+        if TIMED == SAMPLED {
+            prove(node, io);
+            (*node).before = timing::LAST.load(Relaxed);
+        }
+    }
+}
+
+/// Counts a call that was not timed, if it did I/O or somebody's reading of the clock proves it long.
+#[inline(always)]
+unsafe fn prove(node: *mut Node, io: bool) {
+    // SAFETY: main thread, live node.
+    unsafe {
+        let before = (*node).before;
+        let inside = timing::LAST.load(Relaxed);
+        if io || NodeTimer::proves_long(&*(&raw const timing::CONFIG), before, inside) {
+            let end = timing::read();
+            (*node).timer.record_proved(before, end, !(*node).instr.running);
+        }
     }
 }
 
@@ -151,14 +229,9 @@ unsafe extern "C-unwind" fn leave_moved<const TIMED: u8, const BOOKS: u8>(
 ) -> *mut TupleTableSlot {
     // SAFETY: main thread, live node.
     unsafe {
-        let io = leave::<BOOKS>(node);
+        let io = leave::<TIMED, BOOKS>(node);
         if TIMED == SAMPLED {
-            let before = (*node).before;
-            let inside = timing::LAST.load(Relaxed);
-            if io || NodeTimer::proves_long(&*(&raw const timing::CONFIG), before, inside) {
-                let end = timing::read();
-                (*node).timer.record_proved(before, end, !(*node).instr.running);
-            }
+            prove(node, io);
         }
         count(node, slot);
         // Hides that the result is the argument: else the hot path saves it across this call instead of jumping here.
@@ -174,12 +247,7 @@ unsafe extern "C-unwind" fn call_sampled<const BOOKS: u8, const SCOPE: u8>(
 ) -> *mut TupleTableSlot {
     // SAFETY: main thread, live node; a longjmp across leaves nothing behind.
     unsafe {
-        // A timed call is always the running one: if it fails, it is known that it was on its way.
-        let account = usage::CURRENT;
         enter::<BOOKS>(node);
-        if BOOKS < SWITCH {
-            enter::<SWITCH>(node);
-        }
         let before = timing::LAST.load(Relaxed);
         let start = timing::read();
         (*node).before = start;
@@ -188,8 +256,7 @@ unsafe extern "C-unwind" fn call_sampled<const BOOKS: u8, const SCOPE: u8>(
         let last_inside = timing::LAST.load(Relaxed);
         let nested_readings = timing::READINGS - readings;
         let end = timing::read();
-        let did_io = leave::<BOOKS>(node);
-        usage::CURRENT = account;
+        let did_io = leave::<SAMPLED, BOOKS>(node);
         let first_of_start = !(*node).instr.running;
         let timed = TimedCall {
             before,
@@ -207,7 +274,12 @@ unsafe extern "C-unwind" fn call_sampled<const BOOKS: u8, const SCOPE: u8>(
         ) {
             tick::wanted();
         }
-        count(node, slot);
+        if BOOKS == TAIL {
+            (*node).before = timing::LAST.load(Relaxed);
+            (*node).instr.running = true;
+        } else {
+            count(node, slot);
+        }
         slot
     }
 }
@@ -238,6 +310,11 @@ unsafe fn enter<const BOOKS: u8>(node: *mut Node) {
             (*node).caller = usage::CURRENT;
             usage::CURRENT = &raw mut (*node).usage;
         }
+        if BOOKS == DRAIN {
+            let scan = (*node).drained;
+            usage::CURRENT = &raw mut (*scan).usage;
+            (*scan).before = timing::LAST.load(Relaxed);
+        }
         if BOOKS == ROOT {
             (*node).entry = usage::BOOKED;
         }
@@ -247,10 +324,13 @@ unsafe fn enter<const BOOKS: u8>(node: *mut Node) {
 /// Books the node's own part, and makes its caller's account the running one. True where the call did I/O or
 /// touched many buffers.
 #[inline(always)]
-unsafe fn leave<const BOOKS: u8>(node: *mut Node) -> bool {
+unsafe fn leave<const TIMED: u8, const BOOKS: u8>(node: *mut Node) -> bool {
     // SAFETY: main thread; the caller's account is live as long as its call is.
     unsafe {
         let mut io = false;
+        if BOOKS == DRAIN {
+            settle::<TIMED>((*node).drained);
+        }
         if BOOKS != NONE && usage::moved::<{ scope::ALL }>() {
             io = usage::book(&raw mut (*node).usage);
         }

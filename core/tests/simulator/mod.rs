@@ -267,7 +267,7 @@ impl<'a> Run<'a> {
 
     fn leave_moved(&mut self, i: usize, before: u64, first_of_start: bool) {
         let inside = self.last;
-        if self.io || NodeTimer::proves_long(&self.config, before, inside) {
+        if self.io || self.nodes[i].timer.is_long(&self.config, before, inside) {
             let end = self.read();
             self.nodes[i].timer.record_proved(before, end, first_of_start);
             self.nodes[i].spent_ns += self.machine.reading_ns + self.machine.bookkeeping_ns / 4.0;
@@ -295,10 +295,7 @@ impl<'a> Run<'a> {
         };
         self.nodes[i].spent_ns += 2.0 * self.machine.reading_ns + self.machine.bookkeeping_ns;
         self.overhead(self.machine.bookkeeping_ns);
-        if self.nodes[i]
-            .timer
-            .record(&self.config, &mut self.gaps, &timed)
-        {
+        if self.nodes[i].timer.record(&self.config, &mut self.gaps, &timed) {
             self.tick_wanted();
         }
     }
@@ -360,7 +357,10 @@ pub fn simulate(name: &str, machine: Machine, bodies: &[Body], calls: u64, seeds
         for (node, estimate) in &nodes {
             assert_eq!(node.timer.calls(), node.calls, "{name}");
             assert!(estimate.total >= 0.0 && estimate.total.is_finite(), "{name}");
-            assert!(estimate.startup >= 0.0 && estimate.startup <= estimate.total, "{name}");
+            assert!(
+                estimate.startup >= 0.0 && estimate.startup <= estimate.total,
+                "{name}"
+            );
             assert!(estimate.error >= 0.0 && estimate.error.is_finite(), "{name}");
         }
         runs.push(nodes);

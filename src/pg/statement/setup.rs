@@ -153,6 +153,7 @@ impl Statement {
             let timed = self.detail == Detail::Timed;
             let booked = self.detail != Detail::Rows;
             let reads = quiet::only_reads(self.query);
+            self.pair_drained_scans();
             for i in 0..self.count {
                 let node = self.nodes.add(i);
                 let ps = (*node).plan_state;

@@ -8,6 +8,28 @@ use crate::pg::{harvest, quiet, tree};
 use pgrx::pg_sys::{self, NodeTag};
 
 impl Statement {
+    /// Pairs each aggregate that only drains a scan with that scan.
+    pub(super) unsafe fn pair_drained_scans(&mut self) {
+        if self.detail == Detail::Rows {
+            return;
+        }
+        // SAFETY: the statement's own nodes; an outer child directly follows a parent without InitPlans.
+        unsafe {
+            for i in 1..self.count {
+                let (parent, node) = (self.nodes.add(i - 1), self.nodes.add(i));
+                if (*node).parent == i as i32 - 1
+                    && !(*parent).by_expression
+                    && quiet::drains((*parent).plan_state, (*node).plan_state)
+                {
+                    (*parent).drained = node;
+                    (*node).is_drained = true;
+                    // The way up from the running account to its callers, for a statement that fails.
+                    (*node).caller = &raw mut (*parent).usage;
+                }
+            }
+        }
+    }
+
     pub(super) unsafe fn books(&self, i: usize) -> Books {
         // SAFETY: `i` is one of the nodes.
         unsafe {
@@ -16,13 +38,10 @@ impl Statement {
                 Books::None
             } else if (*node).by_expression {
                 Books::Root
-            } else if (*node).parent >= 0
-                && quiet::scan_under_quiet_parent(
-                    (*node).plan_state,
-                    (*self.nodes.add((*node).parent as usize)).plan_state,
-                )
-            {
-                Books::Exit
+            } else if !(*node).drained.is_null() {
+                Books::Drain
+            } else if (*node).is_drained {
+                Books::Tail
             } else {
                 Books::Switch
             }
