@@ -5,17 +5,19 @@
 //! * **certain**: calls that were timed while every call was timed (a node's first calls, and all calls of a
 //!   slow node), and timed calls that *proved* long. Each counts as it was measured, once.
 //! * **proved, not timed**: calls that were not going to be timed, but at whose exit it showed that they were
-//!   long: somebody else had read the clock inside them long after the last reading before them, or they did I/O.
+//!   long: a tick, or the end of a call that proved long itself, lay inside them long after the last reading
+//!   before them; or they did I/O.
 //!   The clock is read at their exit; their start is the last reading before them, less the mean distance between
 //!   a reading and the next call of this node (known from the timed calls).
 //! * **the rest**, estimated from samples at random gaps: the mean of the samples, times the number of such calls,
 //!   which is exact.
 //!
 //! A call is *proved* by the same test whether it is being timed or not, so the strata do not depend on the
-//! sampling. Two kinds of calls would fool the test, and are kept out of it:
+//! sampling. Two kinds of calls would fool it:
 //!
-//! * A short call in which a child was timed, long after the reading before it, since the caller works long
-//!   between its calls. So a proof needs several times the distance usual for this node.
+//! * A short call long after the reading before it, since the caller works long between its calls. So it is no
+//!   proof that a child was timed in it, and a tick must come several times the distance that is usual for this
+//!   node after the last reading.
 //! * A long call that nobody read the clock in (a stall between two ticks) and that happens to be timed. It would
 //!   weigh as much as its gap, and one of them could outweigh all else. Such calls are summed apart, and the
 //!   longest is multiplied only as far as the second longest bears it out (a winsorised sum).
@@ -35,8 +37,8 @@ use rand_core::RngCore;
 const FIRST_CALLS: u64 = 16;
 
 /// A gap is at most this part of the calls so far, so that a few hundred calls still give some samples: the first
-/// few thousand calls cost about 40 samples more (2 us a node), and a drift of the costs shows early.
-const GROWTH: f64 = 1.0 / 8.0;
+/// few thousand calls cost about 50 samples more (2 us a node), and a drift of the costs shows early.
+const GROWTH: f64 = 1.0 / 12.0;
 
 /// The timer may cost this share of the time it measures; the gaps adapt to it.
 const TIMER_SHARE: f64 = 0.005;
@@ -109,7 +111,7 @@ pub struct TimedCall {
     pub before: u64,
     /// Read at entry.
     pub start: u64,
-    /// The last reading when the call ended, by anyone; equal to `start` where nobody else read the clock.
+    /// The last proof inside the call, as for [`NodeTimer::is_long`]; equal to `start` where there was none.
     pub last_inside: u64,
     /// Read at exit.
     pub end: u64,
@@ -303,9 +305,11 @@ impl NodeTimer {
         let mut position = 0;
         if self.drawn >= FIRST_CALLS {
             let calls = self.drawn as f64;
-            // Rare long calls pay for more samples, of which the next of them needs its share.
+            // Rare long calls, too, pay for samples: the others like them are to be found. What is left of that
+            // share is spent over as many calls as there were.
             let known = self.certain_ticks + self.proved_ticks + self.samples.ticks + self.long.ticks;
-            let usual = self.recent.max((known - self.opening) / calls);
+            let spent = self.timed_calls as f64 * config.affordable;
+            let usual = self.recent.max((known - self.opening - spent) / calls);
             let most = config.max_gap.min(calls * GROWTH);
             let mean = if usual * most <= config.affordable {
                 most
@@ -331,11 +335,12 @@ impl NodeTimer {
         last_inside != before && elapsed(before, last_inside).0 >= config.long
     }
 
-    /// Whether a call of this node that is not timed proved long: `before` and `last_inside` as in [`TimedCall`].
+    /// Whether a call of this node proved long. `before` is the last reading before it, by anyone, and `proof` the
+    /// latest of the readings that prove something: those of the tick, and those at the end of calls that proved
+    /// long or measured long. Such a reading after `before` was made inside the call.
     #[inline]
-    pub fn is_long(&self, config: &Config, before: u64, last_inside: u64) -> bool {
-        Self::proves_long(config, before, last_inside)
-            && elapsed(before, last_inside).0 >= FAR_FACTOR * self.distance
+    pub fn is_long(&self, config: &Config, before: u64, proof: u64) -> bool {
+        Self::proves_long(config, before, proof) && elapsed(before, proof).0 >= FAR_FACTOR * self.distance
     }
 
     /// Takes note of a call that was not timed and proved long; `end` was read at its exit.

@@ -124,7 +124,9 @@ unsafe fn own_starts(node: *mut Node) -> f64 {
         if workers.is_null() {
             return starts(node);
         }
-        let workers = (*workers).instrument.as_slice((*workers).num_workers.max(0) as usize);
+        let workers = (*workers)
+            .instrument
+            .as_slice((*workers).num_workers.max(0) as usize);
         (starts(node) - workers.iter().map(|worker| worker.nloops).sum::<f64>()).max(0.0)
     }
 }

@@ -101,7 +101,24 @@ pub fn display(header: &Header, nodes: &[PlanNode], figures: &[NodeFigures], for
     if format.predicates {
         lines.extend(predicates::lines(nodes, header.older_literals));
     }
+    if format.time && summed_over_processes(nodes, figures) {
+        lines.extend(["Note".to_owned(), "----".to_owned(), SUMMED.to_owned()]);
+    }
     lines
+}
+
+const SUMMED: &str = "   - below a Gather, Starts and A-Time are summed over the processes that took part";
+
+/// Whether a node below a Gather was run by more than one process, so that its time may exceed the Gather's.
+fn summed_over_processes(nodes: &[PlanNode], figures: &[NodeFigures]) -> bool {
+    nodes.iter().zip(figures).any(|(node, own)| {
+        let parent = node
+            .parent
+            .and_then(|parent| nodes.get(parent).zip(figures.get(parent)));
+        parent.is_some_and(|(node, of_parent)| {
+            node.operation.starts_with("Gather") && own.starts > of_parent.starts
+        })
+    })
 }
 
 /// `text` with whatever would break a line or a column made a space: names and literals may hold newlines.

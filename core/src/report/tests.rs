@@ -275,3 +275,20 @@ fn odd_input_is_shown_as_far_as_it_goes() {
         )
     );
 }
+
+#[test]
+fn sums_over_processes_are_owned_up_to() {
+    let (header, mut nodes, mut figures) = example();
+    let plain = display(&header, &nodes, &figures, &Format::default());
+    assert!(!plain.iter().any(|line| line == "Note"));
+    nodes[0].operation = "Gather".to_owned();
+    figures[1].starts = Some(3);
+    let lines = display(&header, &nodes, &figures, &Format::default());
+    assert_eq!(lines[lines.len() - 3..], ["Note", "----", SUMMED]);
+    let without_time = "ALLSTATS LAST -TIME".parse().expect("known words");
+    assert!(
+        !display(&header, &nodes, &figures, &without_time)
+            .iter()
+            .any(|line| line == "Note")
+    );
+}
