@@ -3,6 +3,9 @@
 
 use crate::sampler::Estimate;
 
+/// An estimate gives way by this many of its standard errors before figures that were measured have to.
+const GIVES_WAY: f64 = 3.0;
+
 /// How a node's work lies inside its parent's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
@@ -23,57 +26,75 @@ pub struct Item {
     pub edge: Edge,
     /// Processes that ran it, beyond those that ran its parent: workers and leader below a Gather, else 1.
     pub processes: f64,
-    /// Its estimate; `total`, `startup` and `error` are adjusted in place.
+    /// Its estimate; `total` and `startup` are adjusted in place.
     pub estimate: Estimate,
+}
+
+impl Item {
+    /// The parent, if the node's time is part of the parent's.
+    fn bounded_by(&self, i: usize) -> Option<usize> {
+        self.parent.filter(|&p| p < i && self.edge != Edge::Outside)
+    }
+
+    /// The parent, if the node and its siblings compete for the parent's time.
+    fn competes_in(&self, i: usize) -> Option<usize> {
+        self.parent.filter(|&p| p < i && self.edge == Edge::Sequential)
+    }
+
+    /// Processes at work at the same time: so many times the parent's time may pass in it.
+    fn share(&self) -> f64 {
+        self.processes.max(1.0)
+    }
+
+    /// The variance of what it takes of its parent's time.
+    fn variance(&self) -> f64 {
+        let error = self.estimate.error / self.share();
+        error * error
+    }
 }
 
 /// Adjusts the estimates, and returns each node's own time: its total less that of its sequential children.
 ///
-/// A sum of children above an exactly timed parent is scaled down; where the parent is an estimate too, the
-/// disagreement is shared out by variance first, parent against children.
+/// Where children exceed an estimated parent, the disagreement is shared out by variance, parent against children.
+/// What is left of it, all of it under an exactly timed parent, the estimated children give up by variance as far as
+/// their errors allow; what is left then is scaled away.
 pub fn reconcile(items: &mut [Item]) -> Vec<f64> {
     raise_parents(items);
-    let sums = children_sums(items);
+    let children = sequential_children(items);
     // Pre-order: a parent is final before its children are looked at.
-    let mut scale = vec![1.0; items.len()];
     for i in 0..items.len() {
-        if let Some(p) = items[i].parent.filter(|&p| p < i) {
-            let room = items[p].estimate.total * items[i].processes;
-            let factor = match items[i].edge {
-                Edge::Sequential => scale[p],
-                Edge::Nested => 1.0,
-                Edge::Outside => continue,
-            };
-            let total = &mut items[i].estimate.total;
-            *total = (*total * factor).min(room);
-            let total = *total;
-            let startup = &mut items[i].estimate.startup;
-            *startup = startup.min(total);
+        if let Some(p) = items[i].bounded_by(i) {
+            let room = items[p].estimate.total * items[i].share();
+            let estimate = &mut items[i].estimate;
+            estimate.total = estimate.total.min(room);
+            estimate.startup = estimate.startup.min(estimate.total);
         }
-        let total = items[i].estimate.total;
-        if sums[i] > total && sums[i] > 0.0 {
-            scale[i] = total / sums[i];
-        }
+        lower_children(items, items[i].estimate.total, &children[i]);
     }
-    let sums = children_sums(items);
     items
         .iter()
-        .zip(sums)
-        .map(|(item, sum)| (item.estimate.total - sum).max(0.0))
+        .zip(&children)
+        .map(|(item, children)| (item.estimate.total - sum(items, children)).max(0.0))
         .collect()
 }
 
-/// Sum of each node's sequential children, as far as they compete for the parent's time.
-fn children_sums(items: &[Item]) -> Vec<f64> {
-    let mut sums = vec![0.0; items.len()];
-    for item in items {
-        if let (Some(p), Edge::Sequential) = (item.parent, item.edge)
-            && p < sums.len()
-        {
-            sums[p] += item.estimate.total / item.processes.max(1.0);
+/// Each node's sequential children.
+fn sequential_children(items: &[Item]) -> Vec<Vec<usize>> {
+    let mut children = vec![Vec::new(); items.len()];
+    for (i, item) in items.iter().enumerate() {
+        if let Some(p) = item.competes_in(i) {
+            children[p].push(i);
         }
     }
-    sums
+    children
+}
+
+/// What the children take of their parent's time.
+fn sum(items: &[Item], children: &[usize]) -> f64 {
+    children
+        .iter()
+        .map(|&c| items[c].estimate.total / items[c].share())
+        .sum()
 }
 
 /// Bottom-up: an estimated parent that its children exceed is raised by its share of the joint variance.
@@ -84,15 +105,36 @@ fn raise_parents(items: &mut [Item]) {
         let own = items[i].estimate.error * items[i].estimate.error;
         let excess = sums[i] - items[i].estimate.total;
         if excess > 0.0 && own > 0.0 {
-            let share: f64 = own / (own + variances[i]);
-            items[i].estimate.total += excess * share;
+            items[i].estimate.total += excess * (own / (own + variances[i]));
         }
-        if let (Some(p), Edge::Sequential) = (items[i].parent, items[i].edge)
-            && p < i
-        {
-            let processes = items[i].processes.max(1.0);
-            sums[p] += items[i].estimate.total / processes;
-            variances[p] += own / (processes * processes);
+        if let Some(p) = items[i].competes_in(i) {
+            sums[p] += items[i].estimate.total / items[i].share();
+            variances[p] += items[i].variance();
         }
     }
 }
+
+/// Makes sequential children fit into their parent's time.
+fn lower_children(items: &mut [Item], room: f64, children: &[usize]) {
+    let excess = sum(items, children) - room;
+    if excess <= 0.0 {
+        return;
+    }
+    let variance: f64 = children.iter().map(|&c| items[c].variance()).sum();
+    if variance > 0.0 {
+        for &c in children {
+            let cut = (excess * (items[c].variance() / variance)) * items[c].share();
+            let estimate = &mut items[c].estimate;
+            estimate.total = (estimate.total - cut.min(GIVES_WAY * estimate.error)).max(0.0);
+        }
+    }
+    let left = sum(items, children);
+    if left > room {
+        for &c in children {
+            items[c].estimate.total *= room / left;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

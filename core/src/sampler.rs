@@ -1,32 +1,28 @@
 //! How a node's time is estimated from a few clock readings.
 //!
-//! The calls of a node fall into three strata, and each is treated by what is known of it:
+//! Calls are noticed in three ways, and each call that is noticed weighs the inverse of the chance it had to be:
 //!
-//! * **certain**: calls that were timed while every call was timed (a node's first calls, and all calls of a
-//!   slow node), and timed calls that *proved* long. Each counts as it was measured, once.
-//! * **proved, not timed**: calls that were not going to be timed, but at whose exit it showed that they were
-//!   long: a tick, or the end of a call that proved long itself, lay inside them long after the last reading
-//!   before them; or they did I/O.
-//!   The clock is read at their exit; their start is the last reading before them, less the mean distance between
-//!   a reading and the next call of this node (known from the timed calls).
-//! * **the rest**, estimated from samples at random gaps: the mean of the samples, times the number of such calls,
-//!   which is exact.
+//! * **Sampled.** Calls are dealt into blocks of g, and one call of each block, any with the same chance, is timed.
+//!   The size of a block is chosen before it begins, from what is known by then; so the sum is unbiased however
+//!   the costs change and however g follows them. (A random distance from one timed call to the next is not: where
+//!   the costs rise, fewer calls than its gap precede the first expensive sample.) Blocks of one are the first
+//!   calls of each node, and all calls of a slow one: their time is known, not estimated.
+//! * **Certain.** A call that did I/O, and one that contains a call which was certain to be noticed and was not
+//!   short. The clock is read at its exit if it is not timed anyway, and it weighs 1.
+//! * **By the tick.** A call in which the tick read the clock long after the last reading before it. A call of
+//!   length t meets a tick of period T with a chance of t/T, so with the samples its chance is
+//!   1 - (1 - t/T)(1 - 1/g), and no single one contributes more than T: a stall that happens to be sampled does not
+//!   weigh g, and long calls that are rare are found by the tick rather than by luck.
 //!
-//! A call is *proved* by the same test whether it is being timed or not, so the strata do not depend on the
-//! sampling. Two kinds of calls would fool it:
+//! The short calls, neither sampled nor proved, are their exact number times the mean of the short samples.
 //!
-//! * A short call long after the reading before it, since the caller works long between its calls. So it is no
-//!   proof that a child was timed in it, and a tick must come several times the distance that is usual for this
-//!   node after the last reading.
-//! * A long call that nobody read the clock in (a stall between two ticks) and that happens to be timed. It would
-//!   weigh as much as its gap, and one of them could outweigh all else. Such calls are summed apart, and the
-//!   longest is multiplied only as far as the second longest bears it out (a winsorised sum).
+//! A call that is not timed lies between the last reading before it and the one at its exit; from that the distance
+//! that is usual between a reading and a call of this node is taken off, as known from the timed calls. It can be
+//! far where the caller works long between its calls. So it is no proof that anybody read the clock inside a call,
+//! and a tick proves only from several times that distance on.
 //!
-//! The gaps: calls are dealt into blocks of g, and one call of each block, any with the same chance, is timed and
-//! weighs g. The size of a block is chosen before it begins, from what is known by then; so the sum is unbiased
-//! however the costs change and however g follows them. (A random distance from one timed call to the next is not:
-//! where the costs rise, the calls before the first expensive sample are fewer than its gap.) A proved call
-//! ends its block, and the call after it is timed, so that g follows a change at once.
+//! A proved call much longer than a gap ends its block, and the call after it is timed, so that g follows a change
+//! at once.
 //!
 //! Everything here is plain arithmetic on numbers that the caller provides: no allocation, no panic, no clock.
 //! All times are raw ticks of the clock in use.
@@ -44,12 +40,15 @@ const GROWTH: f64 = 1.0 / 12.0;
 const TIMER_SHARE: f64 = 0.005;
 
 /// What a sample costs besides its two readings, in nanoseconds: the sums, the next gap, a mispredicted branch.
-const BOOKKEEPING_NS: f64 = 30.0;
+const BOOKKEEPING_NS: f64 = 40.0;
 
-/// A proof by clock reading needs this many times the interval that may pass between two readings.
+/// A call is long from this many times the length on at which every call is timed.
 const LONG_FACTOR: f64 = 4.0;
 
-/// It also needs this many times the distance between a reading and this node's next call that is usual for it.
+/// So many steps of a coarse clock are no accident of where they fall.
+const LONG_STEPS: f64 = 2.5;
+
+/// A tick proves a call long from this many times the usual distance after the last reading on.
 const FAR_FACTOR: f64 = 8.0;
 
 /// Mean distance of a call from the timed call before it, over that of one timed call from the other, when one
@@ -73,7 +72,7 @@ pub struct Config {
     pub reading: f64,
     /// Ticks of a call from which the timer costs less than its share, so that every call is timed.
     pub affordable: f64,
-    /// Ticks from the last reading before a call to the last one inside it that prove it long.
+    /// Ticks from which a call is long, and from the last reading before a call to the one that proves it so.
     pub long: f64,
 }
 
@@ -93,7 +92,7 @@ impl Config {
             empty_interval: empty_interval_ticks,
             reading: reading_ns / ns_per_tick,
             affordable: affordable_ns / ns_per_tick,
-            long: (LONG_FACTOR * affordable_ns).max(2.5 * resolution_ns) / ns_per_tick,
+            long: (LONG_FACTOR * affordable_ns).max(LONG_STEPS * resolution_ns) / ns_per_tick,
         }
     }
 
@@ -101,6 +100,16 @@ impl Config {
     #[inline]
     fn nested_reading(&self) -> f64 {
         self.affordable * (TIMER_SHARE / 2.0)
+    }
+
+    /// The steps in which a coarse clock moves, 0 for a fine one.
+    #[inline]
+    fn step(&self) -> f64 {
+        if self.long > LONG_FACTOR * self.affordable {
+            self.long / LONG_STEPS
+        } else {
+            0.0
+        }
     }
 }
 
@@ -111,7 +120,7 @@ pub struct TimedCall {
     pub before: u64,
     /// Read at entry.
     pub start: u64,
-    /// The last proof inside the call, as for [`NodeTimer::is_long`]; equal to `start` where there was none.
+    /// The last reading when the call ended, by anyone; equal to `start` where nobody else read the clock.
     pub last_inside: u64,
     /// Read at exit.
     pub end: u64,
@@ -123,33 +132,57 @@ pub struct TimedCall {
     pub first_of_start: bool,
 }
 
-/// Weighted sums over the samples of the third stratum.
+/// What proves to a node that a call was long. One for the process: whoever reads the clock tells all.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Proofs {
+    /// The last reading, by anyone.
+    pub last: u64,
+    /// The last reading by the tick.
+    pub ticked: u64,
+    /// The tick's period, in ticks of the clock; 0 where it does not run.
+    pub period: f64,
+    /// The end of the last call that was certain to be noticed, and long enough to be worth a reading in each node
+    /// above.
+    pub noticed: u64,
+}
+
+/// How a call is noticed, if it is not sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Proof {
+    None,
+    Tick,
+    Certain,
+}
+
+/// Weighted sums over the short samples.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 struct Samples {
-    /// Of all samples, the long ones too.
     weight: f64,
-    /// Of those that are not long.
     ticks: f64,
     /// Their variance: g(g-1) times half the squared difference to the sample before, so that phases of different
     /// cost do not count as noise.
     variance: f64,
     previous: f64,
-    first_weight: f64,
-    first_ticks: f64,
+    /// What one step of a coarse clock in one sample adds to the estimate: seen or not, it may be the only one.
+    step: f64,
 }
 
-/// Samples of the third stratum that were long.
+/// Long calls beyond those counted one by one: how many there must be, and their time.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-struct LongSamples {
-    /// Weighted sum, without the longest.
+struct LongCalls {
+    weight: f64,
     ticks: f64,
-    /// Sum of g(g-1)t^2 over all of them.
     variance: f64,
-    longest: f64,
-    longest_weight: f64,
-    second: f64,
+}
+
+/// First calls of a start beyond those counted one by one.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+struct FirstCalls {
+    weight: f64,
+    ticks: f64,
 }
 
 /// The timing state of one plan node. Zeroed memory plus [`NodeTimer::start`] is a valid start.
@@ -175,7 +208,8 @@ pub struct NodeTimer {
     startup_ticks: f64,
     startup_calls: u64,
     samples: Samples,
-    long: LongSamples,
+    long: LongCalls,
+    first: FirstCalls,
     /// Usual ticks from the last reading to a call of this node.
     distance: f64,
     /// End of the last timed call.
@@ -209,6 +243,12 @@ fn elapsed(earlier: u64, later: u64) -> (f64, u64) {
     }
 }
 
+/// Whether a reading was made after `before`. One after the last is left over from before the clock stepped back.
+#[inline]
+fn is_within(reading: u64, before: u64, last: u64) -> bool {
+    reading > before && reading <= last
+}
+
 impl NodeTimer {
     /// Makes the first call a timed one.
     pub fn start(&mut self) {
@@ -221,7 +261,80 @@ impl NodeTimer {
     ///
     /// Returns true where the gap left the first, gapless calls behind: the caller then wants its tick.
     #[inline]
+    pub fn record_timed(
+        &mut self,
+        config: &Config,
+        random: &mut impl RngCore,
+        call: &TimedCall,
+        proofs: &mut Proofs,
+    ) -> bool {
+        // Before the distance takes this call in: the same test as for a call that is not timed. Readings before
+        // the start are none of this call's.
+        let mut proof = Proof::None;
+        if call.did_io || is_within(proofs.noticed, call.start, proofs.last) {
+            proof = Proof::Certain;
+        } else if is_within(proofs.ticked, call.start, proofs.last)
+            && self.is_far(config, call.before, proofs.ticked)
+        {
+            proof = Proof::Tick;
+        }
+        let known = self.gap <= 1.0 || proof == Proof::Certain;
+        if known && elapsed(call.start, call.end).0 >= config.affordable {
+            proofs.noticed = call.end;
+        }
+        self.take(config, random, call, proof, proofs.period)
+    }
+
+    /// At the exit of a call that was not timed: if it proved long, reads the clock and takes note of it. `before` is
+    /// the last reading before the call, by anyone.
+    #[inline]
+    pub fn record_untimed(
+        &mut self,
+        config: &Config,
+        before: u64,
+        did_io: bool,
+        first_of_start: bool,
+        proofs: &mut Proofs,
+        read: impl FnOnce() -> u64,
+    ) {
+        let certain = did_io || is_within(proofs.noticed, before, proofs.last);
+        let by_tick =
+            is_within(proofs.ticked, before, proofs.last) && self.is_far(config, before, proofs.ticked);
+        if !certain && !by_tick {
+            return;
+        }
+        let end = read();
+        let ticks = elapsed(before, end).0 - self.distance;
+        if certain && ticks >= config.affordable {
+            proofs.noticed = end;
+        }
+        if !certain {
+            self.note_long(config, ticks, proofs.period, 1.0, first_of_start);
+        }
+        self.record_proved(before, end, first_of_start);
+    }
+
+    /// As [`NodeTimer::record_timed`], for a caller that keeps no proofs.
+    #[inline]
     pub fn record(&mut self, config: &Config, random: &mut impl RngCore, call: &TimedCall) -> bool {
+        let inside = call.last_inside != call.start && self.is_far(config, call.before, call.last_inside);
+        let proof = if call.did_io || inside {
+            Proof::Certain
+        } else {
+            Proof::None
+        };
+        self.take(config, random, call, proof, 0.0)
+    }
+
+    #[inline]
+    fn take(
+        &mut self,
+        config: &Config,
+        random: &mut impl RngCore,
+        call: &TimedCall,
+        proof: Proof,
+        period: f64,
+    ) -> bool {
         let (raw, backsteps) = elapsed(call.start, call.end);
         let overhead = config.empty_interval + call.nested_readings as f64 * config.nested_reading();
         // A short call may measure less than the mean empty interval: cutting each at zero would bias the sum.
@@ -232,62 +345,71 @@ impl NodeTimer {
         self.timed_calls += 1;
         self.timer_calls += 2;
         self.clock_backsteps += backsteps;
-
-        // Before the distance takes this call in: the same test as for a call that is not timed.
-        let proved = call.did_io
-            || (call.last_inside != call.start && self.is_long(config, call.before, call.last_inside));
-        if self.gap > 1.0 {
-            self.note_distance(call.before, call.start);
-        }
-        self.own_reading = call.end;
-        if self.gap <= 1.0 || proved {
+        let first = call.first_of_start;
+        if self.gap <= 1.0 || proof != Proof::None {
             self.certain_calls += 1;
             self.certain_ticks += ticks;
-            if call.first_of_start {
+            if first {
                 self.startup_calls += 1;
                 self.startup_ticks += ticks;
+            }
+            if proof == Proof::Tick {
+                self.note_long(config, ticks, period, 1.0, first);
             }
             if self.is_change(ticks) {
                 self.left = 0;
             }
+        } else if ticks >= config.long {
+            self.note_long(config, ticks, period, 0.0, first);
         } else {
-            self.sample(config, ticks, call.first_of_start);
+            self.sample(config, ticks, first);
         }
+        if self.gap > 1.0 {
+            self.note_distance(call.before, call.start);
+        }
+        self.own_reading = call.end;
         self.draw(config, random, ticks)
     }
 
-    /// A timed call of the third stratum.
+    /// A short sample.
     #[inline]
     fn sample(&mut self, config: &Config, ticks: f64, first_of_start: bool) {
         let g = self.gap;
-        let v = g * (g - 1.0);
         let samples = &mut self.samples;
-        if ticks < config.long {
-            let previous = if samples.weight > 0.0 {
-                samples.previous
-            } else {
-                self.recent
-            };
-            samples.ticks += g * ticks;
-            samples.variance += v * (ticks - previous) * (ticks - previous) / 2.0;
-            samples.previous = ticks;
+        let previous = if samples.weight > 0.0 {
+            samples.previous
         } else {
-            let long = &mut self.long;
-            long.variance += v * ticks * ticks;
-            if ticks > long.longest {
-                long.ticks += long.longest_weight * long.longest;
-                long.second = long.longest;
-                long.longest = ticks;
-                long.longest_weight = g;
-            } else {
-                long.ticks += g * ticks;
-                long.second = long.second.max(ticks);
-            }
-        }
+            self.recent
+        };
         samples.weight += g;
+        samples.ticks += g * ticks;
+        samples.variance += g * (g - 1.0) * (ticks - previous) * (ticks - previous) / 2.0;
+        samples.previous = ticks;
+        samples.step = samples.step.max(g * config.step());
         if first_of_start {
-            samples.first_weight += g;
-            samples.first_ticks += g * ticks;
+            self.first.weight += g;
+            self.first.ticks += g * ticks;
+        }
+    }
+
+    /// A long call that the tick or a sample noticed, of which `counted` are counted one by one.
+    #[inline]
+    fn note_long(&mut self, config: &Config, ticks: f64, period: f64, counted: f64, first_of_start: bool) {
+        let by_tick = if period > 0.0 {
+            // It is noticed only if the tick comes late enough in it.
+            ((ticks + self.distance - self.far(config)) / period).clamp(0.0, 1.0)
+        } else {
+            counted
+        };
+        let chance = 1.0 - (1.0 - by_tick) * (1.0 - 1.0 / self.gap);
+        let weight = 1.0 / chance;
+        let more = weight - counted;
+        self.long.weight += more;
+        self.long.ticks += more * ticks;
+        self.long.variance += weight * (weight - 1.0) * ticks * ticks;
+        if first_of_start {
+            self.first.weight += more;
+            self.first.ticks += more * ticks;
         }
     }
 
@@ -328,19 +450,21 @@ impl NodeTimer {
         size > 1
     }
 
-    /// Whether a call that is not timed proved long by clock readings alone, whoever called it: `before` and
-    /// `last_inside` as in [`TimedCall`].
+    /// Whether a call from one reading to the other is long.
     #[inline]
     pub fn proves_long(config: &Config, before: u64, last_inside: u64) -> bool {
         last_inside != before && elapsed(before, last_inside).0 >= config.long
     }
 
-    /// Whether a call of this node proved long. `before` is the last reading before it, by anyone, and `proof` the
-    /// latest of the readings that prove something: those of the tick, and those at the end of calls that proved
-    /// long or measured long. Such a reading after `before` was made inside the call.
+    /// Ticks after the last reading before a call from which a reading in it proves it long.
     #[inline]
-    pub fn is_long(&self, config: &Config, before: u64, proof: u64) -> bool {
-        Self::proves_long(config, before, proof) && elapsed(before, proof).0 >= FAR_FACTOR * self.distance
+    fn far(&self, config: &Config) -> f64 {
+        config.long.max(FAR_FACTOR * self.distance)
+    }
+
+    #[inline]
+    fn is_far(&self, config: &Config, before: u64, inside: u64) -> bool {
+        elapsed(before, inside).0 >= self.far(config)
     }
 
     /// Takes note of a call that was not timed and proved long; `end` was read at its exit.
@@ -401,25 +525,25 @@ impl NodeTimer {
         let rest = calls
             .saturating_sub(self.certain_calls)
             .saturating_sub(self.proved_calls) as f64;
-        let sampled = self.samples.weight > 0.0;
-        let (mean, sampling_variance) = if sampled {
+        let rest = (rest - self.long.weight).max(0.0);
+        let (mean, sampling_variance) = if self.samples.weight > 0.0 {
             let share = rest / self.samples.weight;
             (
-                ((self.samples.ticks + self.long_ticks()) / self.samples.weight).max(0.0),
-                (self.samples.variance + self.long.variance) * share * share,
+                (self.samples.ticks / self.samples.weight).max(0.0),
+                (self.samples.variance + self.samples.step * self.samples.step) * share * share,
             )
         } else {
             // Nothing was drawn from the rest: its size is a guess, and its error the guess itself.
             let guess = rest * self.recent;
             (self.recent, guess * guess)
         };
-        let total = (self.certain_ticks + self.proved_ticks + rest * mean).max(0.0) + interrupted;
-        let error = (sampling_variance + self.proved_variance).sqrt();
+        let total =
+            (self.certain_ticks + self.proved_ticks + self.long.ticks + rest * mean).max(0.0) + interrupted;
+        let error = (sampling_variance + self.long.variance + self.proved_variance).sqrt();
 
         let rest_starts = (starts - self.startup_calls as f64).max(0.0);
-        let first = &self.samples;
-        let mean_first = if first.first_weight > 0.0 {
-            first.first_ticks / first.first_weight
+        let mean_first = if self.first.weight > 0.0 {
+            self.first.ticks / self.first.weight
         } else {
             mean
         };
@@ -430,19 +554,7 @@ impl NodeTimer {
             error,
         }
     }
-
-    /// The weighted sum of the long samples, where the longest counts once as what it was, and else as the second
-    /// longest: a single one says nothing of how many there are.
-    fn long_ticks(&self) -> f64 {
-        let long = &self.long;
-        if long.longest_weight <= 0.0 {
-            return 0.0;
-        }
-        let like_it = if long.second > 0.0 {
-            long.second
-        } else {
-            self.recent.min(long.longest)
-        };
-        long.ticks + long.longest + (long.longest_weight - 1.0) * like_it
-    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,15 +7,17 @@ use simulator::{Body, Fared, Machine, Run, body, simulate};
 
 const SEEDS: u64 = 21;
 
-/// Every node: the median error, and the error that 19 of 20 runs stay below.
+/// Every node: the median error, and the error that 19 of 20 runs stay below; the latter may be one tick (at most
+/// 2 ms in statements of less than a second) larger, which is what a single tick can tell.
 fn check(fared: &[Fared], median: f64, p95: f64) {
-    if std::env::var("SHOW").is_ok() {
-        return;
-    }
     for (i, node) in fared.iter().enumerate() {
+        let p95 = p95.max(2.2e6 / node.true_ns).min(0.60);
         assert!(node.median <= median, "node {i}: median {:.4}", node.median);
         assert!(node.p95 <= p95, "node {i}: 95th percentile {:.4}", node.p95);
+        assert!(node.covered >= 0.66, "node {i}: covered {:.2}", node.covered);
     }
+    let covered = fared.iter().map(|node| node.covered).sum::<f64>() / fared.len() as f64;
+    assert!(covered >= 0.80, "covered {covered:.2}");
 }
 
 /// A node that calls node `child` `calls` times in its only call, with `own` nanoseconds of its own for each.
@@ -206,7 +208,7 @@ fn below_a_busy_parent() {
             }),
             pass(2, 30.0),
             pass(3, 30.0),
-            scan(40.0, 100, 1000.0),
+            scan(40.0, 100, 200.0),
         ];
         let fared = simulate(name, Machine::default(), &plan, 1, SEEDS);
         check(&fared, 0.05, 0.12);

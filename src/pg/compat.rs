@@ -1,6 +1,7 @@
 //! Every difference between PostgreSQL's major versions, as functions with one signature.
 
 use pgrx::pg_sys;
+use rowsource_core::clock;
 use rowsource_core::figures::{Buffers, Wal};
 
 /// The first timeout id that an extension may register (`USER_TIMEOUT` of timeout.h).
@@ -10,10 +11,53 @@ pub const USER_TIMEOUT: i32 = 12;
 pub const USER_TIMEOUT: i32 = 13;
 
 /// What `PlanState.instrument` points to.
+#[cfg(not(feature = "pg19"))]
 pub type NodeInstrumentation = pg_sys::Instrumentation;
+#[cfg(feature = "pg19")]
+pub type NodeInstrumentation = pg_sys::NodeInstrumentation;
+
+/// Its part that 19 shares with other instrumentation: what is measured, and time, buffers and WAL.
+#[cfg(not(feature = "pg19"))]
+pub fn base(instr: &mut NodeInstrumentation) -> &mut pg_sys::Instrumentation {
+    instr
+}
+#[cfg(feature = "pg19")]
+pub fn base(instr: &mut NodeInstrumentation) -> &mut pg_sys::Instrumentation {
+    &mut instr.instr
+}
 
 const NS_PER_MS: f64 = 1e6;
+#[cfg(not(feature = "pg19"))]
 const NS_PER_S: f64 = 1e9;
+
+/// Nanoseconds of one tick of core's own clock: 19 may count in ticks of the time stamp counter.
+#[cfg(not(any(feature = "pg15", feature = "pg19")))]
+fn core_tick_ns() -> f64 {
+    1.0
+}
+#[cfg(feature = "pg19")]
+fn core_tick_ns() -> f64 {
+    const TICKS_TO_NS_SHIFT: u32 = 14;
+    // SAFETY: a plain global, set before the first query.
+    match unsafe { pg_sys::ticks_per_ns_scaled } {
+        0 => 1.0,
+        scaled => scaled as f64 / f64::from(1 << TICKS_TO_NS_SHIFT),
+    }
+}
+
+/// Now by core's own clock, in nanoseconds.
+#[cfg(not(feature = "pg19"))]
+fn core_now_ns() -> f64 {
+    clock::system::monotonic() as f64
+}
+#[cfg(feature = "pg19")]
+fn core_now_ns() -> f64 {
+    // SAFETY: a plain global.
+    match unsafe { pg_sys::timing_tsc_enabled } {
+        true => clock::tsc::read() as f64 * core_tick_ns(),
+        false => clock::system::monotonic() as f64,
+    }
+}
 
 /// An interval in nanoseconds.
 #[cfg(feature = "pg15")]
@@ -22,7 +66,7 @@ fn instr_time_ns(t: pg_sys::instr_time) -> f64 {
 }
 #[cfg(not(feature = "pg15"))]
 fn instr_time_ns(t: pg_sys::instr_time) -> f64 {
-    t.ticks as f64
+    t.ticks as f64 * core_tick_ns()
 }
 
 #[cfg(feature = "pg15")]
@@ -35,18 +79,37 @@ fn instr_time_from_ns(ns: f64) -> pg_sys::instr_time {
 }
 #[cfg(not(feature = "pg15"))]
 fn instr_time_from_ns(ns: f64) -> pg_sys::instr_time {
-    pg_sys::instr_time { ticks: ns as i64 }
+    pg_sys::instr_time {
+        ticks: (ns / core_tick_ns()) as i64,
+    }
+}
+
+/// The type of a node's total and startup times: seconds as a number, from 19 on an interval.
+#[cfg(not(feature = "pg19"))]
+fn total_ns(total: f64) -> f64 {
+    total * NS_PER_S
+}
+#[cfg(feature = "pg19")]
+fn total_ns(total: pg_sys::instr_time) -> f64 {
+    instr_time_ns(total)
+}
+#[cfg(not(feature = "pg19"))]
+fn total_from_ns(ns: f64) -> f64 {
+    ns / NS_PER_S
+}
+#[cfg(feature = "pg19")]
+fn total_from_ns(ns: f64) -> pg_sys::instr_time {
+    instr_time_from_ns(ns)
 }
 
 /// Nanoseconds since the beginning of a call that core is timing now; after an error, of the interrupted one.
-/// Core reads CLOCK_MONOTONIC.
-pub fn core_interrupted_ns(instr: &NodeInstrumentation) -> Option<f64> {
-    let start = instr_time_ns(instr.starttime);
-    (start > 0.0).then(|| (rowsource_core::clock::system::monotonic() as f64 - start).max(0.0))
+pub fn core_interrupted_ns(instr: &mut NodeInstrumentation) -> Option<f64> {
+    let start = instr_time_ns(base(instr).starttime);
+    (start > 0.0).then(|| (core_now_ns() - start).max(0.0))
 }
 
 /// Buffers and WAL since the beginning of a call of core's that an error interrupted.
-pub fn core_interrupted_usage(instr: &NodeInstrumentation) -> (Buffers, Wal) {
+pub fn core_interrupted_usage(instr: &mut NodeInstrumentation) -> (Buffers, Wal) {
     // SAFETY: PostgreSQL's own counters, written by this thread only.
     let (mut now, mut wal_now) = unsafe {
         (
@@ -54,29 +117,29 @@ pub fn core_interrupted_usage(instr: &NodeInstrumentation) -> (Buffers, Wal) {
             wal(&*(&raw const pg_sys::pgWalUsage)),
         )
     };
-    now -= buffers(&instr.bufusage_start);
-    wal_now -= wal(&instr.walusage_start);
+    now -= buffers(&base(instr).bufusage_start);
+    wal_now -= wal(&base(instr).walusage_start);
     (now, wal_now)
 }
 
 /// Nanoseconds that core itself timed: finished cycles, and the one still running.
-pub fn core_total_ns(instr: &NodeInstrumentation) -> f64 {
+pub fn core_total_ns(instr: &mut NodeInstrumentation) -> f64 {
     let running = if instr.running {
         instr_time_ns(instr.counter)
     } else {
         0.0
     };
-    instr.total * NS_PER_S + running
+    total_ns(base(instr).total) + running
 }
 
 /// Nanoseconds to the first row as core timed it.
-pub fn core_startup_ns(instr: &NodeInstrumentation) -> f64 {
+pub fn core_startup_ns(instr: &mut NodeInstrumentation) -> f64 {
     let running = if instr.running {
-        instr.firsttuple * NS_PER_S
+        total_ns(instr.firsttuple)
     } else {
         0.0
     };
-    instr.startup * NS_PER_S + running
+    total_ns(instr.startup) + running
 }
 
 /// Writes a node's finished totals where EXPLAIN and the way back from parallel workers read them.
@@ -89,13 +152,14 @@ pub fn set_core_totals(
 ) {
     instr.running = false;
     instr.counter = instr_time_from_ns(0.0);
-    instr.starttime = instr_time_from_ns(0.0);
-    instr.firsttuple = 0.0;
+    instr.firsttuple = total_from_ns(0.0);
     instr.tuplecount = 0.0;
-    instr.total = total_ns / NS_PER_S;
-    instr.startup = startup_ns / NS_PER_S;
+    instr.startup = total_from_ns(startup_ns);
     instr.ntuples = rows;
     instr.nloops = loops;
+    let base = base(instr);
+    base.starttime = instr_time_from_ns(0.0);
+    base.total = total_from_ns(total_ns);
 }
 
 /// The I/O times of a `BufferUsage`, in the order shared read, shared write, local read, local write, temp read,

@@ -71,8 +71,8 @@ pub unsafe fn figures(statement: &Statement, core_alive: bool) -> Vec<NodeFigure
             if statement.wrapped && core_alive {
                 statement::publish(node, estimate.total, estimate.startup, rows, starts);
                 if let (Some(buffers), Some(wal)) = (buffers, wal) {
-                    compat::set_buffers(&mut (*instr).bufusage, &buffers);
-                    compat::set_wal(&mut (*instr).walusage, &wal);
+                    compat::set_buffers(&mut compat::base(&mut *instr).bufusage, &buffers);
+                    compat::set_wal(&mut compat::base(&mut *instr).walusage, &wal);
                 }
             }
             if (*node).hidden {
@@ -111,7 +111,7 @@ unsafe fn starts(node: *mut Node) -> f64 {
     // SAFETY: a live node with instrumentation.
     unsafe {
         let instr = (*(*node).plan_state).instrument;
-        let interrupted = (*node).interrupted.is_some() || compat::core_interrupted_ns(&*instr).is_some();
+        let interrupted = (*node).interrupted.is_some() || compat::core_interrupted_ns(&mut *instr).is_some();
         (*instr).nloops + f64::from(u8::from((*instr).running || interrupted))
     }
 }
@@ -161,21 +161,20 @@ unsafe fn inclusive(
     // SAFETY: a live node with instrumentation.
     unsafe {
         let instr = (*(*node).plan_state).instrument;
+        let base = *compat::base(&mut *instr);
         if !statement.wrapped {
             return (
-                (*instr)
-                    .need_bufusage
-                    .then(|| compat::buffers(&(*instr).bufusage)),
-                (*instr).need_walusage.then(|| compat::wal(&(*instr).walusage)),
+                base.need_bufusage.then(|| compat::buffers(&base.bufusage)),
+                base.need_walusage.then(|| compat::wal(&base.walusage)),
             );
         }
         if statement.detail == Detail::Rows {
             return (None, None);
         }
-        let mut buffers = compat::buffers(&(*instr).bufusage);
-        let mut wal = compat::wal(&(*instr).walusage);
-        if compat::core_interrupted_ns(&*instr).is_some() {
-            let (interrupted, wal_interrupted) = compat::core_interrupted_usage(&*instr);
+        let mut buffers = compat::buffers(&base.bufusage);
+        let mut wal = compat::wal(&base.walusage);
+        if compat::core_interrupted_ns(&mut *instr).is_some() {
+            let (interrupted, wal_interrupted) = compat::core_interrupted_usage(&mut *instr);
             buffers += interrupted;
             wal += wal_interrupted;
         }
@@ -199,8 +198,8 @@ unsafe fn item(statement: &Statement, i: usize) -> Item {
         if !instr.is_null() {
             estimate = own_estimate(statement, i);
             estimate.total +=
-                compat::core_total_ns(&*instr) + compat::core_interrupted_ns(&*instr).unwrap_or(0.0);
-            estimate.startup += compat::core_startup_ns(&*instr);
+                compat::core_total_ns(&mut *instr) + compat::core_interrupted_ns(&mut *instr).unwrap_or(0.0);
+            estimate.startup += compat::core_startup_ns(&mut *instr);
             let error = statement.from_workers(i).error_ns;
             estimate.error = estimate.error.hypot(error);
             // The root ran inside the statement's own, exactly timed runs.

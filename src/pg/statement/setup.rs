@@ -4,7 +4,7 @@ use super::{BUFFERS, OURS, ROWS, Statement, TIMER, WAL, close, open};
 use crate::guc::{self, Detail};
 use crate::pg::node::Node;
 use crate::pg::usage::Usage;
-use crate::pg::{describe, identity, parallel, quiet, server, tick, tree, wrapper};
+use crate::pg::{compat, describe, identity, parallel, quiet, server, tick, tree, wrapper};
 use crate::session::PlanKey;
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
 use rowsource_core::clock::{Source, measure_costs};
@@ -167,9 +167,10 @@ impl Statement {
                     || (*node).under_gather
                     || has_gather
                     || self.shuts_down(i);
-                (*node).instr.need_timer = timed && by_core;
-                (*node).instr.need_bufusage = booked && by_core;
-                (*node).instr.need_walusage = booked && by_core;
+                let core = compat::base(&mut (*node).instr);
+                core.need_timer = timed && by_core;
+                core.need_bufusage = booked && by_core;
+                core.need_walusage = booked && by_core;
                 (*node).timer.start();
                 (*node).method = Some(wrapper::method(self.timed(), self.books(i), reads));
                 (*ps).instrument = &raw mut (*node).instr;

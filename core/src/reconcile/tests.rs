@@ -1,0 +1,248 @@
+use super::*;
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoroshiro128PlusPlus;
+
+fn item(parent: Option<usize>, total: f64, error: f64) -> Item {
+    Item {
+        parent,
+        edge: Edge::Sequential,
+        processes: 1.0,
+        estimate: Estimate {
+            total,
+            startup: total / 2.0,
+            error,
+        },
+    }
+}
+
+fn totals(items: &[Item]) -> Vec<f64> {
+    items.iter().map(|item| item.estimate.total).collect()
+}
+
+/// Equal but for rounding.
+fn near(actual: &[f64], expected: &[f64]) {
+    assert_eq!(actual.len(), expected.len());
+    for (a, e) in actual.iter().zip(expected) {
+        assert!(
+            (a - e).abs() <= 1e-9 * e.abs().max(1.0),
+            "{actual:?}, not {expected:?}"
+        );
+    }
+}
+
+#[test]
+fn what_agrees_is_left_alone() {
+    let mut items = [
+        item(None, 100.0, 0.0),
+        item(Some(0), 60.0, 5.0),
+        item(Some(1), 40.0, 9.0),
+        item(Some(0), 40.0, 0.0),
+    ];
+    let own = reconcile(&mut items);
+    assert_eq!(totals(&items), [100.0, 60.0, 40.0, 40.0]);
+    assert_eq!(own, [0.0, 20.0, 40.0, 40.0]);
+}
+
+#[test]
+fn nothing_at_all() {
+    assert!(reconcile(&mut []).is_empty());
+    let mut items = [item(None, 0.0, 0.0), item(Some(0), 0.0, 0.0)];
+    assert_eq!(reconcile(&mut items), [0.0, 0.0]);
+}
+
+#[test]
+fn a_child_above_its_exact_parent_is_scaled_with_all_below_it() {
+    let mut items = [
+        item(None, 100.0, 0.0),
+        item(Some(0), 120.0, 0.0),
+        item(Some(1), 110.0, 0.0),
+    ];
+    let own = reconcile(&mut items);
+    near(&totals(&items), &[100.0, 100.0, 100.0]);
+    near(&own, &[0.0, 0.0, 100.0]);
+}
+
+#[test]
+fn a_sum_above_its_exact_parent_is_scaled() {
+    let mut items = [
+        item(None, 100.0, 0.0),
+        item(Some(0), 90.0, 0.0),
+        item(Some(0), 60.0, 0.0),
+    ];
+    let own = reconcile(&mut items);
+    near(&totals(&items), &[100.0, 60.0, 40.0]);
+    near(&own, &[0.0, 60.0, 40.0]);
+    assert!(items[1].estimate.startup <= items[1].estimate.total);
+}
+
+#[test]
+fn an_estimate_gives_way_to_what_was_measured() {
+    let mut items = [
+        item(None, 100.0, 0.0),
+        item(Some(0), 50.0, 0.0),
+        item(Some(0), 60.0, 5.0),
+    ];
+    reconcile(&mut items);
+    near(&totals(&items), &[100.0, 50.0, 50.0]);
+    // But not beyond its errors.
+    let mut items = [
+        item(None, 100.0, 0.0),
+        item(Some(0), 90.0, 0.0),
+        item(Some(0), 60.0, 5.0),
+    ];
+    reconcile(&mut items);
+    let left = 90.0 + 45.0;
+    near(
+        &totals(&items),
+        &[100.0, 90.0 / left * 100.0, 45.0 / left * 100.0],
+    );
+}
+
+#[test]
+fn estimated_children_give_way_by_variance() {
+    let mut items = [
+        item(None, 100.0, 0.0),
+        item(Some(0), 55.0, 8.0),
+        item(Some(0), 55.0, 4.0),
+    ];
+    reconcile(&mut items);
+    near(&totals(&items), &[100.0, 47.0, 53.0]);
+}
+
+#[test]
+fn an_estimated_parent_is_raised_by_its_share() {
+    // The parent is as uncertain as the child: they meet half-way.
+    let mut items = [
+        item(None, 1000.0, 0.0),
+        item(Some(0), 100.0, 10.0),
+        item(Some(1), 120.0, 10.0),
+    ];
+    reconcile(&mut items);
+    near(&totals(&items), &[1000.0, 110.0, 110.0]);
+    // The child was measured: the parent must be as long.
+    let mut items = [
+        item(None, 1000.0, 0.0),
+        item(Some(0), 100.0, 10.0),
+        item(Some(1), 120.0, 0.0),
+    ];
+    reconcile(&mut items);
+    near(&totals(&items), &[1000.0, 120.0, 120.0]);
+    // The parent was measured: it stays.
+    let mut items = [
+        item(None, 1000.0, 0.0),
+        item(Some(0), 100.0, 0.0),
+        item(Some(1), 120.0, 10.0),
+    ];
+    reconcile(&mut items);
+    near(&totals(&items), &[1000.0, 100.0, 100.0]);
+}
+
+#[test]
+fn a_nested_node_does_not_compete() {
+    let mut items = [
+        item(None, 100.0, 0.0),
+        item(Some(0), 90.0, 0.0),
+        item(Some(0), 80.0, 0.0),
+    ];
+    items[2].edge = Edge::Nested;
+    let own = reconcile(&mut items);
+    near(&totals(&items), &[100.0, 90.0, 80.0]);
+    near(&own, &[10.0, 90.0, 80.0]);
+    // It still ran inside.
+    items[2].estimate.total = 130.0;
+    reconcile(&mut items);
+    near(&totals(&items), &[100.0, 90.0, 100.0]);
+}
+
+#[test]
+fn a_node_that_ran_outside_is_not_bounded() {
+    let mut items = [
+        item(None, 100.0, 0.0),
+        item(Some(0), 300.0, 0.0),
+        item(Some(1), 400.0, 0.0),
+    ];
+    items[1].edge = Edge::Outside;
+    let own = reconcile(&mut items);
+    // What runs inside it is.
+    near(&totals(&items), &[100.0, 300.0, 300.0]);
+    near(&own, &[100.0, 0.0, 300.0]);
+}
+
+#[test]
+fn processes_side_by_side_take_more_than_their_parent() {
+    let mut items = [
+        item(None, 100.0, 0.0),
+        item(Some(0), 290.0, 0.0),
+        item(Some(1), 200.0, 0.0),
+    ];
+    items[1].processes = 3.0;
+    let own = reconcile(&mut items);
+    near(&totals(&items), &[100.0, 290.0, 200.0]);
+    near(&own, &[100.0 - 290.0 / 3.0, 90.0, 200.0]);
+    items[1].estimate.total = 330.0;
+    reconcile(&mut items);
+    near(&totals(&items), &[100.0, 300.0, 200.0]);
+}
+
+/// Random trees of every shape: exact and estimated nodes, all edges, parallel parts, wild totals.
+#[test]
+fn what_holds_of_every_tree() {
+    let mut random = Xoroshiro128PlusPlus::seed_from_u64(11);
+    for _ in 0..5_000 {
+        let count = random.random_range(1..25);
+        let mut items = Vec::with_capacity(count);
+        for i in 0..count {
+            let total = if random.random_bool(0.05) {
+                0.0
+            } else {
+                10f64.powf(random.random_range(-3.0..6.0))
+            };
+            let exact = i == 0 || random.random_bool(0.3);
+            let error = if exact {
+                0.0
+            } else {
+                total * random.random_range(0.0..2.0)
+            };
+            let mut item = item((i > 0).then(|| random.random_range(0..i)), total, error);
+            item.estimate.startup = total * random.random::<f64>();
+            item.edge = match random.random_range(0..10) {
+                0 => Edge::Nested,
+                1 => Edge::Outside,
+                _ => Edge::Sequential,
+            };
+            item.processes = if random.random_bool(0.1) { 3.0 } else { 1.0 };
+            items.push(item);
+        }
+        let before = items.clone();
+        let own = reconcile(&mut items);
+        assert_eq!(
+            items[0].estimate.total, before[0].estimate.total,
+            "the root is exact"
+        );
+        for i in 0..count {
+            let total = items[i].estimate.total;
+            assert!(total >= 0.0 && total.is_finite());
+            assert!(own[i] >= 0.0 && own[i] <= total * (1.0 + 1e-9));
+            assert!(items[i].estimate.startup >= 0.0 && items[i].estimate.startup <= total);
+            let children = (i + 1..count).filter(|&c| items[c].parent == Some(i));
+            let mut sum = 0.0;
+            for c in children {
+                let share = items[c].estimate.total / items[c].processes;
+                match items[c].edge {
+                    Edge::Sequential => sum += share,
+                    Edge::Nested => assert!(share <= total * (1.0 + 1e-9)),
+                    Edge::Outside => {}
+                }
+            }
+            assert!(sum <= total * (1.0 + 1e-9), "{sum} of {total}");
+            if before[i].estimate.error == 0.0 {
+                assert!(total <= before[i].estimate.total, "an exact node was raised");
+            }
+        }
+        // What agrees is left alone.
+        let again = reconcile(&mut items);
+        for (a, b) in again.iter().zip(&own) {
+            assert!((a - b).abs() <= 1e-6 * items[0].estimate.total.max(b.abs()).max(1.0));
+        }
+    }
+}

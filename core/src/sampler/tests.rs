@@ -1,0 +1,385 @@
+use super::*;
+use rand::SeedableRng;
+use rand_xoshiro::Xoroshiro128PlusPlus;
+
+/// A clock of one tick a nanosecond that costs nothing to read.
+fn config(max_gap: u32) -> Config {
+    Config::new(max_gap, 1.0, 0.0, 0.0, 1.0)
+}
+
+fn random() -> Xoroshiro128PlusPlus {
+    Xoroshiro128PlusPlus::seed_from_u64(5)
+}
+
+fn started() -> NodeTimer {
+    let mut timer = NodeTimer::default();
+    timer.start();
+    timer
+}
+
+fn call(start: u64, end: u64) -> TimedCall {
+    TimedCall {
+        before: start,
+        start,
+        last_inside: start,
+        end,
+        nested_readings: 0,
+        did_io: false,
+        first_of_start: false,
+    }
+}
+
+/// Makes `n` calls of `ns` each, one right after the other; returns how many were timed.
+fn calls(timer: &mut NodeTimer, config: &Config, random: &mut Xoroshiro128PlusPlus, n: u64, ns: u64) -> u64 {
+    let before = timer.timed_calls;
+    for i in 0..n {
+        timer.countdown -= 1;
+        if timer.countdown == 0 {
+            let start = 1_000_000 + i * ns;
+            let mut proofs = Proofs {
+                last: start,
+                ..Proofs::default()
+            };
+            timer.record_timed(config, random, &call(start, start + ns), &mut proofs);
+        }
+    }
+    timer.timed_calls - before
+}
+
+#[test]
+fn a_timer_that_saw_nothing() {
+    let timer = started();
+    assert_eq!(timer.calls(), 0);
+    assert_eq!(timer.estimate(0.0, None), Estimate::default());
+    // Zeroed memory is valid too, though nobody asks it.
+    assert_eq!(NodeTimer::default().estimate(1.0, None), Estimate::default());
+    // The first call is still on its way.
+    let estimate = timer.estimate(1.0, Some(300));
+    assert_eq!(estimate.total, 300.0);
+}
+
+#[test]
+fn the_first_calls_are_exact() {
+    let (config, mut random) = (config(128), random());
+    for n in 1..=FIRST_CALLS {
+        let mut timer = started();
+        assert_eq!(calls(&mut timer, &config, &mut random, n, 100), n);
+        let estimate = timer.estimate(0.0, None);
+        assert_eq!(
+            (timer.calls(), timer.timed_calls, timer.timer_calls),
+            (n, n, 2 * n)
+        );
+        assert_eq!((estimate.total, estimate.error), (100.0 * n as f64, 0.0));
+    }
+}
+
+#[test]
+fn every_call_is_timed_where_calls_are_long_or_the_setting_says_so() {
+    let mut random = random();
+    for (max_gap, ns) in [(1, 10), (128, 100_000)] {
+        let mut timer = started();
+        let config = config(max_gap);
+        assert_eq!(calls(&mut timer, &config, &mut random, 5000, ns), 5000);
+        let estimate = timer.estimate(0.0, None);
+        assert_eq!((estimate.total, estimate.error), (5000.0 * ns as f64, 0.0));
+    }
+}
+
+#[test]
+fn gaps_grow_to_the_setting_and_no_further() {
+    let (config, mut random) = (config(64), random());
+    let mut timer = started();
+    let timed = calls(&mut timer, &config, &mut random, 10_000, 5);
+    assert!((180..260).contains(&timed), "{timed}");
+    let timed = calls(&mut timer, &config, &mut random, 64_000, 5);
+    assert!((999..=1001).contains(&timed), "one of each block: {timed}");
+    assert_eq!(timer.calls(), 74_000);
+    let estimate = timer.estimate(0.0, None);
+    assert!(
+        (estimate.total - 370_000.0).abs() < 1e-3,
+        "equal calls leave nothing to estimate"
+    );
+    assert!(estimate.error < 1e-3);
+}
+
+#[test]
+fn the_timer_costs_its_share() {
+    let config = Config::new(1024, 1.0, 9.0, 9.0, 1.0);
+    let mut random = random();
+    for ns in [100, 500, 3000] {
+        let mut timer = started();
+        calls(&mut timer, &config, &mut random, 100_000, ns);
+        let timed = calls(&mut timer, &config, &mut random, 1_000_000, ns);
+        let cost = timed as f64 * (2.0 * 9.0 + BOOKKEEPING_NS) / (1e6 * ns as f64);
+        assert!(
+            (0.7 * TIMER_SHARE..1.2 * TIMER_SHARE).contains(&cost),
+            "{ns}: {cost}"
+        );
+    }
+}
+
+#[test]
+fn each_call_of_a_block_is_as_likely_to_be_timed() {
+    let (config, mut random) = (config(8), random());
+    let mut timer = started();
+    calls(&mut timer, &config, &mut random, 1000, 5);
+    let mut hits = [0_u32; 8];
+    for i in 0..80_000 {
+        let timed = timer.timed_calls;
+        calls(&mut timer, &config, &mut random, 1, 5);
+        hits[i % 8] += (timer.timed_calls - timed) as u32;
+    }
+    for hit in hits {
+        assert!((1100..1400).contains(&hit), "{hits:?}");
+    }
+}
+
+#[test]
+fn the_cost_of_readings_is_taken_off() {
+    let config = Config::new(1, 0.5, 40.0, 9.0, 1.0);
+    let mut timer = started();
+    let nested = TimedCall {
+        nested_readings: 4,
+        ..call(1000, 2000)
+    };
+    timer.record_timed(&config, &mut random(), &nested, &mut Proofs::default());
+    // Four nested readings are two samples.
+    let samples = 2.0 * (2.0 * 9.0 + BOOKKEEPING_NS) / 0.5;
+    assert!((timer.calls(), timer.estimate(0.0, None).error) == (1, 0.0));
+    assert!((timer.estimate(0.0, None).total - (1000.0 - 40.0 - samples)).abs() < 1e-9);
+}
+
+#[test]
+fn a_clock_that_steps_back_counts_nothing() {
+    let (config, mut random) = (config(1), random());
+    let mut timer = started();
+    timer.countdown = 0;
+    timer.record_timed(&config, &mut random, &call(1000, 400), &mut Proofs::default());
+    timer.countdown = 0;
+    timer.record_timed(&config, &mut random, &call(400, u64::MAX), &mut Proofs::default());
+    timer.record_proved(1000, 10, false);
+    assert_eq!(timer.clock_backsteps, 2);
+    let estimate = timer.estimate(0.0, None);
+    assert!(estimate.total.is_finite() && estimate.total >= 0.0);
+    // A proof from before the step is none.
+    let proofs = Proofs {
+        last: 2_000_000,
+        ticked: 9_000_000,
+        noticed: 9_000_000,
+        ..Proofs::default()
+    };
+    assert!(!is_within(proofs.ticked, 1_000_000, proofs.last));
+    timer.record_untimed(&config, 1_000_000, false, false, &mut proofs.clone(), || {
+        panic!("not proved")
+    });
+}
+
+/// A timer whose next call is not timed: past its first calls, of 10 ns, and with blocks of 100.
+fn sampling(config: &Config, random: &mut Xoroshiro128PlusPlus) -> NodeTimer {
+    let mut timer = started();
+    calls(&mut timer, config, random, 50_000, 10);
+    while timer.countdown < 20 {
+        calls(&mut timer, config, random, 1, 10);
+    }
+    timer
+}
+
+fn proofs(ticked: u64, noticed: u64, last: u64) -> Proofs {
+    Proofs {
+        last,
+        ticked,
+        noticed,
+        period: 2e6,
+    }
+}
+
+#[test]
+fn a_long_call_is_counted_at_its_exit() {
+    let (config, mut random) = (config(100), random());
+    let timer = sampling(&config, &mut random);
+    let short = timer.estimate(0.0, None).total;
+    let at = 2_000_000_000_u64;
+    let end = at + 3_000_000;
+    for (did_io, told) in [
+        (true, Proofs::default()),
+        (false, proofs(at + 1_500_000, 0, end)),
+        (false, proofs(0, end - 10, end)),
+    ] {
+        let mut timer = timer;
+        let mut told = Proofs { last: end, ..told };
+        timer.countdown -= 1;
+        timer.record_untimed(&config, at, did_io, false, &mut told, || end);
+        assert_eq!(timer.countdown, 1, "the next call is timed");
+        let estimate = timer.estimate(0.0, None);
+        let more = estimate.total - short;
+        // Longer than a tick: it is counted once, however it was noticed.
+        assert!((more - 3e6).abs() < 1e4, "{more}");
+        assert!(estimate.error < 1e4, "{}", estimate.error);
+        let by_tick = told.ticked > 0;
+        assert_eq!(
+            told.noticed == end,
+            !by_tick,
+            "nodes above see the tick themselves"
+        );
+    }
+}
+
+#[test]
+fn what_proves_nothing_is_not_read() {
+    let (config, mut random) = (config(100), random());
+    let mut timer = sampling(&config, &mut random);
+    let at = 2_000_000_000_u64;
+    for told in [
+        Proofs::default(),
+        // All before the call.
+        proofs(at - 5, at, at + 100),
+        // Too soon after the last reading: it need not have been inside for long.
+        proofs(at + 5_000, 0, at + 5_000),
+        // Somebody read the clock, but not the tick.
+        proofs(0, 0, at + 3_000_000),
+    ] {
+        timer.record_untimed(&config, at, false, false, &mut told.clone(), || {
+            panic!("{told:?}")
+        });
+    }
+}
+
+#[test]
+fn a_stall_between_two_ticks_does_not_weigh_a_gap() {
+    let (config, mut random) = (config(100), random());
+    let mut timer = sampling(&config, &mut random);
+    let short = timer.estimate(0.0, None).total;
+    let untimed = timer.countdown - 1;
+    calls(&mut timer, &config, &mut random, untimed, 10);
+    timer.countdown = 0;
+    let at = 2_000_000_000_u64;
+    timer.record_timed(
+        &config,
+        &mut random,
+        &call(at, at + 500_000),
+        &mut proofs(0, 0, at),
+    );
+    let more = timer.estimate(0.0, None).total - short;
+    // Blocks of 100 and a chance of a quarter to be ticked: it stands for four, less than a period.
+    assert!((1.5e6..2.2e6).contains(&more), "{more}");
+    assert!(timer.estimate(0.0, None).error > 1e6, "which is not known");
+}
+
+#[test]
+fn the_usual_distance_is_taken_off() {
+    // The caller works 1 us between calls of 100 ns.
+    let (config, mut random) = (config(16), random());
+    let mut timer = started();
+    let (mut now, mut last) = (0_u64, 0_u64);
+    let mut told = Proofs::default();
+    for i in 0..100_000_u64 {
+        now += 1000;
+        let ns = if i % 500 == 499 { 50_000 } else { 100 };
+        timer.countdown -= 1;
+        if timer.countdown == 0 {
+            let timed = TimedCall {
+                before: last,
+                did_io: ns > 1000,
+                ..call(now, now + ns)
+            };
+            told.last = now;
+            timer.record_timed(&config, &mut random, &timed, &mut told);
+            last = now + ns;
+        } else if ns > 1000 {
+            told.last = now;
+            timer.record_untimed(&config, last, true, false, &mut told, || now + ns);
+            last = now + ns;
+        }
+        now += ns;
+    }
+    let estimate = timer.estimate(0.0, None);
+    let truth = 100.0 * 99_800.0 + 50_000.0 * 200.0;
+    assert!(
+        (estimate.total / truth - 1.0).abs() < 0.04,
+        "{}",
+        estimate.total / truth
+    );
+    assert!(
+        (estimate.total - truth).abs() < 3.0 * estimate.error,
+        "{}",
+        estimate.error
+    );
+}
+
+#[test]
+fn a_caller_without_proofs() {
+    let (config, mut random) = (config(100), random());
+    let mut timer = sampling(&config, &mut random);
+    let short = timer.estimate(0.0, None).total;
+    assert!(NodeTimer::proves_long(&config, 1000, 1_000_000));
+    assert!(!NodeTimer::proves_long(&config, 1000, 1000));
+    assert!(!NodeTimer::proves_long(&config, 1_000_000, 1000));
+    timer.countdown -= 1;
+    timer.record_proved(1_000_000, 6_000_000, true);
+    let more = timer.estimate(1.0, None).total - short;
+    assert!((more - 5e6).abs() < 1e4, "{more}");
+    timer.countdown = 0;
+    timer.record(
+        &config,
+        &mut random,
+        &TimedCall {
+            did_io: true,
+            ..call(9_000_000, 11_000_000)
+        },
+    );
+    let more = timer.estimate(1.0, None).total - short;
+    assert!((more - 7e6).abs() < 1e4, "{more}");
+}
+
+#[test]
+fn startups_of_an_inner_side() {
+    // Each start: a first call of 900 ns, then two of 50.
+    let (config, mut random) = (config(32), random());
+    let mut timer = started();
+    for i in 0..90_000_u64 {
+        let first_of_start = i % 3 == 0;
+        let ns = if first_of_start { 900 } else { 50 };
+        timer.countdown -= 1;
+        if timer.countdown == 0 {
+            let timed = TimedCall {
+                first_of_start,
+                ..call(i * 1000, i * 1000 + ns)
+            };
+            let mut told = Proofs::default();
+            timer.record_timed(&config, &mut random, &timed, &mut told);
+        }
+    }
+    let estimate = timer.estimate(30_000.0, None);
+    assert!(
+        (estimate.startup / 27e6 - 1.0).abs() < 0.02,
+        "{}",
+        estimate.startup
+    );
+    assert!((estimate.total / 30e6 - 1.0).abs() < 0.05, "{}", estimate.total);
+    // More starts than anybody timed: never more than all.
+    let estimate = timer.estimate(1e9, None);
+    assert_eq!(estimate.startup, estimate.total);
+}
+
+#[test]
+fn an_interrupted_call_is_added() {
+    let (config, mut random) = (config(16), random());
+    let mut timer = started();
+    calls(&mut timer, &config, &mut random, 10, 100);
+    // The eleventh has begun.
+    timer.countdown -= 1;
+    let estimate = timer.estimate(1.0, Some(70_000));
+    assert_eq!((timer.calls(), estimate.total), (11, 71_000.0));
+}
+
+#[test]
+fn a_coarse_clock_admits_what_it_does_not_see() {
+    let config = Config::new(128, 1.0, 0.0, 5.0, 4e6);
+    assert!(config.long >= 10e6);
+    let mut random = random();
+    let mut timer = started();
+    calls(&mut timer, &config, &mut random, 100_000, 0);
+    let estimate = timer.estimate(1.0, None);
+    assert_eq!(estimate.total, 0.0);
+    assert!(estimate.error >= 100.0 * 4e6, "{}", estimate.error);
+}
