@@ -5,8 +5,8 @@ use crate::guc;
 use crate::pg::server;
 use rowsource_core::figures::{NodeFigures, Outcome};
 use rowsource_core::plan::PlanNode;
+use rustc_hash::FxHashMap;
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::rc::Rc;
 
 /// Identifies a plan of a statement, as run by a user in a database.
@@ -66,7 +66,7 @@ pub struct Plan {
 
 #[derive(Default)]
 struct Session {
-    plans: HashMap<PlanKey, Plan>,
+    plans: FxHashMap<PlanKey, Plan>,
     last: Option<PlanKey>,
     executions: u64,
 }

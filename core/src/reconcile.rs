@@ -59,6 +59,9 @@ impl Item {
 /// What is left of it, all of it under an exactly timed parent, the estimated children give up by variance as far as
 /// their errors allow; what is left then is scaled away.
 pub fn reconcile(items: &mut [Item]) -> Vec<f64> {
+    if let [alone] = items {
+        return vec![alone.estimate.total];
+    }
     raise_parents(items);
     let children = sequential_children(items);
     // Pre-order: a parent is final before its children are looked at.

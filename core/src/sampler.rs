@@ -105,7 +105,8 @@ impl Config {
     /// The steps in which a coarse clock moves, 0 for a fine one.
     #[inline]
     fn step(&self) -> f64 {
-        if self.long > LONG_FACTOR * self.affordable {
+        // Apart by more than rounding.
+        if self.long > 1.001 * LONG_FACTOR * self.affordable {
             self.long / LONG_STEPS
         } else {
             0.0

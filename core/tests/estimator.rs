@@ -7,17 +7,24 @@ use simulator::{Body, Fared, Machine, Run, body, simulate};
 
 const SEEDS: u64 = 21;
 
-/// Every node: the median error, and the error that 19 of 20 runs stay below; the latter may be one tick (at most
-/// 2 ms in statements of less than a second) larger, which is what a single tick can tell.
+/// What one tick may add to an estimate: its period, in statements of less than a second.
+const TICK_NS: f64 = 2.2e6;
+
+/// Every node: the median error, the error that 19 of 20 runs stay below, and `time_error`'s word.
 fn check(fared: &[Fared], median: f64, p95: f64) {
+    check_but(fared, median, p95, 0.0);
+}
+
+/// The same, where 19 of 20 runs may be off by `grain` nanoseconds more.
+fn check_but(fared: &[Fared], median: f64, p95: f64, grain: f64) {
     for (i, node) in fared.iter().enumerate() {
-        let p95 = p95.max(2.2e6 / node.true_ns).min(0.60);
+        let p95 = p95 + grain / node.true_ns;
         assert!(node.median <= median, "node {i}: median {:.4}", node.median);
         assert!(node.p95 <= p95, "node {i}: 95th percentile {:.4}", node.p95);
-        assert!(node.covered >= 0.66, "node {i}: covered {:.2}", node.covered);
+        assert!(node.covered >= 0.76, "node {i}: covered {:.2}", node.covered);
     }
     let covered = fared.iter().map(|node| node.covered).sum::<f64>() / fared.len() as f64;
-    assert!(covered >= 0.80, "covered {covered:.2}");
+    assert!(covered >= 0.88, "covered {covered:.2}");
 }
 
 /// A node that calls node `child` `calls` times in its only call, with `own` nanoseconds of its own for each.
@@ -103,10 +110,12 @@ fn batches() {
     ];
     let fared = simulate("hash join in 128 batches", Machine::default(), &plan, 1, SEEDS);
     check(&fared, 0.05, 0.10);
+    assert!(fared[1].fixed > 0.5);
     // The same where nothing tells of the I/O.
     let plan = [aggregate(1, 256_000, 20.0), scan(150.0, 2000, 600_000.0)];
     let fared = simulate("128 batches, no I/O seen", Machine::default(), &plan, 1, SEEDS);
-    check(&fared, 0.05, 0.25);
+    check(&fared, 0.05, 0.15);
+    assert!(fared[1].fixed > 0.5);
 }
 
 #[test]
@@ -120,7 +129,8 @@ fn rare_long_calls() {
     ] {
         let plan = [aggregate(1, rows, 50.0), scan(300.0, each, long)];
         let fared = simulate(name, Machine::default(), &plan, 1, SEEDS);
-        check(&fared, 0.05, 0.20);
+        check(&fared, 0.05, 0.15);
+        assert!(fared[1].fixed > 0.2);
     }
 }
 
@@ -135,6 +145,7 @@ fn few_rows_of_a_costly_filter() {
     ];
     let fared = simulate("few rows of a costly filter", Machine::default(), &plan, 1, SEEDS);
     check(&fared, 0.01, 0.02);
+    assert!(fared[1].fixed > 0.1);
 }
 
 #[test]
@@ -211,7 +222,7 @@ fn below_a_busy_parent() {
             scan(40.0, 100, 200.0),
         ];
         let fared = simulate(name, Machine::default(), &plan, 1, SEEDS);
-        check(&fared, 0.05, 0.12);
+        check_but(&fared, 0.05, 0.08, if spread > 0.0 { TICK_NS } else { 0.0 });
     }
 }
 
@@ -234,6 +245,7 @@ fn io() {
         ];
         let fared = simulate(name, Machine::default(), &plan, 1, SEEDS);
         check(&fared, 0.05, 0.10);
+        assert!(fared[1].fixed > 0.5 && fared[2].fixed > 0.5);
     }
     // Each call reads a block, some from the kernel's cache.
     let plan = [
@@ -268,7 +280,8 @@ fn preemptions() {
             scan(60.0, 100, 300.0),
         ];
         let fared = simulate(name, machine, &plan, 1, SEEDS);
-        check(&fared, 0.05, 0.40);
+        check(&fared, 0.05, 0.08);
+        assert!(fared.iter().all(|node| node.bias.abs() < 0.02));
     }
 }
 
@@ -282,7 +295,7 @@ fn all_frequencies() {
         let plan = [aggregate(1, 200_000, 20.0), pass(2, 20.0), scan(50.0, 100, 500.0)];
         let name = format!("sampfreq {sampfreq}");
         let fared = simulate(&name, machine, &plan, 1, SEEDS);
-        check(&fared, 0.05, 0.20);
+        check(&fared, 0.05, 0.10);
     }
 }
 
@@ -291,7 +304,7 @@ fn few_calls() {
     for calls in [1, 2, 16, 17, 20, 40, 100, 300, 1000, 3000] {
         let plan = [aggregate(1, calls, 20.0), pass(2, 50.0), scan(300.0, 7, 200.0)];
         let fared = simulate(&format!("{calls} calls"), Machine::default(), &plan, 1, 41);
-        check(&fared, 0.05, 0.20);
+        check(&fared, 0.05, 0.15);
     }
 }
 
@@ -332,6 +345,7 @@ fn clocks() {
     };
     let fared = simulate("slow clock", slow, &plan(), 1, SEEDS);
     check(&fared, 0.05, 0.10);
+    // Which sees one call in thousands: it can only say how little it knows.
     let coarse = Machine {
         reading_ns: 5.0,
         ticks_per_ns: 1.0,
@@ -339,12 +353,22 @@ fn clocks() {
         ..Machine::default()
     };
     let fared = simulate("coarse clock", coarse, &plan(), 1, SEEDS);
-    check(&fared, 1.0, 3.0);
+    assert!(fared[0].p95 < 0.05, "one step of 4 ms");
+    for node in &fared {
+        assert!(node.p95 < 10.0 && node.covered > 0.95, "{node:?}");
+    }
+    // What is long it sees.
+    let long = [aggregate(1, 200_000, 50.0), scan(300.0, 10_000, 2e7)];
+    let fared = simulate("coarse clock, long calls", coarse, &long, 1, SEEDS);
+    check(&fared, 0.10, 0.60);
     let mock = Machine {
         steps_back: Some((0.001, 5e6)),
         ticks_per_ns: 1.0,
         ..Machine::default()
     };
     let fared = simulate("clock that steps back", mock, &plan(), 1, SEEDS);
-    check(&fared, 0.10, 0.20);
+    // Each step back lengthens no call and shortens one, of which the root is the only one that is long.
+    check(&fared[1..], 0.05, 0.10);
+    assert!(fared[0].bias <= 0.0);
+    assert!(fared[1].backsteps + fared[2].backsteps > 10);
 }

@@ -7,6 +7,11 @@ use std::ffi::c_int;
 unsafe extern "C-unwind" {
     /// Raises an error when the stack is nearly used up; core does this at a node's first call.
     pub fn check_stack_depth();
+    /// Only links the callback in: raises nothing.
+    pub fn MemoryContextRegisterResetCallback(
+        context: pg_sys::MemoryContext,
+        callback: *mut pg_sys::MemoryContextCallback,
+    );
     pub fn BufferUsageAccumDiff(
         dst: *mut pg_sys::BufferUsage,
         add: *const pg_sys::BufferUsage,

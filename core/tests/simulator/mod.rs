@@ -70,7 +70,6 @@ pub struct Run<'a> {
     now: f64,
     overhead: f64,
     back: f64,
-    pub backsteps: u64,
     proofs: Proofs,
     readings: u64,
     io: bool,
@@ -109,7 +108,6 @@ impl<'a> Run<'a> {
             now,
             overhead: 0.0,
             back: 0.0,
-            backsteps: 0,
             proofs: Proofs::default(),
             readings: 0,
             io: false,
@@ -148,7 +146,6 @@ impl<'a> Run<'a> {
             && self.random.random::<f64>() < chance
         {
             self.back += self.random.random::<f64>() * most;
-            self.backsteps += 1;
         }
         self.overhead(self.machine.reading_ns / 2.0);
         let value = self.clock(self.now);
@@ -255,7 +252,7 @@ impl<'a> Run<'a> {
         }
         if node.calls == 1 {
             node.fixed_ns += took;
-        } else if node.calls % sampfreq == 0 {
+        } else if node.calls.is_multiple_of(sampfreq) {
             node.fixed_ns += took * sampfreq as f64;
         }
     }
@@ -349,6 +346,8 @@ pub struct Fared {
     pub cost: f64,
     /// Mean share of calls that were timed.
     pub timed: f64,
+    /// Steps back that its timer saw, over all runs.
+    pub backsteps: u64,
 }
 
 fn percentile(sorted: &[f64], p: f64) -> f64 {
@@ -403,6 +402,7 @@ pub fn simulate(name: &str, machine: Machine, bodies: &[Body], calls: u64, seeds
                     0.5,
                 ),
                 cost: mean(&|(n, _)| n.spent_ns / n.true_ns),
+                backsteps: runs.iter().map(|nodes| nodes[i].0.timer.clock_backsteps).sum(),
                 timed: mean(&|(n, _)| n.timer.timed_calls as f64 / n.calls as f64),
             };
             println!(

@@ -4,7 +4,7 @@ use super::{BUFFERS, OURS, ROWS, Statement, TIMER, WAL, close, open};
 use crate::guc::{self, Detail};
 use crate::pg::node::Node;
 use crate::pg::usage::Usage;
-use crate::pg::{compat, describe, identity, parallel, quiet, server, tick, tree, wrapper};
+use crate::pg::{compat, describe, identity, parallel, quiet, raw, server, tick, tree, wrapper};
 use crate::session::PlanKey;
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
 use rowsource_core::clock::{Source, measure_costs};
@@ -27,8 +27,9 @@ pub unsafe fn attach(query: *mut QueryDesc, setting: &guc::Measuring, others_bef
         let wrapped = others & TIMER == 0 || guc::explain();
         let found = tree::walk(root);
         let count = found.len();
-        let nodes: *mut Node =
-            pg_sys::MemoryContextAllocZero((*estate).es_query_cxt, count * size_of::<Node>()).cast();
+        // One block: the nodes, and the callback that outlives all else of the statement.
+        let size = count * size_of::<Node>() + size_of::<pg_sys::MemoryContextCallback>();
+        let nodes: *mut Node = pg_sys::MemoryContextAllocZero((*estate).es_query_cxt, size).cast();
         for (i, place) in found.iter().enumerate() {
             let node = nodes.add(i);
             let kind = tree::tag(place.plan_state);
@@ -98,7 +99,7 @@ pub unsafe fn attach(query: *mut QueryDesc, setting: &guc::Measuring, others_bef
             (*estate).es_instrument &= !OURS;
         }
         statement.channel = (has_gather && !worker && wrapped).then(parallel::Channel::wanted);
-        watch_context((*estate).es_query_cxt, query);
+        watch_context((*estate).es_query_cxt, nodes.add(count).cast(), query);
         open().push(statement);
     }
 }
@@ -130,17 +131,19 @@ fn config(source: Source, sampfreq: i32) -> Config {
 const COARSE_RESOLUTION_NS: f64 = 10e6;
 
 /// When a statement's memory goes without ExecutorEnd, it was lost to an error.
-unsafe fn watch_context(context: pg_sys::MemoryContext, query: *mut QueryDesc) {
+unsafe fn watch_context(
+    context: pg_sys::MemoryContext,
+    callback: *mut pg_sys::MemoryContextCallback,
+    query: *mut QueryDesc,
+) {
     unsafe extern "C-unwind" fn gone(query: *mut std::ffi::c_void) {
         close(query.cast(), Some(Outcome::Failed));
     }
     // SAFETY: the callback lives as long as the context that runs it.
     unsafe {
-        let callback: *mut pg_sys::MemoryContextCallback =
-            pg_sys::MemoryContextAllocZero(context, size_of::<pg_sys::MemoryContextCallback>()).cast();
         (*callback).func = Some(gone);
         (*callback).arg = query.cast();
-        pg_sys::MemoryContextRegisterResetCallback(context, callback);
+        raw::MemoryContextRegisterResetCallback(context, callback);
     }
 }
 
