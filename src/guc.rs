@@ -132,6 +132,11 @@ pub fn max_plans() -> usize {
     usize::try_from(MAX_PLANS.get()).unwrap_or(1)
 }
 
+/// Whether the statistics survive a clean restart.
+pub fn save() -> bool {
+    SAVE.get()
+}
+
 pub fn init() {
     GucRegistry::define_enum_guc(
         c"pg_rowsource.statistics_level",
@@ -177,7 +182,7 @@ pub fn init() {
     GucRegistry::define_bool_guc(
         c"pg_rowsource.save",
         c"Keeps the statistics across a clean restart.",
-        c"Takes effect with the shared store of statistics.",
+        c"Needs pg_rowsource in shared_preload_libraries.",
         &SAVE,
         GucContext::Sighup,
         GucFlags::default(),

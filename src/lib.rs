@@ -24,6 +24,7 @@ pub extern "C-unwind" fn _PG_init() {
     rowsource_core::clock::prepare();
     pg::server::enable_query_ids();
     guc::init();
+    pg::shared::init();
     pg::hooks::init();
     pg::reserve_prefix();
 }

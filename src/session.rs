@@ -1,30 +1,73 @@
 //! What this session knows of its own statements: the plans it ran, their figures in total and of the last
-//! execution, and which statement was the last.
+//! execution, and which statement was the last. With `shared_preload_libraries` every execution also goes to the
+//! store that all sessions share (`pg::shared`).
 
 use crate::guc;
-use crate::pg::server;
-use rowsource_core::figures::{NodeFigures, Outcome};
+use crate::pg::{server, shared};
+use rowsource_core::figures::{NodeFigures, Outcome, Times};
 use rowsource_core::plan::PlanNode;
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::rc::Rc;
 
 /// Identifies a plan of a statement, as run by a user in a database.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[repr(C)]
 pub struct PlanKey {
-    pub userid: u32,
-    pub dbid: u32,
     pub queryid: i64,
     pub planid: i64,
-    /// Sent by a client, not by a function.
-    pub toplevel: bool,
+    pub userid: u32,
+    pub dbid: u32,
+    /// Sent by a client, not by a function. As wide as it is so that the key has no padding.
+    toplevel: u64,
+}
+
+impl PlanKey {
+    pub fn new(userid: u32, dbid: u32, queryid: i64, planid: i64, toplevel: bool) -> Self {
+        PlanKey {
+            queryid,
+            planid,
+            userid,
+            dbid,
+            toplevel: u64::from(toplevel),
+        }
+    }
+
+    pub fn toplevel(&self) -> bool {
+        self.toplevel != 0
+    }
 }
 
 /// What a plan is; made once, shared by all its executions.
-#[derive(Debug)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct PlanDescription {
     pub text: String,
     pub nodes: Vec<PlanNode>,
+}
+
+/// The clock that an execution was timed with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ClockName {
+    Tsc,
+    #[default]
+    System,
+    Coarse,
+    Syscall,
+    /// Core's own, where EXPLAIN ANALYZE measured.
+    Core,
+}
+
+impl ClockName {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ClockName::Tsc => "tsc",
+            ClockName::System => "system",
+            ClockName::Coarse => "coarse",
+            ClockName::Syscall => "syscall",
+            ClockName::Core => "core",
+        }
+    }
 }
 
 /// One finished, failed or cancelled execution.
@@ -36,10 +79,40 @@ pub struct Execution {
     pub figures: Vec<NodeFigures>,
     pub outcome: Outcome,
     pub sampfreq: i32,
-    pub clock: &'static str,
+    pub clock: ClockName,
     pub elapsed_ms: f64,
     /// It becomes the session's last statement.
     pub last: bool,
+}
+
+/// The statistics of a plan as a whole. Times are microseconds since 2000-01-01 UTC.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct PlanStatistics {
+    pub times: Times,
+    pub failed_calls: u64,
+    pub cancelled_calls: u64,
+    pub last_ms: f64,
+    pub last_outcome: Outcome,
+    pub sampfreq: i32,
+    pub clock: ClockName,
+    pub first_seen: i64,
+    pub last_seen: i64,
+}
+
+impl PlanStatistics {
+    pub fn add(&mut self, execution: &Execution, now: i64) {
+        if self.times.calls == 0 {
+            self.first_seen = now;
+        }
+        self.times.add(execution.elapsed_ms);
+        self.failed_calls += u64::from(execution.outcome == Outcome::Failed);
+        self.cancelled_calls += u64::from(execution.outcome == Outcome::Cancelled);
+        self.last_ms = execution.elapsed_ms;
+        self.last_outcome = execution.outcome;
+        self.sampfreq = execution.sampfreq;
+        self.clock = execution.clock;
+        self.last_seen = now;
+    }
 }
 
 /// A plan and its statistics.
@@ -48,20 +121,11 @@ pub struct Plan {
     pub key: PlanKey,
     pub description: Rc<PlanDescription>,
     pub older_literals: bool,
+    pub statistics: PlanStatistics,
     pub total: Vec<NodeFigures>,
     pub last: Vec<NodeFigures>,
-    pub last_outcome: Outcome,
-    pub sampfreq: i32,
-    pub clock: &'static str,
-    pub calls: u64,
-    pub failed_calls: u64,
-    pub cancelled_calls: u64,
-    pub total_ms: f64,
-    pub last_ms: f64,
-    /// Microseconds since 2000-01-01 UTC.
-    pub first_seen: i64,
-    pub last_seen: i64,
-    used: u64,
+    /// Orders plans by their last use.
+    pub used: u64,
 }
 
 #[derive(Default)]
@@ -82,39 +146,47 @@ pub fn description(key: &PlanKey) -> Option<Rc<PlanDescription>> {
 
 /// Adds an execution to its plan's statistics.
 pub fn record(execution: Execution) {
+    let now = server::now();
+    shared::record(&execution, now);
     // May run while an error is cleaned up: it must not raise another.
     SESSION.with(|session| {
         if let Ok(mut session) = session.try_borrow_mut() {
-            session.record(execution);
+            session.record(execution, now);
         }
     });
 }
 
-/// The plan of the session's last statement.
+/// The plan of the session's last statement, as the session saw it.
 pub fn last() -> Option<Plan> {
     SESSION.with_borrow(|session| session.plans.get(session.last.as_ref()?).cloned())
 }
 
-/// The plans with a queryid, a planid or both; the most recently run first.
-pub fn plans(queryid: Option<i64>, planid: Option<i64>) -> Vec<Plan> {
-    SESSION.with_borrow(|session| {
-        let asked = |key: &PlanKey| {
-            queryid.is_none_or(|id| id == key.queryid) && planid.is_none_or(|id| id == key.planid)
-        };
-        let mut plans: Vec<Plan> = session
+/// All kept plans: those of the shared store, or without one those of this session. The most recently run first.
+pub fn plans() -> Vec<Plan> {
+    let mut plans = shared::plans()
+        .unwrap_or_else(|| SESSION.with_borrow(|session| session.plans.values().cloned().collect()));
+    plans.sort_by_key(|plan| std::cmp::Reverse(plan.used));
+    plans
+}
+
+/// Forgets the session's own plans of a user, database and query; 0 stands for any.
+pub fn reset(userid: u32, dbid: u32, queryid: i64) {
+    SESSION.with_borrow_mut(|session| {
+        session
             .plans
-            .values()
-            .filter(|plan| asked(&plan.key))
-            .cloned()
-            .collect();
-        plans.sort_by_key(|plan| std::cmp::Reverse(plan.used));
-        plans
-    })
+            .retain(|key, _| !matches(key, userid, dbid, queryid));
+    });
+}
+
+/// Whether a key is meant; 0 stands for any.
+pub fn matches(key: &PlanKey, userid: u32, dbid: u32, queryid: i64) -> bool {
+    (userid == 0 || key.userid == userid)
+        && (dbid == 0 || key.dbid == dbid)
+        && (queryid == 0 || key.queryid == queryid)
 }
 
 impl Session {
-    fn record(&mut self, execution: Execution) {
-        let now = server::now();
+    fn record(&mut self, execution: Execution, now: i64) {
         self.executions += 1;
         if !self.plans.contains_key(&execution.key) {
             self.make_room();
@@ -124,20 +196,12 @@ impl Session {
             key: execution.key,
             description: execution.description.clone(),
             older_literals: false,
+            statistics: PlanStatistics::default(),
             total: Vec::new(),
             last: Vec::new(),
-            last_outcome: execution.outcome,
-            sampfreq: 0,
-            clock: "",
-            calls: 0,
-            failed_calls: 0,
-            cancelled_calls: 0,
-            total_ms: 0.0,
-            last_ms: 0.0,
-            first_seen: now,
-            last_seen: now,
             used: 0,
         });
+        plan.statistics.add(&execution, now);
         plan.total.resize_with(nodes, NodeFigures::default);
         for (total, figures) in plan.total.iter_mut().zip(&execution.figures) {
             total.add(figures);
@@ -145,24 +209,21 @@ impl Session {
         plan.description = execution.description;
         plan.older_literals = execution.older_literals;
         plan.last = execution.figures;
-        plan.last_outcome = execution.outcome;
-        plan.sampfreq = execution.sampfreq;
-        plan.clock = execution.clock;
-        plan.calls += 1;
-        plan.failed_calls += u64::from(execution.outcome == Outcome::Failed);
-        plan.cancelled_calls += u64::from(execution.outcome == Outcome::Cancelled);
-        plan.total_ms += execution.elapsed_ms;
-        plan.last_ms = execution.elapsed_ms;
-        plan.last_seen = now;
         plan.used = self.executions;
         if execution.last {
             self.last = Some(execution.key);
         }
     }
 
-    /// Evicts the tenth of the plans that was used longest ago, when the session's plans are too many.
+    /// Evicts the tenth of the plans that was used longest ago, when the session's plans are too many. Beside a
+    /// shared store a session keeps only a few, for their descriptions and the last statement.
     fn make_room(&mut self) {
-        let most = guc::max_plans();
+        const BESIDE_SHARED: usize = 500;
+        let most = if shared::available() {
+            guc::max_plans().min(BESIDE_SHARED)
+        } else {
+            guc::max_plans()
+        };
         if self.plans.len() < most {
             return;
         }

@@ -1,7 +1,9 @@
 //! The figures of one plan node, as they are kept, summed and displayed.
 
+use serde::{Deserialize, Serialize};
+
 /// Blocks touched, inclusive of the node's children. Counts are blocks of the server's block size.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Buffers {
     /// Shared blocks found in shared buffers.
     pub shared_hit: i64,
@@ -38,7 +40,7 @@ pub struct Buffers {
 }
 
 /// WAL generated, inclusive of the node's children.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wal {
     /// Records.
     pub records: i64,
@@ -49,7 +51,7 @@ pub struct Wal {
 }
 
 /// The time of a node, where it was measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Time {
     /// Milliseconds in the node and all below it.
     pub total_ms: f64,
@@ -62,7 +64,7 @@ pub struct Time {
 }
 
 /// Everything known of one plan node after one execution, or summed over several.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeFigures {
     /// Starts (EXPLAIN's loops, summed over parallel processes); `None` where only rows were counted.
     pub starts: Option<u64>,
@@ -87,7 +89,7 @@ pub struct NodeFigures {
 }
 
 /// How an execution ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// It ran to its end, or its cursor was closed.
     #[default]
@@ -96,6 +98,44 @@ pub enum Outcome {
     Failed,
     /// A cancel request or a timeout ended it; the figures are those reached by then.
     Cancelled,
+}
+
+/// The spread of a plan's execution times, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Times {
+    /// Executions.
+    pub calls: u64,
+    /// Their sum.
+    pub total_ms: f64,
+    /// The shortest.
+    pub min_ms: f64,
+    /// The longest.
+    pub max_ms: f64,
+    /// Their mean.
+    pub mean_ms: f64,
+    /// Sum of squared differences from the mean (Welford's algorithm).
+    square_ms: f64,
+}
+
+impl Times {
+    /// Adds one execution.
+    pub fn add(&mut self, ms: f64) {
+        self.min_ms = if self.calls == 0 { ms } else { self.min_ms.min(ms) };
+        self.max_ms = self.max_ms.max(ms);
+        self.calls += 1;
+        self.total_ms += ms;
+        let difference = ms - self.mean_ms;
+        self.mean_ms += difference / self.calls as f64;
+        self.square_ms += difference * (ms - self.mean_ms);
+    }
+
+    /// The population's standard deviation, as in pg_stat_statements.
+    pub fn stddev_ms(&self) -> f64 {
+        if self.calls == 0 {
+            return 0.0;
+        }
+        (self.square_ms / self.calls as f64).sqrt()
+    }
 }
 
 fn add_option<T: std::ops::AddAssign + Copy>(sum: &mut Option<T>, add: Option<T>) {
@@ -165,5 +205,54 @@ impl NodeFigures {
         self.clock_backsteps += execution.clock_backsteps;
         self.memory_kb = self.memory_kb.max(execution.memory_kb);
         self.disk_kb = self.disk_kb.max(execution.disk_kb);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spread_of_times() {
+        let mut times = Times::default();
+        assert_eq!(times.stddev_ms(), 0.0);
+        for ms in [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0] {
+            times.add(ms);
+        }
+        assert_eq!((times.calls, times.total_ms), (8, 40.0));
+        assert_eq!((times.min_ms, times.max_ms, times.mean_ms), (2.0, 9.0, 5.0));
+        assert!((times.stddev_ms() - 2.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn totals_add_up_and_keep_the_peak() {
+        let execution = NodeFigures {
+            starts: Some(2),
+            rows: 10,
+            time: Some(Time {
+                total_ms: 3.0,
+                error_ms: 3.0,
+                ..Time::default()
+            }),
+            memory_kb: Some(64),
+            ..NodeFigures::default()
+        };
+        let mut total = NodeFigures::default();
+        total.add(&execution);
+        total.add(&NodeFigures {
+            memory_kb: Some(32),
+            time: Some(Time {
+                total_ms: 4.0,
+                error_ms: 4.0,
+                ..Time::default()
+            }),
+            ..execution
+        });
+        assert_eq!(
+            (total.starts, total.rows, total.memory_kb),
+            (Some(4), 20, Some(64))
+        );
+        let time = total.time.expect("timed");
+        assert_eq!((time.total_ms, time.error_ms), (7.0, 5.0));
     }
 }

@@ -8,10 +8,11 @@ mod tests;
 
 use std::borrow::Cow;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Deserializer, Map, Value};
 
 /// One node of a described plan.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PlanNode {
     /// Position in the display, from 0 at the root, in EXPLAIN's order.
     pub id: usize,

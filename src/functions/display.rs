@@ -2,7 +2,7 @@
 
 use super::fail;
 use crate::pg::{server, statement};
-use crate::session::{self, Plan};
+use crate::session::{self, Plan, PlanKey};
 use pgrx::PgSqlErrorCode;
 use pgrx::prelude::*;
 use rowsource_core::figures::Outcome;
@@ -29,16 +29,17 @@ fn rowsource_display(
             "Only roles with the privileges of pg_read_all_stats may see the statements of others.",
         );
     }
+    let statistics = &plan.statistics;
     let header = Header {
         queryid: plan.key.queryid,
         planid: plan.key.planid,
-        executions: plan.calls,
-        sampfreq: plan.sampfreq,
-        clock: plan.clock.to_owned(),
-        outcome: plan.last_outcome,
+        executions: statistics.times.calls,
+        sampfreq: statistics.sampfreq,
+        clock: statistics.clock.as_str().to_owned(),
+        outcome: statistics.last_outcome,
         last: format.last(),
-        failed_calls: plan.failed_calls,
-        cancelled_calls: plan.cancelled_calls,
+        failed_calls: statistics.failed_calls,
+        cancelled_calls: statistics.cancelled_calls,
         block_size: pg_sys::BLCKSZ,
         older_literals: plan.older_literals,
     };
@@ -74,9 +75,12 @@ fn last() -> Plan {
 }
 
 fn known(queryid: Option<i64>, planid: Option<i64>) -> Plan {
-    session::plans(queryid, planid)
+    let wanted = |key: &PlanKey| {
+        queryid.is_none_or(|id| id == key.queryid) && planid.is_none_or(|id| id == key.planid)
+    };
+    session::plans()
         .into_iter()
-        .next()
+        .find(|plan| wanted(&plan.key))
         .unwrap_or_else(|| {
             let id = |id: Option<i64>| id.map_or("any".to_owned(), |id| id.to_string());
             fail(
@@ -96,7 +100,7 @@ fn rowsource_last()
 -> TableIterator<'static, (name!(queryid, i64), name!(planid, i64), name!(outcome, String))> {
     statement::displaying();
     let row = session::last().map(|plan| {
-        let outcome = outcome_name(plan.last_outcome).to_owned();
+        let outcome = outcome_name(plan.statistics.last_outcome).to_owned();
         (plan.key.queryid, plan.key.planid, outcome)
     });
     TableIterator::new(row)

@@ -20,7 +20,7 @@ pub fn node_rows() -> Vec<Vec<Value>> {
 }
 
 fn visible() -> impl Iterator<Item = Plan> {
-    session::plans(None, None)
+    session::plans()
         .into_iter()
         .filter(|plan| server::may_see(plan.key.userid))
 }
@@ -32,7 +32,7 @@ fn key(plan: &Plan) -> Vec<Value> {
         oid(key.dbid),
         value(key.queryid),
         value(key.planid),
-        value(key.toplevel),
+        value(key.toplevel()),
     ]
 }
 
@@ -49,7 +49,7 @@ fn node_row(plan: &Plan, i: usize) -> Vec<Value> {
         value(node.operation.as_str()),
         node.object_name.as_deref().and_then(value),
         value(node.plan_rows),
-        value(plan.calls as i64),
+        value(plan.statistics.times.calls as i64),
     ]);
     row.extend(
         total
@@ -106,18 +106,24 @@ pub fn plan_rows() -> Vec<Vec<Value>> {
     visible()
         .map(|plan| {
             let mut row = key(&plan);
+            let statistics = &plan.statistics;
+            let times = &statistics.times;
             row.extend([
                 value(plan.description.text.as_str()),
-                value(plan.calls as i64),
-                value(plan.failed_calls as i64),
-                value(plan.cancelled_calls as i64),
-                value(plan.total_ms),
-                value(plan.last_ms),
-                value(outcome_name(plan.last_outcome)),
-                timestamp(plan.first_seen),
-                timestamp(plan.last_seen),
-                value(plan.sampfreq),
-                value(plan.clock),
+                value(times.calls as i64),
+                value(statistics.failed_calls as i64),
+                value(statistics.cancelled_calls as i64),
+                value(times.total_ms),
+                value(times.min_ms),
+                value(times.max_ms),
+                value(times.mean_ms),
+                value(times.stddev_ms()),
+                value(statistics.last_ms),
+                value(outcome_name(statistics.last_outcome)),
+                timestamp(statistics.first_seen),
+                timestamp(statistics.last_seen),
+                value(statistics.sampfreq),
+                value(statistics.clock.as_str()),
             ]);
             row
         })

@@ -1,8 +1,10 @@
 //! Every difference between PostgreSQL's major versions, as functions with one signature.
 
+use super::raw;
 use pgrx::pg_sys;
 use rowsource_core::clock;
 use rowsource_core::figures::{Buffers, Wal};
+use std::ffi::CStr;
 
 /// The first timeout id that an extension may register (`USER_TIMEOUT` of timeout.h).
 #[cfg(any(feature = "pg15", feature = "pg16"))]
@@ -336,4 +338,63 @@ pub unsafe fn guc_malloc(size: usize) -> *mut std::ffi::c_void {
 pub unsafe fn guc_malloc(size: usize) -> *mut std::ffi::c_void {
     // SAFETY: 16 and newer have their own memory context for settings.
     unsafe { pg_sys::guc_malloc(pg_sys::LOG as i32, size) }
+}
+
+#[cfg(feature = "pg15")]
+pub const MAJOR_VERSION: u32 = 15;
+#[cfg(feature = "pg16")]
+pub const MAJOR_VERSION: u32 = 16;
+#[cfg(feature = "pg17")]
+pub const MAJOR_VERSION: u32 = 17;
+#[cfg(feature = "pg18")]
+pub const MAJOR_VERSION: u32 = 18;
+#[cfg(feature = "pg19")]
+pub const MAJOR_VERSION: u32 = 19;
+
+/// A number for our locks; from 19 on their name goes with it.
+#[cfg(not(feature = "pg19"))]
+pub unsafe fn new_tranche(_name: &'static CStr) -> i32 {
+    // SAFETY: no arguments.
+    unsafe { pg_sys::LWLockNewTrancheId() }
+}
+#[cfg(feature = "pg19")]
+pub unsafe fn new_tranche(name: &'static CStr) -> i32 {
+    // SAFETY: a static name.
+    unsafe { pg_sys::LWLockNewTrancheId(name.as_ptr()) }
+}
+
+/// Tells this backend the name of our locks.
+#[cfg(not(feature = "pg19"))]
+pub unsafe fn register_tranche(tranche: i32, name: &'static CStr) {
+    // SAFETY: a static name.
+    unsafe { pg_sys::LWLockRegisterTranche(tranche, name.as_ptr()) }
+}
+#[cfg(feature = "pg19")]
+pub unsafe fn register_tranche(_tranche: i32, _name: &'static CStr) {}
+
+#[cfg(any(feature = "pg15", feature = "pg16"))]
+pub unsafe fn dsa_create(tranche: i32) -> *mut pg_sys::dsa_area {
+    // SAFETY: a tranche of ours.
+    unsafe { pg_sys::dsa_create(tranche) }
+}
+/// From 17 on the segments' sizes are arguments; these are its own defaults.
+#[cfg(not(any(feature = "pg15", feature = "pg16")))]
+pub unsafe fn dsa_create(tranche: i32) -> *mut pg_sys::dsa_area {
+    const INITIAL: usize = 1 << 20;
+    const LARGEST: usize = 1 << 40;
+    // SAFETY: a tranche of ours.
+    unsafe { pg_sys::dsa_create_ext(tranche, INITIAL, LARGEST) }
+}
+
+/// A table whose keys are compared byte by byte.
+pub fn dshash_parameters(key_size: usize, entry_size: usize, tranche: i32) -> pg_sys::dshash_parameters {
+    pg_sys::dshash_parameters {
+        key_size,
+        entry_size,
+        compare_function: Some(raw::dshash_memcmp),
+        hash_function: Some(raw::dshash_memhash),
+        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+        copy_function: Some(raw::dshash_memcpy),
+        tranche_id: tranche,
+    }
 }

@@ -16,6 +16,7 @@ pub mod parallel;
 pub mod quiet;
 pub mod raw;
 pub mod server;
+pub mod shared;
 pub mod srf;
 pub mod statement;
 pub mod tick;

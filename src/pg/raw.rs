@@ -2,7 +2,7 @@
 //! cross (the hot path), or because pgrx has no binding for them (the timeout facility).
 
 use pgrx::pg_sys;
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
 unsafe extern "C-unwind" {
     /// Raises an error when the stack is nearly used up; core does this at a node's first call.
@@ -26,4 +26,13 @@ unsafe extern "C-unwind" {
     pub fn enable_timeout_every(id: c_int, fin_time: i64, delay_ms: c_int);
     pub fn disable_timeout(id: c_int, keep_indicator: bool);
     pub fn GetCurrentTimestamp() -> i64;
+    pub fn LWLockAcquire(lock: *mut pg_sys::LWLock, mode: pg_sys::LWLockMode::Type) -> bool;
+    pub fn LWLockRelease(lock: *mut pg_sys::LWLock);
+    pub fn dshash_find(table: *mut pg_sys::dshash_table, key: *const c_void, exclusive: bool) -> *mut c_void;
+    pub fn dshash_release_lock(table: *mut pg_sys::dshash_table, entry: *mut c_void);
+    pub fn dsa_get_address(area: *mut pg_sys::dsa_area, pointer: pg_sys::dsa_pointer) -> *mut c_void;
+    pub fn dshash_memcmp(a: *const c_void, b: *const c_void, size: usize, arg: *mut c_void) -> c_int;
+    pub fn dshash_memhash(key: *const c_void, size: usize, arg: *mut c_void) -> u32;
+    #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+    pub fn dshash_memcpy(to: *mut c_void, from: *const c_void, size: usize, arg: *mut c_void);
 }

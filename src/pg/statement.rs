@@ -13,7 +13,7 @@ use super::usage::Usage;
 use super::wrapper::Timed;
 use super::{compat, harvest, parallel, server, tick, timing, usage};
 use crate::guc::Detail;
-use crate::session::{self, PlanDescription, PlanKey};
+use crate::session::{self, ClockName, PlanDescription, PlanKey};
 use pgrx::pg_sys::{self, QueryDesc};
 use rowsource_core::clock::{self, Source};
 use rowsource_core::figures::Outcome;
@@ -229,10 +229,20 @@ impl Statement {
             figures,
             outcome,
             sampfreq: if self.wrapped { self.sampfreq } else { 1 },
-            clock: if self.wrapped { self.clock.name() } else { "core" },
+            clock: self.clock_name(),
             elapsed_ms: self.elapsed_ns / 1e6,
-            last: core_alive && !self.displaying && (self.key.toplevel || !any_running()),
+            last: core_alive && !self.displaying && (self.key.toplevel() || !any_running()),
         });
+    }
+
+    fn clock_name(&self) -> ClockName {
+        match (self.wrapped, self.clock) {
+            (false, _) => ClockName::Core,
+            (true, Source::Tsc) => ClockName::Tsc,
+            (true, Source::System) => ClockName::System,
+            (true, Source::Coarse) => ClockName::Coarse,
+            (true, Source::Syscall) => ClockName::Syscall,
+        }
     }
 
     /// The regular end: what has run is on record afterwards.

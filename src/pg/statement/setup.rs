@@ -4,7 +4,7 @@ use super::{BUFFERS, OURS, ROWS, Statement, TIMER, WAL, close, open};
 use crate::guc::{self, Detail};
 use crate::pg::node::Node;
 use crate::pg::usage::Usage;
-use crate::pg::{compat, describe, identity, parallel, quiet, raw, server, tick, tree, wrapper};
+use crate::pg::{compat, describe, identity, parallel, quiet, raw, server, shared, tick, tree, wrapper};
 use crate::session::PlanKey;
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
 use rowsource_core::clock::{Source, measure_costs};
@@ -59,13 +59,14 @@ pub unsafe fn attach(query: *mut QueryDesc, setting: &guc::Measuring, others_bef
         let (key, description, older_literals) = if worker {
             (PlanKey::default(), None, false)
         } else {
-            let key = PlanKey {
-                userid: server::user_id(),
-                dbid: server::database_id(),
-                queryid: (*(*query).plannedstmt).queryId as i64,
-                planid: identity::plan_id(&found),
+            let key = PlanKey::new(
+                server::user_id(),
+                server::database_id(),
+                (*(*query).plannedstmt).queryId as i64,
+                identity::plan_id(&found),
                 toplevel,
-            };
+            );
+            shared::attach();
             let (description, older_literals) = describe::description(query, &key, count);
             (key, Some(description), older_literals)
         };
@@ -137,7 +138,8 @@ unsafe fn watch_context(
     query: *mut QueryDesc,
 ) {
     unsafe extern "C-unwind" fn gone(query: *mut std::ffi::c_void) {
-        close(query.cast(), Some(Outcome::Failed));
+        // Nothing may be raised while a memory context goes.
+        let _ = std::panic::catch_unwind(|| close(query.cast(), Some(Outcome::Failed)));
     }
     // SAFETY: the callback lives as long as the context that runs it.
     unsafe {

@@ -1,0 +1,253 @@
+//! The store that all sessions share, there with `shared_preload_libraries` only.
+//!
+//! A small control block lies in main shared memory; the plans lie in dynamic shared memory, made by the first
+//! backend that needs it and kept until the server stops.
+//!
+//! Locks, and the order in which they are taken:
+//! 1. the control lock, exclusive: to make the store, to load the file, to evict, to insert a new plan;
+//! 2. a partition lock of the table (dshash): shared to find a plan, exclusive to insert or delete one;
+//! 3. a plan's own lock: exclusive to add an execution, shared to copy it.
+//!
+//! So the update of a known plan takes no exclusive lock that other plans share. Nothing is called into PostgreSQL's
+//! executor or catalogs while any of them is held.
+
+mod entry;
+mod file;
+
+use super::{compat, raw, server};
+use crate::guc;
+use crate::session::{Execution, Plan, matches};
+use entry::Entry;
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+use pgrx::{pg_guard, pg_sys};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+
+/// Larger plans are not kept.
+pub const MOST_NODES: usize = 1_000;
+/// This share of the plans makes room when the store is full.
+const EVICTED_SHARE: usize = 20;
+
+/// In main shared memory, zeroed at server start.
+#[repr(C)]
+struct Control {
+    made: AtomicBool,
+    loaded: AtomicBool,
+    area: pg_sys::dsa_handle,
+    table: pg_sys::dshash_table_handle,
+    tranche: i32,
+    plans: AtomicU64,
+    bytes: AtomicU64,
+    /// Counts executions; a plan remembers the count of its last one.
+    clock: AtomicU64,
+    evictions: AtomicU64,
+    /// Executions that were not kept: their plan was too large, or memory was short.
+    refused: AtomicU64,
+    reset_at: AtomicI64,
+}
+
+/// One row about the store.
+pub struct Info {
+    pub plans: u64,
+    pub bytes: u64,
+    pub evictions: u64,
+    pub refused: u64,
+    pub reset_at: i64,
+}
+
+/// This backend's way to the store.
+#[derive(Clone, Copy)]
+struct Store {
+    control: *mut Control,
+    area: *mut pg_sys::dsa_area,
+    table: *mut pg_sys::dshash_table,
+}
+
+static mut CONTROL: *mut Control = std::ptr::null_mut();
+static mut STORE: Option<Store> = None;
+static mut PREV_SHMEM_REQUEST: pg_sys::shmem_request_hook_type = None;
+static mut PREV_SHMEM_STARTUP: pg_sys::shmem_startup_hook_type = None;
+
+const TRANCHE: &std::ffi::CStr = c"pg_rowsource";
+
+/// Asks for shared memory; does nothing in a session that loads the library later.
+pub fn init() {
+    if !server::preloading() {
+        return;
+    }
+    // SAFETY: _PG_init runs once in the postmaster.
+    unsafe {
+        PREV_SHMEM_REQUEST = pg_sys::shmem_request_hook;
+        pg_sys::shmem_request_hook = Some(shmem_request);
+        PREV_SHMEM_STARTUP = pg_sys::shmem_startup_hook;
+        pg_sys::shmem_startup_hook = Some(shmem_startup);
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn shmem_request() {
+    // SAFETY: in the hook meant for it.
+    unsafe {
+        if let Some(previous) = PREV_SHMEM_REQUEST {
+            pg_guard_ffi_boundary(|| previous());
+        }
+        pg_sys::RequestAddinShmemSpace(size_of::<Control>());
+        pg_sys::RequestNamedLWLockTranche(TRANCHE.as_ptr(), 1);
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn shmem_startup() {
+    // SAFETY: in the hook meant for it; the block is ours alone.
+    unsafe {
+        if let Some(previous) = PREV_SHMEM_STARTUP {
+            pg_guard_ffi_boundary(|| previous());
+        }
+        let mut found = false;
+        CONTROL = pg_sys::ShmemInitStruct(TRANCHE.as_ptr(), size_of::<Control>(), &mut found).cast();
+        if !found {
+            CONTROL.write_bytes(0, 1);
+            (*CONTROL).reset_at.store(server::now(), Relaxed);
+        }
+    }
+    file::save_at_exit();
+}
+
+/// Whether there is a shared store.
+pub fn available() -> bool {
+    // SAFETY: set in the postmaster, inherited by fork.
+    unsafe { !CONTROL.is_null() }
+}
+
+unsafe fn control_lock() -> *mut pg_sys::LWLock {
+    // SAFETY: requested at start; an array of one padded lock.
+    unsafe { &raw mut (*pg_sys::GetNamedLWLockTranche(TRANCHE.as_ptr())).lock }
+}
+
+/// Attaches this backend to the store, making and loading it first where nobody has. To be called where an error may
+/// be raised and memory allocated: when a statement starts, or from a function.
+pub fn attach() {
+    // SAFETY: main thread; under the control lock nobody else makes the store.
+    unsafe {
+        if CONTROL.is_null() || (*&raw const STORE).is_some() {
+            return;
+        }
+        let context = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
+        let lock = control_lock();
+        pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
+        let control = CONTROL;
+        let store = if (*control).made.load(Relaxed) {
+            compat::register_tranche((*control).tranche, TRANCHE);
+            let area = pg_sys::dsa_attach((*control).area);
+            pg_sys::dsa_pin_mapping(area);
+            let parameters = parameters((*control).tranche);
+            let table = pg_sys::dshash_attach(area, &parameters, (*control).table, std::ptr::null_mut());
+            Store { control, area, table }
+        } else {
+            (*control).tranche = compat::new_tranche(TRANCHE);
+            compat::register_tranche((*control).tranche, TRANCHE);
+            let area = compat::dsa_create((*control).tranche);
+            pg_sys::dsa_pin(area);
+            pg_sys::dsa_pin_mapping(area);
+            let parameters = parameters((*control).tranche);
+            let table = pg_sys::dshash_create(area, &parameters, std::ptr::null_mut());
+            (*control).area = pg_sys::dsa_get_handle(area);
+            (*control).table = pg_sys::dshash_get_hash_table_handle(table);
+            (*control).made.store(true, Relaxed);
+            Store { control, area, table }
+        };
+        STORE = Some(store);
+        if !(*control).loaded.swap(true, Relaxed) && guc::save() {
+            file::load(&store);
+        }
+        pg_sys::LWLockRelease(lock);
+        pg_sys::MemoryContextSwitchTo(context);
+    }
+}
+
+unsafe fn parameters(tranche: i32) -> pg_sys::dshash_parameters {
+    compat::dshash_parameters(Entry::KEY_SIZE, size_of::<Entry>(), tranche)
+}
+
+/// Adds an execution to its plan's entry, making one for a plan that is new. Never raises: without memory or for too
+/// large a plan the execution is counted as refused.
+pub fn record(execution: &Execution, now: i64) {
+    // SAFETY: main thread. One boundary around calls that take and release their locks.
+    unsafe {
+        let Some(store) = STORE else { return };
+        let used = (*store.control).clock.fetch_add(1, Relaxed) + 1;
+        let known = pg_guard_ffi_boundary(|| entry::update(&store, execution, now, used));
+        if !known && !entry::insert_new(&store, execution, now, used) {
+            (*store.control).refused.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// All plans and the time of the last reset, for the postmaster at its end; `None` where nothing was ever kept.
+unsafe fn all_at_exit() -> Option<(Vec<Plan>, i64)> {
+    // SAFETY: nobody else is left: no lock can be contended, and mapping is safe.
+    unsafe {
+        if CONTROL.is_null() || !(*CONTROL).made.load(Relaxed) {
+            return None;
+        }
+        attach();
+        let store = STORE?;
+        Some((entry::copies(&store), (*store.control).reset_at.load(Relaxed)))
+    }
+}
+
+/// Copies of all plans; `None` without a shared store.
+pub fn plans() -> Option<Vec<Plan>> {
+    attach();
+    // SAFETY: main thread.
+    unsafe { STORE.map(|store| entry::copies(&store)) }
+}
+
+/// Forgets the plans of a user, database and query; 0 stands for any. Returns whether there is a store.
+pub fn reset(userid: u32, dbid: u32, queryid: i64) -> bool {
+    attach();
+    // SAFETY: main thread.
+    unsafe {
+        let Some(store) = STORE else { return false };
+        entry::delete(&store, |key, _| matches(key, userid, dbid, queryid));
+        if (userid, dbid, queryid) == (0, 0, 0) {
+            (*store.control).evictions.store(0, Relaxed);
+            (*store.control).refused.store(0, Relaxed);
+            (*store.control).reset_at.store(server::now(), Relaxed);
+        }
+    }
+    true
+}
+
+/// About the store; `None` without one.
+pub fn info() -> Option<Info> {
+    attach();
+    // SAFETY: main thread; plain atomics.
+    unsafe {
+        STORE.map(|store| {
+            let control = &*store.control;
+            Info {
+                plans: control.plans.load(Relaxed),
+                bytes: control.bytes.load(Relaxed),
+                evictions: control.evictions.load(Relaxed),
+                refused: control.refused.load(Relaxed),
+                reset_at: control.reset_at.load(Relaxed),
+            }
+        })
+    }
+}
+
+/// The lock helpers of the update path: raw, for they raise nothing and stand inside one boundary.
+unsafe fn locked<T>(lock: *mut pg_sys::LWLock, exclusive: bool, body: impl FnOnce() -> T) -> T {
+    let mode = if exclusive {
+        pg_sys::LWLockMode::LW_EXCLUSIVE
+    } else {
+        pg_sys::LWLockMode::LW_SHARED
+    };
+    // SAFETY: a lock in shared memory; `body` does not raise.
+    unsafe {
+        raw::LWLockAcquire(lock, mode);
+        let result = body();
+        raw::LWLockRelease(lock);
+        result
+    }
+}

@@ -1,0 +1,263 @@
+//! The entries of the shared store: one per plan, its nodes' figures and its description beside it.
+
+use super::{Control, EVICTED_SHARE, MOST_NODES, Store, control_lock, locked};
+use crate::guc;
+use crate::pg::raw;
+use crate::session::{Execution, Plan, PlanDescription, PlanKey, PlanStatistics};
+use pgrx::pg_sys;
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+use rowsource_core::figures::NodeFigures;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A plan in the table; begins with its key.
+#[repr(C)]
+pub(super) struct Entry {
+    key: PlanKey,
+    /// Guards everything below but `used`.
+    lock: pg_sys::LWLock,
+    used: AtomicU64,
+    statistics: PlanStatistics,
+    nodes: u32,
+    description: u32,
+    /// `nodes` of [`NodeTotals`], then `description` bytes: the description, serialised.
+    payload: pg_sys::dsa_pointer,
+}
+
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct NodeTotals {
+    total: NodeFigures,
+    last: NodeFigures,
+}
+
+impl Entry {
+    pub(super) const KEY_SIZE: usize = size_of::<PlanKey>();
+
+    unsafe fn payload_size(&self) -> usize {
+        self.nodes as usize * size_of::<NodeTotals>() + self.description as usize
+    }
+}
+
+/// Adds an execution to a known plan; false where the plan is not known.
+///
+/// # Safety
+/// Inside a boundary: memory may be mapped in, which may raise.
+pub(super) unsafe fn update(store: &Store, execution: &Execution, now: i64, used: u64) -> bool {
+    // SAFETY: the entry stays while the partition lock is held; its payload changes under its own lock only.
+    unsafe {
+        let key: *const PlanKey = &execution.key;
+        let entry: *mut Entry = raw::dshash_find(store.table, key.cast(), false).cast();
+        if entry.is_null() {
+            return false;
+        }
+        if (*entry).nodes as usize == execution.figures.len() {
+            let totals: *mut NodeTotals = raw::dsa_get_address(store.area, (*entry).payload).cast();
+            locked(&raw mut (*entry).lock, true, || {
+                add(entry, totals, execution, now)
+            });
+            (*entry).used.store(used, Relaxed);
+        }
+        raw::dshash_release_lock(store.table, entry.cast());
+        true
+    }
+}
+
+unsafe fn add(entry: *mut Entry, totals: *mut NodeTotals, execution: &Execution, now: i64) {
+    // SAFETY: as many totals as figures, under the entry's lock.
+    unsafe {
+        (*entry).statistics.add(execution, now);
+        for (i, figures) in execution.figures.iter().enumerate() {
+            let node = totals.add(i);
+            (*node).total.add(figures);
+            (*node).last = *figures;
+        }
+    }
+}
+
+/// Makes an entry for a new plan, evicting others if the store is full. False where it cannot be kept.
+pub(super) unsafe fn insert_new(store: &Store, execution: &Execution, now: i64, used: u64) -> bool {
+    let nodes = execution.figures.len();
+    if nodes > MOST_NODES {
+        return false;
+    }
+    let Ok(description) = postcard::to_stdvec(&*execution.description) else {
+        return false;
+    };
+    let mut statistics = PlanStatistics::default();
+    statistics.add(execution, now);
+    let figures: Vec<_> = execution.figures.iter().map(|f| (*f, *f)).collect();
+    // SAFETY: under the control lock nobody else inserts or evicts.
+    unsafe {
+        let lock = control_lock();
+        pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
+        // Somebody else may have been first with this plan.
+        if pg_guard_ffi_boundary(|| update(store, execution, now, used)) {
+            pg_sys::LWLockRelease(lock);
+            return true;
+        }
+        if (*store.control).plans.load(Relaxed) >= guc::max_plans() as u64 {
+            evict(store);
+        }
+        let kept = insert(store, &execution.key, &statistics, &figures, &description, used);
+        pg_sys::LWLockRelease(lock);
+        kept
+    }
+}
+
+/// Inserts a plan that is not there yet. False without memory for it.
+///
+/// # Safety
+/// Under the control lock.
+pub(super) unsafe fn insert(
+    store: &Store,
+    key: &PlanKey,
+    statistics: &PlanStatistics,
+    figures: &[(NodeFigures, NodeFigures)],
+    description: &[u8],
+    used: u64,
+) -> bool {
+    // SAFETY: the payload is filled before the entry points to it; the new entry is locked by its partition lock.
+    unsafe {
+        let size = size_of_val(figures) + description.len();
+        let flags = pg_sys::DSA_ALLOC_NO_OOM as i32;
+        let payload = pg_sys::dsa_allocate_extended(store.area, size, flags);
+        if payload == 0 {
+            return false;
+        }
+        let totals: *mut NodeTotals = pg_sys::dsa_get_address(store.area, payload).cast();
+        for (i, (total, last)) in figures.iter().enumerate() {
+            totals.add(i).write(NodeTotals {
+                total: *total,
+                last: *last,
+            });
+        }
+        totals
+            .add(figures.len())
+            .cast::<u8>()
+            .copy_from_nonoverlapping(description.as_ptr(), description.len());
+        let mut found = false;
+        let key: *const PlanKey = key;
+        let entry: *mut Entry = pg_sys::dshash_find_or_insert(store.table, key.cast(), &mut found).cast();
+        if found {
+            pg_sys::dshash_release_lock(store.table, entry.cast());
+            pg_sys::dsa_free(store.area, payload);
+            return false;
+        }
+        pg_sys::LWLockInitialize(&raw mut (*entry).lock, (*store.control).tranche);
+        (&raw mut (*entry).used).write(AtomicU64::new(used));
+        (*entry).statistics = *statistics;
+        (*entry).nodes = figures.len() as u32;
+        (*entry).description = description.len() as u32;
+        (*entry).payload = payload;
+        pg_sys::dshash_release_lock(store.table, entry.cast());
+        count(store.control, size, 1);
+        true
+    }
+}
+
+unsafe fn count(control: *mut Control, payload: usize, plans: i64) {
+    // SAFETY: atomics in shared memory.
+    unsafe {
+        let bytes = (payload + size_of::<Entry>()) as i64 * plans;
+        (*control).bytes.fetch_add(bytes as u64, Relaxed);
+        (*control).plans.fetch_add(plans as u64, Relaxed);
+    }
+}
+
+/// Evicts the plans that were used longest ago.
+unsafe fn evict(store: &Store) {
+    let mut used = Vec::new();
+    // SAFETY: under the control lock.
+    unsafe {
+        each(store, false, |entry| {
+            used.push((*entry).used.load(Relaxed));
+            false
+        });
+        if used.is_empty() {
+            return;
+        }
+        let share = (used.len() / EVICTED_SHARE).min(used.len() - 1);
+        let (_, &mut newest_evicted, _) = used.select_nth_unstable(share);
+        let evicted = delete(store, |_, last| last <= newest_evicted);
+        (*store.control).evictions.fetch_add(evicted, Relaxed);
+    }
+}
+
+/// Deletes the entries that `wanted` picks by key and last use; returns how many.
+pub(super) unsafe fn delete(store: &Store, wanted: impl Fn(&PlanKey, u64) -> bool) -> u64 {
+    let mut deleted = 0;
+    // SAFETY: the partition is locked exclusively while an entry is looked at and deleted.
+    unsafe {
+        each(store, true, |entry| {
+            let gone = wanted(&(*entry).key, (*entry).used.load(Relaxed));
+            if gone {
+                let size = (*entry).payload_size();
+                pg_sys::dsa_free(store.area, (*entry).payload);
+                count(store.control, size, -1);
+                deleted += 1;
+            }
+            gone
+        });
+    }
+    deleted
+}
+
+/// Visits all entries; deletes those for which `visit` returns true, if `exclusive`.
+unsafe fn each(store: &Store, exclusive: bool, mut visit: impl FnMut(*mut Entry) -> bool) {
+    // SAFETY: the sequential scan holds the lock of the partition it is in.
+    unsafe {
+        let mut status = std::mem::zeroed::<pg_sys::dshash_seq_status>();
+        pg_sys::dshash_seq_init(&mut status, store.table, exclusive);
+        loop {
+            let entry: *mut Entry = pg_sys::dshash_seq_next(&mut status).cast();
+            if entry.is_null() {
+                break;
+            }
+            if visit(entry) && exclusive {
+                pg_sys::dshash_delete_current(&mut status);
+            }
+        }
+        pg_sys::dshash_seq_term(&mut status);
+    }
+}
+
+/// Copies of all plans. A plan whose description cannot be read is left out.
+pub(super) unsafe fn copies(store: &Store) -> Vec<Plan> {
+    let mut plans = Vec::new();
+    // SAFETY: each entry is copied under its partition's and its own lock, and only decoded after that.
+    unsafe {
+        let mut raw = Vec::new();
+        each(store, false, |entry| {
+            let totals: *mut NodeTotals = pg_sys::dsa_get_address(store.area, (*entry).payload).cast();
+            raw.push(locked(&raw mut (*entry).lock, false, || {
+                let nodes = std::slice::from_raw_parts(totals, (*entry).nodes as usize).to_vec();
+                let bytes = totals.add(nodes.len()).cast::<u8>();
+                let description = std::slice::from_raw_parts(bytes, (*entry).description as usize).to_vec();
+                (
+                    (*entry).key,
+                    (*entry).statistics,
+                    (*entry).used.load(Relaxed),
+                    nodes,
+                    description,
+                )
+            }));
+            false
+        });
+        for (key, statistics, used, nodes, description) in raw {
+            let Ok(description) = postcard::from_bytes::<PlanDescription>(&description) else {
+                continue;
+            };
+            plans.push(Plan {
+                key,
+                description: Rc::new(description),
+                older_literals: false,
+                statistics,
+                total: nodes.iter().map(|node| node.total).collect(),
+                last: nodes.iter().map(|node| node.last).collect(),
+                used,
+            });
+        }
+    }
+    plans
+}
