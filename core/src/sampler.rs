@@ -39,8 +39,9 @@ const GROWTH: f64 = 1.0 / 12.0;
 /// The timer may cost this share of the time it measures; the gaps adapt to it.
 const TIMER_SHARE: f64 = 0.005;
 
-/// What a sample costs besides its two readings, in nanoseconds: the sums, the next gap, a mispredicted branch.
-const BOOKKEEPING_NS: f64 = 40.0;
+/// What a sample costs besides its two readings, in nanoseconds, where it is not measured: the sums, the next gap, a
+/// mispredicted branch.
+pub const BOOKKEEPING_NS: f64 = 40.0;
 
 /// A call is long from this many times the length on at which every call is timed.
 const LONG_FACTOR: f64 = 4.0;
@@ -78,15 +79,16 @@ pub struct Config {
 
 impl Config {
     /// For a clock of `ns_per_tick` that costs `reading_ns` to read and moves in steps of `resolution_ns`: a proof
-    /// must not be a single step of a coarse clock.
+    /// must not be a single step of a coarse clock. `bookkeeping_ns` is what a sample costs besides its readings.
     pub fn new(
         max_gap: u32,
         ns_per_tick: f64,
         empty_interval_ticks: f64,
         reading_ns: f64,
+        bookkeeping_ns: f64,
         resolution_ns: f64,
     ) -> Self {
-        let affordable_ns = (2.0 * reading_ns + BOOKKEEPING_NS) / TIMER_SHARE;
+        let affordable_ns = (2.0 * reading_ns + bookkeeping_ns) / TIMER_SHARE;
         Config {
             max_gap: f64::from(max_gap.max(1)),
             empty_interval: empty_interval_ticks,
@@ -121,8 +123,6 @@ pub struct TimedCall {
     pub before: u64,
     /// Read at entry.
     pub start: u64,
-    /// The last reading when the call ended, by anyone; equal to `start` where nobody else read the clock.
-    pub last_inside: u64,
     /// Read at exit.
     pub end: u64,
     /// Readings made by others inside the call.
@@ -145,6 +145,16 @@ pub struct Proofs {
     /// The end of the last call that was certain to be noticed, and long enough to be worth a reading in each node
     /// above.
     pub noticed: u64,
+}
+
+impl Proofs {
+    /// Nothing has been noticed, and no tick runs.
+    pub const NONE: Proofs = Proofs {
+        last: 0,
+        ticked: 0,
+        period: 0.0,
+        noticed: 0,
+    };
 }
 
 /// How a call is noticed, if it is not sampled.
@@ -315,18 +325,6 @@ impl NodeTimer {
         self.record_proved(before, end, first_of_start);
     }
 
-    /// As [`NodeTimer::record_timed`], for a caller that keeps no proofs.
-    #[inline]
-    pub fn record(&mut self, config: &Config, random: &mut impl RngCore, call: &TimedCall) -> bool {
-        let inside = call.last_inside != call.start && self.is_far(config, call.before, call.last_inside);
-        let proof = if call.did_io || inside {
-            Proof::Certain
-        } else {
-            Proof::None
-        };
-        self.take(config, random, call, proof, 0.0)
-    }
-
     #[inline]
     fn take(
         &mut self,
@@ -451,12 +449,6 @@ impl NodeTimer {
         size > 1
     }
 
-    /// Whether a call from one reading to the other is long.
-    #[inline]
-    pub fn proves_long(config: &Config, before: u64, last_inside: u64) -> bool {
-        last_inside != before && elapsed(before, last_inside).0 >= config.long
-    }
-
     /// Ticks after the last reading before a call from which a reading in it proves it long.
     #[inline]
     fn far(&self, config: &Config) -> f64 {
@@ -470,7 +462,7 @@ impl NodeTimer {
 
     /// Takes note of a call that was not timed and proved long; `end` was read at its exit.
     #[inline]
-    pub fn record_proved(&mut self, before: u64, end: u64, first_of_start: bool) {
+    fn record_proved(&mut self, before: u64, end: u64, first_of_start: bool) {
         let (raw, backsteps) = elapsed(before, end);
         let ticks = raw - self.distance;
         self.timed_calls += 1;

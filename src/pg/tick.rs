@@ -22,6 +22,7 @@ unsafe extern "C-unwind" fn ticked() {
     // SAFETY: READ is always a valid function, and all clocks are async-signal-safe.
     let now = unsafe { timing::READ() };
     timing::LAST.store(now, Relaxed);
+    timing::TICKED.store(now, Relaxed);
 }
 
 /// Registers the timeout with this backend, once.
@@ -69,6 +70,7 @@ pub unsafe fn wanted() {
             period,
         );
         ARMED = Some(next);
+        timing::PROOFS.period = f64::from(period) * timing::TICKS_PER_MS;
     }
 }
 
@@ -82,6 +84,7 @@ pub unsafe fn disarm() {
         if let (Some(timeout), Some(_)) = (TIMEOUT, ARMED) {
             raw::disable_timeout(timeout, false);
             ARMED = None;
+            timing::PROOFS.period = 0.0;
         }
     }
 }

@@ -4,11 +4,15 @@
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoroshiro128PlusPlus;
 use rowsource_core::clock::{self, Source};
-use rowsource_core::sampler::Config;
+use rowsource_core::sampler::{Config, Proofs};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The last reading of the clock by anyone, in raw ticks of the clock in force.
 pub static LAST: AtomicU64 = AtomicU64::new(0);
+/// The last reading by the tick.
+pub static TICKED: AtomicU64 = AtomicU64::new(0);
+/// What proves calls long; `last` and `ticked` are filled in from the two above when they are asked.
+pub static mut PROOFS: Proofs = Proofs::NONE;
 /// Readings made so far in this backend, the tick's aside.
 pub static mut READINGS: u64 = 0;
 /// Whether the clock in force is the time stamp counter, which is read in place.
@@ -22,6 +26,8 @@ pub static mut CONFIG: Config = Config {
     affordable: 1.0,
     long: 1.0,
 };
+/// Ticks of the clock in force in a millisecond.
+pub static mut TICKS_PER_MS: f64 = 1e6;
 /// Where the gaps come from; seeded when a backend first measures.
 pub static mut RANDOM: Random = Random(None);
 
@@ -45,6 +51,7 @@ impl RngCore for Random {
 /// What a measured statement replaces while it runs, to be put back when it is left.
 pub struct Outer {
     tsc: bool,
+    ticks_per_ms: f64,
     read: fn() -> u64,
     config: Config,
 }
@@ -75,13 +82,16 @@ pub unsafe fn enter(source: Source, config: Config) -> Outer {
             let seed = clock::system::monotonic() ^ (u64::from(std::process::id()) << 32);
             RANDOM = Random(Some(Xoroshiro128PlusPlus::seed_from_u64(seed)));
         }
+        forget_proofs();
         let outer = Outer {
             tsc: TSC,
+            ticks_per_ms: TICKS_PER_MS,
             read: READ,
             config: CONFIG,
         };
         TSC = source == Source::Tsc;
         READ = source.read_fn();
+        TICKS_PER_MS = 1e6 / source.scale().ns_per_tick();
         CONFIG = config;
         read();
         outer
@@ -95,9 +105,34 @@ pub unsafe fn enter(source: Source, config: Config) -> Outer {
 pub unsafe fn leave(outer: &Outer) {
     // SAFETY: as in `enter`.
     unsafe {
+        forget_proofs();
         TSC = outer.tsc;
         READ = outer.read;
+        TICKS_PER_MS = outer.ticks_per_ms;
         CONFIG = outer.config;
         read();
+    }
+}
+
+/// Readings of another statement, or by another clock, prove nothing. The tick goes on.
+unsafe fn forget_proofs() {
+    // SAFETY: main thread.
+    unsafe {
+        TICKED.store(0, Relaxed);
+        PROOFS.noticed = 0;
+    }
+}
+
+/// The proofs as they are now.
+///
+/// # Safety
+/// Main thread only.
+#[inline(always)]
+pub unsafe fn proofs() -> *mut Proofs {
+    // SAFETY: main thread.
+    unsafe {
+        PROOFS.last = LAST.load(Relaxed);
+        PROOFS.ticked = TICKED.load(Relaxed);
+        &raw mut PROOFS
     }
 }

@@ -24,7 +24,7 @@ use super::usage::{self, scope};
 use super::{raw, tick, timing};
 use pgrx::pg_sys::{self, PlanState, TupleTableSlot};
 use rowsource_core::clock::tsc;
-use rowsource_core::sampler::{NodeTimer, TimedCall};
+use rowsource_core::sampler::TimedCall;
 use std::sync::atomic::Ordering::Relaxed;
 
 const NONE: u8 = 0;
@@ -200,12 +200,13 @@ unsafe fn settle<const TIMED: u8>(node: *mut Node) {
 unsafe fn prove(node: *mut Node, io: bool) {
     // SAFETY: main thread, live node.
     unsafe {
-        let before = (*node).before;
-        let inside = timing::LAST.load(Relaxed);
-        if io || NodeTimer::proves_long(&*(&raw const timing::CONFIG), before, inside) {
-            let end = timing::read();
-            (*node).timer.record_proved(before, end, !(*node).instr.running);
-        }
+        let first_of_start = !(*node).instr.running;
+        let (config, proofs) = (&raw const timing::CONFIG, timing::proofs());
+        (*node)
+            .timer
+            .record_untimed(&*config, (*node).before, io, first_of_start, &mut *proofs, || {
+                timing::read()
+            });
     }
 }
 
@@ -253,7 +254,7 @@ unsafe extern "C-unwind" fn call_sampled<const BOOKS: u8, const SCOPE: u8>(
         (*node).before = start;
         let readings = timing::READINGS;
         let slot = real(ps);
-        let last_inside = timing::LAST.load(Relaxed);
+        let proofs = timing::proofs();
         let nested_readings = timing::READINGS - readings;
         let end = timing::read();
         let did_io = leave::<SAMPLED, BOOKS>(node);
@@ -261,16 +262,16 @@ unsafe extern "C-unwind" fn call_sampled<const BOOKS: u8, const SCOPE: u8>(
         let timed = TimedCall {
             before,
             start,
-            last_inside,
             end,
             nested_readings,
             did_io,
             first_of_start,
         };
-        if (*node).timer.record(
+        if (*node).timer.record_timed(
             &*(&raw const timing::CONFIG),
             &mut *(&raw mut timing::RANDOM),
             &timed,
+            &mut *proofs,
         ) {
             tick::wanted();
         }

@@ -4,7 +4,7 @@ use rand_xoshiro::Xoroshiro128PlusPlus;
 
 /// A clock of one tick a nanosecond that costs nothing to read.
 fn config(max_gap: u32) -> Config {
-    Config::new(max_gap, 1.0, 0.0, 0.0, 1.0)
+    Config::new(max_gap, 1.0, 0.0, 0.0, BOOKKEEPING_NS, 1.0)
 }
 
 fn random() -> Xoroshiro128PlusPlus {
@@ -21,7 +21,6 @@ fn call(start: u64, end: u64) -> TimedCall {
     TimedCall {
         before: start,
         start,
-        last_inside: start,
         end,
         nested_readings: 0,
         did_io: false,
@@ -104,7 +103,7 @@ fn gaps_grow_to_the_setting_and_no_further() {
 
 #[test]
 fn the_timer_costs_its_share() {
-    let config = Config::new(1024, 1.0, 9.0, 9.0, 1.0);
+    let config = Config::new(1024, 1.0, 9.0, 9.0, BOOKKEEPING_NS, 1.0);
     let mut random = random();
     for ns in [100, 500, 3000] {
         let mut timer = started();
@@ -136,7 +135,7 @@ fn each_call_of_a_block_is_as_likely_to_be_timed() {
 
 #[test]
 fn the_cost_of_readings_is_taken_off() {
-    let config = Config::new(1, 0.5, 40.0, 9.0, 1.0);
+    let config = Config::new(1, 0.5, 40.0, 9.0, BOOKKEEPING_NS, 1.0);
     let mut timer = started();
     let nested = TimedCall {
         nested_readings: 4,
@@ -307,31 +306,6 @@ fn the_usual_distance_is_taken_off() {
 }
 
 #[test]
-fn a_caller_without_proofs() {
-    let (config, mut random) = (config(100), random());
-    let mut timer = sampling(&config, &mut random);
-    let short = timer.estimate(0.0, None).total;
-    assert!(NodeTimer::proves_long(&config, 1000, 1_000_000));
-    assert!(!NodeTimer::proves_long(&config, 1000, 1000));
-    assert!(!NodeTimer::proves_long(&config, 1_000_000, 1000));
-    timer.countdown -= 1;
-    timer.record_proved(1_000_000, 6_000_000, true);
-    let more = timer.estimate(1.0, None).total - short;
-    assert!((more - 5e6).abs() < 1e4, "{more}");
-    timer.countdown = 0;
-    timer.record(
-        &config,
-        &mut random,
-        &TimedCall {
-            did_io: true,
-            ..call(9_000_000, 11_000_000)
-        },
-    );
-    let more = timer.estimate(1.0, None).total - short;
-    assert!((more - 7e6).abs() < 1e4, "{more}");
-}
-
-#[test]
 fn startups_of_an_inner_side() {
     // Each start: a first call of 900 ns, then two of 50.
     let (config, mut random) = (config(32), random());
@@ -374,7 +348,7 @@ fn an_interrupted_call_is_added() {
 
 #[test]
 fn a_coarse_clock_admits_what_it_does_not_see() {
-    let config = Config::new(128, 1.0, 0.0, 5.0, 4e6);
+    let config = Config::new(128, 1.0, 0.0, 5.0, BOOKKEEPING_NS, 4e6);
     assert!(config.long >= 10e6);
     let mut random = random();
     let mut timer = started();

@@ -5,7 +5,7 @@
 
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoroshiro128PlusPlus;
-use rowsource_core::sampler::{Config, Estimate, NodeTimer, Proofs, TimedCall};
+use rowsource_core::sampler::{BOOKKEEPING_NS, Config, Estimate, NodeTimer, Proofs, TimedCall};
 
 /// What a node does in one call: lets time pass with [`Run::work`] and calls children with [`Run::call`].
 pub type Body = Box<dyn Fn(&mut Run, usize)>;
@@ -101,6 +101,7 @@ impl<'a> Run<'a> {
                 1.0 / machine.ticks_per_ns,
                 machine.reading_ns * machine.ticks_per_ns,
                 machine.reading_ns,
+                BOOKKEEPING_NS,
                 machine.step_ns.max(1.0),
             ),
             bodies,
@@ -289,7 +290,6 @@ impl<'a> Run<'a> {
         let timed = TimedCall {
             before,
             start,
-            last_inside: inside.last,
             end,
             nested_readings,
             did_io: self.io,

@@ -7,9 +7,11 @@ use crate::pg::usage::Usage;
 use crate::pg::{compat, describe, identity, parallel, quiet, raw, server, shared, tick, tree, wrapper};
 use crate::session::PlanKey;
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
-use rowsource_core::clock::{Source, measure_costs};
+use rand_core::SeedableRng;
+use rand_xoshiro::Xoroshiro128PlusPlus;
+use rowsource_core::clock::{self, Source, measure_costs};
 use rowsource_core::figures::Outcome;
-use rowsource_core::sampler::Config;
+use rowsource_core::sampler::{BOOKKEEPING_NS, Config, NodeTimer, Proofs, TimedCall};
 
 /// Sets a started statement up for measuring.
 ///
@@ -105,14 +107,18 @@ pub unsafe fn attach(query: *mut QueryDesc, setting: &guc::Measuring, others_bef
     }
 }
 
-/// The sampler's configuration; the clock's costs are measured once per backend and clock.
+/// The sampler's configuration; what the clock and a sample cost is measured once per backend and clock.
 fn config(source: Source, sampfreq: i32) -> Config {
-    static mut COSTS: [Option<(f64, f64)>; Source::ALL.len()] = [None; Source::ALL.len()];
+    static mut COSTS: [Option<(f64, f64, f64)>; Source::ALL.len()] = [None; Source::ALL.len()];
     // SAFETY: a backend has one thread.
     let known = unsafe { &mut (*(&raw mut COSTS))[source as usize] };
-    let (empty, reading_ns) = *known.get_or_insert_with(|| {
+    let (empty, reading_ns, bookkeeping_ns) = *known.get_or_insert_with(|| {
         let cost = measure_costs(source);
-        (cost.empty_interval_ticks as f64, cost.reading_ns)
+        (
+            cost.empty_interval_ticks as f64,
+            cost.reading_ns,
+            bookkeeping_ns(),
+        )
     });
     let resolution_ns = if source == Source::Coarse {
         COARSE_RESOLUTION_NS
@@ -124,8 +130,34 @@ fn config(source: Source, sampfreq: i32) -> Config {
         source.scale().ns_per_tick(),
         empty,
         reading_ns,
+        bookkeeping_ns,
         resolution_ns,
     )
+}
+
+/// What a sample costs besides its readings: measured where it takes longer than usual, on a slow machine or under
+/// an emulator; in a tight loop it takes less than among other work.
+fn bookkeeping_ns() -> f64 {
+    const SAMPLES: u32 = 64;
+    let config = Config::new(128, 1.0, 0.0, 10.0, BOOKKEEPING_NS, 0.0);
+    let mut random = Xoroshiro128PlusPlus::seed_from_u64(1);
+    let mut timer = NodeTimer::default();
+    timer.start();
+    let start = clock::system::monotonic();
+    for i in 0..u64::from(SAMPLES) {
+        let call = TimedCall {
+            before: 1000 * i,
+            start: 1000 * i + 10,
+            end: 1000 * i + 50,
+            nested_readings: 0,
+            did_io: false,
+            first_of_start: false,
+        };
+        timer.record_timed(&config, &mut random, &call, &mut Proofs::default());
+    }
+    let measured = clock::system::monotonic().saturating_sub(start) as f64 / f64::from(SAMPLES);
+    std::hint::black_box(timer);
+    measured.max(BOOKKEEPING_NS)
 }
 
 /// One step of CLOCK_MONOTONIC_COARSE on the slowest kernels in use (100 Hz).
