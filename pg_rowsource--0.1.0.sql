@@ -142,4 +142,72 @@ LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 CREATE VIEW pg_stat_rowsource_plans AS
     SELECT * FROM pg_stat_rowsource_plans();
 
-GRANT SELECT ON pg_stat_rowsource, pg_stat_rowsource_plans TO PUBLIC;
+-- How long a node's timed calls took: a row per bucket that holds any, split by whether the call read blocks inside.
+CREATE FUNCTION pg_stat_rowsource_histogram(
+    OUT userid oid,
+    OUT dbid oid,
+    OUT queryid bigint,
+    OUT planid bigint,
+    OUT toplevel bool,
+    OUT node_id int,
+    OUT did_read bool,
+    OUT from_us float8,
+    OUT to_us float8,
+    OUT timed_calls bigint
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pg_stat_rowsource_histogram_0_1'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+CREATE VIEW pg_stat_rowsource_histogram AS
+    SELECT * FROM pg_stat_rowsource_histogram();
+
+-- Where estimates went wrong: nodes that returned another number of rows a start than the planner expected, those that
+-- cost most first. factor: how many times too few or too many; weight: milliseconds of the node itself times log2(factor).
+CREATE VIEW rowsource_misestimates AS
+    SELECT n.userid, n.dbid, n.queryid, n.planid, n.toplevel, n.node_id, n.operation, n.object_name, n.executions,
+           n.starts, n.plan_rows AS e_rows, f.a_rows,
+           CASE WHEN f.a_rows > n.plan_rows THEN 'underestimated' ELSE 'overestimated' END AS direction,
+           f.factor, n.self_time, n.self_time * log(2, f.factor::numeric)::float8 AS weight
+      FROM pg_stat_rowsource n,
+           LATERAL (SELECT n.rows::float8 / n.starts AS a_rows) a,
+           LATERAL (SELECT a.a_rows,
+                           greatest(a.a_rows, 1) / greatest(n.plan_rows, 1) AS ratio) r,
+           LATERAL (SELECT r.a_rows, greatest(r.ratio, 1 / r.ratio) AS factor) f
+     WHERE n.starts > 0 AND f.factor > 1
+     ORDER BY weight DESC NULLS LAST;
+
+-- Queries that changed their plan: a row per change, with the time per call before and after, the worst first.
+CREATE VIEW rowsource_plan_changes AS
+    SELECT userid, dbid, queryid, toplevel, changed_at, previous_planid, planid, previous_calls, calls,
+           previous_mean_time, mean_time, mean_time / nullif(previous_mean_time, 0) AS ratio
+      FROM (SELECT p.*, p.first_seen AS changed_at,
+                   lag(planid) OVER w AS previous_planid,
+                   lag(calls) OVER w AS previous_calls,
+                   lag(mean_time) OVER w AS previous_mean_time
+              FROM pg_stat_rowsource_plans p
+             WHERE queryid <> 0
+            WINDOW w AS (PARTITION BY userid, dbid, queryid, toplevel ORDER BY first_seen, planid)) changes
+     WHERE previous_planid IS NOT NULL
+     ORDER BY ratio DESC NULLS LAST;
+
+-- About the shared store.
+CREATE FUNCTION rowsource_info(
+    OUT plans bigint,
+    OUT max_plans int,
+    OUT bytes bigint,
+    OUT evictions bigint,
+    OUT refused bigint,
+    OUT stats_reset timestamptz
+) RETURNS record
+AS 'MODULE_PATHNAME', 'rowsource_info_wrapper'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+-- Forgets plans: of a user, a database, a query; 0 stands for any.
+CREATE FUNCTION rowsource_reset(userid oid DEFAULT 0, dbid oid DEFAULT 0, queryid bigint DEFAULT 0) RETURNS void
+AS 'MODULE_PATHNAME', 'rowsource_reset_wrapper'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+REVOKE ALL ON FUNCTION rowsource_reset(oid, oid, bigint) FROM PUBLIC;
+
+GRANT SELECT ON pg_stat_rowsource, pg_stat_rowsource_plans, pg_stat_rowsource_histogram, rowsource_misestimates,
+    rowsource_plan_changes TO PUBLIC;

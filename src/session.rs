@@ -5,6 +5,7 @@
 use crate::guc;
 use crate::pg::{server, shared};
 use rowsource_core::figures::{NodeFigures, Outcome, Times};
+use rowsource_core::histogram::Histogram;
 use rowsource_core::plan::PlanNode;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -77,6 +78,7 @@ pub struct Execution {
     /// The description's literals are those of an earlier execution.
     pub older_literals: bool,
     pub figures: Vec<NodeFigures>,
+    pub histograms: Vec<Histogram>,
     pub outcome: Outcome,
     pub sampfreq: i32,
     pub clock: ClockName,
@@ -124,6 +126,7 @@ pub struct Plan {
     pub statistics: PlanStatistics,
     pub total: Vec<NodeFigures>,
     pub last: Vec<NodeFigures>,
+    pub histograms: Vec<Histogram>,
     /// Orders plans by their last use.
     pub used: u64,
 }
@@ -199,12 +202,17 @@ impl Session {
             statistics: PlanStatistics::default(),
             total: Vec::new(),
             last: Vec::new(),
+            histograms: Vec::new(),
             used: 0,
         });
         plan.statistics.add(&execution, now);
         plan.total.resize_with(nodes, NodeFigures::default);
         for (total, figures) in plan.total.iter_mut().zip(&execution.figures) {
             total.add(figures);
+        }
+        plan.histograms.resize_with(nodes, Histogram::default);
+        for (total, histogram) in plan.histograms.iter_mut().zip(&execution.histograms) {
+            total.add(histogram);
         }
         plan.description = execution.description;
         plan.older_literals = execution.older_literals;

@@ -5,6 +5,7 @@ use pgrx::{PgLogLevel, PgSqlErrorCode};
 
 mod clocks;
 mod display;
+mod store;
 pub mod views;
 
 /// Ends the user's call with an error that says what to do about it.

@@ -5,8 +5,9 @@ use crate::pg::server;
 use crate::pg::srf::{Value, oid, value};
 use crate::session::{self, Plan};
 use rowsource_core::figures::{Buffers, NodeFigures, Time, Wal};
+use rowsource_core::histogram::bounds_us;
 
-/// Microseconds from the Unix epoch's day to PostgreSQL's are not needed: timestamps are PostgreSQL's own.
+/// As a Datum, a timestamp is its microseconds since 2000-01-01 UTC.
 fn timestamp(microseconds: i64) -> Value {
     value(microseconds)
 }
@@ -99,6 +100,28 @@ fn figures(figures: &NodeFigures) -> Vec<Value> {
         figures.memory_kb.and_then(count),
         figures.disk_kb.and_then(count),
     ]
+}
+
+/// `pg_stat_rowsource_histogram`: a row per node, kind of call and bucket that holds any.
+pub fn histogram_rows() -> Vec<Vec<Value>> {
+    let mut rows = Vec::new();
+    for plan in visible() {
+        for (node, histogram) in plan.histograms.iter().enumerate() {
+            for (read, bucket, calls) in histogram.counts().filter(|(.., calls)| *calls > 0) {
+                let (from_us, to_us) = bounds_us(bucket);
+                let mut row = key(&plan);
+                row.extend([
+                    value(node as i32),
+                    value(read),
+                    value(from_us),
+                    to_us.and_then(value),
+                    value(calls as i64),
+                ]);
+                rows.push(row);
+            }
+        }
+    }
+    rows
 }
 
 /// `pg_stat_rowsource_plans`: a row per kept plan.

@@ -7,6 +7,7 @@ use super::{compat, tree, workarea};
 use crate::guc::Detail;
 use pgrx::pg_sys::{self, NodeTag};
 use rowsource_core::figures::{Buffers, NodeFigures, Time, Wal};
+use rowsource_core::histogram::Histogram;
 use rowsource_core::reconcile::{Item, reconcile};
 use rowsource_core::sampler::Estimate;
 
@@ -104,6 +105,26 @@ pub unsafe fn figures(statement: &Statement, core_alive: bool) -> Vec<NodeFigure
             });
         }
         all
+    }
+}
+
+/// The histograms of the same nodes, the workers' calls included.
+///
+/// # Safety
+/// The statement's nodes must be live.
+pub unsafe fn histograms(statement: &Statement) -> Vec<Histogram> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        (0..statement.count)
+            .filter(|&i| !(*statement.nodes.add(i)).hidden)
+            .map(|i| {
+                let mut histogram = (*statement.nodes.add(i)).histogram;
+                if let Some(workers) = statement.histogram_from_workers(i) {
+                    histogram.add(&workers);
+                }
+                histogram
+            })
+            .collect()
     }
 }
 

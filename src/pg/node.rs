@@ -5,6 +5,7 @@ use super::compat::NodeInstrumentation;
 use super::usage::Usage;
 use pgrx::pg_sys;
 use rowsource_core::figures::{Buffers, Wal};
+use rowsource_core::histogram::Histogram;
 use rowsource_core::reconcile::Edge;
 use rowsource_core::sampler::NodeTimer;
 
@@ -33,6 +34,8 @@ pub struct Node {
     pub drained: *mut Node,
     pub timer: NodeTimer,
     pub every: EveryCall,
+    /// How long the timed calls took.
+    pub histogram: Histogram,
     /// What the node used by itself, and what the InitPlans and subplans it asked for used.
     pub usage: Usage,
     /// The counters at entry, kept by the wrapper of InitPlan and subplan roots.

@@ -9,6 +9,7 @@ use super::statement::Statement;
 use super::{guc, server};
 use pgrx::{PgTryBuilder, pg_sys};
 use rowsource_core::figures::NodeFigures;
+use rowsource_core::histogram::{BUCKETS, Histogram};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const MAGIC: u64 = 0x726f_7773_7263_0001;
@@ -27,6 +28,8 @@ struct Slot {
     timed_calls: AtomicU64,
     timer_calls: AtomicU64,
     clock_backsteps: AtomicU64,
+    plain: [AtomicU64; BUCKETS],
+    reading: [AtomicU64; BUCKETS],
 }
 
 /// The workers' part of one node.
@@ -110,6 +113,19 @@ impl Channel {
         }
     }
 
+    /// The workers' part of the histogram of a plan node id.
+    pub fn histogram(&self, plan_node_id: i32) -> Option<Histogram> {
+        let id = usize::try_from(plan_node_id)
+            .ok()
+            .filter(|&id| !self.segment.is_null() && id < self.count)?;
+        // SAFETY: within the segment, which is attached.
+        let slot = unsafe { &*self.slots.add(id) };
+        Some(Histogram {
+            plain: std::array::from_fn(|i| slot.plain[i].load(Relaxed)),
+            reading: std::array::from_fn(|i| slot.reading[i].load(Relaxed)),
+        })
+    }
+
     /// Gives the segment back, at the statement's regular end.
     pub fn close(self) {
         if !self.segment.is_null() {
@@ -123,7 +139,7 @@ impl Channel {
 ///
 /// # Safety
 /// In a parallel worker, with the statement's nodes live.
-pub unsafe fn report(figures: &[NodeFigures], statement: &Statement) {
+pub unsafe fn report(figures: &[NodeFigures], histograms: &[Histogram], statement: &Statement) {
     let handle = guc::channel();
     if handle == 0 {
         return;
@@ -150,12 +166,12 @@ pub unsafe fn report(figures: &[NodeFigures], statement: &Statement) {
             && length >= size_of::<Header>() + (*header).slots as usize * size_of::<Slot>();
         if ours {
             let slots: *const Slot = base.add(size_of::<Header>()).cast();
-            for (i, figures) in figures.iter().enumerate() {
+            for (i, (figures, histogram)) in figures.iter().zip(histograms).enumerate() {
                 let id = statement.plan_node_id(i);
                 if let Ok(id) = usize::try_from(id)
                     && id < (*header).slots as usize
                 {
-                    add(&*slots.add(id), figures);
+                    add(&*slots.add(id), figures, histogram);
                 }
             }
         }
@@ -165,7 +181,11 @@ pub unsafe fn report(figures: &[NodeFigures], statement: &Statement) {
     }
 }
 
-fn add(slot: &Slot, figures: &NodeFigures) {
+fn add(slot: &Slot, figures: &NodeFigures, histogram: &Histogram) {
+    for (read, i, calls) in histogram.counts() {
+        let counts = if read { &slot.reading } else { &slot.plain };
+        counts[i].fetch_add(calls, Relaxed);
+    }
     let error_ns = figures.time.map_or(0.0, |time| time.error_ms * 1e6);
     let _ = slot.error_square.fetch_update(Relaxed, Relaxed, |bits| {
         Some((f64::from_bits(bits) + error_ns * error_ns).to_bits())

@@ -51,6 +51,12 @@ pub fn now() -> i64 {
     unsafe { super::raw::GetCurrentTimestamp() }
 }
 
+/// A point in time as SQL knows it, from microseconds since 2000-01-01 UTC.
+pub fn timestamp(microseconds: i64) -> pgrx::datum::TimestampWithTimeZone {
+    pgrx::datum::TimestampWithTimeZone::try_from(microseconds)
+        .unwrap_or_else(|_| pgrx::datum::TimestampWithTimeZone::positive_infinity())
+}
+
 pub fn check_for_interrupts() {
     pgrx::check_for_interrupts!();
 }

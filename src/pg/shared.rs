@@ -202,12 +202,12 @@ pub fn plans() -> Option<Vec<Plan>> {
     unsafe { STORE.map(|store| entry::copies(&store)) }
 }
 
-/// Forgets the plans of a user, database and query; 0 stands for any. Returns whether there is a store.
-pub fn reset(userid: u32, dbid: u32, queryid: i64) -> bool {
+/// Forgets the plans of a user, database and query; 0 stands for any.
+pub fn reset(userid: u32, dbid: u32, queryid: i64) {
     attach();
     // SAFETY: main thread.
     unsafe {
-        let Some(store) = STORE else { return false };
+        let Some(store) = STORE else { return };
         entry::delete(&store, |key, _| matches(key, userid, dbid, queryid));
         if (userid, dbid, queryid) == (0, 0, 0) {
             (*store.control).evictions.store(0, Relaxed);
@@ -215,7 +215,6 @@ pub fn reset(userid: u32, dbid: u32, queryid: i64) -> bool {
             (*store.control).reset_at.store(server::now(), Relaxed);
         }
     }
-    true
 }
 
 /// About the store; `None` without one.

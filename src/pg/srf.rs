@@ -72,6 +72,11 @@ set_returning!(
     crate::functions::views::node_rows
 );
 set_returning!(
+    pg_stat_rowsource_histogram_0_1,
+    pg_finfo_pg_stat_rowsource_histogram_0_1,
+    crate::functions::views::histogram_rows
+);
+set_returning!(
     pg_stat_rowsource_plans_0_1,
     pg_finfo_pg_stat_rowsource_plans_0_1,
     crate::functions::views::plan_rows

@@ -17,6 +17,7 @@ use crate::session::{self, ClockName, PlanDescription, PlanKey};
 use pgrx::pg_sys::{self, QueryDesc};
 use rowsource_core::clock::{self, Source};
 use rowsource_core::figures::Outcome;
+use rowsource_core::histogram::Histogram;
 use rowsource_core::sampler::Config;
 use std::rc::Rc;
 
@@ -211,28 +212,31 @@ impl Statement {
         self.recorded = true;
         // SAFETY: the nodes are live until the statement is closed.
         let figures = unsafe { harvest::figures(self, core_alive) };
-        if let (Outcome::Completed, Some(channel)) = (outcome, self.channel.take()) {
-            channel.close();
-        }
         if server::is_parallel_worker() {
             // SAFETY: in a worker whose leader announced a channel.
-            unsafe { parallel::report(&figures, self) };
+            unsafe { parallel::report(&figures, &harvest::histograms(self), self) };
             return;
         }
         let Some(description) = self.description.clone() else {
             return;
         };
-        session::record(session::Execution {
+        let execution = session::Execution {
             key: self.key,
             description,
             older_literals: self.older_literals,
             figures,
+            // SAFETY: the nodes are live until the statement is closed.
+            histograms: unsafe { harvest::histograms(self) },
             outcome,
             sampfreq: if self.wrapped { self.sampfreq } else { 1 },
             clock: self.clock_name(),
             elapsed_ms: self.elapsed_ns / 1e6,
             last: core_alive && !self.displaying && (self.key.toplevel() || !any_running()),
-        });
+        };
+        if let (Outcome::Completed, Some(channel)) = (outcome, self.channel.take()) {
+            channel.close();
+        }
+        session::record(execution);
     }
 
     fn clock_name(&self) -> ClockName {
@@ -258,6 +262,11 @@ impl Statement {
             .as_ref()
             .map(|channel| channel.read(self.plan_node_id(i)))
             .unwrap_or_default()
+    }
+
+    /// The workers' part of a node's histogram.
+    pub fn histogram_from_workers(&self, i: usize) -> Option<Histogram> {
+        self.channel.as_ref()?.histogram(self.plan_node_id(i))
     }
 
     /// The planner's number for a node: the same in leader and workers.

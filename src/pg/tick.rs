@@ -70,7 +70,7 @@ pub unsafe fn wanted() {
             period,
         );
         ARMED = Some(next);
-        timing::PROOFS.period = f64::from(period) * timing::TICKS_PER_MS;
+        timing::PROOFS.period = f64::from(period) * 1e6 / timing::NS_PER_TICK;
     }
 }
 

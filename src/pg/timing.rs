@@ -26,8 +26,8 @@ pub static mut CONFIG: Config = Config {
     affordable: 1.0,
     long: 1.0,
 };
-/// Ticks of the clock in force in a millisecond.
-pub static mut TICKS_PER_MS: f64 = 1e6;
+/// Nanoseconds of a tick of the clock in force.
+pub static mut NS_PER_TICK: f64 = 1.0;
 /// Where the gaps come from; seeded when a backend first measures.
 pub static mut RANDOM: Random = Random(None);
 
@@ -51,7 +51,7 @@ impl RngCore for Random {
 /// What a measured statement replaces while it runs, to be put back when it is left.
 pub struct Outer {
     tsc: bool,
-    ticks_per_ms: f64,
+    ns_per_tick: f64,
     read: fn() -> u64,
     config: Config,
 }
@@ -85,13 +85,13 @@ pub unsafe fn enter(source: Source, config: Config) -> Outer {
         forget_proofs();
         let outer = Outer {
             tsc: TSC,
-            ticks_per_ms: TICKS_PER_MS,
+            ns_per_tick: NS_PER_TICK,
             read: READ,
             config: CONFIG,
         };
         TSC = source == Source::Tsc;
         READ = source.read_fn();
-        TICKS_PER_MS = 1e6 / source.scale().ns_per_tick();
+        NS_PER_TICK = source.scale().ns_per_tick();
         CONFIG = config;
         read();
         outer
@@ -108,7 +108,7 @@ pub unsafe fn leave(outer: &Outer) {
         forget_proofs();
         TSC = outer.tsc;
         READ = outer.read;
-        TICKS_PER_MS = outer.ticks_per_ms;
+        NS_PER_TICK = outer.ns_per_tick;
         CONFIG = outer.config;
         read();
     }

@@ -86,6 +86,21 @@ pub unsafe fn moved<const SCOPE: u8>() -> bool {
     unsafe { signature::<SCOPE>() != SIGNATURES[SCOPE as usize] }
 }
 
+/// Blocks read so far, from disk or work files.
+///
+/// # Safety
+/// Main thread only.
+#[inline(always)]
+pub unsafe fn reads() -> i64 {
+    // SAFETY: PostgreSQL's own counters.
+    unsafe {
+        let u = &raw const pg_sys::pgBufferUsage;
+        (*u).shared_blks_read
+            .wrapping_add((*u).local_blks_read)
+            .wrapping_add((*u).temp_blks_read)
+    }
+}
+
 /// Books what happened since the last booking to `account`; true where it included I/O or many buffers.
 ///
 /// # Safety

@@ -122,14 +122,16 @@ unsafe extern "C-unwind" fn call<const TIMED: u8, const BOOKS: u8, const SCOPE: 
             (*node).before = timing::LAST.load(Relaxed);
         }
         enter::<BOOKS>(node);
+        let every = TIMED == EVERY_TSC || TIMED == EVERY;
+        let reads = if every { usage::reads() } else { 0 };
         let start = read_every::<TIMED>();
-        if TIMED == EVERY_TSC || TIMED == EVERY {
+        if every {
             (*node).before = start;
         }
         let slot = real(ps);
         let end = read_every::<TIMED>();
-        if TIMED == EVERY_TSC || TIMED == EVERY {
-            count_every(node, start, end);
+        if every {
+            count_every(node, start, end, usage::reads() != reads);
         }
         if (BOOKS != NONE && usage::moved::<SCOPE>())
             || BOOKS > SWITCH
@@ -249,6 +251,7 @@ unsafe extern "C-unwind" fn call_sampled<const BOOKS: u8, const SCOPE: u8>(
     // SAFETY: main thread, live node; a longjmp across leaves nothing behind.
     unsafe {
         enter::<BOOKS>(node);
+        let reads = usage::reads();
         let before = timing::LAST.load(Relaxed);
         let start = timing::read();
         (*node).before = start;
@@ -257,6 +260,8 @@ unsafe extern "C-unwind" fn call_sampled<const BOOKS: u8, const SCOPE: u8>(
         let proofs = timing::proofs();
         let nested_readings = timing::READINGS - readings;
         let end = timing::read();
+        let ns = end.saturating_sub(start) as f64 * timing::NS_PER_TICK;
+        (*node).histogram.count(ns, usage::reads() != reads);
         let did_io = leave::<SAMPLED, BOOKS>(node);
         let first_of_start = !(*node).instr.running;
         let timed = TimedCall {
@@ -357,7 +362,7 @@ unsafe fn read_every<const TIMED: u8>() -> u64 {
 
 /// Every call timed: a sum. What children's readings cost is taken off at the end.
 #[inline(always)]
-unsafe fn count_every(node: *mut Node, start: u64, end: u64) {
+unsafe fn count_every(node: *mut Node, start: u64, end: u64, read: bool) {
     // SAFETY: a live node.
     unsafe {
         let every = &raw mut (*node).every;
@@ -367,6 +372,9 @@ unsafe fn count_every(node: *mut Node, start: u64, end: u64) {
             return;
         }
         (*every).ticks += end - start;
+        (*node)
+            .histogram
+            .count((end - start) as f64 * timing::NS_PER_TICK, read);
         if !(*node).instr.running {
             (*every).startup_ticks += end - start;
         }

@@ -7,6 +7,8 @@ use crate::session::{Execution, Plan, PlanDescription, PlanKey, PlanStatistics};
 use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use rowsource_core::figures::NodeFigures;
+use rowsource_core::histogram::Histogram;
+use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -24,11 +26,13 @@ pub(super) struct Entry {
     payload: pg_sys::dsa_pointer,
 }
 
-#[derive(Clone, Copy, Default)]
+/// The figures of one node.
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
 #[repr(C)]
-struct NodeTotals {
+pub(super) struct NodeTotals {
     total: NodeFigures,
     last: NodeFigures,
+    histogram: Histogram,
 }
 
 impl Entry {
@@ -71,14 +75,16 @@ unsafe fn add(entry: *mut Entry, totals: *mut NodeTotals, execution: &Execution,
             let node = totals.add(i);
             (*node).total.add(figures);
             (*node).last = *figures;
+            if let Some(histogram) = execution.histograms.get(i) {
+                (*node).histogram.add(histogram);
+            }
         }
     }
 }
 
 /// Makes an entry for a new plan, evicting others if the store is full. False where it cannot be kept.
 pub(super) unsafe fn insert_new(store: &Store, execution: &Execution, now: i64, used: u64) -> bool {
-    let nodes = execution.figures.len();
-    if nodes > MOST_NODES {
+    if execution.figures.len() > MOST_NODES {
         return false;
     }
     let Ok(description) = postcard::to_stdvec(&*execution.description) else {
@@ -86,7 +92,16 @@ pub(super) unsafe fn insert_new(store: &Store, execution: &Execution, now: i64, 
     };
     let mut statistics = PlanStatistics::default();
     statistics.add(execution, now);
-    let figures: Vec<_> = execution.figures.iter().map(|f| (*f, *f)).collect();
+    let nodes: Vec<NodeTotals> = execution
+        .figures
+        .iter()
+        .zip(&execution.histograms)
+        .map(|(figures, histogram)| NodeTotals {
+            total: *figures,
+            last: *figures,
+            histogram: *histogram,
+        })
+        .collect();
     // SAFETY: under the control lock nobody else inserts or evicts.
     unsafe {
         let lock = control_lock();
@@ -99,7 +114,7 @@ pub(super) unsafe fn insert_new(store: &Store, execution: &Execution, now: i64, 
         if (*store.control).plans.load(Relaxed) >= guc::max_plans() as u64 {
             evict(store);
         }
-        let kept = insert(store, &execution.key, &statistics, &figures, &description, used);
+        let kept = insert(store, &execution.key, &statistics, &nodes, &description, used);
         pg_sys::LWLockRelease(lock);
         kept
     }
@@ -113,29 +128,22 @@ pub(super) unsafe fn insert(
     store: &Store,
     key: &PlanKey,
     statistics: &PlanStatistics,
-    figures: &[(NodeFigures, NodeFigures)],
+    nodes: &[NodeTotals],
     description: &[u8],
     used: u64,
 ) -> bool {
     // SAFETY: the payload is filled before the entry points to it; the new entry is locked by its partition lock.
     unsafe {
-        let size = size_of_val(figures) + description.len();
+        let size = size_of_val(nodes) + description.len();
         let flags = pg_sys::DSA_ALLOC_NO_OOM as i32;
         let payload = pg_sys::dsa_allocate_extended(store.area, size, flags);
         if payload == 0 {
             return false;
         }
         let totals: *mut NodeTotals = pg_sys::dsa_get_address(store.area, payload).cast();
-        for (i, (total, last)) in figures.iter().enumerate() {
-            totals.add(i).write(NodeTotals {
-                total: *total,
-                last: *last,
-            });
-        }
-        totals
-            .add(figures.len())
-            .cast::<u8>()
-            .copy_from_nonoverlapping(description.as_ptr(), description.len());
+        totals.copy_from_nonoverlapping(nodes.as_ptr(), nodes.len());
+        let bytes = totals.add(nodes.len()).cast::<u8>();
+        bytes.copy_from_nonoverlapping(description.as_ptr(), description.len());
         let mut found = false;
         let key: *const PlanKey = key;
         let entry: *mut Entry = pg_sys::dshash_find_or_insert(store.table, key.cast(), &mut found).cast();
@@ -147,7 +155,7 @@ pub(super) unsafe fn insert(
         pg_sys::LWLockInitialize(&raw mut (*entry).lock, (*store.control).tranche);
         (&raw mut (*entry).used).write(AtomicU64::new(used));
         (*entry).statistics = *statistics;
-        (*entry).nodes = figures.len() as u32;
+        (*entry).nodes = nodes.len() as u32;
         (*entry).description = description.len() as u32;
         (*entry).payload = payload;
         pg_sys::dshash_release_lock(store.table, entry.cast());
@@ -222,6 +230,20 @@ unsafe fn each(store: &Store, exclusive: bool, mut visit: impl FnMut(*mut Entry)
     }
 }
 
+impl NodeTotals {
+    /// The nodes of a copied plan.
+    pub(super) fn of(plan: &Plan) -> Vec<NodeTotals> {
+        let figures = plan.total.iter().zip(&plan.last).zip(&plan.histograms);
+        figures
+            .map(|((total, last), histogram)| NodeTotals {
+                total: *total,
+                last: *last,
+                histogram: *histogram,
+            })
+            .collect()
+    }
+}
+
 /// Copies of all plans. A plan whose description cannot be read is left out.
 pub(super) unsafe fn copies(store: &Store) -> Vec<Plan> {
     let mut plans = Vec::new();
@@ -255,6 +277,7 @@ pub(super) unsafe fn copies(store: &Store) -> Vec<Plan> {
                 statistics,
                 total: nodes.iter().map(|node| node.total).collect(),
                 last: nodes.iter().map(|node| node.last).collect(),
+                histograms: nodes.iter().map(|node| node.histogram).collect(),
                 used,
             });
         }

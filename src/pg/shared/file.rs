@@ -4,12 +4,12 @@
 //! the store reads and removes it. So after a crash there is none, and statistics begin anew. A file that is
 //! truncated, corrupt or from another version is dropped with one LOG line.
 
+use super::entry::NodeTotals;
 use super::{Control, Store, entry};
 use crate::guc;
 use crate::pg::{compat, server};
 use crate::session::{Plan, PlanDescription, PlanKey, PlanStatistics};
 use pgrx::{PgTryBuilder, pg_guard, pg_sys};
-use rowsource_core::figures::NodeFigures;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -34,14 +34,15 @@ struct SavedPlan {
     statistics: PlanStatistics,
     used: u64,
     description: PlanDescription,
-    figures: Vec<(NodeFigures, NodeFigures)>,
+    nodes: Vec<NodeTotals>,
 }
 
 /// Called when shared memory has been set up in the postmaster.
 pub(super) fn save_at_exit() {
-    // SAFETY: a valid callback; runs in the postmaster after all backends have gone.
+    // SAFETY: a valid callback; runs in the postmaster after all backends have gone. A single-user backend has
+    // unmapped the store by then.
     unsafe {
-        if !pg_sys::IsUnderPostmaster {
+        if pg_sys::IsPostmasterEnvironment && !pg_sys::IsUnderPostmaster {
             pg_sys::on_shmem_exit(Some(at_exit), pg_sys::Datum::from(0));
         }
     }
@@ -84,8 +85,8 @@ fn saved(plan: Plan) -> Option<SavedPlan> {
         key: plan.key,
         statistics: plan.statistics,
         used: plan.used,
+        nodes: NodeTotals::of(&plan),
         description: std::rc::Rc::into_inner(plan.description)?,
-        figures: plan.total.into_iter().zip(plan.last).collect(),
     })
 }
 
@@ -142,7 +143,7 @@ unsafe fn fill(store: &Store, saved: Saved) {
                 store,
                 &plan.key,
                 &plan.statistics,
-                &plan.figures,
+                &plan.nodes,
                 &description,
                 plan.used,
             );
