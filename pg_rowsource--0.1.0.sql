@@ -198,9 +198,9 @@ CREATE FUNCTION rowsource_info(
     OUT evictions bigint,
     OUT refused bigint,
     OUT stats_reset timestamptz
-) RETURNS record
+) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'rowsource_info_wrapper'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE STRICT ROWS 1 PARALLEL RESTRICTED;
 
 -- Forgets plans: of a user, a database, a query; 0 stands for any.
 CREATE FUNCTION rowsource_reset(userid oid DEFAULT 0, dbid oid DEFAULT 0, queryid bigint DEFAULT 0) RETURNS void
