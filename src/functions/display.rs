@@ -78,21 +78,24 @@ fn known(queryid: Option<i64>, planid: Option<i64>) -> Plan {
     let wanted = |key: &PlanKey| {
         queryid.is_none_or(|id| id == key.queryid) && planid.is_none_or(|id| id == key.planid)
     };
-    session::plans()
+    let mut plans: Vec<Plan> = session::plans()
         .into_iter()
-        .find(|plan| wanted(&plan.key))
-        .unwrap_or_else(|| {
-            let id = |id: Option<i64>| id.map_or("any".to_owned(), |id| id.to_string());
-            fail(
-                PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
-                &format!(
-                    "no plan is kept for queryid {}, planid {}",
-                    id(queryid),
-                    id(planid)
-                ),
-                "The kept plans are listed in pg_stat_rowsource_plans.",
-            )
-        })
+        .filter(|plan| wanted(&plan.key))
+        .collect();
+    // One's own before others', which one may not be allowed to see.
+    plans.sort_by_key(|plan| !server::may_see(plan.key.userid));
+    plans.into_iter().next().unwrap_or_else(|| {
+        let id = |id: Option<i64>| id.map_or("any".to_owned(), |id| id.to_string());
+        fail(
+            PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
+            &format!(
+                "no plan is kept for queryid {}, planid {}",
+                id(queryid),
+                id(planid)
+            ),
+            "The kept plans are listed in pg_stat_rowsource_plans.",
+        )
+    })
 }
 
 #[pg_extern(sql = false)]

@@ -12,53 +12,73 @@ fn timestamp(microseconds: i64) -> Value {
     value(microseconds)
 }
 
+/// What stands for the words of other users' statements, as in pg_stat_statements.
+const MASKED: &str = "<insufficient privilege>";
+
+/// A kept plan, and whether the reader may see what it is. The figures may be seen by all.
+struct Row {
+    plan: Plan,
+    seen: bool,
+}
+
+fn plans() -> impl Iterator<Item = Row> {
+    session::plans().into_iter().map(|plan| Row {
+        seen: server::may_see(plan.key.userid),
+        plan,
+    })
+}
+
+impl Row {
+    /// userid, dbid, queryid, planid, toplevel.
+    fn key(&self) -> Vec<Value> {
+        let key = &self.plan.key;
+        vec![
+            oid(key.userid),
+            oid(key.dbid),
+            self.seen.then_some(key.queryid).and_then(value),
+            self.seen.then_some(key.planid).and_then(value),
+            value(key.toplevel()),
+        ]
+    }
+
+    fn words<'a>(&self, words: &'a str) -> &'a str {
+        if self.seen { words } else { MASKED }
+    }
+}
+
 /// `pg_stat_rowsource`: a row per node of each kept plan. Each figure comes as its total and as that of the last
 /// execution.
 pub fn node_rows() -> Vec<Vec<Value>> {
-    visible()
-        .flat_map(|plan| (0..plan.description.nodes.len()).map(move |i| node_row(&plan, i)))
-        .collect()
+    let mut rows = Vec::new();
+    for row in plans() {
+        rows.extend((0..row.plan.description.nodes.len()).map(|i| node_row(&row, i)));
+    }
+    rows
 }
 
-fn visible() -> impl Iterator<Item = Plan> {
-    session::plans()
-        .into_iter()
-        .filter(|plan| server::may_see(plan.key.userid))
-}
-
-fn key(plan: &Plan) -> Vec<Value> {
-    let key = &plan.key;
-    vec![
-        oid(key.userid),
-        oid(key.dbid),
-        value(key.queryid),
-        value(key.planid),
-        value(key.toplevel()),
-    ]
-}
-
-fn node_row(plan: &Plan, i: usize) -> Vec<Value> {
+fn node_row(row: &Row, i: usize) -> Vec<Value> {
+    let plan = &row.plan;
     let node = &plan.description.nodes[i];
     let nothing = NodeFigures::default();
     let total = figures(plan.total.get(i).unwrap_or(&nothing));
     let last = figures(plan.last.get(i).unwrap_or(&nothing));
-    let mut row = key(plan);
-    row.extend([
+    let mut values = row.key();
+    values.extend([
         value(node.id as i32),
         node.parent.and_then(|parent| value(parent as i32)),
         value(node.depth as i32),
-        value(node.operation.as_str()),
-        node.object_name.as_deref().and_then(value),
+        value(row.words(&node.operation)),
+        node.object_name.as_deref().filter(|_| row.seen).and_then(value),
         value(node.plan_rows),
         value(plan.statistics.times.calls as i64),
     ]);
-    row.extend(
+    values.extend(
         total
             .into_iter()
             .zip(last)
             .flat_map(|(total, last)| [total, last]),
     );
-    row
+    values
 }
 
 /// The figures in the order of the view's columns.
@@ -105,19 +125,19 @@ fn figures(figures: &NodeFigures) -> Vec<Value> {
 /// `pg_stat_rowsource_histogram`: a row per node, kind of call and bucket that holds any.
 pub fn histogram_rows() -> Vec<Vec<Value>> {
     let mut rows = Vec::new();
-    for plan in visible() {
-        for (node, histogram) in plan.histograms.iter().enumerate() {
+    for row in plans() {
+        for (node, histogram) in row.plan.histograms.iter().enumerate() {
             for (read, bucket, calls) in histogram.counts().filter(|(.., calls)| *calls > 0) {
                 let (from_us, to_us) = bounds_us(bucket);
-                let mut row = key(&plan);
-                row.extend([
+                let mut values = row.key();
+                values.extend([
                     value(node as i32),
                     value(read),
                     value(from_us),
                     to_us.and_then(value),
                     value(calls as i64),
                 ]);
-                rows.push(row);
+                rows.push(values);
             }
         }
     }
@@ -126,29 +146,29 @@ pub fn histogram_rows() -> Vec<Vec<Value>> {
 
 /// `pg_stat_rowsource_plans`: a row per kept plan.
 pub fn plan_rows() -> Vec<Vec<Value>> {
-    visible()
-        .map(|plan| {
-            let mut row = key(&plan);
-            let statistics = &plan.statistics;
-            let times = &statistics.times;
-            row.extend([
-                value(plan.description.text.as_str()),
-                value(times.calls as i64),
-                value(statistics.failed_calls as i64),
-                value(statistics.cancelled_calls as i64),
-                value(times.total_ms),
-                value(times.min_ms),
-                value(times.max_ms),
-                value(times.mean_ms),
-                value(times.stddev_ms()),
-                value(statistics.last_ms),
-                value(outcome_name(statistics.last_outcome)),
-                timestamp(statistics.first_seen),
-                timestamp(statistics.last_seen),
-                value(statistics.sampfreq),
-                value(statistics.clock.as_str()),
-            ]);
-            row
-        })
-        .collect()
+    plans().map(|row| plan_row(&row)).collect()
+}
+
+fn plan_row(row: &Row) -> Vec<Value> {
+    let statistics = &row.plan.statistics;
+    let times = &statistics.times;
+    let mut values = row.key();
+    values.extend([
+        value(row.words(&row.plan.description.text)),
+        value(times.calls as i64),
+        value(statistics.failed_calls as i64),
+        value(statistics.cancelled_calls as i64),
+        value(times.total_ms),
+        value(times.min_ms),
+        value(times.max_ms),
+        value(times.mean_ms),
+        value(times.stddev_ms()),
+        value(statistics.last_ms),
+        value(outcome_name(statistics.last_outcome)),
+        timestamp(statistics.first_seen),
+        timestamp(statistics.last_seen),
+        value(statistics.sampfreq),
+        value(statistics.clock.as_str()),
+    ]);
+    values
 }

@@ -19,7 +19,9 @@ use crate::guc;
 use crate::session::{Execution, Plan, matches};
 use entry::Entry;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
-use pgrx::{pg_guard, pg_sys};
+use pgrx::pg_sys::panic::CaughtError;
+use pgrx::{PgSqlErrorCode, pg_guard, pg_sys};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
 /// Larger plans are not kept.
@@ -123,15 +125,45 @@ unsafe fn control_lock() -> *mut pg_sys::LWLock {
     unsafe { &raw mut (*pg_sys::GetNamedLWLockTranche(TRANCHE.as_ptr())).lock }
 }
 
-/// Attaches this backend to the store, making and loading it first where nobody has. To be called where an error may
-/// be raised and memory allocated: when a statement starts, or from a function.
+/// Attaches this backend to the store, making and loading it first where nobody has. To be called where memory may
+/// be allocated for good: when a statement starts, or from a function. A backend that cannot (there is no shared
+/// memory left) says so once, and goes on without.
 pub fn attach() {
-    // SAFETY: main thread; under the control lock nobody else makes the store.
+    static mut GIVEN_UP: bool = false;
+    // SAFETY: main thread.
     unsafe {
-        if CONTROL.is_null() || (*&raw const STORE).is_some() {
+        if CONTROL.is_null() || (*&raw const STORE).is_some() || GIVEN_UP {
             return;
         }
         let context = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
+        STORE = tried(|| make_or_attach());
+        pg_sys::MemoryContextSwitchTo(context);
+        if let None = STORE {
+            GIVEN_UP = true;
+            pgrx::log!("pg_rowsource could not attach to its shared memory; this session is not kept");
+        }
+    }
+}
+
+/// Runs a body that may raise while it holds locks of ours. An error is swallowed, and the locks are given back.
+fn tried<T>(body: impl FnOnce() -> T) -> Option<T> {
+    let error = match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(result) => return Some(result),
+        Err(error) => error,
+    };
+    // SAFETY: no lock of the server's is held where this is called, or an abort is about to release it.
+    unsafe { pg_sys::LWLockReleaseAll() };
+    if let Some(CaughtError::PostgresError(report)) = error.downcast_ref::<CaughtError>()
+        && report.sql_error_code() == PgSqlErrorCode::ERRCODE_ADMIN_SHUTDOWN
+    {
+        resume_unwind(error);
+    }
+    None
+}
+
+unsafe fn make_or_attach() -> Store {
+    // SAFETY: under the control lock nobody else makes the store.
+    unsafe {
         let lock = control_lock();
         pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
         let control = CONTROL;
@@ -155,12 +187,11 @@ pub fn attach() {
             (*control).made.store(true, Relaxed);
             Store { control, area, table }
         };
-        STORE = Some(store);
         if !(*control).loaded.swap(true, Relaxed) && guc::save() {
             file::load(&store);
         }
         pg_sys::LWLockRelease(lock);
-        pg_sys::MemoryContextSwitchTo(context);
+        store
     }
 }
 
@@ -175,8 +206,11 @@ pub fn record(execution: &Execution, now: i64) {
     unsafe {
         let Some(store) = STORE else { return };
         let used = (*store.control).clock.fetch_add(1, Relaxed) + 1;
-        let known = pg_guard_ffi_boundary(|| entry::update(&store, execution, now, used));
-        if !known && !entry::insert_new(&store, execution, now, used) {
+        let kept = tried(|| {
+            pg_guard_ffi_boundary(|| entry::update(&store, execution, now, used))
+                || entry::insert_new(&store, execution, now, used)
+        });
+        if kept != Some(true) {
             (*store.control).refused.fetch_add(1, Relaxed);
         }
     }
