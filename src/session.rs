@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::rc::Rc;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Identifies a plan of a statement, as run by a user in a database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -43,8 +44,42 @@ impl PlanKey {
 /// What a plan is; made once, shared by all its executions.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct PlanDescription {
+    /// The statement's text, cut where it is very long.
     pub text: String,
+    /// Length and hash of the whole text.
+    identity: (usize, u64),
     pub nodes: Vec<PlanNode>,
+}
+
+impl PlanDescription {
+    pub fn new(text: &[u8], nodes: Vec<PlanNode>) -> Self {
+        let kept = &text[..text.len().min(LONGEST_TEXT)];
+        PlanDescription {
+            text: String::from_utf8_lossy(kept).into_owned(),
+            identity: identity(text),
+            nodes,
+        }
+    }
+
+    /// Whether this is the statement that it was made for.
+    pub fn is_of(&self, text: &[u8]) -> bool {
+        self.identity.0 == text.len() && self.identity == identity(text)
+    }
+
+    /// Whether its predicates show parameters ($1) rather than their values: it is of a generic plan.
+    pub fn shows_parameters(&self) -> bool {
+        self.nodes
+            .iter()
+            .flat_map(|node| &node.predicates)
+            .any(|(_, predicate)| predicate.contains('$'))
+    }
+}
+
+/// Longer statement texts are cut: a plan's statistics must not hold megabytes.
+const LONGEST_TEXT: usize = 16 * 1024;
+
+fn identity(text: &[u8]) -> (usize, u64) {
+    (text.len(), xxh3_64(text))
 }
 
 /// The clock that an execution was timed with.
@@ -223,15 +258,10 @@ impl Session {
         }
     }
 
-    /// Evicts the tenth of the plans that was used longest ago, when the session's plans are too many. Beside a
-    /// shared store a session keeps only a few, for their descriptions and the last statement.
+    /// Evicts the tenth of the plans that was used longest ago, when the session's plans are too many.
     fn make_room(&mut self) {
-        const BESIDE_SHARED: usize = 500;
-        let most = if shared::available() {
-            guc::max_plans().min(BESIDE_SHARED)
-        } else {
-            guc::max_plans()
-        };
+        const MOST: usize = 1000;
+        let most = guc::max_plans().min(MOST);
         if self.plans.len() < most {
             return;
         }

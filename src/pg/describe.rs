@@ -17,20 +17,21 @@ use std::ffi::CStr;
 use std::rc::Rc;
 
 /// Nanoseconds of describing that a session may save up; also what it begins with.
-const MOST_SAVED: u64 = 10_000_000;
+const MOST_SAVED: i64 = 10_000_000;
 /// One nanosecond may be spent on describing in this many.
 const SHARE: u64 = 200;
 
 /// What a session may still spend on describing known plans anew.
 struct Budget {
-    left: u64,
+    /// Below zero after a description that cost more than was saved.
+    left: i64,
     /// When it was last topped up, in nanoseconds.
     at: u64,
 }
 
 impl Budget {
     fn allows(&mut self, now: u64) -> bool {
-        let earned = now.saturating_sub(self.at) / SHARE;
+        let earned = i64::try_from(now.saturating_sub(self.at) / SHARE).unwrap_or(MOST_SAVED);
         self.left = self.left.saturating_add(earned).min(MOST_SAVED);
         self.at = now;
         self.left > 0
@@ -53,21 +54,22 @@ pub unsafe fn description(query: *mut QueryDesc, key: &PlanKey, count: usize) ->
         let start = match session::description(key) {
             None => system::monotonic(),
             Some(known) => {
-                if known.text.as_bytes() == text && (*query).params.is_null() {
+                let same_text = known.is_of(text);
+                if same_text && (*query).params.is_null() {
                     return (known, false);
                 }
                 let now = system::monotonic();
                 if !BUDGET.with_borrow_mut(|budget| budget.allows(now)) {
-                    return (known, true);
+                    let older_literals = !(same_text && known.shows_parameters());
+                    return (known, older_literals);
                 }
                 now
             }
         };
         let nodes = explained(query, count).unwrap_or_else(|| named(query));
-        let spent = system::monotonic().saturating_sub(start);
+        let spent = i64::try_from(system::monotonic().saturating_sub(start)).unwrap_or(i64::MAX);
         BUDGET.with_borrow_mut(|budget| budget.left = budget.left.saturating_sub(spent));
-        let text = String::from_utf8_lossy(text).into_owned();
-        (Rc::new(PlanDescription { text, nodes }), false)
+        (Rc::new(PlanDescription::new(text, nodes)), false)
     }
 }
 

@@ -8,7 +8,7 @@
 //! standard functions) are boundaries already, and must not stand inside another: a panic cannot cross one.
 
 use super::statement::{self, Entered, Statement};
-use super::{compat, server, usage};
+use super::{compat, server, tick, usage};
 use crate::{guc, hint};
 use pgrx::pg_sys::panic::CaughtError;
 use pgrx::pg_sys::{self, NodeTag, QueryDesc, ffi::pg_guard_ffi_boundary};
@@ -55,8 +55,13 @@ impl Nested {
 
 impl Drop for Nested {
     fn drop(&mut self) {
-        // SAFETY: one thread.
-        unsafe { NESTING -= 1 };
+        // SAFETY: one thread. The tick must not outlive the outermost level, whatever that is.
+        unsafe {
+            NESTING -= 1;
+            if NESTING == 0 {
+                tick::disarm();
+            }
+        }
     }
 }
 
@@ -84,7 +89,7 @@ impl Drop for Run {
     fn drop(&mut self) {
         if let (Some(entered), Some(statement)) = (&self.entered, statement::find(self.query)) {
             // SAFETY: the one leave for the one enter.
-            unsafe { statement.leave(entered, NESTING == 1) }
+            unsafe { statement.leave(entered) }
         }
     }
 }
@@ -121,7 +126,7 @@ unsafe fn run(query: *mut QueryDesc, body: impl FnOnce()) {
         if let Some(statement) = statement {
             statement.record(outcome, true);
         }
-        statement::close(query, None);
+        statement::close(query, false);
         resume_unwind(error);
     }
 }
@@ -222,7 +227,27 @@ unsafe extern "C-unwind" fn executor_end(query: *mut QueryDesc) {
     }
 }
 
-/// Statements inside CALL and DO are nested, though no executor run surrounds them.
+/// Whether the queries that a utility statement runs are nested in it. Not those that the client wrote into it.
+unsafe fn nests(utility: *mut pg_sys::Node) -> bool {
+    // SAFETY: a utility statement; the cast follows its tag.
+    unsafe {
+        match super::tree::tag(utility) {
+            NodeTag::T_ExecuteStmt
+            | NodeTag::T_PrepareStmt
+            | NodeTag::T_DeallocateStmt
+            | NodeTag::T_ExplainStmt
+            | NodeTag::T_CreateTableAsStmt
+            | NodeTag::T_RefreshMatViewStmt
+            | NodeTag::T_DeclareCursorStmt
+            | NodeTag::T_FetchStmt => false,
+            NodeTag::T_CopyStmt => (*utility.cast::<pg_sys::CopyStmt>()).query.is_null(),
+            _ => true,
+        }
+    }
+}
+
+/// Statements inside other utilities (CALL, DO, a COPY's triggers, an ALTER TABLE's checks) are nested, though no
+/// executor run surrounds them.
 #[pg_guard]
 #[allow(clippy::too_many_arguments, reason = "PostgreSQL's signature")]
 unsafe extern "C-unwind" fn process_utility(
@@ -237,11 +262,7 @@ unsafe extern "C-unwind" fn process_utility(
 ) {
     // SAFETY: PostgreSQL passes valid arguments, which go down unchanged.
     unsafe {
-        let nests = matches!(
-            super::tree::tag((*statement).utilityStmt),
-            NodeTag::T_CallStmt | NodeTag::T_DoStmt
-        );
-        let _nested = nests.then(Nested::new);
+        let _nested = nests((*statement).utilityStmt).then(Nested::new);
         match PREV_PROCESS_UTILITY {
             Some(previous) => pg_guard_ffi_boundary(|| {
                 previous(

@@ -1,7 +1,7 @@
 //! A plan's identity: what its nodes are, on which relations and indexes, how joined and in which order; not its
 //! literals, costs or text. Stable across executions and restarts of one major version.
 
-use super::tree::{Found, list, tag};
+use super::tree::{Found, tag};
 use pgrx::pg_sys::{self, NodeTag};
 use std::cell::RefCell;
 use xxhash_rust::xxh3::xxh3_64;
@@ -107,8 +107,14 @@ unsafe fn scanned(plan: *mut pg_sys::Plan, estate: *mut pg_sys::EState) -> i64 {
 unsafe fn relation(index: pg_sys::Index, estate: *mut pg_sys::EState) -> i64 {
     // SAFETY: range table indexes count from 1; 0 is a join pushed down to a remote server.
     unsafe {
-        let entry =
-            list::<pg_sys::RangeTblEntry>((*estate).es_range_table).nth((index as usize).wrapping_sub(1));
+        let table = (*estate).es_range_table;
+        let at = (index as usize).wrapping_sub(1);
+        let known = !table.is_null() && at < (*table).length as usize;
+        let entry = known.then(|| {
+            (*(*table).elements.add(at))
+                .ptr_value
+                .cast::<pg_sys::RangeTblEntry>()
+        });
         match entry {
             None => -1,
             Some(entry) if (*entry).relid != pg_sys::InvalidOid => i64::from((*entry).relid.to_u32()),

@@ -45,6 +45,8 @@ pub struct Node {
     /// What was put into `ExecProcNode` until that first call.
     pub installed: pg_sys::ExecProcNodeMtd,
     pub plan_state: *mut pg_sys::PlanState,
+    /// The planner's number for the node; the plan itself may be gone when a lost statement is closed.
+    pub plan_node_id: i32,
     /// Index of the parent in the statement's nodes; -1 at the root.
     pub parent: i32,
     pub depth: u16,

@@ -41,18 +41,37 @@ pub struct Report {
     pub clock_backsteps: u64,
 }
 
-/// The leader's end. The segment belongs to the resource owner of the run that made it: after an error PostgreSQL
-/// has taken it away, and it must not be touched.
+/// The leader's end. The segment belongs to the resource owner of the run that made it: an abort, also that of a
+/// subtransaction, takes it away while the statement may live on. So each is known by a number while it is mapped.
 pub struct Channel {
+    number: u64,
     segment: *mut pg_sys::dsm_segment,
     slots: *const Slot,
     count: usize,
+}
+
+/// The numbers of the channels that are mapped.
+static mut MAPPED: Vec<u64> = Vec::new();
+
+#[allow(
+    static_mut_refs,
+    reason = "one thread; no reference is held across a call into PostgreSQL"
+)]
+fn mapped() -> &'static mut Vec<u64> {
+    // SAFETY: a backend has one thread.
+    unsafe { &mut MAPPED }
+}
+
+/// PostgreSQL unmaps a segment, whoever asked for it.
+unsafe extern "C-unwind" fn unmapped(_segment: *mut pg_sys::dsm_segment, number: pg_sys::Datum) {
+    mapped().retain(|&known| known != number.value() as u64);
 }
 
 impl Channel {
     /// A channel to be opened at the first run.
     pub fn wanted() -> Channel {
         Channel {
+            number: 0,
             segment: std::ptr::null_mut(),
             slots: std::ptr::null(),
             count: 0,
@@ -70,7 +89,7 @@ impl Channel {
         }
         // SAFETY: plain PostgreSQL calls; the new segment is at least as large as asked for.
         unsafe {
-            if self.segment.is_null() {
+            if !self.is_mapped() {
                 let size = size_of::<Header>() + count * size_of::<Slot>();
                 let segment = PgTryBuilder::new(move || {
                     pg_sys::dsm_create(size, pg_sys::DSM_CREATE_NULL_IF_MAXSEGMENTS as i32)
@@ -87,6 +106,11 @@ impl Channel {
                     leader: pg_sys::MyProcPid,
                     slots: count as u32,
                 });
+                static mut NUMBER: u64 = 0;
+                NUMBER += 1;
+                self.number = NUMBER;
+                mapped().push(self.number);
+                pg_sys::on_dsm_detach(segment, Some(unmapped), pg_sys::Datum::from(self.number));
                 self.segment = segment;
                 self.slots = base.add(size_of::<Header>()).cast();
                 self.count = count;
@@ -100,7 +124,7 @@ impl Channel {
         let Ok(id) = usize::try_from(plan_node_id) else {
             return Report::default();
         };
-        if self.segment.is_null() || id >= self.count {
+        if !self.is_mapped() || id >= self.count {
             return Report::default();
         }
         // SAFETY: within the segment, which is attached.
@@ -117,7 +141,7 @@ impl Channel {
     pub fn histogram(&self, plan_node_id: i32) -> Option<Histogram> {
         let id = usize::try_from(plan_node_id)
             .ok()
-            .filter(|&id| !self.segment.is_null() && id < self.count)?;
+            .filter(|&id| self.is_mapped() && id < self.count)?;
         // SAFETY: within the segment, which is attached.
         let slot = unsafe { &*self.slots.add(id) };
         Some(Histogram {
@@ -126,10 +150,14 @@ impl Channel {
         })
     }
 
+    fn is_mapped(&self) -> bool {
+        mapped().contains(&self.number)
+    }
+
     /// Gives the segment back, at the statement's regular end.
     pub fn close(self) {
-        if !self.segment.is_null() {
-            // SAFETY: attached by `announce`, and no error has come since.
+        if self.is_mapped() {
+            // SAFETY: mapped by `announce`, and not unmapped since.
             unsafe { pg_sys::dsm_detach(self.segment) }
         }
     }

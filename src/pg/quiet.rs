@@ -1,32 +1,37 @@
 //! Where the wrapper may look at fewer buffer counters, or less often, and still book to the last block.
 //!
-//! A statement that writes nothing and names no temporary table moves shared-buffer and work-file counters only;
-//! what a function does beyond that is booked when its own run is left.
+//! A statement that writes nothing, names no temporary table and calls no volatile function moves shared-buffer and
+//! work-file counters only; what a function's own queries do beyond that is booked when their run is left.
 //!
 //! A plain aggregate that only counts, sums or compares columns of fixed length touches no buffers and cannot fail
-//! between two calls of the scan below it. That saves half of the wrapper on the scans where it weighs most.
-//! Expressions are trusted only if they consist of immutable built-in functions on types of fixed length: those
-//! read no catalog, no table and no TOAST.
+//! between two calls of the scan below it. That saves half of the wrapper on the scans where it weighs most. What
+//! stands around the aggregates is trusted only if it consists of immutable built-in functions on types of fixed
+//! length: those read no catalog, no table and no TOAST.
 
 use super::tree::{list, tag};
 use pgrx::pg_sys::{self, NodeTag, Oid, PlanState};
 
-/// int2, int4, int8, oid, date, timestamp, timestamptz: built-in aggregates of them neither fail nor look anything up.
-const NEVER_FAILING: [u32; 7] = [21, 23, 20, 26, 1082, 1114, 1184];
+/// Aggregates that neither fail nor look anything up: count(any), count(*), and of integers, oids, dates and
+/// timestamps avg, sum, max and min.
+const NEVER_FAILING: [u32; 22] = [
+    2147, 2803, 2100, 2101, 2102, 2107, 2108, 2109, 2115, 2116, 2117, 2118, 2122, 2126, 2127, 2131, 2132,
+    2133, 2134, 2138, 2142, 2143,
+];
+/// The look at fewer counters pays from this cost of a plan on; finding out costs something too.
+const WORTH_A_LOOK: f64 = 1000.0;
 /// Objects below this number are PostgreSQL's own.
 const FIRST_GENBKI_OBJECT_ID: u32 = 10_000;
-/// count(any) and count(*): they never look at their argument's value.
-const COUNTS: [u32; 2] = [2147, 2803];
 
-/// Whether the statement only reads, and no temporary tables.
+/// Whether the statement only reads, and no temporary tables. Cheap statements are not looked at.
 ///
 /// # Safety
-/// `query` must be started.
-pub unsafe fn only_reads(query: *mut pg_sys::QueryDesc) -> bool {
+/// `query` must be started, and `nodes` be all its plan states.
+pub unsafe fn only_reads(query: *mut pg_sys::QueryDesc, nodes: impl Iterator<Item = *mut PlanState>) -> bool {
     // SAFETY: the caller's promise; the range table's relations are open.
     unsafe {
         let plan = (*query).plannedstmt;
         (*query).operation == pg_sys::CmdType::CMD_SELECT
+            && (*(*(*query).planstate).plan).total_cost > WORTH_A_LOOK
             && !(*plan).hasModifyingCTE
             && (*plan).rowMarks.is_null()
             && (*(*query).dest).mydest != pg_sys::CommandDest::DestIntoRel
@@ -34,6 +39,53 @@ pub unsafe fn only_reads(query: *mut pg_sys::QueryDesc) -> bool {
                 (*entry).rtekind != pg_sys::RTEKind::RTE_RELATION
                     || pg_sys::get_rel_persistence((*entry).relid)
                         != pg_sys::RELPERSISTENCE_TEMP as std::ffi::c_char
+            })
+            && nodes.into_iter().all(|ps| calls_nothing_volatile((*ps).plan))
+    }
+}
+
+/// Whether none of a plan node's expressions calls a volatile function; false for nodes whose expressions we do not
+/// know all of.
+unsafe fn calls_nothing_volatile(plan: *mut pg_sys::Plan) -> bool {
+    // SAFETY: casts follow the tag.
+    unsafe {
+        let own: *mut pg_sys::List = match tag(plan) {
+            NodeTag::T_NestLoop | NodeTag::T_MergeJoin | NodeTag::T_HashJoin => {
+                (*plan.cast::<pg_sys::Join>()).joinqual
+            }
+            NodeTag::T_Result => (*plan.cast::<pg_sys::Result>()).resconstantqual.cast(),
+            NodeTag::T_FunctionScan => (*plan.cast::<pg_sys::FunctionScan>()).functions,
+            NodeTag::T_ValuesScan => (*plan.cast::<pg_sys::ValuesScan>()).values_lists,
+            NodeTag::T_SeqScan
+            | NodeTag::T_IndexScan
+            | NodeTag::T_IndexOnlyScan
+            | NodeTag::T_BitmapHeapScan
+            | NodeTag::T_BitmapIndexScan
+            | NodeTag::T_BitmapAnd
+            | NodeTag::T_BitmapOr
+            | NodeTag::T_SubqueryScan
+            | NodeTag::T_CteScan
+            | NodeTag::T_WorkTableScan
+            | NodeTag::T_RecursiveUnion
+            | NodeTag::T_Append
+            | NodeTag::T_MergeAppend
+            | NodeTag::T_Material
+            | NodeTag::T_Memoize
+            | NodeTag::T_Sort
+            | NodeTag::T_IncrementalSort
+            | NodeTag::T_Group
+            | NodeTag::T_Agg
+            | NodeTag::T_Unique
+            | NodeTag::T_SetOp
+            | NodeTag::T_Hash
+            | NodeTag::T_Gather
+            | NodeTag::T_GatherMerge => std::ptr::null_mut(),
+            _ => return false,
+        };
+        [own, (*plan).targetlist, (*plan).qual]
+            .into_iter()
+            .all(|expressions| {
+                expressions.is_null() || !pg_sys::contain_volatile_functions(expressions.cast())
             })
     }
 }
@@ -90,13 +142,9 @@ unsafe fn quiet(node: *mut pg_sys::Node) -> bool {
                     && (*agg).aggdistinct.is_null()
                     && (*agg).aggdirectargs.is_null()
                     && (*agg).aggfilter.is_null()
-                    && number < FIRST_GENBKI_OBJECT_ID
-                    && list::<pg_sys::TargetEntry>((*agg).args).all(|entry| {
-                        let argument: *mut pg_sys::Node = (*entry).expr.cast();
-                        tag(argument) == NodeTag::T_Var
-                            && (COUNTS.contains(&number)
-                                || NEVER_FAILING.contains(&pg_sys::exprType(argument).to_u32()))
-                    })
+                    && NEVER_FAILING.contains(&number)
+                    && list::<pg_sys::TargetEntry>((*agg).args)
+                        .all(|entry| tag((*entry).expr) == NodeTag::T_Var)
             }
             _ => false,
         }

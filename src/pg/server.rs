@@ -45,6 +45,12 @@ pub fn may_see(userid: u32) -> bool {
     }
 }
 
+/// When the client's current message began to be worked on.
+pub fn message_time() -> i64 {
+    // SAFETY: no arguments.
+    unsafe { pg_sys::GetCurrentStatementStartTimestamp() }
+}
+
 /// Now, in microseconds since 2000-01-01 UTC.
 pub fn now() -> i64 {
     // SAFETY: no arguments.

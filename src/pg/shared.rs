@@ -114,12 +114,6 @@ unsafe extern "C-unwind" fn shmem_startup() {
     file::save_at_exit();
 }
 
-/// Whether there is a shared store.
-pub fn available() -> bool {
-    // SAFETY: set in the postmaster, inherited by fork.
-    unsafe { !CONTROL.is_null() }
-}
-
 unsafe fn control_lock() -> *mut pg_sys::LWLock {
     // SAFETY: requested at start; an array of one padded lock.
     unsafe { &raw mut (*pg_sys::GetNamedLWLockTranche(TRANCHE.as_ptr())).lock }

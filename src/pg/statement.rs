@@ -11,7 +11,7 @@ pub use setup::attach;
 use super::node::Node;
 use super::usage::Usage;
 use super::wrapper::Timed;
-use super::{compat, harvest, parallel, server, tick, timing, usage};
+use super::{compat, harvest, parallel, server, timing, usage};
 use crate::guc::Detail;
 use crate::session::{self, ClockName, PlanDescription, PlanKey};
 use pgrx::pg_sys::{self, QueryDesc};
@@ -48,6 +48,8 @@ pub struct Statement {
     installed: bool,
     ran: bool,
     recorded: bool,
+    /// How many of its runs are on the stack.
+    running: u32,
     /// It called rowsource_display(), and so is never "the last statement".
     displaying: bool,
     channel: Option<parallel::Channel>,
@@ -85,7 +87,7 @@ pub fn find(query: *mut QueryDesc) -> Option<&'static mut Statement> {
 
 /// The statements that are running now asked for a display: none of them is to be the last statement.
 pub fn displaying() {
-    for statement in open() {
+    for statement in open().iter_mut().filter(|statement| statement.running > 0) {
         statement.displaying = true;
     }
 }
@@ -95,17 +97,21 @@ pub fn any_running() -> bool {
     open().iter().any(|s| s.ran && !s.recorded)
 }
 
-/// Takes a statement off the list. With an outcome, figures that were not recorded yet are, as far as they got;
-/// that is done from our own memory only, for core's may be gone.
-pub fn close(query: *mut QueryDesc, outcome: Option<Outcome>) {
+/// Takes a statement off the list. If it is lost (its memory goes without ExecutorEnd), figures that were not recorded
+/// yet are, as far as they got; that is done from our own memory only, for core's may be gone. A client's cursor
+/// that a rollback closes had not failed itself; what an error left half-way inside another statement had.
+pub fn close(query: *mut QueryDesc, lost: bool) {
     let list = open();
     let Some(at) = list.iter().rposition(|s| s.query == query) else {
         return;
     };
     let mut statement = list.remove(at);
-    if let Some(outcome) = outcome
-        && statement.ran
-    {
+    if lost && statement.ran {
+        let outcome = if statement.key.toplevel() {
+            Outcome::Completed
+        } else {
+            Outcome::Failed
+        };
         statement.record(outcome, false);
     }
 }
@@ -132,6 +138,7 @@ impl Statement {
         // SAFETY: the outside account lives as long as the statement, which leaves before it is dropped.
         unsafe {
             self.ran = true;
+            self.running += 1;
             if self.wrapped {
                 self.install();
                 let slots = self.plan_node_ids();
@@ -151,21 +158,19 @@ impl Statement {
         }
     }
 
-    /// Leaves a run; `outermost` also stops the tick.
+    /// Leaves a run.
     ///
     /// # Safety
     /// Main thread, once per [`Statement::enter`].
-    pub unsafe fn leave(&mut self, entered: &Entered, outermost: bool) {
+    pub unsafe fn leave(&mut self, entered: &Entered) {
         // SAFETY: as promised.
         unsafe {
+            self.running = self.running.saturating_sub(1);
             let end = self.clock.read_fn()();
             self.elapsed_ns += self
                 .clock
                 .scale()
                 .nanoseconds(clock::elapsed(entered.start, end).unwrap_or(0));
-            if outermost {
-                tick::disarm();
-            }
             if let Some(outer) = &entered.clock {
                 timing::leave(outer);
             }
@@ -210,6 +215,10 @@ impl Statement {
             return;
         }
         self.recorded = true;
+        if !core_alive {
+            // An abort has taken the workers' memory away; that is not to be looked at.
+            self.channel = None;
+        }
         // SAFETY: the nodes are live until the statement is closed.
         let figures = unsafe { harvest::figures(self, core_alive) };
         if server::is_parallel_worker() {
@@ -231,12 +240,26 @@ impl Statement {
             sampfreq: if self.wrapped { self.sampfreq } else { 1 },
             clock: self.clock_name(),
             elapsed_ms: self.elapsed_ns / 1e6,
-            last: core_alive && !self.displaying && (self.key.toplevel() || !any_running()),
+            last: core_alive && !self.displaying && self.becomes_last(),
         };
         if let (Outcome::Completed, Some(channel)) = (outcome, self.channel.take()) {
             channel.close();
         }
         session::record(execution);
+    }
+
+    /// A statement of the client's is the last one; one inside a procedure or DO block is where the client's message
+    /// has no other.
+    fn becomes_last(&self) -> bool {
+        static mut LAST_MESSAGE: i64 = 0;
+        let message = server::message_time();
+        // SAFETY: a backend has one thread.
+        unsafe {
+            if self.key.toplevel() {
+                LAST_MESSAGE = message;
+            }
+            self.key.toplevel() || (!any_running() && LAST_MESSAGE != message)
+        }
     }
 
     fn clock_name(&self) -> ClockName {
@@ -271,8 +294,8 @@ impl Statement {
 
     /// The planner's number for a node: the same in leader and workers.
     pub fn plan_node_id(&self, i: usize) -> i32 {
-        // SAFETY: `i` is one of the nodes, whose plan states have plans.
-        unsafe { (*(*(*self.nodes.add(i)).plan_state).plan).plan_node_id }
+        // SAFETY: `i` is one of the nodes.
+        unsafe { (*self.nodes.add(i)).plan_node_id }
     }
 
     fn plan_node_ids(&self) -> usize {

@@ -15,6 +15,7 @@ pub mod server;
 pub mod session;
 pub mod shape;
 pub mod statistics;
+pub mod store;
 
 pub use compare::differences;
 pub use explain::{NodeCounts, explain_nodes};

@@ -52,6 +52,38 @@ impl Server {
     /// Starts a server with these lines in its configuration and nothing preloaded unless they say so.
     pub fn start(name: &str, settings: &[&str]) -> Server {
         let environment = environment();
+        let mut server = Server::folder_for(name, settings);
+        run(Command::new("cp")
+            .arg("-a")
+            .arg(template(environment))
+            .arg(server.data()));
+        server.launch();
+        server
+    }
+
+    /// Starts a hot standby of a running server, with the same settings.
+    pub fn standby_of(primary: &Server, name: &str) -> Server {
+        let conninfo = format!(
+            "primary_conninfo = 'host={} user=postgres'",
+            primary.folder.display()
+        );
+        let mut settings: Vec<&str> = primary.settings.iter().map(String::as_str).collect();
+        settings.push(&conninfo);
+        let mut server = Server::folder_for(name, &settings);
+        let environment = environment();
+        run(environment
+            .as_server(&environment.pgbin.join("pg_basebackup"))
+            .args(["-U", "postgres", "-c", "fast", "-R", "-h"])
+            .arg(&primary.folder)
+            .arg("-D")
+            .arg(server.data()));
+        server.launch();
+        server
+    }
+
+    /// A server's folder, and nothing in it yet.
+    fn folder_for(name: &str, settings: &[&str]) -> Server {
+        let environment = environment();
         remove_stale(environment);
         let folder = environment
             .run
@@ -61,17 +93,16 @@ impl Server {
         if environment.is_root {
             run(Command::new("chown").arg("postgres:").arg(&folder));
         }
-        let mut server = Server {
+        Server {
             folder,
             child: None,
             settings: settings.iter().map(|s| s.to_string()).collect(),
-        };
-        run(Command::new("cp")
-            .arg("-a")
-            .arg(template(environment))
-            .arg(server.data()));
-        server.launch();
-        server
+        }
+    }
+
+    /// Adds a line to the configuration, in force from the next launch on.
+    pub fn configure(&mut self, setting: &str) {
+        self.settings.push(setting.to_string());
     }
 
     /// The folder of the socket, the data and the log.
@@ -87,6 +118,11 @@ impl Server {
     /// The server's log so far.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(self.folder.join("log")).unwrap_or_default()).into_owned()
+    }
+
+    /// Empties the log: what comes is of interest, or what came was meant to happen.
+    pub fn clear_log(&self) {
+        fs::write(self.folder.join("log"), "").expect("the log can be emptied");
     }
 
     /// What the log says of failures, with the lines around them: for messages of tests that fail.
@@ -145,10 +181,15 @@ impl Server {
 
     /// A new session as `user`, or the error.
     pub fn try_connect(&self, user: &str) -> Result<Client, postgres::Error> {
+        self.try_connect_to(user, "postgres")
+    }
+
+    /// A new session as `user` in another database, or the error.
+    pub fn try_connect_to(&self, user: &str, database: &str) -> Result<Client, postgres::Error> {
         postgres::Config::new()
             .host_path(&self.folder)
             .user(user)
-            .dbname("postgres")
+            .dbname(database)
             .application_name("rowsource-tests")
             .connect(NoTls)
     }
@@ -157,6 +198,24 @@ impl Server {
     pub fn stop(&mut self) {
         self.signal("INT");
         self.wait();
+    }
+
+    /// Kills the postmaster, as when the machine fails, and waits until its backends have noticed.
+    pub fn kill(&mut self) {
+        let backends: Vec<i32> = self
+            .connect()
+            .query("SELECT pid FROM pg_stat_activity", &[])
+            .expect("pg_stat_activity")
+            .iter()
+            .map(|row| row.get(0))
+            .collect();
+        self.signal("KILL");
+        self.wait();
+        let deadline = Instant::now() + PATIENCE;
+        let lives = |pid: &i32| Path::new("/proc").join(pid.to_string()).exists();
+        while backends.iter().any(lives) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Starts a stopped server again.

@@ -1,8 +1,8 @@
 //! What tests do in a session.
 
 use crate::explain::describe;
-use postgres::Client;
 use postgres::error::SqlState;
+use postgres::{Client, SimpleQueryMessage};
 
 /// Runs statements one by one, each in its own transaction (VACUUM wants that). Splits at semicolons
 /// outside single quotes.
@@ -46,4 +46,19 @@ where
         .query_one(sql, &[])
         .unwrap_or_else(|error| panic!("{sql}\n{}", describe(&error)))
         .get(0)
+}
+
+/// The rows of a query, each column as text.
+pub fn texts(client: &mut Client, sql: &str) -> Vec<Vec<Option<String>>> {
+    client
+        .simple_query(sql)
+        .unwrap_or_else(|error| panic!("{sql}\n{}", describe(&error)))
+        .iter()
+        .filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => {
+                Some((0..row.len()).map(|i| row.get(i).map(String::from)).collect())
+            }
+            _ => None,
+        })
+        .collect()
 }

@@ -10,7 +10,6 @@ use pgrx::pg_sys::{self, NodeTag, QueryDesc};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoroshiro128PlusPlus;
 use rowsource_core::clock::{self, Source, measure_costs};
-use rowsource_core::figures::Outcome;
 use rowsource_core::sampler::{BOOKKEEPING_NS, Config, NodeTimer, Proofs, TimedCall};
 
 /// Sets a started statement up for measuring.
@@ -26,7 +25,7 @@ pub unsafe fn attach(query: *mut QueryDesc, setting: &guc::Measuring, others_bef
             return;
         }
         let others = others_before | ((*estate).es_instrument & !(OURS | ROWS));
-        let wrapped = others & TIMER == 0 || guc::explain();
+        let wrapped = covers(setting.detail, others);
         let found = tree::walk(root);
         let count = found.len();
         // One block: the nodes, and the callback that outlives all else of the statement.
@@ -36,6 +35,7 @@ pub unsafe fn attach(query: *mut QueryDesc, setting: &guc::Measuring, others_bef
             let node = nodes.add(i);
             let kind = tree::tag(place.plan_state);
             (*node).plan_state = place.plan_state;
+            (*node).plan_node_id = (*(*place.plan_state).plan).plan_node_id;
             (*node).parent = place.parent;
             (*node).depth = place.depth;
             (*node).edge = place.edge;
@@ -77,7 +77,11 @@ pub unsafe fn attach(query: *mut QueryDesc, setting: &guc::Measuring, others_bef
             nodes,
             count,
             wrapped,
-            detail: setting.detail,
+            detail: if wrapped {
+                setting.detail
+            } else {
+                detail_of(others)
+            },
             sampfreq: setting.sampfreq,
             clock,
             config: config(clock, setting.sampfreq),
@@ -89,6 +93,7 @@ pub unsafe fn attach(query: *mut QueryDesc, setting: &guc::Measuring, others_bef
             installed: false,
             ran: false,
             recorded: false,
+            running: 0,
             displaying: false,
             channel: None,
         });
@@ -104,6 +109,22 @@ pub unsafe fn attach(query: *mut QueryDesc, setting: &guc::Measuring, others_bef
         statement.channel = (has_gather && !worker && wrapped).then(parallel::Channel::wanted);
         watch_context((*estate).es_query_cxt, nodes.add(count).cast(), query);
         open().push(statement);
+    }
+}
+
+/// Whether what we measure is all that others (EXPLAIN, auto_explain) asked core for; else core measures itself.
+fn covers(detail: Detail, others: i32) -> bool {
+    let times = others & TIMER == 0 || (guc::explain() && detail == Detail::Timed);
+    let blocks = others & (BUFFERS | WAL) == 0 || detail != Detail::Rows;
+    times && blocks
+}
+
+/// What core measures for others.
+fn detail_of(others: i32) -> Detail {
+    if others & TIMER != 0 {
+        Detail::Timed
+    } else {
+        Detail::Buffers
     }
 }
 
@@ -171,7 +192,7 @@ unsafe fn watch_context(
 ) {
     unsafe extern "C-unwind" fn gone(query: *mut std::ffi::c_void) {
         // Nothing may be raised while a memory context goes.
-        let _ = std::panic::catch_unwind(|| close(query.cast(), Some(Outcome::Failed)));
+        let _ = std::panic::catch_unwind(|| close(query.cast(), true));
     }
     // SAFETY: the callback lives as long as the context that runs it.
     unsafe {
@@ -189,7 +210,10 @@ impl Statement {
             let estate = (*self.query).estate;
             let timed = self.detail == Detail::Timed;
             let booked = self.detail != Detail::Rows;
-            let reads = quiet::only_reads(self.query);
+            let reads = quiet::only_reads(
+                self.query,
+                (0..self.count).map(|i| (*self.nodes.add(i)).plan_state),
+            );
             self.pair_drained_scans();
             for i in 0..self.count {
                 let node = self.nodes.add(i);

@@ -1,0 +1,132 @@
+//! What tests ask of the store that all sessions share. Questions are put at level basic, so that they do not
+//! become plans themselves.
+
+use crate::server::Server;
+use crate::session::{run_each, value};
+use postgres::Client;
+
+/// A server whose sessions measure nothing until they say so, with the extension.
+pub fn quiet_server(name: &str, settings: &[&str]) -> Server {
+    let mut all = vec![
+        "pg_rowsource.statistics_level = 'basic'",
+        "max_parallel_workers_per_gather = 0",
+        "jit = off",
+    ];
+    all.extend(settings);
+    let server = Server::preloaded(name, &all);
+    run_each(&mut server.connect(), "CREATE EXTENSION pg_rowsource");
+    server
+}
+
+/// A session that measures every call.
+pub fn measuring(server: &Server) -> Client {
+    let mut client = server.connect();
+    measure_all(&mut client);
+    client
+}
+
+/// Measures every call of this session from now on.
+pub fn measure_all(client: &mut Client) {
+    run_each(
+        client,
+        "SET pg_rowsource.sampfreq = 1; SET pg_rowsource.statistics_level = 'typical'",
+    );
+}
+
+/// Runs statements at level typical, with every call timed, in a session that is at level basic.
+pub fn measured(client: &mut Client, sql: &str) {
+    measure_all(client);
+    run_each(client, sql);
+    run_each(client, "SET pg_rowsource.statistics_level = 'basic'");
+}
+
+/// A row of pg_stat_rowsource_plans.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeptPlan {
+    pub queryid: i64,
+    pub planid: i64,
+    pub query: String,
+    pub calls: i64,
+    pub failed_calls: i64,
+    pub cancelled_calls: i64,
+    pub total_time: f64,
+    pub min_time: f64,
+    pub max_time: f64,
+    pub mean_time: f64,
+    pub stddev_time: f64,
+    pub last_time: f64,
+    pub last_outcome: String,
+}
+
+/// The kept plans of statements whose text is LIKE this, the oldest first.
+pub fn kept(client: &mut Client, like: &str) -> Vec<KeptPlan> {
+    client
+        .query(
+            "SELECT queryid, planid, query, calls, failed_calls, cancelled_calls, total_time, min_time, max_time,
+                    mean_time, stddev_time, last_time, last_outcome
+             FROM pg_stat_rowsource_plans WHERE query LIKE $1 ORDER BY first_seen, planid",
+            &[&like],
+        )
+        .expect("pg_stat_rowsource_plans")
+        .iter()
+        .map(|row| KeptPlan {
+            queryid: row.get(0),
+            planid: row.get(1),
+            query: row.get(2),
+            calls: row.get(3),
+            failed_calls: row.get(4),
+            cancelled_calls: row.get(5),
+            total_time: row.get(6),
+            min_time: row.get(7),
+            max_time: row.get(8),
+            mean_time: row.get(9),
+            stddev_time: row.get(10),
+            last_time: row.get(11),
+            last_outcome: row.get(12),
+        })
+        .collect()
+}
+
+/// The one kept plan of statements whose text is LIKE this.
+pub fn the_kept(client: &mut Client, like: &str) -> KeptPlan {
+    let mut plans = kept(client, like);
+    assert_eq!(plans.len(), 1, "{like}: {plans:#?}");
+    plans.remove(0)
+}
+
+/// A figure of a kept plan's node, by an expression over pg_stat_rowsource.
+pub fn figure(client: &mut Client, plan: &KeptPlan, node: i32, expression: &str) -> f64 {
+    value(
+        client,
+        &format!(
+            "SELECT ({expression})::float8 FROM pg_stat_rowsource
+             WHERE queryid = {} AND planid = {} AND node_id = {node}",
+            plan.queryid, plan.planid
+        ),
+    )
+}
+
+/// A column of rowsource_info().
+pub fn info(client: &mut Client, column: &str) -> i64 {
+    value(
+        client,
+        &format!("SELECT ({column})::bigint FROM rowsource_info()"),
+    )
+}
+
+/// One text of everything that is kept, to compare before and after.
+pub fn everything(client: &mut Client) -> String {
+    let parts = [
+        "pg_stat_rowsource_plans",
+        "pg_stat_rowsource",
+        "pg_stat_rowsource_histogram",
+    ];
+    parts.map(|view| all_of(client, view)).join("\n")
+}
+
+fn all_of(client: &mut Client, view: &str) -> String {
+    value(
+        client,
+        &format!("SELECT coalesce(string_agg(v::text, E'\\n' ORDER BY v::text), '') FROM {view} v"),
+    )
+}

@@ -1,0 +1,275 @@
+//! Bugs that were found once, each with the SQL that showed it.
+
+use postgres::Client;
+use rowsource_tests::Server;
+use rowsource_tests::session::{must_fail, run_each, texts, value};
+use std::time::Duration;
+
+const TABLE: &str = "CREATE TABLE t AS SELECT i AS id, i % 100 AS g, nullif(i % 10, 0) AS nul FROM generate_series(1, 20000) i;
+     CREATE INDEX ON t (id); VACUUM ANALYZE t";
+
+fn server(name: &str) -> Server {
+    let server = Server::preloaded(name, &["max_parallel_workers_per_gather = 0"]);
+    run_each(&mut server.connect(), TABLE);
+    server
+}
+
+/// A session that measures all it runs.
+fn measuring(server: &Server) -> Client {
+    let mut client = server.session();
+    run_each(&mut client, "SET pg_rowsource.statistics_level = typical");
+    client
+}
+
+/// One statement as it is: quotes and semicolons inside.
+fn run(client: &mut Client, sql: &str) {
+    client
+        .batch_execute(sql)
+        .unwrap_or_else(|error| panic!("{sql}\n{error}"));
+}
+
+fn shown(client: &mut Client) -> String {
+    let rows = texts(client, "SELECT rowsource_display()");
+    rows.into_iter()
+        .flatten()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+fn explained(client: &mut Client, sql: &str) -> String {
+    let rows = texts(client, sql);
+    rows.into_iter()
+        .flatten()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// A subtransaction's abort unmapped the workers' memory before the suspended statement was closed.
+#[test]
+fn a_suspended_parallel_statement_is_lost() {
+    let server = server("suspended");
+    let mut client = measuring(&server);
+    run_each(
+        &mut client,
+        "SET max_parallel_workers_per_gather = 2; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
+         SET min_parallel_table_scan_size = 0; SET pg_rowsource.track = 'all'",
+    );
+    run(
+        &mut client,
+        "CREATE FUNCTION lp() RETURNS SETOF int LANGUAGE sql VOLATILE AS $$ SELECT id FROM t WHERE g + 1 > 0 $$",
+    );
+    for _ in 0..3 {
+        run(
+            &mut client,
+            "DO $$ BEGIN BEGIN PERFORM 1 / (x - 60) FROM (SELECT lp() x) s;
+             EXCEPTION WHEN OTHERS THEN NULL; END; END $$",
+        );
+    }
+    assert_eq!(value::<i64>(&mut client, "SELECT count(*) FROM t"), 20000);
+    server.assert_no_crash();
+}
+
+/// The budget for describing known plans anew forgave what was overspent.
+#[test]
+fn known_plans_are_rarely_described() {
+    let server = server("described");
+    let mut client = measuring(&server);
+    let seconds = |client: &mut Client, level: &str| {
+        run_each(client, &format!("SET pg_rowsource.statistics_level = {level}"));
+        let start = std::time::Instant::now();
+        for i in 0..4000 {
+            client
+                .simple_query(&format!("SELECT g FROM t WHERE id = {i}"))
+                .expect("the lookup");
+        }
+        start.elapsed().as_secs_f64()
+    };
+    seconds(&mut client, "typical");
+    let ratios: Vec<f64> = (0..5)
+        .map(|_| seconds(&mut client, "typical") / seconds(&mut client, "basic"))
+        .collect();
+    let best = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    println!("lookups with literals, typical over basic: {ratios:.2?}");
+    assert!(best < 1.25, "typical costs {best:.2} of basic");
+    assert!(
+        shown(&mut client).contains("with the literals of an earlier execution"),
+        "a busy session does not describe each execution"
+    );
+}
+
+/// Less detail than EXPLAIN asks for was taken instead of core's.
+#[test]
+fn explain_shows_all_it_is_asked_for() {
+    let server = server("asked");
+    let mut client = measuring(&server);
+    run_each(&mut client, "SET client_min_messages = warning");
+    for sampfreq in [0, 1, 3, 128] {
+        for explain in ["off", "on"] {
+            run_each(
+                &mut client,
+                &format!("SET pg_rowsource.sampfreq = {sampfreq}; SET pg_rowsource.explain = {explain}"),
+            );
+            let text = explained(
+                &mut client,
+                "EXPLAIN (ANALYZE, BUFFERS) SELECT count(*) FROM t WHERE id < 10000",
+            );
+            let what = format!("sampfreq {sampfreq}, explain {explain}:\n{text}");
+            assert!(text.contains("Buffers: shared"), "{what}");
+            assert!(!text.contains("time=0.000..0.000"), "{what}");
+            let text = explained(
+                &mut client,
+                "EXPLAIN (ANALYZE, BUFFERS, WAL, TIMING OFF) UPDATE t SET g = g WHERE id < 10",
+            );
+            let what = format!("sampfreq {sampfreq}, explain {explain}:\n{text}");
+            assert!(
+                text.contains("Buffers: shared") && text.contains("WAL: records"),
+                "{what}"
+            );
+        }
+    }
+}
+
+/// Volatile functions touch local buffers and WAL in statements that only read.
+#[test]
+fn volatile_functions_are_booked() {
+    let server = server("volatile");
+    let mut client = measuring(&server);
+    run_each(
+        &mut client,
+        "CREATE TEMP SEQUENCE ts; SET pg_rowsource.sampfreq = 0",
+    );
+    let text = explained(
+        &mut client,
+        "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF) SELECT nextval('ts') FROM generate_series(1, 300)",
+    );
+    assert!(text.contains("local hit="), "{text}");
+    let text = explained(
+        &mut client,
+        "EXPLAIN (ANALYZE, BUFFERS, WAL, TIMING OFF) SELECT pg_logical_emit_message(false, 'a', 'b'), g
+         FROM (SELECT * FROM generate_series(1, 300) g ORDER BY 1 OFFSET 0) s
+         WHERE pg_logical_emit_message(true, 'a', 'b') IS NOT NULL",
+    );
+    assert!(text.contains("WAL: records="), "{text}");
+}
+
+/// Below DO the tick was never stopped.
+#[test]
+fn an_idle_session_does_not_tick() {
+    let server = server("idle");
+    let mut client = measuring(&server);
+    run_each(&mut client, "SET pg_rowsource.track = 'all'");
+    run(
+        &mut client,
+        "DO $$ DECLARE n int; BEGIN FOR n IN SELECT id FROM t LOOP END LOOP;
+         PERFORM max(a.id) FROM t a, generate_series(1, 20) WHERE a.g + 1 > 0; END $$",
+    );
+    let pid: i32 = value(&mut client, "SELECT pg_backend_pid()");
+    let switches = || -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the backend's status");
+        let line = status
+            .lines()
+            .find(|line| line.starts_with("voluntary_ctxt_switches"))
+            .expect("the line");
+        line.split_whitespace()
+            .nth(1)
+            .and_then(|n| n.parse().ok())
+            .expect("a number")
+    };
+    let before = switches();
+    std::thread::sleep(Duration::from_millis(500));
+    let woken = switches() - before;
+    assert!(woken < 50, "woken {woken} times in half a second");
+}
+
+/// Queries inside utilities counted as the client's own.
+#[test]
+fn queries_inside_utilities_are_nested() {
+    let server = server("utilities");
+    let mut client = measuring(&server);
+    run_each(
+        &mut client,
+        "CREATE TABLE p (id int PRIMARY KEY); CREATE TABLE c (id int); INSERT INTO p VALUES (1); INSERT INTO c VALUES (1)",
+    );
+    run(
+        &mut client,
+        "CREATE FUNCTION looks() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM count(*) FROM t; RETURN new; END $$",
+    );
+    run_each(
+        &mut client,
+        "CREATE TABLE ct (id int); CREATE TRIGGER looks BEFORE INSERT ON ct FOR EACH ROW EXECUTE FUNCTION looks()",
+    );
+    run_each(&mut client, "SELECT 4711 AS marker");
+    for utility in [
+        "ALTER TABLE c ADD FOREIGN KEY (id) REFERENCES p",
+        "COPY ct FROM PROGRAM 'echo 1'",
+        "DO 'BEGIN PERFORM count(*) FROM t; END'",
+    ] {
+        run(&mut client, utility);
+        let last: String = value(
+            &mut client,
+            "SELECT query FROM pg_stat_rowsource_plans JOIN rowsource_last() l USING (queryid, planid)",
+        );
+        assert!(
+            last.contains("4711"),
+            "after {utility} the last statement is {last}"
+        );
+        run_each(&mut client, "SELECT 4711 AS marker");
+    }
+    // What the client wrote into a utility is its own.
+    for utility in [
+        "CREATE TABLE made AS SELECT id FROM t",
+        "COPY (SELECT id FROM t) TO PROGRAM 'cat > /dev/null'",
+        "CREATE MATERIALIZED VIEW m AS SELECT id FROM t",
+        "REFRESH MATERIALIZED VIEW m",
+    ] {
+        run(&mut client, utility);
+        assert!(
+            shown(&mut client).contains("20000"),
+            "after {utility}:\n{}",
+            shown(&mut client)
+        );
+    }
+}
+
+/// A suspended nested statement that ends after its caller, and a deferred check, became the last statement.
+#[test]
+fn the_last_statement_is_the_clients() {
+    let server = server("last");
+    let mut client = measuring(&server);
+    run_each(&mut client, "SET pg_rowsource.track = 'all'");
+    run(
+        &mut client,
+        "CREATE FUNCTION sf() RETURNS SETOF int LANGUAGE sql VOLATILE AS 'SELECT id FROM t ORDER BY id'",
+    );
+    run_each(&mut client, "SELECT sf() LIMIT 2");
+    assert!(
+        shown(&mut client).contains("ProjectSet"),
+        "{}",
+        shown(&mut client)
+    );
+    run_each(
+        &mut client,
+        "BEGIN; DECLARE c CURSOR FOR SELECT id FROM t; FETCH 5 FROM c; SELECT rowsource_display()",
+    );
+    run_each(&mut client, "CLOSE c");
+    assert!(shown(&mut client).contains("Seq Scan"), "{}", shown(&mut client));
+    run_each(&mut client, "COMMIT");
+}
+
+/// An aggregate that fails half-way was taken for one that cannot.
+#[test]
+fn rows_are_exact_when_an_aggregate_fails() {
+    let server = server("failing");
+    let mut client = measuring(&server);
+    must_fail(
+        &mut client,
+        "SELECT jsonb_object_agg(nul, id) FROM t WHERE id < 1000 AND id > 5",
+    );
+    let rows: i64 = value(
+        &mut client,
+        "SELECT last_rows FROM pg_stat_rowsource JOIN rowsource_last() l USING (queryid, planid) WHERE node_id = 1",
+    );
+    assert_eq!(rows, 5);
+}
