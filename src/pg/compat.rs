@@ -398,3 +398,23 @@ pub fn dshash_parameters(key_size: usize, entry_size: usize, tranche: i32) -> pg
         tranche_id: tranche,
     }
 }
+
+/// Finds or makes an entry, whose partition is locked exclusively then.
+#[cfg(not(feature = "pg19"))]
+pub unsafe fn dshash_find_or_insert(
+    table: *mut pg_sys::dshash_table,
+    key: *const std::ffi::c_void,
+    found: &mut bool,
+) -> *mut std::ffi::c_void {
+    // SAFETY: the caller's table and key.
+    unsafe { pg_sys::dshash_find_or_insert(table, key, found) }
+}
+#[cfg(feature = "pg19")]
+pub unsafe fn dshash_find_or_insert(
+    table: *mut pg_sys::dshash_table,
+    key: *const std::ffi::c_void,
+    found: &mut bool,
+) -> *mut std::ffi::c_void {
+    // SAFETY: the caller's table and key.
+    unsafe { pg_sys::dshash_find_or_insert_extended(table, key, found, 0) }
+}

@@ -2,7 +2,7 @@
 
 use super::{Control, EVICTED_SHARE, MOST_NODES, Store, control_lock, locked};
 use crate::guc;
-use crate::pg::raw;
+use crate::pg::{compat, raw};
 use crate::session::{Execution, Plan, PlanDescription, PlanKey, PlanStatistics};
 use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
@@ -146,7 +146,7 @@ pub(super) unsafe fn insert(
         bytes.copy_from_nonoverlapping(description.as_ptr(), description.len());
         let mut found = false;
         let key: *const PlanKey = key;
-        let entry: *mut Entry = pg_sys::dshash_find_or_insert(store.table, key.cast(), &mut found).cast();
+        let entry: *mut Entry = compat::dshash_find_or_insert(store.table, key.cast(), &mut found).cast();
         if found {
             pg_sys::dshash_release_lock(store.table, entry.cast());
             pg_sys::dsa_free(store.area, payload);

@@ -1,0 +1,241 @@
+//! Many sessions at once: figures add up exactly; and with resets, evictions, readers and killed sessions nothing
+//! fails and nothing is lost but what was forgotten on purpose.
+
+use rowsource_tests::Server;
+use rowsource_tests::session::{run_each, value};
+use rowsource_tests::store::{everything, figure, info, measured, measuring, quiet_server, the_kept};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+const SESSIONS: usize = 8;
+const ROUNDS: usize = 200;
+const STATEMENTS: [&str; 4] = [
+    "SELECT id FROM t WHERE id <= ",
+    "SELECT sum(id) FROM t WHERE grp + 0 < ",
+    "SELECT a.id FROM t a JOIN t b ON b.id = a.id + 1 WHERE a.id < ",
+    "UPDATE own SET v = v + 1 WHERE id > 0 AND id <= ",
+];
+
+fn prepare(server: &Server) {
+    run_each(
+        &mut server.connect(),
+        "CREATE TABLE t (id int PRIMARY KEY, grp int);
+         INSERT INTO t SELECT i, i % 10 FROM generate_series(1, 200) i; VACUUM (FREEZE, ANALYZE) t;
+         CREATE TABLE own (id int PRIMARY KEY, v int); INSERT INTO own VALUES (1, 0); ANALYZE own",
+    );
+}
+
+#[test]
+fn totals_add_up_exactly() {
+    let server = quiet_server("add-up", &["pg_rowsource.max_plans = 100"]);
+    prepare(&server);
+    let running = AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut reader = server.connect();
+                while running.load(Relaxed) {
+                    everything(&mut reader);
+                    // A copy is never half an update: every execution returns one row from the aggregate.
+                    let torn: i64 = value(
+                        &mut reader,
+                        "SELECT count(*) FROM pg_stat_rowsource
+                         WHERE operation = 'Aggregate' AND NOT (rows = executions AND starts = executions)",
+                    );
+                    assert_eq!(torn, 0);
+                }
+            });
+        }
+        let runners: Vec<_> = (0..SESSIONS)
+            .map(|session| {
+                let server = &server;
+                scope.spawn(move || {
+                    let mut client = measuring(server);
+                    for round in 0..ROUNDS {
+                        for statement in STATEMENTS {
+                            let bound = 1 + (session + round) % 10;
+                            run_each(&mut client, &format!("{statement}{bound}"));
+                        }
+                    }
+                })
+            })
+            .collect();
+        let results: Vec<_> = runners.into_iter().map(|runner| runner.join()).collect();
+        running.store(false, Relaxed);
+        assert!(results.iter().all(Result::is_ok));
+    });
+    let mut client = server.connect();
+    let bounds = || (0..SESSIONS).flat_map(|s| (0..ROUNDS).map(move |r| 1 + (s + r) % 10));
+    let calls = (SESSIONS * ROUNDS) as i64;
+    let first: usize = bounds().sum();
+    let second: usize = bounds().map(|bound| bound * 20).sum();
+    let third: usize = bounds().map(|bound| bound - 1).sum();
+    for (statement, rows, node) in [
+        (STATEMENTS[0], first, 0),
+        (STATEMENTS[1], second, 1),
+        (STATEMENTS[2], third, 0),
+        (STATEMENTS[3], calls as usize, 1),
+    ] {
+        let plan = the_kept(&mut client, &format!("{statement}%"));
+        assert_eq!(
+            (plan.calls, plan.failed_calls, plan.cancelled_calls),
+            (calls, 0, 0),
+            "{statement}"
+        );
+        assert_eq!(
+            figure(&mut client, &plan, node, "rows"),
+            rows as f64,
+            "{statement}"
+        );
+        assert_eq!(
+            figure(&mut client, &plan, 0, "starts"),
+            calls as f64,
+            "{statement}"
+        );
+        assert!(plan.min_time <= plan.mean_time && plan.mean_time <= plan.max_time);
+        assert!((plan.mean_time * calls as f64 / plan.total_time - 1.0).abs() < 1e-9);
+    }
+    let updated: i32 = value(&mut client, "SELECT v FROM own");
+    assert_eq!(i64::from(updated), calls);
+    assert_eq!(
+        (info(&mut client, "evictions"), info(&mut client, "refused")),
+        (0, 0)
+    );
+    server.assert_no_crash();
+}
+
+#[test]
+fn resets_evictions_readers_and_killed_sessions() {
+    const SECONDS: u64 = 5;
+    let server = quiet_server("storm", &["pg_rowsource.max_plans = 100"]);
+    prepare(&server);
+    let end = Instant::now() + Duration::from_secs(SECONDS);
+    let go = || Instant::now() < end;
+    std::thread::scope(|scope| {
+        let server = &server;
+        for session in 0..4 {
+            // Known plans.
+            scope.spawn(move || {
+                let mut client = measuring(server);
+                let mut round = session;
+                while go() {
+                    round += 1;
+                    run_each(&mut client, &format!("{}{}", STATEMENTS[round % 3], round % 10));
+                }
+            });
+            // New plans all the time, by few queryids and by many.
+            scope.spawn(move || {
+                let mut client = measuring(server);
+                let mut round = session * 50;
+                while go() {
+                    round = (round + 1) % 250;
+                    run_each(
+                        &mut client,
+                        &format!("SELECT {} grp FROM t", "id, ".repeat(round)),
+                    );
+                }
+            });
+        }
+        scope.spawn(move || {
+            let mut client = measuring(server);
+            while go() {
+                run_each(&mut client, "SELECT rowsource_reset()");
+                std::thread::sleep(Duration::from_millis(30));
+                let plan: Option<i64> = client
+                    .query_one("SELECT max(queryid) FROM pg_stat_rowsource_plans", &[])
+                    .expect("plans")
+                    .get(0);
+                let queryid = plan.unwrap_or(1);
+                run_each(
+                    &mut client,
+                    &format!("SELECT rowsource_reset(queryid => {queryid})"),
+                );
+            }
+        });
+        for _ in 0..2 {
+            scope.spawn(move || {
+                let mut client = measuring(server);
+                while go() {
+                    everything(&mut client);
+                    run_each(
+                        &mut client,
+                        "SELECT * FROM rowsource_info(); SELECT count(*) FROM rowsource_misestimates;
+                         SELECT count(*) FROM rowsource_plan_changes; SELECT count(*) FROM rowsource_display()",
+                    );
+                }
+            });
+        }
+        // Sessions that are killed or cancelled in the middle of things.
+        scope.spawn(move || {
+            while go() {
+                let mut client = measuring(server);
+                let pid: i32 = value(&mut client, "SELECT pg_backend_pid()");
+                let mut killer = server.connect();
+                let victim = std::thread::spawn(move || {
+                    run_each(&mut client, "SET statement_timeout = 3");
+                    for round in 0..1000 {
+                        let heavy = "SELECT count(*) FROM t a, t b, t c WHERE a.id + b.id = c.grp";
+                        let _ = client.batch_execute(heavy);
+                        if client
+                            .batch_execute(&format!("SELECT {} 'v' FROM t", "id, ".repeat(round % 30)))
+                            .is_err()
+                            && client.is_closed()
+                        {
+                            return;
+                        }
+                    }
+                });
+                std::thread::sleep(Duration::from_millis(40));
+                run_each(&mut killer, &format!("SELECT pg_terminate_backend({pid})"));
+                victim.join().expect("the killed session's thread");
+            }
+        });
+    });
+    let mut client = server.connect();
+    let (shown, kept) = (
+        value::<i64>(&mut client, "SELECT count(*) FROM pg_stat_rowsource_plans"),
+        info(&mut client, "plans"),
+    );
+    assert_eq!(shown, kept);
+    assert!(kept <= 100, "{kept}");
+    assert_eq!(info(&mut client, "refused"), 0);
+    run_each(&mut client, "SELECT rowsource_reset()");
+    assert_eq!((info(&mut client, "plans"), info(&mut client, "bytes")), (0, 0));
+    measured(&mut client, "SELECT sum(id) FROM t WHERE grp + 0 < 3");
+    assert_eq!(the_kept(&mut client, "SELECT sum(id) FROM t%").calls, 1);
+    server.assert_no_crash();
+}
+
+#[test]
+fn memory_is_given_back() {
+    let server = quiet_server("give-back", &["pg_rowsource.max_plans = 100"]);
+    prepare(&server);
+    let mut client = measuring(&server);
+    let churn = |client: &mut postgres::Client| {
+        for round in 0..400 {
+            run_each(client, &format!("SELECT {} grp FROM t", "id, ".repeat(round)));
+        }
+    };
+    churn(&mut client);
+    // The dynamic shared memory that this session has mapped.
+    let mapped = |client: &mut postgres::Client| -> u64 {
+        let pid: i32 = value(client, "SELECT pg_backend_pid()");
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("its maps");
+        let bounds = maps
+            .lines()
+            .filter(|line| line.contains("/dev/shm/PostgreSQL."))
+            .filter_map(|line| line.split(' ').next()?.split_once('-'));
+        let number = |hex: &str| u64::from_str_radix(hex, 16).expect("an address");
+        bounds.map(|(from, to)| number(to) - number(from)).sum()
+    };
+    let before = mapped(&mut client);
+    for _ in 0..5 {
+        churn(&mut client);
+    }
+    let after = mapped(&mut client);
+    println!("dynamic shared memory: {before} bytes, {after} after five times as many plans");
+    assert!(
+        before > 0 && after <= before + before / 4,
+        "{before} bytes grew to {after}"
+    );
+}

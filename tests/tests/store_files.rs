@@ -1,0 +1,288 @@
+//! What survives: a clean restart with `save`, not without it; nothing after a crash; and a file that is not good
+//! costs one line in the log, no more.
+
+use postgres::Client;
+use rowsource_tests::Server;
+use rowsource_tests::session::{run_each, value};
+use rowsource_tests::store::{everything, info, kept, measured, quiet_server, the_kept};
+use std::fs;
+use std::path::PathBuf;
+
+const STATEMENT: &str = "SELECT count(pad) FROM t WHERE id > 5";
+
+fn server_with_plans(name: &str) -> Server {
+    let server = quiet_server(name, &[]);
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "CREATE TABLE t AS SELECT i AS id, 'x'::text AS pad FROM generate_series(1, 1000) i; VACUUM ANALYZE t",
+    );
+    measured(
+        &mut client,
+        &format!("{STATEMENT}; {STATEMENT}; SELECT min(id), 'größer' FROM t; SELECT 1"),
+    );
+    let _ = client
+        .batch_execute("SET pg_rowsource.statistics_level = 'typical'; SELECT sum(1 / (id - 9)) FROM t");
+    server
+}
+
+fn file(server: &Server) -> PathBuf {
+    server.data().join("pg_stat/pg_rowsource.stat")
+}
+
+/// Files of ours in the data folder.
+fn files(server: &Server) -> Vec<String> {
+    let folder = fs::read_dir(server.data().join("pg_stat")).expect("pg_stat");
+    folder
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| name.contains("rowsource"))
+        .collect()
+}
+
+fn lines_about_us(server: &Server) -> Vec<String> {
+    let log = server.log();
+    log.lines()
+        .filter(|line| line.contains("rowsource"))
+        .map(String::from)
+        .collect()
+}
+
+/// Nothing is kept, and measuring works.
+fn assert_begins_anew(client: &mut Client) {
+    assert_eq!(info(client, "plans"), 0);
+    assert_eq!(kept(client, "%"), []);
+    measured(client, STATEMENT);
+    assert_eq!(the_kept(client, STATEMENT).calls, 1);
+}
+
+#[test]
+fn a_clean_restart_keeps_everything() {
+    let mut server = server_with_plans("kept");
+    let mut client = server.connect();
+    let before = everything(&mut client);
+    let reset_at: String = value(&mut client, "SELECT stats_reset::text FROM rowsource_info()");
+    let bytes = info(&mut client, "bytes");
+    assert_eq!(info(&mut client, "plans"), 4);
+    drop(client);
+    for round in 0..2 {
+        server.stop();
+        assert_eq!(files(&server), ["pg_rowsource.stat"]);
+        server.clear_log();
+        server.launch();
+        let mut client = server.connect();
+        assert_eq!(everything(&mut client), before, "restart {round}");
+        assert_eq!(info(&mut client, "bytes"), bytes);
+        let now: String = value(&mut client, "SELECT stats_reset::text FROM rowsource_info()");
+        assert_eq!(now, reset_at);
+        assert_eq!(files(&server), Vec::<String>::new(), "read once");
+        assert_eq!(lines_about_us(&server), Vec::<String>::new());
+    }
+    let mut client = server.connect();
+    measured(&mut client, STATEMENT);
+    assert_eq!(the_kept(&mut client, STATEMENT).calls, 3);
+}
+
+#[test]
+fn nobody_looked_between_two_restarts() {
+    let mut server = server_with_plans("not-looked");
+    let before = everything(&mut server.connect());
+    for _ in 0..3 {
+        server.stop();
+        server.launch();
+    }
+    assert_eq!(everything(&mut server.connect()), before);
+}
+
+#[test]
+fn without_save_nothing_is_kept() {
+    let mut server = server_with_plans("not-saved");
+    run_each(
+        &mut server.connect(),
+        "ALTER SYSTEM SET pg_rowsource.save = off; SELECT pg_reload_conf(); SELECT pg_sleep(0.3)",
+    );
+    server.configure("pg_rowsource.save = off");
+    server.stop();
+    assert_eq!(files(&server), Vec::<String>::new());
+    server.launch();
+    assert_begins_anew(&mut server.connect());
+    server.stop();
+    assert_eq!(files(&server), Vec::<String>::new());
+}
+
+#[test]
+fn figures_from_before_save_was_off_do_not_come_back() {
+    let mut server = server_with_plans("revived");
+    server.stop();
+    server.configure("pg_rowsource.save = off");
+    server.launch();
+    assert_begins_anew(&mut server.connect());
+    server.stop();
+    server.configure("pg_rowsource.save = on");
+    server.launch();
+    assert_begins_anew(&mut server.connect());
+}
+
+#[test]
+fn a_smaller_store_keeps_the_plans_used_last() {
+    let mut server = quiet_server("smaller", &["pg_rowsource.max_plans = 1000"]);
+    let mut client = server.connect();
+    run_each(&mut client, "CREATE TABLE t AS SELECT 1 AS id");
+    let statement = |i: usize| format!("SELECT {} 'plan {i:03}' FROM t", "id, ".repeat(i));
+    let all: Vec<String> = (1..=150).map(statement).collect();
+    measured(&mut client, &all.join(";"));
+    drop(client);
+    server.stop();
+    server.configure("pg_rowsource.max_plans = 100");
+    server.launch();
+    let mut client = server.connect();
+    assert_eq!(info(&mut client, "plans"), 100);
+    for i in 51..=150 {
+        assert_eq!(kept(&mut client, &statement(i)).len(), 1, "plan {i}");
+    }
+}
+
+#[test]
+fn after_the_postmaster_was_killed_it_starts_empty() {
+    let mut server = server_with_plans("killed");
+    server.kill();
+    server.clear_log();
+    server.launch();
+    assert_begins_anew(&mut server.connect());
+    assert_eq!(lines_about_us(&server), Vec::<String>::new());
+    // The same where a clean restart was before the crash.
+    server.stop();
+    server.launch();
+    assert_eq!(the_kept(&mut server.connect(), STATEMENT).calls, 1);
+    server.kill();
+    server.launch();
+    assert_begins_anew(&mut server.connect());
+}
+
+#[test]
+fn after_a_backend_crashed_it_starts_empty() {
+    let mut server = server_with_plans("crashed");
+    for _ in 0..2 {
+        let mut victim = server.connect();
+        let pid: i32 = value(&mut victim, "SELECT pg_backend_pid()");
+        std::process::Command::new("kill")
+            .args(["-KILL", &pid.to_string()])
+            .status()
+            .expect("kill");
+        while victim.simple_query("SELECT 1").is_ok() {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let mut client = server.connect();
+        assert_begins_anew(&mut client);
+        assert_eq!(files(&server), Vec::<String>::new());
+    }
+    assert_eq!(lines_about_us(&server), Vec::<String>::new());
+    // What came after the crash is kept by a clean restart.
+    let before = everything(&mut server.connect());
+    server.clear_log();
+    server.stop();
+    server.launch();
+    assert_eq!(everything(&mut server.connect()), before);
+}
+
+#[test]
+fn an_immediate_shutdown_keeps_nothing() {
+    let mut server = server_with_plans("immediate");
+    server.signal("QUIT");
+    server.stop();
+    assert_eq!(files(&server), Vec::<String>::new());
+    server.clear_log();
+    server.launch();
+    assert_begins_anew(&mut server.connect());
+}
+
+/// CRC-32 as in zlib.
+fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0u32, |crc, &byte| {
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| {
+            (crc >> 1) ^ (0xEDB8_8320 & (!(crc & 1)).wrapping_add(1))
+        })
+    })
+}
+
+#[test]
+fn a_bad_file_costs_one_line() {
+    const HEADER: usize = 16;
+    let mut server = server_with_plans("bad-file");
+    server.stop();
+    let good = fs::read(file(&server)).expect("the file");
+    assert_eq!(
+        u32::from_le_bytes([good[12], good[13], good[14], good[15]]),
+        crc32(&good[HEADER..]),
+        "the header is as this test believes"
+    );
+    let flipped = |at: usize| {
+        let mut bytes = good.clone();
+        bytes[at] ^= 0x10;
+        bytes
+    };
+    // A checksum that is right over a body that makes no sense.
+    let with_body = |body: &[u8]| {
+        let mut bytes = good[..12].to_vec();
+        bytes.extend(crc32(body).to_le_bytes());
+        bytes.extend(body);
+        bytes
+    };
+    let mut trailing = good.clone();
+    trailing.push(0);
+    let bad: [(&str, Vec<u8>); 12] = [
+        ("empty", Vec::new()),
+        ("a part of the header", good[..10].to_vec()),
+        ("the header", good[..HEADER].to_vec()),
+        ("half", good[..good.len() / 2].to_vec()),
+        ("one byte short", good[..good.len() - 1].to_vec()),
+        ("one byte long", trailing),
+        ("a byte of the body", flipped(good.len() / 2)),
+        ("another format", flipped(7)),
+        ("another PostgreSQL", flipped(8)),
+        ("another checksum", flipped(12)),
+        ("noise of huge lengths", with_body(&[0xFF; 64])),
+        ("half a body", with_body(&good[HEADER..good.len() / 2])),
+    ];
+    for (what, bytes) in bad {
+        fs::write(file(&server), bytes).expect("the file can be written");
+        server.clear_log();
+        server.launch();
+        assert_begins_anew(&mut server.connect());
+        let lines = lines_about_us(&server);
+        assert!(
+            lines.len() == 1 && lines[0].contains("LOG:") && lines[0].contains("pg_stat/pg_rowsource.stat"),
+            "{what}: {lines:#?}"
+        );
+        server.stop();
+        assert_eq!(files(&server), ["pg_rowsource.stat"], "{what}");
+    }
+    server.launch();
+    assert_eq!(the_kept(&mut server.connect(), STATEMENT).calls, 1);
+}
+
+#[test]
+fn a_file_that_cannot_be_written_holds_nothing_up() {
+    let mut server = server_with_plans("unwritable");
+    let temporary = server.data().join("pg_stat/pg_rowsource.stat.tmp");
+    fs::create_dir(&temporary).expect("a folder in its place");
+    server.clear_log();
+    server.stop();
+    let lines = lines_about_us(&server);
+    assert!(lines.len() == 1 && lines[0].contains("LOG:"), "{lines:#?}");
+    assert!(server.log().contains("database system is shut down"));
+    fs::remove_dir(&temporary).expect("it goes");
+    // A rest of an earlier attempt is no obstacle.
+    fs::write(&temporary, "rest").expect("a rest");
+    let owner = std::process::Command::new("chown")
+        .arg(format!("--reference={}", server.data().display()))
+        .arg(&temporary)
+        .status();
+    assert!(owner.expect("chown").success());
+    server.clear_log();
+    server.launch();
+    assert_begins_anew(&mut server.connect());
+    server.stop();
+    assert_eq!(files(&server), ["pg_rowsource.stat"]);
+    assert_eq!(lines_about_us(&server), Vec::<String>::new());
+}

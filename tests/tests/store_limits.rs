@@ -1,0 +1,153 @@
+//! The bounds of the store: how many plans, how large a plan, and which ones make room.
+
+use rowsource_tests::explain_nodes;
+use rowsource_tests::session::{run_each, value};
+use rowsource_tests::store::{info, kept, measure_all, measured, quiet_server, the_kept};
+use std::collections::HashSet;
+
+const PLANS: usize = 300;
+const MAX_PLANS: i64 = 100;
+
+/// A statement that differs from the others by the number of its columns.
+fn different(i: usize) -> String {
+    format!("SELECT {} 'different {i:03}' FROM t", "id, ".repeat(i))
+}
+
+#[test]
+fn the_plans_used_last_stay() {
+    let server = quiet_server("evictions", &["pg_rowsource.max_plans = 100"]);
+    let mut reader = server.connect();
+    let mut runner = server.connect();
+    run_each(
+        &mut runner,
+        "CREATE TABLE t AS SELECT 1 AS id; CREATE TABLE hot AS SELECT 1 AS id",
+    );
+    measure_all(&mut runner);
+    let mut most = 0;
+    for i in 1..=PLANS {
+        run_each(&mut runner, &different(i));
+        run_each(&mut runner, "SELECT id FROM hot");
+        most = most.max(info(&mut reader, "plans"));
+    }
+    assert!(
+        (MAX_PLANS / 2..=MAX_PLANS).contains(&most),
+        "{most} plans at most"
+    );
+    // Those and nothing else: the statement that is in use all the time was never evicted.
+    let (plans, evictions) = (info(&mut reader, "plans"), info(&mut reader, "evictions"));
+    assert_eq!(plans + evictions, PLANS as i64 + 1);
+    assert_eq!(the_kept(&mut reader, "SELECT id FROM hot").calls, PLANS as i64);
+    let texts: HashSet<String> = kept(&mut reader, "%different%")
+        .into_iter()
+        .map(|plan| plan.query)
+        .collect();
+    assert_eq!(texts.len() as i64, plans - 1);
+    let missing: Vec<usize> = (PLANS + 2 - plans as usize..=PLANS)
+        .filter(|i| !texts.contains(&different(*i)))
+        .collect();
+    assert!(missing.is_empty(), "evicted before older ones: {missing:?}");
+    assert_eq!(info(&mut reader, "refused"), 0);
+    assert!(info(&mut reader, "bytes") > 0);
+    // An evicted plan begins anew.
+    run_each(&mut runner, &different(1));
+    assert_eq!(
+        the_kept(&mut reader, "%different 001%").calls,
+        1,
+        "it had been evicted"
+    );
+    run_each(&mut reader, "SELECT rowsource_reset()");
+    assert_eq!((info(&mut reader, "plans"), info(&mut reader, "bytes")), (0, 0));
+    assert_eq!(info(&mut reader, "evictions"), 0);
+    server.assert_no_crash();
+}
+
+/// UNION ALL of this many aggregates: an Append, and two nodes each.
+fn union(selects: usize) -> String {
+    let selects: Vec<String> = (0..selects)
+        .map(|i| format!("SELECT count(*) + {i} FROM t"))
+        .collect();
+    selects.join(" UNION ALL ")
+}
+
+#[test]
+fn large_plans_are_kept_whole_and_larger_ones_refused() {
+    let server = quiet_server("large-plans", &[]);
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "CREATE TABLE t AS SELECT i AS id FROM generate_series(1, 5) i; ANALYZE t",
+    );
+    let large = union(450);
+    let nodes = explain_nodes(&mut client, &large, "FORMAT JSON").len();
+    assert!((900..=1000).contains(&nodes), "{nodes} nodes");
+    measured(&mut client, &large);
+    measured(&mut client, &large);
+    let plan = the_kept(&mut client, "SELECT count(*) + 0 %");
+    assert_eq!(plan.calls, 2);
+    let sums: Vec<i64> = [
+        "count(*)",
+        "max(node_id) + 1",
+        "count(*) FILTER (WHERE operation = 'Seq Scan' AND last_rows = 5 AND rows = 10)",
+    ]
+    .map(|what| {
+        value(
+            &mut client,
+            &format!(
+                "SELECT ({what})::bigint FROM pg_stat_rowsource WHERE planid = {}",
+                plan.planid
+            ),
+        )
+    })
+    .into();
+    assert_eq!(sums, [nodes as i64, nodes as i64, 450]);
+    let lines: i64 = value(
+        &mut client,
+        &format!(
+            "SELECT count(*) FROM rowsource_display({}, {})",
+            plan.queryid, plan.planid
+        ),
+    );
+    assert!(lines > nodes as i64);
+
+    assert_eq!(info(&mut client, "refused"), 0);
+    let too_large = union(510);
+    measure_all(&mut client);
+    let rows = client
+        .query(&too_large, &[])
+        .expect("a statement with a large plan");
+    assert_eq!(rows.len(), 510);
+    assert!(
+        rows.iter()
+            .enumerate()
+            .all(|(i, row)| row.get::<_, i64>(0) == i as i64 + 5)
+    );
+    // The session itself still shows it.
+    let lines = client
+        .query("SELECT rowsource_display()", &[])
+        .expect("rowsource_display");
+    assert!(lines.len() > 1000, "{} lines", lines.len());
+    run_each(&mut client, "SET pg_rowsource.statistics_level = 'basic'");
+    assert_eq!(info(&mut client, "refused"), 1);
+    assert_eq!(kept(&mut client, "SELECT count(*) + 0 %").len(), 1);
+    server.assert_no_crash();
+}
+
+#[test]
+fn a_long_text_is_no_problem() {
+    let server = quiet_server("long-text", &[]);
+    let mut client = server.connect();
+    run_each(&mut client, "CREATE TABLE t AS SELECT 1 AS id");
+    let literal = "x".repeat(3_000_000);
+    measured(
+        &mut client,
+        &format!("SELECT 'long', id FROM t WHERE length('{literal}') + id > 5"),
+    );
+    let plan = the_kept(&mut client, "SELECT 'long'%");
+    assert_eq!(plan.calls, 1);
+    println!(
+        "a text of {} bytes takes {} bytes of the store",
+        literal.len(),
+        info(&mut client, "bytes")
+    );
+    server.assert_no_crash();
+}
