@@ -5,6 +5,7 @@
 //! by running `scripts/tree.sh`, which also installs what is built into the private tree.
 
 pub mod burn;
+pub mod callgrind;
 pub mod cases;
 pub mod compare;
 pub mod environment;

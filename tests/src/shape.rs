@@ -12,8 +12,15 @@ const TIMES: [&str; 6] = [
     "Timing",
 ];
 
-/// Keys whose values depend on how processes divided the work among them.
-const DIVISION: [&str; 4] = ["Workers", "Sort Method", "Sort Space Used", "Sort Space Type"];
+/// Keys whose values depend on how processes divided the work among them: some are the leader's alone.
+const DIVISION: [&str; 6] = [
+    "Workers",
+    "Sort Method",
+    "Sort Space Used",
+    "Sort Space Type",
+    "Exact Heap Blocks",
+    "Lossy Heap Blocks",
+];
 
 /// Everything in which the documents differ; `under` names the place for the message. Of a parallel
 /// plan the division of work between its processes is left out.

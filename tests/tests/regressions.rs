@@ -273,3 +273,44 @@ fn rows_are_exact_when_an_aggregate_fails() {
     );
     assert_eq!(rows, 5);
 }
+
+/// Parallel workers left their part to core, which timed every call, and reported no sampling counts.
+#[test]
+fn parallel_workers_sample_too() {
+    let server = server("workers");
+    let mut client = measuring(&server);
+    run_each(
+        &mut client,
+        "SET max_parallel_workers_per_gather = 2; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
+         SET min_parallel_table_scan_size = 0; SET parallel_leader_participation = off",
+    );
+    run_each(&mut client, "SELECT count(*) FROM t");
+    let row = client
+        .query_one(
+            "SELECT last_starts, last_rows, last_timed_calls, last_timer_calls, last_time_error
+             FROM pg_stat_rowsource JOIN rowsource_last() l USING (queryid, planid) WHERE operation = 'Parallel Seq Scan'",
+            &[],
+        )
+        .expect("the scan");
+    let (starts, rows, timed, readings): (i64, i64, i64, i64) =
+        (row.get(0), row.get(1), row.get(2), row.get(3));
+    let error: f64 = row.get(4);
+    let found =
+        format!("{starts} starts, {rows} rows, {timed} timed calls, {readings} readings, error {error}");
+    assert_eq!((starts, rows), (2, 20000), "{found}");
+    assert!(
+        timed > 32 && timed < 10000 && readings >= timed && error > 0.0,
+        "{found}"
+    );
+    let calls: i64 = value(
+        &mut client,
+        "SELECT sum(h.timed_calls)::bigint FROM pg_stat_rowsource_histogram h JOIN pg_stat_rowsource n
+         USING (userid, dbid, queryid, planid, toplevel, node_id) JOIN rowsource_last() l USING (queryid, planid)
+         WHERE operation = 'Parallel Seq Scan'",
+    );
+    assert!(
+        calls > 32 && calls <= timed,
+        "{calls} calls in the histogram, {found}"
+    );
+    server.assert_no_crash();
+}

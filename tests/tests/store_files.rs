@@ -23,6 +23,7 @@ fn server_with_plans(name: &str) -> Server {
     );
     let _ = client
         .batch_execute("SET pg_rowsource.statistics_level = 'typical'; SELECT sum(1 / (id - 9)) FROM t");
+    server.clear_log();
     server
 }
 
@@ -194,6 +195,37 @@ fn an_immediate_shutdown_keeps_nothing() {
     server.clear_log();
     server.launch();
     assert_begins_anew(&mut server.connect());
+}
+
+#[test]
+fn an_immediate_shutdown_under_load_is_no_panic() {
+    let mut server = server_with_plans("busy-end");
+    // A large plan, so that the locks of the store are held for long when the backends are gone at once.
+    let prepared = format!(
+        "PREPARE p AS {}",
+        vec!["SELECT count(*)"; 480].join(" UNION ALL ")
+    );
+    for round in 0..6 {
+        let runners: Vec<_> = (0..6)
+            .map(|_| {
+                let mut client = rowsource_tests::store::measuring(&server);
+                client.batch_execute(&prepared).expect("PREPARE");
+                std::thread::spawn(move || while client.batch_execute("EXECUTE p").is_ok() {})
+            })
+            .collect();
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        server.signal("QUIT");
+        for runner in runners {
+            runner.join().expect("a session");
+        }
+        server.stop();
+        let log = server.log();
+        assert!(
+            !log.contains("PANIC") && !log.contains("terminated by signal"),
+            "round {round}: {log}"
+        );
+        server.launch();
+    }
 }
 
 /// CRC-32 as in zlib.

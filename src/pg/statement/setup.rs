@@ -25,7 +25,9 @@ pub unsafe fn attach(query: *mut QueryDesc, setting: &guc::Measuring, others_bef
             return;
         }
         let others = others_before | ((*estate).es_instrument & !(OURS | ROWS));
-        let wrapped = covers(setting.detail, others);
+        // A worker is asked by our bit, which its leader only sets where it wraps; the rest is what it has to report.
+        let worker = server::is_parallel_worker();
+        let wrapped = worker || covers(setting.detail, others);
         let found = tree::walk(root);
         let count = found.len();
         // One block: the nodes, and the callback that outlives all else of the statement.
@@ -50,7 +52,6 @@ pub unsafe fn attach(query: *mut QueryDesc, setting: &guc::Measuring, others_bef
                     | NodeTag::T_BitmapOrState
             );
         }
-        let worker = server::is_parallel_worker();
         let has_gather = found.iter().any(|f| {
             matches!(
                 tree::tag(f.plan_state),

@@ -1,0 +1,203 @@
+//! What the extension costs short statements: pgbench -S -M prepared, in interleaved runs, and instructions per
+//! statement by callgrind. The figures are printed; pgbench's are bounded loosely, for a machine has other work.
+//! `ROWSOURCE_PGBENCH_ROUNDS` asks for more rounds (default 4), `ROWSOURCE_PGBENCH_SECONDS` for longer runs (1).
+
+use rowsource_tests::Server;
+use rowsource_tests::callgrind::instructions;
+use rowsource_tests::environment::environment;
+use rowsource_tests::session::run_each;
+use rowsource_tests::statistics::median;
+use std::process::Command;
+
+const COMMON: [&str; 3] = [
+    "max_parallel_workers_per_gather = 0",
+    "jit = off",
+    "shared_buffers = '128MB'",
+];
+const RIVALS: [&str; 4] = [
+    "shared_preload_libraries = 'pg_stat_statements, auto_explain'",
+    "auto_explain.log_analyze = on",
+    "auto_explain.log_buffers = on",
+    "auto_explain.log_min_duration = '1h'",
+];
+
+struct Variant<'a> {
+    name: &'static str,
+    server: &'a Server,
+    options: &'static str,
+}
+
+fn number(variable: &str, otherwise: usize) -> usize {
+    let value = std::env::var(variable).ok();
+    value.and_then(|value| value.parse().ok()).unwrap_or(otherwise)
+}
+
+fn pgbench(server: &Server, options: &str, arguments: &[&str]) -> String {
+    let environment = environment();
+    let output = Command::new(environment.pgbin.join("pgbench"))
+        .args(["-h".as_ref(), server.folder().as_os_str()])
+        .args(["-U", "postgres"])
+        .args(arguments)
+        .arg("postgres")
+        .env("PGOPTIONS", options)
+        .output()
+        .expect("pgbench can be run");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success(),
+        "{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    said
+}
+
+fn transactions_per_second(variant: &Variant, clients: &str, seconds: &str) -> f64 {
+    let said = pgbench(
+        variant.server,
+        variant.options,
+        &[
+            "-n", "-S", "-M", "prepared", "-c", clients, "-j", clients, "-T", seconds,
+        ],
+    );
+    said.lines()
+        .find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok())
+        .unwrap_or_else(|| panic!("no tps in {said}"))
+}
+
+fn compare(variants: &[Variant], clients: &str) -> Vec<f64> {
+    let rounds = number("ROWSOURCE_PGBENCH_ROUNDS", 4);
+    let seconds = number("ROWSOURCE_PGBENCH_SECONDS", 1).to_string();
+    let mut found: Vec<Vec<f64>> = vec![Vec::new(); variants.len()];
+    for round in 0..rounds {
+        for i in 0..variants.len() {
+            // Not always in the same order: what runs first after a pause is faster.
+            let i = (i + round) % variants.len();
+            found[i].push(transactions_per_second(&variants[i], clients, &seconds));
+        }
+    }
+    println!("pgbench -S -M prepared, {clients} clients, {rounds} interleaved rounds of {seconds} s:");
+    let ratios: Vec<f64> = found
+        .iter()
+        .map(|tps| {
+            let pairs: Vec<f64> = tps.iter().zip(&found[0]).map(|(own, base)| own / base).collect();
+            median(&pairs)
+        })
+        .collect();
+    for ((variant, tps), ratio) in variants.iter().zip(&found).zip(&ratios) {
+        println!(
+            "    {:<36} median {:>8.0} tps, median of ratios {ratio:.3}",
+            variant.name,
+            median(tps)
+        );
+    }
+    ratios
+}
+
+#[test]
+fn throughput_of_short_statements() {
+    let with = |first: &[&'static str]| first.iter().chain(&COMMON).copied().collect::<Vec<_>>();
+    let bare = Server::start("bench-bare", &COMMON);
+    let ours = Server::preloaded("bench-ours", &COMMON);
+    let rivals = Server::start("bench-rivals", &with(&RIVALS));
+    for server in [&bare, &ours, &rivals] {
+        pgbench(server, "", &["-i", "-q", "-s", "5"]);
+        run_each(&mut server.connect(), "CHECKPOINT");
+    }
+    run_each(&mut ours.connect(), "CREATE EXTENSION pg_rowsource");
+    let variant = |name, server, options| Variant {
+        name,
+        server,
+        options,
+    };
+    let variants = [
+        variant("no library", &bare, ""),
+        variant(
+            "pg_rowsource, basic",
+            &ours,
+            "-c pg_rowsource.statistics_level=basic",
+        ),
+        variant(
+            "pg_rowsource, typical",
+            &ours,
+            "-c pg_rowsource.statistics_level=typical",
+        ),
+        variant("pg_stat_statements + auto_explain", &rivals, ""),
+    ];
+    for clients in ["1", "8"] {
+        let ratios = compare(&variants, clients);
+        assert!(
+            ratios[2] > 0.75,
+            "level typical has {:.3} of the throughput",
+            ratios[2]
+        );
+    }
+}
+
+#[test]
+fn instructions_of_short_statements() {
+    const FEW: usize = 200;
+    const MANY: usize = 1200;
+    let mut server = Server::preloaded("short", &[]);
+    run_each(
+        &mut server.connect(),
+        "CREATE TABLE accounts AS SELECT i AS aid, i AS balance FROM generate_series(1, 10000) i;
+         ALTER TABLE accounts ADD PRIMARY KEY (aid); VACUUM (FREEZE, ANALYZE) accounts; CREATE EXTENSION pg_rowsource",
+    );
+    server.stop();
+    let variants: [(&str, &[&str], &str); 4] = [
+        (
+            "no library",
+            &["shared_preload_libraries="],
+            "SET enable_sort = on",
+        ),
+        (
+            "pg_rowsource, basic",
+            &["shared_preload_libraries=pg_rowsource"],
+            "SET pg_rowsource.statistics_level = basic",
+        ),
+        (
+            "pg_rowsource, typical",
+            &["shared_preload_libraries=pg_rowsource"],
+            "SET pg_rowsource.statistics_level = typical",
+        ),
+        (
+            "pg_stat_statements + auto_explain",
+            &[
+                "shared_preload_libraries=pg_stat_statements,auto_explain",
+                "auto_explain.log_analyze=on",
+                "auto_explain.log_buffers=on",
+                "auto_explain.log_min_duration=1h",
+            ],
+            "SET enable_sort = on",
+        ),
+    ];
+    for (kind, statement) in [
+        ("prepared", "EXECUTE p(1)"),
+        ("simple", "SELECT balance FROM accounts WHERE aid = 1"),
+    ] {
+        let mut counts = Vec::new();
+        for (name, settings, level) in variants {
+            let count = |statements: usize| {
+                let prepare = "PREPARE p(int) AS SELECT balance FROM accounts WHERE aid = $1";
+                let generic = "SET plan_cache_mode = force_generic_plan";
+                let script = format!(
+                    "{generic};\n\n{level};\n\n{prepare};\n\n{}",
+                    format!("{statement};\n\n").repeat(statements)
+                );
+                instructions(&server.data(), settings, &script)
+            };
+            let each = (count(MANY) as f64 - count(FEW) as f64) / (MANY - FEW) as f64;
+            counts.push(each);
+            println!(
+                "{kind}: {name:<36} {each:>8.0} instructions a statement, {:+.1} %",
+                (each / counts[0] - 1.0) * 100.0
+            );
+        }
+        assert!(
+            counts[2] < counts[3],
+            "{kind}: {:.0} instructions, pg_stat_statements and auto_explain {:.0}",
+            counts[2],
+            counts[3]
+        );
+    }
+}
