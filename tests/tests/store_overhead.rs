@@ -1,9 +1,8 @@
-//! What the extension costs short statements: pgbench -S -M prepared, in interleaved runs, and instructions per
-//! statement by callgrind. The figures are printed; pgbench's are bounded loosely, for a machine has other work.
+//! What the extension costs short statements: pgbench -S -M prepared, in interleaved runs. The figures are printed,
+//! and bounded loosely, for a machine has other work; store_callgrind.rs counts instructions.
 //! `ROWSOURCE_PGBENCH_ROUNDS` asks for more rounds (default 4), `ROWSOURCE_PGBENCH_SECONDS` for longer runs (1).
 
 use rowsource_tests::Server;
-use rowsource_tests::callgrind::instructions;
 use rowsource_tests::environment::environment;
 use rowsource_tests::session::run_each;
 use rowsource_tests::statistics::median;
@@ -129,75 +128,6 @@ fn throughput_of_short_statements() {
             ratios[2] > 0.75,
             "level typical has {:.3} of the throughput",
             ratios[2]
-        );
-    }
-}
-
-#[test]
-fn instructions_of_short_statements() {
-    const FEW: usize = 200;
-    const MANY: usize = 1200;
-    let mut server = Server::preloaded("short", &[]);
-    run_each(
-        &mut server.connect(),
-        "CREATE TABLE accounts AS SELECT i AS aid, i AS balance FROM generate_series(1, 10000) i;
-         ALTER TABLE accounts ADD PRIMARY KEY (aid); VACUUM (FREEZE, ANALYZE) accounts; CREATE EXTENSION pg_rowsource",
-    );
-    server.stop();
-    let variants: [(&str, &[&str], &str); 4] = [
-        (
-            "no library",
-            &["shared_preload_libraries="],
-            "SET enable_sort = on",
-        ),
-        (
-            "pg_rowsource, basic",
-            &["shared_preload_libraries=pg_rowsource"],
-            "SET pg_rowsource.statistics_level = basic",
-        ),
-        (
-            "pg_rowsource, typical",
-            &["shared_preload_libraries=pg_rowsource"],
-            "SET pg_rowsource.statistics_level = typical",
-        ),
-        (
-            "pg_stat_statements + auto_explain",
-            &[
-                "shared_preload_libraries=pg_stat_statements,auto_explain",
-                "auto_explain.log_analyze=on",
-                "auto_explain.log_buffers=on",
-                "auto_explain.log_min_duration=1h",
-            ],
-            "SET enable_sort = on",
-        ),
-    ];
-    for (kind, statement) in [
-        ("prepared", "EXECUTE p(1)"),
-        ("simple", "SELECT balance FROM accounts WHERE aid = 1"),
-    ] {
-        let mut counts = Vec::new();
-        for (name, settings, level) in variants {
-            let count = |statements: usize| {
-                let prepare = "PREPARE p(int) AS SELECT balance FROM accounts WHERE aid = $1";
-                let generic = "SET plan_cache_mode = force_generic_plan";
-                let script = format!(
-                    "{generic};\n\n{level};\n\n{prepare};\n\n{}",
-                    format!("{statement};\n\n").repeat(statements)
-                );
-                instructions(&server.data(), settings, &script)
-            };
-            let each = (count(MANY) as f64 - count(FEW) as f64) / (MANY - FEW) as f64;
-            counts.push(each);
-            println!(
-                "{kind}: {name:<36} {each:>8.0} instructions a statement, {:+.1} %",
-                (each / counts[0] - 1.0) * 100.0
-            );
-        }
-        assert!(
-            counts[2] < counts[3],
-            "{kind}: {:.0} instructions, pg_stat_statements and auto_explain {:.0}",
-            counts[2],
-            counts[3]
         );
     }
 }
