@@ -9,6 +9,7 @@ use rowsource_core::histogram::Histogram;
 use rowsource_core::plan::PlanNode;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::rc::Rc;
 use xxhash_rust::xxh3::xxh3_64;
@@ -107,13 +108,13 @@ impl ClockName {
 }
 
 /// One finished, failed or cancelled execution.
-pub struct Execution {
+pub struct Execution<'a> {
     pub key: PlanKey,
     pub description: Rc<PlanDescription>,
     /// The description's literals are those of an earlier execution.
     pub older_literals: bool,
-    pub figures: Vec<NodeFigures>,
-    pub histograms: Vec<Histogram>,
+    pub figures: SmallVec<[NodeFigures; 1]>,
+    pub histograms: SmallVec<[&'a Histogram; 4]>,
     pub outcome: Outcome,
     pub sampfreq: i32,
     pub clock: ClockName,
@@ -251,7 +252,8 @@ impl Session {
         }
         plan.description = execution.description;
         plan.older_literals = execution.older_literals;
-        plan.last = execution.figures;
+        plan.last.clear();
+        plan.last.extend_from_slice(&execution.figures);
         plan.used = self.executions;
         if execution.last {
             self.last = Some(execution.key);

@@ -2,6 +2,7 @@
 //! takes more time than its parent.
 
 use crate::sampler::Estimate;
+use smallvec::{SmallVec, smallvec};
 
 /// An estimate gives way by this many of its standard errors before figures that were measured have to.
 const GIVES_WAY: f64 = 3.0;
@@ -58,9 +59,9 @@ impl Item {
 /// Where children exceed an estimated parent, the disagreement is shared out by variance, parent against children.
 /// What is left of it, all of it under an exactly timed parent, the estimated children give up by variance as far as
 /// their errors allow; what is left then is scaled away.
-pub fn reconcile(items: &mut [Item]) -> Vec<f64> {
+pub fn reconcile(items: &mut [Item]) -> SmallVec<[f64; 4]> {
     if let [alone] = items {
-        return vec![alone.estimate.total];
+        return smallvec![alone.estimate.total];
     }
     raise_parents(items);
     let children = sequential_children(items);

@@ -10,6 +10,7 @@ use rowsource_core::figures::{Buffers, NodeFigures, Time, Wal};
 use rowsource_core::histogram::Histogram;
 use rowsource_core::reconcile::{Item, reconcile};
 use rowsource_core::sampler::Estimate;
+use smallvec::SmallVec;
 
 const NS_PER_MS: f64 = 1e6;
 
@@ -23,10 +24,10 @@ pub unsafe fn used_below(nodes: *mut Node, count: usize, i: usize) -> (Buffers, 
     unsafe { used(nodes, count)[i] }
 }
 
-unsafe fn used(nodes: *mut Node, count: usize) -> Vec<(Buffers, Wal)> {
+unsafe fn used(nodes: *mut Node, count: usize) -> SmallVec<[(Buffers, Wal); 1]> {
     // SAFETY: as above; children follow their parents, so backwards every sum is complete when it is passed on.
     unsafe {
-        let mut sums: Vec<(Buffers, Wal)> = (0..count)
+        let mut sums: SmallVec<[(Buffers, Wal); 1]> = (0..count)
             .map(|i| {
                 let usage = &(*nodes.add(i)).usage;
                 (compat::buffers(&usage.buffers), compat::wal(&usage.wal))
@@ -50,14 +51,14 @@ unsafe fn used(nodes: *mut Node, count: usize) -> Vec<(Buffers, Wal)> {
 ///
 /// # Safety
 /// The statement's nodes must be live.
-pub unsafe fn figures(statement: &Statement, core_alive: bool) -> Vec<NodeFigures> {
+pub unsafe fn figures(statement: &Statement, core_alive: bool) -> SmallVec<[NodeFigures; 1]> {
     // SAFETY: the caller's promise.
     unsafe {
         let count = statement.count;
-        let mut items: Vec<Item> = (0..count).map(|i| item(statement, i)).collect();
+        let mut items: SmallVec<[Item; 1]> = (0..count).map(|i| item(statement, i)).collect();
         let own = reconcile(&mut items);
         let used = used(statement.nodes, count);
-        let mut all = Vec::with_capacity(count);
+        let mut all = SmallVec::with_capacity(count);
         for i in 0..count {
             let node = statement.nodes.add(i);
             let instr = (*(*node).plan_state).instrument;
@@ -111,18 +112,18 @@ pub unsafe fn figures(statement: &Statement, core_alive: bool) -> Vec<NodeFigure
 /// The histograms of the same nodes, the workers' calls included.
 ///
 /// # Safety
-/// The statement's nodes must be live.
-pub unsafe fn histograms(statement: &Statement) -> Vec<Histogram> {
+/// The statement's nodes must be live, and stay so as long as the result; to be called once.
+pub unsafe fn histograms<'a>(statement: &Statement) -> SmallVec<[&'a Histogram; 4]> {
     // SAFETY: the caller's promise.
     unsafe {
         (0..statement.count)
-            .filter(|&i| !(*statement.nodes.add(i)).hidden)
-            .map(|i| {
-                let mut histogram = (*statement.nodes.add(i)).histogram;
+            .map(|i| (i, statement.nodes.add(i)))
+            .filter(|(_, node)| !(**node).hidden)
+            .map(|(i, node)| {
                 if let Some(workers) = statement.histogram_from_workers(i) {
-                    histogram.add(&workers);
+                    (*node).histogram.add(&workers);
                 }
-                histogram
+                &(*node).histogram
             })
             .collect()
     }

@@ -202,13 +202,28 @@ pub unsafe fn executor_run(
 unsafe extern "C-unwind" fn executor_finish(query: *mut QueryDesc) {
     // SAFETY: PostgreSQL passes a started QueryDesc.
     unsafe {
-        run(query, || match PREV_EXECUTOR_FINISH {
+        let finish = || match PREV_EXECUTOR_FINISH {
             Some(previous) => pg_guard_ffi_boundary(|| previous(query)),
             None => pg_sys::standard_ExecutorFinish(query),
-        });
+        };
+        if runs_at_finish(query) {
+            run(query, finish);
+        } else {
+            finish();
+        }
         if let Some(statement) = statement::find(query) {
             statement.record(Outcome::Completed, true);
         }
+    }
+}
+
+/// Whether ExecutorFinish has triggers to fire, or data-modifying CTEs to run to their end.
+unsafe fn runs_at_finish(query: *mut QueryDesc) -> bool {
+    // SAFETY: a started query has an executor state.
+    unsafe {
+        let estate = (*query).estate;
+        !(*estate).es_auxmodifytables.is_null()
+            || (*estate).es_top_eflags & pg_sys::EXEC_FLAG_SKIP_TRIGGERS as i32 == 0
     }
 }
 

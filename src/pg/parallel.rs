@@ -167,7 +167,7 @@ impl Channel {
 ///
 /// # Safety
 /// In a parallel worker, with the statement's nodes live.
-pub unsafe fn report(figures: &[NodeFigures], histograms: &[Histogram], statement: &Statement) {
+pub unsafe fn report(figures: &[NodeFigures], histograms: &[&Histogram], statement: &Statement) {
     let handle = guc::channel();
     if handle == 0 {
         return;

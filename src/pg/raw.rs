@@ -7,6 +7,12 @@ use std::ffi::{c_int, c_void};
 unsafe extern "C-unwind" {
     /// Raises an error when the stack is nearly used up; core does this at a node's first call.
     pub fn check_stack_depth();
+    /// With MCXT_ALLOC_NO_OOM and MCXT_ALLOC_HUGE raises nothing.
+    pub fn MemoryContextAllocExtended(
+        context: pg_sys::MemoryContext,
+        size: usize,
+        flags: c_int,
+    ) -> *mut c_void;
     /// Only links the callback in: raises nothing.
     pub fn MemoryContextRegisterResetCallback(
         context: pg_sys::MemoryContext,

@@ -175,7 +175,9 @@ impl Statement {
                 timing::leave(outer);
             }
             usage::switch(entered.account);
-            usage::add_since(entered.account, &raw const entered.booked);
+            if !usage::is_outside(entered.account) {
+                usage::add_since(entered.account, &raw const entered.booked);
+            }
         }
     }
 

@@ -166,6 +166,11 @@ pub unsafe fn add_since(account: *mut Usage, entry: *const Usage) {
     }
 }
 
+/// Whether an account is of no node.
+pub fn is_outside(account: *mut Usage) -> bool {
+    std::ptr::eq(account, &raw const OUTSIDE)
+}
+
 /// Books to the running account and makes `account` the running one; returns the one before.
 ///
 /// # Safety

@@ -99,7 +99,7 @@ pub(super) unsafe fn insert_new(store: &Store, execution: &Execution, now: i64, 
         .map(|(figures, histogram)| NodeTotals {
             total: *figures,
             last: *figures,
-            histogram: *histogram,
+            histogram: **histogram,
         })
         .collect();
     // SAFETY: under the control lock nobody else inserts or evicts.

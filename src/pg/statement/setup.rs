@@ -32,7 +32,11 @@ pub unsafe fn attach(query: *mut QueryDesc, setting: &guc::Measuring, others_bef
         let count = found.len();
         // One block: the nodes, and the callback that outlives all else of the statement.
         let size = count * size_of::<Node>() + size_of::<pg_sys::MemoryContextCallback>();
-        let nodes: *mut Node = pg_sys::MemoryContextAllocZero((*estate).es_query_cxt, size).cast();
+        let flags = (pg_sys::MCXT_ALLOC_ZERO | pg_sys::MCXT_ALLOC_NO_OOM | pg_sys::MCXT_ALLOC_HUGE) as i32;
+        let nodes: *mut Node = raw::MemoryContextAllocExtended((*estate).es_query_cxt, size, flags).cast();
+        if nodes.is_null() {
+            return;
+        }
         for (i, place) in found.iter().enumerate() {
             let node = nodes.add(i);
             let kind = tree::tag(place.plan_state);
