@@ -9,7 +9,7 @@ CREATE FUNCTION rowsource_display(
     planid bigint DEFAULT NULL,
     format text DEFAULT 'ALLSTATS LAST'
 ) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_display_wrapper'
+AS 'MODULE_PATHNAME', 'rowsource_display_0_1'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
 
 -- Which statement that was.
@@ -167,25 +167,26 @@ CREATE VIEW rowsource_misestimates AS
     SELECT n.userid, n.dbid, n.queryid, n.planid, n.toplevel, n.node_id, n.operation, n.object_name, n.executions,
            n.starts, n.plan_rows AS e_rows, f.a_rows,
            CASE WHEN f.a_rows > n.plan_rows THEN 'underestimated' ELSE 'overestimated' END AS direction,
-           f.factor, n.self_time, n.self_time * log(2, f.factor::numeric)::float8 AS weight
+           f.factor, n.self_time,
+           n.self_time * pg_catalog.ln(f.factor) / pg_catalog.ln(2::float8) AS weight
       FROM pg_stat_rowsource n,
-           LATERAL (SELECT n.rows::float8 / n.starts AS a_rows) a,
+           LATERAL (SELECT n.rows::float8 / n.starts::float8 AS a_rows) a,
            LATERAL (SELECT a.a_rows,
-                           greatest(a.a_rows, 1) / greatest(n.plan_rows, 1) AS ratio) r,
-           LATERAL (SELECT r.a_rows, greatest(r.ratio, 1 / r.ratio) AS factor) f
-     WHERE n.starts > 0 AND f.factor > 1
+                           greatest(a.a_rows, 1::float8) / greatest(n.plan_rows, 1::float8) AS ratio) r,
+           LATERAL (SELECT r.a_rows, greatest(r.ratio, 1::float8 / r.ratio) AS factor) f
+     WHERE n.starts > 0::bigint AND f.factor > 1::float8
      ORDER BY weight DESC NULLS LAST;
 
 -- Queries that changed their plan: a row per change, with the time per call before and after, the worst first.
 CREATE VIEW rowsource_plan_changes AS
     SELECT userid, dbid, queryid, toplevel, changed_at, previous_planid, planid, previous_calls, calls,
-           previous_mean_time, mean_time, mean_time / nullif(previous_mean_time, 0) AS ratio
+           previous_mean_time, mean_time, mean_time / nullif(previous_mean_time, 0::float8) AS ratio
       FROM (SELECT p.*, p.first_seen AS changed_at,
-                   lag(planid) OVER w AS previous_planid,
-                   lag(calls) OVER w AS previous_calls,
-                   lag(mean_time) OVER w AS previous_mean_time
+                   pg_catalog.lag(planid) OVER w AS previous_planid,
+                   pg_catalog.lag(calls) OVER w AS previous_calls,
+                   pg_catalog.lag(mean_time) OVER w AS previous_mean_time
               FROM pg_stat_rowsource_plans p
-             WHERE queryid <> 0
+             WHERE queryid <> 0::bigint
             WINDOW w AS (PARTITION BY userid, dbid, queryid, toplevel ORDER BY first_seen, planid)) changes
      WHERE previous_planid IS NOT NULL
      ORDER BY ratio DESC NULLS LAST;

@@ -1,10 +1,12 @@
 -- What the extension consists of: a change here is a change for its users, and needs an upgrade script.
 SELECT extversion, extrelocatable FROM pg_extension WHERE extname = 'pg_rowsource';
 \dx+ pg_rowsource
-SELECT attrelid::regclass AS view, string_agg(attname || ' ' || format_type(atttypid, atttypmod), ', ' ORDER BY attnum) AS columns
+\pset format unaligned
+SELECT attrelid::regclass AS view, attname AS column, format_type(atttypid, atttypmod) AS type
   FROM pg_attribute JOIN pg_depend d ON d.objid = attrelid AND d.classid = 'pg_class'::regclass AND d.deptype = 'e'
        JOIN pg_extension e ON e.oid = d.refobjid AND extname = 'pg_rowsource'
- WHERE attnum > 0 GROUP BY 1 ORDER BY attrelid::regclass::text COLLATE "C";
+ WHERE attnum > 0 ORDER BY attrelid::regclass::text COLLATE "C", attnum;
+\pset format aligned
 -- who may do what
 SELECT p.oid::regprocedure AS function, has_function_privilege('public', p.oid, 'execute') AS public,
        provolatile, proparallel, prosecdef

@@ -56,7 +56,7 @@ impl PlanDescription {
     pub fn new(text: &[u8], nodes: Vec<PlanNode>) -> Self {
         let kept = &text[..text.len().min(LONGEST_TEXT)];
         PlanDescription {
-            text: String::from_utf8_lossy(kept).into_owned(),
+            text: server::from_database(kept),
             identity: identity(text),
             nodes,
         }

@@ -1,6 +1,7 @@
 //! `rowsource_display()`: a plan as a table, and `rowsource_last()`: which statement was the last.
 
 use super::fail;
+use crate::pg::srf::{Value, text};
 use crate::pg::{server, statement};
 use crate::session::{self, Plan, PlanKey};
 use pgrx::PgSqlErrorCode;
@@ -8,15 +9,11 @@ use pgrx::prelude::*;
 use rowsource_core::figures::Outcome;
 use rowsource_core::report::{self, FORMAT_WORDS, Format, Header};
 
-#[pg_extern(sql = false)]
-fn rowsource_display(
-    queryid: Option<i64>,
-    planid: Option<i64>,
-    format: Option<String>,
-) -> SetOfIterator<'static, String> {
+/// The rows of `rowsource_display()`.
+pub fn lines(queryid: Option<i64>, planid: Option<i64>, format: Option<&str>) -> Vec<Vec<Value>> {
     // Before all else: even if this call fails, its statement is not what the user wants to see next.
     statement::displaying();
-    let format = parse(format.as_deref().unwrap_or_default());
+    let format = parse(format.unwrap_or_default());
     let plan = if queryid.is_none() && planid.is_none() {
         last()
     } else {
@@ -44,12 +41,8 @@ fn rowsource_display(
         older_literals: plan.older_literals,
     };
     let figures = if format.last() { &plan.last } else { &plan.total };
-    SetOfIterator::new(report::display(
-        &header,
-        &plan.description.nodes,
-        figures,
-        &format,
-    ))
+    let lines = report::display(&header, &plan.description.nodes, figures, &format);
+    lines.iter().map(|line| vec![text(line)]).collect()
 }
 
 fn parse(words: &str) -> Format {
@@ -82,8 +75,16 @@ fn known(queryid: Option<i64>, planid: Option<i64>) -> Plan {
         .into_iter()
         .filter(|plan| wanted(&plan.key))
         .collect();
-    // One's own before others', which one may not be allowed to see.
-    plans.sort_by_key(|plan| !server::may_see(plan.key.userid));
+    // Stable: among equals the most recently run stays first.
+    plans.sort_by_key(|plan| {
+        let key = &plan.key;
+        let elsewhere = key.dbid != server::database_id();
+        (
+            !server::may_see(key.userid),
+            elsewhere,
+            key.userid != server::user_id(),
+        )
+    });
     plans.into_iter().next().unwrap_or_else(|| {
         let id = |id: Option<i64>| id.map_or("any".to_owned(), |id| id.to_string());
         fail(

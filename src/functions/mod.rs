@@ -4,7 +4,7 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgLogLevel, PgSqlErrorCode};
 
 mod clocks;
-mod display;
+pub mod display;
 mod store;
 pub mod views;
 

@@ -2,7 +2,7 @@
 
 use super::display::outcome_name;
 use crate::pg::server;
-use crate::pg::srf::{Value, oid, value};
+use crate::pg::srf::{Value, oid, text, value};
 use crate::session::{self, Plan};
 use rowsource_core::figures::{Buffers, NodeFigures, Time, Wal};
 use rowsource_core::histogram::bounds_us;
@@ -67,8 +67,8 @@ fn node_row(row: &Row, i: usize) -> Vec<Value> {
         value(node.id as i32),
         node.parent.and_then(|parent| value(parent as i32)),
         value(node.depth as i32),
-        value(row.words(&node.operation)),
-        node.object_name.as_deref().filter(|_| row.seen).and_then(value),
+        text(row.words(&node.operation)),
+        node.object_name.as_deref().filter(|_| row.seen).and_then(text),
         value(node.plan_rows),
         value(plan.statistics.times.calls as i64),
     ]);
@@ -154,7 +154,7 @@ fn plan_row(row: &Row) -> Vec<Value> {
     let times = &statistics.times;
     let mut values = row.key();
     values.extend([
-        value(row.words(&row.plan.description.text)),
+        text(row.words(&row.plan.description.text)),
         value(times.calls as i64),
         value(statistics.failed_calls as i64),
         value(statistics.cancelled_calls as i64),

@@ -122,7 +122,7 @@ unsafe fn explain_json(query: *mut QueryDesc) -> Option<String> {
             pg_sys::ExplainBeginOutput(es);
             pg_sys::ExplainPrintPlan(es, query);
             pg_sys::ExplainEndOutput(es);
-            let json = CStr::from_ptr((*(*es).str_).data).to_string_lossy().into_owned();
+            let json = server::from_database(CStr::from_ptr((*(*es).str_).data).to_bytes());
             pg_sys::MemoryContextSwitchTo(before);
             pg_sys::MemoryContextDelete(context);
             Some(json)

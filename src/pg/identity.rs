@@ -46,15 +46,21 @@ unsafe fn details(plan: *mut pg_sys::Plan, estate: *mut pg_sys::EState, add: &mu
             | NodeTag::T_CustomScan
             | NodeTag::T_FunctionScan
             | NodeTag::T_ValuesScan
-            | NodeTag::T_CteScan => add(scanned(plan, estate)),
+            | NodeTag::T_CteScan => {
+                // Where a table is joined with itself, which of the two it is.
+                add(i64::from((*plan.cast::<pg_sys::Scan>()).scanrelid));
+                add(scanned(plan, estate));
+            }
             NodeTag::T_IndexScan => {
                 let scan = plan.cast::<pg_sys::IndexScan>();
+                add(i64::from((*plan.cast::<pg_sys::Scan>()).scanrelid));
                 add(scanned(plan, estate));
                 add(i64::from((*scan).indexid.to_u32()));
                 add((*scan).indexorderdir as i64);
             }
             NodeTag::T_IndexOnlyScan => {
                 let scan = plan.cast::<pg_sys::IndexOnlyScan>();
+                add(i64::from((*plan.cast::<pg_sys::Scan>()).scanrelid));
                 add(scanned(plan, estate));
                 add(i64::from((*scan).indexid.to_u32()));
                 add((*scan).indexorderdir as i64);

@@ -2,6 +2,7 @@
 
 use pgrx::pg_sys;
 use std::ffi::{CStr, c_char};
+use std::panic::catch_unwind;
 
 pub fn is_parallel_worker() -> bool {
     // SAFETY: a plain global.
@@ -51,6 +52,17 @@ pub fn message_time() -> i64 {
     unsafe { pg_sys::GetCurrentStatementStartTimestamp() }
 }
 
+/// Writes to the server's log without the user's statement beside it, which has nothing to do with the matter.
+pub fn log_alone(message: &str) {
+    // SAFETY: a plain global, put back at once; LOG does not raise.
+    unsafe {
+        let statement = pg_sys::debug_query_string;
+        pg_sys::debug_query_string = std::ptr::null();
+        pgrx::log!("{message}");
+        pg_sys::debug_query_string = statement;
+    }
+}
+
 /// Now, in microseconds since 2000-01-01 UTC.
 pub fn now() -> i64 {
     // SAFETY: no arguments.
@@ -70,6 +82,58 @@ pub fn check_for_interrupts() {
 pub fn enable_query_ids() {
     // SAFETY: no arguments; meant to be called from _PG_init.
     unsafe { pg_sys::EnableQueryId() }
+}
+
+/// Text in the database's encoding, as ours.
+pub fn from_database(bytes: &[u8]) -> String {
+    if bytes.is_ascii() || is_utf8() {
+        return String::from_utf8_lossy(bytes).into_owned();
+    }
+    let converted = catch_unwind(|| {
+        // SAFETY: the source is as long as said; the result is a palloc'd, terminated string, or the source.
+        unsafe {
+            let source = bytes.as_ptr().cast();
+            let result = pg_sys::pg_server_to_any(source, bytes.len() as i32, UTF8);
+            if std::ptr::eq(result, source) {
+                bytes.to_vec()
+            } else {
+                CStr::from_ptr(result).to_bytes().to_vec()
+            }
+        }
+    });
+    String::from_utf8_lossy(converted.as_deref().unwrap_or(bytes)).into_owned()
+}
+
+/// Our text in the database's encoding; what it cannot hold becomes a question mark.
+pub fn to_database(text: &str) -> Vec<u8> {
+    if text.is_ascii() || is_utf8() {
+        return text.as_bytes().to_vec();
+    }
+    let converted = catch_unwind(|| {
+        // SAFETY: as above.
+        unsafe {
+            let source = text.as_ptr().cast();
+            let result = pg_sys::pg_any_to_server(source, text.len() as i32, UTF8);
+            if std::ptr::eq(result, source) {
+                text.as_bytes().to_vec()
+            } else {
+                CStr::from_ptr(result).to_bytes().to_vec()
+            }
+        }
+    });
+    converted.unwrap_or_else(|_| {
+        text.chars()
+            .map(|c| if c.is_ascii() { c as u8 } else { b'?' })
+            .collect()
+    })
+}
+
+const UTF8: i32 = pg_sys::pg_enc::PG_UTF8 as i32;
+
+fn is_utf8() -> bool {
+    // SAFETY: no arguments.
+    let encoding = unsafe { pg_sys::GetDatabaseEncoding() };
+    encoding == UTF8 || encoding == pg_sys::pg_enc::PG_SQL_ASCII as i32
 }
 
 /// The text of one statement, out of the query string that it came in, in the server's encoding.

@@ -181,8 +181,12 @@ unsafe fn make_or_attach() -> Store {
             (*control).made.store(true, Relaxed);
             Store { control, area, table }
         };
-        if !(*control).loaded.swap(true, Relaxed) && guc::save() {
-            file::load(&store);
+        if !(*control).loaded.swap(true, Relaxed) {
+            if guc::save() {
+                file::load(&store);
+            } else {
+                file::forget();
+            }
         }
         pg_sys::LWLockRelease(lock);
         store

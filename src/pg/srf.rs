@@ -1,12 +1,21 @@
 //! A set of rows as a function's result, for row types wider than pgrx's tuples.
 
-use pgrx::{IntoDatum, pg_sys};
+use super::server;
+use pgrx::{IntoDatum, pg_getarg, pg_sys};
 
 /// One column's value; `None` is NULL.
 pub type Value = Option<pg_sys::Datum>;
 
 pub fn value<T: IntoDatum>(value: T) -> Value {
     value.into_datum()
+}
+
+/// Text, in the database's encoding.
+pub fn text(text: &str) -> Value {
+    let bytes = server::to_database(text);
+    // SAFETY: as long as said; copied.
+    let varlena = unsafe { pg_sys::cstring_to_text_with_len(bytes.as_ptr().cast(), bytes.len() as i32) };
+    Some(pg_sys::Datum::from(varlena))
 }
 
 pub fn oid(number: u32) -> Value {
@@ -17,10 +26,14 @@ pub fn oid(number: u32) -> Value {
 ///
 /// # Safety
 /// `fcinfo` is the call in progress.
-pub unsafe fn materialize(fcinfo: pg_sys::FunctionCallInfo, rows: Vec<Vec<Value>>) -> pg_sys::Datum {
+pub unsafe fn materialize(
+    fcinfo: pg_sys::FunctionCallInfo,
+    rows: Vec<Vec<Value>>,
+    flags: u32,
+) -> pg_sys::Datum {
     // SAFETY: InitMaterializedSRF checks the caller and sets up the tuplestore and its descriptor.
     unsafe {
-        pg_sys::InitMaterializedSRF(fcinfo, 0);
+        pg_sys::InitMaterializedSRF(fcinfo, flags);
         let result = (*fcinfo).resultinfo.cast::<pg_sys::ReturnSetInfo>();
         let columns = (*(*result).setDesc).natts as usize;
         for row in rows {
@@ -46,9 +59,14 @@ pub unsafe fn materialize(fcinfo: pg_sys::FunctionCallInfo, rows: Vec<Vec<Value>
     pg_sys::Datum::from(0)
 }
 
-/// Exports a set-returning function that takes no arguments under a C name.
+/// The result is a set of rows, described by the function's declaration.
+const ROWS: u32 = 0;
+/// The result is a set of plain values: MAT_SRF_USE_EXPECTED_DESC.
+const SCALARS: u32 = 1;
+
+/// Exports a set-returning function under a C name; `rows` makes its rows from the call in progress.
 macro_rules! set_returning {
-    ($name:ident, $info:ident, $rows:expr) => {
+    ($name:ident, $info:ident, $flags:expr, $rows:expr) => {
         #[unsafe(no_mangle)]
         #[doc(hidden)]
         pub extern "C" fn $info() -> &'static pg_sys::Pg_finfo_record {
@@ -61,7 +79,7 @@ macro_rules! set_returning {
         #[pgrx::pg_guard]
         pub unsafe extern "C-unwind" fn $name(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
             // SAFETY: PostgreSQL passes the call in progress.
-            unsafe { materialize(fcinfo, $rows()) }
+            unsafe { materialize(fcinfo, ($rows)(fcinfo), $flags) }
         }
     };
 }
@@ -69,15 +87,27 @@ macro_rules! set_returning {
 set_returning!(
     pg_stat_rowsource_0_1,
     pg_finfo_pg_stat_rowsource_0_1,
-    crate::functions::views::node_rows
+    ROWS,
+    |_| { crate::functions::views::node_rows() }
 );
 set_returning!(
     pg_stat_rowsource_histogram_0_1,
     pg_finfo_pg_stat_rowsource_histogram_0_1,
-    crate::functions::views::histogram_rows
+    ROWS,
+    |_| crate::functions::views::histogram_rows()
 );
 set_returning!(
     pg_stat_rowsource_plans_0_1,
     pg_finfo_pg_stat_rowsource_plans_0_1,
-    crate::functions::views::plan_rows
+    ROWS,
+    |_| crate::functions::views::plan_rows()
+);
+set_returning!(
+    rowsource_display_0_1,
+    pg_finfo_rowsource_display_0_1,
+    SCALARS,
+    |fcinfo| {
+        let format: Option<String> = pg_getarg(fcinfo, 2);
+        crate::functions::display::lines(pg_getarg(fcinfo, 0), pg_getarg(fcinfo, 1), format.as_deref())
+    }
 );

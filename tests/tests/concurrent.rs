@@ -54,10 +54,14 @@ fn many_sessions_measure_at_once() {
             "min_parallel_table_scan_size = 0",
         ],
     );
-    run_each(
-        &mut server.connect(),
-        "CREATE EXTENSION pg_rowsource; CREATE TABLE n AS SELECT i AS id FROM generate_series(1, 5000) i; VACUUM ANALYZE n",
-    );
+    run_each(&mut server.connect(), "CREATE EXTENSION pg_rowsource");
+    // A table, and so a plan, for each session: the last figures of a plan are those of whoever ran it last.
+    for session in 0..8 {
+        let table = format!(
+            "CREATE TABLE n{session} AS SELECT i AS id FROM generate_series(1, 5000) i; VACUUM ANALYZE n{session}"
+        );
+        run_each(&mut server.connect(), &table);
+    }
     std::thread::scope(|scope| {
         for session in 0..8 {
             let server = &server;
@@ -69,7 +73,10 @@ fn many_sessions_measure_at_once() {
                 );
                 for round in 1..=25 {
                     let wanted = 10 * session + round;
-                    let nodes = measure(&mut client, &format!("SELECT id FROM n WHERE id <= {wanted}"));
+                    let nodes = measure(
+                        &mut client,
+                        &format!("SELECT id FROM n{session} WHERE id <= {wanted}"),
+                    );
                     assert_eq!(nodes[0].rows, i64::from(wanted));
                 }
             });

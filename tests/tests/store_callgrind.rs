@@ -43,6 +43,7 @@ fn instructions_of_short_statements() {
             "SET enable_sort = on",
         ),
     ];
+    let mut failures = Vec::new();
     for (kind, statement) in [
         ("prepared", "EXECUTE p(1)"),
         ("simple", "SELECT balance FROM accounts WHERE aid = 1"),
@@ -65,11 +66,12 @@ fn instructions_of_short_statements() {
                 (each / counts[0] - 1.0) * 100.0
             );
         }
-        assert!(
-            counts[2] < counts[3],
-            "{kind}: {:.0} instructions, pg_stat_statements and auto_explain {:.0}",
-            counts[2],
-            counts[3]
-        );
+        if counts[2] >= counts[3] {
+            failures.push(format!(
+                "{kind}: {:.0} instructions, pg_stat_statements and auto_explain {:.0}",
+                counts[2], counts[3]
+            ));
+        }
     }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }

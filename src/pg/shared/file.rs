@@ -50,8 +50,12 @@ pub(super) fn save_at_exit() {
 
 #[pg_guard]
 unsafe extern "C-unwind" fn at_exit(code: i32, _arg: pg_sys::Datum) {
-    // After a crash the figures are not to be trusted.
-    if code != 0 || !guc::save() {
+    // After a crash or an immediate shutdown the figures are not to be trusted, and locks may be held for ever.
+    if code != 0 || !stopped_cleanly() {
+        return;
+    }
+    if !guc::save() {
+        forget();
         return;
     }
     // A server that stops must not be held up by its statistics.
@@ -64,7 +68,33 @@ unsafe extern "C-unwind" fn at_exit(code: i32, _arg: pg_sys::Datum) {
     .execute();
 }
 
+/// Whether the checkpointer has written its last checkpoint: `DBState` in the control file, after three numbers of 8, 4
+/// and 4 bytes.
+fn stopped_cleanly() -> bool {
+    const STATE: std::ops::Range<usize> = 16..20;
+    const SHUTDOWNED: [u32; 2] = [1, 2];
+    let control = fs::read("global/pg_control").unwrap_or_default();
+    let state = control
+        .get(STATE)
+        .and_then(|bytes| bytes.try_into().ok())
+        .map(u32::from_ne_bytes);
+    state.is_some_and(|state| SHUTDOWNED.contains(&state))
+}
+
+/// Removes what an earlier run saved: it is not to come back later.
+pub(super) fn forget() {
+    let _ = fs::remove_file(NAME);
+}
+
 fn save() -> io::Result<()> {
+    let result = write();
+    if result.is_err() {
+        let _ = fs::remove_file(TEMPORARY_NAME);
+    }
+    result
+}
+
+fn write() -> io::Result<()> {
     // SAFETY: in the postmaster, which may map dynamic shared memory when nobody else is left.
     let Some((plans, reset_at)) = (unsafe { super::all_at_exit() }) else {
         return Ok(());
@@ -100,14 +130,18 @@ pub(super) unsafe fn load(store: &Store) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return,
         Err(error) => {
-            pgrx::log!("pg_rowsource could not read \"{NAME}\": {error}; statistics start empty");
+            server::log_alone(&format!(
+                "pg_rowsource could not read \"{NAME}\": {error}; statistics start empty"
+            ));
             return;
         }
     };
     match decode(&bytes) {
         // SAFETY: the caller's promise.
         Ok(saved) => unsafe { fill(store, saved) },
-        Err(why) => pgrx::log!("pg_rowsource ignores \"{NAME}\": {why}; statistics start empty"),
+        Err(why) => server::log_alone(&format!(
+            "pg_rowsource ignores \"{NAME}\": {why}; statistics start empty"
+        )),
     }
     let _ = fs::remove_file(path);
 }
