@@ -1,8 +1,9 @@
 //! Small safe questions to the server.
 
 use pgrx::pg_sys;
+use std::any::Any;
 use std::ffi::{CStr, c_char};
-use std::panic::catch_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub fn is_parallel_worker() -> bool {
     // SAFETY: a plain global.
@@ -84,12 +85,20 @@ pub fn enable_query_ids() {
     unsafe { pg_sys::EnableQueryId() }
 }
 
+/// Runs a body that may raise, and takes its error as an answer.
+pub fn caught<T>(body: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
+    catch_unwind(AssertUnwindSafe(body)).inspect_err(|_| {
+        // SAFETY: the error has been copied into the panic; PostgreSQL's own record of it must go, or its stack fills.
+        unsafe { pg_sys::FlushErrorState() }
+    })
+}
+
 /// Text in the database's encoding, as ours.
 pub fn from_database(bytes: &[u8]) -> String {
     if bytes.is_ascii() || is_utf8() {
         return String::from_utf8_lossy(bytes).into_owned();
     }
-    let converted = catch_unwind(|| {
+    let converted = caught(|| {
         // SAFETY: the source is as long as said; the result is a palloc'd, terminated string, or the source.
         unsafe {
             let source = bytes.as_ptr().cast();
@@ -109,7 +118,7 @@ pub fn to_database(text: &str) -> Vec<u8> {
     if text.is_ascii() || is_utf8() {
         return text.as_bytes().to_vec();
     }
-    let converted = catch_unwind(|| {
+    let converted = caught(|| {
         // SAFETY: as above.
         unsafe {
             let source = text.as_ptr().cast();

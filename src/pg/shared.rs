@@ -19,9 +19,7 @@ use crate::guc;
 use crate::session::{Execution, Plan, matches};
 use entry::Entry;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
-use pgrx::pg_sys::panic::CaughtError;
-use pgrx::{PgSqlErrorCode, pg_guard, pg_sys};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use pgrx::{pg_guard, pg_sys};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
 /// Larger plans are not kept.
@@ -141,17 +139,12 @@ pub fn attach() {
 
 /// Runs a body that may raise while it holds locks of ours. An error is swallowed, and the locks are given back.
 fn tried<T>(body: impl FnOnce() -> T) -> Option<T> {
-    let error = match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(result) => return Some(result),
-        Err(error) => error,
-    };
+    let result = server::caught(body).ok();
+    if result.is_some() {
+        return result;
+    }
     // SAFETY: no lock of the server's is held where this is called, or an abort is about to release it.
     unsafe { pg_sys::LWLockReleaseAll() };
-    if let Some(CaughtError::PostgresError(report)) = error.downcast_ref::<CaughtError>()
-        && report.sql_error_code() == PgSqlErrorCode::ERRCODE_ADMIN_SHUTDOWN
-    {
-        resume_unwind(error);
-    }
     None
 }
 

@@ -39,6 +39,8 @@ pub struct Server {
     folder: PathBuf,
     child: Option<Child>,
     settings: Vec<String>,
+    /// A library put before all others of the server's.
+    object: Option<PathBuf>,
 }
 
 impl Server {
@@ -57,6 +59,15 @@ impl Server {
             .arg("-a")
             .arg(template(environment))
             .arg(server.data()));
+        server.launch();
+        server
+    }
+
+    /// Starts a server with a shared object that overrides functions of libc.
+    pub fn overridden(name: &str, settings: &[&str], object: &Path) -> Server {
+        let mut server = Server::preloaded(name, settings);
+        server.stop();
+        server.object = Some(object.to_path_buf());
         server.launch();
         server
     }
@@ -96,6 +107,7 @@ impl Server {
         Server {
             folder,
             child: None,
+            object: None,
             settings: settings.iter().map(|s| s.to_string()).collect(),
         }
     }
@@ -237,6 +249,9 @@ impl Server {
             .expect("the log");
         let mut command = environment.as_server(&environment.pgbin.join("postgres"));
         command.arg("-D").arg(self.data()).stdin(Stdio::null());
+        if let Some(object) = &self.object {
+            command.env("LD_PRELOAD", object);
+        }
         command.stdout(log.try_clone().expect("the log")).stderr(log);
         self.child = Some(spawn_for_good(command));
         self.wait_until_ready();

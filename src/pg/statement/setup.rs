@@ -197,7 +197,7 @@ unsafe fn watch_context(
 ) {
     unsafe extern "C-unwind" fn gone(query: *mut std::ffi::c_void) {
         // Nothing may be raised while a memory context goes.
-        let _ = std::panic::catch_unwind(|| close(query.cast(), true));
+        let _ = server::caught(|| close(query.cast(), true));
     }
     // SAFETY: the callback lives as long as the context that runs it.
     unsafe {

@@ -1,0 +1,36 @@
+/*
+ * A clock that steps back: put before libc by LD_PRELOAD, it lets CLOCK_MONOTONIC run true, but for one reading in
+ * sixteen on average, which is up to 2 ms too early; once in a thousand a whole second.
+ */
+#define _GNU_SOURCE
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static uint64_t state = 88172645463325252ULL;
+
+static uint64_t
+next(void)
+{
+	state ^= state << 13;
+	state ^= state >> 7;
+	state ^= state << 17;
+	return state;
+}
+
+int
+clock_gettime(clockid_t id, struct timespec *now)
+{
+	int			result = (int) syscall(SYS_clock_gettime, id, now);
+
+	if (result == 0 && id == CLOCK_MONOTONIC && next() % 16 == 0)
+	{
+		int64_t		back = next() % 1000 == 0 ? 1000000000 : (int64_t) (next() % 2000000);
+		int64_t		ns = (int64_t) now->tv_sec * 1000000000 + now->tv_nsec - back;
+
+		now->tv_sec = ns / 1000000000;
+		now->tv_nsec = ns % 1000000000;
+	}
+	return result;
+}
