@@ -18,6 +18,7 @@ type Row = (
 );
 
 #[pg_extern(sql = false)]
+#[allow(clippy::type_complexity, reason = "pgrx reads the columns from the signature")]
 fn rowsource_clocks(
     calls: i32,
 ) -> TableIterator<

@@ -113,12 +113,8 @@ pub fn core_interrupted_ns(instr: &mut NodeInstrumentation) -> Option<f64> {
 /// Buffers and WAL since the beginning of a call of core's that an error interrupted.
 pub fn core_interrupted_usage(instr: &mut NodeInstrumentation) -> (Buffers, Wal) {
     // SAFETY: PostgreSQL's own counters, written by this thread only.
-    let (mut now, mut wal_now) = unsafe {
-        (
-            buffers(&*(&raw const pg_sys::pgBufferUsage)),
-            wal(&*(&raw const pg_sys::pgWalUsage)),
-        )
-    };
+    let (mut now, mut wal_now) =
+        unsafe { (buffers(&{ pg_sys::pgBufferUsage }), wal(&{ pg_sys::pgWalUsage })) };
     now -= buffers(&base(instr).bufusage_start);
     wal_now -= wal(&base(instr).walusage_start);
     (now, wal_now)

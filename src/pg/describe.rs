@@ -77,6 +77,7 @@ pub unsafe fn description(query: *mut QueryDesc, key: &PlanKey, count: usize) ->
 unsafe fn explained(query: *mut QueryDesc, count: usize) -> Option<Vec<PlanNode>> {
     // SAFETY: `query` is started.
     let json = unsafe { explain_json(query) }?;
+    // SAFETY: as above.
     let hidden = usize::from(unsafe { hidden_root(query) });
     match parse_explain_json(&json) {
         Ok(nodes) if nodes.len() + hidden == count => Some(nodes),

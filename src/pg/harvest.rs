@@ -222,7 +222,7 @@ unsafe fn item(statement: &Statement, i: usize) -> Item {
             estimate.total +=
                 compat::core_total_ns(&mut *instr) + compat::core_interrupted_ns(&mut *instr).unwrap_or(0.0);
             estimate.startup += compat::core_startup_ns(&mut *instr);
-            let error = statement.from_workers(i).error_ns;
+            let error = statement.workers_report(i).error_ns;
             estimate.error = estimate.error.hypot(error);
             // The root ran inside the statement's own, exactly timed runs.
             if i == 0 && statement.wrapped && statement.detail == Detail::Timed {
@@ -312,7 +312,7 @@ unsafe fn timer_counts(statement: &Statement, i: usize) -> (u64, u64, u64) {
                 (every.calls, 2 * every.calls, every.clock_backsteps)
             }
         };
-        let workers = statement.from_workers(i);
+        let workers = statement.workers_report(i);
         (
             own.0 + workers.timed_calls,
             own.1 + workers.timer_calls,

@@ -73,11 +73,11 @@ struct Run {
 
 impl Run {
     unsafe fn enter(query: *mut QueryDesc) -> Self {
-        // SAFETY: main thread; dropped on every way out.
-        Run {
-            query,
-            entered: statement::find(query).map(|s| unsafe { s.enter() }),
-        }
+        let entered = statement::find(query).map(|statement| {
+            // SAFETY: main thread; dropped on every way out.
+            unsafe { statement.enter() }
+        });
+        Run { query, entered }
     }
 
     fn statement(&self) -> Option<&'static mut Statement> {

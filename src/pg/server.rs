@@ -43,7 +43,7 @@ pub fn may_see(userid: u32) -> bool {
     unsafe {
         let me = pg_sys::GetUserId();
         me.to_u32() == userid
-            || pg_sys::has_privs_of_role(me, pg_sys::Oid::from(pg_sys::ROLE_PG_READ_ALL_STATS as u32))
+            || pg_sys::has_privs_of_role(me, pg_sys::Oid::from(pg_sys::ROLE_PG_READ_ALL_STATS))
     }
 }
 

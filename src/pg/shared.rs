@@ -124,13 +124,13 @@ pub fn attach() {
     static mut GIVEN_UP: bool = false;
     // SAFETY: main thread.
     unsafe {
-        if CONTROL.is_null() || (*&raw const STORE).is_some() || GIVEN_UP {
+        if CONTROL.is_null() || { STORE }.is_some() || GIVEN_UP {
             return;
         }
         let context = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
         STORE = tried(|| make_or_attach());
         pg_sys::MemoryContextSwitchTo(context);
-        if let None = STORE {
+        if { STORE }.is_none() {
             GIVEN_UP = true;
             pgrx::log!("pg_rowsource could not attach to its shared memory; this session is not kept");
         }

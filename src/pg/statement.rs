@@ -55,7 +55,8 @@ pub struct Statement {
     channel: Option<parallel::Channel>,
 }
 
-/// Open statements, innermost last.
+/// Open statements, innermost last. Boxed, for the running account may point into one while the list grows.
+#[allow(clippy::vec_box, reason = "their addresses must stay")]
 static mut OPEN: Vec<Box<Statement>> = Vec::new();
 
 /// What a run of a statement replaced, to be put back when it is left by any way.
@@ -69,6 +70,7 @@ pub struct Entered {
 
 #[allow(
     static_mut_refs,
+    clippy::vec_box,
     reason = "one thread; no reference is held across a call into PostgreSQL"
 )]
 fn open() -> &'static mut Vec<Box<Statement>> {
@@ -282,7 +284,7 @@ impl Statement {
     }
 
     /// What parallel workers reported for a node.
-    pub fn from_workers(&self, i: usize) -> parallel::Report {
+    pub fn workers_report(&self, i: usize) -> parallel::Report {
         self.channel
             .as_ref()
             .map(|channel| channel.read(self.plan_node_id(i)))

@@ -32,7 +32,7 @@ unsafe extern "C-unwind" fn ticked() {
 pub unsafe fn prepare() {
     // SAFETY: RegisterTimeout takes the first free user id when given the first.
     unsafe {
-        if let None = TIMEOUT {
+        if { TIMEOUT }.is_none() {
             TIMEOUT = Some(raw::RegisterTimeout(compat::USER_TIMEOUT, ticked));
         }
     }

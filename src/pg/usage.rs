@@ -72,7 +72,7 @@ unsafe fn signature<const SCOPE: u8>() -> i64 {
             .wrapping_add((*u).local_blks_read)
             .wrapping_add((*u).local_blks_dirtied)
             .wrapping_add((*u).local_blks_written)
-            .wrapping_add((*(&raw const pg_sys::pgWalUsage)).wal_records)
+            .wrapping_add(pg_sys::pgWalUsage.wal_records)
     }
 }
 

@@ -264,6 +264,7 @@ unsafe extern "C-unwind" fn call_sampled<const BOOKS: u8, const SCOPE: u8>(
         (*node).histogram.count(ns, usage::reads() != reads);
         let did_io = leave::<SAMPLED, BOOKS>(node);
         let first_of_start = !(*node).instr.running;
+        let (config, random) = (&raw const timing::CONFIG, &raw mut timing::RANDOM);
         let timed = TimedCall {
             before,
             start,
@@ -272,12 +273,10 @@ unsafe extern "C-unwind" fn call_sampled<const BOOKS: u8, const SCOPE: u8>(
             did_io,
             first_of_start,
         };
-        if (*node).timer.record_timed(
-            &*(&raw const timing::CONFIG),
-            &mut *(&raw mut timing::RANDOM),
-            &timed,
-            &mut *proofs,
-        ) {
+        if (*node)
+            .timer
+            .record_timed(&*config, &mut *random, &timed, &mut *proofs)
+        {
             tick::wanted();
         }
         if BOOKS == TAIL {

@@ -40,14 +40,14 @@ fn what_agrees_is_left_alone() {
     ];
     let own = reconcile(&mut items);
     assert_eq!(totals(&items), [100.0, 60.0, 40.0, 40.0]);
-    assert_eq!(own, [0.0, 20.0, 40.0, 40.0]);
+    assert_eq!(own[..], [0.0, 20.0, 40.0, 40.0]);
 }
 
 #[test]
 fn nothing_at_all() {
     assert!(reconcile(&mut []).is_empty());
     let mut items = [item(None, 0.0, 0.0), item(Some(0), 0.0, 0.0)];
-    assert_eq!(reconcile(&mut items), [0.0, 0.0]);
+    assert_eq!(reconcile(&mut items)[..], [0.0, 0.0]);
 }
 
 #[test]

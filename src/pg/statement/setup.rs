@@ -136,8 +136,9 @@ fn detail_of(others: i32) -> Detail {
 /// The sampler's configuration; what the clock and a sample cost is measured once per backend and clock.
 fn config(source: Source, sampfreq: i32) -> Config {
     static mut COSTS: [Option<(f64, f64, f64)>; Source::ALL.len()] = [None; Source::ALL.len()];
+    let costs = &raw mut COSTS;
     // SAFETY: a backend has one thread.
-    let known = unsafe { &mut (*(&raw mut COSTS))[source as usize] };
+    let known = unsafe { &mut (*costs)[source as usize] };
     let (empty, reading_ns, bookkeeping_ns) = *known.get_or_insert_with(|| {
         let cost = measure_costs(source);
         (
