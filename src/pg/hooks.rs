@@ -27,6 +27,7 @@ static mut PREV_PROCESS_UTILITY: pg_sys::ProcessUtility_hook_type = None;
 static mut NESTING: u32 = 0;
 
 pub fn init() {
+    usage::init();
     // SAFETY: _PG_init runs once, before any of these hooks can be called.
     unsafe {
         PREV_EXECUTOR_START = pg_sys::ExecutorStart_hook;

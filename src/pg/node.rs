@@ -28,7 +28,8 @@ pub struct Node {
     pub rows: u64,
     /// The last clock reading when the call in progress began.
     pub before: u64,
-    /// The account that was running when the call in progress began.
+    /// The account of its caller: its parent's, or for the root of an InitPlan or subplan that of whichever node asked
+    /// for the call in progress.
     pub caller: *mut Usage,
     /// The scan that this aggregate drains; null for all other nodes.
     pub drained: *mut Node,

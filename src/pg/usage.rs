@@ -28,10 +28,19 @@ impl Usage {
 static mut OUTSIDE: Usage = Usage::zero();
 /// The account of the node that runs now.
 pub static mut CURRENT: *mut Usage = &raw mut OUTSIDE;
+/// PostgreSQL's counters. By a variable, so that the hot path loads their address twice rather than keep it in a
+/// register that it must save.
+static mut COUNTERS: *const pg_sys::BufferUsage = &raw const pg_sys::pgBufferUsage;
 /// The counters when they were last booked.
 pub static mut BOOKED: Usage = Usage::zero();
 /// Their signatures then, one per [`Scope`].
 static mut SIGNATURES: [i64; 3] = [0; 3];
+
+/// Fills in the counters' address, in a way that the compiler cannot see through.
+pub fn init() {
+    // SAFETY: called once from _PG_init.
+    unsafe { COUNTERS = std::hint::black_box(&raw const pg_sys::pgBufferUsage) }
+}
 
 /// Which counters can move first, while a statement runs.
 pub mod scope {
@@ -52,7 +61,7 @@ pub mod scope {
 unsafe fn signature<const SCOPE: u8>() -> i64 {
     // SAFETY: PostgreSQL's own counters, written by this thread only.
     unsafe {
-        let u = &raw const pg_sys::pgBufferUsage;
+        let u = COUNTERS;
         let shared = (*u)
             .shared_blks_hit
             .wrapping_add((*u).shared_blks_read)

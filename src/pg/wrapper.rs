@@ -300,8 +300,9 @@ unsafe fn real(ps: *mut PlanState) -> *mut TupleTableSlot {
 unsafe fn count(node: *mut Node, slot: *mut TupleTableSlot) {
     // SAFETY: a node returns NULL or a valid slot.
     unsafe {
-        let row = !slot.is_null() && (*slot).tts_flags & pg_sys::TTS_FLAG_EMPTY as u16 == 0;
-        (*node).rows += u64::from(row);
+        if !slot.is_null() && (*slot).tts_flags & pg_sys::TTS_FLAG_EMPTY as u16 == 0 {
+            (*node).rows += 1;
+        }
         (*node).instr.running = true;
     }
 }
@@ -311,8 +312,10 @@ unsafe fn count(node: *mut Node, slot: *mut TupleTableSlot) {
 unsafe fn enter<const BOOKS: u8>(node: *mut Node) {
     // SAFETY: main thread.
     unsafe {
-        if BOOKS >= SWITCH {
+        if BOOKS == ROOT {
             (*node).caller = usage::CURRENT;
+        }
+        if BOOKS >= SWITCH {
             usage::CURRENT = &raw mut (*node).usage;
         }
         if BOOKS == DRAIN {

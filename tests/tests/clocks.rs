@@ -34,9 +34,9 @@ fn a_clock_that_steps_back() {
         for statement in STATEMENTS {
             for node in measure(&mut client, statement) {
                 let what = format!("{statement} at {sampfreq}: {node:?}");
-                // A statement here takes well below a second, and a step is at most one.
+                // A step back is no time; the step forward after it cannot be told from time, and they add up.
                 assert!(
-                    node.total_ms.is_none_or(|ms| (0.0..5000.0).contains(&ms)),
+                    node.total_ms.is_none_or(|ms| (0.0..2000.0).contains(&ms)),
                     "{what}"
                 );
                 assert!(node.backsteps >= 0, "{what}");
@@ -49,7 +49,7 @@ fn a_clock_that_steps_back() {
         &mut client,
         "SELECT backward_steps FROM rowsource_clocks(100000) WHERE clock_source = 'system'",
     );
-    assert!(steps > 1000, "{steps} backward steps in 100,000 readings");
+    assert!(steps > 500, "{steps} backward steps in 100,000 readings");
     server.assert_no_crash();
 }
 

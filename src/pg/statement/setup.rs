@@ -220,6 +220,7 @@ impl Statement {
                 self.query,
                 (0..self.count).map(|i| (*self.nodes.add(i)).plan_state),
             );
+            self.name_callers();
             self.pair_drained_scans();
             for i in 0..self.count {
                 let node = self.nodes.add(i);

@@ -8,6 +8,23 @@ use crate::pg::{harvest, quiet, tree};
 use pgrx::pg_sys::{self, NodeTag};
 
 impl Statement {
+    /// Tells each node its caller's account: that of the next node above which the wrapper sees (core calls Hash and
+    /// the like by other ways).
+    pub(super) unsafe fn name_callers(&mut self) {
+        let outside = &raw mut self.outside;
+        // SAFETY: the statement's own nodes; a parent precedes its children.
+        unsafe {
+            for i in 0..self.count {
+                let node = self.nodes.add(i);
+                (*node).caller = match usize::try_from((*node).parent) {
+                    Err(_) => outside,
+                    Ok(p) if (*self.nodes.add(p)).by_core => (*self.nodes.add(p)).caller,
+                    Ok(p) => &raw mut (*self.nodes.add(p)).usage,
+                };
+            }
+        }
+    }
+
     /// Pairs each aggregate that only drains a scan with that scan.
     pub(super) unsafe fn pair_drained_scans(&mut self) {
         if self.detail == Detail::Rows {
@@ -23,8 +40,6 @@ impl Statement {
                 {
                     (*parent).drained = node;
                     (*node).is_drained = true;
-                    // The way up from the running account to its callers, for a statement that fails.
-                    (*node).caller = &raw mut (*parent).usage;
                 }
             }
         }
