@@ -4,13 +4,14 @@
 //! (nesting, running account, clock) is put back on every way out, errors included; our own failures never
 //! become the statement's. No locks are taken.
 //!
-//! A previous hook is a bare function pointer and is called inside an FFI boundary; pgrx's own bindings (the
-//! standard functions) are boundaries already, and must not stand inside another: a panic cannot cross one.
+//! Where something must be put back after an error, a previous hook (a bare function pointer) is called inside an FFI
+//! boundary; pgrx's own bindings are boundaries already, and must not stand inside another: a panic cannot cross
+//! one. The other hooks are plain frames, and only what may panic in them is guarded.
 
 use super::statement::{self, Entered, Statement};
-use super::{compat, server, tick, usage};
+use super::{compat, raw, server, tick, usage};
 use crate::{guc, hint};
-use pgrx::pg_sys::panic::CaughtError;
+use pgrx::pg_sys::panic::{CaughtError, pgrx_extern_c_guard};
 use pgrx::pg_sys::{self, NodeTag, QueryDesc, ffi::pg_guard_ffi_boundary};
 use pgrx::{PgSqlErrorCode, pg_guard};
 use rowsource_core::figures::Outcome;
@@ -161,7 +162,7 @@ unsafe fn decide(query: *mut QueryDesc, eflags: i32, toplevel: bool) -> Option<g
     }
 }
 
-#[pg_guard]
+/// A plain frame: an error below may cross it, and a statement that is not measured pays for no guard.
 unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
     // SAFETY: PostgreSQL passes a valid QueryDesc.
     unsafe {
@@ -172,11 +173,11 @@ unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
             (*query).instrument_options |= statement::OURS | statement::ROWS;
         }
         match PREV_EXECUTOR_START {
-            Some(previous) => pg_guard_ffi_boundary(|| previous(query, eflags)),
-            None => pg_sys::standard_ExecutorStart(query, eflags),
+            Some(previous) => previous(query, eflags),
+            None => raw::standard_ExecutorStart(query, eflags),
         }
         if let Some(measuring) = measuring {
-            statement::attach(query, &measuring, others, toplevel);
+            pgrx_extern_c_guard(|| statement::attach(query, &measuring, others, toplevel));
         }
     }
 }
@@ -199,21 +200,29 @@ pub unsafe fn executor_run(
     }
 }
 
-#[pg_guard]
+/// A plain frame where nothing is run: see `executor_start`.
 unsafe extern "C-unwind" fn executor_finish(query: *mut QueryDesc) {
     // SAFETY: PostgreSQL passes a started QueryDesc.
     unsafe {
-        let finish = || match PREV_EXECUTOR_FINISH {
-            Some(previous) => pg_guard_ffi_boundary(|| previous(query)),
-            None => pg_sys::standard_ExecutorFinish(query),
-        };
         if runs_at_finish(query) {
-            run(query, finish);
+            pgrx_extern_c_guard(|| {
+                run(query, || match PREV_EXECUTOR_FINISH {
+                    Some(previous) => pg_guard_ffi_boundary(|| previous(query)),
+                    None => pg_sys::standard_ExecutorFinish(query),
+                });
+            });
         } else {
-            finish();
+            match PREV_EXECUTOR_FINISH {
+                Some(previous) => previous(query),
+                None => raw::standard_ExecutorFinish(query),
+            }
         }
-        if let Some(statement) = statement::find(query) {
-            statement.record(Outcome::Completed, true);
+        if statement::find(query).is_some() {
+            pgrx_extern_c_guard(|| {
+                if let Some(statement) = statement::find(query) {
+                    statement.record(Outcome::Completed, true);
+                }
+            });
         }
     }
 }
@@ -228,17 +237,21 @@ unsafe fn runs_at_finish(query: *mut QueryDesc) -> bool {
     }
 }
 
-#[pg_guard]
+/// A plain frame: see `executor_start`.
 unsafe extern "C-unwind" fn executor_end(query: *mut QueryDesc) {
     // SAFETY: PostgreSQL passes a started QueryDesc.
     unsafe {
         // Recorded by ExecutorFinish, unless a caller left that out.
-        if let Some(statement) = statement::find(query) {
-            statement.end();
+        if statement::is_unrecorded(query) {
+            pgrx_extern_c_guard(|| {
+                if let Some(statement) = statement::find(query) {
+                    statement.end();
+                }
+            });
         }
         match PREV_EXECUTOR_END {
-            Some(previous) => pg_guard_ffi_boundary(|| previous(query)),
-            None => pg_sys::standard_ExecutorEnd(query),
+            Some(previous) => previous(query),
+            None => raw::standard_ExecutorEnd(query),
         }
     }
 }

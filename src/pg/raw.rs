@@ -7,6 +7,9 @@ use std::ffi::{c_int, c_void};
 unsafe extern "C-unwind" {
     /// Raises an error when the stack is nearly used up; core does this at a node's first call.
     pub fn check_stack_depth();
+    pub fn standard_ExecutorStart(query: *mut pg_sys::QueryDesc, eflags: c_int);
+    pub fn standard_ExecutorFinish(query: *mut pg_sys::QueryDesc);
+    pub fn standard_ExecutorEnd(query: *mut pg_sys::QueryDesc);
     /// With MCXT_ALLOC_NO_OOM and MCXT_ALLOC_HUGE raises nothing.
     pub fn MemoryContextAllocExtended(
         context: pg_sys::MemoryContext,

@@ -87,6 +87,11 @@ pub fn find(query: *mut QueryDesc) -> Option<&'static mut Statement> {
         .map(|s| &mut **s)
 }
 
+/// Whether a statement has run and its figures are not on record yet.
+pub fn is_unrecorded(query: *mut QueryDesc) -> bool {
+    find(query).is_some_and(|statement| statement.ran && !statement.recorded)
+}
+
 /// The statements that are running now asked for a display: none of them is to be the last statement.
 pub fn displaying() {
     for statement in open().iter_mut().filter(|statement| statement.running > 0) {
