@@ -1,7 +1,7 @@
 //! Turns the raw state of a statement's nodes into figures, once, when it has finished or failed.
 
 use super::node::Node;
-use super::statement::{self, Statement};
+use super::statement::Statement;
 use super::wrapper::Timed;
 use super::{compat, tree, workarea};
 use crate::guc::Detail;
@@ -71,7 +71,7 @@ pub unsafe fn figures(statement: &Statement, core_alive: bool) -> SmallVec<[Node
             let rows = rows(statement, node);
             let estimate = items[i].estimate;
             if statement.wrapped && core_alive {
-                statement::publish(node, estimate.total, estimate.startup, rows, starts);
+                compat::set_core_totals(&mut *instr, estimate.total, estimate.startup, rows, starts);
                 if let (Some(buffers), Some(wal)) = (buffers, wal) {
                     compat::set_buffers(&mut compat::base(&mut *instr).bufusage, &buffers);
                     compat::set_wal(&mut compat::base(&mut *instr).walusage, &wal);

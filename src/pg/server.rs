@@ -95,46 +95,34 @@ pub fn caught<T>(body: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
 
 /// Text in the database's encoding, as ours.
 pub fn from_database(bytes: &[u8]) -> String {
+    let converted = converted(bytes, pg_sys::pg_server_to_any);
+    String::from_utf8_lossy(converted.as_deref().unwrap_or(bytes)).into_owned()
+}
+
+/// Our text in the database's encoding; what it cannot hold becomes a question mark.
+pub fn to_database(text: &str) -> Vec<u8> {
+    let ascii = |c: char| if c.is_ascii() { c as u8 } else { b'?' };
+    converted(text.as_bytes(), pg_sys::pg_any_to_server).unwrap_or_else(|| text.chars().map(ascii).collect())
+}
+
+/// What one of PostgreSQL's conversions to or from UTF-8 makes of a text; `None` where it cannot.
+fn converted(bytes: &[u8], with: unsafe fn(*const c_char, i32, i32) -> *mut c_char) -> Option<Vec<u8>> {
     if bytes.is_ascii() || is_utf8() {
-        return String::from_utf8_lossy(bytes).into_owned();
+        return Some(bytes.to_vec());
     }
-    let converted = caught(|| {
+    caught(|| {
         // SAFETY: the source is as long as said; the result is a palloc'd, terminated string, or the source.
         unsafe {
             let source = bytes.as_ptr().cast();
-            let result = pg_sys::pg_server_to_any(source, bytes.len() as i32, UTF8);
+            let result = with(source, bytes.len() as i32, UTF8);
             if std::ptr::eq(result, source) {
                 bytes.to_vec()
             } else {
                 CStr::from_ptr(result).to_bytes().to_vec()
             }
         }
-    });
-    String::from_utf8_lossy(converted.as_deref().unwrap_or(bytes)).into_owned()
-}
-
-/// Our text in the database's encoding; what it cannot hold becomes a question mark.
-pub fn to_database(text: &str) -> Vec<u8> {
-    if text.is_ascii() || is_utf8() {
-        return text.as_bytes().to_vec();
-    }
-    let converted = caught(|| {
-        // SAFETY: as above.
-        unsafe {
-            let source = text.as_ptr().cast();
-            let result = pg_sys::pg_any_to_server(source, text.len() as i32, UTF8);
-            if std::ptr::eq(result, source) {
-                text.as_bytes().to_vec()
-            } else {
-                CStr::from_ptr(result).to_bytes().to_vec()
-            }
-        }
-    });
-    converted.unwrap_or_else(|_| {
-        text.chars()
-            .map(|c| if c.is_ascii() { c as u8 } else { b'?' })
-            .collect()
     })
+    .ok()
 }
 
 const UTF8: i32 = pg_sys::pg_enc::PG_UTF8 as i32;

@@ -11,7 +11,7 @@ pub use setup::attach;
 use super::node::Node;
 use super::usage::Usage;
 use super::wrapper::Timed;
-use super::{compat, harvest, parallel, server, timing, usage};
+use super::{harvest, parallel, server, timing, usage};
 use crate::guc::Detail;
 use crate::session::{self, ClockName, PlanDescription, PlanKey};
 use pgrx::pg_sys::{self, QueryDesc};
@@ -148,9 +148,9 @@ impl Statement {
             self.running += 1;
             if self.wrapped {
                 self.install();
-                let slots = self.plan_node_ids();
-                if let Some(channel) = &mut self.channel {
-                    channel.announce(slots);
+                if let Some(mut channel) = self.channel.take() {
+                    channel.announce(self.plan_node_ids());
+                    self.channel = Some(channel);
                 }
             }
             let account = usage::switch(&raw mut self.outside);
@@ -314,10 +314,4 @@ impl Statement {
             .and_then(|n| usize::try_from(n).ok())
             .unwrap_or(0)
     }
-}
-
-/// Sets a node's finished totals where EXPLAIN reads them.
-pub unsafe fn publish(node: *mut Node, total_ns: f64, startup_ns: f64, rows: f64, loops: f64) {
-    // SAFETY: a live node.
-    unsafe { compat::set_core_totals(&mut (*node).instr, total_ns, startup_ns, rows, loops) }
 }

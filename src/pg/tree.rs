@@ -24,6 +24,13 @@ pub unsafe fn tag<T>(node: *const T) -> NodeTag {
     unsafe { *node.cast::<NodeTag>() }
 }
 
+/// Whether a node runs its children in parallel workers.
+pub unsafe fn is_gather(ps: *const PlanState) -> bool {
+    // SAFETY: a plan state.
+    let kind = unsafe { tag(ps) };
+    matches!(kind, NodeTag::T_GatherState | NodeTag::T_GatherMergeState)
+}
+
 /// The pointers in a List.
 pub unsafe fn list<T>(list: *const List) -> impl Iterator<Item = *mut T> {
     // SAFETY: a List's elements are `length` cells; a null List is empty.
@@ -65,7 +72,7 @@ unsafe fn visit(mut place: Found, found: &mut Vec<Found>) {
     // SAFETY: `ps` is a valid plan state, and so are all that it points to; casts follow the node's tag.
     unsafe {
         let kind = tag(ps);
-        let gather = matches!(kind, NodeTag::T_GatherState | NodeTag::T_GatherMergeState);
+        let gather = is_gather(ps);
         place.hidden = kind == NodeTag::T_GatherState
             && place.parent < 0
             && (*(*ps).plan.cast::<pg_sys::Gather>()).invisible;

@@ -29,15 +29,11 @@ fn run(client: &mut Client, sql: &str) {
 }
 
 fn shown(client: &mut Client) -> String {
-    let rows = texts(client, "SELECT rowsource_display()");
-    rows.into_iter()
-        .flatten()
-        .flatten()
-        .collect::<Vec<_>>()
-        .join("\n")
+    lines(client, "SELECT rowsource_display()")
 }
 
-fn explained(client: &mut Client, sql: &str) -> String {
+/// All a query returns, a line a row.
+fn lines(client: &mut Client, sql: &str) -> String {
     let rows = texts(client, sql);
     rows.into_iter()
         .flatten()
@@ -111,14 +107,14 @@ fn explain_shows_all_it_is_asked_for() {
                 &mut client,
                 &format!("SET pg_rowsource.sampfreq = {sampfreq}; SET pg_rowsource.explain = {explain}"),
             );
-            let text = explained(
+            let text = lines(
                 &mut client,
                 "EXPLAIN (ANALYZE, BUFFERS) SELECT count(*) FROM t WHERE id < 10000",
             );
             let what = format!("sampfreq {sampfreq}, explain {explain}:\n{text}");
             assert!(text.contains("Buffers: shared"), "{what}");
             assert!(!text.contains("time=0.000..0.000"), "{what}");
-            let text = explained(
+            let text = lines(
                 &mut client,
                 "EXPLAIN (ANALYZE, BUFFERS, WAL, TIMING OFF) UPDATE t SET g = g WHERE id < 10",
             );
@@ -140,12 +136,12 @@ fn volatile_functions_are_booked() {
         &mut client,
         "CREATE TEMP SEQUENCE ts; SET pg_rowsource.sampfreq = 0",
     );
-    let text = explained(
+    let text = lines(
         &mut client,
         "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF) SELECT nextval('ts') FROM generate_series(1, 300)",
     );
     assert!(text.contains("local hit="), "{text}");
-    let text = explained(
+    let text = lines(
         &mut client,
         "EXPLAIN (ANALYZE, BUFFERS, WAL, TIMING OFF) SELECT pg_logical_emit_message(false, 'a', 'b'), g
          FROM (SELECT * FROM generate_series(1, 300) g ORDER BY 1 OFFSET 0) s

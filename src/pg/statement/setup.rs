@@ -56,12 +56,7 @@ pub unsafe fn attach(query: *mut QueryDesc, setting: &guc::Measuring, others_bef
                     | NodeTag::T_BitmapOrState
             );
         }
-        let has_gather = found.iter().any(|f| {
-            matches!(
-                tree::tag(f.plan_state),
-                NodeTag::T_GatherState | NodeTag::T_GatherMergeState
-            )
-        });
+        let has_gather = found.iter().any(|f| tree::is_gather(f.plan_state));
         let clock = setting.clock;
         let (key, description, older_literals) = if worker {
             (PlanKey::default(), None, false)

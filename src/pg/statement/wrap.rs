@@ -5,7 +5,7 @@ use crate::guc::Detail;
 use crate::pg::node::Node;
 use crate::pg::wrapper::{self, Books};
 use crate::pg::{harvest, quiet, tree};
-use pgrx::pg_sys::{self, NodeTag};
+use pgrx::pg_sys;
 
 impl Statement {
     /// Tells each node its caller's account: that of the next node above which the wrapper sees (core calls Hash and
@@ -75,11 +75,7 @@ impl Statement {
             for i in 0..self.count {
                 let node = self.nodes.add(i);
                 if !(*node).by_core && (*node).method.is_some() {
-                    let gather = matches!(
-                        tree::tag((*node).plan_state),
-                        NodeTag::T_GatherState | NodeTag::T_GatherMergeState
-                    );
-                    let first = if gather {
+                    let first = if tree::is_gather((*node).plan_state) {
                         gather_first_call
                     } else {
                         wrapper::first_call
