@@ -230,6 +230,22 @@ impl Server {
         }
     }
 
+    /// Kills a backend, as when it crashes, and waits until the postmaster has begun anew: until then it may
+    /// still let somebody in to what was.
+    pub fn crash_a_backend(&self) {
+        const ANEW: &str = "all server processes terminated; reinitializing";
+        let restarts = || self.log().matches(ANEW).count();
+        let before = restarts();
+        let mut victim = self.connect();
+        let pid: i32 = crate::session::value(&mut victim, "SELECT pg_backend_pid()");
+        run(Command::new("kill").arg("-KILL").arg(pid.to_string()));
+        let deadline = Instant::now() + PATIENCE;
+        while restarts() == before {
+            assert!(Instant::now() < deadline, "no restart:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// Starts a stopped server again.
     pub fn launch(&mut self) {
         let environment = environment();

@@ -164,15 +164,7 @@ fn after_the_postmaster_was_killed_it_starts_empty() {
 fn after_a_backend_crashed_it_starts_empty() {
     let mut server = server_with_plans("crashed");
     for _ in 0..2 {
-        let mut victim = server.connect();
-        let pid: i32 = value(&mut victim, "SELECT pg_backend_pid()");
-        std::process::Command::new("kill")
-            .args(["-KILL", &pid.to_string()])
-            .status()
-            .expect("kill");
-        while victim.simple_query("SELECT 1").is_ok() {
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
+        server.crash_a_backend();
         let mut client = server.connect();
         assert_begins_anew(&mut client);
         assert_eq!(files(&server), Vec::<String>::new());
