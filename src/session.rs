@@ -1,6 +1,6 @@
-//! What this session knows of its own statements: the plans it ran, their figures in total and of the last
-//! execution, and which statement was the last. With `shared_preload_libraries` every execution also goes to the
-//! store that all sessions share (`pg::shared`).
+//! What this session knows of its own statements: the plans it ran, and the figures of the last statement. With
+//! `shared_preload_libraries` the totals are in the store that all sessions share (`pg::shared`); without, they are
+//! here.
 
 use crate::guc;
 use crate::pg::{server, shared};
@@ -9,8 +9,7 @@ use rowsource_core::histogram::Histogram;
 use rowsource_core::plan::PlanNode;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
-use smallvec::SmallVec;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -50,6 +49,8 @@ pub struct PlanDescription {
     /// Length and hash of the whole text.
     identity: (usize, u64),
     pub nodes: Vec<PlanNode>,
+    /// Its predicates show parameters ($1) rather than their values: it is of a generic plan.
+    pub shows_parameters: bool,
 }
 
 impl PlanDescription {
@@ -58,6 +59,10 @@ impl PlanDescription {
         PlanDescription {
             text: server::from_database(kept),
             identity: identity(text),
+            shows_parameters: nodes
+                .iter()
+                .flat_map(|node| &node.predicates)
+                .any(|(_, predicate)| predicate.contains('$')),
             nodes,
         }
     }
@@ -65,14 +70,6 @@ impl PlanDescription {
     /// Whether this is the statement that it was made for.
     pub fn is_of(&self, text: &[u8]) -> bool {
         self.identity.0 == text.len() && self.identity == identity(text)
-    }
-
-    /// Whether its predicates show parameters ($1) rather than their values: it is of a generic plan.
-    pub fn shows_parameters(&self) -> bool {
-        self.nodes
-            .iter()
-            .flat_map(|node| &node.predicates)
-            .any(|(_, predicate)| predicate.contains('$'))
     }
 }
 
@@ -109,12 +106,12 @@ impl ClockName {
 
 /// One finished, failed or cancelled execution.
 pub struct Execution<'a> {
-    pub key: PlanKey,
-    pub description: Rc<PlanDescription>,
+    pub plan: &'a Rc<KnownPlan>,
+    pub description: &'a Rc<PlanDescription>,
     /// The description's literals are those of an earlier execution.
     pub older_literals: bool,
-    pub figures: SmallVec<[NodeFigures; 1]>,
-    pub histograms: SmallVec<[&'a Histogram; 4]>,
+    pub figures: &'a [NodeFigures],
+    pub histograms: &'a [&'a Histogram],
     pub outcome: Outcome,
     pub sampfreq: i32,
     pub clock: ClockName,
@@ -151,6 +148,26 @@ impl PlanStatistics {
         self.clock = execution.clock;
         self.last_seen = now;
     }
+
+    /// Adds executions counted apart; true where they are the more recent ones.
+    pub fn merge(&mut self, other: &PlanStatistics) -> bool {
+        let first = self.times.calls == 0;
+        let newer = first || other.last_seen >= self.last_seen;
+        let sum = PlanStatistics {
+            failed_calls: self.failed_calls + other.failed_calls,
+            cancelled_calls: self.cancelled_calls + other.cancelled_calls,
+            first_seen: if first {
+                other.first_seen
+            } else {
+                self.first_seen.min(other.first_seen)
+            },
+            ..if newer { *other } else { *self }
+        };
+        let mut times = self.times;
+        times.merge(&other.times);
+        *self = PlanStatistics { times, ..sum };
+        newer
+    }
 }
 
 /// A plan and its statistics.
@@ -163,14 +180,65 @@ pub struct Plan {
     pub total: Vec<NodeFigures>,
     pub last: Vec<NodeFigures>,
     pub histograms: Vec<Histogram>,
+}
+
+impl Plan {
+    fn new(key: PlanKey, description: Rc<PlanDescription>) -> Self {
+        Plan {
+            key,
+            description,
+            older_literals: false,
+            statistics: PlanStatistics::default(),
+            total: Vec::new(),
+            last: Vec::new(),
+            histograms: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, execution: &Execution, now: i64) {
+        let nodes = execution.figures.len();
+        self.statistics.add(execution, now);
+        self.total.resize_with(nodes, NodeFigures::default);
+        for (total, figures) in self.total.iter_mut().zip(execution.figures) {
+            total.add(figures);
+        }
+        self.histograms.resize_with(nodes, Histogram::default);
+        for (total, histogram) in self.histograms.iter_mut().zip(execution.histograms) {
+            total.add(histogram);
+        }
+        self.description.clone_from(execution.description);
+        self.older_literals = execution.older_literals;
+        self.last.clear();
+        self.last.extend_from_slice(execution.figures);
+    }
+}
+
+/// A plan that the session has met. Its statements hold on to it, so that what they find at their start they need
+/// not look for at their end.
+pub struct KnownPlan {
+    pub key: PlanKey,
+    pub description: RefCell<Rc<PlanDescription>>,
+    /// Where the shared store gathers the session's executions of it.
+    pub way: Cell<usize>,
+    /// In the session's list.
+    listed: Cell<bool>,
     /// Orders plans by their last use.
-    pub used: u64,
+    used: Cell<u64>,
+    /// Its statistics, where no shared store has them.
+    own: RefCell<Option<Box<Plan>>>,
+}
+
+/// The session's last statement.
+struct Last {
+    plan: Rc<KnownPlan>,
+    /// Its statistics count the one execution.
+    execution: Plan,
 }
 
 #[derive(Default)]
 struct Session {
-    plans: FxHashMap<PlanKey, Plan>,
-    last: Option<PlanKey>,
+    plans: FxHashMap<PlanKey, Rc<KnownPlan>>,
+    last: Option<Last>,
     executions: u64,
 }
 
@@ -178,42 +246,87 @@ thread_local! {
     static SESSION: RefCell<Session> = RefCell::default();
 }
 
-/// The description of a plan that the session knows.
-pub fn description(key: &PlanKey) -> Option<Rc<PlanDescription>> {
-    SESSION.with_borrow(|session| session.plans.get(key).map(|plan| plan.description.clone()))
+/// A plan that the session has met before.
+pub fn known(key: &PlanKey) -> Option<Rc<KnownPlan>> {
+    SESSION.with_borrow(|session| session.plans.get(key).cloned())
+}
+
+/// A plan that it meets now; it is listed when it has run.
+pub fn newly_met(key: PlanKey, description: Rc<PlanDescription>) -> Rc<KnownPlan> {
+    Rc::new(KnownPlan {
+        key,
+        description: RefCell::new(description),
+        way: Cell::new(0),
+        listed: Cell::new(false),
+        used: Cell::new(0),
+        own: RefCell::new(None),
+    })
 }
 
 /// Adds an execution to its plan's statistics.
-pub fn record(execution: Execution) {
+pub fn record(execution: &Execution) {
     let now = server::now();
-    shared::record(&execution, now);
+    let shared = shared::record(execution, now);
     // May run while an error is cleaned up: it must not raise another.
     SESSION.with(|session| {
         if let Ok(mut session) = session.try_borrow_mut() {
-            session.record(execution, now);
+            session.record(execution, now, shared);
         }
     });
 }
 
-/// The plan of the session's last statement, as the session saw it.
+/// The plan of the session's last statement; its last figures are those that the session saw.
 pub fn last() -> Option<Plan> {
-    SESSION.with_borrow(|session| session.plans.get(session.last.as_ref()?).cloned())
+    SESSION.with_borrow(|session| {
+        let Last { plan, execution } = session.last.as_ref()?;
+        let own = plan.own.borrow();
+        let kept = shared::plan(&plan.key).or_else(|| own.as_deref().cloned());
+        let kept = kept.unwrap_or_else(|| Plan {
+            total: execution.last.clone(),
+            ..execution.clone()
+        });
+        let seen = &execution.statistics;
+        Some(Plan {
+            description: execution.description.clone(),
+            older_literals: execution.older_literals,
+            last: execution.last.clone(),
+            statistics: PlanStatistics {
+                last_ms: seen.last_ms,
+                last_outcome: seen.last_outcome,
+                sampfreq: seen.sampfreq,
+                clock: seen.clock,
+                ..kept.statistics
+            },
+            ..kept
+        })
+    })
 }
 
 /// All kept plans: those of the shared store, or without one those of this session. The most recently run first.
 pub fn plans() -> Vec<Plan> {
-    let mut plans = shared::plans()
-        .unwrap_or_else(|| SESSION.with_borrow(|session| session.plans.values().cloned().collect()));
-    plans.sort_by_key(|plan| std::cmp::Reverse(plan.used));
+    let own = || {
+        SESSION.with_borrow(|session| {
+            let plans = session.plans.values();
+            plans.filter_map(|plan| plan.own.borrow().as_deref().cloned()).collect()
+        })
+    };
+    let mut plans = shared::plans().unwrap_or_else(own);
+    plans.sort_by_key(|plan: &Plan| std::cmp::Reverse(plan.statistics.last_seen));
     plans
 }
 
 /// Forgets the session's own plans of a user, database and query; 0 stands for any.
 pub fn reset(userid: u32, dbid: u32, queryid: i64) {
     SESSION.with_borrow_mut(|session| {
-        session
-            .plans
-            .retain(|key, _| !matches(key, userid, dbid, queryid));
+        session.plans.retain(|key, plan| {
+            let kept = !matches(key, userid, dbid, queryid);
+            plan.listed.set(kept);
+            kept
+        });
+        let last = session.last.as_ref().map(|last| last.plan.key);
+        if last.is_some_and(|key| matches(&key, userid, dbid, queryid)) {
+            session.last = None;
+        }
     });
 }
 
@@ -225,39 +338,54 @@ pub fn matches(key: &PlanKey, userid: u32, dbid: u32, queryid: i64) -> bool {
 }
 
 impl Session {
-    fn record(&mut self, execution: Execution, now: i64) {
+    fn record(&mut self, execution: &Execution, now: i64, shared: bool) {
+        let plan = execution.plan;
         self.executions += 1;
-        if !self.plans.contains_key(&execution.key) {
-            self.make_room();
+        plan.used.set(self.executions);
+        if !plan.listed.get() {
+            self.list(plan);
         }
-        let nodes = execution.figures.len();
-        let plan = self.plans.entry(execution.key).or_insert_with(|| Plan {
-            key: execution.key,
-            description: execution.description.clone(),
-            older_literals: false,
-            statistics: PlanStatistics::default(),
-            total: Vec::new(),
-            last: Vec::new(),
-            histograms: Vec::new(),
-            used: 0,
-        });
-        plan.statistics.add(&execution, now);
-        plan.total.resize_with(nodes, NodeFigures::default);
-        for (total, figures) in plan.total.iter_mut().zip(&execution.figures) {
-            total.add(figures);
+        if !Rc::ptr_eq(&plan.description.borrow(), execution.description) {
+            plan.description.replace(execution.description.clone());
         }
-        plan.histograms.resize_with(nodes, Histogram::default);
-        for (total, histogram) in plan.histograms.iter_mut().zip(&execution.histograms) {
-            total.add(histogram);
+        if !shared {
+            plan.own
+                .borrow_mut()
+                .get_or_insert_with(|| Box::new(Plan::new(plan.key, execution.description.clone())))
+                .add(execution, now);
         }
-        plan.description = execution.description;
-        plan.older_literals = execution.older_literals;
-        plan.last.clear();
-        plan.last.extend_from_slice(&execution.figures);
-        plan.used = self.executions;
         if execution.last {
-            self.last = Some(execution.key);
+            self.keep_last(execution, now);
         }
+    }
+
+    fn keep_last(&mut self, execution: &Execution, now: i64) {
+        let last = self.last.get_or_insert_with(|| Last {
+            plan: execution.plan.clone(),
+            execution: Plan::new(execution.plan.key, execution.description.clone()),
+        });
+        if !Rc::ptr_eq(&last.plan, execution.plan) {
+            last.plan = execution.plan.clone();
+        }
+        last.execution.key = execution.plan.key;
+        last.execution.statistics = PlanStatistics::default();
+        last.execution.statistics.add(execution, now);
+        if !Rc::ptr_eq(&last.execution.description, execution.description) {
+            last.execution.description = execution.description.clone();
+        }
+        last.execution.older_literals = execution.older_literals;
+        last.execution.last.clear();
+        last.execution.last.extend_from_slice(execution.figures);
+    }
+
+    /// Lists a plan that has run. Where two open statements met it at the same time, the later one's stays.
+    fn list(&mut self, plan: &Rc<KnownPlan>) {
+        self.make_room();
+        if let Some(earlier) = self.plans.insert(plan.key, plan.clone()) {
+            earlier.listed.set(false);
+            plan.own.replace(earlier.own.take());
+        }
+        plan.listed.set(true);
     }
 
     /// Evicts the tenth of the plans that was used longest ago, when the session's plans are too many.
@@ -267,9 +395,13 @@ impl Session {
         if self.plans.len() < most {
             return;
         }
-        let mut used: Vec<u64> = self.plans.values().map(|plan| plan.used).collect();
+        let mut used: Vec<u64> = self.plans.values().map(|plan| plan.used.get()).collect();
         let tenth = (used.len() / 10).min(used.len() - 1);
         let (_, &mut oldest_kept, _) = used.select_nth_unstable(tenth);
-        self.plans.retain(|_, plan| plan.used > oldest_kept);
+        self.plans.retain(|_, plan| {
+            let kept = plan.used.get() > oldest_kept;
+            plan.listed.set(kept);
+            kept
+        });
     }
 }

@@ -129,6 +129,25 @@ impl Times {
         self.square_ms += difference * (ms - self.mean_ms);
     }
 
+    /// Adds executions counted apart (the parallel form of Welford's algorithm, by Chan and others).
+    pub fn merge(&mut self, other: &Times) {
+        if self.calls == 0 {
+            *self = *other;
+            return;
+        }
+        if other.calls == 0 {
+            return;
+        }
+        let (ours, theirs) = (self.calls as f64, other.calls as f64);
+        let difference = other.mean_ms - self.mean_ms;
+        self.min_ms = self.min_ms.min(other.min_ms);
+        self.max_ms = self.max_ms.max(other.max_ms);
+        self.calls += other.calls;
+        self.total_ms += other.total_ms;
+        self.mean_ms += difference * theirs / (ours + theirs);
+        self.square_ms += other.square_ms + difference * difference * ours * theirs / (ours + theirs);
+    }
+
     /// The population's standard deviation, as in pg_stat_statements.
     pub fn stddev_ms(&self) -> f64 {
         if self.calls == 0 {
@@ -222,6 +241,24 @@ mod tests {
         assert_eq!((times.calls, times.total_ms), (8, 40.0));
         assert_eq!((times.min_ms, times.max_ms, times.mean_ms), (2.0, 9.0, 5.0));
         assert!((times.stddev_ms() - 2.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn spread_of_times_counted_apart() {
+        let all = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0];
+        let of = |part: &[f64]| {
+            let mut times = Times::default();
+            part.iter().for_each(|ms| times.add(*ms));
+            times
+        };
+        for at in 0..=all.len() {
+            let mut merged = of(&all[..at]);
+            merged.merge(&of(&all[at..]));
+            assert_eq!((merged.calls, merged.total_ms), (8, 40.0));
+            assert_eq!((merged.min_ms, merged.max_ms), (2.0, 9.0));
+            assert!((merged.mean_ms - 5.0).abs() < 1e-12, "{at}");
+            assert!((merged.stddev_ms() - 2.0).abs() < 1e-12, "{at}");
+        }
     }
 
     #[test]

@@ -7,13 +7,18 @@ use serde::{Deserialize, Serialize};
 pub const BUCKETS: usize = 32;
 
 /// Counts of calls by their time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+///
+/// Most statements touch few of the buckets, and are short: a bucket's count means something only where its bit is
+/// set, so that neither beginning anew nor adding need go through them all.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[repr(C)]
 pub struct Histogram {
+    /// A bit for each bucket in use, the reading calls' in the upper half.
+    touched: u64,
     /// Calls that read no block.
-    pub plain: [u64; BUCKETS],
+    plain: [u64; BUCKETS],
     /// Calls that read blocks: from disk, or from a work file.
-    pub reading: [u64; BUCKETS],
+    reading: [u64; BUCKETS],
 }
 
 /// The bucket of a call of so many nanoseconds.
@@ -38,32 +43,52 @@ pub fn bounds_us(bucket: usize) -> (f64, Option<f64>) {
 }
 
 impl Histogram {
+    /// Forgets all counts.
+    #[inline(always)]
+    pub fn clear(&mut self) {
+        self.touched = 0;
+    }
+
     /// Counts a call.
     #[inline(always)]
     pub fn count(&mut self, ns: f64, read: bool) {
+        self.add_to(bucket(ns), read, 1);
+    }
+
+    /// Counts several calls in a bucket.
+    #[inline(always)]
+    pub fn add_to(&mut self, bucket: usize, read: bool, calls: u64) {
         let counts = if read { &mut self.reading } else { &mut self.plain };
+        let bit = 1 << ((bucket + if read { BUCKETS } else { 0 }) & 63);
         // Within bounds by `bucket`; written so that no panic remains in the hot path.
-        if let Some(count) = counts.get_mut(bucket(ns)) {
-            *count += 1;
+        if let Some(count) = counts.get_mut(bucket) {
+            let so_far = if self.touched & bit == 0 { 0 } else { *count };
+            *count = so_far + calls;
+            self.touched |= bit;
         }
     }
 
     /// Adds another histogram.
     pub fn add(&mut self, other: &Histogram) {
-        for (sum, add) in self.plain.iter_mut().zip(other.plain) {
-            *sum += add;
-        }
-        for (sum, add) in self.reading.iter_mut().zip(other.reading) {
-            *sum += add;
+        for (read, bucket, calls) in other.counts() {
+            self.add_to(bucket, read, calls);
         }
     }
 
-    /// All counts: those of plain calls, then those of reading ones.
+    /// The counts of the buckets in use: those of plain calls, then those of reading ones.
     pub fn counts(&self) -> impl Iterator<Item = (bool, usize, u64)> {
-        let plain = self.plain.into_iter().enumerate().map(|(i, n)| (false, i, n));
-        plain.chain(self.reading.into_iter().enumerate().map(|(i, n)| (true, i, n)))
+        let mut left = self.touched;
+        std::iter::from_fn(move || {
+            let at = left.trailing_zeros() as usize;
+            left &= left.wrapping_sub(1);
+            let (read, bucket) = (at >= BUCKETS, at % BUCKETS);
+            let counts = if read { &self.reading } else { &self.plain };
+            (at < 2 * BUCKETS).then(|| (read, bucket, counts[bucket]))
+        })
     }
 }
+
+const _: () = assert!(2 * BUCKETS == u64::BITS as usize);
 
 #[cfg(test)]
 mod tests {
@@ -90,7 +115,15 @@ mod tests {
         let mut sum = Histogram::default();
         sum.add(&histogram);
         sum.add(&histogram);
-        let found: Vec<_> = sum.counts().filter(|(.., n)| *n > 0).collect();
-        assert_eq!(found, [(false, 6, 2), (true, 6, 4)]);
+        let found = |histogram: &Histogram| histogram.counts().collect::<Vec<_>>();
+        assert_eq!(found(&sum), [(false, 6, 2), (true, 6, 4)]);
+        sum.clear();
+        assert_eq!(found(&sum), []);
+        // What was counted before does not come back.
+        sum.count(100.0, true);
+        assert_eq!(found(&sum), [(true, 6, 1)]);
+        sum.add_to(BUCKETS - 1, true, 3);
+        sum.add_to(0, false, 5);
+        assert_eq!(found(&sum), [(false, 0, 5), (true, 6, 1), (true, 31, 3)]);
     }
 }

@@ -127,7 +127,7 @@ pub fn histogram_rows() -> Vec<Vec<Value>> {
     let mut rows = Vec::new();
     for row in plans() {
         for (node, histogram) in row.plan.histograms.iter().enumerate() {
-            for (read, bucket, calls) in histogram.counts().filter(|(.., calls)| *calls > 0) {
+            for (read, bucket, calls) in histogram.counts() {
                 let (from_us, to_us) = bounds_us(bucket);
                 let mut values = row.key();
                 values.extend([

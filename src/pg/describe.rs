@@ -7,7 +7,7 @@
 
 use super::tree::{self, tag};
 use super::{raw, server};
-use crate::session::{self, PlanDescription, PlanKey};
+use crate::session::{KnownPlan, PlanDescription};
 use pgrx::pg_sys::{self, QueryDesc};
 use pgrx::{PgSqlErrorCode, PgTryBuilder};
 use rowsource_core::clock::system;
@@ -47,21 +47,26 @@ thread_local! {
 ///
 /// # Safety
 /// `query` must be started.
-pub unsafe fn description(query: *mut QueryDesc, key: &PlanKey, count: usize) -> (Rc<PlanDescription>, bool) {
+pub unsafe fn description(
+    query: *mut QueryDesc,
+    known: Option<&KnownPlan>,
+    count: usize,
+) -> (Rc<PlanDescription>, bool) {
     // SAFETY: the caller's promise.
     unsafe {
         let text = server::statement_text((*query).sourceText, (*query).plannedstmt);
-        let start = match session::description(key) {
+        let start = match known {
             None => system::monotonic(),
             Some(known) => {
+                let known = known.description.borrow();
                 let same_text = known.is_of(text);
                 if same_text && (*query).params.is_null() {
-                    return (known, false);
+                    return (known.clone(), false);
                 }
                 let now = system::monotonic();
                 if !BUDGET.with_borrow_mut(|budget| budget.allows(now)) {
-                    let older_literals = !(same_text && known.shows_parameters());
-                    return (known, older_literals);
+                    let older_literals = !(same_text && known.shows_parameters);
+                    return (known.clone(), older_literals);
                 }
                 now
             }

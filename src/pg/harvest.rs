@@ -11,6 +11,7 @@ use rowsource_core::histogram::Histogram;
 use rowsource_core::reconcile::{Item, reconcile};
 use rowsource_core::sampler::Estimate;
 use smallvec::SmallVec;
+use std::cell::Cell;
 
 const NS_PER_MS: f64 = 1e6;
 
@@ -46,19 +47,30 @@ unsafe fn used(nodes: *mut Node, count: usize) -> SmallVec<[(Buffers, Wal); 1]> 
     }
 }
 
-/// The figures of all nodes that EXPLAIN would show, in its order. With `core_alive` (the statement's own
+/// Runs a body with a place for a statement's figures that is there already: most statements are short.
+pub fn with_scratch(body: impl FnOnce(&mut Vec<NodeFigures>)) {
+    thread_local! {
+        static SCRATCH: Cell<Vec<NodeFigures>> = const { Cell::new(Vec::new()) };
+    }
+    let mut figures = SCRATCH.take();
+    figures.clear();
+    body(&mut figures);
+    SCRATCH.set(figures);
+}
+
+/// Fills in the figures of all nodes that EXPLAIN would show, in its order. With `core_alive` (the statement's own
 /// memory contexts still stand) work-area sizes are read too, and the totals are published to core's struct.
 ///
 /// # Safety
 /// The statement's nodes must be live.
-pub unsafe fn figures(statement: &Statement, core_alive: bool) -> SmallVec<[NodeFigures; 1]> {
+pub unsafe fn figures(statement: &Statement, core_alive: bool, all: &mut Vec<NodeFigures>) {
     // SAFETY: the caller's promise.
     unsafe {
         let count = statement.count;
         let mut items: SmallVec<[Item; 1]> = (0..count).map(|i| item(statement, i)).collect();
         let own = reconcile(&mut items);
         let used = used(statement.nodes, count);
-        let mut all = SmallVec::with_capacity(count);
+        all.reserve(count);
         for i in 0..count {
             let node = statement.nodes.add(i);
             let instr = (*(*node).plan_state).instrument;
@@ -105,7 +117,6 @@ pub unsafe fn figures(statement: &Statement, core_alive: bool) -> SmallVec<[Node
                 disk_kb,
             });
         }
-        all
     }
 }
 

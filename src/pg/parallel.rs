@@ -144,10 +144,16 @@ impl Channel {
             .filter(|&id| self.is_mapped() && id < self.count)?;
         // SAFETY: within the segment, which is attached.
         let slot = unsafe { &*self.slots.add(id) };
-        Some(Histogram {
-            plain: std::array::from_fn(|i| slot.plain[i].load(Relaxed)),
-            reading: std::array::from_fn(|i| slot.reading[i].load(Relaxed)),
-        })
+        let mut histogram = Histogram::default();
+        for (read, counts) in [(false, &slot.plain), (true, &slot.reading)] {
+            for (bucket, calls) in counts.iter().enumerate() {
+                match calls.load(Relaxed) {
+                    0 => {}
+                    calls => histogram.add_to(bucket, read, calls),
+                }
+            }
+        }
+        Some(histogram)
     }
 
     fn is_mapped(&self) -> bool {

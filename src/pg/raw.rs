@@ -35,6 +35,7 @@ unsafe extern "C-unwind" {
     pub fn enable_timeout_every(id: c_int, fin_time: i64, delay_ms: c_int);
     pub fn disable_timeout(id: c_int, keep_indicator: bool);
     pub fn GetCurrentTimestamp() -> i64;
+    pub fn GetUserId() -> pg_sys::Oid;
     pub fn LWLockAcquire(lock: *mut pg_sys::LWLock, mode: pg_sys::LWLockMode::Type) -> bool;
     pub fn LWLockRelease(lock: *mut pg_sys::LWLock);
     pub fn dshash_find(table: *mut pg_sys::dshash_table, key: *const c_void, exclusive: bool) -> *mut c_void;

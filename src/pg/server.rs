@@ -27,9 +27,15 @@ pub fn preloading() -> bool {
     unsafe { pg_sys::process_shared_preload_libraries_in_progress }
 }
 
+/// The postmaster itself, and no backend.
+pub fn is_postmaster() -> bool {
+    // SAFETY: plain globals.
+    unsafe { pg_sys::IsPostmasterEnvironment && !pg_sys::IsUnderPostmaster }
+}
+
 pub fn user_id() -> u32 {
-    // SAFETY: no arguments.
-    unsafe { pg_sys::GetUserId() }.to_u32()
+    // SAFETY: no arguments; returns a global.
+    unsafe { super::raw::GetUserId() }.to_u32()
 }
 
 pub fn database_id() -> u32 {

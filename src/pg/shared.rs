@@ -4,20 +4,23 @@
 //! backend that needs it and kept until the server stops.
 //!
 //! Locks, and the order in which they are taken:
-//! 1. the control lock, exclusive: to make the store, to load the file, to evict, to insert a new plan;
-//! 2. a partition lock of the table (dshash): shared to find a plan, exclusive to insert or delete one;
-//! 3. a plan's own lock: exclusive to add an execution, shared to copy it.
+//! 1. a way's lock, exclusive: to gather an execution of a short plan in memory of the session's own, or to collect
+//!    what was gathered there;
+//! 2. the control lock, exclusive: to make the store, to load the file, to evict, to insert a new plan;
+//! 3. a partition lock of the table (dshash): shared to find a plan, exclusive to insert or delete one;
+//! 4. a plan's own lock: exclusive to add to it, shared to copy it.
 //!
-//! So the update of a known plan takes no exclusive lock that other plans share. Nothing is called into PostgreSQL's
-//! executor or catalogs while any of them is held.
+//! So the update of a known plan takes no exclusive lock that other plans share, and mostly none that other sessions
+//! share. Nothing is called into PostgreSQL's executor or catalogs while any of them is held.
 
 mod entry;
 mod file;
+mod gather;
 
 use super::{compat, raw, server};
 use crate::guc;
-use crate::session::{Execution, Plan, matches};
-use entry::Entry;
+use crate::session::{Execution, Plan, PlanKey, matches};
+use entry::{Batch, Entry};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::{pg_guard, pg_sys};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -37,8 +40,8 @@ struct Control {
     tranche: i32,
     plans: AtomicU64,
     bytes: AtomicU64,
-    /// Counts executions; a plan remembers the count of its last one.
-    clock: AtomicU64,
+    /// The newest of the blocks in which sessions gather.
+    blocks: AtomicU64,
     evictions: AtomicU64,
     /// Executions that were not kept: their plan was too large, or memory was short.
     refused: AtomicU64,
@@ -181,6 +184,9 @@ unsafe fn make_or_attach() -> Store {
                 file::forget();
             }
         }
+        if !server::is_postmaster() {
+            gather::join(&store);
+        }
         pg_sys::LWLockRelease(lock);
         store
     }
@@ -190,20 +196,28 @@ unsafe fn parameters(tranche: i32) -> pg_sys::dshash_parameters {
     compat::dshash_parameters(Entry::KEY_SIZE, size_of::<Entry>(), tranche)
 }
 
-/// Adds an execution to its plan's entry, making one for a plan that is new. Never raises: without memory or for too
-/// large a plan the execution is counted as refused.
-pub fn record(execution: &Execution, now: i64) {
+/// Adds an execution to its plan's statistics, making an entry for a plan that is new. Never raises: without a store,
+/// without memory, or for too large a plan it returns false.
+pub fn record(execution: &Execution, now: i64) -> bool {
     // SAFETY: main thread. One boundary around calls that take and release their locks.
     unsafe {
-        let Some(store) = STORE else { return };
-        let used = (*store.control).clock.fetch_add(1, Relaxed) + 1;
+        let Some(store) = STORE else { return false };
+        if gather::add(execution, now) {
+            return true;
+        }
+        let (key, batch) = (&execution.plan.key, Batch::Execution(execution, now));
         let kept = tried(|| {
-            pg_guard_ffi_boundary(|| entry::update(&store, execution, now, used))
-                || entry::insert_new(&store, execution, now, used)
+            let kept = pg_guard_ffi_boundary(|| entry::update(&store, key, &batch))
+                || entry::insert_new(&store, key, execution.description, &batch);
+            if kept {
+                gather::begin(&store, execution, now);
+            }
+            kept
         });
         if kept != Some(true) {
             (*store.control).refused.fetch_add(1, Relaxed);
         }
+        kept == Some(true)
     }
 }
 
@@ -216,15 +230,28 @@ unsafe fn all_at_exit() -> Option<(Vec<Plan>, i64)> {
         }
         attach();
         let store = STORE?;
-        Some((entry::copies(&store), (*store.control).reset_at.load(Relaxed)))
+        Some((entry::copies(&store, |_| true), (*store.control).reset_at.load(Relaxed)))
     }
 }
 
 /// Copies of all plans; `None` without a shared store.
 pub fn plans() -> Option<Vec<Plan>> {
+    copies(|_| true)
+}
+
+/// A copy of one plan, where the store has it.
+pub fn plan(key: &PlanKey) -> Option<Plan> {
+    copies(|known| known == key)?.pop()
+}
+
+fn copies(wanted: impl Fn(&PlanKey) -> bool) -> Option<Vec<Plan>> {
     attach();
-    // SAFETY: main thread.
-    unsafe { STORE.map(|store| entry::copies(&store)) }
+    // SAFETY: main thread; called by functions of the user's, which hold no lock.
+    unsafe {
+        let store = STORE?;
+        gather::collect(&store, |_| false);
+        Some(entry::copies(&store, wanted))
+    }
 }
 
 /// Forgets the plans of a user, database and query; 0 stands for any.
@@ -233,7 +260,9 @@ pub fn reset(userid: u32, dbid: u32, queryid: i64) {
     // SAFETY: main thread.
     unsafe {
         let Some(store) = STORE else { return };
-        entry::delete(&store, |key, _| matches(key, userid, dbid, queryid));
+        let meant = |key: &PlanKey| matches(key, userid, dbid, queryid);
+        gather::collect(&store, meant);
+        entry::delete(&store, |key, _| meant(key));
         if (userid, dbid, queryid) == (0, 0, 0) {
             (*store.control).evictions.store(0, Relaxed);
             (*store.control).refused.store(0, Relaxed);

@@ -13,7 +13,7 @@ use super::usage::Usage;
 use super::wrapper::Timed;
 use super::{harvest, parallel, server, timing, usage};
 use crate::guc::Detail;
-use crate::session::{self, ClockName, PlanDescription, PlanKey};
+use crate::session::{self, ClockName, KnownPlan, PlanDescription};
 use pgrx::pg_sys::{self, QueryDesc};
 use rowsource_core::clock::{self, Source};
 use rowsource_core::figures::Outcome;
@@ -38,8 +38,10 @@ pub struct Statement {
     pub sampfreq: i32,
     pub clock: Source,
     config: Config,
-    pub key: PlanKey,
-    description: Option<Rc<PlanDescription>>,
+    /// Sent by a client, not by a function.
+    toplevel: bool,
+    /// What it is recorded as; nothing in a parallel worker.
+    plan: Option<(Rc<KnownPlan>, Rc<PlanDescription>)>,
     /// The description's literals are those of an earlier execution.
     older_literals: bool,
     outside: Usage,
@@ -114,7 +116,7 @@ pub fn close(query: *mut QueryDesc, lost: bool) {
     };
     let mut statement = list.remove(at);
     if lost && statement.ran {
-        let outcome = if statement.key.toplevel() {
+        let outcome = if statement.toplevel {
             Outcome::Completed
         } else {
             Outcome::Failed
@@ -228,33 +230,33 @@ impl Statement {
             // An abort has taken the workers' memory away; that is not to be looked at.
             self.channel = None;
         }
-        // SAFETY: the nodes are live until the statement is closed.
-        let figures = unsafe { harvest::figures(self, core_alive) };
-        if server::is_parallel_worker() {
-            // SAFETY: in a worker whose leader announced a channel.
-            unsafe { parallel::report(&figures, &harvest::histograms(self), self) };
-            return;
-        }
-        let Some(description) = self.description.clone() else {
-            return;
-        };
-        let execution = session::Execution {
-            key: self.key,
-            description,
-            older_literals: self.older_literals,
-            figures,
+        harvest::with_scratch(|figures| {
             // SAFETY: the nodes are live until the statement is closed.
-            histograms: unsafe { harvest::histograms(self) },
-            outcome,
-            sampfreq: if self.wrapped { self.sampfreq } else { 1 },
-            clock: self.clock_name(),
-            elapsed_ms: self.elapsed_ns / 1e6,
-            last: core_alive && !self.displaying && self.becomes_last(),
-        };
+            let histograms = unsafe {
+                harvest::figures(self, core_alive, figures);
+                harvest::histograms(self)
+            };
+            let Some((plan, description)) = &self.plan else {
+                // SAFETY: in a worker whose leader announced a channel.
+                unsafe { parallel::report(figures, &histograms, self) };
+                return;
+            };
+            session::record(&session::Execution {
+                plan,
+                description,
+                older_literals: self.older_literals,
+                figures,
+                histograms: &histograms,
+                outcome,
+                sampfreq: if self.wrapped { self.sampfreq } else { 1 },
+                clock: self.clock_name(),
+                elapsed_ms: self.elapsed_ns / 1e6,
+                last: core_alive && !self.displaying && self.becomes_last(),
+            });
+        });
         if let (Outcome::Completed, Some(channel)) = (outcome, self.channel.take()) {
             channel.close();
         }
-        session::record(execution);
     }
 
     /// A statement of the client's is the last one; one inside a procedure or DO block is where the client's message
@@ -264,10 +266,10 @@ impl Statement {
         let message = server::message_time();
         // SAFETY: a backend has one thread.
         unsafe {
-            if self.key.toplevel() {
+            if self.toplevel {
                 LAST_MESSAGE = message;
             }
-            self.key.toplevel() || (!any_running() && LAST_MESSAGE != message)
+            self.toplevel || (!any_running() && LAST_MESSAGE != message)
         }
     }
 

@@ -10,7 +10,7 @@ use rowsource_core::figures::NodeFigures;
 use rowsource_core::histogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 /// A plan in the table; begins with its key.
 #[repr(C)]
@@ -18,7 +18,8 @@ pub(super) struct Entry {
     key: PlanKey,
     /// Guards everything below but `used`.
     lock: pg_sys::LWLock,
-    used: AtomicU64,
+    /// When it was last run, to be looked at without the lock.
+    used: AtomicI64,
     statistics: PlanStatistics,
     nodes: u32,
     description: u32,
@@ -35,6 +36,92 @@ pub(super) struct NodeTotals {
     histogram: Histogram,
 }
 
+impl NodeTotals {
+    fn first(figures: &NodeFigures, histogram: &Histogram) -> Self {
+        NodeTotals {
+            total: *figures,
+            last: *figures,
+            histogram: *histogram,
+        }
+    }
+
+    fn add(&mut self, figures: &NodeFigures, histogram: &Histogram) {
+        self.total.add(figures);
+        self.last = *figures;
+        self.histogram.add(histogram);
+    }
+
+    fn merge(&mut self, other: &NodeTotals, newer: bool) {
+        self.total.add(&other.total);
+        if newer {
+            self.last = other.last;
+        }
+        self.histogram.add(&other.histogram);
+    }
+
+    /// Begins to count.
+    pub(super) fn clear(&mut self) {
+        self.total = NodeFigures::default();
+        self.histogram.clear();
+    }
+}
+
+/// Statistics of a plan and of its nodes, as they come to the store: those of one execution, or those of several that
+/// were gathered.
+pub(super) enum Batch<'a> {
+    Execution(&'a Execution<'a>, i64),
+    Gathered(&'a PlanStatistics, &'a [NodeTotals]),
+}
+
+impl Batch<'_> {
+    fn nodes(&self) -> usize {
+        match self {
+            Batch::Execution(execution, _) => execution.figures.len(),
+            Batch::Gathered(_, nodes) => nodes.len(),
+        }
+    }
+
+    fn last_seen(&self) -> i64 {
+        match self {
+            Batch::Execution(_, now) => *now,
+            Batch::Gathered(statistics, _) => statistics.last_seen,
+        }
+    }
+
+    /// Adds it to a plan's statistics.
+    pub(super) fn add_to(&self, statistics: &mut PlanStatistics, totals: &mut [NodeTotals]) {
+        match self {
+            Batch::Execution(execution, now) => {
+                statistics.add(execution, *now);
+                let figures = execution.figures.iter().zip(execution.histograms);
+                for (total, (figures, histogram)) in totals.iter_mut().zip(figures) {
+                    total.add(figures, histogram);
+                }
+            }
+            Batch::Gathered(gathered, nodes) => {
+                let newer = statistics.merge(gathered);
+                for (total, node) in totals.iter_mut().zip(*nodes) {
+                    total.merge(node, newer);
+                }
+            }
+        }
+    }
+
+    /// As the statistics of a new plan.
+    fn first(&self) -> (PlanStatistics, Vec<NodeTotals>) {
+        match self {
+            Batch::Execution(execution, now) => {
+                let mut statistics = PlanStatistics::default();
+                statistics.add(execution, *now);
+                let figures = execution.figures.iter().zip(execution.histograms);
+                let nodes = figures.map(|(figures, histogram)| NodeTotals::first(figures, histogram));
+                (statistics, nodes.collect())
+            }
+            Batch::Gathered(statistics, nodes) => (**statistics, nodes.to_vec()),
+        }
+    }
+}
+
 impl Entry {
     pub(super) const KEY_SIZE: usize = size_of::<PlanKey>();
 
@@ -43,78 +130,59 @@ impl Entry {
     }
 }
 
-/// Adds an execution to a known plan; false where the plan is not known.
+/// Adds to a known plan; false where the plan is not known.
 ///
 /// # Safety
 /// Inside a boundary: memory may be mapped in, which may raise.
-pub(super) unsafe fn update(store: &Store, execution: &Execution, now: i64, used: u64) -> bool {
+pub(super) unsafe fn update(store: &Store, key: &PlanKey, batch: &Batch) -> bool {
     // SAFETY: the entry stays while the partition lock is held; its payload changes under its own lock only.
     unsafe {
-        let key: *const PlanKey = &execution.key;
+        let key: *const PlanKey = key;
         let entry: *mut Entry = raw::dshash_find(store.table, key.cast(), false).cast();
         if entry.is_null() {
             return false;
         }
-        if (*entry).nodes as usize == execution.figures.len() {
+        let nodes = (*entry).nodes as usize;
+        if nodes == batch.nodes() {
             let totals: *mut NodeTotals = raw::dsa_get_address(store.area, (*entry).payload).cast();
             locked(&raw mut (*entry).lock, true, || {
-                add(entry, totals, execution, now)
+                let totals = std::slice::from_raw_parts_mut(totals, nodes);
+                batch.add_to(&mut (*entry).statistics, totals);
             });
-            (*entry).used.store(used, Relaxed);
+            (*entry).used.fetch_max(batch.last_seen(), Relaxed);
         }
         raw::dshash_release_lock(store.table, entry.cast());
         true
     }
 }
 
-unsafe fn add(entry: *mut Entry, totals: *mut NodeTotals, execution: &Execution, now: i64) {
-    // SAFETY: as many totals as figures, under the entry's lock.
-    unsafe {
-        (*entry).statistics.add(execution, now);
-        for (i, figures) in execution.figures.iter().enumerate() {
-            let node = totals.add(i);
-            (*node).total.add(figures);
-            (*node).last = *figures;
-            if let Some(histogram) = execution.histograms.get(i) {
-                (*node).histogram.add(histogram);
-            }
-        }
-    }
-}
-
 /// Makes an entry for a new plan, evicting others if the store is full. False where it cannot be kept.
-pub(super) unsafe fn insert_new(store: &Store, execution: &Execution, now: i64, used: u64) -> bool {
-    if execution.figures.len() > MOST_NODES {
+pub(super) unsafe fn insert_new(
+    store: &Store,
+    key: &PlanKey,
+    description: &PlanDescription,
+    batch: &Batch,
+) -> bool {
+    if batch.nodes() > MOST_NODES {
         return false;
     }
-    let Ok(description) = postcard::to_stdvec(&*execution.description) else {
+    let Ok(description) = postcard::to_stdvec(description) else {
         return false;
     };
-    let mut statistics = PlanStatistics::default();
-    statistics.add(execution, now);
-    let nodes: Vec<NodeTotals> = execution
-        .figures
-        .iter()
-        .zip(&execution.histograms)
-        .map(|(figures, histogram)| NodeTotals {
-            total: *figures,
-            last: *figures,
-            histogram: **histogram,
-        })
-        .collect();
+    let (statistics, nodes) = batch.first();
     // SAFETY: under the control lock nobody else inserts or evicts.
     unsafe {
         let lock = control_lock();
         pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
         // Somebody else may have been first with this plan.
-        if pg_guard_ffi_boundary(|| update(store, execution, now, used)) {
+        if pg_guard_ffi_boundary(|| update(store, key, batch)) {
             pg_sys::LWLockRelease(lock);
             return true;
         }
         if (*store.control).plans.load(Relaxed) >= guc::max_plans() as u64 {
             evict(store);
         }
-        let kept = insert(store, &execution.key, &statistics, &nodes, &description, used);
+        let kept = insert(store, key, &statistics, &nodes, &description);
         pg_sys::LWLockRelease(lock);
         kept
     }
@@ -130,7 +198,6 @@ pub(super) unsafe fn insert(
     statistics: &PlanStatistics,
     nodes: &[NodeTotals],
     description: &[u8],
-    used: u64,
 ) -> bool {
     // SAFETY: the payload is filled before the entry points to it; the new entry is locked by its partition lock.
     unsafe {
@@ -153,7 +220,7 @@ pub(super) unsafe fn insert(
             return false;
         }
         pg_sys::LWLockInitialize(&raw mut (*entry).lock, (*store.control).tranche);
-        (&raw mut (*entry).used).write(AtomicU64::new(used));
+        (&raw mut (*entry).used).write(AtomicI64::new(statistics.last_seen));
         (*entry).statistics = *statistics;
         (*entry).nodes = nodes.len() as u32;
         (*entry).description = description.len() as u32;
@@ -193,7 +260,7 @@ unsafe fn evict(store: &Store) {
 }
 
 /// Deletes the entries that `wanted` picks by key and last use; returns how many.
-pub(super) unsafe fn delete(store: &Store, wanted: impl Fn(&PlanKey, u64) -> bool) -> u64 {
+pub(super) unsafe fn delete(store: &Store, wanted: impl Fn(&PlanKey, i64) -> bool) -> u64 {
     let mut deleted = 0;
     // SAFETY: the partition is locked exclusively while an entry is looked at and deleted.
     unsafe {
@@ -244,13 +311,16 @@ impl NodeTotals {
     }
 }
 
-/// Copies of all plans. A plan whose description cannot be read is left out.
-pub(super) unsafe fn copies(store: &Store) -> Vec<Plan> {
+/// Copies of the plans whose keys are wanted. A plan whose description cannot be read is left out.
+pub(super) unsafe fn copies(store: &Store, wanted: impl Fn(&PlanKey) -> bool) -> Vec<Plan> {
     let mut plans = Vec::new();
     // SAFETY: each entry is copied under its partition's and its own lock, and only decoded after that.
     unsafe {
         let mut raw = Vec::new();
         each(store, false, |entry| {
+            if !wanted(&(*entry).key) {
+                return false;
+            }
             let totals: *mut NodeTotals = pg_sys::dsa_get_address(store.area, (*entry).payload).cast();
             raw.push(locked(&raw mut (*entry).lock, false, || {
                 let nodes = std::slice::from_raw_parts(totals, (*entry).nodes as usize).to_vec();
@@ -259,14 +329,13 @@ pub(super) unsafe fn copies(store: &Store) -> Vec<Plan> {
                 (
                     (*entry).key,
                     (*entry).statistics,
-                    (*entry).used.load(Relaxed),
                     nodes,
                     description,
                 )
             }));
             false
         });
-        for (key, statistics, used, nodes, description) in raw {
+        for (key, statistics, nodes, description) in raw {
             let Ok(description) = postcard::from_bytes::<PlanDescription>(&description) else {
                 continue;
             };
@@ -278,7 +347,6 @@ pub(super) unsafe fn copies(store: &Store) -> Vec<Plan> {
                 total: nodes.iter().map(|node| node.total).collect(),
                 last: nodes.iter().map(|node| node.last).collect(),
                 histograms: nodes.iter().map(|node| node.histogram).collect(),
-                used,
             });
         }
     }

@@ -32,7 +32,6 @@ struct Saved {
 struct SavedPlan {
     key: PlanKey,
     statistics: PlanStatistics,
-    used: u64,
     description: PlanDescription,
     nodes: Vec<NodeTotals>,
 }
@@ -42,7 +41,7 @@ pub(super) fn save_at_exit() {
     // SAFETY: a valid callback; runs in the postmaster after all backends have gone. A single-user backend has
     // unmapped the store by then.
     unsafe {
-        if pg_sys::IsPostmasterEnvironment && !pg_sys::IsUnderPostmaster {
+        if server::is_postmaster() {
             pg_sys::on_shmem_exit(Some(at_exit), pg_sys::Datum::from(0));
         }
     }
@@ -114,7 +113,6 @@ fn saved(plan: Plan) -> Option<SavedPlan> {
     Some(SavedPlan {
         key: plan.key,
         statistics: plan.statistics,
-        used: plan.used,
         nodes: NodeTotals::of(&plan),
         description: std::rc::Rc::into_inner(plan.description)?,
     })
@@ -164,23 +162,15 @@ fn decode(bytes: &[u8]) -> Result<Saved, String> {
 unsafe fn fill(store: &Store, saved: Saved) {
     let most = guc::max_plans();
     let mut plans = saved.plans;
-    plans.sort_by_key(|plan| std::cmp::Reverse(plan.used));
+    plans.sort_by_key(|plan| std::cmp::Reverse(plan.statistics.last_seen));
     // SAFETY: under the control lock.
     unsafe {
         let control: &Control = &*store.control;
         for plan in plans.into_iter().take(most) {
-            control.clock.fetch_max(plan.used, Relaxed);
             let Ok(description) = postcard::to_stdvec(&plan.description) else {
                 continue;
             };
-            entry::insert(
-                store,
-                &plan.key,
-                &plan.statistics,
-                &plan.nodes,
-                &description,
-                plan.used,
-            );
+            entry::insert(store, &plan.key, &plan.statistics, &plan.nodes, &description);
         }
         control.reset_at.store(saved.reset_at.min(server::now()), Relaxed);
     }

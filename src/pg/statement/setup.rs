@@ -5,7 +5,7 @@ use crate::guc::{self, Detail};
 use crate::pg::node::Node;
 use crate::pg::usage::Usage;
 use crate::pg::{compat, describe, identity, parallel, quiet, raw, server, shared, tick, tree, wrapper};
-use crate::session::PlanKey;
+use crate::session::{self, PlanKey};
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoroshiro128PlusPlus;
@@ -58,8 +58,8 @@ pub unsafe fn attach(query: *mut QueryDesc, setting: &guc::Measuring, others_bef
         }
         let has_gather = found.iter().any(|f| tree::is_gather(f.plan_state));
         let clock = setting.clock;
-        let (key, description, older_literals) = if worker {
-            (PlanKey::default(), None, false)
+        let (plan, older_literals) = if worker {
+            (None, false)
         } else {
             let key = PlanKey::new(
                 server::user_id(),
@@ -69,8 +69,10 @@ pub unsafe fn attach(query: *mut QueryDesc, setting: &guc::Measuring, others_bef
                 toplevel,
             );
             shared::attach();
-            let (description, older_literals) = describe::description(query, &key, count);
-            (key, Some(description), older_literals)
+            let known = session::known(&key);
+            let (description, older_literals) = describe::description(query, known.as_deref(), count);
+            let plan = known.unwrap_or_else(|| session::newly_met(key, description.clone()));
+            (Some((plan, description)), older_literals)
         };
         let mut statement = Box::new(Statement {
             query,
@@ -85,8 +87,8 @@ pub unsafe fn attach(query: *mut QueryDesc, setting: &guc::Measuring, others_bef
             sampfreq: setting.sampfreq,
             clock,
             config: config(clock, setting.sampfreq),
-            key,
-            description,
+            toplevel,
+            plan,
             older_literals,
             outside: Usage::zero(),
             elapsed_ns: 0.0,

@@ -1,0 +1,231 @@
+//! Where a session gathers the executions of its short plans, in shared memory of its own, before they go to the
+//! store: many sessions that run the same plan would otherwise write to the same memory all the time.
+//!
+//! Nothing is hidden by that: who reads the store first collects what all sessions have gathered. The session itself
+//! hands it on after a second, when another plan needs the place, and when it ends.
+//!
+//! A way's lock is taken before all other locks of the store's; see the order there.
+
+use super::entry::{Batch, NodeTotals};
+use super::{Store, entry, locked, tried};
+use crate::session::{Execution, KnownPlan, PlanKey, PlanStatistics};
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+use pgrx::{pg_guard, pg_sys};
+use std::rc::Rc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// Plans that a session gathers at the same time.
+const WAYS: usize = 8;
+/// Larger plans go to the store at once: they take longer than that does.
+const NODES: usize = 8;
+/// Microseconds until what was gathered is handed on.
+const KEPT: i64 = 1_000_000;
+
+/// What was gathered of one plan.
+#[repr(C)]
+struct Way {
+    lock: pg_sys::LWLock,
+    key: PlanKey,
+    /// No execution: nothing gathered.
+    statistics: PlanStatistics,
+    /// When it is to be handed on; 0 where the way is free.
+    until: i64,
+    nodes: usize,
+    totals: [NodeTotals; NODES],
+}
+
+/// The ways of one session. Blocks are made for good; a session that ends leaves its own to the next.
+#[repr(C)]
+pub(super) struct Block {
+    /// The block made before it; 0 at the first.
+    next: pg_sys::dsa_pointer,
+    taken: AtomicBool,
+    ways: [Way; WAYS],
+}
+
+/// A session's own end.
+pub(super) struct Gatherer {
+    block: *mut Block,
+    /// The plans that are gathered: for what the store wants to know when it meets one.
+    plans: [Option<Rc<KnownPlan>>; WAYS],
+}
+
+static mut OWN: Option<Gatherer> = None;
+
+/// Gives this session a block.
+///
+/// # Safety
+/// Under the control lock; not inside a boundary.
+pub(super) unsafe fn join(store: &Store) {
+    // SAFETY: the list only grows; new blocks are complete before they are in it.
+    unsafe {
+        let mut own: *mut Block = std::ptr::null_mut();
+        each_block(store, |block| {
+            if own.is_null() && !(*block).taken.load(Relaxed) {
+                own = block;
+            }
+        });
+        if own.is_null() {
+            let flags = (pg_sys::DSA_ALLOC_NO_OOM | pg_sys::DSA_ALLOC_ZERO) as i32;
+            let made = pg_sys::dsa_allocate_extended(store.area, size_of::<Block>(), flags);
+            if made == 0 {
+                return;
+            }
+            own = pg_sys::dsa_get_address(store.area, made).cast();
+            for way in 0..WAYS {
+                pg_sys::LWLockInitialize(&raw mut (*own).ways[way].lock, (*store.control).tranche);
+            }
+            (*own).next = (*store.control).blocks.load(Relaxed);
+            (*store.control).blocks.store(made, Release);
+            (*store.control).bytes.fetch_add(size_of::<Block>() as u64, Relaxed);
+        }
+        (*own).taken.store(true, Relaxed);
+        OWN = Some(Gatherer {
+            block: own,
+            plans: [const { None }; WAYS],
+        });
+        pg_sys::before_shmem_exit(Some(at_exit), pg_sys::Datum::from(0));
+    }
+}
+
+/// Adds an execution to what is gathered of its plan; false where that has not begun, or is to be handed on.
+///
+/// # Safety
+/// Main thread. Raises nothing.
+pub(super) unsafe fn add(execution: &Execution, now: i64) -> bool {
+    // SAFETY: only this session writes to its ways, but for the readers, who empty them under the lock.
+    unsafe {
+        let Some(own) = own() else { return false };
+        let nodes = execution.figures.len();
+        let way = &raw mut (*own.block).ways[execution.plan.way.get()];
+        if (*way).until <= now || (*way).nodes != nodes || (*way).key != execution.plan.key {
+            return false;
+        }
+        locked(&raw mut (*way).lock, true, || {
+            let totals = &mut (&mut (*way).totals)[..nodes];
+            if (*way).statistics.times.calls == 0 {
+                (*way).statistics = PlanStatistics::default();
+                totals.iter_mut().for_each(NodeTotals::clear);
+            }
+            Batch::Execution(execution, now).add_to(&mut (*way).statistics, totals);
+        });
+        true
+    }
+}
+
+/// Begins to gather the executions of a plan, where there is a free way, or one whose content is due.
+///
+/// # Safety
+/// Main thread, not inside a boundary, holding no lock.
+pub(super) unsafe fn begin(store: &Store, execution: &Execution, now: i64) {
+    // SAFETY: as `add`.
+    unsafe {
+        let Some(own) = own() else { return };
+        let nodes = execution.figures.len();
+        if nodes > NODES {
+            return;
+        }
+        let (plan, ways) = (execution.plan, &raw mut (*own.block).ways);
+        let its = |at: &usize| (*ways)[*at].until != 0 && (*ways)[*at].key == plan.key;
+        let due = |at: &usize| (*ways)[*at].until <= now;
+        let Some(at) = (0..WAYS).find(its).or_else(|| (0..WAYS).find(due)) else {
+            return;
+        };
+        hand_on(store, own, at);
+        let way = &raw mut (*ways)[at];
+        locked(&raw mut (*way).lock, true, || {
+            (*way).key = plan.key;
+            (*way).nodes = nodes;
+            (*way).until = now + KEPT;
+        });
+        own.plans[at] = Some(plan.clone());
+        plan.way.set(at);
+    }
+}
+
+/// Hands on what is gathered in a way, and frees it.
+unsafe fn hand_on(store: &Store, own: &mut Gatherer, at: usize) {
+    // SAFETY: under the way's lock nobody else empties it. An error leaves all locks to `tried`.
+    unsafe {
+        let way = &raw mut (*own.block).ways[at];
+        (*way).until = 0;
+        pg_sys::LWLockAcquire(&raw mut (*way).lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
+        let calls = (*way).statistics.times.calls;
+        if calls > 0 {
+            let gathered = Batch::Gathered(&(*way).statistics, &(&(*way).totals)[..(*way).nodes]);
+            let kept = pg_guard_ffi_boundary(|| entry::update(store, &(*way).key, &gathered))
+                || own.plans[at].as_ref().is_some_and(|plan| {
+                    entry::insert_new(store, &plan.key, &plan.description.borrow(), &gathered)
+                });
+            if !kept {
+                (*store.control).refused.fetch_add(calls, Relaxed);
+            }
+            (*way).statistics.times.calls = 0;
+        }
+        pg_sys::LWLockRelease(&raw mut (*way).lock);
+        own.plans[at] = None;
+    }
+}
+
+/// Hands on what all sessions have gathered; what is `unwanted` is forgotten instead. What was evicted meanwhile is
+/// left to its session, which can describe it.
+///
+/// # Safety
+/// Main thread, not inside a boundary, holding no lock.
+pub(super) unsafe fn collect(store: &Store, unwanted: impl Fn(&PlanKey) -> bool) {
+    // SAFETY: a way's content is only looked at under its lock, but for whether there is any.
+    unsafe {
+        each_block(store, |block| {
+            for at in 0..WAYS {
+                let way = &raw mut (*block).ways[at];
+                if (&raw const (*way).statistics.times.calls).read_volatile() == 0 {
+                    continue;
+                }
+                pg_sys::LWLockAcquire(&raw mut (*way).lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
+                if (*way).statistics.times.calls > 0 {
+                    let gathered = Batch::Gathered(&(*way).statistics, &(&(*way).totals)[..(*way).nodes]);
+                    if unwanted(&(*way).key)
+                        || pg_guard_ffi_boundary(|| entry::update(store, &(*way).key, &gathered))
+                    {
+                        (*way).statistics.times.calls = 0;
+                    }
+                }
+                pg_sys::LWLockRelease(&raw mut (*way).lock);
+            }
+        });
+    }
+}
+
+/// A session ends: while its shared memory is still mapped, and before the server counts it as gone.
+#[pg_guard]
+unsafe extern "C-unwind" fn at_exit(_code: i32, _arg: pg_sys::Datum) {
+    // SAFETY: main thread; the store was there when this was registered.
+    unsafe {
+        let (Some(store), Some(own)) = ({ super::STORE }, own()) else {
+            return;
+        };
+        let _ = tried(|| (0..WAYS).for_each(|at| hand_on(&store, own, at)));
+        (*own.block).taken.store(false, Release);
+        OWN = None;
+    }
+}
+
+#[allow(static_mut_refs, reason = "one thread; no two references live at the same time")]
+fn own() -> Option<&'static mut Gatherer> {
+    // SAFETY: a backend has one thread.
+    unsafe { OWN.as_mut() }
+}
+
+/// Visits all sessions' blocks.
+unsafe fn each_block(store: &Store, mut visit: impl FnMut(*mut Block)) {
+    // SAFETY: blocks are never freed, and complete before they are in the list.
+    unsafe {
+        let mut at = (*store.control).blocks.load(Acquire);
+        while at != 0 {
+            let block: *mut Block = pg_sys::dsa_get_address(store.area, at).cast();
+            visit(block);
+            at = (*block).next;
+        }
+    }
+}
