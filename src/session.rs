@@ -49,8 +49,8 @@ pub struct PlanDescription {
     /// Length and hash of the whole text.
     identity: (usize, u64),
     pub nodes: Vec<PlanNode>,
-    /// Its predicates show parameters ($1) rather than their values: it is of a generic plan.
-    pub shows_parameters: bool,
+    /// Its predicates show values, not parameters ($1) as those of a generic plan do.
+    pub shows_literals: bool,
 }
 
 impl PlanDescription {
@@ -59,10 +59,7 @@ impl PlanDescription {
         PlanDescription {
             text: server::from_database(kept),
             identity: identity(text),
-            shows_parameters: nodes
-                .iter()
-                .flat_map(|node| &node.predicates)
-                .any(|(_, predicate)| predicate.contains('$')),
+            shows_literals: shows_literals(&nodes),
             nodes,
         }
     }
@@ -71,6 +68,11 @@ impl PlanDescription {
     pub fn is_of(&self, text: &[u8]) -> bool {
         self.identity.0 == text.len() && self.identity == identity(text)
     }
+}
+
+fn shows_literals(nodes: &[PlanNode]) -> bool {
+    let mut predicates = nodes.iter().flat_map(|node| &node.predicates).peekable();
+    predicates.peek().is_some() && !predicates.any(|(_, predicate)| predicate.contains('$'))
 }
 
 /// Longer statement texts are cut: a plan's statistics must not hold megabytes.

@@ -64,6 +64,10 @@ fn core_now_ns() -> f64 {
 /// An interval in nanoseconds.
 #[cfg(feature = "pg15")]
 fn instr_time_ns(t: pg_sys::instr_time) -> f64 {
+    // Mostly zero, and there are many.
+    if t.tv_sec | t.tv_nsec == 0 {
+        return 0.0;
+    }
     t.tv_sec as f64 * NS_PER_S + t.tv_nsec as f64
 }
 #[cfg(not(feature = "pg15"))]

@@ -82,7 +82,7 @@ pub unsafe fn figures(statement: &Statement, core_alive: bool, all: &mut Vec<Nod
             let starts = starts(node);
             let rows = rows(statement, node);
             let estimate = items[i].estimate;
-            if statement.wrapped && core_alive {
+            if statement.wrapped && statement.published && core_alive {
                 compat::set_core_totals(&mut *instr, estimate.total, estimate.startup, rows, starts);
                 if let (Some(buffers), Some(wal)) = (buffers, wal) {
                     compat::set_buffers(&mut compat::base(&mut *instr).bufusage, &buffers);

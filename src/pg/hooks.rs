@@ -169,15 +169,18 @@ unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
         let toplevel = NESTING == 0 && server::portal_or_background();
         let measuring = decide(query, eflags, toplevel);
         let others = (*query).instrument_options & !statement::OURS;
-        if measuring.is_some() {
-            (*query).instrument_options |= statement::OURS | statement::ROWS;
-        }
+        // Where others let core measure, our bits go with theirs; else core need not allocate what we have ourselves.
+        let added = match measuring {
+            Some(_) if others != 0 => statement::OURS | statement::ROWS,
+            _ => 0,
+        };
+        (*query).instrument_options |= added;
         match PREV_EXECUTOR_START {
             Some(previous) => previous(query, eflags),
             None => raw::standard_ExecutorStart(query, eflags),
         }
         if let Some(measuring) = measuring {
-            pgrx_extern_c_guard(|| statement::attach(query, &measuring, others, toplevel));
+            pgrx_extern_c_guard(|| statement::attach(query, &measuring, others, added, toplevel));
         }
     }
 }

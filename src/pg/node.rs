@@ -19,7 +19,8 @@ pub struct EveryCall {
     pub clock_backsteps: u64,
 }
 
-/// Lives in the statement's query context, zeroed before its fields are set.
+/// Lives as long as its statement; zeroed before its fields are set.
+#[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Node {
     /// Must be first.
@@ -35,8 +36,6 @@ pub struct Node {
     pub drained: *mut Node,
     pub timer: NodeTimer,
     pub every: EveryCall,
-    /// How long the timed calls took.
-    pub histogram: Histogram,
     /// What the node used by itself, and what the InitPlans and subplans it asked for used.
     pub usage: Usage,
     /// The counters at entry, kept by the wrapper of InitPlan and subplan roots.
@@ -67,10 +66,28 @@ pub struct Node {
     /// Used below it while core, not the wrapper, measured it: already in `instr`.
     pub below_unwrapped: Buffers,
     pub wal_below_unwrapped: Wal,
+    /// How long the timed calls took. Last, for it need not be zeroed.
+    pub histogram: Histogram,
 }
 
-/// How a node is shown the way into its wrapper.
 impl Node {
+    /// `count` nodes at the beginning of a place that is kept for them, as if new; `None` without memory.
+    pub fn fresh(place: &mut Vec<Node>, count: usize) -> Option<*mut Node> {
+        place.clear();
+        place.try_reserve_exact(count).ok()?;
+        let nodes = place.as_mut_ptr();
+        for i in 0..count {
+            // SAFETY: there is room for them, and zero bytes are a valid value for all that is cleared; what the
+            // histogram counted before is forgotten.
+            unsafe {
+                let node = nodes.add(i);
+                node.cast::<u8>().write_bytes(0, std::mem::offset_of!(Node, histogram));
+                (*node).histogram.clear();
+            }
+        }
+        Some(nodes)
+    }
+
     /// The node behind a plan state that carries one.
     ///
     /// # Safety

@@ -39,6 +39,7 @@ struct Control {
     table: pg_sys::dshash_table_handle,
     tranche: i32,
     plans: AtomicU64,
+    /// Of the plans, without what sessions gather in.
     bytes: AtomicU64,
     /// The newest of the blocks in which sessions gather.
     blocks: AtomicU64,
@@ -207,8 +208,14 @@ pub fn record(execution: &Execution, now: i64) -> bool {
         }
         let (key, batch) = (&execution.plan.key, Batch::Execution(execution, now));
         let kept = tried(|| {
-            let kept = pg_guard_ffi_boundary(|| entry::update(&store, key, &batch))
-                || entry::insert_new(&store, key, execution.description, &batch);
+            let mut kept = pg_guard_ffi_boundary(|| entry::update(&store, key, &batch));
+            if !kept {
+                if entry::is_full(&store) {
+                    // Which plans were used last is only known when all that was gathered has come in.
+                    gather::collect(&store, |_| false);
+                }
+                kept = entry::insert_new(&store, key, execution.description, &batch);
+            }
             if kept {
                 gather::begin(&store, execution, now);
             }
@@ -263,6 +270,7 @@ pub fn reset(userid: u32, dbid: u32, queryid: i64) {
         let meant = |key: &PlanKey| matches(key, userid, dbid, queryid);
         gather::collect(&store, meant);
         entry::delete(&store, |key, _| meant(key));
+        gather::forget(&store, meant);
         if (userid, dbid, queryid) == (0, 0, 0) {
             (*store.control).evictions.store(0, Relaxed);
             (*store.control).refused.store(0, Relaxed);

@@ -1,9 +1,10 @@
 //! The state of one measured statement, from ExecutorStart to its last figures.
 //!
-//! It hangs off the QueryDesc: cursors overlap, statements nest, and some never reach ExecutorEnd. The nodes live
-//! in the statement's query context; a callback on that context takes the statement off the list whatever happens.
+//! It hangs off the QueryDesc: cursors overlap, statements nest, and some never reach ExecutorEnd. A callback on the
+//! statement's query context takes it off the list whatever happens, when nobody can look at its nodes any more.
 
 mod setup;
+mod spare;
 mod wrap;
 
 pub use setup::attach;
@@ -30,8 +31,12 @@ pub const WAL: i32 = pg_sys::InstrumentOption::INSTRUMENT_WAL as i32;
 
 pub struct Statement {
     query: *mut QueryDesc,
+    /// In `place`, as many as `count`.
     pub nodes: *mut Node,
     pub count: usize,
+    place: Vec<Node>,
+    /// Somebody else will read core's instrumentation: its figures are to be there.
+    pub published: bool,
     /// False where core measures everything itself (EXPLAIN ANALYZE while `pg_rowsource.explain` is off).
     pub wrapped: bool,
     pub detail: Detail,
@@ -123,6 +128,9 @@ pub fn close(query: *mut QueryDesc, lost: bool) {
         };
         statement.record(outcome, false);
     }
+    statement.plan = None;
+    statement.channel = None;
+    spare::keep(statement);
 }
 
 impl Statement {

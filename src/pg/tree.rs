@@ -5,6 +5,7 @@
 
 use pgrx::pg_sys::{self, List, NodeTag, PlanState};
 use rowsource_core::reconcile::Edge;
+use smallvec::SmallVec;
 
 /// One node of the tree, with its place in it.
 pub struct Found {
@@ -48,8 +49,8 @@ pub unsafe fn list<T>(list: *const List) -> impl Iterator<Item = *mut T> {
 ///
 /// # Safety
 /// `root` must be an initialised plan state tree.
-pub unsafe fn walk(root: *mut PlanState) -> Vec<Found> {
-    let mut found = Vec::with_capacity(8);
+pub unsafe fn walk(root: *mut PlanState) -> SmallVec<[Found; 4]> {
+    let mut found = SmallVec::new();
     let place = Found {
         plan_state: root,
         parent: -1,
@@ -64,7 +65,7 @@ pub unsafe fn walk(root: *mut PlanState) -> Vec<Found> {
     found
 }
 
-unsafe fn visit(mut place: Found, found: &mut Vec<Found>) {
+unsafe fn visit(mut place: Found, found: &mut SmallVec<[Found; 4]>) {
     let ps = place.plan_state;
     if ps.is_null() {
         return;
@@ -134,7 +135,7 @@ unsafe fn visit(mut place: Found, found: &mut Vec<Found>) {
 }
 
 /// Several expressions may share one subplan; EXPLAIN shows it once.
-unsafe fn visit_subplan(place: Found, found: &mut Vec<Found>) {
+unsafe fn visit_subplan(place: Found, found: &mut SmallVec<[Found; 4]>) {
     if !found.iter().any(|seen| seen.plan_state == place.plan_state) {
         // SAFETY: as `visit`.
         unsafe { visit(place, found) }

@@ -207,6 +207,64 @@ fn resets_evictions_readers_and_killed_sessions() {
 }
 
 #[test]
+fn what_a_session_gathers_is_seen_at_once_and_never_lost() {
+    let server = quiet_server("gather", &["pg_rowsource.max_plans = 100"]);
+    prepare(&server);
+    let (mut reader, mut runner) = (server.connect(), measuring(&server));
+    const STATEMENT: &str = "SELECT id FROM t WHERE id <= 3";
+    let calls = |reader: &mut postgres::Client| the_kept(reader, STATEMENT).calls;
+    // Read while the runner sits idle.
+    for round in 1..=20 {
+        run_each(&mut runner, STATEMENT);
+        assert_eq!(calls(&mut reader), round);
+        let plan = the_kept(&mut reader, STATEMENT);
+        assert_eq!(figure(&mut reader, &plan, 0, "rows"), 3.0 * round as f64);
+    }
+    // Forgotten by somebody else.
+    for pause in [0, 1100] {
+        run_each(&mut reader, "SELECT rowsource_reset()");
+        std::thread::sleep(Duration::from_millis(pause));
+        for round in 1..=3 {
+            run_each(&mut runner, STATEMENT);
+            assert_eq!(calls(&mut reader), round, "after {pause} ms");
+        }
+    }
+    // Evicted by somebody else's plans.
+    let mut other = measuring(&server);
+    let longer_ago = info(&mut reader, "evictions");
+    for round in 0..200 {
+        run_each(&mut other, &format!("SELECT {} grp FROM t", "id, ".repeat(round)));
+    }
+    assert!(info(&mut reader, "evictions") > longer_ago);
+    run_each(&mut runner, STATEMENT);
+    assert_eq!(calls(&mut reader), 1);
+    // More plans than there are places to gather in, and the session ends while it gathers.
+    for round in 0..10 {
+        for columns in 1..30 {
+            run_each(&mut runner, &format!("SELECT {} 'g' FROM t", "id, ".repeat(columns)));
+        }
+        if round % 3 == 0 {
+            everything(&mut reader);
+        }
+    }
+    for _ in 0..5 {
+        run_each(&mut runner, STATEMENT);
+    }
+    drop(runner);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while calls(&mut reader) != 6 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(calls(&mut reader), 6);
+    for columns in 1..30 {
+        let statement = format!("SELECT {} 'g' FROM t", "id, ".repeat(columns));
+        assert_eq!(the_kept(&mut reader, &statement).calls, 10, "{columns}");
+    }
+    assert_eq!(info(&mut reader, "refused"), 0);
+    server.assert_no_crash();
+}
+
+#[test]
 fn memory_is_given_back() {
     let server = quiet_server("give-back", &["pg_rowsource.max_plans = 100"]);
     prepare(&server);

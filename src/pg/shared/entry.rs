@@ -1,6 +1,6 @@
 //! The entries of the shared store: one per plan, its nodes' figures and its description beside it.
 
-use super::{Control, EVICTED_SHARE, MOST_NODES, Store, control_lock, locked};
+use super::{Control, EVICTED_SHARE, MOST_NODES, Store, control_lock, gather, locked};
 use crate::guc;
 use crate::pg::{compat, raw};
 use crate::session::{Execution, Plan, PlanDescription, PlanKey, PlanStatistics};
@@ -9,6 +9,7 @@ use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use rowsource_core::figures::NodeFigures;
 use rowsource_core::histogram::Histogram;
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
@@ -156,6 +157,12 @@ pub(super) unsafe fn update(store: &Store, key: &PlanKey, batch: &Batch) -> bool
     }
 }
 
+/// Whether a new plan needs room made for it.
+pub(super) unsafe fn is_full(store: &Store) -> bool {
+    // SAFETY: an atomic in shared memory.
+    unsafe { (*store.control).plans.load(Relaxed) >= guc::max_plans() as u64 }
+}
+
 /// Makes an entry for a new plan, evicting others if the store is full. False where it cannot be kept.
 pub(super) unsafe fn insert_new(
     store: &Store,
@@ -179,7 +186,7 @@ pub(super) unsafe fn insert_new(
             pg_sys::LWLockRelease(lock);
             return true;
         }
-        if (*store.control).plans.load(Relaxed) >= guc::max_plans() as u64 {
+        if is_full(store) {
             evict(store);
         }
         let kept = insert(store, key, &statistics, &nodes, &description);
@@ -254,14 +261,16 @@ unsafe fn evict(store: &Store) {
         }
         let share = (used.len() / EVICTED_SHARE).min(used.len() - 1);
         let (_, &mut newest_evicted, _) = used.select_nth_unstable(share);
-        let evicted = delete(store, |_, last| last <= newest_evicted);
-        (*store.control).evictions.fetch_add(evicted, Relaxed);
+        let mut evicted = HashSet::new();
+        delete(store, |key, last| last <= newest_evicted && evicted.insert(*key));
+        gather::forget(store, |key| evicted.contains(key));
+        let count = evicted.len() as u64;
+        (*store.control).evictions.fetch_add(count, Relaxed);
     }
 }
 
-/// Deletes the entries that `wanted` picks by key and last use; returns how many.
-pub(super) unsafe fn delete(store: &Store, wanted: impl Fn(&PlanKey, i64) -> bool) -> u64 {
-    let mut deleted = 0;
+/// Deletes the entries that `wanted` picks by key and last use.
+pub(super) unsafe fn delete(store: &Store, mut wanted: impl FnMut(&PlanKey, i64) -> bool) {
     // SAFETY: the partition is locked exclusively while an entry is looked at and deleted.
     unsafe {
         each(store, true, |entry| {
@@ -270,12 +279,10 @@ pub(super) unsafe fn delete(store: &Store, wanted: impl Fn(&PlanKey, i64) -> boo
                 let size = (*entry).payload_size();
                 pg_sys::dsa_free(store.area, (*entry).payload);
                 count(store.control, size, -1);
-                deleted += 1;
             }
             gone
         });
     }
-    deleted
 }
 
 /// Visits all entries; deletes those for which `visit` returns true, if `exclusive`.

@@ -12,7 +12,7 @@ use crate::session::{Execution, KnownPlan, PlanKey, PlanStatistics};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::{pg_guard, pg_sys};
 use std::rc::Rc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Plans that a session gathers at the same time.
@@ -29,8 +29,8 @@ struct Way {
     key: PlanKey,
     /// No execution: nothing gathered.
     statistics: PlanStatistics,
-    /// When it is to be handed on; 0 where the way is free.
-    until: i64,
+    /// When it is to be handed on; 0 where the way is free, or the plan has gone from the store.
+    until: AtomicI64,
     nodes: usize,
     totals: [NodeTotals; NODES],
 }
@@ -78,7 +78,6 @@ pub(super) unsafe fn join(store: &Store) {
             }
             (*own).next = (*store.control).blocks.load(Relaxed);
             (*store.control).blocks.store(made, Release);
-            (*store.control).bytes.fetch_add(size_of::<Block>() as u64, Relaxed);
         }
         (*own).taken.store(true, Relaxed);
         OWN = Some(Gatherer {
@@ -99,7 +98,7 @@ pub(super) unsafe fn add(execution: &Execution, now: i64) -> bool {
         let Some(own) = own() else { return false };
         let nodes = execution.figures.len();
         let way = &raw mut (*own.block).ways[execution.plan.way.get()];
-        if (*way).until <= now || (*way).nodes != nodes || (*way).key != execution.plan.key {
+        if (*way).until.load(Relaxed) <= now || (*way).nodes != nodes || (*way).key != execution.plan.key {
             return false;
         }
         locked(&raw mut (*way).lock, true, || {
@@ -127,8 +126,8 @@ pub(super) unsafe fn begin(store: &Store, execution: &Execution, now: i64) {
             return;
         }
         let (plan, ways) = (execution.plan, &raw mut (*own.block).ways);
-        let its = |at: &usize| (*ways)[*at].until != 0 && (*ways)[*at].key == plan.key;
-        let due = |at: &usize| (*ways)[*at].until <= now;
+        let its = |at: &usize| (*ways)[*at].until.load(Relaxed) != 0 && (*ways)[*at].key == plan.key;
+        let due = |at: &usize| (*ways)[*at].until.load(Relaxed) <= now;
         let Some(at) = (0..WAYS).find(its).or_else(|| (0..WAYS).find(due)) else {
             return;
         };
@@ -137,7 +136,7 @@ pub(super) unsafe fn begin(store: &Store, execution: &Execution, now: i64) {
         locked(&raw mut (*way).lock, true, || {
             (*way).key = plan.key;
             (*way).nodes = nodes;
-            (*way).until = now + KEPT;
+            (*way).until.store(now + KEPT, Relaxed);
         });
         own.plans[at] = Some(plan.clone());
         plan.way.set(at);
@@ -149,7 +148,7 @@ unsafe fn hand_on(store: &Store, own: &mut Gatherer, at: usize) {
     // SAFETY: under the way's lock nobody else empties it. An error leaves all locks to `tried`.
     unsafe {
         let way = &raw mut (*own.block).ways[at];
-        (*way).until = 0;
+        (*way).until.store(0, Relaxed);
         pg_sys::LWLockAcquire(&raw mut (*way).lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
         let calls = (*way).statistics.times.calls;
         if calls > 0 {
@@ -192,6 +191,24 @@ pub(super) unsafe fn collect(store: &Store, unwanted: impl Fn(&PlanKey) -> bool)
                     }
                 }
                 pg_sys::LWLockRelease(&raw mut (*way).lock);
+            }
+        });
+    }
+}
+
+/// Plans have gone from the store: their next executions are to make new entries, not to be gathered for none.
+///
+/// # Safety
+/// Main thread.
+pub(super) unsafe fn forget(store: &Store, gone: impl Fn(&PlanKey) -> bool) {
+    // SAFETY: a key that is just being replaced matches by chance at worst, which costs its plan a look-up.
+    unsafe {
+        each_block(store, |block| {
+            for at in 0..WAYS {
+                let way = &raw mut (*block).ways[at];
+                if gone(&(&raw const (*way).key).read_volatile()) {
+                    (*way).until.store(0, Relaxed);
+                }
             }
         });
     }

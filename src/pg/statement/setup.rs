@@ -1,6 +1,6 @@
 //! Sets a started statement up: allocates its nodes, makes their state ours, and decides what core measures itself.
 
-use super::{BUFFERS, OURS, ROWS, Statement, TIMER, WAL, close, open};
+use super::{BUFFERS, OURS, ROWS, Statement, TIMER, WAL, close, open, spare};
 use crate::guc::{self, Detail};
 use crate::pg::node::Node;
 use crate::pg::usage::Usage;
@@ -12,42 +12,53 @@ use rand_xoshiro::Xoroshiro128PlusPlus;
 use rowsource_core::clock::{self, Source, measure_costs};
 use rowsource_core::sampler::{BOOKKEEPING_NS, Config, NodeTimer, Proofs, TimedCall};
 
-/// Sets a started statement up for measuring.
+/// Sets a started statement up for measuring. `others_before` is what others had asked core for when it started, and
+/// `added` what we had.
 ///
 /// # Safety
-/// `query` must have been started with our bits in its `instrument_options`.
-pub unsafe fn attach(query: *mut QueryDesc, setting: &guc::Measuring, others_before: i32, toplevel: bool) {
+/// `query` must have been started.
+pub unsafe fn attach(
+    query: *mut QueryDesc,
+    setting: &guc::Measuring,
+    others_before: i32,
+    added: i32,
+    toplevel: bool,
+) {
     // SAFETY: the caller's promise; everything reached from a started QueryDesc is valid until its context goes.
     unsafe {
         let estate = (*query).estate;
         let root = (*query).planstate;
-        if estate.is_null() || root.is_null() || (*estate).es_instrument & ROWS == 0 {
+        if estate.is_null() || root.is_null() {
             return;
         }
-        let others = others_before | ((*estate).es_instrument & !(OURS | ROWS));
+        let others = others_before | ((*estate).es_instrument & !added);
         // A worker is asked by our bit, which its leader only sets where it wraps; the rest is what it has to report.
         let worker = server::is_parallel_worker();
         let wrapped = worker || covers(setting.detail, others);
         let found = tree::walk(root);
         let count = found.len();
-        // One block: the nodes, and the callback that outlives all else of the statement.
-        let size = count * size_of::<Node>() + size_of::<pg_sys::MemoryContextCallback>();
-        let flags = (pg_sys::MCXT_ALLOC_ZERO | pg_sys::MCXT_ALLOC_NO_OOM | pg_sys::MCXT_ALLOC_HUGE) as i32;
-        let nodes: *mut Node = raw::MemoryContextAllocExtended((*estate).es_query_cxt, size, flags).cast();
-        if nodes.is_null() {
+        let (mut place, spare) = spare::take();
+        let Some(nodes) = Node::fresh(&mut place, count) else {
+            return;
+        };
+        // Outlives all else of the statement.
+        let flags = pg_sys::MCXT_ALLOC_NO_OOM as i32;
+        let size = size_of::<pg_sys::MemoryContextCallback>();
+        let callback = raw::MemoryContextAllocExtended((*estate).es_query_cxt, size, flags);
+        if callback.is_null() {
             return;
         }
-        for (i, place) in found.iter().enumerate() {
+        for (i, found) in found.iter().enumerate() {
             let node = nodes.add(i);
-            let kind = tree::tag(place.plan_state);
-            (*node).plan_state = place.plan_state;
-            (*node).plan_node_id = (*(*place.plan_state).plan).plan_node_id;
-            (*node).parent = place.parent;
-            (*node).depth = place.depth;
-            (*node).edge = place.edge;
-            (*node).under_gather = place.under_gather;
-            (*node).hidden = place.hidden;
-            (*node).by_expression = place.by_expression;
+            let kind = tree::tag(found.plan_state);
+            (*node).plan_state = found.plan_state;
+            (*node).plan_node_id = (*(*found.plan_state).plan).plan_node_id;
+            (*node).parent = found.parent;
+            (*node).depth = found.depth;
+            (*node).edge = found.edge;
+            (*node).under_gather = found.under_gather;
+            (*node).hidden = found.hidden;
+            (*node).by_expression = found.by_expression;
             (*node).by_core = matches!(
                 kind,
                 NodeTag::T_HashState
@@ -74,10 +85,12 @@ pub unsafe fn attach(query: *mut QueryDesc, setting: &guc::Measuring, others_bef
             let plan = known.unwrap_or_else(|| session::newly_met(key, description.clone()));
             (Some((plan, description)), older_literals)
         };
-        let mut statement = Box::new(Statement {
+        let statement = Statement {
             query,
             nodes,
             count,
+            place,
+            published: worker || others != 0,
             wrapped,
             detail: if wrapped {
                 setting.detail
@@ -98,7 +111,8 @@ pub unsafe fn attach(query: *mut QueryDesc, setting: &guc::Measuring, others_bef
             running: 0,
             displaying: false,
             channel: None,
-        });
+        };
+        let mut statement = spare::put(statement, spare);
         if wrapped {
             statement.take_over(has_gather, others);
             if statement.detail == Detail::Timed {
@@ -109,7 +123,7 @@ pub unsafe fn attach(query: *mut QueryDesc, setting: &guc::Measuring, others_bef
             (*estate).es_instrument &= !OURS;
         }
         statement.channel = (has_gather && !worker && wrapped).then(parallel::Channel::wanted);
-        watch_context((*estate).es_query_cxt, nodes.add(count).cast(), query);
+        watch_context((*estate).es_query_cxt, callback.cast(), query);
         open().push(statement);
     }
 }
@@ -211,6 +225,8 @@ impl Statement {
         // SAFETY: nodes and plan states are live; core only ever reads `instrument` through the plan state.
         unsafe {
             let estate = (*self.query).estate;
+            // Else nobody had anything allocated, and the instrumentation is ours from the start.
+            let core_measures = (*estate).es_instrument != 0;
             let timed = self.detail == Detail::Timed;
             let booked = self.detail != Detail::Rows;
             let reads = quiet::only_reads(
@@ -222,16 +238,18 @@ impl Statement {
             for i in 0..self.count {
                 let node = self.nodes.add(i);
                 let ps = (*node).plan_state;
-                if (*ps).instrument.is_null() {
+                if !(*ps).instrument.is_null() {
+                    (*node).instr = *(*ps).instrument;
+                } else if core_measures {
                     continue;
                 }
-                (*node).instr = *(*ps).instrument;
                 // Core's calls around shutdown only matter where workers or remote servers are shut down.
                 let by_core = (*node).by_core
                     || (*ps).async_capable
                     || (*node).under_gather
                     || has_gather
                     || self.shuts_down(i);
+                (*node).instr.async_mode = (*ps).async_capable;
                 let core = compat::base(&mut (*node).instr);
                 core.need_timer = timed && by_core;
                 core.need_bufusage = booked && by_core;
@@ -242,7 +260,7 @@ impl Statement {
             }
             if has_gather {
                 // What workers are to report.
-                let mut options = (*estate).es_instrument | others;
+                let mut options = (*estate).es_instrument | others | OURS | ROWS;
                 if timed {
                     options |= TIMER;
                 }
