@@ -261,10 +261,17 @@ pub fn set_wal(u: &mut pg_sys::WalUsage, w: &Wal) {
 #[cfg(not(any(feature = "pg18", feature = "pg19")))]
 pub mod executor_run {
     use super::super::hooks;
-    use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
-    use pgrx::{pg_guard, pg_sys};
+    use pgrx::pg_sys;
 
-    #[pg_guard]
+    unsafe extern "C-unwind" {
+        fn standard_ExecutorRun(
+            query: *mut pg_sys::QueryDesc,
+            direction: pg_sys::ScanDirection::Type,
+            count: u64,
+            execute_once: bool,
+        );
+    }
+
     pub unsafe extern "C-unwind" fn hook(
         query: *mut pg_sys::QueryDesc,
         direction: pg_sys::ScanDirection::Type,
@@ -287,8 +294,8 @@ pub mod executor_run {
         // SAFETY: the caller's promise.
         unsafe {
             match previous {
-                Some(previous) => pg_guard_ffi_boundary(|| previous(query, direction, count, execute_once)),
-                None => pg_sys::standard_ExecutorRun(query, direction, count, execute_once),
+                Some(previous) => previous(query, direction, count, execute_once),
+                None => standard_ExecutorRun(query, direction, count, execute_once),
             }
         }
     }
@@ -296,10 +303,16 @@ pub mod executor_run {
 #[cfg(any(feature = "pg18", feature = "pg19"))]
 pub mod executor_run {
     use super::super::hooks;
-    use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
-    use pgrx::{pg_guard, pg_sys};
+    use pgrx::pg_sys;
 
-    #[pg_guard]
+    unsafe extern "C-unwind" {
+        fn standard_ExecutorRun(
+            query: *mut pg_sys::QueryDesc,
+            direction: pg_sys::ScanDirection::Type,
+            count: u64,
+        );
+    }
+
     pub unsafe extern "C-unwind" fn hook(
         query: *mut pg_sys::QueryDesc,
         direction: pg_sys::ScanDirection::Type,
@@ -321,8 +334,8 @@ pub mod executor_run {
         // SAFETY: the caller's promise.
         unsafe {
             match previous {
-                Some(previous) => pg_guard_ffi_boundary(|| previous(query, direction, count)),
-                None => pg_sys::standard_ExecutorRun(query, direction, count),
+                Some(previous) => previous(query, direction, count),
+                None => standard_ExecutorRun(query, direction, count),
             }
         }
     }

@@ -4,18 +4,16 @@
 //! (nesting, running account, clock) is put back on every way out, errors included; our own failures never
 //! become the statement's. No locks are taken.
 //!
-//! Where something must be put back after an error, a previous hook (a bare function pointer) is called inside an FFI
-//! boundary; pgrx's own bindings are boundaries already, and must not stand inside another: a panic cannot cross
-//! one. The other hooks are plain frames, and only what may panic in them is guarded.
+//! All hooks are plain old frames, which an error from below may cross; where something must be put back,
+//! `protect::or_else` stands around the call. Our own work that may panic is caught where it is called.
 
-use super::statement::{self, Entered, Statement};
+use super::protect::or_else;
+use super::statement;
 use super::{compat, raw, server, tick, usage};
 use crate::{guc, hint};
-use pgrx::pg_sys::panic::{CaughtError, pgrx_extern_c_guard};
-use pgrx::pg_sys::{self, NodeTag, QueryDesc, ffi::pg_guard_ffi_boundary};
-use pgrx::{PgSqlErrorCode, pg_guard};
+use pgrx::pg_sys::panic::pgrx_extern_c_guard;
+use pgrx::pg_sys::{self, NodeTag, QueryDesc};
 use rowsource_core::figures::Outcome;
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 static mut PREV_EXECUTOR_START: pg_sys::ExecutorStart_hook_type = None;
@@ -44,103 +42,60 @@ pub fn init() {
     }
 }
 
-/// Counts a level of nesting while it lives.
-struct Nested;
-
-impl Nested {
-    fn new() -> Self {
-        // SAFETY: one thread.
-        unsafe { NESTING += 1 };
-        Nested
-    }
-}
-
-impl Drop for Nested {
-    fn drop(&mut self) {
-        // SAFETY: one thread. The tick must not outlive the outermost level, whatever that is.
-        unsafe {
-            NESTING -= 1;
-            if NESTING == 0 {
-                tick::disarm();
-            }
+/// Leaves a level of nesting. The tick must not outlive the outermost level, whatever that is.
+unsafe fn unnest() {
+    // SAFETY: one thread.
+    unsafe {
+        NESTING -= 1;
+        if NESTING == 0 {
+            tick::disarm();
         }
     }
 }
 
-/// A run of a measured statement; leaves it when dropped.
-struct Run {
-    query: *mut QueryDesc,
-    entered: Option<Entered>,
-}
-
-impl Run {
-    unsafe fn enter(query: *mut QueryDesc) -> Self {
-        let entered = statement::find(query).map(|statement| {
-            // SAFETY: main thread; dropped on every way out.
-            unsafe { statement.enter() }
-        });
-        Run { query, entered }
-    }
-
-    fn statement(&self) -> Option<&'static mut Statement> {
-        self.entered.as_ref().and_then(|_| statement::find(self.query))
-    }
-}
-
-impl Drop for Run {
-    fn drop(&mut self) {
-        if let (Some(entered), Some(statement)) = (&self.entered, statement::find(self.query)) {
-            // SAFETY: the one leave for the one enter.
-            unsafe { statement.leave(entered) }
-        }
-    }
-}
-
-/// Books what a nested run used to the node that runs now.
-struct Settle;
-
-impl Drop for Settle {
-    fn drop(&mut self) {
-        // SAFETY: main thread; the running account stays as it is.
-        unsafe {
-            usage::switch(usage::CURRENT);
-        }
+/// Runs `body` as one more level of nesting.
+unsafe fn nested(body: impl FnOnce()) {
+    // SAFETY: called by plain frames, with a plain body.
+    unsafe {
+        NESTING += 1;
+        or_else(body, |_| unnest());
+        unnest();
     }
 }
 
 /// Runs `body` as one more level of nesting, with the statement's accounts in force. If it fails, the figures
 /// reached so far are recorded before the error goes on.
 unsafe fn run(query: *mut QueryDesc, body: impl FnOnce()) {
-    let _nested = Nested::new();
-    // SAFETY: a started query.
-    let run = unsafe { Run::enter(query) };
-    // A run that is not measured itself may have used what its surroundings do not look at.
-    let _settle = Settle;
-    let result = catch_unwind(AssertUnwindSafe(body));
-    if let Err(error) = result {
-        let outcome = outcome(&*error);
-        let mut statement = run.statement();
-        if let Some(statement) = &mut statement {
-            // SAFETY: before the run is left.
-            unsafe { statement.interrupt() }
+    // SAFETY: called by plain frames, with a plain body, for a started query; what is entered is left once.
+    unsafe {
+        NESTING += 1;
+        let entered = statement::find(query).map(|statement| statement.enter());
+        or_else(body, |outcome| {
+            let _ = server::caught(|| {
+                if let (Some(entered), Some(statement)) = (&entered, statement::find(query)) {
+                    statement.interrupt();
+                    statement.leave(entered);
+                    statement.record(outcome, true);
+                    statement::close(query, false);
+                }
+            });
+            settle();
+            unnest();
+        });
+        if let (Some(entered), Some(statement)) = (&entered, statement::find(query)) {
+            statement.leave(entered);
         }
-        drop(run);
-        if let Some(statement) = statement {
-            statement.record(outcome, true);
-        }
-        statement::close(query, false);
-        resume_unwind(error);
+        settle();
+        unnest();
     }
 }
 
-fn outcome(error: &(dyn Any + Send)) -> Outcome {
-    let report = match error.downcast_ref::<CaughtError>() {
-        Some(CaughtError::PostgresError(report) | CaughtError::ErrorReport(report)) => report,
-        _ => return Outcome::Failed,
-    };
-    match report.sql_error_code() {
-        PgSqlErrorCode::ERRCODE_QUERY_CANCELED | PgSqlErrorCode::ERRCODE_ADMIN_SHUTDOWN => Outcome::Cancelled,
-        _ => Outcome::Failed,
+/// Books what a nested run used to the node that runs now: a run that is not measured itself may have used what its
+/// surroundings do not look at.
+unsafe fn settle() {
+    // SAFETY: main thread; the running account stays as it is.
+    unsafe {
+        usage::switch(usage::CURRENT);
     }
 }
 
@@ -162,7 +117,6 @@ unsafe fn decide(query: *mut QueryDesc, eflags: i32, toplevel: bool) -> Option<g
     }
 }
 
-/// A plain frame: an error below may cross it, and a statement that is not measured pays for no guard.
 unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
     // SAFETY: PostgreSQL passes a valid QueryDesc.
     unsafe {
@@ -180,15 +134,22 @@ unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
             None => raw::standard_ExecutorStart(query, eflags),
         }
         if let Some(measuring) = measuring {
-            pgrx_extern_c_guard(|| statement::attach(query, &measuring, others, added, toplevel));
+            let attached = catch_unwind(AssertUnwindSafe(|| {
+                statement::attach(query, &measuring, others, added, toplevel);
+            }));
+            // A cancel request may have come while the plan was described.
+            if let Err(error) = attached {
+                pgrx_extern_c_guard::<_, ()>(|| resume_unwind(error));
+            }
         }
     }
 }
 
-/// Called by the version's own hook in `compat`.
+/// Called by the version's own hook in `compat`, a plain frame.
 ///
 /// # Safety
 /// `query` must be started.
+#[inline(always)]
 pub unsafe fn executor_run(
     query: *mut QueryDesc,
     direction: pg_sys::ScanDirection::Type,
@@ -203,29 +164,20 @@ pub unsafe fn executor_run(
     }
 }
 
-/// A plain frame where nothing is run: see `executor_start`.
 unsafe extern "C-unwind" fn executor_finish(query: *mut QueryDesc) {
     // SAFETY: PostgreSQL passes a started QueryDesc.
     unsafe {
+        let finish = || match PREV_EXECUTOR_FINISH {
+            Some(previous) => previous(query),
+            None => raw::standard_ExecutorFinish(query),
+        };
         if runs_at_finish(query) {
-            pgrx_extern_c_guard(|| {
-                run(query, || match PREV_EXECUTOR_FINISH {
-                    Some(previous) => pg_guard_ffi_boundary(|| previous(query)),
-                    None => pg_sys::standard_ExecutorFinish(query),
-                });
-            });
+            run(query, finish);
         } else {
-            match PREV_EXECUTOR_FINISH {
-                Some(previous) => previous(query),
-                None => raw::standard_ExecutorFinish(query),
-            }
+            finish();
         }
-        if statement::find(query).is_some() {
-            pgrx_extern_c_guard(|| {
-                if let Some(statement) = statement::find(query) {
-                    statement.record(Outcome::Completed, true);
-                }
-            });
+        if let Some(statement) = statement::find(query) {
+            let _ = server::caught(|| statement.record(Outcome::Completed, true));
         }
     }
 }
@@ -240,17 +192,12 @@ unsafe fn runs_at_finish(query: *mut QueryDesc) -> bool {
     }
 }
 
-/// A plain frame: see `executor_start`.
 unsafe extern "C-unwind" fn executor_end(query: *mut QueryDesc) {
     // SAFETY: PostgreSQL passes a started QueryDesc.
     unsafe {
         // Recorded by ExecutorFinish, unless a caller left that out.
-        if statement::is_unrecorded(query) {
-            pgrx_extern_c_guard(|| {
-                if let Some(statement) = statement::find(query) {
-                    statement.end();
-                }
-            });
+        if let Some(statement) = statement::find(query).filter(|statement| statement.is_unrecorded()) {
+            let _ = server::caught(|| statement.record(Outcome::Completed, true));
         }
         match PREV_EXECUTOR_END {
             Some(previous) => previous(query),
@@ -280,7 +227,6 @@ unsafe fn nests(utility: *mut pg_sys::Node) -> bool {
 
 /// Statements inside other utilities (CALL, DO, a COPY's triggers, an ALTER TABLE's checks) are nested, though no
 /// executor run surrounds them.
-#[pg_guard]
 #[allow(clippy::too_many_arguments, reason = "PostgreSQL's signature")]
 unsafe extern "C-unwind" fn process_utility(
     statement: *mut pg_sys::PlannedStmt,
@@ -294,21 +240,8 @@ unsafe extern "C-unwind" fn process_utility(
 ) {
     // SAFETY: PostgreSQL passes valid arguments, which go down unchanged.
     unsafe {
-        let _nested = nests((*statement).utilityStmt).then(Nested::new);
-        match PREV_PROCESS_UTILITY {
-            Some(previous) => pg_guard_ffi_boundary(|| {
-                previous(
-                    statement,
-                    query_string,
-                    read_only_tree,
-                    context,
-                    params,
-                    query_env,
-                    dest,
-                    qc,
-                )
-            }),
-            None => pg_sys::standard_ProcessUtility(
+        let process = || match PREV_PROCESS_UTILITY {
+            Some(previous) => previous(
                 statement,
                 query_string,
                 read_only_tree,
@@ -318,6 +251,21 @@ unsafe extern "C-unwind" fn process_utility(
                 dest,
                 qc,
             ),
+            None => raw::standard_ProcessUtility(
+                statement,
+                query_string,
+                read_only_tree,
+                context,
+                params,
+                query_env,
+                dest,
+                qc,
+            ),
+        };
+        if nests((*statement).utilityStmt) {
+            nested(process);
+        } else {
+            process();
         }
     }
 }

@@ -3,6 +3,7 @@
 //! * `hooks` decide what is measured and keep nesting; `statement` is the state of one running statement;
 //! * `wrapper` is the hot path; `usage` and `timing` are the process-wide state that it touches;
 //! * `tree` walks plan states, `harvest` turns raw state into figures, `identity` and `describe` name plans;
+//! * `protect` is PG_TRY for plain frames;
 //! * `compat` holds every difference between PostgreSQL's major versions, `raw` the functions called unguarded.
 
 pub mod compat;
@@ -13,6 +14,7 @@ pub mod hooks;
 pub mod identity;
 pub mod node;
 pub mod parallel;
+pub mod protect;
 pub mod quiet;
 pub mod raw;
 pub mod server;

@@ -2,7 +2,7 @@
 //! cross (the hot path), or because pgrx has no binding for them (the timeout facility).
 
 use pgrx::pg_sys;
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 
 unsafe extern "C-unwind" {
     /// Raises an error when the stack is nearly used up; core does this at a node's first call.
@@ -10,6 +10,19 @@ unsafe extern "C-unwind" {
     pub fn standard_ExecutorStart(query: *mut pg_sys::QueryDesc, eflags: c_int);
     pub fn standard_ExecutorFinish(query: *mut pg_sys::QueryDesc);
     pub fn standard_ExecutorEnd(query: *mut pg_sys::QueryDesc);
+    pub fn standard_ProcessUtility(
+        statement: *mut pg_sys::PlannedStmt,
+        query_string: *const c_char,
+        read_only_tree: bool,
+        context: pg_sys::ProcessUtilityContext::Type,
+        params: pg_sys::ParamListInfo,
+        query_env: *mut pg_sys::QueryEnvironment,
+        dest: *mut pg_sys::DestReceiver,
+        qc: *mut pg_sys::QueryCompletion,
+    );
+    pub fn CopyErrorData() -> *mut pg_sys::ErrorData;
+    pub fn FlushErrorState();
+    pub fn ReThrowError(error: *mut pg_sys::ErrorData) -> !;
     /// With MCXT_ALLOC_NO_OOM and MCXT_ALLOC_HUGE raises nothing.
     pub fn MemoryContextAllocExtended(
         context: pg_sys::MemoryContext,

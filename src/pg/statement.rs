@@ -94,11 +94,6 @@ pub fn find(query: *mut QueryDesc) -> Option<&'static mut Statement> {
         .map(|s| &mut **s)
 }
 
-/// Whether a statement has run and its figures are not on record yet.
-pub fn is_unrecorded(query: *mut QueryDesc) -> bool {
-    find(query).is_some_and(|statement| statement.ran && !statement.recorded)
-}
-
 /// The statements that are running now asked for a display: none of them is to be the last statement.
 pub fn displaying() {
     for statement in open().iter_mut().filter(|statement| statement.running > 0) {
@@ -108,7 +103,7 @@ pub fn displaying() {
 
 /// Whether a measured statement is running, so that a new one is nested in it.
 pub fn any_running() -> bool {
-    open().iter().any(|s| s.ran && !s.recorded)
+    open().iter().any(|s| s.is_unrecorded())
 }
 
 /// Takes a statement off the list. If it is lost (its memory goes without ExecutorEnd), figures that were not recorded
@@ -159,7 +154,8 @@ impl Statement {
             if self.wrapped {
                 self.install();
                 if let Some(mut channel) = self.channel.take() {
-                    channel.announce(self.plan_node_ids());
+                    // Without it the workers' sampling counts are missing, and nothing else.
+                    let _ = server::caught(|| channel.announce(self.plan_node_ids()));
                     self.channel = Some(channel);
                 }
             }
@@ -291,11 +287,9 @@ impl Statement {
         }
     }
 
-    /// The regular end: what has run is on record afterwards.
-    pub fn end(&mut self) {
-        if self.ran {
-            self.record(Outcome::Completed, true);
-        }
+    /// Whether it has run, and its figures are not on record yet.
+    pub fn is_unrecorded(&self) -> bool {
+        self.ran && !self.recorded
     }
 
     /// What parallel workers reported for a node.
