@@ -49,7 +49,7 @@ pub struct PlanDescription {
     /// Length and hash of the whole text.
     identity: (usize, u64),
     pub nodes: Vec<PlanNode>,
-    /// Its predicates show values, not parameters ($1) as those of a generic plan do.
+    /// Its predicates show values, not only parameters ($1) as those of a generic plan do.
     pub shows_literals: bool,
 }
 
@@ -70,9 +70,17 @@ impl PlanDescription {
     }
 }
 
+/// Whether a predicate has a number or a string in it, parameters ($1) aside.
 fn shows_literals(nodes: &[PlanNode]) -> bool {
-    let mut predicates = nodes.iter().flat_map(|node| &node.predicates).peekable();
-    predicates.peek().is_some() && !predicates.any(|(_, predicate)| predicate.contains('$'))
+    let mut predicates = nodes.iter().flat_map(|node| &node.predicates);
+    predicates.any(|(_, predicate)| {
+        let mut parts = predicate.split('$');
+        let before = parts.next().unwrap_or_default();
+        let after = parts.map(|part| part.trim_start_matches(|c: char| c.is_ascii_digit()));
+        std::iter::once(before)
+            .chain(after)
+            .any(|part| part.contains(|c: char| c.is_ascii_digit() || c == '\''))
+    })
 }
 
 /// Longer statement texts are cut: a plan's statistics must not hold megabytes.
@@ -309,7 +317,9 @@ pub fn plans() -> Vec<Plan> {
     let own = || {
         SESSION.with_borrow(|session| {
             let plans = session.plans.values();
-            plans.filter_map(|plan| plan.own.borrow().as_deref().cloned()).collect()
+            plans
+                .filter_map(|plan| plan.own.borrow().as_deref().cloned())
+                .collect()
         })
     };
     let mut plans = shared::plans().unwrap_or_else(own);

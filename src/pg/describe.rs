@@ -54,13 +54,15 @@ pub unsafe fn description(
 ) -> (Rc<PlanDescription>, bool) {
     // SAFETY: the caller's promise.
     unsafe {
+        let known = known.map(|known| known.description.borrow());
+        if let Some(known) = known.as_ref().filter(|known| !known.shows_literals) {
+            return (Rc::clone(known), false);
+        }
         let text = server::statement_text((*query).sourceText, (*query).plannedstmt);
         let start = match known {
             None => system::monotonic(),
             Some(known) => {
-                let known = known.description.borrow();
-                let same_text = known.is_of(text);
-                if same_text && ((*query).params.is_null() || !known.shows_literals) {
+                if (*query).params.is_null() && known.is_of(text) {
                     return (known.clone(), false);
                 }
                 let now = system::monotonic();

@@ -21,19 +21,20 @@ const NS_PER_MS: f64 = 1e6;
 /// # Safety
 /// `nodes` are the `count` live nodes of one statement.
 pub unsafe fn used_below(nodes: *mut Node, count: usize, i: usize) -> (Buffers, Wal) {
+    let mut sums = Vec::new();
     // SAFETY: the caller's promise.
-    unsafe { used(nodes, count)[i] }
+    unsafe { used(nodes, count, &mut sums) };
+    sums[i]
 }
 
-unsafe fn used(nodes: *mut Node, count: usize) -> SmallVec<[(Buffers, Wal); 1]> {
+unsafe fn used(nodes: *mut Node, count: usize, sums: &mut Vec<(Buffers, Wal)>) {
     // SAFETY: as above; children follow their parents, so backwards every sum is complete when it is passed on.
     unsafe {
-        let mut sums: SmallVec<[(Buffers, Wal); 1]> = (0..count)
-            .map(|i| {
-                let usage = &(*nodes.add(i)).usage;
-                (compat::buffers(&usage.buffers), compat::wal(&usage.wal))
-            })
-            .collect();
+        sums.clear();
+        sums.extend((0..count).map(|i| {
+            let usage = &(*nodes.add(i)).usage;
+            (compat::buffers(&usage.buffers), compat::wal(&usage.wal))
+        }));
         for i in (1..count).rev() {
             let node = nodes.add(i);
             if !(*node).by_expression {
@@ -43,19 +44,25 @@ unsafe fn used(nodes: *mut Node, count: usize) -> SmallVec<[(Buffers, Wal); 1]> 
                 parent.1 += wal;
             }
         }
-        sums
     }
 }
 
-/// Runs a body with a place for a statement's figures that is there already: most statements are short.
-pub fn with_scratch(body: impl FnOnce(&mut Vec<NodeFigures>)) {
+/// The memory that figures are worked out in; kept, for most statements are short.
+#[derive(Default)]
+pub struct Scratch {
+    pub figures: Vec<NodeFigures>,
+    items: Vec<Item>,
+    used: Vec<(Buffers, Wal)>,
+}
+
+/// Runs a body with memory for figures.
+pub fn with_scratch(body: impl FnOnce(&mut Scratch)) {
     thread_local! {
-        static SCRATCH: Cell<Vec<NodeFigures>> = const { Cell::new(Vec::new()) };
+        static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
     }
-    let mut figures = SCRATCH.take();
-    figures.clear();
-    body(&mut figures);
-    SCRATCH.set(figures);
+    let mut scratch = SCRATCH.take().unwrap_or_default();
+    body(&mut scratch);
+    SCRATCH.set(Some(scratch));
 }
 
 /// Fills in the figures of all nodes that EXPLAIN would show, in its order. With `core_alive` (the statement's own
@@ -63,14 +70,20 @@ pub fn with_scratch(body: impl FnOnce(&mut Vec<NodeFigures>)) {
 ///
 /// # Safety
 /// The statement's nodes must be live.
-pub unsafe fn figures(statement: &Statement, core_alive: bool, all: &mut Vec<NodeFigures>) {
+pub unsafe fn figures(statement: &Statement, core_alive: bool, scratch: &mut Scratch) {
     // SAFETY: the caller's promise.
     unsafe {
         let count = statement.count;
-        let mut items: SmallVec<[Item; 1]> = (0..count).map(|i| item(statement, i)).collect();
-        let own = reconcile(&mut items);
-        let used = used(statement.nodes, count);
-        all.reserve(count);
+        let Scratch {
+            figures: all,
+            items,
+            used: sums,
+        } = scratch;
+        items.clear();
+        items.extend((0..count).map(|i| item(statement, i)));
+        let own = reconcile(items);
+        used(statement.nodes, count, sums);
+        all.clear();
         for i in 0..count {
             let node = statement.nodes.add(i);
             let instr = (*(*node).plan_state).instrument;
@@ -78,8 +91,8 @@ pub unsafe fn figures(statement: &Statement, core_alive: bool, all: &mut Vec<Nod
                 all.push(NodeFigures::default());
                 continue;
             }
-            let (buffers, wal) = inclusive(statement, node, used[i]);
-            let starts = starts(node);
+            let (buffers, wal) = inclusive(statement, node, sums[i]);
+            let starts = starts(statement, node);
             let rows = rows(statement, node);
             let estimate = items[i].estimate;
             if statement.wrapped && statement.published && core_alive {
@@ -127,40 +140,43 @@ pub unsafe fn figures(statement: &Statement, core_alive: bool, all: &mut Vec<Nod
 pub unsafe fn histograms<'a>(statement: &Statement) -> SmallVec<[&'a Histogram; 4]> {
     // SAFETY: the caller's promise.
     unsafe {
-        (0..statement.count)
-            .map(|i| (i, statement.nodes.add(i)))
-            .filter(|(_, node)| !(**node).hidden)
-            .map(|(i, node)| {
-                if let Some(workers) = statement.histogram_from_workers(i) {
-                    (*node).histogram.add(&workers);
-                }
-                &(*node).histogram
-            })
-            .collect()
+        let mut histograms = SmallVec::new();
+        for i in 0..statement.count {
+            let node = statement.nodes.add(i);
+            if (*node).hidden {
+                continue;
+            }
+            if let Some(workers) = statement.histogram_from_workers(i) {
+                (*node).histogram.add(&workers);
+            }
+            histograms.push(&(*node).histogram);
+        }
+        histograms
     }
 }
 
-unsafe fn starts(node: *mut Node) -> f64 {
+unsafe fn starts(statement: &Statement, node: *mut Node) -> f64 {
     // SAFETY: a live node with instrumentation.
     unsafe {
         let instr = (*(*node).plan_state).instrument;
-        let interrupted = (*node).interrupted.is_some() || compat::core_interrupted_ns(&mut *instr).is_some();
+        let interrupted = (*node).interrupted.is_some()
+            || (statement.by_core && compat::core_interrupted_ns(&mut *instr).is_some());
         (*instr).nloops + f64::from(u8::from((*instr).running || interrupted))
     }
 }
 
 /// The starts in this process: without those that workers reported.
-unsafe fn own_starts(node: *mut Node) -> f64 {
+unsafe fn own_starts(statement: &Statement, node: *mut Node) -> f64 {
     // SAFETY: a live node; the workers' array, where there is one, has `num_workers` entries.
     unsafe {
         let workers = (*(*node).plan_state).worker_instrument;
         if workers.is_null() {
-            return starts(node);
+            return starts(statement, node);
         }
         let workers = (*workers)
             .instrument
             .as_slice((*workers).num_workers.max(0) as usize);
-        (starts(node) - workers.iter().map(|worker| worker.nloops).sum::<f64>()).max(0.0)
+        (starts(statement, node) - workers.iter().map(|worker| worker.nloops).sum::<f64>()).max(0.0)
     }
 }
 
@@ -176,7 +192,7 @@ unsafe fn rows(statement: &Statement, node: *mut Node) -> f64 {
         let ends_seen = matches!(statement.timed(), Timed::EveryTsc | Timed::Every);
         let wrapped = if (*node).is_drained && !ends_seen {
             // Each start ended with a call that brought no row, or was interrupted in one.
-            ((*node).timer.calls() + (*node).every.calls) as f64 - own_starts(node)
+            ((*node).timer.calls() + (*node).every.calls) as f64 - own_starts(statement, node)
         } else {
             (*node).rows as f64
         };
@@ -194,7 +210,7 @@ unsafe fn inclusive(
     // SAFETY: a live node with instrumentation.
     unsafe {
         let instr = (*(*node).plan_state).instrument;
-        let base = *compat::base(&mut *instr);
+        let base = compat::base(&mut *instr);
         if !statement.wrapped {
             return (
                 base.need_bufusage.then(|| compat::buffers(&base.bufusage)),
@@ -203,6 +219,9 @@ unsafe fn inclusive(
         }
         if statement.detail == Detail::Rows {
             return (None, None);
+        }
+        if !statement.by_core {
+            return (Some(used), Some(wal_used));
         }
         let mut buffers = compat::buffers(&base.bufusage);
         let mut wal = compat::wal(&base.walusage);
@@ -230,11 +249,13 @@ unsafe fn item(statement: &Statement, i: usize) -> Item {
         let mut estimate = Estimate::default();
         if !instr.is_null() {
             estimate = own_estimate(statement, i);
-            estimate.total +=
-                compat::core_total_ns(&mut *instr) + compat::core_interrupted_ns(&mut *instr).unwrap_or(0.0);
-            estimate.startup += compat::core_startup_ns(&mut *instr);
-            let error = statement.workers_report(i).error_ns;
-            estimate.error = estimate.error.hypot(error);
+            if statement.by_core {
+                estimate.total += compat::core_total_ns(&mut *instr)
+                    + compat::core_interrupted_ns(&mut *instr).unwrap_or(0.0);
+                estimate.startup += compat::core_startup_ns(&mut *instr);
+                let error = statement.workers_report(i).error_ns;
+                estimate.error = estimate.error.hypot(error);
+            }
             // The root ran inside the statement's own, exactly timed runs.
             if i == 0 && statement.wrapped && statement.detail == Detail::Timed {
                 estimate.total = estimate.total.min(statement.elapsed_ns);
@@ -272,7 +293,9 @@ unsafe fn own_estimate(statement: &Statement, i: usize) -> Estimate {
         let ticks = match statement.timed() {
             Timed::Never => return Estimate::default(),
             _ if !statement.wrapped => return Estimate::default(),
-            Timed::Sampled => (*node).timer.estimate(own_starts(node), (*node).interrupted),
+            Timed::Sampled => (*node)
+                .timer
+                .estimate(own_starts(statement, node), (*node).interrupted),
             Timed::EveryTsc | Timed::Every => {
                 let every = &(*node).every;
                 let nested: u64 = descendants(statement, i).map(|d| 2 * (*d).every.calls).sum();

@@ -76,7 +76,7 @@ unsafe fn run(query: *mut QueryDesc, body: impl FnOnce()) {
                     statement.interrupt();
                     statement.leave(entered);
                     statement.record(outcome, true);
-                    statement::close(query, false);
+                    statement.close();
                 }
             });
             settle();

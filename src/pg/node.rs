@@ -81,7 +81,8 @@ impl Node {
             // histogram counted before is forgotten.
             unsafe {
                 let node = nodes.add(i);
-                node.cast::<u8>().write_bytes(0, std::mem::offset_of!(Node, histogram));
+                node.cast::<u8>()
+                    .write_bytes(0, std::mem::offset_of!(Node, histogram));
                 (*node).histogram.clear();
             }
         }

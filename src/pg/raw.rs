@@ -23,12 +23,6 @@ unsafe extern "C-unwind" {
     pub fn CopyErrorData() -> *mut pg_sys::ErrorData;
     pub fn FlushErrorState();
     pub fn ReThrowError(error: *mut pg_sys::ErrorData) -> !;
-    /// With MCXT_ALLOC_NO_OOM and MCXT_ALLOC_HUGE raises nothing.
-    pub fn MemoryContextAllocExtended(
-        context: pg_sys::MemoryContext,
-        size: usize,
-        flags: c_int,
-    ) -> *mut c_void;
     /// Only links the callback in: raises nothing.
     pub fn MemoryContextRegisterResetCallback(
         context: pg_sys::MemoryContext,

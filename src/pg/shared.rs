@@ -237,7 +237,10 @@ unsafe fn all_at_exit() -> Option<(Vec<Plan>, i64)> {
         }
         attach();
         let store = STORE?;
-        Some((entry::copies(&store, |_| true), (*store.control).reset_at.load(Relaxed)))
+        Some((
+            entry::copies(&store, |_| true),
+            (*store.control).reset_at.load(Relaxed),
+        ))
     }
 }
 

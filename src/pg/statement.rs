@@ -31,12 +31,18 @@ pub const WAL: i32 = pg_sys::InstrumentOption::INSTRUMENT_WAL as i32;
 
 pub struct Statement {
     query: *mut QueryDesc,
+    /// Linked into the statement's query context.
+    callback: pg_sys::MemoryContextCallback,
+    /// Nothing more is to be done with it; it only waits for its context to go.
+    closed: bool,
     /// In `place`, as many as `count`.
     pub nodes: *mut Node,
     pub count: usize,
     place: Vec<Node>,
     /// Somebody else will read core's instrumentation: its figures are to be there.
     pub published: bool,
+    /// Core measures some of its nodes, or workers report some.
+    pub by_core: bool,
     /// False where core measures everything itself (EXPLAIN ANALYZE while `pg_rowsource.explain` is off).
     pub wrapped: bool,
     pub detail: Detail,
@@ -90,7 +96,7 @@ pub fn find(query: *mut QueryDesc) -> Option<&'static mut Statement> {
     open()
         .iter_mut()
         .rev()
-        .find(|s| s.query == query)
+        .find(|s| s.query == query && !s.closed)
         .map(|s| &mut **s)
 }
 
@@ -106,16 +112,17 @@ pub fn any_running() -> bool {
     open().iter().any(|s| s.is_unrecorded())
 }
 
-/// Takes a statement off the list. If it is lost (its memory goes without ExecutorEnd), figures that were not recorded
-/// yet are, as far as they got; that is done from our own memory only, for core's may be gone. A client's cursor
-/// that a rollback closes had not failed itself; what an error left half-way inside another statement had.
-pub fn close(query: *mut QueryDesc, lost: bool) {
+/// The memory of a statement goes: takes it off the list. If it is lost (its memory goes without ExecutorEnd), figures
+/// that were not recorded yet are, as far as they got; that is done from our own memory only, for core's may be gone.
+/// A client's cursor that a rollback closes had not failed itself; what an error left half-way inside another
+/// statement had.
+fn gone(statement: *const Statement) {
     let list = open();
-    let Some(at) = list.iter().rposition(|s| s.query == query) else {
+    let Some(at) = list.iter().rposition(|s| std::ptr::eq(&**s, statement)) else {
         return;
     };
     let mut statement = list.remove(at);
-    if lost && statement.ran {
+    if statement.ran && !statement.closed {
         let outcome = if statement.toplevel {
             Outcome::Completed
         } else {
@@ -234,12 +241,13 @@ impl Statement {
             // An abort has taken the workers' memory away; that is not to be looked at.
             self.channel = None;
         }
-        harvest::with_scratch(|figures| {
+        harvest::with_scratch(|scratch| {
             // SAFETY: the nodes are live until the statement is closed.
             let histograms = unsafe {
-                harvest::figures(self, core_alive, figures);
+                harvest::figures(self, core_alive, scratch);
                 harvest::histograms(self)
             };
+            let figures = &scratch.figures;
             let Some((plan, description)) = &self.plan else {
                 // SAFETY: in a worker whose leader announced a channel.
                 unsafe { parallel::report(figures, &histograms, self) };
@@ -285,6 +293,11 @@ impl Statement {
             (true, Source::Coarse) => ClockName::Coarse,
             (true, Source::Syscall) => ClockName::Syscall,
         }
+    }
+
+    /// Nothing more is to be done with it.
+    pub fn close(&mut self) {
+        self.closed = true;
     }
 
     /// Whether it has run, and its figures are not on record yet.

@@ -91,7 +91,10 @@ fn a_cancel_request_keeps_figures() {
     let mut client = server.session();
     let pid: i32 = value(&mut client, "SELECT pg_backend_pid()");
     // On a busy machine compiling alone may take all the time until the cancel.
-    run_each(&mut client, "SET pg_rowsource.statistics_level = typical; SET jit = off");
+    run_each(
+        &mut client,
+        "SET pg_rowsource.statistics_level = typical; SET jit = off",
+    );
     let mut other = server.connect();
     let canceller = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(300));

@@ -241,7 +241,10 @@ fn what_a_session_gathers_is_seen_at_once_and_never_lost() {
     // More plans than there are places to gather in, and the session ends while it gathers.
     for round in 0..10 {
         for columns in 1..30 {
-            run_each(&mut runner, &format!("SELECT {} 'g' FROM t", "id, ".repeat(columns)));
+            run_each(
+                &mut runner,
+                &format!("SELECT {} 'g' FROM t", "id, ".repeat(columns)),
+            );
         }
         if round % 3 == 0 {
             everything(&mut reader);

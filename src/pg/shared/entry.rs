@@ -333,12 +333,7 @@ pub(super) unsafe fn copies(store: &Store, wanted: impl Fn(&PlanKey) -> bool) ->
                 let nodes = std::slice::from_raw_parts(totals, (*entry).nodes as usize).to_vec();
                 let bytes = totals.add(nodes.len()).cast::<u8>();
                 let description = std::slice::from_raw_parts(bytes, (*entry).description as usize).to_vec();
-                (
-                    (*entry).key,
-                    (*entry).statistics,
-                    nodes,
-                    description,
-                )
+                ((*entry).key, (*entry).statistics, nodes, description)
             }));
             false
         });

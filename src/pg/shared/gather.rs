@@ -12,8 +12,8 @@ use crate::session::{Execution, KnownPlan, PlanKey, PlanStatistics};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::{pg_guard, pg_sys};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicI64};
 
 /// Plans that a session gathers at the same time.
 const WAYS: usize = 8;
@@ -228,7 +228,10 @@ unsafe extern "C-unwind" fn at_exit(_code: i32, _arg: pg_sys::Datum) {
     }
 }
 
-#[allow(static_mut_refs, reason = "one thread; no two references live at the same time")]
+#[allow(
+    static_mut_refs,
+    reason = "one thread; no two references live at the same time"
+)]
 fn own() -> Option<&'static mut Gatherer> {
     // SAFETY: a backend has one thread.
     unsafe { OWN.as_mut() }

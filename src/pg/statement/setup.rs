@@ -1,6 +1,6 @@
 //! Sets a started statement up: allocates its nodes, makes their state ours, and decides what core measures itself.
 
-use super::{BUFFERS, OURS, ROWS, Statement, TIMER, WAL, close, open, spare};
+use super::{BUFFERS, OURS, ROWS, Statement, TIMER, WAL, gone, open, spare};
 use crate::guc::{self, Detail};
 use crate::pg::node::Node;
 use crate::pg::usage::Usage;
@@ -41,13 +41,6 @@ pub unsafe fn attach(
         let Some(nodes) = Node::fresh(&mut place, count) else {
             return;
         };
-        // Outlives all else of the statement.
-        let flags = pg_sys::MCXT_ALLOC_NO_OOM as i32;
-        let size = size_of::<pg_sys::MemoryContextCallback>();
-        let callback = raw::MemoryContextAllocExtended((*estate).es_query_cxt, size, flags);
-        if callback.is_null() {
-            return;
-        }
         for (i, found) in found.iter().enumerate() {
             let node = nodes.add(i);
             let kind = tree::tag(found.plan_state);
@@ -87,10 +80,13 @@ pub unsafe fn attach(
         };
         let statement = Statement {
             query,
+            callback: pg_sys::MemoryContextCallback::default(),
+            closed: false,
             nodes,
             count,
             place,
             published: worker || others != 0,
+            by_core: !wrapped || has_gather,
             wrapped,
             detail: if wrapped {
                 setting.detail
@@ -123,7 +119,7 @@ pub unsafe fn attach(
             (*estate).es_instrument &= !OURS;
         }
         statement.channel = (has_gather && !worker && wrapped).then(parallel::Channel::wanted);
-        watch_context((*estate).es_query_cxt, callback.cast(), query);
+        statement.watch_context((*estate).es_query_cxt);
         open().push(statement);
     }
 }
@@ -144,8 +140,24 @@ fn detail_of(others: i32) -> Detail {
     }
 }
 
-/// The sampler's configuration; what the clock and a sample cost is measured once per backend and clock.
+/// The sampler's configuration, which seldom changes.
 fn config(source: Source, sampfreq: i32) -> Config {
+    static mut LAST: Option<(Source, i32, Config)> = None;
+    // SAFETY: a backend has one thread.
+    unsafe {
+        match { LAST } {
+            Some((last, frequency, config)) if last == source && frequency == sampfreq => config,
+            _ => {
+                let config = new_config(source, sampfreq);
+                LAST = Some((source, sampfreq, config));
+                config
+            }
+        }
+    }
+}
+
+/// Makes a configuration; what the clock and a sample cost is measured once per backend and clock.
+fn new_config(source: Source, sampfreq: i32) -> Config {
     static mut COSTS: [Option<(f64, f64, f64)>; Source::ALL.len()] = [None; Source::ALL.len()];
     let costs = &raw mut COSTS;
     // SAFETY: a backend has one thread.
@@ -201,25 +213,22 @@ fn bookkeeping_ns() -> f64 {
 /// One step of CLOCK_MONOTONIC_COARSE on the slowest kernels in use (100 Hz).
 const COARSE_RESOLUTION_NS: f64 = 10e6;
 
-/// When a statement's memory goes without ExecutorEnd, it was lost to an error.
-unsafe fn watch_context(
-    context: pg_sys::MemoryContext,
-    callback: *mut pg_sys::MemoryContextCallback,
-    query: *mut QueryDesc,
-) {
-    unsafe extern "C-unwind" fn gone(query: *mut std::ffi::c_void) {
-        // Nothing may be raised while a memory context goes.
-        let _ = server::caught(|| close(query.cast(), true));
-    }
-    // SAFETY: the callback lives as long as the context that runs it.
-    unsafe {
-        (*callback).func = Some(gone);
-        (*callback).arg = query.cast();
-        raw::MemoryContextRegisterResetCallback(context, callback);
-    }
+unsafe extern "C-unwind" fn context_gone(statement: *mut std::ffi::c_void) {
+    // Nothing may be raised while a memory context goes.
+    let _ = server::caught(|| gone(statement.cast()));
 }
 
 impl Statement {
+    /// Sees to it that the statement leaves the list whatever becomes of it.
+    unsafe fn watch_context(&mut self, context: pg_sys::MemoryContext) {
+        // SAFETY: the callback lives in the statement, whose box stays in the list until the context has run it.
+        unsafe {
+            self.callback.func = Some(context_gone);
+            self.callback.arg = (&raw mut *self).cast();
+            raw::MemoryContextRegisterResetCallback(context, &raw mut self.callback);
+        }
+    }
+
     /// Makes the nodes' state our own: `PlanState.instrument` moves into it, and says what core is to measure.
     pub(super) unsafe fn take_over(&mut self, has_gather: bool, others: i32) {
         // SAFETY: nodes and plan states are live; core only ever reads `instrument` through the plan state.
@@ -250,6 +259,7 @@ impl Statement {
                     || has_gather
                     || self.shuts_down(i);
                 (*node).instr.async_mode = (*ps).async_capable;
+                self.by_core |= by_core;
                 let core = compat::base(&mut (*node).instr);
                 core.need_timer = timed && by_core;
                 core.need_bufusage = booked && by_core;
