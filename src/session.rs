@@ -333,6 +333,9 @@ pub fn reset(userid: u32, dbid: u32, queryid: i64) {
         session.plans.retain(|key, plan| {
             let kept = !matches(key, userid, dbid, queryid);
             plan.listed.set(kept);
+            if !kept {
+                plan.own.replace(None);
+            }
             kept
         });
         let last = session.last.as_ref().map(|last| last.plan.key);

@@ -19,7 +19,8 @@ pub struct EveryCall {
     pub clock_backsteps: u64,
 }
 
-/// Lives as long as its statement; zeroed before its fields are set.
+/// Lives as long as its statement. What comes before the histogram is zeroed for each execution, and the histogram
+/// forgotten; what comes after it is the same for all executions of a plan.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Node {
@@ -29,30 +30,35 @@ pub struct Node {
     pub rows: u64,
     /// The last clock reading when the call in progress began.
     pub before: u64,
-    /// The account of its caller: its parent's, or for the root of an InitPlan or subplan that of whichever node asked
-    /// for the call in progress.
-    pub caller: *mut Usage,
-    /// The scan that this aggregate drains; null for all other nodes.
-    pub drained: *mut Node,
     pub timer: NodeTimer,
     pub every: EveryCall,
     /// What the node used by itself, and what the InitPlans and subplans it asked for used.
     pub usage: Usage,
     /// The counters at entry, kept by the wrapper of InitPlan and subplan roots.
     pub entry: Usage,
+    /// An error ended the statement inside a call of this node, this many ticks after the call began.
+    pub interrupted: Option<u64>,
+    /// Used below it while core, not the wrapper, measured it: already in `instr`.
+    pub below_unwrapped: Buffers,
+    pub wal_below_unwrapped: Wal,
+    /// How long the timed calls took.
+    pub histogram: Histogram,
+    pub plan_state: *mut pg_sys::PlanState,
+    /// The account of its caller: its parent's, or for the root of an InitPlan or subplan that of whichever node asked
+    /// for the call in progress.
+    pub caller: *mut Usage,
+    /// The scan that this aggregate drains; null for all other nodes.
+    pub drained: *mut Node,
     /// The wrapper chosen for this node, installed once its first call has checked the stack.
     pub method: pg_sys::ExecProcNodeMtd,
     /// What was put into `ExecProcNode` until that first call.
     pub installed: pg_sys::ExecProcNodeMtd,
-    pub plan_state: *mut pg_sys::PlanState,
     /// The planner's number for the node; the plan itself may be gone when a lost statement is closed.
     pub plan_node_id: i32,
     /// Index of the parent in the statement's nodes; -1 at the root.
     pub parent: i32,
     pub depth: u16,
     pub edge: Edge,
-    /// An error ended the statement inside a call of this node, this many ticks after the call began.
-    pub interrupted: Option<u64>,
     /// A scan that its parent drains.
     pub is_drained: bool,
     /// Core calls it by other ways than ExecProcNode and measures it by itself.
@@ -63,30 +69,39 @@ pub struct Node {
     pub under_gather: bool,
     /// Not shown by EXPLAIN (a Gather that only debug_parallel_query put there).
     pub hidden: bool,
-    /// Used below it while core, not the wrapper, measured it: already in `instr`.
-    pub below_unwrapped: Buffers,
-    pub wal_below_unwrapped: Wal,
-    /// How long the timed calls took. Last, for it need not be zeroed.
-    pub histogram: Histogram,
 }
 
 impl Node {
     /// `count` nodes at the beginning of a place that is kept for them, as if new; `None` without memory.
     pub fn fresh(place: &mut Vec<Node>, count: usize) -> Option<*mut Node> {
+        const FIXED: usize = std::mem::offset_of!(Node, histogram) + size_of::<Histogram>();
         place.clear();
         place.try_reserve_exact(count).ok()?;
         let nodes = place.as_mut_ptr();
         for i in 0..count {
-            // SAFETY: there is room for them, and zero bytes are a valid value for all that is cleared; what the
-            // histogram counted before is forgotten.
+            // SAFETY: there is room for them, and zero bytes are a valid value for all that is cleared.
             unsafe {
                 let node = nodes.add(i);
+                Node::renew(node);
                 node.cast::<u8>()
-                    .write_bytes(0, std::mem::offset_of!(Node, histogram));
-                (*node).histogram.clear();
+                    .add(FIXED)
+                    .write_bytes(0, size_of::<Node>() - FIXED);
             }
         }
         Some(nodes)
+    }
+
+    /// Forgets what an execution counted.
+    ///
+    /// # Safety
+    /// There must be room for a node.
+    pub unsafe fn renew(node: *mut Node) {
+        // SAFETY: the caller's promise; zero bytes are a valid value for all that is cleared.
+        unsafe {
+            node.cast::<u8>()
+                .write_bytes(0, std::mem::offset_of!(Node, histogram));
+            (*node).histogram.clear();
+        }
     }
 
     /// The node behind a plan state that carries one.

@@ -43,6 +43,8 @@ pub struct Statement {
     pub published: bool,
     /// Core measures some of its nodes, or workers report some.
     pub by_core: bool,
+    /// Its set-up holds for all executions of the plan.
+    renewable: bool,
     /// False where core measures everything itself (EXPLAIN ANALYZE while `pg_rowsource.explain` is off).
     pub wrapped: bool,
     pub detail: Detail,
@@ -130,8 +132,6 @@ fn gone(statement: *const Statement) {
         };
         statement.record(outcome, false);
     }
-    statement.plan = None;
-    statement.channel = None;
     spare::keep(statement);
 }
 

@@ -37,7 +37,23 @@ pub unsafe fn attach(
         let wrapped = worker || covers(setting.detail, others);
         let found = tree::walk(root);
         let count = found.len();
-        let (mut place, spare) = spare::take();
+        let key = PlanKey::new(
+            server::user_id(),
+            server::database_id(),
+            (*(*query).plannedstmt).queryId as i64,
+            identity::plan_id(&found),
+            toplevel,
+        );
+        if others == 0
+            && !worker
+            && let Some(mut statement) = spare::same(&key, setting, count)
+        {
+            statement.renew(query, &found);
+            statement.watch_context((*estate).es_query_cxt);
+            open().push(statement);
+            return;
+        }
+        let (mut place, spare) = spare::any();
         let Some(nodes) = Node::fresh(&mut place, count) else {
             return;
         };
@@ -65,13 +81,6 @@ pub unsafe fn attach(
         let (plan, older_literals) = if worker {
             (None, false)
         } else {
-            let key = PlanKey::new(
-                server::user_id(),
-                server::database_id(),
-                (*(*query).plannedstmt).queryId as i64,
-                identity::plan_id(&found),
-                toplevel,
-            );
             shared::attach();
             let known = session::known(&key);
             let (description, older_literals) = describe::description(query, known.as_deref(), count);
@@ -87,6 +96,7 @@ pub unsafe fn attach(
             place,
             published: worker || others != 0,
             by_core: !wrapped || has_gather,
+            renewable: false,
             wrapped,
             detail: if wrapped {
                 setting.detail
@@ -219,6 +229,11 @@ unsafe extern "C-unwind" fn context_gone(statement: *mut std::ffi::c_void) {
 }
 
 impl Statement {
+    /// Whether it has a queryid: only then do equal keys mean equal expressions.
+    fn query_is_named(&self) -> bool {
+        self.plan.as_ref().is_some_and(|(plan, _)| plan.key.queryid != 0)
+    }
+
     /// Sees to it that the statement leaves the list whatever becomes of it.
     unsafe fn watch_context(&mut self, context: pg_sys::MemoryContext) {
         // SAFETY: the callback lives in the statement, whose box stays in the list until the context has run it.
@@ -226,6 +241,35 @@ impl Statement {
             self.callback.func = Some(context_gone);
             self.callback.arg = (&raw mut *self).cast();
             raw::MemoryContextRegisterResetCallback(context, &raw mut self.callback);
+        }
+    }
+
+    /// Begins another execution of the plan that this was set up for.
+    unsafe fn renew(&mut self, query: *mut QueryDesc, found: &[tree::Found]) {
+        // SAFETY: as many nodes as were found; they were set up for a plan with the same nodes.
+        unsafe {
+            for (i, found) in found.iter().enumerate() {
+                let node = self.nodes.add(i);
+                Node::renew(node);
+                (*node).timer.start();
+                (*node).plan_state = found.plan_state;
+                (*node).plan_node_id = (*(*found.plan_state).plan).plan_node_id;
+                (*found.plan_state).instrument = &raw mut (*node).instr;
+            }
+            if let Some((plan, description)) = &mut self.plan
+                && description.shows_literals
+            {
+                (*description, self.older_literals) = describe::description(query, Some(plan), found.len());
+            }
+            self.query = query;
+            self.closed = false;
+            self.outside = Usage::zero();
+            self.elapsed_ns = 0.0;
+            self.installed = false;
+            self.ran = false;
+            self.recorded = false;
+            self.running = 0;
+            self.displaying = false;
         }
     }
 
@@ -242,6 +286,8 @@ impl Statement {
                 self.query,
                 (0..self.count).map(|i| (*self.nodes.add(i)).plan_state),
             );
+            // What `quiet` looks at beyond the plan's identity is not the same for all executions.
+            self.renewable = !self.published && !reads && self.query_is_named();
             self.name_callers();
             self.pair_drained_scans();
             for i in 0..self.count {
@@ -268,6 +314,7 @@ impl Statement {
                 (*node).method = Some(wrapper::method(self.timed(), self.books(i), reads));
                 (*ps).instrument = &raw mut (*node).instr;
             }
+            self.renewable &= !self.by_core;
             if has_gather {
                 // What workers are to report.
                 let mut options = (*estate).es_instrument | others | OURS | ROWS;

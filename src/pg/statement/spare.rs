@@ -1,29 +1,67 @@
-//! The memory of the last statement that ended, for the next one: most are short, and allocating costs more than
-//! measuring them.
+//! Statements that have ended, for the next ones. Most statements are short, and setting one up costs more than
+//! measuring it: where the same plan is run again in the same way, all that was found out about it still holds, and
+//! else at least the memory serves.
 
 use super::Statement;
+use crate::guc::Measuring;
 use crate::pg::node::Node;
+use crate::session::PlanKey;
 
-/// More nodes than these are given back.
-const MOST_NODES: usize = 64;
+/// So many are kept.
+const KEPT: usize = 8;
+/// Larger ones are not.
+const MOST_NODES: usize = 16;
 
-static mut SPARE: Option<Box<Statement>> = None;
+static mut SPARE: [Option<Box<Statement>>; KEPT] = [const { None }; KEPT];
+/// The one that goes next.
+static mut NEXT: usize = 0;
+
+#[allow(
+    static_mut_refs,
+    reason = "one thread; the reference ends with the caller's statement"
+)]
+fn spare() -> &'static mut [Option<Box<Statement>>; KEPT] {
+    // SAFETY: a backend has one thread.
+    unsafe { &mut SPARE }
+}
 
 /// Keeps what a closed statement leaves.
 pub fn keep(mut statement: Box<Statement>) {
     if statement.place.capacity() > MOST_NODES {
-        statement.place = Vec::new();
+        return;
     }
+    if !statement.renewable {
+        statement.plan = None;
+    }
+    statement.channel = None;
+    let free = spare().iter().position(Option::is_none);
     // SAFETY: a backend has one thread.
-    unsafe { SPARE = Some(statement) }
+    let at = free.unwrap_or_else(|| unsafe {
+        NEXT = (NEXT + 1) % KEPT;
+        NEXT
+    });
+    spare()[at] = Some(statement);
+}
+
+/// A statement of the same plan that was set up in the same way.
+pub fn same(key: &PlanKey, setting: &Measuring, count: usize) -> Option<Box<Statement>> {
+    let same = |statement: &Statement| {
+        let plan = statement.plan.as_ref().filter(|_| statement.renewable);
+        plan.is_some_and(|(plan, _)| plan.key == *key)
+            && statement.count == count
+            && (statement.detail, statement.sampfreq, statement.clock)
+                == (setting.detail, setting.sampfreq, setting.clock)
+    };
+    let at = spare()
+        .iter()
+        .position(|spare| spare.as_deref().is_some_and(same))?;
+    spare()[at].take()
 }
 
 /// A place for nodes, and the box that a statement is to be put into, if one is there.
-pub fn take() -> (Vec<Node>, Option<Box<Statement>>) {
-    #[allow(static_mut_refs, reason = "one thread; the reference ends here")]
+pub fn any() -> (Vec<Node>, Option<Box<Statement>>) {
     // SAFETY: a backend has one thread.
-    let spare = unsafe { SPARE.take() };
-    match spare {
+    match spare()[unsafe { NEXT }].take() {
         Some(mut statement) => (std::mem::take(&mut statement.place), Some(statement)),
         None => (Vec::new(), None),
     }
