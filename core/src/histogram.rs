@@ -13,12 +13,10 @@ pub const BUCKETS: usize = 32;
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[repr(C)]
 pub struct Histogram {
-    /// A bit for each bucket in use, the reading calls' in the upper half.
+    /// A bit for each count in use.
     touched: u64,
-    /// Calls that read no block.
-    plain: [u64; BUCKETS],
-    /// Calls that read blocks: from disk, or from a work file.
-    reading: [u64; BUCKETS],
+    /// Calls that read no block, then those that read blocks: from disk, or from a work file.
+    counts: [[u64; BUCKETS]; 2],
 }
 
 /// The bucket of a call of so many nanoseconds.
@@ -58,14 +56,13 @@ impl Histogram {
     /// Counts several calls in a bucket.
     #[inline(always)]
     pub fn add_to(&mut self, bucket: usize, read: bool, calls: u64) {
-        let counts = if read { &mut self.reading } else { &mut self.plain };
-        let bit = 1 << ((bucket + if read { BUCKETS } else { 0 }) & 63);
-        // Within bounds by `bucket`; written so that no panic remains in the hot path.
-        if let Some(count) = counts.get_mut(bucket) {
-            let so_far = if self.touched & bit == 0 { 0 } else { *count };
-            *count = so_far + calls;
-            self.touched |= bit;
-        }
+        let bucket = bucket % BUCKETS;
+        let at = bucket + BUCKETS * usize::from(read);
+        let in_use = self.touched >> at & 1;
+        let count = &mut self.counts[usize::from(read)][bucket];
+        // What was counted before it was forgotten counts no more.
+        *count = (*count & in_use.wrapping_neg()).wrapping_add(calls);
+        self.touched |= 1 << at;
     }
 
     /// Adds another histogram.
@@ -81,9 +78,8 @@ impl Histogram {
         std::iter::from_fn(move || {
             let at = left.trailing_zeros() as usize;
             left &= left.wrapping_sub(1);
-            let (read, bucket) = (at >= BUCKETS, at % BUCKETS);
-            let counts = if read { &self.reading } else { &self.plain };
-            (at < 2 * BUCKETS).then(|| (read, bucket, counts[bucket]))
+            let calls = self.counts.get(at / BUCKETS)?[at % BUCKETS];
+            Some((at >= BUCKETS, at % BUCKETS, calls))
         })
     }
 }

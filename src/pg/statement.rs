@@ -21,6 +21,7 @@ use rowsource_core::figures::Outcome;
 use rowsource_core::histogram::Histogram;
 use rowsource_core::sampler::Config;
 use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Our own bit in `instrument_options`: tells parallel workers to measure as their leader does.
 pub const OURS: i32 = 1 << 24;
@@ -169,11 +170,15 @@ impl Statement {
             let account = usage::switch(&raw mut self.outside);
             let clock = (self.wrapped && self.detail == Detail::Timed)
                 .then(|| timing::enter(self.clock, self.config));
+            let start = match clock {
+                Some(_) => timing::LAST.load(Relaxed),
+                None => self.clock.read_fn()(),
+            };
             Entered {
                 account,
                 booked: usage::BOOKED,
                 clock,
-                start: self.clock.read_fn()(),
+                start,
             }
         }
     }

@@ -48,8 +48,13 @@ impl RngCore for Random {
     }
 }
 
+/// Measured statements that are running.
+static mut DEPTH: u32 = 0;
+
 /// What a measured statement replaces while it runs, to be put back when it is left.
 pub struct Outer {
+    /// Whether there is an outer statement: else nobody needs anything put back.
+    running: bool,
     tsc: bool,
     ns_per_tick: f64,
     read: fn() -> u64,
@@ -84,6 +89,7 @@ pub unsafe fn enter(source: Source, config: Config) -> Outer {
         }
         forget_proofs();
         let outer = Outer {
+            running: DEPTH > 0,
             tsc: TSC,
             ns_per_tick: NS_PER_TICK,
             read: READ,
@@ -93,6 +99,7 @@ pub unsafe fn enter(source: Source, config: Config) -> Outer {
         READ = source.read_fn();
         NS_PER_TICK = source.scale().ns_per_tick();
         CONFIG = config;
+        DEPTH += 1;
         read();
         outer
     }
@@ -106,11 +113,14 @@ pub unsafe fn leave(outer: &Outer) {
     // SAFETY: as in `enter`.
     unsafe {
         forget_proofs();
-        TSC = outer.tsc;
-        READ = outer.read;
-        NS_PER_TICK = outer.ns_per_tick;
-        CONFIG = outer.config;
-        read();
+        DEPTH -= 1;
+        if outer.running {
+            TSC = outer.tsc;
+            READ = outer.read;
+            NS_PER_TICK = outer.ns_per_tick;
+            CONFIG = outer.config;
+            read();
+        }
     }
 }
 
