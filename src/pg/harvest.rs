@@ -189,7 +189,7 @@ unsafe fn rows(statement: &Statement, node: *mut Node) -> f64 {
         } else {
             0.0
         };
-        let ends_seen = matches!(statement.timed(), Timed::EveryTsc | Timed::Every);
+        let ends_seen = matches!(statement.timed, Timed::EveryTsc | Timed::Every);
         let wrapped = if (*node).is_drained && !ends_seen {
             // Each start ended with a call that brought no row, or was interrupted in one.
             ((*node).timer.calls() + (*node).every.calls) as f64 - own_starts(statement, node)
@@ -289,8 +289,8 @@ unsafe fn own_estimate(statement: &Statement, i: usize) -> Estimate {
     // SAFETY: the statement's nodes are live.
     unsafe {
         let node = statement.nodes.add(i);
-        let ns = statement.clock.scale().ns_per_tick();
-        let ticks = match statement.timed() {
+        let ns = statement.tick_ns;
+        let ticks = match statement.timed {
             Timed::Never => return Estimate::default(),
             _ if !statement.wrapped => return Estimate::default(),
             Timed::Sampled => (*node)
@@ -334,7 +334,7 @@ unsafe fn timer_counts(statement: &Statement, i: usize) -> (u64, u64, u64) {
     // SAFETY: the statement's nodes are live.
     unsafe {
         let node = statement.nodes.add(i);
-        let own = match statement.timed() {
+        let own = match statement.timed {
             _ if !statement.wrapped => (0, 0, 0),
             Timed::Never => (0, 0, 0),
             Timed::Sampled => {

@@ -95,7 +95,9 @@ unsafe fn run(query: *mut QueryDesc, body: impl FnOnce()) {
 unsafe fn settle() {
     // SAFETY: main thread; the running account stays as it is.
     unsafe {
-        usage::switch(usage::CURRENT);
+        if !usage::is_outside(usage::CURRENT) {
+            usage::switch(usage::CURRENT);
+        }
     }
 }
 

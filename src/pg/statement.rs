@@ -51,6 +51,10 @@ pub struct Statement {
     pub detail: Detail,
     pub sampfreq: i32,
     pub clock: Source,
+    /// Which calls are timed.
+    pub timed: Timed,
+    /// Nanoseconds of a tick of the clock.
+    pub tick_ns: f64,
     config: Config,
     /// Sent by a client, not by a function.
     toplevel: bool,
@@ -141,8 +145,9 @@ impl Statement {
         &self.config
     }
 
-    pub fn timed(&self) -> Timed {
-        match (self.detail, self.sampfreq, self.clock) {
+    /// Which calls are timed, from the settings.
+    fn timed(detail: Detail, sampfreq: i32, clock: Source) -> Timed {
+        match (detail, sampfreq, clock) {
             (Detail::Timed, 1, Source::Tsc) => Timed::EveryTsc,
             (Detail::Timed, 1, _) => Timed::Every,
             (Detail::Timed, ..) => Timed::Sampled,
@@ -192,10 +197,7 @@ impl Statement {
         unsafe {
             self.running = self.running.saturating_sub(1);
             let end = self.clock.read_fn()();
-            self.elapsed_ns += self
-                .clock
-                .scale()
-                .nanoseconds(clock::elapsed(entered.start, end).unwrap_or(0));
+            self.elapsed_ns += clock::elapsed(entered.start, end).unwrap_or(0) as f64 * self.tick_ns;
             if let Some(outer) = &entered.clock {
                 timing::leave(outer);
             }

@@ -9,7 +9,7 @@ use rowsource_tests::session::run_each;
 fn instructions_of_short_statements() {
     const FEW: usize = 200;
     const MANY: usize = 800;
-    const MOST: f64 = 12_000.0;
+    const MOST: f64 = 4_500.0;
     let mut server = Server::preloaded("short", &[]);
     run_each(
         &mut server.connect(),

@@ -87,6 +87,11 @@ pub unsafe fn attach(
             let plan = known.unwrap_or_else(|| session::newly_met(key, description.clone()));
             (Some((plan, description)), older_literals)
         };
+        let detail = if wrapped {
+            setting.detail
+        } else {
+            detail_of(others)
+        };
         let statement = Statement {
             query,
             callback: pg_sys::MemoryContextCallback::default(),
@@ -98,13 +103,11 @@ pub unsafe fn attach(
             by_core: !wrapped || has_gather,
             renewable: false,
             wrapped,
-            detail: if wrapped {
-                setting.detail
-            } else {
-                detail_of(others)
-            },
+            detail,
             sampfreq: setting.sampfreq,
             clock,
+            timed: Statement::timed(detail, setting.sampfreq, clock),
+            tick_ns: clock.scale().ns_per_tick(),
             config: config(clock, setting.sampfreq),
             toplevel,
             plan,
@@ -311,7 +314,7 @@ impl Statement {
                 core.need_bufusage = booked && by_core;
                 core.need_walusage = booked && by_core;
                 (*node).timer.start();
-                (*node).method = Some(wrapper::method(self.timed(), self.books(i), reads));
+                (*node).method = Some(wrapper::method(self.timed, self.books(i), reads));
                 (*ps).instrument = &raw mut (*node).instr;
             }
             self.renewable &= !self.by_core;
