@@ -208,7 +208,68 @@ CREATE FUNCTION rowsource_reset(userid oid DEFAULT 0, dbid oid DEFAULT 0, queryi
 AS 'MODULE_PATHNAME', 'rowsource_reset_wrapper'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
-REVOKE ALL ON FUNCTION rowsource_reset(oid, oid, bigint) FROM PUBLIC;
+-- Requests to temporary files since the last reset: a row per database and file type. small: one block or less.
+CREATE FUNCTION pg_stat_tempfile_io(
+    OUT datid oid,
+    OUT filetype text,
+    OUT small_read_reqs bigint,
+    OUT small_read_bytes bigint,
+    OUT small_read_service_time float8,
+    OUT small_read_avg_time float8,
+    OUT small_read_max_time float8,
+    OUT large_read_reqs bigint,
+    OUT large_read_bytes bigint,
+    OUT large_read_service_time float8,
+    OUT large_read_avg_time float8,
+    OUT large_read_max_time float8,
+    OUT small_write_reqs bigint,
+    OUT small_write_bytes bigint,
+    OUT small_write_service_time float8,
+    OUT small_write_avg_time float8,
+    OUT small_write_max_time float8,
+    OUT large_write_reqs bigint,
+    OUT large_write_bytes bigint,
+    OUT large_write_service_time float8,
+    OUT large_write_avg_time float8,
+    OUT large_write_max_time float8,
+    OUT source text,
+    OUT stats_reset timestamptz
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pg_stat_tempfile_io_0_1'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+CREATE VIEW pg_stat_tempfile_io AS
+    SELECT f.datid, d.datname, f.filetype,
+           f.small_read_reqs, f.small_read_bytes, f.small_read_service_time, f.small_read_avg_time, f.small_read_max_time,
+           f.large_read_reqs, f.large_read_bytes, f.large_read_service_time, f.large_read_avg_time, f.large_read_max_time,
+           f.small_write_reqs, f.small_write_bytes, f.small_write_service_time, f.small_write_avg_time, f.small_write_max_time,
+           f.large_write_reqs, f.large_write_bytes, f.large_write_service_time, f.large_write_avg_time, f.large_write_max_time,
+           f.source, f.stats_reset
+      FROM pg_stat_tempfile_io() f LEFT JOIN pg_catalog.pg_database d ON d.oid = f.datid;
+
+-- How long they took: a row per bucket that holds any.
+CREATE FUNCTION pg_stat_tempfile_io_histogram(
+    OUT datid oid,
+    OUT filetype text,
+    OUT operation text,
+    OUT size text,
+    OUT from_us float8,
+    OUT to_us float8,
+    OUT reqs bigint
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pg_stat_tempfile_io_histogram_0_1'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+CREATE VIEW pg_stat_tempfile_io_histogram AS
+    SELECT f.datid, d.datname, f.filetype, f.operation, f.size, f.from_us, f.to_us, f.reqs
+      FROM pg_stat_tempfile_io_histogram() f LEFT JOIN pg_catalog.pg_database d ON d.oid = f.datid;
+
+-- Begins anew with a database's temporary files, or with those of all with 0.
+CREATE FUNCTION rowsource_tempfile_reset(dbid oid DEFAULT 0) RETURNS void
+AS 'MODULE_PATHNAME', 'rowsource_tempfile_reset_wrapper'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+REVOKE ALL ON FUNCTION rowsource_reset(oid, oid, bigint), rowsource_tempfile_reset(oid) FROM PUBLIC;
 
 GRANT SELECT ON pg_stat_rowsource, pg_stat_rowsource_plans, pg_stat_rowsource_histogram, rowsource_misestimates,
-    rowsource_plan_changes TO PUBLIC;
+    rowsource_plan_changes, pg_stat_tempfile_io, pg_stat_tempfile_io_histogram TO PUBLIC;

@@ -34,6 +34,7 @@ need libc6-dev test -f /usr/include/stdlib.h
 need libicu-dev test -f /usr/include/unicode/ucol.h
 need pkg-config command -v pkg-config
 need make command -v make
+need strace command -v strace
 need valgrind command -v valgrind
 [ ${#missing[@]} -gt 0 ] || exit 0
 

@@ -132,6 +132,12 @@ pub fn max_plans() -> usize {
     usize::try_from(MAX_PLANS.get()).unwrap_or(1)
 }
 
+/// Whether requests to temporary files are counted and timed. Asked at every request to any file, so without a guard.
+#[inline(always)]
+pub fn tempfile_timing() -> bool {
+    crate::pg::guc::value(&TEMPFILE_TIMING)
+}
+
 /// Whether the statistics survive a clean restart.
 pub fn save() -> bool {
     SAVE.get()
@@ -189,8 +195,8 @@ pub fn init() {
     );
     GucRegistry::define_bool_guc(
         c"pg_rowsource.tempfile_timing",
-        c"Times each request to temporary files.",
-        c"Takes effect with per-request timing of temporary files.",
+        c"Counts and times each request to temporary files.",
+        c"Needs pg_rowsource in shared_preload_libraries. Off: pg_stat_tempfile_io stands still.",
         &TEMPFILE_TIMING,
         GucContext::Suset,
         GucFlags::default(),

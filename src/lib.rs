@@ -26,5 +26,6 @@ pub extern "C-unwind" fn _PG_init() {
     guc::init();
     pg::shared::init();
     pg::hooks::init();
+    pg::tempfile::init();
     pg::reserve_prefix();
 }

@@ -8,3 +8,4 @@ pub mod plan;
 pub mod reconcile;
 pub mod report;
 pub mod sampler;
+pub mod tempfile;

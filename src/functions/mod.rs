@@ -6,6 +6,7 @@ use pgrx::{PgLogLevel, PgSqlErrorCode};
 mod clocks;
 pub mod display;
 mod store;
+pub mod tempfile;
 pub mod views;
 
 /// Ends the user's call with an error that says what to do about it.

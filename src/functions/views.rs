@@ -2,15 +2,10 @@
 
 use super::display::outcome_name;
 use crate::pg::server;
-use crate::pg::srf::{Value, oid, text, value};
+use crate::pg::srf::{Value, oid, text, timestamp, value};
 use crate::session::{self, Plan};
 use rowsource_core::figures::{Buffers, NodeFigures, Time, Wal};
 use rowsource_core::histogram::bounds_us;
-
-/// As a Datum, a timestamp is its microseconds since 2000-01-01 UTC.
-fn timestamp(microseconds: i64) -> Value {
-    value(microseconds)
-}
 
 /// What stands for the words of other users' statements, as in pg_stat_statements.
 const MASKED: &str = "<insufficient privilege>";

@@ -1,9 +1,10 @@
 //! Every difference between PostgreSQL's major versions, as functions with one signature.
 
-use super::raw;
+use super::{raw, server};
 use pgrx::pg_sys;
 use rowsource_core::clock;
 use rowsource_core::figures::{Buffers, Wal};
+use rowsource_core::tempfile::{FileType, Operation};
 use std::ffi::CStr;
 
 /// The first timeout id that an extension may register (`USER_TIMEOUT` of timeout.h).
@@ -165,15 +166,20 @@ pub fn set_core_totals(
 }
 
 /// The I/O times of a `BufferUsage`, in the order shared read, shared write, local read, local write, temp read,
-/// temp write. Before 17 those of temporary tables are counted with the shared ones.
+/// temp write. Before 17 core counts those of temporary tables with the shared ones; where core does not time I/O, they
+/// are only ours: see [`add_io_time`].
 #[cfg(any(feature = "pg15", feature = "pg16"))]
 fn io_times(u: &pg_sys::BufferUsage) -> [pg_sys::instr_time; 6] {
     let zero = instr_time_from_ns(0.0);
+    let (shared, local) = match server::core_times_io() {
+        true => ([u.blk_read_time, u.blk_write_time], [zero; 2]),
+        false => ([zero; 2], [u.blk_read_time, u.blk_write_time]),
+    };
     [
-        u.blk_read_time,
-        u.blk_write_time,
-        zero,
-        zero,
+        shared[0],
+        shared[1],
+        local[0],
+        local[1],
         u.temp_blk_read_time,
         u.temp_blk_write_time,
     ]
@@ -205,6 +211,76 @@ fn set_io_times(u: &mut pg_sys::BufferUsage, b: &Buffers) {
     u.local_blk_write_time = instr_time_from_ns(b.local_write_ms * NS_PER_MS);
     u.temp_blk_read_time = instr_time_from_ns(b.temp_read_ms * NS_PER_MS);
     u.temp_blk_write_time = instr_time_from_ns(b.temp_write_ms * NS_PER_MS);
+}
+
+/// Adds the time of a request to a temporary file to core's counters, as core itself would if it timed I/O.
+///
+/// # Safety
+/// `u` must be valid. Plain: nothing here raises.
+#[inline(always)]
+pub unsafe fn add_io_time(u: *mut pg_sys::BufferUsage, filetype: FileType, operation: Operation, ns: u64) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let time = match (filetype, operation) {
+            (FileType::WorkFile, Operation::Read) => &raw mut (*u).temp_blk_read_time,
+            (FileType::WorkFile, Operation::Write) => &raw mut (*u).temp_blk_write_time,
+            #[cfg(any(feature = "pg15", feature = "pg16"))]
+            (FileType::TempTable, Operation::Read) => &raw mut (*u).blk_read_time,
+            #[cfg(any(feature = "pg15", feature = "pg16"))]
+            (FileType::TempTable, Operation::Write) => &raw mut (*u).blk_write_time,
+            #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+            (FileType::TempTable, Operation::Read) => &raw mut (*u).local_blk_read_time,
+            #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+            (FileType::TempTable, Operation::Write) => &raw mut (*u).local_blk_write_time,
+        };
+        *time = instr_time_from_ns(instr_time_ns(*time) + ns as f64);
+    }
+}
+
+/// Nanoseconds that core timed reads and writes of a kind of temporary files; zero where it does not tell them from
+/// those of other files (temporary tables before 17).
+pub fn temp_ns(u: &pg_sys::BufferUsage, filetype: FileType) -> [f64; 2] {
+    match filetype {
+        FileType::WorkFile => [u.temp_blk_read_time, u.temp_blk_write_time].map(instr_time_ns),
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        FileType::TempTable => [0.0; 2],
+        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+        FileType::TempTable => [u.local_blk_read_time, u.local_blk_write_time].map(instr_time_ns),
+    }
+}
+
+/// Whether temporary tables are read by other ways than system calls of the backend's own: with io_uring, from 18 on.
+#[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
+#[inline(always)]
+pub fn temp_tables_pass_by() -> bool {
+    false
+}
+#[cfg(any(feature = "pg18", feature = "pg19"))]
+#[inline(always)]
+pub fn temp_tables_pass_by() -> bool {
+    const IO_URING: i32 = 2;
+    // SAFETY: a plain global, set at server start.
+    unsafe { pg_sys::io_method == IO_URING }
+}
+
+/// The process that owns temporary tables whose files bear this number; `None` where it has ended.
+#[cfg(any(feature = "pg15", feature = "pg16"))]
+pub fn pid_of_temp_tables(number: i32) -> Option<i32> {
+    // SAFETY: any number may be asked for; the entry stays in shared memory.
+    unsafe {
+        pg_sys::BackendIdGetProc(number)
+            .as_ref()
+            .map(|process| process.pid)
+    }
+}
+#[cfg(not(any(feature = "pg15", feature = "pg16")))]
+pub fn pid_of_temp_tables(number: i32) -> Option<i32> {
+    // SAFETY: any number may be asked for; the entry stays in shared memory.
+    unsafe {
+        pg_sys::ProcNumberGetProc(number)
+            .as_ref()
+            .map(|process| process.pid)
+    }
 }
 
 pub fn buffers(u: &pg_sys::BufferUsage) -> Buffers {

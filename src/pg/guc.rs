@@ -7,6 +7,13 @@ use rowsource_core::clock::Source;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 
+/// A switch's value, as PostgreSQL last assigned it, without pgrx's guard.
+#[inline(always)]
+pub fn value(setting: &pgrx::GucSetting<bool>) -> bool {
+    // SAFETY: the setting's own static, written by this thread only.
+    unsafe { setting.as_ptr().read() }
+}
+
 /// Whether `sampfreq` was set anywhere: configuration file, database, role or session.
 static SAMPFREQ_EXPLICIT: AtomicBool = AtomicBool::new(false);
 

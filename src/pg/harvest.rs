@@ -3,7 +3,7 @@
 use super::node::Node;
 use super::statement::Statement;
 use super::wrapper::Timed;
-use super::{compat, tree, workarea};
+use super::{compat, server, tree, workarea};
 use crate::guc::Detail;
 use pgrx::pg_sys::{self, NodeTag};
 use rowsource_core::figures::{Buffers, NodeFigures, Time, Wal};
@@ -98,7 +98,7 @@ pub unsafe fn figures(statement: &Statement, core_alive: bool, scratch: &mut Scr
             if statement.wrapped && statement.published && core_alive {
                 compat::set_core_totals(&mut *instr, estimate.total, estimate.startup, rows, starts);
                 if let (Some(buffers), Some(wal)) = (buffers, wal) {
-                    compat::set_buffers(&mut compat::base(&mut *instr).bufusage, &buffers);
+                    compat::set_buffers(&mut compat::base(&mut *instr).bufusage, &as_core(buffers));
                     compat::set_wal(&mut compat::base(&mut *instr).walusage, &wal);
                 }
             }
@@ -152,6 +152,22 @@ pub unsafe fn histograms<'a>(statement: &Statement) -> SmallVec<[&'a Histogram; 
             histograms.push(&(*node).histogram);
         }
         histograms
+    }
+}
+
+/// What EXPLAIN is to show: times of I/O where core takes them itself. A worker's are on their way to its leader.
+fn as_core(buffers: Buffers) -> Buffers {
+    if server::is_parallel_worker() || server::core_times_io() {
+        return buffers;
+    }
+    Buffers {
+        shared_read_ms: 0.0,
+        shared_write_ms: 0.0,
+        local_read_ms: 0.0,
+        local_write_ms: 0.0,
+        temp_read_ms: 0.0,
+        temp_write_ms: 0.0,
+        ..buffers
     }
 }
 

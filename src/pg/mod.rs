@@ -4,6 +4,7 @@
 //! * `wrapper` is the hot path; `usage` and `timing` are the process-wide state that it touches;
 //! * `tree` walks plan states, `harvest` turns raw state into figures, `identity` and `describe` name plans;
 //! * `protect` is PG_TRY for plain frames;
+//! * `tempfile` counts and times requests to temporary files;
 //! * `compat` holds every difference between PostgreSQL's major versions, `raw` the functions called unguarded.
 
 pub mod compat;
@@ -21,6 +22,8 @@ pub mod server;
 pub mod shared;
 pub mod srf;
 pub mod statement;
+pub mod statfile;
+pub mod tempfile;
 pub mod tick;
 pub mod timing;
 pub mod tree;

@@ -22,6 +22,12 @@ pub fn portal_or_background() -> bool {
     unsafe { !pg_sys::ActivePortal.is_null() || pg_sys::MyBackendType != pg_sys::BackendType::B_BACKEND }
 }
 
+/// Whether core times I/O now.
+pub fn core_times_io() -> bool {
+    // SAFETY: a plain global.
+    unsafe { pg_sys::track_io_timing }
+}
+
 pub fn preloading() -> bool {
     // SAFETY: a plain global.
     unsafe { pg_sys::process_shared_preload_libraries_in_progress }
@@ -31,6 +37,12 @@ pub fn preloading() -> bool {
 pub fn is_postmaster() -> bool {
     // SAFETY: plain globals.
     unsafe { pg_sys::IsPostmasterEnvironment && !pg_sys::IsUnderPostmaster }
+}
+
+/// Whether there is a database of this number.
+pub fn database_exists(oid: u32) -> bool {
+    // SAFETY: a lookup in the catalog; the name is ours to free, at the end of the call at the latest.
+    unsafe { !pg_sys::get_database_name(pg_sys::Oid::from(oid)).is_null() }
 }
 
 pub fn user_id() -> u32 {

@@ -17,7 +17,7 @@ mod entry;
 mod file;
 mod gather;
 
-use super::{compat, raw, server};
+use super::{compat, raw, server, tempfile};
 use crate::guc;
 use crate::session::{Execution, Plan, PlanKey, matches};
 use entry::{Batch, Entry};
@@ -95,6 +95,7 @@ unsafe extern "C-unwind" fn shmem_request() {
             pg_guard_ffi_boundary(|| previous());
         }
         pg_sys::RequestAddinShmemSpace(size_of::<Control>());
+        pg_sys::RequestAddinShmemSpace(tempfile::counters::SIZE);
         pg_sys::RequestNamedLWLockTranche(TRANCHE.as_ptr(), 1);
     }
 }
@@ -113,6 +114,7 @@ unsafe extern "C-unwind" fn shmem_startup() {
             (*CONTROL).reset_at.store(server::now(), Relaxed);
         }
     }
+    tempfile::counters::set_up();
     file::save_at_exit();
 }
 

@@ -22,6 +22,11 @@ pub fn oid(number: u32) -> Value {
     pg_sys::Oid::from(number).into_datum()
 }
 
+/// As a Datum, a timestamp is its microseconds since 2000-01-01 UTC.
+pub fn timestamp(microseconds: i64) -> Value {
+    value(microseconds)
+}
+
 /// Returns `rows` as the result of a set-returning function declared with as many columns.
 ///
 /// # Safety
@@ -101,6 +106,18 @@ set_returning!(
     pg_finfo_pg_stat_rowsource_plans_0_1,
     ROWS,
     |_| crate::functions::views::plan_rows()
+);
+set_returning!(
+    pg_stat_tempfile_io_0_1,
+    pg_finfo_pg_stat_tempfile_io_0_1,
+    ROWS,
+    |_| crate::functions::tempfile::io_rows()
+);
+set_returning!(
+    pg_stat_tempfile_io_histogram_0_1,
+    pg_finfo_pg_stat_tempfile_io_histogram_0_1,
+    ROWS,
+    |_| crate::functions::tempfile::histogram_rows()
 );
 set_returning!(
     rowsource_display_0_1,

@@ -12,7 +12,7 @@ pub use setup::attach;
 use super::node::Node;
 use super::usage::Usage;
 use super::wrapper::Timed;
-use super::{harvest, parallel, server, timing, usage};
+use super::{harvest, parallel, server, tempfile, timing, usage};
 use crate::guc::Detail;
 use crate::session::{self, ClockName, KnownPlan, PlanDescription};
 use pgrx::pg_sys::{self, QueryDesc};
@@ -85,6 +85,8 @@ pub struct Entered {
     /// The counters then: all that the run uses also belongs to the node that asked for it, if any.
     booked: Usage,
     clock: Option<timing::Outer>,
+    /// Whether times of temporary files went to nodes.
+    tempfile_times: bool,
     start: u64,
 }
 
@@ -183,6 +185,7 @@ impl Statement {
                 account,
                 booked: usage::BOOKED,
                 clock,
+                tempfile_times: tempfile::calls::per_node(self.wrapped && self.detail != Detail::Rows),
                 start,
             }
         }
@@ -201,6 +204,7 @@ impl Statement {
             if let Some(outer) = &entered.clock {
                 timing::leave(outer);
             }
+            tempfile::calls::per_node(entered.tempfile_times);
             usage::switch(entered.account);
             if !usage::is_outside(entered.account) {
                 usage::add_since(entered.account, &raw const entered.booked);

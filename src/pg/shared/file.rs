@@ -1,26 +1,19 @@
-//! The file that carries the statistics across a clean restart.
+//! The plans across a clean restart: see [`crate::pg::statfile`].
 //!
-//! The postmaster writes it when the server stops cleanly, to a temporary name first; the first backend that needs
-//! the store reads and removes it. So after a crash there is none, and statistics begin anew. A file that is
-//! truncated, corrupt or from another version is dropped with one LOG line.
+//! The postmaster writes them when the server stops cleanly; the first backend that needs the store reads them.
 
 use super::entry::NodeTotals;
 use super::{Control, Store, entry};
 use crate::guc;
-use crate::pg::{compat, server};
+use crate::pg::{server, statfile, tempfile};
 use crate::session::{Plan, PlanDescription, PlanKey, PlanStatistics};
 use pgrx::{PgTryBuilder, pg_guard, pg_sys};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::path::Path;
+use std::fs;
+use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// In the data folder, where PostgreSQL keeps its own statistics across restarts.
 const NAME: &str = "pg_stat/pg_rowsource.stat";
-const TEMPORARY_NAME: &str = "pg_stat/pg_rowsource.stat.tmp";
-const MAGIC: &[u8; 8] = b"ROWSRC01";
-const HEADER: usize = 8 + 4 + 4;
 
 #[derive(Serialize, Deserialize)]
 struct Saved {
@@ -55,12 +48,15 @@ unsafe extern "C-unwind" fn at_exit(code: i32, _arg: pg_sys::Datum) {
     }
     if !guc::save() {
         forget();
+        tempfile::file::forget();
         return;
     }
     // A server that stops must not be held up by its statistics.
     PgTryBuilder::new(|| {
-        if let Err(error) = save() {
-            pgrx::log!("pg_rowsource could not save its statistics to \"{NAME}\": {error}");
+        for result in [tempfile::file::save(), save()] {
+            if let Err(error) = result {
+                pgrx::log!("pg_rowsource could not save its statistics to \"{NAME}\": {error}");
+            }
         }
     })
     .catch_others(|_| ())
@@ -82,31 +78,16 @@ fn stopped_cleanly() -> bool {
 
 /// Removes what an earlier run saved: it is not to come back later.
 pub(super) fn forget() {
-    let _ = fs::remove_file(NAME);
+    statfile::forget(NAME);
 }
 
 fn save() -> io::Result<()> {
-    let result = write();
-    if result.is_err() {
-        let _ = fs::remove_file(TEMPORARY_NAME);
-    }
-    result
-}
-
-fn write() -> io::Result<()> {
     // SAFETY: in the postmaster, which may map dynamic shared memory when nobody else is left.
     let Some((plans, reset_at)) = (unsafe { super::all_at_exit() }) else {
         return Ok(());
     };
     let plans = plans.into_iter().filter_map(saved).collect();
-    let body = postcard::to_stdvec(&Saved { reset_at, plans }).map_err(io::Error::other)?;
-    let mut file = File::create(TEMPORARY_NAME)?;
-    file.write_all(MAGIC)?;
-    file.write_all(&compat::MAJOR_VERSION.to_le_bytes())?;
-    file.write_all(&crc32fast::hash(&body).to_le_bytes())?;
-    file.write_all(&body)?;
-    file.sync_all()?;
-    fs::rename(TEMPORARY_NAME, NAME)
+    statfile::write(NAME, &Saved { reset_at, plans })
 }
 
 fn saved(plan: Plan) -> Option<SavedPlan> {
@@ -123,40 +104,10 @@ fn saved(plan: Plan) -> Option<SavedPlan> {
 /// # Safety
 /// Under the control lock.
 pub(super) unsafe fn load(store: &Store) {
-    let path = Path::new(NAME);
-    let bytes = match fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return,
-        Err(error) => {
-            server::log_alone(&format!(
-                "pg_rowsource could not read \"{NAME}\": {error}; statistics start empty"
-            ));
-            return;
-        }
-    };
-    match decode(&bytes) {
+    if let Some(saved) = statfile::take(NAME) {
         // SAFETY: the caller's promise.
-        Ok(saved) => unsafe { fill(store, saved) },
-        Err(why) => server::log_alone(&format!(
-            "pg_rowsource ignores \"{NAME}\": {why}; statistics start empty"
-        )),
+        unsafe { fill(store, saved) }
     }
-    let _ = fs::remove_file(path);
-}
-
-fn decode(bytes: &[u8]) -> Result<Saved, String> {
-    let (header, body) = bytes.split_at_checked(HEADER).ok_or("it is truncated")?;
-    if header[..8] != MAGIC[..] {
-        return Err("it is not of this version of pg_rowsource".into());
-    }
-    let number = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-    if number(8) != compat::MAJOR_VERSION {
-        return Err(format!("it was written by PostgreSQL {}", number(8)));
-    }
-    if number(12) != crc32fast::hash(body) {
-        return Err("its checksum is wrong".into());
-    }
-    postcard::from_bytes(body).map_err(|error| error.to_string())
 }
 
 unsafe fn fill(store: &Store, saved: Saved) {

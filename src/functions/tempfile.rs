@@ -1,0 +1,80 @@
+//! The rows of `pg_stat_tempfile_io` and its histogram, and their reset.
+
+use crate::pg::server;
+use crate::pg::srf::{Value, oid, timestamp, value};
+use crate::pg::tempfile::counters::{self, OTHERS};
+use crate::pg::tempfile::{Source, fallback, source};
+use pgrx::prelude::*;
+use rowsource_core::tempfile::{FileType, Kind, Requests, bounds_us};
+
+const NS_PER_MS: f64 = 1e6;
+
+/// NULL for the databases that share one set of counters.
+fn database(number: u32) -> Value {
+    (number != OTHERS).then(|| oid(number)).flatten()
+}
+
+/// `pg_stat_tempfile_io`: a row per database and file type.
+pub fn io_rows() -> Vec<Vec<Value>> {
+    fallback::add();
+    let mut rows = Vec::new();
+    for counted in counters::all(server::database_exists) {
+        for filetype in FileType::ALL {
+            let source = source(filetype);
+            let mut row = vec![database(counted.oid), value(filetype.name())];
+            let kinds = Kind::all().zip(&counted.kinds);
+            for (_, requests) in kinds.filter(|(kind, _)| kind.filetype == filetype) {
+                row.extend(figures(requests, source));
+            }
+            row.extend([value(source.as_str()), timestamp(counted.reset_at)]);
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+/// Requests, bytes, and milliseconds in all, on average and at most. What was not timed has no time.
+fn figures(requests: &Requests, source: Source) -> [Value; 5] {
+    let timed = source == Source::Request || requests.ns > 0 || requests.count == 0;
+    let total = requests.ns as f64 / NS_PER_MS;
+    let average = (requests.count > 0).then(|| total / requests.count as f64);
+    [
+        value(requests.count as i64),
+        value(requests.bytes as i64),
+        timed.then_some(total).and_then(value),
+        average.filter(|_| timed).and_then(value),
+        (source == Source::Request)
+            .then(|| requests.max_ns as f64 / NS_PER_MS)
+            .and_then(value),
+    ]
+}
+
+/// `pg_stat_tempfile_io_histogram`: a row per kind of request and bucket that holds any.
+pub fn histogram_rows() -> Vec<Vec<Value>> {
+    let mut rows = Vec::new();
+    for counted in counters::all(server::database_exists) {
+        for (kind, requests) in Kind::all().zip(&counted.kinds) {
+            for (bucket, &count) in requests.histogram.iter().enumerate() {
+                if count > 0 {
+                    let (from_us, to_us) = bounds_us(bucket);
+                    rows.push(vec![
+                        database(counted.oid),
+                        value(kind.filetype.name()),
+                        value(kind.operation.name()),
+                        value(kind.size.name()),
+                        value(from_us),
+                        to_us.and_then(value),
+                        value(count as i64),
+                    ]);
+                }
+            }
+        }
+    }
+    rows
+}
+
+#[pg_extern(sql = false)]
+fn rowsource_tempfile_reset(dbid: pg_sys::Oid) {
+    fallback::add();
+    counters::reset(dbid.to_u32());
+}

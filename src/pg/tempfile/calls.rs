@@ -1,0 +1,361 @@
+//! The functions that stand in for `pread` and its like, in every process of the server.
+//!
+//! Plain old frames: no PostgreSQL function, no allocation, no panic, and errno as the system call left it. What is
+//! not a request to a temporary file is jumped on to the original after one branch (timing is off) or a few (the wait
+//! event says what the request is for).
+//!
+//! A request is one system call, whatever came of it, as a system-call trace counts them: a read at the end of a file
+//! and an interrupted one are requests of no bytes.
+
+use super::counters;
+use super::slots::{self, Memory};
+use crate::guc;
+use crate::pg::compat;
+use libc::{c_int, c_void, iovec, off_t, size_t, ssize_t};
+use pgrx::pg_sys;
+use pgrx::pg_sys::WaitEventIO as Event;
+use rowsource_core::clock::{self, Source};
+use rowsource_core::tempfile::{FileType, Kind, Operation, Size};
+use std::ffi::CStr;
+
+/// The functions that are looked for, by the names that servers import them under. `close` is wanted so that what is
+/// known of a descriptor ends with it.
+const NAMES: [&CStr; 9] = [
+    c"pread",
+    c"pread64",
+    c"pwrite",
+    c"pwrite64",
+    c"preadv",
+    c"preadv64",
+    c"pwritev",
+    c"pwritev64",
+    c"close",
+];
+const CLOSE: usize = 8;
+
+/// What our functions call, by the index of their name.
+static mut ORIGINALS: [usize; NAMES.len()] = [0; NAMES.len()];
+
+/// Whether the clock is the time stamp counter, and how long its tick is.
+static mut TSC: bool = false;
+static mut NS_PER_TICK: f64 = 1.0;
+
+/// Whether times are also added to core's counters of the running statement: see [`per_node`].
+static mut PER_NODE: bool = false;
+
+/// What is known of a descriptor. No server has more than some thousands; above, nothing is remembered.
+static mut DESCRIPTORS: [u8; 1 << 16] = [UNKNOWN; 1 << 16];
+const UNKNOWN: u8 = 0;
+const OTHER: u8 = 1;
+const TEMP_TABLE: u8 = 2;
+/// Whether we see descriptors being closed, so that something may be remembered of them.
+static mut CLOSES_SEEN: bool = false;
+
+type Plain = unsafe extern "C" fn(c_int, *mut c_void, size_t, off_t) -> ssize_t;
+type Vectored = unsafe extern "C" fn(c_int, *const iovec, c_int, off_t) -> ssize_t;
+type Close = unsafe extern "C" fn(c_int) -> c_int;
+
+fn replacement(name: usize) -> usize {
+    match name {
+        0 => plain::<0> as *const () as usize,
+        1 => plain::<1> as *const () as usize,
+        2 => plain::<2> as *const () as usize,
+        3 => plain::<3> as *const () as usize,
+        4 => vectored::<4> as *const () as usize,
+        5 => vectored::<5> as *const () as usize,
+        6 => vectored::<6> as *const () as usize,
+        7 => vectored::<7> as *const () as usize,
+        _ => close as *const () as usize,
+    }
+}
+
+const fn operation(name: usize) -> Operation {
+    match name {
+        0 | 1 | 4 | 5 => Operation::Read,
+        _ => Operation::Write,
+    }
+}
+
+/// Puts our functions into the server's import table: all of them, or none. Does nothing where that has been done.
+pub fn install() -> Result<(), String> {
+    let slots = slots::find(&NAMES)?;
+    let imported = |name: usize| slots.iter().any(|slot| slot.name == name);
+    if !(imported(0) || imported(1)) || !(imported(2) || imported(3)) {
+        return Err("the server does not import pread and pwrite".into());
+    }
+    let memory = Memory::read()?;
+    let mut originals = [0; NAMES.len()];
+    for slot in &slots {
+        if slot.value() == replacement(slot.name) {
+            return Ok(());
+        }
+        let original = slot.function(NAMES[slot.name], &memory)?;
+        if ![0, original].contains(&originals[slot.name]) {
+            return Err(format!("{:?} is imported from two places", NAMES[slot.name]));
+        }
+        originals[slot.name] = original;
+    }
+    // SAFETY: one thread, and nobody calls our functions yet.
+    unsafe {
+        ORIGINALS = originals;
+        CLOSES_SEEN = imported(CLOSE);
+        TSC = clock::auto() == Source::Tsc;
+        NS_PER_TICK = clock::auto().scale().ns_per_tick();
+    }
+    for (done, slot) in slots.iter().enumerate() {
+        if let Err(reason) = slot.replace(replacement(slot.name), &memory) {
+            for slot in &slots[..=done] {
+                let _ = slot.replace(originals[slot.name], &memory);
+            }
+            return Err(reason);
+        }
+    }
+    Ok(())
+}
+
+/// While a statement is measured, and core does not time I/O itself, the times of requests are added to core's own
+/// counters. So they reach every node on the ways that blocks do: through our accounts, through core's calls of
+/// Hash and bitmap nodes, and from parallel workers. Returns what was in force, to be put back.
+///
+/// # Safety
+/// Main thread only.
+pub unsafe fn per_node(on: bool) -> bool {
+    // SAFETY: one thread.
+    unsafe { std::mem::replace(&mut *&raw mut PER_NODE, on) }
+}
+
+/// `pread` and `pwrite`, whose ABI is one.
+unsafe extern "C" fn plain<const NAME: usize>(
+    descriptor: c_int,
+    buffer: *mut c_void,
+    bytes: size_t,
+    offset: off_t,
+) -> ssize_t {
+    // SAFETY: ORIGINALS holds a function of this type; arguments go on unchanged.
+    unsafe {
+        let original: Plain = std::mem::transmute(ORIGINALS[NAME]);
+        if is_passed_on(descriptor, buffer) {
+            return original(descriptor, buffer, bytes, offset);
+        }
+        timed_plain(NAME, descriptor, buffer, bytes, offset)
+    }
+}
+
+/// `preadv` and `pwritev`.
+unsafe extern "C" fn vectored<const NAME: usize>(
+    descriptor: c_int,
+    parts: *const iovec,
+    count: c_int,
+    offset: off_t,
+) -> ssize_t {
+    // SAFETY: as above; the first part is looked at only where there is one.
+    unsafe {
+        let original: Vectored = std::mem::transmute(ORIGINALS[NAME]);
+        if count <= 0 || is_passed_on(descriptor, (*parts).iov_base) {
+            return original(descriptor, parts, count, offset);
+        }
+        timed_vectored(NAME, descriptor, parts, count, offset)
+    }
+}
+
+/// `close`: the number may mean another file soon.
+unsafe extern "C" fn close(descriptor: c_int) -> c_int {
+    // SAFETY: within bounds; ORIGINALS holds close.
+    unsafe {
+        if (descriptor as usize) < 1 << 16 {
+            DESCRIPTORS[descriptor as usize] = UNKNOWN;
+        }
+        let original: Close = std::mem::transmute(ORIGINALS[CLOSE]);
+        original(descriptor)
+    }
+}
+
+/// Whether a request is none of ours, as far as can be said at once.
+#[inline(always)]
+unsafe fn is_passed_on(descriptor: c_int, buffer: *mut c_void) -> bool {
+    // SAFETY: plain globals of this process; the wait event's address is always valid.
+    unsafe {
+        if !guc::tempfile_timing() {
+            return true;
+        }
+        let event = *pg_sys::my_wait_event_info;
+        if event == Event::WAIT_EVENT_BUFFILE_READ || event == Event::WAIT_EVENT_BUFFILE_WRITE {
+            return false;
+        }
+        !is_data_file(event) || is_shared(buffer) || known(descriptor) == OTHER
+    }
+}
+
+#[inline(always)]
+fn is_data_file(event: u32) -> bool {
+    event == Event::WAIT_EVENT_DATA_FILE_READ
+        || event == Event::WAIT_EVENT_DATA_FILE_WRITE
+        || event == Event::WAIT_EVENT_DATA_FILE_EXTEND
+}
+
+/// Whether a block belongs to shared buffers, and so not to a temporary table.
+#[inline(always)]
+unsafe fn is_shared(buffer: *mut c_void) -> bool {
+    // SAFETY: plain globals.
+    unsafe {
+        let offset = (buffer as usize).wrapping_sub(pg_sys::BufferBlocks as usize);
+        offset < pg_sys::NBuffers as usize * pg_sys::BLCKSZ as usize
+    }
+}
+
+#[inline(always)]
+unsafe fn known(descriptor: c_int) -> u8 {
+    // SAFETY: within bounds.
+    unsafe {
+        if (descriptor as usize) < 1 << 16 {
+            DESCRIPTORS[descriptor as usize]
+        } else {
+            UNKNOWN
+        }
+    }
+}
+
+/// What the file of a request that was not passed on is for. A block outside shared buffers may also be one of an
+/// index that is being built, or of a table that is being copied or extended: only the file's name tells.
+#[inline(always)]
+unsafe fn filetype(descriptor: c_int) -> Option<FileType> {
+    // SAFETY: as above.
+    unsafe {
+        if !is_data_file(*pg_sys::my_wait_event_info) {
+            return Some(FileType::WorkFile);
+        }
+        let mut what = known(descriptor);
+        if what == UNKNOWN {
+            what = look_up(descriptor);
+        }
+        (what == TEMP_TABLE && !compat::temp_tables_pass_by()).then_some(FileType::TempTable)
+    }
+}
+
+/// Asks the kernel for a file's name: those of temporary tables begin with a `t`, all others of relations with a
+/// digit.
+#[cold]
+#[inline(never)]
+unsafe fn look_up(descriptor: c_int) -> u8 {
+    // SAFETY: buffers on the stack, of the lengths given; errno is put back.
+    unsafe {
+        let errno = *libc::__errno_location();
+        let mut link = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
+        let mut digits = 1;
+        while descriptor / 10i32.wrapping_pow(digits) > 0 && digits < 10 {
+            digits += 1;
+        }
+        let mut rest = descriptor;
+        for place in (0..digits as usize).rev() {
+            if let Some(byte) = link.get_mut(14 + place) {
+                *byte = b'0' + (rest % 10) as u8;
+            }
+            rest /= 10;
+        }
+        let mut name = [0u8; 4096];
+        let length = libc::readlink(link.as_ptr().cast(), name.as_mut_ptr().cast(), name.len());
+        *libc::__errno_location() = errno;
+        let mut first = 0;
+        for &byte in name.iter().take(usize::try_from(length).unwrap_or(0)).rev() {
+            if byte == b'/' {
+                break;
+            }
+            first = byte;
+        }
+        let what = if first == b't' { TEMP_TABLE } else { OTHER };
+        if CLOSES_SEEN && (descriptor as usize) < 1 << 16 {
+            DESCRIPTORS[descriptor as usize] = what;
+        }
+        what
+    }
+}
+
+#[inline(never)]
+unsafe fn timed_plain(
+    name: usize,
+    descriptor: c_int,
+    buffer: *mut c_void,
+    bytes: size_t,
+    offset: off_t,
+) -> ssize_t {
+    // SAFETY: as `plain`.
+    unsafe {
+        let original: Plain = std::mem::transmute(*(&raw const ORIGINALS).cast::<usize>().add(name));
+        match filetype(descriptor) {
+            None => original(descriptor, buffer, bytes, offset),
+            Some(filetype) => timed(filetype, operation(name), bytes, || {
+                original(descriptor, buffer, bytes, offset)
+            }),
+        }
+    }
+}
+
+#[inline(never)]
+unsafe fn timed_vectored(
+    name: usize,
+    descriptor: c_int,
+    parts: *const iovec,
+    count: c_int,
+    offset: off_t,
+) -> ssize_t {
+    // SAFETY: as `vectored`; there are `count` parts.
+    unsafe {
+        let original: Vectored = std::mem::transmute(*(&raw const ORIGINALS).cast::<usize>().add(name));
+        match filetype(descriptor) {
+            None => original(descriptor, parts, count, offset),
+            Some(filetype) => {
+                let mut bytes: size_t = 0;
+                for part in 0..count as usize {
+                    bytes = bytes.wrapping_add((*parts.add(part)).iov_len);
+                }
+                timed(filetype, operation(name), bytes, || {
+                    original(descriptor, parts, count, offset)
+                })
+            }
+        }
+    }
+}
+
+/// Makes a request and counts it. Nothing after it touches errno.
+#[inline(always)]
+unsafe fn timed(
+    filetype: FileType,
+    operation: Operation,
+    bytes: size_t,
+    request: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    // SAFETY: main thread.
+    unsafe {
+        let kind = Kind {
+            filetype,
+            operation,
+            size: Size::of(bytes, pg_sys::BLCKSZ as usize),
+        };
+        let requests = counters::mine(kind);
+        let start = now();
+        let result = request();
+        let ticks = now().saturating_sub(start);
+        let ns = if TSC {
+            (ticks as f64 * NS_PER_TICK) as u64
+        } else {
+            ticks
+        };
+        if !requests.is_null() {
+            (*requests).add(if result > 0 { result as u64 } else { 0 }, ns);
+        }
+        if PER_NODE && !pg_sys::track_io_timing {
+            compat::add_io_time(&raw mut pg_sys::pgBufferUsage, filetype, operation, ns);
+        }
+        result
+    }
+}
+
+#[inline(always)]
+unsafe fn now() -> u64 {
+    // SAFETY: set once, in the postmaster.
+    if unsafe { TSC } {
+        clock::tsc::read()
+    } else {
+        clock::system::monotonic()
+    }
+}

@@ -1,0 +1,75 @@
+//! The fallback: core's own counters of blocks, where requests are not seen.
+//!
+//! What they moved by is added when a transaction ends, however it ends, and before the counters are shown. A parallel
+//! worker adds nothing: core hands what it used to its leader.
+
+use super::counters::{self, of_core};
+use super::{Source, source};
+use crate::pg::{compat, server};
+use pgrx::pg_sys;
+use rowsource_core::tempfile::{FileType, Kind, Operation, Requests, Size};
+use std::ffi::c_void;
+
+/// Core's counters when they were last looked at.
+static mut SEEN: pg_sys::BufferUsage =
+    // SAFETY: plain integers, for which zero bytes are a valid value.
+    unsafe { std::mem::zeroed() };
+
+/// Called once from `_PG_init`.
+pub fn init() {
+    if FileType::ALL.map(source) == [Source::Request; 2] {
+        return;
+    }
+    // SAFETY: a plain function of the kind that is called; main thread.
+    unsafe {
+        SEEN = pg_sys::pgBufferUsage;
+        pg_sys::RegisterXactCallback(Some(at_end_of_transaction), std::ptr::null_mut());
+    }
+    if !server::preloading() {
+        counters::begin_own();
+    }
+}
+
+/// A plain frame: nothing in it raises.
+unsafe extern "C-unwind" fn at_end_of_transaction(_event: pg_sys::XactEvent::Type, _arg: *mut c_void) {
+    add();
+}
+
+/// Adds what core's counters moved by since the last time.
+pub fn add() {
+    if server::is_parallel_worker() {
+        return;
+    }
+    // SAFETY: PostgreSQL's own counters, written by this thread only.
+    let (now, seen) = unsafe {
+        let now = pg_sys::pgBufferUsage;
+        (now, std::mem::replace(&mut *&raw mut SEEN, now))
+    };
+    for filetype in FileType::ALL
+        .into_iter()
+        .filter(|&f| source(f) == Source::Counter)
+    {
+        let (now_ns, seen_ns) = (compat::temp_ns(&now, filetype), compat::temp_ns(&seen, filetype));
+        let blocks = |u: &pg_sys::BufferUsage| match filetype {
+            FileType::WorkFile => [u.temp_blks_read, u.temp_blks_written],
+            FileType::TempTable => [u.local_blks_read, u.local_blks_written],
+        };
+        let (now_blocks, seen_blocks) = (blocks(&now), blocks(&seen));
+        for (i, operation) in [Operation::Read, Operation::Write].into_iter().enumerate() {
+            let count = now_blocks[i].saturating_sub(seen_blocks[i]).max(0) as u64;
+            if count > 0 {
+                let kind = Kind {
+                    filetype,
+                    operation,
+                    size: Size::Small,
+                };
+                of_core(kind).add_all(&Requests {
+                    count,
+                    bytes: count * u64::from(pg_sys::BLCKSZ),
+                    ns: (now_ns[i] - seen_ns[i]).max(0.0) as u64,
+                    ..Requests::default()
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Requests to temporary files: which they are, how many, how large, how long - each by itself.
+//!
+//! PostgreSQL calls `pread` and its like through its import table. [`slots`] finds those entries of the main program
+//! and puts the functions of [`calls`] there: once, in the postmaster, whose children inherit them. [`counters`] are
+//! what those functions add to, in shared memory. Where the entries are not as expected nothing is touched, and
+//! [`fallback`] fills the same counters from core's own instead: blocks, without a longest request or a histogram.
+//!
+//! A session that loads the library later does not intercept: its own requests alone would be seen, not those of its
+//! parallel workers' predecessors or of anybody else, and a table of a running process would be written to for that.
+//! It shows core's counters of the session.
+
+pub mod calls;
+pub mod counters;
+pub mod fallback;
+pub mod file;
+mod slots;
+
+use super::{compat, server};
+use rowsource_core::tempfile::FileType;
+
+/// Where the counters of a file type come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Source {
+    /// Each request, as it was made.
+    Request,
+    /// Core's counters of blocks, and its times where `track_io_timing` is on.
+    Counter,
+}
+
+impl Source {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Source::Request => "request",
+            Source::Counter => "counter",
+        }
+    }
+}
+
+/// Set once, in the postmaster, and inherited.
+static mut INTERCEPTED: bool = false;
+
+pub fn source(filetype: FileType) -> Source {
+    // SAFETY: written once, before there are other processes.
+    let intercepted = unsafe { INTERCEPTED };
+    let passes_by = filetype == FileType::TempTable && compat::temp_tables_pass_by();
+    if intercepted && !passes_by {
+        Source::Request
+    } else {
+        Source::Counter
+    }
+}
+
+/// Called once from `_PG_init`.
+pub fn init() {
+    if server::preloading() {
+        match calls::install() {
+            // SAFETY: in the postmaster, before there are other processes.
+            Ok(()) => unsafe { INTERCEPTED = true },
+            Err(reason) => pgrx::log!(
+                "pg_rowsource does not time requests to temporary files: {reason}; pg_stat_tempfile_io shows core's counters"
+            ),
+        }
+    }
+    fallback::init();
+}

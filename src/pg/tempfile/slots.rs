@@ -1,0 +1,242 @@
+//! The main program's import slots: where they are, and how one is replaced.
+//!
+//! The loader fills a slot (a word in the global offset table) with the address of an imported function; with full
+//! RELRO, which is the rule, it then makes the table read-only. Whatever is not exactly as expected is a reason to
+//! leave everything alone: the file must be the program that is mapped, a slot must lie in its writable part, and what
+//! is in it must be code. A slot may already hold another library's function: that is what is called on then.
+
+use object::elf::{PF_W, PT_LOAD, RelocationType};
+use object::read::elf::{ElfFile64, ProgramHeader};
+use object::{Object, ObjectSymbol, ObjectSymbolTable, RelocationFlags, RelocationTarget};
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::fs;
+
+/// The relocation types of a slot: for calls, and for the address of a function.
+#[cfg(target_arch = "x86_64")]
+const SLOT_TYPES: [RelocationType; 2] = [object::elf::R_X86_64_JUMP_SLOT, object::elf::R_X86_64_GLOB_DAT];
+#[cfg(target_arch = "aarch64")]
+const SLOT_TYPES: [RelocationType; 2] = [object::elf::R_AARCH64_JUMP_SLOT, object::elf::R_AARCH64_GLOB_DAT];
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const SLOT_TYPES: [RelocationType; 0] = [];
+
+/// A slot of the main program.
+#[derive(Clone, Copy, Debug)]
+pub struct Slot {
+    /// Index of the imported function's name among those that were asked for.
+    pub name: usize,
+    address: *mut usize,
+}
+
+/// A part of this process's memory.
+struct Mapping {
+    start: usize,
+    end: usize,
+    protection: c_int,
+}
+
+/// This process's memory as the kernel sees it.
+pub struct Memory(Vec<Mapping>);
+
+impl Memory {
+    pub fn read() -> Result<Memory, String> {
+        let text = fs::read_to_string("/proc/self/maps").map_err(|e| format!("/proc/self/maps: {e}"))?;
+        let mappings = text
+            .lines()
+            .map(mapping)
+            .collect::<Option<_>>()
+            .ok_or("/proc/self/maps cannot be understood")?;
+        Ok(Memory(mappings))
+    }
+
+    fn of(&self, address: usize) -> Option<&Mapping> {
+        self.0.iter().find(|m| (m.start..m.end).contains(&address))
+    }
+
+    fn protection(&self, address: usize) -> Option<c_int> {
+        self.of(address).map(|m| m.protection)
+    }
+
+    pub fn is_code(&self, address: usize) -> bool {
+        self.protection(address)
+            .is_some_and(|protection| protection & libc::PROT_EXEC != 0)
+    }
+}
+
+/// A line such as `55d0-55d8 r-xp 00000000 fe:01 123 /usr/bin/it`.
+fn mapping(line: &str) -> Option<Mapping> {
+    let mut fields = line.split(' ');
+    let (start, end) = fields.next()?.split_once('-')?;
+    let flags = fields.next()?;
+    let protection = [
+        ('r', libc::PROT_READ),
+        ('w', libc::PROT_WRITE),
+        ('x', libc::PROT_EXEC),
+    ]
+    .into_iter()
+    .filter(|(letter, _)| flags.contains(*letter))
+    .fold(libc::PROT_NONE, |sum, (_, bit)| sum | bit);
+    Some(Mapping {
+        start: usize::from_str_radix(start, 16).ok()?,
+        end: usize::from_str_radix(end, 16).ok()?,
+        protection,
+    })
+}
+
+/// The main program as it is mapped: what is added to its addresses, and its segments.
+struct Program {
+    bias: usize,
+    segments: Vec<libc::Elf64_Phdr>,
+}
+
+impl Program {
+    fn mapped() -> Result<Program, String> {
+        let mut found: Option<Program> = None;
+        // SAFETY: the callback gets the address of `found`, which outlives the call.
+        unsafe { libc::dl_iterate_phdr(Some(take_first), (&raw mut found).cast()) };
+        found.ok_or_else(|| "the loader does not name the main program".into())
+    }
+
+    fn contains(&self, address: usize) -> bool {
+        self.segment(address, 0).is_some()
+    }
+
+    /// The loaded segment that an address lies in, if it has these flags.
+    fn segment(&self, address: usize, flags: u32) -> Option<&libc::Elf64_Phdr> {
+        self.segments.iter().find(|segment| {
+            let start = self.bias.wrapping_add(segment.p_vaddr as usize);
+            segment.p_type == PT_LOAD.0
+                && segment.p_flags & flags == flags
+                && (start..start + segment.p_memsz as usize).contains(&address)
+        })
+    }
+}
+
+/// The loader names the main program first; 1 ends the iteration.
+unsafe extern "C" fn take_first(info: *mut libc::dl_phdr_info, _size: usize, found: *mut c_void) -> c_int {
+    // SAFETY: the loader passes a valid description; `found` is the address given to it.
+    unsafe {
+        let segments = std::slice::from_raw_parts((*info).dlpi_phdr, (*info).dlpi_phnum.into());
+        *found.cast::<Option<Program>>() = Some(Program {
+            bias: (*info).dlpi_addr as usize,
+            segments: segments.to_vec(),
+        });
+    }
+    1
+}
+
+/// The slots of the main program for these imported functions.
+pub fn find(names: &[&CStr]) -> Result<Vec<Slot>, String> {
+    let program = Program::mapped()?;
+    // By its name where there is one still: under a tracer /proc/self/exe may be the tracer.
+    let path = fs::read_link("/proc/self/exe").map_err(|e| format!("/proc/self/exe: {e}"))?;
+    let bytes = fs::read(&path)
+        .or_else(|_| fs::read("/proc/self/exe"))
+        .map_err(|e| format!("{}: {e}", path.display()))?;
+    let file = ElfFile64::<object::Endianness>::parse(&*bytes)
+        .map_err(|e| format!("{} cannot be read: {e}", path.display()))?;
+    let endian = file.endian();
+    let of_file = file.elf_program_headers().iter().map(|header| {
+        (
+            header.p_type(endian).0,
+            header.p_vaddr(endian),
+            header.p_memsz(endian),
+        )
+    });
+    let of_memory = program.segments.iter().map(|s| (s.p_type, s.p_vaddr, s.p_memsz));
+    if !of_file.eq(of_memory) {
+        return Err(format!("{} is not the program that runs", path.display()));
+    }
+    let symbols = file
+        .dynamic_symbol_table()
+        .ok_or("the program has no dynamic symbols")?;
+    let relocations = file
+        .dynamic_relocations()
+        .ok_or("the program has no dynamic relocations")?;
+    let mut slots = Vec::new();
+    for (offset, relocation) in relocations {
+        let (RelocationFlags::Elf { r_type }, RelocationTarget::Symbol(symbol)) =
+            (relocation.flags(), relocation.target())
+        else {
+            continue;
+        };
+        let symbol = symbols.symbol_by_index(symbol).map_err(|e| e.to_string())?;
+        let name = symbol.name_bytes().unwrap_or_default();
+        let Some(name) = names.iter().position(|wanted| wanted.to_bytes() == name) else {
+            continue;
+        };
+        let address = program.bias.wrapping_add(offset as usize);
+        if !SLOT_TYPES.contains(&r_type) || relocation.addend() != 0 || !symbol.is_undefined() {
+            return Err(format!("{:?} is imported in an unknown way", names[name]));
+        }
+        if program.segment(address, PF_W.0).is_none() || !address.is_multiple_of(align_of::<usize>()) {
+            return Err(format!("the slot of {:?} is not where it should be", names[name]));
+        }
+        slots.push(Slot {
+            name,
+            address: address as *mut usize,
+        });
+    }
+    Ok(slots)
+}
+
+impl Slot {
+    /// What the slot holds.
+    pub fn value(self) -> usize {
+        // SAFETY: `find` made sure that it is an aligned word of a mapped segment.
+        unsafe { self.address.read_volatile() }
+    }
+
+    /// The function to call on: what the slot holds, or what it would hold after the first call. (Where the loader
+    /// resolves lazily it holds a piece of the program itself until then.)
+    pub fn function(self, name: &CStr, memory: &Memory) -> Result<usize, String> {
+        let program = Program::mapped()?;
+        let mut function = self.value();
+        if program.contains(function) {
+            function = resolved(name);
+        }
+        if program.contains(function) || !memory.is_code(function) {
+            return Err(format!("the slot of {name:?} does not lead to a library's code"));
+        }
+        Ok(function)
+    }
+
+    /// Writes to the slot, and leaves its page as protected as it was.
+    pub fn replace(self, value: usize, memory: &Memory) -> Result<(), String> {
+        let protection = memory
+            .protection(self.address as usize)
+            .ok_or("a slot is not mapped")?;
+        if protection & libc::PROT_WRITE == 0 {
+            self.protect(protection | libc::PROT_WRITE)?;
+        }
+        // SAFETY: mapped, aligned, and writable now; this process has one thread.
+        unsafe { self.address.write_volatile(value) };
+        if protection & libc::PROT_WRITE == 0 {
+            self.protect(protection)?;
+        }
+        if self.value() != value || Memory::read()?.protection(self.address as usize) != Some(protection) {
+            return Err("a slot does not hold what was written to it".into());
+        }
+        Ok(())
+    }
+
+    fn protect(self, protection: c_int) -> Result<(), String> {
+        // SAFETY: no pointers.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        let start = self.address as usize & !(page - 1);
+        // SAFETY: a page of the main program's data; a slot does not cross pages.
+        match unsafe { libc::mprotect(start as *mut c_void, page, protection) } {
+            0 => Ok(()),
+            _ => Err(format!(
+                "its import table cannot be written: {}",
+                std::io::Error::last_os_error()
+            )),
+        }
+    }
+}
+
+/// What the loader would resolve a name to.
+fn resolved(name: &CStr) -> usize {
+    let name = CString::from(name);
+    // SAFETY: a terminated string.
+    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) as usize }
+}
