@@ -67,6 +67,8 @@ static EXPLAIN: GucSetting<bool> = GucSetting::<bool>::new(false);
 static MAX_PLANS: GucSetting<i32> = GucSetting::<i32>::new(5000);
 static SAVE: GucSetting<bool> = GucSetting::<bool>::new(true);
 static TEMPFILE_TIMING: GucSetting<bool> = GucSetting::<bool>::new(true);
+/// Minutes; read by rowsource_snapshot(), in SQL.
+static SNAPSHOT_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(8 * 24 * 60);
 
 /// `sampfreq` 3 counts rows only, as in Oracle.
 const ROWS_ONLY: i32 = 3;
@@ -200,5 +202,15 @@ pub fn init() {
         &TEMPFILE_TIMING,
         GucContext::Suset,
         GucFlags::default(),
+    );
+    GucRegistry::define_int_guc(
+        c"pg_rowsource.snapshot_retention",
+        c"Sets how long snapshots of the statistics are kept.",
+        c"rowsource_snapshot() deletes older ones. 0 keeps all.",
+        &SNAPSHOT_RETENTION,
+        0,
+        i32::MAX,
+        GucContext::Sighup,
+        GucFlags::UNIT_MIN,
     );
 }

@@ -1,5 +1,8 @@
 //! Requests to temporary files: how they are told apart, counted and put into histograms.
 
+pub mod counters;
+pub mod names;
+
 use serde::{Deserialize, Serialize};
 
 /// What a request's file is for.

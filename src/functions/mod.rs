@@ -5,7 +5,9 @@ use pgrx::{PgLogLevel, PgSqlErrorCode};
 
 mod clocks;
 pub mod display;
+pub mod history;
 mod store;
+pub mod temp_usage;
 pub mod tempfile;
 pub mod views;
 

@@ -1,10 +1,10 @@
 //! The rows of `pg_stat_tempfile_io` and its histogram, and their reset.
 
-use crate::pg::server;
 use crate::pg::srf::{Value, oid, timestamp, value};
-use crate::pg::tempfile::counters::{self, OTHERS};
+use crate::pg::tempfile::counters;
 use crate::pg::tempfile::{Source, fallback, source};
 use pgrx::prelude::*;
+use rowsource_core::tempfile::counters::OTHERS;
 use rowsource_core::tempfile::{FileType, Kind, Requests, bounds_us};
 
 const NS_PER_MS: f64 = 1e6;
@@ -18,7 +18,7 @@ fn database(number: u32) -> Value {
 pub fn io_rows() -> Vec<Vec<Value>> {
     fallback::add();
     let mut rows = Vec::new();
-    for counted in counters::all(server::database_exists) {
+    for counted in counters::all() {
         for filetype in FileType::ALL {
             let source = source(filetype);
             let mut row = vec![database(counted.oid), value(filetype.name())];
@@ -52,7 +52,7 @@ fn figures(requests: &Requests, source: Source) -> [Value; 5] {
 /// `pg_stat_tempfile_io_histogram`: a row per kind of request and bucket that holds any.
 pub fn histogram_rows() -> Vec<Vec<Value>> {
     let mut rows = Vec::new();
-    for counted in counters::all(server::database_exists) {
+    for counted in counters::all() {
         for (kind, requests) in Kind::all().zip(&counted.kinds) {
             for (bucket, &count) in requests.histogram.iter().enumerate() {
                 if count > 0 {

@@ -263,24 +263,22 @@ pub fn temp_tables_pass_by() -> bool {
     unsafe { pg_sys::io_method == IO_URING }
 }
 
-/// The process that owns temporary tables whose files bear this number; `None` where it has ended.
-#[cfg(any(feature = "pg15", feature = "pg16"))]
-pub fn pid_of_temp_tables(number: i32) -> Option<i32> {
+/// The process that owns temporary tables of a database whose files bear this number; `None` where it has ended.
+pub fn pid_of_temp_tables(number: i32, database: u32) -> Option<i32> {
     // SAFETY: any number may be asked for; the entry stays in shared memory.
-    unsafe {
-        pg_sys::BackendIdGetProc(number)
-            .as_ref()
-            .map(|process| process.pid)
-    }
+    let process = unsafe { process_of_temp_tables(number).as_ref() }?;
+    (process.pid != 0 && process.databaseId.to_u32() == database).then_some(process.pid)
+}
+
+#[cfg(any(feature = "pg15", feature = "pg16"))]
+unsafe fn process_of_temp_tables(number: i32) -> *mut pg_sys::PGPROC {
+    // SAFETY: null for a number that nobody has.
+    unsafe { pg_sys::BackendIdGetProc(number) }
 }
 #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-pub fn pid_of_temp_tables(number: i32) -> Option<i32> {
-    // SAFETY: any number may be asked for; the entry stays in shared memory.
-    unsafe {
-        pg_sys::ProcNumberGetProc(number)
-            .as_ref()
-            .map(|process| process.pid)
-    }
+unsafe fn process_of_temp_tables(number: i32) -> *mut pg_sys::PGPROC {
+    // SAFETY: null for a number that nobody has.
+    unsafe { pg_sys::ProcNumberGetProc(number) }
 }
 
 pub fn buffers(u: &pg_sys::BufferUsage) -> Buffers {

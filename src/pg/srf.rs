@@ -120,6 +120,27 @@ set_returning!(
     |_| crate::functions::tempfile::histogram_rows()
 );
 set_returning!(
+    rowsource_temp_files_0_1,
+    pg_finfo_rowsource_temp_files_0_1,
+    ROWS,
+    |_| crate::functions::temp_usage::file_rows()
+);
+set_returning!(
+    rowsource_iostat_lines_0_1,
+    pg_finfo_rowsource_iostat_lines_0_1,
+    SCALARS,
+    |fcinfo| {
+        let filetypes: Option<String> = pg_getarg(fcinfo, 7);
+        crate::functions::history::iostat_lines(
+            [pg_getarg(fcinfo, 0), pg_getarg(fcinfo, 1)],
+            [pg_getarg(fcinfo, 2), pg_getarg(fcinfo, 3)],
+            [pg_getarg(fcinfo, 4), pg_getarg(fcinfo, 5)],
+            pg_getarg(fcinfo, 6),
+            filetypes.as_deref(),
+        )
+    }
+);
+set_returning!(
     rowsource_display_0_1,
     pg_finfo_rowsource_display_0_1,
     SCALARS,

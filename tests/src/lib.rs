@@ -8,6 +8,7 @@ pub mod burn;
 pub mod callgrind;
 pub mod cases;
 pub mod compare;
+pub mod compiled;
 pub mod environment;
 pub mod explain;
 pub mod measured;
@@ -17,6 +18,8 @@ pub mod session;
 pub mod shape;
 pub mod statistics;
 pub mod store;
+pub mod strace;
+pub mod tempfile;
 
 pub use compare::differences;
 pub use explain::{NodeCounts, explain_nodes};

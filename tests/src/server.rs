@@ -41,6 +41,8 @@ pub struct Server {
     settings: Vec<String>,
     /// A library put before all others of the server's.
     object: Option<PathBuf>,
+    /// The program, where it is another than the private tree's `postgres`.
+    program: Option<PathBuf>,
 }
 
 impl Server {
@@ -68,6 +70,15 @@ impl Server {
         let mut server = Server::preloaded(name, settings);
         server.stop();
         server.object = Some(object.to_path_buf());
+        server.launch();
+        server
+    }
+
+    /// Starts a server from another program than the usual one.
+    pub fn of_program(name: &str, settings: &[&str], program: &Path) -> Server {
+        let mut server = Server::preloaded(name, settings);
+        server.stop();
+        server.program = Some(program.to_path_buf());
         server.launch();
         server
     }
@@ -108,6 +119,7 @@ impl Server {
             folder,
             child: None,
             object: None,
+            program: None,
             settings: settings.iter().map(|s| s.to_string()).collect(),
         }
     }
@@ -120,6 +132,11 @@ impl Server {
     /// The folder of the socket, the data and the log.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// The postmaster's process id.
+    pub fn postmaster(&self) -> u32 {
+        self.child.as_ref().expect("a running server").id()
     }
 
     /// The data directory.
@@ -263,7 +280,8 @@ impl Server {
             .append(true)
             .open(self.folder.join("log"))
             .expect("the log");
-        let mut command = environment.as_server(&environment.pgbin.join("postgres"));
+        let usual = environment.pgbin.join("postgres");
+        let mut command = environment.as_server(self.program.as_ref().unwrap_or(&usual));
         command.arg("-D").arg(self.data()).stdin(Stdio::null());
         if let Some(object) = &self.object {
             command.env("LD_PRELOAD", object);

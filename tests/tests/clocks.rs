@@ -1,9 +1,8 @@
 //! Clocks: the five sources measure alike, and one that steps back does no harm.
 
-use rowsource_tests::environment::environment;
+use rowsource_tests::compiled::object;
 use rowsource_tests::session::{run_each, value};
 use rowsource_tests::{Server, measure};
-use std::process::Command;
 
 const TABLES: &str = "CREATE TABLE a AS SELECT i AS id, i % 1000 AS g FROM generate_series(1, 100000) i;
      CREATE TABLE b AS SELECT i AS id FROM generate_series(1, 1000) i; CREATE INDEX ON b (id); VACUUM ANALYZE";
@@ -15,15 +14,7 @@ const STATEMENTS: [&str; 3] = [
 
 #[test]
 fn a_clock_that_steps_back() {
-    let environment = environment();
-    let object = environment.run.join("rowsource_backstep.so");
-    let compiled = Command::new("gcc")
-        .args(["-O2", "-Wall", "-Werror", "-fPIC", "-shared", "-o"])
-        .arg(&object)
-        .arg(environment.root.join("tests/backstep/backstep.c"))
-        .status()
-        .expect("gcc can be run");
-    assert!(compiled.success(), "backstep.c does not compile");
+    let object = object("backstep/backstep.c");
     let server = Server::overridden("backstep", &["max_parallel_workers_per_gather = 0"], &object);
     let mut client = server.session();
     run_each(&mut client, TABLES);

@@ -31,6 +31,16 @@ impl Row<'_> {
             .unwrap_or_default()
     }
 
+    /// Milliseconds of I/O; nothing where there was none, or nobody timed it.
+    fn io_time(&self, of: fn(&Buffers) -> f64) -> String {
+        let buffers = self.figures.and_then(|figures| figures.buffers.as_ref());
+        buffers
+            .map(of)
+            .filter(|ms| *ms > 0.0)
+            .map(time)
+            .unwrap_or_default()
+    }
+
     fn wal(&self, written: fn(&Wal) -> String) -> String {
         let wal = self.figures.and_then(|figures| figures.wal.as_ref());
         wal.map(written).unwrap_or_default()
@@ -113,7 +123,7 @@ const fn text(heading: &'static str, width: usize, cell: fn(&Row) -> String) -> 
 }
 
 /// In the order of DBMS_XPLAN, with what Oracle does not have beside its kin.
-static SPECS: [Spec; 20] = [
+static SPECS: [Spec; 22] = [
     number("Id", |_| true, |row| row.node.id.to_string()),
     text("Operation", OPERATION_WIDTH, |row| row.operation()),
     text("Name", 0, |row| row.name()),
@@ -172,6 +182,16 @@ static SPECS: [Spec; 20] = [
         "Temp-W",
         |format| format.io,
         |row| row.blocks(|buffers| buffers.temp_written),
+    ),
+    number(
+        "Temp-R-Time",
+        |format| format.io && format.time,
+        |row| row.io_time(|buffers| buffers.temp_read_ms),
+    ),
+    number(
+        "Temp-W-Time",
+        |format| format.io && format.time,
+        |row| row.io_time(|buffers| buffers.temp_write_ms),
     ),
     nonzero(
         "WAL-Recs",

@@ -2,6 +2,7 @@
 
 mod columns;
 mod format;
+pub mod iostat;
 mod numbers;
 mod predicates;
 mod table;

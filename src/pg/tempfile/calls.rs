@@ -51,9 +51,9 @@ const TEMP_TABLE: u8 = 2;
 /// Whether we see descriptors being closed, so that something may be remembered of them.
 static mut CLOSES_SEEN: bool = false;
 
-type Plain = unsafe extern "C" fn(c_int, *mut c_void, size_t, off_t) -> ssize_t;
-type Vectored = unsafe extern "C" fn(c_int, *const iovec, c_int, off_t) -> ssize_t;
-type Close = unsafe extern "C" fn(c_int) -> c_int;
+type Plain = unsafe extern "C-unwind" fn(c_int, *mut c_void, size_t, off_t) -> ssize_t;
+type Vectored = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int, off_t) -> ssize_t;
+type Close = unsafe extern "C-unwind" fn(c_int) -> c_int;
 
 fn replacement(name: usize) -> usize {
     match name {
@@ -125,7 +125,7 @@ pub unsafe fn per_node(on: bool) -> bool {
 }
 
 /// `pread` and `pwrite`, whose ABI is one.
-unsafe extern "C" fn plain<const NAME: usize>(
+unsafe extern "C-unwind" fn plain<const NAME: usize>(
     descriptor: c_int,
     buffer: *mut c_void,
     bytes: size_t,
@@ -137,12 +137,12 @@ unsafe extern "C" fn plain<const NAME: usize>(
         if is_passed_on(descriptor, buffer) {
             return original(descriptor, buffer, bytes, offset);
         }
-        timed_plain(NAME, descriptor, buffer, bytes, offset)
+        timed_plain(descriptor, buffer, bytes, offset, NAME)
     }
 }
 
 /// `preadv` and `pwritev`.
-unsafe extern "C" fn vectored<const NAME: usize>(
+unsafe extern "C-unwind" fn vectored<const NAME: usize>(
     descriptor: c_int,
     parts: *const iovec,
     count: c_int,
@@ -154,12 +154,12 @@ unsafe extern "C" fn vectored<const NAME: usize>(
         if count <= 0 || is_passed_on(descriptor, (*parts).iov_base) {
             return original(descriptor, parts, count, offset);
         }
-        timed_vectored(NAME, descriptor, parts, count, offset)
+        timed_vectored(descriptor, parts, count, offset, NAME)
     }
 }
 
 /// `close`: the number may mean another file soon.
-unsafe extern "C" fn close(descriptor: c_int) -> c_int {
+unsafe extern "C-unwind" fn close(descriptor: c_int) -> c_int {
     // SAFETY: within bounds; ORIGINALS holds close.
     unsafe {
         if (descriptor as usize) < 1 << 16 {
@@ -272,11 +272,11 @@ unsafe fn look_up(descriptor: c_int) -> u8 {
 
 #[inline(never)]
 unsafe fn timed_plain(
-    name: usize,
     descriptor: c_int,
     buffer: *mut c_void,
     bytes: size_t,
     offset: off_t,
+    name: usize,
 ) -> ssize_t {
     // SAFETY: as `plain`.
     unsafe {
@@ -292,11 +292,11 @@ unsafe fn timed_plain(
 
 #[inline(never)]
 unsafe fn timed_vectored(
-    name: usize,
     descriptor: c_int,
     parts: *const iovec,
     count: c_int,
     offset: off_t,
+    name: usize,
 ) -> ssize_t {
     // SAFETY: as `vectored`; there are `count` parts.
     unsafe {

@@ -1,10 +1,10 @@
 //! The counters across a clean restart: see [`crate::pg::statfile`].
 
-use super::counters::{self, DatabaseRequests};
-use super::{Source, source};
+use super::{Source, counters, source};
 use crate::guc;
 use crate::pg::{server, statfile};
-use rowsource_core::tempfile::{FileType, KINDS, Requests};
+use rowsource_core::tempfile::FileType;
+use rowsource_core::tempfile::counters::Copied;
 use serde::{Deserialize, Serialize};
 use std::io;
 
@@ -13,14 +13,7 @@ const NAME: &str = "pg_stat/pg_rowsource_tempfile.stat";
 #[derive(Serialize, Deserialize)]
 struct Saved {
     sources: [Source; 2],
-    databases: Vec<SavedDatabase>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct SavedDatabase {
-    oid: u32,
-    reset_at: i64,
-    kinds: [Requests; KINDS],
+    databases: Vec<Copied>,
 }
 
 /// At the postmaster's clean end.
@@ -28,14 +21,6 @@ pub fn save() -> io::Result<()> {
     let Some((sources, databases)) = counters::to_save() else {
         return Ok(());
     };
-    let databases = databases
-        .into_iter()
-        .map(|database| SavedDatabase {
-            oid: database.oid,
-            reset_at: database.reset_at,
-            kinds: database.kinds,
-        })
-        .collect();
     statfile::write(NAME, &Saved { sources, databases })
 }
 
@@ -57,10 +42,9 @@ pub(super) fn load() {
         return;
     };
     if saved.sources == FileType::ALL.map(source) {
-        counters::restore(saved.databases.into_iter().map(|database| DatabaseRequests {
-            oid: database.oid,
-            reset_at: database.reset_at.min(server::now()),
-            kinds: database.kinds,
-        }));
+        for mut database in saved.databases {
+            database.reset_at = database.reset_at.min(server::now());
+            counters::restore(&database);
+        }
     }
 }

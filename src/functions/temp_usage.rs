@@ -1,0 +1,122 @@
+//! Temporary files as they lie on disk. PostgreSQL keeps no list of them, but their names tell who made them.
+//!
+//! Files come and go while this looks: what cannot be read any more is not there.
+
+use crate::pg::compat::{MAJOR_VERSION, pid_of_temp_tables};
+use crate::pg::srf::{Value, oid, value};
+use rowsource_core::tempfile::names::{Owner, TempName, parse};
+use std::collections::BTreeMap;
+use std::fs::{self, DirEntry};
+use std::path::{Path, PathBuf};
+
+/// Where work files lie within a tablespace.
+const WORK_FILES: &str = "pgsql_tmp";
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    pid: Option<i32>,
+    datid: Option<u32>,
+    kind: &'static str,
+}
+
+#[derive(Default)]
+struct Files {
+    count: i64,
+    bytes: i64,
+}
+
+type Usage = BTreeMap<Key, Files>;
+
+/// The rows of `rowsource_temp_files()`.
+pub fn file_rows() -> Vec<Vec<Value>> {
+    let mut usage = Usage::new();
+    for tablespace in tablespaces() {
+        for entry in entries(&tablespace) {
+            let name = entry.file_name();
+            if name == WORK_FILES {
+                work_files(&entry.path(), &mut usage);
+            } else if let Some(datid) = name.to_str().and_then(|name| name.parse().ok()) {
+                temp_tables(&entry.path(), datid, &mut usage);
+            }
+        }
+    }
+    usage
+        .into_iter()
+        .map(|(key, files)| {
+            vec![
+                key.pid.and_then(value),
+                key.datid.and_then(oid),
+                value(key.kind),
+                value(files.count),
+                value(files.bytes),
+            ]
+        })
+        .collect()
+}
+
+/// The folders that hold databases' folders and `pgsql_tmp`: the default one, and this version's of each tablespace.
+fn tablespaces() -> Vec<PathBuf> {
+    let version = format!("PG_{MAJOR_VERSION}_");
+    let mut all = vec![PathBuf::from("base")];
+    for tablespace in entries(Path::new("pg_tblspc")) {
+        let of_version = entries(&tablespace.path())
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with(&version));
+        all.extend(of_version.map(|entry| entry.path()));
+    }
+    all
+}
+
+/// The entries of a folder; none of one that is not there.
+fn entries(folder: &Path) -> impl Iterator<Item = DirEntry> + use<> {
+    fs::read_dir(folder).into_iter().flatten().flatten()
+}
+
+fn work_files(folder: &Path, usage: &mut Usage) {
+    for entry in entries(folder) {
+        let Some(TempName {
+            owner: Owner::Process(pid),
+            is_set,
+        }) = entry.file_name().to_str().and_then(parse)
+        else {
+            continue;
+        };
+        let mut add = |kind, file: DirEntry| {
+            let key = Key {
+                pid: Some(pid),
+                datid: None,
+                kind,
+            };
+            count(usage, key, &file);
+        };
+        if is_set {
+            entries(&entry.path()).for_each(|file| add("shared file set", file));
+        } else {
+            add("work file", entry);
+        }
+    }
+}
+
+fn temp_tables(folder: &Path, datid: u32, usage: &mut Usage) {
+    for entry in entries(folder) {
+        if let Some(TempName {
+            owner: Owner::Backend(number),
+            ..
+        }) = entry.file_name().to_str().and_then(parse)
+        {
+            let key = Key {
+                pid: pid_of_temp_tables(number, datid),
+                datid: Some(datid),
+                kind: "temp table",
+            };
+            count(usage, key, &entry);
+        }
+    }
+}
+
+fn count(usage: &mut Usage, key: Key, file: &DirEntry) {
+    if let Ok(metadata) = file.metadata() {
+        let files = usage.entry(key).or_default();
+        files.count += 1;
+        files.bytes += metadata.len() as i64;
+    }
+}
