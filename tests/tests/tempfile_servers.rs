@@ -232,7 +232,14 @@ fn nodes_have_their_requests_times() {
                 "{way} {operation}: {root} of {}",
                 requests.ms
             );
-            assert_eq!(root_blocks as i64, requests.reqs, "{way} {operation}");
+            // Reads at the end of a work file are requests, but bring core no block.
+            let empty = requests.reqs - root_blocks as i64;
+            let most = if operation == "read" { 100 } else { 0 };
+            assert!(
+                (0..=most).contains(&empty),
+                "{way} {operation}: {empty} of {}",
+                requests.reqs
+            );
         }
         // Core itself measures a Hash; what it wrote is there with its time, and part of the join's.
         let (hash, joined) = (

@@ -1,0 +1,328 @@
+//! Snapshots, the report on an interval, and what survives resets, restarts, retention, dump and restore.
+
+use postgres::Client;
+use rowsource_tests::Server;
+use rowsource_tests::environment::environment;
+use rowsource_tests::session::{must_fail, run_each, texts, value};
+use rowsource_tests::tempfile::io_during;
+
+const SORT: &str = "SELECT count(*) FROM (SELECT i, repeat('x', 50) FROM generate_series(1, 50000) i ORDER BY 2, 1 DESC OFFSET 0) s";
+const SNAPSHOT: &str = "SELECT rowsource_snapshot()";
+
+fn server(name: &str) -> Server {
+    let server = Server::preloaded(
+        name,
+        &[
+            "pg_rowsource.statistics_level = 'basic'",
+            "work_mem = '1MB'",
+            "jit = off",
+            "max_parallel_workers_per_gather = 0",
+        ],
+    );
+    run_each(&mut server.connect(), "CREATE EXTENSION pg_rowsource");
+    server
+}
+
+fn report(client: &mut Client, arguments: &str) -> Vec<String> {
+    texts(client, &format!("SELECT rowsource_iostat_report({arguments})"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .collect()
+}
+
+/// The cells of a line of the report.
+fn cells(report: &[String], filetype: &str) -> Vec<String> {
+    let line = report
+        .iter()
+        .find(|line| line.starts_with(&format!("| {filetype}")))
+        .unwrap_or_else(|| panic!("no {filetype}: {report:#?}"));
+    line.trim_matches('|')
+        .split('|')
+        .map(|cell| cell.trim().to_string())
+        .collect()
+}
+
+/// Reads and writes of work files in the interval that ends with a snapshot.
+fn interval(client: &mut Client, snapshot: i64) -> (i64, i64, f64) {
+    let row = client
+        .query_one(
+            "SELECT small_read_reqs, small_write_reqs, small_read_avg_time FROM rowsource_tempfile_history
+             WHERE snap_id = $1 AND datname = current_database() AND filetype = 'work file'",
+            &[&snapshot],
+        )
+        .expect("an interval");
+    (
+        row.get(0),
+        row.get(1),
+        row.get::<_, Option<f64>>(2).unwrap_or(-1.0),
+    )
+}
+
+#[test]
+fn what_to_do_without_snapshots() {
+    let server = server("no-snapshots");
+    let mut client = server.connect();
+    for taken in 0..2 {
+        let (code, message) = must_fail(&mut client, "SELECT rowsource_iostat_report()");
+        assert_eq!(code.code(), "55000", "{message}");
+        assert!(
+            message.contains("there are no two snapshots") && message.contains("SELECT rowsource_snapshot()"),
+            "{taken}: {message}"
+        );
+        run_each(&mut client, SNAPSHOT);
+    }
+    let (code, message) = must_fail(&mut client, "SELECT rowsource_iostat_report(1, 77)");
+    assert_eq!(code.code(), "42704", "{message}");
+    assert!(message.contains("snapshot 77"), "{message}");
+    let (code, message) = must_fail(&mut client, "SELECT rowsource_iostat_report(2, 1)");
+    assert_eq!(code.code(), "22023", "{message}");
+}
+
+#[test]
+fn intervals_add_up() {
+    let server = server("intervals");
+    let mut client = server.connect();
+    let once = io_during(&mut server.connect(), || run_each(&mut client, SORT))[0];
+    for runs in [0, 1, 3, 0, 2] {
+        for _ in 0..runs {
+            run_each(&mut client, SORT);
+        }
+        run_each(&mut client, SNAPSHOT);
+    }
+    for (snapshot, runs) in [(2, 1), (3, 3), (4, 0), (5, 2)] {
+        let (reads, writes, average) = interval(&mut client, snapshot);
+        assert_eq!(
+            (reads, writes),
+            (runs * once.small_read.reqs, runs * once.small_write.reqs)
+        );
+        assert_eq!(average > 0.0, runs > 0, "{average}");
+    }
+    assert_eq!(
+        value::<i64>(
+            &mut client,
+            "SELECT count(*) FROM rowsource_tempfile_history WHERE snap_id = 1"
+        ),
+        0,
+        "the first snapshot ends no interval"
+    );
+    // The last two by default; any two that are wanted.
+    let last = report(&mut client, "");
+    println!("{}", last.join("\n"));
+    assert_eq!(last[0], "IOStat by Filetype summary");
+    assert!(
+        last[1].starts_with("snapshot 4 ") && last[2].starts_with("snapshot 5 "),
+        "{last:#?}"
+    );
+    let wanted = report(&mut client, "1, 5");
+    let all = report(&mut client, "from_snap => 1");
+    assert_eq!(wanted, all);
+    let seconds: f64 = value(
+        &mut client,
+        "SELECT extract(epoch FROM max(taken_at) - min(taken_at))::float8 FROM rowsource_snapshots",
+    );
+    let work = cells(&all, "work file");
+    assert_eq!(
+        work[2],
+        format!("{:.1}", (6 * once.small_read.reqs) as f64 / seconds),
+        "{all:#?}"
+    );
+    assert_eq!(
+        work[5],
+        format!("{:.1}", (6 * once.small_write.reqs) as f64 / seconds)
+    );
+    assert!(work[7].ends_with(" ms") && work[8].is_empty(), "{work:?}");
+    let total = cells(&all, "TOTAL");
+    assert_eq!(total[1..], work[1..], "there were no temporary tables");
+    assert_eq!(cells(&all, "temp table")[1], "0");
+}
+
+#[test]
+fn resets_restarts_and_crashes_give_no_negative_numbers() {
+    let mut server = server("history-resets");
+    let mut client = server.connect();
+    let once = io_during(&mut server.connect(), || run_each(&mut client, SORT))[0];
+    let expect = |client: &mut Client, runs: i64, what: &str| {
+        // After a crash their numbers leave a gap.
+        let snapshot: i64 = value(client, SNAPSHOT);
+        let (reads, writes, _) = interval(client, snapshot);
+        let expected = (runs * once.small_read.reqs, runs * once.small_write.reqs);
+        assert_eq!((reads, writes), expected, "{what}");
+    };
+    run_each(&mut client, SORT);
+    run_each(&mut client, SNAPSHOT);
+    run_each(&mut client, SORT);
+    run_each(&mut client, "SELECT rowsource_tempfile_reset()");
+    run_each(&mut client, SORT);
+    run_each(&mut client, SORT);
+    expect(&mut client, 2, "since a reset");
+    drop(client);
+    server.stop();
+    server.launch();
+    let mut client = server.connect();
+    run_each(&mut client, SORT);
+    expect(&mut client, 1, "a clean restart is no break");
+    drop(client);
+    server.crash_a_backend();
+    let mut client = server.connect();
+    for _ in 0..4 {
+        run_each(&mut client, SORT);
+    }
+    expect(&mut client, 4, "since a crash");
+    let negative: i64 = value(
+        &mut client,
+        "SELECT count(*) FROM rowsource_tempfile_history WHERE least(small_read_reqs, small_read_bytes, small_read_service_time,
+             large_read_reqs, small_write_reqs, small_write_bytes, small_write_service_time, large_write_reqs) < 0",
+    );
+    assert_eq!(negative, 0);
+    // The whole: all but what was lost with the reset and the crash.
+    let all = report(&mut client, "1");
+    let rate: f64 = cells(&all, "work file")[2].parse().expect("a number");
+    let seconds: f64 = value(
+        &mut client,
+        "SELECT extract(epoch FROM max(taken_at) - min(taken_at))::float8 FROM rowsource_snapshots",
+    );
+    assert!(
+        (rate * seconds - (7 * once.small_read.reqs) as f64).abs() < 0.06 * seconds,
+        "{all:#?}"
+    );
+    server.clear_log();
+}
+
+#[test]
+fn plans_and_retention() {
+    let mut server = server("history-plans");
+    let mut client = server.connect();
+    run_each(&mut client, "SET pg_rowsource.statistics_level = 'typical'");
+    run_each(&mut client, SORT);
+    run_each(&mut client, SNAPSHOT);
+    run_each(&mut client, SORT);
+    run_each(&mut client, SORT);
+    run_each(&mut client, SNAPSHOT);
+    run_each(&mut client, "SET pg_rowsource.statistics_level = 'basic'");
+    run_each(&mut client, SNAPSHOT);
+    let history = texts(
+        &mut client,
+        "SELECT snap_id, calls, temp_blks_written > 100, mean_time > 0, temp_blk_write_time > 0 FROM rowsource_plan_history
+         WHERE query LIKE '%generate_series(1, 50000)%' ORDER BY 1",
+    );
+    let some = |text: &str| Some(text.to_string());
+    assert_eq!(history, [[some("2"), some("2"), some("t"), some("t"), some("t")]]);
+    assert_eq!(
+        value::<i64>(
+            &mut client,
+            "SELECT count(*) FROM rowsource_snapshot_plans WHERE snap_id = 3 AND query LIKE '%generate_series(1, 50000)%'"
+        ),
+        0,
+        "what did not run is not stored again"
+    );
+    let count = "SELECT count(*) FROM rowsource_snapshots";
+    assert_eq!(
+        value::<String>(&mut client, "SHOW pg_rowsource.snapshot_retention"),
+        "8d"
+    );
+    run_each(
+        &mut client,
+        "UPDATE rowsource_snapshots SET taken_at = taken_at - interval '9 days' WHERE snap_id = 1",
+    );
+    run_each(&mut client, SNAPSHOT);
+    assert_eq!(value::<i64>(&mut client, count), 3, "1 is too old");
+    assert_eq!(
+        value::<i64>(
+            &mut client,
+            "SELECT count(*) FROM rowsource_snapshot_plans WHERE snap_id = 1"
+        ),
+        0
+    );
+    assert_eq!(
+        value::<i64>(
+            &mut client,
+            "SELECT count(*) FROM rowsource_snapshot_tempfile_io WHERE snap_id = 1"
+        ),
+        0
+    );
+    drop(client);
+    for (retention, left) in [("'30min'", 4), ("0", 5), ("1", 1)] {
+        server.configure(&format!("pg_rowsource.snapshot_retention = {retention}"));
+        server.stop();
+        server.launch();
+        let mut client = server.connect();
+        if retention == "1" {
+            run_each(
+                &mut client,
+                "UPDATE rowsource_snapshots SET taken_at = taken_at - interval '2 minutes'",
+            );
+        }
+        run_each(&mut client, SNAPSHOT);
+        assert_eq!(value::<i64>(&mut client, count), left, "{retention}");
+    }
+}
+
+#[test]
+fn dump_and_restore_keep_the_history() {
+    let server = server("history-dump");
+    let mut client = server.connect();
+    run_each(&mut client, "CREATE DATABASE restored");
+    run_each(&mut client, SNAPSHOT);
+    run_each(&mut client, SORT);
+    run_each(&mut client, SNAPSHOT);
+    let before = report(&mut client, "");
+    let environment = environment();
+    let program = |name: &str| {
+        let mut command = environment.as_server(&environment.pgbin.join(name));
+        command.args(["-U", "postgres", "-h"]).arg(server.folder());
+        command
+    };
+    for format in ["--column-inserts", "--verbose"] {
+        let dump = program("pg_dump")
+            .arg(format)
+            .arg("postgres")
+            .output()
+            .expect("pg_dump");
+        assert!(dump.status.success(), "{}", String::from_utf8_lossy(&dump.stderr));
+        let file = server.folder().join("dump.sql");
+        std::fs::write(&file, &dump.stdout).expect("the dump");
+        run_each(&mut client, "DROP DATABASE restored; CREATE DATABASE restored");
+        let restore = program("psql")
+            .args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", "restored", "-f"])
+            .arg(&file)
+            .output()
+            .expect("psql");
+        assert!(
+            restore.status.success(),
+            "{}",
+            String::from_utf8_lossy(&restore.stderr)
+        );
+        let mut restored = server.try_connect_to("postgres", "restored").expect("a session");
+        assert_eq!(report(&mut restored, ""), before);
+        run_each(&mut restored, SNAPSHOT);
+        assert_eq!(
+            value::<i64>(&mut restored, "SELECT max(snap_id) FROM rowsource_snapshots"),
+            3
+        );
+    }
+}
+
+/// In another schema, and for a session whose search_path is somebody else's.
+#[test]
+fn it_trusts_no_search_path() {
+    let server = server("history-path");
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "CREATE SCHEMA elsewhere; ALTER EXTENSION pg_rowsource SET SCHEMA elsewhere; CREATE SCHEMA trap;
+         CREATE TABLE trap.rowsource_snapshots (snap_id bigint, taken_at timestamptz);
+         CREATE FUNCTION trap.max(bigint) RETURNS bigint LANGUAGE sql AS 'SELECT 1 / 0';
+         SET search_path = trap, public; SELECT elsewhere.rowsource_snapshot(); SELECT elsewhere.rowsource_snapshot();
+         SELECT elsewhere.rowsource_iostat_report(); SELECT * FROM elsewhere.rowsource_temp_usage();
+         SELECT * FROM elsewhere.rowsource_tempfile_history; SELECT * FROM elsewhere.rowsource_plan_history",
+    );
+    assert_eq!(
+        value::<i64>(&mut client, "SELECT count(*) FROM elsewhere.rowsource_snapshots"),
+        2
+    );
+    assert_eq!(
+        value::<i64>(&mut client, "SELECT count(*) FROM trap.rowsource_snapshots"),
+        0
+    );
+}

@@ -1,0 +1,258 @@
+//! Who uses temporary space now: rowsource_temp_usage() against what lies on disk.
+
+use postgres::Client;
+use rowsource_tests::Server;
+use rowsource_tests::environment::environment;
+use rowsource_tests::session::{run_each, texts, value};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+fn server(name: &str) -> Server {
+    let server = Server::preloaded(
+        name,
+        &[
+            "pg_rowsource.statistics_level = 'basic'",
+            "work_mem = '1MB'",
+            "temp_buffers = 100",
+            "jit = off",
+            "max_parallel_workers_per_gather = 0",
+        ],
+    );
+    run_each(
+        &mut server.connect(),
+        "CREATE EXTENSION pg_rowsource; CREATE ROLE regress_a LOGIN; CREATE ROLE regress_b LOGIN; CREATE ROLE regress_reader LOGIN;
+         GRANT pg_read_all_stats TO regress_reader; GRANT CREATE ON SCHEMA public TO regress_a",
+    );
+    server
+}
+
+/// What is used, as a reader sees it: user, database, kind, files and bytes, of a process.
+fn usage(client: &mut Client, pid: i32) -> Vec<(Option<String>, Option<String>, String, i64, i64)> {
+    client
+        .query(
+            "SELECT usename::text, datname::text, kind, files, bytes FROM rowsource_temp_usage() WHERE pid = $1 ORDER BY kind",
+            &[&pid],
+        )
+        .expect("rowsource_temp_usage")
+        .iter()
+        .map(|row| (row.get(0), row.get(1), row.get(2), row.get(3), row.get(4)))
+        .collect()
+}
+
+fn pid(client: &mut Client) -> i32 {
+    value(client, "SELECT pg_backend_pid()")
+}
+
+/// Files below a folder whose names begin so, and their bytes.
+fn on_disk(folder: &Path, prefix: &str) -> (i64, i64) {
+    let mut sum = (0, 0);
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(prefix) {
+            let metadata = entry.metadata().expect("a file");
+            sum = (sum.0 + 1, sum.1 + metadata.len() as i64);
+        }
+    }
+    sum
+}
+
+#[test]
+fn work_files_and_temporary_tables() {
+    let server = server("usage");
+    let mut observer = server.connect();
+    let mut client = server.try_connect("regress_a").expect("a session");
+    let mine = pid(&mut client);
+    assert!(usage(&mut observer, mine).is_empty());
+    // A cursor keeps its sort's files.
+    run_each(
+        &mut client,
+        "CREATE TEMPORARY TABLE gtt AS SELECT i, repeat('x', 500) FROM generate_series(1, 20000) i; CREATE INDEX ON gtt (i);
+         BEGIN; DECLARE c CURSOR FOR SELECT i, repeat('x', 50) FROM generate_series(1, 50000) i ORDER BY 2, 1 DESC; FETCH 1 FROM c",
+    );
+    let seen = usage(&mut observer, mine);
+    let data = server.data();
+    let database: u32 = value(
+        &mut observer,
+        "SELECT oid FROM pg_database WHERE datname = 'postgres'",
+    );
+    let tables = on_disk(&data.join(format!("base/{database}")), "t");
+    let work = on_disk(&data.join("base/pgsql_tmp"), &format!("pgsql_tmp{mine}."));
+    assert!(tables.1 > 10_000_000 && work.1 > 1_000_000, "{tables:?} {work:?}");
+    let who = |kind: &str, (files, bytes): (i64, i64)| {
+        (
+            Some("regress_a".to_string()),
+            Some("postgres".to_string()),
+            kind.to_string(),
+            files,
+            bytes,
+        )
+    };
+    assert_eq!(seen, [who("temp table", tables), who("work file", work)]);
+    run_each(&mut client, "COMMIT");
+    assert_eq!(usage(&mut observer, mine), [who("temp table", tables)]);
+    run_each(&mut client, "DROP TABLE gtt");
+    // A dropped relation's file stays, empty, until the next checkpoint.
+    assert!(usage(&mut observer, mine).iter().all(|(.., bytes)| *bytes == 0));
+}
+
+#[test]
+fn other_tablespaces() {
+    let server = server("usage-spaces");
+    let folder = server.folder().join("space");
+    fs::create_dir(&folder).expect("a folder");
+    if environment().is_root {
+        assert!(
+            Command::new("chown")
+                .arg("postgres:")
+                .arg(&folder)
+                .status()
+                .expect("chown")
+                .success()
+        );
+    }
+    let mut observer = server.connect();
+    run_each(
+        &mut observer,
+        &format!("CREATE TABLESPACE space LOCATION '{}'", folder.display()),
+    );
+    run_each(&mut observer, "GRANT CREATE ON TABLESPACE space TO PUBLIC");
+    let mut client = server.try_connect("regress_a").expect("a session");
+    let mine = pid(&mut client);
+    run_each(
+        &mut client,
+        "SET temp_tablespaces = space; CREATE TEMPORARY TABLE gtt AS SELECT i, repeat('x', 500) FROM generate_series(1, 20000) i;
+         BEGIN; DECLARE c CURSOR FOR SELECT i, repeat('x', 50) FROM generate_series(1, 50000) i ORDER BY 2, 1 DESC; FETCH 1 FROM c",
+    );
+    let seen: Vec<(String, bool)> = usage(&mut observer, mine)
+        .into_iter()
+        .map(|(_, _, kind, _, bytes)| (kind, bytes > 1_000_000))
+        .collect();
+    assert_eq!(
+        seen,
+        [("temp table".to_string(), true), ("work file".to_string(), true)]
+    );
+    run_each(&mut client, "COMMIT; DROP TABLE gtt");
+}
+
+/// Waits until a running statement uses temporary space of a kind.
+fn wait_for(observer: &mut Client, kind: &str) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let used = format!("SELECT count(*) FROM rowsource_temp_usage() WHERE kind = '{kind}' AND bytes > 0");
+    while value::<i64>(observer, &used) == 0 {
+        assert!(Instant::now() < deadline, "no {kind}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn the_running_statement_and_who_may_see_it() {
+    let server = server("usage-running");
+    let mut observer = server.connect();
+    let mut client = server.try_connect("regress_a").expect("a session");
+    run_each(
+        &mut client,
+        "CREATE TABLE wide AS SELECT i AS id, repeat('w', 200) AS pad FROM generate_series(1, 30000) i; ANALYZE wide",
+    );
+    let mine = pid(&mut client);
+    let endless = "SELECT count(*) FROM (SELECT * FROM wide a, wide b ORDER BY a.pad, b.id OFFSET 0) s";
+    let cancel = client.cancel_token();
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert!(client.batch_execute(endless).is_err()));
+        wait_for(&mut observer, "work file");
+        let query = format!(
+            "SELECT queryid, usename, datname, bytes > 0 FROM rowsource_temp_usage() WHERE pid = {mine}"
+        );
+        let activity: i64 = value(
+            &mut observer,
+            &format!("SELECT query_id FROM pg_stat_activity WHERE pid = {mine}"),
+        );
+        for (user, seen) in [
+            ("postgres", true),
+            ("regress_reader", true),
+            ("regress_a", true),
+            ("regress_b", false),
+        ] {
+            let mut reader = server.try_connect(user).expect("a session");
+            let some = |text: &str| Some(text.to_string());
+            let queryid = seen.then(|| activity.to_string());
+            assert_eq!(
+                texts(&mut reader, &query),
+                [[queryid, some("regress_a"), some("postgres"), some("t")]],
+                "{user}"
+            );
+        }
+        cancel.cancel_query(postgres::NoTls).expect("cancelled");
+    });
+}
+
+#[test]
+fn shared_file_sets() {
+    let server = server("usage-sets");
+    let mut observer = server.connect();
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "CREATE TABLE wide AS SELECT i AS id, repeat('w', 200) AS pad FROM generate_series(1, 100000) i; ANALYZE wide;
+         SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SET enable_mergejoin = off;
+         SET max_parallel_workers_per_gather = 2; SET hash_mem_multiplier = 1",
+    );
+    let mine = pid(&mut client);
+    let cancel = client.cancel_token();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let join = "SELECT count(*) FROM wide a JOIN wide b ON a.id = b.id AND a.pad = b.pad WHERE pg_sleep(0.001) IS NOT NULL";
+            assert!(client.batch_execute(join).is_err());
+        });
+        wait_for(&mut observer, "shared file set");
+        let seen = usage(&mut observer, mine);
+        assert!(
+            seen.iter()
+                .any(|(user, _, kind, files, _)| kind == "shared file set" && *files > 1 && user.is_some()),
+            "{seen:?}"
+        );
+        cancel.cancel_query(postgres::NoTls).expect("cancelled");
+    });
+}
+
+/// Files come and go while the function looks.
+#[test]
+fn files_that_vanish() {
+    let server = server("usage-vanish");
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut client = server.connect();
+                for _ in 0..200 {
+                    run_each(
+                        &mut client,
+                        "CREATE TEMPORARY TABLE gtt AS SELECT i FROM generate_series(1, 3000) i; DROP TABLE gtt;
+                         SELECT count(*) FROM (SELECT * FROM generate_series(1, 90000) i OFFSET 0) s",
+                    );
+                }
+            });
+        }
+        let mut observer = server.connect();
+        for _ in 0..400 {
+            run_each(&mut observer, "SELECT * FROM rowsource_temp_usage()");
+        }
+    });
+    // Strange names, and folders that cannot be read, are nobody's.
+    let folder = server.data().join("base/pgsql_tmp");
+    fs::create_dir_all(&folder).expect("a folder");
+    for name in ["pgsql_tmp", "pgsql_tmpx.1", "pgsql_tmp99999999999.1", "stray"] {
+        fs::write(folder.join(name), "x").expect("a file");
+    }
+    // Of a process that is gone: shown, without a user.
+    fs::write(folder.join("pgsql_tmp2147483647.0"), "four").expect("a file");
+    let mut observer = server.connect();
+    assert_eq!(
+        usage(&mut observer, i32::MAX),
+        [(None, None, "work file".to_string(), 1, 4)]
+    );
+    assert_eq!(
+        value::<i64>(&mut observer, "SELECT count(*) FROM rowsource_temp_usage()"),
+        1
+    );
+    server.assert_no_crash();
+}
