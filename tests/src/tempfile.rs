@@ -133,6 +133,7 @@ pub fn create_tracer(client: &mut Client) {
         &format!(
             "CREATE OR REPLACE FUNCTION tracer_totals(temp_table bool, write bool) RETURNS text
                  AS '{0}' LANGUAGE c VOLATILE STRICT;
+             CREATE OR REPLACE FUNCTION tracer_faults(every int) RETURNS void AS '{0}' LANGUAGE c VOLATILE STRICT;
              CREATE OR REPLACE FUNCTION tracer_delay(us int, every int) RETURNS void
                  AS '{0}' LANGUAGE c VOLATILE STRICT",
             library.display()

@@ -78,6 +78,36 @@ fn service_time_is_that_of_a_trace() {
     }
 }
 
+#[test]
+fn interrupted_and_short_requests_are_requests() {
+    let server = traced_server("faults");
+    let mut observer = server.connect();
+    let mut client = server.connect();
+    run_each(&mut client, "SET enable_mergejoin = off");
+    let expected: i64 = value(&mut client, JOIN);
+    run_each(&mut client, MAKE_TEMPORARY);
+    run_each(&mut client, "SELECT tracer_faults(7)");
+    let before = [0, 1].map(|filetype| traced(&mut client, filetype));
+    let counted = io_during(&mut observer, || {
+        assert_eq!(value::<i64>(&mut client, JOIN), expected);
+        run_each(&mut client, SORT);
+        run_each(&mut client, FILL);
+        assert_eq!(value::<i64>(&mut client, SCAN), 70_000);
+    });
+    for filetype in 0..2 {
+        let after = traced(&mut client, filetype);
+        for (operation, ours) in [counted[filetype].small_read, counted[filetype].small_write]
+            .iter()
+            .enumerate()
+        {
+            let seen = after[operation] - before[filetype][operation];
+            println!("{}: {seen:?}", FILETYPES[filetype]);
+            assert!(seen.bytes < seen.reqs * 8192 * 95 / 100, "there were faults");
+            assert_eq!((ours.reqs, ours.bytes), (seen.reqs, seen.bytes));
+        }
+    }
+}
+
 /// What core's EXPLAIN says of the root.
 fn explained(client: &mut Client, statement: &str, names: [&str; 2]) -> [f64; 2] {
     let plan: String = texts(

@@ -28,8 +28,11 @@ fn server(name: &str) -> Server {
     server
 }
 
-/// What is used, as a reader sees it: user, database, kind, files and bytes, of a process.
-fn usage(client: &mut Client, pid: i32) -> Vec<(Option<String>, Option<String>, String, i64, i64)> {
+/// User, database, kind, files and bytes.
+type Used = (Option<String>, Option<String>, String, i64, i64);
+
+/// What is used, as a reader sees it, of a process.
+fn usage(client: &mut Client, pid: i32) -> Vec<Used> {
     client
         .query(
             "SELECT usename::text, datname::text, kind, files, bytes FROM rowsource_temp_usage() WHERE pid = $1 ORDER BY kind",

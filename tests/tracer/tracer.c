@@ -1,7 +1,8 @@
 /*
  * A system-call trace without a tracer's cost: put before libc by LD_PRELOAD, it makes the calls itself, and counts
  * and times those on temporary files. It can also be a slow disk: every so many of a session's requests to them take
- * so much longer. tracer_totals() and tracer_delay() are the ways in from SQL.
+ * so much longer. And a bad one: some requests are interrupted, some writes short. tracer_totals(), tracer_delay() and
+ * tracer_faults() are the ways in from SQL.
  */
 #define _GNU_SOURCE
 #include "postgres.h"
@@ -29,6 +30,8 @@ static int64 totals[TEMP_TABLE + 1][2][3];
 static int	delay_us = 0;
 static int	delay_every = 1;
 static int	until_delay = 1;
+static int	fault_every = 0;
+static int	requests = 0;
 
 static int64
 monotonic(void)
@@ -74,7 +77,16 @@ traced(int operation, long number, int fd, void *data, size_t size, off_t offset
 	if (kind == OTHER)
 		return syscall(number, fd, data, size, offset, 0);
 	start = monotonic();
-	result = syscall(number, fd, data, size, offset, 0);
+	requests++;
+	if (fault_every > 0 && requests % fault_every == 0)
+	{
+		errno = EINTR;
+		result = -1;
+	}
+	else if (fault_every > 0 && requests % fault_every == 1 && number == SYS_pwrite64 && kind == WORK_FILE)
+		result = syscall(number, fd, data, size / 2, offset, 0);
+	else
+		result = syscall(number, fd, data, size, offset, 0);
 	if (delay_us > 0 && --until_delay <= 0)
 	{
 		struct timespec pause = {delay_us / 1000000, delay_us % 1000000 * 1000L};
@@ -130,6 +142,15 @@ tracer_totals(PG_FUNCTION_ARGS)
 
 	PG_RETURN_TEXT_P(cstring_to_text(psprintf(INT64_FORMAT " " INT64_FORMAT " " INT64_FORMAT,
 											  found[0], found[1], found[2])));
+}
+
+/* tracer_faults(one request in so many is interrupted, and one write short) */
+PG_FUNCTION_INFO_V1(tracer_faults);
+Datum
+tracer_faults(PG_FUNCTION_ARGS)
+{
+	fault_every = PG_GETARG_INT32(0);
+	PG_RETURN_VOID();
 }
 
 /* tracer_delay(microseconds, one request in so many) */

@@ -153,6 +153,14 @@ impl<const N: usize> Area<N> {
             .collect()
     }
 
+    /// Whether a further database would have to share.
+    pub fn is_full(&self) -> bool {
+        self.databases
+            .iter()
+            .skip(1)
+            .all(|database| database.oid.load(Relaxed) != 0)
+    }
+
     /// Gives back the counters of databases that are no more. Nobody may be connected to those.
     pub fn forget(&self, exists: impl Fn(u32) -> bool) {
         for database in self.databases.iter().skip(1) {
@@ -230,9 +238,10 @@ mod tests {
         }
         let counts = [0, 11, 12, 13, 14, 15, OTHERS].map(|oid| count(&area, oid));
         assert_eq!(counts, [Some(1), Some(2), Some(1), Some(1), None, None, Some(3)]);
+        assert!(area.is_full());
         // A dropped database makes room.
         area.forget(|oid| oid != 12);
-        assert_eq!(count(&area, 12), None);
+        assert_eq!((count(&area, 12), area.is_full()), (None, false));
         area.of(16).cell(0).add(1, 1);
         assert_eq!(count(&area, 16), Some(1));
         area.reset(77);

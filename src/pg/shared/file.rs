@@ -53,9 +53,9 @@ unsafe extern "C-unwind" fn at_exit(code: i32, _arg: pg_sys::Datum) {
     }
     // A server that stops must not be held up by its statistics.
     PgTryBuilder::new(|| {
-        for result in [tempfile::file::save(), save()] {
+        for (name, result) in [(tempfile::file::NAME, tempfile::file::save()), (NAME, save())] {
             if let Err(error) = result {
-                pgrx::log!("pg_rowsource could not save its statistics to \"{NAME}\": {error}");
+                pgrx::log!("pg_rowsource could not save its statistics to \"{name}\": {error}");
             }
         }
     })

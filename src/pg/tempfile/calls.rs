@@ -76,8 +76,13 @@ const fn operation(name: usize) -> Operation {
     }
 }
 
-/// Puts our functions into the server's import table: all of them, or none. Does nothing where that has been done.
+/// Puts our functions into the server's import table: all of them, or none. Does nothing where that has been done:
+/// whoever patched it since would call us, and we them.
 pub fn install() -> Result<(), String> {
+    // SAFETY: one thread.
+    if unsafe { (&raw const ORIGINALS).read() } != [0; NAMES.len()] {
+        return Ok(());
+    }
     let slots = slots::find(&NAMES)?;
     let imported = |name: usize| slots.iter().any(|slot| slot.name == name);
     if !(imported(0) || imported(1)) || !(imported(2) || imported(3)) {
@@ -86,9 +91,6 @@ pub fn install() -> Result<(), String> {
     let memory = Memory::read()?;
     let mut originals = [0; NAMES.len()];
     for slot in &slots {
-        if slot.value() == replacement(slot.name) {
-            return Ok(());
-        }
         let original = slot.function(NAMES[slot.name], &memory)?;
         if ![0, original].contains(&originals[slot.name]) {
             return Err(format!("{:?} is imported from two places", NAMES[slot.name]));
@@ -121,7 +123,11 @@ pub fn install() -> Result<(), String> {
 /// Main thread only.
 pub unsafe fn per_node(on: bool) -> bool {
     // SAFETY: one thread.
-    unsafe { std::mem::replace(&mut *&raw mut PER_NODE, on) }
+    unsafe {
+        let before = PER_NODE;
+        PER_NODE = on;
+        before
+    }
 }
 
 /// `pread` and `pwrite`, whose ABI is one.
@@ -240,20 +246,15 @@ unsafe fn look_up(descriptor: c_int) -> u8 {
     // SAFETY: buffers on the stack, of the lengths given; errno is put back.
     unsafe {
         let errno = *libc::__errno_location();
-        let mut link = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
-        let mut digits = 1;
-        while descriptor / 10i32.wrapping_pow(digits) > 0 && digits < 10 {
-            digits += 1;
-        }
-        let mut rest = descriptor;
-        for place in (0..digits as usize).rev() {
-            if let Some(byte) = link.get_mut(14 + place) {
-                *byte = b'0' + (rest % 10) as u8;
-            }
-            rest /= 10;
-        }
+        let mut link = [0; 32];
+        libc::snprintf(
+            link.as_mut_ptr(),
+            link.len(),
+            c"/proc/self/fd/%d".as_ptr(),
+            descriptor,
+        );
         let mut name = [0u8; 4096];
-        let length = libc::readlink(link.as_ptr().cast(), name.as_mut_ptr().cast(), name.len());
+        let length = libc::readlink(link.as_ptr(), name.as_mut_ptr().cast(), name.len());
         *libc::__errno_location() = errno;
         let mut first = 0;
         for &byte in name.iter().take(usize::try_from(length).unwrap_or(0)).rev() {

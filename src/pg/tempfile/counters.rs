@@ -3,7 +3,7 @@
 use super::source;
 use crate::pg::server;
 use pgrx::pg_sys;
-use rowsource_core::tempfile::counters::{Area, Cell, Copied, Database};
+use rowsource_core::tempfile::counters::{Area, Cell, Copied, Database, OTHERS};
 use rowsource_core::tempfile::{FileType, Kind};
 use std::ffi::CStr;
 use std::sync::LazyLock;
@@ -73,15 +73,20 @@ pub fn of_core(kind: Kind) -> &'static Cell {
     shared.unwrap_or_else(|| OWN.cell(kind.index()))
 }
 
-/// Copies of all counters, those of this session's database always among them.
+/// Copies of all counters, those of this session's database always among them. Those of dropped databases are not
+/// shown, and give way where there is no more room.
 pub fn all() -> Vec<Copied> {
     let me = server::database_id();
     let Some(area) = area() else {
         return vec![OWN.copy(me)];
     };
     area.of(me);
-    area.forget(server::database_exists);
-    area.copies()
+    if area.is_full() {
+        area.forget(server::database_exists);
+    }
+    let mut all = area.copies();
+    all.retain(|copy| [0, OTHERS].contains(&copy.oid) || server::database_exists(copy.oid));
+    all
 }
 
 /// Begins anew: with a database, or with all by 0.

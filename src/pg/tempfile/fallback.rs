@@ -42,8 +42,9 @@ pub fn add() {
     }
     // SAFETY: PostgreSQL's own counters, written by this thread only.
     let (now, seen) = unsafe {
-        let now = pg_sys::pgBufferUsage;
-        (now, std::mem::replace(&mut *&raw mut SEEN, now))
+        let (now, seen) = (pg_sys::pgBufferUsage, SEEN);
+        SEEN = now;
+        (now, seen)
     };
     for filetype in FileType::ALL
         .into_iter()

@@ -8,7 +8,7 @@ use rowsource_core::tempfile::counters::Copied;
 use serde::{Deserialize, Serialize};
 use std::io;
 
-const NAME: &str = "pg_stat/pg_rowsource_tempfile.stat";
+pub const NAME: &str = "pg_stat/pg_rowsource_tempfile.stat";
 
 #[derive(Serialize, Deserialize)]
 struct Saved {

@@ -5,14 +5,18 @@
 //! what those functions add to, in shared memory. Where the entries are not as expected nothing is touched, and
 //! [`fallback`] fills the same counters from core's own instead: blocks, without a longest request or a histogram.
 //!
-//! A session that loads the library later does not intercept: its own requests alone would be seen, not those of its
-//! parallel workers' predecessors or of anybody else, and a table of a running process would be written to for that.
-//! It shows core's counters of the session.
+//! A session that loads the library later does not intercept: a running process's table would be written to for figures
+//! of that session alone, which core's counters give as well. Those are what it shows.
 
+#[cfg(target_os = "linux")]
+pub mod calls;
+#[cfg(not(target_os = "linux"))]
+#[path = "elsewhere.rs"]
 pub mod calls;
 pub mod counters;
 pub mod fallback;
 pub mod file;
+#[cfg(target_os = "linux")]
 mod slots;
 
 use super::{compat, server};

@@ -8,7 +8,7 @@
 use object::elf::{PF_W, PT_LOAD, RelocationType};
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{Object, ObjectSymbol, ObjectSymbolTable, RelocationFlags, RelocationTarget};
-use std::ffi::{CStr, CString, c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::fs;
 
 /// The relocation types of a slot: for calls, and for the address of a function.
@@ -236,7 +236,6 @@ impl Slot {
 
 /// What the loader would resolve a name to.
 fn resolved(name: &CStr) -> usize {
-    let name = CString::from(name);
     // SAFETY: a terminated string.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) as usize }
 }

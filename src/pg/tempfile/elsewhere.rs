@@ -1,0 +1,11 @@
+//! Other systems than Linux: their import tables are not known here.
+
+pub fn install() -> Result<(), String> {
+    Err("that is done on Linux only".into())
+}
+
+/// # Safety
+/// Does nothing.
+pub unsafe fn per_node(_on: bool) -> bool {
+    false
+}
