@@ -96,3 +96,35 @@ SET pg_rowsource.explain = off;
 \pset tuples_only off
 \pset format aligned
 SELECT * FROM rowsource_clocks();
+
+\echo
+\echo == temporary files: each request, counted and timed
+SET client_min_messages = error;
+\o /dev/null
+CREATE TEMPORARY TABLE gtt (id int, pad text);
+INSERT INTO gtt SELECT i, repeat('*', 1000) FROM generate_series(1, 700000) i;
+SELECT rowsource_tempfile_reset(); SELECT rowsource_snapshot();
+\o
+\echo select count(*) from gtt;
+select count(*) from gtt;
+SELECT small_read_reqs AS reads, small_read_bytes AS bytes, small_read_service_time AS ms, small_read_avg_time AS avg,
+       small_read_max_time AS max, source
+  FROM pg_stat_tempfile_io WHERE datname = current_database() AND filetype = 'temp table';
+SELECT operation, size, from_us, to_us, reqs
+  FROM pg_stat_tempfile_io_histogram WHERE datname = current_database() AND filetype = 'temp table' AND operation = 'read';
+\echo
+\echo == a sort that spills, and the space that it takes
+BEGIN;
+DECLARE sorted CURSOR FOR SELECT * FROM test WHERE id <= 1000000 ORDER BY pad, id DESC;
+\o /dev/null
+FETCH 1 FROM sorted;
+\o
+SELECT pid, usename, datname, queryid, kind, files, bytes FROM rowsource_temp_usage();
+MOVE ALL FROM sorted;
+CLOSE sorted;
+SELECT rowsource_display();
+COMMIT;
+\o /dev/null
+SELECT rowsource_snapshot();
+\o
+SELECT rowsource_iostat_report();

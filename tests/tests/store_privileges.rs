@@ -223,7 +223,17 @@ fn objects_of_others_are_not_called() {
          SET enable_indexonlyscan = off; SELECT count(*) FROM t WHERE id + 0 = id + 0 AND id < 9",
     );
     run_each(&mut client, "SET pg_rowsource.statistics_level = 'basic'");
-    for view in VIEWS {
+    const HISTORY: [&str; 8] = [
+        "rowsource_snapshot()",
+        "rowsource_snapshot()",
+        "pg_stat_tempfile_io",
+        "pg_stat_tempfile_io_histogram",
+        "rowsource_tempfile_history",
+        "rowsource_plan_history",
+        "rowsource_temp_usage()",
+        "rowsource_iostat_report()",
+    ];
+    for view in VIEWS.iter().chain(&HISTORY) {
         run_each(&mut client, &format!("SELECT v::text FROM {view} v"));
     }
     let trapped = texts(&mut client, "SELECT DISTINCT what FROM trapped");

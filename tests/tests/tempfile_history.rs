@@ -4,7 +4,7 @@ use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::environment::environment;
 use rowsource_tests::session::{must_fail, run_each, texts, value};
-use rowsource_tests::tempfile::io_during;
+use rowsource_tests::tempfile::{io_during, sources};
 
 const SORT: &str = "SELECT count(*) FROM (SELECT i, repeat('x', 50) FROM generate_series(1, 50000) i ORDER BY 2, 1 DESC OFFSET 0) s";
 const SNAPSHOT: &str = "SELECT rowsource_snapshot()";
@@ -301,6 +301,50 @@ fn dump_and_restore_keep_the_history() {
             3
         );
     }
+}
+
+#[test]
+fn pg_upgrade_keeps_the_history() {
+    let mut old = server("history-upgrade-old");
+    let mut new = Server::preloaded("history-upgrade-new", &[]);
+    let mut client = old.connect();
+    run_each(&mut client, SNAPSHOT);
+    run_each(&mut client, SORT);
+    run_each(&mut client, SNAPSHOT);
+    let before = report(&mut client, "");
+    drop(client);
+    old.stop();
+    new.stop();
+    let environment = environment();
+    let upgrade = environment
+        .as_server(&environment.pgbin.join("pg_upgrade"))
+        .args(["-U", "postgres", "-b"])
+        .arg(&environment.pgbin)
+        .arg("-B")
+        .arg(&environment.pgbin)
+        .arg("-d")
+        .arg(old.data())
+        .arg("-D")
+        .arg(new.data())
+        .arg("-s")
+        .arg(new.folder())
+        .current_dir(new.folder())
+        .output()
+        .expect("pg_upgrade");
+    assert!(
+        upgrade.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&upgrade.stdout),
+        String::from_utf8_lossy(&upgrade.stderr)
+    );
+    new.launch();
+    let mut client = new.connect();
+    assert_eq!(sources(&mut client), ["request"]);
+    assert_eq!(report(&mut client, ""), before);
+    run_each(&mut client, "SET work_mem = '1MB'");
+    let counted = io_during(&mut new.connect(), || run_each(&mut client, SORT))[0];
+    assert!(counted.small_write.reqs > 50, "{counted:?}");
+    assert_eq!(value::<i64>(&mut client, SNAPSHOT), 3);
 }
 
 /// In another schema, and for a session whose search_path is somebody else's.

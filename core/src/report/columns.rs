@@ -183,16 +183,22 @@ static SPECS: [Spec; 22] = [
         |format| format.io,
         |row| row.blocks(|buffers| buffers.temp_written),
     ),
-    number(
-        "Temp-R-Time",
-        |format| format.io && format.time,
-        |row| row.io_time(|buffers| buffers.temp_read_ms),
-    ),
-    number(
-        "Temp-W-Time",
-        |format| format.io && format.time,
-        |row| row.io_time(|buffers| buffers.temp_write_ms),
-    ),
+    Spec {
+        align: Align::Centre,
+        ..number(
+            "Temp-R-Time",
+            |format| format.io && format.time,
+            |row| row.io_time(|buffers| buffers.temp_read_ms),
+        )
+    },
+    Spec {
+        align: Align::Centre,
+        ..number(
+            "Temp-W-Time",
+            |format| format.io && format.time,
+            |row| row.io_time(|buffers| buffers.temp_write_ms),
+        )
+    },
     nonzero(
         "WAL-Recs",
         |format| format.wal,

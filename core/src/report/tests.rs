@@ -140,7 +140,7 @@ fn every_column() {
 queryid 0  planid 0  executions 3  sampfreq 1  clock system  block size 16384
 totals over 3 executions
 ---------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
-| Id | Operation                         | Name   | Starts | E-Rows | E-Bytes | Cost | A-Rows |     A-Time      | +/- | Buffers | Reads | Writes | Temp-R | Temp-W |     Temp-R-Time | WAL-Recs | WAL-FPI | WAL-Bytes | Used-Mem | Used-Tmp |
+| Id | Operation                         | Name   | Starts | E-Rows | E-Bytes | Cost | A-Rows |     A-Time      | +/- | Buffers | Reads | Writes | Temp-R | Temp-W |   Temp-R-Time   | WAL-Recs | WAL-FPI | WAL-Bytes | Used-Mem | Used-Tmp |
 ---------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
 |  0 | Insert                            | target |      1 |      0 |       0 | 3704 |      0 | 01:00:00.000000 |     |    100K |    24 |     11 |      7 |    80M | 00:00:00.001500 |    60000 |       3 |     7129K |          |          |
 |  1 |  Sort                             |        |      3 |   700K |   5469K | 2469 |  2100K | 00:00:00.001500 | 40% |       0 |     0 |      0 |      0 |      0 |                 |        0 |       0 |         0 |    4096K |     121M |
