@@ -3,7 +3,7 @@
 use crate::compiled::object;
 use crate::session::{run_each, texts, value};
 use postgres::Client;
-use std::ops::Sub;
+use std::ops::{Add, Sub};
 
 /// The file types, as views name them.
 pub const FILETYPES: [&str; 2] = ["work file", "temp table"];
@@ -23,6 +23,17 @@ pub struct Io {
     pub large_read: Requests,
     pub small_write: Requests,
     pub large_write: Requests,
+}
+
+impl Add for Requests {
+    type Output = Requests;
+    fn add(self, more: Requests) -> Requests {
+        Requests {
+            reqs: self.reqs + more.reqs,
+            bytes: self.bytes + more.bytes,
+            ms: self.ms + more.ms,
+        }
+    }
 }
 
 impl Sub for Requests {
@@ -69,12 +80,18 @@ impl Io {
         }
     }
 
+    /// Of any size: temporary tables are read in large requests from PostgreSQL 17 on.
+    pub fn reads(&self) -> Requests {
+        self.small_read + self.large_read
+    }
+
+    pub fn writes(&self) -> Requests {
+        self.small_write + self.large_write
+    }
+
     /// Milliseconds of reads, and of writes.
     pub fn times(&self) -> [f64; 2] {
-        [
-            self.small_read.ms + self.large_read.ms,
-            self.small_write.ms + self.large_write.ms,
-        ]
+        [self.reads().ms, self.writes().ms]
     }
 }
 

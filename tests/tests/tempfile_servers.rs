@@ -258,9 +258,9 @@ fn nodes_have_their_requests_times() {
     })[1];
     let time = figure(&mut client, "%Aggregate", "local_blk_read_time");
     assert!(
-        (time / counted.small_read.ms - 1.0).abs() < 1e-3,
+        (time / counted.reads().ms - 1.0).abs() < 1e-3,
         "{time} of {}",
-        counted.small_read.ms
+        counted.reads().ms
     );
     assert_eq!(figure(&mut client, "%Aggregate", "shared_blk_read_time"), 0.0);
     let lines = texts(&mut client, "SELECT rowsource_display()").concat();

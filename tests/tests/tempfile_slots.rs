@@ -39,12 +39,13 @@ fn blocks(client: &mut Client, statement: &str) -> [i64; 4] {
     .map(|name| plan[0]["Plan"][name].as_i64().expect("a count"))
 }
 
+/// What corresponds to core's blocks: requests to work files, and blocks of temporary tables.
 fn requests(io: &[Io; 2]) -> [i64; 4] {
     [
-        io[0].small_read.reqs,
-        io[0].small_write.reqs,
-        io[1].small_read.reqs,
-        io[1].small_write.reqs,
+        io[0].reads().reqs,
+        io[0].writes().reqs,
+        io[1].reads().bytes / 8192,
+        io[1].writes().bytes / 8192,
     ]
 }
 

@@ -53,7 +53,7 @@ fn service_time_is_that_of_a_trace() {
             let before = traced(&mut client, filetype);
             let counted = io_during(&mut observer, || run_each(&mut client, statement))[filetype];
             let after = traced(&mut client, filetype);
-            let ours = [counted.small_read, counted.small_write];
+            let ours = [counted.reads(), counted.writes()];
             for (operation, ratios) in ratios.iter_mut().enumerate() {
                 let seen = after[operation] - before[operation];
                 assert_eq!(
@@ -96,7 +96,7 @@ fn interrupted_and_short_requests_are_requests() {
     });
     for filetype in 0..2 {
         let after = traced(&mut client, filetype);
-        for (operation, ours) in [counted[filetype].small_read, counted[filetype].small_write]
+        for (operation, ours) in [counted[filetype].reads(), counted[filetype].writes()]
             .iter()
             .enumerate()
         {
@@ -144,10 +144,14 @@ fn service_time_is_that_of_core() {
     run_each(&mut client, MAKE_TEMPORARY);
     run_each(&mut client, FILL);
     const TEMP: [&str; 2] = ["Temp I/O Read Time", "Temp I/O Write Time"];
-    const BOTH: [&str; 2] = ["I/O Read Time", "I/O Write Time"];
+    let version: i32 = value(&mut client, "SELECT current_setting('server_version_num')::int");
+    let local = match version {
+        ..170_000 => ["I/O Read Time", "I/O Write Time"],
+        _ => ["Local I/O Read Time", "Local I/O Write Time"],
+    };
     // Core does not time the writing of temporary tables before 16.
     for (statement, filetype, names, operations) in
-        [(SORT, 0, TEMP, 2), (JOIN, 0, TEMP, 2), (SCAN, 1, BOTH, 1)]
+        [(SORT, 0, TEMP, 2), (JOIN, 0, TEMP, 2), (SCAN, 1, local, 1)]
     {
         let mut ratios = [Vec::new(), Vec::new()];
         for _ in 0..7 {
@@ -191,7 +195,7 @@ fn a_slow_disk_is_in_the_histogram() {
     println!("{requests} requests, {slow} of them in the bucket of 4 to 8 ms or above");
     // A machine that stands still for 4 ms by itself may add one or another.
     assert!(
-        (requests / EVERY..=requests / EVERY + 10).contains(&slow),
+        (requests / EVERY..=requests / EVERY + requests / 200).contains(&slow),
         "{slow} of {requests}"
     );
     let all: i64 = value(
