@@ -158,7 +158,8 @@ fn config(source: Source, sampfreq: i32) -> Config {
     static mut LAST: Option<(Source, i32, Config)> = None;
     // SAFETY: a backend has one thread.
     unsafe {
-        match { LAST } {
+        let last = LAST;
+        match last {
             Some((last, frequency, config)) if last == source && frequency == sampfreq => config,
             _ => {
                 let config = new_config(source, sampfreq);
