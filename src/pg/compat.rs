@@ -1,6 +1,6 @@
 //! Every difference between PostgreSQL's major versions, as functions with one signature.
 
-use super::{raw, server};
+use super::raw;
 use pgrx::pg_sys;
 use rowsource_core::clock;
 use rowsource_core::figures::{Buffers, Wal};
@@ -171,7 +171,7 @@ pub fn set_core_totals(
 #[cfg(any(feature = "pg15", feature = "pg16"))]
 fn io_times(u: &pg_sys::BufferUsage) -> [pg_sys::instr_time; 6] {
     let zero = instr_time_from_ns(0.0);
-    let (shared, local) = match server::core_times_io() {
+    let (shared, local) = match super::server::core_times_io() {
         true => ([u.blk_read_time, u.blk_write_time], [zero; 2]),
         false => ([zero; 2], [u.blk_read_time, u.blk_write_time]),
     };
