@@ -7,6 +7,7 @@ use rowsource_tests::callgrind::instructions;
 use rowsource_tests::compiled::object;
 use rowsource_tests::session::{run_each, texts, value};
 use rowsource_tests::tempfile::{FILETYPES, create_tracer, io, io_during, traced};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 const SETTINGS: [&str; 5] = [
@@ -33,53 +34,78 @@ fn traced_server(name: &str) -> Server {
     server
 }
 
-/// In the middle of an odd number.
-fn median(mut numbers: Vec<f64>) -> f64 {
-    numbers.sort_by(f64::total_cmp);
-    numbers[numbers.len() / 2]
+/// These tests measure time: one at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The fastest of several runs, by us and by somebody else: what other processes take of the CPU between two readings of
+/// one clock, and not between those of the other, is in neither.
+#[derive(Clone, Copy)]
+struct Fastest {
+    ours: f64,
+    theirs: f64,
+}
+
+impl Fastest {
+    const NONE: Fastest = Fastest {
+        ours: f64::MAX,
+        theirs: f64::MAX,
+    };
+
+    fn add(&mut self, ours: f64, theirs: f64) {
+        self.ours = self.ours.min(ours);
+        self.theirs = self.theirs.min(theirs);
+    }
+
+    fn assert_near(&self, most: f64, what: &str) {
+        let ratio = self.ours / self.theirs;
+        println!("{what}: {ratio:.3}");
+        assert!((ratio - 1.0).abs() < most, "{what}: {ratio}");
+    }
 }
 
 #[test]
 fn service_time_is_that_of_a_trace() {
     const MOST: f64 = 0.20;
+    let _alone = alone();
     let server = traced_server("time-trace");
     let mut observer = server.connect();
     let mut client = server.connect();
     run_each(&mut client, MAKE_TEMPORARY);
     run_each(&mut client, "SET enable_mergejoin = off");
     for (statement, filetype) in [(SORT, 0), (JOIN, 0), (FILL, 1), (SCAN, 1)] {
-        let mut ratios = [Vec::new(), Vec::new()];
-        for _ in 0..5 {
+        let mut fastest = [Fastest::NONE; 2];
+        for _ in 0..7 {
             let before = traced(&mut client, filetype);
             let counted = io_during(&mut observer, || run_each(&mut client, statement))[filetype];
             let after = traced(&mut client, filetype);
-            let ours = [counted.reads(), counted.writes()];
-            for (operation, ratios) in ratios.iter_mut().enumerate() {
+            for (operation, ours) in [counted.reads(), counted.writes()].into_iter().enumerate() {
                 let seen = after[operation] - before[operation];
-                assert_eq!(
-                    (ours[operation].reqs, ours[operation].bytes),
-                    (seen.reqs, seen.bytes),
-                    "{statement}"
-                );
+                assert_eq!((ours.reqs, ours.bytes), (seen.reqs, seen.bytes), "{statement}");
                 if seen.reqs > 1_000 {
-                    ratios.push(counted.times()[operation] / seen.ms);
+                    fastest[operation].add(ours.ms, seen.ms);
                 }
             }
         }
-        assert!(ratios.iter().any(|ratios| !ratios.is_empty()), "{statement}");
-        for (operation, ratios) in ["read", "write"].iter().zip(ratios).filter(|(_, r)| r.len() == 5) {
-            let ratio = median(ratios);
-            println!(
-                "{} {operation}, over the trace: {ratio:.3} ({statement})",
-                FILETYPES[filetype]
-            );
-            assert!((ratio - 1.0).abs() < MOST, "{statement} {operation}: {ratio}");
+        let measured = fastest.iter().filter(|fastest| fastest.ours < f64::MAX);
+        assert!(measured.count() > 0, "{statement}");
+        for (operation, fastest) in ["read", "write"].iter().zip(fastest) {
+            if fastest.ours < f64::MAX {
+                let what = format!(
+                    "{} {operation}, over the trace ({statement})",
+                    FILETYPES[filetype]
+                );
+                fastest.assert_near(MOST, &what);
+            }
         }
     }
 }
 
 #[test]
 fn interrupted_and_short_requests_are_requests() {
+    let _alone = alone();
     let server = traced_server("faults");
     let mut observer = server.connect();
     let mut client = server.connect();
@@ -132,6 +158,7 @@ fn explained(client: &mut Client, statement: &str, names: [&str; 2]) -> [f64; 2]
 #[test]
 fn service_time_is_that_of_core() {
     const MOST: f64 = 0.10;
+    let _alone = alone();
     let server = Server::preloaded("time-core", &SETTINGS);
     let mut observer = server.connect();
     run_each(&mut observer, "CREATE EXTENSION pg_rowsource");
@@ -153,21 +180,20 @@ fn service_time_is_that_of_core() {
     for (statement, filetype, names, operations) in
         [(SORT, 0, TEMP, 2), (JOIN, 0, TEMP, 2), (SCAN, 1, local, 1)]
     {
-        let mut ratios = [Vec::new(), Vec::new()];
-        for _ in 0..7 {
+        let mut fastest = [Fastest::NONE; 2];
+        for _ in 0..11 {
             let mut core = [0.0; 2];
             let counted = io_during(&mut observer, || core = explained(&mut client, statement, names));
             for operation in 0..operations {
-                ratios[operation].push(counted[filetype].times()[operation] / core[operation]);
+                fastest[operation].add(counted[filetype].times()[operation], core[operation]);
             }
         }
-        for (operation, ratios) in ["read", "write"].iter().zip(ratios).take(operations) {
-            let ratio = median(ratios);
-            println!(
-                "{} {operation}, over core's time: {ratio:.3} ({statement})",
+        for (operation, fastest) in ["read", "write"].iter().zip(fastest).take(operations) {
+            let what = format!(
+                "{} {operation}, over core's time ({statement})",
                 FILETYPES[filetype]
             );
-            assert!((ratio - 1.0).abs() < MOST, "{statement} {operation}: {ratio}");
+            fastest.assert_near(MOST, &what);
         }
     }
 }
@@ -176,6 +202,7 @@ fn service_time_is_that_of_core() {
 fn a_slow_disk_is_in_the_histogram() {
     const DELAY_US: i64 = 5_000;
     const EVERY: i64 = 100;
+    let _alone = alone();
     let server = traced_server("slow-disk");
     let mut observer = server.connect();
     let mut client = server.connect();
@@ -235,6 +262,7 @@ fn a_slow_disk_is_in_the_histogram() {
 #[test]
 fn ordinary_requests_are_not_slowed() {
     const MOST: f64 = 0.01;
+    let _alone = alone();
     let mut server = Server::preloaded("ordinary", &["shared_buffers = '1MB'"]);
     run_each(
         &mut server.connect(),
