@@ -4,6 +4,7 @@
 #   make install        installs it there (DESTDIR is honoured)
 #   make demo           sets up, builds, and shows it at work on a throwaway server (KEEP=1: until make demo-stop)
 #   make test           sets up, builds, and runs every test
+#   make test-matrix    the same on PostgreSQL 17, 18 and 19, in chroots under target/ (root only)
 #   make clean          removes what was built, and stops the throwaway servers
 #
 # PG_CONFIG chooses the PostgreSQL: make install PG_CONFIG=/usr/lib/postgresql/15/bin/pg_config
@@ -12,11 +13,12 @@ PG_CONFIG ?= /usr/lib/postgresql/15/bin/pg_config
 CARGO_TARGET_DIR ?= $(CURDIR)/target
 export PG_CONFIG CARGO_TARGET_DIR
 
-LIBRARY = $(CARGO_TARGET_DIR)/release/libpg_rowsource.so
+MAJOR = $(shell $(PG_CONFIG) --version | sed -E 's/^[^0-9]*([0-9]+).*/\1/')
+LIBRARY = $(CARGO_TARGET_DIR)/pg$(MAJOR)/pg_rowsource.so
 PKGLIBDIR = $(shell $(PG_CONFIG) --pkglibdir)
 EXTENSIONDIR = $(shell $(PG_CONFIG) --sharedir)/extension
 
-.PHONY: all build setup install uninstall demo demo-stop test check clean
+.PHONY: all build setup install uninstall demo demo-stop test check test-matrix clean
 
 all: build
 
@@ -46,6 +48,9 @@ demo-stop:
 
 test check:
 	@scripts/test.sh
+
+test-matrix:
+	@scripts/matrix.sh
 
 clean:
 	@scripts/clean.sh

@@ -7,6 +7,7 @@
 #          TARGET cannot be entered by the account that runs the server
 # TREE     private copy (hard links) of the installed server; DESTDIR of `make install`
 # PGBIN    the server's programs inside TREE
+# PG_ROOT  the chroot in which PG_CONFIG's server is installed; empty: this machine
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 TARGET=${CARGO_TARGET_DIR:-$ROOT/target}
@@ -19,6 +20,9 @@ die() {
     echo "${0##*/}: $*" >&2
     exit 1
 }
+
+# major: the major version of PG_CONFIG's PostgreSQL.
+major() { "$PG_CONFIG" --version | sed -E 's/^[^0-9]*([0-9]+).*/\1/'; }
 
 say() { echo "== $*"; }
 
@@ -38,8 +42,8 @@ choose_run() {
     if [ -z "${ROWSOURCE_RUN:-}" ]; then
         local kept=""
         [ ! -f "$TARGET/run.path" ] || kept=$(cat "$TARGET/run.path")
-        # The longest socket is RUN/servers/<name>-<pid>/.s.PGSQL.5432, and 107 bytes is the limit.
-        if (cd / && as_server test -x "$TARGET") && [ ${#TARGET} -le 50 ]; then
+        # The longest socket is RUN17/servers/<name>-<pid>/.s.PGSQL.5432, and 107 bytes is the limit.
+        if (cd / && as_server test -x "$TARGET") && [ ${#TARGET} -le 48 ]; then
             ROWSOURCE_RUN=$TARGET/run
             rm -f "$TARGET/run.path"
         elif [ -n "$kept" ] && [ -d "$kept" ] && [ -O "$kept/.." -o -O "$kept" ]; then
@@ -137,4 +141,16 @@ stop_child() {
         kill -0 -- "-$CHILD" 2>/dev/null || return 0
         sleep 0.1
     done
+}
+
+# logged COMMAND...: what it prints goes to $log too.
+logged() {
+    "$@" 2>&1 | tee -a "$log"
+    return "${PIPESTATUS[0]}"
+}
+
+# sum_up LOG...: "N passed, N failed" over every test program in them, as the last line.
+sum_up() {
+    cat "$@" 2>/dev/null |
+        awk '/^test result:/ { passed += $4; failed += $6 } END { printf "%d passed, %d failed\n", passed, failed }'
 }

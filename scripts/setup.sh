@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing to build and test on Debian 12: as root, or as a user with sudo.
-# Quiet where nothing is missing. Starts no server and creates no cluster.
+# Quiet where nothing is missing. Starts no server and creates no cluster. With --matrix also what the
+# other majors need.
 set -uo pipefail
 . "$(dirname "$0")/common.sh"
 
@@ -36,6 +37,7 @@ need pkg-config command -v pkg-config
 need make command -v make
 need strace command -v strace
 need valgrind command -v valgrind
+[ "${1:-}" != --matrix ] || need mmdebstrap command -v mmdebstrap
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 command -v apt-get >/dev/null || die "missing: ${missing[*]} (not a Debian machine: install their like by hand)"

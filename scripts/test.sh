@@ -20,13 +20,6 @@ trap cleanup EXIT
 trap 'echo "test.sh: interrupted during $phase" >&2; exit 130' INT
 trap 'echo "test.sh: terminated during $phase" >&2; exit 143' TERM
 
-logged() { "$@" 2>&1 | tee -a "$log"; return "${PIPESTATUS[0]}"; }
-
-# sum_up: "N passed, N failed" over every test program run so far, as the last line.
-sum_up() {
-    awk '/^test result:/ { passed += $4; failed += $6 } END { printf "%d passed, %d failed\n", passed, failed }' "$log"
-}
-
 # step NAME COMMAND...: says what it does; where it fails, that is the end.
 step() {
     phase=$1
@@ -53,23 +46,20 @@ if [ $# -eq 0 ]; then
     say "$phase"
     if ! run_child logged cargo test --locked --ignore-rust-version -p rowsource-core; then
         echo "test.sh: failed: $phase" >&2
-        sum_up
+        sum_up "$log"
         exit 1
     fi
 fi
 step "library" scripts/build.sh
-choose_run
-stop_test_servers
 step "private server tree" scripts/tree.sh
-only=()
-for name in "$@"; do only+=(--test "$name"); done
+choose_run
 phase="server tests"
 say "$phase"
 status=0
-run_child logged cargo test --locked --ignore-rust-version --no-fail-fast -p rowsource-tests "${only[@]}" -- --show-output || status=1
+run_child logged scripts/server-tests.sh "$@" || status=1
 # A test program that did not get as far as its result line would not be counted.
 if [ $status -ne 0 ] && ! grep -q '^test result: FAILED' "$log"; then
     echo "test.sh: failed: $phase did not run to their end (see $log)" >&2
 fi
-sum_up
+sum_up "$log"
 exit $status

@@ -8,7 +8,7 @@ set -euo pipefail
 choose_run
 
 bindir=$("$PG_CONFIG" --bindir)
-stamp="$("$PG_CONFIG" --version) $bindir $(stat -L -c '%i %Y' "$bindir/postgres")"
+stamp="$("$PG_CONFIG" --version) $bindir $(stat -L -c '%i %Y' "${PG_ROOT:-}$bindir/postgres")"
 exec 9>"$RUN/tree.lock"
 flock 9
 if [ "$(cat "$TREE.stamp" 2>/dev/null)" != "$stamp" ]; then
@@ -16,15 +16,15 @@ if [ "$(cat "$TREE.stamp" 2>/dev/null)" != "$stamp" ]; then
     for folder in "$bindir" "$("$PG_CONFIG" --pkglibdir)" "$("$PG_CONFIG" --sharedir)"; do
         mkdir -p "$TREE$folder"
         # Links cost nothing; where they cannot be made (other file system, not the owner) copy.
-        if ! cp -al "$folder/." "$TREE$folder/" 2>/dev/null; then
+        if ! cp -al "${PG_ROOT:-}$folder/." "$TREE$folder/" 2>/dev/null; then
             rm -rf "${TREE:?}$folder"
             mkdir -p "$TREE$folder"
-            cp -a "$folder/." "$TREE$folder/" || die "cannot copy $folder into $TREE"
+            cp -a "${PG_ROOT:-}$folder/." "$TREE$folder/" || die "cannot copy $folder into $TREE"
         fi
     done
     echo "$stamp" >"$TREE.stamp"
 fi
-if [ -f "$TARGET/release/libpg_rowsource.so" ] && [ -f "$ROOT/pg_rowsource.control" ]; then
+if [ -f "$TARGET/pg$(major)/pg_rowsource.so" ] && [ -f "$ROOT/pg_rowsource.control" ]; then
     make -s --no-print-directory -C "$ROOT" install DESTDIR="$TREE" PG_CONFIG="$PG_CONFIG" >&2
 fi
 echo "$PGBIN"

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Every other PostgreSQL major against its own server: builds and lints here, tests in a chroot of the
+# Debian suite that has it. The last line sums up.
+#   scripts/matrix.sh                      all of them
+#   scripts/matrix.sh MAJOR [NAME...]      builds, then only these files of tests/tests on this major
+set -uo pipefail
+. "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/matrix-common.sh"
+cd "$ROOT"
+phase="set-up"
+log=$TARGET/matrix.log
+
+cleanup() {
+    local status=$?
+    trap - EXIT INT TERM
+    stop_child
+    exit "$status"
+}
+trap cleanup EXIT
+trap 'echo "matrix.sh: interrupted during $phase" >&2; exit 130' INT
+trap 'echo "matrix.sh: terminated during $phase" >&2; exit 143' TERM
+
+[ "$(id -u)" = 0 ] || die "needs root, for chroots"
+scripts/setup.sh --matrix || exit 1
+choose_run
+host_run=$RUN
+failed=()
+
+# try NAME COMMAND...: says what it does, and remembers where it fails.
+try() {
+    phase=$1
+    shift
+    say "$phase"
+    run_child logged "$@" && return
+    echo "matrix.sh: failed: $phase" >&2
+    failed+=("$phase")
+    return 1
+}
+
+prepare() {
+    local major pids=() status=0
+    for major in "$@"; do
+        scripts/chroot.sh "$major" &
+        pids+=($!)
+    done
+    for pid in "${pids[@]}"; do wait "$pid" || status=1; done
+    return $status
+}
+
+# one MAJOR [NAME...]: everything on that major.
+one() {
+    local major=$1
+    shift
+    export PG_CONFIG=$MATRIX/pg_config-$major PG_ROOT=$MATRIX/$major ROWSOURCE_RUN=$host_run$major
+    choose_run
+    try "PostgreSQL $major: library" scripts/build.sh || return
+    try "PostgreSQL $major: private server tree" scripts/tree.sh || return
+    try "PostgreSQL $major: server tests" scripts/server-tests.sh "$@"
+    [ $# -eq 0 ] || return
+    try "PostgreSQL $major: lints of the library" scripts/build.sh clippy
+}
+
+: >"$log"
+wanted=("${MAJORS[@]}")
+[ $# -eq 0 ] || wanted=("$1")
+try "chroots of the other suites" prepare "${wanted[@]}" || exit 1
+for major in "${wanted[@]}"; do
+    one "$major" "${@:2}"
+done
+[ ${#failed[@]} -eq 0 ] || printf 'matrix.sh: failed: %s\n' "${failed[@]}" >&2
+sum_up "$log"
+[ ${#failed[@]} -eq 0 ]
