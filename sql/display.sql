@@ -35,19 +35,16 @@ EXECUTE again;
 :shown rowsource_display(format => 'ALLSTATS') line;
 DEALLOCATE again;
 
--- a sort, shown with its memory
+-- a sort, shown with its memory, which is the version's own
 SELECT count(*) FROM (SELECT * FROM shown ORDER BY pad, id OFFSET 1) x;
-:shown rowsource_display() line;
+SELECT line ~ '\| +1[0-9]{3}K \|$' FROM rowsource_display() line WHERE line ~ 'Sort';
+:shown rowsource_display(format => 'IOSTATS LAST') line;
 
 -- WAL and a node that never ran
 CREATE TABLE written (id int);
 INSERT INTO written SELECT id FROM shown WHERE id <= 100;
 :shown rowsource_display(format => 'ALLSTATS LAST +WAL') line;
-SELECT * FROM shown a WHERE id < 0 AND EXISTS (SELECT FROM shown b WHERE b.grp = a.id OFFSET 0);
-:shown rowsource_display() line;
-
--- subqueries
-SELECT (SELECT count(*) FROM shown b WHERE b.id <= a.id) FROM shown a WHERE id <= 3;
+SELECT * FROM shown a JOIN shown b ON a.id = b.grp + 20000 AND b.grp < 0;
 :shown rowsource_display() line;
 
 -- no time, and rows only
@@ -68,9 +65,9 @@ SELECT min(id + 1) FROM shown;
 :shown rowsource_display(:queryid, :planid) line;
 SELECT count(*) > 0 FROM rowsource_display(:queryid);
 
--- a failed one
+-- a failed one; newer versions read ahead
 SELECT sum(1 / (id - 500)) FROM shown;
-:shown rowsource_display() line;
+:shown rowsource_display(format => 'ALLSTATS LAST -BUFFERS') line;
 \pset format aligned
 \pset tuples_only off
 SELECT outcome FROM rowsource_last();

@@ -115,7 +115,7 @@ unsafe fn decide(query: *mut QueryDesc, eflags: i32, toplevel: bool) -> Option<g
         if !toplevel && !guc::track_all() {
             return None;
         }
-        guc::measuring(|| hint::present(server::statement_text((*query).sourceText, (*query).plannedstmt)))
+        guc::measuring(|| hint::present(server::commented_text((*query).sourceText, (*query).plannedstmt)))
     }
 }
 

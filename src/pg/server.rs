@@ -151,13 +151,34 @@ fn is_utf8() -> bool {
     encoding == UTF8 || encoding == pg_sys::pg_enc::PG_SQL_ASCII as i32
 }
 
-/// The text of one statement, out of the query string that it came in, in the server's encoding.
+/// The text of one statement, out of the query string that it came in, in the server's encoding. From 18 on
+/// PostgreSQL leaves out the comments before it.
 ///
 /// # Safety
 /// `source` must be a valid C string, and `statement` a valid planned statement made from it.
 pub unsafe fn statement_text<'a>(source: *const c_char, statement: *const pg_sys::PlannedStmt) -> &'a [u8] {
+    // SAFETY: the caller's promise.
+    unsafe { place(source, statement) }.map_or(b"", |(bytes, from, to)| &bytes[from..to])
+}
+
+/// The same with the comments before it: between it and the statement before there is nothing else.
+///
+/// # Safety
+/// As [`statement_text`].
+pub unsafe fn commented_text<'a>(source: *const c_char, statement: *const pg_sys::PlannedStmt) -> &'a [u8] {
+    // SAFETY: the caller's promise.
+    unsafe { place(source, statement) }.map_or(b"", |(bytes, from, to)| {
+        let begin = memchr::memrchr(b';', &bytes[..from]).map_or(0, |before| before + 1);
+        &bytes[begin..to]
+    })
+}
+
+unsafe fn place<'a>(
+    source: *const c_char,
+    statement: *const pg_sys::PlannedStmt,
+) -> Option<(&'a [u8], usize, usize)> {
     if source.is_null() {
-        return b"";
+        return None;
     }
     // SAFETY: the caller's promise.
     unsafe {
@@ -169,6 +190,6 @@ pub unsafe fn statement_text<'a>(source: *const c_char, statement: *const pg_sys
             n if n > 0 => (n as usize).min(bytes.len() - from),
             _ => bytes.len() - from,
         };
-        &bytes[from..from + length]
+        Some((bytes, from, from + length))
     }
 }

@@ -69,9 +69,10 @@ fn check(name: &str, libraries: &str) {
 
 /// auto_explain's plans: rows and loops exact, times where they are wanted.
 fn check_log(log: &str, libraries: &str) {
-    let timed = log
-        .lines()
-        .filter(|line| line.contains("Seq Scan on n") && line.contains("rows=714 loops=1)"));
+    let timed = log.lines().filter(|line| {
+        line.contains("Seq Scan on n")
+            && (line.contains("rows=714 loops=1)") || line.contains("rows=714.00 loops=1)"))
+    });
     let (mut with_time, mut without_time) = (0, 0);
     for line in timed {
         if line.contains("actual time=") {

@@ -52,7 +52,7 @@ pub const CASES: &[Case] = &[
     )
     .settings(ONLY_HASH),
     Case::new("semi join", "SELECT count(*) FROM t WHERE EXISTS (SELECT FROM big WHERE big.k = t.id)", &["Hash Semi Join"])
-        .settings("SET enable_hashagg = off; SET enable_sort = off; SET enable_mergejoin = off; SET enable_nestloop = off; SET max_parallel_workers_per_gather = 0"),
+        .settings("SET enable_hashagg = off; SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_sort = off; SET enable_mergejoin = off; SET enable_nestloop = off; SET max_parallel_workers_per_gather = 0"),
     Case::new("anti join", "SELECT count(*) FROM t WHERE NOT EXISTS (SELECT FROM s WHERE s.t_id = t.id)", &["Hash Anti Join"])
         .settings(ONLY_HASH),
     Case::new("init plan", "SELECT * FROM t WHERE val > (SELECT avg(val) + 4900 FROM t)", &["Seq Scan", "Aggregate"]),

@@ -63,7 +63,7 @@ pub const CASES: &[Case] = &[
     .settings("SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SET max_parallel_workers_per_gather = 2; SET jit = off; SET enable_material = off")
     .parallel(),
     Case::new("forced gather", "SELECT count(*) FROM s", &["Gather"])
-        .settings("SET force_parallel_mode = on")
+        .settings("SELECT set_config(name, 'on', false) FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query')")
         .parallel(),
     Case::new("parallel create table as", "CREATE TABLE made AS SELECT k, id FROM big WHERE k < 5000", &["Gather"])
         .settings(FORCE)

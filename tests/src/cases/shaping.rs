@@ -17,7 +17,7 @@ pub const CASES: &[Case] = &[
         .settings("SET enable_hashagg = off"),
     Case::new("hash aggregate", "SELECT grp, sum(val) FROM t GROUP BY grp", &["HashAggregate"]).settings("SET enable_sort = off"),
     Case::new("hash aggregate on disk", "SELECT id, count(*) FROM big GROUP BY id", &["HashAggregate"])
-        .settings("SET work_mem = '64kB'; SET hash_mem_multiplier = 1; SET enable_sort = off; SET max_parallel_workers_per_gather = 0; SET enable_indexscan = off; SET enable_indexonlyscan = off"),
+        .settings("SET work_mem = '256kB'; SET hash_mem_multiplier = 1; SET enable_sort = off; SET max_parallel_workers_per_gather = 0; SET enable_indexscan = off; SET enable_indexonlyscan = off"),
     Case::new("mixed aggregate", "SELECT grp, val % 5, count(*) FROM t GROUP BY CUBE (grp, val % 5)", &["MixedAggregate"]),
     Case::new("grouping sets by sort", "SELECT grp, val % 5, count(*) FROM t GROUP BY ROLLUP (grp, val % 5)", &["GroupAggregate", "Sort"])
         .settings("SET enable_hashagg = off"),
