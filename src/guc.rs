@@ -1,8 +1,9 @@
 //! The settings, as the rest of the extension reads them.
 
-use crate::pg::{guc as hooks, server};
+use crate::pg::{compat, guc as hooks, server};
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
 use rowsource_core::clock::{self, Source};
+use std::ops::RangeInclusive;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
 pub enum StatisticsLevel {
@@ -73,6 +74,9 @@ static SNAPSHOT_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(8 * 24 * 60)
 /// `sampfreq` 3 counts rows only, as in Oracle.
 const ROWS_ONLY: i32 = 3;
 
+/// The values of `sampfreq`.
+pub const SAMPFREQS: RangeInclusive<i32> = 0..=1_000_000;
+
 /// How much of a statement is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
@@ -87,6 +91,8 @@ pub struct Measuring {
     pub detail: Detail,
     pub sampfreq: i32,
     pub clock: Source,
+    /// Core's EXPLAIN and auto_explain take their times from the sampler.
+    pub explain: bool,
 }
 
 /// The level's answer for a statement; `hinted` is asked only where it matters.
@@ -106,22 +112,36 @@ pub fn measuring_as_leader() -> Measuring {
     measuring(|| true).unwrap_or_else(|| with_sampfreq(SAMPFREQ.get()))
 }
 
-fn with_sampfreq(sampfreq: i32) -> Measuring {
-    let detail = match sampfreq {
-        0 => Detail::Buffers,
-        ROWS_ONLY => Detail::Rows,
-        _ => Detail::Timed,
-    };
+/// Measuring at this frequency.
+pub fn with_sampfreq(sampfreq: i32) -> Measuring {
     Measuring {
-        detail,
+        detail: detail(sampfreq),
         sampfreq,
-        clock: CLOCK_SOURCE.get().source().unwrap_or_else(clock::auto),
+        clock: CLOCK_SOURCE.get().source().unwrap_or_else(auto),
+        explain: EXPLAIN.get(),
     }
 }
 
-/// Whether core's EXPLAIN takes its times from the sampler.
-pub fn explain() -> bool {
-    EXPLAIN.get()
+fn detail(sampfreq: i32) -> Detail {
+    match sampfreq {
+        0 => Detail::Buffers,
+        ROWS_ONLY => Detail::Rows,
+        _ => Detail::Timed,
+    }
+}
+
+/// Whether calls are timed at this frequency.
+pub fn is_timed(sampfreq: i32) -> bool {
+    detail(sampfreq) == Detail::Timed
+}
+
+/// The clock that `auto` stands for: the system's where the server's own setting says so (`timing_clock_source`).
+pub fn auto() -> Source {
+    if compat::system_clock_wanted() {
+        Source::System
+    } else {
+        clock::auto()
+    }
 }
 
 /// Whether statements inside functions, triggers and procedures are measured too.

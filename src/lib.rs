@@ -27,5 +27,6 @@ pub extern "C-unwind" fn _PG_init() {
     pg::shared::init();
     pg::hooks::init();
     pg::tempfile::init();
+    pg::explain::init();
     pg::reserve_prefix();
 }

@@ -3,6 +3,7 @@
 //! here.
 
 use crate::guc;
+use crate::pg::identity::PlanId;
 use crate::pg::{server, shared};
 use rowsource_core::figures::{NodeFigures, Outcome, Times};
 use rowsource_core::histogram::Histogram;
@@ -22,17 +23,20 @@ pub struct PlanKey {
     pub userid: u32,
     pub dbid: u32,
     /// Sent by a client, not by a function. As wide as it is so that the key has no padding.
-    toplevel: u64,
+    toplevel: u32,
+    /// Tells plans apart that have another extension's number in common; else 0.
+    shape: u32,
 }
 
 impl PlanKey {
-    pub fn new(userid: u32, dbid: u32, queryid: i64, planid: i64, toplevel: bool) -> Self {
+    pub fn new(userid: u32, dbid: u32, queryid: i64, plan: PlanId, toplevel: bool) -> Self {
         PlanKey {
             queryid,
-            planid,
+            planid: plan.number,
             userid,
             dbid,
-            toplevel: u64::from(toplevel),
+            toplevel: u32::from(toplevel),
+            shape: plan.shape,
         }
     }
 

@@ -1,10 +1,11 @@
 //! `rowsource_clocks()`: what each clock source costs and how it behaves on this machine.
 
 use super::fail;
+use crate::guc;
 use crate::pg::server;
 use pgrx::PgSqlErrorCode;
 use pgrx::prelude::*;
-use rowsource_core::clock::{self, Source, survey};
+use rowsource_core::clock::{Source, survey};
 
 type Row = (
     name!(clock_source, String),
@@ -51,7 +52,7 @@ fn row(source: Source, calls: u32) -> Row {
         source.name().to_owned(),
         read,
         survey.usable.err().map(|reason| reason.to_string()),
-        source == clock::auto(),
+        source == guc::auto(),
         survey.ns_per_reading,
         survey.resolution_ns,
         read.then_some(survey.backward_steps as i64),

@@ -9,7 +9,7 @@
 
 use super::protect::or_else;
 use super::statement;
-use super::{compat, raw, server, tick, usage};
+use super::{compat, explain, raw, server, tick, usage};
 use crate::{guc, hint};
 use pgrx::pg_sys::panic::pgrx_extern_c_guard;
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
@@ -40,6 +40,12 @@ pub fn init() {
         PREV_PROCESS_UTILITY = pg_sys::ProcessUtility_hook;
         pg_sys::ProcessUtility_hook = Some(process_utility);
     }
+}
+
+/// How deep we are now.
+pub fn depth() -> u32 {
+    // SAFETY: one thread.
+    unsafe { NESTING }
 }
 
 /// Leaves a level of nesting. The tick must not outlive the outermost level, whatever that is.
@@ -264,7 +270,10 @@ unsafe extern "C-unwind" fn process_utility(
                 qc,
             ),
         };
-        if nests((*statement).utilityStmt) {
+        let utility = (*statement).utilityStmt;
+        if super::tree::tag(utility) == NodeTag::T_ExplainStmt {
+            explain::around(process);
+        } else if nests(utility) {
             nested(process);
         } else {
             process();

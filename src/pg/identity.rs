@@ -1,6 +1,7 @@
 //! A plan's identity: what its nodes are, on which relations and indexes, how joined and in which order; not its
 //! literals, costs or text. Stable across executions and restarts of one major version.
 
+use super::compat;
 use super::tree::{Found, tag};
 use pgrx::pg_sys::{self, NodeTag};
 use std::cell::RefCell;
@@ -11,11 +12,35 @@ thread_local! {
     static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The identity of a walked plan.
+/// A plan's number, and what else tells it from others.
+#[derive(Clone, Copy)]
+pub struct PlanId {
+    pub number: i64,
+    /// Another extension's number may be the same for plans of other nodes (other partitions pruned): then this
+    /// differs. Our own number needs no more.
+    pub shape: u32,
+}
+
+/// The identity of a walked plan: from 18 on the number that core or another extension gave it, else ours.
 ///
 /// # Safety
 /// `found` must come from a live plan state tree.
-pub unsafe fn plan_id(found: &[Found]) -> i64 {
+pub unsafe fn plan_id(found: &[Found], statement: &pg_sys::PlannedStmt) -> PlanId {
+    // SAFETY: the caller's promise.
+    let own = unsafe { own_id(found) };
+    match compat::plan_id(statement) {
+        0 => PlanId {
+            number: own,
+            shape: 0,
+        },
+        number => PlanId {
+            number,
+            shape: own as u32,
+        },
+    }
+}
+
+unsafe fn own_id(found: &[Found]) -> i64 {
     BYTES.with_borrow_mut(|bytes| {
         bytes.clear();
         let mut add = |number: i64| bytes.extend_from_slice(&number.to_le_bytes());

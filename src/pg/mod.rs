@@ -2,6 +2,7 @@
 //!
 //! * `hooks` decide what is measured and keep nesting; `statement` is the state of one running statement;
 //! * `wrapper` is the hot path; `usage` and `timing` are the process-wide state that it touches;
+//! * `explain` is the option that EXPLAIN has from 18 on;
 //! * `tree` walks plan states, `harvest` turns raw state into figures, `identity` and `describe` name plans;
 //! * `protect` is PG_TRY for plain frames;
 //! * `tempfile` counts and times requests to temporary files;
@@ -9,6 +10,7 @@
 
 pub mod compat;
 pub mod describe;
+pub mod explain;
 pub mod guc;
 pub mod harvest;
 pub mod hooks;
@@ -31,7 +33,7 @@ pub mod usage;
 pub mod workarea;
 pub mod wrapper;
 
-use crate::guc::ClockSource;
+use crate::guc::{ClockSource, SAMPFREQS};
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting};
 
 /// Defines the settings whose values are checked by more than their range.
@@ -46,8 +48,8 @@ pub fn define_hooked_settings(
             c"Times one call of a plan node in this many, on average.",
             c"0: no timing. 1: every call. 3: row counts only, as in Oracle.",
             sampfreq,
-            0,
-            1_000_000,
+            *SAMPFREQS.start(),
+            *SAMPFREQS.end(),
             GucContext::Userset,
             GucFlags::default(),
             Some(guc::check_sampfreq),

@@ -41,6 +41,9 @@ unsafe extern "C-unwind" {
     pub fn RegisterTimeout(id: c_int, handler: unsafe extern "C-unwind" fn()) -> c_int;
     pub fn enable_timeout_every(id: c_int, fin_time: i64, delay_ms: c_int);
     pub fn disable_timeout(id: c_int, keep_indicator: bool);
+    /// Opens a nest level of the settings, and closes it: raises nothing.
+    pub fn NewGUCNestLevel() -> c_int;
+    pub fn AtEOXact_GUC(is_commit: bool, nest_level: c_int);
     pub fn GetCurrentTimestamp() -> i64;
     pub fn GetUserId() -> pg_sys::Oid;
     pub fn LWLockAcquire(lock: *mut pg_sys::LWLock, mode: pg_sys::LWLockMode::Type) -> bool;

@@ -37,6 +37,14 @@ pub fn must_fail(client: &mut Client, sql: &str) -> (SqlState, String) {
     }
 }
 
+/// The server's major version: what newer ones have more is tested where it is there.
+pub fn major(client: &mut Client) -> i32 {
+    value(
+        client,
+        "SELECT current_setting('server_version_num')::int / 10000",
+    )
+}
+
 /// One value.
 pub fn value<T>(client: &mut Client, sql: &str) -> T
 where

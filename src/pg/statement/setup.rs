@@ -4,7 +4,9 @@ use super::{BUFFERS, OURS, ROWS, Statement, TIMER, WAL, gone, open, spare};
 use crate::guc::{self, Detail};
 use crate::pg::node::Node;
 use crate::pg::usage::Usage;
-use crate::pg::{compat, describe, identity, parallel, quiet, raw, server, shared, tick, tree, wrapper};
+use crate::pg::{
+    compat, describe, explain, identity, parallel, quiet, raw, server, shared, tick, tree, wrapper,
+};
 use crate::session::{self, PlanKey};
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
 use rand_core::SeedableRng;
@@ -34,14 +36,15 @@ pub unsafe fn attach(
         let others = others_before | ((*estate).es_instrument & !added);
         // A worker is asked by our bit, which its leader only sets where it wraps; the rest is what it has to report.
         let worker = server::is_parallel_worker();
-        let wrapped = worker || covers(setting.detail, others);
+        let setting = &explain::with_auto_explain(setting, others & TIMER != 0);
+        let wrapped = worker || covers(setting, others);
         let found = tree::walk(root);
         let count = found.len();
         let key = PlanKey::new(
             server::user_id(),
             server::database_id(),
-            (*(*query).plannedstmt).queryId as i64,
-            identity::plan_id(&found),
+            compat::query_id(&*(*query).plannedstmt),
+            identity::plan_id(&found, &*(*query).plannedstmt),
             toplevel,
         );
         if others == 0
@@ -138,9 +141,9 @@ pub unsafe fn attach(
 }
 
 /// Whether what we measure is all that others (EXPLAIN, auto_explain) asked core for; else core measures itself.
-fn covers(detail: Detail, others: i32) -> bool {
-    let times = others & TIMER == 0 || (guc::explain() && detail == Detail::Timed);
-    let blocks = others & (BUFFERS | WAL) == 0 || detail != Detail::Rows;
+fn covers(setting: &guc::Measuring, others: i32) -> bool {
+    let times = others & TIMER == 0 || (setting.explain && setting.detail == Detail::Timed);
+    let blocks = others & (BUFFERS | WAL) == 0 || setting.detail != Detail::Rows;
     times && blocks
 }
 

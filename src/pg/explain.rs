@@ -1,0 +1,168 @@
+//! The option SAMPFREQ of EXPLAIN, from PostgreSQL 18 on, and from 19 on of auto_explain.log_extension_options.
+//!
+//! EXPLAIN (ANALYZE, SAMPFREQ n) measures its statement as settings would that are in force for this EXPLAIN only:
+//! they are made on a nest level of the settings that lasts as long as it, and so reach its parallel workers too.
+
+use super::protect::or_else;
+use super::{compat, hooks, raw, server};
+use crate::guc::{self, Measuring};
+use pgrx::guc::GucCheckError;
+use pgrx::pg_sys::{self, DefElem, ExplainState, NodeTag};
+use pgrx::{PgSqlErrorCode, ereport, pg_guard};
+use std::ffi::{CStr, c_char, c_int};
+
+/// The EXPLAIN that is running.
+static mut EXPLAINING: Option<Explaining> = None;
+
+#[derive(Clone, Copy)]
+struct Explaining {
+    /// Runs at another depth of nesting are of functions inside it.
+    depth: u32,
+    sampfreq: Option<c_int>,
+}
+
+/// Around the utility statement EXPLAIN. After an error the abort gives the settings back.
+///
+/// # Safety
+/// Called by a plain frame, with a plain body.
+pub unsafe fn around(body: impl FnOnce()) {
+    // SAFETY: the caller's promise; the level is closed by whoever opened it.
+    unsafe {
+        let outer = EXPLAINING;
+        let level = raw::NewGUCNestLevel();
+        EXPLAINING = Some(Explaining {
+            depth: hooks::depth(),
+            sampfreq: None,
+        });
+        or_else(body, |_| EXPLAINING = outer);
+        raw::AtEOXact_GUC(true, level);
+        EXPLAINING = outer;
+    }
+}
+
+/// Tells EXPLAIN of the option, where it can have one.
+pub fn init() {
+    // SAFETY: called once from _PG_init.
+    unsafe { compat::explain_option::register(c"sampfreq", apply, check, validate) }
+}
+
+/// The option as EXPLAIN reads it. auto_explain calls this too, but only once its statement has run.
+#[pg_guard]
+unsafe extern "C-unwind" fn apply(
+    _state: *mut ExplainState,
+    option: *mut DefElem,
+    _parse: *mut pg_sys::ParseState,
+) {
+    // SAFETY: PostgreSQL passes a live option.
+    unsafe {
+        let Some(mut explaining) = EXPLAINING else { return };
+        let sampfreq = pg_sys::defGetInt32(option);
+        if !guc::SAMPFREQS.contains(&sampfreq) {
+            ereport!(
+                ERROR,
+                PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+                format!(
+                    "value {sampfreq} for EXPLAIN option \"sampfreq\" is outside the valid range ({} .. {})",
+                    guc::SAMPFREQS.start(),
+                    guc::SAMPFREQS.end()
+                )
+            );
+        }
+        explaining.sampfreq = Some(sampfreq);
+        EXPLAINING = Some(explaining);
+    }
+}
+
+/// Called when EXPLAIN has read all its options.
+///
+/// # Safety
+/// `state` must be that EXPLAIN's.
+unsafe fn validate(state: *mut ExplainState) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let Some(sampfreq) = EXPLAINING.and_then(|explaining| explaining.sampfreq) else {
+            return;
+        };
+        if !(*state).analyze {
+            ereport!(
+                ERROR,
+                PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+                "EXPLAIN option \"sampfreq\" requires ANALYZE"
+            );
+        }
+        // Without times EXPLAIN is to show none, rather than zeros.
+        (*state).timing &= guc::is_timed(sampfreq);
+        set(c"pg_rowsource.sampfreq", &sampfreq.to_string());
+        set(c"pg_rowsource.explain", "on");
+        set(c"pg_rowsource.statistics_level", "typical");
+    }
+}
+
+/// A setting for the nest level in force.
+unsafe fn set(name: &CStr, value: &str) {
+    let value = std::ffi::CString::new(value).unwrap_or_default();
+    // SAFETY: a setting of ours that any user may set, with a valid value.
+    unsafe {
+        pg_sys::set_config_option(
+            name.as_ptr(),
+            value.as_ptr(),
+            pg_sys::GucContext::PGC_USERSET,
+            pg_sys::GucSource::PGC_S_SESSION,
+            pg_sys::GucAction::GUC_ACTION_SAVE,
+            true,
+            0,
+            false,
+        );
+    }
+}
+
+/// auto_explain's check of a value in its setting.
+#[pg_guard]
+unsafe extern "C-unwind" fn check(_option: *const c_char, value: *const c_char, kind: NodeTag) -> bool {
+    // SAFETY: PostgreSQL passes a string, or none.
+    let value = unsafe { (!value.is_null()).then(|| CStr::from_ptr(value).to_string_lossy()) };
+    let good = kind == NodeTag::T_Integer && value.is_some_and(|value| in_range(&value).is_some());
+    if !good {
+        // SAFETY: in a check hook.
+        unsafe {
+            GucCheckError::new("EXPLAIN option \"sampfreq\" needs an integer from 0 to 1000000").apply();
+        }
+    }
+    good
+}
+
+fn in_range(value: &str) -> Option<c_int> {
+    value
+        .parse()
+        .ok()
+        .filter(|sampfreq| guc::SAMPFREQS.contains(sampfreq))
+}
+
+/// Where auto_explain has core time a statement, and its setting says how often, that is how it is measured.
+pub fn with_auto_explain(setting: &Measuring, timed_by_others: bool) -> Measuring {
+    // SAFETY: one thread.
+    let explained = unsafe { EXPLAINING.is_some_and(|explaining| explaining.depth == hooks::depth()) };
+    if !timed_by_others || explained || server::is_parallel_worker() {
+        return *setting;
+    }
+    match compat::explain_option::of_auto_explain().and_then(|text| named(&text)) {
+        Some(sampfreq) if guc::is_timed(sampfreq) => Measuring {
+            explain: true,
+            ..guc::with_sampfreq(sampfreq)
+        },
+        _ => *setting,
+    }
+}
+
+/// The value of our option in a list like `debug, sampfreq 128`, which auto_explain has checked.
+fn named(list: &str) -> Option<c_int> {
+    list.split(',').find_map(|option| {
+        let mut words = option
+            .split(|c: char| c.is_whitespace() || c == '"' || c == '\'')
+            .filter(|word| !word.is_empty());
+        words
+            .next()?
+            .eq_ignore_ascii_case("sampfreq")
+            .then(|| words.next().and_then(in_range))?
+    })
+}
