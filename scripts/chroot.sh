@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prepares what is needed to build for another PostgreSQL major and to run its server, all under MATRIX:
-#   scripts/chroot.sh MAJOR
+#   scripts/chroot.sh MAJOR [base]
 #     base-SUITE      the suite as its users have it, with nothing but apt
 #     MAJOR           the same with that server, and what the tests call; the server's headers lie in it too
 #     pg_config-MAJOR answers for that server, here and inside the chroot
@@ -17,6 +17,7 @@ mkdir -p "$MATRIX"
 exec 9>"$MATRIX/$major.lock"
 flock 9
 [ ! -x "$MATRIX/pg_config-$major" ] || exit 0
+[ "${2:-}" != base ] || [ ! -d "$base" ] || exit 0
 : >"$log"
 
 # The machine's own way to its mirror: proxies, certificates, retries.
@@ -104,5 +105,6 @@ SCRIPT
 
 failed() { die "$1 for PostgreSQL $major could not be made: $(grep -E '^(E|error):|E: ' "$log" | tail -n 1) (see $log)"; }
 [ -d "$base" ] || make_base || failed "the chroot $suite"
+[ "${2:-}" != base ] || exit 0
 [ -d "$chroot" ] || make_server || failed "the server"
 make_pg_config || failed "pg_config"

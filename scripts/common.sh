@@ -7,6 +7,7 @@
 #          TARGET cannot be entered by the account that runs the server
 # TREE     private copy (hard links) of the installed server; DESTDIR of `make install`
 # PGBIN    the server's programs inside TREE
+# INSTALLED  not empty: tests take the server as it is installed, with the extension from its package
 # PG_ROOT  the chroot in which PG_CONFIG's server is installed; empty: this machine
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
@@ -60,6 +61,7 @@ choose_run() {
     mkdir -p "$RUN/servers" || die "cannot create $RUN"
     [ "$(id -u)" != 0 ] || chown postgres: "$RUN" "$RUN/servers"
     TREE=$RUN/tree
+    [ -z "${INSTALLED:-}" ] || TREE=""
     PGBIN=$TREE$("$PG_CONFIG" --bindir) || die "cannot run $PG_CONFIG"
     export PGBIN
 }

@@ -71,9 +71,14 @@ pub fn pg_config(option: &str) -> String {
 }
 
 impl Environment {
-    /// The root of the private tree: what `DESTDIR` is to `make install`.
+    /// Where the server's other files are: the root of the private tree (what `DESTDIR` is to `make install`), or
+    /// that of the machine where a package is tested.
     pub fn tree(&self) -> PathBuf {
-        self.run.join("tree")
+        let programs = self.pgbin.to_string_lossy();
+        let root = programs
+            .strip_suffix(&pg_config("--bindir"))
+            .expect("PGBIN ends like PG_CONFIG's folder");
+        PathBuf::from(if root.is_empty() { "/" } else { root })
     }
 
     /// A command run as the account that runs servers, free of settings that change the server's output.
