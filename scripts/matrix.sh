@@ -57,13 +57,39 @@ one() {
     try "PostgreSQL $major: private server tree" scripts/tree.sh || return
     try "PostgreSQL $major: server tests" scripts/server-tests.sh "$@"
     [ $# -eq 0 ] || return
+    [ "$major" != 18 ] || try "pg_upgrade from 15 to $major" upgrade
+    ROWSOURCE_RUN=${ROWSOURCE_RUN}p try "PostgreSQL $major: package" scripts/package-test.sh "$major"
     try "PostgreSQL $major: lints of the library" scripts/build.sh clippy
+}
+
+# upgrade: from 15 as the test of its package left it. Its programs run in the chroot of the new server,
+# which lacks some of their libraries.
+upgrade() {
+    local old=$MATRIX/clean-15 copy=$ROWSOURCE_RUN/old folder name path program
+    local libraries=$copy/libraries programs=/usr/lib/postgresql/15/bin
+    [ -d "$old" ] || { echo "upgrade: the package of 15 was not tested before" >&2; return 1; }
+    rm -rf "$copy"
+    for folder in usr/lib/postgresql/15 usr/share/postgresql/15; do
+        mkdir -p "$copy/$folder" && cp -al "$old/$folder/." "$copy/$folder/" || return
+    done
+    mkdir -p "$libraries"
+    for program in postgres initdb pg_ctl; do
+        in_chroot "$old" ldd "$programs/$program"
+    done | sed -nE 's/^\s*(\S+) => (\S+) .*/\1 \2/p' | sort -u | while read -r name path; do
+        compgen -G "$PG_ROOT/usr/lib/*/$name" >/dev/null || cp -L "$old$path" "$libraries/"
+    done
+    ROWSOURCE_OLD_LIBRARIES=$libraries ROWSOURCE_OLD_PGBIN=$copy$programs \
+        ARGUMENTS=--ignored scripts/server-tests.sh pg_upgrade
 }
 
 : >"$log"
 wanted=("${MAJORS[@]}")
 [ $# -eq 0 ] || wanted=("$1")
 try "chroots of the other suites" prepare "${wanted[@]}" || exit 1
+# 15 itself is `make test`'s; here it is packaged, and what pg_upgrade starts from.
+if [ $# -eq 0 ]; then
+    ROWSOURCE_RUN=${host_run}p try "PostgreSQL 15: package" scripts/package-test.sh 15
+fi
 for major in "${wanted[@]}"; do
     one "$major" "${@:2}"
 done

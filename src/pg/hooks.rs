@@ -25,7 +25,11 @@ static mut PREV_PROCESS_UTILITY: pg_sys::ProcessUtility_hook_type = None;
 /// How deep we are in runs of statements, procedures and DO blocks.
 static mut NESTING: u32 = 0;
 
+/// Measures nothing while pg_upgrade works: its statements are nobody's.
 pub fn init() {
+    if server::is_upgrading() {
+        return;
+    }
     usage::init();
     // SAFETY: _PG_init runs once, before any of these hooks can be called.
     unsafe {

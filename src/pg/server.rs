@@ -151,6 +151,12 @@ fn is_utf8() -> bool {
     encoding == UTF8 || encoding == pg_sys::pg_enc::PG_SQL_ASCII as i32
 }
 
+/// Whether pg_upgrade runs this server.
+pub fn is_upgrading() -> bool {
+    // SAFETY: a plain global, set from the command line.
+    unsafe { pg_sys::IsBinaryUpgrade }
+}
+
 /// The text of one statement, out of the query string that it came in, in the server's encoding. From 18 on
 /// PostgreSQL leaves out the comments before it.
 ///

@@ -1,0 +1,202 @@
+//! pg_upgrade from PostgreSQL 15, with the extension installed and preloaded on both sides. `make test-matrix` runs it
+//! on 18 and names the old server's programs in ROWSOURCE_OLD_PGBIN, and in ROWSOURCE_OLD_LIBRARIES what they need
+//! of their suite.
+
+use rowsource_tests::environment::environment;
+use rowsource_tests::session::{major, run_each, texts, value};
+use rowsource_tests::{Server, display};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const PRELOAD: &str = "shared_preload_libraries = 'pg_rowsource'";
+const SAVED: &str = "pg_stat/pg_rowsource.stat";
+
+fn variable(name: &str) -> PathBuf {
+    PathBuf::from(std::env::var_os(name).unwrap_or_else(|| panic!("{name} is not set: run make test-matrix")))
+}
+
+/// Runs a program as the server's user; it must succeed.
+fn run(program: &Path, arguments: &[&str], folder: &Path) -> String {
+    let output = environment()
+        .as_server(program)
+        .args(arguments)
+        .current_dir(folder)
+        .env("LD_LIBRARY_PATH", variable("ROWSOURCE_OLD_LIBRARIES"))
+        .output()
+        .unwrap_or_else(|error| panic!("{program:?}: {error}"));
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(
+        output.status.success(),
+        "{program:?} {arguments:?}\n{said}\n{}",
+        upgrade_logs(folder)
+    );
+    said
+}
+
+/// What pg_upgrade's own logs say of errors: it only names them.
+fn upgrade_logs(folder: &Path) -> String {
+    let output = Command::new("grep")
+        .args(["-rhE", "-A40", "(error|ERROR|FATAL):"])
+        .arg(folder.join("data/pg_upgrade_output.d"))
+        .output();
+    output.map_or_else(
+        |_| String::new(),
+        |output| String::from_utf8_lossy(&output.stdout).into_owned(),
+    )
+}
+
+fn ignored_files(log: &str) -> usize {
+    log.matches("pg_rowsource ignores").count()
+}
+
+#[test]
+#[ignore = "needs the servers of two majors: make test-matrix"]
+fn from_15_with_the_extension_preloaded() {
+    let environment = environment();
+    let old_bin = variable("ROWSOURCE_OLD_PGBIN");
+    // The new server, with nothing in it yet; what pg_upgrade makes of it is copied over its data.
+    let mut new = Server::preloaded("pg-upgrade", &[]);
+    new.stop();
+    let folder = new.folder().to_path_buf();
+    let (old_data, new_data) = (folder.join("old"), folder.join("data"));
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+
+    let initdb: Vec<String> = [
+        "-U",
+        "postgres",
+        "-A",
+        "trust",
+        "-E",
+        "UTF8",
+        "--locale=C",
+        "-N",
+        "-D",
+    ]
+    .map(String::from)
+    .to_vec();
+    let initdb = |program: &Path, data: &Path, more: &[&str]| {
+        let data = text(data);
+        let mut arguments: Vec<&str> = initdb.iter().map(String::as_str).collect();
+        arguments.push(&data);
+        arguments.extend(more);
+        run(&program.join("initdb"), &arguments, &folder);
+    };
+    fs::remove_dir_all(&new_data).expect("the empty cluster goes");
+    initdb(&old_bin, &old_data, &[]);
+    // 18 has checksums by default, 15 has not, and both must agree.
+    initdb(&environment.pgbin, &new_data, &["--no-data-checksums"]);
+    let conf = format!(
+        "{PRELOAD}\nunix_socket_directories = '{}'\nlisten_addresses = ''\n",
+        folder.display()
+    );
+    for data in [&old_data, &new_data] {
+        fs::write(data.join("postgresql.auto.conf"), &conf).expect("the configuration can be written");
+    }
+
+    // The old server measures, and saves what it measured.
+    let (old, log) = (text(&old_data), text(&folder.join("old.log")));
+    run(
+        &old_bin.join("pg_ctl"),
+        &["-D", &old, "-l", &log, "-w", "start"],
+        &folder,
+    );
+    {
+        let mut client = new.connect();
+        assert_eq!(major(&mut client), 15);
+        run_each(
+            &mut client,
+            "CREATE EXTENSION pg_rowsource; CREATE TABLE t AS SELECT i AS id FROM generate_series(1, 1000) i;
+             CREATE VIEW dearest AS SELECT query, total_time FROM pg_stat_rowsource_plans ORDER BY total_time DESC;
+             SELECT count(*) FROM t",
+        );
+        let kept: i64 = value(
+            &mut client,
+            "SELECT count(*) FROM dearest WHERE query LIKE '%count(*) FROM t%'",
+        );
+        assert!(kept >= 1);
+    }
+    run(&old_bin.join("pg_ctl"), &["-D", &old, "-w", "stop"], &folder);
+    assert!(
+        old_data.join(SAVED).exists(),
+        "the old server saved its statistics"
+    );
+
+    let (old_bin_text, new_bin_text) = (text(&old_bin), text(&environment.pgbin));
+    let (new_text, socket) = (text(&new_data), text(&folder));
+    run(
+        &environment.pgbin.join("pg_upgrade"),
+        &[
+            "-b",
+            &old_bin_text,
+            "-B",
+            &new_bin_text,
+            "-d",
+            &old,
+            "-D",
+            &new_text,
+            "-U",
+            "postgres",
+            "-s",
+            &socket,
+        ],
+        &folder,
+    );
+    assert!(
+        !new_data.join(SAVED).exists(),
+        "pg_upgrade's own statements were measured"
+    );
+
+    // An administrator who copies the folder pg_stat as well gets one line in the log, and empty statistics.
+    fs::create_dir_all(new_data.join("pg_stat")).expect("pg_stat");
+    fs::copy(old_data.join(SAVED), new_data.join(SAVED)).expect("the old statistics can be copied");
+    let owned = Command::new("chown")
+        .arg("postgres:")
+        .arg(new_data.join(SAVED))
+        .status();
+    assert!(!environment.is_root || owned.is_ok_and(|status| status.success()));
+    new.clear_log();
+    new.launch();
+    let mut client = new.connect();
+    assert!(major(&mut client) > 15);
+    let kept: i64 = value(
+        &mut client,
+        "SELECT count(*) FROM dearest WHERE query LIKE '%count(*) FROM t%'",
+    );
+    assert_eq!(kept, 0, "statistics of the old major are dropped");
+    assert_eq!(ignored_files(&new.log()), 1, "{}", new.log());
+    assert!(
+        new.log().contains("it was written by PostgreSQL 15"),
+        "{}",
+        new.log()
+    );
+
+    // The extension, its dependents and the data are there and work.
+    run_each(&mut client, "SELECT count(*) FROM t");
+    let shown = display(&mut client, "ALLSTATS LAST");
+    assert!(shown.contains("Seq Scan") && shown.contains("1000"), "{shown}");
+    let kept: i64 = value(
+        &mut client,
+        "SELECT count(*) FROM dearest WHERE query LIKE '%count(*) FROM t%'",
+    );
+    assert!(kept >= 1);
+    let versions = texts(
+        &mut client,
+        "SELECT extversion, default_version FROM pg_extension JOIN pg_available_extensions ON name = extname
+         WHERE extname = 'pg_rowsource'",
+    );
+    assert_eq!(versions[0][0], versions[0][1]);
+    drop(client);
+    new.stop();
+    new.launch();
+    assert_eq!(
+        ignored_files(&new.log()),
+        1,
+        "the old file is gone: {}",
+        new.log()
+    );
+}
