@@ -473,6 +473,37 @@ pub unsafe fn dsa_create(tranche: i32) -> *mut pg_sys::dsa_area {
     unsafe { pg_sys::dsa_create_ext(tranche, INITIAL, LARGEST) }
 }
 
+/// Whether the server hands out shared memory by name, to libraries that it did not preload.
+pub const HAS_REGISTRY: bool = cfg!(not(any(feature = "pg15", feature = "pg16")));
+
+/// What begins a block that the registry has just made.
+pub type BeginBlock = unsafe extern "C-unwind" fn(*mut std::ffi::c_void);
+
+/// A block of shared memory by its name; who is first makes it, and begins it.
+#[cfg(any(feature = "pg15", feature = "pg16"))]
+pub unsafe fn registered(_name: &CStr, _size: usize, _begin: BeginBlock) -> *mut std::ffi::c_void {
+    std::ptr::null_mut()
+}
+#[cfg(any(feature = "pg17", feature = "pg18"))]
+pub unsafe fn registered(name: &CStr, size: usize, begin: BeginBlock) -> *mut std::ffi::c_void {
+    let mut found = false;
+    // SAFETY: a valid name; in a backend, outside of any boundary.
+    unsafe { pg_sys::GetNamedDSMSegment(name.as_ptr(), size, Some(begin), &mut found) }
+}
+#[cfg(feature = "pg19")]
+pub unsafe fn registered(name: &CStr, size: usize, begin: BeginBlock) -> *mut std::ffi::c_void {
+    unsafe extern "C-unwind" fn begin_as(block: *mut std::ffi::c_void, begin: *mut std::ffi::c_void) {
+        // SAFETY: the address of the variable below, while it lives.
+        unsafe { (*begin.cast::<BeginBlock>())(block) }
+    }
+    let (mut found, mut begin) = (false, begin);
+    // SAFETY: a valid name; in a backend, outside of any boundary.
+    unsafe {
+        let argument = (&raw mut begin).cast();
+        pg_sys::GetNamedDSMSegment(name.as_ptr(), size, Some(begin_as), &mut found, argument)
+    }
+}
+
 /// A table whose keys are compared byte by byte.
 pub fn dshash_parameters(key_size: usize, entry_size: usize, tranche: i32) -> pg_sys::dshash_parameters {
     pg_sys::dshash_parameters {

@@ -1,5 +1,6 @@
 //! Small safe questions to the server.
 
+use super::compat;
 use pgrx::pg_sys;
 use std::any::Any;
 use std::ffi::{CStr, c_char};
@@ -149,6 +150,12 @@ fn is_utf8() -> bool {
     // SAFETY: no arguments.
     let encoding = unsafe { pg_sys::GetDatabaseEncoding() };
     encoding == UTF8 || encoding == pg_sys::pg_enc::PG_SQL_ASCII as i32
+}
+
+/// Whether shared memory can be had from PostgreSQL's registry: in a server's backend, where there is a registry.
+pub fn may_register() -> bool {
+    // SAFETY: a plain global.
+    compat::HAS_REGISTRY && unsafe { pg_sys::IsUnderPostmaster }
 }
 
 /// Whether pg_upgrade runs this server.

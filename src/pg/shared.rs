@@ -1,7 +1,9 @@
-//! The store that all sessions share, there with `shared_preload_libraries` only.
+//! The store that all sessions share: with `shared_preload_libraries`, and from PostgreSQL 17 on without it too, for
+//! all sessions that load the library.
 //!
-//! A small control block lies in main shared memory; the plans lie in dynamic shared memory, made by the first
-//! backend that needs it and kept until the server stops.
+//! A small control block lies in main shared memory, or, where the server did not preload us, in a segment of
+//! PostgreSQL's registry (`GetNamedDSMSegment`); such a store is not saved, for the postmaster does not know us. The
+//! plans lie in dynamic shared memory, made by the first backend that needs it and kept until the server stops.
 //!
 //! Locks, and the order in which they are taken:
 //! 1. a way's lock, exclusive: to gather an execution of a short plan in memory of the session's own, or to collect
@@ -30,9 +32,10 @@ pub const MOST_NODES: usize = 1_000;
 /// This share of the plans makes room when the store is full.
 const EVICTED_SHARE: usize = 20;
 
-/// In main shared memory, zeroed at server start.
+/// Zeroed when it is made.
 #[repr(C)]
 struct Control {
+    lock: pg_sys::LWLock,
     made: AtomicBool,
     loaded: AtomicBool,
     area: pg_sys::dsa_handle,
@@ -96,7 +99,6 @@ unsafe extern "C-unwind" fn shmem_request() {
         }
         pg_sys::RequestAddinShmemSpace(size_of::<Control>());
         pg_sys::RequestAddinShmemSpace(tempfile::counters::SIZE);
-        pg_sys::RequestNamedLWLockTranche(TRANCHE.as_ptr(), 1);
     }
 }
 
@@ -110,17 +112,52 @@ unsafe extern "C-unwind" fn shmem_startup() {
         let mut found = false;
         CONTROL = pg_sys::ShmemInitStruct(TRANCHE.as_ptr(), size_of::<Control>(), &mut found).cast();
         if !found {
-            CONTROL.write_bytes(0, 1);
-            (*CONTROL).reset_at.store(server::now(), Relaxed);
+            begin(CONTROL);
         }
     }
     tempfile::counters::set_up();
     file::save_at_exit();
 }
 
+/// Makes a control block, while nobody else can see it.
+unsafe fn begin(control: *mut Control) {
+    // SAFETY: the caller's own block.
+    unsafe {
+        control.write_bytes(0, 1);
+        (*control).tranche = compat::new_tranche(TRANCHE);
+        pg_sys::LWLockInitialize(&raw mut (*control).lock, (*control).tranche);
+        (*control).reset_at.store(server::now(), Relaxed);
+    }
+}
+
+/// Called by the registry for a block that it has just made.
+#[pg_guard]
+unsafe extern "C-unwind" fn begin_registered(block: *mut std::ffi::c_void) {
+    let control: *mut Control = block.cast();
+    // SAFETY: a new block of the size that was asked for.
+    unsafe {
+        begin(control);
+        // Nobody saves it, so there is nothing to load; what an earlier run saved is not its past.
+        (*control).loaded.store(true, Relaxed);
+    }
+}
+
+/// The registry's name for our block. A library that was exchanged while the server runs must not find what another
+/// one made.
+fn registered_name() -> std::ffi::CString {
+    let layout = [
+        size_of::<Control>(),
+        size_of::<Entry>(),
+        entry::NODE_SIZE,
+        gather::BLOCK_SIZE,
+    ];
+    let name = format!("pg_rowsource {} {layout:?}", env!("CARGO_PKG_VERSION"));
+    std::ffi::CString::new(name).unwrap_or_default()
+}
+
 unsafe fn control_lock() -> *mut pg_sys::LWLock {
-    // SAFETY: requested at start; an array of one padded lock.
-    unsafe { &raw mut (*pg_sys::GetNamedLWLockTranche(TRANCHE.as_ptr())).lock }
+    // SAFETY: only called where there is a store.
+    unsafe { &raw mut (*CONTROL).lock }
 }
 
 /// Attaches this backend to the store, making and loading it first where nobody has. To be called where memory may
@@ -130,11 +167,17 @@ pub fn attach() {
     static mut GIVEN_UP: bool = false;
     // SAFETY: main thread.
     unsafe {
-        if CONTROL.is_null() || { STORE }.is_some() || GIVEN_UP {
+        if { STORE }.is_some() || GIVEN_UP || (CONTROL.is_null() && !server::may_register()) {
             return;
         }
         let context = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
-        STORE = tried(|| make_or_attach());
+        STORE = tried(|| {
+            if CONTROL.is_null() {
+                CONTROL =
+                    compat::registered(&registered_name(), size_of::<Control>(), begin_registered).cast();
+            }
+            make_or_attach()
+        });
         pg_sys::MemoryContextSwitchTo(context);
         if { STORE }.is_none() {
             GIVEN_UP = true;
@@ -157,19 +200,17 @@ fn tried<T>(body: impl FnOnce() -> T) -> Option<T> {
 unsafe fn make_or_attach() -> Store {
     // SAFETY: under the control lock nobody else makes the store.
     unsafe {
+        let control = CONTROL;
+        compat::register_tranche((*control).tranche, TRANCHE);
         let lock = control_lock();
         pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
-        let control = CONTROL;
         let store = if (*control).made.load(Relaxed) {
-            compat::register_tranche((*control).tranche, TRANCHE);
             let area = pg_sys::dsa_attach((*control).area);
             pg_sys::dsa_pin_mapping(area);
             let parameters = parameters((*control).tranche);
             let table = pg_sys::dshash_attach(area, &parameters, (*control).table, std::ptr::null_mut());
             Store { control, area, table }
         } else {
-            (*control).tranche = compat::new_tranche(TRANCHE);
-            compat::register_tranche((*control).tranche, TRANCHE);
             let area = compat::dsa_create((*control).tranche);
             pg_sys::dsa_pin(area);
             pg_sys::dsa_pin_mapping(area);

@@ -1,9 +1,10 @@
 //! The store that all sessions share, as other sessions see it: totals, last values, spread, failures, histograms,
 //! and what a plan's identity depends on.
 
+use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::explain::first_column;
-use rowsource_tests::session::{must_fail, run_each, value};
+use rowsource_tests::session::{major, must_fail, run_each, value};
 use rowsource_tests::store::{figure, info, kept, measured, measuring, quiet_server, the_kept};
 
 const TABLE: &str = "CREATE TABLE t (id int PRIMARY KEY, grp int, pad text);
@@ -329,10 +330,59 @@ fn reset_forgets_what_is_asked() {
     assert_eq!(info(&mut client, "plans"), 1);
 }
 
+/// From 17 on PostgreSQL hands out shared memory to libraries that it did not preload.
+const REGISTRY: i32 = 17;
+
+#[test]
+fn without_preloading_sessions_share_from_17_on() {
+    let server = Server::start("registry", &["max_parallel_workers_per_gather = 0"]);
+    let mut client = server.connect();
+    if major(&mut client) < REGISTRY {
+        return;
+    }
+    run_each(&mut client, "CREATE EXTENSION pg_rowsource");
+    run_each(&mut client, TABLE);
+    run_each(&mut client, "SELECT count(pad) FROM t");
+    let mut others: Vec<Client> = (0..3).map(|_| server.connect()).collect();
+    for other in &mut others {
+        run_each(other, "LOAD 'pg_rowsource'; SELECT count(pad) FROM t");
+    }
+    for session in others.iter_mut().chain([&mut client]) {
+        assert_eq!(the_kept(session, "SELECT count(pad)%").calls, 4);
+    }
+    assert!(info(&mut client, "plans") > 1);
+    drop(others);
+    // They outlive the sessions, and are gone with the server, which saves nothing.
+    drop(client);
+    let mut client = server.connect();
+    assert_eq!(the_kept(&mut client, "SELECT count(pad)%").calls, 4);
+    run_each(&mut client, "SELECT rowsource_reset()");
+    assert!(kept(&mut client, "SELECT count(pad)%").is_empty());
+    run_each(&mut client, "SELECT count(pad) FROM t");
+    assert_eq!(the_kept(&mut client, "SELECT count(pad)%").calls, 1);
+    server.assert_no_crash();
+    // A crash of another backend takes the memory away; the next sessions make it anew.
+    drop(client);
+    server.crash_a_backend();
+    let mut client = server.connect();
+    run_each(&mut client, "LOAD 'pg_rowsource'");
+    assert!(kept(&mut client, "SELECT count(pad)%").is_empty());
+    run_each(&mut client, "SELECT count(pad) FROM t");
+    assert_eq!(the_kept(&mut client, "SELECT count(pad)%").calls, 1);
+    server.clear_log();
+    drop(client);
+    let mut server = server;
+    server.stop();
+    assert!(!server.data().join("pg_stat/pg_rowsource.stat").exists());
+}
+
 #[test]
 fn without_shared_memory_a_session_keeps_its_own() {
     let server = Server::start("unshared", &[]);
     let mut client = server.connect();
+    if major(&mut client) >= REGISTRY {
+        return;
+    }
     run_each(&mut client, "CREATE EXTENSION pg_rowsource");
     run_each(&mut client, TABLE);
     let (code, message) = must_fail(&mut client, "SELECT * FROM rowsource_info()");

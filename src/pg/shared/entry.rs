@@ -37,6 +37,8 @@ pub(super) struct NodeTotals {
     histogram: Histogram,
 }
 
+pub(super) const NODE_SIZE: usize = size_of::<NodeTotals>();
+
 impl NodeTotals {
     fn first(figures: &NodeFigures, histogram: &Histogram) -> Self {
         NodeTotals {

@@ -44,6 +44,8 @@ pub(super) struct Block {
     ways: [Way; WAYS],
 }
 
+pub(super) const BLOCK_SIZE: usize = size_of::<Block>();
+
 /// A session's own end.
 pub(super) struct Gatherer {
     block: *mut Block,
