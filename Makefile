@@ -5,6 +5,8 @@
 #   make demo           sets up, builds, and shows it at work on a throwaway server (KEEP=1: until make demo-stop)
 #   make test           sets up, builds, and runs every test
 #   make test-matrix    the same on PostgreSQL 17, 18 and 19, in chroots under target/ (root only)
+#   make package        target/packages/postgresql-NN-pg-rowsource_*.deb for the PostgreSQL of PG_CONFIG
+#   make dist           target/pg_rowsource-VERSION.zip, as PGXN wants it, from the last commit
 #   make clean          removes what was built, and stops the throwaway servers
 #
 # PG_CONFIG chooses the PostgreSQL: make install PG_CONFIG=/usr/lib/postgresql/15/bin/pg_config
@@ -18,7 +20,7 @@ LIBRARY = $(CARGO_TARGET_DIR)/pg$(MAJOR)/pg_rowsource.so
 PKGLIBDIR = $(shell $(PG_CONFIG) --pkglibdir)
 EXTENSIONDIR = $(shell $(PG_CONFIG) --sharedir)/extension
 
-.PHONY: all build setup install uninstall demo demo-stop test check test-matrix clean
+.PHONY: all build setup install uninstall demo demo-stop test check test-matrix package dist clean
 
 all: build
 
@@ -51,6 +53,12 @@ test check:
 
 test-matrix:
 	@scripts/matrix.sh
+
+package:
+	@scripts/package.sh
+
+dist:
+	@scripts/dist.sh
 
 clean:
 	@scripts/clean.sh

@@ -17,6 +17,9 @@ mod session;
 
 pgrx::pg_module_magic!();
 
+// What `cargo pgrx install` installs as SQL.
+pgrx::extension_sql_file!("../pg_rowsource--0.1.0.sql", name = "pg_rowsource");
+
 /// Called once, when the library is loaded: by the postmaster, or by a session.
 #[allow(non_snake_case)]
 #[pgrx::pg_guard]
