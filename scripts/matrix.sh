@@ -62,6 +62,20 @@ one() {
     try "PostgreSQL $major: lints of the library" scripts/build.sh clippy
 }
 
+# sixteen: everything that needs no contrib modules, which its wheel lacks, on PostgreSQL 16.
+sixteen() {
+    local NEEDS_CONTRIB="equality neighbours explain_option store_callgrind store_overhead robust pg_upgrade" file name
+    local names=()
+    PG_CONFIG=$(scripts/wheel.sh) || return
+    export PG_CONFIG INSTALLED=1 PG_ROOT="" ROWSOURCE_RUN=${host_run}16
+    for file in tests/tests/*.rs; do
+        name=$(basename "$file" .rs)
+        [[ " $NEEDS_CONTRIB " == *" $name "* ]] || names+=("$name")
+    done
+    scripts/build.sh && scripts/build.sh clippy && make -s --no-print-directory install &&
+        scripts/server-tests.sh "${names[@]}"
+}
+
 # upgrade: from 15 as the test of its package left it. Its programs run in the chroot of the new server,
 # which lacks some of their libraries.
 upgrade() {
@@ -90,6 +104,7 @@ try "chroots of the other suites" prepare "${wanted[@]}" || exit 1
 if [ $# -eq 0 ]; then
     ROWSOURCE_RUN=${host_run}p try "PostgreSQL 15: package" scripts/package-test.sh 15
 fi
+[ $# -gt 0 ] || try "PostgreSQL 16, from a wheel" sixteen
 for major in "${wanted[@]}"; do
     one "$major" "${@:2}"
 done

@@ -38,6 +38,7 @@ need make command -v make
 need strace command -v strace
 need valgrind command -v valgrind
 [ "${1:-}" != --matrix ] || need mmdebstrap command -v mmdebstrap
+[ "${1:-}" != --matrix ] || need python3-pip python3 -m pip --version
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 command -v apt-get >/dev/null || die "missing: ${missing[*]} (not a Debian machine: install their like by hand)"

