@@ -33,7 +33,7 @@ reach() {
     if ! /usr/lib/apt/apt-helper -o Acquire::Retries=2 -o Acquire::http::Timeout=20 download-file \
         "$1/dists/$2/InRelease" "$probe" >>"$3" 2>&1; then
         rm -f "$probe"
-        die "the mirror $1 cannot be reached for suite $2: $(grep '^E:' "$3" | tail -n 1)"
+        die "the mirror $1 cannot be reached for suite $2: $(grep '^E:' "$3" | head -n 1)"
     fi
     rm -f "$probe"
 }
