@@ -47,15 +47,32 @@ prepare() {
     return $status
 }
 
+# Estimates and costs in time hardly depend on the version: these run on the oldest and on the newest one,
+# and with ALL=1 on each. What callgrind counts is compared on each anyway.
+STATISTICAL="accuracy overhead store_overhead"
+
+# tests_but NAME...: all files of tests/tests but these.
+tests_but() {
+    local file name
+    for file in tests/tests/*.rs; do
+        name=$(basename "$file" .rs)
+        [[ " $* " == *" $name "* ]] || echo "$name"
+    done
+}
+
 # one MAJOR [NAME...]: everything on that major.
 one() {
-    local major=$1
+    local major=$1 names
     shift
+    names=("$@")
+    if [ $# -eq 0 ] && [ "$major" != 19 ] && [ -z "${ALL:-}" ]; then
+        mapfile -t names < <(tests_but $STATISTICAL)
+    fi
     export PG_CONFIG=$MATRIX/pg_config-$major PG_ROOT=$MATRIX/$major ROWSOURCE_RUN=$host_run$major
     choose_run
     try "PostgreSQL $major: library" scripts/build.sh || return
     try "PostgreSQL $major: private server tree" scripts/tree.sh || return
-    try "PostgreSQL $major: server tests" scripts/server-tests.sh "$@"
+    try "PostgreSQL $major: server tests" scripts/server-tests.sh "${names[@]}"
     [ $# -eq 0 ] || return
     [ "$major" != 18 ] || try "pg_upgrade from 15 to $major" upgrade
     ROWSOURCE_RUN=${ROWSOURCE_RUN}p try "PostgreSQL $major: package" scripts/package-test.sh "$major"
@@ -64,14 +81,10 @@ one() {
 
 # sixteen: everything that needs no contrib modules, which its wheel lacks, on PostgreSQL 16.
 sixteen() {
-    local NEEDS_CONTRIB="equality neighbours explain_option store_callgrind store_overhead robust pg_upgrade" file name
-    local names=()
-    PG_CONFIG=$(scripts/wheel.sh) || return
+    local needs_contrib="equality neighbours explain_option store_callgrind robust" names
+    PG_CONFIG=$(scripts/wheel.sh) || { say "PostgreSQL 16 is left out"; return 0; }
     export PG_CONFIG INSTALLED=1 PG_ROOT="" ROWSOURCE_RUN=${host_run}16
-    for file in tests/tests/*.rs; do
-        name=$(basename "$file" .rs)
-        [[ " $NEEDS_CONTRIB " == *" $name "* ]] || names+=("$name")
-    done
+    mapfile -t names < <(tests_but $STATISTICAL $needs_contrib)
     scripts/build.sh && scripts/build.sh clippy && make -s --no-print-directory install &&
         scripts/server-tests.sh "${names[@]}"
 }

@@ -1,4 +1,8 @@
-//! Every difference between PostgreSQL's major versions, as functions with one signature.
+//! Every difference between PostgreSQL's major versions, as functions with one signature; the larger ones in the
+//! folder beside.
+
+pub mod executor_run;
+pub mod explain_option;
 
 use super::raw;
 use pgrx::pg_sys;
@@ -331,90 +335,6 @@ pub fn set_wal(u: &mut pg_sys::WalUsage, w: &Wal) {
     u.wal_bytes = w.bytes;
 }
 
-/// The hook signatures that differ, and the calls down to the previous hook or the standard function.
-#[cfg(not(any(feature = "pg18", feature = "pg19")))]
-pub mod executor_run {
-    use super::super::hooks;
-    use pgrx::pg_sys;
-
-    unsafe extern "C-unwind" {
-        fn standard_ExecutorRun(
-            query: *mut pg_sys::QueryDesc,
-            direction: pg_sys::ScanDirection::Type,
-            count: u64,
-            execute_once: bool,
-        );
-    }
-
-    pub unsafe extern "C-unwind" fn hook(
-        query: *mut pg_sys::QueryDesc,
-        direction: pg_sys::ScanDirection::Type,
-        count: u64,
-        execute_once: bool,
-    ) {
-        // SAFETY: PostgreSQL passes a live, started QueryDesc.
-        unsafe { hooks::executor_run(query, direction, count, execute_once) }
-    }
-
-    /// # Safety
-    /// `query` must be a started QueryDesc.
-    pub unsafe fn call(
-        previous: pg_sys::ExecutorRun_hook_type,
-        query: *mut pg_sys::QueryDesc,
-        direction: pg_sys::ScanDirection::Type,
-        count: u64,
-        execute_once: bool,
-    ) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            match previous {
-                Some(previous) => previous(query, direction, count, execute_once),
-                None => standard_ExecutorRun(query, direction, count, execute_once),
-            }
-        }
-    }
-}
-#[cfg(any(feature = "pg18", feature = "pg19"))]
-pub mod executor_run {
-    use super::super::hooks;
-    use pgrx::pg_sys;
-
-    unsafe extern "C-unwind" {
-        fn standard_ExecutorRun(
-            query: *mut pg_sys::QueryDesc,
-            direction: pg_sys::ScanDirection::Type,
-            count: u64,
-        );
-    }
-
-    pub unsafe extern "C-unwind" fn hook(
-        query: *mut pg_sys::QueryDesc,
-        direction: pg_sys::ScanDirection::Type,
-        count: u64,
-    ) {
-        // SAFETY: PostgreSQL passes a live, started QueryDesc.
-        unsafe { hooks::executor_run(query, direction, count, false) }
-    }
-
-    /// # Safety
-    /// `query` must be a started QueryDesc.
-    pub unsafe fn call(
-        previous: pg_sys::ExecutorRun_hook_type,
-        query: *mut pg_sys::QueryDesc,
-        direction: pg_sys::ScanDirection::Type,
-        count: u64,
-        _execute_once: bool,
-    ) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            match previous {
-                Some(previous) => previous(query, direction, count),
-                None => standard_ExecutorRun(query, direction, count),
-            }
-        }
-    }
-}
-
 /// Memory for a setting's extra data, which PostgreSQL frees.
 #[cfg(feature = "pg15")]
 pub unsafe fn guc_malloc(size: usize) -> *mut std::ffi::c_void {
@@ -567,83 +487,4 @@ pub fn system_clock_wanted() -> bool {
     // SAFETY: the variable of a setting.
     let chosen = unsafe { pg_sys::timing_clock_source };
     chosen == pg_sys::TimingClockSourceType::TIMING_CLOCK_SOURCE_SYSTEM as i32
-}
-
-/// EXPLAIN's options that extensions add, from 18 on, and their way into auto_explain, from 19 on.
-#[cfg(not(any(feature = "pg18", feature = "pg19")))]
-pub mod explain_option {
-    use pgrx::pg_sys::{DefElem, ExplainState, NodeTag, ParseState};
-    use std::ffi::{CStr, c_char};
-
-    pub unsafe fn register(
-        _name: &'static CStr,
-        _apply: unsafe extern "C-unwind" fn(*mut ExplainState, *mut DefElem, *mut ParseState),
-        _check: unsafe extern "C-unwind" fn(*const c_char, *const c_char, NodeTag) -> bool,
-        _validate: unsafe fn(*mut ExplainState),
-    ) {
-    }
-    pub fn of_auto_explain() -> Option<String> {
-        None
-    }
-}
-#[cfg(any(feature = "pg18", feature = "pg19"))]
-pub mod explain_option {
-    use pgrx::pg_guard;
-    use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
-    use pgrx::pg_sys::{self, DefElem, ExplainState, NodeTag, ParseState};
-    use std::ffi::{CStr, c_char};
-
-    static mut PREV_VALIDATE: pg_sys::explain_validate_options_hook_type = None;
-    static mut VALIDATE: Option<unsafe fn(*mut ExplainState)> = None;
-
-    pub unsafe fn register(
-        name: &'static CStr,
-        apply: unsafe extern "C-unwind" fn(*mut ExplainState, *mut DefElem, *mut ParseState),
-        check: unsafe extern "C-unwind" fn(*const c_char, *const c_char, NodeTag) -> bool,
-        validate_ours: unsafe fn(*mut ExplainState),
-    ) {
-        // SAFETY: called once from _PG_init, with a static name.
-        unsafe {
-            VALIDATE = Some(validate_ours);
-            #[cfg(feature = "pg18")]
-            {
-                let _ = check;
-                pg_sys::RegisterExtensionExplainOption(name.as_ptr(), Some(apply));
-            }
-            #[cfg(feature = "pg19")]
-            pg_sys::RegisterExtensionExplainOption(name.as_ptr(), Some(apply), Some(check));
-            PREV_VALIDATE = pg_sys::explain_validate_options_hook;
-            pg_sys::explain_validate_options_hook = Some(validate);
-        }
-    }
-
-    #[pg_guard]
-    unsafe extern "C-unwind" fn validate(
-        state: *mut ExplainState,
-        options: *mut pg_sys::List,
-        parse: *mut ParseState,
-    ) {
-        // SAFETY: PostgreSQL passes valid arguments, which go on unchanged.
-        unsafe {
-            if let Some(previous) = PREV_VALIDATE {
-                pg_guard_ffi_boundary(|| previous(state, options, parse));
-            }
-            if let Some(ours) = VALIDATE {
-                ours(state);
-            }
-        }
-    }
-
-    #[cfg(feature = "pg18")]
-    pub fn of_auto_explain() -> Option<String> {
-        None
-    }
-    #[cfg(feature = "pg19")]
-    pub fn of_auto_explain() -> Option<String> {
-        // SAFETY: a static name; missing is answered with null.
-        unsafe {
-            let text = pg_sys::GetConfigOption(c"auto_explain.log_extension_options".as_ptr(), true, false);
-            (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
-        }
-    }
 }

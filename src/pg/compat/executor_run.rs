@@ -1,0 +1,90 @@
+//! ExecutorRun: its hook's signature lost an argument in 18.
+
+#[cfg(not(any(feature = "pg18", feature = "pg19")))]
+pub use before_18::{call, hook};
+#[cfg(any(feature = "pg18", feature = "pg19"))]
+pub use from_18::{call, hook};
+
+#[cfg(not(any(feature = "pg18", feature = "pg19")))]
+mod before_18 {
+    use super::super::super::hooks;
+    use pgrx::pg_sys;
+
+    unsafe extern "C-unwind" {
+        fn standard_ExecutorRun(
+            query: *mut pg_sys::QueryDesc,
+            direction: pg_sys::ScanDirection::Type,
+            count: u64,
+            execute_once: bool,
+        );
+    }
+
+    pub unsafe extern "C-unwind" fn hook(
+        query: *mut pg_sys::QueryDesc,
+        direction: pg_sys::ScanDirection::Type,
+        count: u64,
+        execute_once: bool,
+    ) {
+        // SAFETY: PostgreSQL passes a live, started QueryDesc.
+        unsafe { hooks::executor_run(query, direction, count, execute_once) }
+    }
+
+    /// # Safety
+    /// `query` must be a started QueryDesc.
+    pub unsafe fn call(
+        previous: pg_sys::ExecutorRun_hook_type,
+        query: *mut pg_sys::QueryDesc,
+        direction: pg_sys::ScanDirection::Type,
+        count: u64,
+        execute_once: bool,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match previous {
+                Some(previous) => previous(query, direction, count, execute_once),
+                None => standard_ExecutorRun(query, direction, count, execute_once),
+            }
+        }
+    }
+}
+
+#[cfg(any(feature = "pg18", feature = "pg19"))]
+mod from_18 {
+    use super::super::super::hooks;
+    use pgrx::pg_sys;
+
+    unsafe extern "C-unwind" {
+        fn standard_ExecutorRun(
+            query: *mut pg_sys::QueryDesc,
+            direction: pg_sys::ScanDirection::Type,
+            count: u64,
+        );
+    }
+
+    pub unsafe extern "C-unwind" fn hook(
+        query: *mut pg_sys::QueryDesc,
+        direction: pg_sys::ScanDirection::Type,
+        count: u64,
+    ) {
+        // SAFETY: PostgreSQL passes a live, started QueryDesc.
+        unsafe { hooks::executor_run(query, direction, count, false) }
+    }
+
+    /// # Safety
+    /// `query` must be a started QueryDesc.
+    pub unsafe fn call(
+        previous: pg_sys::ExecutorRun_hook_type,
+        query: *mut pg_sys::QueryDesc,
+        direction: pg_sys::ScanDirection::Type,
+        count: u64,
+        _execute_once: bool,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match previous {
+                Some(previous) => previous(query, direction, count),
+                None => standard_ExecutorRun(query, direction, count),
+            }
+        }
+    }
+}
