@@ -1,6 +1,7 @@
 //! What newer servers give, and older ones do without.
 
 use rowsource_tests::compiled;
+use rowsource_tests::explain::explain_json;
 use rowsource_tests::session::{major, must_fail, run_each, texts, value};
 use rowsource_tests::store::{measured, quiet_server};
 
@@ -90,4 +91,55 @@ fn auto_respects_the_servers_clock() {
         ),
         "coarse"
     );
+}
+
+fn scan_below(node: &serde_json::Value) -> Option<&serde_json::Value> {
+    if node["Node Type"] == "Seq Scan" {
+        return Some(node);
+    }
+    node["Plans"].as_array()?.iter().find_map(scan_below)
+}
+
+/// 19 shows each scan's asynchronous I/O: as core counts it, whoever takes the times.
+#[test]
+fn the_servers_io_is_shown_as_ever() {
+    let server = quiet_server("io", &["shared_buffers = '64MB'"]);
+    let mut client = server.connect();
+    if major(&mut client) < 19 {
+        let (_, message) = must_fail(&mut client, "EXPLAIN (ANALYZE, IO) SELECT 1");
+        assert!(message.contains("unrecognized EXPLAIN option"), "{message}");
+        return;
+    }
+    run_each(
+        &mut client,
+        "CREATE EXTENSION pg_buffercache; CREATE TABLE read AS SELECT i AS id, repeat('x', 100) AS pad FROM generate_series(1, 100000) i;
+         VACUUM (FREEZE, ANALYZE) read; CHECKPOINT; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0",
+    );
+    for workers in [0, 2] {
+        run_each(
+            &mut client,
+            &format!("SET max_parallel_workers_per_gather = {workers}"),
+        );
+        let [core, ours] = ["ANALYZE, IO", "ANALYZE, IO, SAMPFREQ 16"].map(|options| {
+            run_each(&mut client, "SELECT pg_buffercache_evict_relation('read')");
+            let json = explain_json(
+                &mut client,
+                "SELECT count(pad) FROM read",
+                &format!("{options}, FORMAT JSON"),
+            );
+            scan_below(&json[0]["Plan"])
+                .and_then(|node| node.as_object().cloned())
+                .unwrap_or_else(|| panic!("no scan: {json:#}"))
+        });
+        let names =
+            |node: &serde_json::Map<String, serde_json::Value>| node.keys().cloned().collect::<Vec<_>>();
+        assert_eq!(names(&ours), names(&core), "{workers} workers");
+        assert!(
+            core["I/O Count"].as_i64().is_some_and(|count| count > 10),
+            "{core:#?}"
+        );
+        if workers == 0 {
+            assert_eq!(ours["I/O Count"], core["I/O Count"]);
+        }
+    }
 }
