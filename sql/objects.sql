@@ -3,7 +3,7 @@ SELECT extversion, extrelocatable FROM pg_extension WHERE extname = 'pg_rowsourc
 -- row types aside, which \dx+ lists from 17 on
 SELECT pg_describe_object(classid, objid, 0) AS object FROM pg_depend
  WHERE deptype = 'e' AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pg_rowsource') AND classid <> 'pg_type'::regclass
- ORDER BY 1 COLLATE "C";
+ ORDER BY pg_describe_object(classid, objid, 0) COLLATE "C";
 \pset format unaligned
 SELECT attrelid::regclass AS view, attname AS column, format_type(atttypid, atttypmod) AS type
   FROM pg_attribute JOIN pg_depend d ON d.objid = attrelid AND d.classid = 'pg_class'::regclass AND d.deptype = 'e'
