@@ -70,7 +70,7 @@ make_server() {
     # gcc and its friends compile the tests' own libraries; the server's headers only are unpacked,
     # as their package would bring in a whole clang.
     in_chroot "$part" env DEBIAN_FRONTEND=noninteractive apt-get -q -y install \
-        "postgresql-$major" gcc libc6-dev valgrind procps >>"$log" 2>&1 || return 1
+        "postgresql-$major" gcc libc6-dev valgrind strace procps >>"$log" 2>&1 || return 1
     in_chroot "$part" sh -c "cd /tmp && apt-get -q download postgresql-server-dev-$major" >>"$log" 2>&1 || return 1
     headers=("$part"/tmp/postgresql-server-dev-"$major"_*.deb)
     dpkg -x "${headers[0]}" "$part" >>"$log" 2>&1

@@ -27,7 +27,7 @@ SELECT small_write_reqs FROM pg_stat_tempfile_io WHERE datname = current_databas
 SET temp_buffers = 100;
 CREATE TEMPORARY TABLE gtt AS SELECT i, repeat('x', 1000) AS pad FROM generate_series(1, 7000) i;
 SELECT count(*) FROM gtt;
-SELECT small_read_bytes + large_read_bytes AS read, small_write_bytes + large_write_bytes > 0 AS written FROM pg_stat_tempfile_io
+SELECT small_read_bytes + large_read_bytes = pg_relation_size('gtt') AS read, small_write_bytes + large_write_bytes > 0 AS written FROM pg_stat_tempfile_io
  WHERE datname = current_database() AND filetype = 'temp table';
 SELECT usename = current_user AS mine, datname = current_database() AS here, queryid IS NOT NULL AS running, kind, files > 0 AS files,
        bytes >= 7000 * 1000 AS bytes
