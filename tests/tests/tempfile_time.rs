@@ -110,6 +110,7 @@ fn interrupted_and_short_requests_are_requests() {
     let mut observer = server.connect();
     let mut client = server.connect();
     run_each(&mut client, "SET enable_mergejoin = off");
+    let version: i32 = value(&mut client, "SELECT current_setting('server_version_num')::int");
     let expected: i64 = value(&mut client, JOIN);
     run_each(&mut client, MAKE_TEMPORARY);
     run_each(&mut client, "SELECT tracer_faults(7)");
@@ -128,7 +129,12 @@ fn interrupted_and_short_requests_are_requests() {
         {
             let seen = after[operation] - before[filetype][operation];
             println!("{}: {seen:?}", FILETYPES[filetype]);
-            assert!(seen.bytes < seen.reqs * 8192 * 95 / 100, "there were faults");
+            // Newer versions read and extend temporary tables by many blocks in one request.
+            let single = filetype == 0 || version < 160_000;
+            assert!(
+                !single || seen.bytes < seen.reqs * 8192 * 95 / 100,
+                "there were faults"
+            );
             assert_eq!((ours.reqs, ours.bytes), (seen.reqs, seen.bytes));
         }
     }
@@ -176,9 +182,13 @@ fn service_time_is_that_of_core() {
         ..170_000 => ["I/O Read Time", "I/O Write Time"],
         _ => ["Local I/O Read Time", "Local I/O Write Time"],
     };
-    // Core does not time the writing of temporary tables before 16.
+    // Core does not time the writing of temporary tables before 16. From 18 on its time of reading one includes what it
+    // does with the pages (checksums); there the trace alone is held against ours.
+    let comparable = if version < 180_000 { 3 } else { 2 };
     for (statement, filetype, names, operations) in
         [(SORT, 0, TEMP, 2), (JOIN, 0, TEMP, 2), (SCAN, 1, local, 1)]
+            .into_iter()
+            .take(comparable)
     {
         let mut fastest = [Fastest::NONE; 2];
         for _ in 0..11 {

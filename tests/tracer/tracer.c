@@ -11,6 +11,7 @@
 #include "utils/builtins.h"
 
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -67,6 +68,19 @@ kind_of(int fd)
 	return kinds[fd];
 }
 
+/* From 16 on a temporary table's extension is not tried again when a signal interrupts it. */
+static bool
+may_be_interrupted(int operation, int kind, int fd, off_t offset)
+{
+#if PG_VERSION_NUM >= 160000
+	struct stat file;
+
+	if (operation == 1 && kind == TEMP_TABLE)
+		return fstat(fd, &file) == 0 && offset < file.st_size;
+#endif
+	return true;
+}
+
 static ssize_t
 traced(int operation, long number, int fd, void *data, size_t size, off_t offset)
 {
@@ -78,7 +92,7 @@ traced(int operation, long number, int fd, void *data, size_t size, off_t offset
 		return syscall(number, fd, data, size, offset, 0);
 	start = monotonic();
 	requests++;
-	if (fault_every > 0 && requests % fault_every == 0)
+	if (fault_every > 0 && requests % fault_every == 0 && may_be_interrupted(operation, kind, fd, offset))
 	{
 		errno = EINTR;
 		result = -1;
