@@ -55,14 +55,11 @@ pub unsafe fn description(
     // SAFETY: the caller's promise.
     unsafe {
         let known = known.map(|known| known.description.borrow());
-        if let Some(known) = known.as_ref().filter(|known| !known.shows_literals) {
-            return (Rc::clone(known), false);
-        }
         let text = server::statement_text((*query).sourceText, (*query).plannedstmt);
         let start = match known {
             None => system::monotonic(),
             Some(known) => {
-                if (*query).params.is_null() && known.is_of(text) {
+                if ((*query).params.is_null() || !known.varies) && known.is_of(text) {
                     return (known.clone(), false);
                 }
                 let now = system::monotonic();

@@ -310,3 +310,65 @@ fn parallel_workers_sample_too() {
     );
     server.assert_no_crash();
 }
+
+/// A description without literals was taken for one that no literal can change.
+#[test]
+fn literals_that_no_predicate_shows() {
+    let server = server("unshown");
+    let mut client = measuring(&server);
+    run_each(
+        &mut client,
+        "CREATE TABLE flags AS SELECT i, i % 4 = 0 AS flag FROM generate_series(1, 1000) i; ANALYZE flags",
+    );
+    run_each(&mut client, "SELECT count(*) FROM flags WHERE flag = true");
+    assert!(
+        shown(&mut client).contains("Filter: flag"),
+        "{}",
+        shown(&mut client)
+    );
+    run_each(&mut client, "SELECT count(*) FROM flags WHERE flag = false");
+    let text = shown(&mut client);
+    assert!(text.contains("Filter: (NOT flag)"), "{text}");
+    run_each(&mut client, "ALTER TABLE flags RENAME flag TO banner");
+    run_each(&mut client, "SELECT count(*) FROM flags WHERE banner = false");
+    let text = shown(&mut client);
+    assert!(text.contains("Filter: (NOT banner)"), "{text}");
+
+    // The estimates of the last execution, not of the first.
+    let estimated = |client: &mut Client| {
+        let text = shown(client);
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("|  0 |"))
+            .expect("a root");
+        line.split('|').nth(5).map(|rows| rows.trim().to_owned())
+    };
+    for rows in ["5", "700"] {
+        run_each(&mut client, &format!("SELECT i FROM flags LIMIT {rows}"));
+        assert_eq!(
+            estimated(&mut client).as_deref(),
+            Some(rows),
+            "{}",
+            shown(&mut client)
+        );
+    }
+    run_each(
+        &mut client,
+        "SET plan_cache_mode = force_custom_plan; PREPARE limited (int) AS SELECT i FROM flags LIMIT $1;
+         PREPARE flagged (bool) AS SELECT count(*) FROM flags WHERE banner = $1",
+    );
+    for rows in ["6", "800"] {
+        run_each(&mut client, &format!("EXECUTE limited({rows})"));
+        assert_eq!(
+            estimated(&mut client).as_deref(),
+            Some(rows),
+            "{}",
+            shown(&mut client)
+        );
+    }
+    for (flag, filter) in [("true", "Filter: banner"), ("false", "Filter: (NOT banner)")] {
+        run_each(&mut client, &format!("EXECUTE flagged({flag})"));
+        let text = shown(&mut client);
+        assert!(text.contains(filter), "{text}");
+    }
+}

@@ -255,6 +255,10 @@ impl Statement {
     unsafe fn renew(&mut self, query: *mut QueryDesc, found: &[tree::Found]) {
         // SAFETY: as many nodes as were found; they were set up for a plan with the same nodes.
         unsafe {
+            // First, for it may be cancelled, and nothing may point to nodes that go with it.
+            if let Some((plan, description)) = &mut self.plan {
+                (*description, self.older_literals) = describe::description(query, Some(plan), found.len());
+            }
             for (i, found) in found.iter().enumerate() {
                 let node = self.nodes.add(i);
                 Node::renew(node);
@@ -262,11 +266,6 @@ impl Statement {
                 (*node).plan_state = found.plan_state;
                 (*node).plan_node_id = (*(*found.plan_state).plan).plan_node_id;
                 (*found.plan_state).instrument = &raw mut (*node).instr;
-            }
-            if let Some((plan, description)) = &mut self.plan
-                && description.shows_literals
-            {
-                (*description, self.older_literals) = describe::description(query, Some(plan), found.len());
             }
             self.query = query;
             self.closed = false;
