@@ -45,18 +45,20 @@ fn instructions_of_short_statements() {
         ),
     ];
     let mut failures = Vec::new();
-    for (kind, statement) in [
-        ("prepared", "EXECUTE p(1)"),
-        ("simple", "SELECT balance FROM accounts WHERE aid = 1"),
+    for (kind, statements) in [
+        ("prepared", &["EXECUTE p(1)"][..]),
+        ("prepared, in turns", &["EXECUTE p(1)", "EXECUTE q(1)"]),
+        ("simple", &["SELECT balance FROM accounts WHERE aid = 1"]),
     ] {
         let mut counts = Vec::new();
         for (name, settings, level) in variants {
-            let count = |statements: usize| {
-                let prepare = "PREPARE p(int) AS SELECT balance FROM accounts WHERE aid = $1";
+            let count = |number: usize| {
+                let prepare = "PREPARE p(int) AS SELECT balance FROM accounts WHERE aid = $1;\n\n\
+                     PREPARE q(int) AS SELECT balance, aid FROM accounts WHERE aid = $1";
                 let generic = "SET plan_cache_mode = force_generic_plan";
                 let script = format!(
                     "{generic};\n\n{level};\n\n{prepare};\n\n{}",
-                    format!("{statement};\n\n").repeat(statements)
+                    format!("{};\n\n", statements.join(";\n\n")).repeat(number / statements.len())
                 );
                 instructions(&server.data(), settings, &script)
             };

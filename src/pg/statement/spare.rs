@@ -13,7 +13,7 @@ const KEPT: usize = 8;
 const MOST_NODES: usize = 16;
 
 static mut SPARE: [Option<Box<Statement>>; KEPT] = [const { None }; KEPT];
-/// The one that goes next.
+/// The one that goes next, where none is free.
 static mut NEXT: usize = 0;
 
 #[allow(
@@ -35,12 +35,7 @@ pub fn keep(mut statement: Box<Statement>) {
     }
     statement.channel = None;
     let free = spare().iter().position(Option::is_none);
-    // SAFETY: a backend has one thread.
-    let at = free.unwrap_or_else(|| unsafe {
-        NEXT = (NEXT + 1) % KEPT;
-        NEXT
-    });
-    spare()[at] = Some(statement);
+    spare()[free.unwrap_or_else(next)] = Some(statement);
 }
 
 /// A statement of the same plan that was set up in the same way.
@@ -58,12 +53,28 @@ pub fn same(key: &PlanKey, setting: &Measuring, count: usize) -> Option<Box<Stat
     spare()[at].take()
 }
 
-/// A place for nodes, and the box that a statement is to be put into, if one is there.
+/// A place for nodes, and the box that a statement is to be put into, if one is to be had: one that nobody can take up
+/// again, or, where no more can be kept, the one that was made longest ago.
 pub fn any() -> (Vec<Node>, Option<Box<Statement>>) {
-    // SAFETY: a backend has one thread.
-    match spare()[unsafe { NEXT }].take() {
+    let all = spare();
+    let renewable = |statement: &Statement| statement.plan.is_some();
+    let useless = all
+        .iter()
+        .position(|spare| spare.as_deref().is_some_and(|statement| !renewable(statement)));
+    let full = all.iter().all(Option::is_some);
+    match useless.or_else(|| full.then(next)).and_then(|at| all[at].take()) {
         Some(mut statement) => (std::mem::take(&mut statement.place), Some(statement)),
         None => (Vec::new(), None),
+    }
+}
+
+/// The place that has its turn.
+fn next() -> usize {
+    // SAFETY: a backend has one thread.
+    unsafe {
+        let at = NEXT;
+        NEXT = (NEXT + 1) % KEPT;
+        at
     }
 }
 
