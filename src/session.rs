@@ -53,8 +53,8 @@ pub struct PlanDescription {
     /// Length and hash of the whole text.
     identity: (usize, u64),
     pub nodes: Vec<PlanNode>,
-    /// It may be another one with other parameters; not that of a generic plan, for which they stand as $1.
-    pub varies: bool,
+    /// It is of a generic plan, which is the same for all parameters.
+    pub generic: bool,
 }
 
 impl PlanDescription {
@@ -63,7 +63,7 @@ impl PlanDescription {
         PlanDescription {
             text: server::from_database(kept),
             identity: identity(text),
-            varies: varies(&nodes),
+            generic: is_generic(&nodes),
             nodes,
         }
     }
@@ -74,58 +74,12 @@ impl PlanDescription {
     }
 }
 
-/// Whether a description may depend on values that the planner saw. A number or a string in a predicate is one. Others
-/// leave no trace: a filter by a boolean column alone (`flag`, or `(NOT flag)`), and the estimates of nodes that count
-/// rows by their arguments. In a generic plan there are none; it is known by its parameters.
-fn varies(nodes: &[PlanNode]) -> bool {
-    const ESTIMATED_BY_VALUES: [&str; 5] = [
-        "Limit",
-        "ProjectSet",
-        "Function Scan",
-        "Foreign Scan",
-        "Custom Scan",
-    ];
-    let predicates = || {
-        nodes
-            .iter()
-            .flat_map(|node| &node.predicates)
-            .map(|(_, text)| text.as_str())
-    };
-    if predicates().any(shows_literal) {
-        return true;
-    }
-    let generic = predicates().any(shows_parameter);
-    !generic
-        && (predicates().any(filters_by_boolean)
-            || nodes.iter().any(|node| {
-                ESTIMATED_BY_VALUES
-                    .iter()
-                    .any(|name| node.operation.contains(name))
-            }))
-}
-
-/// A number, a string or a NULL; digits of parameters ($1) aside.
-fn shows_literal(predicate: &str) -> bool {
-    let mut parts = predicate.split('$');
-    let before = parts.next().unwrap_or_default();
-    let after = parts.map(|part| part.trim_start_matches(|c: char| c.is_ascii_digit()));
-    predicate.contains("NULL::")
-        || std::iter::once(before)
-            .chain(after)
-            .any(|part| part.contains(|c: char| c.is_ascii_digit() || c == '\''))
-}
-
-fn shows_parameter(predicate: &str) -> bool {
-    let mut after = predicate.split('$').skip(1);
-    after.any(|part| part.starts_with(|c: char| c.is_ascii_digit()))
-}
-
-/// Whether a term of the condition is one word, and so has no operator.
-fn filters_by_boolean(predicate: &str) -> bool {
-    let mut terms = predicate.split(" AND ").flat_map(|part| part.split(" OR "));
-    terms.any(|term| {
-        let term = term.trim_matches(['(', ')']);
-        !term.strip_prefix("NOT ").unwrap_or(term).contains(' ')
+/// A plan whose predicates show a parameter ($1) is a generic one.
+fn is_generic(nodes: &[PlanNode]) -> bool {
+    let mut predicates = nodes.iter().flat_map(|node| &node.predicates);
+    predicates.any(|(_, predicate)| {
+        let mut after = predicate.split('$').skip(1);
+        after.any(|part| part.starts_with(|c: char| c.is_ascii_digit()))
     })
 }
 

@@ -59,7 +59,7 @@ pub unsafe fn description(
         let start = match known {
             None => system::monotonic(),
             Some(known) => {
-                if ((*query).params.is_null() || !known.varies) && known.is_of(text) {
+                if ((*query).params.is_null() || known.generic) && known.is_of(text) {
                     return (known.clone(), false);
                 }
                 let now = system::monotonic();
