@@ -1,15 +1,101 @@
 //! Instructions of a single-user backend, counted by callgrind.
+//!
+//! What is wanted is what one call or one statement costs: the difference of two runs that differ in nothing but
+//! how many there are. That leaves out start-up and what is done once per plan, and is the same on every machine.
 
 use crate::environment::environment;
+use crate::session::run_each;
+use postgres::Client;
+use std::collections::HashMap;
 use std::fs;
 use std::io::Write;
-use std::path::Path;
-use std::process::Stdio;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// The two sizes of table between which a call's instructions are counted.
+const ROWS: [u64; 2] = [20_000, 220_000];
+/// The two numbers of statements between which one statement's are.
+const STATEMENTS: [usize; 2] = [200, 800];
+
+/// Where a backend's instructions went.
+pub struct Profile {
+    /// All of them.
+    pub total: u64,
+    /// By function, with what it called.
+    inclusive: HashMap<String, u64>,
+}
+
+impl Profile {
+    /// The instructions in a function and all that it called; 0 where it was not called.
+    pub fn within(&self, function: &str) -> u64 {
+        self.inclusive.get(function).copied().unwrap_or(0)
+    }
+}
 
 /// Instructions of a single-user backend that runs this script over `data`, with these settings. A statement ends at
 /// an empty line.
 pub fn instructions(data: &Path, settings: &[&str], script: &str) -> u64 {
+    let output = run(data, settings, script);
+    let counts = fs::read_to_string(&output).expect("callgrind's output");
+    let _ = fs::remove_file(&output);
+    counts
+        .lines()
+        .find_map(|line| {
+            line.strip_prefix("totals: ")
+                .or_else(|| line.strip_prefix("summary: "))
+        })
+        .and_then(|number| number.trim().parse().ok())
+        .expect("totals in callgrind's output")
+}
+
+/// The same, by function.
+pub fn profile(data: &Path, settings: &[&str], script: &str) -> Profile {
+    let output = run(data, settings, script);
+    let annotated = Command::new("callgrind_annotate")
+        .args([
+            "--inclusive=yes",
+            "--threshold=100",
+            "--show-percs=no",
+            "--auto=no",
+        ])
+        .arg(&output)
+        .output()
+        .expect("callgrind_annotate can be run");
+    let _ = fs::remove_file(&output);
+    assert!(
+        annotated.status.success(),
+        "{}",
+        String::from_utf8_lossy(&annotated.stderr)
+    );
+    let mut inclusive = HashMap::new();
+    let mut total = None;
+    for line in String::from_utf8_lossy(&annotated.stdout).lines() {
+        let Some((count, name)) = line.trim_start().split_once(' ') else {
+            continue;
+        };
+        let Ok(count) = count.replace(',', "").parse::<u64>() else {
+            continue;
+        };
+        // "file:function [object]", and a function may stand there once for each file that it was inlined from.
+        match name.trim() {
+            "PROGRAM TOTALS" => total = Some(count),
+            name => {
+                let name = name.split(" [").next().unwrap_or(name);
+                let function = name.rsplit_once(':').map_or(name, |(_, function)| function);
+                let known = inclusive.entry(function.to_string()).or_insert(0);
+                *known = count.max(*known);
+            }
+        }
+    }
+    Profile {
+        total: total.expect("totals in what callgrind_annotate says"),
+        inclusive,
+    }
+}
+
+/// Runs the script under callgrind, and returns the file of counts.
+fn run(data: &Path, settings: &[&str], script: &str) -> PathBuf {
     static RUNS: AtomicU32 = AtomicU32::new(0);
     let environment = environment();
     let run = RUNS.fetch_add(1, Relaxed);
@@ -44,14 +130,54 @@ pub fn instructions(data: &Path, settings: &[&str], script: &str) -> u64 {
         finished.status.success() && !said.contains("ERROR:"),
         "{script:.500}\n{said}"
     );
-    let counts = fs::read_to_string(&output).expect("callgrind's output");
-    let _ = fs::remove_file(&output);
-    counts
-        .lines()
-        .find_map(|line| {
-            line.strip_prefix("totals: ")
-                .or_else(|| line.strip_prefix("summary: "))
-        })
-        .and_then(|number| number.trim().parse().ok())
-        .unwrap_or_else(|| panic!("no totals in callgrind's output\n{said}"))
+    output
+}
+
+/// Creates the tables that [`of_a_call`] and [`of_a_statement`] read.
+pub fn create_tables(client: &mut Client) {
+    let [small, large] = ROWS;
+    run_each(
+        client,
+        &format!(
+            "CREATE TABLE small AS SELECT i AS id, '*'::text AS pad FROM generate_series(1, {small}) i;
+             CREATE TABLE large AS SELECT i AS id, '*'::text AS pad FROM generate_series(1, {large}) i;
+             CREATE TABLE accounts AS SELECT i AS aid, i AS balance FROM generate_series(1, 10000) i;
+             ALTER TABLE accounts ADD PRIMARY KEY (aid); VACUUM (FREEZE, ANALYZE); CREATE EXTENSION pg_rowsource"
+        ),
+    );
+}
+
+/// Instructions that measuring a call takes over a bare call, at `sampfreq` 128: of the scan in `select ... from`.
+pub fn of_a_call(data: &Path, select: &str) -> f64 {
+    let count = |level: &str, table: &str| {
+        let script = format!(
+            "SET pg_rowsource.statistics_level = {level};\n\nSET pg_rowsource.sampfreq = 128;\n\n{select} FROM {table};\n\n"
+        );
+        instructions(data, &["shared_preload_libraries=pg_rowsource"], &script) as f64
+    };
+    let measuring = |table: &str| count("typical", table) - count("basic", table);
+    // The scan is called once for each row and once more, the aggregate above it twice.
+    (measuring("large") - measuring("small")) / (ROWS[1] - ROWS[0]) as f64
+}
+
+/// The short statements: lookups by primary key, as a prepared statement, as two of them in turns, and as a text.
+pub const SHORT: [(&str, &[&str]); 3] = [
+    ("prepared", &["EXECUTE p(1)"]),
+    ("prepared, in turns", &["EXECUTE p(1)", "EXECUTE q(1)"]),
+    ("simple", &["SELECT balance FROM accounts WHERE aid = 1"]),
+];
+
+/// Instructions of one of the [`SHORT`] statements, where the libraries of `settings` do what `before` says.
+pub fn of_a_statement(data: &Path, settings: &[&str], before: &str, statements: &[&str]) -> f64 {
+    let count = |number: usize| {
+        let script = format!(
+            "SET plan_cache_mode = force_generic_plan;\n\n{before};\n\n\
+             PREPARE p(int) AS SELECT balance FROM accounts WHERE aid = $1;\n\n\
+             PREPARE q(int) AS SELECT balance, aid FROM accounts WHERE aid = $1;\n\n{}",
+            format!("{};\n\n", statements.join(";\n\n")).repeat(number / statements.len())
+        );
+        instructions(data, settings, &script) as f64
+    };
+    let [few, many] = STATEMENTS;
+    (count(many) - count(few)) / (many - few) as f64
 }

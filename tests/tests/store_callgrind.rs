@@ -2,20 +2,13 @@
 //! statement's share is the difference of two runs, so start-up and what is done once per plan are left out.
 
 use rowsource_tests::Server;
-use rowsource_tests::callgrind::instructions;
-use rowsource_tests::session::run_each;
+use rowsource_tests::callgrind::{SHORT, create_tables, of_a_statement};
 
 #[test]
 fn instructions_of_short_statements() {
-    const FEW: usize = 200;
-    const MANY: usize = 800;
     const MOST: f64 = 4_500.0;
     let mut server = Server::preloaded("short", &[]);
-    run_each(
-        &mut server.connect(),
-        "CREATE TABLE accounts AS SELECT i AS aid, i AS balance FROM generate_series(1, 10000) i;
-         ALTER TABLE accounts ADD PRIMARY KEY (aid); VACUUM (FREEZE, ANALYZE) accounts; CREATE EXTENSION pg_rowsource",
-    );
+    create_tables(&mut server.connect());
     server.stop();
     let variants: [(&str, &[&str], &str); 4] = [
         (
@@ -45,24 +38,10 @@ fn instructions_of_short_statements() {
         ),
     ];
     let mut failures = Vec::new();
-    for (kind, statements) in [
-        ("prepared", &["EXECUTE p(1)"][..]),
-        ("prepared, in turns", &["EXECUTE p(1)", "EXECUTE q(1)"]),
-        ("simple", &["SELECT balance FROM accounts WHERE aid = 1"]),
-    ] {
+    for (kind, statements) in SHORT {
         let mut counts = Vec::new();
         for (name, settings, level) in variants {
-            let count = |number: usize| {
-                let prepare = "PREPARE p(int) AS SELECT balance FROM accounts WHERE aid = $1;\n\n\
-                     PREPARE q(int) AS SELECT balance, aid FROM accounts WHERE aid = $1";
-                let generic = "SET plan_cache_mode = force_generic_plan";
-                let script = format!(
-                    "{generic};\n\n{level};\n\n{prepare};\n\n{}",
-                    format!("{};\n\n", statements.join(";\n\n")).repeat(number / statements.len())
-                );
-                instructions(&server.data(), settings, &script)
-            };
-            let each = (count(MANY) as f64 - count(FEW) as f64) / (MANY - FEW) as f64;
+            let each = of_a_statement(&server.data(), settings, level, statements);
             counts.push(each);
             println!(
                 "{kind}: {name:<36} {each:>8.0} instructions a statement, {:+.1} %",

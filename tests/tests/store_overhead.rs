@@ -3,10 +3,9 @@
 //! `ROWSOURCE_PGBENCH_ROUNDS` asks for more rounds (default 4), `ROWSOURCE_PGBENCH_SECONDS` for longer runs (1).
 
 use rowsource_tests::Server;
-use rowsource_tests::environment::environment;
+use rowsource_tests::pgbench::{fill, transactions_per_second};
 use rowsource_tests::session::run_each;
 use rowsource_tests::statistics::median;
-use std::process::Command;
 
 const COMMON: [&str; 3] = [
     "max_parallel_workers_per_gather = 0",
@@ -31,38 +30,6 @@ fn number(variable: &str, otherwise: usize) -> usize {
     value.and_then(|value| value.parse().ok()).unwrap_or(otherwise)
 }
 
-fn pgbench(server: &Server, options: &str, arguments: &[&str]) -> String {
-    let environment = environment();
-    let output = Command::new(environment.pgbin.join("pgbench"))
-        .args(["-h".as_ref(), server.folder().as_os_str()])
-        .args(["-U", "postgres"])
-        .args(arguments)
-        .arg("postgres")
-        .env("PGOPTIONS", options)
-        .output()
-        .expect("pgbench can be run");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(
-        output.status.success(),
-        "{said}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    said
-}
-
-fn transactions_per_second(variant: &Variant, clients: &str, seconds: &str) -> f64 {
-    let said = pgbench(
-        variant.server,
-        variant.options,
-        &[
-            "-n", "-S", "-M", "prepared", "-c", clients, "-j", clients, "-T", seconds,
-        ],
-    );
-    said.lines()
-        .find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok())
-        .unwrap_or_else(|| panic!("no tps in {said}"))
-}
-
 fn compare(variants: &[Variant], clients: &str) -> Vec<f64> {
     let rounds = number("ROWSOURCE_PGBENCH_ROUNDS", 4);
     let seconds = number("ROWSOURCE_PGBENCH_SECONDS", 1).to_string();
@@ -71,7 +38,13 @@ fn compare(variants: &[Variant], clients: &str) -> Vec<f64> {
         for i in 0..variants.len() {
             // Not always in the same order: what runs first after a pause is faster.
             let i = (i + round) % variants.len();
-            found[i].push(transactions_per_second(&variants[i], clients, &seconds));
+            found[i].push(transactions_per_second(
+                variants[i].server,
+                variants[i].options,
+                &[
+                    "-n", "-S", "-M", "prepared", "-c", clients, "-j", clients, "-T", &seconds,
+                ],
+            ));
         }
     }
     println!("pgbench -S -M prepared, {clients} clients, {rounds} interleaved rounds of {seconds} s:");
@@ -99,8 +72,7 @@ fn throughput_of_short_statements() {
     let ours = Server::preloaded("bench-ours", &COMMON);
     let rivals = Server::start("bench-rivals", &with(&RIVALS));
     for server in [&bare, &ours, &rivals] {
-        pgbench(server, "", &["-i", "-q", "-s", "5"]);
-        run_each(&mut server.connect(), "CHECKPOINT");
+        fill(server, 5);
     }
     run_each(&mut ours.connect(), "CREATE EXTENSION pg_rowsource");
     let variant = |name, server, options| Variant {

@@ -1,0 +1,209 @@
+//! Statements that burn a known time in known nodes, and how far the sampled times are from it.
+//!
+//! The truth of a node is what burn() really took below it, plus what the node takes without burning:
+//! core's EXPLAIN (ANALYZE) of the same plan with burn(0), less what its own timing costs.
+
+use crate::explain::{NodeCounts, explain_json, nodes_of};
+use crate::measured::MeasuredNode;
+use crate::session::run_each;
+use postgres::Client;
+
+/// A node that takes less than this share of the statement is too small to be judged by a ratio.
+const SMALL: f64 = 0.05;
+
+/// A statement that burns a known time in known nodes.
+pub struct Case {
+    pub name: &'static str,
+    pub settings: &'static str,
+    /// With `{burn X}` where X microseconds are burned, or nothing for the base.
+    pub statement: &'static str,
+    /// The operation (and a part of the object's name) of the nodes in which the burning is done.
+    pub burns_in: (&'static str, &'static str),
+}
+
+/// The hostile plans of design 3.5, and some more.
+pub const CASES: &[Case] = &[
+    Case {
+        name: "few rows out of a cheap filter",
+        settings: "",
+        statement: "SELECT * FROM n WHERE id % 100000 = 0",
+        burns_in: ("Seq Scan", "n"),
+    },
+    Case {
+        name: "few rows out of a costly filter",
+        settings: "",
+        statement: "SELECT count(*) FROM n WHERE {burn 2} AND id % 2000 = 0 AND id <= 600000",
+        burns_in: ("Seq Scan", "n"),
+    },
+    Case {
+        name: "many rows out of a costly filter",
+        settings: "",
+        statement: "SELECT count(*) FROM n WHERE {burn 0.8}",
+        burns_in: ("Seq Scan", "n"),
+    },
+    Case {
+        name: "append over partition-wise joins",
+        settings: "SET enable_partitionwise_join = on; SET enable_mergejoin = off; SET enable_nestloop = off",
+        statement: "SELECT count(*) FROM pa JOIN pb ON pa.id = pb.id WHERE {burn 2} AND pa.v >= 0",
+        burns_in: ("Hash Join", ""),
+    },
+    Case {
+        name: "hash join in many batches",
+        settings: "SET work_mem = '64kB'; SET enable_mergejoin = off; SET enable_nestloop = off",
+        statement: "SELECT count(*) FROM n a JOIN n b ON a.id = b.id AND {burn 4 + 0 * (a.id + b.id)} WHERE a.id <= 100000",
+        burns_in: ("Hash Join", ""),
+    },
+    Case {
+        name: "20 ms each 10,000th row",
+        settings: "",
+        statement: "SELECT count(*) FROM n WHERE {burn CASE WHEN id % 10000 = 0 THEN 20000 ELSE 0.3 END}",
+        burns_in: ("Seq Scan", "n"),
+    },
+    Case {
+        name: "2 ms each 1,000th row",
+        settings: "",
+        statement: "SELECT count(*) FROM n300 WHERE {burn CASE WHEN id % 1000 = 0 THEN 2000 ELSE 0.3 END}",
+        burns_in: ("Seq Scan", "n300"),
+    },
+    Case {
+        name: "200 us each 100th row",
+        settings: "",
+        statement: "SELECT count(*) FROM n300 WHERE {burn CASE WHEN id % 100 = 0 THEN 200 ELSE 0.3 END}",
+        burns_in: ("Seq Scan", "n300"),
+    },
+    Case {
+        name: "inner side called twice a loop",
+        settings: "SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_memoize = off; SET enable_material = off;
+                   SET enable_bitmapscan = off",
+        statement: "SELECT count(*) FROM few JOIN n300 ON n300.id = few.id WHERE {burn 20 + 0 * n300.id}",
+        burns_in: ("Index Only Scan", "n300_id_idx"),
+    },
+    Case {
+        name: "sort above a costly filter",
+        settings: "SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = off",
+        statement: "SELECT * FROM n300 WHERE {burn 2} ORDER BY id DESC OFFSET 299990",
+        burns_in: ("Seq Scan", "n300"),
+    },
+    Case {
+        name: "union of a slow and a fast side",
+        settings: "",
+        statement: "SELECT count(*) FROM (SELECT id FROM n300 WHERE {burn 1} UNION ALL SELECT id FROM n) x",
+        burns_in: ("Seq Scan", "n300"),
+    },
+];
+
+const TABLES: &str = "
+    CREATE TABLE n AS SELECT i AS id FROM generate_series(1, 1000000) i;
+    CREATE TABLE n300 AS SELECT i AS id FROM generate_series(1, 300000) i; CREATE INDEX ON n300 (id);
+    CREATE TABLE few AS SELECT i * 7 AS id FROM generate_series(1, 20000) i;
+    CREATE TABLE pa (id int, v int) PARTITION BY RANGE (id); CREATE TABLE pb (id int) PARTITION BY RANGE (id)";
+
+const ROWS_OF_PARTITIONS: &str = "
+    INSERT INTO pa SELECT i, 1 FROM generate_series(0, 199999) i; INSERT INTO pb SELECT id FROM pa;
+    VACUUM ANALYZE n; VACUUM ANALYZE n300; VACUUM ANALYZE few; VACUUM ANALYZE pa; VACUUM ANALYZE pb";
+
+/// The tables of [`CASES`].
+pub fn create_tables(client: &mut Client) {
+    run_each(client, TABLES);
+    for (table, partition) in ["pa", "pb"]
+        .iter()
+        .flat_map(|table| (0..20).map(move |partition| (table, partition)))
+    {
+        let (from, to) = (partition * 10_000, (partition + 1) * 10_000);
+        run_each(
+            client,
+            &format!(
+                "CREATE TABLE {table}{partition} PARTITION OF {table} FOR VALUES FROM ({from}) TO ({to})"
+            ),
+        );
+    }
+    run_each(client, ROWS_OF_PARTITIONS);
+}
+
+/// The statement with its burning, or with burn(0) in its place.
+pub fn with_burning(statement: &str, burning: bool) -> String {
+    let Some((before, rest)) = statement.split_once("{burn ") else {
+        return statement.to_string();
+    };
+    let (argument, after) = rest.split_once('}').expect("a closing brace");
+    // The base keeps the columns in the argument, so that its plan is the same.
+    let argument = if burning {
+        argument.to_string()
+    } else {
+        format!("0 * ({argument})")
+    };
+    format!("{before}burn({argument}){after}")
+}
+
+/// Which nodes contain all of the burning, taken together: the burning ones, and each of their ancestors.
+fn burning_groups(case: &Case, nodes: &[MeasuredNode]) -> Vec<Vec<usize>> {
+    let burning: Vec<usize> = (0..nodes.len())
+        .filter(|&id| {
+            let (operation, object) = case.burns_in;
+            let name = nodes[id].object_name.as_deref().unwrap_or_default();
+            nodes[id].operation == operation
+                && (object.is_empty() || name.split(' ').any(|word| word == object))
+        })
+        .collect();
+    assert!(!burning.is_empty(), "{}: no node burns: {nodes:#?}", case.name);
+    let mut groups = vec![burning.clone()];
+    let mut ancestor = nodes[burning[0]].parent_id;
+    while let Some(id) = ancestor {
+        groups.push(vec![id as usize]);
+        ancestor = nodes[id as usize].parent_id;
+    }
+    groups
+}
+
+/// The estimate over the truth of each group of nodes, in one run.
+pub fn ratios(
+    case: &Case,
+    nodes: &[MeasuredNode],
+    base: &[NodeCounts],
+    burned_ms: f64,
+) -> Vec<(String, f64)> {
+    let total = |group: &[usize]| group.iter().filter_map(|&id| nodes[id].total_ms).sum::<f64>();
+    let base_ms = |group: &[usize]| group.iter().filter_map(|&id| base[id].total_ms).sum::<f64>();
+    let mut found: Vec<(String, f64)> = burning_groups(case, nodes)
+        .iter()
+        .map(|group| {
+            (
+                nodes[group[0]].operation.clone(),
+                total(group) / (burned_ms + base_ms(group)),
+            )
+        })
+        .collect();
+    // Nodes that burn nothing must not be given the time of those that do.
+    let statement_ms = nodes[0].total_ms.unwrap_or_default();
+    let burning: Vec<usize> = burning_groups(case, nodes).concat();
+    for (id, node) in nodes.iter().enumerate().filter(|(id, _)| !burning.contains(id)) {
+        let excess = node.total_ms.unwrap_or_default() - base[id].total_ms.unwrap_or_default();
+        if excess > SMALL * statement_ms {
+            found.push((
+                format!("{} (burns nothing)", node.operation),
+                1.0 + excess / statement_ms,
+            ));
+        }
+    }
+    found
+}
+
+/// What the nodes take without burning: core's times, shrunk to what the statement takes when core
+/// does not time it (in a join of a million calls its timing is a tenth of the whole).
+pub fn base_times(client: &mut Client, statement: &str) -> Vec<NodeCounts> {
+    // The fastest of several: one alone may have been held up by the machine's other work.
+    let mut run = |options: &str| {
+        let timed = (0..7).map(|_| {
+            let document = explain_json(client, statement, options);
+            let total = document[0]["Execution Time"].as_f64().expect("an execution time");
+            (nodes_of(&document), total)
+        });
+        timed.min_by(|a, b| a.1.total_cmp(&b.1)).expect("seven runs")
+    };
+    let (_, untimed_ms) = run("ANALYZE, TIMING OFF, BUFFERS OFF, FORMAT JSON");
+    let (mut nodes, timed_ms) = run("ANALYZE, BUFFERS OFF, FORMAT JSON");
+    for node in &mut nodes {
+        node.total_ms = node.total_ms.map(|ms| ms * untimed_ms / timed_ms);
+    }
+    nodes
+}

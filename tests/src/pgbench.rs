@@ -1,0 +1,45 @@
+//! pgbench against a throwaway server.
+
+use crate::environment::environment;
+use crate::server::Server;
+use crate::session::run_each;
+use std::process::Command;
+
+/// Runs pgbench with these arguments in sessions with these settings (as in PGOPTIONS), and returns what it said.
+pub fn pgbench(server: &Server, options: &str, arguments: &[&str]) -> String {
+    let environment = environment();
+    let output = Command::new(environment.pgbin.join("pgbench"))
+        .args(["-h".as_ref(), server.folder().as_os_str()])
+        .args(["-U", "postgres"])
+        .args(arguments)
+        .arg("postgres")
+        .env("PGOPTIONS", options)
+        .output()
+        .expect("pgbench can be run");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success(),
+        "{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    said
+}
+
+/// Makes pgbench's tables of this scale, and writes them out.
+pub fn fill(server: &Server, scale: u32) {
+    pgbench(server, "", &["-i", "-q", "-s", &scale.to_string()]);
+    run_each(&mut server.connect(), "CHECKPOINT");
+}
+
+/// The throughput that a run of pgbench reports.
+pub fn transactions_per_second(server: &Server, options: &str, arguments: &[&str]) -> f64 {
+    let said = pgbench(server, options, arguments);
+    number_after(&said, "tps = ")
+}
+
+/// The number at the start of the rest of the line that begins with `words`.
+pub fn number_after(said: &str, words: &str) -> f64 {
+    said.lines()
+        .find_map(|line| line.strip_prefix(words)?.split([' ', '/']).next()?.parse().ok())
+        .unwrap_or_else(|| panic!("no {words:?} in {said}"))
+}
