@@ -3,7 +3,8 @@
 mod simulator;
 
 use rand::Rng;
-use simulator::{Body, Fared, Machine, Run, body, simulate};
+use simulator::plans::{self, aggregate, pass, scan};
+use simulator::{Fared, Machine, body, simulate};
 
 const SEEDS: u64 = 21;
 
@@ -27,39 +28,9 @@ fn check_but(fared: &[Fared], median: f64, p95: f64, grain: f64) {
     assert!(covered >= 0.88, "covered {covered:.2}");
 }
 
-/// A node that calls node `child` `calls` times in its only call, with `own` nanoseconds of its own for each.
-fn aggregate(child: usize, calls: u64, own: f64) -> Body {
-    body(move |run: &mut Run, _| {
-        for _ in 0..calls {
-            run.call(child);
-            run.about(own, 0.3);
-        }
-    })
-}
-
-/// A scan at `ns` a row whose every `each`th row costs `long` more.
-fn scan(ns: f64, each: u64, long: f64) -> Body {
-    body(move |run, i| {
-        run.about(ns, 0.5);
-        if run.nodes[i].calls % each == each / 2 {
-            run.about(long, 0.1);
-        }
-    })
-}
-
-/// A node that passes on what its child returns.
-fn pass(child: usize, own: f64) -> Body {
-    body(move |run, _| {
-        run.about(own / 2.0, 0.5);
-        run.call(child);
-        run.about(own / 2.0, 0.5);
-    })
-}
-
 #[test]
 fn few_long_calls() {
-    // 100 rows out of ten million.
-    let plan = [aggregate(1, 100, 100.0), scan(5e6, u64::MAX, 0.0)];
+    let plan = plans::few_long_calls();
     let fared = simulate("100 of 10M rows", Machine::default(), &plan, 1, SEEDS);
     check(&fared, 0.001, 0.001);
     assert!(fared[1].fixed > 0.9);
@@ -67,47 +38,14 @@ fn few_long_calls() {
 
 #[test]
 fn phases() {
-    // Append over 20 hash joins: each starts with a build, then many cheap rows.
-    let plan = [
-        aggregate(1, 200_000, 30.0),
-        pass(2, 20.0),
-        body(|run, i| {
-            if run.nodes[i].calls % 10_000 == 1 {
-                for _ in 0..2000 {
-                    run.call(4);
-                    run.about(60.0, 0.5);
-                }
-            }
-            // The second half of each partition has no matches: many outer rows for each result.
-            let rows = if run.nodes[i].calls % 10_000 < 9_000 {
-                1
-            } else {
-                20
-            };
-            for _ in 0..rows {
-                run.call(3);
-                run.about(50.0, 0.5);
-            }
-        }),
-        scan(40.0, 100, 200.0),
-        scan(40.0, 100, 200.0),
-    ];
+    let plan = plans::append_of_joins();
     let fared = simulate("append over 20 hash joins", Machine::default(), &plan, 1, SEEDS);
     check(&fared, 0.05, 0.10);
 }
 
 #[test]
 fn batches() {
-    // A hash join in 128 batches: long gaps, in which a batch is loaded, between bursts of cheap rows.
-    let plan = [
-        aggregate(1, 256_000, 20.0),
-        body(|run, i| {
-            if run.nodes[i].calls % 2000 == 7 {
-                run.read_block(600_000.0);
-            }
-            run.about(150.0, 0.6);
-        }),
-    ];
+    let plan = plans::hash_join_in_batches();
     let fared = simulate("hash join in 128 batches", Machine::default(), &plan, 1, SEEDS);
     check(&fared, 0.05, 0.10);
     assert!(fared[1].fixed > 0.5);
@@ -127,7 +65,7 @@ fn rare_long_calls() {
         ("1 ms each 5,000th row", 400_000, 5_000, 1e6),
         ("40 us each 500th row", 400_000, 500, 4e4),
     ] {
-        let plan = [aggregate(1, rows, 50.0), scan(300.0, each, long)];
+        let plan = plans::rare_long_calls(rows, each, long);
         let fared = simulate(name, Machine::default(), &plan, 1, SEEDS);
         check(&fared, 0.05, 0.15);
         assert!(fared[1].fixed > 0.2);
@@ -136,13 +74,7 @@ fn rare_long_calls() {
 
 #[test]
 fn few_rows_of_a_costly_filter() {
-    let plan = [
-        aggregate(1, 2000, 50.0),
-        body(|run, _| {
-            let ns = run.exponential(100_000.0);
-            run.work(ns);
-        }),
-    ];
+    let plan = plans::few_rows_of_a_costly_filter();
     let fared = simulate("few rows of a costly filter", Machine::default(), &plan, 1, SEEDS);
     check(&fared, 0.01, 0.02);
     assert!(fared[1].fixed > 0.1);
@@ -150,24 +82,7 @@ fn few_rows_of_a_costly_filter() {
 
 #[test]
 fn called_twice_per_loop() {
-    // One call finds the row, the second the end.
-    let plan = [
-        body(|run, _| {
-            for _ in 0..200_000 {
-                run.call(1);
-                run.rescan(2);
-                run.call(2);
-                run.about(30.0, 0.2);
-                run.call(2);
-                run.about(30.0, 0.2);
-            }
-        }),
-        scan(60.0, 100, 500.0),
-        body(|run, i| {
-            let ns = if run.nodes[i].running { 100.0 } else { 1500.0 };
-            run.about(ns, 0.2);
-        }),
-    ];
+    let plan = plans::inner_side_called_twice();
     let fared = simulate("inner side called twice", Machine::default(), &plan, 1, SEEDS);
     check(&fared, 0.05, 0.10);
     assert!(fared[2].fixed > 0.5);
@@ -176,7 +91,7 @@ fn called_twice_per_loop() {
 
 #[test]
 fn narrow_scan() {
-    let plan = [aggregate(1, 1_000_000, 15.0), scan(30.0, 200, 300.0)];
+    let plan = plans::narrow_scan();
     let fared = simulate("narrow scan", Machine::default(), &plan, 1, SEEDS);
     check(&fared, 0.05, 0.10);
 }
@@ -184,15 +99,7 @@ fn narrow_scan() {
 #[test]
 fn deep_pipelines() {
     for (name, leaf, own) in [("deep, 30 ns", 30.0, 15.0), ("deep, 300 ns", 300.0, 15.0)] {
-        let plan = [
-            aggregate(1, 150_000, 30.0),
-            pass(2, own),
-            pass(3, own),
-            pass(4, own),
-            pass(5, own),
-            pass(6, own),
-            scan(leaf, 100, 10.0 * leaf),
-        ];
+        let plan = plans::deep_pipeline(leaf, own);
         let fared = simulate(name, Machine::default(), &plan, 1, SEEDS);
         check(&fared, 0.05, 0.10);
     }

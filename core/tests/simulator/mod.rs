@@ -3,6 +3,8 @@
 //! Time passes in simulated nanoseconds. Own work of a node, stalls, clock readings, the bookkeeping after a
 //! reading and the tick's handler all let it pass; the last three are not part of a node's true time.
 
+pub mod plans;
+
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoroshiro128PlusPlus;
 use rowsource_core::sampler::{BOOKKEEPING_NS, Config, Estimate, NodeTimer, Proofs, TimedCall};
