@@ -148,6 +148,19 @@ pub fn display(client: &mut Client, format: &str) -> String {
     first_column(client, &format!("SELECT rowsource_display(format => '{format}')")).join("\n")
 }
 
+/// How many nodes are given more time than their parent.
+pub fn children_above_parents(nodes: &[MeasuredNode]) -> usize {
+    const ROUNDING_MS: f64 = 1e-6;
+    let above = |node: &&MeasuredNode| {
+        let parent = node.parent_id.map(|id| &nodes[id as usize]);
+        let parent_ms = parent.and_then(|parent| parent.total_ms);
+        node.total_ms
+            .zip(parent_ms)
+            .is_some_and(|(own, parent)| own > parent + ROUNDING_MS)
+    };
+    nodes.iter().filter(above).count()
+}
+
 /// Fails unless every time is sensible and no node's children together take longer than the node.
 /// For serial plans: under a Gather children run side by side.
 pub fn assert_consistent_times(nodes: &[MeasuredNode], what: &str) {

@@ -65,6 +65,21 @@ impl Server {
         server
     }
 
+    /// Starts a server over a copy of a stopped one's data.
+    pub fn copy_of(original: &Server, name: &str, settings: &[&str]) -> Server {
+        assert!(
+            original.child.is_none(),
+            "the data of a running server cannot be copied"
+        );
+        let mut server = Server::folder_for(name, settings);
+        run(Command::new("cp")
+            .args(["-a", "--reflink=auto"])
+            .arg(original.data())
+            .arg(server.data()));
+        server.launch();
+        server
+    }
+
     /// Starts a server with a shared object that overrides functions of libc.
     pub fn overridden(name: &str, settings: &[&str], object: &Path) -> Server {
         let mut server = Server::preloaded(name, settings);

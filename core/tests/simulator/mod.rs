@@ -49,6 +49,8 @@ impl Default for Machine {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Node {
     pub timer: NodeTimer,
+    /// The node that called it.
+    pub parent: Option<usize>,
     before: u64,
     pub running: bool,
     pub starts: u64,
@@ -69,6 +71,7 @@ pub struct Run<'a> {
     config: Config,
     bodies: &'a [Body],
     pub nodes: Vec<Node>,
+    caller: Option<usize>,
     now: f64,
     overhead: f64,
     back: f64,
@@ -108,6 +111,7 @@ impl<'a> Run<'a> {
             ),
             bodies,
             nodes: vec![node; bodies.len()],
+            caller: None,
             now,
             overhead: 0.0,
             back: 0.0,
@@ -262,7 +266,10 @@ impl<'a> Run<'a> {
 
     fn real(&mut self, i: usize) {
         let bodies = self.bodies;
+        let caller = self.caller.replace(i);
+        self.nodes[i].parent = caller;
         bodies[i](self, i);
+        self.caller = caller;
     }
 
     fn leave_moved(&mut self, i: usize, before: u64, first_of_start: bool) {
