@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what is missing to build and test on Debian 12: as root, or as a user with sudo.
-# Quiet where nothing is missing. Starts no server and creates no cluster. With --matrix also what the
-# other majors need.
+# Quiet where nothing is missing. Starts no server and creates no cluster.
+#   scripts/setup.sh --matrix         and what the other majors need
+#   scripts/setup.sh [PACKAGE ...]    and these packages too (make bench compares with other extensions)
 set -uo pipefail
 . "$(dirname "$0")/common.sh"
 
@@ -37,8 +38,12 @@ need pkg-config command -v pkg-config
 need make command -v make
 need strace command -v strace
 need valgrind command -v valgrind
-[ "${1:-}" != --matrix ] || need mmdebstrap command -v mmdebstrap
-[ "${1:-}" != --matrix ] || need python3-pip python3 -m pip --version
+if [ "${1:-}" = --matrix ]; then
+    shift
+    need mmdebstrap command -v mmdebstrap
+    need python3-pip python3 -m pip --version
+fi
+for package in "$@"; do need "$package" installed "$package"; done
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 command -v apt-get >/dev/null || die "missing: ${missing[*]} (not a Debian machine: install their like by hand)"

@@ -8,7 +8,9 @@ set -euo pipefail
 choose_run
 
 bindir=$("$PG_CONFIG" --bindir)
+# Installing or removing an extension changes the second time.
 stamp="$("$PG_CONFIG" --version) $bindir $(stat -L -c '%i %Y' "${PG_ROOT:-}$bindir/postgres")"
+stamp+=" $(stat -L -c %Y "${PG_ROOT:-}$("$PG_CONFIG" --pkglibdir)")"
 exec 9>"$RUN/tree.lock"
 flock 9
 if [ "$(cat "$TREE.stamp" 2>/dev/null)" != "$stamp" ]; then
