@@ -7,6 +7,8 @@
 #   make test-matrix    the same on PostgreSQL 17, 18 and 19, in chroots under target/ (root only)
 #   make package        target/packages/postgresql-NN-pg-rowsource_*.deb for the PostgreSQL of PG_CONFIG
 #   make dist           target/pg_rowsource-VERSION.zip, as PGXN wants it, from the last commit
+#   make bench          measures overhead and accuracy here (bench/README.md); WHAT=name: one experiment
+#   make bench QUICK=1  the same in a few minutes, to see that it works
 #   make clean          removes what was built, and stops the throwaway servers
 #
 # PG_CONFIG chooses the PostgreSQL: make install PG_CONFIG=/usr/lib/postgresql/15/bin/pg_config
@@ -20,7 +22,7 @@ LIBRARY = $(CARGO_TARGET_DIR)/pg$(MAJOR)/pg_rowsource.so
 PKGLIBDIR = $(shell $(PG_CONFIG) --pkglibdir)
 EXTENSIONDIR = $(shell $(PG_CONFIG) --sharedir)/extension
 
-.PHONY: all build setup install uninstall demo demo-stop test check test-matrix package dist clean
+.PHONY: all build setup install uninstall demo demo-stop test check test-matrix package dist bench bench-quick clean
 
 all: build
 
@@ -59,6 +61,12 @@ package:
 
 dist:
 	@scripts/dist.sh
+
+bench:
+	@WHAT="$(WHAT)" QUICK="$(QUICK)" SCALE="$(SCALE)" REPEAT="$(REPEAT)" OUTPUT="$(OUTPUT)" scripts/bench.sh
+
+bench-quick:
+	@scripts/bench-quick.sh
 
 clean:
 	@scripts/clean.sh

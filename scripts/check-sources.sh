@@ -22,5 +22,5 @@ while read -r lines file; do
     elif [ "$lines" -gt $WARN_LINES ]; then
         echo "check-sources.sh: warning: $file has $lines lines, more than $WARN_LINES" >&2
     fi
-done < <(find src core/src tests -name '*.rs' -exec wc -l {} + | grep -v ' total$')
+done < <(find src core/src tests bench/src -name '*.rs' -exec wc -l {} + | grep -v ' total$')
 exit $failed

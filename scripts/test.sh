@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every test, from a fresh clone on: set-up, format, lints, the pure crate, the library, and the
+# Runs every test, from a fresh clone on: set-up, format, lints, the pure crate, the laboratory's own, the library, and the
 # server tests (tests/) on throwaway servers under target/. The last line sums up.
 #   scripts/test.sh            everything
 #   scripts/test.sh NAME...    builds, then only these files of tests/tests (without .rs)
@@ -41,10 +41,10 @@ if [ $# -eq 0 ]; then
     step "fences and file sizes" scripts/check-sources.sh
     step "format" cargo fmt --all --check
     step "lints of the library" scripts/build.sh clippy
-    step "lints of the other crates" cargo clippy --locked --ignore-rust-version -p rowsource-core -p rowsource-tests --all-targets -- -D warnings
-    phase="tests of the pure crate"
+    step "lints of the other crates" cargo clippy --locked --ignore-rust-version -p rowsource-core -p rowsource-tests -p rowsource-bench --all-targets -- -D warnings
+    phase="tests of the pure crate and the laboratory"
     say "$phase"
-    if ! run_child logged cargo test --locked --ignore-rust-version -p rowsource-core; then
+    if ! run_child logged cargo test --locked --ignore-rust-version -p rowsource-core -p rowsource-bench; then
         echo "test.sh: failed: $phase" >&2
         sum_up "$log"
         exit 1

@@ -1,0 +1,164 @@
+//! The original's table of clock modes: the same scans, every call timed, by each source.
+
+use crate::lab::Lab;
+use crate::narrow::{self, readings_of_every_call};
+use crate::record::{Bars, Series as Bar, Table};
+use crate::rounds::{interleave, ratios_to_first};
+use crate::session::{Session, Took};
+use crate::statistics::count;
+use rowsource_tests::Server;
+use rowsource_tests::session::texts;
+use rowsource_tests::statistics::median;
+
+/// The original's full index scan with 40,000,640 timer calls: our name of the source, CPU seconds.
+const ORIGINAL: [(&str, f64); 3] = [("syscall", 11.50), ("system", 5.12), ("coarse", 5.40)];
+/// Its CPU seconds at sampfreq 0.
+const ORIGINAL_AT_0: f64 = 2.62;
+const SAMPFREQS: [u32; 2] = [1, 128];
+
+struct Run {
+    took: Took,
+    timer_calls: f64,
+}
+
+pub fn run(lab: &mut Lab) {
+    let rows = lab.sizes.of(200_000, 10_000_000);
+    let rounds = lab.sizes.rounds(2, 7);
+    lab.setting("rows", rows);
+    lab.setting("rounds", rounds);
+    lab.at(0.0, "loading");
+    let server = Server::start("clocks", &narrow::SETTINGS);
+    lab.server(&server);
+    narrow::load(&mut server.connect(), rows);
+    let mut plain = Session::new(&server);
+    let mut ours = Session::loaded(&server);
+    let sources = survey(lab, &mut ours);
+    let variants: Vec<(&str, u32)> = sources
+        .iter()
+        .flat_map(|source| SAMPFREQS.map(|sampfreq| (source.as_str(), sampfreq)))
+        .collect();
+    let names: Vec<String> = std::iter::once("not loaded".to_string())
+        .chain(
+            variants
+                .iter()
+                .map(|(source, sampfreq)| format!("{source}, 1/{sampfreq}")),
+        )
+        .collect();
+    for (at, (scan, settings, statement)) in narrow::SCANS.into_iter().enumerate() {
+        let (from, to) = [(0.15, 0.5), (0.5, 1.0)][at];
+        lab.part(from, to);
+        plain.run(settings);
+        ours.run(settings);
+        let series = interleave(lab, scan, &names, rounds, |variant| {
+            if variant == 0 {
+                return Run {
+                    took: plain.time(statement),
+                    timer_calls: 0.0,
+                };
+            }
+            let (source, sampfreq) = variants[variant - 1];
+            ours.run(&format!(
+                "SET pg_rowsource.clock_source = {source}; SET pg_rowsource.sampfreq = {sampfreq};
+                 SET pg_rowsource.statistics_level = typical"
+            ));
+            let took = ours.time(statement);
+            ours.run("SET pg_rowsource.statistics_level = basic");
+            Run {
+                took,
+                timer_calls: ours.timer_calls(),
+            }
+        });
+        let cpu = |run: &Run| run.took.cpu_s;
+        let ratios = ratios_to_first(&series, cpu);
+        let mut table = Table::new(
+            &format!("{scan}, {} rows: `{statement}`", count(rows as f64)),
+            "CPU time, as a ratio to nothing loaded. Original: Oracle 11g, full index scan of 10 million rows, twice as many \
+             readings, as a ratio to its sampfreq 0.",
+            &[
+                "",
+                "CPU s",
+                "CPU ratio",
+                "clock readings",
+                "original: CPU s",
+                "ratio",
+            ],
+        );
+        for (variant, line) in series.iter().enumerate() {
+            let theirs = variant
+                .checked_sub(1)
+                .map(|of| variants[of])
+                .filter(|&(_, sampfreq)| at == 1 && sampfreq == 1)
+                .and_then(|(source, _)| ORIGINAL.iter().find(|(name, _)| *name == source));
+            table.row([
+                line.name.clone(),
+                format!("{:.3}", median(&line.of(cpu))),
+                ratios[variant].as_ratio(),
+                count(median(&line.of(|run| run.timer_calls))),
+                theirs.map(|(_, cpu)| format!("{cpu:.2}")).unwrap_or_default(),
+                theirs
+                    .map(|(_, cpu)| format!("{:.2}", cpu / ORIGINAL_AT_0))
+                    .unwrap_or_default(),
+            ]);
+            lab.measured(scan, &line.name, "CPU s", &line.of(cpu));
+            lab.measured(scan, &line.name, "elapsed s", &line.of(|run| run.took.elapsed_s));
+            if variant > 0 && variants[variant - 1].1 == 1 {
+                let wanted = readings_of_every_call(rows) as f64;
+                let found = line.of(|run| run.timer_calls);
+                lab.must(
+                    format!("{scan}: clock readings by {}", line.name),
+                    count(wanted),
+                    count(median(&found)),
+                    found.iter().all(|&calls| calls == wanted),
+                );
+            }
+        }
+        lab.table(table);
+        lab.plot(Bars {
+            name: format!("clocks-{}", scan.replace(' ', "-")),
+            title: format!("CPU time, {scan}, by clock source, as a ratio to nothing loaded"),
+            axis: "ratio".to_string(),
+            logarithmic: true,
+            groups: sources.clone(),
+            series: SAMPFREQS
+                .iter()
+                .enumerate()
+                .map(|(which, sampfreq)| Bar {
+                    name: format!("sampfreq {sampfreq}"),
+                    values: (0..sources.len())
+                        .map(|source| Some(ratios[1 + source * SAMPFREQS.len() + which]))
+                        .collect(),
+                })
+                .collect(),
+        });
+    }
+}
+
+/// The usable sources, and a table of what each says of itself.
+fn survey(lab: &mut Lab, session: &mut Session) -> Vec<String> {
+    let columns = [
+        "clock_source",
+        "usable",
+        "reason",
+        "auto",
+        "reading_ns",
+        "resolution_ns",
+        "backward_steps",
+    ];
+    let mut table = Table::new("`rowsource_clocks()`", "", &columns);
+    let rows = texts(
+        &mut session.client,
+        "SELECT clock_source, usable, reason, auto, round(reading_ns::numeric, 1), round(resolution_ns::numeric, 1),
+                backward_steps
+         FROM rowsource_clocks()",
+    );
+    let mut usable = Vec::new();
+    for row in rows {
+        let cells: Vec<String> = row.into_iter().map(Option::unwrap_or_default).collect();
+        if cells[1] == "t" {
+            usable.push(cells[0].clone());
+        }
+        table.row(cells);
+    }
+    lab.table(table);
+    usable
+}

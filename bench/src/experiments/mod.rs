@@ -1,0 +1,55 @@
+//! The experiments, in the order in which they run.
+
+mod clocks;
+mod instructions;
+mod sampfreq;
+
+use crate::lab::Lab;
+
+pub struct Experiment {
+    pub name: &'static str,
+    pub question: &'static str,
+    /// About how long it takes at its full size, on two cores of 2.3 GHz.
+    pub seconds: f64,
+    pub run: fn(&mut Lab),
+}
+
+pub const ALL: &[Experiment] = &[
+    Experiment {
+        name: "instructions",
+        question: "How many instructions does measuring take, per call of a node and per statement?",
+        seconds: 60.0,
+        run: instructions::run,
+    },
+    Experiment {
+        name: "sampfreq",
+        question: "What does sampled timing cost two scans of narrow rows, and how often is the clock read?",
+        seconds: 220.0,
+        run: sampfreq::run,
+    },
+    Experiment {
+        name: "clocks",
+        question: "What does the clock's kind cost the same scans?",
+        seconds: 180.0,
+        run: clocks::run,
+    },
+];
+
+/// The experiments whose names are, or begin with, one of these words; all where there are none.
+pub fn chosen(what: &[String]) -> Result<Vec<&'static Experiment>, String> {
+    let words: Vec<&str> = what
+        .iter()
+        .flat_map(|words| words.split([',', ' ']))
+        .filter(|word| !word.is_empty())
+        .collect();
+    let fits = |experiment: &Experiment, word: &str| experiment.name.starts_with(word);
+    if let Some(word) = words.iter().find(|word| !ALL.iter().any(|one| fits(one, word))) {
+        let names: Vec<&str> = ALL.iter().map(|experiment| experiment.name).collect();
+        return Err(format!(
+            "no experiment \"{word}\"; there are {}",
+            names.join(", ")
+        ));
+    }
+    let wanted = |one: &&Experiment| words.is_empty() || words.iter().any(|word| fits(one, word));
+    Ok(ALL.iter().filter(wanted).collect())
+}

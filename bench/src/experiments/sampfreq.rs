@@ -1,0 +1,234 @@
+//! The original's table of sampling frequencies, on the same data: CPU time, elapsed time and clock readings.
+
+use crate::lab::Lab;
+use crate::narrow::{self, readings_of_every_call};
+use crate::record::{Bars, Series as Bar, Table};
+use crate::rounds::{interleave, ratios_to_first};
+use crate::session::{Session, Took};
+use crate::statistics::{count, ratio, spread};
+use rowsource_tests::Server;
+use rowsource_tests::statistics::median;
+
+/// What the original reports for one frequency: CPU seconds and timer calls.
+struct Original {
+    sampfreq: u32,
+    scan: (f64, f64),
+    index: (f64, f64),
+}
+
+const fn original(sampfreq: u32, scan: (f64, f64), index: (f64, f64)) -> Original {
+    Original {
+        sampfreq,
+        scan,
+        index,
+    }
+}
+
+#[expect(clippy::approx_constant, reason = "6.28 are seconds")]
+/// Oracle 11g, 10 million rows; there the index scan is two row sources.
+const ORIGINAL: [Original; 7] = [
+    original(0, (0.57, 5.0), (2.62, 7.0)),
+    original(128, (0.64, 156_262.0), (2.69, 312_519.0)),
+    original(16, (1.02, 1_250_015.0), (3.32, 2_500_021.0)),
+    original(8, (1.32, 2_500_017.0), (4.31, 5_000_025.0)),
+    original(4, (2.02, 5_000_019.0), (5.28, 10_000_029.0)),
+    original(2, (3.41, 10_000_025.0), (7.92, 20_000_041.0)),
+    original(1, (6.28, 20_000_033.0), (13.06, 40_000_057.0)),
+];
+
+/// The variants before those of [`ORIGINAL`].
+const UNMEASURED: [&str; 2] = ["not loaded", "basic"];
+
+/// The variants after those of [`ORIGINAL`]: core's own measuring.
+const EXPLAINS: [(&str, &str); 2] = [
+    (
+        "EXPLAIN, TIMING OFF",
+        "EXPLAIN (ANALYZE, TIMING OFF, BUFFERS OFF) ",
+    ),
+    ("EXPLAIN, TIMING ON", "EXPLAIN (ANALYZE, TIMING ON, BUFFERS OFF) "),
+];
+
+#[derive(Clone, Copy)]
+enum Variant {
+    NotLoaded,
+    Basic,
+    /// Which of [`ORIGINAL`].
+    Sampled(usize),
+    /// What stands before the statement.
+    Explain(&'static str),
+}
+
+struct Run {
+    took: Took,
+    timer_calls: f64,
+}
+
+pub fn run(lab: &mut Lab) {
+    let rows = lab.sizes.of(200_000, 10_000_000);
+    let rounds = lab.sizes.rounds(2, 9);
+    lab.setting("rows", rows);
+    lab.setting("rounds", rounds);
+    lab.at(0.0, "loading");
+    let server = Server::start("sampfreq", &narrow::SETTINGS);
+    lab.server(&server);
+    narrow::load(&mut server.connect(), rows);
+    let mut plain = Session::new(&server);
+    let mut ours = Session::loaded(&server);
+    let mut variants = vec![Variant::NotLoaded, Variant::Basic];
+    variants.extend((0..ORIGINAL.len()).map(Variant::Sampled));
+    variants.extend(EXPLAINS.map(|(_, prefix)| Variant::Explain(prefix)));
+    let names: Vec<String> = UNMEASURED
+        .iter()
+        .map(|name| name.to_string())
+        .chain(ORIGINAL.iter().map(|line| format!("sampfreq {}", line.sampfreq)))
+        .chain(EXPLAINS.iter().map(|(name, _)| name.to_string()))
+        .collect();
+    for (at, (scan, settings, statement)) in narrow::SCANS.into_iter().enumerate() {
+        let (from, to) = [(0.12, 0.42), (0.42, 1.0)][at];
+        lab.part(from, to);
+        plain.run(settings);
+        ours.run(settings);
+        let series = interleave(lab, scan, &names, rounds, |variant| {
+            let untimed = |took| Run {
+                took,
+                timer_calls: 0.0,
+            };
+            match variants[variant] {
+                Variant::NotLoaded => untimed(plain.time(statement)),
+                Variant::Basic => untimed(ours.time(statement)),
+                Variant::Explain(prefix) => untimed(plain.time(&format!("{prefix}{statement}"))),
+                Variant::Sampled(which) => {
+                    ours.run(&format!(
+                        "SET pg_rowsource.sampfreq = {}; SET pg_rowsource.statistics_level = typical",
+                        ORIGINAL[which].sampfreq
+                    ));
+                    let took = ours.time(statement);
+                    ours.run("SET pg_rowsource.statistics_level = basic");
+                    Run {
+                        took,
+                        timer_calls: ours.timer_calls(),
+                    }
+                }
+            }
+        });
+        let cpu = |run: &Run| run.took.cpu_s;
+        let to_plain = ratios_to_first(&series, cpu);
+        let elapsed = ratios_to_first(&series, |run| run.took.elapsed_s);
+        let zero = series[UNMEASURED.len()].of(cpu);
+        let mut table = Table::new(
+            &format!("{scan}, {} rows: `{statement}`", count(rows as f64)),
+            "CPU ratio: to nothing loaded. To 0: to sampfreq 0, as the original's ratio is. Original: Oracle 11g, 10 million \
+             rows, other hardware; its index scan is two row sources, ours one.",
+            &[
+                "",
+                "CPU s",
+                "CPU ratio",
+                "to 0",
+                "elapsed ratio",
+                "clock readings",
+                "original: CPU s",
+                "to 0",
+                "readings",
+            ],
+        );
+        for (variant, line) in series.iter().enumerate() {
+            let sampled = match variants[variant] {
+                Variant::Sampled(which) => Some(which),
+                _ => None,
+            };
+            let theirs = sampled.map(|of| {
+                if at == 0 {
+                    ORIGINAL[of].scan
+                } else {
+                    ORIGINAL[of].index
+                }
+            });
+            let theirs_at_0 = if at == 0 {
+                ORIGINAL[0].scan.0
+            } else {
+                ORIGINAL[0].index.0
+            };
+            let cell = |text: Option<String>| text.unwrap_or_default();
+            table.row([
+                line.name.clone(),
+                format!("{:.3}", median(&line.of(cpu))),
+                to_plain[variant].as_ratio(),
+                cell(theirs.map(|_| format!("{:.3}", ratio(&line.of(cpu), &zero).median))),
+                elapsed[variant].as_ratio(),
+                cell(theirs.map(|_| count(median(&line.of(|run| run.timer_calls))))),
+                cell(theirs.map(|(cpu, _)| format!("{cpu:.2}"))),
+                cell(theirs.map(|(cpu, _)| format!("{:.2}", cpu / theirs_at_0))),
+                cell(theirs.map(|(_, calls)| count(calls))),
+            ]);
+            lab.measured(scan, &line.name, "CPU s", &line.of(cpu));
+            lab.measured(scan, &line.name, "elapsed s", &line.of(|run| run.took.elapsed_s));
+            lab.measured(
+                scan,
+                &line.name,
+                "clock readings",
+                &line.of(|run| run.timer_calls),
+            );
+        }
+        lab.table(table);
+        lab.plot(Bars {
+            name: format!("sampfreq-{}", scan.replace(' ', "-")),
+            title: format!("CPU time, {scan}, as a ratio to sampfreq 0"),
+            axis: "ratio".to_string(),
+            logarithmic: true,
+            groups: ORIGINAL[1..]
+                .iter()
+                .map(|line| format!("1/{}", line.sampfreq))
+                .collect(),
+            series: vec![
+                Bar {
+                    name: "pg_rowsource".to_string(),
+                    values: series[UNMEASURED.len() + 1..UNMEASURED.len() + ORIGINAL.len()]
+                        .iter()
+                        .map(|line| Some(ratio(&line.of(cpu), &zero)))
+                        .collect(),
+                },
+                Bar {
+                    name: "the original".to_string(),
+                    values: ORIGINAL[1..]
+                        .iter()
+                        .map(|line| match at {
+                            0 => line.scan.0 / ORIGINAL[0].scan.0,
+                            _ => line.index.0 / ORIGINAL[0].index.0,
+                        })
+                        .map(|ratio| Some(spread(&[ratio])))
+                        .collect(),
+                },
+            ],
+        });
+        let wanted = readings_of_every_call(rows) as f64;
+        let every = series[UNMEASURED.len() + ORIGINAL.len() - 1].of(|run| run.timer_calls);
+        lab.must(
+            format!("{scan}: clock readings at sampfreq 1"),
+            count(wanted),
+            count(median(&every)),
+            every.iter().all(|&calls| calls == wanted),
+        );
+        let none = series[UNMEASURED.len()].of(|run| run.timer_calls);
+        lab.must(
+            format!("{scan}: clock readings at sampfreq 0"),
+            0,
+            count(median(&none)),
+            none.iter().all(|&calls| calls == 0.0),
+        );
+        for (of, most, theirs) in [(1, 1.07, 1.12), (6, 1.35, 11.0)] {
+            let found = to_plain[UNMEASURED.len() + of];
+            let sampfreq = ORIGINAL[of].sampfreq;
+            let beside = if at == 0 {
+                format!(" (theirs {theirs})")
+            } else {
+                String::new()
+            };
+            lab.aim(
+                format!("{scan}: CPU ratio at sampfreq {sampfreq}"),
+                format!("at most {most}{beside}"),
+                found.as_ratio(),
+                found.median <= most,
+            );
+        }
+    }
+}

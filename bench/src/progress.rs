@@ -1,0 +1,111 @@
+//! How far the run is, and how long it will still take.
+//!
+//! On a terminal a bar; elsewhere a line each time something new begins, but not more than one in ten seconds.
+
+use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
+
+/// Bar units in a second.
+const UNITS: f64 = 10.0;
+const QUIET: Duration = Duration::from_secs(10);
+/// What is expected counts as much as so many seconds of what has been seen.
+const TRUST: f64 = 120.0;
+
+pub struct Progress {
+    bar: ProgressBar,
+    state: RefCell<State>,
+}
+
+struct State {
+    begun: Instant,
+    total: f64,
+    /// Expected seconds of the experiments that have ended.
+    done: f64,
+    name: String,
+    expected: f64,
+    said: Option<Instant>,
+}
+
+impl Progress {
+    pub fn new(seconds: f64) -> Self {
+        let bar = ProgressBar::new((seconds * UNITS) as u64);
+        let style = ProgressStyle::with_template("{bar:30} {percent:>3} % {elapsed} {wide_msg}");
+        bar.set_style(style.expect("a good template"));
+        bar.enable_steady_tick(Duration::from_millis(500));
+        let now = Instant::now();
+        let state = State {
+            begun: now,
+            total: seconds,
+            done: 0.0,
+            name: String::new(),
+            expected: 0.0,
+            said: None,
+        };
+        Progress {
+            bar,
+            state: RefCell::new(state),
+        }
+    }
+
+    /// An experiment begins that is expected to take so long.
+    pub fn begin(&self, name: &str, expected: f64) {
+        {
+            let mut state = self.state.borrow_mut();
+            state.name = name.to_string();
+            state.expected = expected;
+            state.said = None;
+        }
+        self.at(0.0, "begins");
+    }
+
+    /// So much of the experiment is done, from 0 to 1, and this comes now.
+    pub fn at(&self, done: f64, what: &str) {
+        let mut state = self.state.borrow_mut();
+        let sure = state.done + state.expected * done.clamp(0.0, 1.0);
+        let left = Duration::from_secs_f64(state.left(sure));
+        let message = format!("{} left; {}: {what}", about(left), state.name);
+        self.bar.set_position((sure * UNITS) as u64);
+        self.bar.set_message(message.clone());
+        let quiet = state.said.is_some_and(|said| said.elapsed() < QUIET);
+        if self.bar.is_hidden() && !quiet {
+            println!("[{:>3.0} %] {message}", 100.0 * sure / state.total);
+            state.said = Some(Instant::now());
+        }
+    }
+
+    /// The experiment has ended.
+    pub fn end(&self) {
+        let mut state = self.state.borrow_mut();
+        state.done += state.expected;
+        state.expected = 0.0;
+    }
+
+    /// Prints above the bar.
+    pub fn say(&self, text: &str) {
+        self.bar.suspend(|| println!("{text}"));
+    }
+
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+        let took = self.state.borrow().begun.elapsed();
+        println!("took {}", HumanDuration(took));
+    }
+}
+
+impl State {
+    /// Seconds left when so many of the expected seconds are behind.
+    fn left(&self, sure: f64) -> f64 {
+        let elapsed = self.begun.elapsed().as_secs_f64();
+        let pace = (elapsed + TRUST) / (sure + TRUST);
+        ((self.total - sure) * pace).max(0.0)
+    }
+}
+
+fn about(left: Duration) -> String {
+    match left.as_secs() {
+        0..=59 => "under a minute".to_string(),
+        60..=89 => "about a minute".to_string(),
+        seconds => format!("about {} minutes", (seconds + 30) / 60),
+    }
+}
