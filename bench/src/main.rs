@@ -12,6 +12,7 @@ mod report;
 mod rounds;
 mod session;
 mod statistics;
+mod tpch;
 
 use clap::{Args, Parser, Subcommand};
 use experiments::Experiment;

@@ -2,6 +2,7 @@
 
 mod clocks;
 mod instructions;
+mod peers;
 mod sampfreq;
 
 use crate::lab::Lab;
@@ -32,6 +33,18 @@ pub const ALL: &[Experiment] = &[
         question: "What does the clock's kind cost the same scans?",
         seconds: 180.0,
         run: clocks::run,
+    },
+    Experiment {
+        name: "peers-analytical",
+        question: "What does it cost analytical statements, next to EXPLAIN (ANALYZE) and other extensions?",
+        seconds: 240.0,
+        run: peers::analytical::run,
+    },
+    Experiment {
+        name: "peers-pgbench",
+        question: "What does it cost short transactions, next to other extensions?",
+        seconds: 400.0,
+        run: peers::pgbench::run,
     },
 ];
 

@@ -1,0 +1,214 @@
+//! Analytical statements over TPC-H's tables, with parallel query off and on; here EXPLAIN (ANALYZE) has its place.
+
+use super::statements::STATEMENTS;
+use super::{Hosts, VARIANTS};
+use crate::cpu;
+use crate::lab::Lab;
+use crate::record::{Bars, Series as Bar, Table};
+use crate::rounds::{Series, interleave, ratios_to_first};
+use crate::session::{Session, Took};
+use crate::statistics::ratio;
+use crate::tpch;
+use rowsource_tests::Server;
+use rowsource_tests::explain::first_column;
+use rowsource_tests::statistics::median;
+
+const SETTINGS: [&str; 3] = ["shared_buffers = '512MB'", "jit = off", "work_mem = '16MB'"];
+
+/// How core's EXPLAIN is asked, in the base's sessions.
+const EXPLAINS: [(&str, &str); 4] = [
+    (
+        "EXPLAIN, TIMING OFF",
+        "EXPLAIN (ANALYZE, TIMING OFF, BUFFERS OFF) ",
+    ),
+    (
+        "EXPLAIN, TIMING OFF, BUFFERS",
+        "EXPLAIN (ANALYZE, TIMING OFF, BUFFERS ON) ",
+    ),
+    ("EXPLAIN, TIMING ON", "EXPLAIN (ANALYZE, TIMING ON, BUFFERS OFF) "),
+    (
+        "EXPLAIN, TIMING ON, BUFFERS",
+        "EXPLAIN (ANALYZE, TIMING ON, BUFFERS ON) ",
+    ),
+];
+
+/// Serial, and parallel even where the tables are small.
+const PARALLEL: [(&str, &str); 2] = [
+    ("serial", "SET max_parallel_workers_per_gather = 0"),
+    (
+        "parallel",
+        "SET max_parallel_workers_per_gather = 2; SET parallel_setup_cost = 10; SET parallel_tuple_cost = 0.001;
+         SET min_parallel_table_scan_size = '64kB'; SET min_parallel_index_scan_size = '64kB'",
+    ),
+];
+
+/// One run of all statements.
+struct Run {
+    statements: Vec<Took>,
+    /// CPU seconds of the parallel workers.
+    workers_s: f64,
+}
+
+impl Run {
+    fn elapsed_s(&self) -> f64 {
+        self.statements.iter().map(|took| took.elapsed_s).sum()
+    }
+
+    fn cpu_s(&self) -> f64 {
+        self.statements.iter().map(|took| took.cpu_s).sum::<f64>() + self.workers_s
+    }
+}
+
+/// A session with what stands before each statement, and the postmaster whose children are its workers.
+struct Runner {
+    session: Session,
+    prefix: &'static str,
+    postmaster: u32,
+}
+
+impl Runner {
+    fn run(&mut self) -> Run {
+        let children = cpu::children(self.postmaster);
+        let before = cpu::seconds_of_children(self.postmaster);
+        let statements = STATEMENTS
+            .iter()
+            .map(|(_, statement)| self.session.time(&format!("{}{statement}", self.prefix)))
+            .collect();
+        cpu::wait_for_children(self.postmaster, children);
+        Run {
+            statements,
+            workers_s: cpu::seconds_of_children(self.postmaster) - before,
+        }
+    }
+}
+
+pub fn run(lab: &mut Lab) {
+    let factor = lab.sizes.of(10, 100) as f64 / 1000.0;
+    let rounds = lab.sizes.rounds(1, 5);
+    lab.setting("TPC-H scale factor", factor);
+    lab.setting("statements", STATEMENTS.len());
+    lab.setting("rounds", rounds);
+    lab.at(0.0, "loading");
+    let mut original = Server::start("tpch", &SETTINGS);
+    lab.server(&original);
+    tpch::load(&mut original.connect(), factor);
+    original.stop();
+    let hosts = Hosts::start(lab, &original, &SETTINGS);
+    let variants = hosts.variants();
+    let mut names = Vec::new();
+    let mut runners = Vec::new();
+    for &(variant, server) in &variants {
+        names.push(variant.name.to_string());
+        runners.push(Runner {
+            session: variant.session(server),
+            prefix: "",
+            postmaster: server.postmaster(),
+        });
+    }
+    let (base, server) = variants[0];
+    for (name, prefix) in EXPLAINS {
+        names.push(name.to_string());
+        runners.push(Runner {
+            session: base.session(server),
+            prefix,
+            postmaster: server.postmaster(),
+        });
+    }
+    let mut results: Vec<Vec<Series<Run>>> = Vec::new();
+    for (at, (mode, settings)) in PARALLEL.into_iter().enumerate() {
+        lab.part(0.1 + 0.45 * at as f64, 0.55 + 0.45 * at as f64);
+        for runner in &mut runners {
+            runner.session.run(settings);
+        }
+        let gathers = STATEMENTS
+            .iter()
+            .filter(|(_, statement)| {
+                let plan = first_column(&mut runners[0].session.client, &format!("EXPLAIN {statement}"));
+                plan.iter().any(|line| line.contains("Gather"))
+            })
+            .count();
+        lab.must(
+            format!("{mode}: parallel plans among the {} statements", STATEMENTS.len()),
+            if at == 0 { "none" } else { "at least 5" },
+            gathers,
+            if at == 0 { gathers == 0 } else { gathers >= 5 },
+        );
+        results.push(interleave(lab, mode, &names, rounds, |variant| {
+            runners[variant].run()
+        }));
+    }
+    report(lab, &names, &results);
+}
+
+fn report(lab: &mut Lab, names: &[String], results: &[Vec<Series<Run>>]) {
+    let mut table = Table::new(
+        &format!(
+            "{} analytical statements over TPC-H's tables, one after the other",
+            STATEMENTS.len()
+        ),
+        "As ratios to nothing loaded, the first line in seconds. CPU with that of the parallel workers (in steps of 10 ms).",
+        &["", "serial: CPU", "elapsed", "parallel: CPU", "elapsed"],
+    );
+    let mut lines: Vec<Vec<String>> = names.iter().map(|name| vec![name.clone()]).collect();
+    let mut plotted = Vec::new();
+    for ((mode, _), series) in PARALLEL.iter().zip(results) {
+        let cpu = ratios_to_first(series, Run::cpu_s);
+        let elapsed = ratios_to_first(series, Run::elapsed_s);
+        for (at, line) in series.iter().enumerate() {
+            lab.measured(*mode, &line.name, "CPU s", &line.of(Run::cpu_s));
+            lab.measured(*mode, &line.name, "elapsed s", &line.of(Run::elapsed_s));
+            lines[at].extend(match at {
+                0 => [Run::cpu_s, Run::elapsed_s].map(|figure| format!("{:.3} s", median(&line.of(figure)))),
+                _ => [cpu[at].as_ratio(), elapsed[at].as_ratio()],
+            });
+        }
+        plotted.push(cpu);
+    }
+    for line in lines {
+        table.row(line);
+    }
+    lab.table(table);
+    lab.plot(Bars {
+        name: "peers-analytical".to_string(),
+        title: "Analytical statements: CPU time, as a ratio to nothing loaded".to_string(),
+        axis: "ratio".to_string(),
+        logarithmic: false,
+        groups: PARALLEL.iter().map(|(mode, _)| mode.to_string()).collect(),
+        series: names
+            .iter()
+            .enumerate()
+            .skip(1)
+            .map(|(at, name)| Bar {
+                name: name.clone(),
+                values: plotted.iter().map(|cpu| Some(cpu[at])).collect(),
+            })
+            .collect(),
+    });
+    each_statement(lab, names, &results[0]);
+}
+
+/// Statement by statement, serial.
+fn each_statement(lab: &mut Lab, names: &[String], series: &[Series<Run>]) {
+    let shown: Vec<usize> = [VARIANTS[2].name, VARIANTS[3].name, EXPLAINS[0].0, EXPLAINS[3].0]
+        .iter()
+        .filter_map(|wanted| names.iter().position(|name| name == wanted))
+        .collect();
+    let mut columns = vec!["statement", "ms"];
+    columns.extend(shown.iter().map(|&at| names[at].as_str()));
+    let mut table = Table::new(
+        "Each statement, serial",
+        "Elapsed, as ratios to nothing loaded.",
+        &columns,
+    );
+    for (statement, (name, _)) in STATEMENTS.iter().enumerate() {
+        let times = |at: usize| series[at].of(|run| run.statements[statement].elapsed_s);
+        let base = times(0);
+        for &at in [0].iter().chain(&shown) {
+            lab.measured(format!("serial: {name}"), &names[at], "elapsed s", &times(at));
+        }
+        let mut row = vec![name.to_string(), format!("{:.1}", median(&base) * 1000.0)];
+        row.extend(shown.iter().map(|&at| ratio(&times(at), &base).as_ratio()));
+        table.row(row);
+    }
+    lab.table(table);
+}

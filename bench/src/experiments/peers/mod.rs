@@ -1,0 +1,185 @@
+//! Next to what else measures statements: the same statements, in the same run.
+//!
+//! Each set of libraries has a server of its own, all over copies of the same data; one is used at a time.
+
+pub mod analytical;
+pub mod pgbench;
+mod statements;
+
+use crate::lab::Lab;
+use crate::session::Session;
+use rowsource_tests::Server;
+use rowsource_tests::environment::{environment, pg_config};
+
+/// A server's libraries.
+struct Host {
+    name: &'static str,
+    libraries: &'static [&'static str],
+    settings: &'static [&'static str],
+}
+
+const HOSTS: [Host; 8] = [
+    Host {
+        name: "bare",
+        libraries: &[],
+        settings: &[],
+    },
+    Host {
+        name: "ours",
+        libraries: &["pg_rowsource"],
+        settings: &[],
+    },
+    Host {
+        name: "statements",
+        libraries: &["pg_stat_statements"],
+        settings: &[],
+    },
+    Host {
+        name: "explain",
+        libraries: &["auto_explain"],
+        // Everything is measured and nothing written: writing plans is another thing.
+        settings: &[
+            "auto_explain.log_min_duration = '1h'",
+            "auto_explain.log_analyze = on",
+        ],
+    },
+    Host {
+        name: "kcache",
+        libraries: &["pg_stat_statements", "pg_stat_kcache"],
+        settings: &[],
+    },
+    Host {
+        name: "monitor",
+        libraries: &["pg_stat_monitor"],
+        settings: &[],
+    },
+    Host {
+        name: "plans",
+        libraries: &["pg_store_plans"],
+        settings: &[
+            "pg_store_plans.log_analyze = on",
+            "pg_store_plans.log_timing = on",
+        ],
+    },
+    Host {
+        name: "tracing",
+        libraries: &["pg_tracing"],
+        settings: &["pg_tracing.sample_rate = 1.0"],
+    },
+];
+
+/// What is compared: the name, the host, and the settings of the session. The first is the base.
+struct Variant {
+    name: &'static str,
+    host: &'static str,
+    settings: &'static [(&'static str, &'static str)],
+}
+
+const fn variant(
+    name: &'static str,
+    host: &'static str,
+    settings: &'static [(&'static str, &'static str)],
+) -> Variant {
+    Variant { name, host, settings }
+}
+
+static VARIANTS: [Variant; 11] = [
+    variant("nothing loaded", "bare", &[]),
+    variant(
+        "pg_rowsource, basic",
+        "ours",
+        &[("pg_rowsource.statistics_level", "basic")],
+    ),
+    variant("pg_rowsource, sampfreq 128", "ours", &[]),
+    variant(
+        "pg_rowsource, sampfreq 1",
+        "ours",
+        &[("pg_rowsource.sampfreq", "1")],
+    ),
+    variant("pg_stat_statements", "statements", &[]),
+    variant(
+        "auto_explain, analyze, timing off",
+        "explain",
+        &[("auto_explain.log_timing", "off")],
+    ),
+    variant(
+        "auto_explain, analyze, buffers",
+        "explain",
+        &[("auto_explain.log_buffers", "on")],
+    ),
+    variant("pg_stat_statements + pg_stat_kcache", "kcache", &[]),
+    variant("pg_stat_monitor", "monitor", &[]),
+    variant("pg_store_plans, analyze", "plans", &[]),
+    variant("pg_tracing, all", "tracing", &[]),
+];
+
+fn installed(library: &str) -> bool {
+    let folder = pg_config("--pkglibdir");
+    let folder = environment().tree().join(folder.trim_start_matches('/'));
+    folder.join(format!("{library}.so")).exists()
+}
+
+/// The servers that can run here.
+struct Hosts {
+    servers: Vec<(&'static str, Server)>,
+}
+
+impl Hosts {
+    /// Starts each over a copy of the stopped server's data, and tells which cannot be had.
+    fn start(lab: &mut Lab, original: &Server, settings: &[&str]) -> Hosts {
+        let mut servers = Vec::new();
+        for host in &HOSTS {
+            if let Some(missing) = host.libraries.iter().find(|library| !installed(library)) {
+                lab.finding(format!("{missing} is not installed here, so it is not compared."));
+                continue;
+            }
+            let preload = format!("shared_preload_libraries = '{}'", host.libraries.join(", "));
+            let mut all = vec![preload.as_str()];
+            all.extend(host.settings);
+            all.extend(settings);
+            let server = Server::copy_of(original, host.name, &all);
+            let mut client = server.connect();
+            for library in host.libraries {
+                // Some have nothing to create.
+                let _ = client.batch_execute(&format!("CREATE EXTENSION {library}"));
+            }
+            servers.push((host.name, server));
+        }
+        Hosts { servers }
+    }
+
+    fn find(&self, host: &str) -> Option<&Server> {
+        self.servers
+            .iter()
+            .find(|(name, _)| *name == host)
+            .map(|(_, server)| server)
+    }
+
+    /// The variants that can be compared here.
+    fn variants(&self) -> Vec<(&'static Variant, &Server)> {
+        VARIANTS
+            .iter()
+            .filter_map(|variant| self.find(variant.host).map(|server| (variant, server)))
+            .collect()
+    }
+}
+
+impl Variant {
+    /// As in PGOPTIONS.
+    fn options(&self) -> String {
+        let options: Vec<String> = self
+            .settings
+            .iter()
+            .map(|(name, value)| format!("-c {name}={value}"))
+            .collect();
+        options.join(" ")
+    }
+
+    fn session(&self, server: &Server) -> Session {
+        let mut session = Session::new(server);
+        for (name, value) in self.settings {
+            session.run(&format!("SET {name} = {value}"));
+        }
+        session
+    }
+}
