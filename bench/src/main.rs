@@ -5,6 +5,7 @@ mod experiments;
 mod lab;
 mod machine;
 mod narrow;
+mod phases;
 mod plot;
 mod progress;
 mod record;

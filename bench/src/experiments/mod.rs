@@ -2,8 +2,10 @@
 
 mod clocks;
 mod instructions;
+mod lookup;
 mod peers;
 mod sampfreq;
+mod workloads;
 
 use crate::lab::Lab;
 
@@ -45,6 +47,18 @@ pub const ALL: &[Experiment] = &[
         question: "What does it cost short transactions, next to other extensions?",
         seconds: 400.0,
         run: peers::pgbench::run,
+    },
+    Experiment {
+        name: "workloads",
+        question: "What does it cost procedures full of cursors, and where does that cost come from?",
+        seconds: 240.0,
+        run: workloads::run,
+    },
+    Experiment {
+        name: "lookup",
+        question: "A million lookups in a loop, and pgaudit that audits nothing: does the display show its time?",
+        seconds: 180.0,
+        run: lookup::run,
     },
 ];
 

@@ -1,0 +1,287 @@
+//! The slow lookup: a million single-row lookups by primary key in a PL/pgSQL loop; and pgaudit, loaded but auditing
+//! nothing, in the part of the auditing code that made the original's lookups slow.
+
+use crate::lab::Lab;
+use crate::phases::{self, Phases};
+use crate::record::Table;
+use crate::rounds::{interleave, ratios_to_first};
+use crate::session::{Session, Took};
+use crate::statistics::{count, difference};
+use rowsource_tests::Server;
+use rowsource_tests::environment::{environment, pg_config};
+use rowsource_tests::session::{run_each, texts};
+use rowsource_tests::statistics::median;
+
+const SETTINGS: [&str; 4] = [
+    "shared_buffers = '512MB'",
+    "max_parallel_workers_per_gather = 0",
+    "jit = off",
+    "plan_cache_mode = force_generic_plan",
+];
+
+struct Variant {
+    name: &'static str,
+    libraries: &'static str,
+    measured: bool,
+}
+
+/// The first is the base.
+const VARIANTS: [Variant; 5] = [
+    Variant {
+        name: "nothing loaded",
+        libraries: "",
+        measured: false,
+    },
+    Variant {
+        name: "pg_rowsource, basic",
+        libraries: "pg_rowsource",
+        measured: false,
+    },
+    Variant {
+        name: "pg_rowsource, track all",
+        libraries: "pg_rowsource",
+        measured: true,
+    },
+    Variant {
+        name: "pgaudit",
+        libraries: "pgaudit",
+        measured: false,
+    },
+    Variant {
+        name: "pgaudit + pg_rowsource, track all",
+        libraries: "pgaudit, pg_rowsource",
+        measured: true,
+    },
+];
+const OURS: usize = 2;
+const AUDIT: usize = 3;
+const BOTH: usize = 4;
+
+struct Run {
+    took: Took,
+    /// As the view has them: executions, and the milliseconds of the statement and of its node.
+    shown: Option<Shown>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Shown {
+    calls: f64,
+    statement_ms: f64,
+    node_ms: f64,
+}
+
+pub fn run(lab: &mut Lab) {
+    let rows = lab.sizes.of(10_000, 1_000_000);
+    let rounds = lab.sizes.rounds(1, 5);
+    lab.setting("lookups", rows);
+    lab.setting("rounds", rounds);
+    lab.at(0.0, "loading");
+    let mut original = Server::start("lookup", &SETTINGS);
+    lab.server(&original);
+    let mut client = original.connect();
+    run_each(
+        &mut client,
+        &format!(
+            "CREATE TABLE lookup AS SELECT i AS id, md5(i::text) AS v FROM generate_series(1, {rows}) i;
+             ALTER TABLE lookup ADD PRIMARY KEY (id); VACUUM (FREEZE, ANALYZE) lookup"
+        ),
+    );
+    client
+        .batch_execute(
+            "CREATE PROCEDURE lookups(loops int) LANGUAGE plpgsql AS $$DECLARE found text;
+             BEGIN FOR i IN 1..loops LOOP SELECT v INTO STRICT found FROM lookup WHERE id = i; END LOOP; END$$",
+        )
+        .expect("the procedure");
+    drop(client);
+    original.stop();
+    let audited = environment()
+        .tree()
+        .join(pg_config("--pkglibdir").trim_start_matches('/'))
+        .join("pgaudit.so")
+        .exists();
+    if !audited {
+        lab.finding("pgaudit is not installed here, so it is not compared.");
+    }
+    let variants = if audited {
+        &VARIANTS[..]
+    } else {
+        &VARIANTS[..AUDIT]
+    };
+    let mut servers: Vec<Server> = variants
+        .iter()
+        .enumerate()
+        .map(|(at, variant)| {
+            let preload = format!("shared_preload_libraries = '{}'", variant.libraries);
+            let mut all = vec![preload.as_str()];
+            all.extend(SETTINGS);
+            let server = Server::copy_of(&original, &format!("lookup{at}"), &all);
+            if variant.libraries.contains("pg_rowsource") {
+                run_each(&mut server.connect(), "CREATE EXTENSION pg_rowsource");
+            }
+            server
+        })
+        .collect();
+    let mut sessions: Vec<Session> = servers.iter().map(Session::new).collect();
+    for (session, variant) in sessions.iter_mut().zip(variants) {
+        if variant.libraries.contains("pg_rowsource") {
+            session.run("SET pg_rowsource.statistics_level = basic");
+        }
+    }
+    let call = format!("CALL lookups({rows})");
+    let names: Vec<String> = variants.iter().map(|variant| variant.name.to_string()).collect();
+    lab.part(0.05, 0.85);
+    let series = interleave(lab, "lookups", &names, rounds, |at| {
+        one(&mut sessions[at], &variants[at], &call)
+    });
+    let cpu = ratios_to_first(&series, |run| run.took.cpu_s);
+    let elapsed = ratios_to_first(&series, |run| run.took.elapsed_s);
+    let each_us = |seconds: f64| seconds * 1e6 / rows as f64;
+    let mut table = Table::new(
+        &format!("{} lookups by primary key in a PL/pgSQL loop", count(rows as f64)),
+        "Shown: the mean time of one lookup in pg_stat_rowsource_plans, and of its node in pg_stat_rowsource. The original's \
+         million took 31.0 s in 11.1, 46.2 s in 11.2 with auditing code that audited nothing, and 32.4 s without it.",
+        &[
+            "",
+            "elapsed s",
+            "ratio",
+            "CPU ratio",
+            "us a lookup",
+            "shown: statement us",
+            "node us",
+        ],
+    );
+    for (at, line) in series.iter().enumerate() {
+        let seconds = line.of(|run| run.took.elapsed_s);
+        let shown = |figure: fn(&Shown) -> f64| match variants[at].measured {
+            true => format!("{:.3}", median(&line.of(|run| shown_us(run, figure)))),
+            false => String::new(),
+        };
+        table.row([
+            line.name.clone(),
+            format!("{:.2}", median(&seconds)),
+            elapsed[at].as_ratio(),
+            cpu[at].as_ratio(),
+            format!("{:.3}", each_us(median(&seconds))),
+            shown(|shown| shown.statement_ms),
+            shown(|shown| shown.node_ms),
+        ]);
+        lab.measured("lookups", &line.name, "elapsed s", &seconds);
+        lab.measured("lookups", &line.name, "CPU s", &line.of(|run| run.took.cpu_s));
+        if variants[at].measured {
+            let statement = line.of(|run| shown_us(run, |shown| shown.statement_ms));
+            lab.measured("lookups", &line.name, "shown us a statement", &statement);
+            let counted = line.of(|run| run.shown.map_or(0.0, |shown| shown.calls));
+            lab.must(
+                format!("lookups that the view counts, {}", line.name),
+                count(rows as f64),
+                count(median(&counted)),
+                counted.iter().all(|&found| found == rows as f64),
+            );
+        }
+    }
+    lab.table(table);
+    let mut shown_of_audit = None;
+    if audited {
+        let added = |figure: &dyn Fn(&Run) -> f64, with: usize, without: usize| {
+            let pairs = series[with]
+                .of(figure)
+                .into_iter()
+                .zip(series[without].of(figure));
+            median(&pairs.map(|(with, without)| with - without).collect::<Vec<_>>())
+        };
+        let took = each_us(added(&|run| run.took.elapsed_s, AUDIT, 0));
+        let shown = added(&|run| shown_us(run, |shown| shown.statement_ms), BOTH, OURS);
+        shown_of_audit = Some((took, shown));
+    }
+    drop(sessions);
+    lab.part(0.85, 1.0);
+    let found = by_phase(lab, variants, &mut servers);
+    if let Some((took, shown)) = shown_of_audit {
+        let audit = found[AUDIT].over(&found[0]);
+        lab.finding(format!(
+            "pgaudit, auditing nothing, adds {took:+.3} us to a lookup: {} instructions, {} of them while the plan runs, where our \
+             figures are taken. What the view shows of a lookup changes by {shown:+.3} us.",
+            difference(audit.in_all()),
+            difference(audit.run()),
+        ));
+    }
+}
+
+fn shown_us(run: &Run, figure: fn(&Shown) -> f64) -> f64 {
+    run.shown
+        .map_or(0.0, |shown| figure(&shown) * 1000.0 / shown.calls)
+}
+
+fn one(session: &mut Session, variant: &Variant, call: &str) -> Run {
+    if !variant.measured {
+        return Run {
+            took: session.time(call),
+            shown: None,
+        };
+    }
+    session.run(
+        "SELECT rowsource_reset(); SET pg_rowsource.track = 'all'; SET pg_rowsource.statistics_level = typical",
+    );
+    let took = session.time(call);
+    session.run("SET pg_rowsource.statistics_level = basic");
+    let cells = texts(
+        &mut session.client,
+        "SELECT p.calls, p.total_time, n.total_time
+         FROM pg_stat_rowsource_plans p JOIN pg_stat_rowsource n USING (userid, dbid, queryid, planid, toplevel)
+         WHERE NOT p.toplevel AND n.object_name LIKE '%lookup_pkey%'",
+    );
+    assert_eq!(cells.len(), 1, "one lookup in the views: {cells:?}");
+    let number = |at: usize| -> f64 {
+        let cell = cells[0][at].as_deref();
+        cell.and_then(|cell| cell.parse().ok()).expect("a number")
+    };
+    Run {
+        took,
+        shown: Some(Shown {
+            calls: number(0),
+            statement_ms: number(1),
+            node_ms: number(2),
+        }),
+    }
+}
+
+/// Instructions of one lookup, by phase; stops the servers.
+fn by_phase(lab: &mut Lab, variants: &[Variant], servers: &mut [Server]) -> Vec<Phases> {
+    let mut columns = vec![""];
+    columns.extend(phases::NAMES);
+    let mut table = Table::new(
+        "Instructions of one lookup, by phase of the executor",
+        "The first line is all, the others what they add to it.",
+        &columns,
+    );
+    let mut all: Vec<Phases> = Vec::new();
+    for (at, (variant, server)) in variants.iter().zip(servers).enumerate() {
+        lab.at(
+            at as f64 / variants.len() as f64,
+            &format!("instructions, {}", variant.name),
+        );
+        server.stop();
+        let before = match (variant.libraries.contains("pg_rowsource"), variant.measured) {
+            (true, true) => "SET pg_rowsource.track = 'all';\n\n",
+            (true, false) => "SET pg_rowsource.statistics_level = basic;\n\n",
+            _ => "",
+        };
+        let found = phases::of_one(
+            &server.data(),
+            &[&format!("shared_preload_libraries={}", variant.libraries)],
+            before,
+            "found text;",
+            "SELECT v INTO STRICT found FROM lookup WHERE id = i;",
+        );
+        let mut row = vec![variant.name.to_string()];
+        match all.first() {
+            None => row.extend(found.0.map(count)),
+            Some(base) => row.extend(found.over(base).0.map(difference)),
+        }
+        table.row(row);
+        lab.measured("instructions", variant.name, "by phase", &found.0);
+        all.push(found);
+    }
+    lab.table(table);
+    all
+}
