@@ -1,5 +1,6 @@
 //! The experiments, in the order in which they run.
 
+mod accuracy;
 mod clocks;
 mod instructions;
 mod lookup;
@@ -59,6 +60,12 @@ pub const ALL: &[Experiment] = &[
         question: "A million lookups in a loop, and pgaudit that audits nothing: does the display show its time?",
         seconds: 180.0,
         run: lookup::run,
+    },
+    Experiment {
+        name: "accuracy",
+        question: "How far is the estimated time from the true one, and how far would fixed intervals be?",
+        seconds: 300.0,
+        run: accuracy::run,
     },
 ];
 

@@ -1,0 +1,167 @@
+//! Simulated plans (the pure crate's own simulator), where the true time is known to the nanosecond, and where the
+//! original's sampling can stand beside ours: at fixed intervals, each sample times the interval.
+
+use super::SAMPFREQS;
+use crate::lab::Lab;
+use crate::record::{Bars, Series as Bar, Table};
+use crate::statistics::spread;
+use rowsource_core::reconcile::{Edge, Item, reconcile};
+use rowsource_tests::statistics::median;
+use simulator::plans;
+use simulator::{Body, Machine, Run};
+
+#[allow(dead_code, reason = "the estimator's tests use the rest")]
+#[path = "../../../../core/tests/simulator/mod.rs"]
+mod simulator;
+
+/// One way to estimate, at one frequency, over all seeds.
+#[derive(Default)]
+struct Fared {
+    /// By node: the estimate over the truth, a value a seed.
+    ratios: Vec<Vec<f64>>,
+    /// Nodes above their parents, over all seeds.
+    above: usize,
+}
+
+impl Fared {
+    fn add(&mut self, run: &Run, totals: &[f64]) {
+        self.ratios.resize(totals.len(), Vec::new());
+        for (i, total) in totals.iter().enumerate() {
+            self.ratios[i].push(total / run.nodes[i].true_ns);
+            let parent = run.nodes[i].parent.map(|parent| totals[parent]);
+            self.above += usize::from(parent.is_some_and(|parent| *total > parent * (1.0 + 1e-9)));
+        }
+    }
+
+    /// The values of the node that is farthest from the truth.
+    fn worst(&self) -> &[f64] {
+        let far = |values: &[f64]| (median(values) - 1.0).abs();
+        let worst = self.ratios.iter().max_by(|a, b| far(a).total_cmp(&far(b)));
+        worst.expect("a plan has nodes")
+    }
+}
+
+type Plan = (&'static str, fn() -> Vec<Body>);
+
+const PLANS: [Plan; 10] = [
+    ("100 of 10M rows", plans::few_long_calls),
+    ("few rows of a costly filter", plans::few_rows_of_a_costly_filter),
+    ("append over 20 hash joins", plans::append_of_joins),
+    ("hash join in 128 batches", plans::hash_join_in_batches),
+    ("20 ms each 10,000th row", || {
+        plans::rare_long_calls(400_000, 10_000, 20e6)
+    }),
+    ("2 ms each 1,000th row", || {
+        plans::rare_long_calls(400_000, 1_000, 2e6)
+    }),
+    ("200 us each 100th row", || {
+        plans::rare_long_calls(400_000, 100, 2e5)
+    }),
+    ("inner side called twice", plans::inner_side_called_twice),
+    ("narrow scan", plans::narrow_scan),
+    ("six nodes over a scan", || plans::deep_pipeline(30.0, 15.0)),
+];
+
+pub fn run(lab: &mut Lab) {
+    let seeds = lab.sizes.rounds(3, 21) as u64;
+    lab.setting("seeds of the simulations", seeds);
+    let mut columns = vec!["plan".to_string()];
+    for way in ["ours", "fixed"] {
+        columns.extend(SAMPFREQS.map(|sampfreq| format!("{way}, {sampfreq}")));
+    }
+    columns.extend([
+        "ours: above parent".to_string(),
+        "fixed: above parent".to_string(),
+    ]);
+    let mut table = Table::new(
+        "Estimated over true time, simulated: the node that is farthest from the truth",
+        &format!(
+            "Median over {seeds} seeds, with the lowest and the highest. Fixed: the first call, then each N-th times N, as in the \
+             original, but free of the timers nested in a sampled call, which the original counts too. Above parent: how often a \
+             node has more time than its parent, over all seeds and frequencies."
+        ),
+        &columns.iter().map(String::as_str).collect::<Vec<_>>(),
+    );
+    let mut above = [0, 0];
+    let mut plotted = Vec::new();
+    for (at, (name, plan)) in PLANS.into_iter().enumerate() {
+        lab.at(at as f64 / PLANS.len() as f64, &format!("simulation: {name}"));
+        let bodies = plan();
+        let mut ours: [Fared; SAMPFREQS.len()] = Default::default();
+        let mut fixed: [Fared; SAMPFREQS.len()] = Default::default();
+        for (which, sampfreq) in SAMPFREQS.into_iter().enumerate() {
+            for seed in 0..seeds {
+                let machine = Machine {
+                    sampfreq,
+                    ..Machine::default()
+                };
+                let mut run = Run::new(machine, &bodies, 1 + seed);
+                run.call(0);
+                ours[which].add(&run, &estimates(&run));
+                let totals: Vec<f64> = run.nodes.iter().map(|node| node.fixed_ns).collect();
+                fixed[which].add(&run, &totals);
+            }
+        }
+        let mut row = vec![format!("{}. {name}", at + 1)];
+        for (way, fared) in [("ours", &ours), ("fixed", &fixed)] {
+            for (sampfreq, fared) in SAMPFREQS.iter().zip(fared) {
+                row.push(spread(fared.worst()).as_ratio());
+                lab.measured(
+                    format!("simulated: {name}"),
+                    &format!("{way}, sampfreq {sampfreq}"),
+                    "estimate/truth",
+                    fared.worst(),
+                );
+            }
+        }
+        for (which, fared) in [&ours, &fixed].into_iter().enumerate() {
+            let found: usize = fared.iter().map(|fared| fared.above).sum();
+            above[which] += found;
+            row.push(found.to_string());
+        }
+        table.row(row);
+        plotted.push([&ours[1], &fixed[1]].map(|fared| Some(spread(fared.worst()))));
+    }
+    lab.table(table);
+    lab.must(
+        "simulated nodes above their parents, ours",
+        0,
+        above[0],
+        above[0] == 0,
+    );
+    lab.finding(format!(
+        "Simulated nodes above their parents at fixed intervals: {} (ours: {}).",
+        above[1], above[0]
+    ));
+    lab.plot(Bars {
+        name: "accuracy-simulated".to_string(),
+        title: "Simulated plans at 1/128: estimated over true time, the worst node".to_string(),
+        axis: "ratio".to_string(),
+        logarithmic: false,
+        groups: (1..=plotted.len())
+            .map(|number| format!("plan {number}"))
+            .collect(),
+        series: ["ours", "fixed intervals"]
+            .iter()
+            .enumerate()
+            .map(|(which, name)| Bar {
+                name: name.to_string(),
+                values: plotted.iter().map(|both| both[which]).collect(),
+            })
+            .collect(),
+    });
+}
+
+/// What the view would show of each node: the estimates, made to agree.
+fn estimates(run: &Run) -> Vec<f64> {
+    let mut items: Vec<Item> = (0..run.nodes.len())
+        .map(|i| Item {
+            parent: run.nodes[i].parent,
+            edge: Edge::Sequential,
+            processes: 1.0,
+            estimate: run.estimate(i),
+        })
+        .collect();
+    reconcile(&mut items);
+    items.iter().map(|item| item.estimate.total).collect()
+}
