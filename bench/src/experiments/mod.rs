@@ -5,6 +5,7 @@ mod clocks;
 mod instructions;
 mod lookup;
 mod peers;
+mod redo;
 mod sampfreq;
 mod workloads;
 
@@ -67,6 +68,12 @@ pub const ALL: &[Experiment] = &[
         seconds: 300.0,
         run: accuracy::run,
     },
+    Experiment {
+        name: "redo",
+        question: "How much WAL do the ways to insert rows write, and in which node?",
+        seconds: 150.0,
+        run: redo::run,
+    },
 ];
 
 /// The experiments whose names are, or begin with, one of these words; all where there are none.
@@ -86,4 +93,22 @@ pub fn chosen(what: &[String]) -> Result<Vec<&'static Experiment>, String> {
     }
     let wanted = |one: &&Experiment| words.is_empty() || words.iter().any(|word| fits(one, word));
     Ok(ALL.iter().filter(wanted).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(what: &[&str]) -> Result<Vec<&'static str>, String> {
+        let what: Vec<String> = what.iter().map(|word| word.to_string()).collect();
+        chosen(&what).map(|chosen| chosen.iter().map(|one| one.name).collect())
+    }
+
+    #[test]
+    fn chosen_by_name() {
+        assert_eq!(names(&[]).unwrap().len(), ALL.len());
+        assert_eq!(names(&["peers"]).unwrap(), ["peers-analytical", "peers-pgbench"]);
+        assert_eq!(names(&["redo,clocks"]).unwrap(), ["clocks", "redo"]);
+        assert!(names(&["redo", "speed"]).unwrap_err().contains("accuracy"));
+    }
 }
