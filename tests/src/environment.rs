@@ -81,6 +81,13 @@ impl Environment {
         PathBuf::from(if root.is_empty() { "/" } else { root })
     }
 
+    /// Whether the server has this library to load.
+    pub fn has_library(&self, name: &str) -> bool {
+        let folder = pg_config("--pkglibdir");
+        let folder = self.tree().join(folder.trim_start_matches('/'));
+        folder.join(format!("{name}.so")).exists()
+    }
+
     /// A command run as the account that runs servers, free of settings that change the server's output.
     /// The kernel stops it when the calling thread ends, so nothing outlives an interrupted test.
     pub fn as_server(&self, program: &Path) -> Command {

@@ -8,7 +8,7 @@ use crate::rounds::{interleave, ratios_to_first};
 use crate::session::{Session, Took};
 use crate::statistics::{count, difference};
 use rowsource_tests::Server;
-use rowsource_tests::environment::{environment, pg_config};
+use rowsource_tests::environment::environment;
 use rowsource_tests::session::{run_each, texts};
 use rowsource_tests::statistics::median;
 
@@ -94,11 +94,7 @@ pub fn run(lab: &mut Lab) {
         .expect("the procedure");
     drop(client);
     original.stop();
-    let audited = environment()
-        .tree()
-        .join(pg_config("--pkglibdir").trim_start_matches('/'))
-        .join("pgaudit.so")
-        .exists();
+    let audited = environment().has_library("pgaudit");
     if !audited {
         lab.finding("pgaudit is not installed here, so it is not compared.");
     }

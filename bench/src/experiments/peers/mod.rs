@@ -9,7 +9,7 @@ mod statements;
 use crate::lab::Lab;
 use crate::session::Session;
 use rowsource_tests::Server;
-use rowsource_tests::environment::{environment, pg_config};
+use rowsource_tests::environment::environment;
 
 /// A server's libraries.
 struct Host {
@@ -113,12 +113,6 @@ static VARIANTS: [Variant; 11] = [
     variant("pg_tracing, all", "tracing", &[]),
 ];
 
-fn installed(library: &str) -> bool {
-    let folder = pg_config("--pkglibdir");
-    let folder = environment().tree().join(folder.trim_start_matches('/'));
-    folder.join(format!("{library}.so")).exists()
-}
-
 /// The servers that can run here.
 struct Hosts {
     servers: Vec<(&'static str, Server)>,
@@ -129,7 +123,11 @@ impl Hosts {
     fn start(lab: &mut Lab, original: &Server, settings: &[&str]) -> Hosts {
         let mut servers = Vec::new();
         for host in &HOSTS {
-            if let Some(missing) = host.libraries.iter().find(|library| !installed(library)) {
+            if let Some(missing) = host
+                .libraries
+                .iter()
+                .find(|library| !environment().has_library(library))
+            {
                 lab.finding(format!("{missing} is not installed here, so it is not compared."));
                 continue;
             }
