@@ -1,12 +1,15 @@
 //! The original's two procedures full of cursors, one OLTP-like and one warehouse-like, per frequency and clock; and
 //! where the cost of measuring them comes from.
 
+mod origin;
+mod procedures;
+
+use self::procedures::{CURSORS, create};
 use crate::lab::Lab;
-use crate::phases::{self, Phases};
 use crate::record::{Bars, Series as Bar, Table};
 use crate::rounds::{Series, interleave, ratios_to_first};
 use crate::session::{Session, Took};
-use crate::statistics::{count, difference, ratios};
+use crate::statistics::{count, ratios};
 use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::session::{run_each, texts, value};
@@ -19,22 +22,6 @@ const SETTINGS: [&str; 4] = [
     "plan_cache_mode = force_generic_plan",
 ];
 const SAMPFREQS: [u32; 4] = [128, 16, 4, 1];
-/// Keys of the OLTP-like tables.
-const KEYS: u64 = 1000;
-/// Rows of the three cursors.
-const OLTP_ROWS: [u64; 3] = [22, 63, 10];
-const WAREHOUSE_ROWS: [u64; 3] = [25_652, 32_095, 20_788];
-
-/// The OLTP-like cursors: what they are, and their statement for the key `k`.
-const CURSORS: [(&str, &str); 3] = [
-    ("22 rows by index", "SELECT * FROM few WHERE key = k"),
-    ("63 rows by index", "SELECT * FROM many WHERE key = k"),
-    (
-        "10 rows by nested loop",
-        "SELECT h.key, d.v FROM heads h JOIN details d ON d.id = h.detail WHERE h.key = k",
-    ),
-];
-
 struct Workload {
     name: &'static str,
     call: String,
@@ -124,74 +111,7 @@ pub fn run(lab: &mut Lab) {
     lab.part(0.8, 1.0);
     bare.stop();
     measuring.stop();
-    where_from(lab, &bare, &measuring);
-}
-
-fn create(client: &mut Client, periods: u64) {
-    let [few, many, nested] = OLTP_ROWS;
-    let [first, second, third] = WAREHOUSE_ROWS;
-    let loop_over = |statement: &str| format!("FOR r IN {statement} LOOP n := n + 1; END LOOP;");
-    let oltp: String = CURSORS
-        .iter()
-        .map(|(_, statement)| loop_over(statement))
-        .collect();
-    let warehouse: String = [
-        "SELECT * FROM first WHERE period = p",
-        "SELECT * FROM second WHERE period = p",
-        "SELECT t.v, d.v FROM third t JOIN dims d ON d.id = t.dim WHERE t.period = p",
-    ]
-    .map(loop_over)
-    .concat();
-    run_each(
-        client,
-        &format!(
-            "CREATE TABLE few AS SELECT k AS key, i, md5(i::text) AS v FROM generate_series(1, {KEYS}) k, generate_series(1, {few}) i;
-             CREATE TABLE many AS SELECT k AS key, i, md5(i::text) AS v FROM generate_series(1, {KEYS}) k, generate_series(1, {many}) i;
-             CREATE TABLE heads AS SELECT k AS key, k * {nested} + i AS detail FROM generate_series(1, {KEYS}) k, generate_series(1, {nested}) i;
-             CREATE TABLE details AS SELECT detail AS id, md5(detail::text) AS v FROM heads;
-             CREATE INDEX ON few (key); CREATE INDEX ON many (key); CREATE INDEX ON heads (key);
-             ALTER TABLE details ADD PRIMARY KEY (id);
-             CREATE TABLE first AS SELECT p AS period, i AS v FROM generate_series(1, {first}) i, generate_series(1, {periods}) p;
-             CREATE TABLE second AS SELECT p AS period, i AS v FROM generate_series(1, {second}) i, generate_series(1, {periods}) p;
-             CREATE TABLE third AS SELECT p AS period, i % 2000 AS dim, i AS v
-                 FROM generate_series(1, {third}) i, generate_series(1, {periods}) p;
-             CREATE TABLE dims AS SELECT i AS id, md5(i::text) AS v FROM generate_series(0, 1999) i;
-             VACUUM (FREEZE, ANALYZE)"
-        ),
-    );
-    let procedure = |name: &str, arguments: &str, set: &str, body: &str, rows: u64| {
-        format!(
-            "CREATE PROCEDURE {name}({arguments}) LANGUAGE plpgsql AS $$
-             DECLARE r record; n bigint := 0; k int; p int;
-             BEGIN
-                 FOR i IN 1..loops LOOP {set} {body} END LOOP;
-                 IF n <> {rows}::bigint * loops THEN RAISE EXCEPTION '{name} saw % rows', n; END IF;
-             END$$"
-        )
-    };
-    let oltp_rows = OLTP_ROWS.iter().sum();
-    let warehouse_rows = WAREHOUSE_ROWS.iter().sum();
-    for sql in [
-        procedure(
-            "oltp",
-            "loops int",
-            &format!("k := i % {KEYS} + 1;"),
-            &oltp,
-            oltp_rows,
-        ),
-        procedure(
-            "warehouse",
-            "loops int, periods int",
-            "p := i % periods + 1;",
-            &warehouse,
-            warehouse_rows,
-        ),
-    ] {
-        client
-            .batch_execute(&sql)
-            .unwrap_or_else(|error| panic!("{sql}\n{error}"));
-    }
-    run_each(client, "CHECKPOINT");
+    origin::run(lab, &bare, &measuring);
 }
 
 /// The usable sources and the nanoseconds of a reading, that which `auto` picks first.
@@ -244,17 +164,11 @@ fn compare(
                 ));
                 let took = workload.time(ours);
                 ours.run("SET pg_rowsource.statistics_level = basic");
-                let client = &mut ours.client;
-                let all = |client: &mut Client, what: &str| {
-                    value::<i64>(
-                        client,
-                        &format!("SELECT coalesce(sum({what}), 0)::bigint FROM {}", table_of(what)),
-                    ) as f64
-                };
+                let mut sum = |sql: &str| value::<i64>(&mut ours.client, sql) as f64;
                 Run {
                     took,
-                    timer_calls: all(client, "timer_calls"),
-                    statements: all(client, "calls"),
+                    timer_calls: sum("SELECT sum(timer_calls)::bigint FROM pg_stat_rowsource"),
+                    statements: sum("SELECT sum(calls)::bigint FROM pg_stat_rowsource_plans"),
                 }
             }
         }
@@ -272,14 +186,6 @@ fn compare(
         good.map(|run| run.statements).all(|found| found == statements),
     );
     report(lab, workload, &series, &variants, statements);
-}
-
-/// The view that has a figure.
-fn table_of(figure: &str) -> &'static str {
-    match figure {
-        "calls" => "pg_stat_rowsource_plans",
-        _ => "pg_stat_rowsource",
-    }
 }
 
 fn report(
@@ -387,108 +293,4 @@ fn report(
         cpu_ratios[2].median,
         on / off
     ));
-}
-
-/// Instructions of the OLTP-like cursors by phase: the answer to where the cost comes from.
-fn where_from(lab: &mut Lab, bare: &Server, measuring: &Server) {
-    let variants: [(&str, &Server, &str, &str); 3] = [
-        ("nothing loaded", bare, "shared_preload_libraries=", ""),
-        (
-            "basic",
-            measuring,
-            "shared_preload_libraries=pg_rowsource",
-            "SET pg_rowsource.statistics_level = basic;\n\n",
-        ),
-        (
-            "sampfreq 128",
-            measuring,
-            "shared_preload_libraries=pg_rowsource",
-            "SET pg_rowsource.track = 'all';\n\n",
-        ),
-    ];
-    let mut columns = vec!["cursor", ""];
-    columns.extend(phases::NAMES);
-    let mut table = Table::new(
-        "Where from: instructions of one OLTP-like cursor in a loop, by phase of the executor",
-        "The first line of each cursor is all of its instructions with nothing loaded, the others are what they add to it. \
-         Start, run, finish, end: the executor's four entries, with what the hooks do there; elsewhere: parsing, planning, \
-         PL/pgSQL, memory.",
-        &columns,
-    );
-    // What is asked of each cursor: by tens, and of the first two also one by one. A quick run leaves the last out.
-    let mut asked: Vec<(&str, &str, bool)> = Vec::new();
-    for one_by_one in [false, true] {
-        asked.extend(
-            CURSORS[..2]
-                .iter()
-                .map(|&(name, statement)| (name, statement, one_by_one)),
-        );
-    }
-    asked.push((CURSORS[2].0, CURSORS[2].1, false));
-    // Level basic too, but in a quick run.
-    let (asked, shown) = match lab.sizes.quick {
-        true => (&asked[..2], &variants[2..]),
-        false => (&asked[..], &variants[1..]),
-    };
-    let mut added: Vec<Vec<Phases>> = Vec::new();
-    for (at, &(cursor, statement, one_by_one)) in asked.iter().enumerate() {
-        let fetched = if one_by_one { ", rows one by one" } else { "" };
-        let cursor = format!("{cursor}{fetched}");
-        let mut count_of = |&(name, server, preload, before): &(&str, &Server, &str, &str)| {
-            lab.at(
-                at as f64 / asked.len() as f64,
-                &format!("instructions of {cursor}, {name}"),
-            );
-            let begin = if one_by_one { "" } else { "BEGIN;\n\n" };
-            let found = phases::of_one(
-                &server.data(),
-                &[preload],
-                &format!("{before}{begin}"),
-                "r record; n bigint := 0; k int;",
-                &format!("k := i % {KEYS} + 1; FOR r IN {statement} LOOP n := n + 1; END LOOP;"),
-            );
-            lab.measured(format!("instructions: {cursor}"), name, "by phase", &found.0);
-            found
-        };
-        let base = count_of(&variants[0]);
-        let over: Vec<Phases> = shown
-            .iter()
-            .map(|variant| count_of(variant).over(&base))
-            .collect();
-        let mut row = vec![cursor.clone(), variants[0].0.to_string()];
-        row.extend(base.0.map(count));
-        table.row(row);
-        for ((name, ..), over) in shown.iter().zip(&over) {
-            let mut row = vec![cursor.clone(), name.to_string()];
-            row.extend(over.0.map(difference));
-            table.row(row);
-        }
-        added.push(over);
-    }
-    lab.table(table);
-    // The last of those shown is the measured one.
-    let measured = |cursor: usize| *added[cursor].last().expect("a variant");
-    let rows = (OLTP_ROWS[1] - OLTP_ROWS[0]) as f64;
-    let a_row = |few: usize, many: usize| (measured(many).run() - measured(few).run()) / rows;
-    let all = measured(0).in_all();
-    let of_rows = a_row(0, 1) * OLTP_ROWS[0] as f64;
-    lab.finding(format!(
-        "Of the {} instructions that measuring at 1/128 adds to the cursor of {} rows, {} are its rows' ({:.0} a row, clock \
-         readings included) and {} the statement's own, which it pays once however many rows it has: set-up, the four entries, \
-         and the way to the store.",
-        count(all),
-        OLTP_ROWS[0],
-        count(of_rows),
-        a_row(0, 1),
-        count(all - of_rows),
-    ));
-    if added.len() > 3 {
-        let basic = |cursor: usize| added[cursor][0].run();
-        lab.finding(format!(
-            "Where PL/pgSQL fetches rows one by one, in procedures that could commit, each row is a run of the executor of its own, \
-             and a row costs {:.0} instructions more at 1/128, {:.0} at level basic.",
-            a_row(2, 3),
-            (basic(3) - basic(2)) / rows,
-        ));
-    }
 }
