@@ -41,13 +41,13 @@ pub const ALL: &[Experiment] = &[
     Experiment {
         name: "peers-analytical",
         question: "What does it cost analytical statements, next to EXPLAIN (ANALYZE) and other extensions?",
-        seconds: 240.0,
+        seconds: 180.0,
         run: peers::analytical::run,
     },
     Experiment {
         name: "peers-pgbench",
         question: "What does it cost short transactions, next to other extensions?",
-        seconds: 400.0,
+        seconds: 360.0,
         run: peers::pgbench::run,
     },
     Experiment {

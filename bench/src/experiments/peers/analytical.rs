@@ -83,7 +83,7 @@ impl Runner {
 }
 
 pub fn run(lab: &mut Lab) {
-    let factor = lab.sizes.of(10, 100) as f64 / 1000.0;
+    let factor = lab.sizes.of(10, 50) as f64 / 1000.0;
     let rounds = lab.sizes.rounds(1, 5);
     lab.setting("TPC-H scale factor", factor);
     lab.setting("statements", STATEMENTS.len());

@@ -66,7 +66,7 @@ pub const STATEMENTS: [(&str, &str); 14] = [
     (
         "small parts' lost revenue",
         "SELECT sum(l_extendedprice) / 7 FROM lineitem JOIN part ON p_partkey = l_partkey
-         WHERE p_brand = 'Brand#23'
+         WHERE p_brand = 'Brand#23' AND p_container LIKE 'MED%'
            AND l_quantity < (SELECT 0.4 * avg(x.l_quantity) FROM lineitem x WHERE x.l_partkey = p_partkey)",
     ),
     (
