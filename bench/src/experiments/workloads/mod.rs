@@ -118,7 +118,9 @@ pub fn run(lab: &mut Lab) {
 fn clocks(client: &mut Client) -> Vec<(String, f64)> {
     texts(
         client,
-        "SELECT clock_source, reading_ns FROM rowsource_clocks() WHERE usable ORDER BY NOT auto",
+        // The fastest of several: other work can only make a reading longer.
+        "SELECT clock_source, min(reading_ns) FROM generate_series(1, 7), LATERAL rowsource_clocks(100000)
+         WHERE usable GROUP BY clock_source, auto ORDER BY NOT auto, clock_source",
     )
     .into_iter()
     .map(|row| {
