@@ -123,8 +123,8 @@ pub fn any_running() -> bool {
 
 /// The memory of a statement goes: takes it off the list. If it is lost (its memory goes without ExecutorEnd), figures
 /// that were not recorded yet are, as far as they got; that is done from our own memory only, for core's may be gone.
-/// A client's cursor that a rollback closes had not failed itself; what an error left half-way inside another
-/// statement had.
+/// What was running when its session ended was cancelled. A client's cursor that a rollback closes had not failed
+/// itself; what an error left half-way inside another statement had.
 fn gone(statement: *const Statement) {
     let list = open();
     let Some(at) = list.iter().rposition(|s| std::ptr::eq(&**s, statement)) else {
@@ -132,7 +132,9 @@ fn gone(statement: *const Statement) {
     };
     let mut statement = list.remove(at);
     if statement.ran && !statement.closed {
-        let outcome = if statement.toplevel {
+        let outcome = if statement.running > 0 {
+            Outcome::Cancelled
+        } else if statement.toplevel {
             Outcome::Completed
         } else {
             Outcome::Failed

@@ -372,3 +372,28 @@ fn literals_that_no_predicate_shows() {
         assert!(text.contains(filter), "{text}");
     }
 }
+
+/// A statement whose session was terminated counted as completed.
+#[test]
+fn a_terminated_statement_was_cancelled() {
+    let server = server("terminated");
+    let mut client = server.session();
+    let mut victim = measuring(&server);
+    let pid: i32 = value(&mut victim, "SELECT pg_backend_pid()");
+    let sleeping = std::thread::spawn(move || victim.batch_execute("SELECT pg_sleep(60), 4711 FROM t"));
+    let asleep = format!("SELECT wait_event = 'PgSleep' FROM pg_stat_activity WHERE pid = {pid}");
+    while !value::<bool>(&mut client, &format!("SELECT coalesce(({asleep}), false)")) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    run_each(&mut client, &format!("SELECT pg_terminate_backend({pid}, 10000)"));
+    assert!(sleeping.join().expect("the thread").is_err());
+    let row = client
+        .query_one(
+            "SELECT calls, failed_calls, cancelled_calls, last_outcome FROM pg_stat_rowsource_plans
+             WHERE query LIKE '%pg_sleep(60), 4711%'",
+            &[],
+        )
+        .expect("the statement");
+    let found: (i64, i64, i64, String) = (row.get(0), row.get(1), row.get(2), row.get(3));
+    assert_eq!(found, (1, 0, 1, "cancelled".to_owned()));
+}
