@@ -32,6 +32,9 @@ impl Trace {
                 "-T",
                 "-s",
                 "0",
+                // All parts of a vectored request, for its size.
+                "-e",
+                "abbrev=none",
                 "-e",
                 CALLS,
                 "-e",

@@ -204,7 +204,7 @@ fn a_thousand_runs() {
         (
             "work file",
             0,
-            "SELECT count(*) FROM (SELECT * FROM generate_series(1, 20000) i OFFSET 0) s",
+            "SELECT count(*) FROM (SELECT * FROM generate_series(1, 60000) i OFFSET 0) s",
         ),
     ] {
         let mut run = |times: usize| {

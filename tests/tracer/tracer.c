@@ -68,13 +68,15 @@ kind_of(int fd)
 	return kinds[fd];
 }
 
-/* From 16 on a temporary table's extension is not tried again when a signal interrupts it. */
+/* A temporary table's extension is not tried again when a signal interrupts it, from 16 on, nor a read of it, from 18 on. */
 static bool
 may_be_interrupted(int operation, int kind, int fd, off_t offset)
 {
 #if PG_VERSION_NUM >= 160000
 	struct stat file;
 
+	if (PG_VERSION_NUM >= 180000 && operation == 0 && kind == TEMP_TABLE)
+		return false;
 	if (operation == 1 && kind == TEMP_TABLE)
 		return fstat(fd, &file) == 0 && offset < file.st_size;
 #endif
