@@ -79,9 +79,10 @@ one() {
     try "PostgreSQL $major: lints of the library" scripts/build.sh clippy
 }
 
-# sixteen: everything that needs no contrib modules, which its wheel lacks, on PostgreSQL 16.
+# sixteen: everything that needs no contrib modules, which its wheel lacks, on PostgreSQL 16. Nor
+# tempfile_slots, whose helper patches position-independent programs only, and the wheel's is none.
 sixteen() {
-    local needs_contrib="equality neighbours explain_option store_callgrind robust" names
+    local needs_contrib="equality neighbours explain_option store_callgrind robust tempfile_slots" names
     PG_CONFIG=$(scripts/wheel.sh) || { say "PostgreSQL 16 is left out"; return 0; }
     export PG_CONFIG INSTALLED=1 PG_ROOT="" ROWSOURCE_RUN=${host_run}16
     mapfile -t names < <(tests_but $STATISTICAL $needs_contrib)
