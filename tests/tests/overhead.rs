@@ -74,7 +74,7 @@ fn bound_of_sampling(row_ns: f64) -> f64 {
 }
 
 /// What core's own counting may be undercut by: 19's costs a slow row next to nothing.
-const CHEAP: f64 = 1.05;
+const CHEAP: f64 = 1.07;
 
 /// Why the ratios are not good enough yet; empty when they are.
 fn shortcomings(ratios: &[f64], clock: &Clock, row_ns: f64) -> Vec<String> {
