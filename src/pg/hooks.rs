@@ -141,10 +141,7 @@ unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
             _ => 0,
         };
         (*query).instrument_options |= added;
-        match PREV_EXECUTOR_START {
-            Some(previous) => previous(query, eflags),
-            None => raw::standard_ExecutorStart(query, eflags),
-        }
+        PREV_EXECUTOR_START.unwrap_or(raw::standard_ExecutorStart)(query, eflags);
         if let Some(measuring) = measuring {
             let attached = catch_unwind(AssertUnwindSafe(|| {
                 statement::attach(query, &measuring, others, added, toplevel);
@@ -179,10 +176,7 @@ pub unsafe fn executor_run(
 unsafe extern "C-unwind" fn executor_finish(query: *mut QueryDesc) {
     // SAFETY: PostgreSQL passes a started QueryDesc.
     unsafe {
-        let finish = || match PREV_EXECUTOR_FINISH {
-            Some(previous) => previous(query),
-            None => raw::standard_ExecutorFinish(query),
-        };
+        let finish = || PREV_EXECUTOR_FINISH.unwrap_or(raw::standard_ExecutorFinish)(query);
         if runs_at_finish(query) {
             run(query, finish);
         } else {
@@ -211,10 +205,7 @@ unsafe extern "C-unwind" fn executor_end(query: *mut QueryDesc) {
         if let Some(statement) = statement::find(query).filter(|statement| statement.is_unrecorded()) {
             let _ = server::caught(|| statement.record(Outcome::Completed, true));
         }
-        match PREV_EXECUTOR_END {
-            Some(previous) => previous(query),
-            None => raw::standard_ExecutorEnd(query),
-        }
+        PREV_EXECUTOR_END.unwrap_or(raw::standard_ExecutorEnd)(query);
     }
 }
 
@@ -252,8 +243,8 @@ unsafe extern "C-unwind" fn process_utility(
 ) {
     // SAFETY: PostgreSQL passes valid arguments, which go down unchanged.
     unsafe {
-        let process = || match PREV_PROCESS_UTILITY {
-            Some(previous) => previous(
+        let process = || {
+            PREV_PROCESS_UTILITY.unwrap_or(raw::standard_ProcessUtility)(
                 statement,
                 query_string,
                 read_only_tree,
@@ -262,17 +253,7 @@ unsafe extern "C-unwind" fn process_utility(
                 query_env,
                 dest,
                 qc,
-            ),
-            None => raw::standard_ProcessUtility(
-                statement,
-                query_string,
-                read_only_tree,
-                context,
-                params,
-                query_env,
-                dest,
-                qc,
-            ),
+            );
         };
         let utility = (*statement).utilityStmt;
         if super::tree::tag(utility) == NodeTag::T_ExplainStmt {

@@ -39,12 +39,7 @@ mod before_18 {
         execute_once: bool,
     ) {
         // SAFETY: the caller's promise.
-        unsafe {
-            match previous {
-                Some(previous) => previous(query, direction, count, execute_once),
-                None => standard_ExecutorRun(query, direction, count, execute_once),
-            }
-        }
+        unsafe { previous.unwrap_or(standard_ExecutorRun)(query, direction, count, execute_once) }
     }
 }
 
@@ -80,11 +75,6 @@ mod from_18 {
         _execute_once: bool,
     ) {
         // SAFETY: the caller's promise.
-        unsafe {
-            match previous {
-                Some(previous) => previous(query, direction, count),
-                None => standard_ExecutorRun(query, direction, count),
-            }
-        }
+        unsafe { previous.unwrap_or(standard_ExecutorRun)(query, direction, count) }
     }
 }

@@ -40,14 +40,6 @@ pub(super) struct NodeTotals {
 pub(super) const NODE_SIZE: usize = size_of::<NodeTotals>();
 
 impl NodeTotals {
-    fn first(figures: &NodeFigures, histogram: &Histogram) -> Self {
-        NodeTotals {
-            total: *figures,
-            last: *figures,
-            histogram: *histogram,
-        }
-    }
-
     fn add(&mut self, figures: &NodeFigures, histogram: &Histogram) {
         self.total.add(figures);
         self.last = *figures;
@@ -112,16 +104,10 @@ impl Batch<'_> {
 
     /// As the statistics of a new plan.
     fn first(&self) -> (PlanStatistics, Vec<NodeTotals>) {
-        match self {
-            Batch::Execution(execution, now) => {
-                let mut statistics = PlanStatistics::default();
-                statistics.add(execution, *now);
-                let figures = execution.figures.iter().zip(execution.histograms);
-                let nodes = figures.map(|(figures, histogram)| NodeTotals::first(figures, histogram));
-                (statistics, nodes.collect())
-            }
-            Batch::Gathered(statistics, nodes) => (**statistics, nodes.to_vec()),
-        }
+        let mut statistics = PlanStatistics::default();
+        let mut nodes = vec![NodeTotals::default(); self.nodes()];
+        self.add_to(&mut statistics, &mut nodes);
+        (statistics, nodes)
     }
 }
 
