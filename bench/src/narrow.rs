@@ -1,6 +1,9 @@
 //! The narrow table of the original.
 
+use crate::lab::Lab;
+use crate::session::{Session, Took};
 use postgres::Client;
+use rowsource_tests::Server;
 use rowsource_tests::session::run_each;
 
 /// Settings under which the scans of [`load`] find all in memory, in the same plan each time.
@@ -33,6 +36,46 @@ pub fn load(client: &mut Client, rows: u64) {
              CREATE INDEX test_id ON test (id); VACUUM (FREEZE, ANALYZE) test; CHECKPOINT"
         ),
     );
+}
+
+/// A server with the table, and how many rows are in it, which are noted.
+pub fn server(lab: &mut Lab, name: &str) -> (Server, u64) {
+    let rows = lab.sizes.of(200_000, 10_000_000);
+    lab.setting("rows", rows);
+    lab.at(0.0, "loading");
+    let server = Server::start(name, &SETTINGS);
+    lab.server(&server);
+    load(&mut server.connect(), rows);
+    (server, rows)
+}
+
+/// A run of one of the scans.
+pub struct Run {
+    pub took: Took,
+    pub timer_calls: f64,
+}
+
+impl Run {
+    /// One that we did not measure.
+    pub fn unmeasured(took: Took) -> Self {
+        Run {
+            took,
+            timer_calls: 0.0,
+        }
+    }
+
+    /// One at level typical with these settings, in a session at level basic.
+    pub fn measured(session: &mut Session, settings: &str, statement: &str) -> Self {
+        session.run(&format!(
+            "{settings}; SET pg_rowsource.statistics_level = typical"
+        ));
+        let took = session.time(statement);
+        session.run("SET pg_rowsource.statistics_level = basic");
+        Run {
+            took,
+            timer_calls: session.timer_calls(),
+        }
+    }
 }
 
 /// Clock readings of the scans of [`load`] where every call is timed: two for each row and for the end, and four

@@ -59,6 +59,19 @@ pub struct Series {
     pub values: Vec<Option<Spread>>,
 }
 
+impl Series {
+    /// A series for each variant but the first, which the others are ratios to: `groups` have all variants' ratios.
+    pub fn beside_the_first(names: &[String], groups: &[Vec<Spread>]) -> Vec<Series> {
+        let others = names.iter().enumerate().skip(1);
+        others
+            .map(|(at, name)| Series {
+                name: name.clone(),
+                values: groups.iter().map(|ratios| Some(ratios[at])).collect(),
+            })
+            .collect()
+    }
+}
+
 /// A median, and between what the rounds lay.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Spread {

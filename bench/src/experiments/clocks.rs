@@ -1,12 +1,11 @@
 //! The original's table of clock modes: the same scans, every call timed, by each source.
 
 use crate::lab::Lab;
-use crate::narrow::{self, readings_of_every_call};
+use crate::narrow::{self, Run, readings_of_every_call};
 use crate::record::{Bars, Series as Bar, Table};
 use crate::rounds::{interleave, ratios_to_first};
-use crate::session::{Session, Took};
+use crate::session::Session;
 use crate::statistics::count;
-use rowsource_tests::Server;
 use rowsource_tests::session::texts;
 use rowsource_tests::statistics::median;
 
@@ -16,20 +15,10 @@ const ORIGINAL: [(&str, f64); 3] = [("syscall", 11.50), ("system", 5.12), ("coar
 const ORIGINAL_AT_0: f64 = 2.62;
 const SAMPFREQS: [u32; 2] = [1, 128];
 
-struct Run {
-    took: Took,
-    timer_calls: f64,
-}
-
 pub fn run(lab: &mut Lab) {
-    let rows = lab.sizes.of(200_000, 10_000_000);
     let rounds = lab.sizes.rounds(2, 7);
-    lab.setting("rows", rows);
     lab.setting("rounds", rounds);
-    lab.at(0.0, "loading");
-    let server = Server::start("clocks", &narrow::SETTINGS);
-    lab.server(&server);
-    narrow::load(&mut server.connect(), rows);
+    let (server, rows) = narrow::server(lab, "clocks");
     let mut plain = Session::new(&server);
     let mut ours = Session::loaded(&server);
     let sources = survey(lab, &mut ours);
@@ -51,22 +40,12 @@ pub fn run(lab: &mut Lab) {
         ours.run(settings);
         let series = interleave(lab, scan, &names, rounds, |variant| {
             if variant == 0 {
-                return Run {
-                    took: plain.time(statement),
-                    timer_calls: 0.0,
-                };
+                return Run::unmeasured(plain.time(statement));
             }
             let (source, sampfreq) = variants[variant - 1];
-            ours.run(&format!(
-                "SET pg_rowsource.clock_source = {source}; SET pg_rowsource.sampfreq = {sampfreq};
-                 SET pg_rowsource.statistics_level = typical"
-            ));
-            let took = ours.time(statement);
-            ours.run("SET pg_rowsource.statistics_level = basic");
-            Run {
-                took,
-                timer_calls: ours.timer_calls(),
-            }
+            let settings =
+                format!("SET pg_rowsource.clock_source = {source}; SET pg_rowsource.sampfreq = {sampfreq}");
+            Run::measured(&mut ours, &settings, statement)
         });
         let cpu = |run: &Run| run.took.cpu_s;
         let ratios = ratios_to_first(&series, cpu);

@@ -1,12 +1,11 @@
 //! The original's table of sampling frequencies, on the same data: CPU time, elapsed time and clock readings.
 
 use crate::lab::Lab;
-use crate::narrow::{self, readings_of_every_call};
+use crate::narrow::{self, Run, readings_of_every_call};
 use crate::record::{Bars, Series as Bar, Table};
 use crate::rounds::{interleave, ratios_to_first};
-use crate::session::{Session, Took};
+use crate::session::Session;
 use crate::statistics::{count, ratio, spread};
-use rowsource_tests::Server;
 use rowsource_tests::statistics::median;
 
 /// What the original reports for one frequency: CPU seconds and timer calls.
@@ -58,20 +57,10 @@ enum Variant {
     Explain(&'static str),
 }
 
-struct Run {
-    took: Took,
-    timer_calls: f64,
-}
-
 pub fn run(lab: &mut Lab) {
-    let rows = lab.sizes.of(200_000, 10_000_000);
     let rounds = lab.sizes.rounds(2, 9);
-    lab.setting("rows", rows);
     lab.setting("rounds", rounds);
-    lab.at(0.0, "loading");
-    let server = Server::start("sampfreq", &narrow::SETTINGS);
-    lab.server(&server);
-    narrow::load(&mut server.connect(), rows);
+    let (server, rows) = narrow::server(lab, "sampfreq");
     let mut plain = Session::new(&server);
     let mut ours = Session::loaded(&server);
     let mut variants = vec![Variant::NotLoaded, Variant::Basic];
@@ -88,27 +77,13 @@ pub fn run(lab: &mut Lab) {
         lab.part(from, to);
         plain.run(settings);
         ours.run(settings);
-        let series = interleave(lab, scan, &names, rounds, |variant| {
-            let untimed = |took| Run {
-                took,
-                timer_calls: 0.0,
-            };
-            match variants[variant] {
-                Variant::NotLoaded => untimed(plain.time(statement)),
-                Variant::Basic => untimed(ours.time(statement)),
-                Variant::Explain(prefix) => untimed(plain.time(&format!("{prefix}{statement}"))),
-                Variant::Sampled(which) => {
-                    ours.run(&format!(
-                        "SET pg_rowsource.sampfreq = {}; SET pg_rowsource.statistics_level = typical",
-                        ORIGINAL[which].sampfreq
-                    ));
-                    let took = ours.time(statement);
-                    ours.run("SET pg_rowsource.statistics_level = basic");
-                    Run {
-                        took,
-                        timer_calls: ours.timer_calls(),
-                    }
-                }
+        let series = interleave(lab, scan, &names, rounds, |variant| match variants[variant] {
+            Variant::NotLoaded => Run::unmeasured(plain.time(statement)),
+            Variant::Basic => Run::unmeasured(ours.time(statement)),
+            Variant::Explain(prefix) => Run::unmeasured(plain.time(&format!("{prefix}{statement}"))),
+            Variant::Sampled(which) => {
+                let settings = format!("SET pg_rowsource.sampfreq = {}", ORIGINAL[which].sampfreq);
+                Run::measured(&mut ours, &settings, statement)
             }
         });
         let cpu = |run: &Run| run.took.cpu_s;

@@ -174,15 +174,7 @@ fn report(lab: &mut Lab, names: &[String], results: &[Vec<Series<Run>>]) {
         axis: "ratio".to_string(),
         logarithmic: false,
         groups: PARALLEL.iter().map(|(mode, _)| mode.to_string()).collect(),
-        series: names
-            .iter()
-            .enumerate()
-            .skip(1)
-            .map(|(at, name)| Bar {
-                name: name.clone(),
-                values: plotted.iter().map(|cpu| Some(cpu[at])).collect(),
-            })
-            .collect(),
+        series: Bar::beside_the_first(names, &plotted),
     });
     each_statement(lab, names, &results[0]);
 }

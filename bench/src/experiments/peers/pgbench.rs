@@ -73,7 +73,7 @@ pub fn run(lab: &mut Lab) {
             &all.iter().map(String::as_str).collect::<Vec<_>>(),
         );
         let mut rows: Vec<Vec<String>> = names.iter().map(|name| vec![name.clone()]).collect();
-        let mut plotted = Vec::new();
+        let (mut groups, mut plotted) = (Vec::new(), Vec::new());
         for mode in MODES {
             for clients in CLIENTS {
                 lab.part(
@@ -120,7 +120,8 @@ pub fn run(lab: &mut Lab) {
                         found.median >= 0.98,
                     );
                 }
-                plotted.push((format!("{mode}, {clients}"), cpu));
+                groups.push(format!("{mode}, {clients}"));
+                plotted.push(cpu);
             }
         }
         for row in rows {
@@ -132,16 +133,8 @@ pub fn run(lab: &mut Lab) {
             title: format!("pgbench {title}: CPU time a transaction, as a ratio to nothing loaded"),
             axis: "ratio".to_string(),
             logarithmic: false,
-            groups: plotted.iter().map(|(name, _)| name.clone()).collect(),
-            series: names
-                .iter()
-                .enumerate()
-                .skip(1)
-                .map(|(at, name)| Bar {
-                    name: name.clone(),
-                    values: plotted.iter().map(|(_, cpu)| Some(cpu[at])).collect(),
-                })
-                .collect(),
+            groups,
+            series: Bar::beside_the_first(&names, &plotted),
         });
     }
 }
