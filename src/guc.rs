@@ -1,6 +1,7 @@
 //! The settings, as the rest of the extension reads them.
 
-use crate::pg::{compat, guc as hooks, server};
+use crate::pg::guc::{self as hooks, value};
+use crate::pg::{compat, server};
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
 use rowsource_core::clock::{self, Source};
 use std::ops::RangeInclusive;
@@ -97,11 +98,11 @@ pub struct Measuring {
 
 /// The level's answer for a statement; `hinted` is asked only where it matters.
 pub fn measuring(hinted: impl FnOnce() -> bool) -> Option<Measuring> {
-    let sampfreq = match STATISTICS_LEVEL.get() {
-        StatisticsLevel::Basic if hinted() => SAMPFREQ.get(),
+    let sampfreq = match value(&STATISTICS_LEVEL) {
+        StatisticsLevel::Basic if hinted() => value(&SAMPFREQ),
         StatisticsLevel::Basic => return None,
-        StatisticsLevel::Typical => SAMPFREQ.get(),
-        StatisticsLevel::All if hooks::sampfreq_explicit() => SAMPFREQ.get(),
+        StatisticsLevel::Typical => value(&SAMPFREQ),
+        StatisticsLevel::All if hooks::sampfreq_explicit() => value(&SAMPFREQ),
         StatisticsLevel::All => 1,
     };
     Some(with_sampfreq(sampfreq))
@@ -109,7 +110,7 @@ pub fn measuring(hinted: impl FnOnce() -> bool) -> Option<Measuring> {
 
 /// What a parallel worker does when its leader measures: the same.
 pub fn measuring_as_leader() -> Measuring {
-    measuring(|| true).unwrap_or_else(|| with_sampfreq(SAMPFREQ.get()))
+    measuring(|| true).unwrap_or_else(|| with_sampfreq(value(&SAMPFREQ)))
 }
 
 /// Measuring at this frequency.
@@ -117,8 +118,8 @@ pub fn with_sampfreq(sampfreq: i32) -> Measuring {
     Measuring {
         detail: detail(sampfreq),
         sampfreq,
-        clock: CLOCK_SOURCE.get().source().unwrap_or_else(auto),
-        explain: EXPLAIN.get(),
+        clock: value(&CLOCK_SOURCE).source().unwrap_or_else(auto),
+        explain: value(&EXPLAIN),
     }
 }
 
@@ -146,23 +147,23 @@ pub fn auto() -> Source {
 
 /// Whether statements inside functions, triggers and procedures are measured too.
 pub fn track_all() -> bool {
-    TRACK.get() == Track::All
+    value(&TRACK) == Track::All
 }
 
 /// Plans kept at most.
 pub fn max_plans() -> usize {
-    usize::try_from(MAX_PLANS.get()).unwrap_or(1)
+    usize::try_from(value(&MAX_PLANS)).unwrap_or(1)
 }
 
 /// Whether requests to temporary files are counted and timed. Asked at every request to any file, so without a guard.
 #[inline(always)]
 pub fn tempfile_timing() -> bool {
-    crate::pg::guc::value(&TEMPFILE_TIMING)
+    value(&TEMPFILE_TIMING)
 }
 
 /// Whether the statistics survive a clean restart.
 pub fn save() -> bool {
-    SAVE.get()
+    value(&SAVE)
 }
 
 pub fn init() {

@@ -120,7 +120,7 @@ pub struct Execution<'a> {
     pub description: &'a Rc<PlanDescription>,
     /// The description's literals are those of an earlier execution.
     pub older_literals: bool,
-    pub figures: &'a [NodeFigures],
+    pub figures: &'a mut Vec<NodeFigures>,
     pub histograms: &'a [&'a Histogram],
     pub outcome: Outcome,
     pub sampfreq: i32,
@@ -209,7 +209,7 @@ impl Plan {
         let nodes = execution.figures.len();
         self.statistics.add(execution, now);
         self.total.resize_with(nodes, NodeFigures::default);
-        for (total, figures) in self.total.iter_mut().zip(execution.figures) {
+        for (total, figures) in self.total.iter_mut().zip(execution.figures.iter()) {
             total.add(figures);
         }
         self.histograms.resize_with(nodes, Histogram::default);
@@ -273,8 +273,9 @@ pub fn newly_met(key: PlanKey, description: Rc<PlanDescription>) -> Rc<KnownPlan
     })
 }
 
-/// Adds an execution to its plan's statistics.
-pub fn record(execution: &Execution) {
+/// Adds an execution to its plan's statistics; its figures may be taken.
+#[inline(never)]
+pub fn record(execution: &mut Execution) {
     let now = server::now();
     let shared = shared::record(execution, now);
     // May run while an error is cleaned up: it must not raise another.
@@ -353,7 +354,7 @@ pub fn matches(key: &PlanKey, userid: u32, dbid: u32, queryid: i64) -> bool {
 }
 
 impl Session {
-    fn record(&mut self, execution: &Execution, now: i64, shared: bool) {
+    fn record(&mut self, execution: &mut Execution, now: i64, shared: bool) {
         let plan = execution.plan;
         self.executions += 1;
         plan.used.set(self.executions);
@@ -374,7 +375,7 @@ impl Session {
         }
     }
 
-    fn keep_last(&mut self, execution: &Execution, now: i64) {
+    fn keep_last(&mut self, execution: &mut Execution, now: i64) {
         let last = self.last.get_or_insert_with(|| Last {
             plan: execution.plan.clone(),
             execution: Plan::new(execution.plan.key, execution.description.clone()),
@@ -389,8 +390,7 @@ impl Session {
             last.execution.description = execution.description.clone();
         }
         last.execution.older_literals = execution.older_literals;
-        last.execution.last.clear();
-        last.execution.last.extend_from_slice(execution.figures);
+        std::mem::swap(&mut last.execution.last, execution.figures);
     }
 
     /// Lists a plan that has run. Where two open statements met it at the same time, the later one's stays.

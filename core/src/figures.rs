@@ -207,11 +207,17 @@ impl std::ops::AddAssign for Time {
         self.total_ms += add.total_ms;
         self.startup_ms += add.startup_ms;
         self.self_ms += add.self_ms;
-        self.error_ms = self.error_ms.hypot(add.error_ms);
+        self.error_ms = (self.error_ms * self.error_ms + add.error_ms * add.error_ms).sqrt();
     }
 }
 
 impl NodeFigures {
+    /// Adds what an input used to what the node used by itself.
+    pub fn use_also(&mut self, input: &NodeFigures) {
+        add_option(&mut self.buffers, input.buffers);
+        add_option(&mut self.wal, input.wal);
+    }
+
     /// Adds one execution to a total; memory and disk keep the largest value seen.
     pub fn add(&mut self, execution: &NodeFigures) {
         add_option(&mut self.starts, execution.starts);

@@ -64,7 +64,7 @@ pub fn reconcile(items: &mut [Item]) -> SmallVec<[f64; 4]> {
         return smallvec![alone.estimate.total];
     }
     raise_parents(items);
-    let children = sequential_children(items);
+    let family = Family::of(items);
     // Pre-order: a parent is final before its children are looked at.
     for i in 0..items.len() {
         if let Some(p) = items[i].bounded_by(i) {
@@ -73,38 +73,51 @@ pub fn reconcile(items: &mut [Item]) -> SmallVec<[f64; 4]> {
             estimate.total = estimate.total.min(room);
             estimate.startup = estimate.startup.min(estimate.total);
         }
-        lower_children(items, items[i].estimate.total, &children[i]);
+        lower_children(items, items[i].estimate.total, family.children(i));
     }
-    items
-        .iter()
-        .zip(&children)
-        .map(|(item, children)| (item.estimate.total - sum(items, children)).max(0.0))
-        .collect()
+    let own = |i: usize| items[i].estimate.total - sum(items, family.children(i));
+    (0..items.len()).map(|i| own(i).max(0.0)).collect()
 }
 
-/// Each node's sequential children.
-fn sequential_children(items: &[Item]) -> Vec<Vec<usize>> {
-    let mut children = vec![Vec::new(); items.len()];
-    for (i, item) in items.iter().enumerate() {
-        if let Some(p) = item.competes_in(i) {
-            children[p].push(i);
+/// Most plans are small, and not worth an allocation.
+const FEW: usize = 8;
+
+/// Each node's sequential children: the first of them, and each one's next sibling; 0 where there is none.
+struct Family {
+    first: SmallVec<[usize; FEW]>,
+    next: SmallVec<[usize; FEW]>,
+}
+
+impl Family {
+    fn of(items: &[Item]) -> Self {
+        let none = smallvec![0; items.len()];
+        let mut family = Family {
+            first: none.clone(),
+            next: none,
+        };
+        for i in (0..items.len()).rev() {
+            if let Some(p) = items[i].competes_in(i) {
+                family.next[i] = std::mem::replace(&mut family.first[p], i);
+            }
         }
+        family
     }
-    children
+
+    fn children(&self, i: usize) -> impl Iterator<Item = usize> + Clone {
+        let child = |i: usize| (i > 0).then_some(i);
+        std::iter::successors(child(self.first[i]), move |&i| child(self.next[i]))
+    }
 }
 
 /// What the children take of their parent's time.
-fn sum(items: &[Item], children: &[usize]) -> f64 {
-    children
-        .iter()
-        .map(|&c| items[c].estimate.total / items[c].share())
-        .sum()
+fn sum(items: &[Item], children: impl Iterator<Item = usize>) -> f64 {
+    children.map(|c| items[c].estimate.total / items[c].share()).sum()
 }
 
 /// Bottom-up: an estimated parent that its children exceed is raised by its share of the joint variance.
 fn raise_parents(items: &mut [Item]) {
-    let mut sums = vec![0.0; items.len()];
-    let mut variances = vec![0.0; items.len()];
+    let mut sums: SmallVec<[f64; FEW]> = smallvec![0.0; items.len()];
+    let mut variances = sums.clone();
     for i in (0..items.len()).rev() {
         let own = items[i].estimate.error * items[i].estimate.error;
         let excess = sums[i] - items[i].estimate.total;
@@ -119,22 +132,22 @@ fn raise_parents(items: &mut [Item]) {
 }
 
 /// Makes sequential children fit into their parent's time.
-fn lower_children(items: &mut [Item], room: f64, children: &[usize]) {
-    let excess = sum(items, children) - room;
+fn lower_children(items: &mut [Item], room: f64, children: impl Iterator<Item = usize> + Clone) {
+    let excess = sum(items, children.clone()) - room;
     if excess <= 0.0 {
         return;
     }
-    let variance: f64 = children.iter().map(|&c| items[c].variance()).sum();
+    let variance: f64 = children.clone().map(|c| items[c].variance()).sum();
     if variance > 0.0 {
-        for &c in children {
+        for c in children.clone() {
             let cut = (excess * (items[c].variance() / variance)) * items[c].share();
             let estimate = &mut items[c].estimate;
             estimate.total = (estimate.total - cut.min(GIVES_WAY * estimate.error)).max(0.0);
         }
     }
-    let left = sum(items, children);
+    let left = sum(items, children.clone());
     if left > room {
-        for &c in children {
+        for c in children {
             items[c].estimate.total *= room / left;
         }
     }

@@ -157,14 +157,6 @@ impl Proofs {
     };
 }
 
-/// How a call is noticed, if it is not sampled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Proof {
-    None,
-    Tick,
-    Certain,
-}
-
 /// Weighted sums over the short samples.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
@@ -248,7 +240,7 @@ pub struct Estimate {
 #[inline]
 fn elapsed(earlier: u64, later: u64) -> (f64, u64) {
     if later >= earlier {
-        ((later - earlier) as f64, 0)
+        ((later - earlier) as i64 as f64, 0)
     } else {
         (0.0, 1)
     }
@@ -279,21 +271,65 @@ impl NodeTimer {
         call: &TimedCall,
         proofs: &mut Proofs,
     ) -> bool {
+        let (raw, backsteps) = elapsed(call.start, call.end);
+        let overhead = config.empty_interval + call.nested_readings as i64 as f64 * config.nested_reading();
+        // A short call may measure less than the mean empty interval: cutting each at zero would bias the sum.
+        let ticks = if backsteps == 0 { raw - overhead } else { 0.0 };
+        if self.timed_calls == 0 {
+            self.opening = ticks;
+        }
+        self.timed_calls += 1;
+        self.timer_calls += 2;
+        self.clock_backsteps += backsteps;
+        if self.gap <= 1.0 {
+            if raw >= config.affordable {
+                proofs.noticed = call.end;
+            }
+            self.count(ticks, call.first_of_start);
+        } else {
+            self.weigh(config, call, raw, ticks, proofs);
+        }
+        self.own_reading = call.end;
+        self.draw(config, random, ticks)
+    }
+
+    /// A timed call that counts as itself.
+    #[inline]
+    fn count(&mut self, ticks: f64, first_of_start: bool) {
+        self.certain_calls += 1;
+        self.certain_ticks += ticks;
+        if first_of_start {
+            self.startup_calls += 1;
+            self.startup_ticks += ticks;
+        }
+    }
+
+    /// A timed call among others that are not.
+    #[inline]
+    fn weigh(&mut self, config: &Config, call: &TimedCall, raw: f64, ticks: f64, proofs: &mut Proofs) {
+        let first = call.first_of_start;
         // Before the distance takes this call in: the same test as for a call that is not timed. Readings before
         // the start are none of this call's.
-        let mut proof = Proof::None;
-        if call.did_io || is_within(proofs.noticed, call.start, proofs.last) {
-            proof = Proof::Certain;
-        } else if is_within(proofs.ticked, call.start, proofs.last)
-            && self.is_far(config, call.before, proofs.ticked)
-        {
-            proof = Proof::Tick;
-        }
-        let known = self.gap <= 1.0 || proof == Proof::Certain;
-        if known && elapsed(call.start, call.end).0 >= config.affordable {
+        let certain = call.did_io || is_within(proofs.noticed, call.start, proofs.last);
+        let by_tick = is_within(proofs.ticked, call.start, proofs.last)
+            && self.is_far(config, call.before, proofs.ticked);
+        if certain && raw >= config.affordable {
             proofs.noticed = call.end;
         }
-        self.take(config, random, call, proof, proofs.period)
+        if certain || by_tick {
+            self.count(ticks, first);
+            if !certain {
+                self.note_long(config, ticks, proofs.period, 1.0, first);
+            }
+            if self.is_change(ticks) {
+                self.left = 0;
+            }
+        } else if ticks >= config.long {
+            self.note_long(config, ticks, proofs.period, 0.0, first);
+        } else {
+            self.sample(config, ticks, first);
+        }
+        self.note_distance(call.before, call.start);
     }
 
     /// At the exit of a call that was not timed: if it proved long, reads the clock and takes note of it. `before` is
@@ -323,51 +359,6 @@ impl NodeTimer {
             self.note_long(config, ticks, proofs.period, 1.0, first_of_start);
         }
         self.record_proved(before, end, first_of_start);
-    }
-
-    #[inline]
-    fn take(
-        &mut self,
-        config: &Config,
-        random: &mut impl RngCore,
-        call: &TimedCall,
-        proof: Proof,
-        period: f64,
-    ) -> bool {
-        let (raw, backsteps) = elapsed(call.start, call.end);
-        let overhead = config.empty_interval + call.nested_readings as f64 * config.nested_reading();
-        // A short call may measure less than the mean empty interval: cutting each at zero would bias the sum.
-        let ticks = if backsteps == 0 { raw - overhead } else { 0.0 };
-        if self.timed_calls == 0 {
-            self.opening = ticks;
-        }
-        self.timed_calls += 1;
-        self.timer_calls += 2;
-        self.clock_backsteps += backsteps;
-        let first = call.first_of_start;
-        if self.gap <= 1.0 || proof != Proof::None {
-            self.certain_calls += 1;
-            self.certain_ticks += ticks;
-            if first {
-                self.startup_calls += 1;
-                self.startup_ticks += ticks;
-            }
-            if proof == Proof::Tick {
-                self.note_long(config, ticks, period, 1.0, first);
-            }
-            if self.is_change(ticks) {
-                self.left = 0;
-            }
-        } else if ticks >= config.long {
-            self.note_long(config, ticks, period, 0.0, first);
-        } else {
-            self.sample(config, ticks, first);
-        }
-        if self.gap > 1.0 {
-            self.note_distance(call.before, call.start);
-        }
-        self.own_reading = call.end;
-        self.draw(config, random, ticks)
     }
 
     /// A short sample.
@@ -412,7 +403,7 @@ impl NodeTimer {
         }
     }
 
-    /// Chooses the next block and the call in it: 1 at first, then as small as the timer's share allows, never
+    /// Chooses the next block and the call in it: blocks of 1 at first, then as small as the timer's share allows, never
     /// above `sampfreq`.
     #[inline]
     fn draw(&mut self, config: &Config, random: &mut impl RngCore, ticks: f64) -> bool {
@@ -422,26 +413,32 @@ impl NodeTimer {
             0..=2 => clipped,
             _ => self.recent + (clipped - self.recent) / 8.0,
         };
-        let mut size = 1;
-        let mut position = 0;
-        if self.drawn >= FIRST_CALLS {
-            let calls = self.drawn as f64;
-            // Rare long calls, too, pay for samples: the others like them are to be found. What is left of that
-            // share is spent over as many calls as there were.
-            let known = self.certain_ticks + self.proved_ticks + self.samples.ticks + self.long.ticks;
-            let spent = self.timed_calls as f64 * config.affordable;
-            let usual = self.recent.max((known - self.opening - spent) / calls);
-            let most = config.max_gap.min(calls * GROWTH);
-            let mean = if usual * most <= config.affordable {
-                most
-            } else {
-                config.affordable / usual
-            };
-            if mean >= 1.5 {
-                size = (mean + 0.5) as u64;
-                position = ((u128::from(random.next_u64()) * u128::from(size)) >> 64) as u64;
-            }
+        if self.drawn < FIRST_CALLS {
+            self.countdown = 1;
+            self.drawn += 1;
+            return false;
         }
+        let calls = self.drawn as f64;
+        // Rare long calls, too, pay for samples: the others like them are to be found. What is left of that share is
+        // spent over as many calls as there were.
+        let known = self.certain_ticks + self.proved_ticks + self.samples.ticks + self.long.ticks;
+        let spent = self.timed_calls as f64 * config.affordable;
+        let usual = self.recent.max((known - self.opening - spent) / calls);
+        let most = config.max_gap.min(calls * GROWTH);
+        let mean = if usual * most <= config.affordable {
+            most
+        } else {
+            config.affordable / usual
+        };
+        let (size, position) = if mean >= 1.5 {
+            let size = (mean + 0.5) as u64;
+            (
+                size,
+                ((u128::from(random.next_u64()) * u128::from(size)) >> 64) as u64,
+            )
+        } else {
+            (1, 0)
+        };
         self.gap = size as f64;
         self.countdown = self.left + position + 1;
         self.left = size - 1 - position;
@@ -508,11 +505,20 @@ impl NodeTimer {
     /// call that an error ended.
     pub fn estimate(&self, starts: f64, interrupted: Option<u64>) -> Estimate {
         let calls = self.calls().saturating_sub(u64::from(interrupted.is_some()));
-        let interrupted = interrupted.unwrap_or(0) as f64;
+        let all_timed = calls == self.certain_calls && interrupted.is_none();
+        let interrupted = interrupted.unwrap_or(0) as i64 as f64;
         if calls == 0 || self.timed_calls == 0 {
             return Estimate {
                 total: interrupted,
                 ..Estimate::default()
+            };
+        }
+        if all_timed {
+            let total = self.certain_ticks.max(0.0);
+            return Estimate {
+                total,
+                startup: self.startup_ticks.clamp(0.0, total),
+                error: 0.0,
             };
         }
         let rest = calls

@@ -286,7 +286,14 @@ unsafe fn process_of_temp_tables(number: i32) -> *mut pg_sys::PGPROC {
 }
 
 pub fn buffers(u: &pg_sys::BufferUsage) -> Buffers {
-    let times = io_times(u).map(|t| instr_time_ns(t) / NS_PER_MS);
+    let reads = u.shared_blks_read | u.local_blks_read | u.temp_blks_read;
+    let writes = u.shared_blks_written | u.local_blks_written | u.temp_blks_written;
+    // Without I/O it took no time.
+    let times = if reads | writes == 0 {
+        [0.0; 6]
+    } else {
+        io_times(u).map(|t| instr_time_ns(t) / NS_PER_MS)
+    };
     Buffers {
         shared_hit: u.shared_blks_hit,
         shared_read: u.shared_blks_read,

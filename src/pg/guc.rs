@@ -1,17 +1,17 @@
 //! The hooks behind the settings: what PostgreSQL calls to check and assign them.
 
 use super::compat;
-use pgrx::guc::GucCheckError;
-use pgrx::{PgSqlErrorCode, pg_guard, pg_sys};
+use pgrx::guc::{GucCheckError, GucValue};
+use pgrx::{GucSetting, PgSqlErrorCode, pg_guard, pg_sys};
 use rowsource_core::clock::Source;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 
-/// A switch's value, as PostgreSQL last assigned it, without pgrx's guard.
+/// A setting's value, as PostgreSQL last assigned it, without pgrx's guard.
 #[inline(always)]
-pub fn value(setting: &pgrx::GucSetting<bool>) -> bool {
+pub fn value<T: GucValue>(setting: &GucSetting<T>) -> T {
     // SAFETY: the setting's own static, written by this thread only.
-    unsafe { setting.as_ptr().read() }
+    unsafe { T::from_raw(setting.as_ptr().read()) }
 }
 
 /// Whether `sampfreq` was set anywhere: configuration file, database, role or session.

@@ -11,7 +11,6 @@ use rowsource_core::histogram::Histogram;
 use rowsource_core::reconcile::{Item, reconcile};
 use rowsource_core::sampler::Estimate;
 use smallvec::SmallVec;
-use std::cell::Cell;
 
 const NS_PER_MS: f64 = 1e6;
 
@@ -21,29 +20,19 @@ const NS_PER_MS: f64 = 1e6;
 /// # Safety
 /// `nodes` are the `count` live nodes of one statement.
 pub unsafe fn used_below(nodes: *mut Node, count: usize, i: usize) -> (Buffers, Wal) {
-    let mut sums = Vec::new();
-    // SAFETY: the caller's promise.
-    unsafe { used(nodes, count, &mut sums) };
-    sums[i]
-}
-
-unsafe fn used(nodes: *mut Node, count: usize, sums: &mut Vec<(Buffers, Wal)>) {
-    // SAFETY: as above; children follow their parents, so backwards every sum is complete when it is passed on.
+    // SAFETY: the caller's promise; a node's children follow it.
     unsafe {
-        sums.clear();
-        sums.extend((0..count).map(|i| {
-            let usage = &(*nodes.add(i)).usage;
-            (compat::buffers(&usage.buffers), compat::wal(&usage.wal))
-        }));
-        for i in (1..count).rev() {
-            let node = nodes.add(i);
-            if !(*node).by_expression {
-                let (buffers, wal) = sums[i];
-                let parent = &mut sums[(*node).parent as usize];
-                parent.0 += buffers;
-                parent.1 += wal;
+        let usage = &(*nodes.add(i)).usage;
+        let mut used = (compat::buffers(&usage.buffers), compat::wal(&usage.wal));
+        for j in i + 1..count {
+            let node = nodes.add(j);
+            if (*node).parent == i as i32 && !(*node).by_expression {
+                let below = used_below(nodes, count, j);
+                used.0 += below.0;
+                used.1 += below.1;
             }
         }
+        used
     }
 }
 
@@ -52,17 +41,53 @@ unsafe fn used(nodes: *mut Node, count: usize, sums: &mut Vec<(Buffers, Wal)>) {
 pub struct Scratch {
     pub figures: Vec<NodeFigures>,
     items: Vec<Item>,
-    used: Vec<(Buffers, Wal)>,
 }
 
 /// Runs a body with memory for figures.
 pub fn with_scratch(body: impl FnOnce(&mut Scratch)) {
-    thread_local! {
-        static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
-    }
-    let mut scratch = SCRATCH.take().unwrap_or_default();
+    static mut SCRATCH: Option<Box<Scratch>> = None;
+    let kept = &raw mut SCRATCH;
+    // SAFETY: a backend has one thread; nobody else has it meanwhile.
+    let mut scratch = unsafe { (*kept).take() }.unwrap_or_default();
     body(&mut scratch);
-    SCRATCH.set(Some(scratch));
+    // SAFETY: as above.
+    unsafe { *kept = Some(scratch) };
+}
+
+/// How a statement was measured. Nearly all are plain ones, and most of them are short: for those all is compiled once
+/// more, without what does not concern them.
+#[derive(Clone, Copy)]
+struct How<const PLAIN: bool> {
+    wrapped: bool,
+    by_core: bool,
+    detail: Detail,
+    timed: Timed,
+}
+
+impl<const PLAIN: bool> How<PLAIN> {
+    fn of(statement: &Statement) -> Self {
+        if PLAIN {
+            return Self::PLAIN;
+        }
+        How {
+            wrapped: statement.wrapped,
+            by_core: statement.by_core,
+            detail: statement.detail,
+            timed: statement.timed,
+        }
+    }
+
+    /// Our wrappers alone, some of its calls timed.
+    const PLAIN: Self = How {
+        wrapped: true,
+        by_core: false,
+        detail: Detail::Timed,
+        timed: Timed::Sampled,
+    };
+}
+
+fn is_plain(statement: &Statement) -> bool {
+    statement.wrapped && !statement.by_core && !statement.published && statement.timed == Timed::Sampled
 }
 
 /// Fills in the figures of all nodes that EXPLAIN would show, in its order. With `core_alive` (the statement's own
@@ -73,62 +98,170 @@ pub fn with_scratch(body: impl FnOnce(&mut Scratch)) {
 pub unsafe fn figures(statement: &Statement, core_alive: bool, scratch: &mut Scratch) {
     // SAFETY: the caller's promise.
     unsafe {
-        let count = statement.count;
-        let Scratch {
-            figures: all,
-            items,
-            used: sums,
-        } = scratch;
+        if is_plain(statement) {
+            work_out::<true>(statement, core_alive, scratch);
+        } else {
+            work_out::<false>(statement, core_alive, scratch);
+            correct(statement, core_alive, scratch);
+        }
+    }
+}
+
+#[inline(never)]
+unsafe fn work_out<const PLAIN: bool>(statement: &Statement, core_alive: bool, scratch: &mut Scratch) {
+    let (figures, items) = (&mut scratch.figures, &mut scratch.items);
+    let count = statement.count;
+    // SAFETY: the caller's promise.
+    unsafe {
         items.clear();
-        items.extend((0..count).map(|i| item(statement, i)));
+        items.extend((0..count).map(|i| item::<PLAIN>(statement, i)));
         let own = reconcile(items);
-        used(statement.nodes, count, sums);
-        all.clear();
-        for i in 0..count {
-            let node = statement.nodes.add(i);
-            let instr = (*(*node).plan_state).instrument;
-            if instr.is_null() {
-                all.push(NodeFigures::default());
-                continue;
+        figures.resize_with(count, NodeFigures::default);
+        for (i, figures) in figures.iter_mut().enumerate() {
+            fill_in::<PLAIN>(figures, statement, i, &items[i].estimate, own[i], core_alive);
+        }
+        add_upwards::<PLAIN>(statement, figures);
+    }
+}
+
+/// Takes in what core measured itself, and tells it what we did, if others will ask it.
+unsafe fn correct(statement: &Statement, core_alive: bool, scratch: &mut Scratch) {
+    let (figures, items) = (&mut scratch.figures, &scratch.items);
+    // SAFETY: the caller's promise.
+    unsafe {
+        if statement.wrapped && statement.by_core {
+            for (i, figures) in figures.iter_mut().enumerate() {
+                add_core(statement.nodes.add(i), figures);
             }
-            let (buffers, wal) = inclusive(statement, node, sums[i]);
-            let starts = starts(statement, node);
-            let rows = rows(statement, node);
-            let estimate = items[i].estimate;
-            if statement.wrapped && statement.published && core_alive {
-                compat::set_core_totals(&mut *instr, estimate.total, estimate.startup, rows, starts);
-                if let (Some(buffers), Some(wal)) = (buffers, wal) {
-                    compat::set_buffers(&mut compat::base(&mut *instr).bufusage, &as_core(buffers));
-                    compat::set_wal(&mut compat::base(&mut *instr).walusage, &wal);
-                }
+        }
+        if statement.wrapped && statement.published && core_alive {
+            for (i, figures) in figures.iter().enumerate() {
+                publish(statement, statement.nodes.add(i), &items[i].estimate, figures);
             }
-            if (*node).hidden {
-                continue;
-            }
-            let timed = statement.detail == Detail::Timed && starts > 0.0;
-            let (timed_calls, timer_calls, clock_backsteps) = timer_counts(statement, i);
-            let (memory_kb, disk_kb) = if core_alive {
-                workarea::size((*node).plan_state)
-            } else {
-                (None, None)
-            };
-            all.push(NodeFigures {
-                starts: (statement.detail != Detail::Rows).then_some(starts as u64),
-                rows: rows as u64,
-                time: timed.then(|| Time {
-                    total_ms: estimate.total / NS_PER_MS,
-                    startup_ms: estimate.startup / NS_PER_MS,
-                    self_ms: own[i] / NS_PER_MS,
-                    error_ms: estimate.error / NS_PER_MS,
-                }),
-                buffers,
-                wal,
-                timed_calls,
-                timer_calls,
-                clock_backsteps,
-                memory_kb,
-                disk_kb,
-            });
+        }
+        // Only a root is ever hidden.
+        if !figures.is_empty() && (*statement.nodes).hidden {
+            figures.remove(0);
+        }
+    }
+}
+
+/// Fills in a node's own figures: blocks and WAL are those that its wrapper booked to itself. None where the statement
+/// ended before the node had instrumentation.
+#[inline(always)]
+unsafe fn fill_in<const PLAIN: bool>(
+    figures: &mut NodeFigures,
+    statement: &Statement,
+    i: usize,
+    estimate: &Estimate,
+    own_ns: f64,
+    core_alive: bool,
+) {
+    // SAFETY: the statement's nodes are live.
+    unsafe {
+        let node = statement.nodes.add(i);
+        let instr = (*(*node).plan_state).instrument;
+        if instr.is_null() {
+            *figures = NodeFigures::default();
+            return;
+        }
+        let how = How::<PLAIN>::of(statement);
+        let starts = starts::<PLAIN>(statement, node);
+        figures.starts = (how.detail != Detail::Rows).then_some(starts as i64 as u64);
+        figures.rows = rows::<PLAIN>(statement, node) as i64 as u64;
+        figures.time = (how.detail == Detail::Timed && starts > 0.0).then(|| Time {
+            total_ms: estimate.total / NS_PER_MS,
+            startup_ms: estimate.startup / NS_PER_MS,
+            self_ms: own_ns / NS_PER_MS,
+            error_ms: estimate.error / NS_PER_MS,
+        });
+        (figures.timed_calls, figures.timer_calls, figures.clock_backsteps) =
+            timer_counts::<PLAIN>(statement, i);
+        (figures.memory_kb, figures.disk_kb) = if core_alive {
+            workarea::size((*node).plan_state)
+        } else {
+            (None, None)
+        };
+        let usage = &(*node).usage;
+        let base = compat::base(&mut *instr);
+        let (blocks, wal, buffers, wal_usage) = if how.wrapped {
+            let booked = how.detail != Detail::Rows;
+            (booked, booked, &usage.buffers, &usage.wal)
+        } else {
+            (
+                base.need_bufusage,
+                base.need_walusage,
+                &base.bufusage,
+                &base.walusage,
+            )
+        };
+        figures.buffers = blocks.then(|| compat::buffers(buffers));
+        figures.wal = wal.then(|| compat::wal(wal_usage));
+    }
+}
+
+/// What the wrappers booked to each node also belongs to its parent, but for InitPlans and subplans: what they used
+/// was booked to the node that asked for them.
+unsafe fn add_upwards<const PLAIN: bool>(statement: &Statement, figures: &mut [NodeFigures]) {
+    if !How::<PLAIN>::of(statement).wrapped {
+        return;
+    }
+    // Children follow their parents, so backwards every sum is complete when it is passed on.
+    for i in (1..figures.len()).rev() {
+        // SAFETY: the statement's nodes are live.
+        let node = unsafe { &*statement.nodes.add(i) };
+        if !node.by_expression {
+            let (above, below) = figures.split_at_mut(i);
+            above[node.parent as usize].use_also(&below[0]);
+        }
+    }
+}
+
+/// Adds what core booked in its own calls of a node, less what the wrappers below booked inside those.
+unsafe fn add_core(node: *mut Node, figures: &mut NodeFigures) {
+    let (Some(buffers), Some(wal)) = (&mut figures.buffers, &mut figures.wal) else {
+        return;
+    };
+    // SAFETY: a live node with instrumentation, or there were no figures.
+    unsafe {
+        let instr = (*(*node).plan_state).instrument;
+        let base = compat::base(&mut *instr);
+        let (mut by_core, mut wal_by_core) = (compat::buffers(&base.bufusage), compat::wal(&base.walusage));
+        if compat::core_interrupted_ns(&mut *instr).is_some() {
+            let (interrupted, wal_interrupted) = compat::core_interrupted_usage(&mut *instr);
+            by_core += interrupted;
+            wal_by_core += wal_interrupted;
+        }
+        if (*node).by_core {
+            (*buffers, *wal) = (by_core, wal_by_core);
+        } else {
+            *buffers += by_core;
+            *wal += wal_by_core;
+            *buffers -= (*node).below_unwrapped;
+            *wal -= (*node).wal_below_unwrapped;
+        }
+    }
+}
+
+/// Gives core's struct the totals, for those who read it.
+unsafe fn publish(statement: &Statement, node: *mut Node, estimate: &Estimate, figures: &NodeFigures) {
+    // SAFETY: a live node.
+    unsafe {
+        let instr = (*(*node).plan_state).instrument;
+        if instr.is_null() {
+            return;
+        }
+        let starts = starts::<false>(statement, node);
+        compat::set_core_totals(
+            &mut *instr,
+            estimate.total,
+            estimate.startup,
+            figures.rows as f64,
+            starts,
+        );
+        if let (Some(buffers), Some(wal)) = (figures.buffers, figures.wal) {
+            compat::set_buffers(&mut compat::base(&mut *instr).bufusage, &as_core(buffers));
+            compat::set_wal(&mut compat::base(&mut *instr).walusage, &wal);
         }
     }
 }
@@ -171,32 +304,32 @@ fn as_core(buffers: Buffers) -> Buffers {
     }
 }
 
-unsafe fn starts(statement: &Statement, node: *mut Node) -> f64 {
+unsafe fn starts<const PLAIN: bool>(statement: &Statement, node: *mut Node) -> f64 {
     // SAFETY: a live node with instrumentation.
     unsafe {
         let instr = (*(*node).plan_state).instrument;
         let interrupted = (*node).interrupted.is_some()
-            || (statement.by_core && compat::core_interrupted_ns(&mut *instr).is_some());
+            || (How::<PLAIN>::of(statement).by_core && compat::core_interrupted_ns(&mut *instr).is_some());
         (*instr).nloops + f64::from(u8::from((*instr).running || interrupted))
     }
 }
 
 /// The starts in this process: without those that workers reported.
-unsafe fn own_starts(statement: &Statement, node: *mut Node) -> f64 {
+unsafe fn own_starts<const PLAIN: bool>(statement: &Statement, node: *mut Node) -> f64 {
     // SAFETY: a live node; the workers' array, where there is one, has `num_workers` entries.
     unsafe {
         let workers = (*(*node).plan_state).worker_instrument;
-        if workers.is_null() {
-            return starts(statement, node);
+        if PLAIN || workers.is_null() {
+            return starts::<PLAIN>(statement, node);
         }
         let workers = (*workers)
             .instrument
             .as_slice((*workers).num_workers.max(0) as usize);
-        (starts(statement, node) - workers.iter().map(|worker| worker.nloops).sum::<f64>()).max(0.0)
+        (starts::<PLAIN>(statement, node) - workers.iter().map(|worker| worker.nloops).sum::<f64>()).max(0.0)
     }
 }
 
-unsafe fn rows(statement: &Statement, node: *mut Node) -> f64 {
+unsafe fn rows<const PLAIN: bool>(statement: &Statement, node: *mut Node) -> f64 {
     // SAFETY: as above.
     unsafe {
         let instr = (*(*node).plan_state).instrument;
@@ -205,67 +338,28 @@ unsafe fn rows(statement: &Statement, node: *mut Node) -> f64 {
         } else {
             0.0
         };
-        let ends_seen = matches!(statement.timed, Timed::EveryTsc | Timed::Every);
+        let ends_seen = matches!(How::<PLAIN>::of(statement).timed, Timed::EveryTsc | Timed::Every);
         let wrapped = if (*node).is_drained && !ends_seen {
             // Each start ended with a call that brought no row, or was interrupted in one.
-            ((*node).timer.calls() + (*node).every.calls) as f64 - own_starts(statement, node)
+            ((*node).timer.calls() + (*node).every.calls) as f64 - own_starts::<PLAIN>(statement, node)
         } else {
-            (*node).rows as f64
+            (*node).rows as i64 as f64
         };
         wrapped.max(0.0) + (*instr).ntuples + running
     }
 }
 
-/// Buffers and WAL of the node and all below: what core booked in its own calls, and what the wrappers booked,
-/// less what they booked inside those calls of core.
-unsafe fn inclusive(
-    statement: &Statement,
-    node: *mut Node,
-    (used, wal_used): (Buffers, Wal),
-) -> (Option<Buffers>, Option<Wal>) {
-    // SAFETY: a live node with instrumentation.
-    unsafe {
-        let instr = (*(*node).plan_state).instrument;
-        let base = compat::base(&mut *instr);
-        if !statement.wrapped {
-            return (
-                base.need_bufusage.then(|| compat::buffers(&base.bufusage)),
-                base.need_walusage.then(|| compat::wal(&base.walusage)),
-            );
-        }
-        if statement.detail == Detail::Rows {
-            return (None, None);
-        }
-        if !statement.by_core {
-            return (Some(used), Some(wal_used));
-        }
-        let mut buffers = compat::buffers(&base.bufusage);
-        let mut wal = compat::wal(&base.walusage);
-        if compat::core_interrupted_ns(&mut *instr).is_some() {
-            let (interrupted, wal_interrupted) = compat::core_interrupted_usage(&mut *instr);
-            buffers += interrupted;
-            wal += wal_interrupted;
-        }
-        if !(*node).by_core {
-            buffers += used;
-            wal += wal_used;
-            buffers -= (*node).below_unwrapped;
-            wal -= (*node).wal_below_unwrapped;
-        }
-        (Some(buffers), Some(wal))
-    }
-}
-
 /// A node's place and its time in nanoseconds, before the nodes are made to agree.
-unsafe fn item(statement: &Statement, i: usize) -> Item {
+unsafe fn item<const PLAIN: bool>(statement: &Statement, i: usize) -> Item {
     // SAFETY: the statement's nodes are live.
     unsafe {
         let node = statement.nodes.add(i);
         let instr = (*(*node).plan_state).instrument;
         let mut estimate = Estimate::default();
+        let how = How::<PLAIN>::of(statement);
         if !instr.is_null() {
-            estimate = own_estimate(statement, i);
-            if statement.by_core {
+            estimate = own_estimate::<PLAIN>(statement, i);
+            if how.by_core {
                 estimate.total += compat::core_total_ns(&mut *instr)
                     + compat::core_interrupted_ns(&mut *instr).unwrap_or(0.0);
                 estimate.startup += compat::core_startup_ns(&mut *instr);
@@ -273,12 +367,15 @@ unsafe fn item(statement: &Statement, i: usize) -> Item {
                 estimate.error = estimate.error.hypot(error);
             }
             // The root ran inside the statement's own, exactly timed runs.
-            if i == 0 && statement.wrapped && statement.detail == Detail::Timed {
+            if i == 0 && how.wrapped && how.detail == Detail::Timed {
                 estimate.total = estimate.total.min(statement.elapsed_ns);
             }
         }
         let parent = usize::try_from((*node).parent).ok();
-        let processes = parent.map_or(1.0, |p| processes((*statement.nodes.add(p)).plan_state));
+        let processes = match parent {
+            Some(parent) if !PLAIN => processes((*statement.nodes.add(parent)).plan_state),
+            _ => 1.0,
+        };
         Item {
             parent,
             edge: (*node).edge,
@@ -301,17 +398,18 @@ unsafe fn processes(parent: *mut pg_sys::PlanState) -> f64 {
 }
 
 /// What this process's wrapper measured, in nanoseconds.
-unsafe fn own_estimate(statement: &Statement, i: usize) -> Estimate {
+unsafe fn own_estimate<const PLAIN: bool>(statement: &Statement, i: usize) -> Estimate {
     // SAFETY: the statement's nodes are live.
     unsafe {
         let node = statement.nodes.add(i);
         let ns = statement.tick_ns;
-        let ticks = match statement.timed {
+        let how = How::<PLAIN>::of(statement);
+        let ticks = match how.timed {
             Timed::Never => return Estimate::default(),
-            _ if !statement.wrapped => return Estimate::default(),
+            _ if !how.wrapped => return Estimate::default(),
             Timed::Sampled => (*node)
                 .timer
-                .estimate(own_starts(statement, node), (*node).interrupted),
+                .estimate(own_starts::<PLAIN>(statement, node), (*node).interrupted),
             Timed::EveryTsc | Timed::Every => {
                 let every = &(*node).every;
                 let nested: u64 = descendants(statement, i).map(|d| 2 * (*d).every.calls).sum();
@@ -346,12 +444,13 @@ unsafe fn descendants(statement: &Statement, i: usize) -> impl Iterator<Item = *
 }
 
 /// Timed calls, timer calls and backward steps, the workers' included.
-unsafe fn timer_counts(statement: &Statement, i: usize) -> (u64, u64, u64) {
+unsafe fn timer_counts<const PLAIN: bool>(statement: &Statement, i: usize) -> (u64, u64, u64) {
     // SAFETY: the statement's nodes are live.
     unsafe {
         let node = statement.nodes.add(i);
-        let own = match statement.timed {
-            _ if !statement.wrapped => (0, 0, 0),
+        let how = How::<PLAIN>::of(statement);
+        let own = match how.timed {
+            _ if !how.wrapped => (0, 0, 0),
             Timed::Never => (0, 0, 0),
             Timed::Sampled => {
                 let timer = &(*node).timer;
@@ -362,6 +461,9 @@ unsafe fn timer_counts(statement: &Statement, i: usize) -> (u64, u64, u64) {
                 (every.calls, 2 * every.calls, every.clock_backsteps)
             }
         };
+        if PLAIN {
+            return own;
+        }
         let workers = statement.workers_report(i);
         (
             own.0 + workers.timed_calls,

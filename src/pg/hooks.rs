@@ -79,12 +79,12 @@ unsafe fn run(query: *mut QueryDesc, body: impl FnOnce()) {
     // SAFETY: called by plain frames, with a plain body, for a started query; what is entered is left once.
     unsafe {
         NESTING += 1;
-        let entered = statement::find(query).map(|statement| statement.enter());
+        let entered = statement::find(query).is_some_and(|statement| statement.enter());
         or_else(body, |outcome| {
             let _ = server::caught(|| {
-                if let (Some(entered), Some(statement)) = (&entered, statement::find(query)) {
+                if entered && let Some(statement) = statement::find(query) {
                     statement.interrupt();
-                    statement.leave(entered);
+                    statement.leave();
                     statement.record(outcome, true);
                     statement.close();
                 }
@@ -92,8 +92,8 @@ unsafe fn run(query: *mut QueryDesc, body: impl FnOnce()) {
             settle();
             unnest();
         });
-        if let (Some(entered), Some(statement)) = (&entered, statement::find(query)) {
-            statement.leave(entered);
+        if entered && let Some(statement) = statement::find(query) {
+            statement.leave();
         }
         settle();
         unnest();

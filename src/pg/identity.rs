@@ -4,13 +4,8 @@
 use super::compat;
 use super::tree::{Found, tag};
 use pgrx::pg_sys::{self, NodeTag};
-use std::cell::RefCell;
+use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64;
-
-thread_local! {
-    /// What is hashed; kept, so that a statement need not allocate it.
-    static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
 
 /// A plan's number, and what else tells it from others.
 #[derive(Clone, Copy)]
@@ -41,21 +36,20 @@ pub unsafe fn plan_id(found: &[Found], statement: &pg_sys::PlannedStmt) -> PlanI
 }
 
 unsafe fn own_id(found: &[Found]) -> i64 {
-    BYTES.with_borrow_mut(|bytes| {
-        bytes.clear();
-        let mut add = |number: i64| bytes.extend_from_slice(&number.to_le_bytes());
-        for place in found.iter().filter(|place| !place.hidden) {
-            // SAFETY: a live plan state has a plan of the matching kind, and an executor state.
-            unsafe {
-                let plan = (*place.plan_state).plan;
-                add(tag(plan) as i64);
-                add(i64::from(place.depth));
-                add(i64::from(place.by_expression) + 2 * i64::from((*plan).parallel_aware));
-                details(plan, (*place.plan_state).state, &mut add);
-            }
+    // Enough for four nodes, and so for most statements.
+    let mut numbers = SmallVec::<[[u8; 8]; 32]>::new();
+    let mut add = |number: i64| numbers.push(number.to_le_bytes());
+    for place in found.iter().filter(|place| !place.hidden) {
+        // SAFETY: a live plan state has a plan of the matching kind, and an executor state.
+        unsafe {
+            let plan = (*place.plan_state).plan;
+            add(tag(plan) as i64);
+            add(i64::from(place.depth));
+            add(i64::from(place.by_expression) + 2 * i64::from((*plan).parallel_aware));
+            details(plan, (*place.plan_state).state, &mut add);
         }
-        xxh3_64(bytes) as i64
-    })
+    }
+    xxh3_64(numbers.as_flattened()) as i64
 }
 
 unsafe fn details(plan: *mut pg_sys::Plan, estate: *mut pg_sys::EState, add: &mut impl FnMut(i64)) {

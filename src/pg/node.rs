@@ -20,7 +20,7 @@ pub struct EveryCall {
 }
 
 /// Lives as long as its statement. What comes before the histogram is zeroed for each execution, and the histogram
-/// forgotten; what comes after it is the same for all executions of a plan.
+/// forgotten; what comes after it is the same for all executions of a plan, or means nothing until it is written.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Node {
@@ -34,15 +34,15 @@ pub struct Node {
     pub every: EveryCall,
     /// What the node used by itself, and what the InitPlans and subplans it asked for used.
     pub usage: Usage,
-    /// The counters at entry, kept by the wrapper of InitPlan and subplan roots.
-    pub entry: Usage,
     /// An error ended the statement inside a call of this node, this many ticks after the call began.
     pub interrupted: Option<u64>,
+    /// How long the timed calls took.
+    pub histogram: Histogram,
+    /// The counters at entry, kept by the wrapper of InitPlan and subplan roots.
+    pub entry: Usage,
     /// Used below it while core, not the wrapper, measured it: already in `instr`.
     pub below_unwrapped: Buffers,
     pub wal_below_unwrapped: Wal,
-    /// How long the timed calls took.
-    pub histogram: Histogram,
     pub plan_state: *mut pg_sys::PlanState,
     /// The account of its caller: its parent's, or for the root of an InitPlan or subplan that of whichever node asked
     /// for the call in progress.

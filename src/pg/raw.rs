@@ -45,6 +45,7 @@ unsafe extern "C-unwind" {
     pub fn NewGUCNestLevel() -> c_int;
     pub fn AtEOXact_GUC(is_commit: bool, nest_level: c_int);
     pub fn GetCurrentTimestamp() -> i64;
+    pub fn GetCurrentStatementStartTimestamp() -> i64;
     pub fn GetUserId() -> pg_sys::Oid;
     pub fn LWLockAcquire(lock: *mut pg_sys::LWLock, mode: pg_sys::LWLockMode::Type) -> bool;
     pub fn LWLockRelease(lock: *mut pg_sys::LWLock);

@@ -69,7 +69,7 @@ pub fn may_see(userid: u32) -> bool {
 /// When the client's current message began to be worked on.
 pub fn message_time() -> i64 {
     // SAFETY: no arguments.
-    unsafe { pg_sys::GetCurrentStatementStartTimestamp() }
+    unsafe { super::raw::GetCurrentStatementStartTimestamp() }
 }
 
 /// Writes to the server's log without the user's statement beside it, which has nothing to do with the matter.

@@ -6,7 +6,7 @@
 //! plans lie in dynamic shared memory, made by the first backend that needs it and kept until the server stops.
 //!
 //! Locks, and the order in which they are taken:
-//! 1. a way's lock, exclusive: to gather an execution of a short plan in memory of the session's own, or to collect
+//! 1. a session's way (`gather`): to gather an execution of a short plan in memory of the session's own, or to collect
 //!    what was gathered there;
 //! 2. the control lock, exclusive: to make the store, to load the file, to evict, to insert a new plan;
 //! 3. a partition lock of the table (dshash): shared to find a plan, exclusive to insert or delete one;

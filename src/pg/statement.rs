@@ -68,8 +68,10 @@ pub struct Statement {
     installed: bool,
     ran: bool,
     recorded: bool,
-    /// How many of its runs are on the stack.
-    running: u32,
+    /// A run of it is on the stack.
+    running: bool,
+    /// What that run replaced.
+    entered: Entered,
     /// It called rowsource_display(), and so is never "the last statement".
     displaying: bool,
     channel: Option<parallel::Channel>,
@@ -80,14 +82,24 @@ pub struct Statement {
 static mut OPEN: Vec<Box<Statement>> = Vec::new();
 
 /// What a run of a statement replaced, to be put back when it is left by any way.
-pub struct Entered {
+struct Entered {
     account: *mut Usage,
-    /// The counters then: all that the run uses also belongs to the node that asked for it, if any.
-    booked: Usage,
-    clock: Option<timing::Outer>,
+    /// The counters then, where a node asked for the run: all that it uses also belongs to that node.
+    booked: Option<Usage>,
+    outer: Option<timing::Outer>,
     /// Whether times of temporary files went to nodes.
     tempfile_times: bool,
     start: u64,
+}
+
+impl Entered {
+    const NOTHING: Entered = Entered {
+        account: std::ptr::null_mut(),
+        booked: None,
+        outer: None,
+        tempfile_times: false,
+        start: 0,
+    };
 }
 
 #[allow(
@@ -111,7 +123,7 @@ pub fn find(query: *mut QueryDesc) -> Option<&'static mut Statement> {
 
 /// The statements that are running now asked for a display: none of them is to be the last statement.
 pub fn displaying() {
-    for statement in open().iter_mut().filter(|statement| statement.running > 0) {
+    for statement in open().iter_mut().filter(|statement| statement.running) {
         statement.displaying = true;
     }
 }
@@ -131,8 +143,8 @@ fn gone(statement: *const Statement) {
         return;
     };
     let mut statement = list.remove(at);
-    if statement.ran && !statement.closed {
-        let outcome = if statement.running > 0 {
+    if statement.is_unrecorded() && !statement.closed {
+        let outcome = if statement.running {
             Outcome::Cancelled
         } else if statement.toplevel {
             Outcome::Completed
@@ -159,15 +171,25 @@ impl Statement {
         }
     }
 
-    /// Enters a run: the statement's clock and accounts come in force.
+    /// Whether its wrappers read a clock.
+    fn is_timed(&self) -> bool {
+        self.wrapped && self.detail == Detail::Timed
+    }
+
+    /// Enters a run: the statement's clock and accounts come in force. False where they are already.
     ///
     /// # Safety
     /// Main thread; pair with [`Statement::leave`] on every way out.
-    pub unsafe fn enter(&mut self) -> Entered {
+    #[inline(always)]
+    pub unsafe fn enter(&mut self) -> bool {
+        if self.running {
+            return false;
+        }
+        let timed = self.is_timed();
         // SAFETY: the outside account lives as long as the statement, which leaves before it is dropped.
         unsafe {
             self.ran = true;
-            self.running += 1;
+            self.running = true;
             if self.wrapped {
                 self.install();
                 if let Some(mut channel) = self.channel.take() {
@@ -176,20 +198,20 @@ impl Statement {
                     self.channel = Some(channel);
                 }
             }
-            let account = usage::switch(&raw mut self.outside);
-            let clock = (self.wrapped && self.detail == Detail::Timed)
-                .then(|| timing::enter(self.clock, self.config));
-            let start = match clock {
-                Some(_) => timing::LAST.load(Relaxed),
-                None => self.clock.read_fn()(),
-            };
-            Entered {
-                account,
-                booked: usage::BOOKED,
-                clock,
-                tempfile_times: tempfile::calls::per_node(self.wrapped && self.detail != Detail::Rows),
-                start,
+            let entered = &mut self.entered;
+            entered.account = usage::switch(&raw mut self.outside);
+            entered.booked = None;
+            if !usage::is_outside(entered.account) {
+                entered.booked = Some(usage::BOOKED);
             }
+            entered.tempfile_times = tempfile::calls::per_node(self.wrapped && self.detail != Detail::Rows);
+            if timed {
+                entered.outer = timing::enter(self.clock, self.tick_ns, &self.config);
+                entered.start = timing::LAST.load(Relaxed);
+            } else {
+                entered.start = self.clock.read_fn()();
+            }
+            true
         }
     }
 
@@ -197,19 +219,21 @@ impl Statement {
     ///
     /// # Safety
     /// Main thread, once per [`Statement::enter`].
-    pub unsafe fn leave(&mut self, entered: &Entered) {
+    #[inline(always)]
+    pub unsafe fn leave(&mut self) {
         // SAFETY: as promised.
         unsafe {
-            self.running = self.running.saturating_sub(1);
+            self.running = false;
+            let entered = &self.entered;
             let end = self.clock.read_fn()();
             self.elapsed_ns += clock::elapsed(entered.start, end).unwrap_or(0) as f64 * self.tick_ns;
-            if let Some(outer) = &entered.clock {
-                timing::leave(outer);
+            if self.is_timed() {
+                timing::leave(entered.outer.as_ref());
             }
             tempfile::calls::per_node(entered.tempfile_times);
             usage::switch(entered.account);
-            if !usage::is_outside(entered.account) {
-                usage::add_since(entered.account, &raw const entered.booked);
+            if let Some(booked) = &entered.booked {
+                usage::add_since(entered.account, booked);
             }
         }
     }
@@ -260,13 +284,13 @@ impl Statement {
                 harvest::figures(self, core_alive, scratch);
                 harvest::histograms(self)
             };
-            let figures = &scratch.figures;
+            let figures = &mut scratch.figures;
             let Some((plan, description)) = &self.plan else {
                 // SAFETY: in a worker whose leader announced a channel.
                 unsafe { parallel::report(figures, &histograms, self) };
                 return;
             };
-            session::record(&session::Execution {
+            session::record(&mut session::Execution {
                 plan,
                 description,
                 older_literals: self.older_literals,

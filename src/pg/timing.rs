@@ -51,10 +51,8 @@ impl RngCore for Random {
 /// Measured statements that are running.
 static mut DEPTH: u32 = 0;
 
-/// What a measured statement replaces while it runs, to be put back when it is left.
+/// What a measured statement inside another one replaces while it runs, to be put back when it is left.
 pub struct Outer {
-    /// Whether there is an outer statement: else nobody needs anything put back.
-    running: bool,
     tsc: bool,
     ns_per_tick: f64,
     read: fn() -> u64,
@@ -80,7 +78,8 @@ pub unsafe fn read() -> u64 {
 ///
 /// # Safety
 /// Main thread only.
-pub unsafe fn enter(source: Source, config: Config) -> Outer {
+#[inline(always)]
+pub unsafe fn enter(source: Source, ns_per_tick: f64, config: &Config) -> Option<Outer> {
     // SAFETY: main thread; the handler reads READ as one word.
     unsafe {
         if let Random(None) = RANDOM {
@@ -88,17 +87,16 @@ pub unsafe fn enter(source: Source, config: Config) -> Outer {
             RANDOM = Random(Some(Xoroshiro128PlusPlus::seed_from_u64(seed)));
         }
         forget_proofs();
-        let outer = Outer {
-            running: DEPTH > 0,
+        let outer = (DEPTH > 0).then_some(Outer {
             tsc: TSC,
             ns_per_tick: NS_PER_TICK,
             read: READ,
             config: CONFIG,
-        };
+        });
         TSC = source == Source::Tsc;
         READ = source.read_fn();
-        NS_PER_TICK = source.scale().ns_per_tick();
-        CONFIG = config;
+        NS_PER_TICK = ns_per_tick;
+        CONFIG = *config;
         DEPTH += 1;
         read();
         outer
@@ -109,12 +107,13 @@ pub unsafe fn enter(source: Source, config: Config) -> Outer {
 ///
 /// # Safety
 /// Main thread only.
-pub unsafe fn leave(outer: &Outer) {
+#[inline(always)]
+pub unsafe fn leave(outer: Option<&Outer>) {
     // SAFETY: as in `enter`.
     unsafe {
         forget_proofs();
         DEPTH -= 1;
-        if outer.running {
+        if let Some(outer) = outer {
             TSC = outer.tsc;
             READ = outer.read;
             NS_PER_TICK = outer.ns_per_tick;

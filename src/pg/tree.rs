@@ -60,16 +60,15 @@ pub unsafe fn walk(root: *mut PlanState) -> SmallVec<[Found; 4]> {
         under_gather: false,
         hidden: false,
     };
-    // SAFETY: the caller's promise.
-    unsafe { visit(place, &mut found) };
+    if !root.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { visit(place, &mut found) };
+    }
     found
 }
 
 unsafe fn visit(mut place: Found, found: &mut SmallVec<[Found; 4]>) {
     let ps = place.plan_state;
-    if ps.is_null() {
-        return;
-    }
     // SAFETY: `ps` is a valid plan state, and so are all that it points to; casts follow the node's tag.
     unsafe {
         let kind = tag(ps);
@@ -104,20 +103,11 @@ unsafe fn visit(mut place: Found, found: &mut SmallVec<[Found; 4]>) {
                 found,
             );
         }
-        visit(
-            Found {
-                plan_state: (*ps).lefttree,
-                ..child
-            },
-            found,
-        );
-        visit(
-            Found {
-                plan_state: (*ps).righttree,
-                ..child
-            },
-            found,
-        );
+        for plan_state in [(*ps).lefttree, (*ps).righttree] {
+            if !plan_state.is_null() {
+                visit(Found { plan_state, ..child }, found);
+            }
+        }
         for plan_state in members(ps, kind) {
             visit(Found { plan_state, ..child }, found);
         }
@@ -136,7 +126,7 @@ unsafe fn visit(mut place: Found, found: &mut SmallVec<[Found; 4]>) {
 
 /// Several expressions may share one subplan; EXPLAIN shows it once.
 unsafe fn visit_subplan(place: Found, found: &mut SmallVec<[Found; 4]>) {
-    if !found.iter().any(|seen| seen.plan_state == place.plan_state) {
+    if !place.plan_state.is_null() && !found.iter().any(|seen| seen.plan_state == place.plan_state) {
         // SAFETY: as `visit`.
         unsafe { visit(place, found) }
     }

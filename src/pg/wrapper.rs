@@ -260,7 +260,7 @@ unsafe extern "C-unwind" fn call_sampled<const BOOKS: u8, const SCOPE: u8>(
         let proofs = timing::proofs();
         let nested_readings = timing::READINGS - readings;
         let end = timing::read();
-        let ns = end.saturating_sub(start) as f64 * timing::NS_PER_TICK;
+        let ns = end.wrapping_sub(start) as i64 as f64 * timing::NS_PER_TICK;
         (*node).histogram.count(ns, usage::reads() != reads);
         let did_io = leave::<SAMPLED, BOOKS>(node);
         let first_of_start = !(*node).instr.running;
@@ -376,7 +376,7 @@ unsafe fn count_every(node: *mut Node, start: u64, end: u64, read: bool) {
         (*every).ticks += end - start;
         (*node)
             .histogram
-            .count((end - start) as f64 * timing::NS_PER_TICK, read);
+            .count((end - start) as i64 as f64 * timing::NS_PER_TICK, read);
         if !(*node).instr.running {
             (*every).startup_ticks += end - start;
         }

@@ -4,16 +4,19 @@
 //! Nothing is hidden by that: who reads the store first collects what all sessions have gathered. The session itself
 //! hands it on after a second, when another plan needs the place, and when it ends.
 //!
-//! A way's lock is taken before all other locks of the store's; see the order there.
+//! A way is held by one process at a time, by a word rather than by a lock of PostgreSQL's, which would cost a short
+//! statement as much as adding to its figures. The session itself never waits for it: while a reader collects, its
+//! execution goes to the store. Readers wait, for a copy of some figures at most. What waits for a way holds no lock.
 
 use super::entry::{Batch, NodeTotals};
-use super::{Store, entry, locked, tried};
+use super::{Store, entry, tried};
 use crate::session::{Execution, KnownPlan, PlanKey, PlanStatistics};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::{pg_guard, pg_sys};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicI64};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64};
+use std::time::Duration;
 
 /// Plans that a session gathers at the same time.
 const WAYS: usize = 8;
@@ -25,7 +28,8 @@ const KEPT: i64 = 1_000_000;
 /// What was gathered of one plan.
 #[repr(C)]
 struct Way {
-    lock: pg_sys::LWLock,
+    /// The process that holds it, or 0.
+    holder: AtomicI32,
     key: PlanKey,
     /// No execution: nothing gathered.
     statistics: PlanStatistics,
@@ -33,6 +37,38 @@ struct Way {
     until: AtomicI64,
     nodes: usize,
     totals: [NodeTotals; NODES],
+}
+
+/// A way that this process holds, until this is dropped.
+struct Held<'a>(&'a AtomicI32);
+
+impl<'a> Held<'a> {
+    /// `None` where another process holds it.
+    fn at_once(holder: &'a AtomicI32) -> Option<Self> {
+        // SAFETY: a plain global.
+        let pid = unsafe { pg_sys::MyProcPid };
+        let free = holder.compare_exchange(0, pid, Acquire, Relaxed).is_ok();
+        free.then(|| Held(holder))
+    }
+
+    /// Waits for it; not for ever, for nothing here is worth that.
+    fn soon(holder: &'a AtomicI32) -> Option<Self> {
+        const PAUSE: Duration = Duration::from_micros(100);
+        const TRIES: usize = 10_000;
+        (0..TRIES).find_map(|_| {
+            let held = Self::at_once(holder);
+            if held.is_none() {
+                std::thread::sleep(PAUSE);
+            }
+            held
+        })
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Release);
+    }
 }
 
 /// The ways of one session. Blocks are made for good; a session that ends leaves its own to the next.
@@ -75,9 +111,6 @@ pub(super) unsafe fn join(store: &Store) {
                 return;
             }
             own = pg_sys::dsa_get_address(store.area, made).cast();
-            for way in 0..WAYS {
-                pg_sys::LWLockInitialize(&raw mut (*own).ways[way].lock, (*store.control).tranche);
-            }
             (*own).next = (*store.control).blocks.load(Relaxed);
             (*store.control).blocks.store(made, Release);
         }
@@ -95,7 +128,7 @@ pub(super) unsafe fn join(store: &Store) {
 /// # Safety
 /// Main thread. Raises nothing.
 pub(super) unsafe fn add(execution: &Execution, now: i64) -> bool {
-    // SAFETY: only this session writes to its ways, but for the readers, who empty them under the lock.
+    // SAFETY: only this session writes to its ways, but for the readers, who empty them holding them.
     unsafe {
         let Some(own) = own() else { return false };
         let nodes = execution.figures.len();
@@ -103,14 +136,15 @@ pub(super) unsafe fn add(execution: &Execution, now: i64) -> bool {
         if (*way).until.load(Relaxed) <= now || (*way).nodes != nodes || (*way).key != execution.plan.key {
             return false;
         }
-        locked(&raw mut (*way).lock, true, || {
-            let totals = &mut (&mut (*way).totals)[..nodes];
-            if (*way).statistics.times.calls == 0 {
-                (*way).statistics = PlanStatistics::default();
-                totals.iter_mut().for_each(NodeTotals::clear);
-            }
-            Batch::Execution(execution, now).add_to(&mut (*way).statistics, totals);
-        });
+        let Some(_held) = Held::at_once(&(*way).holder) else {
+            return false;
+        };
+        let totals = &mut (&mut (*way).totals)[..nodes];
+        if (*way).statistics.times.calls == 0 {
+            (*way).statistics = PlanStatistics::default();
+            totals.iter_mut().for_each(NodeTotals::clear);
+        }
+        Batch::Execution(execution, now).add_to(&mut (*way).statistics, totals);
         true
     }
 }
@@ -129,29 +163,35 @@ pub(super) unsafe fn begin(store: &Store, execution: &Execution, now: i64) {
         }
         let (plan, ways) = (execution.plan, &raw mut (*own.block).ways);
         let its = |at: &usize| (*ways)[*at].until.load(Relaxed) != 0 && (*ways)[*at].key == plan.key;
-        let due = |at: &usize| (*ways)[*at].until.load(Relaxed) <= now;
-        let Some(at) = (0..WAYS).find(its).or_else(|| (0..WAYS).find(due)) else {
+        let is_due = |at: &usize| (*ways)[*at].until.load(Relaxed) <= now;
+        let Some(at) = (0..WAYS).find(its).or_else(|| (0..WAYS).find(is_due)) else {
             return;
         };
-        hand_on(store, own, at);
+        // It is not due where a reader held it just now.
+        if !is_due(&at) || !hand_on(store, own, at) {
+            return;
+        }
         let way = &raw mut (*ways)[at];
-        locked(&raw mut (*way).lock, true, || {
-            (*way).key = plan.key;
-            (*way).nodes = nodes;
-            (*way).until.store(now + KEPT, Relaxed);
-        });
+        let Some(_held) = Held::soon(&(*way).holder) else {
+            return;
+        };
+        (*way).key = plan.key;
+        (*way).nodes = nodes;
+        (*way).until.store(now + KEPT, Relaxed);
         own.plans[at] = Some(plan.clone());
         plan.way.set(at);
     }
 }
 
-/// Hands on what is gathered in a way, and frees it.
-unsafe fn hand_on(store: &Store, own: &mut Gatherer, at: usize) {
-    // SAFETY: under the way's lock nobody else empties it. An error leaves all locks to `tried`.
+/// Hands on what is gathered in a way, and frees it; false where it cannot be had.
+unsafe fn hand_on(store: &Store, own: &mut Gatherer, at: usize) -> bool {
+    // SAFETY: who holds a way empties it alone. An error leaves all locks to `tried`.
     unsafe {
         let way = &raw mut (*own.block).ways[at];
         (*way).until.store(0, Relaxed);
-        pg_sys::LWLockAcquire(&raw mut (*way).lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
+        let Some(_held) = Held::soon(&(*way).holder) else {
+            return false;
+        };
         let calls = (*way).statistics.times.calls;
         if calls > 0 {
             let gathered = Batch::Gathered(&(*way).statistics, &(&(*way).totals)[..(*way).nodes]);
@@ -164,8 +204,8 @@ unsafe fn hand_on(store: &Store, own: &mut Gatherer, at: usize) {
             }
             (*way).statistics.times.calls = 0;
         }
-        pg_sys::LWLockRelease(&raw mut (*way).lock);
         own.plans[at] = None;
+        true
     }
 }
 
@@ -175,7 +215,7 @@ unsafe fn hand_on(store: &Store, own: &mut Gatherer, at: usize) {
 /// # Safety
 /// Main thread, not inside a boundary, holding no lock.
 pub(super) unsafe fn collect(store: &Store, unwanted: impl Fn(&PlanKey) -> bool) {
-    // SAFETY: a way's content is only looked at under its lock, but for whether there is any.
+    // SAFETY: a way's content is only looked at while it is held, but for whether there is any.
     unsafe {
         each_block(store, |block| {
             for at in 0..WAYS {
@@ -183,7 +223,9 @@ pub(super) unsafe fn collect(store: &Store, unwanted: impl Fn(&PlanKey) -> bool)
                 if (&raw const (*way).statistics.times.calls).read_volatile() == 0 {
                     continue;
                 }
-                pg_sys::LWLockAcquire(&raw mut (*way).lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
+                let Some(_held) = Held::soon(&(*way).holder) else {
+                    continue;
+                };
                 if (*way).statistics.times.calls > 0 {
                     let gathered = Batch::Gathered(&(*way).statistics, &(&(*way).totals)[..(*way).nodes]);
                     if unwanted(&(*way).key)
@@ -192,7 +234,6 @@ pub(super) unsafe fn collect(store: &Store, unwanted: impl Fn(&PlanKey) -> bool)
                         (*way).statistics.times.calls = 0;
                     }
                 }
-                pg_sys::LWLockRelease(&raw mut (*way).lock);
             }
         });
     }
@@ -224,7 +265,19 @@ unsafe extern "C-unwind" fn at_exit(_code: i32, _arg: pg_sys::Datum) {
         let (Some(store), Some(own)) = ({ super::STORE }, own()) else {
             return;
         };
-        let _ = tried(|| (0..WAYS).for_each(|at| hand_on(&store, own, at)));
+        // Where it ends while it holds a way, nobody else will free that.
+        each_block(&store, |block| {
+            for way in &(*block).ways {
+                let _ = way
+                    .holder
+                    .compare_exchange(pg_sys::MyProcPid, 0, Release, Relaxed);
+            }
+        });
+        let _ = tried(|| {
+            for at in 0..WAYS {
+                hand_on(&store, own, at);
+            }
+        });
         (*own.block).taken.store(false, Release);
         OWN = None;
     }

@@ -1,6 +1,6 @@
 //! Sets a started statement up: allocates its nodes, makes their state ours, and decides what core measures itself.
 
-use super::{BUFFERS, OURS, ROWS, Statement, TIMER, WAL, gone, open, spare};
+use super::{BUFFERS, Entered, OURS, ROWS, Statement, TIMER, WAL, gone, open, spare};
 use crate::guc::{self, Detail};
 use crate::pg::node::Node;
 use crate::pg::usage::Usage;
@@ -120,7 +120,8 @@ pub unsafe fn attach(
             installed: false,
             ran: false,
             recorded: false,
-            running: 0,
+            running: false,
+            entered: Entered::NOTHING,
             displaying: false,
             channel: None,
         };
@@ -269,12 +270,11 @@ impl Statement {
             }
             self.query = query;
             self.closed = false;
-            self.outside = Usage::zero();
             self.elapsed_ns = 0.0;
             self.installed = false;
             self.ran = false;
             self.recorded = false;
-            self.running = 0;
+            self.running = false;
             self.displaying = false;
         }
     }
