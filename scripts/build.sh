@@ -14,7 +14,10 @@ options=(--release --ignore-rust-version "${locked[@]}" -p pg_rowsource --no-def
 if [ "${1:-}" = clippy ]; then
     exec cargo clippy "${options[@]}" -- -D warnings
 fi
-cargo build "${options[@]}" "$@"
-# Cargo's own place for it is the same for every major.
+# Cargo's own place for it is the same for every major: nobody else builds until it is taken away from there.
+mkdir -p "$TARGET"
+exec 8>"$TARGET/build.lock"
+flock 8
+cargo build "${options[@]}" "$@" 8>&-
 built=$TARGET/release/libpg_rowsource.so kept=$TARGET/pg$major/pg_rowsource.so
 cmp -s "$built" "$kept" || install -D -m 755 "$built" "$kept"

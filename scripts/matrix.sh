@@ -9,10 +9,13 @@ set -uo pipefail
 cd "$ROOT"
 phase="set-up"
 log=$TARGET/matrix.log
+failures=$TARGET/matrix.failed
+lanes=()
 
 cleanup() {
     local status=$?
     trap - EXIT INT TERM
+    for lane in "${lanes[@]}"; do kill -TERM -- "-$lane" 2>/dev/null; done
     stop_child
     exit "$status"
 }
@@ -24,16 +27,16 @@ trap 'echo "matrix.sh: terminated during $phase" >&2; exit 143' TERM
 scripts/setup.sh --matrix || exit 1
 choose_run
 host_run=$RUN
-failed=()
 
 # try NAME COMMAND...: says what it does, and remembers where it fails.
 try() {
     phase=$1
     shift
     say "$phase"
-    run_child logged "$@" && return
+    "$@" 2>&1 | tee -a "$log"
+    [ "${PIPESTATUS[0]}" -ne 0 ] || return 0
     echo "matrix.sh: failed: $phase" >&2
-    failed+=("$phase")
+    echo "$phase" >>"$failures"
     return 1
 }
 
@@ -47,9 +50,8 @@ prepare() {
     return $status
 }
 
-# Estimates and costs in time hardly depend on the version: these run on the oldest and on the newest one,
-# and with ALL=1 on each. What callgrind counts is compared on each anyway.
-STATISTICAL="accuracy overhead store_overhead"
+# These judge times: one after the other, when nothing else runs.
+TIMED="accuracy overhead store_overhead tempfile_time"
 
 # tests_but NAME...: all files of tests/tests but these.
 tests_but() {
@@ -60,16 +62,20 @@ tests_but() {
     done
 }
 
-# one MAJOR [NAME...]: everything on that major.
+# use MAJOR: what the other scripts are to work on.
+use() {
+    export PG_CONFIG=$MATRIX/pg_config-$1 PG_ROOT=$MATRIX/$1 ROWSOURCE_RUN=$host_run$1
+    choose_run
+}
+
+# one MAJOR [NAME...]: everything on that major but the tests that judge times, or these tests alone.
 one() {
     local major=$1 names
     shift
     names=("$@")
-    if [ $# -eq 0 ] && [ "$major" != 19 ] && [ -z "${ALL:-}" ]; then
-        mapfile -t names < <(tests_but $STATISTICAL)
-    fi
-    export PG_CONFIG=$MATRIX/pg_config-$major PG_ROOT=$MATRIX/$major ROWSOURCE_RUN=$host_run$major
-    choose_run
+    # shellcheck disable=SC2086
+    [ $# -gt 0 ] || mapfile -t names < <(tests_but $TIMED)
+    use "$major"
     try "PostgreSQL $major: library" scripts/build.sh || return
     try "PostgreSQL $major: private server tree" scripts/tree.sh || return
     try "PostgreSQL $major: server tests" scripts/server-tests.sh "${names[@]}"
@@ -79,13 +85,24 @@ one() {
     try "PostgreSQL $major: lints of the library" scripts/build.sh clippy
 }
 
+# timed MAJOR: the tests that judge times.
+timed() {
+    use "$1"
+    # shellcheck disable=SC2086
+    try "PostgreSQL $1: tests that judge times" scripts/server-tests.sh $TIMED
+}
+
+# fifteen: 15 itself is `make test`'s; here it is packaged, and what pg_upgrade starts from.
+fifteen() { ROWSOURCE_RUN=${host_run}p try "PostgreSQL 15: package" scripts/package-test.sh 15; }
+
 # sixteen: everything that needs no contrib modules, which its wheel lacks, on PostgreSQL 16. Nor
 # tempfile_slots, whose helper patches position-independent programs only, and the wheel's is none.
 sixteen() {
     local needs_contrib="equality neighbours explain_option store_callgrind robust tempfile_slots" names
     PG_CONFIG=$(scripts/wheel.sh) || { say "PostgreSQL 16 is left out"; return 0; }
     export PG_CONFIG INSTALLED=1 PG_ROOT="" ROWSOURCE_RUN=${host_run}16
-    mapfile -t names < <(tests_but $STATISTICAL $needs_contrib)
+    # shellcheck disable=SC2086
+    mapfile -t names < <(tests_but $TIMED $needs_contrib)
     scripts/build.sh && scripts/build.sh clippy && make -s --no-print-directory install &&
         scripts/server-tests.sh "${names[@]}"
 }
@@ -110,18 +127,34 @@ upgrade() {
         ARGUMENTS=--ignored scripts/server-tests.sh pg_upgrade
 }
 
+# in_lanes: what judges no times goes two ways at once, for most of it keeps one processor busy.
+in_lanes() {
+    local lane status=0
+    set -m
+    (fifteen; (try "PostgreSQL 16, from a wheel" sixteen); (one 18)) &
+    lanes+=($!)
+    ((one 17); (one 19)) &
+    lanes+=($!)
+    set +m
+    for lane in "${lanes[@]}"; do wait "$lane" || status=1; done
+    lanes=()
+    return $status
+}
+
+rm -f "$failures"
 : >"$log"
 wanted=("${MAJORS[@]}")
 [ $# -eq 0 ] || wanted=("$1")
-try "chroots of the other suites" prepare "${wanted[@]}" || exit 1
-# 15 itself is `make test`'s; here it is packaged, and what pg_upgrade starts from.
-if [ $# -eq 0 ]; then
-    ROWSOURCE_RUN=${host_run}p try "PostgreSQL 15: package" scripts/package-test.sh 15
+run_child try "chroots of the other suites" prepare "${wanted[@]}" || exit 1
+run_child try "test programs" scripts/server-tests.sh --build || exit 1
+export ROWSOURCE_TESTS_BUILT=1
+if [ $# -gt 0 ]; then
+    run_child one "$@"
+else
+    phase="the majors side by side"
+    in_lanes
+    for major in "${wanted[@]}"; do run_child timed "$major"; done
 fi
-[ $# -gt 0 ] || try "PostgreSQL 16, from a wheel" sixteen
-for major in "${wanted[@]}"; do
-    one "$major" "${@:2}"
-done
-[ ${#failed[@]} -eq 0 ] || printf 'matrix.sh: failed: %s\n' "${failed[@]}" >&2
+[ ! -s "$failures" ] || sed 's/^/matrix.sh: failed: /' "$failures" >&2
 sum_up "$log"
-[ ${#failed[@]} -eq 0 ]
+[ ! -s "$failures" ]

@@ -44,7 +44,8 @@ if [ $# -eq 0 ]; then
     step "lints of the other crates" cargo clippy --locked --ignore-rust-version -p rowsource-core -p rowsource-tests -p rowsource-bench --all-targets -- -D warnings
     phase="tests of the pure crate and the laboratory"
     say "$phase"
-    if ! run_child logged cargo test --locked --ignore-rust-version -p rowsource-core -p rowsource-bench; then
+    if ! run_child logged cargo test --locked --ignore-rust-version -p rowsource-core -p rowsource-bench ||
+        ! run_child logged cargo test --locked --ignore-rust-version -p rowsource-tests --lib; then
         echo "test.sh: failed: $phase" >&2
         sum_up "$log"
         exit 1

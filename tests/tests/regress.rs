@@ -58,9 +58,7 @@ fn sql_files_give_what_is_expected() {
 
 /// Emptied before each run, kept after it: regression.diffs and results/ are there to be looked at.
 fn output_folder() -> PathBuf {
-    let folder = std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| environment().root.join("target"), PathBuf::from)
-        .join("regress");
+    let folder = environment().run.join("regress");
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).expect("the output folder can be made");
     folder
