@@ -1,7 +1,7 @@
 //! Analytical statements over TPC-H's tables, with parallel query off and on; here EXPLAIN (ANALYZE) has its place.
 
 use super::statements::STATEMENTS;
-use super::{Hosts, VARIANTS};
+use super::{HOSTS, Hosts, VARIANTS};
 use crate::cpu;
 use crate::lab::Lab;
 use crate::record::{Bars, Series as Bar, Table};
@@ -93,7 +93,7 @@ pub fn run(lab: &mut Lab) {
     lab.server(&original);
     tpch::load(&mut original.connect(), factor);
     original.stop();
-    let hosts = Hosts::start(lab, &original, &SETTINGS);
+    let hosts = Hosts::start(lab, &HOSTS, &original, &SETTINGS);
     let variants = hosts.variants();
     let mut names = Vec::new();
     let mut runners = Vec::new();

@@ -68,6 +68,24 @@ const HOSTS: [Host; 8] = [
     },
 ];
 
+/// Only where statements are short: how far two servers differ by themselves, and what does most of what we do.
+const ALSO_WHERE_SHORT: [Host; 2] = [
+    Host {
+        name: "bare-again",
+        libraries: &[],
+        settings: &[],
+    },
+    Host {
+        name: "statements-explain",
+        libraries: &["pg_stat_statements", "auto_explain"],
+        settings: &[
+            "auto_explain.log_min_duration = '1h'",
+            "auto_explain.log_analyze = on",
+            "auto_explain.log_buffers = on",
+        ],
+    },
+];
+
 /// What is compared: the name, the host, and the settings of the session. The first is the base.
 struct Variant {
     name: &'static str,
@@ -83,8 +101,9 @@ const fn variant(
     Variant { name, host, settings }
 }
 
-static VARIANTS: [Variant; 11] = [
+static VARIANTS: [Variant; 13] = [
     variant("nothing loaded", "bare", &[]),
+    variant("nothing loaded, another server", "bare-again", &[]),
     variant(
         "pg_rowsource, basic",
         "ours",
@@ -107,6 +126,7 @@ static VARIANTS: [Variant; 11] = [
         "explain",
         &[("auto_explain.log_buffers", "on")],
     ),
+    variant("pg_stat_statements + auto_explain", "statements-explain", &[]),
     variant("pg_stat_statements + pg_stat_kcache", "kcache", &[]),
     variant("pg_stat_monitor", "monitor", &[]),
     variant("pg_store_plans, analyze", "plans", &[]),
@@ -120,9 +140,14 @@ struct Hosts {
 
 impl Hosts {
     /// Starts each over a copy of the stopped server's data, and tells which cannot be had.
-    fn start(lab: &mut Lab, original: &Server, settings: &[&str]) -> Hosts {
+    fn start<'a>(
+        lab: &mut Lab,
+        hosts: impl IntoIterator<Item = &'a Host>,
+        original: &Server,
+        settings: &[&str],
+    ) -> Hosts {
         let mut servers = Vec::new();
-        for host in &HOSTS {
+        for host in hosts {
             if let Some(missing) = host
                 .libraries
                 .iter()
