@@ -50,9 +50,6 @@ prepare() {
     return $status
 }
 
-# These judge times: one after the other, when nothing else runs.
-TIMED="accuracy overhead store_overhead tempfile_time"
-
 # tests_but NAME...: all files of tests/tests but these.
 tests_but() {
     local file name
@@ -68,41 +65,41 @@ use() {
     choose_run
 }
 
-# one MAJOR [NAME...]: everything on that major but the tests that judge times, or these tests alone.
+# one MAJOR [NAME...]: everything on that major, or these files of tests alone.
 one() {
-    local major=$1 names
+    local major=$1
     shift
-    names=("$@")
-    # shellcheck disable=SC2086
-    [ $# -gt 0 ] || mapfile -t names < <(tests_but $TIMED)
     use "$major"
     try "PostgreSQL $major: library" scripts/build.sh || return
     try "PostgreSQL $major: private server tree" scripts/tree.sh || return
-    try "PostgreSQL $major: server tests" scripts/server-tests.sh "${names[@]}"
+    AGAIN_LATER=${side_by_side:+$TARGET/again-$major} try "PostgreSQL $major: server tests" scripts/server-tests.sh "$@"
     [ $# -eq 0 ] || return
     [ "$major" != 18 ] || try "pg_upgrade from 15 to $major" upgrade
     ROWSOURCE_RUN=${ROWSOURCE_RUN}p try "PostgreSQL $major: package" scripts/package-test.sh "$major"
     try "PostgreSQL $major: lints of the library" scripts/build.sh clippy
 }
 
-# timed MAJOR: the tests that judge times.
-timed() {
+# once_more MAJOR: what failed while other work went on, alone.
+once_more() {
+    [ -s "$TARGET/again-$1" ] || return 0
     use "$1"
-    # shellcheck disable=SC2086
-    try "PostgreSQL $1: tests that judge times" scripts/server-tests.sh $TIMED
+    # shellcheck disable=SC2046
+    try "PostgreSQL $1: once more, alone" scripts/server-tests.sh $(cat "$TARGET/again-$1")
 }
 
 # fifteen: 15 itself is `make test`'s; here it is packaged, and what pg_upgrade starts from.
 fifteen() { ROWSOURCE_RUN=${host_run}p try "PostgreSQL 15: package" scripts/package-test.sh 15; }
 
 # sixteen: everything that needs no contrib modules, which its wheel lacks, on PostgreSQL 16. Nor
-# tempfile_slots, whose helper patches position-independent programs only, and the wheel's is none.
+# tempfile_slots, whose helper patches position-independent programs only, and the wheel's is none; nor what
+# compares times.
 sixteen() {
-    local needs_contrib="equality neighbours explain_option store_callgrind robust tempfile_slots" names
+    local needs_contrib="equality neighbours explain_option store_callgrind robust tempfile_slots"
+    local times="accuracy overhead store_overhead tempfile_time" names
     PG_CONFIG=$(scripts/wheel.sh) || { say "PostgreSQL 16 is left out"; return 0; }
     export PG_CONFIG INSTALLED=1 PG_ROOT="" ROWSOURCE_RUN=${host_run}16
     # shellcheck disable=SC2086
-    mapfile -t names < <(tests_but $TIMED $needs_contrib)
+    mapfile -t names < <(tests_but $times $needs_contrib)
     scripts/build.sh && scripts/build.sh clippy && make -s --no-print-directory install &&
         scripts/server-tests.sh "${names[@]}"
 }
@@ -127,21 +124,23 @@ upgrade() {
         ARGUMENTS=--ignored scripts/server-tests.sh pg_upgrade
 }
 
-# in_lanes: what judges no times goes two ways at once, for most of it keeps one processor busy.
+# in_lanes: the majors go two ways at once, for most of the work keeps one processor busy. Where a test that judges times
+# did not like the company, it is run again at the end.
 in_lanes() {
-    local lane status=0
+    local lane status=0 side_by_side=1
     set -m
-    (fifteen; (try "PostgreSQL 16, from a wheel" sixteen); (one 18)) &
+    (log=$log.1; : >"$log"; fifteen; (try "PostgreSQL 16, from a wheel" sixteen); (one 18)) &
     lanes+=($!)
-    ((one 17); (one 19)) &
+    (log=$log.2; : >"$log"; (one 17); (one 19)) &
     lanes+=($!)
     set +m
     for lane in "${lanes[@]}"; do wait "$lane" || status=1; done
     lanes=()
+    cat "$log.1" "$log.2" >>"$log"
     return $status
 }
 
-rm -f "$failures"
+rm -f "$failures" "$TARGET"/again-*
 : >"$log"
 wanted=("${MAJORS[@]}")
 [ $# -eq 0 ] || wanted=("$1")
@@ -153,7 +152,7 @@ if [ $# -gt 0 ]; then
 else
     phase="the majors side by side"
     in_lanes
-    for major in "${wanted[@]}"; do run_child timed "$major"; done
+    for major in "${wanted[@]}"; do run_child once_more "$major"; done
 fi
 [ ! -s "$failures" ] || sed 's/^/matrix.sh: failed: /' "$failures" >&2
 sum_up "$log"

@@ -7,7 +7,8 @@
 # The programs are run here and not by cargo, which would make them wait while it builds for another server.
 #
 # Some tests look at times, on a machine that may have other work: what fails is run once more, alone, and has failed
-# where it fails again. Where more than a few files fail, it is not the machine.
+# where it fails again. Where more than a few files fail, it is not the machine. With AGAIN_LATER, a file, their names
+# are left there for the caller to do that.
 set -uo pipefail
 . "$(dirname "$0")/common.sh"
 cd "$ROOT"
@@ -52,6 +53,10 @@ done
 if [ ${#again[@]} -gt $MOST_AGAIN ]; then
     sed -n 's/^first try: //p' "$first"
     exit 1
+fi
+if [ -n "${AGAIN_LATER:-}" ]; then
+    echo "${again[@]}" >"$AGAIN_LATER"
+    exit 0
 fi
 status=0
 say "once more: ${again[*]}"

@@ -8,10 +8,12 @@ set -uo pipefail
 cd "$ROOT"
 phase="set-up"
 log=""
+beside=""
 
 cleanup() {
     local status=$?
     trap - EXIT INT TERM
+    [ -z "$beside" ] || kill -TERM -- "-$beside" 2>/dev/null
     stop_child
     [ -z "${RUN:-}" ] || stop_test_servers
     exit "$status"
@@ -31,36 +33,62 @@ step() {
     }
 }
 
+# without_server: what needs no server.
+without_server() {
+    local cargo=(--locked --ignore-rust-version)
+    say "lints of the library" && scripts/build.sh clippy &&
+        say "lints of the other crates" &&
+        cargo clippy "${cargo[@]}" -p rowsource-core -p rowsource-tests -p rowsource-bench --all-targets -- -D warnings &&
+        say "tests of the pure crate and the laboratory" &&
+        cargo test "${cargo[@]}" -p rowsource-core -p rowsource-bench &&
+        cargo test "${cargo[@]}" -p rowsource-tests --lib
+}
+
 # Not in the background: sudo may want to ask.
 say "$phase"
 scripts/setup.sh || exit 1
 mkdir -p "$TARGET"
 log=$TARGET/test.log
 : >"$log"
+again=$TARGET/again
+rm -f "$again"
 if [ $# -eq 0 ]; then
     step "fences and file sizes" scripts/check-sources.sh
     step "format" cargo fmt --all --check
-    step "lints of the library" scripts/build.sh clippy
-    step "lints of the other crates" cargo clippy --locked --ignore-rust-version -p rowsource-core -p rowsource-tests -p rowsource-bench --all-targets -- -D warnings
-    phase="tests of the pure crate and the laboratory"
-    say "$phase"
-    if ! run_child logged cargo test --locked --ignore-rust-version -p rowsource-core -p rowsource-bench ||
-        ! run_child logged cargo test --locked --ignore-rust-version -p rowsource-tests --lib; then
-        echo "test.sh: failed: $phase" >&2
-        sum_up "$log"
-        exit 1
-    fi
 fi
 step "library" scripts/build.sh
 step "private server tree" scripts/tree.sh
+step "test programs" scripts/server-tests.sh --build
+export ROWSOURCE_TESTS_BUILT=1
 choose_run
-phase="server tests"
-say "$phase"
 status=0
-run_child logged scripts/server-tests.sh "$@" || status=1
+if [ $# -eq 0 ]; then
+    phase="lints, tests of the pure crate and the laboratory, beside the server tests"
+    say "$phase"
+    set -m
+    without_server >"$log.beside" 2>&1 &
+    beside=$!
+    set +m
+    AGAIN_LATER=$again run_child logged scripts/server-tests.sh || status=1
+    if ! wait "$beside"; then
+        echo "test.sh: failed: lints, or tests of the pure crate or the laboratory" >&2
+        status=1
+    fi
+    beside=""
+    logged cat "$log.beside"
+else
+    phase="server tests"
+    run_child logged scripts/server-tests.sh "$@" || status=1
+fi
+if [ -s "$again" ]; then
+    phase="server tests once more, alone"
+    say "$phase: $(cat "$again")"
+    # shellcheck disable=SC2046
+    run_child logged scripts/server-tests.sh $(cat "$again") || status=1
+fi
 # A test program that did not get as far as its result line would not be counted.
 if [ $status -ne 0 ] && ! grep -q '^test result: FAILED' "$log"; then
-    echo "test.sh: failed: $phase did not run to their end (see $log)" >&2
+    echo "test.sh: failed: $phase (see $log)" >&2
 fi
 sum_up "$log"
 exit $status
