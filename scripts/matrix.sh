@@ -28,7 +28,8 @@ scripts/setup.sh --matrix || exit 1
 choose_run
 host_run=$RUN
 
-# try NAME COMMAND...: says what it does, and remembers where it fails.
+# try NAME COMMAND...: says what it does, and remembers where it fails. Who calls it returns 0 then: anything else is an
+# end that nobody foresaw.
 try() {
     phase=$1
     shift
@@ -65,35 +66,44 @@ use() {
     choose_run
 }
 
-# one MAJOR [NAME...]: everything on that major, or these files of tests alone.
+# These compare times so closely that they fail beside other work.
+ALONE="accuracy store_overhead"
+
+# one MAJOR [NAME...]: everything on that major that can run beside other work, or just these files of tests.
 one() {
-    local major=$1
+    local major=$1 names
     shift
+    names=("$@")
+    # shellcheck disable=SC2086
+    [ $# -gt 0 ] || mapfile -t names < <(tests_but $ALONE)
     use "$major"
-    try "PostgreSQL $major: library" scripts/build.sh || return
-    try "PostgreSQL $major: private server tree" scripts/tree.sh || return
-    AGAIN_LATER=${side_by_side:+$TARGET/again-$major} try "PostgreSQL $major: server tests" scripts/server-tests.sh "$@"
-    [ $# -eq 0 ] || return
+    try "PostgreSQL $major: library" scripts/build.sh || return 0
+    try "PostgreSQL $major: private server tree" scripts/tree.sh || return 0
+    AGAIN_LATER=${side_by_side:+$TARGET/again-$major} try "PostgreSQL $major: server tests" scripts/server-tests.sh "${names[@]}"
+    [ $# -eq 0 ] || return 0
     [ "$major" != 18 ] || try "pg_upgrade from 15 to $major" upgrade
     ROWSOURCE_RUN=${ROWSOURCE_RUN}p try "PostgreSQL $major: package" scripts/package-test.sh "$major"
     try "PostgreSQL $major: lints of the library" scripts/build.sh clippy
+    return 0
 }
 
-# once_more MAJOR: what failed while other work went on, alone.
-once_more() {
-    [ -s "$TARGET/again-$1" ] || return 0
+# alone MAJOR: what wants to be alone, and what failed beside other work.
+alone() {
+    local again=""
+    [ ! -s "$TARGET/again-$1" ] || again=$(cat "$TARGET/again-$1")
     use "$1"
-    # shellcheck disable=SC2046
-    try "PostgreSQL $1: once more, alone" scripts/server-tests.sh $(cat "$TARGET/again-$1")
+    # shellcheck disable=SC2086
+    try "PostgreSQL $1: server tests, alone${again:+, once more $again}" scripts/server-tests.sh $ALONE $again
+    return 0
 }
 
 # fifteen: 15 itself is `make test`'s; here it is packaged, and what pg_upgrade starts from.
-fifteen() { ROWSOURCE_RUN=${host_run}p try "PostgreSQL 15: package" scripts/package-test.sh 15; }
+fifteen() { ROWSOURCE_RUN=${host_run}p try "PostgreSQL 15: package" scripts/package-test.sh 15 || return 0; }
 
-# sixteen: everything that needs no contrib modules, which its wheel lacks, on PostgreSQL 16. Nor
+# of_a_wheel: everything that needs no contrib modules, which its wheel lacks, on PostgreSQL 16. Nor
 # tempfile_slots, whose helper patches position-independent programs only, and the wheel's is none; nor what
 # compares times.
-sixteen() {
+of_a_wheel() {
     local needs_contrib="equality neighbours explain_option store_callgrind robust tempfile_slots"
     local times="accuracy overhead store_overhead tempfile_time" names
     PG_CONFIG=$(scripts/wheel.sh) || { say "PostgreSQL 16 is left out"; return 0; }
@@ -103,6 +113,8 @@ sixteen() {
     scripts/build.sh && scripts/build.sh clippy && make -s --no-print-directory install &&
         scripts/server-tests.sh "${names[@]}"
 }
+
+sixteen() { try "PostgreSQL 16, from a wheel" of_a_wheel || return 0; }
 
 # upgrade: from 15 as the test of its package left it. Its programs run in the chroot of the new server,
 # which lacks some of their libraries.
@@ -124,14 +136,25 @@ upgrade() {
         ARGUMENTS=--ignored scripts/server-tests.sh pg_upgrade
 }
 
-# in_lanes: the majors go two ways at once, for most of the work keeps one processor busy. Where a test that judges times
-# did not like the company, it is run again at the end.
+# lane NUMBER COMMAND...: one after the other, each in a shell of its own, with a log of its own.
+lane() {
+    local command status=0
+    log=$log.$1
+    : >"$log"
+    shift
+    # shellcheck disable=SC2086
+    for command in "$@"; do ($command) || status=1; done
+    return $status
+}
+
+# in_lanes: the majors go two ways at once, for most of the work keeps one processor busy. A test that did not like the
+# company is run again at the end.
 in_lanes() {
     local lane status=0 side_by_side=1
     set -m
-    (log=$log.1; : >"$log"; fifteen; (try "PostgreSQL 16, from a wheel" sixteen); (one 18)) &
+    lane 1 fifteen sixteen "one 18" &
     lanes+=($!)
-    (log=$log.2; : >"$log"; (one 17); (one 19)) &
+    lane 2 "one 17" "one 19" &
     lanes+=($!)
     set +m
     for lane in "${lanes[@]}"; do wait "$lane" || status=1; done
@@ -148,12 +171,12 @@ run_child try "chroots of the other suites" prepare "${wanted[@]}" || exit 1
 run_child try "test programs" scripts/server-tests.sh --build || exit 1
 export ROWSOURCE_TESTS_BUILT=1
 if [ $# -gt 0 ]; then
-    run_child one "$@"
+    run_child one "$@" || echo "PostgreSQL $1" >>"$failures"
 else
     phase="the majors side by side"
-    in_lanes
-    for major in "${wanted[@]}"; do run_child once_more "$major"; done
+    in_lanes || echo "$phase" >>"$failures"
+    for major in "${wanted[@]}"; do run_child alone "$major" || echo "$phase: PostgreSQL $major" >>"$failures"; done
 fi
-[ ! -s "$failures" ] || sed 's/^/matrix.sh: failed: /' "$failures" >&2
+[ ! -s "$failures" ] || sort -u "$failures" | sed 's/^/matrix.sh: failed: /' >&2
 sum_up "$log"
 [ ! -s "$failures" ]
