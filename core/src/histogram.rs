@@ -22,9 +22,9 @@ pub struct Histogram {
 /// The bucket of a call of so many nanoseconds.
 #[inline(always)]
 pub fn bucket(ns: f64) -> usize {
-    // A power of two is its exponent; that of a negative number is below all, for its sign stands above it.
-    let exponent = ((ns.to_bits() as i64) >> 52) - 1023;
-    exponent.clamp(0, BUCKETS as i64 - 1) as usize
+    // A power of two is its exponent. The first bucket takes all below, and what is no time at all.
+    let exponent = (ns.max(1.0).to_bits() >> 52) - 1023;
+    (exponent as usize).min(BUCKETS - 1)
 }
 
 /// The bounds of a bucket in microseconds; none above the last.
@@ -96,7 +96,8 @@ mod tests {
             [0.0, 1.0, 1.9, 2.0, 3.9, 4.0, 1023.0, 1024.0].map(bucket),
             [0, 0, 0, 1, 1, 2, 9, 10]
         );
-        assert_eq!([-5.0, -0.0, 1e-9, 1e30].map(bucket), [0, 0, 0, BUCKETS - 1]);
+        assert_eq!([-5.0, f64::NAN, 1e30].map(bucket), [0, 0, BUCKETS - 1]);
+        assert_eq!([-0.0, 1e-9].map(bucket), [0, 0]);
         assert_eq!(bounds_us(0), (0.0, Some(0.002)));
         assert_eq!(bounds_us(10), (1.024, Some(2.048)));
         assert_eq!(bounds_us(BUCKETS - 1).1, None);
