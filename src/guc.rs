@@ -1,9 +1,11 @@
 //! The settings, as the rest of the extension reads them.
 
 use crate::pg::guc::{self as hooks, value};
+use crate::pg::one_thread::OneThread;
 use crate::pg::{compat, server};
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
 use rowsource_core::clock::{self, Source};
+use std::cell::Cell;
 use std::ops::RangeInclusive;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
@@ -138,11 +140,16 @@ pub fn is_timed(sampfreq: i32) -> bool {
 
 /// The clock that `auto` stands for: the system's where the server's own setting says so (`timing_clock_source`).
 pub fn auto() -> Source {
+    /// It does not change.
+    static AUTO: OneThread<Cell<Option<Source>>> = OneThread::new(Cell::new(None));
     if compat::system_clock_wanted() {
-        Source::System
-    } else {
-        clock::auto()
+        return Source::System;
     }
+    AUTO.get().unwrap_or_else(|| {
+        let source = clock::auto();
+        AUTO.set(Some(source));
+        source
+    })
 }
 
 /// Whether statements inside functions, triggers and procedures are measured too.

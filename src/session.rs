@@ -4,15 +4,17 @@
 
 use crate::guc;
 use crate::pg::identity::PlanId;
+use crate::pg::one_thread::OneThread;
 use crate::pg::{server, shared};
 use rowsource_core::figures::{NodeFigures, Outcome, Times};
 use rowsource_core::histogram::Histogram;
 use rowsource_core::plan::PlanNode;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHasher};
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::hash::Hasher;
 use std::rc::Rc;
-use xxhash_rust::xxh3::xxh3_64;
 
 /// Identifies a plan of a statement, as run by a user in a database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -86,8 +88,11 @@ fn is_generic(nodes: &[PlanNode]) -> bool {
 /// Longer statement texts are cut: a plan's statistics must not hold megabytes.
 const LONGEST_TEXT: usize = 16 * 1024;
 
+#[inline(always)]
 fn identity(text: &[u8]) -> (usize, u64) {
-    (text.len(), xxh3_64(text))
+    let mut hasher = FxHasher::default();
+    hasher.write(text);
+    (text.len(), hasher.finish())
 }
 
 /// The clock that an execution was timed with.
@@ -114,18 +119,26 @@ impl ClockName {
     }
 }
 
+/// What is known of an execution as a whole.
+#[derive(Clone, Copy)]
+pub struct Run {
+    pub outcome: Outcome,
+    pub sampfreq: i32,
+    pub clock: ClockName,
+    pub elapsed_ms: f64,
+    /// When it ended, in microseconds since 2000-01-01 UTC.
+    pub at: i64,
+}
+
 /// One finished, failed or cancelled execution.
 pub struct Execution<'a> {
+    pub run: Run,
     pub plan: &'a Rc<KnownPlan>,
     pub description: &'a Rc<PlanDescription>,
     /// The description's literals are those of an earlier execution.
     pub older_literals: bool,
     pub figures: &'a mut Vec<NodeFigures>,
     pub histograms: &'a [&'a Histogram],
-    pub outcome: Outcome,
-    pub sampfreq: i32,
-    pub clock: ClockName,
-    pub elapsed_ms: f64,
     /// It becomes the session's last statement.
     pub last: bool,
 }
@@ -145,18 +158,19 @@ pub struct PlanStatistics {
 }
 
 impl PlanStatistics {
-    pub fn add(&mut self, execution: &Execution, now: i64) {
+    #[inline(always)]
+    pub fn add(&mut self, run: &Run) {
         if self.times.calls == 0 {
-            self.first_seen = now;
+            self.first_seen = run.at;
         }
-        self.times.add(execution.elapsed_ms);
-        self.failed_calls += u64::from(execution.outcome == Outcome::Failed);
-        self.cancelled_calls += u64::from(execution.outcome == Outcome::Cancelled);
-        self.last_ms = execution.elapsed_ms;
-        self.last_outcome = execution.outcome;
-        self.sampfreq = execution.sampfreq;
-        self.clock = execution.clock;
-        self.last_seen = now;
+        self.times.add(run.elapsed_ms);
+        self.failed_calls += u64::from(run.outcome == Outcome::Failed);
+        self.cancelled_calls += u64::from(run.outcome == Outcome::Cancelled);
+        self.last_ms = run.elapsed_ms;
+        self.last_outcome = run.outcome;
+        self.sampfreq = run.sampfreq;
+        self.clock = run.clock;
+        self.last_seen = run.at;
     }
 
     /// Adds executions counted apart; true where they are the more recent ones.
@@ -205,9 +219,9 @@ impl Plan {
         }
     }
 
-    fn add(&mut self, execution: &Execution, now: i64) {
+    fn add(&mut self, execution: &Execution) {
         let nodes = execution.figures.len();
-        self.statistics.add(execution, now);
+        self.statistics.add(&execution.run);
         self.total.resize_with(nodes, NodeFigures::default);
         for (total, figures) in self.total.iter_mut().zip(execution.figures.iter()) {
             total.add(figures);
@@ -238,27 +252,41 @@ pub struct KnownPlan {
     own: RefCell<Option<Box<Plan>>>,
 }
 
+impl KnownPlan {
+    /// Adds to its own statistics.
+    #[cold]
+    fn add(&self, execution: &Execution) {
+        self.own
+            .borrow_mut()
+            .get_or_insert_with(|| Box::new(Plan::new(self.key, execution.description.clone())))
+            .add(execution);
+    }
+}
+
 /// The session's last statement.
 struct Last {
     plan: Rc<KnownPlan>,
-    /// Its statistics count the one execution.
-    execution: Plan,
+    description: Rc<PlanDescription>,
+    older_literals: bool,
+    run: Run,
+    figures: Vec<NodeFigures>,
 }
 
-#[derive(Default)]
 struct Session {
     plans: FxHashMap<PlanKey, Rc<KnownPlan>>,
     last: Option<Last>,
     executions: u64,
 }
 
-thread_local! {
-    static SESSION: RefCell<Session> = RefCell::default();
-}
+static SESSION: OneThread<RefCell<Session>> = OneThread::new(RefCell::new(Session {
+    plans: HashMap::with_hasher(FxBuildHasher),
+    last: None,
+    executions: 0,
+}));
 
 /// A plan that the session has met before.
 pub fn known(key: &PlanKey) -> Option<Rc<KnownPlan>> {
-    SESSION.with_borrow(|session| session.plans.get(key).cloned())
+    SESSION.borrow().plans.get(key).cloned()
 }
 
 /// A plan that it meets now; it is listed when it has run.
@@ -274,54 +302,50 @@ pub fn newly_met(key: PlanKey, description: Rc<PlanDescription>) -> Rc<KnownPlan
 }
 
 /// Adds an execution to its plan's statistics; its figures may be taken.
-#[inline(never)]
+#[inline(always)]
 pub fn record(execution: &mut Execution) {
-    let now = server::now();
-    let shared = shared::record(execution, now);
+    let shared = shared::record(execution);
     // May run while an error is cleaned up: it must not raise another.
-    SESSION.with(|session| {
-        if let Ok(mut session) = session.try_borrow_mut() {
-            session.record(execution, now, shared);
-        }
-    });
+    if let Ok(mut session) = SESSION.try_borrow_mut() {
+        session.record(execution, shared);
+    }
 }
 
 /// The plan of the session's last statement; its last figures are those that the session saw.
 pub fn last() -> Option<Plan> {
-    SESSION.with_borrow(|session| {
-        let Last { plan, execution } = session.last.as_ref()?;
-        let own = plan.own.borrow();
-        let kept = shared::plan(&plan.key).or_else(|| own.as_deref().cloned());
-        let kept = kept.unwrap_or_else(|| Plan {
-            total: execution.last.clone(),
-            ..execution.clone()
-        });
-        let seen = &execution.statistics;
-        Some(Plan {
-            description: execution.description.clone(),
-            older_literals: execution.older_literals,
-            last: execution.last.clone(),
-            statistics: PlanStatistics {
-                last_ms: seen.last_ms,
-                last_outcome: seen.last_outcome,
-                sampfreq: seen.sampfreq,
-                clock: seen.clock,
-                ..kept.statistics
-            },
-            ..kept
-        })
+    let session = SESSION.borrow();
+    let last = session.last.as_ref()?;
+    let own = last.plan.own.borrow();
+    let kept = shared::plan(&last.plan.key).or_else(|| own.as_deref().cloned());
+    let kept = kept.unwrap_or_else(|| {
+        let mut alone = Plan::new(last.plan.key, last.description.clone());
+        alone.statistics.add(&last.run);
+        alone.total.clone_from(&last.figures);
+        alone
+    });
+    Some(Plan {
+        description: last.description.clone(),
+        older_literals: last.older_literals,
+        last: last.figures.clone(),
+        statistics: PlanStatistics {
+            last_ms: last.run.elapsed_ms,
+            last_outcome: last.run.outcome,
+            sampfreq: last.run.sampfreq,
+            clock: last.run.clock,
+            ..kept.statistics
+        },
+        ..kept
     })
 }
 
 /// All kept plans: those of the shared store, or without one those of this session. The most recently run first.
 pub fn plans() -> Vec<Plan> {
     let own = || {
-        SESSION.with_borrow(|session| {
-            let plans = session.plans.values();
-            plans
-                .filter_map(|plan| plan.own.borrow().as_deref().cloned())
-                .collect()
-        })
+        let session = SESSION.borrow();
+        let plans = session.plans.values();
+        plans
+            .filter_map(|plan| plan.own.borrow().as_deref().cloned())
+            .collect()
     };
     let mut plans = shared::plans().unwrap_or_else(own);
     plans.sort_by_key(|plan: &Plan| std::cmp::Reverse(plan.statistics.last_seen));
@@ -330,20 +354,19 @@ pub fn plans() -> Vec<Plan> {
 
 /// Forgets the session's own plans of a user, database and query; 0 stands for any.
 pub fn reset(userid: u32, dbid: u32, queryid: i64) {
-    SESSION.with_borrow_mut(|session| {
-        session.plans.retain(|key, plan| {
-            let kept = !matches(key, userid, dbid, queryid);
-            plan.listed.set(kept);
-            if !kept {
-                plan.own.replace(None);
-            }
-            kept
-        });
-        let last = session.last.as_ref().map(|last| last.plan.key);
-        if last.is_some_and(|key| matches(&key, userid, dbid, queryid)) {
-            session.last = None;
+    let mut session = SESSION.borrow_mut();
+    session.plans.retain(|key, plan| {
+        let kept = !matches(key, userid, dbid, queryid);
+        plan.listed.set(kept);
+        if !kept {
+            plan.own.replace(None);
         }
+        kept
     });
+    let last = session.last.as_ref().map(|last| last.plan.key);
+    if last.is_some_and(|key| matches(&key, userid, dbid, queryid)) {
+        session.last = None;
+    }
 }
 
 /// Whether a key is meant; 0 stands for any.
@@ -354,7 +377,8 @@ pub fn matches(key: &PlanKey, userid: u32, dbid: u32, queryid: i64) -> bool {
 }
 
 impl Session {
-    fn record(&mut self, execution: &mut Execution, now: i64, shared: bool) {
+    #[inline(always)]
+    fn record(&mut self, execution: &mut Execution, shared: bool) {
         let plan = execution.plan;
         self.executions += 1;
         plan.used.set(self.executions);
@@ -365,35 +389,41 @@ impl Session {
             plan.description.replace(execution.description.clone());
         }
         if !shared {
-            plan.own
-                .borrow_mut()
-                .get_or_insert_with(|| Box::new(Plan::new(plan.key, execution.description.clone())))
-                .add(execution, now);
+            plan.add(execution);
         }
         if execution.last {
-            self.keep_last(execution, now);
+            self.keep_last(execution);
         }
     }
 
-    fn keep_last(&mut self, execution: &mut Execution, now: i64) {
-        let last = self.last.get_or_insert_with(|| Last {
-            plan: execution.plan.clone(),
-            execution: Plan::new(execution.plan.key, execution.description.clone()),
-        });
-        if !Rc::ptr_eq(&last.plan, execution.plan) {
-            last.plan = execution.plan.clone();
+    #[inline(always)]
+    fn keep_last(&mut self, execution: &mut Execution) {
+        match &mut self.last {
+            Some(last) => {
+                if !Rc::ptr_eq(&last.plan, execution.plan) {
+                    last.plan = execution.plan.clone();
+                }
+                if !Rc::ptr_eq(&last.description, execution.description) {
+                    last.description = execution.description.clone();
+                }
+                last.older_literals = execution.older_literals;
+                last.run = execution.run;
+                std::mem::swap(&mut last.figures, execution.figures);
+            }
+            none => {
+                *none = Some(Last {
+                    plan: execution.plan.clone(),
+                    description: execution.description.clone(),
+                    older_literals: execution.older_literals,
+                    run: execution.run,
+                    figures: std::mem::take(execution.figures),
+                });
+            }
         }
-        last.execution.key = execution.plan.key;
-        last.execution.statistics = PlanStatistics::default();
-        last.execution.statistics.add(execution, now);
-        if !Rc::ptr_eq(&last.execution.description, execution.description) {
-            last.execution.description = execution.description.clone();
-        }
-        last.execution.older_literals = execution.older_literals;
-        std::mem::swap(&mut last.execution.last, execution.figures);
     }
 
     /// Lists a plan that has run. Where two open statements met it at the same time, the later one's stays.
+    #[cold]
     fn list(&mut self, plan: &Rc<KnownPlan>) {
         self.make_room();
         if let Some(earlier) = self.plans.insert(plan.key, plan.clone()) {

@@ -1,6 +1,62 @@
 //! The figures of one plan node, as they are kept, summed and displayed.
 
 use serde::{Deserialize, Serialize};
+use std::ops::{AddAssign, SubAssign};
+
+/// A figure that may not have been measured. It is zero then, so that sums need not ask.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Serialize, Deserialize)]
+pub struct Measured<T> {
+    known: bool,
+    value: T,
+}
+
+impl<T: Copy> Measured<T> {
+    /// The figure; `None` where it was not measured.
+    #[inline(always)]
+    pub fn get(&self) -> Option<T> {
+        self.known.then_some(self.value)
+    }
+
+    /// The same, to be changed.
+    #[inline(always)]
+    pub fn get_mut(&mut self) -> Option<&mut T> {
+        self.known.then_some(&mut self.value)
+    }
+}
+
+impl<T> From<T> for Measured<T> {
+    #[inline(always)]
+    fn from(value: T) -> Self {
+        Measured { known: true, value }
+    }
+}
+
+impl<T: Default> From<Option<T>> for Measured<T> {
+    #[inline(always)]
+    fn from(value: Option<T>) -> Self {
+        Measured {
+            known: value.is_some(),
+            value: value.unwrap_or_default(),
+        }
+    }
+}
+
+impl<T: AddAssign> AddAssign for Measured<T> {
+    #[inline(always)]
+    fn add_assign(&mut self, add: Self) {
+        self.known |= add.known;
+        self.value += add.value;
+    }
+}
+
+impl Measured<u64> {
+    /// Keeps the larger of two.
+    #[inline(always)]
+    fn raise_to(&mut self, other: Self) {
+        self.known |= other.known;
+        self.value = self.value.max(other.value);
+    }
+}
 
 /// Blocks touched, inclusive of the node's children. Counts are blocks of the server's block size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -66,16 +122,16 @@ pub struct Time {
 /// Everything known of one plan node after one execution, or summed over several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeFigures {
-    /// Starts (EXPLAIN's loops, summed over parallel processes); `None` where only rows were counted.
-    pub starts: Option<u64>,
+    /// Starts (EXPLAIN's loops, summed over parallel processes); not where only rows were counted.
+    pub starts: Measured<u64>,
     /// Rows returned over all starts.
     pub rows: u64,
-    /// Time; `None` where the node was not timed (never zero for that reason).
-    pub time: Option<Time>,
-    /// Blocks; `None` where only rows were counted.
-    pub buffers: Option<Buffers>,
-    /// WAL; `None` where only rows were counted.
-    pub wal: Option<Wal>,
+    /// Time; not where the node was not timed.
+    pub time: Measured<Time>,
+    /// Blocks; not where only rows were counted.
+    pub buffers: Measured<Buffers>,
+    /// WAL; not where only rows were counted.
+    pub wal: Measured<Wal>,
     /// Calls whose time was taken.
     pub timed_calls: u64,
     /// Clock readings made for this node.
@@ -83,9 +139,9 @@ pub struct NodeFigures {
     /// Clock readings smaller than the one before them.
     pub clock_backsteps: u64,
     /// Peak working memory in kB, where PostgreSQL knows it (sort, hash, aggregate, memoize).
-    pub memory_kb: Option<u64>,
+    pub memory_kb: Measured<u64>,
     /// Peak disk space of the work area in kB, where PostgreSQL knows it.
-    pub disk_kb: Option<u64>,
+    pub disk_kb: Measured<u64>,
 }
 
 /// How an execution ended.
@@ -157,22 +213,15 @@ impl Times {
     }
 }
 
-fn add_option<T: std::ops::AddAssign + Copy>(sum: &mut Option<T>, add: Option<T>) {
-    match (sum.as_mut(), add) {
-        (Some(sum), Some(add)) => *sum += add,
-        (None, Some(_)) => *sum = add,
-        _ => {}
-    }
-}
-
 macro_rules! add_assign_fields {
     ($type:ty, $($field:ident),+) => {
-        impl std::ops::AddAssign for $type {
+        impl AddAssign for $type {
+            #[inline(always)]
             fn add_assign(&mut self, add: Self) {
                 $(self.$field += add.$field;)+
             }
         }
-        impl std::ops::SubAssign for $type {
+        impl SubAssign for $type {
             fn sub_assign(&mut self, sub: Self) {
                 $(self.$field -= sub.$field;)+
             }
@@ -201,8 +250,9 @@ add_assign_fields!(
 );
 add_assign_fields!(Wal, records, fpi, bytes);
 
-impl std::ops::AddAssign for Time {
+impl AddAssign for Time {
     /// Standard errors of independent executions add as squares.
+    #[inline(always)]
     fn add_assign(&mut self, add: Self) {
         self.total_ms += add.total_ms;
         self.startup_ms += add.startup_ms;
@@ -214,22 +264,23 @@ impl std::ops::AddAssign for Time {
 impl NodeFigures {
     /// Adds what an input used to what the node used by itself.
     pub fn use_also(&mut self, input: &NodeFigures) {
-        add_option(&mut self.buffers, input.buffers);
-        add_option(&mut self.wal, input.wal);
+        self.buffers += input.buffers;
+        self.wal += input.wal;
     }
 
     /// Adds one execution to a total; memory and disk keep the largest value seen.
+    #[inline(always)]
     pub fn add(&mut self, execution: &NodeFigures) {
-        add_option(&mut self.starts, execution.starts);
+        self.starts += execution.starts;
         self.rows += execution.rows;
-        add_option(&mut self.time, execution.time);
-        add_option(&mut self.buffers, execution.buffers);
-        add_option(&mut self.wal, execution.wal);
+        self.time += execution.time;
+        self.buffers += execution.buffers;
+        self.wal += execution.wal;
         self.timed_calls += execution.timed_calls;
         self.timer_calls += execution.timer_calls;
         self.clock_backsteps += execution.clock_backsteps;
-        self.memory_kb = self.memory_kb.max(execution.memory_kb);
-        self.disk_kb = self.disk_kb.max(execution.disk_kb);
+        self.memory_kb.raise_to(execution.memory_kb);
+        self.disk_kb.raise_to(execution.disk_kb);
     }
 }
 
@@ -270,32 +321,35 @@ mod tests {
     #[test]
     fn totals_add_up_and_keep_the_peak() {
         let execution = NodeFigures {
-            starts: Some(2),
+            starts: 2.into(),
             rows: 10,
-            time: Some(Time {
+            time: Time {
                 total_ms: 3.0,
                 error_ms: 3.0,
                 ..Time::default()
-            }),
-            memory_kb: Some(64),
+            }
+            .into(),
+            memory_kb: 64.into(),
             ..NodeFigures::default()
         };
         let mut total = NodeFigures::default();
         total.add(&execution);
         total.add(&NodeFigures {
-            memory_kb: Some(32),
-            time: Some(Time {
+            memory_kb: 32.into(),
+            time: Time {
                 total_ms: 4.0,
                 error_ms: 4.0,
                 ..Time::default()
-            }),
+            }
+            .into(),
             ..execution
         });
         assert_eq!(
-            (total.starts, total.rows, total.memory_kb),
+            (total.starts.get(), total.rows, total.memory_kb.get()),
             (Some(4), 20, Some(64))
         );
-        let time = total.time.expect("timed");
+        let time = total.time.get().expect("timed");
         assert_eq!((time.total_ms, time.error_ms), (7.0, 5.0));
+        assert_eq!((total.buffers.get(), total.disk_kb.get()), (None, None));
     }
 }

@@ -263,7 +263,7 @@ impl NodeTimer {
     /// Takes note of a timed call and draws the gap to the next.
     ///
     /// Returns true where the gap left the first, gapless calls behind: the caller then wants its tick.
-    #[inline]
+    #[inline(always)]
     pub fn record_timed(
         &mut self,
         config: &Config,
@@ -405,7 +405,7 @@ impl NodeTimer {
 
     /// Chooses the next block and the call in it: blocks of 1 at first, then as small as the timer's share allows, never
     /// above `sampfreq`.
-    #[inline]
+    #[inline(always)]
     fn draw(&mut self, config: &Config, random: &mut impl RngCore, ticks: f64) -> bool {
         // The very first call builds, opens and positions: it says little about the next ones.
         let clipped = ticks.clamp(0.0, 2.0 * config.affordable);
@@ -501,24 +501,33 @@ impl NodeTimer {
         self.drawn.saturating_sub(self.countdown)
     }
 
+    /// The node's time and its time to first rows, where every call was timed.
+    #[inline(always)]
+    pub fn exact(&self) -> Option<(f64, f64)> {
+        (self.calls() == self.certain_calls).then(|| {
+            let total = self.certain_ticks.max(0.0);
+            (total, self.startup_ticks.clamp(0.0, total))
+        })
+    }
+
     /// The estimate from all readings; `starts` is the exact number of starts, `interrupted` the ticks of a last
     /// call that an error ended.
     pub fn estimate(&self, starts: f64, interrupted: Option<u64>) -> Estimate {
+        if interrupted.is_none()
+            && let Some((total, startup)) = self.exact()
+        {
+            return Estimate {
+                total,
+                startup,
+                error: 0.0,
+            };
+        }
         let calls = self.calls().saturating_sub(u64::from(interrupted.is_some()));
-        let all_timed = calls == self.certain_calls && interrupted.is_none();
         let interrupted = interrupted.unwrap_or(0) as i64 as f64;
         if calls == 0 || self.timed_calls == 0 {
             return Estimate {
                 total: interrupted,
                 ..Estimate::default()
-            };
-        }
-        if all_timed {
-            let total = self.certain_ticks.max(0.0);
-            return Estimate {
-                total,
-                startup: self.startup_ticks.clamp(0.0, total),
-                error: 0.0,
             };
         }
         let rest = calls

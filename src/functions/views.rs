@@ -78,13 +78,13 @@ fn node_row(row: &Row, i: usize) -> Vec<Value> {
 
 /// The figures in the order of the view's columns.
 fn figures(figures: &NodeFigures) -> Vec<Value> {
-    let time = |of: fn(&Time) -> f64| figures.time.as_ref().map(of).and_then(value);
-    let blocks = |of: fn(&Buffers) -> i64| figures.buffers.as_ref().map(of).and_then(value);
-    let io_time = |of: fn(&Buffers) -> f64| figures.buffers.as_ref().map(of).and_then(value);
-    let wal = |of: fn(&Wal) -> i64| figures.wal.as_ref().map(of).and_then(value);
+    let time = |of: fn(&Time) -> f64| figures.time.get().as_ref().map(of).and_then(value);
+    let blocks = |of: fn(&Buffers) -> i64| figures.buffers.get().as_ref().map(of).and_then(value);
+    let io_time = |of: fn(&Buffers) -> f64| figures.buffers.get().as_ref().map(of).and_then(value);
+    let wal = |of: fn(&Wal) -> i64| figures.wal.get().as_ref().map(of).and_then(value);
     let count = |n: u64| value(n as i64);
     vec![
-        figures.starts.and_then(count),
+        figures.starts.get().and_then(count),
         count(figures.rows),
         time(|t| t.total_ms),
         time(|t| t.startup_ms),
@@ -112,8 +112,8 @@ fn figures(figures: &NodeFigures) -> Vec<Value> {
         wal(|w| w.records),
         wal(|w| w.fpi),
         wal(|w| w.bytes as i64),
-        figures.memory_kb.and_then(count),
-        figures.disk_kb.and_then(count),
+        figures.memory_kb.get().and_then(count),
+        figures.disk_kb.get().and_then(count),
     ]
 }
 

@@ -5,6 +5,7 @@
 //! descriptions. So an interactive user and a script see the literals of the last execution, and a connection that
 //! sends thousands of statements a second pays next to nothing; its display says that its literals are older.
 
+use super::one_thread::OneThread;
 use super::tree::{self, tag};
 use super::{raw, server};
 use crate::session::{KnownPlan, PlanDescription};
@@ -12,7 +13,7 @@ use pgrx::pg_sys::{self, QueryDesc};
 use pgrx::{PgSqlErrorCode, PgTryBuilder};
 use rowsource_core::clock::system;
 use rowsource_core::plan::{PlanNode, parse_explain_json};
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::ffi::CStr;
 use std::rc::Rc;
 
@@ -22,6 +23,7 @@ const MOST_SAVED: i64 = 10_000_000;
 const SHARE: u64 = 500;
 
 /// What a session may still spend on describing known plans anew.
+#[derive(Clone, Copy)]
 struct Budget {
     /// Below zero after a description that cost more than was saved.
     left: i64,
@@ -30,23 +32,36 @@ struct Budget {
 }
 
 impl Budget {
-    fn allows(&mut self, now: u64) -> bool {
-        let earned = i64::try_from(now.saturating_sub(self.at) / SHARE).unwrap_or(MOST_SAVED);
-        self.left = self.left.saturating_add(earned).min(MOST_SAVED);
-        self.at = now;
-        self.left > 0
+    /// Whether there is something left now.
+    fn allows(now: u64) -> bool {
+        let Budget { left, at } = BUDGET.get();
+        let earned = i64::try_from(now.saturating_sub(at) / SHARE).unwrap_or(MOST_SAVED);
+        let left = left.saturating_add(earned).min(MOST_SAVED);
+        BUDGET.set(Budget { left, at: now });
+        left > 0
+    }
+
+    fn pay(spent: u64) {
+        let spent = i64::try_from(spent).unwrap_or(i64::MAX);
+        let Budget { left, at } = BUDGET.get();
+        BUDGET.set(Budget {
+            left: left.saturating_sub(spent),
+            at,
+        });
     }
 }
 
-thread_local! {
-    static BUDGET: RefCell<Budget> = const { RefCell::new(Budget { left: MOST_SAVED, at: 0 }) };
-}
+static BUDGET: OneThread<Cell<Budget>> = OneThread::new(Cell::new(Budget {
+    left: MOST_SAVED,
+    at: 0,
+}));
 
 /// The description of a started statement's plan of `count` nodes, and whether its literals are those of an earlier
 /// execution; made now unless a good one is known.
 ///
 /// # Safety
 /// `query` must be started.
+#[inline(never)]
 pub unsafe fn description(
     query: *mut QueryDesc,
     known: Option<&KnownPlan>,
@@ -54,25 +69,42 @@ pub unsafe fn description(
 ) -> (Rc<PlanDescription>, bool) {
     // SAFETY: the caller's promise.
     unsafe {
-        let known = known.map(|known| known.description.borrow());
         let text = server::statement_text((*query).sourceText, (*query).plannedstmt);
-        let start = match known {
-            None => system::monotonic(),
-            Some(known) => {
-                if ((*query).params.is_null() || known.generic) && known.is_of(text) {
-                    return (known.clone(), false);
-                }
-                let now = system::monotonic();
-                if !BUDGET.with_borrow_mut(|budget| budget.allows(now)) {
-                    return (known.clone(), true);
-                }
-                now
+        if let Some(known) = known {
+            let known = known.description.borrow();
+            if is_of(&known, query) {
+                return (known.clone(), false);
             }
-        };
+            if !Budget::allows(system::monotonic()) {
+                return (known.clone(), true);
+            }
+        }
+        (Rc::new(made(query, text, count)), false)
+    }
+}
+
+/// Whether a description of a plan is good for an execution of it, to the literals.
+///
+/// # Safety
+/// `query` must be valid.
+#[inline(always)]
+pub unsafe fn is_of(description: &PlanDescription, query: *mut QueryDesc) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        ((*query).params.is_null() || description.generic)
+            && description.is_of(server::statement_text((*query).sourceText, (*query).plannedstmt))
+    }
+}
+
+/// Describes the plan, and has the budget pay for it.
+#[inline(never)]
+unsafe fn made(query: *mut QueryDesc, text: &[u8], count: usize) -> PlanDescription {
+    let start = system::monotonic();
+    // SAFETY: `query` is started.
+    unsafe {
         let nodes = explained(query, count).unwrap_or_else(|| named(query));
-        let spent = i64::try_from(system::monotonic().saturating_sub(start)).unwrap_or(i64::MAX);
-        BUDGET.with_borrow_mut(|budget| budget.left = budget.left.saturating_sub(spent));
-        (Rc::new(PlanDescription::new(text, nodes)), false)
+        Budget::pay(system::monotonic().saturating_sub(start));
+        PlanDescription::new(text, nodes)
     }
 }
 

@@ -139,10 +139,11 @@ fn in_range(value: &str) -> Option<c_int> {
 }
 
 /// Where auto_explain has core time a statement, and its setting says how often, that is how it is measured.
-pub fn with_auto_explain(setting: &Measuring, timed_by_others: bool) -> Measuring {
+#[inline(never)]
+pub fn with_auto_explain(setting: &Measuring) -> Measuring {
     // SAFETY: one thread.
     let explained = unsafe { EXPLAINING.is_some_and(|explaining| explaining.depth == hooks::depth()) };
-    if !timed_by_others || explained || server::is_parallel_worker() {
+    if explained || server::is_parallel_worker() {
         return *setting;
     }
     match compat::explain_option::of_auto_explain().and_then(|text| named(&text)) {

@@ -1,5 +1,7 @@
 //! Turns the raw state of a statement's nodes into figures, once, when it has finished or failed.
 
+mod exact;
+
 use super::node::Node;
 use super::statement::Statement;
 use super::wrapper::Timed;
@@ -44,6 +46,7 @@ pub struct Scratch {
 }
 
 /// Runs a body with memory for figures.
+#[inline(always)]
 pub fn with_scratch(body: impl FnOnce(&mut Scratch)) {
     static mut SCRATCH: Option<Box<Scratch>> = None;
     let kept = &raw mut SCRATCH;
@@ -54,73 +57,38 @@ pub fn with_scratch(body: impl FnOnce(&mut Scratch)) {
     unsafe { *kept = Some(scratch) };
 }
 
-/// How a statement was measured. Nearly all are plain ones, and most of them are short: for those all is compiled once
-/// more, without what does not concern them.
-#[derive(Clone, Copy)]
-struct How<const PLAIN: bool> {
-    wrapped: bool,
-    by_core: bool,
-    detail: Detail,
-    timed: Timed,
-}
-
-impl<const PLAIN: bool> How<PLAIN> {
-    fn of(statement: &Statement) -> Self {
-        if PLAIN {
-            return Self::PLAIN;
-        }
-        How {
-            wrapped: statement.wrapped,
-            by_core: statement.by_core,
-            detail: statement.detail,
-            timed: statement.timed,
-        }
-    }
-
-    /// Our wrappers alone, some of its calls timed.
-    const PLAIN: Self = How {
-        wrapped: true,
-        by_core: false,
-        detail: Detail::Timed,
-        timed: Timed::Sampled,
-    };
-}
-
-fn is_plain(statement: &Statement) -> bool {
-    statement.wrapped && !statement.by_core && !statement.published && statement.timed == Timed::Sampled
-}
-
 /// Fills in the figures of all nodes that EXPLAIN would show, in its order. With `core_alive` (the statement's own
 /// memory contexts still stand) work-area sizes are read too, and the totals are published to core's struct.
 ///
 /// # Safety
 /// The statement's nodes must be live.
+#[inline(always)]
 pub unsafe fn figures(statement: &Statement, core_alive: bool, scratch: &mut Scratch) {
     // SAFETY: the caller's promise.
     unsafe {
-        if is_plain(statement) {
-            work_out::<true>(statement, core_alive, scratch);
-        } else {
-            work_out::<false>(statement, core_alive, scratch);
-            correct(statement, core_alive, scratch);
+        if !exact::figures(statement, core_alive, &mut scratch.figures) {
+            estimated(statement, core_alive, scratch);
         }
     }
 }
 
 #[inline(never)]
-unsafe fn work_out<const PLAIN: bool>(statement: &Statement, core_alive: bool, scratch: &mut Scratch) {
+unsafe fn estimated(statement: &Statement, core_alive: bool, scratch: &mut Scratch) {
     let (figures, items) = (&mut scratch.figures, &mut scratch.items);
     let count = statement.count;
     // SAFETY: the caller's promise.
     unsafe {
         items.clear();
-        items.extend((0..count).map(|i| item::<PLAIN>(statement, i)));
+        items.extend((0..count).map(|i| item(statement, i)));
         let own = reconcile(items);
         figures.resize_with(count, NodeFigures::default);
         for (i, figures) in figures.iter_mut().enumerate() {
-            fill_in::<PLAIN>(figures, statement, i, &items[i].estimate, own[i], core_alive);
+            fill_in(figures, statement, i, &items[i].estimate, own[i], core_alive);
         }
-        add_upwards::<PLAIN>(statement, figures);
+        if statement.wrapped {
+            add_upwards(statement, figures);
+        }
+        correct(statement, core_alive, scratch);
     }
 }
 
@@ -148,8 +116,7 @@ unsafe fn correct(statement: &Statement, core_alive: bool, scratch: &mut Scratch
 
 /// Fills in a node's own figures: blocks and WAL are those that its wrapper booked to itself. None where the statement
 /// ended before the node had instrumentation.
-#[inline(always)]
-unsafe fn fill_in<const PLAIN: bool>(
+unsafe fn fill_in(
     figures: &mut NodeFigures,
     statement: &Statement,
     i: usize,
@@ -165,27 +132,29 @@ unsafe fn fill_in<const PLAIN: bool>(
             *figures = NodeFigures::default();
             return;
         }
-        let how = How::<PLAIN>::of(statement);
-        let starts = starts::<PLAIN>(statement, node);
-        figures.starts = (how.detail != Detail::Rows).then_some(starts as i64 as u64);
-        figures.rows = rows::<PLAIN>(statement, node) as i64 as u64;
-        figures.time = (how.detail == Detail::Timed && starts > 0.0).then(|| Time {
+        let starts = starts(statement, node);
+        figures.starts = (statement.detail != Detail::Rows)
+            .then_some(starts as i64 as u64)
+            .into();
+        figures.rows = rows(statement, node) as i64 as u64;
+        let time = (statement.detail == Detail::Timed && starts > 0.0).then(|| Time {
             total_ms: estimate.total / NS_PER_MS,
             startup_ms: estimate.startup / NS_PER_MS,
             self_ms: own_ns / NS_PER_MS,
             error_ms: estimate.error / NS_PER_MS,
         });
-        (figures.timed_calls, figures.timer_calls, figures.clock_backsteps) =
-            timer_counts::<PLAIN>(statement, i);
-        (figures.memory_kb, figures.disk_kb) = if core_alive {
+        figures.time = time.into();
+        (figures.timed_calls, figures.timer_calls, figures.clock_backsteps) = timer_counts(statement, i);
+        let (memory_kb, disk_kb) = if core_alive {
             workarea::size((*node).plan_state)
         } else {
             (None, None)
         };
+        (figures.memory_kb, figures.disk_kb) = (memory_kb.into(), disk_kb.into());
         let usage = &(*node).usage;
         let base = compat::base(&mut *instr);
-        let (blocks, wal, buffers, wal_usage) = if how.wrapped {
-            let booked = how.detail != Detail::Rows;
+        let (blocks, wal, buffers, wal_usage) = if statement.wrapped {
+            let booked = statement.detail != Detail::Rows;
             (booked, booked, &usage.buffers, &usage.wal)
         } else {
             (
@@ -195,17 +164,15 @@ unsafe fn fill_in<const PLAIN: bool>(
                 &base.walusage,
             )
         };
-        figures.buffers = blocks.then(|| compat::buffers(buffers));
-        figures.wal = wal.then(|| compat::wal(wal_usage));
+        figures.buffers = blocks.then(|| compat::buffers(buffers)).into();
+        figures.wal = wal.then(|| compat::wal(wal_usage)).into();
     }
 }
 
 /// What the wrappers booked to each node also belongs to its parent, but for InitPlans and subplans: what they used
 /// was booked to the node that asked for them.
-unsafe fn add_upwards<const PLAIN: bool>(statement: &Statement, figures: &mut [NodeFigures]) {
-    if !How::<PLAIN>::of(statement).wrapped {
-        return;
-    }
+#[inline(always)]
+unsafe fn add_upwards(statement: &Statement, figures: &mut [NodeFigures]) {
     // Children follow their parents, so backwards every sum is complete when it is passed on.
     for i in (1..figures.len()).rev() {
         // SAFETY: the statement's nodes are live.
@@ -219,7 +186,7 @@ unsafe fn add_upwards<const PLAIN: bool>(statement: &Statement, figures: &mut [N
 
 /// Adds what core booked in its own calls of a node, less what the wrappers below booked inside those.
 unsafe fn add_core(node: *mut Node, figures: &mut NodeFigures) {
-    let (Some(buffers), Some(wal)) = (&mut figures.buffers, &mut figures.wal) else {
+    let (Some(buffers), Some(wal)) = (figures.buffers.get_mut(), figures.wal.get_mut()) else {
         return;
     };
     // SAFETY: a live node with instrumentation, or there were no figures.
@@ -251,7 +218,7 @@ unsafe fn publish(statement: &Statement, node: *mut Node, estimate: &Estimate, f
         if instr.is_null() {
             return;
         }
-        let starts = starts::<false>(statement, node);
+        let starts = starts(statement, node);
         compat::set_core_totals(
             &mut *instr,
             estimate.total,
@@ -259,7 +226,7 @@ unsafe fn publish(statement: &Statement, node: *mut Node, estimate: &Estimate, f
             figures.rows as f64,
             starts,
         );
-        if let (Some(buffers), Some(wal)) = (figures.buffers, figures.wal) {
+        if let (Some(buffers), Some(wal)) = (figures.buffers.get(), figures.wal.get()) {
             compat::set_buffers(&mut compat::base(&mut *instr).bufusage, &as_core(buffers));
             compat::set_wal(&mut compat::base(&mut *instr).walusage, &wal);
         }
@@ -270,6 +237,7 @@ unsafe fn publish(statement: &Statement, node: *mut Node, estimate: &Estimate, f
 ///
 /// # Safety
 /// The statement's nodes must be live, and stay so as long as the result; to be called once.
+#[inline(always)]
 pub unsafe fn histograms<'a>(statement: &Statement) -> SmallVec<[&'a Histogram; 4]> {
     // SAFETY: the caller's promise.
     unsafe {
@@ -304,32 +272,35 @@ fn as_core(buffers: Buffers) -> Buffers {
     }
 }
 
-unsafe fn starts<const PLAIN: bool>(statement: &Statement, node: *mut Node) -> f64 {
+#[inline(always)]
+unsafe fn starts(statement: &Statement, node: *mut Node) -> f64 {
     // SAFETY: a live node with instrumentation.
     unsafe {
         let instr = (*(*node).plan_state).instrument;
         let interrupted = (*node).interrupted.is_some()
-            || (How::<PLAIN>::of(statement).by_core && compat::core_interrupted_ns(&mut *instr).is_some());
+            || (statement.by_core && compat::core_interrupted_ns(&mut *instr).is_some());
         (*instr).nloops + f64::from(u8::from((*instr).running || interrupted))
     }
 }
 
 /// The starts in this process: without those that workers reported.
-unsafe fn own_starts<const PLAIN: bool>(statement: &Statement, node: *mut Node) -> f64 {
+#[inline(never)]
+unsafe fn own_starts(statement: &Statement, node: *mut Node) -> f64 {
     // SAFETY: a live node; the workers' array, where there is one, has `num_workers` entries.
     unsafe {
         let workers = (*(*node).plan_state).worker_instrument;
-        if PLAIN || workers.is_null() {
-            return starts::<PLAIN>(statement, node);
+        if workers.is_null() {
+            return starts(statement, node);
         }
         let workers = (*workers)
             .instrument
             .as_slice((*workers).num_workers.max(0) as usize);
-        (starts::<PLAIN>(statement, node) - workers.iter().map(|worker| worker.nloops).sum::<f64>()).max(0.0)
+        (starts(statement, node) - workers.iter().map(|worker| worker.nloops).sum::<f64>()).max(0.0)
     }
 }
 
-unsafe fn rows<const PLAIN: bool>(statement: &Statement, node: *mut Node) -> f64 {
+#[inline(always)]
+unsafe fn rows(statement: &Statement, node: *mut Node) -> f64 {
     // SAFETY: as above.
     unsafe {
         let instr = (*(*node).plan_state).instrument;
@@ -338,10 +309,10 @@ unsafe fn rows<const PLAIN: bool>(statement: &Statement, node: *mut Node) -> f64
         } else {
             0.0
         };
-        let ends_seen = matches!(How::<PLAIN>::of(statement).timed, Timed::EveryTsc | Timed::Every);
+        let ends_seen = matches!(statement.timed, Timed::EveryTsc | Timed::Every);
         let wrapped = if (*node).is_drained && !ends_seen {
             // Each start ended with a call that brought no row, or was interrupted in one.
-            ((*node).timer.calls() + (*node).every.calls) as f64 - own_starts::<PLAIN>(statement, node)
+            ((*node).timer.calls() + (*node).every.calls) as f64 - own_starts(statement, node)
         } else {
             (*node).rows as i64 as f64
         };
@@ -350,16 +321,15 @@ unsafe fn rows<const PLAIN: bool>(statement: &Statement, node: *mut Node) -> f64
 }
 
 /// A node's place and its time in nanoseconds, before the nodes are made to agree.
-unsafe fn item<const PLAIN: bool>(statement: &Statement, i: usize) -> Item {
+unsafe fn item(statement: &Statement, i: usize) -> Item {
     // SAFETY: the statement's nodes are live.
     unsafe {
         let node = statement.nodes.add(i);
         let instr = (*(*node).plan_state).instrument;
         let mut estimate = Estimate::default();
-        let how = How::<PLAIN>::of(statement);
         if !instr.is_null() {
-            estimate = own_estimate::<PLAIN>(statement, i);
-            if how.by_core {
+            estimate = own_estimate(statement, i);
+            if statement.by_core {
                 estimate.total += compat::core_total_ns(&mut *instr)
                     + compat::core_interrupted_ns(&mut *instr).unwrap_or(0.0);
                 estimate.startup += compat::core_startup_ns(&mut *instr);
@@ -367,13 +337,13 @@ unsafe fn item<const PLAIN: bool>(statement: &Statement, i: usize) -> Item {
                 estimate.error = estimate.error.hypot(error);
             }
             // The root ran inside the statement's own, exactly timed runs.
-            if i == 0 && how.wrapped && how.detail == Detail::Timed {
+            if i == 0 && statement.wrapped && statement.detail == Detail::Timed {
                 estimate.total = estimate.total.min(statement.elapsed_ns);
             }
         }
         let parent = usize::try_from((*node).parent).ok();
         let processes = match parent {
-            Some(parent) if !PLAIN => processes((*statement.nodes.add(parent)).plan_state),
+            Some(parent) => processes((*statement.nodes.add(parent)).plan_state),
             _ => 1.0,
         };
         Item {
@@ -398,18 +368,17 @@ unsafe fn processes(parent: *mut pg_sys::PlanState) -> f64 {
 }
 
 /// What this process's wrapper measured, in nanoseconds.
-unsafe fn own_estimate<const PLAIN: bool>(statement: &Statement, i: usize) -> Estimate {
+unsafe fn own_estimate(statement: &Statement, i: usize) -> Estimate {
     // SAFETY: the statement's nodes are live.
     unsafe {
         let node = statement.nodes.add(i);
         let ns = statement.tick_ns;
-        let how = How::<PLAIN>::of(statement);
-        let ticks = match how.timed {
+        let ticks = match statement.timed {
             Timed::Never => return Estimate::default(),
-            _ if !how.wrapped => return Estimate::default(),
+            _ if !statement.wrapped => return Estimate::default(),
             Timed::Sampled => (*node)
                 .timer
-                .estimate(own_starts::<PLAIN>(statement, node), (*node).interrupted),
+                .estimate(own_starts(statement, node), (*node).interrupted),
             Timed::EveryTsc | Timed::Every => {
                 let every = &(*node).every;
                 let nested: u64 = descendants(statement, i).map(|d| 2 * (*d).every.calls).sum();
@@ -444,13 +413,12 @@ unsafe fn descendants(statement: &Statement, i: usize) -> impl Iterator<Item = *
 }
 
 /// Timed calls, timer calls and backward steps, the workers' included.
-unsafe fn timer_counts<const PLAIN: bool>(statement: &Statement, i: usize) -> (u64, u64, u64) {
+unsafe fn timer_counts(statement: &Statement, i: usize) -> (u64, u64, u64) {
     // SAFETY: the statement's nodes are live.
     unsafe {
         let node = statement.nodes.add(i);
-        let how = How::<PLAIN>::of(statement);
-        let own = match how.timed {
-            _ if !how.wrapped => (0, 0, 0),
+        let own = match statement.timed {
+            _ if !statement.wrapped => (0, 0, 0),
             Timed::Never => (0, 0, 0),
             Timed::Sampled => {
                 let timer = &(*node).timer;
@@ -461,9 +429,6 @@ unsafe fn timer_counts<const PLAIN: bool>(statement: &Statement, i: usize) -> (u
                 (every.calls, 2 * every.calls, every.clock_backsteps)
             }
         };
-        if PLAIN {
-            return own;
-        }
         let workers = statement.workers_report(i);
         (
             own.0 + workers.timed_calls,

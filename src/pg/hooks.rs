@@ -129,6 +129,7 @@ unsafe fn decide(query: *mut QueryDesc, eflags: i32, toplevel: bool) -> Option<g
     }
 }
 
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
     // SAFETY: PostgreSQL passes a valid QueryDesc.
     unsafe {
@@ -173,6 +174,7 @@ pub unsafe fn executor_run(
     }
 }
 
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe extern "C-unwind" fn executor_finish(query: *mut QueryDesc) {
     // SAFETY: PostgreSQL passes a started QueryDesc.
     unsafe {
@@ -198,6 +200,7 @@ unsafe fn runs_at_finish(query: *mut QueryDesc) -> bool {
     }
 }
 
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe extern "C-unwind" fn executor_end(query: *mut QueryDesc) {
     // SAFETY: PostgreSQL passes a started QueryDesc.
     unsafe {
@@ -231,6 +234,7 @@ unsafe fn nests(utility: *mut pg_sys::Node) -> bool {
 /// Statements inside other utilities (CALL, DO, a COPY's triggers, an ALTER TABLE's checks) are nested, though no
 /// executor run surrounds them.
 #[allow(clippy::too_many_arguments, reason = "PostgreSQL's signature")]
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe extern "C-unwind" fn process_utility(
     statement: *mut pg_sys::PlannedStmt,
     query_string: *const std::ffi::c_char,

@@ -4,8 +4,8 @@
 use super::compat;
 use super::tree::{Found, tag};
 use pgrx::pg_sys::{self, NodeTag};
-use smallvec::SmallVec;
-use xxhash_rust::xxh3::xxh3_64;
+use rustc_hash::FxHasher;
+use std::hash::Hasher;
 
 /// A plan's number, and what else tells it from others.
 #[derive(Clone, Copy)]
@@ -36,9 +36,9 @@ pub unsafe fn plan_id(found: &[Found], statement: &pg_sys::PlannedStmt) -> PlanI
 }
 
 unsafe fn own_id(found: &[Found]) -> i64 {
-    // Enough for four nodes, and so for most statements.
-    let mut numbers = SmallVec::<[[u8; 8]; 32]>::new();
-    let mut add = |number: i64| numbers.push(number.to_le_bytes());
+    // Quick rather than strong: it tells plans of one statement apart.
+    let mut hasher = FxHasher::default();
+    let mut add = |number| hasher.write_i64(number);
     for place in found.iter().filter(|place| !place.hidden) {
         // SAFETY: a live plan state has a plan of the matching kind, and an executor state.
         unsafe {
@@ -49,7 +49,7 @@ unsafe fn own_id(found: &[Found]) -> i64 {
             details(plan, (*place.plan_state).state, &mut add);
         }
     }
-    xxh3_64(numbers.as_flattened()) as i64
+    hasher.finish() as i64
 }
 
 unsafe fn details(plan: *mut pg_sys::Plan, estate: *mut pg_sys::EState, add: &mut impl FnMut(i64)) {

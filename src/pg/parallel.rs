@@ -220,7 +220,7 @@ fn add(slot: &Slot, figures: &NodeFigures, histogram: &Histogram) {
         let counts = if read { &slot.reading } else { &slot.plain };
         counts[i].fetch_add(calls, Relaxed);
     }
-    let error_ns = figures.time.map_or(0.0, |time| time.error_ms * 1e6);
+    let error_ns = figures.time.get().map_or(0.0, |time| time.error_ms * 1e6);
     let _ = slot.error_square.fetch_update(Relaxed, Relaxed, |bits| {
         Some((f64::from_bits(bits) + error_ns * error_ns).to_bits())
     });

@@ -242,25 +242,34 @@ unsafe fn parameters(tranche: i32) -> pg_sys::dshash_parameters {
 
 /// Adds an execution to its plan's statistics, making an entry for a plan that is new. Never raises: without a store,
 /// without memory, or for too large a plan it returns false.
-pub fn record(execution: &Execution, now: i64) -> bool {
+pub fn record(execution: &Execution) -> bool {
     // SAFETY: main thread. One boundary around calls that take and release their locks.
     unsafe {
         let Some(store) = STORE else { return false };
-        if gather::add(execution, now) {
+        if gather::add(execution) {
             return true;
         }
-        let (key, batch) = (&execution.plan.key, Batch::Execution(execution, now));
+        record_apart(&store, execution)
+    }
+}
+
+/// Adds an execution that cannot be gathered with others of its plan.
+#[inline(never)]
+unsafe fn record_apart(store: &Store, execution: &Execution) -> bool {
+    // SAFETY: as `record`.
+    unsafe {
+        let (key, batch) = (&execution.plan.key, Batch::Execution(execution));
         let kept = tried(|| {
-            let mut kept = pg_guard_ffi_boundary(|| entry::update(&store, key, &batch));
+            let mut kept = pg_guard_ffi_boundary(|| entry::update(store, key, &batch));
             if !kept {
-                if entry::is_full(&store) {
+                if entry::is_full(store) {
                     // Which plans were used last is only known when all that was gathered has come in.
-                    gather::collect(&store, |_| false);
+                    gather::collect(store, |_| false);
                 }
-                kept = entry::insert_new(&store, key, execution.description, &batch);
+                kept = entry::insert_new(store, key, execution.description, &batch);
             }
             if kept {
-                gather::begin(&store, execution, now);
+                gather::begin(store, execution);
             }
             kept
         });

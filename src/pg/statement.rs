@@ -14,7 +14,7 @@ use super::usage::Usage;
 use super::wrapper::Timed;
 use super::{harvest, parallel, server, tempfile, timing, usage};
 use crate::guc::Detail;
-use crate::session::{self, ClockName, KnownPlan, PlanDescription};
+use crate::session::{self, ClockName, KnownPlan, PlanDescription, Run};
 use pgrx::pg_sys::{self, QueryDesc};
 use rowsource_core::clock::{self, Source};
 use rowsource_core::figures::Outcome;
@@ -65,6 +65,8 @@ pub struct Statement {
     outside: Usage,
     /// Nanoseconds in ExecutorRun and ExecutorFinish.
     pub elapsed_ns: f64,
+    /// The clock when the last run was left.
+    left: u64,
     installed: bool,
     ran: bool,
     recorded: bool,
@@ -209,7 +211,7 @@ impl Statement {
                 entered.outer = timing::enter(self.clock, self.tick_ns, &self.config);
                 entered.start = timing::LAST.load(Relaxed);
             } else {
-                entered.start = self.clock.read_fn()();
+                entered.start = self.clock.read();
             }
             true
         }
@@ -225,8 +227,9 @@ impl Statement {
         unsafe {
             self.running = false;
             let entered = &self.entered;
-            let end = self.clock.read_fn()();
+            let end = self.clock.read();
             self.elapsed_ns += clock::elapsed(entered.start, end).unwrap_or(0) as f64 * self.tick_ns;
+            self.left = end;
             if self.is_timed() {
                 timing::leave(entered.outer.as_ref());
             }
@@ -249,7 +252,7 @@ impl Statement {
         }
         // SAFETY: accounts within the statement's nodes belong to live nodes.
         unsafe {
-            let now = self.clock.read_fn()();
+            let now = self.clock.read();
             let mut account = usage::CURRENT;
             while let Some(node) = self.node_of_account(account) {
                 if (*node).interrupted.is_some() {
@@ -269,6 +272,7 @@ impl Statement {
     }
 
     /// Computes the figures, publishes them to core's struct, and keeps them with the session.
+    #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
     pub fn record(&mut self, outcome: Outcome, core_alive: bool) {
         if self.recorded {
             return;
@@ -287,8 +291,7 @@ impl Statement {
             let figures = &mut scratch.figures;
             let Some((plan, description)) = &self.plan else {
                 // SAFETY: in a worker whose leader announced a channel.
-                unsafe { parallel::report(figures, &histograms, self) };
-                return;
+                return unsafe { parallel::report(figures, &histograms, self) };
             };
             session::record(&mut session::Execution {
                 plan,
@@ -296,10 +299,13 @@ impl Statement {
                 older_literals: self.older_literals,
                 figures,
                 histograms: &histograms,
-                outcome,
-                sampfreq: if self.wrapped { self.sampfreq } else { 1 },
-                clock: self.clock_name(),
-                elapsed_ms: self.elapsed_ns / 1e6,
+                run: Run {
+                    outcome,
+                    sampfreq: if self.wrapped { self.sampfreq } else { 1 },
+                    clock: self.clock_name(),
+                    elapsed_ms: self.elapsed_ns / 1e6,
+                    at: timing::time_of_day(self.clock, self.left, self.tick_ns),
+                },
                 last: core_alive && !self.displaying && self.becomes_last(),
             });
         });

@@ -1,10 +1,13 @@
 //! The clock in force and the sampler's process-wide state. One backend has one thread; only `LAST` is shared,
 //! with the tick's signal handler, and so it is atomic.
 
+use super::one_thread::OneThread;
+use super::server;
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoroshiro128PlusPlus;
 use rowsource_core::clock::{self, Source};
 use rowsource_core::sampler::{Config, Proofs};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The last reading of the clock by anyone, in raw ticks of the clock in force.
@@ -101,6 +104,24 @@ pub unsafe fn enter(source: Source, ns_per_tick: f64, config: &Config) -> Option
         read();
         outer
     }
+}
+
+/// The time of day at a recent reading of a clock, in microseconds since 2000-01-01 UTC. It is asked from the system
+/// once a second, and reckoned from the clock in between.
+pub fn time_of_day(source: Source, reading: u64, ns_per_tick: f64) -> i64 {
+    const KEPT: f64 = 1e6;
+    static ASKED: OneThread<Cell<Option<(Source, u64, i64)>>> = OneThread::new(Cell::new(None));
+    if let Some((clock, then, at)) = ASKED.get()
+        && clock == source
+    {
+        let since = reading.wrapping_sub(then) as i64 as f64 * ns_per_tick / 1e3;
+        if (0.0..KEPT).contains(&since) {
+            return at + since as i64;
+        }
+    }
+    let now = server::now();
+    ASKED.set(Some((source, source.read(), now)));
+    now
 }
 
 /// Puts back what [`enter`] replaced.

@@ -67,6 +67,7 @@ pub unsafe fn walk(root: *mut PlanState) -> SmallVec<[Found; 4]> {
     found
 }
 
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe fn visit(mut place: Found, found: &mut SmallVec<[Found; 4]>) {
     let ps = place.plan_state;
     // SAFETY: `ps` is a valid plan state, and so are all that it points to; casts follow the node's tag.

@@ -115,6 +115,7 @@ pub unsafe fn reads() -> i64 {
 /// # Safety
 /// Main thread only; `account` must point to a live `Usage`.
 #[inline(never)]
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 pub unsafe fn book(account: *mut Usage) -> bool {
     // SAFETY: counters and statics belong to this thread; `account` is live by the caller's promise.
     unsafe {

@@ -8,7 +8,23 @@ use pgrx::pg_sys::{self, NodeTag, PlanState};
 ///
 /// # Safety
 /// `ps` must be a plan state whose memory contexts still stand.
+#[inline(always)]
 pub unsafe fn size(ps: *mut PlanState) -> (Option<u64>, Option<u64>) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match tree::tag(ps) {
+            NodeTag::T_SortState
+            | NodeTag::T_IncrementalSortState
+            | NodeTag::T_HashState
+            | NodeTag::T_AggState
+            | NodeTag::T_MemoizeState => known_size(ps),
+            _ => (None, None),
+        }
+    }
+}
+
+#[inline(never)]
+unsafe fn known_size(ps: *mut PlanState) -> (Option<u64>, Option<u64>) {
     // SAFETY: casts follow the tag.
     unsafe {
         match tree::tag(ps) {

@@ -95,6 +95,7 @@ fn scan_method<const TIMED: u8>(reads: bool) -> Method {
 ///
 /// # Safety
 /// Called by the executor with a plan state whose statement is set up.
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 pub unsafe extern "C-unwind" fn first_call(ps: *mut PlanState) -> *mut TupleTableSlot {
     // SAFETY: `method` was set with the node.
     unsafe {
@@ -105,6 +106,7 @@ pub unsafe extern "C-unwind" fn first_call(ps: *mut PlanState) -> *mut TupleTabl
     }
 }
 
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe extern "C-unwind" fn call<const TIMED: u8, const BOOKS: u8, const SCOPE: u8>(
     ps: *mut PlanState,
 ) -> *mut TupleTableSlot {
@@ -151,6 +153,7 @@ unsafe extern "C-unwind" fn call<const TIMED: u8, const BOOKS: u8, const SCOPE: 
 /// itself, and cannot fail between two calls of the scan. So nothing need be seen when a call ends; whether it did
 /// I/O or proved long is looked at when the next one begins, or when the parent ends. Rows are the calls less one
 /// for each start: each start is read to its end.
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe extern "C-unwind" fn scan<const TIMED: u8, const SCOPE: u8>(
     ps: *mut PlanState,
 ) -> *mut TupleTableSlot {
@@ -214,6 +217,7 @@ unsafe fn prove(node: *mut Node, io: bool) {
 
 /// The counters moved since the last booking: that was the caller's work.
 #[inline(never)]
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe extern "C-unwind" fn book_and_call<const TIMED: u8, const BOOKS: u8, const SCOPE: u8>(
     ps: *mut PlanState,
 ) -> *mut TupleTableSlot {
@@ -226,6 +230,7 @@ unsafe extern "C-unwind" fn book_and_call<const TIMED: u8, const BOOKS: u8, cons
 
 /// A call after which the counters or the last clock reading have moved.
 #[inline(never)]
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe extern "C-unwind" fn leave_moved<const TIMED: u8, const BOOKS: u8>(
     node: *mut Node,
     slot: *mut TupleTableSlot,
@@ -244,6 +249,7 @@ unsafe extern "C-unwind" fn leave_moved<const TIMED: u8, const BOOKS: u8>(
 
 /// The call that the countdown chose.
 #[inline(never)]
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe extern "C-unwind" fn call_sampled<const BOOKS: u8, const SCOPE: u8>(
     ps: *mut PlanState,
     node: *mut Node,

@@ -95,6 +95,15 @@ impl Source {
         }
     }
 
+    /// Reads the clock: as [`Source::read_fn`], without a call for the TSC.
+    #[inline(always)]
+    pub fn read(self) -> u64 {
+        match self {
+            Source::Tsc => tsc::read(),
+            _ => self.read_fn()(),
+        }
+    }
+
     /// How long a raw tick of this source is: 1 ns for all but the TSC.
     pub fn scale(self) -> Scale {
         match self {

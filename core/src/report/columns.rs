@@ -21,29 +21,30 @@ struct Row<'a> {
 impl Row<'_> {
     /// A node that never started took no time; its time is not shown, as one that was not measured.
     fn time(&self) -> Option<Time> {
-        self.figures.filter(|figures| figures.starts != Some(0))?.time
+        let started = self.figures.filter(|figures| figures.starts.get() != Some(0));
+        started?.time.get()
     }
 
     fn blocks(&self, of: fn(&Buffers) -> i64) -> String {
-        let buffers = self.figures.and_then(|figures| figures.buffers.as_ref());
+        let buffers = self.figures.and_then(|figures| figures.buffers.get());
         buffers
-            .map(|buffers| count(of(buffers) as f64))
+            .map(|buffers| count(of(&buffers) as f64))
             .unwrap_or_default()
     }
 
     /// Milliseconds of I/O; nothing where there was none, or nobody timed it.
     fn io_time(&self, of: fn(&Buffers) -> f64) -> String {
-        let buffers = self.figures.and_then(|figures| figures.buffers.as_ref());
+        let buffers = self.figures.and_then(|figures| figures.buffers.get());
         buffers
-            .map(of)
+            .map(|buffers| of(&buffers))
             .filter(|ms| *ms > 0.0)
             .map(time)
             .unwrap_or_default()
     }
 
     fn wal(&self, written: fn(&Wal) -> String) -> String {
-        let wal = self.figures.and_then(|figures| figures.wal.as_ref());
-        wal.map(written).unwrap_or_default()
+        let wal = self.figures.and_then(|figures| figures.wal.get());
+        wal.as_ref().map(written).unwrap_or_default()
     }
 
     fn size(&self, kb: fn(&NodeFigures) -> Option<u64>) -> String {
@@ -132,7 +133,7 @@ static SPECS: [Spec; 22] = [
         |_| true,
         |row| {
             row.figures
-                .and_then(|figures| figures.starts)
+                .and_then(|figures| figures.starts.get())
                 .map(|starts| count(starts as f64))
                 .unwrap_or_default()
         },
@@ -217,12 +218,12 @@ static SPECS: [Spec; 22] = [
     nonzero(
         "Used-Mem",
         |format| format.memory,
-        |row| row.size(|figures| figures.memory_kb),
+        |row| row.size(|figures| figures.memory_kb.get()),
     ),
     nonzero(
         "Used-Tmp",
         |format| format.memory,
-        |row| row.size(|figures| figures.disk_kb),
+        |row| row.size(|figures| figures.disk_kb.get()),
     ),
 ];
 

@@ -117,7 +117,7 @@ fn summed_over_processes(nodes: &[PlanNode], figures: &[NodeFigures]) -> bool {
             .parent
             .and_then(|parent| nodes.get(parent).zip(figures.get(parent)));
         parent.is_some_and(|(node, of_parent)| {
-            node.operation.starts_with("Gather") && own.starts > of_parent.starts
+            node.operation.starts_with("Gather") && own.starts.get() > of_parent.starts.get()
         })
     })
 }

@@ -17,18 +17,20 @@ fn node(id: usize, depth: usize, operation: &str, object_name: &str, plan_rows: 
 
 fn figures(starts: u64, rows: u64, total_ms: f64, error_ms: f64, shared_hit: i64) -> NodeFigures {
     NodeFigures {
-        starts: Some(starts),
+        starts: starts.into(),
         rows,
-        time: Some(Time {
+        time: Time {
             total_ms,
             error_ms,
             ..Time::default()
-        }),
-        buffers: Some(Buffers {
+        }
+        .into(),
+        buffers: Buffers {
             shared_hit,
             ..Buffers::default()
-        }),
-        wal: Some(Wal::default()),
+        }
+        .into(),
+        wal: Wal::default().into(),
         ..NodeFigures::default()
     }
 }
@@ -122,14 +124,15 @@ fn every_column() {
         figures(3, 2_100_000, 1.5, 0.6, 0),
         figures(0, 0, 0.0, 0.0, 0),
     ];
-    figures[0].buffers = Some(buffers);
-    figures[0].wal = Some(Wal {
+    figures[0].buffers = buffers.into();
+    figures[0].wal = Wal {
         records: 60_000,
         fpi: 3,
         bytes: 7_300_176,
-    });
-    figures[1].memory_kb = Some(4096);
-    figures[1].disk_kb = Some(123_456);
+    }
+    .into();
+    figures[1].memory_kb = 4096.into();
+    figures[1].disk_kb = 123_456.into();
     let lines = display(
         &header,
         &nodes,
@@ -179,7 +182,7 @@ fn row_counts_alone() {
 #[test]
 fn no_timing_leaves_the_time_out() {
     let (header, nodes, mut figures) = example();
-    figures.iter_mut().for_each(|figures| figures.time = None);
+    figures.iter_mut().for_each(|figures| figures.time = None.into());
     let lines = display(&header, &nodes, &figures, &Format::default());
     assert_eq!(
         headings(&lines),
@@ -252,19 +255,21 @@ fn odd_input_is_shown_as_far_as_it_goes() {
         ..PlanNode::default()
     }];
     let extremes = [NodeFigures {
-        starts: Some(u64::MAX),
+        starts: u64::MAX.into(),
         rows: u64::MAX,
-        time: Some(Time {
+        time: Time {
             total_ms: f64::INFINITY,
             error_ms: f64::NAN,
             ..Time::default()
-        }),
-        buffers: Some(Buffers {
+        }
+        .into(),
+        buffers: Buffers {
             shared_hit: i64::MAX,
             shared_read: i64::MAX,
             local_read: i64::MIN,
             ..Buffers::default()
-        }),
+        }
+        .into(),
         ..NodeFigures::default()
     }];
     let lines = display(&header, &strange, &extremes, &format);
@@ -283,7 +288,7 @@ fn sums_over_processes_are_owned_up_to() {
     let plain = display(&header, &nodes, &figures, &Format::default());
     assert!(!plain.iter().any(|line| line == "Note"));
     nodes[0].operation = "Gather".to_owned();
-    figures[1].starts = Some(3);
+    figures[1].starts = 3.into();
     let lines = display(&header, &nodes, &figures, &Format::default());
     assert_eq!(lines[lines.len() - 3..], ["Note", "----", SUMMED]);
     let without_time = "ALLSTATS LAST -TIME".parse().expect("known words");

@@ -19,6 +19,7 @@ mod before_18 {
         );
     }
 
+    #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
     pub unsafe extern "C-unwind" fn hook(
         query: *mut pg_sys::QueryDesc,
         direction: pg_sys::ScanDirection::Type,
@@ -56,6 +57,7 @@ mod from_18 {
         );
     }
 
+    #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
     pub unsafe extern "C-unwind" fn hook(
         query: *mut pg_sys::QueryDesc,
         direction: pg_sys::ScanDirection::Type,

@@ -40,6 +40,7 @@ pub(super) struct NodeTotals {
 pub(super) const NODE_SIZE: usize = size_of::<NodeTotals>();
 
 impl NodeTotals {
+    #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
     fn add(&mut self, figures: &NodeFigures, histogram: &Histogram) {
         self.total.add(figures);
         self.last = *figures;
@@ -64,30 +65,31 @@ impl NodeTotals {
 /// Statistics of a plan and of its nodes, as they come to the store: those of one execution, or those of several that
 /// were gathered.
 pub(super) enum Batch<'a> {
-    Execution(&'a Execution<'a>, i64),
+    Execution(&'a Execution<'a>),
     Gathered(&'a PlanStatistics, &'a [NodeTotals]),
 }
 
 impl Batch<'_> {
     fn nodes(&self) -> usize {
         match self {
-            Batch::Execution(execution, _) => execution.figures.len(),
+            Batch::Execution(execution) => execution.figures.len(),
             Batch::Gathered(_, nodes) => nodes.len(),
         }
     }
 
     fn last_seen(&self) -> i64 {
         match self {
-            Batch::Execution(_, now) => *now,
+            Batch::Execution(execution) => execution.run.at,
             Batch::Gathered(statistics, _) => statistics.last_seen,
         }
     }
 
     /// Adds it to a plan's statistics.
+    #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
     pub(super) fn add_to(&self, statistics: &mut PlanStatistics, totals: &mut [NodeTotals]) {
         match self {
-            Batch::Execution(execution, now) => {
-                statistics.add(execution, *now);
+            Batch::Execution(execution) => {
+                statistics.add(&execution.run);
                 let figures = execution.figures.iter().zip(execution.histograms);
                 for (total, (figures, histogram)) in totals.iter_mut().zip(figures) {
                     total.add(figures, histogram);

@@ -127,13 +127,16 @@ pub(super) unsafe fn join(store: &Store) {
 ///
 /// # Safety
 /// Main thread. Raises nothing.
-pub(super) unsafe fn add(execution: &Execution, now: i64) -> bool {
+pub(super) unsafe fn add(execution: &Execution) -> bool {
     // SAFETY: only this session writes to its ways, but for the readers, who empty them holding them.
     unsafe {
         let Some(own) = own() else { return false };
         let nodes = execution.figures.len();
         let way = &raw mut (*own.block).ways[execution.plan.way.get()];
-        if (*way).until.load(Relaxed) <= now || (*way).nodes != nodes || (*way).key != execution.plan.key {
+        if (*way).until.load(Relaxed) <= execution.run.at
+            || (*way).nodes != nodes
+            || (*way).key != execution.plan.key
+        {
             return false;
         }
         let Some(_held) = Held::at_once(&(*way).holder) else {
@@ -144,7 +147,7 @@ pub(super) unsafe fn add(execution: &Execution, now: i64) -> bool {
             (*way).statistics = PlanStatistics::default();
             totals.iter_mut().for_each(NodeTotals::clear);
         }
-        Batch::Execution(execution, now).add_to(&mut (*way).statistics, totals);
+        Batch::Execution(execution).add_to(&mut (*way).statistics, totals);
         true
     }
 }
@@ -153,7 +156,7 @@ pub(super) unsafe fn add(execution: &Execution, now: i64) -> bool {
 ///
 /// # Safety
 /// Main thread, not inside a boundary, holding no lock.
-pub(super) unsafe fn begin(store: &Store, execution: &Execution, now: i64) {
+pub(super) unsafe fn begin(store: &Store, execution: &Execution) {
     // SAFETY: as `add`.
     unsafe {
         let Some(own) = own() else { return };
@@ -161,7 +164,8 @@ pub(super) unsafe fn begin(store: &Store, execution: &Execution, now: i64) {
         if nodes > NODES {
             return;
         }
-        let (plan, ways) = (execution.plan, &raw mut (*own.block).ways);
+        let (plan, now) = (execution.plan, execution.run.at);
+        let ways = &raw mut (*own.block).ways;
         let its = |at: &usize| (*ways)[*at].until.load(Relaxed) != 0 && (*ways)[*at].key == plan.key;
         let is_due = |at: &usize| (*ways)[*at].until.load(Relaxed) <= now;
         let Some(at) = (0..WAYS).find(its).or_else(|| (0..WAYS).find(is_due)) else {

@@ -19,6 +19,7 @@ use rowsource_core::sampler::{BOOKKEEPING_NS, Config, NodeTimer, Proofs, TimedCa
 ///
 /// # Safety
 /// `query` must have been started.
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 pub unsafe fn attach(
     query: *mut QueryDesc,
     setting: &guc::Measuring,
@@ -36,7 +37,11 @@ pub unsafe fn attach(
         let others = others_before | ((*estate).es_instrument & !added);
         // A worker is asked by our bit, which its leader only sets where it wraps; the rest is what it has to report.
         let worker = server::is_parallel_worker();
-        let setting = &explain::with_auto_explain(setting, others & TIMER != 0);
+        let setting = &if others & TIMER != 0 {
+            explain::with_auto_explain(setting)
+        } else {
+            *setting
+        };
         let wrapped = worker || covers(setting, others);
         let found = tree::walk(root);
         let count = found.len();
@@ -47,19 +52,42 @@ pub unsafe fn attach(
             identity::plan_id(&found, &*(*query).plannedstmt),
             toplevel,
         );
-        if others == 0
-            && !worker
-            && let Some(mut statement) = spare::same(&key, setting, count)
-        {
-            statement.renew(query, &found);
-            statement.watch_context((*estate).es_query_cxt);
-            open().push(statement);
-            return;
-        }
-        let (mut place, spare) = spare::any();
-        let Some(nodes) = Node::fresh(&mut place, count) else {
-            return;
+        let known = if others == 0 && !worker {
+            spare::same(&key, setting, count)
+        } else {
+            None
         };
+        let mut statement = match known {
+            Some(mut statement) => {
+                statement.renew(query, &found);
+                statement
+            }
+            None => match set_up(query, setting, &found, key, others, wrapped) {
+                Some(statement) => statement,
+                None => return,
+            },
+        };
+        statement.watch_context((*estate).es_query_cxt);
+        open().push(statement);
+    }
+}
+
+/// Sets a statement up from nothing. `None` without memory for its nodes.
+#[inline(never)]
+unsafe fn set_up(
+    query: *mut QueryDesc,
+    setting: &guc::Measuring,
+    found: &[tree::Found],
+    key: PlanKey,
+    others: i32,
+    wrapped: bool,
+) -> Option<Box<Statement>> {
+    let worker = server::is_parallel_worker();
+    let count = found.len();
+    // SAFETY: as `attach`.
+    unsafe {
+        let (mut place, spare) = spare::any();
+        let nodes = Node::fresh(&mut place, count)?;
         for (i, found) in found.iter().enumerate() {
             let node = nodes.add(i);
             let kind = tree::tag(found.plan_state);
@@ -112,11 +140,12 @@ pub unsafe fn attach(
             timed: Statement::timed(detail, setting.sampfreq, clock),
             tick_ns: clock.scale().ns_per_tick(),
             config: config(clock, setting.sampfreq),
-            toplevel,
+            toplevel: key.toplevel(),
             plan,
             older_literals,
             outside: Usage::zero(),
             elapsed_ns: 0.0,
+            left: 0,
             installed: false,
             ran: false,
             recorded: false,
@@ -133,11 +162,10 @@ pub unsafe fn attach(
             }
         } else {
             // Core measures, in the workers too.
-            (*estate).es_instrument &= !OURS;
+            (*(*query).estate).es_instrument &= !OURS;
         }
         statement.channel = (has_gather && !worker && wrapped).then(parallel::Channel::wanted);
-        statement.watch_context((*estate).es_query_cxt);
-        open().push(statement);
+        Some(statement)
     }
 }
 
@@ -231,6 +259,7 @@ fn bookkeeping_ns() -> f64 {
 /// One step of CLOCK_MONOTONIC_COARSE on the slowest kernels in use (100 Hz).
 const COARSE_RESOLUTION_NS: f64 = 10e6;
 
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe extern "C-unwind" fn context_gone(statement: *mut std::ffi::c_void) {
     // Nothing may be raised while a memory context goes.
     let _ = server::caught(|| gone(statement.cast()));
@@ -258,7 +287,12 @@ impl Statement {
         unsafe {
             // First, for it may be cancelled, and nothing may point to nodes that go with it.
             if let Some((plan, description)) = &mut self.plan {
-                (*description, self.older_literals) = describe::description(query, Some(plan), found.len());
+                if describe::is_of(description, query) {
+                    self.older_literals = false;
+                } else {
+                    (*description, self.older_literals) =
+                        describe::description(query, Some(plan), found.len());
+                }
             }
             for (i, found) in found.iter().enumerate() {
                 let node = self.nodes.add(i);
@@ -271,6 +305,7 @@ impl Statement {
             self.query = query;
             self.closed = false;
             self.elapsed_ns = 0.0;
+            self.left = 0;
             self.installed = false;
             self.ran = false;
             self.recorded = false;
