@@ -4,8 +4,6 @@
 use super::compat;
 use super::tree::{Found, tag};
 use pgrx::pg_sys::{self, NodeTag};
-use rustc_hash::FxHasher;
-use std::hash::Hasher;
 
 /// A plan's number, and what else tells it from others.
 #[derive(Clone, Copy)]
@@ -36,9 +34,8 @@ pub unsafe fn plan_id(found: &[Found], statement: &pg_sys::PlannedStmt) -> PlanI
 }
 
 unsafe fn own_id(found: &[Found]) -> i64 {
-    // Quick rather than strong: it tells plans of one statement apart.
-    let mut hasher = FxHasher::default();
-    let mut add = |number| hasher.write_i64(number);
+    let mut hash = 0;
+    let mut add = |number| hash = mixed(hash, number);
     for place in found.iter().filter(|place| !place.hidden) {
         // SAFETY: a live plan state has a plan of the matching kind, and an executor state.
         unsafe {
@@ -49,7 +46,18 @@ unsafe fn own_id(found: &[Found]) -> i64 {
             details(plan, (*place.plan_state).state, &mut add);
         }
     }
-    hasher.finish() as i64
+    // What differs in the high bits only is to differ in all.
+    (hash ^ (hash >> 32)).wrapping_mul(MULTIPLIER) as i64
+}
+
+/// The golden ratio's bits, odd.
+const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Quick rather than strong, for it tells plans of one statement apart; and our own, for libraries that are as quick do
+/// not promise the same numbers for ever.
+#[inline(always)]
+fn mixed(hash: u64, number: i64) -> u64 {
+    (hash ^ number as u64).wrapping_mul(MULTIPLIER).rotate_left(29)
 }
 
 unsafe fn details(plan: *mut pg_sys::Plan, estate: *mut pg_sys::EState, add: &mut impl FnMut(i64)) {

@@ -19,7 +19,7 @@ mod entry;
 mod file;
 mod gather;
 
-use super::{compat, raw, server, tempfile};
+use super::{compat, raw, server, statfile, tempfile};
 use crate::guc;
 use crate::session::{Execution, Plan, PlanKey, matches};
 use entry::{Batch, Entry};
@@ -151,7 +151,8 @@ fn registered_name() -> std::ffi::CString {
         entry::NODE_SIZE,
         gather::BLOCK_SIZE,
     ];
-    let name = format!("pg_rowsource {} {layout:?}", env!("CARGO_PKG_VERSION"));
+    let magic = String::from_utf8_lossy(statfile::MAGIC);
+    let name = format!("pg_rowsource {} {magic} {layout:?}", env!("CARGO_PKG_VERSION"));
     std::ffi::CString::new(name).unwrap_or_default()
 }
 
@@ -243,7 +244,7 @@ unsafe fn parameters(tranche: i32) -> pg_sys::dshash_parameters {
 /// Adds an execution to its plan's statistics, making an entry for a plan that is new. Never raises: without a store,
 /// without memory, or for too large a plan it returns false.
 pub fn record(execution: &Execution) -> bool {
-    // SAFETY: main thread. One boundary around calls that take and release their locks.
+    // SAFETY: main thread; nothing here raises, and what is called does not let errors out.
     unsafe {
         let Some(store) = STORE else { return false };
         if gather::add(execution) {
@@ -256,7 +257,7 @@ pub fn record(execution: &Execution) -> bool {
 /// Adds an execution that cannot be gathered with others of its plan.
 #[inline(never)]
 unsafe fn record_apart(store: &Store, execution: &Execution) -> bool {
-    // SAFETY: as `record`.
+    // SAFETY: as `record`. One boundary around calls that take and release their locks.
     unsafe {
         let (key, batch) = (&execution.plan.key, Batch::Execution(execution));
         let kept = tried(|| {

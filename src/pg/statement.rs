@@ -65,8 +65,6 @@ pub struct Statement {
     outside: Usage,
     /// Nanoseconds in ExecutorRun and ExecutorFinish.
     pub elapsed_ns: f64,
-    /// The clock when the last run was left.
-    left: u64,
     installed: bool,
     ran: bool,
     recorded: bool,
@@ -229,7 +227,6 @@ impl Statement {
             let entered = &self.entered;
             let end = self.clock.read();
             self.elapsed_ns += clock::elapsed(entered.start, end).unwrap_or(0) as f64 * self.tick_ns;
-            self.left = end;
             if self.is_timed() {
                 timing::leave(entered.outer.as_ref());
             }
@@ -304,7 +301,7 @@ impl Statement {
                     sampfreq: if self.wrapped { self.sampfreq } else { 1 },
                     clock: self.clock_name(),
                     elapsed_ms: self.elapsed_ns / 1e6,
-                    at: timing::time_of_day(self.clock, self.left, self.tick_ns),
+                    at: timing::time_of_day(self.clock, self.tick_ns),
                 },
                 last: core_alive && !self.displaying && self.becomes_last(),
             });

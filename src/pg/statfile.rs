@@ -11,7 +11,8 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-const MAGIC: &[u8; 8] = b"ROWSRC02";
+/// Changes with what statistics look like in memory or in a file.
+pub const MAGIC: &[u8; 8] = b"ROWSRC02";
 const HEADER: usize = 8 + 4 + 4;
 
 /// Removes what an earlier run saved: it is not to come back later.

@@ -106,11 +106,12 @@ pub unsafe fn enter(source: Source, ns_per_tick: f64, config: &Config) -> Option
     }
 }
 
-/// The time of day at a recent reading of a clock, in microseconds since 2000-01-01 UTC. It is asked from the system
-/// once a second, and reckoned from the clock in between.
-pub fn time_of_day(source: Source, reading: u64, ns_per_tick: f64) -> i64 {
-    const KEPT: f64 = 1e6;
+/// The time of day, in microseconds since 2000-01-01 UTC: asked from the system ten times a second at most, and
+/// reckoned from a clock in between.
+pub fn time_of_day(source: Source, ns_per_tick: f64) -> i64 {
+    const KEPT: f64 = 1e5;
     static ASKED: OneThread<Cell<Option<(Source, u64, i64)>>> = OneThread::new(Cell::new(None));
+    let reading = source.read();
     if let Some((clock, then, at)) = ASKED.get()
         && clock == source
     {
@@ -120,7 +121,7 @@ pub fn time_of_day(source: Source, reading: u64, ns_per_tick: f64) -> i64 {
         }
     }
     let now = server::now();
-    ASKED.set(Some((source, source.read(), now)));
+    ASKED.set(Some((source, reading, now)));
     now
 }
 

@@ -145,7 +145,6 @@ unsafe fn set_up(
             older_literals,
             outside: Usage::zero(),
             elapsed_ns: 0.0,
-            left: 0,
             installed: false,
             ran: false,
             recorded: false,
@@ -305,7 +304,6 @@ impl Statement {
             self.query = query;
             self.closed = false;
             self.elapsed_ns = 0.0;
-            self.left = 0;
             self.installed = false;
             self.ran = false;
             self.recorded = false;
