@@ -69,7 +69,6 @@ pub unsafe fn description(
 ) -> (Rc<PlanDescription>, bool) {
     // SAFETY: the caller's promise.
     unsafe {
-        let text = server::statement_text((*query).sourceText, (*query).plannedstmt);
         if let Some(known) = known {
             let known = known.description.borrow();
             if is_of(&known, query) {
@@ -79,7 +78,7 @@ pub unsafe fn description(
                 return (known.clone(), true);
             }
         }
-        (Rc::new(made(query, text, count)), false)
+        (Rc::new(made(query, count)), false)
     }
 }
 
@@ -98,12 +97,13 @@ pub unsafe fn is_of(description: &PlanDescription, query: *mut QueryDesc) -> boo
 
 /// Describes the plan, and has the budget pay for it.
 #[inline(never)]
-unsafe fn made(query: *mut QueryDesc, text: &[u8], count: usize) -> PlanDescription {
+unsafe fn made(query: *mut QueryDesc, count: usize) -> PlanDescription {
     let start = system::monotonic();
     // SAFETY: `query` is started.
     unsafe {
         let nodes = explained(query, count).unwrap_or_else(|| named(query));
         Budget::pay(system::monotonic().saturating_sub(start));
+        let text = server::statement_text((*query).sourceText, (*query).plannedstmt);
         PlanDescription::new(text, nodes)
     }
 }
