@@ -106,7 +106,7 @@ fn is_generic(nodes: &[PlanNode]) -> bool {
 }
 
 /// The plans that a session lists take this many bytes at most.
-const MOST_BYTES: usize = 8 << 20;
+const MOST_BYTES: usize = 4 << 20;
 
 /// Longer statement texts are cut: a plan's statistics must not hold megabytes.
 const LONGEST_TEXT: usize = 16 * 1024;

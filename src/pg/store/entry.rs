@@ -80,13 +80,15 @@ impl Batch<'_> {
     pub(super) fn add_to_nodes(&self, newer: bool, first: usize, totals: &mut [NodeTotals]) {
         match self {
             Batch::Execution(execution) => {
-                let figures = execution.figures.iter().zip(execution.histograms).skip(first);
-                for (total, (figures, histogram)) in totals.iter_mut().zip(figures) {
+                let figures = execution.figures.get(first..).unwrap_or_default();
+                let histograms = execution.histograms.get(first..).unwrap_or_default();
+                for (total, (figures, histogram)) in totals.iter_mut().zip(figures.iter().zip(histograms)) {
                     total.add(figures, histogram);
                 }
             }
             Batch::Pending(_, nodes) => {
-                for (total, node) in totals.iter_mut().zip(nodes.iter().skip(first)) {
+                let nodes = nodes.get(first..).unwrap_or_default();
+                for (total, node) in totals.iter_mut().zip(nodes) {
                     total.merge(node, newer);
                 }
             }
