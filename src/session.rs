@@ -228,7 +228,7 @@ pub struct NodeTotals {
 
 impl NodeTotals {
     /// Adds an execution.
-    #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
+    #[inline(always)]
     pub fn add(&mut self, figures: &NodeFigures, histogram: &Histogram) {
         self.total.add(figures);
         self.last = *figures;
