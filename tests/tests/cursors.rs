@@ -2,7 +2,9 @@
 
 use postgres::Client;
 use rowsource_tests::session::run_each;
+use rowsource_tests::statistics::median;
 use rowsource_tests::{MeasuredNode, Server, measured_nodes};
+use std::time::Instant;
 
 const TABLE: &str = "CREATE TABLE n AS SELECT i AS id FROM generate_series(1, 10000) i; VACUUM ANALYZE n";
 
@@ -162,4 +164,45 @@ fn loops_of_plpgsql_fetch_ahead() {
         "SELECT max(rows)::bigint FROM pg_stat_rowsource WHERE operation = 'Seq Scan' AND NOT toplevel",
     );
     assert_eq!(rows, 10_000);
+}
+
+/// How much longer a statement takes when it is measured.
+fn slowdown(client: &mut Client, statement: &str) -> f64 {
+    let mut took = |level: &str| {
+        run_each(client, &format!("SET pg_rowsource.statistics_level = {level}"));
+        let begin = Instant::now();
+        run_each(client, statement);
+        begin.elapsed().as_secs_f64()
+    };
+    took("basic");
+    let runs: Vec<f64> = (0..3).map(|_| took("typical") / took("basic")).collect();
+    println!("{statement}: {runs:.2?} times as long");
+    median(&runs)
+}
+
+#[test]
+fn many_open_cursors_cost_no_more_than_few() {
+    let server = server("cursor-many");
+    let mut client = server.session();
+    run_each(&mut client, "SET pg_rowsource.track = 'all'");
+    let mut slowdowns = Vec::new();
+    for cursors in [500, 8000] {
+        run_each(
+            &mut client,
+            &format!(
+                "CREATE OR REPLACE PROCEDURE visits{cursors}() LANGUAGE plpgsql AS '
+                 DECLARE c refcursor; r record; BEGIN
+                 FOR i IN 1..{cursors} LOOP
+                     c := ''c'' || i; OPEN c FOR SELECT id FROM n; FETCH c INTO r;
+                 END LOOP;
+                 FOR round IN 1..4 LOOP FOR i IN 1..{cursors} LOOP c := ''c'' || i; FETCH c INTO r; END LOOP; END LOOP;
+                 FOR i IN 1..{cursors} LOOP c := ''c'' || i; CLOSE c; END LOOP; END'"
+            ),
+        );
+        slowdowns.push(slowdown(&mut client, &format!("CALL visits{cursors}()")));
+    }
+    assert!(
+        slowdowns[1] < 1.5 * slowdowns[0],
+        "measuring makes it {slowdowns:.2?} times as long, with few cursors and with many"
+    );
 }
