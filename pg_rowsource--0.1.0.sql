@@ -196,8 +196,10 @@ CREATE FUNCTION rowsource_info(
     OUT plans bigint,
     OUT max_plans int,
     OUT bytes bigint,
+    OUT max_bytes bigint,
     OUT evictions bigint,
     OUT refused bigint,
+    OUT truncated bigint,
     OUT stats_reset timestamptz
 ) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'rowsource_info_wrapper'

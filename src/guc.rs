@@ -69,6 +69,8 @@ static CLOCK_SOURCE: GucSetting<ClockSource> = GucSetting::<ClockSource>::new(Cl
 static TRACK: GucSetting<Track> = GucSetting::<Track>::new(Track::Top);
 static EXPLAIN: GucSetting<bool> = GucSetting::<bool>::new(false);
 static MAX_PLANS: GucSetting<i32> = GucSetting::<i32>::new(5000);
+/// Kilobytes.
+static MAX_MEMORY: GucSetting<i32> = GucSetting::<i32>::new(48 * 1024);
 static SAVE: GucSetting<bool> = GucSetting::<bool>::new(true);
 static TEMPFILE_TIMING: GucSetting<bool> = GucSetting::<bool>::new(true);
 /// Minutes; read by rowsource_snapshot(), in SQL.
@@ -162,6 +164,11 @@ pub fn max_plans() -> usize {
     usize::try_from(value(&MAX_PLANS)).unwrap_or(1)
 }
 
+/// Returns the bytes of shared memory that plans may take.
+pub fn max_memory() -> usize {
+    usize::try_from(value(&MAX_MEMORY)).unwrap_or(0) * 1024
+}
+
 /// Whether requests to temporary files are counted and timed. Asked at every request to any file, so without a guard.
 #[inline(always)]
 pub fn tempfile_timing() -> bool {
@@ -214,6 +221,16 @@ pub fn init() {
             GucContext::Internal
         },
         GucFlags::default(),
+    );
+    GucRegistry::define_int_guc(
+        c"pg_rowsource.max_memory",
+        c"Sets the shared memory that the statistics of plans may take.",
+        c"The least recently used plans make room for new ones.",
+        &MAX_MEMORY,
+        2 * 1024,
+        i32::MAX,
+        GucContext::Sighup,
+        GucFlags::UNIT_KB,
     );
     GucRegistry::define_bool_guc(
         c"pg_rowsource.save",

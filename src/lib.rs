@@ -27,7 +27,7 @@ pub extern "C-unwind" fn _PG_init() {
     rowsource_core::clock::prepare();
     pg::server::enable_query_ids();
     guc::init();
-    pg::shared::init();
+    pg::store::init();
     pg::hooks::init();
     pg::tempfile::init();
     pg::explain::init();

@@ -1,11 +1,11 @@
 //! What this session knows of its own statements: the plans it ran, and the figures of the last statement. With
-//! `shared_preload_libraries` the totals are in the store that all sessions share (`pg::shared`); without, they are
+//! `shared_preload_libraries` the totals are in the store that all sessions share (`pg::store`); without, they are
 //! here.
 
 use crate::guc;
 use crate::pg::identity::PlanId;
 use crate::pg::one_thread::OneThread;
-use crate::pg::{server, shared};
+use crate::pg::{memory, server, store};
 use rowsource_core::figures::{NodeFigures, Outcome, Times};
 use rowsource_core::histogram::Histogram;
 use rowsource_core::plan::PlanNode;
@@ -70,6 +70,26 @@ impl PlanDescription {
         }
     }
 
+    /// Returns whether its text was cut.
+    pub fn is_truncated(&self) -> bool {
+        self.identity.0 > LONGEST_TEXT
+    }
+
+    /// Returns the bytes that it keeps.
+    fn size(&self) -> usize {
+        let words = |node: &PlanNode| {
+            let labelled = node.predicates.iter().chain(&node.keys);
+            size_of::<PlanNode>()
+                + node.operation.len()
+                + node.object_name.as_ref().map_or(0, String::len)
+                + node.subplan_name.as_ref().map_or(0, String::len)
+                + labelled
+                    .map(|(label, text)| 48 + label.len() + text.len())
+                    .sum::<usize>()
+        };
+        size_of::<Self>() + self.text.len() + self.nodes.iter().map(words).sum::<usize>()
+    }
+
     /// Whether this is the statement that it was made for.
     pub fn is_of(&self, text: &[u8]) -> bool {
         self.identity.0 == text.len() && self.identity == identity(text)
@@ -84,6 +104,9 @@ fn is_generic(nodes: &[PlanNode]) -> bool {
         after.any(|part| part.starts_with(|c: char| c.is_ascii_digit()))
     })
 }
+
+/// The plans that a session lists take this many bytes at most.
+const MOST_BYTES: usize = 8 << 20;
 
 /// Longer statement texts are cut: a plan's statistics must not hold megabytes.
 const LONGEST_TEXT: usize = 16 * 1024;
@@ -194,6 +217,40 @@ impl PlanStatistics {
     }
 }
 
+/// The statistics of one node of a plan.
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+#[repr(C)]
+pub struct NodeTotals {
+    pub total: NodeFigures,
+    pub last: NodeFigures,
+    pub histogram: Histogram,
+}
+
+impl NodeTotals {
+    /// Adds an execution.
+    #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
+    pub fn add(&mut self, figures: &NodeFigures, histogram: &Histogram) {
+        self.total.add(figures);
+        self.last = *figures;
+        self.histogram.add(histogram);
+    }
+
+    /// Adds executions that were counted apart; `newer` where they are the more recent ones.
+    pub fn merge(&mut self, other: &NodeTotals, newer: bool) {
+        self.total.add(&other.total);
+        if newer {
+            self.last = other.last;
+        }
+        self.histogram.add(&other.histogram);
+    }
+
+    /// Forgets all executions.
+    pub fn clear(&mut self) {
+        self.total = NodeFigures::default();
+        self.histogram.clear();
+    }
+}
+
 /// A plan and its statistics.
 #[derive(Clone)]
 pub struct Plan {
@@ -201,9 +258,7 @@ pub struct Plan {
     pub description: Rc<PlanDescription>,
     pub older_literals: bool,
     pub statistics: PlanStatistics,
-    pub total: Vec<NodeFigures>,
-    pub last: Vec<NodeFigures>,
-    pub histograms: Vec<Histogram>,
+    pub nodes: Vec<NodeTotals>,
 }
 
 impl Plan {
@@ -213,27 +268,27 @@ impl Plan {
             description,
             older_literals: false,
             statistics: PlanStatistics::default(),
-            total: Vec::new(),
-            last: Vec::new(),
-            histograms: Vec::new(),
+            nodes: Vec::new(),
         }
     }
 
+    /// Adds an execution; without memory for its nodes, to the plan as a whole only.
     fn add(&mut self, execution: &Execution) {
         let nodes = execution.figures.len();
         self.statistics.add(&execution.run);
-        self.total.resize_with(nodes, NodeFigures::default);
-        for (total, figures) in self.total.iter_mut().zip(execution.figures.iter()) {
-            total.add(figures);
+        if self
+            .nodes
+            .try_reserve(nodes.saturating_sub(self.nodes.len()))
+            .is_ok()
+        {
+            self.nodes.resize_with(nodes, NodeTotals::default);
         }
-        self.histograms.resize_with(nodes, Histogram::default);
-        for (total, histogram) in self.histograms.iter_mut().zip(execution.histograms) {
-            total.add(histogram);
+        let figures = execution.figures.iter().zip(execution.histograms);
+        for (node, (figures, histogram)) in self.nodes.iter_mut().zip(figures) {
+            node.add(figures, histogram);
         }
         self.description.clone_from(execution.description);
         self.older_literals = execution.older_literals;
-        self.last.clear();
-        self.last.extend_from_slice(execution.figures);
     }
 }
 
@@ -242,10 +297,12 @@ impl Plan {
 pub struct KnownPlan {
     pub key: PlanKey,
     pub description: RefCell<Rc<PlanDescription>>,
-    /// Where the shared store gathers the session's executions of it.
-    pub way: Cell<usize>,
+    /// Its slot in the session's buffer of the shared store.
+    pub slot: Cell<usize>,
     /// In the session's list.
     listed: Cell<bool>,
+    /// The memory that the list counts for it.
+    bytes: Cell<usize>,
     /// Orders plans by their last use.
     used: Cell<u64>,
     /// Its statistics, where no shared store has them.
@@ -261,6 +318,13 @@ impl KnownPlan {
             .get_or_insert_with(|| Box::new(Plan::new(self.key, execution.description.clone())))
             .add(execution);
     }
+
+    /// Returns the bytes that it keeps in this session.
+    fn size(&self) -> usize {
+        let own = self.own.borrow();
+        let nodes = own.as_ref().map_or(0, |plan| plan.nodes.capacity());
+        size_of::<KnownPlan>() + self.description.borrow().size() + nodes * size_of::<NodeTotals>()
+    }
 }
 
 /// The session's last statement.
@@ -274,12 +338,15 @@ struct Last {
 
 struct Session {
     plans: FxHashMap<PlanKey, Rc<KnownPlan>>,
+    /// The memory of the listed plans.
+    bytes: usize,
     last: Option<Last>,
     executions: u64,
 }
 
 static SESSION: OneThread<RefCell<Session>> = OneThread::new(RefCell::new(Session {
     plans: HashMap::with_hasher(FxBuildHasher),
+    bytes: 0,
     last: None,
     executions: 0,
 }));
@@ -294,8 +361,9 @@ pub fn newly_met(key: PlanKey, description: Rc<PlanDescription>) -> Rc<KnownPlan
     Rc::new(KnownPlan {
         key,
         description: RefCell::new(description),
-        way: Cell::new(0),
+        slot: Cell::new(0),
         listed: Cell::new(false),
+        bytes: Cell::new(0),
         used: Cell::new(0),
         own: RefCell::new(None),
     })
@@ -304,29 +372,44 @@ pub fn newly_met(key: PlanKey, description: Rc<PlanDescription>) -> Rc<KnownPlan
 /// Adds an execution to its plan's statistics; its figures may be taken.
 #[inline(always)]
 pub fn record(execution: &mut Execution) {
-    let shared = shared::record(execution);
+    let shared = store::record(execution);
     // May run while an error is cleaned up: it must not raise another.
     if let Ok(mut session) = SESSION.try_borrow_mut() {
         session.record(execution, shared);
     }
 }
 
-/// The plan of the session's last statement; its last figures are those that the session saw.
-pub fn last() -> Option<Plan> {
+/// The session's last statement: its plan, whose totals are those of all executions, and its own figures.
+pub struct LastStatement {
+    pub plan: Plan,
+    pub figures: Vec<NodeFigures>,
+}
+
+/// Returns the session's last statement.
+///
+/// # Errors
+/// Raises "out of memory".
+pub fn last() -> Option<LastStatement> {
     let session = SESSION.borrow();
     let last = session.last.as_ref()?;
     let own = last.plan.own.borrow();
-    let kept = shared::plan(&last.plan.key).or_else(|| own.as_deref().cloned());
+    let kept = store::current_plan(&last.plan.key).or_else(|| own.as_deref().cloned());
     let kept = kept.unwrap_or_else(|| {
         let mut alone = Plan::new(last.plan.key, last.description.clone());
         alone.statistics.add(&last.run);
-        alone.total.clone_from(&last.figures);
+        alone.nodes = memory::with_room(last.figures.len());
+        alone.nodes.extend(last.figures.iter().map(|figures| NodeTotals {
+            total: *figures,
+            last: *figures,
+            histogram: Histogram::default(),
+        }));
         alone
     });
-    Some(Plan {
+    let mut figures = memory::with_room(last.figures.len());
+    figures.extend_from_slice(&last.figures);
+    let plan = Plan {
         description: last.description.clone(),
         older_literals: last.older_literals,
-        last: last.figures.clone(),
         statistics: PlanStatistics {
             last_ms: last.run.elapsed_ms,
             last_outcome: last.run.outcome,
@@ -335,33 +418,67 @@ pub fn last() -> Option<Plan> {
             ..kept.statistics
         },
         ..kept
+    };
+    Some(LastStatement { plan, figures })
+}
+
+/// Returns queryid, planid and outcome of the session's last statement.
+pub fn last_outcome() -> Option<(PlanKey, Outcome)> {
+    let session = SESSION.borrow();
+    let last = session.last.as_ref()?;
+    Some((last.plan.key, last.run.outcome))
+}
+
+/// Returns the keys of all kept plans, the most recently run first: those of the shared store, or without one those of
+/// this session.
+///
+/// # Errors
+/// Raises "out of memory".
+pub fn keys() -> Vec<PlanKey> {
+    store::keys().unwrap_or_else(|| {
+        let session = SESSION.borrow();
+        let mut plans: Vec<&Rc<KnownPlan>> = session.plans.values().collect();
+        plans.retain(|plan| plan.own.borrow().is_some());
+        plans.sort_by_key(|plan| std::cmp::Reverse(plan.used.get()));
+        plans.iter().map(|plan| plan.key).collect()
     })
 }
 
-/// All kept plans: those of the shared store, or without one those of this session. The most recently run first.
-pub fn plans() -> Vec<Plan> {
-    let own = || {
+/// Returns a copy of a kept plan; `None` where it has gone meanwhile.
+///
+/// # Errors
+/// Raises "out of memory".
+pub fn plan(key: &PlanKey) -> Option<Plan> {
+    store::plan(key).or_else(|| {
         let session = SESSION.borrow();
-        let plans = session.plans.values();
-        plans
-            .filter_map(|plan| plan.own.borrow().as_deref().cloned())
-            .collect()
-    };
-    let mut plans = shared::plans().unwrap_or_else(own);
-    plans.sort_by_key(|plan: &Plan| std::cmp::Reverse(plan.statistics.last_seen));
-    plans
+        let own = session.plans.get(key)?.own.borrow();
+        own.as_deref().cloned()
+    })
+}
+
+/// Visits all kept plans, one at a time, the most recently run first. May be cancelled in between.
+///
+/// # Errors
+/// Raises "out of memory".
+pub fn each_plan(mut visit: impl FnMut(Plan)) {
+    for key in keys() {
+        server::check_for_interrupts();
+        memory::ensure();
+        if let Some(plan) = plan(&key) {
+            visit(plan);
+        }
+    }
 }
 
 /// Forgets the session's own plans of a user, database and query; 0 stands for any.
 pub fn reset(userid: u32, dbid: u32, queryid: i64) {
     let mut session = SESSION.borrow_mut();
-    session.plans.retain(|key, plan| {
-        let kept = !matches(key, userid, dbid, queryid);
-        plan.listed.set(kept);
-        if !kept {
+    session.forget(|plan| {
+        let forgotten = matches(&plan.key, userid, dbid, queryid);
+        if forgotten {
             plan.own.replace(None);
         }
-        kept
+        forgotten
     });
     let last = session.last.as_ref().map(|last| last.plan.key);
     if last.is_some_and(|key| matches(&key, userid, dbid, queryid)) {
@@ -387,9 +504,14 @@ impl Session {
         }
         if !Rc::ptr_eq(&plan.description.borrow(), execution.description) {
             plan.description.replace(execution.description.clone());
+            self.count(plan);
         }
         if !shared {
+            let first = plan.own.borrow().is_none();
             plan.add(execution);
+            if first {
+                self.count(plan);
+            }
         }
         if execution.last {
             self.keep_last(execution);
@@ -426,26 +548,48 @@ impl Session {
     #[cold]
     fn list(&mut self, plan: &Rc<KnownPlan>) {
         self.make_room();
+        if self.plans.try_reserve(1).is_err() {
+            return;
+        }
         if let Some(earlier) = self.plans.insert(plan.key, plan.clone()) {
+            self.bytes -= earlier.bytes.replace(0);
             earlier.listed.set(false);
             plan.own.replace(earlier.own.take());
         }
         plan.listed.set(true);
+        self.count(plan);
     }
 
-    /// Evicts the tenth of the plans that was used longest ago, when the session's plans are too many.
-    fn make_room(&mut self) {
-        const MOST: usize = 1000;
-        let most = guc::max_plans().min(MOST);
-        if self.plans.len() < most {
-            return;
+    /// Counts the memory of a listed plan anew.
+    #[cold]
+    fn count(&mut self, plan: &KnownPlan) {
+        if plan.listed.get() {
+            let bytes = plan.size();
+            self.bytes = self.bytes - plan.bytes.replace(bytes) + bytes;
         }
-        let mut used: Vec<u64> = self.plans.values().map(|plan| plan.used.get()).collect();
-        let tenth = (used.len() / 10).min(used.len() - 1);
-        let (_, &mut oldest_kept, _) = used.select_nth_unstable(tenth);
+    }
+
+    /// Evicts the tenth of the plans that was used longest ago, when the session's plans are too many, or too large.
+    fn make_room(&mut self) {
+        const MOST: usize = 1_000;
+        let most = guc::max_plans().min(MOST);
+        while !self.plans.is_empty() && (self.plans.len() >= most || self.bytes >= MOST_BYTES) {
+            let mut used: Vec<u64> = self.plans.values().map(|plan| plan.used.get()).collect();
+            let tenth = (used.len() / 10).min(used.len() - 1);
+            let (_, &mut oldest_kept, _) = used.select_nth_unstable(tenth);
+            self.forget(|plan| plan.used.get() <= oldest_kept);
+        }
+    }
+
+    /// Takes the plans that are `unwanted` off the list.
+    fn forget(&mut self, unwanted: impl Fn(&KnownPlan) -> bool) {
+        let bytes = &mut self.bytes;
         self.plans.retain(|_, plan| {
-            let kept = plan.used.get() > oldest_kept;
+            let kept = !unwanted(plan);
             plan.listed.set(kept);
+            if !kept {
+                *bytes -= plan.bytes.replace(0);
+            }
             kept
         });
     }

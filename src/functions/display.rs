@@ -1,31 +1,25 @@
 //! `rowsource_display()`: a plan as a table, and `rowsource_last()`: which statement was the last.
 
 use super::fail;
-use crate::pg::srf::{Value, text};
-use crate::pg::{server, statement};
-use crate::session::{self, Plan, PlanKey};
+use crate::pg::srf::Rows;
+use crate::pg::{memory, server, statement};
+use crate::session::{self, LastStatement, Plan, PlanKey};
 use pgrx::PgSqlErrorCode;
 use pgrx::prelude::*;
 use rowsource_core::figures::Outcome;
 use rowsource_core::report::{self, FORMAT_WORDS, Format, Header};
 
 /// The rows of `rowsource_display()`.
-pub fn lines(queryid: Option<i64>, planid: Option<i64>, format: Option<&str>) -> Vec<Vec<Value>> {
+pub fn lines(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, format: Option<&str>) {
     // Before all else: even if this call fails, its statement is not what the user wants to see next.
     statement::displaying();
     let format = parse(format.unwrap_or_default());
-    let plan = if queryid.is_none() && planid.is_none() {
-        last()
+    let (plan, last) = if queryid.is_none() && planid.is_none() {
+        let LastStatement { plan, figures } = last();
+        (plan, Some(figures))
     } else {
-        known(queryid, planid)
+        (known(queryid, planid), None)
     };
-    if !server::may_see(plan.key.userid) {
-        fail(
-            PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
-            "permission denied to see another user's statement",
-            "Only roles with the privileges of pg_read_all_stats may see the statements of others.",
-        );
-    }
     let statistics = &plan.statistics;
     let header = Header {
         queryid: plan.key.queryid,
@@ -40,9 +34,15 @@ pub fn lines(queryid: Option<i64>, planid: Option<i64>, format: Option<&str>) ->
         block_size: pg_sys::BLCKSZ,
         older_literals: plan.older_literals,
     };
-    let figures = if format.last() { &plan.last } else { &plan.total };
-    let lines = report::display(&header, &plan.description.nodes, figures, &format);
-    lines.iter().map(|line| vec![text(line)]).collect()
+    let figures = last.filter(|_| format.last()).unwrap_or_else(|| {
+        let mut figures = memory::with_room(plan.nodes.len());
+        let nodes = plan.nodes.iter();
+        figures.extend(nodes.map(|node| if format.last() { node.last } else { node.total }));
+        figures
+    });
+    for line in report::display(&header, &plan.description.nodes, &figures, &format) {
+        rows.add_line(&line);
+    }
 }
 
 fn parse(words: &str) -> Format {
@@ -58,34 +58,42 @@ fn parse(words: &str) -> Format {
     })
 }
 
-fn last() -> Plan {
-    session::last().unwrap_or_else(|| {
+fn last() -> LastStatement {
+    let last = session::last().unwrap_or_else(|| {
         fail(PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             "no statement of this session has been measured",
             "Run one first. At pg_rowsource.statistics_level basic only statements with the hint /*+ gather_plan_statistics */ are measured."
         )
-    })
+    });
+    if !server::may_see(last.plan.key.userid) {
+        fail(
+            PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
+            "permission denied to see another user's statement",
+            "Only roles with the privileges of pg_read_all_stats may see the statements of others.",
+        );
+    }
+    last
 }
 
+/// The plan that is meant: this database's rather than another's, and the user's own rather than another user's. Plans
+/// that the user may not see do not count: an error that told them from others would say that they exist.
 fn known(queryid: Option<i64>, planid: Option<i64>) -> Plan {
-    let wanted = |key: &PlanKey| {
-        queryid.is_none_or(|id| id == key.queryid) && planid.is_none_or(|id| id == key.planid)
+    let wanted = |key: &&PlanKey| {
+        queryid.is_none_or(|id| id == key.queryid)
+            && planid.is_none_or(|id| id == key.planid)
+            && server::may_see(key.userid)
     };
-    let mut plans: Vec<Plan> = session::plans()
-        .into_iter()
-        .filter(|plan| wanted(&plan.key))
-        .collect();
-    // Stable: among equals the most recently run stays first.
-    plans.sort_by_key(|plan| {
-        let key = &plan.key;
+    let distance = |key: &&PlanKey| {
         let elsewhere = key.dbid != server::database_id();
-        (
-            !server::may_see(key.userid),
-            elsewhere,
-            key.userid != server::user_id(),
-        )
-    });
-    plans.into_iter().next().unwrap_or_else(|| {
+        (elsewhere, key.userid != server::user_id())
+    };
+    // Of several that are as near, the first is the one that ran last.
+    let key = session::keys()
+        .iter()
+        .filter(wanted)
+        .min_by_key(distance)
+        .copied();
+    key.and_then(|key| session::plan(&key)).unwrap_or_else(|| {
         let id = |id: Option<i64>| id.map_or("any".to_owned(), |id| id.to_string());
         fail(
             PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
@@ -94,7 +102,7 @@ fn known(queryid: Option<i64>, planid: Option<i64>) -> Plan {
                 id(queryid),
                 id(planid)
             ),
-            "The kept plans are listed in pg_stat_rowsource_plans.",
+            "pg_stat_rowsource_plans lists the kept plans. Those of other roles are shown to roles with the privileges of pg_read_all_stats.",
         )
     })
 }
@@ -103,10 +111,8 @@ fn known(queryid: Option<i64>, planid: Option<i64>) -> Plan {
 fn rowsource_last()
 -> TableIterator<'static, (name!(queryid, i64), name!(planid, i64), name!(outcome, String))> {
     statement::displaying();
-    let row = session::last().map(|plan| {
-        let outcome = outcome_name(plan.statistics.last_outcome).to_owned();
-        (plan.key.queryid, plan.key.planid, outcome)
-    });
+    let row = session::last_outcome()
+        .map(|(key, outcome)| (key.queryid, key.planid, outcome_name(outcome).to_owned()));
     TableIterator::new(row)
 }
 

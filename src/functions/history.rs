@@ -1,7 +1,7 @@
 //! The report on an interval between two snapshots. What it reads is found in SQL.
 
 use super::fail;
-use crate::pg::srf::{Value, text};
+use crate::pg::srf::Rows;
 use pgrx::PgSqlErrorCode;
 use rowsource_core::report::iostat;
 
@@ -10,12 +10,13 @@ const HOW_TO_TAKE: &str = "Take one with SELECT rowsource_snapshot(), and anothe
 /// The rows of `rowsource_iostat_report()`: the snapshots that were wanted, those that were found, when they were taken
 /// and how far apart, and what happened in between.
 pub fn iostat_lines(
+    rows: &mut Rows,
     wanted: [Option<i64>; 2],
     found: [Option<i64>; 2],
     at: [Option<String>; 2],
     seconds: Option<f64>,
     filetypes: Option<&str>,
-) -> Vec<Vec<Value>> {
+) {
     for (wanted, found) in wanted.into_iter().zip(found) {
         match (wanted, found) {
             (Some(wanted), None) => fail(
@@ -33,7 +34,7 @@ pub fn iostat_lines(
     }
     let ([Some(first), Some(last)], [Some(first_at), Some(last_at)], Some(seconds)) = (found, at, seconds)
     else {
-        return Vec::new();
+        return;
     };
     if first >= last {
         fail(
@@ -54,9 +55,5 @@ pub fn iostat_lines(
         format!("snapshot {first}  {first_at}"),
         format!("snapshot {last}  {last_at}, {seconds:.1} s later"),
     ];
-    heading
-        .iter()
-        .chain(&table)
-        .map(|line| vec![text(line)])
-        .collect()
+    heading.iter().chain(&table).for_each(|line| rows.add_line(line));
 }

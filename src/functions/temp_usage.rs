@@ -3,7 +3,8 @@
 //! Files come and go while this looks: what cannot be read any more is not there.
 
 use crate::pg::compat::{MAJOR_VERSION, pid_of_temp_tables};
-use crate::pg::srf::{Value, oid, value};
+use crate::pg::server;
+use crate::pg::srf::{Rows, oid, value};
 use rowsource_core::tempfile::names::{Owner, TempName, parse};
 use std::collections::BTreeMap;
 use std::fs::{self, DirEntry};
@@ -28,7 +29,7 @@ struct Files {
 type Usage = BTreeMap<Key, Files>;
 
 /// The rows of `rowsource_temp_files()`.
-pub fn file_rows() -> Vec<Vec<Value>> {
+pub fn file_rows(rows: &mut Rows) {
     let mut usage = Usage::new();
     for tablespace in tablespaces() {
         for entry in entries(&tablespace) {
@@ -40,18 +41,15 @@ pub fn file_rows() -> Vec<Vec<Value>> {
             }
         }
     }
-    usage
-        .into_iter()
-        .map(|(key, files)| {
-            vec![
-                key.pid.and_then(value),
-                key.datid.and_then(oid),
-                value(key.kind),
-                value(files.count),
-                value(files.bytes),
-            ]
-        })
-        .collect()
+    for (key, files) in usage {
+        rows.add([
+            key.pid.and_then(value),
+            key.datid.and_then(oid),
+            value(key.kind),
+            value(files.count),
+            value(files.bytes),
+        ]);
+    }
 }
 
 /// The folders that hold databases' folders and `pgsql_tmp`: the default one, and this version's of each tablespace.
@@ -66,9 +64,10 @@ fn tablespaces() -> Vec<PathBuf> {
     all
 }
 
-/// The entries of a folder; none of one that is not there.
+/// The entries of a folder; none of one that is not there. May be cancelled: there can be many.
 fn entries(folder: &Path) -> impl Iterator<Item = DirEntry> + use<> {
-    fs::read_dir(folder).into_iter().flatten().flatten()
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.inspect(|_| server::check_for_interrupts())
 }
 
 fn work_files(folder: &Path, usage: &mut Usage) {

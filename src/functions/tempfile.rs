@@ -1,6 +1,6 @@
 //! The rows of `pg_stat_tempfile_io` and its histogram, and their reset.
 
-use crate::pg::srf::{Value, oid, timestamp, value};
+use crate::pg::srf::{Rows, Value, oid, timestamp, value};
 use crate::pg::tempfile::counters;
 use crate::pg::tempfile::{Source, fallback, source};
 use pgrx::prelude::*;
@@ -15,10 +15,9 @@ fn database(number: u32) -> Value {
 }
 
 /// `pg_stat_tempfile_io`: a row per database and file type.
-pub fn io_rows() -> Vec<Vec<Value>> {
+pub fn io_rows(rows: &mut Rows) {
     fallback::add();
-    let mut rows = Vec::new();
-    for counted in counters::all() {
+    counters::each(|counted| {
         for filetype in FileType::ALL {
             let source = source(filetype);
             let mut row = vec![database(counted.oid), value(filetype.name())];
@@ -27,10 +26,9 @@ pub fn io_rows() -> Vec<Vec<Value>> {
                 row.extend(figures(requests, source));
             }
             row.extend([value(source.as_str()), timestamp(counted.reset_at)]);
-            rows.push(row);
+            rows.add(row);
         }
-    }
-    rows
+    });
 }
 
 /// Requests, bytes, and milliseconds in all, on average and at most. What was not timed has no time.
@@ -50,14 +48,13 @@ fn figures(requests: &Requests, source: Source) -> [Value; 5] {
 }
 
 /// `pg_stat_tempfile_io_histogram`: a row per kind of request and bucket that holds any.
-pub fn histogram_rows() -> Vec<Vec<Value>> {
-    let mut rows = Vec::new();
-    for counted in counters::all() {
+pub fn histogram_rows(rows: &mut Rows) {
+    counters::each(|counted| {
         for (kind, requests) in Kind::all().zip(&counted.kinds) {
             for (bucket, &count) in requests.histogram.iter().enumerate() {
                 if count > 0 {
                     let (from_us, to_us) = bounds_us(bucket);
-                    rows.push(vec![
+                    rows.add([
                         database(counted.oid),
                         value(kind.filetype.name()),
                         value(kind.operation.name()),
@@ -69,8 +66,7 @@ pub fn histogram_rows() -> Vec<Vec<Value>> {
                 }
             }
         }
-    }
-    rows
+    });
 }
 
 #[pg_extern(sql = false)]

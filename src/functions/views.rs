@@ -2,7 +2,7 @@
 
 use super::display::outcome_name;
 use crate::pg::server;
-use crate::pg::srf::{Value, oid, text, timestamp, value};
+use crate::pg::srf::{Rows, Value, oid, text, timestamp, value};
 use crate::session::{self, Plan};
 use rowsource_core::figures::{Buffers, NodeFigures, Time, Wal};
 use rowsource_core::histogram::bounds_us;
@@ -16,11 +16,14 @@ struct Row {
     seen: bool,
 }
 
-fn plans() -> impl Iterator<Item = Row> {
-    session::plans().into_iter().map(|plan| Row {
-        seen: server::may_see(plan.key.userid),
-        plan,
-    })
+/// Visits the kept plans, one at a time.
+fn each_plan(mut visit: impl FnMut(&Row)) {
+    session::each_plan(|plan| {
+        visit(&Row {
+            seen: server::may_see(plan.key.userid),
+            plan,
+        });
+    });
 }
 
 impl Row {
@@ -43,20 +46,21 @@ impl Row {
 
 /// `pg_stat_rowsource`: a row per node of each kept plan. Each figure comes as its total and as that of the last
 /// execution.
-pub fn node_rows() -> Vec<Vec<Value>> {
-    let mut rows = Vec::new();
-    for row in plans() {
-        rows.extend((0..row.plan.description.nodes.len()).map(|i| node_row(&row, i)));
-    }
-    rows
+pub fn node_rows(rows: &mut Rows) {
+    each_plan(|row| {
+        for i in 0..row.plan.description.nodes.len() {
+            rows.add(node_row(row, i));
+        }
+    });
 }
 
 fn node_row(row: &Row, i: usize) -> Vec<Value> {
     let plan = &row.plan;
     let node = &plan.description.nodes[i];
-    let nothing = NodeFigures::default();
-    let total = figures(plan.total.get(i).unwrap_or(&nothing));
-    let last = figures(plan.last.get(i).unwrap_or(&nothing));
+    let (total, last) = match plan.nodes.get(i) {
+        Some(node) => (figures(&node.total), figures(&node.last)),
+        None => (figures(&NodeFigures::default()), figures(&NodeFigures::default())),
+    };
     let mut values = row.key();
     values.extend([
         value(node.id as i32),
@@ -118,11 +122,10 @@ fn figures(figures: &NodeFigures) -> Vec<Value> {
 }
 
 /// `pg_stat_rowsource_histogram`: a row per node, kind of call and bucket that holds any.
-pub fn histogram_rows() -> Vec<Vec<Value>> {
-    let mut rows = Vec::new();
-    for row in plans() {
-        for (node, histogram) in row.plan.histograms.iter().enumerate() {
-            for (read, bucket, calls) in histogram.counts() {
+pub fn histogram_rows(rows: &mut Rows) {
+    each_plan(|row| {
+        for (node, totals) in row.plan.nodes.iter().enumerate() {
+            for (read, bucket, calls) in totals.histogram.counts() {
                 let (from_us, to_us) = bounds_us(bucket);
                 let mut values = row.key();
                 values.extend([
@@ -132,16 +135,15 @@ pub fn histogram_rows() -> Vec<Vec<Value>> {
                     to_us.and_then(value),
                     value(calls as i64),
                 ]);
-                rows.push(values);
+                rows.add(values);
             }
         }
-    }
-    rows
+    });
 }
 
 /// `pg_stat_rowsource_plans`: a row per kept plan.
-pub fn plan_rows() -> Vec<Vec<Value>> {
-    plans().map(|row| plan_row(&row)).collect()
+pub fn plan_rows(rows: &mut Rows) {
+    each_plan(|row| rows.add(plan_row(row)));
 }
 
 fn plan_row(row: &Row) -> Vec<Value> {

@@ -14,12 +14,14 @@
 //! empty, and pays for each page and line of code more than for the instructions in it.
 
 pub mod compat;
+pub mod contained;
 pub mod describe;
 pub mod explain;
 pub mod guc;
 pub mod harvest;
 pub mod hooks;
 pub mod identity;
+pub mod memory;
 pub mod node;
 pub mod one_thread;
 pub mod parallel;
@@ -27,10 +29,10 @@ pub mod protect;
 pub mod quiet;
 pub mod raw;
 pub mod server;
-pub mod shared;
 pub mod srf;
 pub mod statement;
 pub mod statfile;
+pub mod store;
 pub mod tempfile;
 pub mod tick;
 pub mod timing;

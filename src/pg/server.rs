@@ -112,6 +112,18 @@ pub fn caught<T>(body: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
     })
 }
 
+/// Returns the message of an error that [`caught`] took.
+pub fn message(error: &(dyn Any + Send)) -> String {
+    use pg_sys::panic::CaughtError;
+    match error.downcast_ref::<CaughtError>() {
+        Some(CaughtError::PostgresError(report) | CaughtError::ErrorReport(report)) => {
+            report.message().to_owned()
+        }
+        Some(CaughtError::RustPanic { ereport, .. }) => ereport.message().to_owned(),
+        None => "an error of pg_rowsource".to_owned(),
+    }
+}
+
 /// Text in the database's encoding, as ours.
 pub fn from_database(bytes: &[u8]) -> String {
     let converted = converted(bytes, pg_sys::pg_server_to_any);

@@ -3,78 +3,254 @@
 //! They lie in the data folder, where PostgreSQL keeps its own. Each is written to a temporary name first, and removed
 //! when it has been read. So after a crash there is none, and statistics begin anew. A file that is truncated, corrupt
 //! or from another version is dropped with one LOG line.
+//!
+//! A file is a header (magic, major version), records (length, bytes), a record of length 0, and a checksum of all that.
+//! It is written and read record by record, so that no more than one record is in memory.
 
 use super::{compat, server};
+use crc32fast::Hasher;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::path::Path;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
 
 /// Changes with what statistics look like in memory or in a file.
-pub const MAGIC: &[u8; 8] = b"ROWSRC02";
-const HEADER: usize = 8 + 4 + 4;
+pub const MAGIC: &[u8; 8] = b"ROWSRC03";
+/// A longer record is an error of the file's: a plan of a thousand nodes takes a fifth of this.
+const LONGEST_RECORD: u32 = 8 << 20;
+const READ_AT_ONCE: usize = 64 << 10;
 
 /// Removes what an earlier run saved: it is not to come back later.
 pub fn forget(name: &str) {
     let _ = fs::remove_file(name);
 }
 
-/// Writes a file, or leaves the one that was there.
-pub fn write(name: &str, what: &impl Serialize) -> io::Result<()> {
-    let temporary = format!("{name}.tmp");
-    let result = write_to(&temporary, what).and_then(|()| fs::rename(&temporary, name));
-    if result.is_err() {
+/// A file that is being written. What is not finished is removed.
+pub struct Writer {
+    name: String,
+    file: Option<BufWriter<File>>,
+    checksum: Hasher,
+    record: Vec<u8>,
+}
+
+impl Writer {
+    /// Begins a file that will take the place of the one with this name.
+    pub fn create(name: &str) -> io::Result<Self> {
+        let temporary = temporary(name);
+        // What lies there may be anything: writing to a pipe would wait for a reader.
         let _ = fs::remove_file(&temporary);
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(temporary)?;
+        let mut writer = Writer {
+            name: name.to_owned(),
+            file: Some(BufWriter::new(file)),
+            checksum: Hasher::new(),
+            record: Vec::new(),
+        };
+        writer.write(MAGIC)?;
+        writer.write(&compat::MAJOR_VERSION.to_le_bytes())?;
+        Ok(writer)
     }
-    result
-}
 
-fn write_to(name: &str, what: &impl Serialize) -> io::Result<()> {
-    let body = postcard::to_stdvec(what).map_err(io::Error::other)?;
-    let mut file = File::create(name)?;
-    file.write_all(MAGIC)?;
-    file.write_all(&compat::MAJOR_VERSION.to_le_bytes())?;
-    file.write_all(&crc32fast::hash(&body).to_le_bytes())?;
-    file.write_all(&body)?;
-    file.sync_all()
-}
-
-/// Reads a file, if there is one, and removes it.
-pub fn take<T: DeserializeOwned>(name: &str) -> Option<T> {
-    let path = Path::new(name);
-    let bytes = match fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
-        Err(error) => {
-            server::log_alone(&format!(
-                "pg_rowsource could not read \"{name}\": {error}; statistics start empty"
-            ));
-            return None;
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.checksum.update(bytes);
+        match &mut self.file {
+            Some(file) => file.write_all(bytes),
+            None => Ok(()),
         }
-    };
-    let what = decode(&bytes)
-        .inspect_err(|why| {
-            server::log_alone(&format!(
-                "pg_rowsource ignores \"{name}\": {why}; statistics start empty"
-            ));
-        })
-        .ok();
-    let _ = fs::remove_file(path);
-    what
+    }
+
+    /// Writes a record.
+    pub fn record(&mut self, what: &impl Serialize) -> io::Result<()> {
+        let size = postcard::experimental::serialized_size(what).map_err(io::Error::other)?;
+        let mut record = std::mem::take(&mut self.record);
+        record.clear();
+        record.try_reserve_exact(size)?;
+        record.resize(size, 0);
+        postcard::to_slice(what, &mut record).map_err(io::Error::other)?;
+        self.write(&(size as u32).to_le_bytes())?;
+        self.write(&record)?;
+        self.record = record;
+        Ok(())
+    }
+
+    /// Ends the file, and puts it in its place.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.write(&0u32.to_le_bytes())?;
+        let checksum = self.checksum.clone().finalize();
+        let Some(mut file) = self.file.take() else {
+            return Ok(());
+        };
+        let written = file
+            .write_all(&checksum.to_le_bytes())
+            .and_then(|()| file.flush())
+            .and_then(|()| file.get_ref().sync_all())
+            .and_then(|()| fs::rename(temporary(&self.name), &self.name));
+        if written.is_err() {
+            let _ = fs::remove_file(temporary(&self.name));
+        }
+        written
+    }
 }
 
-fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
-    let (header, body) = bytes.split_at_checked(HEADER).ok_or("it is truncated")?;
-    if header[..8] != MAGIC[..] {
-        return Err("it is not of this version of pg_rowsource".into());
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if self.file.is_some() {
+            let _ = fs::remove_file(temporary(&self.name));
+        }
     }
-    let number = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-    if number(8) != compat::MAJOR_VERSION {
-        return Err(format!("it was written by PostgreSQL {}", number(8)));
+}
+
+fn temporary(name: &str) -> String {
+    format!("{name}.tmp")
+}
+
+/// A file whose checksum is right, and whose records are being read.
+pub struct Reader {
+    name: String,
+    file: BufReader<File>,
+    record: Vec<u8>,
+}
+
+/// Opens a file, if there is one of at most `longest` bytes, and removes its name. A file that cannot be used is a LOG
+/// line and no file.
+pub fn take(name: &str, longest: u64) -> Option<Reader> {
+    let (found, file) = match open(name, longest) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) => (false, Err(error)),
+        Ok(file) => (true, check(file)),
+    };
+    // What is no file of ours is not ours to remove.
+    if found {
+        forget(name);
     }
-    if number(12) != crc32fast::hash(body) {
-        return Err("its checksum is wrong".into());
+    match file {
+        Ok(file) => Some(Reader {
+            name: name.to_owned(),
+            file,
+            record: Vec::new(),
+        }),
+        Err(error) => {
+            ignored(name, &error);
+            None
+        }
     }
-    postcard::from_bytes(body).map_err(|error| error.to_string())
+}
+
+fn ignored(name: &str, why: &dyn std::fmt::Display) {
+    server::log_alone(&format!(
+        "pg_rowsource ignores \"{name}\": {why}; statistics start empty"
+    ));
+}
+
+/// Opens a file without waiting for anything: a pipe would wait for a writer.
+fn open(name: &str, longest: u64) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW)
+        .open(name)
+        .map_err(|error| match error.raw_os_error() {
+            Some(libc::ELOOP) => io::Error::other("it is a symbolic link"),
+            _ => error,
+        })?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    if metadata.len() > longest {
+        return Err(io::Error::other("it is too large"));
+    }
+    Ok(file)
+}
+
+/// Reads a file whole to see whether it is one of ours and undamaged; leaves it at its first record.
+fn check(mut file: File) -> io::Result<BufReader<File>> {
+    const CHECKSUM: u64 = 4;
+    let truncated = || io::Error::other("it is truncated");
+    let length = file.metadata()?.len();
+    let mut head = [0; 12];
+    file.read_exact(&mut head).map_err(|_| truncated())?;
+    if head[..8] != MAGIC[..] {
+        return Err(io::Error::other("it is not of this version of pg_rowsource"));
+    }
+    let major = u32::from_le_bytes([head[8], head[9], head[10], head[11]]);
+    if major != compat::MAJOR_VERSION {
+        return Err(io::Error::other(format!("it was written by PostgreSQL {major}")));
+    }
+    let mut checksum = Hasher::new();
+    checksum.update(&head);
+    let mut left = length
+        .checked_sub(head.len() as u64 + CHECKSUM)
+        .ok_or_else(truncated)?;
+    let mut buffer = Vec::new();
+    buffer.try_reserve_exact(READ_AT_ONCE)?;
+    buffer.resize(READ_AT_ONCE, 0);
+    while left > 0 {
+        let part = left.min(READ_AT_ONCE as u64) as usize;
+        file.read_exact(&mut buffer[..part]).map_err(|_| truncated())?;
+        checksum.update(&buffer[..part]);
+        left -= part as u64;
+    }
+    let mut expected = [0; 4];
+    file.read_exact(&mut expected).map_err(|_| truncated())?;
+    if checksum.finalize() != u32::from_le_bytes(expected) {
+        return Err(io::Error::other("its checksum is wrong"));
+    }
+    let records = io::SeekFrom::Start(head.len() as u64);
+    file.seek(records)?;
+    let mut file = BufReader::new(file);
+    let mut at = head.len() as u64;
+    loop {
+        let record = next_length(&mut file)?;
+        at += 4 + u64::from(record);
+        if record == 0 {
+            break;
+        }
+        file.seek_relative(i64::from(record))?;
+    }
+    if at != length - CHECKSUM {
+        return Err(truncated());
+    }
+    file.seek(records)?;
+    Ok(file)
+}
+
+/// Reads the length of a record; 0 after the last.
+fn next_length(file: &mut impl Read) -> io::Result<u32> {
+    let mut length = [0; 4];
+    file.read_exact(&mut length)
+        .map_err(|_| io::Error::other("it is truncated"))?;
+    let length = u32::from_le_bytes(length);
+    if length > LONGEST_RECORD {
+        return Err(io::Error::other("a record is too long"));
+    }
+    Ok(length)
+}
+
+impl Reader {
+    /// Reads the next record; `None` after the last, or where the rest cannot be read.
+    pub fn next<T: DeserializeOwned>(&mut self) -> Option<T> {
+        self.read()
+            .inspect_err(|error| ignored(&self.name, error))
+            .ok()
+            .flatten()
+    }
+
+    fn read<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
+        let length = next_length(&mut self.file)?;
+        if length == 0 {
+            return Ok(None);
+        }
+        self.record.clear();
+        self.record.try_reserve(length as usize)?;
+        self.record.resize(length as usize, 0);
+        self.file.read_exact(&mut self.record)?;
+        postcard::from_bytes(&self.record)
+            .map(Some)
+            .map_err(io::Error::other)
+    }
 }

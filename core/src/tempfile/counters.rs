@@ -139,7 +139,7 @@ impl<const N: usize> Area<N> {
     }
 
     /// Copies of all that is in use. What is not a database is left out while it holds nothing.
-    pub fn copies(&self) -> Vec<Copied> {
+    pub fn copies(&self) -> impl Iterator<Item = Copied> + '_ {
         let own = self
             .databases
             .iter()
@@ -149,8 +149,7 @@ impl<const N: usize> Area<N> {
             .map(|(_, oid, database)| database.copy(oid));
         let idle = |copy: &Copied| copy.kinds.iter().all(|requests| requests.count == 0);
         own.chain(std::iter::once(self.others.copy(OTHERS)))
-            .filter(|copy| !([0, OTHERS].contains(&copy.oid) && idle(copy)))
-            .collect()
+            .filter(move |copy| !([0, OTHERS].contains(&copy.oid) && idle(copy)))
     }
 
     /// Whether a further database would have to share.

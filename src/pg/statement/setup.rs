@@ -5,7 +5,7 @@ use crate::guc::{self, Detail};
 use crate::pg::node::Node;
 use crate::pg::usage::Usage;
 use crate::pg::{
-    compat, describe, explain, identity, parallel, quiet, raw, server, shared, tick, tree, wrapper,
+    compat, describe, explain, identity, memory, parallel, quiet, raw, server, store, tick, tree, wrapper,
 };
 use crate::session::{self, PlanKey};
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
@@ -32,7 +32,7 @@ pub unsafe fn attach(
     unsafe {
         let estate = (*query).estate;
         let root = (*query).planstate;
-        if estate.is_null() || root.is_null() {
+        if estate.is_null() || root.is_null() || memory::is_short() {
             return;
         }
         let others = others_before | ((*estate).es_instrument & !added);
@@ -112,7 +112,7 @@ unsafe fn set_up(
         let (plan, older_literals) = if worker {
             (None, false)
         } else {
-            shared::attach();
+            store::attach();
             let known = session::known(&key);
             let (description, older_literals) = describe::description(query, known.as_deref(), count);
             let plan = known.unwrap_or_else(|| session::newly_met(key, description.clone()));

@@ -73,20 +73,20 @@ pub fn of_core(kind: Kind) -> &'static Cell {
     shared.unwrap_or_else(|| OWN.cell(kind.index()))
 }
 
-/// Copies of all counters, those of this session's database always among them. Those of dropped databases are not
+/// Visits copies of all counters, those of this session's database always among them. Those of dropped databases are not
 /// shown, and give way where there is no more room.
-pub fn all() -> Vec<Copied> {
+pub fn each(mut visit: impl FnMut(Copied)) {
     let me = server::database_id();
     let Some(area) = area() else {
-        return vec![OWN.copy(me)];
+        return visit(OWN.copy(me));
     };
     area.of(me);
     if area.is_full() {
         area.forget(server::database_exists);
     }
-    let mut all = area.copies();
-    all.retain(|copy| [0, OTHERS].contains(&copy.oid) || server::database_exists(copy.oid));
-    all
+    area.copies()
+        .filter(|copy| [0, OTHERS].contains(&copy.oid) || server::database_exists(copy.oid))
+        .for_each(visit);
 }
 
 /// Begins anew: with a database, or with all by 0.
@@ -106,7 +106,7 @@ pub fn begin_own() {
 }
 
 /// What is worth keeping across a restart: the source of each file type, and all counters.
-pub(super) fn to_save() -> Option<([super::Source; 2], Vec<Copied>)> {
+pub(super) fn to_save() -> Option<([super::Source; 2], impl Iterator<Item = Copied>)> {
     area().map(|area| (FileType::ALL.map(source), area.copies()))
 }
 

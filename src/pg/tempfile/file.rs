@@ -5,23 +5,24 @@ use crate::guc;
 use crate::pg::{server, statfile};
 use rowsource_core::tempfile::FileType;
 use rowsource_core::tempfile::counters::Copied;
-use serde::{Deserialize, Serialize};
 use std::io;
 
 pub const NAME: &str = "pg_stat/pg_rowsource_tempfile.stat";
 
-#[derive(Serialize, Deserialize)]
-struct Saved {
-    sources: [Source; 2],
-    databases: Vec<Copied>,
-}
+/// Counters of all databases take less.
+const LONGEST: u64 = 16 << 20;
 
 /// At the postmaster's clean end.
 pub fn save() -> io::Result<()> {
     let Some((sources, databases)) = counters::to_save() else {
         return Ok(());
     };
-    statfile::write(NAME, &Saved { sources, databases })
+    let mut file = statfile::Writer::create(NAME)?;
+    file.record(&sources)?;
+    for database in databases {
+        file.record(&database)?;
+    }
+    file.finish()
 }
 
 /// What was saved is not to come back later.
@@ -38,11 +39,11 @@ pub(super) fn load() {
     if !guc::save() {
         return forget();
     }
-    let Some(saved) = statfile::take::<Saved>(NAME) else {
+    let Some(mut file) = statfile::take(NAME, LONGEST) else {
         return;
     };
-    if saved.sources == FileType::ALL.map(source) {
-        for mut database in saved.databases {
+    if file.next::<[Source; 2]>() == Some(FileType::ALL.map(source)) {
+        while let Some(mut database) = file.next::<Copied>() {
             database.reset_at = database.reset_at.min(server::now());
             counters::restore(&database);
         }

@@ -1,0 +1,288 @@
+//! The store that all sessions share: with `shared_preload_libraries`, and from PostgreSQL 17 on without it too, for
+//! all sessions that load the library.
+//!
+//! A small control block lies in main shared memory, or, where the server did not preload us, in a segment of
+//! PostgreSQL's registry (`GetNamedDSMSegment`); such a store is not saved, for the postmaster does not know us. The
+//! plans lie in dynamic shared memory (one area, limited by `pg_rowsource.max_memory`), and so do the buffers of the
+//! sessions (another area, see [`pending`]). Both are made by the first backend that needs them.
+//!
+//! Locks, and the order in which they are taken:
+//! 1. a slot of a session's buffer (`pending`): to add an execution of a short plan, or to flush the slot;
+//! 2. the attach lock, exclusive: to make the store, to load the file, to attach;
+//! 3. the control lock, exclusive: to evict, to insert a new plan;
+//! 4. a partition lock of the table (dshash): shared to find a plan, exclusive to insert or delete one;
+//! 5. a plan's own lock: exclusive to add to it, shared to copy it.
+//!
+//! So the update of a known plan takes no exclusive lock that other plans share, and mostly none that other sessions
+//! share. Nothing is called into PostgreSQL's executor or catalogs while any of them is held.
+//!
+//! When there is no memory, a new plan evicts others; when that does not help, its executions are counted as refused.
+
+mod blocks;
+mod control;
+mod entry;
+mod file;
+mod pending;
+
+use super::contained::contained;
+use super::{compat, memory, raw, server};
+use crate::guc;
+use crate::session::{Execution, NodeTotals, Plan, PlanKey, matches};
+use control::Control;
+use entry::{Batch, Entry};
+use pgrx::pg_sys;
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+use std::sync::atomic::Ordering::Relaxed;
+
+pub use control::init;
+
+/// Larger plans are not kept.
+pub const MOST_NODES: usize = 1_000;
+
+/// One row about the store.
+pub struct Info {
+    pub plans: u64,
+    pub bytes: u64,
+    pub evictions: u64,
+    /// Executions that were not kept: their plan was too large, or memory was short.
+    pub refused: u64,
+    /// Plans whose text or predicates were cut.
+    pub truncated: u64,
+    pub reset_at: i64,
+}
+
+/// This backend's access to the store.
+#[derive(Clone, Copy)]
+struct Store {
+    control: *mut Control,
+    /// The plans and their table.
+    plans: *mut pg_sys::dsa_area,
+    /// The sessions' buffers.
+    pending: *mut pg_sys::dsa_area,
+    table: *mut pg_sys::dshash_table,
+}
+
+static mut STORE: Option<Store> = None;
+
+/// Attaches this backend to the store, making and loading it first where nobody has. To be called where memory may
+/// be allocated for good: when a statement starts, or from a function. A backend that cannot (there is no shared
+/// memory left) tries again after a minute.
+#[inline(always)]
+pub fn attach() {
+    // SAFETY: main thread.
+    if unsafe { STORE }.is_none() {
+        attach_now();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn attach_now() {
+    const PAUSE: i64 = 60_000_000;
+    static mut FAILED_AT: Option<i64> = None;
+    // SAFETY: main thread. Shared memory is mapped for good, and so is what PostgreSQL keeps about it.
+    unsafe {
+        if !control::may_exist() || FAILED_AT.is_some_and(|at| server::now() - at < PAUSE) {
+            return;
+        }
+        let context = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
+        let attached = contained(|| make_or_attach(control::find_or_make()));
+        pg_sys::MemoryContextSwitchTo(context);
+        match attached {
+            Ok(store) => STORE = Some(store),
+            Err(message) => {
+                FAILED_AT = Some(server::now());
+                control::log_no_memory(&message);
+            }
+        }
+    }
+}
+
+unsafe fn make_or_attach(control: *mut Control) -> Store {
+    // SAFETY: under the attach lock nobody else makes the store.
+    unsafe {
+        compat::register_tranche((*control).tranche, control::TRANCHE);
+        let lock = &raw mut (*control).attach_lock;
+        pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
+        let parameters = compat::dshash_parameters(Entry::KEY_SIZE, size_of::<Entry>(), (*control).tranche);
+        let store = if (*control).made.load(Relaxed) {
+            let attach = |area| {
+                let area = pg_sys::dsa_attach(area);
+                pg_sys::dsa_pin_mapping(area);
+                area
+            };
+            let (plans, pending) = (attach((*control).plans_area), attach((*control).pending_area));
+            let table = pg_sys::dshash_attach(plans, &parameters, (*control).table, std::ptr::null_mut());
+            Store {
+                control,
+                plans,
+                pending,
+                table,
+            }
+        } else {
+            let make = |limit| {
+                let area = compat::dsa_create((*control).tranche);
+                pg_sys::dsa_set_size_limit(area, limit);
+                pg_sys::dsa_pin(area);
+                pg_sys::dsa_pin_mapping(area);
+                area
+            };
+            let limit = guc::max_memory();
+            // The plans' area last: an error before that leaves one small area behind, and nothing that refers to it.
+            let (pending, plans) = (make(limit / pending::SHARE), make(limit));
+            (*control).limit.store(limit as u64, Relaxed);
+            let table = pg_sys::dshash_create(plans, &parameters, std::ptr::null_mut());
+            (*control).plans_area = pg_sys::dsa_get_handle(plans);
+            (*control).pending_area = pg_sys::dsa_get_handle(pending);
+            (*control).table = pg_sys::dshash_get_hash_table_handle(table);
+            (*control).made.store(true, Relaxed);
+            Store {
+                control,
+                plans,
+                pending,
+                table,
+            }
+        };
+        // Nobody else can attach before the file is in. Where a plan of it could not be kept, `contained` has released
+        // the lock.
+        file::load(&store);
+        if pg_sys::LWLockHeldByMe(lock) {
+            pg_sys::LWLockRelease(lock);
+        }
+        if !server::is_postmaster() {
+            pending::attach_backend(&store);
+        }
+        store
+    }
+}
+
+/// Adds an execution to its plan's statistics, making an entry for a plan that is new. Never raises: without a store,
+/// without memory, or for too large a plan it returns false.
+#[inline(always)]
+pub fn record(execution: &Execution) -> bool {
+    // SAFETY: main thread; nothing here raises, and what is called does not let errors out.
+    unsafe {
+        let Some(store) = STORE else { return false };
+        if pending::add(execution) {
+            return true;
+        }
+        record_at_once(&store, execution)
+    }
+}
+
+/// Adds an execution that cannot wait in the session's buffer.
+#[inline(never)]
+unsafe fn record_at_once(store: &Store, execution: &Execution) -> bool {
+    // SAFETY: as `record`. One boundary around calls that take and release their locks.
+    unsafe {
+        let (key, batch) = (&execution.plan.key, Batch::Execution(execution));
+        let kept = contained(|| pg_guard_ffi_boundary(|| entry::update(store, key, &batch))) == Ok(true)
+            || entry::insert_new(store, key, execution.description, &batch);
+        if kept {
+            pending::claim_slot(store, execution);
+        } else {
+            (*store.control).refused.fetch_add(1, Relaxed);
+        }
+        kept
+    }
+}
+
+/// Returns the keys of all plans, the most recently run first; `None` without a shared store.
+///
+/// # Errors
+/// Raises "out of memory".
+pub fn keys() -> Option<Vec<PlanKey>> {
+    attach();
+    // SAFETY: main thread; called by functions of the user's, which hold no lock.
+    unsafe {
+        let store = STORE?;
+        pending::flush_all(&store, |_| true);
+        let mut used = entry::used(&store);
+        used.sort_unstable_by_key(|(_, last_seen)| std::cmp::Reverse(*last_seen));
+        let mut keys = memory::with_room(used.len());
+        keys.extend(used.iter().map(|(key, _)| *key));
+        Some(keys)
+    }
+}
+
+/// Returns a copy of one plan, where the store has it.
+///
+/// # Errors
+/// Raises "out of memory".
+pub fn plan(key: &PlanKey) -> Option<Plan> {
+    attach();
+    // SAFETY: as `keys`.
+    unsafe {
+        let store = STORE?;
+        entry::copy(&store, key)
+    }
+}
+
+/// Returns a copy of one plan with all that sessions have not flushed yet.
+///
+/// # Errors
+/// Raises "out of memory".
+pub fn current_plan(key: &PlanKey) -> Option<Plan> {
+    attach();
+    // SAFETY: as `keys`.
+    unsafe {
+        let store = STORE?;
+        pending::flush_all(&store, |pending| pending == key);
+        entry::copy(&store, key)
+    }
+}
+
+/// Forgets the plans of a user, database and query; 0 stands for any.
+pub fn reset(userid: u32, dbid: u32, queryid: i64) {
+    attach();
+    // SAFETY: main thread; called by a function of the user's, which holds no lock.
+    unsafe {
+        let Some(store) = STORE else { return };
+        let meant = |key: &PlanKey| matches(key, userid, dbid, queryid);
+        pending::discard(&store, meant);
+        entry::delete(&store, |key, _| meant(key));
+        if (userid, dbid, queryid) == (0, 0, 0) {
+            // Gives the segments that are empty now back to the system.
+            pg_sys::dsa_trim(store.plans);
+            let control = &*store.control;
+            control.evictions.store(0, Relaxed);
+            control.refused.store(0, Relaxed);
+            control.reset_at.store(server::now(), Relaxed);
+        }
+    }
+}
+
+/// Returns what is known about the store; `None` without one.
+pub fn info() -> Option<Info> {
+    attach();
+    // SAFETY: main thread; plain atomics.
+    unsafe {
+        STORE.map(|store| {
+            let control = &*store.control;
+            Info {
+                plans: control.plans.load(Relaxed),
+                bytes: control.bytes.load(Relaxed),
+                evictions: control.evictions.load(Relaxed),
+                refused: control.refused.load(Relaxed),
+                truncated: control.truncated.load(Relaxed),
+                reset_at: control.reset_at.load(Relaxed),
+            }
+        })
+    }
+}
+
+/// The lock helpers of the update path: raw, for they raise nothing and stand inside one boundary.
+unsafe fn locked<T>(lock: *mut pg_sys::LWLock, exclusive: bool, body: impl FnOnce() -> T) -> T {
+    let mode = if exclusive {
+        pg_sys::LWLockMode::LW_EXCLUSIVE
+    } else {
+        pg_sys::LWLockMode::LW_SHARED
+    };
+    // SAFETY: a lock in shared memory; `body` does not raise.
+    unsafe {
+        raw::LWLockAcquire(lock, mode);
+        let result = body();
+        raw::LWLockRelease(lock);
+        result
+    }
+}

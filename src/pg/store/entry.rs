@@ -1,0 +1,485 @@
+//! The entries of the shared store: one per plan, its nodes' statistics and its description beside it.
+
+use super::blocks::{self, NoMemory};
+use super::{MOST_NODES, Store, locked, pending};
+use crate::pg::contained::contained;
+use crate::pg::{compat, memory, raw};
+use crate::session::{Execution, NodeTotals, Plan, PlanDescription, PlanKey, PlanStatistics};
+use pgrx::pg_sys;
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+
+/// A plan in the table; begins with its key.
+#[repr(C)]
+pub(super) struct Entry {
+    key: PlanKey,
+    /// Guards everything below but `used`.
+    lock: pg_sys::LWLock,
+    /// When it was last run, to be looked at without the lock.
+    used: AtomicI64,
+    statistics: PlanStatistics,
+    memory: Memory,
+}
+
+/// The memory of a plan. Which blocks there are does not change as long as the entry is in the table.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Memory {
+    /// A chain of [`NodeTotals`].
+    nodes: pg_sys::dsa_pointer,
+    /// A chain of bytes: the description, serialised.
+    description: pg_sys::dsa_pointer,
+    node_count: u32,
+    description_size: u32,
+    /// Its text or its predicates were cut.
+    truncated: bool,
+}
+
+pub(super) const NODE_SIZE: usize = size_of::<NodeTotals>();
+
+/// This share of the plans makes room when the store is full.
+const EVICTED_SHARE: usize = 20;
+
+/// Statistics of a plan and of its nodes, as they come to the store: those of one execution, or those of several that
+/// a session's buffer held.
+pub(super) enum Batch<'a> {
+    Execution(&'a Execution<'a>),
+    Pending(&'a PlanStatistics, &'a [NodeTotals]),
+}
+
+impl Batch<'_> {
+    fn nodes(&self) -> usize {
+        match self {
+            Batch::Execution(execution) => execution.figures.len(),
+            Batch::Pending(_, nodes) => nodes.len(),
+        }
+    }
+
+    fn last_seen(&self) -> i64 {
+        match self {
+            Batch::Execution(execution) => execution.run.at,
+            Batch::Pending(statistics, _) => statistics.last_seen,
+        }
+    }
+
+    /// Adds it to a plan's statistics; returns whether it is the more recent part of them.
+    #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
+    pub(super) fn add_to_plan(&self, statistics: &mut PlanStatistics) -> bool {
+        match self {
+            Batch::Execution(execution) => {
+                statistics.add(&execution.run);
+                true
+            }
+            Batch::Pending(pending, _) => statistics.merge(pending),
+        }
+    }
+
+    /// Adds its nodes from `first` on to as many nodes' totals.
+    #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
+    pub(super) fn add_to_nodes(&self, newer: bool, first: usize, totals: &mut [NodeTotals]) {
+        match self {
+            Batch::Execution(execution) => {
+                let figures = execution.figures.iter().zip(execution.histograms).skip(first);
+                for (total, (figures, histogram)) in totals.iter_mut().zip(figures) {
+                    total.add(figures, histogram);
+                }
+            }
+            Batch::Pending(_, nodes) => {
+                for (total, node) in totals.iter_mut().zip(nodes.iter().skip(first)) {
+                    total.merge(node, newer);
+                }
+            }
+        }
+    }
+}
+
+impl Entry {
+    pub(super) const KEY_SIZE: usize = size_of::<PlanKey>();
+}
+
+impl Memory {
+    fn bytes(&self) -> usize {
+        size_of::<Entry>() + self.node_count as usize * NODE_SIZE + self.description_size as usize
+    }
+
+    /// Gives the memory back.
+    ///
+    /// # Safety
+    /// Nobody else may know it any more. Raises nothing where its blocks are mapped in.
+    unsafe fn free(&self, store: &Store) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            blocks::free::<NodeTotals>(store.plans, self.nodes);
+            blocks::free::<u8>(store.plans, self.description);
+        }
+    }
+}
+
+/// Adds to a known plan; false where the plan is not known.
+///
+/// # Safety
+/// Inside a boundary: memory may be mapped in, which may raise.
+pub(super) unsafe fn update(store: &Store, key: &PlanKey, batch: &Batch) -> bool {
+    // SAFETY: the entry stays while the partition lock is held; its statistics change under its own lock only.
+    unsafe {
+        let key: *const PlanKey = key;
+        let entry: *mut Entry = raw::dshash_find(store.table, key.cast(), false).cast();
+        if entry.is_null() {
+            return false;
+        }
+        let memory = &(*entry).memory;
+        if memory.node_count as usize == batch.nodes() {
+            blocks::map::<NodeTotals>(store.plans, memory.nodes);
+            locked(&raw mut (*entry).lock, true, || {
+                let newer = batch.add_to_plan(&mut (*entry).statistics);
+                blocks::each(store.plans, memory.nodes, |first, totals| {
+                    batch.add_to_nodes(newer, first, totals);
+                });
+            });
+            (*entry).used.fetch_max(batch.last_seen(), Relaxed);
+        }
+        raw::dshash_release_lock(store.table, entry.cast());
+        true
+    }
+}
+
+/// Returns whether a plan is in the store.
+///
+/// # Safety
+/// Main thread, not inside a boundary, holding no partition lock.
+pub(super) unsafe fn is_known(store: &Store, key: &PlanKey) -> bool {
+    let key: *const PlanKey = key;
+    // SAFETY: the caller's promise.
+    unsafe {
+        let entry = pg_sys::dshash_find(store.table, key.cast_mut().cast(), false);
+        if !entry.is_null() {
+            pg_sys::dshash_release_lock(store.table, entry);
+        }
+        !entry.is_null()
+    }
+}
+
+/// Makes an entry for a new plan, evicting others where there is no room. False where it cannot be kept.
+///
+/// # Safety
+/// Main thread, holding no lock. Raises nothing.
+#[cold]
+#[inline(never)]
+pub(super) unsafe fn insert_new(
+    store: &Store,
+    key: &PlanKey,
+    description: &PlanDescription,
+    batch: &Batch,
+) -> bool {
+    if batch.nodes() > MOST_NODES {
+        return false;
+    }
+    let Some(description_bytes) = serialised(description) else {
+        return false;
+    };
+    let mut nodes: Vec<NodeTotals> = Vec::new();
+    if nodes.try_reserve_exact(batch.nodes()).is_err() {
+        return false;
+    }
+    nodes.resize(batch.nodes(), NodeTotals::default());
+    let mut statistics = PlanStatistics::default();
+    batch.add_to_plan(&mut statistics);
+    batch.add_to_nodes(true, 0, &mut nodes);
+    // SAFETY: the caller's promise.
+    unsafe {
+        let control = &*store.control;
+        if control.is_full() {
+            make_room(store);
+        }
+        let Some(memory) = allocate(store, &nodes, &description_bytes, description.is_truncated()) else {
+            return false;
+        };
+        let mut taken = false;
+        let known = contained(|| {
+            locked_by_control(store, || {
+                // Somebody else may have been first with this plan.
+                pg_guard_ffi_boundary(|| update(store, key, batch)) || {
+                    taken = insert(store, key, &statistics, memory);
+                    taken
+                }
+            })
+        });
+        if !taken {
+            memory.free(store);
+        }
+        if let Err(message) = &known {
+            control.note_exhausted(message);
+        }
+        known == Ok(true)
+    }
+}
+
+/// Serialises a description; `None` without memory for it.
+fn serialised(description: &PlanDescription) -> Option<Vec<u8>> {
+    let size = postcard::experimental::serialized_size(description).ok()?;
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(size).ok()?;
+    bytes.resize(size, 0);
+    postcard::to_slice(description, &mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// Allocates a plan's memory, evicting others until there is room.
+unsafe fn allocate(
+    store: &Store,
+    nodes: &[NodeTotals],
+    description: &[u8],
+    truncated: bool,
+) -> Option<Memory> {
+    /// So often a share of the plans is evicted for one new plan.
+    const TRIES: usize = 3;
+    // SAFETY: as `insert_new`.
+    unsafe {
+        for _ in 0..TRIES {
+            (*store.control).apply_limit(store.plans);
+            let made = blocks::make(store.plans, nodes).and_then(|nodes| {
+                blocks::make(store.plans, description)
+                    .map(|description| (nodes, description))
+                    .inspect_err(|_| blocks::free::<NodeTotals>(store.plans, nodes))
+            });
+            match made {
+                Ok((chain, text)) => {
+                    return Some(Memory {
+                        nodes: chain,
+                        description: text,
+                        node_count: nodes.len() as u32,
+                        description_size: description.len() as u32,
+                        truncated,
+                    });
+                }
+                Err(NoMemory::System(message)) => (*store.control).note_exhausted(&message),
+                Err(NoMemory::Limit) => {}
+            }
+            make_room(store);
+        }
+        None
+    }
+}
+
+unsafe fn locked_by_control<T>(store: &Store, body: impl FnOnce() -> T) -> T {
+    // SAFETY: a lock in shared memory. An error of the body leaves it to `contained`.
+    unsafe {
+        let lock = &raw mut (*store.control).lock;
+        pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
+        let result = body();
+        pg_sys::LWLockRelease(lock);
+        result
+    }
+}
+
+/// Inserts a plan of the file; false where it cannot be kept.
+///
+/// # Safety
+/// Main thread, holding no lock. Raises nothing.
+pub(super) unsafe fn restore(
+    store: &Store,
+    key: &PlanKey,
+    statistics: &PlanStatistics,
+    nodes: &[NodeTotals],
+    description: &PlanDescription,
+) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        (*store.control).apply_limit(store.plans);
+        let Some(bytes) = serialised(description) else {
+            return false;
+        };
+        let Ok(chain) = blocks::make(store.plans, nodes) else {
+            return false;
+        };
+        let Ok(text) = blocks::make(store.plans, &bytes) else {
+            blocks::free::<NodeTotals>(store.plans, chain);
+            return false;
+        };
+        let memory = Memory {
+            nodes: chain,
+            description: text,
+            node_count: nodes.len() as u32,
+            description_size: bytes.len() as u32,
+            truncated: description.is_truncated(),
+        };
+        let inserted = contained(|| locked_by_control(store, || insert(store, key, statistics, memory)));
+        if inserted != Ok(true) {
+            memory.free(store);
+        }
+        inserted == Ok(true)
+    }
+}
+
+/// Inserts a plan that is not there yet; false where it is.
+///
+/// # Safety
+/// Under the control lock. Raises where there is no memory for the entry.
+unsafe fn insert(store: &Store, key: &PlanKey, statistics: &PlanStatistics, memory: Memory) -> bool {
+    // SAFETY: the new entry is locked by its partition lock.
+    unsafe {
+        let mut found = false;
+        let key: *const PlanKey = key;
+        let entry: *mut Entry = compat::dshash_find_or_insert(store.table, key.cast(), &mut found).cast();
+        if !found {
+            pg_sys::LWLockInitialize(&raw mut (*entry).lock, (*store.control).tranche);
+            (&raw mut (*entry).used).write(AtomicI64::new(statistics.last_seen));
+            (*entry).statistics = *statistics;
+            (*entry).memory = memory;
+            (*store.control).count(memory.bytes(), memory.truncated, true);
+        }
+        pg_sys::dshash_release_lock(store.table, entry.cast());
+        !found
+    }
+}
+
+/// Evicts the plans that were used longest ago: a share of all, and at least one. Which were used last is only known when
+/// all that sessions have not flushed yet has come in.
+unsafe fn make_room(store: &Store) {
+    // SAFETY: as `insert_new`; an error leaves the store as it is.
+    unsafe {
+        pending::flush_free(store);
+        let _ = contained(|| locked_by_control(store, || evict(store)));
+    }
+}
+
+unsafe fn evict(store: &Store) {
+    // SAFETY: under the control lock.
+    unsafe {
+        let control = &*store.control;
+        let mut used: Vec<i64> = Vec::new();
+        if used
+            .try_reserve_exact(control.plans.load(Relaxed) as usize)
+            .is_err()
+        {
+            return;
+        }
+        each(store, false, |entry| {
+            if used.len() < used.capacity() {
+                used.push((*entry).used.load(Relaxed));
+            }
+            false
+        });
+        if used.is_empty() {
+            return;
+        }
+        let share = (used.len() / EVICTED_SHARE).min(used.len() - 1);
+        let (_, &mut newest_evicted, _) = used.select_nth_unstable(share);
+        // Plans of one moment are no reason to evict them all.
+        let mut left = share + 1;
+        let evicted = delete(store, |_, last| {
+            let gone = left > 0 && last <= newest_evicted;
+            left -= usize::from(gone);
+            gone
+        });
+        control.evictions.fetch_add(evicted, Relaxed);
+        pending::invalidate_evicted(store);
+    }
+}
+
+/// Deletes the entries that `wanted` picks by key and last use; returns their number.
+///
+/// # Safety
+/// Main thread. Raises where memory cannot be mapped in.
+pub(super) unsafe fn delete(store: &Store, mut wanted: impl FnMut(&PlanKey, i64) -> bool) -> u64 {
+    let mut deleted = 0;
+    // SAFETY: the partition is locked exclusively while an entry is looked at and deleted. Its blocks are mapped in
+    // before the first of them is freed.
+    unsafe {
+        each(store, true, |entry| {
+            let gone = wanted(&(*entry).key, (*entry).used.load(Relaxed));
+            if gone {
+                let memory = (*entry).memory;
+                pg_guard_ffi_boundary(|| {
+                    blocks::map::<NodeTotals>(store.plans, memory.nodes);
+                    blocks::map::<u8>(store.plans, memory.description);
+                });
+                memory.free(store);
+                (*store.control).count(memory.bytes(), memory.truncated, false);
+                deleted += 1;
+            }
+            gone
+        });
+        deleted
+    }
+}
+
+/// Visits all entries; deletes those for which `visit` returns true, if `exclusive`.
+unsafe fn each(store: &Store, exclusive: bool, mut visit: impl FnMut(*mut Entry) -> bool) {
+    // SAFETY: the sequential scan holds the lock of the partition it is in.
+    unsafe {
+        let mut status = std::mem::zeroed::<pg_sys::dshash_seq_status>();
+        pg_sys::dshash_seq_init(&mut status, store.table, exclusive);
+        loop {
+            let entry: *mut Entry = pg_sys::dshash_seq_next(&mut status).cast();
+            if entry.is_null() {
+                break;
+            }
+            if visit(entry) && exclusive {
+                pg_sys::dshash_delete_current(&mut status);
+            }
+        }
+        pg_sys::dshash_seq_term(&mut status);
+    }
+}
+
+/// Returns the keys of all plans, and when each was last run.
+///
+/// # Safety
+/// Main thread, in a function of the user's: raises "out of memory".
+pub(super) unsafe fn used(store: &Store) -> Vec<(PlanKey, i64)> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        // Some more than there are now: others go on.
+        let room = (*store.control).plans.load(Relaxed) as usize + 1_000;
+        let mut used = memory::with_room(room);
+        each(store, false, |entry| {
+            if used.len() < room {
+                used.push(((*entry).key, (*entry).used.load(Relaxed)));
+            }
+            false
+        });
+        used
+    }
+}
+
+/// Returns a copy of a plan; `None` where it is not in the store, or its description cannot be read.
+///
+/// # Safety
+/// Main thread, in a function of the user's: raises "out of memory".
+pub(super) unsafe fn copy(store: &Store, key: &PlanKey) -> Option<Plan> {
+    // SAFETY: the entry stays while the partition lock is held; it is copied under its own lock. An error leaves both
+    // to the abort.
+    unsafe {
+        let find: *const PlanKey = key;
+        let entry: *mut Entry = pg_sys::dshash_find(store.table, find.cast(), false).cast();
+        if entry.is_null() {
+            return None;
+        }
+        let memory = &(*entry).memory;
+        let mut nodes: Vec<NodeTotals> = memory::with_room(memory.node_count as usize);
+        let mut description: Vec<u8> = memory::with_room(memory.description_size as usize);
+        let statistics = pg_guard_ffi_boundary(|| {
+            blocks::map::<NodeTotals>(store.plans, memory.nodes);
+            blocks::each(store.plans, memory.description, |_, bytes: &mut [u8]| {
+                description.extend_from_slice(bytes);
+            });
+            locked(&raw mut (*entry).lock, false, || {
+                blocks::each(store.plans, memory.nodes, |_, totals: &mut [NodeTotals]| {
+                    nodes.extend_from_slice(totals);
+                });
+                (*entry).statistics
+            })
+        });
+        pg_sys::dshash_release_lock(store.table, entry.cast());
+        let description = postcard::from_bytes::<PlanDescription>(&description).ok()?;
+        Some(Plan {
+            key: *key,
+            description: Rc::new(description),
+            older_literals: false,
+            statistics,
+            nodes,
+        })
+    }
+}
