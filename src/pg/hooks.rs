@@ -171,13 +171,15 @@ unsafe fn not_attached(query: *mut QueryDesc, error: Box<dyn Any + Send>) {
         _ => (false, "a panic"),
     };
     // SAFETY: called by a plain frame, which keeps nothing of its own. What was raised has been copied into the panic;
-    // PostgreSQL's own record of it must go unless it is raised again.
+    // PostgreSQL's own record of it must go unless it is raised again. Nobody starts a statement with a lightweight lock
+    // in hand.
     unsafe {
         if cancel {
             pgrx_extern_c_guard::<_, ()>(|| resume_unwind(error));
             return;
         }
         pg_sys::FlushErrorState();
+        pg_sys::LWLockReleaseAll();
         let estate = (*query).estate;
         if !estate.is_null() {
             // Nobody takes in what parallel workers would report.

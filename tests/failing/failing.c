@@ -8,6 +8,7 @@
 #include "fmgr.h"
 #include "nodes/nodes.h"
 #include "optimizer/optimizer.h"
+#include "storage/dsm.h"
 #include "utils/builtins.h"
 
 #include <elf.h>
@@ -22,6 +23,7 @@ void		_PG_init(void);
 
 static bool copy_fails;
 static bool look_fails;
+static bool create_fails;
 static int	patched;
 
 static void
@@ -52,6 +54,20 @@ failing_look(Node *clause)
 	return contain_volatile_functions(clause);
 }
 
+/* As where the memory is full: what was begun is left to whoever cleans up. */
+static dsm_segment *
+failing_create(Size size, int flags)
+{
+	dsm_segment *segment = dsm_create(size, flags);
+
+	if (create_fails)
+	{
+		create_fails = false;
+		raise_out_of_memory();
+	}
+	return segment;
+}
+
 static void *
 instead_of(const char *name)
 {
@@ -59,6 +75,8 @@ instead_of(const char *name)
 		return failing_copy;
 	if (strcmp(name, "contain_volatile_functions") == 0)
 		return failing_look;
+	if (strcmp(name, "dsm_create") == 0)
+		return failing_create;
 	return NULL;
 }
 
@@ -120,7 +138,7 @@ void
 _PG_init(void)
 {
 	dl_iterate_phdr(patch, NULL);
-	if (patched < 2)
+	if (patched < 3)
 		elog(FATAL, "failing: %d slots", patched);
 }
 
@@ -132,5 +150,6 @@ failing(PG_FUNCTION_ARGS)
 
 	copy_fails = strcmp(name, "CopyErrorData") == 0;
 	look_fails = strcmp(name, "contain_volatile_functions") == 0;
+	create_fails = strcmp(name, "dsm_create") == 0;
 	PG_RETURN_VOID();
 }

@@ -1,10 +1,9 @@
 //! Cursors: many visits to the executor make one execution.
 
 use postgres::Client;
+use rowsource_tests::measured::slowdown;
 use rowsource_tests::session::run_each;
-use rowsource_tests::statistics::median;
 use rowsource_tests::{MeasuredNode, Server, measured_nodes};
-use std::time::Instant;
 
 const TABLE: &str = "CREATE TABLE n AS SELECT i AS id FROM generate_series(1, 10000) i; VACUUM ANALYZE n";
 
@@ -164,20 +163,6 @@ fn loops_of_plpgsql_fetch_ahead() {
         "SELECT max(rows)::bigint FROM pg_stat_rowsource WHERE operation = 'Seq Scan' AND NOT toplevel",
     );
     assert_eq!(rows, 10_000);
-}
-
-/// How much longer a statement takes when it is measured.
-fn slowdown(client: &mut Client, statement: &str) -> f64 {
-    let mut took = |level: &str| {
-        run_each(client, &format!("SET pg_rowsource.statistics_level = {level}"));
-        let begin = Instant::now();
-        run_each(client, statement);
-        begin.elapsed().as_secs_f64()
-    };
-    took("basic");
-    let runs: Vec<f64> = (0..3).map(|_| took("typical") / took("basic")).collect();
-    println!("{statement}: {runs:.2?} times as long");
-    median(&runs)
 }
 
 #[test]

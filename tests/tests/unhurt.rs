@@ -1,10 +1,11 @@
 //! What fails in our own work is nobody else's trouble: the statement goes on, and so does measuring.
 
-use postgres::Client;
 use postgres::error::SqlState;
+use postgres::{Client, NoTls};
 use rowsource_tests::compiled::object;
 use rowsource_tests::session::{must_fail, run_each, value};
 use rowsource_tests::{Server, last, measure};
+use std::sync::{Arc, Mutex};
 
 fn server(name: &str) -> Server {
     let server = Server::preloaded(name, &["max_parallel_workers_per_gather = 0"]);
@@ -82,4 +83,43 @@ fn a_statement_that_cannot_be_set_up_runs_unmeasured() {
     assert!(last(&mut client).is_none(), "it was not measured");
     let nodes = measure(&mut client, STATEMENT);
     assert_eq!(nodes[1].rows, 100_000, "{nodes:#?}");
+}
+
+#[test]
+fn workers_without_shared_memory_to_report_in() {
+    let server = server("no-channel");
+    let notices = Arc::new(Mutex::new(Vec::new()));
+    let heard = notices.clone();
+    let mut client = postgres::Config::new()
+        .host_path(server.folder())
+        .user("postgres")
+        .dbname("postgres")
+        .notice_callback(move |notice| {
+            heard
+                .lock()
+                .expect("the notices")
+                .push(notice.message().to_string())
+        })
+        .connect(NoTls)
+        .expect("a session");
+    run_each(
+        &mut client,
+        "SET min_parallel_table_scan_size = 0; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
+         SET parallel_leader_participation = off; SET max_parallel_workers_per_gather = 2",
+    );
+    let mut timed_calls = Vec::new();
+    for fails in [true, false] {
+        if fails {
+            let_fail(&mut client, "dsm_create");
+        }
+        let nodes = measure(&mut client, "SELECT count(*) FROM n");
+        assert_eq!(nodes[3].rows, 100_000, "{nodes:#?}");
+        timed_calls.push(nodes[3].timed_calls);
+    }
+    assert_eq!(timed_calls[0], Some(0), "the workers had nowhere to report");
+    assert!(
+        timed_calls[1] > Some(0),
+        "the workers of the next statement report"
+    );
+    assert_eq!(*notices.lock().expect("the notices"), Vec::<String>::new());
 }
