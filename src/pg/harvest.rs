@@ -274,16 +274,19 @@ unsafe fn publish(statement: &Statement, node: *mut Node, estimate: &Estimate, f
     }
 }
 
-/// The histograms of the same nodes, the workers' calls included; `None` without memory.
+/// Collects the histograms of the same nodes, the workers' calls included; false without memory.
 ///
 /// # Safety
 /// The statement's nodes must be live, and stay so as long as the result; to be called once.
 #[inline(always)]
-pub unsafe fn histograms<'a>(statement: &Statement) -> Option<SmallVec<[&'a Histogram; 4]>> {
+pub unsafe fn histograms(statement: &Statement, histograms: &mut SmallVec<[&Histogram; 4]>) -> bool {
     // SAFETY: the caller's promise.
     unsafe {
-        let mut histograms = SmallVec::new();
-        histograms.try_reserve(statement.count).ok()?;
+        if statement.count > histograms.inline_size()
+            && histograms.try_reserve_exact(statement.count).is_err()
+        {
+            return false;
+        }
         for i in 0..statement.count {
             let node = statement.nodes.add(i);
             if (*node).hidden {
@@ -294,7 +297,7 @@ pub unsafe fn histograms<'a>(statement: &Statement) -> Option<SmallVec<[&'a Hist
             }
             histograms.push(&(*node).histogram);
         }
-        Some(histograms)
+        true
     }
 }
 

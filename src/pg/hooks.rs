@@ -79,26 +79,28 @@ unsafe fn run(query: *mut QueryDesc, body: impl FnOnce()) {
     // SAFETY: called by plain frames, with a plain body, for a started query; what is entered is left once.
     unsafe {
         NESTING += 1;
-        let entered = statement::find(query).is_some_and(|statement| statement.enter());
+        // It stays where it is as long as its query's memory, which no run of the query outlives.
+        let entered =
+            statement::find(query).and_then(|statement| statement.enter().then_some(&raw mut *statement));
         or_else(
             body,
             |outcome| {
-                if entered && let Some(statement) = statement::find(query) {
-                    statement.interrupt(outcome);
-                    statement.leave();
+                if let Some(statement) = entered {
+                    (*statement).interrupt(outcome);
+                    (*statement).leave();
                 }
                 settle();
                 unnest();
             },
             || {
-                if entered && let Some(statement) = statement::find(query) {
-                    let _ = server::caught(|| statement.record(true));
-                    statement.close();
+                if let Some(statement) = entered {
+                    let _ = server::caught(|| (*statement).record(true));
+                    (*statement).close();
                 }
             },
         );
-        if entered && let Some(statement) = statement::find(query) {
-            statement.leave();
+        if let Some(statement) = entered {
+            (*statement).leave();
         }
         settle();
         unnest();

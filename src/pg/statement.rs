@@ -21,6 +21,7 @@ use rowsource_core::clock::{self, Source};
 use rowsource_core::figures::Outcome;
 use rowsource_core::histogram::Histogram;
 use rowsource_core::sampler::Config;
+use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -183,7 +184,7 @@ unsafe extern "C-unwind" fn context_gone(statement: *mut std::ffi::c_void) {
 fn gone(mut statement: Box<Statement>) {
     // SAFETY: one thread; the statement's accounts are live until it is kept or dropped.
     unsafe {
-        if statement.owns(usage::CURRENT) {
+        if !usage::is_outside(usage::CURRENT) && statement.owns(usage::CURRENT) {
             usage::switch_outside();
         }
         if statement.running {
@@ -335,18 +336,21 @@ impl Statement {
             // An abort has taken the workers' memory away; that is not to be looked at.
             self.channel = None;
         }
-        // SAFETY: the nodes are live until the statement is closed.
-        unsafe { self.note_unwrapped() };
+        if self.by_core {
+            // SAFETY: the nodes are live until the statement is closed.
+            unsafe { self.note_unwrapped() };
+        }
         let outcome = self.outcome;
         harvest::with_scratch(|scratch| {
+            let mut histograms = SmallVec::new();
             // SAFETY: as above.
-            let histograms = unsafe {
-                harvest::figures(self, core_alive, scratch)
-                    .then(|| harvest::histograms(self))
-                    .flatten()
+            let known = unsafe {
+                harvest::figures(self, core_alive, scratch) && harvest::histograms(self, &mut histograms)
             };
-            // Without memory for its figures it is not on record.
-            let Some(histograms) = histograms else { return };
+            if !known {
+                // Without memory for its figures it is not on record.
+                return;
+            }
             let figures = &mut scratch.figures;
             let Some((plan, description)) = &self.plan else {
                 // SAFETY: in a worker whose leader announced a channel.

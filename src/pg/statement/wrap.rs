@@ -91,7 +91,7 @@ impl Statement {
     /// core measured such nodes, for core's figures include it, and puts their wrappers back. To be called once that
     /// call is over: it has returned, or an error has ended it.
     pub(super) unsafe fn note_unwrapped(&mut self) {
-        if !self.wrapped || !self.installed || !self.by_core {
+        if !self.wrapped || !self.installed {
             return;
         }
         // SAFETY: the statement's own nodes.
