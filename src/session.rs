@@ -106,7 +106,7 @@ fn is_generic(nodes: &[PlanNode]) -> bool {
 }
 
 /// The plans that a session lists take this many bytes at most.
-const MOST_BYTES: usize = 8 << 20;
+const MOST_BYTES: usize = 4 << 20;
 
 /// Longer statement texts are cut: a plan's statistics must not hold megabytes.
 const LONGEST_TEXT: usize = 16 * 1024;
@@ -228,7 +228,7 @@ pub struct NodeTotals {
 
 impl NodeTotals {
     /// Adds an execution.
-    #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
+    #[inline(always)]
     pub fn add(&mut self, figures: &NodeFigures, histogram: &Histogram) {
         self.total.add(figures);
         self.last = *figures;

@@ -200,7 +200,6 @@ mod tests {
 
     fn count<const N: usize>(area: &Area<N>, oid: u32) -> Option<u64> {
         area.copies()
-            .iter()
             .find(|copy| copy.oid == oid)
             .map(|copy| copy.kinds.iter().map(|requests| requests.count).sum())
     }
@@ -211,7 +210,7 @@ mod tests {
         let cell = area.of(5).cell(3);
         cell.add(8192, 1_500);
         cell.add(0, 900);
-        let copies = area.copies();
+        let copies = area.copies().collect::<Vec<_>>();
         assert_eq!(copies.len(), 1);
         let requests = copies[0].kinds[3];
         assert_eq!(
@@ -248,7 +247,7 @@ mod tests {
             (count(&area, 0), count(&area, 11), count(&area, OTHERS)),
             (None, Some(0), None)
         );
-        assert!(area.copies().iter().all(|copy| copy.reset_at == 77));
+        assert!(area.copies().all(|copy| copy.reset_at == 77));
     }
 
     #[test]
@@ -266,7 +265,7 @@ mod tests {
                 });
             }
         });
-        let copies = area.copies();
+        let copies = area.copies().collect::<Vec<_>>();
         assert_eq!(copies.len(), 4, "one set for each database");
         for copy in copies {
             let sum = |of: fn(&Requests) -> u64| copy.kinds.iter().map(of).sum::<u64>();
@@ -291,7 +290,7 @@ mod tests {
         for copy in before.copies() {
             after.restore(&copy);
         }
-        let copies = after.copies();
+        let copies = after.copies().collect::<Vec<_>>();
         assert_eq!((copies[0].oid, copies[0].reset_at), (7, 0));
         let requests = copies[0].kinds[2];
         assert_eq!(

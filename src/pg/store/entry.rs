@@ -7,6 +7,8 @@ use crate::pg::{compat, memory, raw};
 use crate::session::{Execution, NodeTotals, Plan, PlanDescription, PlanKey, PlanStatistics};
 use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+use rowsource_core::figures::NodeFigures;
+use rowsource_core::histogram::Histogram;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
@@ -64,7 +66,6 @@ impl Batch<'_> {
     }
 
     /// Adds it to a plan's statistics; returns whether it is the more recent part of them.
-    #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
     pub(super) fn add_to_plan(&self, statistics: &mut PlanStatistics) -> bool {
         match self {
             Batch::Execution(execution) => {
@@ -76,21 +77,28 @@ impl Batch<'_> {
     }
 
     /// Adds its nodes from `first` on to as many nodes' totals.
-    #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
     pub(super) fn add_to_nodes(&self, newer: bool, first: usize, totals: &mut [NodeTotals]) {
         match self {
             Batch::Execution(execution) => {
-                let figures = execution.figures.iter().zip(execution.histograms).skip(first);
-                for (total, (figures, histogram)) in totals.iter_mut().zip(figures) {
-                    total.add(figures, histogram);
-                }
+                let figures = execution.figures.get(first..).unwrap_or_default();
+                let histograms = execution.histograms.get(first..).unwrap_or_default();
+                add_nodes(totals, figures, histograms);
             }
             Batch::Pending(_, nodes) => {
-                for (total, node) in totals.iter_mut().zip(nodes.iter().skip(first)) {
+                let nodes = nodes.get(first..).unwrap_or_default();
+                for (total, node) in totals.iter_mut().zip(nodes) {
                     total.merge(node, newer);
                 }
             }
         }
+    }
+}
+
+/// Adds an execution's nodes to as many totals.
+#[inline(always)]
+pub(super) fn add_nodes(totals: &mut [NodeTotals], figures: &[NodeFigures], histograms: &[&Histogram]) {
+    for (total, (figures, histogram)) in totals.iter_mut().zip(figures.iter().zip(histograms)) {
+        total.add(figures, histogram);
     }
 }
 

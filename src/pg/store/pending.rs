@@ -200,9 +200,8 @@ pub(super) unsafe fn add(execution: &Execution) -> bool {
             (*slot).statistics = PlanStatistics::default();
             totals.iter_mut().for_each(NodeTotals::clear);
         }
-        let batch = Batch::Execution(execution);
-        batch.add_to_plan(&mut (*slot).statistics);
-        batch.add_to_nodes(true, 0, totals);
+        (*slot).statistics.add(&execution.run);
+        entry::add_nodes(totals, execution.figures, execution.histograms);
         true
     }
 }

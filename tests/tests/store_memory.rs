@@ -1,0 +1,233 @@
+//! The memory that statistics take: of the store, of its readers, of each session.
+
+use postgres::{Client, NoTls};
+use rowsource_tests::Server;
+use rowsource_tests::session::{run_each, value};
+use rowsource_tests::store::{info, measure_all, quiet_server, the_kept};
+use std::time::{Duration, Instant};
+
+const MB: i64 = 1 << 20;
+
+/// A statement that differs from the others by its numbers of columns and conditions.
+fn different(columns: usize, conditions: usize) -> String {
+    format!(
+        "SELECT {}'different' FROM t WHERE {}true",
+        "id, ".repeat(columns),
+        "id < 5 AND ".repeat(conditions)
+    )
+}
+
+/// Dynamic shared memory that a session has mapped, in bytes.
+fn mapped(client: &mut Client) -> i64 {
+    let pid: i32 = value(client, "SELECT pg_backend_pid()");
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("its maps");
+    let bounds = maps
+        .lines()
+        .filter(|line| line.contains("/dev/shm/PostgreSQL."))
+        .filter_map(|line| line.split(' ').next()?.split_once('-'));
+    let number = |hex: &str| i64::from_str_radix(hex, 16).expect("an address");
+    bounds.map(|(from, to)| number(to) - number(from)).sum()
+}
+
+/// The memory of a process that is its own, in bytes: without shared memory and files.
+fn own_memory(client: &mut Client) -> i64 {
+    let pid: i32 = value(client, "SELECT pg_backend_pid()");
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("its status");
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("RssAnon:"))
+        .expect("a line");
+    let kb: i64 = line
+        .split_whitespace()
+        .nth(1)
+        .and_then(|n| n.parse().ok())
+        .expect("a number");
+    kb * 1024
+}
+
+fn table(client: &mut Client) {
+    run_each(client, "CREATE TABLE t AS SELECT 1 AS id; ANALYZE t");
+}
+
+#[test]
+fn the_store_keeps_to_its_limit_and_gives_memory_back() {
+    let server = quiet_server("limit", &["pg_rowsource.max_memory = '4MB'"]);
+    let mut reader = server.connect();
+    let mut runner = server.connect();
+    table(&mut runner);
+    // Both areas begin with a megabyte.
+    let empty = {
+        info(&mut reader, "plans");
+        mapped(&mut reader)
+    };
+    measure_all(&mut runner);
+    let mut most = 0;
+    for columns in 1..60 {
+        for conditions in 0..50 {
+            run_each(&mut runner, &different(columns, conditions));
+        }
+        most = most.max(info(&mut reader, "bytes"));
+    }
+    let last = different(59, 49);
+    assert!(most > 2 * MB && most <= 4 * MB, "{most} bytes at most");
+    assert_eq!(info(&mut reader, "max_bytes"), 4 * MB);
+    assert!(info(&mut reader, "evictions") > 0);
+    assert_eq!(info(&mut reader, "refused"), 0);
+    assert_eq!(the_kept(&mut reader, &last).calls, 1);
+    let full = mapped(&mut reader);
+    println!("{most} bytes of plans in {full} bytes of dynamic shared memory, {empty} when empty");
+    // When it is empty, the plans' area has a megabyte already.
+    assert!(
+        full - empty <= 3 * MB + MB / 8,
+        "{full} bytes mapped, {empty} when empty"
+    );
+
+    // A smaller limit is in force with the next new plan.
+    run_each(&mut reader, "ALTER SYSTEM SET pg_rowsource.max_memory = '2MB'");
+    run_each(&mut reader, "SELECT pg_reload_conf()");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let mut conditions = 50;
+    while info(&mut reader, "bytes") > 2 * MB && Instant::now() < deadline {
+        run_each(&mut runner, &different(1, conditions));
+        conditions += 1;
+    }
+    assert!(info(&mut reader, "bytes") <= 2 * MB);
+
+    run_each(&mut reader, "SELECT rowsource_reset()");
+    assert_eq!(info(&mut reader, "plans"), 0);
+    assert_eq!(info(&mut reader, "bytes"), 0);
+    assert_eq!(info(&mut reader, "truncated"), 0);
+    run_each(&mut runner, &different(1, 1));
+    assert_eq!(the_kept(&mut reader, &different(1, 1)).calls, 1);
+    let left = mapped(&mut reader);
+    assert!(
+        left <= empty + MB,
+        "{left} bytes mapped after a reset, {empty} when empty"
+    );
+    server.assert_no_crash();
+}
+
+const PLANS: usize = 5_000;
+
+/// A server with 5,000 plans of five nodes.
+fn server_with_plans() -> (Server, Client) {
+    let server = quiet_server("many", &[]);
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "CREATE TABLE t AS SELECT i AS id, i AS other FROM generate_series(1, 3) i; ANALYZE t",
+    );
+    measure_all(&mut client);
+    // As many as there are; each a Sort over a HashAggregate over a Hash Join of two scans and a Hash.
+    client
+        .batch_execute(
+        "DO $$ BEGIN
+             SET LOCAL pg_rowsource.track = 'all'; SET LOCAL enable_mergejoin = off; SET LOCAL enable_nestloop = off;
+             FOR columns IN 1..100 LOOP FOR conditions IN 1..50 LOOP
+                 EXECUTE format('SELECT %s count(*) FROM t AS one JOIN t AS two ON one.id = two.id WHERE %s true
+                                 GROUP BY one.id ORDER BY 1',
+                                repeat('one.id, ', columns), repeat('one.other < 1000 AND ', conditions));
+             END LOOP; END LOOP;
+         END $$",
+        )
+        .expect("five thousand statements");
+    run_each(&mut client, "SET pg_rowsource.statistics_level = 'basic'");
+    (server, client)
+}
+
+#[test]
+fn five_thousand_plans_fit_and_are_read_in_little_memory() {
+    let (server, mut client) = server_with_plans();
+    let (plans, bytes) = (info(&mut client, "plans"), info(&mut client, "bytes"));
+    println!(
+        "{plans} plans of five nodes and more: {} bytes each",
+        bytes / plans
+    );
+    assert_eq!((plans, info(&mut client, "evictions")), (PLANS as i64, 0));
+    assert_eq!(info(&mut client, "refused"), 0);
+    let nodes: i64 = value(&mut client, "SELECT count(*) FROM pg_stat_rowsource");
+    assert!(nodes >= 5 * plans, "{nodes} nodes");
+
+    // Rows beyond work_mem are in a file.
+    let mut reader = server.connect();
+    run_each(
+        &mut reader,
+        "SET work_mem = '1MB'; SELECT plans FROM rowsource_info()",
+    );
+    let before = own_memory(&mut reader);
+    for view in [
+        "pg_stat_rowsource",
+        "pg_stat_rowsource_histogram",
+        "pg_stat_rowsource_plans",
+    ] {
+        let started = Instant::now();
+        let rows: i64 = value(&mut reader, &format!("SELECT count(*) FROM {view}"));
+        let grown = own_memory(&mut reader) - before;
+        println!("{view}: {rows} rows, {:?}, {grown} bytes more", started.elapsed());
+        assert!(grown < 12 * MB, "{view}: {grown} bytes more");
+    }
+
+    // One plan is found without looking at all others.
+    let time = |client: &mut Client, sql: &str| {
+        let times = (0..5).map(|_| {
+            let started = Instant::now();
+            client.simple_query(sql).expect("rows");
+            started.elapsed()
+        });
+        times.min().expect("five of them")
+    };
+    let ids = client
+        .query_one("SELECT queryid, planid FROM pg_stat_rowsource_plans LIMIT 1", &[])
+        .expect("a plan");
+    let (queryid, planid): (i64, i64) = (ids.get(0), ids.get(1));
+    let one = time(
+        &mut reader,
+        &format!("SELECT rowsource_display({queryid}, {planid})"),
+    );
+    let all = time(&mut reader, "SELECT count(*) FROM pg_stat_rowsource");
+    println!("one plan: {one:?}, all: {all:?}");
+    assert!(one < all / 10, "one plan: {one:?}, all: {all:?}");
+
+    // A cancel is obeyed between two plans.
+    let cancel = reader.cancel_token();
+    let canceller = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(30));
+        let at = Instant::now();
+        cancel.cancel_query(NoTls).expect("a cancel request");
+        at
+    });
+    let cancelled = reader.simple_query("SELECT count(*) FROM pg_stat_rowsource");
+    let ended = Instant::now();
+    let at = canceller.join().expect("the other thread");
+    let code = cancelled.expect_err("it was cancelled").code().cloned();
+    assert_eq!(code, Some(postgres::error::SqlState::QUERY_CANCELED));
+    assert!(
+        ended - at < Duration::from_millis(100),
+        "{:?} after the cancel",
+        ended - at
+    );
+    server.assert_no_crash();
+}
+
+#[test]
+fn a_session_keeps_little() {
+    let server = quiet_server("session-memory", &[]);
+    let mut runner = server.connect();
+    table(&mut runner);
+    measure_all(&mut runner);
+    run_each(&mut runner, &different(1, 1));
+    let before = own_memory(&mut runner);
+    // A thousand statements with texts longer than any that is kept.
+    let padding = "x".repeat(20_000);
+    for columns in 1..=1_000 {
+        let columns = "id, ".repeat(columns);
+        run_each(
+            &mut runner,
+            &format!("SELECT {columns}1 FROM t WHERE length('{padding}') > id"),
+        );
+    }
+    let grown = own_memory(&mut runner) - before;
+    println!("a session that ran 1,000 long statements keeps {grown} bytes more");
+    assert!(grown < 8 * MB, "{grown} bytes more");
+    server.assert_no_crash();
+}
