@@ -1,7 +1,7 @@
 //! The setting by which parallel workers find their leader's memory is the extension's own: nobody else sets it.
 
 use postgres::{Client, NoTls};
-use rowsource_tests::session::{must_fail, run_each, value};
+use rowsource_tests::session::{must_fail, run_each};
 use rowsource_tests::{Server, measure};
 
 fn server(name: &str) -> Server {
