@@ -50,8 +50,8 @@ fn outcome(sqlerrcode: i32) -> Outcome {
     }
 }
 
-/// Whether an error of this code ends a statement from outside: a cancel or shutdown request, or on a standby a
-/// conflict with recovery, where statements that only read have no such failures of their own.
+/// Whether an error of this code ends a statement from outside: a cancel or shutdown request, or on a standby a conflict
+/// with recovery. Statements on a standby have no such failures of their own, but for deadlocks over advisory locks.
 pub fn is_cancel(sqlerrcode: i32) -> bool {
     const REQUESTS: [PgSqlErrorCode; 4] = [
         PgSqlErrorCode::ERRCODE_QUERY_CANCELED,
