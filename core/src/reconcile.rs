@@ -2,7 +2,7 @@
 //! takes more time than its parent.
 
 use crate::sampler::Estimate;
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 /// An estimate gives way by this many of its standard errors before figures that were measured have to.
 const GIVES_WAY: f64 = 3.0;
@@ -58,13 +58,14 @@ impl Item {
 ///
 /// Where children exceed an estimated parent, the disagreement is shared out by variance, parent against children.
 /// What is left of it, all of it under an exactly timed parent, the estimated children give up by variance as far as
-/// their errors allow; what is left then is scaled away.
-pub fn reconcile(items: &mut [Item]) -> SmallVec<[f64; 4]> {
+/// their errors allow; what is left then is scaled away. `None` without memory.
+pub fn reconcile(items: &mut [Item]) -> Option<SmallVec<[f64; FEW]>> {
     if let [alone] = items {
-        return smallvec![alone.estimate.total];
+        return filled(1, alone.estimate.total);
     }
-    raise_parents(items);
-    let family = Family::of(items);
+    let mut own_time = filled(items.len(), 0.0)?;
+    let family = Family::of(items)?;
+    raise_parents(items)?;
     // Pre-order: a parent is final before its children are looked at.
     for i in 0..items.len() {
         if let Some(p) = items[i].bounded_by(i) {
@@ -75,12 +76,22 @@ pub fn reconcile(items: &mut [Item]) -> SmallVec<[f64; 4]> {
         }
         lower_children(items, items[i].estimate.total, family.children(i));
     }
-    let own = |i: usize| items[i].estimate.total - sum(items, family.children(i));
-    (0..items.len()).map(|i| own(i).max(0.0)).collect()
+    for (i, own) in own_time.iter_mut().enumerate() {
+        *own = (items[i].estimate.total - sum(items, family.children(i))).max(0.0);
+    }
+    Some(own_time)
 }
 
 /// Most plans are small, and not worth an allocation.
 const FEW: usize = 8;
+
+/// A value for each of `count` nodes; `None` without memory.
+fn filled<T: Copy>(count: usize, value: T) -> Option<SmallVec<[T; FEW]>> {
+    let mut all = SmallVec::new();
+    all.try_reserve(count).ok()?;
+    all.resize(count, value);
+    Some(all)
+}
 
 /// Each node's sequential children: the first of them, and each one's next sibling; 0 where there is none.
 struct Family {
@@ -89,18 +100,17 @@ struct Family {
 }
 
 impl Family {
-    fn of(items: &[Item]) -> Self {
-        let none = smallvec![0; items.len()];
+    fn of(items: &[Item]) -> Option<Self> {
         let mut family = Family {
-            first: none.clone(),
-            next: none,
+            first: filled(items.len(), 0)?,
+            next: filled(items.len(), 0)?,
         };
         for i in (0..items.len()).rev() {
             if let Some(p) = items[i].competes_in(i) {
                 family.next[i] = std::mem::replace(&mut family.first[p], i);
             }
         }
-        family
+        Some(family)
     }
 
     fn children(&self, i: usize) -> impl Iterator<Item = usize> + Clone {
@@ -115,9 +125,9 @@ fn sum(items: &[Item], children: impl Iterator<Item = usize>) -> f64 {
 }
 
 /// Bottom-up: an estimated parent that its children exceed is raised by its share of the joint variance.
-fn raise_parents(items: &mut [Item]) {
-    let mut sums: SmallVec<[f64; FEW]> = smallvec![0.0; items.len()];
-    let mut variances = sums.clone();
+fn raise_parents(items: &mut [Item]) -> Option<()> {
+    let mut sums = filled(items.len(), 0.0)?;
+    let mut variances = filled(items.len(), 0.0)?;
     for i in (0..items.len()).rev() {
         let own = items[i].estimate.error * items[i].estimate.error;
         let excess = sums[i] - items[i].estimate.total;
@@ -129,6 +139,7 @@ fn raise_parents(items: &mut [Item]) {
             variances[p] += items[i].variance();
         }
     }
+    Some(())
 }
 
 /// Makes sequential children fit into their parent's time.

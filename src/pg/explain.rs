@@ -34,7 +34,7 @@ pub unsafe fn around(body: impl FnOnce()) {
             depth: hooks::depth(),
             sampfreq: None,
         });
-        or_else(body, |_| EXPLAINING = outer);
+        or_else(body, |_| EXPLAINING = outer, || {});
         raw::AtEOXact_GUC(true, level);
         EXPLAINING = outer;
     }

@@ -5,7 +5,7 @@ use pgrx::guc::{GucCheckError, GucValue};
 use pgrx::{GucSetting, PgSqlErrorCode, pg_guard, pg_sys};
 use rowsource_core::clock::Source;
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// A setting's value, as PostgreSQL last assigned it, without pgrx's guard.
 #[inline(always)]
@@ -87,17 +87,18 @@ pub unsafe extern "C-unwind" fn check_clock_source(
 
 /// The handle of the leader's channel, as an integer setting's bits; 0: none.
 static mut CHANNEL: c_int = 0;
-static ANNOUNCING: AtomicI32 = AtomicI32::new(0);
 
-/// Only the extension itself sets the channel, or a parallel worker that takes over its leader's settings.
+/// Refuses all values but the default and those that the extension itself sets: as an override, which users have no
+/// way to do. A parallel worker takes its leader's settings over with where they came from.
 #[pg_guard]
 unsafe extern "C-unwind" fn check_channel(
     new: *mut c_int,
     _extra: *mut *mut c_void,
-    _source: pg_sys::GucSource::Type,
+    source: pg_sys::GucSource::Type,
 ) -> bool {
-    // SAFETY: a valid pointer, and a plain global.
-    let allowed = unsafe { *new == 0 || ANNOUNCING.load(Relaxed) != 0 || pg_sys::InitializingParallelWorker };
+    // SAFETY: a valid pointer.
+    let is_default = unsafe { *new == 0 } && source == pg_sys::GucSource::PGC_S_DEFAULT;
+    let allowed = is_default || source == pg_sys::GucSource::PGC_S_OVERRIDE;
     if !allowed {
         // SAFETY: in a check hook.
         unsafe {
@@ -133,7 +134,6 @@ pub unsafe fn define_channel() {
 /// Hands the channel to the workers that will be started from here on.
 pub unsafe fn announce_channel(handle: pg_sys::dsm_handle) {
     let value = std::ffi::CString::new((handle as i32).to_string()).unwrap_or_default();
-    ANNOUNCING.store(1, Relaxed);
     // SAFETY: a defined setting and a valid number; an override is not transactional.
     unsafe {
         pg_sys::SetConfigOption(
@@ -143,7 +143,6 @@ pub unsafe fn announce_channel(handle: pg_sys::dsm_handle) {
             pg_sys::GucSource::PGC_S_OVERRIDE,
         );
     }
-    ANNOUNCING.store(0, Relaxed);
 }
 
 pub fn channel() -> pg_sys::dsm_handle {

@@ -16,26 +16,32 @@ use smallvec::SmallVec;
 
 const NS_PER_MS: f64 = 1e6;
 
-/// What node `i` and all inputs below it used while their wrappers booked. InitPlans and subplans are left out:
-/// what they used was booked to the node that asked for them.
+/// What each node and all inputs below it used while their wrappers booked. InitPlans and subplans are left out: what
+/// they used was booked to the node that asked for them. `None` without memory.
 ///
 /// # Safety
 /// `nodes` are the `count` live nodes of one statement.
-pub unsafe fn used_below(nodes: *mut Node, count: usize, i: usize) -> (Buffers, Wal) {
-    // SAFETY: the caller's promise; a node's children follow it.
+pub unsafe fn used_below(nodes: *mut Node, count: usize) -> Option<Vec<(Buffers, Wal)>> {
+    let mut used: Vec<(Buffers, Wal)> = Vec::new();
+    used.try_reserve_exact(count).ok()?;
+    // SAFETY: the caller's promise.
     unsafe {
-        let usage = &(*nodes.add(i)).usage;
-        let mut used = (compat::buffers(&usage.buffers), compat::wal(&usage.wal));
-        for j in i + 1..count {
-            let node = nodes.add(j);
-            if (*node).parent == i as i32 && !(*node).by_expression {
-                let below = used_below(nodes, count, j);
-                used.0 += below.0;
-                used.1 += below.1;
+        used.extend((0..count).map(|i| {
+            let usage = &(*nodes.add(i)).usage;
+            (compat::buffers(&usage.buffers), compat::wal(&usage.wal))
+        }));
+        // Children follow their parents, so backwards every sum is complete when it is passed on.
+        for i in (1..count).rev() {
+            let node = &*nodes.add(i);
+            if !node.by_expression {
+                let (above, below) = used.split_at_mut(i);
+                let parent = &mut above[node.parent as usize];
+                parent.0 += below[0].0;
+                parent.1 += below[0].1;
             }
         }
-        used
     }
+    Some(used)
 }
 
 /// The memory that figures are worked out in; kept, for most statements are short.
@@ -43,6 +49,22 @@ pub unsafe fn used_below(nodes: *mut Node, count: usize, i: usize) -> (Buffers, 
 pub struct Scratch {
     pub figures: Vec<NodeFigures>,
     items: Vec<Item>,
+    /// Calls of all nodes below each node; filled in where every call reads the clock.
+    calls_below: Vec<u64>,
+}
+
+impl Scratch {
+    /// Memory for so many nodes is kept.
+    const MOST_KEPT: usize = 128;
+
+    /// Makes room for the figures of `count` nodes; false without memory.
+    fn reserve(&mut self, count: usize) -> bool {
+        fn room<T>(list: &mut Vec<T>, count: usize) -> bool {
+            list.clear();
+            list.try_reserve(count).is_ok()
+        }
+        room(&mut self.figures, count) && room(&mut self.items, count) && room(&mut self.calls_below, count)
+    }
 }
 
 /// Runs a body with memory for figures.
@@ -53,34 +75,41 @@ pub fn with_scratch(body: impl FnOnce(&mut Scratch)) {
     // SAFETY: a backend has one thread; nobody else has it meanwhile.
     let mut scratch = unsafe { (*kept).take() }.unwrap_or_default();
     body(&mut scratch);
-    // SAFETY: as above.
-    unsafe { *kept = Some(scratch) };
+    if scratch.figures.capacity() <= Scratch::MOST_KEPT {
+        // SAFETY: as above.
+        unsafe { *kept = Some(scratch) };
+    }
 }
 
 /// Fills in the figures of all nodes that EXPLAIN would show, in its order. With `core_alive` (the statement's own
-/// memory contexts still stand) work-area sizes are read too, and the totals are published to core's struct.
+/// memory contexts still stand) work-area sizes are read too, and the totals are published to core's struct. False
+/// without memory for them.
 ///
 /// # Safety
 /// The statement's nodes must be live.
 #[inline(always)]
-pub unsafe fn figures(statement: &Statement, core_alive: bool, scratch: &mut Scratch) {
+pub unsafe fn figures(statement: &Statement, core_alive: bool, scratch: &mut Scratch) -> bool {
     // SAFETY: the caller's promise.
     unsafe {
-        if !exact::figures(statement, core_alive, &mut scratch.figures) {
-            estimated(statement, core_alive, scratch);
-        }
+        exact::figures(statement, core_alive, &mut scratch.figures)
+            || estimated(statement, core_alive, scratch).is_some()
     }
 }
 
 #[inline(never)]
-unsafe fn estimated(statement: &Statement, core_alive: bool, scratch: &mut Scratch) {
-    let (figures, items) = (&mut scratch.figures, &mut scratch.items);
+unsafe fn estimated(statement: &Statement, core_alive: bool, scratch: &mut Scratch) -> Option<()> {
     let count = statement.count;
+    if !scratch.reserve(count) {
+        return None;
+    }
+    let (figures, items, calls_below) = (&mut scratch.figures, &mut scratch.items, &mut scratch.calls_below);
     // SAFETY: the caller's promise.
     unsafe {
-        items.clear();
-        items.extend((0..count).map(|i| item(statement, i)));
-        let own = reconcile(items);
+        if matches!(statement.timed, Timed::EveryTsc | Timed::Every) {
+            sum_calls_below(statement, calls_below);
+        }
+        items.extend((0..count).map(|i| item(statement, i, calls_below)));
+        let own = reconcile(items)?;
         figures.resize_with(count, NodeFigures::default);
         for (i, figures) in figures.iter_mut().enumerate() {
             fill_in(figures, statement, i, &items[i].estimate, own[i], core_alive);
@@ -89,6 +118,18 @@ unsafe fn estimated(statement: &Statement, core_alive: bool, scratch: &mut Scrat
             add_upwards(statement, figures);
         }
         correct(statement, core_alive, scratch);
+    }
+    Some(())
+}
+
+/// Fills in the calls of all nodes below each node.
+unsafe fn sum_calls_below(statement: &Statement, calls_below: &mut Vec<u64>) {
+    calls_below.resize(statement.count, 0);
+    // Children follow their parents, so backwards every sum is complete when it is passed on.
+    for i in (1..statement.count).rev() {
+        // SAFETY: the statement's nodes are live.
+        let node = unsafe { &*statement.nodes.add(i) };
+        calls_below[node.parent as usize] += node.every.calls + calls_below[i];
     }
 }
 
@@ -233,15 +274,19 @@ unsafe fn publish(statement: &Statement, node: *mut Node, estimate: &Estimate, f
     }
 }
 
-/// The histograms of the same nodes, the workers' calls included.
+/// Collects the histograms of the same nodes, the workers' calls included; false without memory.
 ///
 /// # Safety
 /// The statement's nodes must be live, and stay so as long as the result; to be called once.
 #[inline(always)]
-pub unsafe fn histograms<'a>(statement: &Statement) -> SmallVec<[&'a Histogram; 4]> {
+pub unsafe fn histograms(statement: &Statement, histograms: &mut SmallVec<[&Histogram; 4]>) -> bool {
     // SAFETY: the caller's promise.
     unsafe {
-        let mut histograms = SmallVec::new();
+        if statement.count > histograms.inline_size()
+            && histograms.try_reserve_exact(statement.count).is_err()
+        {
+            return false;
+        }
         for i in 0..statement.count {
             let node = statement.nodes.add(i);
             if (*node).hidden {
@@ -252,7 +297,7 @@ pub unsafe fn histograms<'a>(statement: &Statement) -> SmallVec<[&'a Histogram; 
             }
             histograms.push(&(*node).histogram);
         }
-        histograms
+        true
     }
 }
 
@@ -321,14 +366,14 @@ unsafe fn rows(statement: &Statement, node: *mut Node) -> f64 {
 }
 
 /// A node's place and its time in nanoseconds, before the nodes are made to agree.
-unsafe fn item(statement: &Statement, i: usize) -> Item {
+unsafe fn item(statement: &Statement, i: usize, calls_below: &[u64]) -> Item {
     // SAFETY: the statement's nodes are live.
     unsafe {
         let node = statement.nodes.add(i);
         let instr = (*(*node).plan_state).instrument;
         let mut estimate = Estimate::default();
         if !instr.is_null() {
-            estimate = own_estimate(statement, i);
+            estimate = own_estimate(statement, i, calls_below);
             if statement.by_core {
                 estimate.total += compat::core_total_ns(&mut *instr)
                     + compat::core_interrupted_ns(&mut *instr).unwrap_or(0.0);
@@ -368,7 +413,7 @@ unsafe fn processes(parent: *mut pg_sys::PlanState) -> f64 {
 }
 
 /// What this process's wrapper measured, in nanoseconds.
-unsafe fn own_estimate(statement: &Statement, i: usize) -> Estimate {
+unsafe fn own_estimate(statement: &Statement, i: usize, calls_below: &[u64]) -> Estimate {
     // SAFETY: the statement's nodes are live.
     unsafe {
         let node = statement.nodes.add(i);
@@ -381,7 +426,7 @@ unsafe fn own_estimate(statement: &Statement, i: usize) -> Estimate {
                 .estimate(own_starts(statement, node), (*node).interrupted),
             Timed::EveryTsc | Timed::Every => {
                 let every = &(*node).every;
-                let nested: u64 = descendants(statement, i).map(|d| 2 * (*d).every.calls).sum();
+                let nested = 2 * calls_below[i];
                 let overhead = every.calls as f64 * statement.config().empty_interval
                     + nested as f64 * statement.config().reading;
                 let total =
@@ -398,17 +443,6 @@ unsafe fn own_estimate(statement: &Statement, i: usize) -> Estimate {
             startup: ticks.startup * ns,
             error: ticks.error * ns,
         }
-    }
-}
-
-/// The nodes below node `i`.
-unsafe fn descendants(statement: &Statement, i: usize) -> impl Iterator<Item = *mut Node> {
-    // SAFETY: the statement's nodes are live; descendants follow a node directly, deeper than it.
-    unsafe {
-        let (nodes, depth) = (statement.nodes, (*statement.nodes.add(i)).depth);
-        (i + 1..statement.count)
-            .map(move |j| nodes.add(j))
-            .take_while(move |node| (**node).depth > depth)
     }
 }
 

@@ -7,13 +7,13 @@
 //! All hooks are plain old frames, which an error from below may cross; where something must be put back,
 //! `protect::or_else` stands around the call. Our own work that may panic is caught where it is called.
 
-use super::protect::or_else;
+use super::protect::{is_cancel, or_else};
 use super::statement;
 use super::{compat, explain, raw, server, tick, usage};
 use crate::{guc, hint};
-use pgrx::pg_sys::panic::pgrx_extern_c_guard;
+use pgrx::pg_sys::panic::{CaughtError, pgrx_extern_c_guard};
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
-use rowsource_core::figures::Outcome;
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 static mut PREV_EXECUTOR_START: pg_sys::ExecutorStart_hook_type = None;
@@ -68,7 +68,7 @@ unsafe fn nested(body: impl FnOnce()) {
     // SAFETY: called by plain frames, with a plain body.
     unsafe {
         NESTING += 1;
-        or_else(body, |_| unnest());
+        or_else(body, |_| unnest(), || {});
         unnest();
     }
 }
@@ -79,21 +79,28 @@ unsafe fn run(query: *mut QueryDesc, body: impl FnOnce()) {
     // SAFETY: called by plain frames, with a plain body, for a started query; what is entered is left once.
     unsafe {
         NESTING += 1;
-        let entered = statement::find(query).is_some_and(|statement| statement.enter());
-        or_else(body, |outcome| {
-            let _ = server::caught(|| {
-                if entered && let Some(statement) = statement::find(query) {
-                    statement.interrupt();
-                    statement.leave();
-                    statement.record(outcome, true);
-                    statement.close();
+        // It stays where it is as long as its query's memory, which no run of the query outlives.
+        let entered =
+            statement::find(query).and_then(|statement| statement.enter().then_some(&raw mut *statement));
+        or_else(
+            body,
+            |outcome| {
+                if let Some(statement) = entered {
+                    (*statement).interrupt(outcome);
+                    (*statement).leave();
                 }
-            });
-            settle();
-            unnest();
-        });
-        if entered && let Some(statement) = statement::find(query) {
-            statement.leave();
+                settle();
+                unnest();
+            },
+            || {
+                if let Some(statement) = entered {
+                    let _ = server::caught(|| (*statement).record(true));
+                    (*statement).close();
+                }
+            },
+        );
+        if let Some(statement) = entered {
+            (*statement).leave();
         }
         settle();
         unnest();
@@ -144,14 +151,46 @@ unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
         (*query).instrument_options |= added;
         PREV_EXECUTOR_START.unwrap_or(raw::standard_ExecutorStart)(query, eflags);
         if let Some(measuring) = measuring {
+            let memory = pg_sys::CurrentMemoryContext;
             let attached = catch_unwind(AssertUnwindSafe(|| {
                 statement::attach(query, &measuring, others, added, toplevel);
             }));
-            // A cancel request may have come while the plan was described.
             if let Err(error) = attached {
-                pgrx_extern_c_guard::<_, ()>(|| resume_unwind(error));
+                pg_sys::CurrentMemoryContext = memory;
+                not_attached(query, error);
             }
         }
+    }
+}
+
+/// A statement could not be set up: it runs unmeasured. A cancel or shutdown request that came meanwhile goes on.
+#[cold]
+unsafe fn not_attached(query: *mut QueryDesc, error: Box<dyn Any + Send>) {
+    let cancel = match error.downcast_ref::<CaughtError>() {
+        Some(CaughtError::PostgresError(report) | CaughtError::ErrorReport(report)) => {
+            is_cancel(report.sql_error_code() as i32)
+        }
+        _ => false,
+    };
+    // SAFETY: called by a plain frame, which keeps nothing of its own. What was raised has been copied into the panic;
+    // PostgreSQL's own record of it must go unless it is raised again. Nobody starts a statement with a lightweight lock
+    // in hand.
+    unsafe {
+        if cancel {
+            pgrx_extern_c_guard::<_, ()>(|| resume_unwind(error));
+            return;
+        }
+        pg_sys::FlushErrorState();
+        pg_sys::LWLockReleaseAll();
+        let estate = (*query).estate;
+        if !estate.is_null() {
+            // Nobody takes in what parallel workers would report.
+            (*estate).es_instrument &= !statement::OURS;
+        }
+        let _ = server::caught(|| {
+            let message = server::message(&*error);
+            server::log_alone(&format!("pg_rowsource: a statement is not measured: {message}"));
+        });
     }
 }
 
@@ -185,7 +224,7 @@ unsafe extern "C-unwind" fn executor_finish(query: *mut QueryDesc) {
             finish();
         }
         if let Some(statement) = statement::find(query) {
-            let _ = server::caught(|| statement.record(Outcome::Completed, true));
+            let _ = server::caught(|| statement.record(true));
         }
     }
 }
@@ -206,7 +245,7 @@ unsafe extern "C-unwind" fn executor_end(query: *mut QueryDesc) {
     unsafe {
         // Recorded by ExecutorFinish, unless a caller left that out.
         if let Some(statement) = statement::find(query).filter(|statement| statement.is_unrecorded()) {
-            let _ = server::caught(|| statement.record(Outcome::Completed, true));
+            let _ = server::caught(|| statement.record(true));
         }
         PREV_EXECUTOR_END.unwrap_or(raw::standard_ExecutorEnd)(query);
     }

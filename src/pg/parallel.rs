@@ -5,14 +5,18 @@
 //! leader's settings to its workers, and hands extensions nothing else. Only the leader's own announcement can set it.
 //! Slots are added to atomically, one per plan node id.
 
+use super::contained::contained;
 use super::statement::Statement;
 use super::{guc, server};
-use pgrx::{PgTryBuilder, pg_sys};
+use pgrx::pg_sys;
 use rowsource_core::figures::NodeFigures;
 use rowsource_core::histogram::{BUCKETS, Histogram};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const MAGIC: u64 = 0x726f_7773_7263_0001;
+
+/// Larger plans have no channel: it would take more than about a megabyte of shared memory.
+const MOST_SLOTS: usize = 2000;
 
 #[repr(C)]
 struct Header {
@@ -78,27 +82,32 @@ impl Channel {
         }
     }
 
-    /// Opens the channel for `count` plan nodes and tells future workers of it. Without shared memory to be had,
-    /// the workers' sampling counts are missing, and nothing else.
+    /// Opens the channel for `count` plan nodes and tells future workers of it. Without shared memory to be had, and
+    /// for very large plans, the workers' sampling counts are missing, and nothing else.
     ///
     /// # Safety
     /// In ExecutorRun, before the plan starts its workers.
     pub unsafe fn announce(&mut self, count: usize) {
-        if server::is_parallel_mode() {
+        if server::is_parallel_mode() || count > MOST_SLOTS {
             return;
         }
         // SAFETY: plain PostgreSQL calls; the new segment is at least as large as asked for.
         unsafe {
             if !self.is_mapped() {
                 let size = size_of::<Header>() + count * size_of::<Slot>();
-                let segment = PgTryBuilder::new(move || {
-                    pg_sys::dsm_create(size, pg_sys::DSM_CREATE_NULL_IF_MAXSEGMENTS as i32)
+                let segment = contained(|| {
+                    let segment = pg_sys::dsm_create(size, pg_sys::DSM_CREATE_NULL_IF_MAXSEGMENTS as i32);
+                    if !segment.is_null() {
+                        pg_sys::dsm_pin_mapping(segment);
+                    }
+                    segment
                 })
-                .catch_others(|_| std::ptr::null_mut())
-                .execute();
+                .unwrap_or(std::ptr::null_mut());
                 if segment.is_null() {
                     return;
                 }
+                // From here on it is the run's.
+                pg_sys::dsm_unpin_mapping(segment);
                 let base: *mut u8 = pg_sys::dsm_segment_address(segment).cast();
                 base.write_bytes(0, size);
                 base.cast::<Header>().write(Header {

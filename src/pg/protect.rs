@@ -7,13 +7,16 @@ use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys;
 use rowsource_core::figures::Outcome;
 
-/// Runs a body; if it raises, `on_error` runs before the error goes on to whoever is next to catch it.
+/// Runs a body; if it raises, `put_back` and then `afterwards` run before the error goes on to whoever is next to catch
+/// it. Where no memory is left to keep the error in while `afterwards` works, that is the error that goes on, and
+/// `afterwards` does not run.
 ///
 /// # Safety
 /// Main thread. The caller's and the body's own frames must be plain: an error crosses the body's, and leaves the
-/// caller's. `on_error` must neither raise nor panic.
+/// caller's. Neither `put_back` nor `afterwards` may raise or panic; `put_back` must leave PostgreSQL's record of the
+/// error alone.
 #[inline(always)]
-pub unsafe fn or_else(body: impl FnOnce(), on_error: impl FnOnce(Outcome)) {
+pub unsafe fn or_else(body: impl FnOnce(), put_back: impl FnOnce(Outcome), afterwards: impl FnOnce()) {
     // SAFETY: the exception stack points to our buffer only while the body runs. What is put back was kept before
     // the jump buffer was made, and not written since.
     unsafe {
@@ -30,22 +33,37 @@ pub unsafe fn or_else(body: impl FnOnce(), on_error: impl FnOnce(Outcome)) {
         pg_sys::error_context_stack = context_stack;
         if raised != 0 {
             pg_sys::CurrentMemoryContext = memory;
+            put_back(outcome(raw::geterrcode()));
             let error = raw::CopyErrorData();
             raw::FlushErrorState();
-            on_error(outcome((*error).sqlerrcode));
+            afterwards();
             raw::ReThrowError(error);
         }
     }
 }
 
 fn outcome(sqlerrcode: i32) -> Outcome {
-    const CANCELLED: [i32; 2] = [
-        PgSqlErrorCode::ERRCODE_QUERY_CANCELED as i32,
-        PgSqlErrorCode::ERRCODE_ADMIN_SHUTDOWN as i32,
-    ];
-    if CANCELLED.contains(&sqlerrcode) {
+    if is_cancel(sqlerrcode) {
         Outcome::Cancelled
     } else {
         Outcome::Failed
     }
+}
+
+/// Whether an error of this code ends a statement from outside: a cancel or shutdown request, or on a standby a conflict
+/// with recovery. Statements on a standby have no such failures of their own, but for deadlocks over advisory locks.
+pub fn is_cancel(sqlerrcode: i32) -> bool {
+    const REQUESTS: [PgSqlErrorCode; 4] = [
+        PgSqlErrorCode::ERRCODE_QUERY_CANCELED,
+        PgSqlErrorCode::ERRCODE_ADMIN_SHUTDOWN,
+        PgSqlErrorCode::ERRCODE_CRASH_SHUTDOWN,
+        PgSqlErrorCode::ERRCODE_DATABASE_DROPPED,
+    ];
+    const CONFLICTS: [PgSqlErrorCode; 2] = [
+        PgSqlErrorCode::ERRCODE_T_R_SERIALIZATION_FAILURE,
+        PgSqlErrorCode::ERRCODE_T_R_DEADLOCK_DETECTED,
+    ];
+    let is_one_of = |codes: &[PgSqlErrorCode]| codes.iter().any(|&code| code as i32 == sqlerrcode);
+    // SAFETY: no arguments; looks at shared memory only.
+    is_one_of(&REQUESTS) || (is_one_of(&CONFLICTS) && unsafe { raw::RecoveryInProgress() })
 }

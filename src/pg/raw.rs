@@ -20,6 +20,9 @@ unsafe extern "C-unwind" {
         dest: *mut pg_sys::DestReceiver,
         qc: *mut pg_sys::QueryCompletion,
     );
+    /// The code of the error that is being handled.
+    pub fn geterrcode() -> c_int;
+    pub fn RecoveryInProgress() -> bool;
     pub fn CopyErrorData() -> *mut pg_sys::ErrorData;
     pub fn FlushErrorState();
     pub fn ReThrowError(error: *mut pg_sys::ErrorData) -> !;
@@ -39,7 +42,7 @@ unsafe extern "C-unwind" {
         sub: *const pg_sys::WalUsage,
     );
     pub fn RegisterTimeout(id: c_int, handler: unsafe extern "C-unwind" fn()) -> c_int;
-    pub fn enable_timeout_every(id: c_int, fin_time: i64, delay_ms: c_int);
+    pub fn enable_timeout_after(id: c_int, delay_ms: c_int);
     pub fn disable_timeout(id: c_int, keep_indicator: bool);
     /// Opens a nest level of the settings, and closes it: raises nothing.
     pub fn NewGUCNestLevel() -> c_int;

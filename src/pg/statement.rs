@@ -1,7 +1,8 @@
 //! The state of one measured statement, from ExecutorStart to its last figures.
 //!
 //! It hangs off the QueryDesc: cursors overlap, statements nest, and some never reach ExecutorEnd. A callback on the
-//! statement's query context takes it off the list whatever happens, when nobody can look at its nodes any more.
+//! statement's query context gives it back whatever happens, when nobody can look at its nodes any more. That callback
+//! is also how the statement of a query is found.
 
 mod setup;
 mod spare;
@@ -20,6 +21,7 @@ use rowsource_core::clock::{self, Source};
 use rowsource_core::figures::Outcome;
 use rowsource_core::histogram::Histogram;
 use rowsource_core::sampler::Config;
+use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -32,7 +34,7 @@ pub const WAL: i32 = pg_sys::InstrumentOption::INSTRUMENT_WAL as i32;
 
 pub struct Statement {
     query: *mut QueryDesc,
-    /// Linked into the statement's query context.
+    /// Linked into the statement's query context, which owns the statement by it.
     callback: pg_sys::MemoryContextCallback,
     /// Nothing more is to be done with it; it only waits for its context to go.
     closed: bool,
@@ -72,14 +74,17 @@ pub struct Statement {
     running: bool,
     /// What that run replaced.
     entered: Entered,
+    /// How it ended; what has not failed completes.
+    outcome: Outcome,
     /// It called rowsource_display(), and so is never "the last statement".
     displaying: bool,
     channel: Option<parallel::Channel>,
 }
 
-/// Open statements, innermost last. Boxed, for the running account may point into one while the list grows.
-#[allow(clippy::vec_box, reason = "their addresses must stay")]
-static mut OPEN: Vec<Box<Statement>> = Vec::new();
+/// How many statements query contexts own.
+static mut OPEN: usize = 0;
+/// The innermost statement that is running; each knows the next one.
+static mut RUNNING: *mut Statement = std::ptr::null_mut();
 
 /// What a run of a statement replaced, to be put back when it is left by any way.
 struct Entered {
@@ -87,6 +92,8 @@ struct Entered {
     /// The counters then, where a node asked for the run: all that it uses also belongs to that node.
     booked: Option<Usage>,
     outer: Option<timing::Outer>,
+    /// The statement that was running.
+    within: *mut Statement,
     /// Whether times of temporary files went to nodes.
     tempfile_times: bool,
     start: u64,
@@ -97,61 +104,101 @@ impl Entered {
         account: std::ptr::null_mut(),
         booked: None,
         outer: None,
+        within: std::ptr::null_mut(),
         tempfile_times: false,
         start: 0,
     };
 }
 
-#[allow(
-    static_mut_refs,
-    clippy::vec_box,
-    reason = "one thread; no reference is held across a call into PostgreSQL"
-)]
-fn open() -> &'static mut Vec<Box<Statement>> {
-    // SAFETY: a backend has one thread.
-    unsafe { &mut OPEN }
+/// The open statement of a started query.
+///
+/// # Safety
+/// Main thread, with a valid QueryDesc. The reference must not outlive the query's execution state.
+#[inline(always)]
+pub unsafe fn find(query: *mut QueryDesc) -> Option<&'static mut Statement> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if OPEN == 0 {
+            return None;
+        }
+        of((*query).estate).filter(|statement| !statement.closed)
+    }
 }
 
-/// The open statement of a QueryDesc.
-pub fn find(query: *mut QueryDesc) -> Option<&'static mut Statement> {
-    open()
-        .iter_mut()
-        .rev()
-        .find(|s| s.query == query && !s.closed)
-        .map(|s| &mut **s)
+/// The statement that an execution state's memory owns. Its callback is the first one, but for those that others linked
+/// in since it started.
+unsafe fn of(estate: *mut pg_sys::EState) -> Option<&'static mut Statement> {
+    // SAFETY: an execution state has a query context; our own callback's argument is its statement.
+    unsafe {
+        let estate = estate.as_ref()?;
+        let mut callback = (*estate.es_query_cxt).reset_cbs;
+        while let Some(linked) = callback.as_ref() {
+            if linked
+                .func
+                .is_some_and(|function| std::ptr::fn_addr_eq(function, GONE))
+            {
+                return linked.arg.cast::<Statement>().as_mut();
+            }
+            callback = linked.next;
+        }
+        None
+    }
 }
 
 /// The statements that are running now asked for a display: none of them is to be the last statement.
 pub fn displaying() {
-    for statement in open().iter_mut().filter(|statement| statement.running) {
-        statement.displaying = true;
+    // SAFETY: one thread; running statements are live.
+    unsafe {
+        let mut running = RUNNING;
+        while let Some(statement) = running.as_mut() {
+            statement.displaying = true;
+            running = statement.entered.within;
+        }
     }
 }
 
 /// Whether a measured statement is running, so that a new one is nested in it.
-pub fn any_running() -> bool {
-    open().iter().any(|s| s.is_unrecorded())
+fn any_running() -> bool {
+    // SAFETY: one thread.
+    unsafe { !RUNNING.is_null() }
 }
 
-/// The memory of a statement goes: takes it off the list. If it is lost (its memory goes without ExecutorEnd), figures
-/// that were not recorded yet are, as far as they got; that is done from our own memory only, for core's may be gone.
-/// What was running when its session ended was cancelled. A client's cursor that a rollback closes had not failed
-/// itself; what an error left half-way inside another statement had.
-fn gone(statement: *const Statement) {
-    let list = open();
-    let Some(at) = list.iter().rposition(|s| std::ptr::eq(&**s, statement)) else {
-        return;
+/// What a statement's query context calls when it goes.
+const GONE: unsafe extern "C-unwind" fn(*mut std::ffi::c_void) = context_gone;
+
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
+unsafe extern "C-unwind" fn context_gone(statement: *mut std::ffi::c_void) {
+    // SAFETY: the statement's own address, given to its context when it started; called once.
+    let statement = unsafe {
+        OPEN -= 1;
+        Box::from_raw(statement.cast::<Statement>())
     };
-    let mut statement = list.remove(at);
+    // Nothing may be raised while a memory context goes.
+    let _ = server::caught(|| gone(statement));
+}
+
+/// The memory of a statement goes. If it is lost (its memory goes without ExecutorEnd), figures that were not recorded
+/// yet are, as far as they got; that is done from our own memory only, for core's may be gone. What was running when
+/// its session ended was cancelled. A client's cursor that a rollback closes had not failed itself; what an error left
+/// half-way inside another statement had.
+fn gone(mut statement: Box<Statement>) {
+    // SAFETY: one thread; the statement's accounts are live until it is kept or dropped.
+    unsafe {
+        if !usage::is_outside(usage::CURRENT) && statement.owns(usage::CURRENT) {
+            usage::switch_outside();
+        }
+        if statement.running {
+            // Only the end of the session takes memory away from under a run, and then from all of them.
+            RUNNING = std::ptr::null_mut();
+        }
+    }
     if statement.is_unrecorded() && !statement.closed {
-        let outcome = if statement.running {
-            Outcome::Cancelled
-        } else if statement.toplevel {
-            Outcome::Completed
-        } else {
-            Outcome::Failed
-        };
-        statement.record(outcome, false);
+        if statement.running {
+            statement.outcome = Outcome::Cancelled;
+        } else if !statement.toplevel && statement.outcome == Outcome::Completed {
+            statement.outcome = Outcome::Failed;
+        }
+        statement.record(false);
     }
     spare::keep(statement);
 }
@@ -190,6 +237,8 @@ impl Statement {
         unsafe {
             self.ran = true;
             self.running = true;
+            self.entered.within = RUNNING;
+            RUNNING = self;
             if self.wrapped {
                 self.install();
                 if let Some(mut channel) = self.channel.take() {
@@ -224,6 +273,7 @@ impl Statement {
         // SAFETY: as promised.
         unsafe {
             self.running = false;
+            RUNNING = self.entered.within;
             let entered = &self.entered;
             let end = self.clock.read();
             self.elapsed_ns += clock::elapsed(entered.start, end).unwrap_or(0) as f64 * self.tick_ns;
@@ -238,12 +288,13 @@ impl Statement {
         }
     }
 
-    /// An error is leaving the run: notes which nodes' calls it interrupts, and when those began. The innermost is
-    /// the one whose account is running; each knows its caller's account.
+    /// An error is leaving the run: notes how the statement ends by it, which nodes' calls it interrupts, and when those
+    /// began. The innermost is the one whose account is running; each knows its caller's account.
     ///
     /// # Safety
     /// Main thread, before [`Statement::leave`].
-    pub unsafe fn interrupt(&mut self) {
+    pub unsafe fn interrupt(&mut self, outcome: Outcome) {
+        self.outcome = outcome;
         if !self.wrapped {
             return;
         }
@@ -268,9 +319,15 @@ impl Statement {
             .then(|| unsafe { self.nodes.add(offset / size_of::<Node>()) })
     }
 
+    /// Whether an account is one of its own.
+    fn owns(&self, account: *mut Usage) -> bool {
+        // SAFETY: looks at addresses only.
+        std::ptr::eq(account, &raw const self.outside) || unsafe { self.node_of_account(account) }.is_some()
+    }
+
     /// Computes the figures, publishes them to core's struct, and keeps them with the session.
     #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
-    pub fn record(&mut self, outcome: Outcome, core_alive: bool) {
+    pub fn record(&mut self, core_alive: bool) {
         if self.recorded {
             return;
         }
@@ -279,12 +336,21 @@ impl Statement {
             // An abort has taken the workers' memory away; that is not to be looked at.
             self.channel = None;
         }
-        harvest::with_scratch(|scratch| {
+        if self.by_core {
             // SAFETY: the nodes are live until the statement is closed.
-            let histograms = unsafe {
-                harvest::figures(self, core_alive, scratch);
-                harvest::histograms(self)
+            unsafe { self.note_unwrapped() };
+        }
+        let outcome = self.outcome;
+        harvest::with_scratch(|scratch| {
+            let mut histograms = SmallVec::new();
+            // SAFETY: as above.
+            let known = unsafe {
+                harvest::figures(self, core_alive, scratch) && harvest::histograms(self, &mut histograms)
             };
+            if !known {
+                // Without memory for its figures it is not on record.
+                return;
+            }
             let figures = &mut scratch.figures;
             let Some((plan, description)) = &self.plan else {
                 // SAFETY: in a worker whose leader announced a channel.

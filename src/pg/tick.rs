@@ -2,27 +2,56 @@
 //!
 //! It uses core's timeout facility (about 4 us a tick on the machine of design.md), is armed only when a node's
 //! gaps grow beyond 1 (short statements never pay for it), and slows down with the statement's age.
+//!
+//! Each timeout fires once, and the tick itself sets the next one. Where nobody has read the clock since the tick
+//! before, nothing is called that could be measured: at once in a wait, and otherwise after a while, the tick sets no
+//! other and sleeps. A wait so costs two wake-ups. Whoever then notices the tick's reading wakes it up.
 
 use super::{compat, raw, timing};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use pgrx::pg_sys;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::Relaxed};
 
 /// Milliseconds between ticks at first, and after how many ticks it doubles: 1 ms for the first 20 ms, 2 ms for the
 /// first second, then 4 ms.
 const PERIODS: [(u32, i32); 3] = [(20, 1), (500, 2), (u32::MAX, 4)];
+/// Idle ticks until it sleeps: in what PostgreSQL calls a wait, and else. Where a node is seldom called, readings may
+/// lie further apart than ticks.
+const MOST_IDLE_WAITING: u32 = 1;
+const MOST_IDLE: u32 = 100;
 
 /// Ticks since armed.
 static TICKS: AtomicU32 = AtomicU32::new(0);
-static mut TIMEOUT: Option<i32> = None;
+/// Ticks since the clock was last read by anyone else.
+static IDLE: AtomicU32 = AtomicU32::new(0);
+/// Armed, but no timeout is set.
+static ASLEEP: AtomicBool = AtomicBool::new(false);
+/// Milliseconds to the next tick.
+static PERIOD: AtomicI32 = AtomicI32::new(0);
+/// The timeout's number, once it is registered.
+static TIMEOUT: AtomicI32 = AtomicI32::new(0);
 /// The period in force, as an index; `None` while not armed.
 static mut ARMED: Option<usize> = None;
 
-/// Runs in a signal handler: reads the clock, and nothing else.
+/// Runs in a signal handler: reads the clock, and sets the next timeout or sleeps. Core's own periodic timeouts are
+/// set again at this point too.
 unsafe extern "C-unwind" fn ticked() {
     TICKS.store(TICKS.load(Relaxed).wrapping_add(1), Relaxed);
-    // SAFETY: READ is always a valid function, and all clocks are async-signal-safe.
-    let now = unsafe { timing::READ() };
-    timing::LAST.store(now, Relaxed);
-    timing::TICKED.store(now, Relaxed);
+    let is_idle = timing::LAST.load(Relaxed) == timing::TICKED.load(Relaxed);
+    let idle = if is_idle { IDLE.load(Relaxed) + 1 } else { 0 };
+    IDLE.store(idle, Relaxed);
+    // SAFETY: READ is always a valid function, and all clocks are async-signal-safe. The wait event is this process's
+    // own. While a handler runs, the signal is blocked and the list of timeouts is consistent.
+    unsafe {
+        let now = timing::READ();
+        timing::LAST.store(now, Relaxed);
+        timing::TICKED.store(now, Relaxed);
+        let waits = pg_sys::my_wait_event_info.read_volatile() != 0;
+        if idle < if waits { MOST_IDLE_WAITING } else { MOST_IDLE } {
+            raw::enable_timeout_after(TIMEOUT.load(Relaxed), PERIOD.load(Relaxed));
+        } else {
+            ASLEEP.store(true, Relaxed);
+        }
+    }
 }
 
 /// Registers the timeout with this backend, once.
@@ -30,48 +59,65 @@ unsafe extern "C-unwind" fn ticked() {
 /// # Safety
 /// Main thread, in a backend whose timeouts are initialised.
 pub unsafe fn prepare() {
-    // SAFETY: RegisterTimeout takes the first free user id when given the first.
-    unsafe {
-        if { TIMEOUT }.is_none() {
-            TIMEOUT = Some(raw::RegisterTimeout(compat::USER_TIMEOUT, ticked));
-        }
+    if TIMEOUT.load(Relaxed) == 0 {
+        // SAFETY: RegisterTimeout takes the first free user id when given the first.
+        TIMEOUT.store(
+            unsafe { raw::RegisterTimeout(compat::USER_TIMEOUT, ticked) },
+            Relaxed,
+        );
     }
 }
 
-/// Arms the tick, or slows it down. Called from the hot path's cold side: no guard, no panic.
+/// Arms the tick, slows it down, or wakes it up. Called from the hot path's cold side: no guard, no panic.
 ///
 /// # Safety
 /// Main thread, inside a measured statement.
 pub unsafe fn wanted() {
-    // SAFETY: plain statics of this thread; the timeout functions do not raise.
+    // SAFETY: plain statics of this thread.
     unsafe {
-        let Some(timeout) = TIMEOUT else { return };
         let next = match ARMED {
-            None => {
-                TICKS.store(0, Relaxed);
-                0
-            }
+            None => 0,
             Some(at)
                 if PERIODS
                     .get(at)
                     .is_some_and(|(until, _)| TICKS.load(Relaxed) >= *until) =>
             {
-                raw::disable_timeout(timeout, false);
                 at + 1
             }
-            Some(_) => return,
+            Some(_) => return wake(),
         };
         let Some(&(_, period)) = PERIODS.get(next) else {
             return;
         };
-        raw::enable_timeout_every(
-            timeout,
-            raw::GetCurrentTimestamp() + i64::from(period) * 1000,
-            period,
-        );
-        ARMED = Some(next);
+        PERIOD.store(period, Relaxed);
         timing::PROOFS.period = f64::from(period) * 1e6 / timing::NS_PER_TICK;
+        if next == 0 {
+            TICKS.store(0, Relaxed);
+            ASLEEP.store(true, Relaxed);
+        }
+        ARMED = Some(next);
+        wake();
     }
+}
+
+/// Sets the timeout again, if the tick sleeps: its last reading was noticed.
+///
+/// # Safety
+/// Main thread, inside a measured statement.
+#[inline(always)]
+pub unsafe fn wake() {
+    if ASLEEP.load(Relaxed) {
+        // SAFETY: as promised.
+        unsafe { set() }
+    }
+}
+
+#[cold]
+unsafe fn set() {
+    ASLEEP.store(false, Relaxed);
+    IDLE.store(0, Relaxed);
+    // SAFETY: it sleeps only once it is armed, and so registered. The timeout functions do not raise.
+    unsafe { raw::enable_timeout_after(TIMEOUT.load(Relaxed), PERIOD.load(Relaxed)) }
 }
 
 /// Stops the tick; called whenever the outermost measured statement is left, by any way.
@@ -81,9 +127,10 @@ pub unsafe fn wanted() {
 pub unsafe fn disarm() {
     // SAFETY: as above.
     unsafe {
-        if let (Some(timeout), Some(_)) = (TIMEOUT, ARMED) {
-            raw::disable_timeout(timeout, false);
+        if { ARMED }.is_some() {
+            raw::disable_timeout(TIMEOUT.load(Relaxed), false);
             ARMED = None;
+            ASLEEP.store(false, Relaxed);
             timing::PROOFS.period = 0.0;
         }
     }

@@ -96,6 +96,9 @@ pub unsafe fn enter(source: Source, ns_per_tick: f64, config: &Config) -> Option
             read: READ,
             config: CONFIG,
         });
+        if outer.is_some() {
+            PROOFS.period *= NS_PER_TICK / ns_per_tick;
+        }
         TSC = source == Source::Tsc;
         READ = source.read_fn();
         NS_PER_TICK = ns_per_tick;
@@ -136,6 +139,7 @@ pub unsafe fn leave(outer: Option<&Outer>) {
         forget_proofs();
         DEPTH -= 1;
         if let Some(outer) = outer {
+            PROOFS.period *= NS_PER_TICK / outer.ns_per_tick;
             TSC = outer.tsc;
             READ = outer.read;
             NS_PER_TICK = outer.ns_per_tick;

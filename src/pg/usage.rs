@@ -181,6 +181,15 @@ pub fn is_outside(account: *mut Usage) -> bool {
     std::ptr::eq(account, &raw const OUTSIDE)
 }
 
+/// Books to the running account for the last time: it goes.
+///
+/// # Safety
+/// Main thread only; the running account must still be live.
+pub unsafe fn switch_outside() {
+    // SAFETY: the caller's promise; the outside account lives for ever.
+    unsafe { switch(&raw mut OUTSIDE) };
+}
+
 /// Books to the running account and makes `account` the running one; returns the one before.
 ///
 /// # Safety

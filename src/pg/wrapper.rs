@@ -212,6 +212,7 @@ unsafe fn prove(node: *mut Node, io: bool) {
             .record_untimed(&*config, (*node).before, io, first_of_start, &mut *proofs, || {
                 timing::read()
             });
+        tick::wake();
     }
 }
 

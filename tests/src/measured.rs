@@ -1,7 +1,10 @@
 //! Our own figures of the session's last measured statement.
 
 use crate::explain::{COUNTERS, describe, explain_nodes, first_column};
+use crate::session::run_each;
+use crate::statistics::median;
 use postgres::Client;
+use std::time::Instant;
 
 /// One node as pg_rowsource measured it in its last execution.
 #[derive(Clone)]
@@ -141,6 +144,20 @@ pub fn measure(client: &mut Client, statement: &str) -> Vec<MeasuredNode> {
         node.init_plan = described.init_plan;
     }
     nodes
+}
+
+/// How many times as long a statement takes when it is measured: the median of five pairs of runs.
+pub fn slowdown(client: &mut Client, statement: &str) -> f64 {
+    let mut took = |level: &str| {
+        run_each(client, &format!("SET pg_rowsource.statistics_level = {level}"));
+        let begin = Instant::now();
+        run_each(client, statement);
+        begin.elapsed().as_secs_f64()
+    };
+    took("typical");
+    let runs: Vec<f64> = (0..5).map(|_| took("typical") / took("basic")).collect();
+    println!("{statement}: {runs:.2?} times as long");
+    median(&runs)
 }
 
 /// `rowsource_display()` of the last statement, as one text.

@@ -38,16 +38,16 @@ fn what_agrees_is_left_alone() {
         item(Some(1), 40.0, 9.0),
         item(Some(0), 40.0, 0.0),
     ];
-    let own = reconcile(&mut items);
+    let own = reconcile(&mut items).expect("memory");
     assert_eq!(totals(&items), [100.0, 60.0, 40.0, 40.0]);
     assert_eq!(own[..], [0.0, 20.0, 40.0, 40.0]);
 }
 
 #[test]
 fn nothing_at_all() {
-    assert!(reconcile(&mut []).is_empty());
+    assert!(reconcile(&mut []).expect("memory").is_empty());
     let mut items = [item(None, 0.0, 0.0), item(Some(0), 0.0, 0.0)];
-    assert_eq!(reconcile(&mut items)[..], [0.0, 0.0]);
+    assert_eq!(reconcile(&mut items).expect("memory")[..], [0.0, 0.0]);
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn a_child_above_its_exact_parent_is_scaled_with_all_below_it() {
         item(Some(0), 120.0, 0.0),
         item(Some(1), 110.0, 0.0),
     ];
-    let own = reconcile(&mut items);
+    let own = reconcile(&mut items).expect("memory");
     near(&totals(&items), &[100.0, 100.0, 100.0]);
     near(&own, &[0.0, 0.0, 100.0]);
 }
@@ -69,7 +69,7 @@ fn a_sum_above_its_exact_parent_is_scaled() {
         item(Some(0), 90.0, 0.0),
         item(Some(0), 60.0, 0.0),
     ];
-    let own = reconcile(&mut items);
+    let own = reconcile(&mut items).expect("memory");
     near(&totals(&items), &[100.0, 60.0, 40.0]);
     near(&own, &[0.0, 60.0, 40.0]);
     assert!(items[1].estimate.startup <= items[1].estimate.total);
@@ -82,7 +82,7 @@ fn an_estimate_gives_way_to_what_was_measured() {
         item(Some(0), 50.0, 0.0),
         item(Some(0), 60.0, 5.0),
     ];
-    reconcile(&mut items);
+    reconcile(&mut items).expect("memory");
     near(&totals(&items), &[100.0, 50.0, 50.0]);
     // But not beyond its errors.
     let mut items = [
@@ -90,7 +90,7 @@ fn an_estimate_gives_way_to_what_was_measured() {
         item(Some(0), 90.0, 0.0),
         item(Some(0), 60.0, 5.0),
     ];
-    reconcile(&mut items);
+    reconcile(&mut items).expect("memory");
     let left = 90.0 + 45.0;
     near(
         &totals(&items),
@@ -105,7 +105,7 @@ fn estimated_children_give_way_by_variance() {
         item(Some(0), 55.0, 8.0),
         item(Some(0), 55.0, 4.0),
     ];
-    reconcile(&mut items);
+    reconcile(&mut items).expect("memory");
     near(&totals(&items), &[100.0, 47.0, 53.0]);
 }
 
@@ -117,7 +117,7 @@ fn an_estimated_parent_is_raised_by_its_share() {
         item(Some(0), 100.0, 10.0),
         item(Some(1), 120.0, 10.0),
     ];
-    reconcile(&mut items);
+    reconcile(&mut items).expect("memory");
     near(&totals(&items), &[1000.0, 110.0, 110.0]);
     // The child was measured: the parent must be as long.
     let mut items = [
@@ -125,7 +125,7 @@ fn an_estimated_parent_is_raised_by_its_share() {
         item(Some(0), 100.0, 10.0),
         item(Some(1), 120.0, 0.0),
     ];
-    reconcile(&mut items);
+    reconcile(&mut items).expect("memory");
     near(&totals(&items), &[1000.0, 120.0, 120.0]);
     // The parent was measured: it stays.
     let mut items = [
@@ -133,7 +133,7 @@ fn an_estimated_parent_is_raised_by_its_share() {
         item(Some(0), 100.0, 0.0),
         item(Some(1), 120.0, 10.0),
     ];
-    reconcile(&mut items);
+    reconcile(&mut items).expect("memory");
     near(&totals(&items), &[1000.0, 100.0, 100.0]);
 }
 
@@ -145,12 +145,12 @@ fn a_nested_node_does_not_compete() {
         item(Some(0), 80.0, 0.0),
     ];
     items[2].edge = Edge::Nested;
-    let own = reconcile(&mut items);
+    let own = reconcile(&mut items).expect("memory");
     near(&totals(&items), &[100.0, 90.0, 80.0]);
     near(&own, &[10.0, 90.0, 80.0]);
     // It still ran inside.
     items[2].estimate.total = 130.0;
-    reconcile(&mut items);
+    reconcile(&mut items).expect("memory");
     near(&totals(&items), &[100.0, 90.0, 100.0]);
 }
 
@@ -162,7 +162,7 @@ fn a_node_that_ran_outside_is_not_bounded() {
         item(Some(1), 400.0, 0.0),
     ];
     items[1].edge = Edge::Outside;
-    let own = reconcile(&mut items);
+    let own = reconcile(&mut items).expect("memory");
     // What runs inside it is.
     near(&totals(&items), &[100.0, 300.0, 300.0]);
     near(&own, &[100.0, 0.0, 300.0]);
@@ -176,11 +176,11 @@ fn processes_side_by_side_take_more_than_their_parent() {
         item(Some(1), 200.0, 0.0),
     ];
     items[1].processes = 3.0;
-    let own = reconcile(&mut items);
+    let own = reconcile(&mut items).expect("memory");
     near(&totals(&items), &[100.0, 290.0, 200.0]);
     near(&own, &[100.0 - 290.0 / 3.0, 90.0, 200.0]);
     items[1].estimate.total = 330.0;
-    reconcile(&mut items);
+    reconcile(&mut items).expect("memory");
     near(&totals(&items), &[100.0, 300.0, 200.0]);
 }
 
@@ -214,7 +214,7 @@ fn what_holds_of_every_tree() {
             items.push(item);
         }
         let before = items.clone();
-        let own = reconcile(&mut items);
+        let own = reconcile(&mut items).expect("memory");
         assert_eq!(
             items[0].estimate.total, before[0].estimate.total,
             "the root is exact"
@@ -240,7 +240,7 @@ fn what_holds_of_every_tree() {
             }
         }
         // What agrees is left alone.
-        let again = reconcile(&mut items);
+        let again = reconcile(&mut items).expect("memory");
         for (a, b) in again.iter().zip(&own) {
             assert!((a - b).abs() <= 1e-6 * items[0].estimate.total.max(b.abs()).max(1.0));
         }

@@ -1,6 +1,6 @@
 //! Sets a started statement up: allocates its nodes, makes their state ours, and decides what core measures itself.
 
-use super::{BUFFERS, Entered, OURS, ROWS, Statement, TIMER, WAL, gone, open, spare};
+use super::{BUFFERS, Entered, GONE, OPEN, OURS, ROWS, Statement, TIMER, WAL, spare};
 use crate::guc::{self, Detail};
 use crate::pg::node::Node;
 use crate::pg::usage::Usage;
@@ -12,6 +12,7 @@ use pgrx::pg_sys::{self, NodeTag, QueryDesc};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoroshiro128PlusPlus;
 use rowsource_core::clock::{self, Source, measure_costs};
+use rowsource_core::figures::Outcome;
 use rowsource_core::sampler::{BOOKKEEPING_NS, Config, NodeTimer, Proofs, TimedCall};
 
 /// Sets a started statement up for measuring. `others_before` is what others had asked core for when it started, and
@@ -57,7 +58,7 @@ pub unsafe fn attach(
         } else {
             None
         };
-        let mut statement = match known {
+        let statement = match known {
             Some(mut statement) => {
                 statement.renew(query, &found);
                 statement
@@ -67,8 +68,7 @@ pub unsafe fn attach(
                 None => return,
             },
         };
-        statement.watch_context((*estate).es_query_cxt);
-        open().push(statement);
+        statement.hand_to((*estate).es_query_cxt);
     }
 }
 
@@ -150,10 +150,11 @@ unsafe fn set_up(
             recorded: false,
             running: false,
             entered: Entered::NOTHING,
+            outcome: Outcome::Completed,
             displaying: false,
             channel: None,
         };
-        let mut statement = spare::put(statement, spare);
+        let mut statement = spare::put(statement, spare)?;
         if wrapped {
             statement.take_over(has_gather, others);
             if statement.detail == Detail::Timed {
@@ -258,25 +259,21 @@ fn bookkeeping_ns() -> f64 {
 /// One step of CLOCK_MONOTONIC_COARSE on the slowest kernels in use (100 Hz).
 const COARSE_RESOLUTION_NS: f64 = 10e6;
 
-#[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
-unsafe extern "C-unwind" fn context_gone(statement: *mut std::ffi::c_void) {
-    // Nothing may be raised while a memory context goes.
-    let _ = server::caught(|| gone(statement.cast()));
-}
-
 impl Statement {
     /// Whether it has a queryid: only then do equal keys mean equal expressions.
     fn query_is_named(&self) -> bool {
         self.plan.as_ref().is_some_and(|(plan, _)| plan.key.queryid != 0)
     }
 
-    /// Sees to it that the statement leaves the list whatever becomes of it.
-    unsafe fn watch_context(&mut self, context: pg_sys::MemoryContext) {
-        // SAFETY: the callback lives in the statement, whose box stays in the list until the context has run it.
+    /// Hands the statement to its query's memory, which gives it back when it goes, whatever becomes of the query.
+    unsafe fn hand_to(self: Box<Self>, context: pg_sys::MemoryContext) {
+        // SAFETY: the callback lives in the statement, which stays where it is until the context has run it.
         unsafe {
-            self.callback.func = Some(context_gone);
-            self.callback.arg = (&raw mut *self).cast();
-            raw::MemoryContextRegisterResetCallback(context, &raw mut self.callback);
+            let statement = Box::into_raw(self);
+            (*statement).callback.func = Some(GONE);
+            (*statement).callback.arg = statement.cast();
+            raw::MemoryContextRegisterResetCallback(context, &raw mut (*statement).callback);
+            OPEN += 1;
         }
     }
 
@@ -308,6 +305,7 @@ impl Statement {
             self.ran = false;
             self.recorded = false;
             self.running = false;
+            self.outcome = Outcome::Completed;
             self.displaying = false;
         }
     }
@@ -329,9 +327,16 @@ impl Statement {
             self.renewable = !self.published && !reads && self.query_is_named();
             self.name_callers();
             self.pair_drained_scans();
-            for i in 0..self.count {
+            // From the last to the first, parents after their children: the depth from which on upwards the nodes next
+            // in turn have one below them whose shutdown does work of its own.
+            let mut above = 0;
+            for i in (0..self.count).rev() {
                 let node = self.nodes.add(i);
                 let ps = (*node).plan_state;
+                let shuts_down = (*node).depth < above || shuts_down(ps);
+                if shuts_down {
+                    above = (*node).depth;
+                }
                 if !(*ps).instrument.is_null() {
                     (*node).instr = *(*ps).instrument;
                 } else if core_measures {
@@ -342,11 +347,12 @@ impl Statement {
                     || (*ps).async_capable
                     || (*node).under_gather
                     || has_gather
-                    || self.shuts_down(i);
+                    || shuts_down;
                 (*node).instr.async_mode = (*ps).async_capable;
                 self.by_core |= by_core;
                 let core = compat::base(&mut (*node).instr);
-                core.need_timer = timed && by_core;
+                // The timer also tells which calls an error interrupted.
+                core.need_timer = booked && by_core;
                 core.need_bufusage = booked && by_core;
                 core.need_walusage = booked && by_core;
                 (*node).timer.start();
@@ -367,21 +373,11 @@ impl Statement {
             }
         }
     }
+}
 
-    /// Whether shutting this node or one below it down does work of its own.
-    pub(super) unsafe fn shuts_down(&self, i: usize) -> bool {
-        // SAFETY: `i` is one of the nodes; a node's descendants follow it, deeper than it.
-        unsafe {
-            let depth = (*self.nodes.add(i)).depth;
-            (i..self.count)
-                .map(|j| self.nodes.add(j))
-                .take_while(|node| std::ptr::eq(*node, self.nodes.add(i)) || (**node).depth > depth)
-                .any(|node| {
-                    matches!(
-                        tree::tag((*node).plan_state),
-                        NodeTag::T_ForeignScanState | NodeTag::T_CustomScanState
-                    )
-                })
-        }
-    }
+/// Whether shutting a node down does work of its own.
+unsafe fn shuts_down(ps: *mut pg_sys::PlanState) -> bool {
+    // SAFETY: a plan state.
+    let kind = unsafe { tree::tag(ps) };
+    matches!(kind, NodeTag::T_ForeignScanState | NodeTag::T_CustomScanState)
 }

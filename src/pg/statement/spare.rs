@@ -78,13 +78,16 @@ fn next() -> usize {
     }
 }
 
-/// Puts a statement into its box.
-pub fn put(statement: Statement, place: Option<Box<Statement>>) -> Box<Statement> {
-    match place {
-        Some(mut place) => {
-            *place = statement;
-            place
-        }
-        None => Box::new(statement),
+/// Puts a statement into its box; `None` without memory for one.
+pub fn put(statement: Statement, place: Option<Box<Statement>>) -> Option<Box<Statement>> {
+    if let Some(mut place) = place {
+        *place = statement;
+        return Some(place);
     }
+    let mut room = Vec::new();
+    room.try_reserve_exact(1).ok()?;
+    room.push(statement);
+    let one: Box<[Statement; 1]> = room.into_boxed_slice().try_into().ok()?;
+    // SAFETY: an array of one is laid out as the one.
+    Some(unsafe { Box::from_raw(Box::into_raw(one).cast()) })
 }

@@ -1,6 +1,6 @@
 //! Puts the wrappers into a statement's plan states, and back where core has put its own.
 
-use super::{Statement, open};
+use super::{Statement, of};
 use crate::guc::Detail;
 use crate::pg::node::Node;
 use crate::pg::wrapper::{self, Books};
@@ -87,40 +87,54 @@ impl Statement {
         }
     }
 
-    /// Parallel Hash also resets it in the leader, inside the Gather's first call: put the wrapper back, and
-    /// remember what was used below while core measured the node.
-    unsafe fn reinstall_below(&mut self, gather: *mut pg_sys::PlanState) {
+    /// Parallel Hash also resets it in the leader, inside the Gather's first call. Remembers what was used below while
+    /// core measured such nodes, for core's figures include it, and puts their wrappers back. To be called once that
+    /// call is over: it has returned, or an error has ended it.
+    pub(super) unsafe fn note_unwrapped(&mut self) {
+        if !self.wrapped || !self.installed {
+            return;
+        }
         // SAFETY: the statement's own nodes.
         unsafe {
+            if !(0..self.count).any(|i| is_unwrapped(self.nodes.add(i))) {
+                return;
+            }
+            let used = harvest::used_below(self.nodes, self.count);
             for i in 0..self.count {
                 let node = self.nodes.add(i);
-                let ps = (*node).plan_state;
-                // Addresses that we put there ourselves; core's own are not known to us.
-                let address = |method: pg_sys::ExecProcNodeMtd| method.map_or(0, |m| m as usize);
-                let present = address((*ps).ExecProcNode);
-                let wrapped = present == address((*node).method) || present == address((*node).installed);
-                if ps != gather && (*node).under_gather && !(*node).by_core && !wrapped {
-                    (*ps).ExecProcNode = (*node).method;
-                    let (buffers, wal) = harvest::used_below(self.nodes, self.count, i);
-                    (*node).below_unwrapped = buffers;
-                    (*node).wal_below_unwrapped = wal;
+                if is_unwrapped(node) {
+                    (*(*node).plan_state).ExecProcNode = (*node).method;
+                    // Without memory for the sums these blocks count twice.
+                    if let Some(used) = &used {
+                        ((*node).below_unwrapped, (*node).wal_below_unwrapped) = used[i];
+                    }
                 }
             }
         }
     }
 }
 
+/// Whether core has put its own in place of a node's wrapper. Addresses that we put there are known; core's own are not.
+unsafe fn is_unwrapped(node: *mut Node) -> bool {
+    let address = |method: pg_sys::ExecProcNodeMtd| method.map_or(0, |m| m as usize);
+    // SAFETY: a live node.
+    unsafe {
+        let present = address((*(*node).plan_state).ExecProcNode);
+        (*node).under_gather
+            && !(*node).by_core
+            && (*node).method.is_some()
+            && present != address((*node).method)
+            && present != address((*node).installed)
+    }
+}
+
 /// The wrapper of a Gather's first call.
 unsafe extern "C-unwind" fn gather_first_call(ps: *mut pg_sys::PlanState) -> *mut pg_sys::TupleTableSlot {
-    // SAFETY: called by the executor for a node of an open statement. The list is looked at only after the call.
+    // SAFETY: called by the executor for a node of an open statement, which is looked for only after the call.
     unsafe {
         let slot = wrapper::first_call(ps);
-        let node = Node::of(ps);
-        if let Some(statement) = open().iter_mut().rev().find(|s| {
-            let nodes = s.nodes as usize..s.nodes.add(s.count) as usize;
-            nodes.contains(&(node as usize))
-        }) {
-            statement.reinstall_below(ps);
+        if let Some(statement) = of((*ps).state) {
+            statement.note_unwrapped();
         }
         slot
     }

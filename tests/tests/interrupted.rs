@@ -1,0 +1,205 @@
+//! Statements that are ended from outside at any moment: what is recorded of them still adds up, and says that they
+//! were cancelled.
+
+use postgres::error::SqlState;
+use postgres::{Client, NoTls};
+use rowsource_tests::Server;
+use rowsource_tests::session::{must_fail, run_each, value};
+use std::time::{Duration, Instant};
+
+const JOIN: &str = "SELECT count(*), sum(length(a.pad)) FROM a JOIN b USING (id)";
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn server(name: &str) -> Server {
+    let server = Server::preloaded(name, &["jit = off", "max_parallel_workers_per_gather = 2"]);
+    run_each(
+        &mut server.session(),
+        "CREATE TABLE a AS SELECT i AS id, repeat('x', 100) AS pad FROM generate_series(1, 400000) i;
+         CREATE TABLE b AS SELECT * FROM a; VACUUM ANALYZE a; VACUUM ANALYZE b",
+    );
+    server
+}
+
+/// A session in which the join is a parallel one.
+fn session(server: &Server) -> Client {
+    let mut client = server.session();
+    run_each(
+        &mut client,
+        "SET min_parallel_table_scan_size = 0; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
+         SET enable_mergejoin = off; SET enable_nestloop = off; SET work_mem = '2MB';
+         SET pg_rowsource.statistics_level = typical",
+    );
+    client
+}
+
+/// The shortest of three runs.
+fn duration_of_join(client: &mut Client) -> Duration {
+    let run = |_| {
+        let begin = Instant::now();
+        client.simple_query(JOIN).expect("the join");
+        begin.elapsed()
+    };
+    (0..3).map(run).min().expect("runs")
+}
+
+/// Each node that is said to have used more shared or temporary blocks than its parent, over all plans.
+fn above_parents(client: &mut Client) -> Vec<String> {
+    client
+        .query(
+            "SELECT format('%s: %s shared and %s temporary, %s: %s and %s', c.operation, c.shared, c.temp, p.operation,
+                           p.shared, p.temp)
+             FROM blocks c JOIN blocks p ON (c.queryid, c.planid, c.parent_id) = (p.queryid, p.planid, p.node_id)
+             WHERE c.shared > p.shared OR c.temp > p.temp",
+            &[],
+        )
+        .expect("pg_stat_rowsource")
+        .iter()
+        .map(|row| row.get(0))
+        .collect()
+}
+
+const BLOCKS: &str = "CREATE VIEW blocks AS
+    SELECT queryid, planid, node_id, parent_id, operation, shared_blks_hit + shared_blks_read AS shared,
+           temp_blks_read + temp_blks_written AS temp
+    FROM pg_stat_rowsource";
+
+/// Fails unless the records add up: no child above its parent, no more blocks than the tables have.
+fn assert_adds_up(observer: &mut Client, what: &str) {
+    assert_eq!(above_parents(observer), Vec::<String>::new(), "{what}");
+    let calls: i64 = value(
+        observer,
+        "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_rowsource_plans WHERE query LIKE '%JOIN b USING%'",
+    );
+    let most: i64 = value(
+        observer,
+        "SELECT (sum(pg_relation_size(oid)) / 8192)::bigint FROM pg_class WHERE relname IN ('a', 'b')",
+    );
+    let root: i64 = value(
+        observer,
+        "SELECT coalesce(sum(shared), 0)::bigint FROM blocks WHERE parent_id IS NULL AND queryid IN
+             (SELECT queryid FROM pg_stat_rowsource_plans WHERE query LIKE '%JOIN b USING%')",
+    );
+    // Each worker that starts reads catalogs.
+    assert!(
+        root <= calls * (most + most / 10),
+        "{what}: {root} blocks in {calls} executions of two tables of {most}"
+    );
+}
+
+#[test]
+fn a_parallel_hash_join_cancelled_at_any_time() {
+    let server = server("hash-cancel");
+    let mut observer = server.session();
+    run_each(&mut observer, BLOCKS);
+    // Without workers to be had, the leader does all by itself.
+    for (settings, sampfreq) in [
+        ("SET max_parallel_workers = 0", 128),
+        ("SET max_parallel_workers = 0", 0),
+        ("SET max_parallel_workers = 2", 128),
+        ("SET max_parallel_workers = 2", 1),
+    ] {
+        let mut client = session(&server);
+        run_each(&mut client, settings);
+        run_each(&mut client, &format!("SET pg_rowsource.sampfreq = {sampfreq}"));
+        let plan: String =
+            rowsource_tests::explain::first_column(&mut client, &format!("EXPLAIN {JOIN}")).join("\n");
+        assert!(plan.contains("Parallel Hash Join"), "{plan}");
+        let whole = duration_of_join(&mut client);
+        let mut cancelled = 0;
+        for part in 1..16 {
+            run_each(&mut client, "SELECT rowsource_reset()");
+            let timeout = (whole * part / 16).as_millis().max(1);
+            run_each(&mut client, &format!("SET statement_timeout = {timeout}"));
+            cancelled += i32::from(client.simple_query(JOIN).is_err());
+            // This too may take longer than that.
+            while client.batch_execute("SET statement_timeout = 0").is_err() {}
+            assert_adds_up(
+                &mut observer,
+                &format!("{settings}, sampfreq {sampfreq}, cancelled after {timeout} ms of {whole:?}"),
+            );
+        }
+        assert!(cancelled >= 4, "only {cancelled} of 15 were cancelled");
+    }
+}
+
+#[test]
+fn a_parallel_hash_join_ended_in_other_ways() {
+    let server = server("hash-terminate");
+    let mut observer = server.session();
+    run_each(&mut observer, BLOCKS);
+    let mut client = session(&server);
+    let whole = duration_of_join(&mut client);
+    for part in 1..6 {
+        for way in ["cancel", "terminate the leader", "terminate a worker"] {
+            run_each(&mut observer, "SELECT rowsource_reset()");
+            let mut client = session(&server);
+            let pid: i32 = value(&mut client, "SELECT pg_backend_pid()");
+            let token = client.cancel_token();
+            let running = std::thread::spawn(move || client.simple_query(JOIN).is_err());
+            std::thread::sleep(whole * part / 6);
+            match way {
+                "cancel" => token.cancel_query(NoTls).expect("it can be cancelled"),
+                "terminate the leader" => {
+                    run_each(&mut observer, &format!("SELECT pg_terminate_backend({pid})"))
+                }
+                _ => run_each(
+                    &mut observer,
+                    &format!(
+                        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE leader_pid = {pid} LIMIT 1"
+                    ),
+                ),
+            }
+            running.join().expect("the session");
+            let deadline = Instant::now() + PATIENCE;
+            let alive = format!(
+                "SELECT count(*) FROM pg_stat_activity WHERE pid = {pid} OR leader_pid = {pid} AND state = 'active'"
+            );
+            while value::<i64>(&mut observer, &alive) > 0 {
+                assert!(Instant::now() < deadline, "{way}: it goes on");
+            }
+            assert_adds_up(&mut observer, &format!("{way} after {part}/6 of {whole:?}"));
+        }
+    }
+}
+
+#[test]
+fn a_recovery_conflict_cancels() {
+    let primary = Server::preloaded(
+        "conflict",
+        &["max_standby_streaming_delay = 0", "wal_level = replica"],
+    );
+    let mut client = primary.session();
+    run_each(
+        &mut client,
+        "CREATE TABLE n WITH (vacuum_truncate = off) AS SELECT i AS id FROM generate_series(1, 10000) i;
+         VACUUM ANALYZE n",
+    );
+    let standby = Server::standby_of(&primary, "conflict-standby");
+    let mut reader = standby.connect();
+    let mut observer = standby.connect();
+    let pid: i32 = value(&mut reader, "SELECT pg_backend_pid()");
+    let running = std::thread::spawn(move || {
+        must_fail(
+            &mut reader,
+            "SELECT count(*) FROM n WHERE pg_sleep(0.1) IS NOT NULL",
+        )
+    });
+    let deadline = Instant::now() + PATIENCE;
+    let waits = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid} AND wait_event = 'PgSleep'");
+    while value::<i64>(&mut observer, &waits) == 0 {
+        assert!(Instant::now() < deadline, "the standby's statement does not run");
+    }
+    run_each(&mut client, "DELETE FROM n; VACUUM n");
+    let (code, message) = running.join().expect("the reader");
+    assert_eq!(code, SqlState::T_R_SERIALIZATION_FAILURE, "{message}");
+    let ends: Vec<(i64, i64)> = observer
+        .query(
+            "SELECT failed_calls, cancelled_calls FROM pg_stat_rowsource_plans WHERE query LIKE '%FROM n WHERE pg_sleep%'",
+            &[],
+        )
+        .expect("pg_stat_rowsource_plans")
+        .iter()
+        .map(|row| (row.get(0), row.get(1)))
+        .collect();
+    assert_eq!(ends, [(0, 1)], "failed and cancelled: {message}");
+}

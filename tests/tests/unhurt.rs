@@ -1,0 +1,125 @@
+//! What fails in our own work is nobody else's trouble: the statement goes on, and so does measuring.
+
+use postgres::error::SqlState;
+use postgres::{Client, NoTls};
+use rowsource_tests::compiled::object;
+use rowsource_tests::session::{must_fail, run_each, value};
+use rowsource_tests::{Server, last, measure};
+use std::sync::{Arc, Mutex};
+
+fn server(name: &str) -> Server {
+    let server = Server::preloaded(name, &["max_parallel_workers_per_gather = 0"]);
+    let mut client = server.session();
+    run_each(
+        &mut client,
+        "CREATE TABLE n AS SELECT i AS id FROM generate_series(1, 100000) i; VACUUM ANALYZE n",
+    );
+    run_each(
+        &mut client,
+        &format!(
+            "CREATE FUNCTION failing(text) RETURNS void AS '{}' LANGUAGE c STRICT",
+            object("failing/failing.c").display()
+        ),
+    );
+    server
+}
+
+/// The next call of a function of the server's by pg_rowsource fails.
+fn let_fail(client: &mut Client, function: &str) {
+    run_each(client, "SET pg_rowsource.statistics_level = basic");
+    run_each(client, &format!("SELECT failing('{function}')"));
+    run_each(client, "SET pg_rowsource.statistics_level = typical");
+}
+
+#[test]
+fn an_error_that_cannot_be_copied() {
+    let server = server("copy-error");
+    let mut client = server.session();
+    for statement in [
+        "SELECT sum(1 / (id - 500)) FROM n",
+        "DO 'BEGIN PERFORM sum(1 / (id - 500)) FROM n; END'",
+        "CALL fails()",
+    ] {
+        run_each(
+            &mut client,
+            "CREATE OR REPLACE PROCEDURE fails() LANGUAGE plpgsql AS
+                 'BEGIN PERFORM sum(1 / (id - 500)) FROM n; END'",
+        );
+        let_fail(&mut client, "CopyErrorData");
+        let (code, _) = must_fail(&mut client, statement);
+        assert_eq!(code, SqlState::OUT_OF_MEMORY, "{statement}: the copy was to fail");
+        // Nothing else is in the way: the session's next statements are measured as ever, and at top level.
+        for _ in 0..3 {
+            let nodes = measure(&mut client, "SELECT count(*) FROM n");
+            assert_eq!(nodes[1].rows, 100_000, "{statement}: {nodes:#?}");
+            let toplevel: bool = value(
+                &mut client,
+                "SELECT bool_and(toplevel) FROM pg_stat_rowsource_plans
+                 WHERE (queryid, planid) = (SELECT queryid, planid FROM rowsource_last())",
+            );
+            assert!(toplevel, "{statement}");
+        }
+    }
+    let failed: i64 = value(
+        &mut client,
+        "SELECT failed_calls FROM pg_stat_rowsource_plans WHERE toplevel AND query LIKE 'SELECT sum(%'",
+    );
+    assert_eq!(failed, 1, "the statement is on record as a failed one");
+}
+
+#[test]
+fn a_statement_that_cannot_be_set_up_runs_unmeasured() {
+    const STATEMENT: &str = "SELECT count(*) FROM n";
+    let server = server("set-up");
+    let mut client = server.session();
+    let_fail(&mut client, "contain_volatile_functions");
+    assert_eq!(value::<i64>(&mut client, STATEMENT), 100_000);
+    assert!(
+        server.log().contains("out of memory, as a test wants it"),
+        "{}",
+        server.log()
+    );
+    run_each(&mut client, "SET pg_rowsource.statistics_level = basic");
+    assert!(last(&mut client).is_none(), "it was not measured");
+    let nodes = measure(&mut client, STATEMENT);
+    assert_eq!(nodes[1].rows, 100_000, "{nodes:#?}");
+}
+
+#[test]
+fn workers_without_shared_memory_to_report_in() {
+    let server = server("no-channel");
+    let notices = Arc::new(Mutex::new(Vec::new()));
+    let heard = notices.clone();
+    let mut client = postgres::Config::new()
+        .host_path(server.folder())
+        .user("postgres")
+        .dbname("postgres")
+        .notice_callback(move |notice| {
+            heard
+                .lock()
+                .expect("the notices")
+                .push(notice.message().to_string())
+        })
+        .connect(NoTls)
+        .expect("a session");
+    run_each(
+        &mut client,
+        "SET min_parallel_table_scan_size = 0; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
+         SET parallel_leader_participation = off; SET max_parallel_workers_per_gather = 2",
+    );
+    let mut timed_calls = Vec::new();
+    for fails in [true, false] {
+        if fails {
+            let_fail(&mut client, "dsm_create");
+        }
+        let nodes = measure(&mut client, "SELECT count(*) FROM n");
+        assert_eq!(nodes[3].rows, 100_000, "{nodes:#?}");
+        timed_calls.push(nodes[3].timed_calls);
+    }
+    assert_eq!(timed_calls[0], Some(0), "the workers had nowhere to report");
+    assert!(
+        timed_calls[1] > Some(0),
+        "the workers of the next statement report"
+    );
+    assert_eq!(*notices.lock().expect("the notices"), Vec::<String>::new());
+}

@@ -1,0 +1,180 @@
+//! Sessions that wait cost nothing: what watches for long calls while a statement runs fades out when nothing is
+//! called, and comes back afterwards.
+
+use postgres::fallible_iterator::FallibleIterator;
+use postgres::{CancelToken, Client, NoTls};
+use rowsource_tests::measured::assert_consistent_times;
+use rowsource_tests::session::{run_each, value};
+use rowsource_tests::{Server, burn, measure};
+use std::time::{Duration, Instant};
+
+/// How long a wait is watched.
+const WATCHED: Duration = Duration::from_secs(2);
+/// So often may a session wake up meanwhile: a few times for what the server itself does.
+const WAKE_UPS: u64 = 6;
+/// How long a session may take until it waits.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn server(name: &str) -> Server {
+    let server = Server::preloaded(name, &["max_parallel_workers_per_gather = 0", "jit = off"]);
+    let mut client = server.session();
+    burn::create(&mut client);
+    run_each(
+        &mut client,
+        "CREATE TABLE n AS SELECT i AS id FROM generate_series(1, 300000) i; VACUUM ANALYZE n",
+    );
+    server
+}
+
+/// How often a process has gone to sleep so far.
+fn sleeps(pid: i32) -> u64 {
+    let path = format!("/proc/{pid}/status");
+    let status = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.and_then(|count| count.trim().parse().ok())
+        .unwrap_or_else(|| panic!("no count in {path}"))
+}
+
+/// Waits until a session waits for this, and fails if it wakes up often then.
+fn assert_sleeps(observer: &mut Client, pid: i32, event: &str) {
+    let deadline = Instant::now() + PATIENCE;
+    let waits = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid} AND wait_event = '{event}'");
+    while value::<i64>(observer, &waits) == 0 {
+        assert!(Instant::now() < deadline, "the session does not wait for {event}");
+    }
+    let before = sleeps(pid);
+    std::thread::sleep(WATCHED);
+    assert_eq!(
+        value::<i64>(observer, &waits),
+        1,
+        "the session waits no more for {event}"
+    );
+    let woken = sleeps(pid) - before;
+    println!("{event}: {woken} wake-ups in {WATCHED:?}");
+    assert!(woken <= WAKE_UPS, "{event}: {woken} wake-ups in {WATCHED:?}");
+}
+
+fn pid(client: &mut Client) -> i32 {
+    value(client, "SELECT pg_backend_pid()")
+}
+
+/// Lets a session run a statement that waits at its 2,000th row, when its scan is long sampled; fails if it wakes up
+/// often.
+fn assert_sleeps_inside(server: &Server, waiting: &str, event: &str) {
+    let mut observer = server.session();
+    run_each(&mut observer, "SELECT pg_advisory_lock(1)");
+    let mut client = server.session();
+    run_each(&mut client, "SET pg_rowsource.statistics_level = typical");
+    let (pid, token): (i32, CancelToken) = (pid(&mut client), client.cancel_token());
+    let statement = format!(
+        "SELECT count(*) FROM n WHERE CASE WHEN id = 2000 THEN {waiting} IS NOT NULL ELSE burn(1) END"
+    );
+    let session = std::thread::spawn(move || client.simple_query(&statement).is_err());
+    assert_sleeps(&mut observer, pid, event);
+    token.cancel_query(NoTls).expect("it can be cancelled");
+    assert!(
+        session.join().expect("the session"),
+        "the statement was cancelled"
+    );
+}
+
+#[test]
+fn a_wait_for_a_lock() {
+    assert_sleeps_inside(&server("wait-lock"), "pg_advisory_lock(1)", "advisory");
+}
+
+#[test]
+fn a_wait_for_the_time() {
+    assert_sleeps_inside(&server("wait-sleep"), "pg_sleep(60)", "PgSleep");
+}
+
+#[test]
+fn a_wait_for_a_client_that_does_not_read() {
+    let server = server("wait-client");
+    let mut observer = server.session();
+    let mut client = server.session();
+    run_each(&mut client, "SET pg_rowsource.statistics_level = typical");
+    let pid = pid(&mut client);
+    let parameters: [&str; 0] = [];
+    let mut rows = client
+        .query_raw("SELECT repeat('x', 1000) FROM n WHERE burn(1)", parameters)
+        .expect("rows");
+    assert_sleeps(&mut observer, pid, "ClientWrite");
+    assert!(rows.next().expect("a row").is_some());
+}
+
+#[test]
+fn a_cursor_that_is_not_fetched_from() {
+    let server = server("wait-cursor");
+    let mut observer = server.session();
+    let mut client = server.session();
+    run_each(
+        &mut client,
+        "SET pg_rowsource.statistics_level = typical;
+         BEGIN; DECLARE c CURSOR FOR SELECT * FROM n WHERE burn(5); MOVE 5000 IN c",
+    );
+    let pid = pid(&mut client);
+    assert_sleeps(&mut observer, pid, "ClientRead");
+}
+
+/// A function that takes its time without a word to PostgreSQL is not known to wait; but nothing is called.
+#[test]
+fn a_call_that_does_nothing() {
+    let server = server("wait-unknown");
+    let mut observer = server.session();
+    let library = rowsource_tests::compiled::object("doze/doze.c");
+    run_each(
+        &mut observer,
+        &format!(
+            "CREATE FUNCTION doze(ms int) RETURNS boolean AS '{}' LANGUAGE c VOLATILE COST 0.001",
+            library.display()
+        ),
+    );
+    let mut client = server.session();
+    run_each(&mut client, "SET pg_rowsource.statistics_level = typical");
+    let pid = pid(&mut client);
+    let statement = "SELECT count(*) FROM n WHERE CASE WHEN id = 2000 THEN doze(4000) ELSE burn(1) END";
+    let session = std::thread::spawn(move || client.simple_query(statement).is_ok());
+    let deadline = Instant::now() + PATIENCE;
+    let running = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE pid = {pid} AND now() - query_start > '2 seconds'"
+    );
+    while value::<i64>(&mut observer, &running) == 0 {
+        assert!(Instant::now() < deadline, "the session does not run");
+    }
+    let before = sleeps(pid);
+    std::thread::sleep(WATCHED / 2);
+    let woken = sleeps(pid) - before;
+    assert!(woken <= WAKE_UPS, "{woken} wake-ups in {:?}", WATCHED / 2);
+    assert!(session.join().expect("the session"), "the statement ends well");
+}
+
+#[test]
+fn long_calls_are_found_after_a_wait() {
+    const SLEPT_MS: f64 = 300.0;
+    let server = server("wait-accuracy");
+    let mut client = server.session();
+    for sampfreq in [128, 1000] {
+        run_each(&mut client, &format!("SET pg_rowsource.sampfreq = {sampfreq}"));
+        let statement = format!(
+            "SELECT count(*) FROM n WHERE CASE WHEN id = 20000 THEN pg_sleep({}) IS NOT NULL ELSE
+                 burn(CASE WHEN id % 1000 = 0 THEN 2000 ELSE 0.3 END) END",
+            SLEPT_MS / 1000.0
+        );
+        let nodes = measure(&mut client, &statement);
+        assert_consistent_times(&nodes, "after a wait");
+        let ms: Vec<f64> = nodes
+            .iter()
+            .map(|node| node.total_ms.expect("a time") - SLEPT_MS)
+            .collect();
+        println!("sampfreq {sampfreq}: the scan {:.0} ms of {:.0} ms", ms[1], ms[0]);
+        assert!(
+            ms[1] > 0.85 * ms[0],
+            "the scan {} ms of {} ms: {nodes:#?}",
+            ms[1],
+            ms[0]
+        );
+    }
+}
