@@ -8,7 +8,8 @@ for file in sql/*.sql; do
     name=${file##*/}
     touch "expected/${name%.sql}.out"
 done
-results=$TARGET/regress/results
+choose_run
+results=$RUN/regress/results
 rm -rf "$results"
 scripts/test.sh regress >"$TARGET/accept.log" 2>&1
 [ -d "$results" ] || die "the tests did not run (see $TARGET/accept.log)"

@@ -24,7 +24,7 @@ fn plans() -> impl Iterator<Item = Row> {
 }
 
 impl Row {
-    /// userid, dbid, queryid, planid, toplevel.
+    /// userid, dbid, queryid, planid, plan_shape, toplevel.
     fn key(&self) -> Vec<Value> {
         let key = &self.plan.key;
         vec![
@@ -32,6 +32,7 @@ impl Row {
             oid(key.dbid),
             self.seen.then_some(key.queryid).and_then(value),
             self.seen.then_some(key.planid).and_then(value),
+            self.seen.then_some(i64::from(key.shape())).and_then(value),
             value(key.toplevel()),
         ]
     }
