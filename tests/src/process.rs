@@ -1,5 +1,6 @@
 //! Processes of a server as the operating system sees them: memory, limits, signals.
 
+use crate::environment::environment;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
@@ -38,7 +39,8 @@ pub fn reset_peak(pid: u32) {
 pub fn limit_address_space(pid: u32, bytes: Option<u64>) {
     let limit = bytes.map_or("unlimited".to_string(), |bytes| bytes.to_string());
     // The soft limit alone: who has lowered the hard one cannot lift it again.
-    let status = Command::new("prlimit")
+    let status = environment()
+        .as_server("prlimit".as_ref())
         .args(["--pid", &pid.to_string(), &format!("--as={limit}:")])
         .status()
         .expect("prlimit can be run");
