@@ -153,7 +153,7 @@ fn nested_functions() {
     }
     pair.watch_memory();
     let mut growth = Growth::of("nested functions");
-    for depth in [10, 100, 600] {
+    for depth in [10, 100, 1_000] {
         growth.add(depth, pair.elapsed_of(5, &format!("SELECT nested({depth})")));
     }
     pair.assert_memory("nested functions");

@@ -355,7 +355,7 @@ fn a_strange_file(name: &str, file: &str) {
     let mut wrong = Vec::new();
     for (what, make) in strange_files(&at) {
         if what.contains("device") && std::env::var_os("ROWSOURCE_LONG").is_none() {
-            // The code of today would read until memory ends.
+            // Whoever reads that reads until the machine has no memory left.
             continue;
         }
         server.stop();
