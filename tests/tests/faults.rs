@@ -304,8 +304,11 @@ fn hangs(fifo: &Path, work: impl FnOnce()) -> bool {
     watchdog.join().expect("the watchdog")
 }
 
+/// What it is, and how it is made.
+type StrangeFile<'a> = (&'static str, Box<dyn Fn() + 'a>);
+
 /// What may lie where a statistics file is expected.
-fn strange_files(at: &Path) -> [(&'static str, Box<dyn Fn() + '_>); 5] {
+fn strange_files(at: &Path) -> [StrangeFile<'_>; 5] {
     let elsewhere = at.with_file_name("elsewhere");
     let run = |program: &str, arguments: &[&std::ffi::OsStr]| {
         let status = Command::new(program).args(arguments).status().expect("a program");
