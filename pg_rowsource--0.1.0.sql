@@ -38,6 +38,7 @@ CREATE FUNCTION pg_stat_rowsource(
     OUT dbid oid,
     OUT queryid bigint,
     OUT planid bigint,
+    OUT plan_shape bigint,
     OUT toplevel bool,
     OUT node_id int,
     OUT parent_id int,
@@ -119,6 +120,7 @@ CREATE FUNCTION pg_stat_rowsource_plans(
     OUT dbid oid,
     OUT queryid bigint,
     OUT planid bigint,
+    OUT plan_shape bigint,
     OUT toplevel bool,
     OUT query text,
     OUT calls bigint,
@@ -148,6 +150,7 @@ CREATE FUNCTION pg_stat_rowsource_histogram(
     OUT dbid oid,
     OUT queryid bigint,
     OUT planid bigint,
+    OUT plan_shape bigint,
     OUT toplevel bool,
     OUT node_id int,
     OUT did_read bool,
@@ -164,7 +167,7 @@ CREATE VIEW pg_stat_rowsource_histogram AS
 -- Where estimates went wrong: nodes that returned another number of rows a start than the planner expected, those that
 -- cost most first. factor: how many times too few or too many; weight: milliseconds of the node itself times log2(factor).
 CREATE VIEW rowsource_misestimates AS
-    SELECT n.userid, n.dbid, n.queryid, n.planid, n.toplevel, n.node_id, n.operation, n.object_name, n.executions,
+    SELECT n.userid, n.dbid, n.queryid, n.planid, n.plan_shape, n.toplevel, n.node_id, n.operation, n.object_name, n.executions,
            n.starts, n.plan_rows AS e_rows, f.a_rows,
            CASE WHEN f.a_rows > n.plan_rows THEN 'underestimated' ELSE 'overestimated' END AS direction,
            f.factor, n.self_time,
@@ -179,15 +182,16 @@ CREATE VIEW rowsource_misestimates AS
 
 -- Queries that changed their plan: a row per change, with the time per call before and after, the worst first.
 CREATE VIEW rowsource_plan_changes AS
-    SELECT userid, dbid, queryid, toplevel, changed_at, previous_planid, planid, previous_calls, calls,
-           previous_mean_time, mean_time, mean_time / nullif(previous_mean_time, 0::float8) AS ratio
+    SELECT userid, dbid, queryid, toplevel, changed_at, previous_planid, previous_plan_shape, planid, plan_shape,
+           previous_calls, calls, previous_mean_time, mean_time, mean_time / nullif(previous_mean_time, 0::float8) AS ratio
       FROM (SELECT p.*, p.first_seen AS changed_at,
                    pg_catalog.lag(planid) OVER w AS previous_planid,
+                   pg_catalog.lag(plan_shape) OVER w AS previous_plan_shape,
                    pg_catalog.lag(calls) OVER w AS previous_calls,
                    pg_catalog.lag(mean_time) OVER w AS previous_mean_time
               FROM pg_stat_rowsource_plans p
              WHERE queryid <> 0::bigint
-            WINDOW w AS (PARTITION BY userid, dbid, queryid, toplevel ORDER BY first_seen, planid)) changes
+            WINDOW w AS (PARTITION BY userid, dbid, queryid, toplevel ORDER BY first_seen, planid, plan_shape)) changes
      WHERE previous_planid IS NOT NULL
      ORDER BY ratio DESC NULLS LAST;
 
@@ -326,9 +330,12 @@ CREATE TABLE rowsource_snapshot_tempfile_io (
     large_write_bytes bigint,
     large_write_service_time float8,
     source text NOT NULL,
-    stats_reset timestamptz NOT NULL,
-    UNIQUE (snap_id, datid, filetype)
+    stats_reset timestamptz NOT NULL
 );
+
+-- datid is NULL where databases share one set of counters.
+CREATE UNIQUE INDEX rowsource_snapshot_tempfile_io_idx
+    ON rowsource_snapshot_tempfile_io (snap_id, coalesce(datid, 0::oid), filetype);
 
 -- The plans that ran since the snapshot before, with the figures of their root node.
 CREATE TABLE rowsource_snapshot_plans (
@@ -337,6 +344,7 @@ CREATE TABLE rowsource_snapshot_plans (
     dbid oid NOT NULL,
     queryid bigint NOT NULL,
     planid bigint NOT NULL,
+    plan_shape bigint NOT NULL,
     toplevel bool NOT NULL,
     query text NOT NULL,
     first_seen timestamptz NOT NULL,
@@ -351,8 +359,12 @@ CREATE TABLE rowsource_snapshot_plans (
     temp_blks_written bigint,
     temp_blk_read_time float8,
     temp_blk_write_time float8,
-    PRIMARY KEY (snap_id, userid, dbid, queryid, planid, toplevel)
+    PRIMARY KEY (snap_id, userid, dbid, queryid, planid, plan_shape, toplevel)
 );
+
+-- Finds a plan's snapshot before a given one: rowsource_plan_history looks it up for each row.
+CREATE INDEX rowsource_snapshot_plans_plan_idx
+    ON rowsource_snapshot_plans (queryid, planid, plan_shape, userid, dbid, toplevel, snap_id);
 
 SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshots', '');
 SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshots_snap_id_seq', '');
@@ -379,12 +391,14 @@ BEGIN ATOMIC
           FROM snapshot s, pg_stat_tempfile_io i
     ), plans AS (
         INSERT INTO rowsource_snapshot_plans
-        SELECT s.snap_id, p.userid, p.dbid, p.queryid, p.planid, p.toplevel, p.query, p.first_seen, p.calls,
-               p.failed_calls, p.cancelled_calls, p.total_time, n.rows, n.shared_blks_hit, n.shared_blks_read,
-               n.temp_blks_read, n.temp_blks_written, n.temp_blk_read_time, n.temp_blk_write_time
+        SELECT s.snap_id, p.userid, p.dbid, p.queryid, p.planid, p.plan_shape, p.toplevel, p.query, p.first_seen,
+               p.calls, p.failed_calls, p.cancelled_calls, p.total_time, n.rows, n.shared_blks_hit,
+               n.shared_blks_read, n.temp_blks_read, n.temp_blks_written, n.temp_blk_read_time,
+               n.temp_blk_write_time
           FROM snapshot s CROSS JOIN earlier e CROSS JOIN pg_stat_rowsource_plans p
                LEFT JOIN pg_stat_rowsource n ON n.userid = p.userid AND n.dbid = p.dbid AND n.queryid = p.queryid
-                   AND n.planid = p.planid AND n.toplevel = p.toplevel AND n.node_id = 0::int
+                   AND n.planid = p.planid AND n.plan_shape = p.plan_shape AND n.toplevel = p.toplevel
+                   AND n.node_id = 0::int
          WHERE p.queryid IS NOT NULL AND (e.taken_at IS NULL OR p.last_seen >= e.taken_at)
     ), old AS (
         DELETE FROM rowsource_snapshots o USING snapshot s
@@ -425,16 +439,18 @@ CREATE VIEW rowsource_tempfile_history AS
                       FROM rowsource_snapshots) s
                    JOIN rowsource_snapshot_tempfile_io c ON c.snap_id = s.snap_id
                    LEFT JOIN rowsource_snapshot_tempfile_io p
-                   ON p.snap_id = s.from_id AND p.datid IS NOT DISTINCT FROM c.datid AND p.filetype = c.filetype
+                   ON p.snap_id = s.from_id AND coalesce(p.datid, 0::oid) = coalesce(c.datid, 0::oid)
+                      AND p.filetype = c.filetype
                       AND p.stats_reset = c.stats_reset AND p.source = c.source
              WHERE s.from_id IS NOT NULL) d;
 
 -- The same of plans.
 CREATE VIEW rowsource_plan_history AS
-    SELECT d.snap_id, d.to_at, d.userid, d.dbid, d.queryid, d.planid, d.toplevel, d.query, d.calls, d.total_time,
-           d.total_time / nullif(d.calls, 0::bigint)::float8 AS mean_time, d.temp_blks_read, d.temp_blks_written,
-           d.temp_blk_read_time, d.temp_blk_write_time
-      FROM (SELECT p.snap_id, s.taken_at AS to_at, p.userid, p.dbid, p.queryid, p.planid, p.toplevel, p.query,
+    SELECT d.snap_id, d.to_at, d.userid, d.dbid, d.queryid, d.planid, d.plan_shape, d.toplevel, d.query, d.calls,
+           d.total_time, d.total_time / nullif(d.calls, 0::bigint)::float8 AS mean_time, d.temp_blks_read,
+           d.temp_blks_written, d.temp_blk_read_time, d.temp_blk_write_time
+      FROM (SELECT p.snap_id, s.taken_at AS to_at, p.userid, p.dbid, p.queryid, p.planid, p.plan_shape, p.toplevel,
+                   p.query,
                    CASE WHEN f.goes_on THEN p.calls - f.calls ELSE p.calls END AS calls,
                    CASE WHEN f.goes_on THEN p.total_time - f.total_time ELSE p.total_time END AS total_time,
                    CASE WHEN f.goes_on THEN p.temp_blks_read - f.temp_blks_read ELSE p.temp_blks_read END
@@ -451,7 +467,8 @@ CREATE VIEW rowsource_plan_history AS
                        SELECT b.*, b.first_seen = p.first_seen AND b.calls <= p.calls AS goes_on
                          FROM rowsource_snapshot_plans b
                         WHERE b.userid = p.userid AND b.dbid = p.dbid AND b.queryid = p.queryid
-                              AND b.planid = p.planid AND b.toplevel = p.toplevel AND b.snap_id < p.snap_id
+                              AND b.planid = p.planid AND b.plan_shape = p.plan_shape AND b.toplevel = p.toplevel
+                              AND b.snap_id < p.snap_id
                         ORDER BY b.snap_id DESC LIMIT 1::bigint) f ON true
              WHERE p.snap_id > (SELECT pg_catalog.min(snap_id) FROM rowsource_snapshots)) d;
 

@@ -45,6 +45,11 @@ impl PlanKey {
     pub fn toplevel(&self) -> bool {
         self.toplevel != 0
     }
+
+    /// Returns what tells plans with one planid apart; 0 where the planid is our own.
+    pub fn shape(&self) -> u32 {
+        self.shape
+    }
 }
 
 /// What a plan is; made once, shared by all its executions.

@@ -27,7 +27,7 @@ fn each_plan(mut visit: impl FnMut(&Row)) {
 }
 
 impl Row {
-    /// userid, dbid, queryid, planid, toplevel.
+    /// userid, dbid, queryid, planid, plan_shape, toplevel.
     fn key(&self) -> Vec<Value> {
         let key = &self.plan.key;
         vec![
@@ -35,6 +35,7 @@ impl Row {
             oid(key.dbid),
             self.seen.then_some(key.queryid).and_then(value),
             self.seen.then_some(key.planid).and_then(value),
+            self.seen.then_some(i64::from(key.shape())).and_then(value),
             value(key.toplevel()),
         ]
     }

@@ -4,6 +4,7 @@
 //! `make test` sets `PGBIN` and `ROWSOURCE_RUN`; a plain `cargo test -p rowsource-tests` finds both
 //! by running `scripts/tree.sh`, which also installs what is built into the private tree.
 
+pub mod attack;
 pub mod burn;
 pub mod callgrind;
 pub mod cases;
@@ -13,7 +14,9 @@ pub mod environment;
 pub mod explain;
 pub mod hostile;
 pub mod measured;
+pub mod mounts;
 pub mod pgbench;
+pub mod process;
 pub mod schema;
 pub mod server;
 pub mod session;

@@ -2,10 +2,11 @@
 
 use crate::environment::{Environment, environment};
 use crate::explain::describe;
+use crate::mounts::Mounts;
 use postgres::{Client, NoTls};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Once, mpsc};
 use std::time::{Duration, Instant};
 
@@ -43,6 +44,8 @@ pub struct Server {
     object: Option<PathBuf>,
     /// The program, where it is another than the private tree's `postgres`.
     program: Option<PathBuf>,
+    /// The command that runs the server, where it is to run elsewhere than the test.
+    inside: Vec<String>,
 }
 
 impl Server {
@@ -87,6 +90,11 @@ impl Server {
         server.object = Some(object.to_path_buf());
         server.launch();
         server
+    }
+
+    /// Has the server run in a mount namespace from the next launch on. The namespace must outlive the server.
+    pub fn run_inside(&mut self, mounts: &Mounts) {
+        self.inside = mounts.enter();
     }
 
     /// Starts a server from another program than the usual one.
@@ -135,6 +143,7 @@ impl Server {
             child: None,
             object: None,
             program: None,
+            inside: Vec::new(),
             settings: settings.iter().map(|s| s.to_string()).collect(),
         }
     }
@@ -240,8 +249,13 @@ impl Server {
 
     /// Stops the server as an administrator would (`fast`), keeping its data.
     pub fn stop(&mut self) {
+        self.stopped();
+    }
+
+    /// Stops the server likewise, and returns how the postmaster ended; `None` where it had to be killed.
+    pub fn stopped(&mut self) -> Option<ExitStatus> {
         self.signal("INT");
-        self.wait();
+        self.wait()
     }
 
     /// Kills the postmaster, as when the machine fails, and waits until its backends have noticed.
@@ -298,6 +312,9 @@ impl Server {
         let usual = environment.pgbin.join("postgres");
         let mut command = environment.as_server(self.program.as_ref().unwrap_or(&usual));
         command.arg("-D").arg(self.data()).stdin(Stdio::null());
+        if let Some((program, arguments)) = self.inside.split_first() {
+            command = wrapped(program, arguments, &command);
+        }
         if let Some(object) = &self.object {
             command.env("LD_PRELOAD", object);
         }
@@ -349,14 +366,15 @@ impl Server {
         }
     }
 
-    fn wait(&mut self) {
-        let Some(mut child) = self.child.take() else {
-            return;
-        };
+    fn wait(&mut self) -> Option<ExitStatus> {
+        let mut child = self.child.take()?;
         let deadline = Instant::now() + PATIENCE;
-        while matches!(child.try_wait(), Ok(None)) {
-            if Instant::now() > deadline {
-                let _ = child.kill();
+        let mut killed = false;
+        loop {
+            match child.try_wait() {
+                Ok(None) if Instant::now() > deadline => killed = child.kill().is_ok(),
+                Ok(None) => {}
+                ended => return ended.ok().flatten().filter(|_| !killed),
             }
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -374,6 +392,23 @@ impl Drop for Server {
         self.wait();
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// The same command, run by another program.
+fn wrapped(program: &str, arguments: &[String], command: &Command) -> Command {
+    let mut outer = Command::new(program);
+    outer
+        .args(arguments)
+        .arg(command.get_program())
+        .args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => outer.env(name, value),
+            None => outer.env_remove(name),
+        };
+    }
+    outer.stdin(Stdio::null());
+    outer
 }
 
 /// Spawns from a thread that never ends: the death signal is tied to the thread that spawns, and a

@@ -1,0 +1,68 @@
+//! Mounts that only one server sees: a mount namespace, held by a process that sleeps. Needs root.
+
+use crate::environment::environment;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// A mount namespace with a few small file systems in it. It ends with this value and the servers in it.
+pub struct Mounts {
+    holder: Child,
+}
+
+impl Mounts {
+    /// Makes a namespace in which each of these folders is an empty file system of so many bytes. `None` where this is
+    /// not root: the caller says that it skips.
+    pub fn new(folders: &[(&Path, u64)]) -> Option<Mounts> {
+        if !environment().is_root {
+            return None;
+        }
+        let mut script = String::from("set -e\n");
+        for (folder, bytes) in folders {
+            script += &format!(
+                "mount -t tmpfs -o size={bytes},mode=1777 tmpfs '{}'\n",
+                folder.display()
+            );
+        }
+        script += "echo ready\nexec sleep infinity\n";
+        let mut holder = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "unshare", "--mount", "sh", "-c", &script])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("unshare can be run");
+        let mut said = [0; 6];
+        let ready = holder
+            .stdout
+            .as_mut()
+            .map(|stdout| std::io::Read::read_exact(stdout, &mut said));
+        assert!(
+            matches!(ready, Some(Ok(()))),
+            "the file systems cannot be mounted"
+        );
+        Some(Mounts { holder })
+    }
+
+    /// Returns the command that runs what follows inside.
+    pub fn enter(&self) -> Vec<String> {
+        let namespace = self.root().join("ns/mnt");
+        ["nsenter".to_string(), format!("--mount={}", namespace.display())].to_vec()
+    }
+
+    /// Returns where a path inside is seen from outside.
+    pub fn outside(&self, path: &Path) -> PathBuf {
+        self.root()
+            .join("root")
+            .join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    fn root(&self) -> PathBuf {
+        Path::new("/proc").join(self.holder.id().to_string())
+    }
+}
+
+impl Drop for Mounts {
+    fn drop(&mut self) {
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}

@@ -1,0 +1,191 @@
+//! Plans of any size and number: the library adds little time, keeps within its memory, and can be cancelled.
+
+use postgres::Client;
+use rowsource_tests::attack::{Growth, Pair, send};
+
+/// The sizes that CI has time for, and with ROWSOURCE_LONG one more: the server takes minutes to make 10,000
+/// partitions.
+fn sizes(short: &[usize], long: usize) -> Vec<usize> {
+    let more = std::env::var_os("ROWSOURCE_LONG").map(|_| long);
+    short.iter().copied().chain(more).collect()
+}
+
+#[test]
+fn partitions() {
+    let settings = [
+        "max_locks_per_transaction = 1000",
+        "plan_cache_mode = force_generic_plan",
+    ];
+    let mut pair = Pair::start("attack-partitions", &settings, "");
+    let mut growth = Growth::of("partitions");
+    let mut largest = String::new();
+    for partitions in sizes(&[10, 400, 2_000], 10_000) {
+        let table = format!("p{partitions}");
+        // Made in parts: a transaction holds a lock on each.
+        pair.both(&format!("CREATE TABLE {table} (id int) PARTITION BY RANGE (id)"));
+        for from in (0..partitions).step_by(500) {
+            let to = partitions.min(from + 500) - 1;
+            let make = format!(
+                "DO $$BEGIN FOR i IN {from}..{to} LOOP EXECUTE format('CREATE TABLE {table}_%s PARTITION OF {table}
+                     FOR VALUES FROM (%s) TO (%s)', i, i, i + 1); END LOOP; END$$"
+            );
+            pair.clients.iter_mut().for_each(|client| send(client, &make));
+        }
+        largest = format!("SELECT count(*), max(id) FROM {table} WHERE id >= 0");
+        growth.add(partitions, pair.elapsed_of(4, &largest));
+    }
+    pair.reconnect();
+    pair.watch_memory();
+    let elapsed = pair.elapsed_of(2, &largest);
+    pair.assert_memory("partitions");
+    pair.assert_cancelled_in_time("partitions", elapsed, &largest);
+    pair.assert_store("partitions");
+}
+
+/// The planner folds `repeat` into a constant of 20 MB, which the statement's text does not show.
+#[test]
+fn predicates_of_20_mb() {
+    const PREDICATE: &str = "b = repeat('x', 20000000)";
+    let mut pair = Pair::start("attack-predicates", &[], "CREATE TABLE t (id int, b text)");
+    pair.watch_memory();
+    for columns in 1..=8 {
+        let sql = format!("SELECT {} b FROM t WHERE {PREDICATE}", "id, ".repeat(columns));
+        let elapsed = pair.elapsed_of(2, &sql);
+        println!("{columns}: {elapsed:?}");
+        assert!(
+            elapsed.with <= 1.25 * elapsed.without + 0.020,
+            "a predicate of 20 MB: {elapsed:?}"
+        );
+    }
+    pair.assert_memory("predicates of 20 MB");
+    pair.assert_store("predicates of 20 MB");
+}
+
+#[test]
+fn lists_of_constants() {
+    let mut pair = Pair::start("attack-lists", &[], "CREATE TABLE t AS SELECT 1 AS id");
+    pair.watch_memory();
+    let mut growth = Growth::of("IN list");
+    let mut largest = String::new();
+    for constants in [1_000, 100_000, 1_000_000] {
+        let list: Vec<String> = (0..constants).map(|i| i.to_string()).collect();
+        largest = format!("SELECT id FROM t WHERE id IN ({})", list.join(","));
+        let rounds = if constants > 500_000 { 1 } else { 3 };
+        growth.add(constants, pair.elapsed_of(rounds, &largest));
+    }
+    pair.assert_memory("IN list");
+    pair.assert_store("IN list");
+    let smaller = format!(
+        "{})",
+        &largest[..largest[..2_000_000].rfind(',').expect("a comma")]
+    );
+    let elapsed = pair.elapsed_of(1, &smaller);
+    pair.assert_cancelled_in_time("IN list", elapsed, &smaller);
+}
+
+/// A loop over so many statements, each with a plan and a queryid of its own: which of 14 columns are plain. Each is a
+/// UNION ALL of so many joins.
+fn distinct(plans: usize, joins: usize) -> String {
+    format!(
+        "DO $$DECLARE q text; BEGIN FOR i IN 1..{plans} LOOP
+             SELECT 'SELECT ' || string_agg(CASE WHEN (i >> b) & 1 = 1 THEN 'x.id' ELSE 'x.id + y.id' END, ',')
+                 || ' FROM t x, t y WHERE x.id = y.id' INTO q FROM generate_series(0, 13) b;
+             EXECUTE q || repeat(' UNION ALL ' || q, {joins} - 1); END LOOP; END$$"
+    )
+}
+
+#[test]
+fn distinct_plans() {
+    const TABLE: &str = "CREATE TABLE t AS SELECT 1 AS id";
+    let mut pair = Pair::start("attack-distinct", &["pg_rowsource.track = 'all'"], TABLE);
+    pair.watch_memory();
+    let mut growth = Growth::of_new_plans("distinct plans");
+    for plans in [500, 2_000, 10_000] {
+        growth.add(plans, pair.elapsed(1, |client| send(client, &distinct(plans, 1))));
+    }
+    pair.assert_memory("distinct plans");
+    pair.assert_store("distinct plans");
+}
+
+/// A view that is cancelled while it is made.
+#[test]
+fn views_can_be_cancelled() {
+    const TABLE: &str = "CREATE TABLE t AS SELECT 1 AS id; CREATE TABLE nothing ()";
+    let mut pair = Pair::start("attack-views", &["pg_rowsource.track = 'all'"], TABLE);
+    let [_, client] = &mut pair.clients;
+    send(client, &distinct(4_900, 8));
+    pair.reconnect();
+    pair.ours("SET pg_rowsource.statistics_level = basic");
+    pair.watch_memory();
+    for view in [
+        "pg_stat_rowsource",
+        "pg_stat_rowsource_plans",
+        "pg_stat_rowsource_histogram",
+    ] {
+        let sql = format!("SELECT count(*) FROM {view}");
+        // The other server has no such view, and something else that can be cancelled.
+        let names = |client: &mut Client| {
+            send(
+                client,
+                &format!(
+                    "DO $$BEGIN IF to_regclass('{view}') IS NULL THEN CREATE TEMP VIEW {view} AS SELECT FROM nothing; END IF; END$$"
+                ),
+            );
+        };
+        pair.clients.iter_mut().for_each(names);
+        let elapsed = pair.elapsed_of(3, &sql);
+        println!("{view}: {:.3} s", elapsed.with);
+        pair.assert_cancelled_in_time(view, elapsed, &sql);
+    }
+    pair.assert_memory("reading all views");
+    pair.assert_store("plans of 33 nodes");
+}
+
+const NESTED: &str = "
+    CREATE FUNCTION nested(n int) RETURNS int LANGUAGE plpgsql AS $$
+    BEGIN IF n = 0 THEN RETURN 0; END IF; RETURN (SELECT nested(n - 1) + count(*) FROM generate_series(1, 3)); END$$";
+
+#[test]
+fn nested_functions() {
+    let settings = ["max_stack_depth = '7MB'", "pg_rowsource.track = 'all'"];
+    let mut pair = Pair::start("attack-nesting", &settings, "");
+    for client in &mut pair.clients {
+        send(client, NESTED);
+    }
+    pair.watch_memory();
+    let mut growth = Growth::of("nested functions");
+    for depth in [10, 100, 1_000] {
+        growth.add(depth, pair.elapsed_of(5, &format!("SELECT nested({depth})")));
+    }
+    pair.assert_memory("nested functions");
+    pair.assert_store("nested functions");
+}
+
+/// Each cursor is a statement that is suspended, and goes on in turn with all others.
+#[test]
+fn open_cursors() {
+    const TABLE: &str = "CREATE TABLE t AS SELECT i AS id FROM generate_series(1, 10) i; ANALYZE t";
+    let mut pair = Pair::start("attack-cursors", &[], TABLE);
+    let mut growth = Growth::of("open cursors");
+    for cursors in [250, 1_000, 5_000] {
+        let declare: String = (0..cursors)
+            .map(|i| format!("DECLARE c{i} CURSOR FOR SELECT x.id FROM t x JOIN t y ON x.id < y.id;"))
+            .collect();
+        let fetch: String = (0..cursors).map(|i| format!("FETCH 2 FROM c{i};")).collect();
+        pair.reconnect();
+        pair.watch_memory();
+        growth.add(
+            cursors,
+            pair.elapsed(1, |client| {
+                // Each statement is a message, as from a client: one long message is another attack.
+                send(client, "BEGIN");
+                for part in [&declare, &fetch, &fetch, &fetch] {
+                    part.split_inclusive(';').for_each(|sql| send(client, sql));
+                }
+                send(client, "COMMIT");
+            }),
+        );
+    }
+    pair.assert_memory("open cursors");
+    pair.assert_store("open cursors");
+}

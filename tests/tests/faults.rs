@@ -1,0 +1,493 @@
+//! What fails around the server: memory, files, space. The library gives up what it keeps, and nothing else.
+
+use postgres::Client;
+use rowsource_tests::Server;
+use rowsource_tests::attack::{send, wait_until};
+use rowsource_tests::mounts::Mounts;
+use rowsource_tests::process;
+use rowsource_tests::session::{run_each, value};
+use rowsource_tests::store::{info, measured, quiet_server};
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const MB: u64 = 1 << 20;
+const PLANS_FILE: &str = "pg_stat/pg_rowsource.stat";
+const TEMPFILE_FILE: &str = "pg_stat/pg_rowsource_tempfile.stat";
+
+/// Runs so many statements, each of which has a plan of its own with about so many nodes.
+fn make_plans(client: &mut Client, plans: usize, selects: usize) {
+    send(
+        client,
+        &format!(
+            "DO $$DECLARE c text; BEGIN FOR i IN 1..{plans} LOOP
+                 SELECT 'SELECT ' || string_agg(CASE WHEN (i >> b) & 1 = 1 THEN 'id' ELSE 'id + 1' END, ',') || ' FROM t WHERE id > 0'
+                   INTO c FROM generate_series(0, 12) b;
+                 EXECUTE c || repeat(' UNION ALL ' || c, {selects} - 1); END LOOP; END$$"
+        ),
+    );
+}
+
+/// A server that keeps the plans of all statements, those in functions too.
+fn keeping(name: &str, settings: &[&str]) -> Server {
+    let mut all = vec!["pg_rowsource.track = 'all'"];
+    all.extend(settings);
+    let server = quiet_server(name, &all);
+    run_each(&mut server.connect(), "CREATE TABLE t AS SELECT 1 AS id");
+    server
+}
+
+fn pid(client: &mut Client) -> u32 {
+    value::<i32>(client, "SELECT pg_backend_pid()") as u32
+}
+
+/// The lines of the log that name the library, and are not about a statement.
+fn lines_about_us(server: &Server) -> Vec<String> {
+    let log = server.log();
+    let lines = log.lines().filter(|line| line.contains("pg_rowsource"));
+    lines
+        .filter(|line| !line.contains("STATEMENT:"))
+        .map(String::from)
+        .collect()
+}
+
+/// Fails unless the session measures what it runs.
+fn assert_measures(client: &mut Client, number: usize) {
+    let sql = format!("SELECT id, {number} AS probe FROM t");
+    measured(client, "SELECT rowsource_reset()");
+    for _ in 0..3 {
+        measured(client, &sql);
+    }
+    let calls: i64 = value(
+        client,
+        "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_rowsource_plans WHERE query LIKE 'SELECT id, % AS probe%'",
+    );
+    assert_eq!(calls, 3, "the session measures no more");
+}
+
+/// A session whose address space is full: malloc and palloc fail here and there. Any outcome but a crash will do.
+#[test]
+fn a_session_without_memory() {
+    let server = keeping("faults-memory", &[]);
+    let mut client = server.connect();
+    run_each(&mut client, "SET pg_rowsource.statistics_level = 'typical'");
+    make_plans(&mut client, 1_500, 10);
+    let nodes: i64 = value(&mut server.connect(), "SELECT count(*) FROM pg_stat_rowsource");
+    println!("{nodes} nodes kept");
+    // A plan of many nodes, which no session has described yet.
+    let fresh = |round: usize| {
+        let select = format!("SELECT id{} FROM t WHERE id > 0", ", id".repeat(round + 1));
+        vec![select; 100].join(" UNION ALL ")
+    };
+    // What each statement may fail for: no memory, or what comes of it (no room to map, no plan that was kept).
+    const CODES: [&str; 5] = ["53200", "53000", "55000", "42704", "58030"];
+    let mut failed = 0;
+    let kilobytes = [0u64, 64, 256]
+        .into_iter()
+        .chain((0..18).map(|step| 512 * (1 << (step / 2)) * (2 + step % 2) / 2));
+    for (round, kilobytes) in kilobytes.enumerate() {
+        let statements = [
+            "SELECT count(*) FROM pg_stat_rowsource",
+            "SELECT rowsource_display()",
+            "SELECT count(*) FROM pg_stat_rowsource_plans",
+            &fresh(round),
+        ];
+        for sql in statements {
+            // A session of its own for each: what one has freed would be room for the next.
+            let mut client = server.connect();
+            let pid = pid(&mut client);
+            run_each(
+                &mut client,
+                "SET pg_rowsource.statistics_level = 'typical'; SELECT 1; SELECT count(*) FROM rowsource_info()",
+            );
+            process::limit_address_space(pid, Some(process::status_bytes(pid, "VmSize") + kilobytes * 1024));
+            if let Err(error) = client.batch_execute(sql) {
+                let said = error.as_db_error().unwrap_or_else(|| {
+                    panic!(
+                        "{kilobytes} kB more: {sql:.60}: {error}\n{}",
+                        server.log_extract()
+                    )
+                });
+                failed += 1;
+                assert!(
+                    CODES.contains(&said.code().code()),
+                    "{kilobytes} kB more: {sql:.60}: {said}"
+                );
+            }
+            process::limit_address_space(pid, None);
+            run_each(
+                &mut client,
+                "SET pg_rowsource.statistics_level = 'typical'; SELECT id FROM t; SET pg_rowsource.statistics_level = 'basic'",
+            );
+            let last: String = value(
+                &mut client,
+                "SELECT string_agg(line, ' ') FROM rowsource_display() line",
+            );
+            let only_the_scan = last.contains("Seq Scan") && !last.contains("Append");
+            assert!(only_the_scan, "the session measures no more: {last}");
+        }
+    }
+    println!("{failed} statements failed for want of memory");
+    assert!(failed > 10, "the limits limited nothing");
+    assert_measures(&mut server.connect(), 1);
+}
+
+/// A clean stop ends with a clean exit, plans saved or not: a service manager takes anything else for a crash.
+#[test]
+fn a_clean_stop() {
+    for save in ["on", "off"] {
+        let mut server = keeping("faults-stop", &[&format!("pg_rowsource.save = {save}")]);
+        measured(&mut server.connect(), "SELECT id FROM t");
+        let ended = server.stopped();
+        assert!(
+            ended.is_some_and(|status| status.code() == Some(0)),
+            "save = {save}: the postmaster ended with {ended:?}\n{}",
+            server.log()
+        );
+    }
+}
+
+/// The postmaster saves what is kept when it has no memory for that, or says that it cannot.
+#[test]
+fn a_postmaster_without_memory() {
+    let mut server = keeping("faults-postmaster", &[]);
+    for megabytes in [0, 1, 2, 4, 8, 16, 32] {
+        let mut client = server.connect();
+        run_each(&mut client, "SET pg_rowsource.statistics_level = 'typical'");
+        make_plans(&mut client, 1_000, 10);
+        drop(client);
+        let postmaster = server.postmaster();
+        let bytes = process::status_bytes(postmaster, "VmSize") + megabytes * MB;
+        process::limit_address_space(postmaster, Some(bytes));
+        let ended = server.stopped();
+        assert!(
+            ended.is_some_and(|status| status.code() == Some(0)),
+            "{megabytes} MB more: the postmaster ended with {ended:?}\n{}",
+            server.log()
+        );
+        assert!(
+            !server.data().join(format!("{PLANS_FILE}.tmp")).exists(),
+            "half a file"
+        );
+        server.launch();
+    }
+}
+
+/// /dev/shm of 6 MB: what does not fit is not kept, and nobody hears of it but the log, once.
+#[test]
+fn little_shared_memory() {
+    let Some(mounts) = Mounts::new(&[(Path::new("/dev/shm"), 6 * MB)]) else {
+        println!("skipped: needs root");
+        return;
+    };
+    let mut server = keeping("faults-shm", &["min_dynamic_shared_memory = 0"]);
+    server.stop();
+    server.run_inside(&mounts);
+    server.clear_log();
+    server.launch();
+    let mut client = server.connect();
+    run_each(&mut client, "SET pg_rowsource.statistics_level = 'typical'");
+    let before = server.log().lines().count();
+    // The client is told of warnings; the log has them at log_min_messages = warning too.
+    make_plans(&mut client, 4_000, 5);
+    let mut other = server.connect();
+    run_each(&mut other, "SET pg_rowsource.statistics_level = 'typical'");
+    make_plans(&mut other, 4_000, 6);
+    let log = server.log();
+    let warnings = log
+        .lines()
+        .skip(before)
+        .filter(|line| line.contains("WARNING"))
+        .count();
+    println!(
+        "{} plans of {} bytes in 6 MB; refused {}, {warnings} warnings",
+        info(&mut client, "plans"),
+        info(&mut client, "bytes"),
+        info(&mut client, "refused")
+    );
+    assert_eq!(warnings, 0, "{:.2000}", server.log_extract());
+    assert!(
+        lines_about_us(&server).len() <= 2,
+        "{:#?}",
+        lines_about_us(&server)
+    );
+    assert_eq!(
+        value::<i64>(&mut client, "SELECT count(*) FROM t"),
+        1,
+        "statements go on"
+    );
+    // As soon as there is room, parallel queries of others go as ever.
+    run_each(
+        &mut client,
+        "SET pg_rowsource.statistics_level = 'basic'; SELECT rowsource_reset()",
+    );
+    run_each(
+        &mut client,
+        "CREATE TABLE large AS SELECT i AS id FROM generate_series(1, 100000) i; ANALYZE large; SET parallel_setup_cost = 0;
+         SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SET max_parallel_workers_per_gather = 2",
+    );
+    assert_eq!(value::<i64>(&mut client, "SELECT count(*) FROM large"), 100_000);
+    let mut reader = server.connect();
+    assert_measures(&mut reader, 1);
+}
+
+/// pg_stat is a file system that is full: the server stops cleanly, says it in one line, and leaves no half file.
+#[test]
+fn no_room_for_the_file() {
+    let mut server = keeping("faults-disk", &[]);
+    server.stop();
+    let folder = server.data().join("pg_stat");
+    let Some(mounts) = Mounts::new(&[(&folder, 64 << 10)]) else {
+        println!("skipped: needs root");
+        return;
+    };
+    server.run_inside(&mounts);
+    server.launch();
+    let mut client = server.connect();
+    run_each(&mut client, "SET pg_rowsource.statistics_level = 'typical'");
+    make_plans(&mut client, 1_000, 5);
+    drop(client);
+    server.clear_log();
+    let ended = server.stopped();
+    assert!(ended.is_some_and(|status| status.success()), "{ended:?}");
+    let left: Vec<String> = fs::read_dir(mounts.outside(&folder))
+        .expect("pg_stat")
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| name.starts_with("pg_rowsource.stat"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+    let lines = lines_about_us(&server);
+    assert_eq!(lines.len(), 1, "{lines:#?}");
+    assert!(
+        lines[0].contains("LOG:") && lines[0].contains("could not save"),
+        "{lines:#?}"
+    );
+    // And what lies there, whatever it is, does not hold up the next start.
+    server.launch();
+    assert_measures(&mut server.connect(), 1);
+}
+
+/// Lets a process that opened a FIFO for reading go on.
+fn unblock(fifo: &Path) {
+    let is_fifo = fs::metadata(fifo).is_ok_and(|metadata| metadata.file_type().is_fifo());
+    if is_fifo {
+        // Without a reader this would block, and so would be no help.
+        let _ = Command::new("dd")
+            .arg("if=/dev/null")
+            .arg(format!("of={}", fifo.display()))
+            .args(["oflag=nonblock", "conv=notrunc", "status=none"])
+            .stderr(std::process::Stdio::null())
+            .status();
+    }
+}
+
+/// Runs something; where it is not done after five seconds, whoever waits at the FIFO is let go, and it has hung.
+fn hangs(fifo: &Path, work: impl FnOnce()) -> bool {
+    let (done, is_done) = std::sync::mpsc::channel::<()>();
+    let fifo = fifo.to_path_buf();
+    let watchdog = std::thread::spawn(move || {
+        let mut hung = false;
+        while matches!(
+            is_done.recv_timeout(Duration::from_secs(5)),
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout)
+        ) {
+            hung = true;
+            unblock(&fifo);
+        }
+        hung
+    });
+    work();
+    drop(done);
+    watchdog.join().expect("the watchdog")
+}
+
+/// What it is, and how it is made.
+type StrangeFile<'a> = (&'static str, Box<dyn Fn() + 'a>);
+
+/// What may lie where a statistics file is expected.
+fn strange_files(at: &Path) -> [StrangeFile<'_>; 5] {
+    let elsewhere = at.with_file_name("elsewhere");
+    let run = |program: &str, arguments: &[&std::ffi::OsStr]| {
+        let status = Command::new(program).args(arguments).status().expect("a program");
+        assert!(status.success(), "{program} {arguments:?}");
+    };
+    let target = elsewhere.clone();
+    [
+        (
+            "a FIFO",
+            Box::new(move || run("mkfifo", &["-m".as_ref(), "666".as_ref(), at.as_os_str()])),
+        ),
+        (
+            "a directory",
+            Box::new(move || fs::create_dir(at).expect("a directory")),
+        ),
+        (
+            "a symbolic link",
+            Box::new(move || {
+                fs::write(&target, "not ours").expect("a file");
+                std::os::unix::fs::symlink(&target, at).expect("a link");
+            }),
+        ),
+        (
+            "a link to a device without end",
+            Box::new(move || std::os::unix::fs::symlink("/dev/zero", at).expect("a link")),
+        ),
+        (
+            "a huge sparse file",
+            Box::new(move || {
+                fs::File::create(at)
+                    .and_then(|file| file.set_len(3 << 30))
+                    .expect("a sparse file")
+            }),
+        ),
+    ]
+}
+
+fn remove(at: &Path) {
+    let _ = fs::remove_file(at);
+    let _ = fs::remove_dir_all(at);
+}
+
+/// Whatever lies in a file's place costs one line, and little time and memory.
+fn a_strange_file(name: &str, file: &str) {
+    let mut server = keeping(name, &[]);
+    let at: PathBuf = server.data().join(file);
+    let mut wrong = Vec::new();
+    for (what, make) in strange_files(&at) {
+        if what.contains("device") && std::env::var_os("ROWSOURCE_LONG").is_none() {
+            // Whoever reads that reads until the machine has no memory left.
+            continue;
+        }
+        server.stop();
+        remove(&at);
+        make();
+        let _ = Command::new("chown").args(["-h", "postgres:"]).arg(&at).status();
+        server.clear_log();
+        let mut peak = 0;
+        let begin = Instant::now();
+        let hung = hangs(&at, || {
+            server.launch();
+            let mut client = server.connect();
+            measured(&mut client, "SELECT id FROM t");
+            assert_measures(&mut client, 1);
+            let plans: i64 = value(
+                &mut client,
+                "SELECT count(*) FROM pg_stat_rowsource_plans WHERE query LIKE '%UNION%'",
+            );
+            assert_eq!(plans, 0, "{what}: it starts empty");
+            peak = process::peak_bytes(pid(&mut client)).max(process::peak_bytes(server.postmaster()));
+        });
+        let lines = lines_about_us(&server);
+        println!(
+            "{what} for {file}: {:.2} s, peak {} MB, {lines:?}",
+            begin.elapsed().as_secs_f64(),
+            peak / MB
+        );
+        if hung {
+            wrong.push(format!("{what}: the session hung"));
+        }
+        if lines.len() != 1 || !lines[0].contains("LOG:") {
+            wrong.push(format!("{what}: one line, but {lines:?}"));
+        }
+        if peak > 300 * MB {
+            wrong.push(format!("{what}: {} MB of memory", peak / MB));
+        }
+    }
+    server.stop();
+    remove(&at);
+    server.launch();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_strange_file_for_plans() {
+    a_strange_file("faults-file", PLANS_FILE);
+}
+
+#[test]
+fn a_strange_file_for_temporary_files() {
+    a_strange_file("faults-tempfile", TEMPFILE_FILE);
+}
+
+/// A session that is stopped while it records holds nobody up for long, whatever it holds just then.
+#[test]
+fn stopped_sessions() {
+    const SESSIONS: usize = 8;
+    const ROUNDS: usize = 20;
+    let server = keeping("faults-stopped", &[]);
+    let mut writers: Vec<(u32, Client)> = Vec::new();
+    for _ in 0..SESSIONS {
+        let mut client = server.connect();
+        run_each(&mut client, "SET pg_rowsource.statistics_level = 'typical'");
+        writers.push((pid(&mut client), client));
+    }
+    let pids: Vec<u32> = writers.iter().map(|(pid, _)| *pid).collect();
+    let mut longest = 0.0f64;
+    let mut latest = 0.0f64;
+    std::thread::scope(|scope| {
+        for (_, client) in &mut writers {
+            // Short statements inside one, so that most of its time is the executor's and ours.
+            scope.spawn(|| {
+                let _ = client.batch_execute(
+                    "DO $$BEGIN LOOP PERFORM 1; PERFORM 1, 2; PERFORM 1, 2, 3; EXECUTE 'SELECT ' || (random() * 1000)::int; END LOOP; END$$",
+                );
+            });
+        }
+        let running = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'DO %' AND state = 'active'";
+        let mut reader = server.connect();
+        wait_until("all run", Duration::from_secs(10), || {
+            value::<i64>(&mut reader, running) == SESSIONS as i64
+        });
+        for round in 0..ROUNDS {
+            // Not in step with anything.
+            std::thread::sleep(Duration::from_micros(5_000 + (round as u64 * 7_919) % 10_000));
+            pids.iter().for_each(|&pid| process::send_signal(pid, "STOP"));
+            wait_until("all are stopped", Duration::from_secs(5), || {
+                pids.iter().all(|&pid| process::is_stopped(pid))
+            });
+            let stopped = Stopped(&pids);
+            let mut read = |sql: &str, settings: &str| {
+                run_each(&mut reader, settings);
+                let begin = Instant::now();
+                let (done, is_done) = std::sync::mpsc::channel::<()>();
+                let pids = pids.clone();
+                // Who waits for ever is let go after ten seconds, so that the test can say so.
+                let watchdog = std::thread::spawn(move || {
+                    if is_done.recv_timeout(Duration::from_secs(10))
+                        == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
+                    {
+                        pids.iter().for_each(|&pid| process::send_signal(pid, "CONT"));
+                    }
+                });
+                let _ = reader.batch_execute(sql);
+                drop(done);
+                watchdog.join().expect("the watchdog");
+                begin.elapsed().as_secs_f64()
+            };
+            let view = "SELECT count(*) FROM pg_stat_rowsource_plans";
+            longest = longest.max(read(view, "RESET statement_timeout"));
+            latest = latest.max(read(view, "SET statement_timeout = '200ms'") - 0.2);
+            drop(stopped);
+        }
+        let mut killer = server.connect();
+        run_each(
+            &mut killer,
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'DO %'",
+        );
+    });
+    println!("readers waited {longest:.2} s at most; a cancel was {latest:.2} s late");
+    assert!(longest < 2.5, "a reader waited {longest} s for stopped sessions");
+    assert!(latest < 0.5, "a reader was cancelled {latest} s late");
+}
+
+/// Stopped processes, which go on when this ends, however it ends.
+struct Stopped<'a>(&'a [u32]);
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|&pid| process::send_signal(pid, "CONT"));
+    }
+}

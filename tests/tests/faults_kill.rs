@@ -1,0 +1,182 @@
+//! Sessions, leaders and workers are killed while they record and others read: after the recovery everything works.
+
+use postgres::Client;
+use rowsource_tests::attack::{send, wait_until};
+use rowsource_tests::process;
+use rowsource_tests::session::{run_each, value};
+use rowsource_tests::store::quiet_server;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+const SESSIONS: usize = 8;
+const READERS: usize = 2;
+
+/// What is killed in each round: a pid by SQL.
+const VICTIMS: [(&str, &str); 6] = [
+    ("a session with short statements", "query LIKE 'DO %'"),
+    (
+        "a leader",
+        "query LIKE 'SELECT count(*) FROM large%' AND leader_pid IS NULL",
+    ),
+    ("a worker", "backend_type = 'parallel worker'"),
+    ("a reader", "query LIKE 'SELECT count(*) FROM pg_stat_rowsource%'"),
+    ("a worker", "backend_type = 'parallel worker'"),
+    ("a session with short statements", "query LIKE 'DO %'"),
+];
+
+const VIEWS: [&str; 5] = [
+    "SELECT count(*) FROM pg_stat_rowsource",
+    "SELECT count(*) FROM pg_stat_rowsource_plans",
+    "SELECT count(*) FROM pg_stat_rowsource_histogram",
+    "SELECT count(*) FROM pg_stat_tempfile_io",
+    "SELECT plans FROM rowsource_info()",
+];
+
+const SHORT: &str = "DO $$BEGIN FOR i IN 1..2000 LOOP PERFORM 1; PERFORM 1, 2; EXECUTE 'SELECT ' || repeat('1,', i % 50) || '2'; END LOOP; END$$";
+
+const PARALLEL: &str = "SELECT count(*) FROM large";
+
+/// Runs statements in sessions of its own, again and again, until told to stop; a session that is lost is replaced.
+fn work(
+    connect: &(dyn Fn() -> Option<Client> + Sync),
+    statements: &[&str],
+    stop: &AtomicBool,
+    done: &AtomicUsize,
+) {
+    let mut client = None;
+    while !stop.load(Relaxed) {
+        let Some(session) = client.as_mut() else {
+            client = connect();
+            if client.is_none() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            continue;
+        };
+        for sql in statements {
+            match session.batch_execute(sql) {
+                Ok(()) => done.fetch_add(1, Relaxed),
+                Err(_) => {
+                    client = None;
+                    break;
+                }
+            };
+        }
+    }
+}
+
+#[test]
+fn killed_while_they_record() {
+    let server = quiet_server(
+        "faults-kill",
+        &[
+            "pg_rowsource.track = 'all'",
+            "restart_after_crash = on",
+            "max_parallel_workers_per_gather = 2",
+            "parallel_setup_cost = 0",
+            "parallel_tuple_cost = 0",
+            "min_parallel_table_scan_size = 0",
+        ],
+    );
+    run_each(
+        &mut server.connect(),
+        "CREATE TABLE large AS SELECT i AS id FROM generate_series(1, 30000) i; ANALYZE large; CREATE TABLE t AS SELECT 1 AS id;
+         CHECKPOINT",
+    );
+    let stop = AtomicBool::new(false);
+    let done = AtomicUsize::new(0);
+    let connect = |level: &str| {
+        let mut client = server.try_connect("postgres").ok()?;
+        let level = format!("SET pg_rowsource.statistics_level = '{level}'");
+        client.batch_execute(&level).ok().map(|()| client)
+    };
+    let (writer, reader) = (|| connect("typical"), || connect("basic"));
+    std::thread::scope(|scope| {
+        let ended = Ended(&stop);
+        for session in 0..SESSIONS {
+            let statements: &[&str] = if session % 2 == 0 { &[SHORT] } else { &[PARALLEL] };
+            scope.spawn(|| work(&writer, statements, &stop, &done));
+        }
+        for _ in 0..READERS {
+            scope.spawn(|| work(&reader, &VIEWS, &stop, &done));
+        }
+        for (round, (what, condition)) in VICTIMS.into_iter().enumerate() {
+            let before = done.load(Relaxed);
+            wait_until("sessions work", Duration::from_secs(20), || {
+                done.load(Relaxed) > before + 20
+            });
+            // A mark of this life of the server, which must not be seen in the next.
+            let mut client = server.connect();
+            let mark = format!("SELECT id, {round} AS mark FROM t");
+            let restarts = || {
+                server
+                    .log()
+                    .matches("all server processes terminated; reinitializing")
+                    .count()
+            };
+            let seen = restarts();
+            assert_eq!(marks(&mut client), 0, "round {round}: figures of an earlier life");
+            run_each(&mut client, "SET pg_rowsource.statistics_level = 'typical'");
+            (0..=round).for_each(|_| run_each(&mut client, &mark));
+            run_each(&mut client, "SET pg_rowsource.statistics_level = 'basic'");
+            assert_eq!(
+                marks(&mut client),
+                round as i64 + 1,
+                "round {round}: figures of this life"
+            );
+            let victim = format!(
+                "SELECT coalesce((SELECT pid FROM pg_stat_activity WHERE {condition} AND state = 'active'
+                     AND pid <> pg_backend_pid() LIMIT 1), 0)"
+            );
+            let mut pid = 0;
+            wait_until(what, Duration::from_secs(10), || {
+                pid = value::<i32>(&mut client, &victim) as u32;
+                pid != 0
+            });
+            process::send_signal(pid, "KILL");
+            wait_until("a restart", Duration::from_secs(20), || restarts() > seen);
+            // As soon as the server is there, each view answers.
+            let mut client = server.connect();
+            for view in VIEWS {
+                let begin = Instant::now();
+                send(&mut client, view);
+                let seconds = begin.elapsed().as_secs_f64();
+                assert!(seconds < 5.0, "after {what}: {view} took {seconds} s");
+            }
+        }
+        drop(ended);
+    });
+    println!(
+        "{} statements beside {} crashes",
+        done.load(Relaxed),
+        VICTIMS.len()
+    );
+    let strange: Vec<String> = server
+        .log()
+        .lines()
+        .filter(|line| {
+            line.contains("PANIC")
+                || line.contains("panicked")
+                || (line.contains("was terminated by signal") && !line.contains("signal 9"))
+        })
+        .map(String::from)
+        .collect();
+    assert!(strange.is_empty(), "{strange:#?}");
+    server.clear_log();
+}
+
+/// Executions of statements that bear a mark.
+fn marks(client: &mut Client) -> i64 {
+    value(
+        client,
+        "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_rowsource_plans WHERE query LIKE 'SELECT id, % AS mark FROM t'",
+    )
+}
+
+/// Tells the workers that it is over, however it ends.
+struct Ended<'a>(&'a AtomicBool);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}

@@ -1,0 +1,231 @@
+//! The history of plans: plans that have a number in common are kept apart, and the history is read in linear time.
+
+use postgres::Client;
+use rowsource_tests::compiled;
+use rowsource_tests::session::{major, run_each, texts, value};
+use rowsource_tests::statistics::minimum;
+use rowsource_tests::store::{measured, quiet_server};
+use std::time::Instant;
+
+/// Fills the history with snapshots of plans, each of which ran in each snapshot.
+fn fill_plans(client: &mut Client, plans: usize, snapshots: usize) {
+    run_each(client, "DELETE FROM rowsource_snapshots");
+    run_each(
+        client,
+        &format!(
+            "INSERT INTO rowsource_snapshots SELECT s, now() - (10000 - s) * interval '1 minute' FROM generate_series(1, {snapshots}) s;
+             INSERT INTO rowsource_snapshot_plans (snap_id, userid, dbid, queryid, planid, plan_shape, toplevel, query,
+                 first_seen, calls, failed_calls, cancelled_calls, total_time, temp_blks_read)
+             SELECT s, 10, 5, p / 4, p / 2, p % 2, true, 'SELECT ' || p, '2020-01-01', s * 10, 0, 0, s * 10.5, s
+               FROM generate_series(1, {snapshots}) s, generate_series(1, {plans}) p;
+             VACUUM rowsource_snapshots; VACUUM rowsource_snapshot_plans"
+        ),
+    );
+}
+
+/// The fastest of three runs, in seconds.
+fn seconds(client: &mut Client, sql: &str) -> f64 {
+    let mut run = || {
+        let begin = Instant::now();
+        run_each(client, sql);
+        begin.elapsed().as_secs_f64()
+    };
+    minimum(&[run(), run(), run()])
+}
+
+const WHOLE: &str = "SELECT count(*), sum(calls), sum(total_time) FROM rowsource_plan_history";
+
+/// Four times the plans take about four times the time. With a search through all of a snapshot's plans for each they
+/// took sixteen times.
+#[test]
+fn the_history_of_plans_is_read_in_linear_time() {
+    const SNAPSHOTS: usize = 96;
+    let server = quiet_server("history-growth", &[]);
+    let mut client = server.connect();
+    fill_plans(&mut client, 250, SNAPSHOTS);
+    let few = seconds(&mut client, WHOLE);
+    fill_plans(&mut client, 1_000, SNAPSHOTS);
+    let many = seconds(&mut client, WHOLE);
+    let one = seconds(&mut client, &format!("{WHOLE} WHERE snap_id = 50"));
+    let query = seconds(&mut client, &format!("{WHOLE} WHERE queryid = 50"));
+    println!(
+        "250 plans {few:.3} s, 1,000 plans {many:.3} s, one snapshot {one:.4} s, one query {query:.4} s"
+    );
+    let rows: i64 = value(
+        &mut client,
+        "SELECT count(*) FROM rowsource_plan_history WHERE calls = 10",
+    );
+    assert_eq!(rows, 1_000 * (SNAPSHOTS as i64 - 1));
+    assert!(many < 8.0 * few, "{few} s for 250 plans, {many} s for 1,000");
+    // 1 of 95 snapshots, 1 of 250 queries: far less than all.
+    assert!(
+        one < many / 8.0 && query < many / 8.0,
+        "{one} s, {query} s, all {many} s"
+    );
+}
+
+/// The same for databases.
+#[test]
+fn the_history_of_temporary_files_is_read_in_linear_time() {
+    let server = quiet_server("tempfile-growth", &[]);
+    let mut client = server.connect();
+    let mut run = |databases: usize| {
+        run_each(&mut client, "DELETE FROM rowsource_snapshots");
+        run_each(
+            &mut client,
+            &format!(
+                "INSERT INTO rowsource_snapshots SELECT s, now() + s * interval '1 minute' FROM generate_series(1, 96) s;
+                 INSERT INTO rowsource_snapshot_tempfile_io (snap_id, datid, datname, filetype, small_read_reqs,
+                     small_read_bytes, small_read_service_time, source, stats_reset)
+                 SELECT s, nullif(d, 1), 'd' || d, f, s, s, s, 'request', '2020-01-01' FROM generate_series(1, 96) s,
+                     generate_series(1, {databases}) d, unnest(ARRAY['work file', 'temp table']) f;
+                 VACUUM rowsource_snapshots; VACUUM rowsource_snapshot_tempfile_io"
+            ),
+        );
+        let rows: i64 = value(
+            &mut client,
+            "SELECT count(*) FROM rowsource_tempfile_history WHERE small_read_reqs = 1",
+        );
+        assert_eq!(rows, 95 * 2 * databases as i64);
+        let whole = "SELECT sum(small_read_reqs) FROM rowsource_tempfile_history";
+        seconds(&mut client, whole)
+    };
+    let (few, many) = (run(64), run(512));
+    println!("64 databases {few:.3} s, 512 databases {many:.3} s");
+    assert!(many < 20.0 * few, "{few} s for 64 databases, {many} s for 512");
+}
+
+/// What the view must show, said in another way: the row before, by a window function.
+const BY_WINDOW: &str = "
+    SELECT snap_id, queryid, planid, plan_shape, toplevel,
+           CASE WHEN goes_on THEN calls - previous_calls ELSE calls END AS calls,
+           CASE WHEN goes_on THEN temp_blks_read - previous_read ELSE temp_blks_read END AS temp_blks_read
+      FROM (SELECT *, lag(first_seen) OVER w = first_seen AND lag(calls) OVER w <= calls AS goes_on,
+                   lag(calls) OVER w AS previous_calls, lag(temp_blks_read) OVER w AS previous_read
+              FROM rowsource_snapshot_plans
+            WINDOW w AS (PARTITION BY userid, dbid, queryid, planid, plan_shape, toplevel ORDER BY snap_id)) p
+     WHERE snap_id > (SELECT min(snap_id) FROM rowsource_snapshots) ORDER BY 1, 2, 3, 4, 5";
+
+#[test]
+fn each_interval_shows_what_ran_in_it() {
+    let server = quiet_server("history-intervals", &[]);
+    let mut client = server.connect();
+    fill_plans(&mut client, 40, 12);
+    // Plans that did not run, that were forgotten and seen again, whose counters were reset.
+    run_each(
+        &mut client,
+        "DELETE FROM rowsource_snapshot_plans WHERE (queryid * 7 + snap_id) % 3 = 0;
+         UPDATE rowsource_snapshot_plans SET first_seen = '2021-01-01', calls = calls - 35 WHERE planid % 3 = 0 AND snap_id > 6;
+         UPDATE rowsource_snapshot_plans SET calls = snap_id WHERE planid % 5 = 0 AND snap_id > 8",
+    );
+    // And plans of this server.
+    run_each(&mut client, "CREATE TABLE t AS SELECT 1 AS id");
+    for runs in [2, 0, 3] {
+        for _ in 0..runs {
+            measured(&mut client, "SELECT count(*) FROM t");
+        }
+        run_each(
+            &mut client,
+            "SELECT setval('rowsource_snapshots_snap_id_seq', (SELECT max(snap_id) FROM rowsource_snapshots)); SELECT rowsource_snapshot()",
+        );
+    }
+    let ours = texts(
+        &mut client,
+        "SELECT snap_id, queryid, planid, plan_shape, toplevel, calls, temp_blks_read FROM rowsource_plan_history ORDER BY 1, 2, 3, 4, 5",
+    );
+    let expected = texts(&mut client, BY_WINDOW);
+    assert!(expected.len() > 200, "{} rows", expected.len());
+    assert_eq!(ours, expected);
+    let calls = texts(
+        &mut client,
+        "SELECT calls FROM rowsource_plan_history WHERE query = 'SELECT count(*) FROM t' ORDER BY snap_id",
+    );
+    assert_eq!(calls, [[Some("2".to_string())], [Some("3".to_string())]]);
+}
+
+/// Plans that differ in their shape only are different plans.
+#[test]
+fn plans_with_one_number_have_a_history_each() {
+    let server = quiet_server("history-shape", &[]);
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "INSERT INTO rowsource_snapshots VALUES (1, now()), (2, now() + interval '1 minute');
+         INSERT INTO rowsource_snapshot_plans (snap_id, userid, dbid, queryid, planid, plan_shape, toplevel, query, first_seen,
+             calls, failed_calls, cancelled_calls, total_time)
+         SELECT s, 10, 5, 4711, 42, shape, true, 'SELECT', '2020-01-01', s * shape, 0, 0, 1
+           FROM generate_series(1, 2) s, (VALUES (3::bigint), (4000000000)) shapes (shape)",
+    );
+    let calls = texts(
+        &mut client,
+        "SELECT plan_shape, calls FROM rowsource_plan_history ORDER BY plan_shape",
+    );
+    let some = |text: &str| Some(text.to_string());
+    assert_eq!(
+        calls,
+        [[some("3"), some("3")], [some("4000000000"), some("4000000000")]]
+    );
+}
+
+/// From 18 on another extension may give two plans of one statement the same number.
+#[test]
+fn a_snapshot_keeps_plans_apart_that_share_a_planid() {
+    let library = compiled::object("planid/planid.c");
+    let server = quiet_server(
+        "history-planid",
+        &[
+            "plan_cache_mode = 'force_generic_plan'",
+            &format!("shared_preload_libraries = 'pg_rowsource, {}'", library.display()),
+        ],
+    );
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "CREATE TABLE p (id int) PARTITION BY RANGE (id); CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10);
+         CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (10) TO (20);
+         PREPARE pruned (int) AS SELECT count(*) FROM p WHERE id = $1",
+    );
+    for round in 0..3 {
+        for id in [1, 1, 11] {
+            measured(&mut client, &format!("EXECUTE pruned({id})"));
+        }
+        run_each(&mut client, "SELECT rowsource_snapshot()");
+        let plans: i64 = value(
+            &mut client,
+            "SELECT count(*) FROM rowsource_snapshot_plans WHERE query LIKE 'PREPARE pruned%'
+                AND snap_id = (SELECT max(snap_id) FROM rowsource_snapshots)",
+        );
+        assert_eq!(plans, 2, "round {round}");
+    }
+    let shapes = texts(
+        &mut client,
+        "SELECT DISTINCT planid, count(DISTINCT plan_shape) FILTER (WHERE plan_shape <> 0) FROM pg_stat_rowsource
+          WHERE queryid = (SELECT queryid FROM pg_stat_rowsource_plans WHERE query LIKE 'PREPARE pruned%' LIMIT 1) GROUP BY 1",
+    );
+    if major(&mut client) < 18 {
+        println!("skipped: there is no planid of others before PostgreSQL 18");
+        assert_eq!(shapes.len(), 2, "{shapes:?}");
+        assert!(
+            shapes.iter().all(|row| row[1].as_deref() == Some("0")),
+            "{shapes:?}"
+        );
+        return;
+    }
+    assert_eq!(shapes, [[Some("42".to_string()), Some("2".to_string())]]);
+}
+
+/// A snapshot that goes takes its rows with it; they must be found by an index.
+#[test]
+fn what_belongs_to_a_snapshot_is_found_by_an_index() {
+    let server = quiet_server("history-indexes", &[]);
+    let tables = texts(
+        &mut server.connect(),
+        "SELECT conrelid::regclass, EXISTS (SELECT FROM pg_index i WHERE i.indrelid = conrelid AND i.indkey[0] = conkey[1])
+           FROM pg_constraint WHERE contype = 'f' AND confrelid = 'rowsource_snapshots'::regclass ORDER BY 1",
+    );
+    assert_eq!(tables.len(), 2, "{tables:?}");
+    assert!(
+        tables.iter().all(|row| row[1].as_deref() == Some("t")),
+        "{tables:?}"
+    );
+}
