@@ -157,6 +157,16 @@ fn is_still_short() -> bool {
     USED.get() > RESERVE / 2 || probe.try_reserve_exact(LARGEST + PROBE).is_err()
 }
 
+/// Returns whether this process can map so many bytes.
+pub fn can_map(bytes: usize) -> bool {
+    // SAFETY: a new mapping that nobody uses, given back at once.
+    unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let probe = libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, flags, -1, 0);
+        probe != libc::MAP_FAILED && libc::munmap(probe, bytes) == 0
+    }
+}
+
 /// Raises PostgreSQL's "out of memory" if this process is short of memory.
 pub fn ensure() {
     if is_short() {

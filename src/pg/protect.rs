@@ -8,8 +8,11 @@ use pgrx::pg_sys;
 use rowsource_core::figures::Outcome;
 
 /// Runs a body; if it raises, `put_back` and then `afterwards` run before the error goes on to whoever is next to catch
-/// it. Where no memory is left to keep the error in while `afterwards` works, that is the error that goes on, and
-/// `afterwards` does not run.
+/// it.
+///
+/// While `afterwards` works, the error is kept in a copy. When memory is out, there is no room for copies: `afterwards`
+/// does not run then. Each copy that fails would raise an error upon the error, and PostgreSQL ends the server at the
+/// fifth of those.
 ///
 /// # Safety
 /// Main thread. The caller's and the body's own frames must be plain: an error crosses the body's, and leaves the
@@ -33,7 +36,11 @@ pub unsafe fn or_else(body: impl FnOnce(), put_back: impl FnOnce(Outcome), after
         pg_sys::error_context_stack = context_stack;
         if raised != 0 {
             pg_sys::CurrentMemoryContext = memory;
-            put_back(outcome(raw::geterrcode()));
+            let code = raw::geterrcode();
+            put_back(outcome(code));
+            if code == PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY as i32 {
+                raw::pg_re_throw();
+            }
             let error = raw::CopyErrorData();
             raw::FlushErrorState();
             afterwards();

@@ -26,6 +26,7 @@ unsafe extern "C-unwind" {
     pub fn CopyErrorData() -> *mut pg_sys::ErrorData;
     pub fn FlushErrorState();
     pub fn ReThrowError(error: *mut pg_sys::ErrorData) -> !;
+    pub fn pg_re_throw() -> !;
     /// Only links the callback in: raises nothing.
     pub fn MemoryContextRegisterResetCallback(
         context: pg_sys::MemoryContext,

@@ -130,7 +130,7 @@ unsafe fn make_or_attach(control: *mut Control) -> Store {
             let limit = guc::max_memory();
             // The plans' area last: an error before that leaves one small area behind, and nothing that refers to it.
             let (pending, plans) = (make(limit / pending::SHARE), make(limit));
-            (*control).limit.store(limit as u64, Relaxed);
+            (*control).note_limit(limit);
             let table = pg_sys::dshash_create(plans, &parameters, std::ptr::null_mut());
             (*control).plans_area = pg_sys::dsa_get_handle(plans);
             (*control).pending_area = pg_sys::dsa_get_handle(pending);

@@ -25,7 +25,9 @@ pub(super) struct Control {
     /// Of the plans, without the sessions' buffers.
     pub bytes: AtomicU64,
     /// The limit in bytes that is in force for the plans' area.
-    pub limit: AtomicU64,
+    limit: AtomicU64,
+    /// The highest that was in force.
+    highest_limit: AtomicU64,
     /// Until then the system is not asked for more memory: it had none.
     exhausted_until: AtomicI64,
     /// The newest of the sessions' buffers.
@@ -166,6 +168,12 @@ impl Control {
             || self.bytes.load(Relaxed) >= guc::max_memory() as u64
     }
 
+    /// Notes the limit that the plans' area was made with.
+    pub fn note_limit(&self, limit: usize) {
+        self.limit.store(limit as u64, Relaxed);
+        self.highest_limit.fetch_max(limit as u64, Relaxed);
+    }
+
     /// Puts the limit of the plans' area in force: that of the setting, or none at all for a minute after the system
     /// had no memory. Each failed request costs the server a file that is made and removed.
     ///
@@ -177,10 +185,18 @@ impl Control {
             true => 0,
             false => guc::max_memory() as u64,
         };
+        self.highest_limit.fetch_max(wanted, Relaxed);
         if self.limit.swap(wanted, Relaxed) != wanted {
             // SAFETY: the caller's promise.
             unsafe { pg_sys::dsa_set_size_limit(area, wanted as usize) }
         }
+    }
+
+    /// Returns the bytes that a process needs to map the store, at most.
+    pub fn mapped_bytes(&self) -> usize {
+        const SLACK: usize = 8 << 20;
+        let limit = self.highest_limit.load(Relaxed).max(guc::max_memory() as u64) as usize;
+        limit + limit / pending::SHARE + SLACK
     }
 
     /// Notes that the system has no more shared memory.

@@ -6,7 +6,7 @@
 use super::control::{self, Control};
 use super::{MOST_NODES, Store, attach_now, contained, entry};
 use crate::guc;
-use crate::pg::{server, statfile, tempfile};
+use crate::pg::{memory, server, statfile, tempfile};
 use crate::session::{NodeTotals, PlanDescription, PlanKey, PlanStatistics};
 use pgrx::{pg_guard, pg_sys};
 use serde::{Deserialize, Serialize};
@@ -63,6 +63,10 @@ unsafe extern "C-unwind" fn at_exit(code: i32, _arg: pg_sys::Datum) {
     }
     saved_or_logged(tempfile::file::NAME, tempfile::file::save);
     saved_or_logged(NAME, save);
+    // What was mapped to read the plans must go before main shared memory does: PostgreSQL would look there for what it
+    // knows about it.
+    // SAFETY: in the postmaster, when nobody else is left.
+    unsafe { pg_sys::dsm_backend_shutdown() }
 }
 
 /// A server that stops must not be held up by its statistics.
@@ -100,9 +104,14 @@ fn save() -> io::Result<()> {
             return Ok(());
         }
     }
+    // An error that PostgreSQL raises in a process that ends is fatal to it. So nothing is asked of it in vain.
+    // SAFETY: as above.
+    if !memory::can_map(unsafe { (*control).mapped_bytes() }) {
+        return Err(io::Error::other("the postmaster has no memory to read them"));
+    }
     attach_now();
     let Some(keys) = super::keys() else {
-        return Err(io::Error::other("its shared memory cannot be read"));
+        return Err(io::Error::other("their shared memory cannot be read"));
     };
     let mut file = statfile::Writer::create(NAME)?;
     file.record(&Head {
