@@ -10,10 +10,11 @@
 use super::protect::or_else;
 use super::statement;
 use super::{compat, explain, raw, server, tick, usage};
-use crate::{guc, hint};
+use crate::guc;
 use pgrx::pg_sys::panic::pgrx_extern_c_guard;
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
 use rowsource_core::figures::Outcome;
+use rowsource_core::hint;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 static mut PREV_EXECUTOR_START: pg_sys::ExecutorStart_hook_type = None;
