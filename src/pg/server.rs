@@ -145,6 +145,57 @@ fn converted(bytes: &[u8], with: unsafe fn(*const c_char, i32, i32) -> *mut c_ch
     .ok()
 }
 
+/// Returns text in the database's encoding as ours, without a copy where that is UTF-8. What is none there becomes a
+/// question mark.
+///
+/// # Safety
+/// A converted text lies in the current memory context, which must outlive the answer. May raise.
+pub unsafe fn as_utf8(bytes: &mut [u8]) -> &str {
+    if !is_utf8() && !bytes.is_ascii() {
+        // SAFETY: the source is as long as said; the result is a palloc'd, terminated string, or the source.
+        return unsafe {
+            let source = bytes.as_ptr().cast();
+            let result = pg_sys::pg_server_to_any(source, bytes.len() as i32, UTF8);
+            if std::ptr::eq(result, source) {
+                ""
+            } else {
+                CStr::from_ptr(result).to_str().unwrap_or_default()
+            }
+        };
+    }
+    let mut valid = 0;
+    while let Err(error) = std::str::from_utf8(&bytes[valid..]) {
+        valid += error.valid_up_to();
+        bytes[valid] = b'?';
+    }
+    std::str::from_utf8(bytes).unwrap_or_default()
+}
+
+/// Returns the beginning of a text in the database's encoding: at most so many bytes, and whole characters.
+pub fn first_bytes(text: &[u8], most: usize) -> &[u8] {
+    clipped(text, most, pg_sys::pg_mbcliplen)
+}
+
+/// Returns the beginning of a text in the database's encoding: at most so many characters.
+pub fn first_characters(text: &[u8], most: usize) -> &[u8] {
+    clipped(text, most, pg_sys::pg_mbcharcliplen)
+}
+
+fn clipped(text: &[u8], most: usize, by: unsafe fn(*const c_char, i32, i32) -> i32) -> &[u8] {
+    if text.len() <= most {
+        return text;
+    }
+    // SAFETY: the text is as long as said. No character has more than four bytes, so no more of it need be looked at.
+    let length = unsafe {
+        by(
+            text.as_ptr().cast(),
+            text.len().min(4 * most + 4) as i32,
+            most as i32,
+        )
+    };
+    &text[..(length.max(0) as usize).min(text.len())]
+}
+
 const UTF8: i32 = pg_sys::pg_enc::PG_UTF8 as i32;
 
 fn is_utf8() -> bool {

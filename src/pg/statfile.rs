@@ -12,7 +12,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 /// Changes with what statistics look like in memory or in a file.
-pub const MAGIC: &[u8; 8] = b"ROWSRC02";
+pub const MAGIC: &[u8; 8] = b"ROWSRC03";
 const HEADER: usize = 8 + 4 + 4;
 
 /// Removes what an earlier run saved: it is not to come back later.
