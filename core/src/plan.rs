@@ -153,6 +153,9 @@ struct Reader {
 }
 
 impl Reader {
+    /// Adds a node. Not inlined, and neither is what reads the properties: the frames of nodes lie on the stack one above
+    /// the other.
+    #[inline(never)]
     fn add(&mut self, json: &Properties, parent: Option<usize>, depth: usize) -> usize {
         let id = self.nodes.len();
         let words = &mut self.words;

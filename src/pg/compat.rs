@@ -3,30 +3,20 @@
 
 pub mod executor_run;
 pub mod explain_option;
+pub mod expression;
 
 use super::raw;
 use pgrx::pg_sys;
 use rowsource_core::clock;
 use rowsource_core::figures::{Buffers, Wal};
 use rowsource_core::tempfile::{FileType, Operation};
-use std::ffi::{CStr, c_void};
+use std::ffi::CStr;
 
 /// The first timeout id that an extension may register (`USER_TIMEOUT` of timeout.h).
 #[cfg(any(feature = "pg15", feature = "pg16"))]
 pub const USER_TIMEOUT: i32 = 12;
 #[cfg(not(any(feature = "pg15", feature = "pg16")))]
 pub const USER_TIMEOUT: i32 = 13;
-
-unsafe extern "C-unwind" {
-    /// Calls a walker for each part directly below a part of an expression. Without pgrx's guard, for the walker calls
-    /// it again: an error crosses all these frames.
-    #[cfg_attr(not(feature = "pg15"), link_name = "expression_tree_walker_impl")]
-    pub fn expression_tree_walker(
-        node: *mut pg_sys::Node,
-        walker: unsafe extern "C-unwind" fn(*mut pg_sys::Node, *mut c_void) -> bool,
-        context: *mut c_void,
-    ) -> bool;
-}
 
 /// What `PlanState.instrument` points to.
 #[cfg(not(feature = "pg19"))]

@@ -24,6 +24,7 @@ struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl<'a> Properties<'a> {
     /// Reads the properties up to the one of this name, whose value comes next where it is there.
+    #[inline(never)]
     pub fn up_to<A: MapAccess<'a>>(name: &str, map: &mut A) -> Result<(Self, bool), A::Error> {
         let mut all = Vec::new();
         while let Some(Name(found)) = map.next_key()? {

@@ -363,3 +363,18 @@ fn long_plans_are_read_in_linear_time() {
         "{small:?} and {large:?} for 32 times as much"
     );
 }
+
+#[test]
+fn reading_takes_little_stack() {
+    let open = r#"{"Node Type": "Limit", "Plans": ["#.repeat(499);
+    let json = format!(r#"{{"Plan": {open}{}}}"#, "]}".repeat(499));
+    // What PostgreSQL leaves below its own limit is 512 kB. Without optimisation it takes several times as much.
+    let stack = if cfg!(debug_assertions) {
+        4 << 20
+    } else {
+        448 << 10
+    };
+    let reader = std::thread::Builder::new().stack_size(stack);
+    let nodes = reader.spawn(move || parse_explain_json(&json).map_or(0, |plan| plan.nodes.len()));
+    assert_eq!(nodes.expect("a thread").join().expect("no overflow"), 499);
+}

@@ -3,9 +3,10 @@
 //! The expressions are walked beforehand, until a limit is passed. Long constants are shortened in place while EXPLAIN
 //! prints. What is too long even so is not printed at all.
 
+use crate::pg::compat::expression::expression_tree_walker;
+use crate::pg::server;
 use crate::pg::shared::MOST_NODES;
 use crate::pg::tree::{Found, list, tag};
-use crate::pg::{compat, server};
 use pgrx::pg_sys::{self, Const, List, Node, NodeTag, Plan, QueryDesc};
 use std::ffi::{CStr, CString, c_char, c_void};
 
@@ -78,10 +79,8 @@ unsafe fn constants(found: &[Found]) -> Option<Vec<*mut Const>> {
         unsafe {
             let plan = (*place.plan_state).plan;
             // An index's or a foreign scan's own columns.
-            for columns in own_columns(plan) {
-                for column in list::<Node>(columns) {
-                    below[i] = below[i].max(walk.count(column)?.parts);
-                }
+            for column in list::<Node>(own_columns(plan)) {
+                below[i] = below[i].max(walk.count(column)?.parts);
             }
             let mut column_takes = 1;
             for column in list::<Node>((*plan).targetlist) {
@@ -170,20 +169,20 @@ unsafe extern "C-unwind" fn visit(node: *mut Node, context: *mut c_void) -> bool
             }
             _ => {}
         }
-        compat::expression_tree_walker(node, visit, context)
+        expression_tree_walker(node, visit, context)
     }
 }
 
-/// Returns the target lists that only this node refers to.
-unsafe fn own_columns(plan: *mut Plan) -> [*mut List; 1] {
+/// Returns the columns that only this node refers to.
+unsafe fn own_columns(plan: *mut Plan) -> *mut List {
     // SAFETY: casts follow the tag.
     unsafe {
-        [match tag(plan) {
+        match tag(plan) {
             NodeTag::T_IndexOnlyScan => (*plan.cast::<pg_sys::IndexOnlyScan>()).indextlist,
             NodeTag::T_ForeignScan => (*plan.cast::<pg_sys::ForeignScan>()).fdw_scan_tlist,
             NodeTag::T_CustomScan => (*plan.cast::<pg_sys::CustomScan>()).custom_scan_tlist,
             _ => std::ptr::null_mut(),
-        }]
+        }
     }
 }
 
