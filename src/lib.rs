@@ -11,7 +11,6 @@
 
 mod functions;
 mod guc;
-mod hint;
 mod pg;
 mod session;
 

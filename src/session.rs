@@ -8,7 +8,7 @@ use crate::pg::one_thread::OneThread;
 use crate::pg::{memory, server, store};
 use rowsource_core::figures::{NodeFigures, Outcome, Times};
 use rowsource_core::histogram::Histogram;
-use rowsource_core::plan::PlanNode;
+use rowsource_core::plan::{ExplainedPlan, PlanNode};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHasher};
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
@@ -55,29 +55,34 @@ impl PlanKey {
 /// What a plan is; made once, shared by all its executions.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct PlanDescription {
-    /// The statement's text, cut where it is very long.
+    /// The beginning of the statement's text.
     pub text: String,
-    /// Length and hash of the whole text.
+    /// Length and hash of the text, as far as it is looked at.
     identity: (usize, u64),
     pub nodes: Vec<PlanNode>,
-    /// It is of a generic plan, which is the same for all parameters.
+    /// It holds for all parameters: it is of a generic plan, or shows no literals.
     pub generic: bool,
+    /// How many of its texts (the statement's, constants, conditions, names) were cut because they are too long.
+    pub cut: u32,
 }
 
 impl PlanDescription {
-    pub fn new(text: &[u8], nodes: Vec<PlanNode>) -> Self {
-        let kept = &text[..text.len().min(LONGEST_TEXT)];
+    pub fn new(text: &[u8], plan: ExplainedPlan) -> Self {
+        let kept = server::first_bytes(text, LONGEST_TEXT);
+        let is_cut = kept.len() < text.len();
+        let mark = if is_cut { "..." } else { "" };
         PlanDescription {
-            text: server::from_database(kept),
+            text: server::from_database(kept) + mark,
             identity: identity(text),
-            generic: is_generic(&nodes),
-            nodes,
+            generic: plan.generic,
+            cut: u32::try_from(plan.cut + usize::from(is_cut)).unwrap_or(u32::MAX),
+            nodes: plan.nodes,
         }
     }
 
     /// Returns whether its text was cut.
     pub fn is_truncated(&self) -> bool {
-        self.identity.0 > LONGEST_TEXT
+        self.cut > 0
     }
 
     /// Returns the bytes that it keeps.
@@ -95,19 +100,10 @@ impl PlanDescription {
         size_of::<Self>() + self.text.len() + self.nodes.iter().map(words).sum::<usize>()
     }
 
-    /// Whether this is the statement that it was made for.
+    /// Returns whether this is the statement that it was made for.
     pub fn is_of(&self, text: &[u8]) -> bool {
         self.identity.0 == text.len() && self.identity == identity(text)
     }
-}
-
-/// A plan whose predicates show a parameter ($1) is a generic one.
-fn is_generic(nodes: &[PlanNode]) -> bool {
-    let mut predicates = nodes.iter().flat_map(|node| &node.predicates);
-    predicates.any(|(_, predicate)| {
-        let mut after = predicate.split('$').skip(1);
-        after.any(|part| part.starts_with(|c: char| c.is_ascii_digit()))
-    })
 }
 
 /// The plans that a session lists take this many bytes at most.
@@ -116,6 +112,7 @@ const MOST_BYTES: usize = 4 << 20;
 /// Longer statement texts are cut: a plan's statistics must not hold megabytes.
 const LONGEST_TEXT: usize = 16 * 1024;
 
+/// Tells texts apart by the beginning of them that [`server::statement_text`] gives: it is asked at each execution.
 #[inline(always)]
 fn identity(text: &[u8]) -> (usize, u64) {
     let mut hasher = FxHasher::default();

@@ -3,6 +3,7 @@
 
 pub mod clock;
 pub mod figures;
+pub mod hint;
 pub mod histogram;
 pub mod plan;
 pub mod reconcile;

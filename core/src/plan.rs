@@ -3,13 +3,16 @@
 
 mod conditions;
 mod naming;
+mod properties;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
-
+use properties::{Properties, Words, each_item};
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
-use serde_json::{Deserializer, Map, Value};
+use serde_json::Deserializer;
+use serde_json::value::RawValue;
+use std::fmt;
 
 /// One node of a described plan.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -56,69 +59,47 @@ pub enum PlanError {
 /// and a level costs its recursive reader well under 1 kB of the backend's stack.
 const MAX_NESTING: usize = 1000;
 
-/// Describes the plan in `json`, the output of EXPLAIN (FORMAT JSON): the nodes in EXPLAIN's order, `id` 0 first.
+/// A plan as EXPLAIN describes it.
+#[derive(Debug, Default)]
+pub struct ExplainedPlan {
+    /// In EXPLAIN's order, `id` 0 first.
+    pub nodes: Vec<PlanNode>,
+    /// Its conditions show a parameter (`$1`): it is the same for all parameters.
+    pub generic: bool,
+    /// Names, conditions and keys that were cut because they are too long.
+    pub cut: usize,
+}
+
+/// Describes the plan in `json`, the output of EXPLAIN (FORMAT JSON).
 ///
-/// Accepted are the array of EXPLAIN, the object of auto_explain, and what `ExplainPrintPlan` itself writes:
-/// `"Plan": {...}`, bare or in the array's brackets. Of several statements the first with a plan counts.
-pub fn parse_explain_json(json: &str) -> Result<Vec<PlanNode>, PlanError> {
-    let text = complete(json);
-    if nesting(&text) > MAX_NESTING {
+/// Accepted are the array of EXPLAIN and the object of auto_explain; of several statements the first with a plan counts.
+/// The text is read as a stream: besides the nodes, at most 16 kB of conditions and keys are kept, and of each one at
+/// most 1,000 characters; what is cut ends in `...`.
+pub fn parse_explain_json(json: &str) -> Result<ExplainedPlan, PlanError> {
+    if nesting(json) > MAX_NESTING {
         return Err(PlanError::TooDeep);
     }
-    let document = read(&text)?;
-    let root = find_root(&document).ok_or(PlanError::NoPlan)?;
-
-    let mut nodes = Vec::new();
-    let mut pending = vec![(root, None, 0)];
-    while let Some((json, parent, depth)) = pending.pop() {
-        let id = nodes.len();
-        nodes.push(describe(json, id, parent, depth));
-        let children = json.get("Plans").and_then(Value::as_array).into_iter().flatten();
-        // Last in, first out: pushed in reverse, the first child is described next.
-        pending.extend(
-            children
-                .rev()
-                .filter_map(Value::as_object)
-                .map(|child| (child, Some(id), depth + 1)),
-        );
-    }
-    Ok(nodes)
+    let root = find_root(json)?.ok_or(PlanError::NoPlan)?;
+    let mut deserializer = Deserializer::from_str(root);
+    deserializer.disable_recursion_limit();
+    let mut reader = Reader {
+        nodes: Vec::new(),
+        words: Words::new(),
+    };
+    let node = Node {
+        reader: &mut reader,
+        parent: None,
+        depth: 0,
+    };
+    node.deserialize(&mut deserializer)?;
+    Ok(ExplainedPlan {
+        nodes: reader.nodes,
+        generic: reader.words.generic,
+        cut: reader.words.cut,
+    })
 }
 
-fn describe(json: &Map<String, Value>, id: usize, parent: Option<usize>, depth: usize) -> PlanNode {
-    let number = |key| json.get(key).and_then(Value::as_f64).unwrap_or_default();
-    PlanNode {
-        id,
-        parent,
-        depth,
-        operation: naming::operation(json),
-        object_name: naming::object_name(json),
-        subplan_name: json.get("Subplan Name").and_then(Value::as_str).map(String::from),
-        plan_rows: number("Plan Rows"),
-        plan_width: number("Plan Width"),
-        total_cost: number("Total Cost"),
-        predicates: conditions::predicates(json),
-        keys: conditions::keys(json),
-    }
-}
-
-/// Puts braces around properties that lack them, or that `ExplainBeginOutput` put into an array's brackets.
-fn complete(json: &str) -> Cow<'_, str> {
-    let text = json.trim();
-    let in_brackets = text
-        .strip_prefix('[')
-        .and_then(|text| text.strip_suffix(']'))
-        .map(str::trim);
-    let properties = in_brackets.unwrap_or(text);
-    // A string is no property without its colon: `["Utility Statement"]` is complete.
-    let name_and_rest = properties.strip_prefix('"').and_then(|text| text.split_once('"'));
-    match name_and_rest {
-        Some((_, rest)) if rest.trim_start().starts_with(':') => format!("{{{properties}}}").into(),
-        _ => text.into(),
-    }
-}
-
-/// The number of brackets open at the deepest point.
+/// Returns the number of brackets open at the deepest point.
 fn nesting(json: &str) -> usize {
     let (mut depth, mut deepest) = (0usize, 0);
     let (mut in_string, mut escaped) = (false, false);
@@ -138,23 +119,135 @@ fn nesting(json: &str) -> usize {
     deepest
 }
 
-fn read(text: &str) -> Result<Value, PlanError> {
-    let mut deserializer = Deserializer::from_str(text);
-    deserializer.disable_recursion_limit();
-    let mut values = deserializer.into_iter::<Value>();
-    let first = values.next().ok_or(PlanError::NoPlan)??;
-    match values.next() {
-        Some(Err(error)) => Err(error.into()),
-        _ => Ok(first),
+/// Returns the text of the first plan.
+fn find_root(json: &str) -> Result<Option<&str>, PlanError> {
+    if json.trim().is_empty() {
+        return Ok(None);
+    }
+    let document = serde_json::from_str::<&RawValue>(json)?.get();
+    if !document.starts_with('[') {
+        return Ok(plan_of(document));
+    }
+    let mut root = None;
+    each_item(document, |statement| root = root.or_else(|| plan_of(statement)))?;
+    Ok(root)
+}
+
+fn plan_of(statement: &str) -> Option<&str> {
+    #[derive(Deserialize)]
+    struct Statement<'a> {
+        #[serde(borrow, rename = "Plan")]
+        plan: &'a RawValue,
+    }
+    if !statement.starts_with('{') {
+        return None;
+    }
+    let plan = serde_json::from_str::<Statement>(statement).ok()?.plan.get();
+    plan.starts_with('{').then_some(plan)
+}
+
+/// What was read so far.
+struct Reader {
+    nodes: Vec<PlanNode>,
+    words: Words,
+}
+
+impl Reader {
+    /// Adds a node. Not inlined, and neither is what reads the properties: the frames of nodes lie on the stack one above
+    /// the other.
+    #[inline(never)]
+    fn add(&mut self, json: &Properties, parent: Option<usize>, depth: usize) -> usize {
+        let id = self.nodes.len();
+        let words = &mut self.words;
+        self.nodes.push(PlanNode {
+            id,
+            parent,
+            depth,
+            operation: naming::operation(json, words),
+            object_name: naming::object_name(json, words),
+            subplan_name: json.name("Subplan Name", words),
+            plan_rows: json.number("Plan Rows"),
+            plan_width: json.number("Plan Width"),
+            total_cost: json.number("Total Cost"),
+            predicates: conditions::predicates(json, words),
+            keys: conditions::keys(json, words),
+        });
+        id
     }
 }
 
-fn find_root(document: &Value) -> Option<&Map<String, Value>> {
-    let statements = match document {
-        Value::Array(statements) => statements.as_slice(),
-        statement => std::slice::from_ref(statement),
-    };
-    statements
-        .iter()
-        .find_map(|statement| statement.get("Plan")?.as_object())
+/// Reads a node, and those below it.
+struct Node<'r> {
+    reader: &'r mut Reader,
+    parent: Option<usize>,
+    depth: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Node<'_> {
+    type Value = ();
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Node<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a plan node")
+    }
+
+    /// EXPLAIN writes the nodes below last, so nothing of this one is held while they are read.
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let (properties, has_children) = Properties::up_to("Plans", &mut map)?;
+        let id = self.reader.add(&properties, self.parent, self.depth);
+        drop(properties);
+        if !has_children {
+            return Ok(());
+        }
+        map.next_value_seed(Children(Node {
+            reader: self.reader,
+            parent: Some(id),
+            depth: self.depth + 1,
+        }))?;
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(())
+    }
+}
+
+/// Reads the nodes directly below a node, of which each is as this one, and those below them.
+struct Children<'r>(Node<'r>);
+
+impl<'de> DeserializeSeed<'de> for Children<'_> {
+    type Value = ();
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Children<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("plan nodes")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let Node {
+            reader,
+            parent,
+            depth,
+        } = self.0;
+        while items
+            .next_element_seed(Node {
+                reader,
+                parent,
+                depth,
+            })?
+            .is_some()
+        {}
+        Ok(())
+    }
 }

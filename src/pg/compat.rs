@@ -3,6 +3,7 @@
 
 pub mod executor_run;
 pub mod explain_option;
+pub mod expression;
 
 use super::raw;
 use pgrx::pg_sys;

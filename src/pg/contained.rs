@@ -5,8 +5,11 @@
 //! PostgreSQL would warn the client of each ("dynamic shared memory leak"). So the work has a resource owner of its
 //! own, which is released when it fails.
 
+use super::protect::is_cancel;
 use super::server;
-use pgrx::pg_sys;
+use pgrx::pg_sys::panic::CaughtError;
+use pgrx::{PgTryBuilder, pg_sys};
+use std::panic::AssertUnwindSafe;
 
 /// The resource owner of shared memory; null until it is needed, and after a failure.
 static mut OWNER: pg_sys::ResourceOwner = std::ptr::null_mut();
@@ -39,20 +42,63 @@ pub fn contained<T>(body: impl FnOnce() -> T) -> Result<T, String> {
         let owner = OWNER;
         OWNER = std::ptr::null_mut();
         if !owner.is_null() {
-            // What cannot be released stays with the process; there is nothing better to do about it.
-            let _ = server::caught(|| {
-                use pg_sys::ResourceReleasePhase::*;
-                for phase in [
-                    RESOURCE_RELEASE_BEFORE_LOCKS,
-                    RESOURCE_RELEASE_LOCKS,
-                    RESOURCE_RELEASE_AFTER_LOCKS,
-                ] {
-                    pg_sys::ResourceOwnerRelease(owner, phase, false, true);
-                }
-                pg_sys::ResourceOwnerDelete(owner);
-            });
-            pg_sys::CurrentResourceOwner = outer;
+            release(owner, false, true);
         }
         Err(server::message(&*error))
+    }
+}
+
+/// Runs a body that may raise and that calls into PostgreSQL at large: catalogs, types' functions, foreign data wrappers.
+/// `None` where it fails. A cancel or shutdown request goes on.
+///
+/// # Safety
+/// Main thread, in a transaction, where an error may be raised.
+pub unsafe fn contained_or_cancelled<T>(body: impl FnOnce() -> Option<T>) -> Option<T> {
+    // SAFETY: as a subtransaction has it: a child of the owner in force, whose locks go to that owner when all went
+    // well. It is not used after it is released.
+    unsafe {
+        let outer = pg_sys::CurrentResourceOwner;
+        let owner = pg_sys::ResourceOwnerCreate(outer, c"pg_rowsource".as_ptr());
+        pg_sys::CurrentResourceOwner = owner;
+        let result = PgTryBuilder::new(AssertUnwindSafe(|| Ok(body())))
+            .catch_others(move |error| {
+                let cancel = match &error {
+                    CaughtError::PostgresError(report) => is_cancel(report.sql_error_code() as i32),
+                    _ => false,
+                };
+                if cancel {
+                    pg_sys::CurrentResourceOwner = outer;
+                    error.rethrow();
+                }
+                Err(())
+            })
+            .execute();
+        pg_sys::CurrentResourceOwner = outer;
+        release(owner, result.is_ok(), false);
+        result.ok().flatten()
+    }
+}
+
+/// Releases a resource owner and deletes it. What cannot be released stays with the process; there is nothing better to
+/// do about it.
+///
+/// # Safety
+/// Main thread; nobody may use the owner any more.
+unsafe fn release(owner: pg_sys::ResourceOwner, commit: bool, toplevel: bool) {
+    use pg_sys::ResourceReleasePhase::*;
+    // SAFETY: the caller's promise.
+    unsafe {
+        let outer = pg_sys::CurrentResourceOwner;
+        let _ = server::caught(|| {
+            for phase in [
+                RESOURCE_RELEASE_BEFORE_LOCKS,
+                RESOURCE_RELEASE_LOCKS,
+                RESOURCE_RELEASE_AFTER_LOCKS,
+            ] {
+                pg_sys::ResourceOwnerRelease(owner, phase, commit, toplevel);
+            }
+            pg_sys::ResourceOwnerDelete(owner);
+        });
+        pg_sys::CurrentResourceOwner = outer;
     }
 }

@@ -4,17 +4,22 @@
 //! have) and the session's budget allows: describing may cost 0.2 % of a session's time, saved up to a few hundred
 //! descriptions. So an interactive user and a script see the literals of the last execution, and a connection that
 //! sends thousands of statements a second pays next to nothing; its display says that its literals are older.
+//!
+//! What a description costs and keeps is bounded, whatever a user sends: `printing` sees to it that EXPLAIN prints no
+//! long constants, and a plan whose conditions are too long nevertheless is described without them (`named`).
 
+mod named;
+mod printing;
+
+use super::contained::contained_or_cancelled;
 use super::one_thread::OneThread;
-use super::tree::{self, tag};
-use super::{raw, server};
+use super::server;
+use super::tree::Found;
 use crate::session::{KnownPlan, PlanDescription};
 use pgrx::pg_sys::{self, QueryDesc};
-use pgrx::{PgSqlErrorCode, PgTryBuilder};
 use rowsource_core::clock::system;
-use rowsource_core::plan::{PlanNode, parse_explain_json};
+use rowsource_core::plan::{ExplainedPlan, parse_explain_json};
 use std::cell::Cell;
-use std::ffi::CStr;
 use std::rc::Rc;
 
 /// Nanoseconds of describing that a session may save up; also what it begins with.
@@ -56,16 +61,16 @@ static BUDGET: OneThread<Cell<Budget>> = OneThread::new(Cell::new(Budget {
     at: 0,
 }));
 
-/// The description of a started statement's plan of `count` nodes, and whether its literals are those of an earlier
-/// execution; made now unless a good one is known.
+/// Returns the description of a started statement's plan, and whether its literals are those of an earlier execution;
+/// makes it now unless a good one is known.
 ///
 /// # Safety
-/// `query` must be started.
+/// `query` must be started, and `found` be the nodes of its plan.
 #[inline(never)]
 pub unsafe fn description(
     query: *mut QueryDesc,
     known: Option<&KnownPlan>,
-    count: usize,
+    found: &[Found],
 ) -> (Rc<PlanDescription>, bool) {
     // SAFETY: the caller's promise.
     unsafe {
@@ -78,7 +83,7 @@ pub unsafe fn description(
                 return (known.clone(), true);
             }
         }
-        (Rc::new(made(query, count)), false)
+        (Rc::new(made(query, found)), false)
     }
 }
 
@@ -97,52 +102,62 @@ pub unsafe fn is_of(description: &PlanDescription, query: *mut QueryDesc) -> boo
 
 /// Describes the plan, and has the budget pay for it.
 #[inline(never)]
-unsafe fn made(query: *mut QueryDesc, count: usize) -> PlanDescription {
+unsafe fn made(query: *mut QueryDesc, found: &[Found]) -> PlanDescription {
     let start = system::monotonic();
-    // SAFETY: `query` is started.
+    // SAFETY: `query` is started, and `found` are its nodes.
     unsafe {
-        let nodes = explained(query, count).unwrap_or_else(|| named(query));
+        let plan = explained(query, found).unwrap_or_else(|| named::plan(query, found));
         Budget::pay(system::monotonic().saturating_sub(start));
         let text = server::statement_text((*query).sourceText, (*query).plannedstmt);
-        PlanDescription::new(text, nodes)
+        PlanDescription::new(text, plan)
     }
 }
 
-/// EXPLAIN's view of the plan; `None` if it failed or has another number of nodes than we have.
-unsafe fn explained(query: *mut QueryDesc, count: usize) -> Option<Vec<PlanNode>> {
-    // SAFETY: `query` is started.
-    let json = unsafe { explain_json(query) }?;
-    // SAFETY: as above.
-    let hidden = usize::from(unsafe { hidden_root(query) });
-    match parse_explain_json(&json) {
-        Ok(nodes) if nodes.len() + hidden == count => Some(nodes),
-        Ok(nodes) => {
-            pgrx::debug1!(
-                "pg_rowsource: EXPLAIN shows {} nodes, the plan has {count}",
-                nodes.len() + hidden
-            );
-            None
-        }
-        Err(error) => {
-            pgrx::debug1!("pg_rowsource: EXPLAIN's output was not understood: {error}");
-            None
-        }
-    }
-}
-
-unsafe fn hidden_root(query: *mut QueryDesc) -> bool {
-    // SAFETY: a started query has a plan state.
+/// Returns EXPLAIN's view of the plan. `None` where it would be too long, where EXPLAIN fails, and where it shows other
+/// nodes than we found.
+unsafe fn explained(query: *mut QueryDesc, found: &[Found]) -> Option<ExplainedPlan> {
+    // SAFETY: `query` is started, and `found` are its nodes. The memory that all this takes is a context of its own,
+    // which goes at the end; the constants are put back before.
     unsafe {
-        let root = (*query).planstate;
-        tag(root) == pg_sys::NodeTag::T_GatherState && (*(*root).plan.cast::<pg_sys::Gather>()).invisible
+        let _memory = Scratch::enter();
+        let parsed = contained_or_cancelled(|| {
+            let constants = printing::bounded(query, found)?;
+            let parsed = parse_explain_json(server::as_utf8(explain_json(query)));
+            let cut = constants.cut();
+            drop(constants);
+            Some(parsed.map(|plan| ExplainedPlan {
+                cut: plan.cut + cut,
+                ..plan
+            }))
+        })?;
+        let hidden = usize::from(found[0].hidden);
+        match parsed {
+            Ok(plan) if plan.nodes.len() + hidden == found.len() => Some(plan),
+            Ok(plan) => {
+                pgrx::debug1!(
+                    "pg_rowsource: EXPLAIN shows {} nodes, the plan has {}",
+                    plan.nodes.len() + hidden,
+                    found.len()
+                );
+                None
+            }
+            Err(error) => {
+                pgrx::debug1!("pg_rowsource: EXPLAIN's output was not understood: {error}");
+                None
+            }
+        }
     }
 }
 
-/// Errors of EXPLAIN (a foreign data wrapper's, say) are swallowed: the statement itself must not fail for its
-/// description. Cancel and shutdown are passed on.
-unsafe fn explain_json(query: *mut QueryDesc) -> Option<String> {
-    PgTryBuilder::new(move || {
-        // SAFETY: all memory is taken from a context of its own, which goes with the output copied.
+/// A memory context of its own for a description, until it is dropped.
+struct Scratch {
+    context: pg_sys::MemoryContext,
+    before: pg_sys::MemoryContext,
+}
+
+impl Scratch {
+    unsafe fn enter() -> Scratch {
+        // SAFETY: a child of the current context, which stays longer.
         unsafe {
             let context = pg_sys::AllocSetContextCreateInternal(
                 pg_sys::CurrentMemoryContext,
@@ -152,57 +167,34 @@ unsafe fn explain_json(query: *mut QueryDesc) -> Option<String> {
                 pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
             );
             let before = pg_sys::MemoryContextSwitchTo(context);
-            let es = pg_sys::NewExplainState();
-            (*es).format = pg_sys::ExplainFormat::EXPLAIN_FORMAT_JSON;
-            (*es).costs = true;
-            pg_sys::ExplainBeginOutput(es);
-            pg_sys::ExplainPrintPlan(es, query);
-            pg_sys::ExplainEndOutput(es);
-            let json = server::from_database(CStr::from_ptr((*(*es).str_).data).to_bytes());
-            pg_sys::MemoryContextSwitchTo(before);
-            pg_sys::MemoryContextDelete(context);
-            Some(json)
+            Scratch { context, before }
         }
-    })
-    .catch_others(|error| {
-        if let pg_sys::panic::CaughtError::PostgresError(report) = &error
-            && matches!(
-                report.sql_error_code(),
-                PgSqlErrorCode::ERRCODE_QUERY_CANCELED
-                    | PgSqlErrorCode::ERRCODE_ADMIN_SHUTDOWN
-                    | PgSqlErrorCode::ERRCODE_CRASH_SHUTDOWN
-            )
-        {
-            error.rethrow();
-        }
-        None
-    })
-    .execute()
+    }
 }
 
-/// The plan by its node kinds alone, where EXPLAIN could not be had.
-unsafe fn named(query: *mut QueryDesc) -> Vec<PlanNode> {
-    // SAFETY: `query` is started.
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // SAFETY: the context was made by `enter`, and nothing that lies in it is used any more.
+        unsafe {
+            pg_sys::MemoryContextSwitchTo(self.before);
+            pg_sys::MemoryContextDelete(self.context);
+        }
+    }
+}
+
+/// Returns what EXPLAIN (FORMAT JSON) prints, in the current memory context.
+unsafe fn explain_json<'a>(query: *mut QueryDesc) -> &'a mut [u8] {
+    // SAFETY: `query` is started; a StringInfo has `len` bytes at `data`.
     unsafe {
-        raw::check_stack_depth();
-        let hidden = i32::from(hidden_root(query));
-        tree::walk((*query).planstate)
-            .iter()
-            .filter(|place| !place.hidden)
-            .enumerate()
-            .map(|(id, place)| {
-                let plan = (*place.plan_state).plan;
-                PlanNode {
-                    id,
-                    parent: usize::try_from(place.parent - hidden).ok(),
-                    depth: usize::from(place.depth) - hidden as usize,
-                    operation: format!("{:?}", tag(plan)).trim_start_matches("T_").to_owned(),
-                    plan_rows: (*plan).plan_rows,
-                    plan_width: f64::from((*plan).plan_width),
-                    total_cost: (*plan).total_cost,
-                    ..PlanNode::default()
-                }
-            })
-            .collect()
+        let es = pg_sys::NewExplainState();
+        (*es).format = pg_sys::ExplainFormat::EXPLAIN_FORMAT_JSON;
+        (*es).costs = true;
+        pg_sys::ExplainBeginOutput(es);
+        pg_sys::ExplainOpenGroup(c"Query".as_ptr(), std::ptr::null(), true, es);
+        pg_sys::ExplainPrintPlan(es, query);
+        pg_sys::ExplainCloseGroup(c"Query".as_ptr(), std::ptr::null(), true, es);
+        pg_sys::ExplainEndOutput(es);
+        let text = &*(*es).str_;
+        std::slice::from_raw_parts_mut(text.data.cast(), text.len as usize)
     }
 }

@@ -10,9 +10,10 @@
 use super::protect::{is_cancel, or_else};
 use super::statement;
 use super::{compat, explain, raw, server, tick, usage};
-use crate::{guc, hint};
+use crate::guc;
 use pgrx::pg_sys::panic::{CaughtError, pgrx_extern_c_guard};
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
+use rowsource_core::hint;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 

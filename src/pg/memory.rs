@@ -1,6 +1,11 @@
-//! Rust's allocator, with a reserve: what Rust allocates must not abort the process.
+//! Rust's allocator: a heap of its own, with a reserve.
 //!
-//! Rust aborts when an allocation fails, and an aborted backend makes PostgreSQL restart the whole server. So:
+//! A heap of its own, because what Rust keeps for long (descriptions, a session's last statement) would otherwise lie
+//! among the memory of PostgreSQL's statements, above blocks that are free again: the C library gives memory back from
+//! the top of its heap only, so a few bytes of ours could pin hundreds of megabytes.
+//!
+//! A reserve, because Rust aborts the process when an allocation fails, and an aborted backend makes PostgreSQL restart
+//! the whole server. So:
 //!
 //! * Memory whose size depends on data is PostgreSQL's, or is asked for with `try_reserve`.
 //! * What remains is small and bounded: descriptions, rows, error messages. When the system has no memory for it, it
@@ -11,160 +16,155 @@
 //! The reserve is larger than what can be allocated between two such questions.
 
 use super::one_thread::OneThread;
-use linked_list_allocator::Heap;
+use dlmalloc::{Allocator, Dlmalloc};
 use pgrx::PgSqlErrorCode;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::{Cell, RefCell, UnsafeCell};
-use std::ptr::NonNull;
+use std::alloc::{GlobalAlloc, Layout};
+use std::cell::{Cell, UnsafeCell};
 
 /// Bytes of the reserve.
 const RESERVE: usize = 1 << 20;
-/// Larger allocations are never made from the reserve: they are fallible ones.
-const LARGEST: usize = RESERVE / 4;
-/// What [`is_short`] tries to get from the system.
-const PROBE: usize = 64 << 10;
+/// Larger requests are never served from the reserve: they are fallible ones.
+const LARGEST: usize = RESERVE / 2;
+const PAGE: usize = 4096;
 
+/// Its neighbours are pages that nobody gets, so that the heap never joins it to a mapping that happens to lie beside it.
 #[repr(C, align(4096))]
-struct Reserve(UnsafeCell<[u8; RESERVE]>);
+struct Reserve {
+    _before: [u8; PAGE],
+    memory: UnsafeCell<[u8; RESERVE]>,
+    _after: [u8; PAGE],
+}
 
-// SAFETY: only `HEAP` touches it, which only the process's one thread touches.
+// SAFETY: only the heap touches it, which only the process's one thread touches.
 unsafe impl Sync for Reserve {}
 
-static MEMORY: Reserve = Reserve(UnsafeCell::new([0; RESERVE]));
-static HEAP: OneThread<RefCell<Heap>> = OneThread::new(RefCell::new(Heap::empty()));
-/// Bytes of the reserve in use.
-static USED: OneThread<Cell<usize>> = OneThread::new(Cell::new(0));
+static RESERVED: Reserve = Reserve {
+    _before: [0; PAGE],
+    memory: UnsafeCell::new([0; RESERVE]),
+    _after: [0; PAGE],
+};
+/// The heap has the reserve.
+static IN_USE: OneThread<Cell<bool>> = OneThread::new(Cell::new(false));
+
+static HEAP: OneThread<UnsafeCell<Dlmalloc<System>>> =
+    OneThread::new(UnsafeCell::new(Dlmalloc::new_with_allocator(System)));
 
 #[global_allocator]
-static ALLOCATOR: WithReserve = WithReserve;
+static ALLOCATOR: Heap = Heap;
 
-struct WithReserve;
+struct Heap;
 
-// SAFETY: every block comes from the system's allocator or from the reserve, and goes back to where it came from.
-unsafe impl GlobalAlloc for WithReserve {
+// SAFETY: the heap keeps the contract. One thread uses it, and it does not call back; signal handlers do not allocate.
+unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise.
-        let block = unsafe { System.alloc(layout) };
-        if block.is_null() {
-            from_reserve(layout)
-        } else {
-            block
-        }
+        unsafe { (*HEAP.get()).malloc(layout.size(), layout.align()) }
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise; a block of the reserve is as large as asked for.
-        unsafe {
-            let block = System.alloc_zeroed(layout);
-            if !block.is_null() {
-                return block;
-            }
-            let block = from_reserve(layout);
-            if !block.is_null() {
-                block.write_bytes(0, layout.size());
-            }
-            block
-        }
+        // SAFETY: the caller's promise.
+        unsafe { (*HEAP.get()).calloc(layout.size(), layout.align()) }
     }
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise: the block is of one of the two, and of this layout.
-        unsafe {
-            if is_of_reserve(block) {
-                to_reserve(block, layout);
-            } else {
-                System.dealloc(block, layout);
-            }
-        }
+        // SAFETY: the caller's promise.
+        unsafe { (*HEAP.get()).free(block, layout.size(), layout.align()) }
     }
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: as `dealloc`; the new size is valid for the layout's alignment by the caller's promise.
-        unsafe {
-            if !is_of_reserve(block) {
-                let moved = System.realloc(block, layout, size);
-                if !moved.is_null() {
-                    return moved;
-                }
-            }
-            let moved = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
-            if !moved.is_null() {
-                moved.copy_from_nonoverlapping(block, layout.size().min(size));
-                self.dealloc(block, layout);
-            }
-            moved
+        // SAFETY: the caller's promise.
+        unsafe { (*HEAP.get()).realloc(block, layout.size(), layout.align(), size) }
+    }
+}
+
+/// Where the heap's memory comes from: anonymous mappings, and the reserve when there are no more.
+struct System;
+
+// SAFETY: what is handed out is mapped memory, or the reserve while nobody else has it.
+unsafe impl Allocator for System {
+    fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
+        match map(size) {
+            Some(region) => (region, size, 0),
+            None if size <= LARGEST && !IN_USE.replace(true) => (RESERVED.memory.get().cast(), RESERVE, 0),
+            None => (std::ptr::null_mut(), 0, 0),
         }
     }
-}
 
-#[inline]
-fn is_of_reserve(block: *mut u8) -> bool {
-    (block as usize).wrapping_sub(&raw const MEMORY as usize) < RESERVE
-}
-
-/// Allocates from the reserve; null where it is used up, or for a large block.
-#[cold]
-#[inline(never)]
-fn from_reserve(layout: Layout) -> *mut u8 {
-    if layout.size() > LARGEST {
-        return std::ptr::null_mut();
+    fn remap(&self, region: *mut u8, old: usize, new: usize, can_move: bool) -> *mut u8 {
+        if is_of_reserve(region) {
+            return std::ptr::null_mut();
+        }
+        let flags = if can_move { libc::MREMAP_MAYMOVE } else { 0 };
+        // SAFETY: a mapping of the heap's, of this size.
+        match unsafe { libc::mremap(region.cast(), old, new, flags) } {
+            libc::MAP_FAILED => std::ptr::null_mut(),
+            region => region.cast(),
+        }
     }
-    let Ok(mut heap) = HEAP.try_borrow_mut() else {
-        return std::ptr::null_mut();
-    };
-    if heap.size() == 0 {
-        // SAFETY: the static is this heap's alone, from here on for good.
-        unsafe { heap.init(MEMORY.0.get().cast(), RESERVE) };
-    }
-    heap.allocate_first_fit(layout)
-        .map(|block| {
-            USED.set(heap.used());
-            block.as_ptr()
-        })
-        .unwrap_or(std::ptr::null_mut())
-}
 
-/// Gives a block of the reserve back.
-///
-/// # Safety
-/// The block must have come from [`from_reserve`] with this layout.
-#[cold]
-#[inline(never)]
-unsafe fn to_reserve(block: *mut u8, layout: Layout) {
-    if let (Ok(mut heap), Some(block)) = (HEAP.try_borrow_mut(), NonNull::new(block)) {
-        // SAFETY: the caller's promise.
-        unsafe { heap.deallocate(block, layout) };
-        USED.set(heap.used());
+    fn free_part(&self, region: *mut u8, old: usize, new: usize) -> bool {
+        // SAFETY: the end of a mapping of the heap's, which it uses no more.
+        !is_of_reserve(region) && unsafe { libc::munmap(region.add(new).cast(), old - new) == 0 }
+    }
+
+    fn free(&self, region: *mut u8, size: usize) -> bool {
+        if is_of_reserve(region) {
+            IN_USE.set(false);
+            return true;
+        }
+        // SAFETY: a mapping of the heap's, which it uses no more.
+        unsafe { libc::munmap(region.cast(), size) == 0 }
+    }
+
+    fn can_release_part(&self, _flags: u32) -> bool {
+        true
+    }
+
+    fn allocates_zeros(&self) -> bool {
+        // The reserve may have been used before.
+        !IN_USE.get()
+    }
+
+    fn page_size(&self) -> usize {
+        PAGE
     }
 }
 
-/// Returns whether this process is short of memory: the system refused some, and still would. Costs one comparison
-/// as long as it never did.
+fn map(size: usize) -> Option<*mut u8> {
+    let (access, flags) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+    );
+    // SAFETY: a new mapping.
+    let region = unsafe { libc::mmap(std::ptr::null_mut(), size, access, flags, -1, 0) };
+    (region != libc::MAP_FAILED).then(|| region.cast())
+}
+
+fn is_of_reserve(region: *mut u8) -> bool {
+    (region as usize).wrapping_sub(RESERVED.memory.get() as usize) < RESERVE
+}
+
+/// Returns whether this process can map so many bytes.
+pub fn can_map(bytes: usize) -> bool {
+    // SAFETY: a new mapping that nobody uses.
+    map(bytes).is_some_and(|region| unsafe { libc::munmap(region.cast(), bytes) == 0 })
+}
+
+/// Returns whether this process is short of memory: the system refused some, and still would. Costs one comparison as
+/// long as it never did.
 #[inline(always)]
 pub fn is_short() -> bool {
-    USED.get() > 0 && is_still_short()
+    IN_USE.get() && is_still_short()
 }
 
 #[cold]
 #[inline(never)]
 fn is_still_short() -> bool {
-    let mut probe: Vec<u8> = Vec::new();
-    // Larger than what the reserve would give: so the system itself answers.
-    USED.get() > RESERVE / 2 || probe.try_reserve_exact(LARGEST + PROBE).is_err()
-}
-
-/// Returns whether this process can map so many bytes.
-pub fn can_map(bytes: usize) -> bool {
-    // SAFETY: a new mapping that nobody uses, given back at once.
-    unsafe {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        let probe = libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, flags, -1, 0);
-        probe != libc::MAP_FAILED && libc::munmap(probe, bytes) == 0
-    }
+    !can_map(RESERVE)
 }
 
 /// Raises PostgreSQL's "out of memory" if this process is short of memory.

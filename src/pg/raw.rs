@@ -7,6 +7,8 @@ use std::ffi::{c_char, c_int, c_void};
 unsafe extern "C-unwind" {
     /// Raises an error when the stack is nearly used up; core does this at a node's first call.
     pub fn check_stack_depth();
+    /// The same as an answer: raises nothing.
+    pub fn stack_is_too_deep() -> bool;
     pub fn standard_ExecutorStart(query: *mut pg_sys::QueryDesc, eflags: c_int);
     pub fn standard_ExecutorFinish(query: *mut pg_sys::QueryDesc);
     pub fn standard_ExecutorEnd(query: *mut pg_sys::QueryDesc);

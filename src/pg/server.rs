@@ -2,6 +2,7 @@
 
 use super::compat;
 use pgrx::pg_sys;
+use rowsource_core::hint;
 use std::any::Any;
 use std::ffi::{CStr, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -156,6 +157,57 @@ fn converted(bytes: &[u8], with: unsafe fn(*const c_char, i32, i32) -> *mut c_ch
     .ok()
 }
 
+/// Returns text in the database's encoding as ours, without a copy where that is UTF-8. What is none there becomes a
+/// question mark.
+///
+/// # Safety
+/// A converted text lies in the current memory context, which must outlive the answer. May raise.
+pub unsafe fn as_utf8(bytes: &mut [u8]) -> &str {
+    if !is_utf8() && !bytes.is_ascii() {
+        // SAFETY: the source is as long as said; the result is a palloc'd, terminated string, or the source.
+        return unsafe {
+            let source = bytes.as_ptr().cast();
+            let result = pg_sys::pg_server_to_any(source, bytes.len() as i32, UTF8);
+            if std::ptr::eq(result, source) {
+                ""
+            } else {
+                CStr::from_ptr(result).to_str().unwrap_or_default()
+            }
+        };
+    }
+    let mut valid = 0;
+    while let Err(error) = std::str::from_utf8(&bytes[valid..]) {
+        valid += error.valid_up_to();
+        bytes[valid] = b'?';
+    }
+    std::str::from_utf8(bytes).unwrap_or_default()
+}
+
+/// Returns the beginning of a text in the database's encoding: at most so many bytes, and whole characters.
+pub fn first_bytes(text: &[u8], most: usize) -> &[u8] {
+    clipped(text, most, pg_sys::pg_mbcliplen)
+}
+
+/// Returns the beginning of a text in the database's encoding: at most so many characters.
+pub fn first_characters(text: &[u8], most: usize) -> &[u8] {
+    clipped(text, most, pg_sys::pg_mbcharcliplen)
+}
+
+fn clipped(text: &[u8], most: usize, by: unsafe fn(*const c_char, i32, i32) -> i32) -> &[u8] {
+    if text.len() <= most {
+        return text;
+    }
+    // SAFETY: the text is as long as said. No character has more than four bytes, so no more of it need be looked at.
+    let length = unsafe {
+        by(
+            text.as_ptr().cast(),
+            text.len().min(4 * most + 4) as i32,
+            most as i32,
+        )
+    };
+    &text[..(length.max(0) as usize).min(text.len())]
+}
+
 const UTF8: i32 = pg_sys::pg_enc::PG_UTF8 as i32;
 
 fn is_utf8() -> bool {
@@ -176,45 +228,67 @@ pub fn is_upgrading() -> bool {
     unsafe { pg_sys::IsBinaryUpgrade }
 }
 
-/// The text of one statement, out of the query string that it came in, in the server's encoding. From 18 on
-/// PostgreSQL leaves out the comments before it.
+/// Bytes of a statement's text that are looked at. A prepared statement may have 100 MB, and be run thousands of times a
+/// second.
+pub const LONGEST_TEXT: usize = 64 * 1024;
+
+/// Returns the text of one statement, out of the query string that it came in, in the server's encoding: at most
+/// [`LONGEST_TEXT`] of it. From 18 on PostgreSQL leaves out the comments before it.
 ///
 /// # Safety
 /// `source` must be a valid C string, and `statement` a valid planned statement made from it.
 pub unsafe fn statement_text<'a>(source: *const c_char, statement: *const pg_sys::PlannedStmt) -> &'a [u8] {
     // SAFETY: the caller's promise.
-    unsafe { place(source, statement) }.map_or(b"", |(bytes, from, to)| &bytes[from..to])
+    unsafe {
+        let (location, length) = place(source, statement);
+        beginning(source.add(location), length.min(LONGEST_TEXT))
+    }
 }
 
-/// The same with the comments before it: between it and the statement before there is nothing else.
+/// Returns the text with the comments before it, as far as a hint is looked for in them: between it and the statement
+/// before there is nothing else.
 ///
 /// # Safety
 /// As [`statement_text`].
 pub unsafe fn commented_text<'a>(source: *const c_char, statement: *const pg_sys::PlannedStmt) -> &'a [u8] {
-    // SAFETY: the caller's promise.
-    unsafe { place(source, statement) }.map_or(b"", |(bytes, from, to)| {
-        let begin = memchr::memrchr(b';', &bytes[..from]).map_or(0, |before| before + 1);
-        &bytes[begin..to]
-    })
+    if source.is_null() {
+        return &[];
+    }
+    // SAFETY: the caller's promise; what lies before the statement is part of the same string.
+    unsafe {
+        let (location, length) = place(source, statement);
+        let start = source.add(location);
+        let looked_at = location.min(hint::LONGEST_COMMENTS);
+        let before = std::slice::from_raw_parts(start.sub(looked_at).cast::<u8>(), looked_at);
+        let comments = looked_at - memchr::memrchr(b';', before).map_or(0, |end| end + 1);
+        let text = beginning(start, length.min(hint::LONGEST_SEARCH));
+        std::slice::from_raw_parts(start.sub(comments).cast(), comments + text.len())
+    }
 }
 
-unsafe fn place<'a>(
-    source: *const c_char,
-    statement: *const pg_sys::PlannedStmt,
-) -> Option<(&'a [u8], usize, usize)> {
-    if source.is_null() {
-        return None;
-    }
+/// Returns where in its query string a statement begins, and how long it is at most. Costs the same however long the
+/// string is: it may hold ten thousands of statements.
+unsafe fn place(source: *const c_char, statement: *const pg_sys::PlannedStmt) -> (usize, usize) {
     // SAFETY: the caller's promise.
-    unsafe {
-        let bytes = CStr::from_ptr(source).to_bytes();
-        let from = usize::try_from((*statement).stmt_location)
-            .unwrap_or(0)
-            .min(bytes.len());
-        let length = match (*statement).stmt_len {
-            n if n > 0 => (n as usize).min(bytes.len() - from),
-            _ => bytes.len() - from,
-        };
-        Some((bytes, from, from + length))
+    let (location, length) = unsafe { ((*statement).stmt_location, (*statement).stmt_len) };
+    // A query that a rule or a function keeps has a length, but is not in this string.
+    match (usize::try_from(location), usize::try_from(length)) {
+        _ if source.is_null() => (0, 0),
+        (Err(_), _) => (0, usize::MAX),
+        // It is the last one of the string.
+        (Ok(location), Ok(0) | Err(_)) => (location, usize::MAX),
+        (Ok(location), Ok(length)) => (location, length),
     }
+}
+
+/// Returns a C string's beginning; reads no more of it.
+///
+/// # Safety
+/// `text` must be a C string that stays valid, unless `longest` is 0.
+unsafe fn beginning<'a>(text: *const c_char, longest: usize) -> &'a [u8] {
+    if longest == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's promise; strnlen stops at the end of the string.
+    unsafe { std::slice::from_raw_parts(text.cast(), libc::strnlen(text, longest)) }
 }

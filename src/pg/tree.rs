@@ -3,6 +3,7 @@
 //! Core's planstate_tree_walker visits the same nodes, but does not say how a child hangs on its parent, and that
 //! decides whether its time and buffers lie inside its parent's.
 
+use super::raw;
 use pgrx::pg_sys::{self, List, NodeTag, PlanState};
 use rowsource_core::reconcile::Edge;
 use smallvec::SmallVec;
@@ -45,12 +46,26 @@ pub unsafe fn list<T>(list: *const List) -> impl Iterator<Item = *mut T> {
     }
 }
 
-/// All nodes in pre-order, each once even where several expressions share a subplan.
+/// A walk under way.
+struct Walk {
+    found: SmallVec<[Found; 4]>,
+    /// A bit for each subplan that was visited, by its plan id: several expressions may share one.
+    subplans: SmallVec<[u64; 1]>,
+    /// The tree is so deep that the stack is nearly used up.
+    too_deep: bool,
+}
+
+/// Returns all nodes in pre-order, each once even where several expressions share a subplan. Returns none where the
+/// tree is too deep for the stack.
 ///
 /// # Safety
 /// `root` must be an initialised plan state tree.
 pub unsafe fn walk(root: *mut PlanState) -> SmallVec<[Found; 4]> {
-    let mut found = SmallVec::new();
+    let mut walk = Walk {
+        found: SmallVec::new(),
+        subplans: SmallVec::new(),
+        too_deep: false,
+    };
     let place = Found {
         plan_state: root,
         parent: -1,
@@ -62,14 +77,28 @@ pub unsafe fn walk(root: *mut PlanState) -> SmallVec<[Found; 4]> {
     };
     if !root.is_null() {
         // SAFETY: the caller's promise.
-        unsafe { visit(place, &mut found) };
+        unsafe { visit(place, &mut walk) };
     }
-    found
+    if walk.too_deep {
+        walk.found.clear();
+    }
+    walk.found
 }
 
+/// Levels between two looks at the stack.
+const LEVELS_A_CHECK: u16 = 64;
+
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
-unsafe fn visit(mut place: Found, found: &mut SmallVec<[Found; 4]>) {
+unsafe fn visit(mut place: Found, walk: &mut Walk) {
     let ps = place.plan_state;
+    // Users choose how deep a plan is. Core has been this deep before us, but with less below it on the stack.
+    // SAFETY: no arguments; raises nothing.
+    if place.depth % LEVELS_A_CHECK == LEVELS_A_CHECK - 1 && unsafe { raw::stack_is_too_deep() } {
+        walk.too_deep = true;
+    }
+    if walk.too_deep {
+        return;
+    }
     // SAFETY: `ps` is a valid plan state, and so are all that it points to; casts follow the node's tag.
     unsafe {
         let kind = tag(ps);
@@ -79,7 +108,7 @@ unsafe fn visit(mut place: Found, found: &mut SmallVec<[Found; 4]>) {
             && (*(*ps).plan.cast::<pg_sys::Gather>()).invisible;
         let child = Found {
             plan_state: std::ptr::null_mut(),
-            parent: found.len() as i32,
+            parent: walk.found.len() as i32,
             depth: place.depth + 1,
             edge: Edge::Sequential,
             by_expression: false,
@@ -87,49 +116,55 @@ unsafe fn visit(mut place: Found, found: &mut SmallVec<[Found; 4]>) {
             hidden: false,
         };
         let under_gather = place.under_gather;
-        found.push(place);
+        walk.found.push(place);
         for sub in list::<pg_sys::SubPlanState>((*ps).initPlan) {
             let plan_state = (*sub).planstate;
             let outside = !plan_state.is_null() && tag(plan_state) == NodeTag::T_ModifyTableState;
             let edge = if outside { Edge::Outside } else { Edge::Nested };
             // InitPlans of a Gather are run by the leader alone.
-            visit_subplan(
-                Found {
-                    plan_state,
-                    edge,
-                    by_expression: true,
-                    under_gather,
-                    ..child
-                },
-                found,
-            );
+            let place = Found {
+                plan_state,
+                edge,
+                by_expression: true,
+                under_gather,
+                ..child
+            };
+            visit_subplan(sub, place, walk);
         }
         for plan_state in [(*ps).lefttree, (*ps).righttree] {
             if !plan_state.is_null() {
-                visit(Found { plan_state, ..child }, found);
+                visit(Found { plan_state, ..child }, walk);
             }
         }
         for plan_state in members(ps, kind) {
-            visit(Found { plan_state, ..child }, found);
+            visit(Found { plan_state, ..child }, walk);
         }
         for sub in list::<pg_sys::SubPlanState>((*ps).subPlan) {
-            visit_subplan(
-                Found {
-                    plan_state: (*sub).planstate,
-                    by_expression: true,
-                    ..child
-                },
-                found,
-            );
+            let place = Found {
+                plan_state: (*sub).planstate,
+                by_expression: true,
+                ..child
+            };
+            visit_subplan(sub, place, walk);
         }
     }
 }
 
-/// Several expressions may share one subplan; EXPLAIN shows it once.
-unsafe fn visit_subplan(place: Found, found: &mut SmallVec<[Found; 4]>) {
-    if !place.plan_state.is_null() && !found.iter().any(|seen| seen.plan_state == place.plan_state) {
+/// Visits a subplan the first time that an expression with it is met: EXPLAIN shows it once too.
+unsafe fn visit_subplan(sub: *mut pg_sys::SubPlanState, place: Found, walk: &mut Walk) {
+    if place.plan_state.is_null() {
+        return;
+    }
+    // SAFETY: a subplan's state has its expression, which tells its place among the statement's subplans, from 1 on.
+    let id = unsafe { (*(*sub).subplan).plan_id }.max(0) as usize;
+    let (word, bit) = (id / 64, 1 << (id % 64));
+    if word >= walk.subplans.len() {
+        walk.subplans.resize(word + 1, 0);
+    }
+    if walk.subplans[word] & bit == 0 {
+        walk.subplans[word] |= bit;
         // SAFETY: as `visit`.
-        unsafe { visit(place, found) }
+        unsafe { visit(place, walk) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a node tests its rows for (predicates) and what it orders, groups or caches them by (keys).
 
-use serde_json::{Map, Value};
+use super::properties::{Properties, Words, each_item};
 
 /// In the order in which EXPLAIN's text format prints them: access before filter.
 const PREDICATES: [&str; 11] = [
@@ -31,59 +31,46 @@ fn is_predicate(label: &str) -> bool {
 }
 
 /// Access and filter conditions of the node.
-pub(super) fn predicates(json: &Map<String, Value>) -> Vec<(String, String)> {
+pub(super) fn predicates(json: &Properties, words: &mut Words) -> Vec<(String, String)> {
     let known = PREDICATES.into_iter();
     let others = json
-        .keys()
-        .map(String::as_str)
+        .labels()
         .filter(|label| is_predicate(label) && !PREDICATES.contains(label));
     known
         .chain(others)
-        .filter_map(|label| labelled(json, label, label))
+        .filter_map(|label| Some((label.to_owned(), words.condition(json.raw(label)?)?)))
         .collect()
 }
 
 /// Sort, grouping and cache keys of the node.
-pub(super) fn keys(json: &Map<String, Value>) -> Vec<(String, String)> {
+pub(super) fn keys(json: &Properties, words: &mut Words) -> Vec<(String, String)> {
     let mut keys: Vec<_> = KEYS
         .into_iter()
-        .filter_map(|label| labelled(json, label, label))
+        .filter_map(|label| Some((label.to_owned(), words.joined(json.raw(label)?)?)))
         .collect();
-    let grouping_sets = json
-        .get("Grouping Sets")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten();
-    for set in grouping_sets.filter_map(Value::as_object) {
-        keys.extend(labelled(set, "Sort Key", "Sort Key"));
-        for (list, label) in GROUPING_SET_KEYS {
-            let items = set.get(list).and_then(Value::as_array).into_iter().flatten();
-            keys.extend(items.filter_map(joined).map(|item| {
-                let item = if item.is_empty() { "()".to_owned() } else { item };
-                (label.to_owned(), item)
-            }));
+    let sets = json.raw("Grouping Sets").filter(|sets| sets.starts_with('['));
+    let _ = each_item(sets.unwrap_or("[]"), |set| {
+        if let Some(set) = Properties::of(set) {
+            grouping_set(&set, words, &mut keys);
         }
-    }
+    });
     keys
 }
 
-fn labelled(json: &Map<String, Value>, property: &str, label: &str) -> Option<(String, String)> {
-    json.get(property)
-        .and_then(joined)
-        .map(|value| (label.to_owned(), value))
-}
-
-/// A text as it is, a list joined as the text format joins it.
-fn joined(value: &Value) -> Option<String> {
-    match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Array(items) => Some(
-            items
-                .iter()
-                .filter_map(Value::as_str)
-                .collect::<Vec<_>>()
-                .join(", "),
-        ),
-        _ => None,
+fn grouping_set(set: &Properties, words: &mut Words, keys: &mut Vec<(String, String)>) {
+    if let Some(key) = set.raw("Sort Key").and_then(|raw| words.joined(raw)) {
+        keys.push(("Sort Key".to_owned(), key));
+    }
+    for (list, label) in GROUPING_SET_KEYS {
+        let lists = set.raw(list).filter(|lists| lists.starts_with('['));
+        let _ = each_item(lists.unwrap_or("[]"), |item| {
+            // There may be thousands of sets.
+            if words.is_full() {
+                words.cut += 1;
+            } else if let Some(item) = words.joined(item) {
+                let item = if item.is_empty() { "()".to_owned() } else { item };
+                keys.push((label.to_owned(), item));
+            }
+        });
     }
 }

@@ -1,7 +1,7 @@
 //! What a node and its object are called: EXPLAIN's JSON spreads over several properties what its text format
 //! says in one name, so `ExplainNode` of explain.c is followed here.
 
-use serde_json::{Map, Value};
+use super::properties::{Properties, Words};
 
 /// Where a node names its object, the most telling first: an index access shows the index, as in Oracle, though
 /// it may name its table too. `Relations` is postgres_fdw's pushed-down join.
@@ -16,44 +16,35 @@ const OBJECT_PROPERTIES: [&str; 8] = [
     "Alias",
 ];
 
-fn text<'a>(json: &'a Map<String, Value>, property: &str) -> Option<&'a str> {
-    json.get(property).and_then(Value::as_str)
-}
-
-fn is_true(json: &Map<String, Value>, property: &str) -> bool {
-    json.get(property).and_then(Value::as_bool).unwrap_or(false)
-}
-
 /// The object that the node works on.
-pub(super) fn object_name(json: &Map<String, Value>) -> Option<String> {
+pub(super) fn object_name(json: &Properties, words: &mut Words) -> Option<String> {
     OBJECT_PROPERTIES
         .iter()
-        .find_map(|property| text(json, property))
-        .map(String::from)
+        .find_map(|property| json.name(property, words))
 }
 
 /// The node's name as EXPLAIN's text format spells it, without its object.
-pub(super) fn operation(json: &Map<String, Value>) -> String {
-    let parallel = if is_true(json, "Parallel Aware") {
+pub(super) fn operation(json: &Properties, words: &mut Words) -> String {
+    let parallel = if json.is_true("Parallel Aware") {
         "Parallel "
     } else {
         ""
     };
-    let async_capable = if is_true(json, "Async Capable") {
+    let async_capable = if json.is_true("Async Capable") {
         "Async "
     } else {
         ""
     };
-    let backward = if text(json, "Scan Direction") == Some("Backward") {
+    let backward = if json.word("Scan Direction") == Some("Backward") {
         " Backward"
     } else {
         ""
     };
-    format!("{parallel}{async_capable}{}{backward}", kind(json))
+    format!("{parallel}{async_capable}{}{backward}", kind(json, words))
 }
 
-fn kind(json: &Map<String, Value>) -> String {
-    let node_type = text(json, "Node Type").unwrap_or("???");
+fn kind(json: &Properties, words: &mut Words) -> String {
+    let node_type = json.word("Node Type").unwrap_or("???");
     match node_type {
         "Aggregate" => aggregate(json),
         "Hash Join" => join("Hash", json),
@@ -63,12 +54,12 @@ fn kind(json: &Map<String, Value>) -> String {
             outer => outer,
         },
         "SetOp" => set_operation(json),
-        "ModifyTable" => text(json, "Operation").unwrap_or(node_type).to_owned(),
-        "Foreign Scan" => match text(json, "Operation") {
+        "ModifyTable" => json.word("Operation").unwrap_or(node_type).to_owned(),
+        "Foreign Scan" => match json.word("Operation") {
             None | Some("Select") => node_type.to_owned(),
             Some(modification) => format!("Foreign {modification}"),
         },
-        "Custom Scan" => match text(json, "Custom Plan Provider") {
+        "Custom Scan" => match json.name("Custom Plan Provider", words) {
             None => node_type.to_owned(),
             Some(provider) => format!("{node_type} ({provider})"),
         },
@@ -76,34 +67,34 @@ fn kind(json: &Map<String, Value>) -> String {
     }
 }
 
-fn join(method: &str, json: &Map<String, Value>) -> String {
-    match text(json, "Join Type") {
+fn join(method: &str, json: &Properties) -> String {
+    match json.word("Join Type") {
         None | Some("Inner") => format!("{method} Join"),
         Some(join_type) => format!("{method} {join_type} Join"),
     }
 }
 
-fn aggregate(json: &Map<String, Value>) -> String {
-    let strategy = match text(json, "Strategy") {
+fn aggregate(json: &Properties) -> String {
+    let strategy = match json.word("Strategy") {
         None | Some("Plain") => "Aggregate",
         Some("Sorted") => "GroupAggregate",
         Some("Hashed") => "HashAggregate",
         Some("Mixed") => "MixedAggregate",
         Some(_) => "Aggregate ???",
     };
-    match text(json, "Partial Mode") {
+    match json.word("Partial Mode") {
         None | Some("Simple") => strategy.to_owned(),
         Some(partial_mode) => format!("{partial_mode} {strategy}"),
     }
 }
 
-fn set_operation(json: &Map<String, Value>) -> String {
-    let strategy = match text(json, "Strategy") {
+fn set_operation(json: &Properties) -> String {
+    let strategy = match json.word("Strategy") {
         None | Some("Sorted") => "SetOp",
         Some("Hashed") => "HashSetOp",
         Some(_) => "SetOp ???",
     };
-    match text(json, "Command") {
+    match json.word("Command") {
         None => strategy.to_owned(),
         Some(command) => format!("{strategy} {command}"),
     }

@@ -12,7 +12,9 @@ struct Case {
 fn cases() -> Vec<Case> {
     let case = |lines: &'static str| {
         let mut text: Vec<_> = lines.lines().collect();
-        let nodes = parse_explain_json(text.pop().expect("JSON line")).expect("a plan");
+        let nodes = parse_explain_json(text.pop().expect("JSON line"))
+            .expect("a plan")
+            .nodes;
         Case {
             statement: text.remove(0),
             text,
@@ -144,6 +146,7 @@ fn estimates_are_read() {
 fn only_node(properties: &str) -> PlanNode {
     parse_explain_json(&format!(r#"{{"Plan": {{{properties}}}}}"#))
         .expect("a plan")
+        .nodes
         .remove(0)
 }
 
@@ -220,12 +223,12 @@ fn every_wrapping_is_accepted() {
     for json in [
         format!("[{{{plan}}}]"),
         format!("{{{plan}, \"Settings\": {{}}}}"),
-        format!("\n  {plan}\n"),
-        format!("\n  {plan},\n  \"Planning Time\": 3.5"),
-        format!("[\n  {plan}\n]"),
+        format!("\n  {{ {plan},\n  \"Planning Time\": 3.5 }} "),
         format!("[\"Utility Statement\", {{{plan}}}]"),
     ] {
-        let nodes = parse_explain_json(&json).unwrap_or_else(|error| panic!("{json}: {error}"));
+        let nodes = parse_explain_json(&json)
+            .unwrap_or_else(|error| panic!("{json}: {error}"))
+            .nodes;
         assert_eq!(nodes.len(), 1);
         assert_eq!(nodes[0].operation, "Result");
         assert_eq!(nodes[0].predicates[0].1, "(x = '\"{[')");
@@ -270,7 +273,7 @@ fn deep_plans_are_read_and_absurd_ones_refused() {
         let open = r#"{"Node Type": "Limit", "Plans": ["#.repeat(nodes);
         format!(r#"{{"Plan": {open}{}}}"#, "]}".repeat(nodes))
     };
-    let nodes = parse_explain_json(&chain(499)).expect("a plan");
+    let nodes = parse_explain_json(&chain(499)).expect("a plan").nodes;
     assert_eq!(
         nodes.last().map(|node| (node.id, node.depth, node.parent)),
         Some((498, 498, Some(497)))
@@ -280,4 +283,98 @@ fn deep_plans_are_read_and_absurd_ones_refused() {
         parse_explain_json(&chain(100_000)),
         Err(PlanError::TooDeep)
     ));
+}
+
+#[test]
+fn texts_are_cut_and_counted() {
+    let plan = |properties: &str| {
+        parse_explain_json(&format!(r#"{{"Plan": {{"Node Type": "Result", {properties}}}}}"#))
+            .expect("a plan")
+    };
+    let long = "\u{fc}".repeat(5_000_000);
+    for (raw, kept) in [
+        (format!("\"{long}\""), format!("{}...", "\u{fc}".repeat(1000))),
+        (
+            format!("\"\\\"{long}\""),
+            format!("\"{}...", "\u{fc}".repeat(999)),
+        ),
+        (
+            format!("[\"a\", \"{long}\", \"{long}\"]"),
+            format!("a, {}...", "\u{fc}".repeat(997)),
+        ),
+        (format!("\"{}\"", "x".repeat(1000)), "x".repeat(1000)),
+        (
+            format!("\"{}\"", "\\u0001".repeat(1001)),
+            format!("{}...", "\u{1}".repeat(1000)),
+        ),
+        (
+            format!("[{}\"b\"]", "\"a\",".repeat(100_000)),
+            format!("{}a...", "a, ".repeat(333)),
+        ),
+    ] {
+        let plan = plan(&format!(r#""Filter": {raw}"#));
+        let cut = usize::from(kept.ends_with("..."));
+        assert_eq!(plan.nodes[0].predicates, [("Filter".to_owned(), kept)]);
+        assert_eq!((plan.cut, plan.generic), (cut, false));
+    }
+    // A parameter counts where it is not shown.
+    assert!(plan(&format!(r#""Filter": "{} = $1""#, "x".repeat(2000))).generic);
+    assert!(!plan(r#""Filter": "(a = '$')", "Sort Key": ["$1"]"#).generic);
+}
+
+#[test]
+fn all_texts_of_a_plan_are_bounded() {
+    let child = format!(r#"{{"Node Type": "Result", "Filter": "{}"}}"#, "x".repeat(900));
+    let json = format!(
+        r#"{{"Plan": {{"Node Type": "Append", "Plans": [{}{child}]}}}}"#,
+        format!("{child},").repeat(500)
+    );
+    let plan = parse_explain_json(&json).expect("a plan");
+    assert_eq!(plan.nodes.len(), 502);
+    let bytes: usize = plan
+        .nodes
+        .iter()
+        .flat_map(|node| &node.predicates)
+        .map(|(_, text)| text.len())
+        .sum();
+    assert!((16 * 1024..20 * 1024).contains(&bytes), "{bytes} bytes");
+    assert_eq!(plan.cut, 501 - 16 * 1024 / 900);
+    assert_eq!(plan.nodes[501].predicates[0].1, "...");
+}
+
+#[test]
+fn long_plans_are_read_in_linear_time() {
+    let time = |children: usize| {
+        let child = r#"{"Node Type": "Result", "Filter": "(a > 1)"}"#;
+        let json = format!(
+            r#"{{"Plan": {{"Node Type": "Append", "Plans": [{}{child}]}}}}"#,
+            format!("{child},").repeat(children)
+        );
+        let run = || {
+            let start = std::time::Instant::now();
+            assert!(parse_explain_json(&json).is_ok());
+            start.elapsed()
+        };
+        (0..5).map(|_| run()).min().expect("five runs")
+    };
+    let (small, large) = (time(500), time(16_000));
+    assert!(
+        large < 150 * small,
+        "{small:?} and {large:?} for 32 times as much"
+    );
+}
+
+#[test]
+fn reading_takes_little_stack() {
+    let open = r#"{"Node Type": "Limit", "Plans": ["#.repeat(499);
+    let json = format!(r#"{{"Plan": {open}{}}}"#, "]}".repeat(499));
+    // What PostgreSQL leaves below its own limit is 512 kB. Without optimisation it takes several times as much.
+    let stack = if cfg!(debug_assertions) {
+        4 << 20
+    } else {
+        448 << 10
+    };
+    let reader = std::thread::Builder::new().stack_size(stack);
+    let nodes = reader.spawn(move || parse_explain_json(&json).map_or(0, |plan| plan.nodes.len()));
+    assert_eq!(nodes.expect("a thread").join().expect("no overflow"), 499);
 }

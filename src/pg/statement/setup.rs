@@ -45,6 +45,9 @@ pub unsafe fn attach(
         };
         let wrapped = worker || covers(setting, others);
         let found = tree::walk(root);
+        if found.is_empty() {
+            return;
+        }
         let count = found.len();
         let key = PlanKey::new(
             server::user_id(),
@@ -114,7 +117,7 @@ unsafe fn set_up(
         } else {
             store::attach();
             let known = session::known(&key);
-            let (description, older_literals) = describe::description(query, known.as_deref(), count);
+            let (description, older_literals) = describe::description(query, known.as_deref(), found);
             let plan = known.unwrap_or_else(|| session::newly_met(key, description.clone()));
             (Some((plan, description)), older_literals)
         };
@@ -286,8 +289,7 @@ impl Statement {
                 if describe::is_of(description, query) {
                     self.older_literals = false;
                 } else {
-                    (*description, self.older_literals) =
-                        describe::description(query, Some(plan), found.len());
+                    (*description, self.older_literals) = describe::description(query, Some(plan), found);
                 }
             }
             for (i, found) in found.iter().enumerate() {

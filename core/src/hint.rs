@@ -1,0 +1,258 @@
+//! The hint that asks for a statement to be measured at any level: `/*+ gather_plan_statistics */`.
+//!
+//! The hint is looked for at each execution at level basic, so the cost is bounded whatever a client sends: only the
+//! first 32 kB of a statement are looked at, and of its comments the first 8 kB are read. A hint further on is not
+//! found.
+
+use memchr::{memchr, memchr_iter, memchr2, memmem};
+
+const HINT: &[u8] = b"gather_plan_statistics";
+
+/// Bytes of a statement that are looked at.
+pub const LONGEST_SEARCH: usize = 32 * 1024;
+/// Bytes of its comments that are read.
+pub const LONGEST_COMMENTS: usize = 8 * 1024;
+
+/// Returns whether a statement has a hint comment with our word in it, among others perhaps, in any case.
+///
+/// Literals, quoted identifiers and `--` comments are skipped as PostgreSQL's lexer skips them; comments nest. A
+/// backslash escapes in `E''` only, as with `standard_conforming_strings`. Runs in linear time.
+pub fn present(statement: &[u8]) -> bool {
+    let text = &statement[..statement.len().min(LONGEST_SEARCH)];
+    // A slash is rare in SQL: most statements are told by this alone.
+    memchr_iter(b'/', text).any(|at| text[at..].starts_with(b"/*+")) && in_comments(text)
+}
+
+/// Reads the comments of a text, one after the other.
+fn in_comments(text: &[u8]) -> bool {
+    let mut left = LONGEST_COMMENTS;
+    let mut at = 0;
+    while at < text.len() {
+        let rest = &text[at..];
+        at += match rest {
+            [b'/', b'*', ..] => {
+                let comment = &rest[..comment(rest)];
+                let read = &comment[..comment.len().min(left)];
+                if read.starts_with(b"/*+") && names_us(read) {
+                    return true;
+                }
+                left -= read.len();
+                if left == 0 {
+                    return false;
+                }
+                comment.len()
+            }
+            [b'-', b'-', ..] => memchr(b'\n', rest).unwrap_or(rest.len()),
+            [b'\'' | b'"', ..] => quoted(rest),
+            [b'$', ..] => dollar_quoted(rest),
+            [b'e' | b'E', b'\'', ..] => 1 + escaped(&rest[1..]),
+            // A word as a whole: a dollar sign inside it begins no literal, and its last letter none with escapes.
+            [first, ..] if is_word(*first) => word(rest),
+            _ => 1,
+        };
+    }
+    false
+}
+
+fn names_us(comment: &[u8]) -> bool {
+    let mut words = comment.split(|&b| !b.is_ascii_alphanumeric() && b != b'_');
+    words.any(|word| word.eq_ignore_ascii_case(HINT))
+}
+
+/// Returns the length of the comment that a text begins with, and of those nested in it.
+fn comment(text: &[u8]) -> usize {
+    let mut depth = 0usize;
+    let mut at = 0;
+    while let Some(next) = memchr2(b'/', b'*', &text[at..]) {
+        at += next;
+        match &text[at..] {
+            [b'/', b'*', ..] => depth += 1,
+            [b'*', b'/', ..] => depth -= 1,
+            _ => {
+                at += 1;
+                continue;
+            }
+        }
+        at += 2;
+        if depth == 0 {
+            return at;
+        }
+    }
+    text.len()
+}
+
+/// Returns the length of the literal or quoted identifier that a text begins with. Where the quote is doubled, the rest
+/// is taken for one more.
+fn quoted(text: &[u8]) -> usize {
+    memchr(text[0], &text[1..]).map_or(text.len(), |end| end + 2)
+}
+
+/// Returns the length of the literal that a text begins with, where a backslash escapes the character after it.
+fn escaped(text: &[u8]) -> usize {
+    let mut at = 1;
+    while let Some(next) = memchr2(b'\'', b'\\', &text[at.min(text.len())..]) {
+        at += next;
+        match text[at..] {
+            // A doubled quote is still within the literal.
+            [b'\'', b'\'', ..] | [b'\\', _, ..] => at += 2,
+            _ => return at + 1,
+        }
+    }
+    text.len()
+}
+
+/// Returns the length of the dollar-quoted literal that a text begins with; 1 where the dollar sign begins none.
+fn dollar_quoted(text: &[u8]) -> usize {
+    let name = text[1..].iter().take_while(|&&b| is_word(b)).count();
+    if text.get(1).is_some_and(u8::is_ascii_digit) || text.get(1 + name) != Some(&b'$') {
+        return 1;
+    }
+    let (tag, rest) = text.split_at(name + 2);
+    memmem::find(rest, tag).map_or(text.len(), |end| end + 2 * tag.len())
+}
+
+fn word(text: &[u8]) -> usize {
+    let length = text.iter().take_while(|&&b| is_word(b) || b == b'$').count();
+    length.max(1)
+}
+
+fn is_word(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || b == b'_' || b >= 0x80
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    const COMMENT: &str = "/*+ gather_plan_statistics */";
+
+    fn found(text: &str) -> bool {
+        present(text.as_bytes())
+    }
+
+    #[test]
+    fn hints_are_found() {
+        for text in [
+            "/*+ gather_plan_statistics */ SELECT 1",
+            "SELECT /*+gather_plan_statistics*/ 1",
+            "select /*+ Leading(a b) GATHER_PLAN_STATISTICS HashJoin(a b) */ 1",
+            "SELECT 1 /*+ gather_plan_statistics",
+            "SELECT 'it''s a /*+ ', /*+ gather_plan_statistics */ 1",
+            "SELECT E'it\\'s /*+ ', /*+ gather_plan_statistics */ 1",
+            "SELECT e'\\\\', /*+ gather_plan_statistics */ 1",
+            "SELECT U&'\\', /*+ gather_plan_statistics */ 1",
+            "SELECT name'\\' /*+ gather_plan_statistics */",
+            "SELECT $a$ ' $b$ $a$ /*+ gather_plan_statistics */",
+            "SELECT $1 + $2 /*+ gather_plan_statistics */ , '$'",
+            "SELECT a$b$c /*+ gather_plan_statistics */ , $b$ $b$",
+            "SELECT \"it's\" /*+ gather_plan_statistics */",
+            "-- it's\nSELECT /*+ gather_plan_statistics */",
+            "/* it's /* nested */ */ SELECT /*+ gather_plan_statistics */",
+            "SELECT 2 */*+ gather_plan_statistics */ 3",
+            "SELECT '\u{fc}' /*+ \u{fc} gather_plan_statistics */",
+        ] {
+            assert!(found(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_hint_is_none() {
+        for text in [
+            "",
+            "/",
+            "/*",
+            "/*+",
+            "'",
+            "E'",
+            "E'\\",
+            "$",
+            "$$",
+            "$a$",
+            "\"",
+            "--",
+            "SELECT 1 / 2 /* gather_plan_statistics */",
+            "SELECT '/*+ gather_plan_statistics */'",
+            "SELECT 'a''/*+ gather_plan_statistics */'",
+            "SELECT E'a\\'/*+ gather_plan_statistics */'",
+            "SELECT E'a''\\'/*+ gather_plan_statistics */'",
+            "SELECT $$ ' /*+ gather_plan_statistics */ ' $$",
+            "SELECT $a$ $ $$ /*+ gather_plan_statistics */ $a$",
+            "SELECT 1 AS \"/*+ gather_plan_statistics */\"",
+            "SELECT 1 -- /*+ gather_plan_statistics */",
+            "SELECT 1 /* /*+ gather_plan_statistics */ */",
+            "SELECT 1 /*+ gather_plan_statistics_not */",
+            "SELECT 1 /*+ not */ gather_plan_statistics",
+            "SELECT '/*+ gather_plan_statistics */",
+            "SELECT $a$ /*+ gather_plan_statistics */",
+        ] {
+            assert!(!found(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn it_is_looked_for_in_the_beginning_only() {
+        let after = |before: &str, bytes: usize| {
+            let filler = before.replace('_', &"x".repeat(bytes - before.len() - COMMENT.len() + 1));
+            found(&format!("{filler}{COMMENT}"))
+        };
+        assert!(after("SELECT '_' ", LONGEST_SEARCH));
+        assert!(!after("SELECT '_' ", LONGEST_SEARCH + COMMENT.len()));
+        assert!(after("/* _ */", LONGEST_COMMENTS));
+        assert!(!after("/* _ */", LONGEST_COMMENTS + COMMENT.len()));
+    }
+
+    /// The fastest of a few runs.
+    fn time(text: &[u8]) -> Duration {
+        let run = || {
+            let start = Instant::now();
+            assert!(!std::hint::black_box(present(std::hint::black_box(text))));
+            start.elapsed()
+        };
+        (0..5).map(|_| run()).min().unwrap_or_default()
+    }
+
+    #[test]
+    fn the_time_does_not_grow_with_the_text() {
+        for unit in [
+            "/*+", "/*+ */", "'/*+'", "'/*+", "$/*+", "$a$/*+", "$a$b/*+ ", "E'/*+\\'", "\"/*+", "--/*+",
+            "--/*+\n", "/*/*+", "*/ /*+ ", "/*+'",
+        ] {
+            let text = unit.repeat((32 << 20) / unit.len());
+            let (small, large) = (time(&text.as_bytes()[..1 << 20]), time(text.as_bytes()));
+            assert!(
+                large < 4 * small + Duration::from_millis(1),
+                "{unit}: 1 MB in {small:?}, 32 MB in {large:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn reading_comments_is_linear() {
+        // Without the bounds of a statement.
+        for unit in [
+            "/*+ */",
+            "'/*+'",
+            "$/*+ */",
+            "$a$b/*+ */",
+            "$abc ",
+            "a$b$",
+            "/*/*",
+            "/ * ",
+        ] {
+            let time = |bytes: usize| {
+                let text = unit.repeat(bytes / unit.len());
+                let start = Instant::now();
+                std::hint::black_box((in_comments(text.as_bytes()), comment(text.as_bytes())));
+                start.elapsed()
+            };
+            let fastest = |bytes| (0..5).map(|_| time(bytes)).min().unwrap_or_default();
+            let (small, large) = (fastest(1 << 16), fastest(1 << 20));
+            // Quadratic time would be 256 times as long.
+            assert!(
+                large < 64 * small + Duration::from_millis(1),
+                "{unit}: 64 kB in {small:?}, 1 MB in {large:?}"
+            );
+        }
+    }
+}

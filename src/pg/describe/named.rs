@@ -1,0 +1,154 @@
+//! Describes a plan from its plan states alone, where EXPLAIN would print too much or cannot be had: operations,
+//! objects and estimates, but no conditions.
+
+use crate::pg::tree::{Found, tag};
+use pgrx::pg_sys::{self, NodeTag, PlanState, QueryDesc};
+use rowsource_core::plan::{ExplainedPlan, PlanNode};
+use std::ffi::CStr;
+
+/// Describes the plan.
+///
+/// # Safety
+/// `query` must be started, and `found` be the nodes of its plan.
+pub unsafe fn plan(query: *mut QueryDesc, found: &[Found]) -> ExplainedPlan {
+    let hidden = i32::from(found[0].hidden);
+    let shown = found.iter().filter(|place| !place.hidden).enumerate();
+    let mut nodes: Vec<PlanNode> = shown
+        .map(|(id, place)| {
+            // SAFETY: the caller's promise; a plan state has a plan.
+            unsafe {
+                let plan = (*place.plan_state).plan;
+                PlanNode {
+                    id,
+                    parent: usize::try_from(place.parent - hidden).ok(),
+                    depth: usize::from(place.depth) - hidden as usize,
+                    operation: operation(plan),
+                    object_name: object_name(place.plan_state, query),
+                    plan_rows: (*plan).plan_rows,
+                    plan_width: f64::from((*plan).plan_width),
+                    total_cost: (*plan).total_cost,
+                    ..PlanNode::default()
+                }
+            }
+        })
+        .collect();
+    if let Some(root) = nodes.first_mut() {
+        root.predicates.push(("Predicates".to_owned(), "...".to_owned()));
+    }
+    ExplainedPlan {
+        nodes,
+        // It shows no literals, so it holds for all.
+        generic: true,
+        cut: 1,
+    }
+}
+
+/// Returns the kind of node in EXPLAIN's words.
+unsafe fn operation(plan: *mut pg_sys::Plan) -> String {
+    // SAFETY: a plan; the cast follows its tag.
+    unsafe {
+        let name = match tag(plan) {
+            NodeTag::T_ModifyTable => match (*plan.cast::<pg_sys::ModifyTable>()).operation {
+                pg_sys::CmdType::CMD_INSERT => "Insert",
+                pg_sys::CmdType::CMD_UPDATE => "Update",
+                pg_sys::CmdType::CMD_DELETE => "Delete",
+                pg_sys::CmdType::CMD_MERGE => "Merge",
+                _ => "ModifyTable",
+            },
+            NodeTag::T_Agg => "Aggregate",
+            NodeTag::T_NestLoop => "Nested Loop",
+            NodeTag::T_CteScan => "CTE Scan",
+            NodeTag::T_TableFuncScan => "Table Function Scan",
+            NodeTag::T_WorkTableScan => "WorkTable Scan",
+            NodeTag::T_BitmapAnd => "BitmapAnd",
+            NodeTag::T_BitmapOr => "BitmapOr",
+            NodeTag::T_ProjectSet => "ProjectSet",
+            NodeTag::T_LockRows => "LockRows",
+            NodeTag::T_SetOp => "SetOp",
+            NodeTag::T_WindowAgg => "WindowAgg",
+            other => return prefixed(plan, &words(&format!("{other:?}"))),
+        };
+        prefixed(plan, name)
+    }
+}
+
+unsafe fn prefixed(plan: *mut pg_sys::Plan, name: &str) -> String {
+    // SAFETY: a plan.
+    let parallel = if unsafe { (*plan).parallel_aware } {
+        "Parallel "
+    } else {
+        ""
+    };
+    format!("{parallel}{name}")
+}
+
+/// Returns the words of a node tag: `T_IndexOnlyScan` is an `Index Only Scan`.
+fn words(tag: &str) -> String {
+    let name = tag.trim_start_matches("T_");
+    let mut words = String::with_capacity(name.len() + 3);
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() && !words.is_empty() {
+            words.push(' ');
+        }
+        words.push(letter);
+    }
+    words
+}
+
+/// Returns the name of the index or relation that a node works on, out of what the executor has opened, so nothing is
+/// looked up; else what the statement calls it.
+unsafe fn object_name(ps: *mut PlanState, query: *mut QueryDesc) -> Option<String> {
+    // SAFETY: casts follow the tag; relations stay open while the statement runs.
+    unsafe {
+        let relation = match tag(ps) {
+            NodeTag::T_IndexScanState => (*ps.cast::<pg_sys::IndexScanState>()).iss_RelationDesc,
+            NodeTag::T_IndexOnlyScanState => (*ps.cast::<pg_sys::IndexOnlyScanState>()).ioss_RelationDesc,
+            NodeTag::T_BitmapIndexScanState => (*ps.cast::<pg_sys::BitmapIndexScanState>()).biss_RelationDesc,
+            NodeTag::T_ModifyTableState => {
+                let root = (*ps.cast::<pg_sys::ModifyTableState>()).rootResultRelInfo;
+                if root.is_null() {
+                    return None;
+                }
+                (*root).ri_RelationDesc
+            }
+            NodeTag::T_SeqScanState
+            | NodeTag::T_SampleScanState
+            | NodeTag::T_BitmapHeapScanState
+            | NodeTag::T_TidScanState
+            | NodeTag::T_TidRangeScanState
+            | NodeTag::T_ForeignScanState => (*ps.cast::<pg_sys::ScanState>()).ss_currentRelation,
+            NodeTag::T_FunctionScanState
+            | NodeTag::T_TableFuncScanState
+            | NodeTag::T_ValuesScanState
+            | NodeTag::T_CteScanState
+            | NodeTag::T_WorkTableScanState
+            | NodeTag::T_NamedTuplestoreScanState => return alias((*ps).plan, query),
+            _ => return None,
+        };
+        if relation.is_null() {
+            return None;
+        }
+        let name = &raw const (*(*relation).rd_rel).relname.data;
+        Some(text(CStr::from_ptr(name.cast())))
+    }
+}
+
+/// Returns what the statement calls a range table entry.
+unsafe fn alias(plan: *mut pg_sys::Plan, query: *mut QueryDesc) -> Option<String> {
+    // SAFETY: a scan's plan begins with `Scan`; range table indexes count from 1.
+    unsafe {
+        let index = (*plan.cast::<pg_sys::Scan>()).scanrelid as usize;
+        let table = (*(*query).plannedstmt).rtable;
+        if index == 0 || table.is_null() || index > (*table).length as usize {
+            return None;
+        }
+        let entry = (*(*table).elements.add(index - 1))
+            .ptr_value
+            .cast::<pg_sys::RangeTblEntry>();
+        Some(text(CStr::from_ptr((*(*entry).eref).aliasname)))
+    }
+}
+
+fn text(name: &CStr) -> String {
+    crate::pg::server::from_database(name.to_bytes())
+}
