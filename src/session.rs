@@ -67,13 +67,17 @@ pub struct PlanDescription {
 }
 
 impl PlanDescription {
-    pub fn new(text: &[u8], plan: ExplainedPlan) -> Self {
-        let kept = server::first_bytes(text, LONGEST_TEXT);
-        let is_cut = kept.len() < text.len();
-        let mark = if is_cut { "..." } else { "" };
+    pub fn new(statement: &[u8], plan: ExplainedPlan) -> Self {
+        let kept = server::first_bytes(statement, LONGEST_TEXT);
+        let is_cut = kept.len() < statement.len();
+        let mut text = server::from_database(kept);
+        if is_cut {
+            text.push_str("...");
+            text.shrink_to_fit();
+        }
         PlanDescription {
-            text: server::from_database(kept) + mark,
-            identity: identity(text),
+            text,
+            identity: identity(statement),
             generic: plan.generic,
             cut: u32::try_from(plan.cut + usize::from(is_cut)).unwrap_or(u32::MAX),
             nodes: plan.nodes,
