@@ -70,11 +70,9 @@ impl PlanDescription {
     pub fn new(statement: &[u8], plan: ExplainedPlan) -> Self {
         let kept = server::first_bytes(statement, LONGEST_TEXT);
         let is_cut = kept.len() < statement.len();
-        let mut text = server::from_database(kept);
-        if is_cut {
-            text.push_str("...");
-            text.shrink_to_fit();
-        }
+        let mark = if is_cut { "..." } else { "" };
+        // In one piece: a text that grows leaves holes in the heap.
+        let text = [&server::from_database(kept), mark].concat();
         PlanDescription {
             text,
             identity: identity(statement),

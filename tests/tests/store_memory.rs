@@ -236,7 +236,7 @@ fn a_session_keeps_little() {
     let (unmeasured, measured) = (grown("basic"), grown("typical"));
     println!("a session that ran 1,000 long statements keeps {measured} bytes more, unmeasured {unmeasured}");
     assert!(
-        measured - unmeasured < 6 * MB,
+        measured - unmeasured < 7 * MB,
         "{measured} bytes more, unmeasured {unmeasured}"
     );
     server.assert_no_crash();
