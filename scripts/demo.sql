@@ -98,6 +98,14 @@ SET pg_rowsource.explain = off;
 SELECT * FROM rowsource_clocks();
 
 \echo
+\echo == a statement of 20 MB: what is kept of it, and what all plans take
+\echo select count(*) from test where id < 10 and pad = repeat('x', 20000000);
+select count(*) from test where id < 10 and pad = repeat('x', 20000000);
+SELECT rowsource_display();
+SELECT plans, pg_size_pretty(bytes) AS bytes, pg_size_pretty(max_bytes) AS at_most, evictions, refused, truncated
+  FROM rowsource_info();
+
+\echo
 \echo == temporary files: each request, counted and timed
 SET client_min_messages = error;
 \o /dev/null
