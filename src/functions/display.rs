@@ -20,6 +20,8 @@ pub fn lines(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, format:
     } else {
         (known(queryid, planid), None)
     };
+    // The table of a large plan is made in memory.
+    memory::ensure_headroom(plan.description.nodes.len());
     let statistics = &plan.statistics;
     let header = Header {
         queryid: plan.key.queryid,

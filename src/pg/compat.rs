@@ -496,3 +496,17 @@ pub fn system_clock_wanted() -> bool {
     let chosen = unsafe { pg_sys::timing_clock_source };
     chosen == pg_sys::TimingClockSourceType::TIMING_CLOCK_SOURCE_SYSTEM as i32
 }
+
+/// Ends what an error has interrupted in the buffer manager, as a subtransaction's abort does. From 16 on resource owners
+/// know of reads and writes in progress.
+///
+/// # Safety
+/// Main thread, after an error was swallowed.
+pub unsafe fn abort_io() {
+    // SAFETY: the caller's promise; both do nothing where nothing is in progress.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        pg_sys::AbortBufferIO();
+        pg_sys::UnlockBuffers();
+    }
+}

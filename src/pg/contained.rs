@@ -5,46 +5,56 @@
 //! PostgreSQL would warn the client of each ("dynamic shared memory leak"). So the work has a resource owner of its
 //! own, which is released when it fails.
 
+use super::compat;
 use super::protect::is_cancel;
-use super::server;
+use super::server::{self, HeldInterrupts};
 use pgrx::pg_sys::panic::CaughtError;
 use pgrx::{PgTryBuilder, pg_sys};
 use std::panic::AssertUnwindSafe;
 
-/// The resource owner of shared memory; null until it is needed, and after a failure.
-static mut OWNER: pg_sys::ResourceOwner = std::ptr::null_mut();
+/// A resource owner that is kept for the next time; null where there is none.
+static mut SPARE: pg_sys::ResourceOwner = std::ptr::null_mut();
 
 /// Runs a body that may raise while it holds lightweight locks. On an error, returns what was raised, with the locks and
 /// all resources of the body given back.
 ///
 /// The body must not hold on to resources: shared memory that is to stay mapped is pinned. The caller must hold no
-/// lightweight lock, unless an abort is about to release it.
+/// lightweight lock.
 pub fn contained<T>(body: impl FnOnce() -> T) -> Result<T, String> {
-    // SAFETY: main thread. The owner lives until it is released below. CurrentResourceOwner and the memory context are
-    // put back on both ways out; what the body registered is released with its own owner.
+    // SAFETY: main thread. While the body runs the owner is its own: a `contained` within takes another. What is in
+    // force outside is put back on both ways out, before the owner goes.
     unsafe {
         let outer = pg_sys::CurrentResourceOwner;
         let context = pg_sys::CurrentMemoryContext;
+        let held = HeldInterrupts::now();
+        let mut owner = std::mem::replace(&mut *(&raw mut SPARE), std::ptr::null_mut());
         let result = server::caught(|| {
-            if OWNER.is_null() {
-                OWNER = pg_sys::ResourceOwnerCreate(std::ptr::null_mut(), c"pg_rowsource".as_ptr());
+            if owner.is_null() {
+                owner = pg_sys::ResourceOwnerCreate(std::ptr::null_mut(), c"pg_rowsource".as_ptr());
             }
-            pg_sys::CurrentResourceOwner = OWNER;
+            pg_sys::CurrentResourceOwner = owner;
             body()
         });
         pg_sys::CurrentResourceOwner = outer;
-        let error = match result {
-            Ok(value) => return Ok(value),
-            Err(error) => error,
-        };
-        pg_sys::CurrentMemoryContext = context;
-        pg_sys::LWLockReleaseAll();
-        let owner = OWNER;
-        OWNER = std::ptr::null_mut();
-        if !owner.is_null() {
-            release(owner, false, true);
+        match result {
+            Ok(value) => {
+                if { SPARE }.is_null() {
+                    SPARE = owner;
+                } else {
+                    release(owner, true, true);
+                }
+                Ok(value)
+            }
+            Err(error) => {
+                pg_sys::CurrentMemoryContext = context;
+                pg_sys::LWLockReleaseAll();
+                held.put_back();
+                if !owner.is_null() {
+                    release(owner, false, true);
+                }
+                Err(server::message(&*error))
+            }
         }
-        Err(server::message(&*error))
     }
 }
 
@@ -52,12 +62,13 @@ pub fn contained<T>(body: impl FnOnce() -> T) -> Result<T, String> {
 /// `None` where it fails. A cancel or shutdown request goes on.
 ///
 /// # Safety
-/// Main thread, in a transaction, where an error may be raised.
+/// Main thread, in a transaction, where an error may be raised, holding no lightweight lock.
 pub unsafe fn contained_or_cancelled<T>(body: impl FnOnce() -> Option<T>) -> Option<T> {
     // SAFETY: as a subtransaction has it: a child of the owner in force, whose locks go to that owner when all went
-    // well. It is not used after it is released.
+    // well. It is not used after it is released. What a failed body left is given back as at a subtransaction's abort.
     unsafe {
         let outer = pg_sys::CurrentResourceOwner;
+        let held = HeldInterrupts::now();
         let owner = pg_sys::ResourceOwnerCreate(outer, c"pg_rowsource".as_ptr());
         pg_sys::CurrentResourceOwner = owner;
         let result = PgTryBuilder::new(AssertUnwindSafe(|| Ok(body())))
@@ -74,6 +85,11 @@ pub unsafe fn contained_or_cancelled<T>(body: impl FnOnce() -> Option<T>) -> Opt
             })
             .execute();
         pg_sys::CurrentResourceOwner = outer;
+        if result.is_err() {
+            pg_sys::LWLockReleaseAll();
+            compat::abort_io();
+            held.put_back();
+        }
         release(owner, result.is_ok(), false);
         result.ok().flatten()
     }

@@ -13,8 +13,8 @@ mod printing;
 
 use super::contained::contained_or_cancelled;
 use super::one_thread::OneThread;
-use super::server;
 use super::tree::Found;
+use super::{memory, server};
 use crate::session::{KnownPlan, PlanDescription};
 use pgrx::pg_sys::{self, QueryDesc};
 use rowsource_core::clock::system;
@@ -62,7 +62,7 @@ static BUDGET: OneThread<Cell<Budget>> = OneThread::new(Cell::new(Budget {
 }));
 
 /// Returns the description of a started statement's plan, and whether its literals are those of an earlier execution;
-/// makes it now unless a good one is known.
+/// makes it now unless a good one is known. `None` without memory to make it.
 ///
 /// # Safety
 /// `query` must be started, and `found` be the nodes of its plan.
@@ -71,19 +71,22 @@ pub unsafe fn description(
     query: *mut QueryDesc,
     known: Option<&KnownPlan>,
     found: &[Found],
-) -> (Rc<PlanDescription>, bool) {
+) -> Option<(Rc<PlanDescription>, bool)> {
     // SAFETY: the caller's promise.
     unsafe {
+        let has_memory = || memory::has_headroom(found.len());
         if let Some(known) = known {
             let known = known.description.borrow();
             if is_of(&known, query) {
-                return (known.clone(), false);
+                return Some((known.clone(), false));
             }
-            if !Budget::allows(system::monotonic()) {
-                return (known.clone(), true);
+            if !Budget::allows(system::monotonic()) || !has_memory() {
+                return Some((known.clone(), true));
             }
+        } else if !has_memory() {
+            return None;
         }
-        (Rc::new(made(query, found)), false)
+        Some((Rc::new(made(query, found)), false))
     }
 }
 

@@ -153,12 +153,13 @@ unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
         PREV_EXECUTOR_START.unwrap_or(raw::standard_ExecutorStart)(query, eflags);
         if let Some(measuring) = measuring {
             let memory = pg_sys::CurrentMemoryContext;
+            let held = server::HeldInterrupts::now();
             let attached = catch_unwind(AssertUnwindSafe(|| {
                 statement::attach(query, &measuring, others, added, toplevel);
             }));
             if let Err(error) = attached {
                 pg_sys::CurrentMemoryContext = memory;
-                not_attached(query, error);
+                not_attached(query, error, &held);
             }
         }
     }
@@ -166,7 +167,7 @@ unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
 
 /// A statement could not be set up: it runs unmeasured. A cancel or shutdown request that came meanwhile goes on.
 #[cold]
-unsafe fn not_attached(query: *mut QueryDesc, error: Box<dyn Any + Send>) {
+unsafe fn not_attached(query: *mut QueryDesc, error: Box<dyn Any + Send>, held: &server::HeldInterrupts) {
     let cancel = match error.downcast_ref::<CaughtError>() {
         Some(CaughtError::PostgresError(report) | CaughtError::ErrorReport(report)) => {
             is_cancel(report.sql_error_code() as i32)
@@ -183,6 +184,7 @@ unsafe fn not_attached(query: *mut QueryDesc, error: Box<dyn Any + Send>) {
         }
         pg_sys::FlushErrorState();
         pg_sys::LWLockReleaseAll();
+        held.put_back();
         let estate = (*query).estate;
         if !estate.is_null() {
             // Nobody takes in what parallel workers would report.

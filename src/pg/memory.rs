@@ -10,8 +10,9 @@
 //! * Memory whose size depends on data is PostgreSQL's, or is asked for with `try_reserve`.
 //! * What remains is small and bounded: descriptions, rows, error messages. When the system has no memory for it, it
 //!   comes from a reserve of this process, a static that the kernel backs with memory only when it is used.
-//! * Who is about to allocate asks first: [`is_short`] at the start of a statement (it then runs unmeasured), and
-//!   [`ensure`] for each plan of a view (the view then fails with PostgreSQL's own "out of memory").
+//! * Who is about to allocate asks first: [`is_short`] at the start of a statement and [`has_headroom`] before a plan is
+//!   described (the statement then runs unmeasured), [`ensure_headroom`] before a plan is displayed, and [`ensure`] for
+//!   each plan of a view (these fail with PostgreSQL's own "out of memory").
 //!
 //! The reserve is larger than what can be allocated between two such questions.
 
@@ -27,7 +28,8 @@ const RESERVE: usize = 1 << 20;
 const LARGEST: usize = RESERVE / 2;
 const PAGE: usize = 4096;
 
-/// Its neighbours are pages that nobody gets, so that the heap never joins it to a mapping that happens to lie beside it.
+/// The first reserve. Its neighbours are pages that nobody gets, so that the heap never joins it to a mapping that happens
+/// to lie beside it.
 #[repr(C, align(4096))]
 struct Reserve {
     _before: [u8; PAGE],
@@ -38,13 +40,13 @@ struct Reserve {
 // SAFETY: only the heap touches it, which only the process's one thread touches.
 unsafe impl Sync for Reserve {}
 
-static RESERVED: Reserve = Reserve {
+static FIRST: Reserve = Reserve {
     _before: [0; PAGE],
     memory: UnsafeCell::new([0; RESERVE]),
     _after: [0; PAGE],
 };
-/// The heap has the reserve.
-static IN_USE: OneThread<Cell<bool>> = OneThread::new(Cell::new(false));
+/// The reserve: the first, or later one that was mapped when there was memory again. Null where the heap has it.
+static RESERVED: OneThread<Cell<*mut u8>> = OneThread::new(Cell::new(FIRST.memory.get().cast()));
 
 static HEAP: OneThread<UnsafeCell<Dlmalloc<System>>> =
     OneThread::new(UnsafeCell::new(Dlmalloc::new_with_allocator(System)));
@@ -84,20 +86,18 @@ unsafe impl GlobalAlloc for Heap {
 /// Where the heap's memory comes from: anonymous mappings, and the reserve when there are no more.
 struct System;
 
-// SAFETY: what is handed out is mapped memory, or the reserve while nobody else has it.
+// SAFETY: what is handed out is mapped memory that nobody else has, all zeros.
 unsafe impl Allocator for System {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         match map(size) {
             Some(region) => (region, size, 0),
-            None if size <= LARGEST && !IN_USE.replace(true) => (RESERVED.memory.get().cast(), RESERVE, 0),
+            // Null once it is gone.
+            None if size <= LARGEST => (RESERVED.replace(std::ptr::null_mut()), RESERVE, 0),
             None => (std::ptr::null_mut(), 0, 0),
         }
     }
 
     fn remap(&self, region: *mut u8, old: usize, new: usize, can_move: bool) -> *mut u8 {
-        if is_of_reserve(region) {
-            return std::ptr::null_mut();
-        }
         let flags = if can_move { libc::MREMAP_MAYMOVE } else { 0 };
         // SAFETY: a mapping of the heap's, of this size.
         match unsafe { libc::mremap(region.cast(), old, new, flags) } {
@@ -108,16 +108,13 @@ unsafe impl Allocator for System {
 
     fn free_part(&self, region: *mut u8, old: usize, new: usize) -> bool {
         // SAFETY: the end of a mapping of the heap's, which it uses no more.
-        !is_of_reserve(region) && unsafe { libc::munmap(region.add(new).cast(), old - new) == 0 }
+        !is_first(region) && unsafe { libc::munmap(region.add(new).cast(), old - new) == 0 }
     }
 
     fn free(&self, region: *mut u8, size: usize) -> bool {
-        if is_of_reserve(region) {
-            IN_USE.set(false);
-            return true;
-        }
+        // A static stays; the heap goes on using it.
         // SAFETY: a mapping of the heap's, which it uses no more.
-        unsafe { libc::munmap(region.cast(), size) == 0 }
+        !is_first(region) && unsafe { libc::munmap(region.cast(), size) == 0 }
     }
 
     fn can_release_part(&self, _flags: u32) -> bool {
@@ -125,8 +122,7 @@ unsafe impl Allocator for System {
     }
 
     fn allocates_zeros(&self) -> bool {
-        // The reserve may have been used before.
-        !IN_USE.get()
+        true
     }
 
     fn page_size(&self) -> usize {
@@ -144,8 +140,8 @@ fn map(size: usize) -> Option<*mut u8> {
     (region != libc::MAP_FAILED).then(|| region.cast())
 }
 
-fn is_of_reserve(region: *mut u8) -> bool {
-    (region as usize).wrapping_sub(RESERVED.memory.get() as usize) < RESERVE
+fn is_first(region: *mut u8) -> bool {
+    (region as usize).wrapping_sub(FIRST.memory.get() as usize) < RESERVE
 }
 
 /// Returns whether this process can map so many bytes.
@@ -154,17 +150,32 @@ pub fn can_map(bytes: usize) -> bool {
     map(bytes).is_some_and(|region| unsafe { libc::munmap(region.cast(), bytes) == 0 })
 }
 
-/// Returns whether this process is short of memory: the system refused some, and still would. Costs one comparison as
-/// long as it never did.
+/// Returns whether this process is short of memory: the heap has the reserve, and the system gives no new one. Costs one
+/// comparison as long as there is a reserve.
 #[inline(always)]
 pub fn is_short() -> bool {
-    IN_USE.get() && is_still_short()
+    RESERVED.get().is_null() && !is_reserved_again()
 }
 
 #[cold]
 #[inline(never)]
-fn is_still_short() -> bool {
-    !can_map(RESERVE)
+fn is_reserved_again() -> bool {
+    RESERVED.set(map(RESERVE).unwrap_or(std::ptr::null_mut()));
+    !RESERVED.get().is_null()
+}
+
+/// Returns whether there is memory for work on so many nodes of a plan, of the extension and of what it calls.
+pub fn has_headroom(nodes: usize) -> bool {
+    const HEADROOM: usize = 8 << 20;
+    const A_NODE: usize = 4 << 10;
+    !is_short() && can_map(HEADROOM + nodes * A_NODE)
+}
+
+/// Raises PostgreSQL's "out of memory" if there is no memory to show so many nodes of a plan.
+pub fn ensure_headroom(nodes: usize) {
+    if !has_headroom(nodes) {
+        out_of_memory();
+    }
 }
 
 /// Raises PostgreSQL's "out of memory" if this process is short of memory.

@@ -75,11 +75,13 @@ pub fn message_time() -> i64 {
 
 /// Writes to the server's log without the user's statement beside it, which has nothing to do with the matter.
 pub fn log_alone(message: &str) {
-    // SAFETY: a plain global, put back at once; LOG does not raise.
+    // SAFETY: plain globals, put back at once. A LOG line raises nothing where interrupts are held: a cancel request waits.
     unsafe {
         let statement = pg_sys::debug_query_string;
         pg_sys::debug_query_string = std::ptr::null();
+        pg_sys::InterruptHoldoffCount += 1;
         pgrx::log!("{message}");
+        pg_sys::InterruptHoldoffCount -= 1;
         pg_sys::debug_query_string = statement;
     }
 }
@@ -107,10 +109,60 @@ pub fn enable_query_ids() {
 
 /// Runs a body that may raise, and takes its error as an answer.
 pub fn caught<T>(body: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
+    let held = HeldInterrupts::now();
     catch_unwind(AssertUnwindSafe(body)).inspect_err(|_| {
         // SAFETY: the error has been copied into the panic; PostgreSQL's own record of it must go, or its stack fills.
         unsafe { pg_sys::FlushErrorState() }
+        held.put_back();
     })
+}
+
+/// How often interrupts are held off. An error forgets that, which is right where it ends a transaction; where it ends
+/// with us, whoever held them would let them go once too often, and the session would never hear of any again.
+pub struct HeldInterrupts {
+    interrupts: u32,
+    cancels: u32,
+}
+
+impl HeldInterrupts {
+    pub fn now() -> Self {
+        // SAFETY: plain globals.
+        unsafe {
+            HeldInterrupts {
+                interrupts: pg_sys::InterruptHoldoffCount,
+                cancels: pg_sys::QueryCancelHoldoffCount,
+            }
+        }
+    }
+
+    /// To be called after an error was swallowed, by who holds no lightweight lock.
+    pub fn put_back(&self) {
+        // SAFETY: plain globals; what held interrupts then still does.
+        unsafe {
+            pg_sys::InterruptHoldoffCount = self.interrupts;
+            pg_sys::QueryCancelHoldoffCount = self.cancels;
+        }
+    }
+}
+
+/// Returns this process's number.
+#[inline(always)]
+pub fn pid() -> i32 {
+    // SAFETY: a plain global.
+    unsafe { pg_sys::MyProcPid }
+}
+
+/// Returns whether this process is ending. Then an error is fatal: nobody catches it, and PostgreSQL's own clean-up stops
+/// where it is.
+pub fn is_exiting() -> bool {
+    // SAFETY: a plain global.
+    unsafe { pg_sys::proc_exit_inprogress }
+}
+
+/// Returns whether there is a process of this number.
+pub fn is_alive(pid: i32) -> bool {
+    // SAFETY: signal 0 is no signal.
+    unsafe { libc::kill(pid, 0) == 0 || *libc::__errno_location() != libc::ESRCH }
 }
 
 /// Returns the message of an error that [`caught`] took.
@@ -135,6 +187,16 @@ pub fn from_database(bytes: &[u8]) -> String {
 pub fn to_database(text: &str) -> Vec<u8> {
     let ascii = |c: char| if c.is_ascii() { c as u8 } else { b'?' };
     converted(text.as_bytes(), pg_sys::pg_any_to_server).unwrap_or_else(|| text.chars().map(ascii).collect())
+}
+
+/// Returns a message as it can be raised in this database: pgrx hands its bytes to PostgreSQL, which takes them to be in
+/// the database's encoding. In another one than UTF-8, what is not ASCII becomes a question mark.
+pub fn as_message(text: &str) -> String {
+    let ascii = |c: char| if c.is_ascii() { c } else { '?' };
+    match is_utf8() {
+        true => text.to_owned(),
+        false => text.chars().map(ascii).collect(),
+    }
 }
 
 /// What one of PostgreSQL's conversions to or from UTF-8 makes of a text; `None` where it cannot.

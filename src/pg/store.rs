@@ -8,10 +8,9 @@
 //!
 //! Locks, and the order in which they are taken:
 //! 1. a slot of a session's buffer (`pending`): to add an execution of a short plan, or to flush the slot;
-//! 2. the attach lock, exclusive: to make the store, to load the file, to attach;
-//! 3. the control lock, exclusive: to evict, to insert a new plan;
-//! 4. a partition lock of the table (dshash): shared to find a plan, exclusive to insert or delete one;
-//! 5. a plan's own lock: exclusive to add to it, shared to copy it.
+//! 2. the control lock, exclusive: to evict, to insert a new plan;
+//! 3. a partition lock of the table (dshash): shared to find a plan, exclusive to insert or delete one;
+//! 4. a plan's own lock: exclusive to add to it, shared to copy it.
 //!
 //! So the update of a known plan takes no exclusive lock that other plans share, and mostly none that other sessions
 //! share. Nothing is called into PostgreSQL's executor or catalogs while any of them is held.
@@ -22,6 +21,7 @@ mod blocks;
 mod control;
 mod entry;
 mod file;
+mod owner;
 mod pending;
 
 use super::contained::contained;
@@ -32,7 +32,8 @@ use control::Control;
 use entry::{Batch, Entry};
 use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
 
 pub use control::init;
 
@@ -66,12 +67,23 @@ static mut STORE: Option<Store> = None;
 
 /// Attaches this backend to the store, making and loading it first where nobody has. To be called where memory may
 /// be allocated for good: when a statement starts, or from a function. A backend that cannot (there is no shared
-/// memory left) tries again after a minute.
+/// memory left) tries again after a minute; while another one makes the store, with the next statement.
 #[inline(always)]
 pub fn attach() {
     // SAFETY: main thread.
     if unsafe { STORE }.is_none() {
         attach_now();
+    }
+}
+
+/// Attaches as [`attach`] does, and waits for a backend that makes the store. May be cancelled.
+fn attach_waiting() {
+    const PAUSE: Duration = Duration::from_millis(1);
+    attach();
+    while control::is_being_made() {
+        server::check_for_interrupts();
+        std::thread::sleep(PAUSE);
+        attach();
     }
 }
 
@@ -89,7 +101,11 @@ fn attach_now() {
         let attached = contained(|| make_or_attach(control::find_or_make()));
         pg_sys::MemoryContextSwitchTo(context);
         match attached {
-            Ok(store) => STORE = Some(store),
+            Ok(Some(store)) => {
+                STORE = Some(store);
+                complete(&store);
+            }
+            Ok(None) => {}
             Err(message) => {
                 FAILED_AT = Some(server::now());
                 control::log_no_memory(&message);
@@ -98,21 +114,20 @@ fn attach_now() {
     }
 }
 
-unsafe fn make_or_attach(control: *mut Control) -> Store {
-    // SAFETY: under the attach lock nobody else makes the store.
+/// Makes the store, or attaches to it; `None` while another backend makes it. What it maps and makes is pinned last: an
+/// error before that gives all of it back.
+unsafe fn make_or_attach(control: *mut Control) -> Option<Store> {
+    // SAFETY: who is the maker makes the store alone; handles of a made store do not change.
     unsafe {
         compat::register_tranche((*control).tranche, control::TRANCHE);
-        let lock = &raw mut (*control).attach_lock;
-        pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
         let parameters = compat::dshash_parameters(Entry::KEY_SIZE, size_of::<Entry>(), (*control).tranche);
-        let store = if (*control).made.load(Relaxed) {
-            let attach = |area| {
-                let area = pg_sys::dsa_attach(area);
-                pg_sys::dsa_pin_mapping(area);
-                area
-            };
-            let (plans, pending) = (attach((*control).plans_area), attach((*control).pending_area));
-            let table = pg_sys::dshash_attach(plans, &parameters, (*control).table, std::ptr::null_mut());
+        let none = std::ptr::null_mut();
+        let store = if (*control).made.load(Acquire) {
+            let (plans, pending) = (
+                pg_sys::dsa_attach((*control).plans_area),
+                pg_sys::dsa_attach((*control).pending_area),
+            );
+            let table = pg_sys::dshash_attach(plans, &parameters, (*control).table, none);
             Store {
                 control,
                 plans,
@@ -120,22 +135,25 @@ unsafe fn make_or_attach(control: *mut Control) -> Store {
                 table,
             }
         } else {
+            let _maker = (*control).become_maker()?;
+            if (*control).made.load(Acquire) {
+                return None;
+            }
             let make = |limit| {
                 let area = compat::dsa_create((*control).tranche);
                 pg_sys::dsa_set_size_limit(area, limit);
-                pg_sys::dsa_pin(area);
-                pg_sys::dsa_pin_mapping(area);
                 area
             };
             let limit = guc::max_memory();
-            // The plans' area last: an error before that leaves one small area behind, and nothing that refers to it.
-            let (pending, plans) = (make(limit / pending::SHARE), make(limit));
+            let (plans, pending) = (make(limit), make(limit / pending::SHARE));
+            let table = pg_sys::dshash_create(plans, &parameters, none);
             (*control).note_limit(limit);
-            let table = pg_sys::dshash_create(plans, &parameters, std::ptr::null_mut());
             (*control).plans_area = pg_sys::dsa_get_handle(plans);
             (*control).pending_area = pg_sys::dsa_get_handle(pending);
             (*control).table = pg_sys::dshash_get_hash_table_handle(table);
-            (*control).made.store(true, Relaxed);
+            pg_sys::dsa_pin(plans);
+            pg_sys::dsa_pin(pending);
+            (*control).made.store(true, Release);
             Store {
                 control,
                 plans,
@@ -143,16 +161,20 @@ unsafe fn make_or_attach(control: *mut Control) -> Store {
                 table,
             }
         };
-        // Nobody else can attach before the file is in. Where a plan of it could not be kept, `contained` has released
-        // the lock.
-        file::load(&store);
-        if pg_sys::LWLockHeldByMe(lock) {
-            pg_sys::LWLockRelease(lock);
-        }
+        pg_sys::dsa_pin_mapping(store.plans);
+        pg_sys::dsa_pin_mapping(store.pending);
+        Some(store)
+    }
+}
+
+/// What a backend does once it is attached: it loads the file where nobody has, and takes a buffer. It can do without.
+unsafe fn complete(store: &Store) {
+    // SAFETY: the caller holds no lock.
+    unsafe {
+        file::load(store);
         if !server::is_postmaster() {
-            pending::attach_backend(&store);
+            let _ = contained(|| pending::attach_backend(store));
         }
-        store
     }
 }
 
@@ -166,7 +188,9 @@ pub fn record(execution: &Execution) -> bool {
         if pending::add(execution) {
             return true;
         }
-        record_at_once(&store, execution)
+        // An error would be fatal to a process that ends.
+        (!server::is_exiting() || memory::can_map((*store.control).mapped_bytes()))
+            && record_at_once(&store, execution)
     }
 }
 
@@ -192,7 +216,7 @@ unsafe fn record_at_once(store: &Store, execution: &Execution) -> bool {
 /// # Errors
 /// Raises "out of memory".
 pub fn keys() -> Option<Vec<PlanKey>> {
-    attach();
+    attach_waiting();
     // SAFETY: main thread; called by functions of the user's, which hold no lock.
     unsafe {
         let store = STORE?;
@@ -223,7 +247,7 @@ pub fn plan(key: &PlanKey) -> Option<Plan> {
 /// # Errors
 /// Raises "out of memory".
 pub fn current_plan(key: &PlanKey) -> Option<Plan> {
-    attach();
+    attach_waiting();
     // SAFETY: as `keys`.
     unsafe {
         let store = STORE?;
@@ -234,7 +258,7 @@ pub fn current_plan(key: &PlanKey) -> Option<Plan> {
 
 /// Forgets the plans of a user, database and query; 0 stands for any.
 pub fn reset(userid: u32, dbid: u32, queryid: i64) {
-    attach();
+    attach_waiting();
     // SAFETY: main thread; called by a function of the user's, which holds no lock.
     unsafe {
         let Some(store) = STORE else { return };
@@ -254,7 +278,7 @@ pub fn reset(userid: u32, dbid: u32, queryid: i64) {
 
 /// Returns what is known about the store; `None` without one.
 pub fn info() -> Option<Info> {
-    attach();
+    attach_waiting();
     // SAFETY: main thread; plain atomics.
     unsafe {
         STORE.map(|store| {

@@ -51,12 +51,12 @@ struct Walk {
     found: SmallVec<[Found; 4]>,
     /// A bit for each subplan that was visited, by its plan id: several expressions may share one.
     subplans: SmallVec<[u64; 1]>,
-    /// The tree is so deep that the stack is nearly used up.
-    too_deep: bool,
+    /// The tree is so deep that the stack is nearly used up, or so large that there is no memory for it.
+    given_up: bool,
 }
 
 /// Returns all nodes in pre-order, each once even where several expressions share a subplan. Returns none where the
-/// tree is too deep for the stack.
+/// tree is too deep for the stack, or memory is out.
 ///
 /// # Safety
 /// `root` must be an initialised plan state tree.
@@ -64,7 +64,7 @@ pub unsafe fn walk(root: *mut PlanState) -> SmallVec<[Found; 4]> {
     let mut walk = Walk {
         found: SmallVec::new(),
         subplans: SmallVec::new(),
-        too_deep: false,
+        given_up: false,
     };
     let place = Found {
         plan_state: root,
@@ -79,7 +79,7 @@ pub unsafe fn walk(root: *mut PlanState) -> SmallVec<[Found; 4]> {
         // SAFETY: the caller's promise.
         unsafe { visit(place, &mut walk) };
     }
-    if walk.too_deep {
+    if walk.given_up {
         walk.found.clear();
     }
     walk.found
@@ -94,9 +94,9 @@ unsafe fn visit(mut place: Found, walk: &mut Walk) {
     // Users choose how deep a plan is. Core has been this deep before us, but with less below it on the stack.
     // SAFETY: no arguments; raises nothing.
     if place.depth % LEVELS_A_CHECK == LEVELS_A_CHECK - 1 && unsafe { raw::stack_is_too_deep() } {
-        walk.too_deep = true;
+        walk.given_up = true;
     }
-    if walk.too_deep {
+    if walk.given_up {
         return;
     }
     // SAFETY: `ps` is a valid plan state, and so are all that it points to; casts follow the node's tag.
@@ -116,6 +116,10 @@ unsafe fn visit(mut place: Found, walk: &mut Walk) {
             hidden: false,
         };
         let under_gather = place.under_gather;
+        if walk.found.try_reserve(1).is_err() {
+            walk.given_up = true;
+            return;
+        }
         walk.found.push(place);
         for sub in list::<pg_sys::SubPlanState>((*ps).initPlan) {
             let plan_state = (*sub).planstate;
@@ -136,8 +140,15 @@ unsafe fn visit(mut place: Found, walk: &mut Walk) {
                 visit(Found { plan_state, ..child }, walk);
             }
         }
-        for plan_state in members(ps, kind) {
+        let (members, count) = members(ps, kind);
+        for i in 0..count {
+            let plan_state = *members.add(i);
             visit(Found { plan_state, ..child }, walk);
+        }
+        if kind == NodeTag::T_CustomScanState {
+            for plan_state in list((*ps.cast::<pg_sys::CustomScanState>()).custom_ps) {
+                visit(Found { plan_state, ..child }, walk);
+            }
         }
         for sub in list::<pg_sys::SubPlanState>((*ps).subPlan) {
             let place = Found {
@@ -168,31 +179,30 @@ unsafe fn visit_subplan(sub: *mut pg_sys::SubPlanState, place: Found, walk: &mut
     }
 }
 
-unsafe fn members(ps: *mut PlanState, kind: NodeTag) -> Vec<*mut PlanState> {
+/// Returns the inputs of a node that has them in an array: the first, and how many.
+unsafe fn members(ps: *mut PlanState, kind: NodeTag) -> (*mut *mut PlanState, usize) {
     // SAFETY: casts follow the tag; arrays have the length beside them.
     unsafe {
-        let array =
-            |plans: *mut *mut PlanState, n: i32| (0..n.max(0) as usize).map(|i| *plans.add(i)).collect();
-        match kind {
+        let (members, count) = match kind {
             NodeTag::T_AppendState => {
                 let append = ps.cast::<pg_sys::AppendState>();
-                array((*append).appendplans, (*append).as_nplans)
+                ((*append).appendplans, (*append).as_nplans)
             }
             NodeTag::T_MergeAppendState => {
                 let append = ps.cast::<pg_sys::MergeAppendState>();
-                array((*append).mergeplans, (*append).ms_nplans)
+                ((*append).mergeplans, (*append).ms_nplans)
             }
             NodeTag::T_BitmapAndState => {
                 let and = ps.cast::<pg_sys::BitmapAndState>();
-                array((*and).bitmapplans, (*and).nplans)
+                ((*and).bitmapplans, (*and).nplans)
             }
             NodeTag::T_BitmapOrState => {
                 let or = ps.cast::<pg_sys::BitmapOrState>();
-                array((*or).bitmapplans, (*or).nplans)
+                ((*or).bitmapplans, (*or).nplans)
             }
-            NodeTag::T_SubqueryScanState => vec![(*ps.cast::<pg_sys::SubqueryScanState>()).subplan],
-            NodeTag::T_CustomScanState => list((*ps.cast::<pg_sys::CustomScanState>()).custom_ps).collect(),
-            _ => Vec::new(),
-        }
+            NodeTag::T_SubqueryScanState => (&raw mut (*ps.cast::<pg_sys::SubqueryScanState>()).subplan, 1),
+            _ => (std::ptr::null_mut(), 0),
+        };
+        (members, count.max(0) as usize)
     }
 }

@@ -10,6 +10,7 @@
 #include "optimizer/optimizer.h"
 #include "storage/dsm.h"
 #include "utils/builtins.h"
+#include "utils/dsa.h"
 
 #include <elf.h>
 #include <link.h>
@@ -24,6 +25,7 @@ void		_PG_init(void);
 static bool copy_fails;
 static bool look_fails;
 static bool create_fails;
+static bool allocate_fails;
 static int	patched;
 
 static void
@@ -68,6 +70,17 @@ failing_create(Size size, int flags)
 	return segment;
 }
 
+static dsa_pointer
+failing_allocate(dsa_area *area, size_t size, int flags)
+{
+	if (allocate_fails)
+	{
+		allocate_fails = false;
+		raise_out_of_memory();
+	}
+	return dsa_allocate_extended(area, size, flags);
+}
+
 static void *
 instead_of(const char *name)
 {
@@ -77,6 +90,8 @@ instead_of(const char *name)
 		return failing_look;
 	if (strcmp(name, "dsm_create") == 0)
 		return failing_create;
+	if (strcmp(name, "dsa_allocate_extended") == 0)
+		return failing_allocate;
 	return NULL;
 }
 
@@ -138,7 +153,7 @@ void
 _PG_init(void)
 {
 	dl_iterate_phdr(patch, NULL);
-	if (patched < 3)
+	if (patched < 4)
 		elog(FATAL, "failing: %d slots", patched);
 }
 
@@ -151,5 +166,6 @@ failing(PG_FUNCTION_ARGS)
 	copy_fails = strcmp(name, "CopyErrorData") == 0;
 	look_fails = strcmp(name, "contain_volatile_functions") == 0;
 	create_fails = strcmp(name, "dsm_create") == 0;
+	allocate_fails = strcmp(name, "dsa_allocate_extended") == 0;
 	PG_RETURN_VOID();
 }

@@ -134,6 +134,55 @@ fn a_session_without_memory() {
     assert_measures(&mut server.connect(), 1);
 }
 
+/// As before, with a plan of thousands of nodes.
+#[test]
+fn a_large_plan_without_memory() {
+    // Without core's counters: a session that had no memory for one of them crashes when it ends, on 15.20 (in
+    // pgstat_lock_entry), with the library or without.
+    let server = keeping(
+        "faults-large-plan",
+        &["max_locks_per_transaction = 4000", "track_counts = off"],
+    );
+    let mut client = server.connect();
+    run_each(&mut client, "CREATE TABLE parts (id int) PARTITION BY RANGE (id)");
+    client
+        .batch_execute(
+            "DO $$ BEGIN FOR i IN 1..2500 LOOP
+                 EXECUTE format('CREATE TABLE part%s PARTITION OF parts FOR VALUES FROM (%s) TO (%s)', i, i, i + 1);
+             END LOOP; END $$",
+        )
+        .expect("partitions");
+    let mut failed = 0;
+    for megabytes in (4..60).step_by(2) {
+        let mut client = server.connect();
+        let pid = pid(&mut client);
+        run_each(
+            &mut client,
+            "SET pg_rowsource.statistics_level = 'typical'; SELECT 1; SELECT count(*) FROM rowsource_info()",
+        );
+        let limit = process::status_bytes(pid, "VmSize") + megabytes * MB;
+        process::limit_address_space(pid, Some(limit));
+        for sql in ["SELECT count(*) FROM parts", "SELECT rowsource_display()"] {
+            if let Err(error) = client.batch_execute(sql) {
+                let said = error.as_db_error();
+                assert!(
+                    said.is_some(),
+                    "{megabytes} MB more: {sql}: {error}\n{}",
+                    server.log_extract()
+                );
+                failed += 1;
+            }
+        }
+        process::limit_address_space(pid, None);
+        run_each(&mut client, "SELECT id FROM t");
+        let log = server.log_extract();
+        assert!(!log.contains("by signal"), "{megabytes} MB more: {log}");
+    }
+    println!("{failed} statements failed for want of memory");
+    assert!(failed > 5, "the limits limited nothing");
+    assert_measures(&mut server.connect(), 1);
+}
+
 /// A clean stop ends with a clean exit, plans saved or not: a service manager takes anything else for a crash.
 #[test]
 fn a_clean_stop() {

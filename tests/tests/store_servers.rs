@@ -3,7 +3,7 @@
 
 use postgres::Client;
 use rowsource_tests::Server;
-use rowsource_tests::session::{run_each, texts, value};
+use rowsource_tests::session::{must_fail, run_each, texts, value};
 use rowsource_tests::store::{info, kept, measure_all, measured, measuring, quiet_server, the_kept};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -192,6 +192,11 @@ fn databases_of_several_encodings() {
         format!("{own:?}"),
         "SELECT 'größer'",
     );
+    // A word that the database's encoding writes in other bytes is a word like any other.
+    for (client, word) in others.iter_mut().zip(["größe", "日本"]) {
+        let (_, message) = must_fail(client, &format!("SELECT rowsource_display(format => '{word}')"));
+        check("an unknown word", message, "unknown word \"");
+    }
     // Whatever is kept, no reader's view fails over another database's text.
     let mut databases = vec![utf8];
     databases.append(&mut others);

@@ -85,6 +85,48 @@ fn a_statement_that_cannot_be_set_up_runs_unmeasured() {
     assert_eq!(nodes[1].rows, 100_000, "{nodes:#?}");
 }
 
+/// The session hears a cancel request.
+fn assert_cancellable(client: &mut Client, after: &str) {
+    run_each(client, "SET statement_timeout = '200ms'");
+    let (code, _) = must_fail(client, "SELECT pg_sleep(20)");
+    assert_eq!(code, SqlState::QUERY_CANCELED, "{after}");
+    run_each(client, "SET statement_timeout = 0");
+}
+
+#[test]
+fn a_plan_that_cannot_be_kept_leaves_the_session_cancellable() {
+    let server = server("not-kept");
+    let mut client = server.session();
+    // Recorded where a statement ends, where a transaction is rolled back, and where an error ends both.
+    for (statement, fails) in [
+        ("SELECT id, 0 FROM n LIMIT 1", false),
+        (
+            "BEGIN; DECLARE c CURSOR FOR SELECT id, 1 + 1 FROM n ORDER BY 1; FETCH c; ROLLBACK",
+            false,
+        ),
+        ("SELECT sum(1 / (id - 500)), 3 FROM n", true),
+        (
+            "DO 'BEGIN PERFORM sum(1 / (id - 500)), 4, 4 FROM n; EXCEPTION WHEN division_by_zero THEN END'",
+            false,
+        ),
+    ] {
+        run_each(&mut client, "SET pg_rowsource.track = 'all'");
+        let_fail(&mut client, "dsa_allocate_extended");
+        match fails {
+            true => drop(must_fail(&mut client, statement)),
+            false => run_each(&mut client, statement),
+        }
+        assert_cancellable(&mut client, statement);
+        let nodes = measure(&mut client, "SELECT count(*) FROM n");
+        assert_eq!(nodes[1].rows, 100_000, "{statement}: {nodes:#?}");
+    }
+    let lines = server
+        .log()
+        .matches("pg_rowsource got no more shared memory: out of memory, as a test wants it")
+        .count();
+    assert_eq!(lines, 1, "{}", server.log());
+}
+
 #[test]
 fn workers_without_shared_memory_to_report_in() {
     let server = server("no-channel");

@@ -117,7 +117,7 @@ unsafe fn set_up(
         } else {
             store::attach();
             let known = session::known(&key);
-            let (description, older_literals) = describe::description(query, known.as_deref(), found);
+            let (description, older_literals) = describe::description(query, known.as_deref(), found)?;
             let plan = known.unwrap_or_else(|| session::newly_met(key, description.clone()));
             (Some((plan, description)), older_literals)
         };
@@ -288,8 +288,8 @@ impl Statement {
             if let Some((plan, description)) = &mut self.plan {
                 if describe::is_of(description, query) {
                     self.older_literals = false;
-                } else {
-                    (*description, self.older_literals) = describe::description(query, Some(plan), found);
+                } else if let Some(described) = describe::description(query, Some(plan), found) {
+                    (*description, self.older_literals) = described;
                 }
             }
             for (i, found) in found.iter().enumerate() {

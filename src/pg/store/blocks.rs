@@ -65,11 +65,11 @@ pub(super) unsafe fn make<T: Stored>(
             let (made, block) = match made {
                 Ok((made, block)) if made != 0 => (made, block.cast::<Header>()),
                 Ok(_) => {
-                    free::<T>(area, first);
+                    free(area, first);
                     return Err(NoMemory::Limit);
                 }
                 Err(message) => {
-                    free::<T>(area, first);
+                    free(area, first);
                     return Err(NoMemory::System(message));
                 }
             };
@@ -95,11 +95,22 @@ pub(super) enum NoMemory {
     System(String),
 }
 
-/// Gives a chain back. Its blocks are mapped in, or can be.
+/// Gives a chain back. What cannot be mapped in is lost.
+///
+/// # Safety
+/// Main thread, holding no lock but those that `contained` may release. Nobody else may know the chain any more.
+pub(super) unsafe fn free(area: *mut pg_sys::dsa_area, first: pg_sys::dsa_pointer) {
+    if first != 0 {
+        // SAFETY: the caller's promise.
+        let _ = contained(|| unsafe { free_raising(area, first) });
+    }
+}
+
+/// The same where errors are the caller's.
 ///
 /// # Safety
 /// Nobody else may know the chain any more.
-pub(super) unsafe fn free<T: Stored>(area: *mut pg_sys::dsa_area, first: pg_sys::dsa_pointer) {
+pub(super) unsafe fn free_raising(area: *mut pg_sys::dsa_area, first: pg_sys::dsa_pointer) {
     let mut at = first;
     while at != 0 {
         // SAFETY: the caller's promise.

@@ -1,19 +1,21 @@
 //! The store's control block: where it lies, who makes it, and what it counts.
 
 use super::entry::{Entry, NODE_SIZE};
+use super::owner::OwnerGuard;
 use super::{file, pending};
 use crate::guc;
 use crate::pg::{compat, server, statfile, tempfile};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::{pg_guard, pg_sys};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering::Relaxed};
 
 /// Zeroed when it is made.
 #[repr(C)]
 pub(super) struct Control {
     pub lock: pg_sys::LWLock,
-    pub attach_lock: pg_sys::LWLock,
     pub made: AtomicBool,
+    /// The process that makes the store or loads the file, or 0.
+    maker: AtomicI32,
     pub loaded: AtomicBool,
     /// That there is no more shared memory was logged.
     logged: AtomicBool,
@@ -94,7 +96,6 @@ unsafe fn begin(control: *mut Control) {
         control.write_bytes(0, 1);
         (*control).tranche = compat::new_tranche(TRANCHE);
         pg_sys::LWLockInitialize(&raw mut (*control).lock, (*control).tranche);
-        pg_sys::LWLockInitialize(&raw mut (*control).attach_lock, (*control).tranche);
         (*control).reset_at.store(server::now(), Relaxed);
     }
 }
@@ -152,16 +153,33 @@ pub(super) unsafe fn find_or_make() -> *mut Control {
 
 /// Writes to the server's log that there is no more shared memory: once in a server's life.
 pub(super) fn log_no_memory(message: &str) {
+    /// Of this session, where there is no control block.
+    static LOGGED: AtomicBool = AtomicBool::new(false);
     // SAFETY: null or a control block, which stays.
-    let logged = unsafe { preloaded().as_ref() }.is_some_and(|control| control.logged.swap(true, Relaxed));
-    if !logged {
+    let logged = unsafe { preloaded().as_ref() }.map_or(&LOGGED, |control| &control.logged);
+    if !logged.swap(true, Relaxed) {
         server::log_alone(&format!(
             "pg_rowsource got no more shared memory: {message}; it keeps the plans that it has room for, and counts others as refused in rowsource_info()"
         ));
     }
 }
 
+/// Returns whether a backend is making the store, or loading its file.
+pub(super) fn is_being_made() -> bool {
+    // SAFETY: null or a control block, which stays.
+    unsafe { preloaded().as_ref() }.is_some_and(|control| {
+        let maker = control.maker.load(Relaxed);
+        maker != 0 && maker != server::pid() && server::is_alive(maker)
+    })
+}
+
 impl Control {
+    /// Makes this process the one that makes the store or loads the file, until the answer is dropped. `None` while
+    /// another one does.
+    pub fn become_maker(&self) -> Option<OwnerGuard<'_>> {
+        OwnerGuard::take(&self.maker)
+    }
+
     /// Returns whether a new plan needs room made for it.
     pub fn is_full(&self) -> bool {
         self.plans.load(Relaxed) >= guc::max_plans() as u64

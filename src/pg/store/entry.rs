@@ -111,15 +111,24 @@ impl Memory {
         size_of::<Entry>() + self.node_count as usize * NODE_SIZE + self.description_size as usize
     }
 
+    /// Of no plan.
+    const NOTHING: Memory = Memory {
+        nodes: 0,
+        description: 0,
+        node_count: 0,
+        description_size: 0,
+        truncated: false,
+    };
+
     /// Gives the memory back.
     ///
     /// # Safety
-    /// Nobody else may know it any more. Raises nothing where its blocks are mapped in.
+    /// Main thread, holding no lock. Nobody else may know it any more.
     unsafe fn free(&self, store: &Store) {
         // SAFETY: the caller's promise.
         unsafe {
-            blocks::free::<NodeTotals>(store.plans, self.nodes);
-            blocks::free::<u8>(store.plans, self.description);
+            blocks::free(store.plans, self.nodes);
+            blocks::free(store.plans, self.description);
         }
     }
 }
@@ -198,7 +207,7 @@ pub(super) unsafe fn insert_new(
     unsafe {
         let control = &*store.control;
         if control.is_full() {
-            make_room(store);
+            make_room(store, false);
         }
         let Some(memory) = allocate(store, &nodes, &description_bytes, description.is_truncated()) else {
             return false;
@@ -241,7 +250,7 @@ unsafe fn allocate(
     truncated: bool,
 ) -> Option<Memory> {
     /// So often a share of the plans is evicted for one new plan.
-    const TRIES: usize = 3;
+    const TRIES: usize = 10;
     // SAFETY: as `insert_new`.
     unsafe {
         for _ in 0..TRIES {
@@ -249,7 +258,7 @@ unsafe fn allocate(
             let made = blocks::make(store.plans, nodes).and_then(|nodes| {
                 blocks::make(store.plans, description)
                     .map(|description| (nodes, description))
-                    .inspect_err(|_| blocks::free::<NodeTotals>(store.plans, nodes))
+                    .inspect_err(|_| blocks::free(store.plans, nodes))
             });
             match made {
                 Ok((chain, text)) => {
@@ -264,7 +273,7 @@ unsafe fn allocate(
                 Err(NoMemory::System(message)) => (*store.control).note_exhausted(&message),
                 Err(NoMemory::Limit) => {}
             }
-            make_room(store);
+            make_room(store, true);
         }
         None
     }
@@ -281,7 +290,7 @@ unsafe fn locked_by_control<T>(store: &Store, body: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Inserts a plan of the file; false where it cannot be kept.
+/// Inserts a plan of the file, or adds it to what has been run already; false where it cannot be kept.
 ///
 /// # Safety
 /// Main thread, holding no lock. Raises nothing.
@@ -302,7 +311,7 @@ pub(super) unsafe fn restore(
             return false;
         };
         let Ok(text) = blocks::make(store.plans, &bytes) else {
-            blocks::free::<NodeTotals>(store.plans, chain);
+            blocks::free(store.plans, chain);
             return false;
         };
         let memory = Memory {
@@ -312,11 +321,17 @@ pub(super) unsafe fn restore(
             description_size: bytes.len() as u32,
             truncated: description.is_truncated(),
         };
-        let inserted = contained(|| locked_by_control(store, || insert(store, key, statistics, memory)));
-        if inserted != Ok(true) {
+        let mut taken = false;
+        let kept = contained(|| {
+            locked_by_control(store, || {
+                taken = insert(store, key, statistics, memory);
+                taken || pg_guard_ffi_boundary(|| update(store, key, &Batch::Pending(statistics, nodes)))
+            })
+        });
+        if !taken {
             memory.free(store);
         }
-        inserted == Ok(true)
+        kept == Ok(true)
     }
 }
 
@@ -344,11 +359,18 @@ unsafe fn insert(store: &Store, key: &PlanKey, statistics: &PlanStatistics, memo
 
 /// Evicts the plans that were used longest ago: a share of all, and at least one. Which were used last is only known when
 /// all that sessions have not flushed yet has come in.
-unsafe fn make_room(store: &Store) {
+unsafe fn make_room(store: &Store, always: bool) {
     // SAFETY: as `insert_new`; an error leaves the store as it is.
     unsafe {
         pending::flush_free(store);
-        let _ = contained(|| locked_by_control(store, || evict(store)));
+        let _ = contained(|| {
+            locked_by_control(store, || {
+                // Another session may have made room meanwhile.
+                if always || (*store.control).is_full() {
+                    evict(store);
+                }
+            });
+        });
     }
 }
 
@@ -392,19 +414,16 @@ unsafe fn evict(store: &Store) {
 /// Main thread. Raises where memory cannot be mapped in.
 pub(super) unsafe fn delete(store: &Store, mut wanted: impl FnMut(&PlanKey, i64) -> bool) -> u64 {
     let mut deleted = 0;
-    // SAFETY: the partition is locked exclusively while an entry is looked at and deleted. Its blocks are mapped in
-    // before the first of them is freed.
+    // SAFETY: the partition is locked exclusively while an entry is looked at and deleted.
     unsafe {
         each(store, true, |entry| {
             let gone = wanted(&(*entry).key, (*entry).used.load(Relaxed));
             if gone {
-                let memory = (*entry).memory;
-                pg_guard_ffi_boundary(|| {
-                    blocks::map::<NodeTotals>(store.plans, memory.nodes);
-                    blocks::map::<u8>(store.plans, memory.description);
-                });
-                memory.free(store);
+                // Where an error interrupts this, the entry stays, and has nothing.
+                let memory = std::mem::replace(&mut (*entry).memory, Memory::NOTHING);
                 (*store.control).count(memory.bytes(), memory.truncated, false);
+                blocks::free_raising(store.plans, memory.nodes);
+                blocks::free_raising(store.plans, memory.description);
                 deleted += 1;
             }
             gone

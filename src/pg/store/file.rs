@@ -131,28 +131,40 @@ fn save() -> io::Result<()> {
     file.finish()
 }
 
-/// Reads the file into the store, if there is one, and removes it; once in a server's life.
+/// Reads the file into the store, if there is one, and removes it; once in a server's life. Plans that others run
+/// meanwhile are not overwritten.
 ///
 /// # Safety
-/// Main thread, under the attach lock, which is released where a plan cannot be kept.
+/// Main thread, holding no lock.
 pub(super) unsafe fn load(store: &Store) {
+    /// What a record of the longest takes while it is read.
+    const ROOM: usize = 16 << 20;
     // SAFETY: the caller's promise.
     unsafe {
         let control: &Control = &*store.control;
+        if control.loaded.load(Relaxed) {
+            return;
+        }
+        let Some(_maker) = control.become_maker() else {
+            return;
+        };
         if control.loaded.swap(true, Relaxed) {
             return;
         }
         if !guc::save() {
             return forget();
         }
-        // A plan takes less room in the file than in memory.
-        let longest = guc::max_memory().max(64 << 20) as u64;
+        // Plans that have no room here are left out; but a file that no store has written is not read through.
+        let longest = (4 * guc::max_memory()).max(256 << 20) as u64;
         let Some(mut file) = statfile::take(NAME, longest) else {
             return;
         };
         let Some(head) = file.next::<Head>() else { return };
         control.reset_at.store(head.reset_at.min(server::now()), Relaxed);
         for _ in 0..guc::max_plans() {
+            if !memory::can_map(ROOM) {
+                break;
+            }
             let Some(plan) = file.next::<PlanIn>() else { break };
             let fits = plan.nodes.len() <= MOST_NODES
                 && entry::restore(store, &plan.key, &plan.statistics, &plan.nodes, &plan.description);

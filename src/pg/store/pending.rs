@@ -11,8 +11,9 @@
 //! longer than [`Patience`]. Who waits for a slot holds no lock.
 
 use super::entry::{self, Batch};
+use super::owner::OwnerGuard;
 use super::{Store, contained};
-use crate::pg::server;
+use crate::pg::{memory, server};
 use crate::session::{Execution, KnownPlan, NodeTotals, PlanKey, PlanStatistics};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::{pg_guard, pg_sys};
@@ -45,32 +46,16 @@ struct Slot {
     totals: [NodeTotals; NODES],
 }
 
-/// A slot that this process holds, until this is dropped.
-struct SlotGuard<'a>(&'a AtomicI32);
-
-impl<'a> SlotGuard<'a> {
-    /// Returns `None` where another process holds it.
-    fn at_once(owner: &'a AtomicI32) -> Option<Self> {
-        // SAFETY: a plain global.
-        let pid = unsafe { pg_sys::MyProcPid };
-        let free = owner.compare_exchange(0, pid, Acquire, Relaxed).is_ok();
-        free.then(|| SlotGuard(owner))
-    }
-
-    /// Waits as long as there is patience, and may be cancelled meanwhile.
-    fn wait(owner: &'a AtomicI32, patience: &mut Patience) -> Option<Self> {
-        loop {
-            let guard = Self::at_once(owner);
-            if guard.is_some() || !patience.pause() {
-                return guard;
-            }
+/// Waits for a slot as long as there is patience, and may be cancelled meanwhile.
+fn wait_for<'a>(owner: &'a AtomicI32, patience: &mut Patience) -> Option<OwnerGuard<'a>> {
+    loop {
+        let guard = OwnerGuard::at_once(owner);
+        if guard.is_some() {
+            return guard;
         }
-    }
-}
-
-impl Drop for SlotGuard<'_> {
-    fn drop(&mut self) {
-        self.0.store(0, Release);
+        if !patience.pause() {
+            return OwnerGuard::take(owner);
+        }
     }
 }
 
@@ -192,7 +177,7 @@ pub(super) unsafe fn add(execution: &Execution) -> bool {
         {
             return false;
         }
-        let Some(_guard) = SlotGuard::at_once(&(*slot).owner) else {
+        let Some(_guard) = OwnerGuard::at_once(&(*slot).owner) else {
             return false;
         };
         let totals = &mut (&mut (*slot).totals)[..nodes];
@@ -230,7 +215,7 @@ pub(super) unsafe fn claim_slot(store: &Store, execution: &Execution) {
             return;
         }
         let slot = &raw mut (*slots)[at];
-        let Some(_guard) = SlotGuard::at_once(&(*slot).owner) else {
+        let Some(_guard) = OwnerGuard::at_once(&(*slot).owner) else {
             return;
         };
         flush(store, own, at);
@@ -281,7 +266,7 @@ pub(super) unsafe fn flush_all(store: &Store, wanted: impl Fn(&PlanKey) -> bool)
         each_slot(store, |slot| {
             if has_pending(slot)
                 && wanted(&(&raw const (*slot).key).read_volatile())
-                && let Some(_guard) = SlotGuard::wait(&(*slot).owner, &mut patience)
+                && let Some(_guard) = wait_for(&(*slot).owner, &mut patience)
             {
                 flush_others(store, slot);
             }
@@ -299,7 +284,7 @@ pub(super) unsafe fn flush_free(store: &Store) {
         let _ = contained(|| {
             each_slot(store, |slot| {
                 if has_pending(slot)
-                    && let Some(_guard) = SlotGuard::at_once(&(*slot).owner)
+                    && let Some(_guard) = OwnerGuard::at_once(&(*slot).owner)
                 {
                     flush_others(store, slot);
                 }
@@ -319,7 +304,7 @@ pub(super) unsafe fn discard(store: &Store, unwanted: impl Fn(&PlanKey) -> bool)
         each_slot(store, |slot| {
             if unwanted(&(&raw const (*slot).key).read_volatile()) {
                 if has_pending(slot)
-                    && let Some(_guard) = SlotGuard::wait(&(*slot).owner, &mut patience)
+                    && let Some(_guard) = wait_for(&(*slot).owner, &mut patience)
                 {
                     (*slot).statistics.times.calls = 0;
                 }
@@ -376,19 +361,14 @@ unsafe extern "C-unwind" fn at_exit(_code: i32, _arg: pg_sys::Datum) {
         let (Some(store), Some(own)) = ({ super::STORE }, own()) else {
             return;
         };
-        let _ = contained(|| {
-            // Where it ends while it holds a slot, nobody else will free that.
-            each_slot(&store, |slot| {
-                let _ = (*slot)
-                    .owner
-                    .compare_exchange(pg_sys::MyProcPid, 0, Release, Relaxed);
-            });
-        });
-        let mut patience = Patience::at_exit();
-        for at in 0..SLOTS {
-            let owner = &raw const (*own.buffer).slots[at].owner;
-            if let Some(_guard) = SlotGuard::wait(&*owner, &mut patience) {
-                flush(&store, own, at);
+        // Errors are fatal here, and nothing raises them where there is room. Others find what this process leaves.
+        if memory::can_map((*store.control).mapped_bytes()) {
+            let mut patience = Patience::at_exit();
+            for at in 0..SLOTS {
+                let owner = &raw const (*own.buffer).slots[at].owner;
+                if let Some(_guard) = wait_for(&*owner, &mut patience) {
+                    flush(&store, own, at);
+                }
             }
         }
         (*own.buffer).taken.store(false, Release);
