@@ -9,6 +9,7 @@ SELECT /*+ gather_plan_statistics */ 1;
 SELECT rowsource_display(format => 'ALLSTAT LAST');
 SELECT rowsource_display(format => 'ALLSTATS LAST +NOTHING');
 SELECT rowsource_display(format => '+');
+SELECT rowsource_display(format => repeat('+ALLSTATS ', 10000));
 -- unknown ids
 SELECT rowsource_display(4711, 815);
 SELECT rowsource_display(4711);

@@ -13,7 +13,7 @@ pub mod tempfile;
 pub mod views;
 
 /// Ends the user's call with an error that says what to do about it.
-fn fail(code: PgSqlErrorCode, message: &str, hint: &str) -> ! {
+pub fn fail(code: PgSqlErrorCode, message: &str, hint: &str) -> ! {
     ErrorReport::new(code, server::as_message(message), "pg_rowsource")
         .set_hint(server::as_message(hint))
         .report(PgLogLevel::ERROR);

@@ -166,8 +166,8 @@ fn is_reserved_again() -> bool {
 
 /// Returns whether there is memory for work on so many nodes of a plan, of the extension and of what it calls.
 pub fn has_headroom(nodes: usize) -> bool {
-    const HEADROOM: usize = 8 << 20;
-    const A_NODE: usize = 4 << 10;
+    const HEADROOM: usize = 16 << 20;
+    const A_NODE: usize = 8 << 10;
     !is_short() && can_map(HEADROOM + nodes * A_NODE)
 }
 

@@ -120,20 +120,32 @@ pub unsafe fn materialize(
     pg_sys::Datum::from(0)
 }
 
-/// Returns an argument of type text, in UTF-8.
+/// Returns an argument of type text, in UTF-8. One of more than `longest` bytes is an error: it is not even copied.
 ///
 /// # Safety
 /// `fcinfo` is the call in progress, and its argument `n` a text.
-unsafe fn text_argument(fcinfo: pg_sys::FunctionCallInfo, n: usize) -> Option<String> {
+unsafe fn text_argument(fcinfo: pg_sys::FunctionCallInfo, n: usize, longest: usize) -> Option<String> {
     // SAFETY: the caller's promise; the text is copied.
     unsafe {
         let datum: pg_sys::Datum = pgrx::pg_getarg_datum(fcinfo, n)?;
+        if pg_sys::toast_raw_datum_size(datum) - pg_sys::VARHDRSZ > longest {
+            crate::functions::fail(
+                pgrx::PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+                "argument is too long",
+                &format!("It may have {longest} bytes."),
+            );
+        }
         let cstring = pg_sys::text_to_cstring(datum.cast_mut_ptr());
         Some(server::from_database(
             std::ffi::CStr::from_ptr(cstring).to_bytes(),
         ))
     }
 }
+
+/// Bytes of a display format: several times all words that there are.
+const LONGEST_FORMAT: usize = 1_000;
+/// Bytes of what the SQL of a report hands on.
+const LONGEST_REPORT: usize = 64 << 10;
 
 /// The result is a set of rows, described by the function's declaration.
 const ROWS: u32 = 0;
@@ -201,12 +213,15 @@ set_returning!(
     pg_finfo_rowsource_iostat_lines_0_1,
     SCALARS,
     |fcinfo, rows| {
-        let filetypes = text_argument(fcinfo, 7);
+        let filetypes = text_argument(fcinfo, 7, LONGEST_REPORT);
         crate::functions::history::iostat_lines(
             rows,
             [pg_getarg(fcinfo, 0), pg_getarg(fcinfo, 1)],
             [pg_getarg(fcinfo, 2), pg_getarg(fcinfo, 3)],
-            [text_argument(fcinfo, 4), text_argument(fcinfo, 5)],
+            [
+                text_argument(fcinfo, 4, LONGEST_REPORT),
+                text_argument(fcinfo, 5, LONGEST_REPORT),
+            ],
             pg_getarg(fcinfo, 6),
             filetypes.as_deref(),
         )
@@ -217,7 +232,7 @@ set_returning!(
     pg_finfo_rowsource_display_0_1,
     SCALARS,
     |fcinfo, rows| {
-        let format = text_argument(fcinfo, 2);
+        let format = text_argument(fcinfo, 2, LONGEST_FORMAT);
         crate::functions::display::lines(
             rows,
             pg_getarg(fcinfo, 0),

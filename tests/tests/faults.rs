@@ -183,6 +183,54 @@ fn a_large_plan_without_memory() {
     assert_measures(&mut server.connect(), 1);
 }
 
+/// A plan that was made when there was memory is described, and a deep one displayed, when there is none.
+#[test]
+fn a_description_without_memory() {
+    let server = keeping("faults-describe", &["max_stack_depth = '7MB'"]);
+    let mut client = server.connect();
+    let deep = (0..900).fold("SELECT id FROM t".to_owned(), |inner, _| {
+        format!("SELECT id FROM ({inner} LIMIT 2) s OFFSET 0")
+    });
+    measured(&mut client, &deep);
+    drop(client);
+    let mut failed = 0;
+    for kilobytes in (0..20_000).step_by(1_000).chain([128, 256, 512]) {
+        let mut client = server.connect();
+        let pid = pid(&mut client);
+        let terms: Vec<String> = (0..600).map(|i| format!("id + {i} = {i}")).collect();
+        run_each(
+            &mut client,
+            &format!(
+                "SET plan_cache_mode = force_generic_plan; SELECT count(*) FROM rowsource_info();
+                 PREPARE p AS SELECT count(*) FROM t WHERE {}; EXECUTE p;
+                 PREPARE d AS SELECT count(*) FROM rowsource_display((SELECT queryid FROM pg_stat_rowsource_plans
+                     WHERE query LIKE 'SELECT id FROM (%'));
+                 SET pg_rowsource.statistics_level = 'typical'",
+                terms.join(" OR ")
+            ),
+        );
+        let limit = process::status_bytes(pid, "VmSize") + kilobytes * 1024;
+        process::limit_address_space(pid, Some(limit));
+        for sql in ["EXECUTE p", "EXECUTE d", "SELECT rowsource_display()"] {
+            if let Err(error) = client.batch_execute(sql) {
+                let said = error.as_db_error();
+                assert!(
+                    said.is_some(),
+                    "{kilobytes} kB more: {sql}: {error}\n{}",
+                    server.log_extract()
+                );
+                failed += 1;
+            }
+        }
+        process::limit_address_space(pid, None);
+        run_each(&mut client, "SELECT id FROM t");
+    }
+    println!("{failed} statements failed for want of memory");
+    assert!(failed > 5, "the limits limited nothing");
+    server.assert_no_crash();
+    assert_measures(&mut server.connect(), 1);
+}
+
 /// A clean stop ends with a clean exit, plans saved or not: a service manager takes anything else for a crash.
 #[test]
 fn a_clean_stop() {

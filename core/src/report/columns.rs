@@ -7,6 +7,8 @@ use super::{on_one_line, shortened};
 use crate::figures::{Buffers, NodeFigures, Time, Wal};
 use crate::plan::PlanNode;
 
+/// Deeper nodes are shown as deep as this: all lines are as wide as the widest.
+const DEEPEST: usize = 200;
 /// Longer names are cut: an identifier has at most 63 bytes, but a foreign join names all its relations.
 const LONGEST_NAME: usize = 64;
 
@@ -52,7 +54,7 @@ impl Row<'_> {
     }
 
     fn operation(&self) -> String {
-        let indent = " ".repeat(self.node.depth);
+        let indent = " ".repeat(self.node.depth.min(DEEPEST));
         let operation = on_one_line(&self.node.operation);
         match &self.node.subplan_name {
             None => format!("{indent}{operation}"),
