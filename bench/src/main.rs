@@ -1,31 +1,24 @@
-//! The overhead and accuracy laboratory of pg_rowsource. `make bench` runs it; see bench/README.md.
+//! The benchmarks of pg_rowsource: what measuring costs, and how accurate it is. `make bench` runs them; see
+//! bench/README.md.
+//!
+//! Dependencies have one direction. `experiments` use `measure`, which uses `model`; `report` uses `model` only.
 
-mod cpu;
 mod experiments;
-mod lab;
-mod machine;
-mod narrow;
-mod phases;
-mod plot;
-mod progress;
-mod record;
+mod measure;
+mod model;
 mod report;
-mod rounds;
-mod session;
-mod statistics;
-mod tpch;
 
 use clap::{Args, Parser, Subcommand};
 use experiments::Experiment;
-use lab::{Lab, Sizes};
-use progress::Progress;
-use record::Record;
+use measure::context::ExperimentContext;
+use measure::progress::Progress;
+use model::sizes::Sizes;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Parser)]
-#[command(about = "The overhead and accuracy laboratory of pg_rowsource")]
+#[command(about = "Measures what pg_rowsource costs and how accurate it is")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -33,9 +26,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Runs experiments; each one's record is written when it ends, and the report made anew
+    /// Runs experiments. Writes a record and the report when an experiment ends
     Run(RunArgs),
-    /// Makes the report (README.md and plots) from the records
+    /// Writes the report (README.md and plots) from the records
     Report {
         /// The folder of the records
         #[arg(long, default_value = "bench/results")]
@@ -47,15 +40,15 @@ enum Command {
 
 #[derive(Args)]
 struct RunArgs {
-    /// Names of experiments, or how names begin; all if none is given
+    /// Names of experiments, or their first letters. Runs all if none is given
     what: Vec<String>,
-    /// Small tables and few rounds: whether it works, not how long it takes
+    /// Uses small tables and few rounds, to test that everything works
     #[arg(long)]
     quick: bool,
-    /// Tables so many times as large
+    /// Multiplies the sizes of tables by this factor
     #[arg(long, default_value_t = 1.0)]
     scale: f64,
-    /// So many times the rounds
+    /// Multiplies the numbers of rounds by this factor
     #[arg(long, default_value_t = 1.0)]
     repeat: f64,
     /// The folder for records and report
@@ -66,7 +59,7 @@ struct RunArgs {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Run(arguments) => run(&arguments),
-        Command::Report { output } => report::write(&output).map(|()| true),
+        Command::Report { output } => report::write(&output, experiments::names()).map(|()| true),
         Command::List => {
             for experiment in experiments::ALL {
                 println!("{:<18} {}", experiment.name, experiment.question);
@@ -84,9 +77,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs what is wanted. Whether all of it ran to its end and was as it must be.
+/// Runs the chosen experiments. Returns whether all of them completed and all exact figures are right.
 fn run(arguments: &RunArgs) -> Result<bool, String> {
-    let wanted = experiments::chosen(&arguments.what)?;
+    let chosen = experiments::chosen(&arguments.what)?;
     let sizes = Sizes {
         quick: arguments.quick,
         scale: arguments.scale,
@@ -94,37 +87,80 @@ fn run(arguments: &RunArgs) -> Result<bool, String> {
     };
     std::fs::create_dir_all(&arguments.output)
         .map_err(|error| format!("{}: {error}", arguments.output.display()))?;
-    let expected: Vec<f64> = wanted
+    let expected: Vec<f64> = chosen
         .iter()
         .map(|experiment| expected_seconds(experiment, arguments, &sizes))
         .collect();
     let progress = Progress::new(expected.iter().sum());
     let mut good = true;
-    for (experiment, seconds) in wanted.iter().zip(&expected) {
+    for (experiment, seconds) in chosen.iter().zip(&expected) {
         progress.begin(experiment.name, *seconds);
-        let mut lab = Lab::new(experiment, sizes, &progress);
-        let ran = catch_unwind(AssertUnwindSafe(|| (experiment.run)(&mut lab))).is_ok();
+        let mut context = ExperimentContext::new(experiment.name, experiment.question, sizes, &progress);
+        let completed = catch_unwind(AssertUnwindSafe(|| (experiment.run)(&mut context))).is_ok();
         progress.end();
-        if !ran {
-            progress.say(&format!("{}: did not run to its end", experiment.name));
+        if !completed {
+            progress.say(&format!("{}: did not complete", experiment.name));
             good = false;
             continue;
         }
-        let record = lab.finish();
-        record.save(&arguments.output)?;
-        report::write(&arguments.output)?;
-        progress.say(&record.to_text());
-        good &= record.is_as_it_must();
+        let record = context.finish();
+        report::files::save(&arguments.output, &record)?;
+        report::write(&arguments.output, experiments::names())?;
+        progress.say(&report::terminal::text(&record));
+        good &= record.exact_checks_hold();
     }
     progress.finish();
     println!("report: {}", arguments.output.join("README.md").display());
     Ok(good)
 }
 
-/// What it took last time, with the same settings on this machine, or what it takes where it was written.
+/// Returns the seconds that the experiment took in its last run at these sizes. Estimates them if there is no such
+/// run.
 fn expected_seconds(experiment: &Experiment, arguments: &RunArgs, sizes: &Sizes) -> f64 {
-    Record::load(&arguments.output, experiment.name)
+    report::files::load(&arguments.output, experiment.name)
         .ok()
         .filter(|record| record.sizes == *sizes)
         .map_or_else(|| sizes.of_seconds(experiment.seconds), |record| record.seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    /// Returns which of the folders of `src` the Rust files below a folder use.
+    fn used_by(folder: &Path) -> Vec<String> {
+        let mut used = Vec::new();
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                used.extend(used_by(&path));
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            let names = text.split("crate::").skip(1);
+            used.extend(names.map(|rest| {
+                let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_');
+                rest[..end.unwrap_or(rest.len())].to_string()
+            }));
+        }
+        used
+    }
+
+    #[test]
+    fn dependencies_have_one_direction() {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        for (folder, may_use) in [
+            ("model", &["model"][..]),
+            ("report", &["model"]),
+            ("measure", &["model"]),
+            ("experiments", &["model", "measure"]),
+        ] {
+            let used = used_by(&source.join(folder));
+            assert!(
+                used.iter().all(|name| may_use.contains(&name.as_str())),
+                "{folder} uses {used:?}"
+            );
+        }
+    }
 }

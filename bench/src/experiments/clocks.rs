@@ -1,27 +1,28 @@
-//! The original's table of clock modes: the same scans, every call timed, by each source.
+//! The original's table of clock modes: the same scans with every call timed, for each clock source.
 
-use crate::lab::Lab;
-use crate::narrow::{self, Run, readings_of_every_call};
-use crate::record::{Bars, Series as Bar, Table};
-use crate::rounds::{interleave, ratios_to_first};
-use crate::session::Session;
-use crate::statistics::count;
+use crate::measure::context::ExperimentContext;
+use crate::measure::narrow::{self, Run, readings_of_every_call};
+use crate::measure::rounds::{interleave, ratios_to_first};
+use crate::measure::session::Session;
+use crate::model::chart::{BarChart, BarSeries};
+use crate::model::number::count;
+use crate::model::table::Table;
 use rowsource_tests::session::texts;
 use rowsource_tests::statistics::median;
 
-/// The original's full index scan with 40,000,640 timer calls: our name of the source, CPU seconds.
+/// The original's full index scan with 40,000,640 timer calls: the source by its name here, and CPU seconds.
 const ORIGINAL: [(&str, f64); 3] = [("syscall", 11.50), ("system", 5.12), ("coarse", 5.40)];
-/// Its CPU seconds at sampfreq 0.
+/// The original's CPU seconds at sampfreq 0.
 const ORIGINAL_AT_0: f64 = 2.62;
 const SAMPFREQS: [u32; 2] = [1, 128];
 
-pub fn run(lab: &mut Lab) {
-    let rounds = lab.sizes.rounds(2, 7);
-    lab.setting("rounds", rounds);
-    let (server, rows) = narrow::server(lab, "clocks");
+pub fn run(context: &mut ExperimentContext) {
+    let rounds = context.sizes.rounds(2, 7);
+    context.setting("rounds", rounds);
+    let (server, rows) = narrow::server(context, "clocks");
     let mut plain = Session::new(&server);
     let mut ours = Session::loaded(&server);
-    let sources = survey(lab, &mut ours);
+    let sources = survey(context, &mut ours);
     let variants: Vec<(&str, u32)> = sources
         .iter()
         .flat_map(|source| SAMPFREQS.map(|sampfreq| (source.as_str(), sampfreq)))
@@ -35,10 +36,10 @@ pub fn run(lab: &mut Lab) {
         .collect();
     for (at, (scan, settings, statement)) in narrow::SCANS.into_iter().enumerate() {
         let (from, to) = [(0.15, 0.5), (0.5, 1.0)][at];
-        lab.part(from, to);
+        context.begin_part(from, to);
         plain.run(settings);
         ours.run(settings);
-        let series = interleave(lab, scan, &names, rounds, |variant| {
+        let series = interleave(context, scan, &names, rounds, |variant| {
             if variant == 0 {
                 return Run::unmeasured(plain.time(statement));
             }
@@ -47,12 +48,12 @@ pub fn run(lab: &mut Lab) {
                 format!("SET pg_rowsource.clock_source = {source}; SET pg_rowsource.sampfreq = {sampfreq}");
             Run::measured(&mut ours, &settings, statement)
         });
-        let cpu = |run: &Run| run.took.cpu_s;
+        let cpu = |run: &Run| run.elapsed.cpu_s;
         let ratios = ratios_to_first(&series, cpu);
         let mut table = Table::new(
             &format!("{scan}, {} rows: `{statement}`", count(rows as f64)),
-            "CPU time, as a ratio to nothing loaded. Original: Oracle 11g, full index scan of 10 million rows, twice as many \
-             readings, as a ratio to its sampfreq 0.",
+            "CPU time as a ratio to nothing loaded. Original: Oracle 11g, full index scan of 10 million rows with twice as many \
+             readings, as a ratio to its own sampfreq 0.",
             &[
                 "",
                 "CPU s",
@@ -78,12 +79,12 @@ pub fn run(lab: &mut Lab) {
                     .map(|(_, cpu)| format!("{:.2}", cpu / ORIGINAL_AT_0))
                     .unwrap_or_default(),
             ]);
-            lab.measured(scan, &line.name, "CPU s", &line.of(cpu));
-            lab.measured(scan, &line.name, "elapsed s", &line.of(|run| run.took.elapsed_s));
+            context.measured(scan, &line.name, "CPU s", &line.of(cpu));
+            context.measured(scan, &line.name, "elapsed s", &line.of(|run| run.elapsed.wall_s));
             if variant > 0 && variants[variant - 1].1 == 1 {
                 let wanted = readings_of_every_call(rows) as f64;
                 let found = line.of(|run| run.timer_calls);
-                lab.must(
+                context.assert_exact(
                     format!("{scan}: clock readings by {}", line.name),
                     count(wanted),
                     count(median(&found)),
@@ -91,8 +92,8 @@ pub fn run(lab: &mut Lab) {
                 );
             }
         }
-        lab.table(table);
-        lab.plot(Bars {
+        context.table(table);
+        context.plot(BarChart {
             name: format!("clocks-{}", scan.replace(' ', "-")),
             title: format!("CPU time, {scan}, by clock source, as a ratio to nothing loaded"),
             axis: "ratio".to_string(),
@@ -101,7 +102,7 @@ pub fn run(lab: &mut Lab) {
             series: SAMPFREQS
                 .iter()
                 .enumerate()
-                .map(|(which, sampfreq)| Bar {
+                .map(|(which, sampfreq)| BarSeries {
                     name: format!("sampfreq {sampfreq}"),
                     values: (0..sources.len())
                         .map(|source| Some(ratios[1 + source * SAMPFREQS.len() + which]))
@@ -112,8 +113,8 @@ pub fn run(lab: &mut Lab) {
     }
 }
 
-/// The usable sources, and a table of what each says of itself.
-fn survey(lab: &mut Lab, session: &mut Session) -> Vec<String> {
+/// Returns the usable sources. Records a table of all sources.
+fn survey(context: &mut ExperimentContext, session: &mut Session) -> Vec<String> {
     let columns = [
         "clock_source",
         "usable",
@@ -138,6 +139,6 @@ fn survey(lab: &mut Lab, session: &mut Session) -> Vec<String> {
         }
         table.row(cells);
     }
-    lab.table(table);
+    context.table(table);
     usable
 }

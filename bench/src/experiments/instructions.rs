@@ -1,16 +1,16 @@
-//! Counts by callgrind: the same at each run, so that a regression shows without noise.
+//! Instructions counted by callgrind. The counts are the same in each run, so a regression shows without noise.
 
-use crate::lab::Lab;
-use crate::record::Table;
-use crate::statistics::{count, difference};
+use crate::measure::context::ExperimentContext;
+use crate::model::number::{count, difference};
+use crate::model::table::Table;
 use rowsource_tests::Server;
 use rowsource_tests::callgrind::{SHORT, create_tables, of_a_call, of_a_statement};
 
-/// Design 3.2.
+/// The most instructions that a call of a node may cost by design.
 const MOST_A_CALL: f64 = 40.0;
 
 const CALLS: [(&str, &str); 2] = [
-    ("a scan that an aggregate only drains", "SELECT count(pad)"),
+    ("a scan below a plain aggregate", "SELECT count(pad)"),
     ("any other node", "SELECT max(pad)"),
 ];
 
@@ -54,35 +54,39 @@ const VARIANTS: [Variant; 5] = [
     },
 ];
 
-pub fn run(lab: &mut Lab) {
-    lab.at(0.0, "tables");
+pub fn run(context: &mut ExperimentContext) {
+    context.at(0.0, "tables");
     let mut server = Server::preloaded("instructions", &[]);
-    lab.server(&server);
+    context.server(&server);
     create_tables(&mut server.connect());
     server.stop();
     let data = server.data();
     let mut table = Table::new(
         "A call of a node, at sampfreq 128",
-        "Over a bare call, sampling included.",
+        "What measuring adds to a call, sampling included.",
         &["node", "instructions"],
     );
     for (at, (node, select)) in CALLS.into_iter().enumerate() {
-        lab.at(0.05 + 0.15 * at as f64, node);
+        context.at(0.05 + 0.15 * at as f64, node);
         let found = of_a_call(&data, select);
         table.row([node.to_string(), format!("{found:.1}")]);
-        lab.measured("a call", node, "instructions", &[found]);
-        lab.must(
+        context.measured("a call", node, "instructions", &[found]);
+        context.assert_exact(
             format!("instructions a call of {node}"),
             format!("at most {MOST_A_CALL}"),
             format!("{found:.1}"),
-            // As tests/tests/callgrind.rs judges it.
+            // tests/tests/callgrind.rs applies the same rule.
             (0.5..=MOST_A_CALL).contains(&found.round()),
         );
     }
-    lab.table(table);
-    // The prepared statement, and ourselves, are enough to see that it works.
-    let short = if lab.sizes.quick { &SHORT[..1] } else { &SHORT[..] };
-    let variants = if lab.sizes.quick {
+    context.table(table);
+    // A quick run measures the prepared statement and pg_rowsource only.
+    let short = if context.sizes.quick {
+        &SHORT[..1]
+    } else {
+        &SHORT[..]
+    };
+    let variants = if context.sizes.quick {
         &VARIANTS[..3]
     } else {
         &VARIANTS[..]
@@ -96,7 +100,7 @@ pub fn run(lab: &mut Lab) {
         let mut base = 0.0;
         for (which, variant) in variants.iter().enumerate() {
             let done = (at * variants.len() + which) as f64 / (short.len() * variants.len()) as f64;
-            lab.at(0.35 + 0.65 * done, variant.name);
+            context.at(0.35 + 0.65 * done, variant.name);
             let found = of_a_statement(&data, variant.settings, variant.before, statement);
             if which == 0 {
                 base = found;
@@ -107,13 +111,13 @@ pub fn run(lab: &mut Lab) {
                 difference(found - base),
                 format!("{:+.1} %", (found / base - 1.0) * 100.0),
             ]);
-            lab.measured(
+            context.measured(
                 format!("a statement, {kind}"),
                 variant.name,
                 "instructions",
                 &[found],
             );
         }
-        lab.table(table);
+        context.table(table);
     }
 }

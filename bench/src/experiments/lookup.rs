@@ -1,12 +1,12 @@
-//! The slow lookup: a million single-row lookups by primary key in a PL/pgSQL loop; and pgaudit, loaded but auditing
-//! nothing, in the part of the auditing code that made the original's lookups slow.
+//! A million lookups of single rows by primary key in a PL/pgSQL loop. In the original, auditing code that audited
+//! nothing made such lookups slow. Here pgaudit is loaded and audits nothing.
 
-use crate::lab::Lab;
-use crate::phases::{self, Phases};
-use crate::record::Table;
-use crate::rounds::{interleave, ratios_to_first};
-use crate::session::{Session, Took};
-use crate::statistics::{count, difference};
+use crate::measure::context::ExperimentContext;
+use crate::measure::phases::{self, Phases};
+use crate::measure::rounds::{interleave, ratios_to_first};
+use crate::measure::session::{Elapsed, Session};
+use crate::model::number::{count, difference};
+use crate::model::table::Table;
 use rowsource_tests::Server;
 use rowsource_tests::environment::environment;
 use rowsource_tests::session::{run_each, texts};
@@ -25,7 +25,7 @@ struct Variant {
     measured: bool,
 }
 
-/// The first is the base.
+/// The first variant is the base of the ratios.
 const VARIANTS: [Variant; 5] = [
     Variant {
         name: "nothing loaded",
@@ -53,31 +53,33 @@ const VARIANTS: [Variant; 5] = [
         measured: true,
     },
 ];
+/// Variants that the findings compare.
 const OURS: usize = 2;
 const AUDIT: usize = 3;
 const BOTH: usize = 4;
 
 struct Run {
-    took: Took,
-    /// As the view has them: executions, and the milliseconds of the statement and of its node.
+    elapsed: Elapsed,
     shown: Option<Shown>,
 }
 
-#[derive(Clone, Copy, Default)]
+/// What the views show of the lookups, if they were measured: executions, and the milliseconds of the statement and
+/// of its node.
+#[derive(Clone, Copy)]
 struct Shown {
     calls: f64,
     statement_ms: f64,
     node_ms: f64,
 }
 
-pub fn run(lab: &mut Lab) {
-    let rows = lab.sizes.of(10_000, 1_000_000);
-    let rounds = lab.sizes.rounds(1, 5);
-    lab.setting("lookups", rows);
-    lab.setting("rounds", rounds);
-    lab.at(0.0, "loading");
+pub fn run(context: &mut ExperimentContext) {
+    let rows = context.sizes.of(10_000, 1_000_000);
+    let rounds = context.sizes.rounds(1, 5);
+    context.setting("lookups", rows);
+    context.setting("rounds", rounds);
+    context.at(0.0, "loading");
     let mut original = Server::start("lookup", &SETTINGS);
-    lab.server(&original);
+    context.server(&original);
     let mut client = original.connect();
     run_each(
         &mut client,
@@ -96,7 +98,7 @@ pub fn run(lab: &mut Lab) {
     original.stop();
     let audited = environment().has_library("pgaudit");
     if !audited {
-        lab.finding("pgaudit is not installed here, so it is not compared.");
+        context.finding("pgaudit is not installed here and is not compared.");
     }
     let variants = if audited {
         &VARIANTS[..]
@@ -125,17 +127,17 @@ pub fn run(lab: &mut Lab) {
     }
     let call = format!("CALL lookups({rows})");
     let names: Vec<String> = variants.iter().map(|variant| variant.name.to_string()).collect();
-    lab.part(0.05, 0.85);
-    let series = interleave(lab, "lookups", &names, rounds, |at| {
+    context.begin_part(0.05, 0.85);
+    let series = interleave(context, "lookups", &names, rounds, |at| {
         one(&mut sessions[at], &variants[at], &call)
     });
-    let cpu = ratios_to_first(&series, |run| run.took.cpu_s);
-    let elapsed = ratios_to_first(&series, |run| run.took.elapsed_s);
+    let cpu = ratios_to_first(&series, |run| run.elapsed.cpu_s);
+    let elapsed = ratios_to_first(&series, |run| run.elapsed.wall_s);
     let each_us = |seconds: f64| seconds * 1e6 / rows as f64;
     let mut table = Table::new(
         &format!("{} lookups by primary key in a PL/pgSQL loop", count(rows as f64)),
-        "Shown: the mean time of one lookup in pg_stat_rowsource_plans, and of its node in pg_stat_rowsource. The original's \
-         million took 31.0 s in 11.1, 46.2 s in 11.2 with auditing code that audited nothing, and 32.4 s without it.",
+        "Shown: the mean time of one lookup in pg_stat_rowsource_plans, and of its node in pg_stat_rowsource. A million lookups \
+         in the original took 31.0 s in 11.1, 46.2 s in 11.2 with auditing code that audited nothing, and 32.4 s without it.",
         &[
             "",
             "elapsed s",
@@ -147,7 +149,7 @@ pub fn run(lab: &mut Lab) {
         ],
     );
     for (at, line) in series.iter().enumerate() {
-        let seconds = line.of(|run| run.took.elapsed_s);
+        let seconds = line.of(|run| run.elapsed.wall_s);
         let shown = |figure: fn(&Shown) -> f64| match variants[at].measured {
             true => format!("{:.3}", median(&line.of(|run| shown_us(run, figure)))),
             false => String::new(),
@@ -161,13 +163,13 @@ pub fn run(lab: &mut Lab) {
             shown(|shown| shown.statement_ms),
             shown(|shown| shown.node_ms),
         ]);
-        lab.measured("lookups", &line.name, "elapsed s", &seconds);
-        lab.measured("lookups", &line.name, "CPU s", &line.of(|run| run.took.cpu_s));
+        context.measured("lookups", &line.name, "elapsed s", &seconds);
+        context.measured("lookups", &line.name, "CPU s", &line.of(|run| run.elapsed.cpu_s));
         if variants[at].measured {
             let statement = line.of(|run| shown_us(run, |shown| shown.statement_ms));
-            lab.measured("lookups", &line.name, "shown us a statement", &statement);
+            context.measured("lookups", &line.name, "shown us a statement", &statement);
             let counted = line.of(|run| run.shown.map_or(0.0, |shown| shown.calls));
-            lab.must(
+            context.assert_exact(
                 format!("lookups that the view counts, {}", line.name),
                 count(rows as f64),
                 count(median(&counted)),
@@ -175,7 +177,7 @@ pub fn run(lab: &mut Lab) {
             );
         }
     }
-    lab.table(table);
+    context.table(table);
     let mut shown_of_audit = None;
     if audited {
         let added = |figure: &dyn Fn(&Run) -> f64, with: usize, without: usize| {
@@ -185,39 +187,42 @@ pub fn run(lab: &mut Lab) {
                 .zip(series[without].of(figure));
             median(&pairs.map(|(with, without)| with - without).collect::<Vec<_>>())
         };
-        let took = each_us(added(&|run| run.took.cpu_s, AUDIT, 0));
+        let cost = each_us(added(&|run| run.elapsed.cpu_s, AUDIT, 0));
         let shown = added(&|run| shown_us(run, |shown| shown.statement_ms), BOTH, OURS);
-        shown_of_audit = Some((took, shown));
+        shown_of_audit = Some((cost, shown));
     }
     drop(sessions);
-    lab.part(0.85, 1.0);
-    let audit = by_phase(lab, variants, &mut servers);
-    if let (Some((took, shown)), Some(audit)) = (shown_of_audit, audit) {
-        lab.finding(format!(
-            "pgaudit, auditing nothing, adds {took:+.3} us of CPU time to a lookup: {} instructions, {} of them while the plan \
-             runs, where our figures are taken. What the view shows of a lookup changes by {shown:+.3} us.",
-            difference(audit.in_all()),
+    context.begin_part(0.85, 1.0);
+    let audit = by_phase(context, variants, &mut servers);
+    if let (Some((cost, shown)), Some(audit)) = (shown_of_audit, audit) {
+        context.finding(format!(
+            "pgaudit, which audits nothing here, adds {cost:+.3} us of CPU time to a lookup: {} instructions, {} of them while \
+             the plan runs, which is when pg_rowsource measures. The time that the view shows of a lookup changes by \
+             {shown:+.3} us.",
+            difference(audit.total()),
             difference(audit.run()),
         ));
     }
 }
 
+/// Returns the microseconds of one lookup that the view shows.
 fn shown_us(run: &Run, figure: fn(&Shown) -> f64) -> f64 {
     run.shown
         .map_or(0.0, |shown| figure(&shown) * 1000.0 / shown.calls)
 }
 
+/// Runs the lookups once.
 fn one(session: &mut Session, variant: &Variant, call: &str) -> Run {
     if !variant.measured {
         return Run {
-            took: session.time(call),
+            elapsed: session.time(call),
             shown: None,
         };
     }
     session.run(
         "SELECT rowsource_reset(); SET pg_rowsource.track = 'all'; SET pg_rowsource.statistics_level = typical",
     );
-    let took = session.time(call);
+    let elapsed = session.time(call);
     session.run("SET pg_rowsource.statistics_level = basic");
     let cells = texts(
         &mut session.client,
@@ -231,7 +236,7 @@ fn one(session: &mut Session, variant: &Variant, call: &str) -> Run {
         cell.and_then(|cell| cell.parse().ok()).expect("a number")
     };
     Run {
-        took,
+        elapsed,
         shown: Some(Shown {
             calls: number(0),
             statement_ms: number(1),
@@ -240,24 +245,24 @@ fn one(session: &mut Session, variant: &Variant, call: &str) -> Run {
     }
 }
 
-/// Instructions of one lookup, by phase; stops the servers. Returns what pgaudit adds, where it is there.
-fn by_phase(lab: &mut Lab, variants: &[Variant], servers: &mut [Server]) -> Option<Phases> {
+/// Counts the instructions of one lookup by phase. Stops the servers. Returns what pgaudit adds, if it was counted.
+fn by_phase(context: &mut ExperimentContext, variants: &[Variant], servers: &mut [Server]) -> Option<Phases> {
     let mut columns = vec![""];
     columns.extend(phases::NAMES);
     let mut table = Table::new(
         "Instructions of one lookup, by phase of the executor",
-        "The first line is all, the others what they add to it.",
+        "The first line has all instructions, the others what a library adds to them.",
         &columns,
     );
     let mut base: Option<Phases> = None;
     let mut audit = None;
     for (at, (variant, server)) in variants.iter().zip(servers).enumerate() {
-        lab.at(
+        context.at(
             at as f64 / variants.len() as f64,
             &format!("instructions, {}", variant.name),
         );
-        // A quick run counts only what its sentence needs.
-        if lab.sizes.quick && at != 0 && at != AUDIT {
+        // A quick run counts only what the finding above needs.
+        if context.sizes.quick && at != 0 && at != AUDIT {
             continue;
         }
         server.stop();
@@ -288,8 +293,8 @@ fn by_phase(lab: &mut Lab, variants: &[Variant], servers: &mut [Server]) -> Opti
             }
         }
         table.row(row);
-        lab.measured("instructions", variant.name, "by phase", &found.0);
+        context.measured("instructions", variant.name, "by phase", &found.0);
     }
-    lab.table(table);
+    context.table(table);
     audit
 }

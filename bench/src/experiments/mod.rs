@@ -5,18 +5,18 @@ mod clocks;
 mod instructions;
 mod lookup;
 mod peers;
-mod redo;
 mod sampfreq;
+mod wal_volume;
 mod workloads;
 
-use crate::lab::Lab;
+use crate::measure::context::ExperimentContext;
 
 pub struct Experiment {
     pub name: &'static str,
     pub question: &'static str,
-    /// About how long it takes at its full size, on two cores of 2.3 GHz.
+    /// About how many seconds it takes at full size on two cores of 2.3 GHz.
     pub seconds: f64,
-    pub run: fn(&mut Lab),
+    pub run: fn(&mut ExperimentContext),
 }
 
 pub const ALL: &[Experiment] = &[
@@ -34,49 +34,54 @@ pub const ALL: &[Experiment] = &[
     },
     Experiment {
         name: "clocks",
-        question: "What does the clock's kind cost the same scans?",
+        question: "What does each clock source cost the same scans?",
         seconds: 180.0,
         run: clocks::run,
     },
     Experiment {
         name: "peers-analytical",
-        question: "What does it cost analytical statements, next to EXPLAIN (ANALYZE) and other extensions?",
+        question: "What does measuring cost analytical statements, compared with EXPLAIN (ANALYZE) and other extensions?",
         seconds: 180.0,
         run: peers::analytical::run,
     },
     Experiment {
         name: "peers-pgbench",
-        question: "What does it cost short transactions, next to other extensions?",
+        question: "What does measuring cost short transactions, compared with other extensions?",
         seconds: 360.0,
         run: peers::pgbench::run,
     },
     Experiment {
         name: "workloads",
-        question: "What does it cost procedures full of cursors, and where does that cost come from?",
+        question: "What does measuring cost procedures full of cursors, and where does that cost come from?",
         seconds: 240.0,
         run: workloads::run,
     },
     Experiment {
         name: "lookup",
-        question: "A million lookups in a loop, and pgaudit that audits nothing: does the display show its time?",
+        question: "What do a million lookups in a loop cost, and does the view show the time of a pgaudit that audits nothing?",
         seconds: 180.0,
         run: lookup::run,
     },
     Experiment {
         name: "accuracy",
-        question: "How far is the estimated time from the true one, and how far would fixed intervals be?",
+        question: "How far is the estimated time from the true time, and how far would sampling at fixed intervals be?",
         seconds: 300.0,
         run: accuracy::run,
     },
     Experiment {
-        name: "redo",
-        question: "How much WAL do the ways to insert rows write, and in which node?",
+        name: "wal-volume",
+        question: "How much WAL does each way to insert rows write, and in which node?",
         seconds: 150.0,
-        run: redo::run,
+        run: wal_volume::run,
     },
 ];
 
-/// The experiments whose names are, or begin with, one of these words; all where there are none.
+/// Returns the names of all experiments, in the order of the report.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    ALL.iter().map(|experiment| experiment.name)
+}
+
+/// Returns the experiments whose names begin with one of these words, or all of them if there are no words.
 pub fn chosen(what: &[String]) -> Result<Vec<&'static Experiment>, String> {
     let words: Vec<&str> = what
         .iter()
@@ -85,7 +90,7 @@ pub fn chosen(what: &[String]) -> Result<Vec<&'static Experiment>, String> {
         .collect();
     let fits = |experiment: &Experiment, word: &str| experiment.name.starts_with(word);
     if let Some(word) = words.iter().find(|word| !ALL.iter().any(|one| fits(one, word))) {
-        let names: Vec<&str> = ALL.iter().map(|experiment| experiment.name).collect();
+        let names: Vec<&str> = names().collect();
         return Err(format!(
             "no experiment \"{word}\"; there are {}",
             names.join(", ")
@@ -99,16 +104,23 @@ pub fn chosen(what: &[String]) -> Result<Vec<&'static Experiment>, String> {
 mod tests {
     use super::*;
 
-    fn names(what: &[&str]) -> Result<Vec<&'static str>, String> {
+    fn chosen_names(what: &[&str]) -> Result<Vec<&'static str>, String> {
         let what: Vec<String> = what.iter().map(|word| word.to_string()).collect();
         chosen(&what).map(|chosen| chosen.iter().map(|one| one.name).collect())
     }
 
     #[test]
     fn chosen_by_name() {
-        assert_eq!(names(&[]).unwrap().len(), ALL.len());
-        assert_eq!(names(&["peers"]).unwrap(), ["peers-analytical", "peers-pgbench"]);
-        assert_eq!(names(&["redo,clocks"]).unwrap(), ["clocks", "redo"]);
-        assert!(names(&["redo", "speed"]).unwrap_err().contains("accuracy"));
+        assert_eq!(chosen_names(&[]).unwrap().len(), ALL.len());
+        assert_eq!(
+            chosen_names(&["peers"]).unwrap(),
+            ["peers-analytical", "peers-pgbench"]
+        );
+        assert_eq!(chosen_names(&["wal,clocks"]).unwrap(), ["clocks", "wal-volume"]);
+        assert!(
+            chosen_names(&["wal-volume", "speed"])
+                .unwrap_err()
+                .contains("accuracy")
+        );
     }
 }

@@ -1,14 +1,17 @@
-//! The original's table of sampling frequencies, on the same data: CPU time, elapsed time and clock readings.
+//! The original's table of sampling frequencies on the same data: CPU time, elapsed time and clock readings.
 
-use crate::lab::Lab;
-use crate::narrow::{self, Run, readings_of_every_call};
-use crate::record::{Bars, Series as Bar, Table};
-use crate::rounds::{interleave, ratios_to_first};
-use crate::session::Session;
-use crate::statistics::{count, ratio, spread};
+use crate::measure::context::ExperimentContext;
+use crate::measure::narrow::{self, Run, readings_of_every_call};
+use crate::measure::rounds::{interleave, ratios_to_first};
+use crate::measure::session::Session;
+use crate::model::chart::{BarChart, BarSeries};
+use crate::model::check::Goal;
+use crate::model::number::count;
+use crate::model::spread::{ratio, spread};
+use crate::model::table::Table;
 use rowsource_tests::statistics::median;
 
-/// What the original reports for one frequency: CPU seconds and timer calls.
+/// What the original reports for one frequency. Each pair holds CPU seconds and timer calls.
 struct Original {
     sampfreq: u32,
     scan: (f64, f64),
@@ -24,7 +27,7 @@ const fn original(sampfreq: u32, scan: (f64, f64), index: (f64, f64)) -> Origina
 }
 
 #[expect(clippy::approx_constant, reason = "6.28 are seconds")]
-/// Oracle 11g, 10 million rows; there the index scan is two row sources.
+/// Oracle 11g, 10 million rows. The index scan is two row sources there.
 const ORIGINAL: [Original; 7] = [
     original(0, (0.57, 5.0), (2.62, 7.0)),
     original(128, (0.64, 156_262.0), (2.69, 312_519.0)),
@@ -35,10 +38,10 @@ const ORIGINAL: [Original; 7] = [
     original(1, (6.28, 20_000_033.0), (13.06, 40_000_057.0)),
 ];
 
-/// The variants before those of [`ORIGINAL`].
+/// The variants that stand before those of [`ORIGINAL`].
 const UNMEASURED: [&str; 2] = ["not loaded", "basic"];
 
-/// The variants after those of [`ORIGINAL`]: core's own measuring.
+/// The variants that stand after those of [`ORIGINAL`]: the measuring of PostgreSQL's core.
 const EXPLAINS: [(&str, &str); 2] = [
     (
         "EXPLAIN, TIMING OFF",
@@ -51,16 +54,16 @@ const EXPLAINS: [(&str, &str); 2] = [
 enum Variant {
     NotLoaded,
     Basic,
-    /// Which of [`ORIGINAL`].
+    /// Has an index into [`ORIGINAL`].
     Sampled(usize),
-    /// What stands before the statement.
+    /// Has the text before the statement.
     Explain(&'static str),
 }
 
-pub fn run(lab: &mut Lab) {
-    let rounds = lab.sizes.rounds(2, 9);
-    lab.setting("rounds", rounds);
-    let (server, rows) = narrow::server(lab, "sampfreq");
+pub fn run(context: &mut ExperimentContext) {
+    let rounds = context.sizes.rounds(2, 9);
+    context.setting("rounds", rounds);
+    let (server, rows) = narrow::server(context, "sampfreq");
     let mut plain = Session::new(&server);
     let mut ours = Session::loaded(&server);
     let mut variants = vec![Variant::NotLoaded, Variant::Basic];
@@ -74,10 +77,10 @@ pub fn run(lab: &mut Lab) {
         .collect();
     for (at, (scan, settings, statement)) in narrow::SCANS.into_iter().enumerate() {
         let (from, to) = [(0.12, 0.42), (0.42, 1.0)][at];
-        lab.part(from, to);
+        context.begin_part(from, to);
         plain.run(settings);
         ours.run(settings);
-        let series = interleave(lab, scan, &names, rounds, |variant| match variants[variant] {
+        let series = interleave(context, scan, &names, rounds, |variant| match variants[variant] {
             Variant::NotLoaded => Run::unmeasured(plain.time(statement)),
             Variant::Basic => Run::unmeasured(ours.time(statement)),
             Variant::Explain(prefix) => Run::unmeasured(plain.time(&format!("{prefix}{statement}"))),
@@ -86,14 +89,14 @@ pub fn run(lab: &mut Lab) {
                 Run::measured(&mut ours, &settings, statement)
             }
         });
-        let cpu = |run: &Run| run.took.cpu_s;
+        let cpu = |run: &Run| run.elapsed.cpu_s;
         let to_plain = ratios_to_first(&series, cpu);
-        let elapsed = ratios_to_first(&series, |run| run.took.elapsed_s);
+        let elapsed = ratios_to_first(&series, |run| run.elapsed.wall_s);
         let zero = series[UNMEASURED.len()].of(cpu);
         let mut table = Table::new(
             &format!("{scan}, {} rows: `{statement}`", count(rows as f64)),
-            "CPU ratio: to nothing loaded. To 0: to sampfreq 0, as the original's ratio is. Original: Oracle 11g, 10 million \
-             rows, other hardware; its index scan is two row sources, ours one.",
+            "CPU ratio: to nothing loaded. To 0: to sampfreq 0, as in the original. Original: Oracle 11g, 10 million rows, other \
+             hardware. The index scan is two row sources in the original and one node here.",
             &[
                 "",
                 "CPU s",
@@ -135,17 +138,17 @@ pub fn run(lab: &mut Lab) {
                 cell(theirs.map(|(cpu, _)| format!("{:.2}", cpu / theirs_at_0))),
                 cell(theirs.map(|(_, calls)| count(calls))),
             ]);
-            lab.measured(scan, &line.name, "CPU s", &line.of(cpu));
-            lab.measured(scan, &line.name, "elapsed s", &line.of(|run| run.took.elapsed_s));
-            lab.measured(
+            context.measured(scan, &line.name, "CPU s", &line.of(cpu));
+            context.measured(scan, &line.name, "elapsed s", &line.of(|run| run.elapsed.wall_s));
+            context.measured(
                 scan,
                 &line.name,
                 "clock readings",
                 &line.of(|run| run.timer_calls),
             );
         }
-        lab.table(table);
-        lab.plot(Bars {
+        context.table(table);
+        context.plot(BarChart {
             name: format!("sampfreq-{}", scan.replace(' ', "-")),
             title: format!("CPU time, {scan}, as a ratio to sampfreq 0"),
             axis: "ratio".to_string(),
@@ -155,14 +158,14 @@ pub fn run(lab: &mut Lab) {
                 .map(|line| format!("1/{}", line.sampfreq))
                 .collect(),
             series: vec![
-                Bar {
+                BarSeries {
                     name: "pg_rowsource".to_string(),
                     values: series[UNMEASURED.len() + 1..UNMEASURED.len() + ORIGINAL.len()]
                         .iter()
                         .map(|line| Some(ratio(&line.of(cpu), &zero)))
                         .collect(),
                 },
-                Bar {
+                BarSeries {
                     name: "the original".to_string(),
                     values: ORIGINAL[1..]
                         .iter()
@@ -177,14 +180,14 @@ pub fn run(lab: &mut Lab) {
         });
         let wanted = readings_of_every_call(rows) as f64;
         let every = series[UNMEASURED.len() + ORIGINAL.len() - 1].of(|run| run.timer_calls);
-        lab.must(
+        context.assert_exact(
             format!("{scan}: clock readings at sampfreq 1"),
             count(wanted),
             count(median(&every)),
             every.iter().all(|&calls| calls == wanted),
         );
         let none = series[UNMEASURED.len()].of(|run| run.timer_calls);
-        lab.must(
+        context.assert_exact(
             format!("{scan}: clock readings at sampfreq 0"),
             0,
             count(median(&none)),
@@ -193,17 +196,13 @@ pub fn run(lab: &mut Lab) {
         for (of, most, theirs) in [(1, 1.07, 1.12), (6, 1.35, 11.0)] {
             let found = to_plain[UNMEASURED.len() + of];
             let sampfreq = ORIGINAL[of].sampfreq;
-            let beside = if at == 0 {
-                format!(" (theirs {theirs})")
+            let goal = Goal::at_most(most);
+            let goal = if at == 0 {
+                goal.with_note(&format!("the original: {theirs}"))
             } else {
-                String::new()
+                goal
             };
-            lab.aim(
-                format!("{scan}: CPU ratio at sampfreq {sampfreq}"),
-                format!("at most {most}{beside}"),
-                found.as_ratio(),
-                found.median <= most,
-            );
+            context.goal(format!("{scan}: CPU ratio at sampfreq {sampfreq}"), &goal, &found);
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::elapsed;
+use super::scale::elapsed;
 
 /// Attempts at a reading of both; the narrowest counts. 16 make it unlikely that each was preempted or took
 /// cache misses, and take a microsecond or two.

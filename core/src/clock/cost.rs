@@ -2,7 +2,9 @@
 
 use std::hint::black_box;
 
-use super::{Source, elapsed, tsc};
+use super::scale::elapsed;
+use super::source::{self, Source};
+use super::tsc;
 
 /// Readings of the clock in one round, in pairs.
 const PAIRS: usize = 8;
@@ -25,11 +27,11 @@ pub struct Cost {
 /// Measures the cost of reading `source`, which must be [usable](Source::usable). Takes at most about 50 us
 /// (slow clocks get fewer rounds), so that a backend can do it once per source when it first needs it.
 ///
-/// The TSC's frequency should be known by then; see [`prepare`](super::prepare).
+/// The TSC's frequency should be known by then; see [`source::prepare`].
 ///
 /// The TSC is read inlined, the others through the pointer of [`Source::read_fn`], as the hot path does.
 pub fn measure_costs(source: Source) -> Cost {
-    let reference = super::auto();
+    let reference = source::auto();
     let (clock, scale) = (reference.read_fn(), reference.scale());
     let ns = |start, end| scale.nanoseconds(elapsed(start, end).unwrap_or(0));
     match source {

@@ -1,4 +1,4 @@
-//! From raw ticks to time.
+//! Turns raw ticks into time.
 
 /// Nanoseconds in a second.
 const NS_PER_SECOND: f64 = 1e9;
@@ -52,9 +52,26 @@ impl Scale {
     }
 }
 
+/// Returns the ticks from `start` to `end`, or `None` if the clock stepped back between the two readings.
+///
+/// All readings are subtracted here. The subtraction cannot wrap, so a step back never turns into an absurd time.
+/// Callers count `None` as zero time and as one backward step.
+#[inline(always)]
+pub const fn elapsed(start: u64, end: u64) -> Option<u64> {
+    end.checked_sub(start)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn elapsed_never_wraps() {
+        assert_eq!(elapsed(5, 9), Some(4));
+        assert_eq!(elapsed(9, 9), Some(0));
+        assert_eq!(elapsed(9, 5), None);
+        assert_eq!(elapsed(u64::MAX, 0), None);
+    }
 
     #[test]
     fn ticks_and_time_convert_both_ways() {

@@ -1,6 +1,9 @@
 //! What a clock is like on this machine, for `rowsource_clocks()`: its speed, its steps, its faults.
 
-use super::{Scale, Source, Unusable, elapsed, system, tsc};
+use super::detect::Unusable;
+use super::scale::{Scale, elapsed};
+use super::source::Source;
+use super::{system, tsc};
 
 /// Readings between two calls of the survey's callback: 1 ms with a fast clock, 50 ms with a slow one.
 pub const SURVEY_CHUNK: u32 = 100_000;

@@ -3,7 +3,7 @@
 use super::format::Format;
 use super::numbers::{bytes, cost, count, kilobytes, relative_error, time};
 use super::table::{Align, Column};
-use super::{on_one_line, shortened};
+use super::text::{on_one_line, shortened};
 use crate::figures::{Buffers, NodeFigures, Time, Wal};
 use crate::plan::PlanNode;
 

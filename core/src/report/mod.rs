@@ -8,6 +8,7 @@ mod predicates;
 mod table;
 #[cfg(test)]
 mod tests;
+mod text;
 
 pub use format::{FORMAT_WORDS, Format, FormatError};
 
@@ -120,21 +121,4 @@ fn summed_over_processes(nodes: &[PlanNode], figures: &[NodeFigures]) -> bool {
             node.operation.starts_with("Gather") && own.starts.get() > of_parent.starts.get()
         })
     })
-}
-
-/// `text` with whatever would break a line or a column made a space: names and literals may hold newlines.
-fn on_one_line(text: &str) -> String {
-    text.replace(char::is_control, " ")
-}
-
-/// `text` in at most `limit` characters, the cut marked.
-fn shortened(text: &str, limit: usize) -> String {
-    const MARK: &str = "...";
-    if text.chars().nth(limit).is_none() {
-        return text.to_owned();
-    }
-    text.chars()
-        .take(limit.saturating_sub(MARK.len()))
-        .chain(MARK.chars())
-        .collect()
 }

@@ -1,6 +1,6 @@
 //! The section below the table: what each operation tests its rows for.
 
-use super::{on_one_line, shortened};
+use super::text::{on_one_line, shortened};
 use crate::plan::PlanNode;
 
 /// A longer condition is cut: an IN list may hold thousands of values, and its start tells enough.

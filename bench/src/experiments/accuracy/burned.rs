@@ -1,41 +1,45 @@
 //! Statements that burn a known time in known nodes (`rowsource_tests::hostile`).
 
-use super::SAMPFREQS;
-use crate::lab::Lab;
-use crate::record::{Bars, Series as Bar, Spread, Table};
-use crate::statistics::spread;
+use super::frequencies::SAMPFREQS;
+use crate::measure::context::ExperimentContext;
+use crate::model::chart::{BarChart, BarSeries};
+use crate::model::check::Goal;
+use crate::model::spread::Spread;
+use crate::model::spread::spread;
+use crate::model::table::Table;
 use rowsource_tests::hostile::{CASES, base_times, create_tables, ratios, with_burning};
 use rowsource_tests::measured::children_above_parents;
 use rowsource_tests::session::{run_each, value};
 use rowsource_tests::{Server, burn, measure};
 use std::collections::BTreeMap;
 
-/// The goal for the median at every frequency.
+/// The goal for the distance from the truth at every frequency.
 const FAR: f64 = 0.10;
-/// Cases of a quick run.
+/// The number of cases of a quick run.
 const FEW: usize = 3;
 
-/// Runs the cases, and returns how many nodes were above their parents.
-pub fn run(lab: &mut Lab) -> usize {
-    let runs = lab.sizes.rounds(2, 5);
-    lab.setting("runs of each burning statement", runs);
-    let cases = if lab.sizes.quick { &CASES[..FEW] } else { CASES };
-    lab.at(0.0, "tables of the burning statements");
+/// Runs the cases. Returns how many nodes were above their parents.
+pub fn run(context: &mut ExperimentContext) -> usize {
+    let runs = context.sizes.rounds(2, 5);
+    context.setting("runs of each burning statement", runs);
+    let cases = if context.sizes.quick { &CASES[..FEW] } else { CASES };
+    context.at(0.0, "tables of the burning statements");
     let server = Server::preloaded("accuracy", &["shared_buffers = '512MB'", "work_mem = '128MB'"]);
-    lab.server(&server);
+    context.server(&server);
     burn::create(&mut server.connect());
     create_tables(&mut server.connect());
     let mut columns = vec!["case".to_string(), "node".to_string()];
     columns.extend(SAMPFREQS.map(|sampfreq| format!("sampfreq {sampfreq}")));
     let mut table = Table::new(
         "Estimated over true time: statements that burn a known time",
-        "Median over the runs, with the lowest and the highest. True: what was burned, and what the plan takes without \
-         burning. A node that burns nothing stands here only where it was given more than a twentieth of the statement's time.",
+        "Median over the runs, with the lowest and the highest. True: the time that was burned, plus the time of the plan \
+         without burning. A node that burns nothing is listed only if its estimate is more than a twentieth of the \
+         statement's time.",
         &columns.iter().map(String::as_str).collect::<Vec<_>>(),
     );
     let mut plotted: Vec<(String, Vec<Option<Spread>>)> = Vec::new();
     let mut above = 0;
-    let mut farthest = [0.0; SAMPFREQS.len()];
+    let mut farthest: [Option<Spread>; SAMPFREQS.len()] = [None; SAMPFREQS.len()];
     for (at, case) in cases.iter().enumerate() {
         let mut client = server.session();
         run_each(
@@ -43,7 +47,7 @@ pub fn run(lab: &mut Lab) -> usize {
             "SET max_parallel_workers_per_gather = 0; SET jit = off",
         );
         run_each(&mut client, case.settings);
-        lab.at(
+        context.at(
             (at as f64 + 0.1) / cases.len() as f64,
             &format!("{}, without burning", case.name),
         );
@@ -52,7 +56,7 @@ pub fn run(lab: &mut Lab) -> usize {
         let mut found: BTreeMap<String, [Vec<f64>; SAMPFREQS.len()]> = BTreeMap::new();
         for run in 0..runs {
             let done = (at as f64 + 0.3 + 0.7 * run as f64 / runs as f64) / cases.len() as f64;
-            lab.at(done, case.name);
+            context.at(done, case.name);
             for (which, sampfreq) in SAMPFREQS.into_iter().enumerate() {
                 run_each(&mut client, &format!("SET pg_rowsource.sampfreq = {sampfreq}"));
                 let _: f64 = value(&mut client, "SELECT burned()");
@@ -60,7 +64,7 @@ pub fn run(lab: &mut Lab) -> usize {
                 let burned_ms = value(&mut client, "SELECT burned()");
                 assert_eq!(nodes.len(), base.len(), "{}: another plan: {nodes:#?}", case.name);
                 above += children_above_parents(&nodes);
-                // Nodes of one name in one run, such as nested aggregates, are told apart by their order.
+                // Nodes with the same name in one run, such as nested aggregates, are distinguished by their order.
                 let mut seen: BTreeMap<String, usize> = BTreeMap::new();
                 for (node, ratio) in ratios(case, &nodes, &base, burned_ms) {
                     let times = seen
@@ -80,7 +84,7 @@ pub fn run(lab: &mut Lab) -> usize {
             let mut row = vec![format!("{}. {}", at + 1, case.name), node.clone()];
             let mut spreads = Vec::new();
             for (which, values) in values.iter().enumerate() {
-                lab.measured(
+                context.measured(
                     format!("{}, {node}", case.name),
                     &format!("sampfreq {}", SAMPFREQS[which]),
                     "estimate/truth",
@@ -88,7 +92,10 @@ pub fn run(lab: &mut Lab) -> usize {
                 );
                 let found = (values.len() > runs / 2).then(|| spread(values));
                 if let Some(found) = found {
-                    farthest[which] = f64::max(farthest[which], (found.median - 1.0).abs());
+                    let distance = |spread: &Spread| (spread.median - 1.0).abs();
+                    if farthest[which].is_none_or(|farthest| distance(&farthest) < distance(&found)) {
+                        farthest[which] = Some(found);
+                    }
                 }
                 row.push(found.map_or(String::new(), |found| found.as_ratio()));
                 spreads.push(found);
@@ -101,16 +108,15 @@ pub fn run(lab: &mut Lab) -> usize {
             }
         }
     }
-    lab.table(table);
-    for (sampfreq, far) in SAMPFREQS.iter().zip(farthest) {
-        lab.aim(
-            format!("burning statements: the farthest median from the truth at sampfreq {sampfreq}"),
-            format!("at most {:.0} %", 100.0 * FAR),
-            format!("{:.1} %", 100.0 * far),
-            far <= FAR,
+    context.table(table);
+    for (sampfreq, farthest) in SAMPFREQS.iter().zip(farthest) {
+        context.goal(
+            format!("burning statements: estimate over truth of the farthest node at sampfreq {sampfreq}"),
+            &Goal::one_within(FAR),
+            &farthest.expect("every frequency measured a node"),
         );
     }
-    lab.plot(Bars {
+    context.plot(BarChart {
         name: "accuracy-burned".to_string(),
         title: "Estimated over true time, of the node that burns".to_string(),
         axis: "ratio".to_string(),
@@ -119,7 +125,7 @@ pub fn run(lab: &mut Lab) -> usize {
         series: SAMPFREQS
             .iter()
             .enumerate()
-            .map(|(which, sampfreq)| Bar {
+            .map(|(which, sampfreq)| BarSeries {
                 name: format!("sampfreq {sampfreq}"),
                 values: plotted.iter().map(|(_, spreads)| spreads[which]).collect(),
             })

@@ -1,25 +1,23 @@
-//! Estimated against true time: hostile statements that burn a known time, narrow scans run in parts, and simulated
-//! plans, where sampling at fixed intervals stands beside.
+//! Estimated time compared with true time: statements that burn a known time, narrow scans that run in parts, and
+//! simulated plans, which are also sampled at fixed intervals.
 
 mod burned;
+mod frequencies;
 mod narrow;
 mod simulated;
 
-use crate::lab::Lab;
+use crate::measure::context::ExperimentContext;
 
-/// The frequencies compared.
-const SAMPFREQS: [u32; 3] = [16, 128, 1024];
-
-pub fn run(lab: &mut Lab) {
-    lab.part(0.0, 0.15);
-    simulated::run(lab);
-    lab.part(0.15, 0.75);
-    let burned = burned::run(lab);
-    lab.part(0.75, 1.0);
-    let narrow = narrow::run(lab);
+pub fn run(context: &mut ExperimentContext) {
+    context.begin_part(0.0, 0.15);
+    simulated::run(context);
+    context.begin_part(0.15, 0.75);
+    let burned = burned::run(context);
+    context.begin_part(0.75, 1.0);
+    let narrow = narrow::run(context);
     let found = burned + narrow;
-    lab.must(
-        "nodes above their parents, of all that were measured on a server",
+    context.assert_exact(
+        "nodes above their parents, among all that were measured on a server",
         0,
         found,
         found == 0,

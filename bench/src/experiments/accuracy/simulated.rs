@@ -1,10 +1,11 @@
-//! Simulated plans (the pure crate's own simulator), where the true time is known to the nanosecond, and where the
-//! original's sampling can stand beside ours: at fixed intervals, each sample times the interval.
+//! Plans in the simulator of the pure crate. Their true time is known to the nanosecond. They are also sampled as in
+//! the original: at fixed intervals, each sample multiplied by the interval.
 
-use super::SAMPFREQS;
-use crate::lab::Lab;
-use crate::record::{Bars, Series as Bar, Table};
-use crate::statistics::spread;
+use super::frequencies::SAMPFREQS;
+use crate::measure::context::ExperimentContext;
+use crate::model::chart::{BarChart, BarSeries};
+use crate::model::spread::spread;
+use crate::model::table::Table;
 use rowsource_core::reconcile::{Edge, Item, reconcile};
 use rowsource_tests::statistics::median;
 use simulator::plans;
@@ -14,16 +15,17 @@ use simulator::{Body, Machine, Run};
 #[path = "../../../../core/tests/simulator/mod.rs"]
 mod simulator;
 
-/// One way to estimate, at one frequency, over all seeds.
+/// The results of one way to sample at one frequency, over all seeds.
 #[derive(Default)]
-struct Fared {
-    /// By node: the estimate over the truth, a value a seed.
+struct Outcome {
+    /// The estimate over the truth of each node, one value for each seed.
     ratios: Vec<Vec<f64>>,
-    /// Nodes above their parents, over all seeds.
+    /// How many nodes were above their parents, over all seeds.
     above: usize,
 }
 
-impl Fared {
+impl Outcome {
+    /// Adds the totals that one run estimates.
     fn add(&mut self, run: &Run, totals: &[f64]) {
         self.ratios.resize(totals.len(), Vec::new());
         for (i, total) in totals.iter().enumerate() {
@@ -33,7 +35,7 @@ impl Fared {
         }
     }
 
-    /// The values of the node that is farthest from the truth.
+    /// Returns the values of the node that is farthest from the truth.
     fn worst(&self) -> &[f64] {
         let far = |values: &[f64]| (median(values) - 1.0).abs();
         let worst = self.ratios.iter().max_by(|a, b| far(a).total_cmp(&far(b)));
@@ -62,9 +64,9 @@ const PLANS: [Plan; 10] = [
     ("six nodes over a scan", || plans::deep_pipeline(30.0, 15.0)),
 ];
 
-pub fn run(lab: &mut Lab) {
-    let seeds = lab.sizes.rounds(3, 21) as u64;
-    lab.setting("seeds of the simulations", seeds);
+pub fn run(context: &mut ExperimentContext) {
+    let seeds = context.sizes.rounds(3, 21) as u64;
+    context.setting("seeds of the simulations", seeds);
     let mut columns = vec!["plan".to_string()];
     for way in ["ours", "fixed"] {
         columns.extend(SAMPFREQS.map(|sampfreq| format!("{way}, {sampfreq}")));
@@ -76,19 +78,19 @@ pub fn run(lab: &mut Lab) {
     let mut table = Table::new(
         "Estimated over true time, simulated: the node that is farthest from the truth",
         &format!(
-            "Median over {seeds} seeds, with the lowest and the highest. Fixed: the first call, then each N-th times N, as in the \
-             original, but free of the timers nested in a sampled call, which the original counts too. Above parent: how often a \
-             node has more time than its parent, over all seeds and frequencies."
+            "Median over {seeds} seeds, with the lowest and the highest. Fixed: the first call, then each N-th multiplied by N, as \
+             in the original, but without the timers nested in a sampled call, which the original counts too. Above parent: how \
+             often a node has more time than its parent, over all seeds and frequencies."
         ),
         &columns.iter().map(String::as_str).collect::<Vec<_>>(),
     );
     let mut above = [0, 0];
     let mut plotted = Vec::new();
     for (at, (name, plan)) in PLANS.into_iter().enumerate() {
-        lab.at(at as f64 / PLANS.len() as f64, &format!("simulation: {name}"));
+        context.at(at as f64 / PLANS.len() as f64, &format!("simulation: {name}"));
         let bodies = plan();
-        let mut ours: [Fared; SAMPFREQS.len()] = Default::default();
-        let mut fixed: [Fared; SAMPFREQS.len()] = Default::default();
+        let mut ours: [Outcome; SAMPFREQS.len()] = Default::default();
+        let mut fixed: [Outcome; SAMPFREQS.len()] = Default::default();
         for (which, sampfreq) in SAMPFREQS.into_iter().enumerate() {
             for seed in 0..seeds {
                 let machine = Machine {
@@ -103,37 +105,37 @@ pub fn run(lab: &mut Lab) {
             }
         }
         let mut row = vec![format!("{}. {name}", at + 1)];
-        for (way, fared) in [("ours", &ours), ("fixed", &fixed)] {
-            for (sampfreq, fared) in SAMPFREQS.iter().zip(fared) {
-                row.push(spread(fared.worst()).as_ratio());
-                lab.measured(
+        for (way, outcomes) in [("ours", &ours), ("fixed", &fixed)] {
+            for (sampfreq, outcome) in SAMPFREQS.iter().zip(outcomes) {
+                row.push(spread(outcome.worst()).as_ratio());
+                context.measured(
                     format!("simulated: {name}"),
                     &format!("{way}, sampfreq {sampfreq}"),
                     "estimate/truth",
-                    fared.worst(),
+                    outcome.worst(),
                 );
             }
         }
-        for (which, fared) in [&ours, &fixed].into_iter().enumerate() {
-            let found: usize = fared.iter().map(|fared| fared.above).sum();
+        for (which, outcomes) in [&ours, &fixed].into_iter().enumerate() {
+            let found: usize = outcomes.iter().map(|outcome| outcome.above).sum();
             above[which] += found;
             row.push(found.to_string());
         }
         table.row(row);
-        plotted.push([&ours[1], &fixed[1]].map(|fared| Some(spread(fared.worst()))));
+        plotted.push([&ours[1], &fixed[1]].map(|outcome| Some(spread(outcome.worst()))));
     }
-    lab.table(table);
-    lab.must(
+    context.table(table);
+    context.assert_exact(
         "simulated nodes above their parents, ours",
         0,
         above[0],
         above[0] == 0,
     );
-    lab.finding(format!(
+    context.finding(format!(
         "Simulated nodes above their parents at fixed intervals: {} (ours: {}).",
         above[1], above[0]
     ));
-    lab.plot(Bars {
+    context.plot(BarChart {
         name: "accuracy-simulated".to_string(),
         title: "Simulated plans at 1/128: estimated over true time, the worst node".to_string(),
         axis: "ratio".to_string(),
@@ -144,7 +146,7 @@ pub fn run(lab: &mut Lab) {
         series: ["ours", "fixed intervals"]
             .iter()
             .enumerate()
-            .map(|(which, name)| Bar {
+            .map(|(which, name)| BarSeries {
                 name: name.to_string(),
                 values: plotted.iter().map(|both| both[which]).collect(),
             })
@@ -152,7 +154,7 @@ pub fn run(lab: &mut Lab) {
     });
 }
 
-/// What the view would show of each node: the estimates, made to agree.
+/// Returns the reconciled estimate of each node, which the view would show.
 fn estimates(run: &Run) -> Vec<f64> {
     let mut items: Vec<Item> = (0..run.nodes.len())
         .map(|i| Item {

@@ -1,21 +1,22 @@
-//! Analytical statements over TPC-H's tables, with parallel query off and on; here EXPLAIN (ANALYZE) has its place.
+//! Analytical statements over TPC-H's tables with parallel query off and on, also compared with EXPLAIN (ANALYZE).
 
+use super::hosts::{HOSTS, Hosts, VARIANTS};
 use super::statements::STATEMENTS;
-use super::{HOSTS, Hosts, VARIANTS};
-use crate::cpu;
-use crate::lab::Lab;
-use crate::record::{Bars, Series as Bar, Table};
-use crate::rounds::{Series, interleave, ratios_to_first};
-use crate::session::{Session, Took};
-use crate::statistics::ratio;
-use crate::tpch;
+use crate::measure::context::ExperimentContext;
+use crate::measure::cpu;
+use crate::measure::rounds::{Series, interleave, ratios_to_first};
+use crate::measure::session::{Elapsed, Session};
+use crate::measure::tpch;
+use crate::model::chart::{BarChart, BarSeries};
+use crate::model::spread::ratio;
+use crate::model::table::Table;
 use rowsource_tests::Server;
 use rowsource_tests::explain::first_column;
 use rowsource_tests::statistics::median;
 
 const SETTINGS: [&str; 3] = ["shared_buffers = '512MB'", "jit = off", "work_mem = '16MB'"];
 
-/// How core's EXPLAIN is asked, in the base's sessions.
+/// The EXPLAIN options that are compared, in sessions of the base's server.
 const EXPLAINS: [(&str, &str); 4] = [
     (
         "EXPLAIN, TIMING OFF",
@@ -32,7 +33,7 @@ const EXPLAINS: [(&str, &str); 4] = [
     ),
 ];
 
-/// Serial, and parallel even where the tables are small.
+/// The modes and their settings. The parallel settings also hold for small tables.
 const PARALLEL: [(&str, &str); 2] = [
     ("serial", "SET max_parallel_workers_per_gather = 0"),
     (
@@ -44,22 +45,22 @@ const PARALLEL: [(&str, &str); 2] = [
 
 /// One run of all statements.
 struct Run {
-    statements: Vec<Took>,
-    /// CPU seconds of the parallel workers.
+    statements: Vec<Elapsed>,
+    /// The CPU seconds of the parallel workers.
     workers_s: f64,
 }
 
 impl Run {
     fn elapsed_s(&self) -> f64 {
-        self.statements.iter().map(|took| took.elapsed_s).sum()
+        self.statements.iter().map(|elapsed| elapsed.wall_s).sum()
     }
 
     fn cpu_s(&self) -> f64 {
-        self.statements.iter().map(|took| took.cpu_s).sum::<f64>() + self.workers_s
+        self.statements.iter().map(|elapsed| elapsed.cpu_s).sum::<f64>() + self.workers_s
     }
 }
 
-/// A session with what stands before each statement, and the postmaster whose children are its workers.
+/// A session, the text before each of its statements, and the postmaster whose children are its workers.
 struct Runner {
     session: Session,
     prefix: &'static str,
@@ -67,6 +68,7 @@ struct Runner {
 }
 
 impl Runner {
+    /// Runs all statements once.
     fn run(&mut self) -> Run {
         let children = cpu::children(self.postmaster);
         let before = cpu::seconds_of_children(self.postmaster);
@@ -82,18 +84,18 @@ impl Runner {
     }
 }
 
-pub fn run(lab: &mut Lab) {
-    let factor = lab.sizes.of(10, 50) as f64 / 1000.0;
-    let rounds = lab.sizes.rounds(1, 5);
-    lab.setting("TPC-H scale factor", factor);
-    lab.setting("statements", STATEMENTS.len());
-    lab.setting("rounds", rounds);
-    lab.at(0.0, "loading");
+pub fn run(context: &mut ExperimentContext) {
+    let factor = context.sizes.of(10, 50) as f64 / 1000.0;
+    let rounds = context.sizes.rounds(1, 5);
+    context.setting("TPC-H scale factor", factor);
+    context.setting("statements", STATEMENTS.len());
+    context.setting("rounds", rounds);
+    context.at(0.0, "loading");
     let mut original = Server::start("tpch", &SETTINGS);
-    lab.server(&original);
+    context.server(&original);
     tpch::load(&mut original.connect(), factor);
     original.stop();
-    let hosts = Hosts::start(lab, &HOSTS, &original, &SETTINGS);
+    let hosts = Hosts::start(context, &HOSTS, &original, &SETTINGS);
     let variants = hosts.variants();
     let mut names = Vec::new();
     let mut runners = Vec::new();
@@ -116,7 +118,7 @@ pub fn run(lab: &mut Lab) {
     }
     let mut results: Vec<Vec<Series<Run>>> = Vec::new();
     for (at, (mode, settings)) in PARALLEL.into_iter().enumerate() {
-        lab.part(0.1 + 0.45 * at as f64, 0.55 + 0.45 * at as f64);
+        context.begin_part(0.1 + 0.45 * at as f64, 0.55 + 0.45 * at as f64);
         for runner in &mut runners {
             runner.session.run(settings);
         }
@@ -127,26 +129,26 @@ pub fn run(lab: &mut Lab) {
                 plan.iter().any(|line| line.contains("Gather"))
             })
             .count();
-        lab.must(
+        context.assert_exact(
             format!("{mode}: parallel plans among the {} statements", STATEMENTS.len()),
             if at == 0 { "none" } else { "at least 5" },
             gathers,
             if at == 0 { gathers == 0 } else { gathers >= 5 },
         );
-        results.push(interleave(lab, mode, &names, rounds, |variant| {
+        results.push(interleave(context, mode, &names, rounds, |variant| {
             runners[variant].run()
         }));
     }
-    report(lab, &names, &results);
+    report(context, &names, &results);
 }
 
-fn report(lab: &mut Lab, names: &[String], results: &[Vec<Series<Run>>]) {
+fn report(context: &mut ExperimentContext, names: &[String], results: &[Vec<Series<Run>>]) {
     let mut table = Table::new(
         &format!(
             "{} analytical statements over TPC-H's tables, one after the other",
             STATEMENTS.len()
         ),
-        "As ratios to nothing loaded, the first line in seconds. CPU with that of the parallel workers (in steps of 10 ms).",
+        "Ratios to nothing loaded; the first line in seconds. CPU time includes the parallel workers (in steps of 10 ms).",
         &["", "serial: CPU", "elapsed", "parallel: CPU", "elapsed"],
     );
     let mut lines: Vec<Vec<String>> = names.iter().map(|name| vec![name.clone()]).collect();
@@ -155,8 +157,8 @@ fn report(lab: &mut Lab, names: &[String], results: &[Vec<Series<Run>>]) {
         let cpu = ratios_to_first(series, Run::cpu_s);
         let elapsed = ratios_to_first(series, Run::elapsed_s);
         for (at, line) in series.iter().enumerate() {
-            lab.measured(*mode, &line.name, "CPU s", &line.of(Run::cpu_s));
-            lab.measured(*mode, &line.name, "elapsed s", &line.of(Run::elapsed_s));
+            context.measured(*mode, &line.name, "CPU s", &line.of(Run::cpu_s));
+            context.measured(*mode, &line.name, "elapsed s", &line.of(Run::elapsed_s));
             lines[at].extend(match at {
                 0 => [Run::cpu_s, Run::elapsed_s].map(|figure| format!("{:.3} s", median(&line.of(figure)))),
                 _ => [cpu[at].as_ratio(), elapsed[at].as_ratio()],
@@ -167,20 +169,20 @@ fn report(lab: &mut Lab, names: &[String], results: &[Vec<Series<Run>>]) {
     for line in lines {
         table.row(line);
     }
-    lab.table(table);
-    lab.plot(Bars {
+    context.table(table);
+    context.plot(BarChart {
         name: "peers-analytical".to_string(),
-        title: "Analytical statements: CPU time, as a ratio to nothing loaded".to_string(),
+        title: "Analytical statements: CPU time as a ratio to nothing loaded".to_string(),
         axis: "ratio".to_string(),
         logarithmic: false,
         groups: PARALLEL.iter().map(|(mode, _)| mode.to_string()).collect(),
-        series: Bar::beside_the_first(names, &plotted),
+        series: BarSeries::except_base(names, &plotted),
     });
-    each_statement(lab, names, &results[0]);
+    each_statement(context, names, &results[0]);
 }
 
-/// Statement by statement, serial.
-fn each_statement(lab: &mut Lab, names: &[String], series: &[Series<Run>]) {
+/// Reports each statement of the serial runs.
+fn each_statement(context: &mut ExperimentContext, names: &[String], series: &[Series<Run>]) {
     let shown: Vec<usize> = [VARIANTS[2].name, VARIANTS[3].name, EXPLAINS[0].0, EXPLAINS[3].0]
         .iter()
         .filter_map(|wanted| names.iter().position(|name| name == wanted))
@@ -189,18 +191,18 @@ fn each_statement(lab: &mut Lab, names: &[String], series: &[Series<Run>]) {
     columns.extend(shown.iter().map(|&at| names[at].as_str()));
     let mut table = Table::new(
         "Each statement, serial",
-        "Elapsed, as ratios to nothing loaded.",
+        "Elapsed time as ratios to nothing loaded.",
         &columns,
     );
     for (statement, (name, _)) in STATEMENTS.iter().enumerate() {
-        let times = |at: usize| series[at].of(|run| run.statements[statement].elapsed_s);
+        let times = |at: usize| series[at].of(|run| run.statements[statement].wall_s);
         let base = times(0);
         for &at in [0].iter().chain(&shown) {
-            lab.measured(format!("serial: {name}"), &names[at], "elapsed s", &times(at));
+            context.measured(format!("serial: {name}"), &names[at], "elapsed s", &times(at));
         }
         let mut row = vec![name.to_string(), format!("{:.1}", median(&base) * 1000.0)];
         row.extend(shown.iter().map(|&at| ratio(&times(at), &base).as_ratio()));
         table.row(row);
     }
-    lab.table(table);
+    context.table(table);
 }

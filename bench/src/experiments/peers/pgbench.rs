@@ -1,11 +1,13 @@
-//! Short transactions: pgbench's lookups and its TPC-B, one client and eight, prepared and as text.
+//! Short transactions: pgbench's lookups and TPC-B with one and eight clients, prepared and as text.
 
-use super::{ALSO_WHERE_SHORT, HOSTS, Hosts};
-use crate::cpu;
-use crate::lab::Lab;
-use crate::record::{Bars, Series as Bar, Table};
-use crate::rounds::{interleave, ratios_to_first};
-use crate::statistics::count;
+use super::hosts::{HOSTS, Hosts, SHORT_STATEMENT_HOSTS};
+use crate::measure::context::ExperimentContext;
+use crate::measure::cpu;
+use crate::measure::rounds::{interleave, ratios_to_first};
+use crate::model::chart::{BarChart, BarSeries};
+use crate::model::check::Goal;
+use crate::model::number::count;
+use crate::model::table::Table;
 use rowsource_tests::Server;
 use rowsource_tests::pgbench::{fill, number_after, pgbench};
 use rowsource_tests::statistics::median;
@@ -16,39 +18,44 @@ const SETTINGS: [&str; 3] = [
     "jit = off",
 ];
 
-/// pgbench's name of the script, and what it does.
+/// Scripts: pgbench's name and the title.
 const SCRIPTS: [(&str, &str); 2] = [("select-only", "-S"), ("tpcb-like", "TPC-B")];
 const MODES: [&str; 2] = ["prepared", "simple"];
 const CLIENTS: [u32; 2] = [1, 8];
 
 struct Run {
-    /// Transactions a second.
+    /// Transactions per second.
     tps: f64,
-    /// CPU microseconds of the server for each transaction.
+    /// CPU microseconds of the server per transaction.
     cpu_us: f64,
 }
 
-pub fn run(lab: &mut Lab) {
-    let scale = lab.sizes.of(1, 10);
-    let rounds = lab.sizes.rounds(1, 3);
-    // Where there is a goal of two per cent, on a machine whose seconds differ by ten.
-    let rounds_of_goal = lab.sizes.rounds(1, 12);
-    // Quick runs do a number of transactions, others a second's worth.
-    let amount = if lab.sizes.quick {
+pub fn run(context: &mut ExperimentContext) {
+    let scale = context.sizes.of(1, 10);
+    let rounds = context.sizes.rounds(1, 3);
+    // A goal of two per cent needs more rounds, because seconds on one machine differ by ten per cent.
+    let rounds_of_goal = context.sizes.rounds(1, 12);
+    // Quick runs do a fixed number of transactions. Full runs last one second.
+    let amount = if context.sizes.quick {
         ["-t", "50"]
     } else {
         ["-T", "1"]
     };
-    lab.setting("pgbench scale", scale);
-    lab.setting("rounds", rounds);
-    lab.setting("rounds of -S, prepared", rounds_of_goal);
-    lab.setting("a run", amount.join(" "));
-    lab.at(0.0, "loading");
+    context.setting("pgbench scale", scale);
+    context.setting("rounds", rounds);
+    context.setting("rounds of -S, prepared", rounds_of_goal);
+    context.setting("a run", amount.join(" "));
+    context.at(0.0, "loading");
     let mut original = Server::start("pgbench", &SETTINGS);
-    lab.server(&original);
+    context.server(&original);
     fill(&original, scale as u32);
     original.stop();
-    let hosts = Hosts::start(lab, HOSTS.iter().chain(&ALSO_WHERE_SHORT), &original, &SETTINGS);
+    let hosts = Hosts::start(
+        context,
+        HOSTS.iter().chain(&SHORT_STATEMENT_HOSTS),
+        &original,
+        &SETTINGS,
+    );
     let variants = hosts.variants();
     let names: Vec<String> = variants
         .iter()
@@ -72,14 +79,14 @@ pub fn run(lab: &mut Lab) {
         all.extend(columns);
         let mut table = Table::new(
             &format!("pgbench {title}"),
-            "As ratios to nothing loaded: above 1 is more throughput, and more CPU time of the server.",
+            "Ratios to nothing loaded. Above 1 means more throughput, or more CPU time of the server.",
             &all.iter().map(String::as_str).collect::<Vec<_>>(),
         );
         let mut rows: Vec<Vec<String>> = names.iter().map(|name| vec![name.clone()]).collect();
         let (mut groups, mut plotted) = (Vec::new(), Vec::new());
         for mode in MODES {
             for clients in CLIENTS {
-                lab.part(
+                context.begin_part(
                     0.05 + 0.95 * done / combinations,
                     0.05 + 0.95 * (done + 1.0) / combinations,
                 );
@@ -87,20 +94,20 @@ pub fn run(lab: &mut Lab) {
                 let what = format!("{title}, {mode}, {clients} clients");
                 let is_goal = script == "select-only" && mode == "prepared";
                 let rounds = if is_goal { rounds_of_goal } else { rounds };
-                let series = interleave(lab, &what, &names, rounds, |at| {
+                let series = interleave(context, &what, &names, rounds, |at| {
                     let (variant, server) = variants[at];
                     one(server, &variant.options(), script, mode, clients, amount)
                 });
                 let tps = ratios_to_first(&series, |run| run.tps);
                 let cpu = ratios_to_first(&series, |run| run.cpu_us);
                 for (at, line) in series.iter().enumerate() {
-                    lab.measured(
+                    context.measured(
                         &what,
                         &line.name,
                         "transactions a second",
                         &line.of(|run| run.tps),
                     );
-                    lab.measured(
+                    context.measured(
                         &what,
                         &line.name,
                         "CPU us a transaction",
@@ -118,11 +125,10 @@ pub fn run(lab: &mut Lab) {
                 if is_goal {
                     let ours = names.iter().position(|name| name == "pg_rowsource, sampfreq 128");
                     let found = tps[ours.expect("ours is there")];
-                    lab.aim(
+                    context.goal(
                         format!("{what}: throughput at sampfreq 128"),
-                        "at least 0.98 (design), towards 0.99",
-                        found.as_ratio(),
-                        found.median >= 0.98,
+                        &Goal::at_least(0.98).with_note("by design; the aim is 0.99"),
+                        &found,
                     );
                 }
                 groups.push(format!("{mode}, {clients}"));
@@ -132,18 +138,19 @@ pub fn run(lab: &mut Lab) {
         for row in rows {
             table.row(row);
         }
-        lab.table(table);
-        lab.plot(Bars {
+        context.table(table);
+        context.plot(BarChart {
             name: format!("peers-pgbench-{script}"),
-            title: format!("pgbench {title}: CPU time a transaction, as a ratio to nothing loaded"),
+            title: format!("pgbench {title}: CPU time per transaction as a ratio to nothing loaded"),
             axis: "ratio".to_string(),
             logarithmic: false,
             groups,
-            series: Bar::beside_the_first(&names, &plotted),
+            series: BarSeries::except_base(&names, &plotted),
         });
     }
 }
 
+/// Runs pgbench once.
 fn one(server: &Server, options: &str, script: &str, mode: &str, clients: u32, amount: [&str; 2]) -> Run {
     let postmaster = server.postmaster();
     let children = cpu::children(postmaster);

@@ -1,5 +1,5 @@
-//! Analytical statements over the tables of TPC-H, of the kinds that its queries are of: large scans, joins of many
-//! tables, aggregates over aggregates, anti-joins, correlated subqueries, windows.
+//! Analytical statements over the tables of TPC-H, of the same kinds as its queries: large scans, joins of many tables,
+//! aggregates over aggregates, anti-joins, correlated subqueries and windows.
 
 pub const STATEMENTS: [(&str, &str); 14] = [
     (

@@ -1,15 +1,17 @@
-//! The original's two procedures full of cursors, one OLTP-like and one warehouse-like, per frequency and clock; and
-//! where the cost of measuring them comes from.
+//! The original's two procedures full of cursors, one OLTP-like and one warehouse-like, for each frequency and clock.
+//! Also counts where the cost of measuring them comes from.
 
 mod origin;
 mod procedures;
 
 use self::procedures::{CURSORS, create};
-use crate::lab::Lab;
-use crate::record::{Bars, Series as Bar, Table};
-use crate::rounds::{Series, interleave, ratios_to_first};
-use crate::session::{Session, Took};
-use crate::statistics::{count, ratios};
+use crate::measure::context::ExperimentContext;
+use crate::measure::rounds::{Series, interleave, ratios_to_first};
+use crate::measure::session::{Elapsed, Session};
+use crate::model::chart::{BarChart, BarSeries};
+use crate::model::number::count;
+use crate::model::spread::ratios;
+use crate::model::table::Table;
 use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::session::{run_each, texts, value};
@@ -22,47 +24,50 @@ const SETTINGS: [&str; 4] = [
     "plan_cache_mode = force_generic_plan",
 ];
 const SAMPFREQS: [u32; 4] = [128, 16, 4, 1];
+
 struct Workload {
     name: &'static str,
     call: String,
     loops: u64,
-    /// In a transaction of its own, PL/pgSQL fetches a cursor's rows by tens, as the original's procedures do by
-    /// hundreds; where the procedure could commit, one by one.
+    /// PL/pgSQL fetches a cursor's rows one by one if the procedure could commit. Inside a transaction block it fetches
+    /// them by tens; the original's procedures fetch by hundreds.
     one_by_one: bool,
-    /// Elapsed hundredths of a second in the original: off and on.
+    /// Elapsed hundredths of a second in the original, with measuring off and on.
     original: (f64, f64),
 }
 
 impl Workload {
-    fn time(&self, session: &mut Session) -> Took {
+    /// Calls the procedure once.
+    fn time(&self, session: &mut Session) -> Elapsed {
         if self.one_by_one {
             return session.time(&self.call);
         }
         session.run("BEGIN");
-        let took = session.time(&self.call);
+        let elapsed = session.time(&self.call);
         session.run("COMMIT");
-        took
+        elapsed
     }
 }
 
 struct Run {
-    took: Took,
-    /// Clock readings and statements measured.
+    elapsed: Elapsed,
+    /// Clock readings.
     timer_calls: f64,
+    /// Measured statements.
     statements: f64,
 }
 
-pub fn run(lab: &mut Lab) {
-    let oltp_loops = lab.sizes.of(200, 5000);
-    let periods = lab.sizes.of(2, 24);
-    let warehouse_loops = lab.sizes.of(2, 8);
-    let rounds = lab.sizes.rounds(1, 5);
-    lab.setting("OLTP loops", oltp_loops);
-    lab.setting("warehouse loops", warehouse_loops);
-    lab.setting("rounds", rounds);
-    lab.at(0.0, "loading");
+pub fn run(context: &mut ExperimentContext) {
+    let oltp_loops = context.sizes.of(200, 5000);
+    let periods = context.sizes.of(2, 24);
+    let warehouse_loops = context.sizes.of(2, 8);
+    let rounds = context.sizes.rounds(1, 5);
+    context.setting("OLTP loops", oltp_loops);
+    context.setting("warehouse loops", warehouse_loops);
+    context.setting("rounds", rounds);
+    context.at(0.0, "loading");
     let mut bare = Server::start("bare", &SETTINGS);
-    lab.server(&bare);
+    context.server(&bare);
     create(&mut bare.connect(), periods);
     bare.stop();
     let mut all = vec!["shared_preload_libraries = 'pg_rowsource'"];
@@ -98,27 +103,27 @@ pub fn run(lab: &mut Lab) {
     let mut sessions = (plain, ours);
     for (at, workload) in workloads.iter().enumerate() {
         let (from, to) = [(0.05, 0.38), (0.38, 0.71), (0.71, 0.8)][at];
-        lab.part(from, to);
-        // One clock shows what fetching one by one does.
+        context.begin_part(from, to);
+        // One clock is enough to show the cost of fetching one by one.
         let clocks = if workload.one_by_one {
             &clocks[..1]
         } else {
             &clocks[..]
         };
-        compare(lab, workload, &mut sessions, clocks, rounds);
+        compare(context, workload, &mut sessions, clocks, rounds);
     }
     drop(sessions);
-    lab.part(0.8, 1.0);
+    context.begin_part(0.8, 1.0);
     bare.stop();
     measuring.stop();
-    origin::run(lab, &bare, &measuring);
+    origin::run(context, &bare, &measuring);
 }
 
-/// The usable sources and the nanoseconds of a reading, that which `auto` picks first.
+/// Returns the usable sources and the nanoseconds of a reading. The source that `auto` picks comes first.
 fn clocks(client: &mut Client) -> Vec<(String, f64)> {
     texts(
         client,
-        // The fastest of several: other work can only make a reading longer.
+        // Takes the fastest of several, because other work can only make a reading longer.
         "SELECT clock_source, min(reading_ns) FROM generate_series(1, 7), LATERAL rowsource_clocks(100000)
          WHERE usable GROUP BY clock_source, auto ORDER BY NOT auto, clock_source",
     )
@@ -132,8 +137,9 @@ fn clocks(client: &mut Client) -> Vec<(String, f64)> {
     .collect()
 }
 
+/// Runs one workload with all variants and reports it.
 fn compare(
-    lab: &mut Lab,
+    context: &mut ExperimentContext,
     workload: &Workload,
     (plain, ours): &mut (Session, Session),
     clocks: &[(String, f64)],
@@ -149,9 +155,9 @@ fn compare(
             .iter()
             .map(|((source, _), sampfreq)| format!("{source}, 1/{sampfreq}")),
     );
-    let series = interleave(lab, workload.name, &names, rounds, |at| {
-        let unmeasured = |took| Run {
-            took,
+    let series = interleave(context, workload.name, &names, rounds, |at| {
+        let unmeasured = |elapsed| Run {
+            elapsed,
             timer_calls: 0.0,
             statements: 0.0,
         };
@@ -164,11 +170,11 @@ fn compare(
                     "SELECT rowsource_reset(); SET pg_rowsource.track = 'all'; SET pg_rowsource.clock_source = {source};
                      SET pg_rowsource.sampfreq = {sampfreq}; SET pg_rowsource.statistics_level = typical"
                 ));
-                let took = workload.time(ours);
+                let elapsed = workload.time(ours);
                 ours.run("SET pg_rowsource.statistics_level = basic");
                 let mut sum = |sql: &str| value::<i64>(&mut ours.client, sql) as f64;
                 Run {
-                    took,
+                    elapsed,
                     timer_calls: sum("SELECT sum(timer_calls)::bigint FROM pg_stat_rowsource"),
                     statements: sum("SELECT sum(calls)::bigint FROM pg_stat_rowsource_plans"),
                 }
@@ -178,35 +184,35 @@ fn compare(
     let statements = (workload.loops * CURSORS.len() as u64) as f64;
     let good = series[2..].iter().flat_map(|line| &line.values);
     let found = median(&series[2].of(|run| run.statements));
-    lab.must(
+    context.assert_exact(
         format!(
-            "{}: statements in the procedure that the view counts",
+            "{}: statements of the procedure that the view counts",
             workload.name
         ),
         count(statements),
         count(found),
         good.map(|run| run.statements).all(|found| found == statements),
     );
-    report(lab, workload, &series, &variants, statements);
+    report(context, workload, &series, &variants, statements);
 }
 
 fn report(
-    lab: &mut Lab,
+    context: &mut ExperimentContext,
     workload: &Workload,
     series: &[Series<Run>],
     variants: &[(&(String, f64), u32)],
     statements: f64,
 ) {
-    let cpu = |run: &Run| run.took.cpu_s;
+    let cpu = |run: &Run| run.elapsed.cpu_s;
     let base = series[0].of(cpu);
     let cpu_ratios = ratios_to_first(series, cpu);
-    let elapsed_ratios = ratios_to_first(series, |run| run.took.elapsed_s);
+    let elapsed_ratios = ratios_to_first(series, |run| run.elapsed.wall_s);
     let (off, on) = workload.original;
     let mut table = Table::new(
         &format!("{}: `{}`", workload.name, workload.call),
         &format!(
-            "Ratios to nothing loaded. Readings: of the clock, for nodes, and what they took by themselves, as a share of the CPU \
-             time that measuring added. The original took {:.2} times as long when traced, at every frequency and clock alike.",
+            "Ratios to nothing loaded. Readings: clock readings for nodes. Their share: their own time as a share of the CPU time \
+             that measuring added. The original took {:.2} times as long when traced, at every frequency and with every clock.",
             on / off
         ),
         &[
@@ -248,23 +254,23 @@ fn report(
                 }
             }),
         ]);
-        lab.measured(workload.name, &line.name, "CPU s", &line.of(cpu));
-        lab.measured(
+        context.measured(workload.name, &line.name, "CPU s", &line.of(cpu));
+        context.measured(
             workload.name,
             &line.name,
             "elapsed s",
-            &line.of(|run| run.took.elapsed_s),
+            &line.of(|run| run.elapsed.wall_s),
         );
-        lab.measured(
+        context.measured(
             workload.name,
             &line.name,
             "clock readings",
             &line.of(|run| run.timer_calls),
         );
     }
-    lab.table(table);
+    context.table(table);
     let sources = variants.len() / SAMPFREQS.len();
-    lab.plot(Bars {
+    context.plot(BarChart {
         name: format!(
             "workloads-{}",
             workload
@@ -273,12 +279,12 @@ fn report(
                 .replace([',', ' '], "-")
                 .replace("--", "-")
         ),
-        title: format!("{}: CPU time, as a ratio to nothing loaded", workload.name),
+        title: format!("{}: CPU time as a ratio to nothing loaded", workload.name),
         axis: "ratio".to_string(),
         logarithmic: false,
         groups: SAMPFREQS.iter().map(|sampfreq| format!("1/{sampfreq}")).collect(),
         series: (0..sources)
-            .map(|source| Bar {
+            .map(|source| BarSeries {
                 name: variants[source * SAMPFREQS.len()].0.0.clone(),
                 values: (0..SAMPFREQS.len())
                     .map(|which| Some(cpu_ratios[2 + source * SAMPFREQS.len() + which]))
@@ -287,9 +293,9 @@ fn report(
             .collect(),
     });
     let finer = ratios(&series[2 + SAMPFREQS.len() - 1].of(cpu), &series[2].of(cpu));
-    lab.finding(format!(
-        "{}: timing every call instead of one in 128 takes {:.3} times the CPU time; measuring at 1/128 takes {:.3} times that \
-         of nothing loaded. The original: {:.2} for both.",
+    context.finding(format!(
+        "{}: timing every call takes {:.3} times the CPU time of timing one call in 128. Measuring at 1/128 takes {:.3} times \
+         the CPU time of nothing loaded. The original: {:.2} for both.",
         workload.name,
         median(&finer),
         cpu_ratios[2].median,

@@ -1,10 +1,10 @@
-//! Where the cost comes from: instructions of the OLTP-like cursors, by phase of the executor.
+//! Counts the instructions of the OLTP-like cursors by phase of the executor, to show where the cost comes from.
 
 use super::procedures::{CURSORS, Cursor, KEYS};
-use crate::lab::Lab;
-use crate::phases::{self, Phases};
-use crate::record::Table;
-use crate::statistics::{count, difference};
+use crate::measure::context::ExperimentContext;
+use crate::measure::phases::{self, Phases};
+use crate::model::number::{count, difference};
+use crate::model::table::Table;
 use rowsource_tests::Server;
 
 struct Variant<'a> {
@@ -14,7 +14,7 @@ struct Variant<'a> {
     before: &'static str,
 }
 
-/// A cursor, what it takes with nothing loaded, and what the other variants add, the measured one last.
+/// What each variant adds to the instructions of one cursor. The variant that measures comes last.
 struct Counted {
     added: Vec<Phases>,
 }
@@ -29,8 +29,8 @@ impl Counted {
     }
 }
 
-/// Counts over the data of stopped servers.
-pub fn run(lab: &mut Lab, bare: &Server, measuring: &Server) {
+/// Counts the instructions over the data of stopped servers.
+pub fn run(context: &mut ExperimentContext, bare: &Server, measuring: &Server) {
     const OURS: &str = "shared_preload_libraries=pg_rowsource";
     let variants = [
         Variant {
@@ -55,16 +55,16 @@ pub fn run(lab: &mut Lab, bare: &Server, measuring: &Server) {
     let mut columns = vec!["cursor", ""];
     columns.extend(phases::NAMES);
     let mut table = Table::new(
-        "Where from: instructions of one OLTP-like cursor in a loop, by phase of the executor",
-        "The first line of each cursor is all of its instructions with nothing loaded, the others are what they add to it. \
-         Start, run, finish, end: the executor's four entries, with what the hooks do there; elsewhere: parsing, planning, \
-         PL/pgSQL, memory.",
+        "Instructions of one OLTP-like cursor in a loop, by phase of the executor",
+        "The first line of each cursor has all of its instructions with nothing loaded; the others have what pg_rowsource adds. \
+         Start, run, finish, end: the executor's four entry functions, with the hooks that they call. Elsewhere: parsing, \
+         planning, PL/pgSQL, memory.",
         &columns,
     );
     let [few, many, nested] = &CURSORS;
-    // A quick run asks only what its sentence needs.
-    let quick = lab.sizes.quick;
-    let (asked, base, others) = match quick {
+    // A quick run counts only what the findings need.
+    let quick = context.sizes.quick;
+    let (cursors, base, others) = match quick {
         true => (vec![(few, false), (many, false)], &variants[0], &variants[2..]),
         false => (
             vec![
@@ -79,9 +79,9 @@ pub fn run(lab: &mut Lab, bare: &Server, measuring: &Server) {
         ),
     };
     let mut counted = Vec::new();
-    for (at, &(cursor, one_by_one)) in asked.iter().enumerate() {
-        lab.at(
-            at as f64 / asked.len() as f64,
+    for (at, &(cursor, one_by_one)) in cursors.iter().enumerate() {
+        context.at(
+            at as f64 / cursors.len() as f64,
             &format!("instructions of {}", cursor.name),
         );
         let name = format!(
@@ -89,13 +89,13 @@ pub fn run(lab: &mut Lab, bare: &Server, measuring: &Server) {
             cursor.name,
             if one_by_one { ", rows one by one" } else { "" }
         );
-        let all = of(lab, &name, cursor, one_by_one, base);
+        let all = of(context, &name, cursor, one_by_one, base);
         let mut row = vec![name.clone(), base.name.to_string()];
         row.extend(all.0.map(count));
         table.row(row);
         let mut added = Vec::new();
         for variant in others {
-            let over = of(lab, &name, cursor, one_by_one, variant).over(&all);
+            let over = of(context, &name, cursor, one_by_one, variant).over(&all);
             let mut row = vec![name.clone(), variant.name.to_string()];
             row.extend(over.0.map(difference));
             table.row(row);
@@ -103,11 +103,18 @@ pub fn run(lab: &mut Lab, bare: &Server, measuring: &Server) {
         }
         counted.push(Counted { added });
     }
-    lab.table(table);
-    conclude(lab, &counted);
+    context.table(table);
+    conclude(context, &counted);
 }
 
-fn of(lab: &mut Lab, name: &str, cursor: &Cursor, one_by_one: bool, variant: &Variant) -> Phases {
+/// Counts one cursor with one variant, and records the counts.
+fn of(
+    context: &mut ExperimentContext,
+    name: &str,
+    cursor: &Cursor,
+    one_by_one: bool,
+    variant: &Variant,
+) -> Phases {
     let begin = if one_by_one { "" } else { "BEGIN;\n\n" };
     let found = phases::of_one(
         &variant.server.data(),
@@ -119,7 +126,7 @@ fn of(lab: &mut Lab, name: &str, cursor: &Cursor, one_by_one: bool, variant: &Va
             cursor.statement
         ),
     );
-    lab.measured(
+    context.measured(
         format!("instructions: {name}"),
         variant.name,
         "by phase",
@@ -128,18 +135,19 @@ fn of(lab: &mut Lab, name: &str, cursor: &Cursor, one_by_one: bool, variant: &Va
     found
 }
 
-/// The first two cursors differ in their rows only: by tens, and, but in a quick run, one by one.
-fn conclude(lab: &mut Lab, counted: &[Counted]) {
+/// Separates the cost of rows from the cost of statements. The first two cursors differ only in their numbers of rows, and
+/// so do the next two, which fetch rows one by one and are not in quick runs.
+fn conclude(context: &mut ExperimentContext, counted: &[Counted]) {
     let rows = (CURSORS[1].rows - CURSORS[0].rows) as f64;
     let a_row = |figure: fn(&Counted) -> &Phases, few: usize| {
         (figure(&counted[few + 1]).run() - figure(&counted[few]).run()) / rows
     };
-    let all = counted[0].measured().in_all();
+    let all = counted[0].measured().total();
     let of_rows = a_row(Counted::measured, 0) * CURSORS[0].rows as f64;
-    lab.finding(format!(
-        "Of the {} instructions that measuring at 1/128 adds to the cursor of {} rows, {} are its rows' ({:.0} a row, clock \
-         readings included) and {} the statement's own, which it pays once however many rows it has: set-up, the four entries, \
-         and the way to the store.",
+    context.finding(format!(
+        "Measuring at 1/128 adds {} instructions to the cursor of {} rows. {} of them belong to its rows ({:.0} a row, clock \
+         readings included). {} belong to the statement, whatever its number of rows: set-up, the four entry functions, and \
+         recording.",
         count(all),
         CURSORS[0].rows,
         count(of_rows),
@@ -147,9 +155,9 @@ fn conclude(lab: &mut Lab, counted: &[Counted]) {
         count(all - of_rows),
     ));
     if counted.len() > 3 {
-        lab.finding(format!(
-            "Where PL/pgSQL fetches rows one by one, in procedures that could commit, each row is a run of the executor of its own, \
-             and a row costs {:.0} instructions more at 1/128, {:.0} at level basic.",
+        context.finding(format!(
+            "In procedures that could commit, PL/pgSQL fetches rows one by one. Each row is then a separate run of the executor, and \
+             costs {:.0} instructions more at 1/128, {:.0} more at level basic.",
             a_row(Counted::measured, 2),
             a_row(Counted::basic, 2),
         ));

@@ -1,15 +1,15 @@
-//! The two procedures of the original's article: loops of three cursors each.
+//! The two procedures of the original's article. Each is a loop over three cursors.
 
 use postgres::Client;
 use rowsource_tests::session::run_each;
 
-/// Keys of the OLTP-like tables.
+/// The number of keys of the OLTP-like tables.
 pub const KEYS: u64 = 1000;
 
 #[derive(Clone, Copy)]
 pub struct Cursor {
     pub name: &'static str,
-    /// For the key `k`.
+    /// Selects the rows of the key `k`.
     pub statement: &'static str,
     pub rows: u64,
 }
@@ -33,16 +33,16 @@ pub const CURSORS: [Cursor; 3] = [
     },
 ];
 
-/// Rows of the warehouse-like cursors.
+/// The numbers of rows of the warehouse-like cursors.
 const WAREHOUSE_ROWS: [u64; 3] = [25_652, 32_095, 20_788];
 
-/// Creates the tables, with so many periods for the warehouse, and the procedures.
+/// Creates the tables and the procedures. `periods` is the number of periods of the warehouse.
 pub fn create(client: &mut Client, periods: u64) {
     let [few, many, nested] = CURSORS.map(|cursor| cursor.rows);
     let [first, second, third] = WAREHOUSE_ROWS;
     let loop_over = |statement: &str| format!("FOR r IN {statement} LOOP n := n + 1; END LOOP;");
     let oltp: String = CURSORS.iter().map(|cursor| loop_over(cursor.statement)).collect();
-    // The last a hash join.
+    // The last one is a hash join.
     let warehouse: String = [
         "SELECT * FROM first WHERE period = p",
         "SELECT * FROM second WHERE period = p",

@@ -1,19 +1,19 @@
-//! The narrow table of the original.
+//! The table of narrow rows that the original measured, and its two scans.
 
-use crate::lab::Lab;
-use crate::session::{Session, Took};
+use super::context::ExperimentContext;
+use super::session::{Elapsed, Session};
 use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::session::run_each;
 
-/// Settings under which the scans of [`load`] find all in memory, in the same plan each time.
+/// Server settings that keep the table in memory and the plans of its scans the same.
 pub const SETTINGS: [&str; 3] = [
     "shared_buffers = '1GB'",
     "max_parallel_workers_per_gather = 0",
     "jit = off",
 ];
 
-/// The two scans of [`load`]: their name, what the session must set, and the statement.
+/// The two scans: the name, the settings of the session, and the statement.
 pub const SCANS: [(&str, &str, &str); 2] = [
     (
         "full scan",
@@ -27,7 +27,7 @@ pub const SCANS: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// The table of the original: an id and one character, and an index on the id. All in shared buffers afterwards.
+/// Creates the table with an id, one character, and an index on the id. Leaves all of it in shared buffers.
 pub fn load(client: &mut Client, rows: u64) {
     run_each(
         client,
@@ -38,47 +38,47 @@ pub fn load(client: &mut Client, rows: u64) {
     );
 }
 
-/// A server with the table, and how many rows are in it, which are noted.
-pub fn server(lab: &mut Lab, name: &str) -> (Server, u64) {
-    let rows = lab.sizes.of(200_000, 10_000_000);
-    lab.setting("rows", rows);
-    lab.at(0.0, "loading");
+/// Starts a server with the table. Records and returns the number of its rows.
+pub fn server(context: &mut ExperimentContext, name: &str) -> (Server, u64) {
+    let rows = context.sizes.of(200_000, 10_000_000);
+    context.setting("rows", rows);
+    context.at(0.0, "loading");
     let server = Server::start(name, &SETTINGS);
-    lab.server(&server);
+    context.server(&server);
     load(&mut server.connect(), rows);
     (server, rows)
 }
 
-/// A run of one of the scans.
+/// One run of a scan.
 pub struct Run {
-    pub took: Took,
+    pub elapsed: Elapsed,
     pub timer_calls: f64,
 }
 
 impl Run {
-    /// One that we did not measure.
-    pub fn unmeasured(took: Took) -> Self {
+    /// Describes a run that pg_rowsource did not measure.
+    pub fn unmeasured(elapsed: Elapsed) -> Self {
         Run {
-            took,
+            elapsed,
             timer_calls: 0.0,
         }
     }
 
-    /// One at level typical with these settings, in a session at level basic.
+    /// Runs a statement at level typical with these settings, and returns the session to level basic.
     pub fn measured(session: &mut Session, settings: &str, statement: &str) -> Self {
         session.run(&format!(
             "{settings}; SET pg_rowsource.statistics_level = typical"
         ));
-        let took = session.time(statement);
+        let elapsed = session.time(statement);
         session.run("SET pg_rowsource.statistics_level = basic");
         Run {
-            took,
+            elapsed,
             timer_calls: session.timer_calls(),
         }
     }
 }
 
-/// Clock readings of the scans of [`load`] where every call is timed: two for each row and for the end, and four
+/// Returns the clock readings of a scan that times every call: two for each row and for the end of the scan, and four
 /// for the aggregate's row and end.
 pub fn readings_of_every_call(rows: u64) -> u64 {
     2 * (rows + 1) + 4

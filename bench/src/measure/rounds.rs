@@ -1,26 +1,26 @@
-//! Comparisons: every variant once a round, so that whatever else the machine does meets them all alike, and each
-//! is compared with what it stood beside.
+//! Interleaved comparisons. Every variant runs once a round, so that other work on the machine disturbs all of them
+//! alike. Each is compared with the base of the same round.
 
-use crate::lab::Lab;
-use crate::record::Spread;
-use crate::statistics::ratio;
+use super::context::ExperimentContext;
+use crate::model::spread::{Spread, ratio};
 
-/// What was measured of one variant, one value a round.
+/// The measurements of one variant, one value for each round.
 pub struct Series<T> {
     pub name: String,
     pub values: Vec<T>,
 }
 
 impl<T> Series<T> {
+    /// Returns one figure of each round.
     pub fn of(&self, figure: impl Fn(&T) -> f64) -> Vec<f64> {
         self.values.iter().map(figure).collect()
     }
 }
 
-/// Runs each variant once a round, not always in the same order: what follows on a long one is not always the same.
-/// A round before the first warms caches and plans, and is thrown away.
+/// Runs each variant once a round. The order changes from round to round, so that no variant always follows the same
+/// one. Discards a first round, which warms caches and plans.
 pub fn interleave<T>(
-    lab: &Lab,
+    context: &ExperimentContext,
     what: &str,
     names: &[String],
     rounds: usize,
@@ -38,7 +38,7 @@ pub fn interleave<T>(
     for round in 0..=rounds {
         for at in 0..names.len() {
             let variant = (at + round) % names.len();
-            lab.at(step / steps, &format!("{what}, round {round} of {rounds}"));
+            context.at(step / steps, &format!("{what}, round {round} of {rounds}"));
             let value = run(variant);
             if round > 0 {
                 series[variant].values.push(value);
@@ -49,7 +49,7 @@ pub fn interleave<T>(
     series
 }
 
-/// Each variant's ratio to the first.
+/// Returns the ratio of each variant to the first.
 pub fn ratios_to_first<T>(series: &[Series<T>], figure: impl Fn(&T) -> f64) -> Vec<Spread> {
     let base = series[0].of(&figure);
     series

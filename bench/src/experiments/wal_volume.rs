@@ -1,20 +1,20 @@
-//! The original's redo of bulk inserts, in PostgreSQL's terms: WAL by our view, node by node, and by the WAL's own
-//! position.
+//! The WAL volume of bulk inserts: node by node from the view, and from the position of the WAL. The original measures
+//! the redo of the same inserts.
 
-use crate::lab::Lab;
-use crate::record::Table;
-use crate::statistics::count;
+use crate::measure::context::ExperimentContext;
+use crate::model::number::count;
+use crate::model::table::Table;
 use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::session::{run_each, texts, value};
 use std::path::Path;
 
-/// A page of WAL, its header, and the longer header of a segment's first page.
+/// The sizes of a WAL page and of its header.
 const WAL_PAGE: f64 = 8192.0;
 const WAL_HEADER: f64 = 24.0;
-/// Records begin at multiples of eight bytes.
+/// The longest padding of a record. Records begin at multiples of eight bytes.
 const PADDING: f64 = 7.0;
-/// What else may come in between: a list of running transactions, a segment's longer header.
+/// The size of other WAL that may come in between: a list of running transactions, the longer header of a segment.
 const SLACK: f64 = 4096.0;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -35,12 +35,13 @@ enum Kind {
 struct Case {
     how: How,
     kind: Kind,
-    /// Into a table made in the same transaction, which needs no WAL at wal_level minimal.
+    /// The transaction creates the table first, so that its rows need no WAL at wal_level minimal.
     same_transaction: bool,
-    /// What the original's article has of this: the way, and bytes for 60,000 and for 8 million rows.
+    /// The case in the original's article: its name, and the bytes for 60,000 and for 8 million rows.
     original: Option<(&'static str, Option<f64>, Option<f64>)>,
 }
 
+/// Makes a case that the original does not have.
 const fn case(how: How, kind: Kind, same_transaction: bool) -> Case {
     Case {
         how,
@@ -50,6 +51,7 @@ const fn case(how: How, kind: Kind, same_transaction: bool) -> Case {
     }
 }
 
+/// Adds the figures of the original to a case.
 const fn like(case: Case, words: &'static str, small: Option<f64>, large: Option<f64>) -> Case {
     Case {
         original: Some((words, small, large)),
@@ -112,25 +114,25 @@ const MINIMAL: [Case; 5] = [
     ),
 ];
 
-/// One case's figures, in bytes but for the records.
-struct Wrote {
-    /// What the view has of each node that wrote any: its operation, bytes and records. None without a plan.
+/// The results of one case, in bytes unless named records.
+struct Written {
+    /// The operation, bytes and records of each node in the view. `None` if there is no plan.
     nodes: Option<Vec<(String, f64, f64)>>,
     statement: f64,
     with_commit: f64,
 }
 
-pub fn run(lab: &mut Lab) {
-    let small = lab.sizes.of(6_000, 60_000);
-    let large = lab.sizes.of(20_000, 8_000_000);
-    lab.setting("rows", format!("{small} and {large}"));
-    let mut all: Vec<(&str, u64, Case, Wrote)> = Vec::new();
+pub fn run(context: &mut ExperimentContext) {
+    let small = context.sizes.of(6_000, 60_000);
+    let large = context.sizes.of(20_000, 8_000_000);
+    context.setting("rows", format!("{small} and {large}"));
+    let mut all: Vec<(&str, u64, Case, Written)> = Vec::new();
     for (at, (level, cases)) in [("replica", &REPLICA[..]), ("minimal", &MINIMAL[..])]
         .into_iter()
         .enumerate()
     {
         let (from, to) = [(0.0, 0.65), (0.65, 1.0)][at];
-        lab.part(from, to);
+        context.begin_part(from, to);
         let level_setting = format!("wal_level = {level}");
         let mut settings = vec![
             level_setting.as_str(),
@@ -143,16 +145,16 @@ pub fn run(lab: &mut Lab) {
             settings.push("max_wal_senders = 0");
         }
         let server = Server::preloaded(level, &settings);
-        lab.server(&server);
+        context.server(&server);
         let mut client = server.session();
         for (which, rows) in [small, large].into_iter().enumerate() {
             let file = server.folder().join("rows.csv");
             write_rows(&mut client, rows, &file);
             let mut table = Table::new(
                 &format!("wal_level {level}, {} rows", count(rows as f64)),
-                "WAL bytes. In nodes: what pg_stat_rowsource has of the plan's nodes; COPY has no plan, and CREATE TABLE AS writes \
-                 outside of its plan. Position: how far pg_current_wal_insert_lsn() moved over the statement, and over its commit: \
-                 with the padding of records, page headers, and the commit's own record. Original: redo bytes.",
+                "WAL bytes. In nodes: the bytes of the plan's nodes in pg_stat_rowsource. COPY has no plan, and CREATE TABLE AS writes \
+                 outside its plan. Position: how far the statement moved pg_current_wal_insert_lsn(); with commit: how far the \
+                 statement and its commit moved it. Both include the padding of records and page headers. Original: redo bytes.",
                 &[
                     "way",
                     "table",
@@ -167,18 +169,18 @@ pub fn run(lab: &mut Lab) {
             );
             for (at, case) in cases.iter().enumerate() {
                 let done = (which as f64 + at as f64 / cases.len() as f64) / 2.0;
-                // The large ones take the time.
+                // The large cases take most of the time.
                 let done = if which == 0 {
                     done * 0.1
                 } else {
                     0.05 + (done - 0.5) * 1.9
                 };
-                lab.at(done, &format!("{level}, {rows} rows: {}", case.name()));
-                let wrote = case.run(&mut client, rows, &file);
-                report(lab, level, which, rows, case, &wrote, &mut table);
-                all.push((level, rows, *case, wrote));
+                context.at(done, &format!("{level}, {rows} rows: {}", case.name()));
+                let written = case.run(&mut client, rows, &file);
+                report(context, level, which, rows, case, &written, &mut table);
+                all.push((level, rows, *case, written));
             }
-            lab.table(table);
+            context.table(table);
         }
     }
     for rows in [small, large] {
@@ -187,13 +189,13 @@ pub fn run(lab: &mut Lab) {
                 (*at, *of, case.how, case.kind, case.same_transaction)
                     == (level, rows, how, Kind::Logged, same_transaction)
             });
-            found.map_or(f64::NAN, |(.., wrote)| wrote.with_commit)
+            found.map_or(f64::NAN, |(.., written)| written.with_commit)
         };
         let (logged, minimal) = (of("replica", How::Insert, false), of("minimal", How::Copy, true));
-        lab.finding(format!(
-            "{} rows: COPY into a table of the same transaction at wal_level minimal writes {} bytes of WAL, INSERT at replica \
-             {}, {:.0} times as many. (The original's nologging saves 140 times for 60,000 rows and 1,200 for 8 million. Below \
-             wal_skip_threshold PostgreSQL logs the new pages at commit instead of writing the file out.)",
+        context.finding(format!(
+            "{} rows: COPY into a table of the same transaction at wal_level minimal writes {} bytes of WAL. INSERT at replica \
+             writes {}, which is {:.0} times as many. (The factor of the original's nologging is 140 for 60,000 rows and 1,200 for \
+             8 million. Below wal_skip_threshold PostgreSQL logs the new pages at commit instead of syncing the file.)",
             count(rows as f64),
             count(minimal),
             count(logged),
@@ -202,7 +204,7 @@ pub fn run(lab: &mut Lab) {
     }
 }
 
-/// The rows that COPY reads: 100 bytes, as in the original a row takes about 120 of redo.
+/// Writes the file that COPY reads. A row has about 100 bytes; in the original a row takes about 120 bytes of redo.
 fn write_rows(client: &mut Client, rows: u64, file: &Path) {
     run_each(
         client,
@@ -210,10 +212,12 @@ fn write_rows(client: &mut Client, rows: u64, file: &Path) {
     );
 }
 
+/// Returns the query for the rows.
 fn source(rows: u64) -> String {
     format!("SELECT i AS id, repeat('x', 60) AS pad FROM generate_series(1, {rows}) i")
 }
 
+/// Returns the position at which the next WAL record will be written.
 fn position(client: &mut Client) -> f64 {
     value(client, "SELECT (pg_current_wal_insert_lsn() - '0/0')::float8")
 }
@@ -241,7 +245,8 @@ impl Case {
         }
     }
 
-    fn run(&self, client: &mut Client, rows: u64, file: &Path) -> Wrote {
+    /// Runs the case once.
+    fn run(&self, client: &mut Client, rows: u64, file: &Path) -> Written {
         let kind = if self.kind == Kind::Logged {
             ""
         } else {
@@ -277,7 +282,7 @@ impl Case {
         );
         let number =
             |cell: &Option<String>| cell.as_deref().and_then(|cell| cell.parse().ok()).unwrap_or(0.0);
-        let figures: Vec<(String, f64, f64)> = nodes
+        let per_node: Vec<(String, f64, f64)> = nodes
             .iter()
             .map(|row| {
                 (
@@ -287,8 +292,8 @@ impl Case {
                 )
             })
             .collect();
-        Wrote {
-            nodes: (!figures.is_empty()).then_some(figures),
+        Written {
+            nodes: (!per_node.is_empty()).then_some(per_node),
             statement: after - before,
             with_commit: committed - before,
         }
@@ -296,12 +301,12 @@ impl Case {
 }
 
 fn report(
-    lab: &mut Lab,
+    context: &mut ExperimentContext,
     level: &str,
     which: usize,
     rows: u64,
     case: &Case,
-    wrote: &Wrote,
+    written: &Written,
     table: &mut Table,
 ) {
     let what = format!(
@@ -310,12 +315,12 @@ fn report(
         case.kind(),
         case.name()
     );
-    // A parent's figure has its children's in it, so the root's is the plan's.
-    let root = wrote.nodes.as_ref().and_then(|nodes| nodes.first());
+    // A node's figures include its children, so the root's figures are those of the plan.
+    let root = written.nodes.as_ref().and_then(|nodes| nodes.first());
     let theirs = case
         .original
         .and_then(|(words, small, large)| [small, large][which].map(|bytes| (words, bytes)));
-    let each = wrote
+    let each = written
         .nodes
         .iter()
         .flatten()
@@ -326,26 +331,26 @@ fn report(
         case.kind().to_string(),
         root.map_or("no plan".to_string(), |(_, bytes, _)| count(*bytes)),
         each,
-        count(wrote.statement),
-        count(wrote.with_commit),
-        format!("{:.1}", wrote.with_commit / rows as f64),
+        count(written.statement),
+        count(written.with_commit),
+        format!("{:.1}", written.with_commit / rows as f64),
         theirs.map_or(String::new(), |(_, bytes)| count(bytes)),
         theirs.map_or(String::new(), |(words, _)| words.to_string()),
     ]);
-    lab.measured(&what, "position, statement", "bytes", &[wrote.statement]);
-    lab.measured(&what, "position, with commit", "bytes", &[wrote.with_commit]);
+    context.measured(&what, "position, statement", "bytes", &[written.statement]);
+    context.measured(&what, "position, with commit", "bytes", &[written.with_commit]);
     let (bytes, records) = root.map_or((0.0, 0.0), |(_, bytes, records)| (*bytes, *records));
     if root.is_some() {
-        lab.measured(&what, "in nodes", "bytes", &[bytes]);
+        context.measured(&what, "in nodes", "bytes", &[bytes]);
     }
     if case.how == How::Insert {
-        // All WAL of an INSERT is its node's: the rest is padding and page headers.
+        // The INSERT's node writes all of its WAL. The rest of the distance is padding and page headers.
         let most = (bytes + PADDING * records) * (WAL_PAGE / (WAL_PAGE - WAL_HEADER)) + SLACK;
-        lab.must(
-            format!("{what}: position less nodes"),
+        context.assert_exact(
+            format!("{what}: position minus nodes"),
             format!("0 to {} (padding and headers)", count(most - bytes)),
-            count(wrote.statement - bytes),
-            (bytes..=most).contains(&wrote.statement),
+            count(written.statement - bytes),
+            (bytes..=most).contains(&written.statement),
         );
     }
 }

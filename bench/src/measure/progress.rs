@@ -1,15 +1,16 @@
-//! How far the run is, and how long it will still take.
+//! Shows how far the run is and how long it will still take.
 //!
-//! On a terminal a bar; elsewhere a line each time something new begins, but not more than one in ten seconds.
+//! A terminal shows a bar. Elsewhere a line is printed when something new begins, at most one in ten seconds.
 
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-/// Bar units in a second.
+/// The bar's units in a second.
 const UNITS: f64 = 10.0;
+/// The shortest time between two printed lines.
 const QUIET: Duration = Duration::from_secs(10);
-/// What is expected counts as much as so many seconds of what has been seen.
+/// The weight of the expected pace against the measured one, in seconds of measuring.
 const TRUST: f64 = 120.0;
 
 pub struct Progress {
@@ -20,7 +21,7 @@ pub struct Progress {
 struct State {
     begun: Instant,
     total: f64,
-    /// Expected seconds of the experiments that have ended.
+    /// The expected seconds of all experiments that have ended.
     done: f64,
     name: String,
     expected: f64,
@@ -48,7 +49,7 @@ impl Progress {
         }
     }
 
-    /// An experiment begins that is expected to take so long.
+    /// Begins an experiment that is expected to take this many seconds.
     pub fn begin(&self, name: &str, expected: f64) {
         {
             let mut state = self.state.borrow_mut();
@@ -59,49 +60,51 @@ impl Progress {
         self.at(0.0, "begins");
     }
 
-    /// So much of the experiment is done, from 0 to 1, and this comes now.
+    /// Shows which share of the experiment is done, from 0 to 1, and what comes next.
     pub fn at(&self, done: f64, what: &str) {
         let mut state = self.state.borrow_mut();
-        let sure = state.done + state.expected * done.clamp(0.0, 1.0);
-        let left = Duration::from_secs_f64(state.left(sure));
+        let done = state.done + state.expected * done.clamp(0.0, 1.0);
+        let left = Duration::from_secs_f64(state.left(done));
         let message = format!("{} left; {}: {what}", about(left), state.name);
-        self.bar.set_position((sure * UNITS) as u64);
+        self.bar.set_position((done * UNITS) as u64);
         self.bar.set_message(message.clone());
         let quiet = state.said.is_some_and(|said| said.elapsed() < QUIET);
         if self.bar.is_hidden() && !quiet {
-            println!("[{:>3.0} %] {message}", 100.0 * sure / state.total);
+            println!("[{:>3.0} %] {message}", 100.0 * done / state.total);
             state.said = Some(Instant::now());
         }
     }
 
-    /// The experiment has ended.
+    /// Ends the experiment.
     pub fn end(&self) {
         let mut state = self.state.borrow_mut();
         state.done += state.expected;
         state.expected = 0.0;
     }
 
-    /// Prints above the bar.
+    /// Prints a text above the bar.
     pub fn say(&self, text: &str) {
         self.bar.suspend(|| println!("{text}"));
     }
 
+    /// Removes the bar and prints how long the run took.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
-        let took = self.state.borrow().begun.elapsed();
-        println!("took {}", HumanDuration(took));
+        let elapsed = self.state.borrow().begun.elapsed();
+        println!("took {}", HumanDuration(elapsed));
     }
 }
 
 impl State {
-    /// Seconds left when so many of the expected seconds are behind.
-    fn left(&self, sure: f64) -> f64 {
+    /// Estimates the seconds that are left when this many of the expected seconds are done.
+    fn left(&self, done: f64) -> f64 {
         let elapsed = self.begun.elapsed().as_secs_f64();
-        let pace = (elapsed + TRUST) / (sure + TRUST);
-        ((self.total - sure) * pace).max(0.0)
+        let pace = (elapsed + TRUST) / (done + TRUST);
+        ((self.total - done) * pace).max(0.0)
     }
 }
 
+/// Formats a duration in words.
 fn about(left: Duration) -> String {
     match left.as_secs() {
         0..=59 => "under a minute".to_string(),

@@ -1,27 +1,27 @@
-//! Where a statement's instructions go: to the executor's four entries, through which every extension's hooks are
-//! called, or elsewhere. Counted by callgrind for a statement in a PL/pgSQL loop.
+//! Counts a statement's instructions by phase with callgrind. The phases are the executor's four entry functions,
+//! which call the hooks of every extension, and everything else. The statement runs in a PL/pgSQL loop.
 
 use rowsource_tests::callgrind::profile;
 use std::path::Path;
 
-/// The two numbers of loops between which one is counted.
+/// Two numbers of loops. The difference of their counts gives the cost of one loop.
 const LOOPS: [u32; 2] = [100, 400];
 const ENTRIES: [&str; 4] = ["ExecutorStart", "ExecutorRun", "ExecutorFinish", "ExecutorEnd"];
 
-/// The columns of a table of phases.
+/// The names of the phases, as columns of a table.
 pub const NAMES: [&str; 6] = ["start", "run", "finish", "end", "elsewhere", "in all"];
 
-/// Instructions of one statement, in the order of [`NAMES`].
-#[derive(Clone, Copy, Debug)]
+/// The instructions of one statement, in the order of [`NAMES`].
+#[derive(Clone, Copy)]
 pub struct Phases(pub [f64; NAMES.len()]);
 
 impl Phases {
-    /// What this has more than another.
+    /// Returns how many instructions more than the base this has.
     pub fn over(&self, base: &Phases) -> Phases {
         Phases(std::array::from_fn(|i| self.0[i] - base.0[i]))
     }
 
-    pub fn in_all(&self) -> f64 {
+    pub fn total(&self) -> f64 {
         self.0[NAMES.len() - 1]
     }
 
@@ -30,9 +30,11 @@ impl Phases {
     }
 }
 
-/// What one loop of `body` costs, a PL/pgSQL statement that may use `i` and the variables of `declare`, in a backend
-/// over this data with these settings, after the statements `before` (each ended by an empty line). After BEGIN the
-/// rows of its cursors are fetched by tens; where the loop itself could COMMIT, one by one.
+/// Counts the instructions of one loop of `body`, in a backend over this data with these settings.
+///
+/// `body` is a PL/pgSQL statement that may use `i` and the variables of `declare`. `before` holds statements that run
+/// first; an empty line ends each. PL/pgSQL fetches the rows of a cursor by tens after a BEGIN in `before`, and one by
+/// one without it, since the loop itself could then COMMIT.
 pub fn of_one(data: &Path, settings: &[&str], before: &str, declare: &str, body: &str) -> Phases {
     let count = |loops: u32| {
         let script = format!(
@@ -47,7 +49,7 @@ pub fn of_one(data: &Path, settings: &[&str], before: &str, declare: &str, body:
     let all = a_loop(few.total, many.total);
     assert!(
         entries.iter().all(|&instructions| instructions > 0.0),
-        "the executor's entries are not to be found in callgrind's output: {entries:?}"
+        "callgrind's output lacks an entry of the executor: {entries:?}"
     );
     let [start, run, finish, end] = entries;
     Phases([start, run, finish, end, all - entries.iter().sum::<f64>(), all])

@@ -1,51 +1,38 @@
-//! The report: README.md and plots beside the records, made from the records alone.
+//! The report as Markdown.
 
-use crate::experiments;
-use crate::plot;
-use crate::record::{Check, Record, Verdict, write_whole};
+use super::table;
+use crate::model::check::{Check, Verdict};
+use crate::model::record::Record;
 use std::fmt::Write;
-use std::path::Path;
 
-/// Makes the report of a folder of records.
-pub fn write(folder: &Path) -> Result<(), String> {
-    let records: Vec<Record> = experiments::ALL
-        .iter()
-        .filter_map(|experiment| Record::load(folder, experiment.name).ok())
-        .collect();
-    if records.is_empty() {
-        return Err(format!("{}: no records", folder.display()));
-    }
-    for bars in records.iter().flat_map(|record| &record.plots) {
-        write_whole(&folder.join(format!("{}.svg", bars.name)), &plot::svg(bars)?)?;
-    }
-    write_whole(&folder.join("README.md"), &text(&records))
-}
-
-fn text(records: &[Record]) -> String {
+/// Formats the whole report.
+pub fn report(records: &[Record]) -> String {
     let mut text = String::from("# Results of `make bench`\n\n");
     text.push_str(
-        "Made by `rowsource-bench report` from the records (JSON, with all raw values) in this folder. \
-         What is measured and how: [bench/README.md](../README.md).\n\n\
-         Ratios are medians over interleaved rounds, each variant to the one it stood beside in the same round, \
-         with the lowest and the highest in parentheses.\n\n",
+        "`rowsource-bench report` made this report from the records (JSON, with all raw values) in this folder. \
+         [bench/README.md](../README.md) says what is measured and how.\n\n\
+         A ratio is the median over interleaved rounds: each round compares a variant with the base of the same round. \
+         The lowest and the highest round stand in parentheses.\n\n",
     );
     if records.iter().any(|record| record.sizes.quick) {
-        text.push_str("**These are of quick runs: they show that all works, not how long it takes.**\n\n");
+        text.push_str(
+            "**These are quick runs. They show that everything works, not how long it takes.**\n\n",
+        );
     }
-    text.push_str(&of_checks(records));
+    text.push_str(&goals(records));
     for record in records {
-        text.push_str(&of_record(record));
+        text.push_str(&section(record));
     }
     text
 }
 
-/// All goals that depend on times, with where they stand, and whether all is as it must be.
-fn of_checks(records: &[Record]) -> String {
+/// Formats all goals that depend on times with their verdicts, and the number of exact figures that are met.
+fn goals(records: &[Record]) -> String {
     let mut text = String::from("| experiment | goal | wanted | found | |\n|---|---|---|---|---|\n");
     let (mut exact, mut failed) = (0, 0);
     for record in records {
         for check in &record.checks {
-            if check.must {
+            if check.exact {
                 exact += 1;
                 failed += usize::from(check.verdict == Verdict::Missed);
                 continue;
@@ -61,23 +48,27 @@ fn of_checks(records: &[Record]) -> String {
             );
         }
     }
+    let is_undecided = |check: &Check| check.verdict == Verdict::Undecided;
+    if records.iter().flat_map(|record| &record.checks).any(is_undecided) {
+        text.push_str("\nUndecided: some rounds meet the goal and others miss it.\n");
+    }
     let _ = write!(
         text,
-        "\nBesides these, {} of {exact} checks of exact figures are met; they stand with each experiment.\n\n",
+        "\n{} of {exact} checks of exact figures are met. They are listed with each experiment.\n\n",
         exact - failed
     );
     text
 }
 
-/// The checks of exact figures, folded.
-fn of_exact_checks(record: &Record) -> String {
-    let exact: Vec<&Check> = record.checks.iter().filter(|check| check.must).collect();
+/// Formats the checks of exact figures as a folded list.
+fn exact_checks(record: &Record) -> String {
+    let exact: Vec<&Check> = record.checks.iter().filter(|check| check.exact).collect();
     if exact.is_empty() {
         return String::new();
     }
     let met = exact.iter().filter(|check| check.verdict == Verdict::Met).count();
     let mut text = format!(
-        "<details><summary>Exact figures: {met} of {} as they must be</summary>\n\n\
+        "<details><summary>Exact figures: {met} of {} are met</summary>\n\n\
          | what | wanted | found | |\n|---|---|---|---|\n",
         exact.len()
     );
@@ -94,13 +85,13 @@ fn of_exact_checks(record: &Record) -> String {
     text + "\n</details>\n\n"
 }
 
-fn of_record(record: &Record) -> String {
+fn section(record: &Record) -> String {
     let mut text = format!("## {}\n\n{}\n\n", record.experiment, record.question);
     for table in &record.tables {
         if !table.title.is_empty() {
             let _ = write!(text, "**{}**\n\n", table.title);
         }
-        let _ = write!(text, "{}\n\n", table.to_markdown());
+        let _ = write!(text, "{}\n\n", table::markdown(table));
         if !table.note.is_empty() {
             let _ = write!(text, "{}\n\n", table.note);
         }
@@ -114,7 +105,7 @@ fn of_record(record: &Record) -> String {
     if !record.findings.is_empty() {
         text.push('\n');
     }
-    text.push_str(&of_exact_checks(record));
+    text.push_str(&exact_checks(record));
     let mut settings: Vec<String> = record
         .settings
         .iter()

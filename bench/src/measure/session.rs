@@ -1,6 +1,6 @@
-//! A session whose statements are timed from outside.
+//! A session that times its statements from the client's side.
 
-use crate::cpu;
+use super::cpu;
 use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::explain::describe;
@@ -12,21 +12,21 @@ pub struct Session {
     pid: u32,
 }
 
-/// What one statement took.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Took {
-    pub elapsed_s: f64,
-    /// Of the backend; its parallel workers not included.
+/// How long one statement took.
+#[derive(Clone, Copy)]
+pub struct Elapsed {
+    pub wall_s: f64,
+    /// The CPU time of the backend, without its parallel workers.
     pub cpu_s: f64,
 }
 
 impl Session {
-    /// A session of a server that does not load the library, or loads it by itself.
+    /// Opens a session. The library is loaded only if the server preloads it.
     pub fn new(server: &Server) -> Self {
         Session::of(server.connect())
     }
 
-    /// A session that loads the library if the server did not, at level basic.
+    /// Opens a session at level basic. Loads the library if the server does not preload it.
     pub fn loaded(server: &Server) -> Self {
         Session::of(server.session())
     }
@@ -39,26 +39,26 @@ impl Session {
         }
     }
 
-    /// Runs settings and other things that are not timed, each in its own transaction.
+    /// Runs statements that are not timed, each in its own transaction.
     pub fn run(&mut self, sql: &str) {
         run_each(&mut self.client, sql);
     }
 
-    /// Runs a statement.
-    pub fn time(&mut self, sql: &str) -> Took {
+    /// Runs a statement and times it.
+    pub fn time(&mut self, sql: &str) -> Elapsed {
         let cpu_before = cpu::seconds_of(self.pid);
         let begun = Instant::now();
         self.client
             .simple_query(sql)
             .unwrap_or_else(|error| panic!("{sql}\n{}", describe(&error)));
-        let elapsed_s = begun.elapsed().as_secs_f64();
-        Took {
-            elapsed_s,
+        let wall_s = begun.elapsed().as_secs_f64();
+        Elapsed {
+            wall_s,
             cpu_s: cpu::seconds_of(self.pid) - cpu_before,
         }
     }
 
-    /// The clock readings of the last measured statement. Call it at level basic.
+    /// Returns the clock readings of the last measured statement. Must be called at level basic.
     pub fn timer_calls(&mut self) -> f64 {
         let calls: i64 = value(
             &mut self.client,

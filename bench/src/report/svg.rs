@@ -1,22 +1,26 @@
-//! Bar charts of ratios, as SVG: bars begin at 1, where nothing is gained or lost.
+//! Bar charts of ratios as SVG. Bars begin at 1, where nothing is gained or lost.
 
-use crate::record::{Bars, Spread};
+use crate::model::chart::BarChart;
+use crate::model::spread::Spread;
 use plotters::coord::ranged1d::ValueFormatter;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use std::fmt::Debug;
 
 const HEIGHT: u32 = 420;
-/// Pixels at the left, those of a group at least, those of all groups at least, and those of the legend.
+/// The width at the left of the bars, in pixels.
 const LEFT: u32 = 90;
+/// The smallest width of a group of bars, in pixels.
 const GROUP: u32 = 90;
+/// The smallest width of all groups, in pixels.
 const GROUPS: u32 = 560;
+/// The width of the legend, in pixels.
 const LEGEND: u32 = 260;
-/// Of a group's place, what its bars fill.
+/// The share of a group's width that its bars fill.
 const FILLED: f64 = 0.8;
-/// Where bars begin.
+/// The value at which bars begin.
 const BASE: f64 = 1.0;
-/// What stays free above and below, of the height of the bars.
+/// The share of the bars' height that stays free above and below them.
 const FREE: f64 = 0.05;
 const COLOURS: [RGBColor; 12] = [
     RGBColor(31, 119, 180),
@@ -33,14 +37,14 @@ const COLOURS: [RGBColor; 12] = [
     RGBColor(255, 187, 120),
 ];
 
-/// The chart as the text of an SVG file.
-pub fn svg(bars: &Bars) -> Result<String, String> {
+/// Draws the chart and returns the text of an SVG file.
+pub fn draw(chart: &BarChart) -> Result<String, String> {
     let mut text = String::new();
-    draw(bars, &mut text).map_err(|error| format!("{}: {error}", bars.name))?;
+    draw_into(chart, &mut text).map_err(|error| format!("{}: {error}", chart.name))?;
     Ok(text)
 }
 
-fn draw(bars: &Bars, text: &mut String) -> Result<(), Box<dyn std::error::Error>> {
+fn draw_into(bars: &BarChart, text: &mut String) -> Result<(), Box<dyn std::error::Error>> {
     let all = || {
         bars.series
             .iter()
@@ -52,7 +56,7 @@ fn draw(bars: &Bars, text: &mut String) -> Result<(), Box<dyn std::error::Error>
     let groups = group * bars.groups.len() as u32;
     let area = SVGBackend::with_string(text, (LEFT + groups + LEGEND, HEIGHT)).into_drawing_area();
     area.fill(&WHITE)?;
-    // The legend stands where no bars are.
+    // The legend stands at the right of the bars.
     let right = bars.groups.len() as f64 - 0.5 + f64::from(LEGEND) / f64::from(group);
     let across = -0.5..right;
     let mut chart = ChartBuilder::on(&area);
@@ -77,7 +81,7 @@ fn draw(bars: &Bars, text: &mut String) -> Result<(), Box<dyn std::error::Error>
 }
 
 fn fill<'a, Y>(
-    bars: &Bars,
+    bars: &BarChart,
     mut chart: ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, Y>>,
 ) -> Result<(), Box<dyn std::error::Error>>
 where
@@ -149,7 +153,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Series;
+    use crate::model::chart::BarSeries;
 
     #[test]
     fn every_bar_is_drawn() {
@@ -161,18 +165,18 @@ mod tests {
                     high: median * 1.1,
                 })
             };
-            let text = svg(&Bars {
+            let text = draw(&BarChart {
                 name: "test".to_string(),
                 title: "A title".to_string(),
                 axis: "ratio".to_string(),
                 logarithmic,
                 groups: vec!["first group".to_string(), "second".to_string()],
                 series: vec![
-                    Series {
+                    BarSeries {
                         name: "ours".to_string(),
                         values: vec![value(1.04), value(1.2)],
                     },
-                    Series {
+                    BarSeries {
                         name: "theirs".to_string(),
                         values: vec![value(11.0), None],
                     },
@@ -186,7 +190,7 @@ mod tests {
                 text.matches(&format!("fill=\"{colour}\" stroke=\"none\""))
                     .count()
             };
-            // One more each for the legend.
+            // The legend has one more of each colour.
             assert_eq!((bars("#1F77B4"), bars("#FF7F0E")), (3, 2), "{text}");
         }
     }

@@ -30,7 +30,7 @@ const TABLES: &str = "
         l_shipdate date, l_commitdate date, l_receiptdate date, l_shipinstruct text, l_shipmode text, l_comment text,
         PRIMARY KEY (l_orderkey, l_linenumber))";
 
-/// The tables of TPC-H at this scale factor.
+/// Creates the tables of TPC-H at this scale factor and fills them.
 pub fn load(client: &mut Client, factor: f64) {
     run_each(client, TABLES);
     copy(
