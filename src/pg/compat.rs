@@ -13,37 +13,37 @@ use rowsource_core::tempfile::{FileType, Operation};
 use std::ffi::CStr;
 
 /// The first timeout id that an extension may register (`USER_TIMEOUT` of timeout.h).
-#[cfg(any(feature = "pg15", feature = "pg16"))]
+#[cfg(not(pg_ge_17))]
 pub const USER_TIMEOUT: i32 = 12;
-#[cfg(not(any(feature = "pg15", feature = "pg16")))]
+#[cfg(pg_ge_17)]
 pub const USER_TIMEOUT: i32 = 13;
 
 /// What `PlanState.instrument` points to.
-#[cfg(not(feature = "pg19"))]
+#[cfg(not(pg_ge_19))]
 pub type NodeInstrumentation = pg_sys::Instrumentation;
-#[cfg(feature = "pg19")]
+#[cfg(pg_ge_19)]
 pub type NodeInstrumentation = pg_sys::NodeInstrumentation;
 
 /// Its part that 19 shares with other instrumentation: what is measured, and time, buffers and WAL.
-#[cfg(not(feature = "pg19"))]
+#[cfg(not(pg_ge_19))]
 pub fn base(instr: &mut NodeInstrumentation) -> &mut pg_sys::Instrumentation {
     instr
 }
-#[cfg(feature = "pg19")]
+#[cfg(pg_ge_19)]
 pub fn base(instr: &mut NodeInstrumentation) -> &mut pg_sys::Instrumentation {
     &mut instr.instr
 }
 
 const NS_PER_MS: f64 = 1e6;
-#[cfg(not(feature = "pg19"))]
+#[cfg(not(pg_ge_19))]
 const NS_PER_S: f64 = 1e9;
 
 /// Nanoseconds of one tick of core's own clock: 19 may count in ticks of the time stamp counter.
-#[cfg(not(any(feature = "pg15", feature = "pg19")))]
+#[cfg(all(pg_ge_16, not(pg_ge_19)))]
 fn core_tick_ns() -> f64 {
     1.0
 }
-#[cfg(feature = "pg19")]
+#[cfg(pg_ge_19)]
 fn core_tick_ns() -> f64 {
     const TICKS_TO_NS_SHIFT: u32 = 14;
     // SAFETY: a plain global, set before the first query.
@@ -54,11 +54,11 @@ fn core_tick_ns() -> f64 {
 }
 
 /// Now by core's own clock, in nanoseconds.
-#[cfg(not(feature = "pg19"))]
+#[cfg(not(pg_ge_19))]
 fn core_now_ns() -> f64 {
     clock::system::monotonic() as f64
 }
-#[cfg(feature = "pg19")]
+#[cfg(pg_ge_19)]
 fn core_now_ns() -> f64 {
     // SAFETY: a plain global.
     match unsafe { pg_sys::timing_tsc_enabled } {
@@ -68,7 +68,7 @@ fn core_now_ns() -> f64 {
 }
 
 /// An interval in nanoseconds.
-#[cfg(feature = "pg15")]
+#[cfg(not(pg_ge_16))]
 fn instr_time_ns(t: pg_sys::instr_time) -> f64 {
     // Mostly zero, and there are many.
     if t.tv_sec | t.tv_nsec == 0 {
@@ -76,12 +76,12 @@ fn instr_time_ns(t: pg_sys::instr_time) -> f64 {
     }
     t.tv_sec as f64 * NS_PER_S + t.tv_nsec as f64
 }
-#[cfg(not(feature = "pg15"))]
+#[cfg(pg_ge_16)]
 fn instr_time_ns(t: pg_sys::instr_time) -> f64 {
     t.ticks as f64 * core_tick_ns()
 }
 
-#[cfg(feature = "pg15")]
+#[cfg(not(pg_ge_16))]
 fn instr_time_from_ns(ns: f64) -> pg_sys::instr_time {
     let seconds = (ns / NS_PER_S).floor();
     pg_sys::instr_time {
@@ -89,7 +89,7 @@ fn instr_time_from_ns(ns: f64) -> pg_sys::instr_time {
         tv_nsec: (ns - seconds * NS_PER_S) as i64,
     }
 }
-#[cfg(not(feature = "pg15"))]
+#[cfg(pg_ge_16)]
 fn instr_time_from_ns(ns: f64) -> pg_sys::instr_time {
     pg_sys::instr_time {
         ticks: (ns / core_tick_ns()) as i64,
@@ -97,19 +97,19 @@ fn instr_time_from_ns(ns: f64) -> pg_sys::instr_time {
 }
 
 /// The type of a node's total and startup times: seconds as a number, from 19 on an interval.
-#[cfg(not(feature = "pg19"))]
+#[cfg(not(pg_ge_19))]
 fn total_ns(total: f64) -> f64 {
     total * NS_PER_S
 }
-#[cfg(feature = "pg19")]
+#[cfg(pg_ge_19)]
 fn total_ns(total: pg_sys::instr_time) -> f64 {
     instr_time_ns(total)
 }
-#[cfg(not(feature = "pg19"))]
+#[cfg(not(pg_ge_19))]
 fn total_from_ns(ns: f64) -> f64 {
     ns / NS_PER_S
 }
-#[cfg(feature = "pg19")]
+#[cfg(pg_ge_19)]
 fn total_from_ns(ns: f64) -> pg_sys::instr_time {
     instr_time_from_ns(ns)
 }
@@ -173,7 +173,7 @@ pub fn set_core_totals(
 /// The I/O times of a `BufferUsage`, in the order shared read, shared write, local read, local write, temp read,
 /// temp write. Before 17 core counts those of temporary tables with the shared ones; where core does not time I/O, they
 /// are only ours: see [`add_io_time`].
-#[cfg(any(feature = "pg15", feature = "pg16"))]
+#[cfg(not(pg_ge_17))]
 fn io_times(u: &pg_sys::BufferUsage) -> [pg_sys::instr_time; 6] {
     let zero = instr_time_from_ns(0.0);
     let (shared, local) = match super::server::core_times_io() {
@@ -189,7 +189,7 @@ fn io_times(u: &pg_sys::BufferUsage) -> [pg_sys::instr_time; 6] {
         u.temp_blk_write_time,
     ]
 }
-#[cfg(not(any(feature = "pg15", feature = "pg16")))]
+#[cfg(pg_ge_17)]
 fn io_times(u: &pg_sys::BufferUsage) -> [pg_sys::instr_time; 6] {
     [
         u.shared_blk_read_time,
@@ -201,14 +201,14 @@ fn io_times(u: &pg_sys::BufferUsage) -> [pg_sys::instr_time; 6] {
     ]
 }
 
-#[cfg(any(feature = "pg15", feature = "pg16"))]
+#[cfg(not(pg_ge_17))]
 fn set_io_times(u: &mut pg_sys::BufferUsage, b: &Buffers) {
     u.blk_read_time = instr_time_from_ns((b.shared_read_ms + b.local_read_ms) * NS_PER_MS);
     u.blk_write_time = instr_time_from_ns((b.shared_write_ms + b.local_write_ms) * NS_PER_MS);
     u.temp_blk_read_time = instr_time_from_ns(b.temp_read_ms * NS_PER_MS);
     u.temp_blk_write_time = instr_time_from_ns(b.temp_write_ms * NS_PER_MS);
 }
-#[cfg(not(any(feature = "pg15", feature = "pg16")))]
+#[cfg(pg_ge_17)]
 fn set_io_times(u: &mut pg_sys::BufferUsage, b: &Buffers) {
     u.shared_blk_read_time = instr_time_from_ns(b.shared_read_ms * NS_PER_MS);
     u.shared_blk_write_time = instr_time_from_ns(b.shared_write_ms * NS_PER_MS);
@@ -229,13 +229,13 @@ pub unsafe fn add_io_time(u: *mut pg_sys::BufferUsage, filetype: FileType, opera
         let time = match (filetype, operation) {
             (FileType::WorkFile, Operation::Read) => &raw mut (*u).temp_blk_read_time,
             (FileType::WorkFile, Operation::Write) => &raw mut (*u).temp_blk_write_time,
-            #[cfg(any(feature = "pg15", feature = "pg16"))]
+            #[cfg(not(pg_ge_17))]
             (FileType::TempTable, Operation::Read) => &raw mut (*u).blk_read_time,
-            #[cfg(any(feature = "pg15", feature = "pg16"))]
+            #[cfg(not(pg_ge_17))]
             (FileType::TempTable, Operation::Write) => &raw mut (*u).blk_write_time,
-            #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+            #[cfg(pg_ge_17)]
             (FileType::TempTable, Operation::Read) => &raw mut (*u).local_blk_read_time,
-            #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+            #[cfg(pg_ge_17)]
             (FileType::TempTable, Operation::Write) => &raw mut (*u).local_blk_write_time,
         };
         *time = instr_time_from_ns(instr_time_ns(*time) + ns as f64);
@@ -247,20 +247,20 @@ pub unsafe fn add_io_time(u: *mut pg_sys::BufferUsage, filetype: FileType, opera
 pub fn temp_ns(u: &pg_sys::BufferUsage, filetype: FileType) -> [f64; 2] {
     match filetype {
         FileType::WorkFile => [u.temp_blk_read_time, u.temp_blk_write_time].map(instr_time_ns),
-        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        #[cfg(not(pg_ge_17))]
         FileType::TempTable => [0.0; 2],
-        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+        #[cfg(pg_ge_17)]
         FileType::TempTable => [u.local_blk_read_time, u.local_blk_write_time].map(instr_time_ns),
     }
 }
 
 /// Whether temporary tables are read by other ways than system calls of the backend's own: with io_uring, from 18 on.
-#[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
+#[cfg(not(pg_ge_18))]
 #[inline(always)]
 pub fn temp_tables_pass_by() -> bool {
     false
 }
-#[cfg(any(feature = "pg18", feature = "pg19"))]
+#[cfg(pg_ge_18)]
 #[inline(always)]
 pub fn temp_tables_pass_by() -> bool {
     const IO_URING: i32 = 2;
@@ -275,12 +275,12 @@ pub fn pid_of_temp_tables(number: i32, database: u32) -> Option<i32> {
     (process.pid != 0 && process.databaseId.to_u32() == database).then_some(process.pid)
 }
 
-#[cfg(any(feature = "pg15", feature = "pg16"))]
+#[cfg(not(pg_ge_17))]
 unsafe fn process_of_temp_tables(number: i32) -> *mut pg_sys::PGPROC {
     // SAFETY: null for a number that nobody has.
     unsafe { pg_sys::BackendIdGetProc(number) }
 }
-#[cfg(not(any(feature = "pg15", feature = "pg16")))]
+#[cfg(pg_ge_17)]
 unsafe fn process_of_temp_tables(number: i32) -> *mut pg_sys::PGPROC {
     // SAFETY: null for a number that nobody has.
     unsafe { pg_sys::ProcNumberGetProc(number) }
@@ -344,56 +344,48 @@ pub fn set_wal(u: &mut pg_sys::WalUsage, w: &Wal) {
 }
 
 /// Memory for a setting's extra data, which PostgreSQL frees.
-#[cfg(feature = "pg15")]
+#[cfg(not(pg_ge_16))]
 pub unsafe fn guc_malloc(size: usize) -> *mut std::ffi::c_void {
     // SAFETY: 15 frees it with free().
     unsafe { libc::malloc(size) }
 }
-#[cfg(not(feature = "pg15"))]
+#[cfg(pg_ge_16)]
 pub unsafe fn guc_malloc(size: usize) -> *mut std::ffi::c_void {
     // SAFETY: 16 and newer have their own memory context for settings.
     unsafe { pg_sys::guc_malloc(pg_sys::LOG as i32, size) }
 }
 
-#[cfg(feature = "pg15")]
-pub const MAJOR_VERSION: u32 = 15;
-#[cfg(feature = "pg16")]
-pub const MAJOR_VERSION: u32 = 16;
-#[cfg(feature = "pg17")]
-pub const MAJOR_VERSION: u32 = 17;
-#[cfg(feature = "pg18")]
-pub const MAJOR_VERSION: u32 = 18;
-#[cfg(feature = "pg19")]
-pub const MAJOR_VERSION: u32 = 19;
+/// The major version that this is built for.
+pub const MAJOR_VERSION: u32 = pg_sys::PG_MAJORVERSION_NUM;
 
 /// A number for our locks; from 19 on their name goes with it.
-#[cfg(not(feature = "pg19"))]
+#[cfg(not(pg_ge_19))]
 pub unsafe fn new_tranche(_name: &'static CStr) -> i32 {
     // SAFETY: no arguments.
     unsafe { pg_sys::LWLockNewTrancheId() }
 }
-#[cfg(feature = "pg19")]
+#[cfg(pg_ge_19)]
 pub unsafe fn new_tranche(name: &'static CStr) -> i32 {
     // SAFETY: a static name.
     unsafe { pg_sys::LWLockNewTrancheId(name.as_ptr()) }
 }
 
 /// Tells this backend the name of our locks.
-#[cfg(not(feature = "pg19"))]
+#[cfg(not(pg_ge_19))]
 pub unsafe fn register_tranche(tranche: i32, name: &'static CStr) {
     // SAFETY: a static name.
     unsafe { pg_sys::LWLockRegisterTranche(tranche, name.as_ptr()) }
 }
-#[cfg(feature = "pg19")]
+#[cfg(pg_ge_19)]
 pub unsafe fn register_tranche(_tranche: i32, _name: &'static CStr) {}
 
-#[cfg(any(feature = "pg15", feature = "pg16"))]
+#[cfg(not(pg_ge_17))]
 pub unsafe fn dsa_create(tranche: i32) -> *mut pg_sys::dsa_area {
     // SAFETY: a tranche of ours.
     unsafe { pg_sys::dsa_create(tranche) }
 }
 /// From 17 on the segments' sizes are arguments; these are its own defaults.
-#[cfg(not(any(feature = "pg15", feature = "pg16")))]
+#[cfg(pg_ge_17)]
 pub unsafe fn dsa_create(tranche: i32) -> *mut pg_sys::dsa_area {
     const INITIAL: usize = 1 << 20;
     const LARGEST: usize = 1 << 40;
@@ -402,23 +394,23 @@ pub unsafe fn dsa_create(tranche: i32) -> *mut pg_sys::dsa_area {
 }
 
 /// Whether the server hands out shared memory by name, to libraries that it did not preload.
-pub const HAS_REGISTRY: bool = cfg!(not(any(feature = "pg15", feature = "pg16")));
+pub const HAS_REGISTRY: bool = cfg!(pg_ge_17);
 
 /// What begins a block that the registry has just made.
 pub type BeginBlock = unsafe extern "C-unwind" fn(*mut std::ffi::c_void);
 
 /// A block of shared memory by its name; who is first makes it, and begins it.
-#[cfg(any(feature = "pg15", feature = "pg16"))]
+#[cfg(not(pg_ge_17))]
 pub unsafe fn registered(_name: &CStr, _size: usize, _begin: BeginBlock) -> *mut std::ffi::c_void {
     std::ptr::null_mut()
 }
-#[cfg(any(feature = "pg17", feature = "pg18"))]
+#[cfg(all(pg_ge_17, not(pg_ge_19)))]
 pub unsafe fn registered(name: &CStr, size: usize, begin: BeginBlock) -> *mut std::ffi::c_void {
     let mut found = false;
     // SAFETY: a valid name; in a backend, outside of any boundary.
     unsafe { pg_sys::GetNamedDSMSegment(name.as_ptr(), size, Some(begin), &mut found) }
 }
-#[cfg(feature = "pg19")]
+#[cfg(pg_ge_19)]
 pub unsafe fn registered(name: &CStr, size: usize, begin: BeginBlock) -> *mut std::ffi::c_void {
     unsafe extern "C-unwind" fn begin_as(block: *mut std::ffi::c_void, begin: *mut std::ffi::c_void) {
         // SAFETY: the address of the variable below, while it lives.
@@ -439,14 +431,14 @@ pub fn dshash_parameters(key_size: usize, entry_size: usize, tranche: i32) -> pg
         entry_size,
         compare_function: Some(raw::dshash_memcmp),
         hash_function: Some(raw::dshash_memhash),
-        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+        #[cfg(pg_ge_17)]
         copy_function: Some(raw::dshash_memcpy),
         tranche_id: tranche,
     }
 }
 
 /// Finds or makes an entry, whose partition is locked exclusively then.
-#[cfg(not(feature = "pg19"))]
+#[cfg(not(pg_ge_19))]
 pub unsafe fn dshash_find_or_insert(
     table: *mut pg_sys::dshash_table,
     key: *const std::ffi::c_void,
@@ -455,7 +447,7 @@ pub unsafe fn dshash_find_or_insert(
     // SAFETY: the caller's table and key.
     unsafe { pg_sys::dshash_find_or_insert(table, key, found) }
 }
-#[cfg(feature = "pg19")]
+#[cfg(pg_ge_19)]
 pub unsafe fn dshash_find_or_insert(
     table: *mut pg_sys::dshash_table,
     key: *const std::ffi::c_void,
@@ -466,31 +458,31 @@ pub unsafe fn dshash_find_or_insert(
 }
 
 /// The number of a statement's text.
-#[cfg(not(any(feature = "pg18", feature = "pg19")))]
+#[cfg(not(pg_ge_18))]
 pub fn query_id(statement: &pg_sys::PlannedStmt) -> i64 {
     statement.queryId as i64
 }
-#[cfg(any(feature = "pg18", feature = "pg19"))]
+#[cfg(pg_ge_18)]
 pub fn query_id(statement: &pg_sys::PlannedStmt) -> i64 {
     statement.queryId
 }
 
 /// The number of a plan, where core or another extension gave it one; 0: none.
-#[cfg(not(any(feature = "pg18", feature = "pg19")))]
+#[cfg(not(pg_ge_18))]
 pub fn plan_id(_statement: &pg_sys::PlannedStmt) -> i64 {
     0
 }
-#[cfg(any(feature = "pg18", feature = "pg19"))]
+#[cfg(pg_ge_18)]
 pub fn plan_id(statement: &pg_sys::PlannedStmt) -> i64 {
     statement.planId
 }
 
 /// Whether the server was told to time by the system's clock.
-#[cfg(not(feature = "pg19"))]
+#[cfg(not(pg_ge_19))]
 pub fn system_clock_wanted() -> bool {
     false
 }
-#[cfg(feature = "pg19")]
+#[cfg(pg_ge_19)]
 pub fn system_clock_wanted() -> bool {
     // SAFETY: the variable of a setting.
     let chosen = unsafe { pg_sys::timing_clock_source };

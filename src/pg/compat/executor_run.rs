@@ -1,11 +1,11 @@
 //! ExecutorRun: its hook's signature lost an argument in 18.
 
-#[cfg(not(any(feature = "pg18", feature = "pg19")))]
+#[cfg(not(pg_ge_18))]
 pub use before_18::{call, hook};
-#[cfg(any(feature = "pg18", feature = "pg19"))]
+#[cfg(pg_ge_18)]
 pub use from_18::{call, hook};
 
-#[cfg(not(any(feature = "pg18", feature = "pg19")))]
+#[cfg(not(pg_ge_18))]
 mod before_18 {
     use super::super::super::hooks;
     use pgrx::pg_sys;
@@ -44,7 +44,7 @@ mod before_18 {
     }
 }
 
-#[cfg(any(feature = "pg18", feature = "pg19"))]
+#[cfg(pg_ge_18)]
 mod from_18 {
     use super::super::super::hooks;
     use pgrx::pg_sys;
