@@ -5,12 +5,47 @@ pub use before_18::{call, hook};
 #[cfg(pg_ge_18)]
 pub use from_18::{call, hook};
 
-#[cfg(not(pg_ge_18))]
-mod before_18 {
-    use super::super::super::hooks;
+#[cfg(pg_ge_18)]
+mod from_18 {
+    use crate::pg::{hooks, raw};
     use pgrx::pg_sys;
 
-    unsafe extern "C-unwind" {
+    raw::unguarded! {
+        fn standard_ExecutorRun(query: *mut pg_sys::QueryDesc, direction: pg_sys::ScanDirection::Type, count: u64);
+    }
+
+    #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
+    pub unsafe extern "C-unwind" fn hook(
+        query: *mut pg_sys::QueryDesc,
+        direction: pg_sys::ScanDirection::Type,
+        count: u64,
+    ) {
+        // SAFETY: PostgreSQL passes a live, started QueryDesc.
+        unsafe { hooks::executor_run(query, direction, count, false) }
+    }
+
+    /// Runs a query by the hook that was set before, else by PostgreSQL's own function.
+    ///
+    /// # Safety
+    /// `query` must be a started QueryDesc.
+    pub unsafe fn call(
+        previous: pg_sys::ExecutorRun_hook_type,
+        query: *mut pg_sys::QueryDesc,
+        direction: pg_sys::ScanDirection::Type,
+        count: u64,
+        _execute_once: bool,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { previous.unwrap_or(standard_ExecutorRun)(query, direction, count) }
+    }
+}
+
+#[cfg(not(pg_ge_18))]
+mod before_18 {
+    use crate::pg::{hooks, raw};
+    use pgrx::pg_sys;
+
+    raw::unguarded! {
         fn standard_ExecutorRun(
             query: *mut pg_sys::QueryDesc,
             direction: pg_sys::ScanDirection::Type,
@@ -30,6 +65,8 @@ mod before_18 {
         unsafe { hooks::executor_run(query, direction, count, execute_once) }
     }
 
+    /// Runs a query by the hook that was set before, else by PostgreSQL's own function.
+    ///
     /// # Safety
     /// `query` must be a started QueryDesc.
     pub unsafe fn call(
@@ -41,42 +78,5 @@ mod before_18 {
     ) {
         // SAFETY: the caller's promise.
         unsafe { previous.unwrap_or(standard_ExecutorRun)(query, direction, count, execute_once) }
-    }
-}
-
-#[cfg(pg_ge_18)]
-mod from_18 {
-    use super::super::super::hooks;
-    use pgrx::pg_sys;
-
-    unsafe extern "C-unwind" {
-        fn standard_ExecutorRun(
-            query: *mut pg_sys::QueryDesc,
-            direction: pg_sys::ScanDirection::Type,
-            count: u64,
-        );
-    }
-
-    #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
-    pub unsafe extern "C-unwind" fn hook(
-        query: *mut pg_sys::QueryDesc,
-        direction: pg_sys::ScanDirection::Type,
-        count: u64,
-    ) {
-        // SAFETY: PostgreSQL passes a live, started QueryDesc.
-        unsafe { hooks::executor_run(query, direction, count, false) }
-    }
-
-    /// # Safety
-    /// `query` must be a started QueryDesc.
-    pub unsafe fn call(
-        previous: pg_sys::ExecutorRun_hook_type,
-        query: *mut pg_sys::QueryDesc,
-        direction: pg_sys::ScanDirection::Type,
-        count: u64,
-        _execute_once: bool,
-    ) {
-        // SAFETY: the caller's promise.
-        unsafe { previous.unwrap_or(standard_ExecutorRun)(query, direction, count) }
     }
 }
