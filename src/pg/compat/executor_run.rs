@@ -14,13 +14,17 @@ mod from_18 {
         fn standard_ExecutorRun(query: *mut pg_sys::QueryDesc, direction: pg_sys::ScanDirection::Type, count: u64);
     }
 
+    /// Runs a query where PostgreSQL calls the hook.
+    ///
+    /// # Safety
+    /// `query` must be a started QueryDesc.
     #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
     pub unsafe extern "C-unwind" fn hook(
         query: *mut pg_sys::QueryDesc,
         direction: pg_sys::ScanDirection::Type,
         count: u64,
     ) {
-        // SAFETY: PostgreSQL passes a live, started QueryDesc.
+        // SAFETY: the caller's promise.
         unsafe { hooks::executor_run(query, direction, count, false) }
     }
 
@@ -54,6 +58,10 @@ mod before_18 {
         );
     }
 
+    /// Runs a query where PostgreSQL calls the hook.
+    ///
+    /// # Safety
+    /// `query` must be a started QueryDesc.
     #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
     pub unsafe extern "C-unwind" fn hook(
         query: *mut pg_sys::QueryDesc,
@@ -61,7 +69,7 @@ mod before_18 {
         count: u64,
         execute_once: bool,
     ) {
-        // SAFETY: PostgreSQL passes a live, started QueryDesc.
+        // SAFETY: the caller's promise.
         unsafe { hooks::executor_run(query, direction, count, execute_once) }
     }
 

@@ -34,15 +34,17 @@ pub const MAJOR_VERSION: u32 = pg_sys::PG_MAJORVERSION_NUM;
 ///
 /// # Safety
 /// The memory must go to PostgreSQL with the setting's value; PostgreSQL frees it.
-#[cfg(pg_ge_16)]
 pub unsafe fn guc_malloc(size: usize) -> *mut std::ffi::c_void {
     // SAFETY: at LOG it does not raise; PostgreSQL frees it with `guc_free`, its counterpart.
-    unsafe { pg_sys::guc_malloc(pg_sys::LOG as i32, size) }
-}
-#[cfg(not(pg_ge_16))]
-pub unsafe fn guc_malloc(size: usize) -> *mut std::ffi::c_void {
+    #[cfg(pg_ge_16)]
+    unsafe {
+        pg_sys::guc_malloc(pg_sys::LOG as i32, size)
+    }
     // SAFETY: `malloc` takes any size; PostgreSQL frees it with `free`, its counterpart.
-    unsafe { libc::malloc(size) }
+    #[cfg(not(pg_ge_16))]
+    unsafe {
+        libc::malloc(size)
+    }
 }
 
 /// Returns the number of a statement's text.

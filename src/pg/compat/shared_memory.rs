@@ -8,44 +8,51 @@ use std::ffi::{CStr, c_void};
 ///
 /// # Safety
 /// Main shared memory must be attached. May raise.
-#[cfg(pg_ge_19)]
 pub unsafe fn new_tranche(name: &'static CStr) -> i32 {
     // SAFETY: the caller's promise; the name is terminated, and PostgreSQL copies it.
-    unsafe { pg_sys::LWLockNewTrancheId(name.as_ptr()) }
-}
-#[cfg(not(pg_ge_19))]
-pub unsafe fn new_tranche(_name: &'static CStr) -> i32 {
+    #[cfg(pg_ge_19)]
+    unsafe {
+        pg_sys::LWLockNewTrancheId(name.as_ptr())
+    }
     // SAFETY: the caller's promise.
-    unsafe { pg_sys::LWLockNewTrancheId() }
+    #[cfg(not(pg_ge_19))]
+    unsafe {
+        let _ = name;
+        pg_sys::LWLockNewTrancheId()
+    }
 }
 
 /// Tells this backend the name of the extension's locks. From 19 on it is known already.
 ///
 /// # Safety
 /// The tranche must be one of [`new_tranche`]'s. May raise.
-#[cfg(pg_ge_19)]
-pub unsafe fn register_tranche(_tranche: i32, _name: &'static CStr) {}
-#[cfg(not(pg_ge_19))]
 pub unsafe fn register_tranche(tranche: i32, name: &'static CStr) {
+    #[cfg(pg_ge_19)]
+    let _ = (tranche, name);
     // SAFETY: the caller's promise; PostgreSQL keeps the pointer, and the name is static.
-    unsafe { pg_sys::LWLockRegisterTranche(tranche, name.as_ptr()) }
+    #[cfg(not(pg_ge_19))]
+    unsafe {
+        pg_sys::LWLockRegisterTranche(tranche, name.as_ptr())
+    }
 }
 
 /// Makes an area of shared memory. From 17 on the segments' sizes are arguments; these are PostgreSQL's own defaults.
 ///
 /// # Safety
 /// The tranche must be one of [`new_tranche`]'s. May raise.
-#[cfg(pg_ge_17)]
 pub unsafe fn dsa_create(tranche: i32) -> *mut pg_sys::dsa_area {
-    const INITIAL: usize = 1 << 20;
-    const LARGEST: usize = 1 << 40;
     // SAFETY: the caller's promise; the sizes are within PostgreSQL's limits.
-    unsafe { pg_sys::dsa_create_ext(tranche, INITIAL, LARGEST) }
-}
-#[cfg(not(pg_ge_17))]
-pub unsafe fn dsa_create(tranche: i32) -> *mut pg_sys::dsa_area {
+    #[cfg(pg_ge_17)]
+    unsafe {
+        const INITIAL: usize = 1 << 20;
+        const LARGEST: usize = 1 << 40;
+        pg_sys::dsa_create_ext(tranche, INITIAL, LARGEST)
+    }
     // SAFETY: the caller's promise.
-    unsafe { pg_sys::dsa_create(tranche) }
+    #[cfg(not(pg_ge_17))]
+    unsafe {
+        pg_sys::dsa_create(tranche)
+    }
 }
 
 /// Whether the server hands out shared memory by name, to libraries that it did not preload.
@@ -60,28 +67,35 @@ type BeginBlock = unsafe extern "C-unwind" fn(*mut c_void);
 /// # Safety
 /// * In a backend, outside of any FFI boundary. May raise.
 /// * `begin` must accept a block of `size` bytes. Every process must ask for the same size.
-#[cfg(pg_ge_19)]
 pub unsafe fn registered(name: &CStr, size: usize, begin: BeginBlock) -> *mut c_void {
-    unsafe extern "C-unwind" fn begin_as(block: *mut c_void, begin: *mut c_void) {
-        // SAFETY: PostgreSQL passes on the address of the variable below, which outlives the call.
-        unsafe { (*begin.cast::<BeginBlock>())(block) }
-    }
-    let (mut found, mut begin) = (false, begin);
     // SAFETY: the caller's promise; the name is terminated, and both variables outlive the call.
+    #[cfg(pg_ge_19)]
     unsafe {
+        let (mut found, mut begin) = (false, begin);
         let argument = (&raw mut begin).cast();
-        pg_sys::GetNamedDSMSegment(name.as_ptr(), size, Some(begin_as), &mut found, argument)
+        pg_sys::GetNamedDSMSegment(name.as_ptr(), size, Some(begin_by), &mut found, argument)
+    }
+    // SAFETY: the caller's promise; the name is terminated.
+    #[cfg(all(pg_ge_17, not(pg_ge_19)))]
+    unsafe {
+        let mut found = false;
+        pg_sys::GetNamedDSMSegment(name.as_ptr(), size, Some(begin), &mut found)
+    }
+    #[cfg(not(pg_ge_17))]
+    {
+        let _ = (name, size, begin);
+        std::ptr::null_mut()
     }
 }
-#[cfg(all(pg_ge_17, not(pg_ge_19)))]
-pub unsafe fn registered(name: &CStr, size: usize, begin: BeginBlock) -> *mut c_void {
-    let mut found = false;
-    // SAFETY: the caller's promise; the name is terminated.
-    unsafe { pg_sys::GetNamedDSMSegment(name.as_ptr(), size, Some(begin), &mut found) }
-}
-#[cfg(not(pg_ge_17))]
-pub unsafe fn registered(_name: &CStr, _size: usize, _begin: BeginBlock) -> *mut c_void {
-    std::ptr::null_mut()
+
+/// Sets up a block with the function that the argument points to.
+///
+/// # Safety
+/// `begin` must point to a [`BeginBlock`] that accepts the block.
+#[cfg(pg_ge_19)]
+unsafe extern "C-unwind" fn begin_by(block: *mut c_void, begin: *mut c_void) {
+    // SAFETY: the caller's promise.
+    unsafe { (*begin.cast::<BeginBlock>())(block) }
 }
 
 /// Describes a table whose keys are compared byte by byte.
@@ -102,21 +116,19 @@ pub fn dshash_parameters(key_size: usize, entry_size: usize, tranche: i32) -> pg
 /// # Safety
 /// * The table must be attached, and the key as long as its parameters say.
 /// * The caller must hold no lock of the table. May raise.
-#[cfg(pg_ge_19)]
 pub unsafe fn dshash_find_or_insert(
     table: *mut pg_sys::dshash_table,
     key: *const c_void,
     found: &mut bool,
 ) -> *mut c_void {
     // SAFETY: the caller's promise.
-    unsafe { pg_sys::dshash_find_or_insert_extended(table, key, found, 0) }
-}
-#[cfg(not(pg_ge_19))]
-pub unsafe fn dshash_find_or_insert(
-    table: *mut pg_sys::dshash_table,
-    key: *const c_void,
-    found: &mut bool,
-) -> *mut c_void {
+    #[cfg(pg_ge_19)]
+    unsafe {
+        pg_sys::dshash_find_or_insert_extended(table, key, found, 0)
+    }
     // SAFETY: the caller's promise.
-    unsafe { pg_sys::dshash_find_or_insert(table, key, found) }
+    #[cfg(not(pg_ge_19))]
+    unsafe {
+        pg_sys::dshash_find_or_insert(table, key, found)
+    }
 }
