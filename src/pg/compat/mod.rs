@@ -30,11 +30,8 @@ use pgrx::pg_sys;
 /// The major version that this is built for.
 pub const MAJOR_VERSION: u32 = pg_sys::PG_MAJORVERSION_NUM;
 
-/// Allocates memory for a setting's extra data; null where there is none.
-///
-/// # Safety
-/// The memory must go to PostgreSQL with the setting's value; PostgreSQL frees it.
-pub unsafe fn guc_malloc(size: usize) -> *mut std::ffi::c_void {
+/// Allocates memory for a setting's extra data, which PostgreSQL frees; null where there is none.
+pub fn guc_malloc(size: usize) -> *mut std::ffi::c_void {
     // SAFETY: at LOG it does not raise; PostgreSQL frees it with `guc_free`, its counterpart.
     #[cfg(pg_ge_16)]
     unsafe {

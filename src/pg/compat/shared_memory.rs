@@ -5,16 +5,13 @@ use pgrx::pg_sys;
 use std::ffi::{CStr, c_void};
 
 /// Returns a number for the extension's locks. From 19 on PostgreSQL learns their name with it.
-///
-/// # Safety
-/// Main shared memory must be attached. May raise.
-pub unsafe fn new_tranche(name: &'static CStr) -> i32 {
-    // SAFETY: the caller's promise; the name is terminated, and PostgreSQL copies it.
+pub fn new_tranche(name: &'static CStr) -> i32 {
+    // SAFETY: the name is terminated, and PostgreSQL copies it.
     #[cfg(pg_ge_19)]
     unsafe {
         pg_sys::LWLockNewTrancheId(name.as_ptr())
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: no arguments.
     #[cfg(not(pg_ge_19))]
     unsafe {
         let _ = name;
@@ -23,13 +20,10 @@ pub unsafe fn new_tranche(name: &'static CStr) -> i32 {
 }
 
 /// Tells this backend the name of the extension's locks. From 19 on it is known already.
-///
-/// # Safety
-/// The tranche must be one of [`new_tranche`]'s. May raise.
-pub unsafe fn register_tranche(tranche: i32, name: &'static CStr) {
+pub fn register_tranche(tranche: i32, name: &'static CStr) {
     #[cfg(pg_ge_19)]
     let _ = (tranche, name);
-    // SAFETY: the caller's promise; PostgreSQL keeps the pointer, and the name is static.
+    // SAFETY: the name is static, so PostgreSQL may keep its address.
     #[cfg(not(pg_ge_19))]
     unsafe {
         pg_sys::LWLockRegisterTranche(tranche, name.as_ptr())
@@ -37,18 +31,15 @@ pub unsafe fn register_tranche(tranche: i32, name: &'static CStr) {
 }
 
 /// Makes an area of shared memory. From 17 on the segments' sizes are arguments; these are PostgreSQL's own defaults.
-///
-/// # Safety
-/// The tranche must be one of [`new_tranche`]'s. May raise.
-pub unsafe fn dsa_create(tranche: i32) -> *mut pg_sys::dsa_area {
-    // SAFETY: the caller's promise; the sizes are within PostgreSQL's limits.
+pub fn dsa_create(tranche: i32) -> *mut pg_sys::dsa_area {
+    // SAFETY: any tranche is allowed, and the sizes are within PostgreSQL's limits. An error leaves nothing behind.
     #[cfg(pg_ge_17)]
     unsafe {
         const INITIAL: usize = 1 << 20;
         const LARGEST: usize = 1 << 40;
         pg_sys::dsa_create_ext(tranche, INITIAL, LARGEST)
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: any tranche is allowed. An error leaves nothing behind.
     #[cfg(not(pg_ge_17))]
     unsafe {
         pg_sys::dsa_create(tranche)
@@ -114,19 +105,20 @@ pub fn dshash_parameters(key_size: usize, entry_size: usize, tranche: i32) -> pg
 /// Finds or makes an entry, and locks its partition exclusively.
 ///
 /// # Safety
-/// * The table must be attached, and the key as long as its parameters say.
-/// * The caller must hold no lock of the table. May raise.
+/// * `table` must be attached, and this process must hold none of its partition locks.
+/// * `key` must point to a key of the table.
+/// * The entry must be released with `dshash_release_lock`.
 pub unsafe fn dshash_find_or_insert(
     table: *mut pg_sys::dshash_table,
     key: *const c_void,
     found: &mut bool,
 ) -> *mut c_void {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's table is attached, its key is one of that table, and no partition lock is held.
     #[cfg(pg_ge_19)]
     unsafe {
         pg_sys::dshash_find_or_insert_extended(table, key, found, 0)
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's table is attached, its key is one of that table, and no partition lock is held.
     #[cfg(not(pg_ge_19))]
     unsafe {
         pg_sys::dshash_find_or_insert(table, key, found)
