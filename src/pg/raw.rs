@@ -4,7 +4,19 @@
 use pgrx::pg_sys;
 use std::ffi::{c_char, c_int, c_void};
 
-unsafe extern "C-unwind" {
+/// Declares functions of PostgreSQL, and checks each against pgrx's guarded binding of the same name: a prototype that
+/// differs in any type does not compile.
+macro_rules! unguarded {
+    ($($(#[$attribute:meta])* $visibility:vis fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?;)*) => {
+        unsafe extern "C-unwind" {
+            $($(#[$attribute])* $visibility fn $name($($argument: $type),*) $(-> $result)?;)*
+        }
+        $($(#[$attribute])* const _: unsafe fn($($type),*) $(-> $result)? = pgrx::pg_sys::$name;)*
+    };
+}
+pub(super) use unguarded;
+
+unguarded! {
     /// Raises an error when the stack is nearly used up; core does this at a node's first call.
     pub fn check_stack_depth();
     /// The same as an answer: raises nothing.
@@ -27,8 +39,6 @@ unsafe extern "C-unwind" {
     pub fn RecoveryInProgress() -> bool;
     pub fn CopyErrorData() -> *mut pg_sys::ErrorData;
     pub fn FlushErrorState();
-    pub fn ReThrowError(error: *mut pg_sys::ErrorData) -> !;
-    pub fn pg_re_throw() -> !;
     /// Only links the callback in: raises nothing.
     pub fn MemoryContextRegisterResetCallback(
         context: pg_sys::MemoryContext,
@@ -44,14 +54,12 @@ unsafe extern "C-unwind" {
         add: *const pg_sys::WalUsage,
         sub: *const pg_sys::WalUsage,
     );
-    pub fn RegisterTimeout(id: c_int, handler: unsafe extern "C-unwind" fn()) -> c_int;
-    pub fn enable_timeout_after(id: c_int, delay_ms: c_int);
-    pub fn disable_timeout(id: c_int, keep_indicator: bool);
-    /// Opens a nest level of the settings, and closes it: raises nothing.
+    /// Opens a nest level of the settings: raises nothing.
     pub fn NewGUCNestLevel() -> c_int;
+    /// Closes a nest level of the settings: raises nothing.
     pub fn AtEOXact_GUC(is_commit: bool, nest_level: c_int);
-    pub fn GetCurrentTimestamp() -> i64;
-    pub fn GetCurrentStatementStartTimestamp() -> i64;
+    pub fn GetCurrentTimestamp() -> pg_sys::TimestampTz;
+    pub fn GetCurrentStatementStartTimestamp() -> pg_sys::TimestampTz;
     pub fn GetUserId() -> pg_sys::Oid;
     pub fn LWLockAcquire(lock: *mut pg_sys::LWLock, mode: pg_sys::LWLockMode::Type) -> bool;
     pub fn LWLockRelease(lock: *mut pg_sys::LWLock);
@@ -60,6 +68,22 @@ unsafe extern "C-unwind" {
     pub fn dsa_get_address(area: *mut pg_sys::dsa_area, pointer: pg_sys::dsa_pointer) -> *mut c_void;
     pub fn dshash_memcmp(a: *const c_void, b: *const c_void, size: usize, arg: *mut c_void) -> c_int;
     pub fn dshash_memhash(key: *const c_void, size: usize, arg: *mut c_void) -> u32;
-    #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+    #[cfg(pg_ge_17)]
     pub fn dshash_memcpy(to: *mut c_void, from: *const c_void, size: usize, arg: *mut c_void);
 }
+
+// pgrx has no binding for these: nobody checks their types.
+unsafe extern "C-unwind" {
+    pub fn pg_re_throw() -> !;
+    pub fn RegisterTimeout(id: c_int, handler: unsafe extern "C-unwind" fn()) -> c_int;
+    pub fn enable_timeout_after(id: c_int, delay_ms: c_int);
+    pub fn disable_timeout(id: c_int, keep_indicator: bool);
+}
+
+// From 18 on pgrx's binding does not say that it never returns, so only its argument is checked.
+unsafe extern "C-unwind" {
+    pub fn ReThrowError(error: *mut pg_sys::ErrorData) -> !;
+}
+const _: () = {
+    let _: unsafe fn(*mut pg_sys::ErrorData) -> _ = pg_sys::ReThrowError;
+};

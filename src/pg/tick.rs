@@ -60,7 +60,7 @@ unsafe extern "C-unwind" fn ticked() {
 /// Main thread, in a backend whose timeouts are initialised.
 pub unsafe fn prepare() {
     if TIMEOUT.load(Relaxed) == 0 {
-        // SAFETY: RegisterTimeout takes the first free user id when given the first.
+        // SAFETY: RegisterTimeout takes the first free user id when given any of them.
         TIMEOUT.store(
             unsafe { raw::RegisterTimeout(compat::USER_TIMEOUT, ticked) },
             Relaxed,

@@ -1,11 +1,11 @@
 //! EXPLAIN's options that extensions add, from 18 on, and their way into auto_explain, from 19 on.
 
-#[cfg(not(any(feature = "pg18", feature = "pg19")))]
+#[cfg(not(pg_ge_18))]
 pub use before_18::{of_auto_explain, register};
-#[cfg(any(feature = "pg18", feature = "pg19"))]
+#[cfg(pg_ge_18)]
 pub use from_18::{of_auto_explain, register};
 
-#[cfg(not(any(feature = "pg18", feature = "pg19")))]
+#[cfg(not(pg_ge_18))]
 mod before_18 {
     use pgrx::pg_sys::{DefElem, ExplainState, NodeTag, ParseState};
     use std::ffi::{CStr, c_char};
@@ -22,7 +22,7 @@ mod before_18 {
     }
 }
 
-#[cfg(any(feature = "pg18", feature = "pg19"))]
+#[cfg(pg_ge_18)]
 mod from_18 {
     use pgrx::pg_guard;
     use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
@@ -41,12 +41,12 @@ mod from_18 {
         // SAFETY: called once from _PG_init, with a static name.
         unsafe {
             VALIDATE = Some(validate_ours);
-            #[cfg(feature = "pg18")]
+            #[cfg(not(pg_ge_19))]
             {
                 let _ = check;
                 pg_sys::RegisterExtensionExplainOption(name.as_ptr(), Some(apply));
             }
-            #[cfg(feature = "pg19")]
+            #[cfg(pg_ge_19)]
             pg_sys::RegisterExtensionExplainOption(name.as_ptr(), Some(apply), Some(check));
             PREV_VALIDATE = pg_sys::explain_validate_options_hook;
             pg_sys::explain_validate_options_hook = Some(validate);
@@ -70,11 +70,11 @@ mod from_18 {
         }
     }
 
-    #[cfg(feature = "pg18")]
+    #[cfg(not(pg_ge_19))]
     pub fn of_auto_explain() -> Option<String> {
         None
     }
-    #[cfg(feature = "pg19")]
+    #[cfg(pg_ge_19)]
     pub fn of_auto_explain() -> Option<String> {
         // SAFETY: a static name; missing is answered with null.
         unsafe {

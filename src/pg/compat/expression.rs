@@ -3,13 +3,36 @@
 use pgrx::pg_sys;
 use std::ffi::c_void;
 
-unsafe extern "C-unwind" {
-    /// Calls a walker for each part directly below a part of an expression. Without pgrx's guard, for the walker calls
-    /// it again: an error crosses all these frames.
-    #[cfg_attr(not(feature = "pg15"), link_name = "expression_tree_walker_impl")]
-    pub fn expression_tree_walker(
+/// A function that PostgreSQL calls for a part of an expression.
+type Walker = unsafe extern "C-unwind" fn(*mut pg_sys::Node, *mut c_void) -> bool;
+
+#[cfg(pg_ge_16)]
+crate::pg::raw::unguarded! {
+    fn expression_tree_walker_impl(
         node: *mut pg_sys::Node,
-        walker: unsafe extern "C-unwind" fn(*mut pg_sys::Node, *mut c_void) -> bool,
+        walker: pg_sys::tree_walker_callback,
         context: *mut c_void,
     ) -> bool;
+}
+// pgrx has no binding for this one: nobody checks its types.
+#[cfg(not(pg_ge_16))]
+unsafe extern "C-unwind" {
+    #[link_name = "expression_tree_walker"]
+    fn expression_tree_walker_impl(
+        node: *mut pg_sys::Node,
+        walker: Option<Walker>,
+        context: *mut c_void,
+    ) -> bool;
+}
+
+/// Calls a walker for each part directly below a part of an expression. It has no guard of pgrx's, for the walker calls
+/// it again: an error crosses all these frames.
+///
+/// # Safety
+/// * `node` must be null or a part of an expression; the walker must accept `context`.
+/// * The caller's frame and the walker's must be plain: an error crosses them.
+#[inline(always)]
+pub unsafe fn expression_tree_walker(node: *mut pg_sys::Node, walker: Walker, context: *mut c_void) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { expression_tree_walker_impl(node, Some(walker), context) }
 }

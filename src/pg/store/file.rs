@@ -10,8 +10,8 @@ use crate::pg::{memory, server, statfile, tempfile};
 use crate::session::{NodeTotals, PlanDescription, PlanKey, PlanStatistics};
 use pgrx::{pg_guard, pg_sys};
 use serde::{Deserialize, Serialize};
-use std::fs;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::sync::atomic::Ordering::Relaxed;
 
 const NAME: &str = "pg_stat/pg_rowsource.stat";
@@ -53,8 +53,16 @@ pub(super) fn save_at_exit() {
 #[pg_guard]
 unsafe extern "C-unwind" fn at_exit(code: i32, _arg: pg_sys::Datum) {
     // After a crash or an immediate shutdown the figures are not to be trusted, and locks may be held for ever.
-    if code != 0 || !stopped_cleanly() {
+    if code != 0 {
         return;
+    }
+    match stopped_cleanly() {
+        Ok(true) => (),
+        Ok(false) => return,
+        Err(error) => {
+            pgrx::log!("pg_rowsource saves no statistics, as it cannot read \"global/pg_control\": {error}");
+            return;
+        }
     }
     if !guc::save() {
         forget();
@@ -77,17 +85,23 @@ fn saved_or_logged(name: &str, save: fn() -> io::Result<()>) {
     }
 }
 
-/// Whether the checkpointer has written its last checkpoint: `DBState` in the control file, after three numbers of 8, 4
-/// and 4 bytes.
-fn stopped_cleanly() -> bool {
-    const STATE: std::ops::Range<usize> = 16..20;
-    const SHUTDOWNED: [u32; 2] = [1, 2];
-    let control = fs::read("global/pg_control").unwrap_or_default();
-    let state = control
-        .get(STATE)
-        .and_then(|bytes| bytes.try_into().ok())
-        .map(u32::from_ne_bytes);
-    state.is_some_and(|state| SHUTDOWNED.contains(&state))
+/// Returns whether the checkpointer has written its last checkpoint, as the control file says.
+fn stopped_cleanly() -> io::Result<bool> {
+    use pg_sys::DBState::{DB_SHUTDOWNED, DB_SHUTDOWNED_IN_RECOVERY};
+    const LENGTH: usize = size_of::<pg_sys::ControlFileData>();
+    // PostgreSQL does without blocks larger than 1 MB when memory is short; this is twice that.
+    const NEEDED: usize = 2 << 20;
+    // An error that PostgreSQL raises in a process that ends is fatal to it. So what could raise one is tried first:
+    // reading the file, and getting memory.
+    File::open("global/pg_control")?.read_exact(&mut [0; LENGTH])?;
+    if !memory::can_map(NEEDED) {
+        return Err(io::Error::other("the postmaster has no memory to read it"));
+    }
+    let mut is_intact = false;
+    // SAFETY: the path is terminated. It is relative to the data directory, where all processes of a server work. The
+    // answer is palloc'd and belongs to this function; it is left to the end of the process.
+    let state = unsafe { (*pg_sys::get_controlfile(c".".as_ptr(), &mut is_intact)).state };
+    Ok(is_intact && matches!(state, DB_SHUTDOWNED | DB_SHUTDOWNED_IN_RECOVERY))
 }
 
 /// Removes what an earlier run saved: it is not to come back later.

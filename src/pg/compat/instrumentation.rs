@@ -1,0 +1,317 @@
+//! What core counts and times for a node: where it is kept, and in which units.
+
+#[cfg(not(pg_ge_17))]
+use crate::pg::server;
+use pgrx::pg_sys;
+use rowsource_core::clock;
+use rowsource_core::figures::{Buffers, Wal};
+use rowsource_core::tempfile::{FileType, Operation};
+
+/// What `PlanState.instrument` points to.
+#[cfg(pg_ge_19)]
+pub type NodeInstrumentation = pg_sys::NodeInstrumentation;
+#[cfg(not(pg_ge_19))]
+pub type NodeInstrumentation = pg_sys::Instrumentation;
+
+/// Returns the part of it that 19 shares with other instrumentation: what is measured, and time, buffers and WAL.
+#[cfg(pg_ge_19)]
+pub fn base(instr: &mut NodeInstrumentation) -> &mut pg_sys::Instrumentation {
+    &mut instr.instr
+}
+#[cfg(not(pg_ge_19))]
+pub fn base(instr: &mut NodeInstrumentation) -> &mut pg_sys::Instrumentation {
+    instr
+}
+
+const NS_PER_MS: f64 = 1e6;
+#[cfg(not(pg_ge_19))]
+const NS_PER_S: f64 = 1e9;
+
+/// Returns the nanoseconds of one tick of core's own clock: 19 may count in ticks of the time stamp counter.
+#[cfg(pg_ge_19)]
+fn core_tick_ns() -> f64 {
+    // SAFETY: a plain global, which PostgreSQL sets before the first query.
+    match unsafe { pg_sys::ticks_per_ns_scaled } {
+        0 => 1.0,
+        scaled => scaled as f64 / f64::from(1 << pg_sys::TICKS_TO_NS_SHIFT),
+    }
+}
+#[cfg(all(pg_ge_16, not(pg_ge_19)))]
+fn core_tick_ns() -> f64 {
+    1.0
+}
+
+/// Returns the present by core's own clock, in nanoseconds.
+#[cfg(pg_ge_19)]
+fn core_now_ns() -> f64 {
+    // SAFETY: a plain global of this process; only this thread writes it.
+    match unsafe { pg_sys::timing_tsc_enabled } {
+        true => clock::tsc::read() as f64 * core_tick_ns(),
+        false => clock::system::monotonic() as f64,
+    }
+}
+#[cfg(not(pg_ge_19))]
+fn core_now_ns() -> f64 {
+    clock::system::monotonic() as f64
+}
+
+/// Returns an interval in nanoseconds.
+#[cfg(pg_ge_16)]
+fn instr_time_ns(t: pg_sys::instr_time) -> f64 {
+    t.ticks as f64 * core_tick_ns()
+}
+#[cfg(not(pg_ge_16))]
+fn instr_time_ns(t: pg_sys::instr_time) -> f64 {
+    // Mostly zero, and there are many.
+    if t.tv_sec | t.tv_nsec == 0 {
+        return 0.0;
+    }
+    t.tv_sec as f64 * NS_PER_S + t.tv_nsec as f64
+}
+
+#[cfg(pg_ge_16)]
+fn instr_time_from_ns(ns: f64) -> pg_sys::instr_time {
+    pg_sys::instr_time {
+        ticks: (ns / core_tick_ns()) as i64,
+    }
+}
+#[cfg(not(pg_ge_16))]
+fn instr_time_from_ns(ns: f64) -> pg_sys::instr_time {
+    let seconds = (ns / NS_PER_S).floor();
+    pg_sys::instr_time {
+        tv_sec: seconds as i64,
+        tv_nsec: (ns - seconds * NS_PER_S) as i64,
+    }
+}
+
+/// Returns a node's total or startup time in nanoseconds: core keeps an interval from 19 on, seconds as a number before.
+#[cfg(pg_ge_19)]
+fn total_ns(total: pg_sys::instr_time) -> f64 {
+    instr_time_ns(total)
+}
+#[cfg(not(pg_ge_19))]
+fn total_ns(total: f64) -> f64 {
+    total * NS_PER_S
+}
+
+#[cfg(pg_ge_19)]
+fn total_from_ns(ns: f64) -> pg_sys::instr_time {
+    instr_time_from_ns(ns)
+}
+#[cfg(not(pg_ge_19))]
+fn total_from_ns(ns: f64) -> f64 {
+    ns / NS_PER_S
+}
+
+/// Returns the nanoseconds since the beginning of a call that core is timing now; after an error, of the interrupted
+/// one.
+pub fn core_interrupted_ns(instr: &mut NodeInstrumentation) -> Option<f64> {
+    let start = instr_time_ns(base(instr).starttime);
+    (start > 0.0).then(|| (core_now_ns() - start).max(0.0))
+}
+
+/// Returns the buffers and WAL since the beginning of a call of core's that an error interrupted.
+pub fn core_interrupted_usage(instr: &mut NodeInstrumentation) -> (Buffers, Wal) {
+    // SAFETY: plain globals of this process; only this thread writes them, and both are copied.
+    let (mut now, mut wal_now) =
+        unsafe { (buffers(&{ pg_sys::pgBufferUsage }), wal(&{ pg_sys::pgWalUsage })) };
+    now -= buffers(&base(instr).bufusage_start);
+    wal_now -= wal(&base(instr).walusage_start);
+    (now, wal_now)
+}
+
+/// Returns the nanoseconds that core itself timed: finished cycles, and the one still running.
+pub fn core_total_ns(instr: &mut NodeInstrumentation) -> f64 {
+    let running = if instr.running {
+        instr_time_ns(instr.counter)
+    } else {
+        0.0
+    };
+    total_ns(base(instr).total) + running
+}
+
+/// Returns the nanoseconds to the first row as core timed it.
+pub fn core_startup_ns(instr: &mut NodeInstrumentation) -> f64 {
+    let running = if instr.running {
+        total_ns(instr.firsttuple)
+    } else {
+        0.0
+    };
+    total_ns(instr.startup) + running
+}
+
+/// Writes a node's finished totals where EXPLAIN and the way back from parallel workers read them.
+pub fn set_core_totals(
+    instr: &mut NodeInstrumentation,
+    total_ns: f64,
+    startup_ns: f64,
+    rows: f64,
+    loops: f64,
+) {
+    instr.running = false;
+    instr.counter = instr_time_from_ns(0.0);
+    instr.firsttuple = total_from_ns(0.0);
+    instr.tuplecount = 0.0;
+    instr.startup = total_from_ns(startup_ns);
+    instr.ntuples = rows;
+    instr.nloops = loops;
+    let base = base(instr);
+    base.starttime = instr_time_from_ns(0.0);
+    base.total = total_from_ns(total_ns);
+}
+
+/// Returns the I/O times of a `BufferUsage`, in the order shared read, shared write, local read, local write, temp read,
+/// temp write.
+#[cfg(pg_ge_17)]
+fn io_times(u: &pg_sys::BufferUsage) -> [pg_sys::instr_time; 6] {
+    [
+        u.shared_blk_read_time,
+        u.shared_blk_write_time,
+        u.local_blk_read_time,
+        u.local_blk_write_time,
+        u.temp_blk_read_time,
+        u.temp_blk_write_time,
+    ]
+}
+/// Before 17 core counts the I/O times of temporary tables with the shared ones. Where core does not time I/O, all of
+/// them are the extension's, and of temporary tables: see [`add_io_time`].
+#[cfg(not(pg_ge_17))]
+fn io_times(u: &pg_sys::BufferUsage) -> [pg_sys::instr_time; 6] {
+    let zero = instr_time_from_ns(0.0);
+    let (shared, local) = match server::core_times_io() {
+        true => ([u.blk_read_time, u.blk_write_time], [zero; 2]),
+        false => ([zero; 2], [u.blk_read_time, u.blk_write_time]),
+    };
+    [
+        shared[0],
+        shared[1],
+        local[0],
+        local[1],
+        u.temp_blk_read_time,
+        u.temp_blk_write_time,
+    ]
+}
+
+#[cfg(pg_ge_17)]
+fn set_io_times(u: &mut pg_sys::BufferUsage, b: &Buffers) {
+    u.shared_blk_read_time = instr_time_from_ns(b.shared_read_ms * NS_PER_MS);
+    u.shared_blk_write_time = instr_time_from_ns(b.shared_write_ms * NS_PER_MS);
+    u.local_blk_read_time = instr_time_from_ns(b.local_read_ms * NS_PER_MS);
+    u.local_blk_write_time = instr_time_from_ns(b.local_write_ms * NS_PER_MS);
+    u.temp_blk_read_time = instr_time_from_ns(b.temp_read_ms * NS_PER_MS);
+    u.temp_blk_write_time = instr_time_from_ns(b.temp_write_ms * NS_PER_MS);
+}
+#[cfg(not(pg_ge_17))]
+fn set_io_times(u: &mut pg_sys::BufferUsage, b: &Buffers) {
+    u.blk_read_time = instr_time_from_ns((b.shared_read_ms + b.local_read_ms) * NS_PER_MS);
+    u.blk_write_time = instr_time_from_ns((b.shared_write_ms + b.local_write_ms) * NS_PER_MS);
+    u.temp_blk_read_time = instr_time_from_ns(b.temp_read_ms * NS_PER_MS);
+    u.temp_blk_write_time = instr_time_from_ns(b.temp_write_ms * NS_PER_MS);
+}
+
+/// Adds the time of a request to a temporary file to core's counters, as core itself would if it timed I/O.
+///
+/// # Safety
+/// `u` must be valid, and no other thread may use it. A plain frame: nothing here raises.
+#[inline(always)]
+pub unsafe fn add_io_time(u: *mut pg_sys::BufferUsage, filetype: FileType, operation: Operation, ns: u64) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let time = match (filetype, operation) {
+            (FileType::WorkFile, Operation::Read) => &raw mut (*u).temp_blk_read_time,
+            (FileType::WorkFile, Operation::Write) => &raw mut (*u).temp_blk_write_time,
+            #[cfg(pg_ge_17)]
+            (FileType::TempTable, Operation::Read) => &raw mut (*u).local_blk_read_time,
+            #[cfg(pg_ge_17)]
+            (FileType::TempTable, Operation::Write) => &raw mut (*u).local_blk_write_time,
+            #[cfg(not(pg_ge_17))]
+            (FileType::TempTable, Operation::Read) => &raw mut (*u).blk_read_time,
+            #[cfg(not(pg_ge_17))]
+            (FileType::TempTable, Operation::Write) => &raw mut (*u).blk_write_time,
+        };
+        *time = instr_time_from_ns(instr_time_ns(*time) + ns as f64);
+    }
+}
+
+/// Returns the nanoseconds that core timed reads and writes of a kind of temporary files. They are zero where core does
+/// not tell these files from others (temporary tables before 17).
+pub fn temp_ns(u: &pg_sys::BufferUsage, filetype: FileType) -> [f64; 2] {
+    match filetype {
+        FileType::WorkFile => [u.temp_blk_read_time, u.temp_blk_write_time].map(instr_time_ns),
+        #[cfg(pg_ge_17)]
+        FileType::TempTable => [u.local_blk_read_time, u.local_blk_write_time].map(instr_time_ns),
+        #[cfg(not(pg_ge_17))]
+        FileType::TempTable => [0.0; 2],
+    }
+}
+
+pub fn buffers(u: &pg_sys::BufferUsage) -> Buffers {
+    let reads = u.shared_blks_read | u.local_blks_read | u.temp_blks_read;
+    let writes = u.shared_blks_written | u.local_blks_written | u.temp_blks_written;
+    // Without I/O it took no time.
+    let times = if reads | writes == 0 {
+        [0.0; 6]
+    } else {
+        io_times(u).map(|t| instr_time_ns(t) / NS_PER_MS)
+    };
+    Buffers {
+        shared_hit: u.shared_blks_hit,
+        shared_read: u.shared_blks_read,
+        shared_dirtied: u.shared_blks_dirtied,
+        shared_written: u.shared_blks_written,
+        local_hit: u.local_blks_hit,
+        local_read: u.local_blks_read,
+        local_dirtied: u.local_blks_dirtied,
+        local_written: u.local_blks_written,
+        temp_read: u.temp_blks_read,
+        temp_written: u.temp_blks_written,
+        shared_read_ms: times[0],
+        shared_write_ms: times[1],
+        local_read_ms: times[2],
+        local_write_ms: times[3],
+        temp_read_ms: times[4],
+        temp_write_ms: times[5],
+    }
+}
+
+pub fn set_buffers(u: &mut pg_sys::BufferUsage, b: &Buffers) {
+    u.shared_blks_hit = b.shared_hit;
+    u.shared_blks_read = b.shared_read;
+    u.shared_blks_dirtied = b.shared_dirtied;
+    u.shared_blks_written = b.shared_written;
+    u.local_blks_hit = b.local_hit;
+    u.local_blks_read = b.local_read;
+    u.local_blks_dirtied = b.local_dirtied;
+    u.local_blks_written = b.local_written;
+    u.temp_blks_read = b.temp_read;
+    u.temp_blks_written = b.temp_written;
+    set_io_times(u, b);
+}
+
+pub fn wal(u: &pg_sys::WalUsage) -> Wal {
+    Wal {
+        records: u.wal_records,
+        fpi: u.wal_fpi,
+        bytes: u.wal_bytes,
+    }
+}
+
+pub fn set_wal(u: &mut pg_sys::WalUsage, w: &Wal) {
+    u.wal_records = w.records;
+    u.wal_fpi = w.fpi;
+    u.wal_bytes = w.bytes;
+}
+
+/// Ends what an error has interrupted in the buffer manager, as a subtransaction's abort does. From 16 on resource owners
+/// know of reads and writes in progress.
+///
+/// # Safety
+/// Main thread, after an error was swallowed.
+pub unsafe fn abort_io() {
+    // SAFETY: the caller's promise; both do nothing where nothing is in progress.
+    unsafe {
+        #[cfg(not(pg_ge_16))]
+        pg_sys::AbortBufferIO();
+        pg_sys::UnlockBuffers();
+    }
+}

@@ -1,0 +1,83 @@
+//! Every difference between PostgreSQL's major versions, as functions with one signature.
+//!
+//! * `instrumentation` reads and writes what core counts and times for a node;
+//! * `shared_memory` makes areas, tables and locks that all sessions share;
+//! * `temp_tables` tells how temporary tables are read, and whose they are;
+//! * `executor_run`, `explain_option` and `expression` wrap what has another name or signature in some major.
+//!
+//! The build script sets `pg_ge_NN` where the major is at least NN. The newest branch comes first and names the major
+//! that brought it; the older one is `not(pg_ge_NN)`. So a new major takes the newest branch everywhere.
+
+pub mod executor_run;
+pub mod explain_option;
+pub mod expression;
+mod instrumentation;
+mod shared_memory;
+mod temp_tables;
+
+pub use instrumentation::{
+    NodeInstrumentation, abort_io, add_io_time, base, buffers, core_interrupted_ns, core_interrupted_usage,
+    core_startup_ns, core_total_ns, set_buffers, set_core_totals, set_wal, temp_ns, wal,
+};
+pub use shared_memory::{
+    HAS_REGISTRY, dsa_create, dshash_find_or_insert, dshash_parameters, new_tranche, register_tranche,
+    registered,
+};
+pub use temp_tables::{pid_of_temp_tables, temp_tables_pass_by};
+
+use pgrx::pg_sys;
+
+/// The major version that this is built for.
+pub const MAJOR_VERSION: u32 = pg_sys::PG_MAJORVERSION_NUM;
+
+/// Allocates memory for a setting's extra data, which PostgreSQL frees; null where there is none.
+pub fn guc_malloc(size: usize) -> *mut std::ffi::c_void {
+    // SAFETY: at LOG it does not raise; PostgreSQL frees it with `guc_free`, its counterpart.
+    #[cfg(pg_ge_16)]
+    unsafe {
+        pg_sys::guc_malloc(pg_sys::LOG as i32, size)
+    }
+    // SAFETY: `malloc` takes any size; PostgreSQL frees it with `free`, its counterpart.
+    #[cfg(not(pg_ge_16))]
+    unsafe {
+        libc::malloc(size)
+    }
+}
+
+/// Returns the number of a statement's text.
+#[cfg(pg_ge_18)]
+pub fn query_id(statement: &pg_sys::PlannedStmt) -> i64 {
+    statement.queryId
+}
+#[cfg(not(pg_ge_18))]
+pub fn query_id(statement: &pg_sys::PlannedStmt) -> i64 {
+    statement.queryId as i64
+}
+
+/// Returns the number that core or another extension gave a plan; 0 where none did.
+#[cfg(pg_ge_18)]
+pub fn plan_id(statement: &pg_sys::PlannedStmt) -> i64 {
+    statement.planId
+}
+#[cfg(not(pg_ge_18))]
+pub fn plan_id(_statement: &pg_sys::PlannedStmt) -> i64 {
+    0
+}
+
+/// Returns whether the server was told to time by the system's clock.
+#[cfg(pg_ge_19)]
+pub fn system_clock_wanted() -> bool {
+    // SAFETY: a plain global of this process, the variable of a setting; only this thread writes it.
+    let chosen = unsafe { pg_sys::timing_clock_source };
+    chosen == pg_sys::TimingClockSourceType::TIMING_CLOCK_SOURCE_SYSTEM as i32
+}
+#[cfg(not(pg_ge_19))]
+pub fn system_clock_wanted() -> bool {
+    false
+}
+
+/// Asks `RegisterTimeout` for any free timeout of those that are left to extensions.
+///
+/// For every number from `USER_TIMEOUT` of timeout.h on it takes the first free one of them. `USER_TIMEOUT` itself is
+/// 12 to 13 so far, and the last number is ten more; this one lies between in every major.
+pub const USER_TIMEOUT: i32 = 20;

@@ -1,0 +1,126 @@
+//! Shared memory: named segments, areas, hash tables, and the names of their locks.
+
+use crate::pg::raw;
+use pgrx::pg_sys;
+use std::ffi::{CStr, c_void};
+
+/// Returns a number for the extension's locks. From 19 on PostgreSQL learns their name with it.
+pub fn new_tranche(name: &'static CStr) -> i32 {
+    // SAFETY: the name is terminated, and PostgreSQL copies it.
+    #[cfg(pg_ge_19)]
+    unsafe {
+        pg_sys::LWLockNewTrancheId(name.as_ptr())
+    }
+    // SAFETY: no arguments.
+    #[cfg(not(pg_ge_19))]
+    unsafe {
+        let _ = name;
+        pg_sys::LWLockNewTrancheId()
+    }
+}
+
+/// Tells this backend the name of the extension's locks. From 19 on it is known already.
+pub fn register_tranche(tranche: i32, name: &'static CStr) {
+    #[cfg(pg_ge_19)]
+    let _ = (tranche, name);
+    // SAFETY: the name is static, so PostgreSQL may keep its address.
+    #[cfg(not(pg_ge_19))]
+    unsafe {
+        pg_sys::LWLockRegisterTranche(tranche, name.as_ptr())
+    }
+}
+
+/// Makes an area of shared memory. From 17 on the segments' sizes are arguments; these are PostgreSQL's own defaults.
+pub fn dsa_create(tranche: i32) -> *mut pg_sys::dsa_area {
+    // SAFETY: any tranche is allowed, and the sizes are within PostgreSQL's limits. An error leaves nothing behind.
+    #[cfg(pg_ge_17)]
+    unsafe {
+        const INITIAL: usize = 1 << 20;
+        const LARGEST: usize = 1 << 40;
+        pg_sys::dsa_create_ext(tranche, INITIAL, LARGEST)
+    }
+    // SAFETY: any tranche is allowed. An error leaves nothing behind.
+    #[cfg(not(pg_ge_17))]
+    unsafe {
+        pg_sys::dsa_create(tranche)
+    }
+}
+
+/// Whether the server hands out shared memory by name, to libraries that it did not preload.
+pub const HAS_REGISTRY: bool = cfg!(pg_ge_17);
+
+/// Sets up a block that the registry has just made.
+type BeginBlock = unsafe extern "C-unwind" fn(*mut c_void);
+
+/// Returns a block of shared memory by its name. The first process to ask makes it, and sets it up with `begin`. Null
+/// where the server has no such registry.
+///
+/// # Safety
+/// * In a backend, outside of any FFI boundary. May raise.
+/// * `begin` must accept a block of `size` bytes. Every process must ask for the same size.
+pub unsafe fn registered(name: &CStr, size: usize, begin: BeginBlock) -> *mut c_void {
+    // SAFETY: the caller's promise; the name is terminated, and both variables outlive the call.
+    #[cfg(pg_ge_19)]
+    unsafe {
+        let (mut found, mut begin) = (false, begin);
+        let argument = (&raw mut begin).cast();
+        pg_sys::GetNamedDSMSegment(name.as_ptr(), size, Some(begin_by), &mut found, argument)
+    }
+    // SAFETY: the caller's promise; the name is terminated.
+    #[cfg(all(pg_ge_17, not(pg_ge_19)))]
+    unsafe {
+        let mut found = false;
+        pg_sys::GetNamedDSMSegment(name.as_ptr(), size, Some(begin), &mut found)
+    }
+    #[cfg(not(pg_ge_17))]
+    {
+        let _ = (name, size, begin);
+        std::ptr::null_mut()
+    }
+}
+
+/// Sets up a block with the function that the argument points to.
+///
+/// # Safety
+/// `begin` must point to a [`BeginBlock`] that accepts the block.
+#[cfg(pg_ge_19)]
+unsafe extern "C-unwind" fn begin_by(block: *mut c_void, begin: *mut c_void) {
+    // SAFETY: the caller's promise.
+    unsafe { (*begin.cast::<BeginBlock>())(block) }
+}
+
+/// Describes a table whose keys are compared byte by byte.
+pub fn dshash_parameters(key_size: usize, entry_size: usize, tranche: i32) -> pg_sys::dshash_parameters {
+    pg_sys::dshash_parameters {
+        key_size,
+        entry_size,
+        compare_function: Some(raw::dshash_memcmp),
+        hash_function: Some(raw::dshash_memhash),
+        #[cfg(pg_ge_17)]
+        copy_function: Some(raw::dshash_memcpy),
+        tranche_id: tranche,
+    }
+}
+
+/// Finds or makes an entry, and locks its partition exclusively.
+///
+/// # Safety
+/// * `table` must be attached, and this process must hold none of its partition locks.
+/// * `key` must point to a key of the table.
+/// * The entry must be released with `dshash_release_lock`.
+pub unsafe fn dshash_find_or_insert(
+    table: *mut pg_sys::dshash_table,
+    key: *const c_void,
+    found: &mut bool,
+) -> *mut c_void {
+    // SAFETY: the caller's table is attached, its key is one of that table, and no partition lock is held.
+    #[cfg(pg_ge_19)]
+    unsafe {
+        pg_sys::dshash_find_or_insert_extended(table, key, found, 0)
+    }
+    // SAFETY: the caller's table is attached, its key is one of that table, and no partition lock is held.
+    #[cfg(not(pg_ge_19))]
+    unsafe {
+        pg_sys::dshash_find_or_insert(table, key, found)
+    }
+}

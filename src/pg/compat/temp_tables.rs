@@ -1,0 +1,36 @@
+//! Temporary tables: how they are read, and whose they are.
+
+use pgrx::pg_sys;
+
+/// Returns whether temporary tables are read without system calls of the backend's own: by io_uring, from 18 on.
+#[cfg(pg_ge_18)]
+#[inline(always)]
+pub fn temp_tables_pass_by() -> bool {
+    const IO_URING: i32 = pg_sys::IoMethod::IOMETHOD_IO_URING as i32;
+    // SAFETY: a plain global, which PostgreSQL sets at server start and never again.
+    unsafe { pg_sys::io_method == IO_URING }
+}
+#[cfg(not(pg_ge_18))]
+#[inline(always)]
+pub fn temp_tables_pass_by() -> bool {
+    false
+}
+
+/// Returns the process that owns temporary tables of a database whose files bear this number; `None` where it has
+/// ended.
+pub fn pid_of_temp_tables(number: i32, database: u32) -> Option<i32> {
+    // SAFETY: the entry lies in shared memory, and stays there while the server runs.
+    let process = unsafe { process_of_temp_tables(number).as_ref() }?;
+    (process.pid != 0 && process.databaseId.to_u32() == database).then_some(process.pid)
+}
+
+#[cfg(pg_ge_17)]
+fn process_of_temp_tables(number: i32) -> *mut pg_sys::PGPROC {
+    // SAFETY: PostgreSQL checks the number and returns null for one that nobody has.
+    unsafe { pg_sys::ProcNumberGetProc(number) }
+}
+#[cfg(not(pg_ge_17))]
+fn process_of_temp_tables(number: i32) -> *mut pg_sys::PGPROC {
+    // SAFETY: PostgreSQL checks the number and returns null for one that nobody has.
+    unsafe { pg_sys::BackendIdGetProc(number) }
+}
