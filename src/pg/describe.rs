@@ -12,7 +12,7 @@ mod named;
 mod printing;
 
 use super::contained::contained_or_cancelled;
-use super::one_thread::OneThread;
+use super::backend_local::BackendLocal;
 use super::server;
 use super::tree::Found;
 use crate::session::{KnownPlan, PlanDescription};
@@ -56,7 +56,7 @@ impl Budget {
     }
 }
 
-static BUDGET: OneThread<Cell<Budget>> = OneThread::new(Cell::new(Budget {
+static BUDGET: BackendLocal<Cell<Budget>> = BackendLocal::new(Cell::new(Budget {
     left: MOST_SAVED,
     at: 0,
 }));

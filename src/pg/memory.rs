@@ -15,7 +15,7 @@
 //!
 //! The reserve is larger than what can be allocated between two such questions.
 
-use super::one_thread::OneThread;
+use super::backend_local::BackendLocal;
 use dlmalloc::{Allocator, Dlmalloc};
 use pgrx::PgSqlErrorCode;
 use std::alloc::{GlobalAlloc, Layout};
@@ -44,10 +44,10 @@ static RESERVED: Reserve = Reserve {
     _after: [0; PAGE],
 };
 /// The heap has the reserve.
-static IN_USE: OneThread<Cell<bool>> = OneThread::new(Cell::new(false));
+static IN_USE: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 
-static HEAP: OneThread<UnsafeCell<Dlmalloc<System>>> =
-    OneThread::new(UnsafeCell::new(Dlmalloc::new_with_allocator(System)));
+static HEAP: BackendLocal<UnsafeCell<Dlmalloc<System>>> =
+    BackendLocal::new(UnsafeCell::new(Dlmalloc::new_with_allocator(System)));
 
 #[global_allocator]
 static ALLOCATOR: Heap = Heap;

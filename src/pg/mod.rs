@@ -6,7 +6,7 @@
 //! * `tree` walks plan states, `harvest` turns raw state into figures, `identity` and `describe` name plans;
 //! * `protect` is PG_TRY for plain frames;
 //! * `tempfile` counts and times requests to temporary files;
-//! * `one_thread` is for state that needs no lock;
+//! * `backend_local` is for state that needs no lock;
 //! * `compat` holds every difference between PostgreSQL's major versions, `raw` the functions called unguarded.
 //!
 //! What every measured statement runs through lies side by side, in the section `.text.hot.rowsource`; what few do is
@@ -23,7 +23,7 @@ pub mod hooks;
 pub mod identity;
 pub mod memory;
 pub mod node;
-pub mod one_thread;
+pub mod backend_local;
 pub mod parallel;
 pub mod protect;
 pub mod quiet;

@@ -1,7 +1,7 @@
 //! The clock in force and the sampler's process-wide state. One backend has one thread; only `LAST` is shared,
 //! with the tick's signal handler, and so it is atomic.
 
-use super::one_thread::OneThread;
+use super::backend_local::BackendLocal;
 use super::server;
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoroshiro128PlusPlus;
@@ -113,7 +113,7 @@ pub unsafe fn enter(source: Source, ns_per_tick: f64, config: &Config) -> Option
 /// reckoned from a clock in between.
 pub fn time_of_day(source: Source, ns_per_tick: f64) -> i64 {
     const KEPT: f64 = 1e5;
-    static ASKED: OneThread<Cell<Option<(Source, u64, i64)>>> = OneThread::new(Cell::new(None));
+    static ASKED: BackendLocal<Cell<Option<(Source, u64, i64)>>> = BackendLocal::new(Cell::new(None));
     let reading = source.read();
     if let Some((clock, then, at)) = ASKED.get()
         && clock == source
