@@ -16,6 +16,11 @@ impl<T> BackendLocal<T> {
     pub const fn new(value: T) -> Self {
         BackendLocal(value)
     }
+
+    /// Returns the value, also where a static is initialised.
+    pub const fn inner(&self) -> &T {
+        &self.0
+    }
 }
 
 impl<T> Deref for BackendLocal<T> {

@@ -5,14 +5,16 @@
 //! PostgreSQL would warn the client of each ("dynamic shared memory leak"). So the work has a resource owner of its
 //! own, which is released when it fails.
 
+use super::backend_local::BackendLocal;
 use super::protect::is_cancel;
 use super::server;
 use pgrx::pg_sys::panic::CaughtError;
 use pgrx::{PgTryBuilder, pg_sys};
+use std::cell::Cell;
 use std::panic::AssertUnwindSafe;
 
 /// The resource owner of shared memory; null until it is needed, and after a failure.
-static mut OWNER: pg_sys::ResourceOwner = std::ptr::null_mut();
+static OWNER: BackendLocal<Cell<pg_sys::ResourceOwner>> = BackendLocal::new(Cell::new(std::ptr::null_mut()));
 
 /// Runs a body that may raise while it holds lightweight locks. On an error, returns what was raised, with the locks and
 /// all resources of the body given back.
@@ -20,16 +22,19 @@ static mut OWNER: pg_sys::ResourceOwner = std::ptr::null_mut();
 /// The body must not hold on to resources: shared memory that is to stay mapped is pinned. The caller must hold no
 /// lightweight lock, unless an abort is about to release it.
 pub fn contained<T>(body: impl FnOnce() -> T) -> Result<T, String> {
-    // SAFETY: main thread. The owner lives until it is released below. CurrentResourceOwner and the memory context are
+    // SAFETY: the owner lives until it is released below. CurrentResourceOwner and the memory context are
     // put back on both ways out; what the body registered is released with its own owner.
     unsafe {
         let outer = pg_sys::CurrentResourceOwner;
         let context = pg_sys::CurrentMemoryContext;
         let result = server::caught(|| {
-            if OWNER.is_null() {
-                OWNER = pg_sys::ResourceOwnerCreate(std::ptr::null_mut(), c"pg_rowsource".as_ptr());
+            if OWNER.get().is_null() {
+                OWNER.set(pg_sys::ResourceOwnerCreate(
+                    std::ptr::null_mut(),
+                    c"pg_rowsource".as_ptr(),
+                ));
             }
-            pg_sys::CurrentResourceOwner = OWNER;
+            pg_sys::CurrentResourceOwner = OWNER.get();
             body()
         });
         pg_sys::CurrentResourceOwner = outer;
@@ -39,8 +44,7 @@ pub fn contained<T>(body: impl FnOnce() -> T) -> Result<T, String> {
         };
         pg_sys::CurrentMemoryContext = context;
         pg_sys::LWLockReleaseAll();
-        let owner = OWNER;
-        OWNER = std::ptr::null_mut();
+        let owner = OWNER.replace(std::ptr::null_mut());
         if !owner.is_null() {
             release(owner, false, true);
         }
@@ -52,7 +56,7 @@ pub fn contained<T>(body: impl FnOnce() -> T) -> Result<T, String> {
 /// `None` where it fails. A cancel or shutdown request goes on.
 ///
 /// # Safety
-/// Main thread, in a transaction, where an error may be raised.
+/// In a transaction, where an error may be raised.
 pub unsafe fn contained_or_cancelled<T>(body: impl FnOnce() -> Option<T>) -> Option<T> {
     // SAFETY: as a subtransaction has it: a child of the owner in force, whose locks go to that owner when all went
     // well. It is not used after it is released.
@@ -83,10 +87,10 @@ pub unsafe fn contained_or_cancelled<T>(body: impl FnOnce() -> Option<T>) -> Opt
 /// do about it.
 ///
 /// # Safety
-/// Main thread; nobody may use the owner any more.
+/// Nobody may use the owner any more.
 unsafe fn release(owner: pg_sys::ResourceOwner, commit: bool, toplevel: bool) {
     use pg_sys::ResourceReleasePhase::*;
-    // SAFETY: the caller's promise.
+    // SAFETY: nobody uses the owner any more, by the caller's promise. The owner in force is put back.
     unsafe {
         let outer = pg_sys::CurrentResourceOwner;
         let _ = server::caught(|| {

@@ -19,6 +19,10 @@ mod before_18 {
         );
     }
 
+    /// Runs a query: PostgreSQL calls this instead of its own function.
+    ///
+    /// # Safety
+    /// To be called by PostgreSQL as its ExecutorRun hook, with a started `query`.
     #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
     pub unsafe extern "C-unwind" fn hook(
         query: *mut pg_sys::QueryDesc,
@@ -39,7 +43,7 @@ mod before_18 {
         count: u64,
         execute_once: bool,
     ) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `query` is started by the caller's promise, and the other arguments go on unchanged.
         unsafe { previous.unwrap_or(standard_ExecutorRun)(query, direction, count, execute_once) }
     }
 }
@@ -57,6 +61,10 @@ mod from_18 {
         );
     }
 
+    /// Runs a query: PostgreSQL calls this instead of its own function.
+    ///
+    /// # Safety
+    /// To be called by PostgreSQL as its ExecutorRun hook, with a started `query`.
     #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
     pub unsafe extern "C-unwind" fn hook(
         query: *mut pg_sys::QueryDesc,
@@ -76,7 +84,7 @@ mod from_18 {
         count: u64,
         _execute_once: bool,
     ) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `query` is started by the caller's promise, and the other arguments go on unchanged.
         unsafe { previous.unwrap_or(standard_ExecutorRun)(query, direction, count) }
     }
 }
