@@ -1,7 +1,7 @@
 //! The settings, as the rest of the extension reads them.
 
-use crate::pg::guc::{self as hooks, value};
 use crate::pg::backend_local::BackendLocal;
+use crate::pg::guc::{self as hooks, value};
 use crate::pg::{compat, server};
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
 use rowsource_core::clock::{self, Source};

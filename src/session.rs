@@ -3,8 +3,8 @@
 //! here.
 
 use crate::guc;
-use crate::pg::identity::PlanId;
 use crate::pg::backend_local::BackendLocal;
+use crate::pg::identity::PlanId;
 use crate::pg::{memory, server, store};
 use rowsource_core::figures::{NodeFigures, Outcome, Times};
 use rowsource_core::histogram::Histogram;

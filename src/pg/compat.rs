@@ -224,7 +224,7 @@ fn set_io_times(u: &mut pg_sys::BufferUsage, b: &Buffers) {
 /// `u` must be valid. Plain: nothing here raises.
 #[inline(always)]
 pub unsafe fn add_io_time(u: *mut pg_sys::BufferUsage, filetype: FileType, operation: Operation, ns: u64) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `u` is valid by the caller's promise, and references to its fields are not made.
     unsafe {
         let time = match (filetype, operation) {
             (FileType::WorkFile, Operation::Read) => &raw mut (*u).temp_blk_read_time,
@@ -270,18 +270,18 @@ pub fn temp_tables_pass_by() -> bool {
 
 /// The process that owns temporary tables of a database whose files bear this number; `None` where it has ended.
 pub fn pid_of_temp_tables(number: i32, database: u32) -> Option<i32> {
-    // SAFETY: any number may be asked for; the entry stays in shared memory.
+    // SAFETY: null, or an entry of the array of processes, which stays in shared memory.
     let process = unsafe { process_of_temp_tables(number).as_ref() }?;
     (process.pid != 0 && process.databaseId.to_u32() == database).then_some(process.pid)
 }
 
 #[cfg(any(feature = "pg15", feature = "pg16"))]
-unsafe fn process_of_temp_tables(number: i32) -> *mut pg_sys::PGPROC {
+fn process_of_temp_tables(number: i32) -> *mut pg_sys::PGPROC {
     // SAFETY: null for a number that nobody has.
     unsafe { pg_sys::BackendIdGetProc(number) }
 }
 #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-unsafe fn process_of_temp_tables(number: i32) -> *mut pg_sys::PGPROC {
+fn process_of_temp_tables(number: i32) -> *mut pg_sys::PGPROC {
     // SAFETY: null for a number that nobody has.
     unsafe { pg_sys::ProcNumberGetProc(number) }
 }
@@ -345,12 +345,12 @@ pub fn set_wal(u: &mut pg_sys::WalUsage, w: &Wal) {
 
 /// Memory for a setting's extra data, which PostgreSQL frees.
 #[cfg(feature = "pg15")]
-pub unsafe fn guc_malloc(size: usize) -> *mut std::ffi::c_void {
-    // SAFETY: 15 frees it with free().
+pub fn guc_malloc(size: usize) -> *mut std::ffi::c_void {
+    // SAFETY: any size may be asked for. 15 frees it with free().
     unsafe { libc::malloc(size) }
 }
 #[cfg(not(feature = "pg15"))]
-pub unsafe fn guc_malloc(size: usize) -> *mut std::ffi::c_void {
+pub fn guc_malloc(size: usize) -> *mut std::ffi::c_void {
     // SAFETY: 16 and newer have their own memory context for settings.
     unsafe { pg_sys::guc_malloc(pg_sys::LOG as i32, size) }
 }
@@ -368,36 +368,36 @@ pub const MAJOR_VERSION: u32 = 19;
 
 /// A number for our locks; from 19 on their name goes with it.
 #[cfg(not(feature = "pg19"))]
-pub unsafe fn new_tranche(_name: &'static CStr) -> i32 {
+pub fn new_tranche(_name: &'static CStr) -> i32 {
     // SAFETY: no arguments.
     unsafe { pg_sys::LWLockNewTrancheId() }
 }
 #[cfg(feature = "pg19")]
-pub unsafe fn new_tranche(name: &'static CStr) -> i32 {
-    // SAFETY: a static name.
+pub fn new_tranche(name: &'static CStr) -> i32 {
+    // SAFETY: a static C string, which PostgreSQL copies.
     unsafe { pg_sys::LWLockNewTrancheId(name.as_ptr()) }
 }
 
 /// Tells this backend the name of our locks.
 #[cfg(not(feature = "pg19"))]
-pub unsafe fn register_tranche(tranche: i32, name: &'static CStr) {
-    // SAFETY: a static name.
+pub fn register_tranche(tranche: i32, name: &'static CStr) {
+    // SAFETY: the name is static, so PostgreSQL may keep its address.
     unsafe { pg_sys::LWLockRegisterTranche(tranche, name.as_ptr()) }
 }
 #[cfg(feature = "pg19")]
-pub unsafe fn register_tranche(_tranche: i32, _name: &'static CStr) {}
+pub fn register_tranche(_tranche: i32, _name: &'static CStr) {}
 
+/// Makes an area of dynamic shared memory. From 17 on the segments' sizes are arguments; these are its own defaults.
 #[cfg(any(feature = "pg15", feature = "pg16"))]
-pub unsafe fn dsa_create(tranche: i32) -> *mut pg_sys::dsa_area {
-    // SAFETY: a tranche of ours.
+pub fn dsa_create(tranche: i32) -> *mut pg_sys::dsa_area {
+    // SAFETY: a tranche is a number that locks bear; any is allowed. An error leaves nothing behind.
     unsafe { pg_sys::dsa_create(tranche) }
 }
-/// From 17 on the segments' sizes are arguments; these are its own defaults.
 #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-pub unsafe fn dsa_create(tranche: i32) -> *mut pg_sys::dsa_area {
+pub fn dsa_create(tranche: i32) -> *mut pg_sys::dsa_area {
     const INITIAL: usize = 1 << 20;
     const LARGEST: usize = 1 << 40;
-    // SAFETY: a tranche of ours.
+    // SAFETY: a tranche is a number that locks bear; any is allowed. An error leaves nothing behind.
     unsafe { pg_sys::dsa_create_ext(tranche, INITIAL, LARGEST) }
 }
 
@@ -408,18 +408,31 @@ pub const HAS_REGISTRY: bool = cfg!(not(any(feature = "pg15", feature = "pg16"))
 pub type BeginBlock = unsafe extern "C-unwind" fn(*mut std::ffi::c_void);
 
 /// A block of shared memory by its name; who is first makes it, and begins it.
+///
+/// # Safety
+/// * Inside a transaction or at the start of one, not inside a boundary: it may raise.
+/// * `begin` must be sound to call with a new block of `size` bytes.
 #[cfg(any(feature = "pg15", feature = "pg16"))]
 pub unsafe fn registered(_name: &CStr, _size: usize, _begin: BeginBlock) -> *mut std::ffi::c_void {
     std::ptr::null_mut()
 }
+/// # Safety
+/// * Inside a transaction or at the start of one, not inside a boundary: it may raise.
+/// * `begin` must be sound to call with a new block of `size` bytes.
 #[cfg(any(feature = "pg17", feature = "pg18"))]
 pub unsafe fn registered(name: &CStr, size: usize, begin: BeginBlock) -> *mut std::ffi::c_void {
     let mut found = false;
     // SAFETY: a valid name; in a backend, outside of any boundary.
     unsafe { pg_sys::GetNamedDSMSegment(name.as_ptr(), size, Some(begin), &mut found) }
 }
+/// # Safety
+/// * Inside a transaction or at the start of one, not inside a boundary: it may raise.
+/// * `begin` must be sound to call with a new block of `size` bytes.
 #[cfg(feature = "pg19")]
 pub unsafe fn registered(name: &CStr, size: usize, begin: BeginBlock) -> *mut std::ffi::c_void {
+    /// # Safety
+    /// To be called by the registry only, with the address of a [`BeginBlock`] as `begin` and a new block that it may
+    /// begin.
     unsafe extern "C-unwind" fn begin_as(block: *mut std::ffi::c_void, begin: *mut std::ffi::c_void) {
         // SAFETY: the address of the variable below, while it lives.
         unsafe { (*begin.cast::<BeginBlock>())(block) }
@@ -446,22 +459,31 @@ pub fn dshash_parameters(key_size: usize, entry_size: usize, tranche: i32) -> pg
 }
 
 /// Finds or makes an entry, whose partition is locked exclusively then.
+///
+/// # Safety
+/// * `table` must be attached, and this process must hold none of its partition locks.
+/// * `key` must point to a key of the table.
+/// * The entry must be released with `dshash_release_lock`.
 #[cfg(not(feature = "pg19"))]
 pub unsafe fn dshash_find_or_insert(
     table: *mut pg_sys::dshash_table,
     key: *const std::ffi::c_void,
     found: &mut bool,
 ) -> *mut std::ffi::c_void {
-    // SAFETY: the caller's table and key.
+    // SAFETY: the caller's table is attached, its key is one of that table, and no partition lock is held.
     unsafe { pg_sys::dshash_find_or_insert(table, key, found) }
 }
+/// # Safety
+/// * `table` must be attached, and this process must hold none of its partition locks.
+/// * `key` must point to a key of the table.
+/// * The entry must be released with `dshash_release_lock`.
 #[cfg(feature = "pg19")]
 pub unsafe fn dshash_find_or_insert(
     table: *mut pg_sys::dshash_table,
     key: *const std::ffi::c_void,
     found: &mut bool,
 ) -> *mut std::ffi::c_void {
-    // SAFETY: the caller's table and key.
+    // SAFETY: the caller's table is attached, its key is one of that table, and no partition lock is held.
     unsafe { pg_sys::dshash_find_or_insert_extended(table, key, found, 0) }
 }
 

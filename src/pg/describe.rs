@@ -11,8 +11,8 @@
 mod named;
 mod printing;
 
-use super::contained::contained_or_cancelled;
 use super::backend_local::BackendLocal;
+use super::contained::contained_or_cancelled;
 use super::server;
 use super::tree::Found;
 use crate::session::{KnownPlan, PlanDescription};
@@ -72,7 +72,7 @@ pub unsafe fn description(
     known: Option<&KnownPlan>,
     found: &[Found],
 ) -> (Rc<PlanDescription>, bool) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `query` is started and `found` are its nodes, by the caller's promise.
     unsafe {
         if let Some(known) = known {
             let known = known.description.borrow();
@@ -93,7 +93,7 @@ pub unsafe fn description(
 /// `query` must be valid.
 #[inline(always)]
 pub unsafe fn is_of(description: &PlanDescription, query: *mut QueryDesc) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: `query` is valid by the caller's promise, and so are its text and its planned statement.
     unsafe {
         ((*query).params.is_null() || description.generic)
             && description.is_of(server::statement_text((*query).sourceText, (*query).plannedstmt))
@@ -101,6 +101,10 @@ pub unsafe fn is_of(description: &PlanDescription, query: *mut QueryDesc) -> boo
 }
 
 /// Describes the plan, and has the budget pay for it.
+///
+/// # Safety
+/// * `query` must be started, and `found` be the nodes of its plan.
+/// * An error may be raised: a cancel request goes on.
 #[inline(never)]
 unsafe fn made(query: *mut QueryDesc, found: &[Found]) -> PlanDescription {
     let start = system::monotonic();
@@ -115,6 +119,10 @@ unsafe fn made(query: *mut QueryDesc, found: &[Found]) -> PlanDescription {
 
 /// Returns EXPLAIN's view of the plan. `None` where it would be too long, where EXPLAIN fails, and where it shows other
 /// nodes than we found.
+///
+/// # Safety
+/// * `query` must be started, and `found` be the nodes of its plan.
+/// * An error may be raised: a cancel request goes on.
 unsafe fn explained(query: *mut QueryDesc, found: &[Found]) -> Option<ExplainedPlan> {
     // SAFETY: `query` is started, and `found` are its nodes. The memory that all this takes is a context of its own,
     // which goes at the end; the constants are put back before.
@@ -156,6 +164,10 @@ struct Scratch {
 }
 
 impl Scratch {
+    /// Makes a memory context, and makes it the current one.
+    ///
+    /// # Safety
+    /// The memory context that is current now must stay current, and live, until the answer is dropped.
     unsafe fn enter() -> Scratch {
         // SAFETY: a child of the current context, which stays longer.
         unsafe {
@@ -183,6 +195,10 @@ impl Drop for Scratch {
 }
 
 /// Returns what EXPLAIN (FORMAT JSON) prints, in the current memory context.
+///
+/// # Safety
+/// * `query` must be started.
+/// * The memory context that is current must outlive the answer.
 unsafe fn explain_json<'a>(query: *mut QueryDesc) -> &'a mut [u8] {
     // SAFETY: `query` is started; a StringInfo has `len` bytes at `data`.
     unsafe {
