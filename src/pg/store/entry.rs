@@ -102,6 +102,13 @@ pub(super) fn add_nodes(totals: &mut [NodeTotals], figures: &[NodeFigures], hist
     }
 }
 
+/// The store's table hashes and compares the bytes of keys. Bytes of padding have no value that could be compared, so there
+/// must be none: the key is as large as its fields together.
+const _: () = assert!(
+    size_of::<PlanKey>() == 2 * size_of::<i64>() + 4 * size_of::<u32>(),
+    "PlanKey must have no padding"
+);
+
 impl Entry {
     pub(super) const KEY_SIZE: usize = size_of::<PlanKey>();
 }
