@@ -38,6 +38,7 @@ need pkg-config command -v pkg-config
 need make command -v make
 need strace command -v strace
 need valgrind command -v valgrind
+need binutils command -v objdump
 if [ "${1:-}" = --matrix ]; then
     shift
     need mmdebstrap command -v mmdebstrap

@@ -57,6 +57,7 @@ if [ $# -eq 0 ]; then
     step "format" cargo fmt --all --check
 fi
 step "library" scripts/build.sh
+step "plain frames" scripts/check-plain.sh
 step "private server tree" scripts/tree.sh
 step "test programs" scripts/server-tests.sh --build
 export ROWSOURCE_TESTS_BUILT=1

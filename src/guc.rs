@@ -1,7 +1,7 @@
 //! The settings, as the rest of the extension reads them.
 
+use crate::pg::backend_local::BackendLocal;
 use crate::pg::guc::{self as hooks, value};
-use crate::pg::one_thread::OneThread;
 use crate::pg::{compat, server};
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
 use rowsource_core::clock::{self, Source};
@@ -143,7 +143,7 @@ pub fn is_timed(sampfreq: i32) -> bool {
 /// The clock that `auto` stands for: the system's where the server's own setting says so (`timing_clock_source`).
 pub fn auto() -> Source {
     /// It does not change.
-    static AUTO: OneThread<Cell<Option<Source>>> = OneThread::new(Cell::new(None));
+    static AUTO: BackendLocal<Cell<Option<Source>>> = BackendLocal::new(Cell::new(None));
     if compat::system_clock_wanted() {
         return Source::System;
     }

@@ -3,8 +3,8 @@
 //! here.
 
 use crate::guc;
+use crate::pg::backend_local::BackendLocal;
 use crate::pg::identity::PlanId;
-use crate::pg::one_thread::OneThread;
 use crate::pg::{memory, server, store};
 use rowsource_core::figures::{NodeFigures, Outcome, Times};
 use rowsource_core::histogram::Histogram;
@@ -348,7 +348,7 @@ struct Session {
     executions: u64,
 }
 
-static SESSION: OneThread<RefCell<Session>> = OneThread::new(RefCell::new(Session {
+static SESSION: BackendLocal<RefCell<Session>> = BackendLocal::new(RefCell::new(Session {
     plans: HashMap::with_hasher(FxBuildHasher),
     bytes: 0,
     last: None,

@@ -408,7 +408,8 @@ impl NodeTimer {
     #[inline(always)]
     fn draw(&mut self, config: &Config, random: &mut impl RngCore, ticks: f64) -> bool {
         // The very first call builds, opens and positions: it says little about the next ones.
-        let clipped = ticks.clamp(0.0, 2.0 * config.affordable);
+        // Not `clamp`, which panics where its bounds are no numbers: an error may cross this frame, a panic must not.
+        let clipped = ticks.max(0.0).min(2.0 * config.affordable);
         self.recent = match self.timed_calls {
             0..=2 => clipped,
             _ => self.recent + (clipped - self.recent) / 8.0,

@@ -5,15 +5,17 @@
 //! PostgreSQL would warn the client of each ("dynamic shared memory leak"). So the work has a resource owner of its
 //! own, which is released when it fails.
 
+use super::backend_local::BackendLocal;
 use super::compat;
 use super::protect::is_cancel;
 use super::server::{self, HeldInterrupts};
 use pgrx::pg_sys::panic::CaughtError;
 use pgrx::{PgTryBuilder, pg_sys};
+use std::cell::Cell;
 use std::panic::AssertUnwindSafe;
 
 /// A resource owner that is kept for the next time; null where there is none.
-static mut SPARE: pg_sys::ResourceOwner = std::ptr::null_mut();
+static SPARE: BackendLocal<Cell<pg_sys::ResourceOwner>> = BackendLocal::new(Cell::new(std::ptr::null_mut()));
 
 /// Runs a body that may raise while it holds lightweight locks. On an error, returns what was raised, with the locks and
 /// all resources of the body given back.
@@ -21,13 +23,13 @@ static mut SPARE: pg_sys::ResourceOwner = std::ptr::null_mut();
 /// The body must not hold on to resources: shared memory that is to stay mapped is pinned. The caller must hold no
 /// lightweight lock.
 pub fn contained<T>(body: impl FnOnce() -> T) -> Result<T, String> {
-    // SAFETY: main thread. While the body runs the owner is its own: a `contained` within takes another. What is in
-    // force outside is put back on both ways out, before the owner goes.
+    // SAFETY: while the body runs the owner is its own: a `contained` within takes another. What is in force outside is put
+    // back on both ways out, before the owner goes.
     unsafe {
         let outer = pg_sys::CurrentResourceOwner;
         let context = pg_sys::CurrentMemoryContext;
         let held = HeldInterrupts::now();
-        let mut owner = std::mem::replace(&mut *(&raw mut SPARE), std::ptr::null_mut());
+        let mut owner = SPARE.replace(std::ptr::null_mut());
         let result = server::caught(|| {
             if owner.is_null() {
                 owner = pg_sys::ResourceOwnerCreate(std::ptr::null_mut(), c"pg_rowsource".as_ptr());
@@ -38,10 +40,9 @@ pub fn contained<T>(body: impl FnOnce() -> T) -> Result<T, String> {
         pg_sys::CurrentResourceOwner = outer;
         match result {
             Ok(value) => {
-                if { SPARE }.is_null() {
-                    SPARE = owner;
-                } else {
-                    release(owner, true, true);
+                let other = SPARE.replace(owner);
+                if !other.is_null() {
+                    release(other, true, true);
                 }
                 Ok(value)
             }
@@ -62,7 +63,7 @@ pub fn contained<T>(body: impl FnOnce() -> T) -> Result<T, String> {
 /// `None` where it fails. A cancel or shutdown request goes on.
 ///
 /// # Safety
-/// Main thread, in a transaction, where an error may be raised, holding no lightweight lock.
+/// In a transaction, where an error may be raised, holding no lightweight lock.
 pub unsafe fn contained_or_cancelled<T>(body: impl FnOnce() -> Option<T>) -> Option<T> {
     // SAFETY: as a subtransaction has it: a child of the owner in force, whose locks go to that owner when all went
     // well. It is not used after it is released. What a failed body left is given back as at a subtransaction's abort.
@@ -99,10 +100,10 @@ pub unsafe fn contained_or_cancelled<T>(body: impl FnOnce() -> Option<T>) -> Opt
 /// do about it.
 ///
 /// # Safety
-/// Main thread; nobody may use the owner any more.
+/// Nobody may use the owner any more.
 unsafe fn release(owner: pg_sys::ResourceOwner, commit: bool, toplevel: bool) {
     use pg_sys::ResourceReleasePhase::*;
-    // SAFETY: the caller's promise.
+    // SAFETY: nobody uses the owner any more, by the caller's promise. The owner in force is put back.
     unsafe {
         let outer = pg_sys::CurrentResourceOwner;
         let _ = server::caught(|| {

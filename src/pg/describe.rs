@@ -11,8 +11,8 @@
 mod named;
 mod printing;
 
+use super::backend_local::BackendLocal;
 use super::contained::contained_or_cancelled;
-use super::one_thread::OneThread;
 use super::tree::Found;
 use super::{memory, server};
 use crate::session::{KnownPlan, PlanDescription};
@@ -56,7 +56,7 @@ impl Budget {
     }
 }
 
-static BUDGET: OneThread<Cell<Budget>> = OneThread::new(Cell::new(Budget {
+static BUDGET: BackendLocal<Cell<Budget>> = BackendLocal::new(Cell::new(Budget {
     left: MOST_SAVED,
     at: 0,
 }));
@@ -72,7 +72,7 @@ pub unsafe fn description(
     known: Option<&KnownPlan>,
     found: &[Found],
 ) -> Option<(Rc<PlanDescription>, bool)> {
-    // SAFETY: the caller's promise.
+    // SAFETY: `query` is started and `found` are its nodes, by the caller's promise.
     unsafe {
         let has_memory = || memory::has_headroom(found.len());
         if let Some(known) = known {
@@ -96,7 +96,7 @@ pub unsafe fn description(
 /// `query` must be valid.
 #[inline(always)]
 pub unsafe fn is_of(description: &PlanDescription, query: *mut QueryDesc) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: `query` is valid by the caller's promise, and so are its text and its planned statement.
     unsafe {
         ((*query).params.is_null() || description.generic)
             && description.is_of(server::statement_text((*query).sourceText, (*query).plannedstmt))
@@ -104,6 +104,10 @@ pub unsafe fn is_of(description: &PlanDescription, query: *mut QueryDesc) -> boo
 }
 
 /// Describes the plan, and has the budget pay for it.
+///
+/// # Safety
+/// * `query` must be started, and `found` be the nodes of its plan.
+/// * An error may be raised: a cancel request goes on.
 #[inline(never)]
 unsafe fn made(query: *mut QueryDesc, found: &[Found]) -> PlanDescription {
     let start = system::monotonic();
@@ -118,6 +122,10 @@ unsafe fn made(query: *mut QueryDesc, found: &[Found]) -> PlanDescription {
 
 /// Returns EXPLAIN's view of the plan. `None` where it would be too long, where EXPLAIN fails, and where it shows other
 /// nodes than we found.
+///
+/// # Safety
+/// * `query` must be started, and `found` be the nodes of its plan.
+/// * An error may be raised: a cancel request goes on.
 unsafe fn explained(query: *mut QueryDesc, found: &[Found]) -> Option<ExplainedPlan> {
     // SAFETY: `query` is started, and `found` are its nodes. The memory that all this takes is a context of its own,
     // which goes at the end; the constants are put back before.
@@ -159,6 +167,10 @@ struct Scratch {
 }
 
 impl Scratch {
+    /// Makes a memory context, and makes it the current one.
+    ///
+    /// # Safety
+    /// The memory context that is current now must stay current, and live, until the answer is dropped.
     unsafe fn enter() -> Scratch {
         // SAFETY: a child of the current context, which stays longer.
         unsafe {
@@ -186,6 +198,10 @@ impl Drop for Scratch {
 }
 
 /// Returns what EXPLAIN (FORMAT JSON) prints, in the current memory context.
+///
+/// # Safety
+/// * `query` must be started.
+/// * The memory context that is current must outlive the answer.
 unsafe fn explain_json<'a>(query: *mut QueryDesc) -> &'a mut [u8] {
     // SAFETY: `query` is started; a StringInfo has `len` bytes at `data`.
     unsafe {

@@ -3,16 +3,18 @@
 //! EXPLAIN (ANALYZE, SAMPFREQ n) measures its statement as settings would that are in force for this EXPLAIN only:
 //! they are made on a nest level of the settings that lasts as long as it, and so reach its parallel workers too.
 
+use super::backend_local::BackendLocal;
 use super::protect::or_else;
 use super::{compat, hooks, raw, server};
 use crate::guc::{self, Measuring};
 use pgrx::guc::GucCheckError;
 use pgrx::pg_sys::{self, DefElem, ExplainState, NodeTag};
 use pgrx::{PgSqlErrorCode, ereport, pg_guard};
+use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int};
 
 /// The EXPLAIN that is running.
-static mut EXPLAINING: Option<Explaining> = None;
+static EXPLAINING: BackendLocal<Cell<Option<Explaining>>> = BackendLocal::new(Cell::new(None));
 
 #[derive(Clone, Copy)]
 struct Explaining {
@@ -28,25 +30,32 @@ struct Explaining {
 pub unsafe fn around(body: impl FnOnce()) {
     // SAFETY: the caller's promise; the level is closed by whoever opened it.
     unsafe {
-        let outer = EXPLAINING;
+        let outer = EXPLAINING.get();
         let level = raw::NewGUCNestLevel();
-        EXPLAINING = Some(Explaining {
+        EXPLAINING.set(Some(Explaining {
             depth: hooks::depth(),
             sampfreq: None,
-        });
-        or_else(body, |_| EXPLAINING = outer, || {});
+        }));
+        or_else(body, |_| EXPLAINING.set(outer), || {});
         raw::AtEOXact_GUC(true, level);
-        EXPLAINING = outer;
+        EXPLAINING.set(outer);
     }
 }
 
 /// Tells EXPLAIN of the option, where it can have one.
 pub fn init() {
-    // SAFETY: called once from _PG_init.
+    // SAFETY: this runs once, from _PG_init, and the functions are of the types that EXPLAIN calls.
     unsafe { compat::explain_option::register(c"sampfreq", apply, check, validate) }
 }
 
 /// The option as EXPLAIN reads it. auto_explain calls this too, but only once its statement has run.
+///
+/// # Safety
+/// To be called by EXPLAIN only, with a live option.
+#[allow(
+    clippy::missing_safety_doc,
+    reason = "of the function that the guard makes inside"
+)]
 #[pg_guard]
 unsafe extern "C-unwind" fn apply(
     _state: *mut ExplainState,
@@ -55,7 +64,9 @@ unsafe extern "C-unwind" fn apply(
 ) {
     // SAFETY: PostgreSQL passes a live option.
     unsafe {
-        let Some(mut explaining) = EXPLAINING else { return };
+        let Some(mut explaining) = EXPLAINING.get() else {
+            return;
+        };
         let sampfreq = pg_sys::defGetInt32(option);
         if !guc::SAMPFREQS.contains(&sampfreq) {
             ereport!(
@@ -69,7 +80,7 @@ unsafe extern "C-unwind" fn apply(
             );
         }
         explaining.sampfreq = Some(sampfreq);
-        EXPLAINING = Some(explaining);
+        EXPLAINING.set(Some(explaining));
     }
 }
 
@@ -78,9 +89,9 @@ unsafe extern "C-unwind" fn apply(
 /// # Safety
 /// `state` must be that EXPLAIN's.
 unsafe fn validate(state: *mut ExplainState) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `state` is that of the EXPLAIN that runs, by the caller's promise, and nobody else looks at it now.
     unsafe {
-        let Some(sampfreq) = EXPLAINING.and_then(|explaining| explaining.sampfreq) else {
+        let Some(sampfreq) = EXPLAINING.get().and_then(|explaining| explaining.sampfreq) else {
             return;
         };
         if !(*state).analyze {
@@ -99,7 +110,7 @@ unsafe fn validate(state: *mut ExplainState) {
 }
 
 /// A setting for the nest level in force.
-unsafe fn set(name: &CStr, value: &str) {
+fn set(name: &CStr, value: &str) {
     let value = std::ffi::CString::new(value).unwrap_or_default();
     // SAFETY: a setting of ours that any user may set, with a valid value.
     unsafe {
@@ -117,13 +128,20 @@ unsafe fn set(name: &CStr, value: &str) {
 }
 
 /// auto_explain's check of a value in its setting.
+///
+/// # Safety
+/// To be called by auto_explain only. `value` must be null, or a C string where `kind` says that there is one.
+#[allow(
+    clippy::missing_safety_doc,
+    reason = "of the function that the guard makes inside"
+)]
 #[pg_guard]
 unsafe extern "C-unwind" fn check(_option: *const c_char, value: *const c_char, kind: NodeTag) -> bool {
     // SAFETY: PostgreSQL passes a string, or none.
     let value = unsafe { (!value.is_null()).then(|| CStr::from_ptr(value).to_string_lossy()) };
     let good = kind == NodeTag::T_Integer && value.is_some_and(|value| in_range(&value).is_some());
     if !good {
-        // SAFETY: in a check hook.
+        // SAFETY: PostgreSQL calls this as a check hook, which may leave a message for its error.
         unsafe {
             GucCheckError::new("EXPLAIN option \"sampfreq\" needs an integer from 0 to 1000000").apply();
         }
@@ -141,8 +159,9 @@ fn in_range(value: &str) -> Option<c_int> {
 /// Where auto_explain has core time a statement, and its setting says how often, that is how it is measured.
 #[inline(never)]
 pub fn with_auto_explain(setting: &Measuring) -> Measuring {
-    // SAFETY: one thread.
-    let explained = unsafe { EXPLAINING.is_some_and(|explaining| explaining.depth == hooks::depth()) };
+    let explained = EXPLAINING
+        .get()
+        .is_some_and(|explaining| explaining.depth == hooks::depth());
     if explained || server::is_parallel_worker() {
         return *setting;
     }

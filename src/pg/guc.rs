@@ -1,9 +1,11 @@
 //! The hooks behind the settings: what PostgreSQL calls to check and assign them.
 
+use super::backend_local::BackendLocal;
 use super::compat;
 use pgrx::guc::{GucCheckError, GucValue};
 use pgrx::{GucSetting, PgSqlErrorCode, pg_guard, pg_sys};
 use rowsource_core::clock::Source;
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -22,6 +24,13 @@ pub fn sampfreq_explicit() -> bool {
 }
 
 /// Remembers where the value came from; 3 is announced, since it means less, not more, than 4.
+///
+/// # Safety
+/// To be called by PostgreSQL only, as the check hook of this setting.
+#[allow(
+    clippy::missing_safety_doc,
+    reason = "of the function that the guard makes inside"
+)]
 #[pg_guard]
 pub unsafe extern "C-unwind" fn check_sampfreq(
     new: *mut c_int,
@@ -48,6 +57,14 @@ pub unsafe extern "C-unwind" fn check_sampfreq(
     }
 }
 
+/// Notes whether the value that is put in force was set anywhere.
+///
+/// # Safety
+/// To be called by PostgreSQL only, as the assign hook of the setting whose check hook is [`check_sampfreq`].
+#[allow(
+    clippy::missing_safety_doc,
+    reason = "of the function that the guard makes inside"
+)]
 #[pg_guard]
 pub unsafe extern "C-unwind" fn assign_sampfreq(_new: c_int, extra: *mut c_void) {
     // SAFETY: what check_sampfreq left, or nothing for the boot value.
@@ -56,13 +73,20 @@ pub unsafe extern "C-unwind" fn assign_sampfreq(_new: c_int, extra: *mut c_void)
 }
 
 /// Refuses a clock that this machine lacks, with the reason.
+///
+/// # Safety
+/// To be called by PostgreSQL only, as the check hook of this setting.
+#[allow(
+    clippy::missing_safety_doc,
+    reason = "of the function that the guard makes inside"
+)]
 #[pg_guard]
 pub unsafe extern "C-unwind" fn check_clock_source(
     new: *mut c_int,
     _extra: *mut *mut c_void,
     _source: pg_sys::GucSource::Type,
 ) -> bool {
-    // SAFETY: PostgreSQL passes a valid pointer.
+    // SAFETY: PostgreSQL passes the address of the new value to a check hook.
     let chosen = unsafe { crate::guc::ClockSource::from_number(*new) };
     let Some(Err(reason)) = chosen.source().map(Source::usable) else {
         return true;
@@ -72,7 +96,7 @@ pub unsafe extern "C-unwind" fn check_clock_source(
         .filter(|s| s.usable().is_ok())
         .map(|s| s.name())
         .collect();
-    // SAFETY: in a check hook.
+    // SAFETY: PostgreSQL calls this as a check hook, which may leave a message for its error.
     unsafe {
         GucCheckError::new(format!(
             "clock source \"{}\" cannot be used on this machine",
@@ -86,21 +110,28 @@ pub unsafe extern "C-unwind" fn check_clock_source(
 }
 
 /// The handle of the leader's channel, as an integer setting's bits; 0: none.
-static mut CHANNEL: c_int = 0;
+static CHANNEL: BackendLocal<Cell<c_int>> = BackendLocal::new(Cell::new(0));
 
 /// Refuses all values but the default and those that the extension itself sets: as an override, which users have no
 /// way to do. A parallel worker takes its leader's settings over with where they came from.
+///
+/// # Safety
+/// To be called by PostgreSQL only, as the check hook of this setting.
+#[allow(
+    clippy::missing_safety_doc,
+    reason = "of the function that the guard makes inside"
+)]
 #[pg_guard]
 unsafe extern "C-unwind" fn check_channel(
     new: *mut c_int,
     _extra: *mut *mut c_void,
     source: pg_sys::GucSource::Type,
 ) -> bool {
-    // SAFETY: a valid pointer.
+    // SAFETY: PostgreSQL passes the address of the new value to a check hook.
     let is_default = unsafe { *new == 0 } && source == pg_sys::GucSource::PGC_S_DEFAULT;
     let allowed = is_default || source == pg_sys::GucSource::PGC_S_OVERRIDE;
     if !allowed {
-        // SAFETY: in a check hook.
+        // SAFETY: PostgreSQL calls this as a check hook, which may leave a message for its error.
         unsafe {
             GucCheckError::new("pg_rowsource.worker_channel is set by pg_rowsource itself").apply();
         }
@@ -108,14 +139,16 @@ unsafe extern "C-unwind" fn check_channel(
     allowed
 }
 
-pub unsafe fn define_channel() {
-    // SAFETY: called once from _PG_init, with static strings and a static variable.
+/// Defines the setting by which workers find their leader's channel. To be called once, from `_PG_init`.
+pub fn define_channel() {
+    // SAFETY: the strings and the variable are static, and the hook is of the type that is called. PostgreSQL refuses to
+    // define a setting twice.
     unsafe {
         pg_sys::DefineCustomIntVariable(
             c"pg_rowsource.worker_channel".as_ptr(),
             c"Internal: how parallel workers find their leader's memory.".as_ptr(),
             std::ptr::null(),
-            &raw mut CHANNEL,
+            CHANNEL.as_ptr(),
             0,
             c_int::MIN,
             c_int::MAX,
@@ -132,7 +165,7 @@ pub unsafe fn define_channel() {
 }
 
 /// Hands the channel to the workers that will be started from here on.
-pub unsafe fn announce_channel(handle: pg_sys::dsm_handle) {
+pub fn announce_channel(handle: pg_sys::dsm_handle) {
     let value = std::ffi::CString::new((handle as i32).to_string()).unwrap_or_default();
     // SAFETY: a defined setting and a valid number; an override is not transactional.
     unsafe {
@@ -146,6 +179,5 @@ pub unsafe fn announce_channel(handle: pg_sys::dsm_handle) {
 }
 
 pub fn channel() -> pg_sys::dsm_handle {
-    // SAFETY: a backend has one thread.
-    unsafe { CHANNEL as pg_sys::dsm_handle }
+    CHANNEL.get() as pg_sys::dsm_handle
 }

@@ -2,6 +2,7 @@
 
 mod exact;
 
+use super::backend_local::BackendLocal;
 use super::node::Node;
 use super::statement::Statement;
 use super::wrapper::Timed;
@@ -13,6 +14,7 @@ use rowsource_core::histogram::Histogram;
 use rowsource_core::reconcile::{Item, reconcile};
 use rowsource_core::sampler::Estimate;
 use smallvec::SmallVec;
+use std::cell::Cell;
 
 const NS_PER_MS: f64 = 1e6;
 
@@ -24,7 +26,7 @@ const NS_PER_MS: f64 = 1e6;
 pub unsafe fn used_below(nodes: *mut Node, count: usize) -> Option<Vec<(Buffers, Wal)>> {
     let mut used: Vec<(Buffers, Wal)> = Vec::new();
     used.try_reserve_exact(count).ok()?;
-    // SAFETY: the caller's promise.
+    // SAFETY: there are `count` live nodes by the caller's promise; a parent's index is below its child's.
     unsafe {
         used.extend((0..count).map(|i| {
             let usage = &(*nodes.add(i)).usage;
@@ -70,14 +72,11 @@ impl Scratch {
 /// Runs a body with memory for figures.
 #[inline(always)]
 pub fn with_scratch(body: impl FnOnce(&mut Scratch)) {
-    static mut SCRATCH: Option<Box<Scratch>> = None;
-    let kept = &raw mut SCRATCH;
-    // SAFETY: a backend has one thread; nobody else has it meanwhile.
-    let mut scratch = unsafe { (*kept).take() }.unwrap_or_default();
+    static SCRATCH: BackendLocal<Cell<Option<Box<Scratch>>>> = BackendLocal::new(Cell::new(None));
+    let mut scratch = SCRATCH.take().unwrap_or_default();
     body(&mut scratch);
     if scratch.figures.capacity() <= Scratch::MOST_KEPT {
-        // SAFETY: as above.
-        unsafe { *kept = Some(scratch) };
+        SCRATCH.set(Some(scratch));
     }
 }
 
@@ -89,13 +88,18 @@ pub fn with_scratch(body: impl FnOnce(&mut Scratch)) {
 /// The statement's nodes must be live.
 #[inline(always)]
 pub unsafe fn figures(statement: &Statement, core_alive: bool, scratch: &mut Scratch) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: the nodes are live by the caller's promise, and with `core_alive` their contexts stand.
     unsafe {
         exact::figures(statement, core_alive, &mut scratch.figures)
             || estimated(statement, core_alive, scratch).is_some()
     }
 }
 
+/// Fills in the figures where some times are estimated or measured by core. `None` without memory.
+///
+/// # Safety
+/// * The statement's nodes and their plan states must be live.
+/// * With `core_alive`, the memory contexts of the statement must still stand.
 #[inline(never)]
 unsafe fn estimated(statement: &Statement, core_alive: bool, scratch: &mut Scratch) -> Option<()> {
     let count = statement.count;
@@ -103,7 +107,7 @@ unsafe fn estimated(statement: &Statement, core_alive: bool, scratch: &mut Scrat
         return None;
     }
     let (figures, items, calls_below) = (&mut scratch.figures, &mut scratch.items, &mut scratch.calls_below);
-    // SAFETY: the caller's promise.
+    // SAFETY: nodes and plan states are live by the caller's promise; indexes are below `count`.
     unsafe {
         if matches!(statement.timed, Timed::EveryTsc | Timed::Every) {
             sum_calls_below(statement, calls_below);
@@ -123,20 +127,28 @@ unsafe fn estimated(statement: &Statement, core_alive: bool, scratch: &mut Scrat
 }
 
 /// Fills in the calls of all nodes below each node.
+///
+/// # Safety
+/// The statement's nodes and their plan states must be live.
 unsafe fn sum_calls_below(statement: &Statement, calls_below: &mut Vec<u64>) {
     calls_below.resize(statement.count, 0);
     // Children follow their parents, so backwards every sum is complete when it is passed on.
     for i in (1..statement.count).rev() {
-        // SAFETY: the statement's nodes are live.
+        // SAFETY: the statement's nodes and their plan states are live by the caller's promise, and the index is one
+        // of them.
         let node = unsafe { &*statement.nodes.add(i) };
         calls_below[node.parent as usize] += node.every.calls + calls_below[i];
     }
 }
 
 /// Takes in what core measured itself, and tells it what we did, if others will ask it.
+///
+/// # Safety
+/// * The statement's nodes and their plan states must be live, and `scratch` filled in for them.
+/// * With `core_alive`, the memory contexts of the statement must still stand.
 unsafe fn correct(statement: &Statement, core_alive: bool, scratch: &mut Scratch) {
     let (figures, items) = (&mut scratch.figures, &scratch.items);
-    // SAFETY: the caller's promise.
+    // SAFETY: nodes and plan states are live by the caller's promise; there are figures for each node.
     unsafe {
         if statement.wrapped && statement.by_core {
             for (i, figures) in figures.iter_mut().enumerate() {
@@ -157,6 +169,10 @@ unsafe fn correct(statement: &Statement, core_alive: bool, scratch: &mut Scratch
 
 /// Fills in a node's own figures: blocks and WAL are those that its wrapper booked to itself. None where the statement
 /// ended before the node had instrumentation.
+///
+/// # Safety
+/// * The statement's nodes and their plan states must be live, and `i` be one of the nodes.
+/// * With `core_alive`, the memory contexts of the statement must still stand.
 unsafe fn fill_in(
     figures: &mut NodeFigures,
     statement: &Statement,
@@ -165,7 +181,8 @@ unsafe fn fill_in(
     own_ns: f64,
     core_alive: bool,
 ) {
-    // SAFETY: the statement's nodes are live.
+    // SAFETY: the statement's nodes and their plan states are live by the caller's promise, and the index is one of
+    // them.
     unsafe {
         let node = statement.nodes.add(i);
         let instr = (*(*node).plan_state).instrument;
@@ -212,11 +229,16 @@ unsafe fn fill_in(
 
 /// What the wrappers booked to each node also belongs to its parent, but for InitPlans and subplans: what they used
 /// was booked to the node that asked for them.
+///
+/// # Safety
+/// * The statement's nodes and their plan states must be live.
+/// * `figures` must be those of the statement's nodes, one for each, from the first on.
 #[inline(always)]
 unsafe fn add_upwards(statement: &Statement, figures: &mut [NodeFigures]) {
     // Children follow their parents, so backwards every sum is complete when it is passed on.
     for i in (1..figures.len()).rev() {
-        // SAFETY: the statement's nodes are live.
+        // SAFETY: the statement's nodes and their plan states are live by the caller's promise, and the index is one
+        // of them.
         let node = unsafe { &*statement.nodes.add(i) };
         if !node.by_expression {
             let (above, below) = figures.split_at_mut(i);
@@ -226,6 +248,9 @@ unsafe fn add_upwards(statement: &Statement, figures: &mut [NodeFigures]) {
 }
 
 /// Adds what core booked in its own calls of a node, less what the wrappers below booked inside those.
+///
+/// # Safety
+/// `node` must be live, and so must its plan state. Nobody may hold a reference to its instrumentation.
 unsafe fn add_core(node: *mut Node, figures: &mut NodeFigures) {
     let (Some(buffers), Some(wal)) = (figures.buffers.get_mut(), figures.wal.get_mut()) else {
         return;
@@ -252,8 +277,13 @@ unsafe fn add_core(node: *mut Node, figures: &mut NodeFigures) {
 }
 
 /// Gives core's struct the totals, for those who read it.
+///
+/// # Safety
+/// * `node` must be one of the statement's nodes, which must be live with their plan states.
+/// * Nobody may hold a reference to the instrumentation of its plan state.
 unsafe fn publish(statement: &Statement, node: *mut Node, estimate: &Estimate, figures: &NodeFigures) {
-    // SAFETY: a live node.
+    // SAFETY: node and plan state are live by the caller's promise, and nobody holds a reference to the
+    // instrumentation.
     unsafe {
         let instr = (*(*node).plan_state).instrument;
         if instr.is_null() {
@@ -280,7 +310,8 @@ unsafe fn publish(statement: &Statement, node: *mut Node, estimate: &Estimate, f
 /// The statement's nodes must be live, and stay so as long as the result; to be called once.
 #[inline(always)]
 pub unsafe fn histograms(statement: &Statement, histograms: &mut SmallVec<[&Histogram; 4]>) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: the nodes are live by the caller's promise, and outlive the answer. Nobody else holds a reference to a
+    // histogram.
     unsafe {
         if statement.count > histograms.inline_size()
             && histograms.try_reserve_exact(statement.count).is_err()
@@ -317,9 +348,14 @@ fn as_core(buffers: Buffers) -> Buffers {
     }
 }
 
+/// Returns how often the node was started, the start in progress included.
+///
+/// # Safety
+/// * `node` must be one of the statement's nodes, which must be live with their plan states.
+/// * Its plan state must have instrumentation.
 #[inline(always)]
 unsafe fn starts(statement: &Statement, node: *mut Node) -> f64 {
-    // SAFETY: a live node with instrumentation.
+    // SAFETY: the node is live by the caller's promise, and its plan state has instrumentation.
     unsafe {
         let instr = (*(*node).plan_state).instrument;
         let interrupted = (*node).interrupted.is_some()
@@ -329,6 +365,10 @@ unsafe fn starts(statement: &Statement, node: *mut Node) -> f64 {
 }
 
 /// The starts in this process: without those that workers reported.
+///
+/// # Safety
+/// * `node` must be one of the statement's nodes, which must be live with their plan states.
+/// * Its plan state must have instrumentation.
 #[inline(never)]
 unsafe fn own_starts(statement: &Statement, node: *mut Node) -> f64 {
     // SAFETY: a live node; the workers' array, where there is one, has `num_workers` entries.
@@ -344,9 +384,14 @@ unsafe fn own_starts(statement: &Statement, node: *mut Node) -> f64 {
     }
 }
 
+/// Returns how many rows the node returned, by our wrapper's count and by core's.
+///
+/// # Safety
+/// * `node` must be one of the statement's nodes, which must be live with their plan states.
+/// * Its plan state must have instrumentation.
 #[inline(always)]
 unsafe fn rows(statement: &Statement, node: *mut Node) -> f64 {
-    // SAFETY: as above.
+    // SAFETY: the node is live by the caller's promise, and its plan state has instrumentation.
     unsafe {
         let instr = (*(*node).plan_state).instrument;
         let running = if (*instr).running {
@@ -366,8 +411,13 @@ unsafe fn rows(statement: &Statement, node: *mut Node) -> f64 {
 }
 
 /// A node's place and its time in nanoseconds, before the nodes are made to agree.
+///
+/// # Safety
+/// * The statement's nodes and their plan states must be live, and `i` be one of the nodes.
+/// * In `calls_below` there must be a number for each node where every call is timed.
 unsafe fn item(statement: &Statement, i: usize, calls_below: &[u64]) -> Item {
-    // SAFETY: the statement's nodes are live.
+    // SAFETY: the statement's nodes and their plan states are live by the caller's promise, and the index is one of
+    // them.
     unsafe {
         let node = statement.nodes.add(i);
         let instr = (*(*node).plan_state).instrument;
@@ -383,7 +433,7 @@ unsafe fn item(statement: &Statement, i: usize, calls_below: &[u64]) -> Item {
             }
             // The root ran inside the statement's own, exactly timed runs.
             if i == 0 && statement.wrapped && statement.detail == Detail::Timed {
-                estimate.total = estimate.total.min(statement.elapsed_ns);
+                estimate.total = estimate.total.min(statement.elapsed_ns.get());
             }
         }
         let parent = usize::try_from((*node).parent).ok();
@@ -401,8 +451,11 @@ unsafe fn item(statement: &Statement, i: usize, calls_below: &[u64]) -> Item {
 }
 
 /// The processes that run the children of a node.
+///
+/// # Safety
+/// `parent` must point to an initialised plan state.
 unsafe fn processes(parent: *mut pg_sys::PlanState) -> f64 {
-    // SAFETY: casts follow the tag.
+    // SAFETY: the parent is an initialised plan state by the caller's promise, of the type that its tag says.
     unsafe {
         1.0 + f64::from(match tree::tag(parent) {
             NodeTag::T_GatherState => (*parent.cast::<pg_sys::GatherState>()).nworkers_launched,
@@ -413,8 +466,13 @@ unsafe fn processes(parent: *mut pg_sys::PlanState) -> f64 {
 }
 
 /// What this process's wrapper measured, in nanoseconds.
+///
+/// # Safety
+/// * The statement's nodes and their plan states must be live, and `i` be one of the nodes.
+/// * In `calls_below` there must be a number for each node where every call is timed.
 unsafe fn own_estimate(statement: &Statement, i: usize, calls_below: &[u64]) -> Estimate {
-    // SAFETY: the statement's nodes are live.
+    // SAFETY: the statement's nodes and their plan states are live by the caller's promise, and the index is one of
+    // them.
     unsafe {
         let node = statement.nodes.add(i);
         let ns = statement.tick_ns;
@@ -447,8 +505,12 @@ unsafe fn own_estimate(statement: &Statement, i: usize, calls_below: &[u64]) -> 
 }
 
 /// Timed calls, timer calls and backward steps, the workers' included.
+///
+/// # Safety
+/// The statement's nodes and their plan states must be live, and `i` be one of the nodes.
 unsafe fn timer_counts(statement: &Statement, i: usize) -> (u64, u64, u64) {
-    // SAFETY: the statement's nodes are live.
+    // SAFETY: the statement's nodes and their plan states are live by the caller's promise, and the index is one of
+    // them.
     unsafe {
         let node = statement.nodes.add(i);
         let own = match statement.timed {

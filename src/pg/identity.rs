@@ -19,7 +19,7 @@ pub struct PlanId {
 /// # Safety
 /// `found` must come from a live plan state tree.
 pub unsafe fn plan_id(found: &[Found], statement: &pg_sys::PlannedStmt) -> PlanId {
-    // SAFETY: the caller's promise.
+    // SAFETY: `found` comes from a live plan state tree, by the caller's promise.
     let own = unsafe { own_id(found) };
     match compat::plan_id(statement) {
         0 => PlanId {
@@ -33,6 +33,10 @@ pub unsafe fn plan_id(found: &[Found], statement: &pg_sys::PlannedStmt) -> PlanI
     }
 }
 
+/// Returns our own number of a plan.
+///
+/// # Safety
+/// `found` must be the nodes of a live, initialised plan state tree.
 unsafe fn own_id(found: &[Found]) -> i64 {
     let mut hash = 0;
     let mut add = |number| hash = mixed(hash, number);
@@ -60,8 +64,13 @@ fn mixed(hash: u64, number: i64) -> u64 {
     (hash ^ number as u64).wrapping_mul(MULTIPLIER).rotate_left(29)
 }
 
+/// Adds to `add` what tells a node from others of its kind.
+///
+/// # Safety
+/// * `plan` must point to a live plan node, whose tag tells its type.
+/// * `estate` must point to the executor state of its query.
 unsafe fn details(plan: *mut pg_sys::Plan, estate: *mut pg_sys::EState, add: &mut impl FnMut(i64)) {
-    // SAFETY: casts follow the tag.
+    // SAFETY: the plan node is live by the caller's promise, and of the type that its tag says.
     unsafe {
         match tag(plan) {
             NodeTag::T_SeqScan
@@ -131,12 +140,19 @@ unsafe fn details(plan: *mut pg_sys::Plan, estate: *mut pg_sys::EState, add: &mu
     }
 }
 
+/// Returns what [`relation`] returns for the relation that a node scans.
+///
+/// # Safety
+/// `plan` must point to a live scan's plan node, and `estate` to the executor state of its query.
 unsafe fn scanned(plan: *mut pg_sys::Plan, estate: *mut pg_sys::EState) -> i64 {
-    // SAFETY: a scan plan begins with `Scan`.
+    // SAFETY: a scan's plan node, which the caller promises, begins with `Scan`.
     unsafe { relation((*plan.cast::<pg_sys::Scan>()).scanrelid, estate) }
 }
 
 /// The relation behind a range table index; what is no relation counts by its kind.
+///
+/// # Safety
+/// `estate` must point to a live executor state.
 unsafe fn relation(index: pg_sys::Index, estate: *mut pg_sys::EState) -> i64 {
     // SAFETY: range table indexes count from 1; 0 is a join pushed down to a remote server.
     unsafe {

@@ -16,7 +16,7 @@
 //!
 //! The reserve is larger than what can be allocated between two such questions.
 
-use super::one_thread::OneThread;
+use super::backend_local::BackendLocal;
 use dlmalloc::{Allocator, Dlmalloc};
 use pgrx::PgSqlErrorCode;
 use std::alloc::{GlobalAlloc, Layout};
@@ -46,10 +46,10 @@ static FIRST: Reserve = Reserve {
     _after: [0; PAGE],
 };
 /// The reserve: the first, or later one that was mapped when there was memory again. Null where the heap has it.
-static RESERVED: OneThread<Cell<*mut u8>> = OneThread::new(Cell::new(FIRST.memory.get().cast()));
+static RESERVED: BackendLocal<Cell<*mut u8>> = BackendLocal::new(Cell::new(FIRST.memory.get().cast()));
 
-static HEAP: OneThread<UnsafeCell<Dlmalloc<System>>> =
-    OneThread::new(UnsafeCell::new(Dlmalloc::new_with_allocator(System)));
+static HEAP: BackendLocal<UnsafeCell<Dlmalloc<System>>> =
+    BackendLocal::new(UnsafeCell::new(Dlmalloc::new_with_allocator(System)));
 
 #[global_allocator]
 static ALLOCATOR: Heap = Heap;
@@ -60,25 +60,25 @@ struct Heap;
 unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise.
+        // SAFETY: only this thread uses the heap, and it does not call back.
         unsafe { (*HEAP.get()).malloc(layout.size(), layout.align()) }
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise.
+        // SAFETY: only this thread uses the heap, and it does not call back.
         unsafe { (*HEAP.get()).calloc(layout.size(), layout.align()) }
     }
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller gives back a block of this heap with its layout. Only this thread uses the heap.
         unsafe { (*HEAP.get()).free(block, layout.size(), layout.align()) }
     }
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller gives a block of this heap with its layout. Only this thread uses the heap.
         unsafe { (*HEAP.get()).realloc(block, layout.size(), layout.align(), size) }
     }
 }
@@ -135,7 +135,7 @@ fn map(size: usize) -> Option<*mut u8> {
         libc::PROT_READ | libc::PROT_WRITE,
         libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
     );
-    // SAFETY: a new mapping.
+    // SAFETY: a new anonymous mapping, at an address that the kernel chooses.
     let region = unsafe { libc::mmap(std::ptr::null_mut(), size, access, flags, -1, 0) };
     (region != libc::MAP_FAILED).then(|| region.cast())
 }
@@ -146,7 +146,7 @@ fn is_first(region: *mut u8) -> bool {
 
 /// Returns whether this process can map so many bytes.
 pub fn can_map(bytes: usize) -> bool {
-    // SAFETY: a new mapping that nobody uses.
+    // SAFETY: the mapping was made just now, and nobody uses it.
     map(bytes).is_some_and(|region| unsafe { libc::munmap(region.cast(), bytes) == 0 })
 }
 

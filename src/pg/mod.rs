@@ -1,18 +1,19 @@
 //! The adapter's border with PostgreSQL: the only folder that may say `unsafe`.
 //!
 //! * `hooks` decide what is measured and keep nesting; `statement` is the state of one running statement;
-//! * `wrapper` is the hot path; `usage` and `timing` are the process-wide state that it touches;
+//! * `wrapper` is the hot path; `hot` is the process-wide state that it touches, by way of `usage` and `timing`;
 //! * `explain` is the option that EXPLAIN has from 18 on;
 //! * `tree` walks plan states, `harvest` turns raw state into figures, `identity` and `describe` name plans;
 //! * `protect` is PG_TRY for plain frames;
 //! * `tempfile` counts and times requests to temporary files;
-//! * `one_thread` is for state that needs no lock;
+//! * `backend_local` is for state that needs no lock;
 //! * `compat` holds every difference between PostgreSQL's major versions, `raw` the functions called unguarded.
 //!
 //! What every measured statement runs through lies side by side, in the section `.text.hot.rowsource`; what few do is
 //! kept out of it (`inline(never)`). Where many sessions take turns on a processor, a short statement finds the caches
 //! empty, and pays for each page and line of code more than for the instructions in it.
 
+pub mod backend_local;
 pub mod compat;
 pub mod contained;
 pub mod describe;
@@ -20,10 +21,10 @@ pub mod explain;
 pub mod guc;
 pub mod harvest;
 pub mod hooks;
+pub mod hot;
 pub mod identity;
 pub mod memory;
 pub mod node;
-pub mod one_thread;
 pub mod parallel;
 pub mod protect;
 pub mod quiet;
@@ -81,6 +82,6 @@ pub fn define_hooked_settings(
 
 /// Unknown settings with our prefix are refused from here on.
 pub fn reserve_prefix() {
-    // SAFETY: a static string.
+    // SAFETY: a static C string, which PostgreSQL copies.
     unsafe { pgrx::pg_sys::MarkGUCPrefixReserved(c"pg_rowsource".as_ptr()) }
 }

@@ -8,6 +8,7 @@ use rowsource_core::figures::{Buffers, Wal};
 use rowsource_core::histogram::Histogram;
 use rowsource_core::reconcile::Edge;
 use rowsource_core::sampler::NodeTimer;
+use std::alloc::{Layout, alloc_zeroed};
 
 /// A node whose every call is timed needs no sampler.
 #[derive(Clone, Copy)]
@@ -72,14 +73,19 @@ pub struct Node {
 }
 
 impl Node {
-    /// `count` nodes at the beginning of a place that is kept for them, as if new; `None` without memory.
+    /// Returns `count` nodes at the beginning of a place that is kept for them, as if new; `None` without memory.
+    ///
+    /// The place is empty, or made by this function: all its memory was zeroed when it was allocated.
     pub fn fresh(place: &mut Vec<Node>, count: usize) -> Option<*mut Node> {
         const FIXED: usize = std::mem::offset_of!(Node, histogram) + size_of::<Histogram>();
         place.clear();
-        place.try_reserve_exact(count).ok()?;
+        if place.capacity() < count {
+            *place = Node::zeroed(count)?;
+            return Some(place.as_mut_ptr());
+        }
         let nodes = place.as_mut_ptr();
         for i in 0..count {
-            // SAFETY: there is room for them, and zero bytes are a valid value for all that is cleared.
+            // SAFETY: the place has room for `count` nodes. Zero bytes are a valid value for all fields that are cleared.
             unsafe {
                 let node = nodes.add(i);
                 Node::renew(node);
@@ -91,12 +97,28 @@ impl Node {
         Some(nodes)
     }
 
+    /// Allocates a place for `count` nodes, all of its bytes zero; `None` without memory.
+    ///
+    /// A histogram's counts are read before their first use, and no execution clears them, for they are many: only
+    /// here they get their first value.
+    fn zeroed(count: usize) -> Option<Vec<Node>> {
+        let layout = Layout::array::<Node>(count).ok()?;
+        // SAFETY: `count` is larger than some capacity, so the layout is not empty. The memory was allocated by the
+        // allocator of `Vec`, with the layout of a `Vec` of this capacity.
+        unsafe {
+            let nodes = alloc_zeroed(layout).cast::<Node>();
+            (!nodes.is_null()).then(|| Vec::from_raw_parts(nodes, 0, count))
+        }
+    }
+
     /// Forgets what an execution counted.
     ///
     /// # Safety
-    /// There must be room for a node.
+    /// * `node` must point into a place that [`Node::fresh`] made: the counts of its histogram stay as they are, and must
+    ///   have been written before.
+    /// * No reference to the node may be alive.
     pub unsafe fn renew(node: *mut Node) {
-        // SAFETY: the caller's promise; zero bytes are a valid value for all that is cleared.
+        // SAFETY: the caller points to memory of a node. Zero bytes are a valid value for all fields that are cleared.
         unsafe {
             node.cast::<u8>()
                 .write_bytes(0, std::mem::offset_of!(Node, histogram));

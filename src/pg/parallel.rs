@@ -5,12 +5,14 @@
 //! leader's settings to its workers, and hands extensions nothing else. Only the leader's own announcement can set it.
 //! Slots are added to atomically, one per plan node id.
 
+use super::backend_local::BackendLocal;
 use super::contained::contained;
 use super::statement::Statement;
 use super::{guc, server};
 use pgrx::pg_sys;
 use rowsource_core::figures::NodeFigures;
 use rowsource_core::histogram::{BUCKETS, Histogram};
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const MAGIC: u64 = 0x726f_7773_7263_0001;
@@ -47,6 +49,7 @@ pub struct Report {
 
 /// The leader's end. The segment belongs to the resource owner of the run that made it: an abort, also that of a
 /// subtransaction, takes it away while the statement may live on. So each is known by a number while it is mapped.
+#[derive(Clone, Copy)]
 pub struct Channel {
     number: u64,
     segment: *mut pg_sys::dsm_segment,
@@ -55,20 +58,16 @@ pub struct Channel {
 }
 
 /// The numbers of the channels that are mapped.
-static mut MAPPED: Vec<u64> = Vec::new();
-
-#[allow(
-    static_mut_refs,
-    reason = "one thread; no reference is held across a call into PostgreSQL"
-)]
-fn mapped() -> &'static mut Vec<u64> {
-    // SAFETY: a backend has one thread.
-    unsafe { &mut MAPPED }
-}
+static MAPPED: BackendLocal<RefCell<Vec<u64>>> = BackendLocal::new(RefCell::new(Vec::new()));
 
 /// PostgreSQL unmaps a segment, whoever asked for it.
+///
+/// # Safety
+/// To be called by PostgreSQL only, with the number of a channel whose segment goes.
 unsafe extern "C-unwind" fn unmapped(_segment: *mut pg_sys::dsm_segment, number: pg_sys::Datum) {
-    mapped().retain(|&known| known != number.value() as u64);
+    MAPPED
+        .borrow_mut()
+        .retain(|&known| known != number.value() as u64);
 }
 
 impl Channel {
@@ -115,10 +114,10 @@ impl Channel {
                     leader: pg_sys::MyProcPid,
                     slots: count as u32,
                 });
-                static mut NUMBER: u64 = 0;
-                NUMBER += 1;
-                self.number = NUMBER;
-                mapped().push(self.number);
+                static NUMBER: BackendLocal<Cell<u64>> = BackendLocal::new(Cell::new(0));
+                self.number = NUMBER.get() + 1;
+                NUMBER.set(self.number);
+                MAPPED.borrow_mut().push(self.number);
                 pg_sys::on_dsm_detach(segment, Some(unmapped), pg_sys::Datum::from(self.number));
                 self.segment = segment;
                 self.slots = base.add(size_of::<Header>()).cast();
@@ -166,7 +165,7 @@ impl Channel {
     }
 
     fn is_mapped(&self) -> bool {
-        mapped().contains(&self.number)
+        MAPPED.borrow().contains(&self.number)
     }
 
     /// Gives the segment back, at the statement's regular end.

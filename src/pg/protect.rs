@@ -15,7 +15,7 @@ use rowsource_core::figures::Outcome;
 /// fifth of those.
 ///
 /// # Safety
-/// Main thread. The caller's and the body's own frames must be plain: an error crosses the body's, and leaves the
+/// The caller's and the body's own frames must be plain: an error crosses the body's, and leaves the
 /// caller's. Neither `put_back` nor `afterwards` may raise or panic; `put_back` must leave PostgreSQL's record of the
 /// error alone.
 #[inline(always)]

@@ -46,8 +46,12 @@ pub unsafe fn only_reads(query: *mut pg_sys::QueryDesc, nodes: impl Iterator<Ite
 
 /// Whether none of a plan node's expressions calls a volatile function; false for nodes whose expressions we do not
 /// know all of.
+///
+/// # Safety
+/// * `plan` must point to a live plan node, whose tag tells its type.
+/// * May raise.
 unsafe fn calls_nothing_volatile(plan: *mut pg_sys::Plan) -> bool {
-    // SAFETY: casts follow the tag.
+    // SAFETY: the node is live by the caller's promise, and of the type that its tag says.
     unsafe {
         let own: *mut pg_sys::List = match tag(plan) {
             NodeTag::T_NestLoop | NodeTag::T_MergeJoin | NodeTag::T_HashJoin => {
@@ -95,7 +99,7 @@ unsafe fn calls_nothing_volatile(plan: *mut pg_sys::Plan) -> bool {
 /// # Safety
 /// Both must be initialised plan states.
 pub unsafe fn drains(aggregate: *mut PlanState, scan: *mut PlanState) -> bool {
-    // SAFETY: casts follow the tags.
+    // SAFETY: both are initialised plan states by the caller's promise, of the types that their tags say.
     unsafe {
         matches!(
             tag(scan),
@@ -110,16 +114,24 @@ pub unsafe fn drains(aggregate: *mut PlanState, scan: *mut PlanState) -> bool {
     }
 }
 
+/// Returns whether all expressions of a list are quiet.
+///
+/// # Safety
+/// `nodes` must be null or a List of live expressions. May raise.
 unsafe fn all_quiet(nodes: *const pg_sys::List) -> bool {
-    // SAFETY: a List of nodes.
+    // SAFETY: null or a List of live expressions, by the caller's promise.
     unsafe { list::<pg_sys::Node>(nodes).all(|node| quiet(node)) }
 }
 
+/// Returns whether an expression touches no buffers and cannot fail.
+///
+/// # Safety
+/// `node` must be null, an expression of a live plan, or a List of them. May raise.
 unsafe fn quiet(node: *mut pg_sys::Node) -> bool {
     if node.is_null() {
         return true;
     }
-    // SAFETY: casts follow the tag.
+    // SAFETY: the node is live by the caller's promise, and of the type that its tag says.
     unsafe {
         match tag(node) {
             NodeTag::T_List => all_quiet(node.cast()),
@@ -151,8 +163,9 @@ unsafe fn quiet(node: *mut pg_sys::Node) -> bool {
     }
 }
 
-unsafe fn harmless(function: Oid) -> bool {
-    // SAFETY: a valid function's OID.
+/// Returns whether a function is one of PostgreSQL's own that looks nothing up.
+fn harmless(function: Oid) -> bool {
+    // SAFETY: any number may be asked for; an unknown one raises an error.
     unsafe {
         let number = function.to_u32();
         number != 0
@@ -161,14 +174,18 @@ unsafe fn harmless(function: Oid) -> bool {
     }
 }
 
+/// Returns whether all arguments are of built-in types of fixed length.
+///
+/// # Safety
+/// `args` must be null or a List of live expressions. May raise.
 unsafe fn fixed_length(args: *const pg_sys::List) -> bool {
-    // SAFETY: a List of expressions.
+    // SAFETY: null or a List of live expressions, by the caller's promise.
     unsafe { list::<pg_sys::Node>(args).all(|arg| fixed_type(pg_sys::exprType(arg))) }
 }
 
 /// A built-in base type of fixed length; enums, domains and records look into catalogs.
-unsafe fn fixed_type(oid: Oid) -> bool {
-    // SAFETY: a valid type's OID.
+fn fixed_type(oid: Oid) -> bool {
+    // SAFETY: any number may be asked for; that of no type has no length.
     unsafe {
         oid.to_u32() < FIRST_GENBKI_OBJECT_ID
             && pg_sys::get_typlen(oid) > 0

@@ -8,36 +8,36 @@ use std::ffi::{CStr, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub fn is_parallel_worker() -> bool {
-    // SAFETY: a plain global.
+    // SAFETY: a global of a plain type, which is valid at all times.
     unsafe { pg_sys::ParallelWorkerNumber >= 0 }
 }
 
 pub fn is_parallel_mode() -> bool {
-    // SAFETY: no arguments.
+    // SAFETY: the function asks for nothing of its caller.
     unsafe { pg_sys::IsInParallelMode() }
 }
 
 /// Whether a client's portal is running. Deferred triggers at commit, and the queries they make, have none.
 /// Background workers need none to be at top level.
 pub fn portal_or_background() -> bool {
-    // SAFETY: plain globals.
+    // SAFETY: globals of plain types, which are valid at all times.
     unsafe { !pg_sys::ActivePortal.is_null() || pg_sys::MyBackendType != pg_sys::BackendType::B_BACKEND }
 }
 
 /// Whether core times I/O now.
 pub fn core_times_io() -> bool {
-    // SAFETY: a plain global.
+    // SAFETY: a global of a plain type, which is valid at all times.
     unsafe { pg_sys::track_io_timing }
 }
 
 pub fn preloading() -> bool {
-    // SAFETY: a plain global.
+    // SAFETY: a global of a plain type, which is valid at all times.
     unsafe { pg_sys::process_shared_preload_libraries_in_progress }
 }
 
 /// The postmaster itself, and no backend.
 pub fn is_postmaster() -> bool {
-    // SAFETY: plain globals.
+    // SAFETY: globals of plain types, which are valid at all times.
     unsafe { pg_sys::IsPostmasterEnvironment && !pg_sys::IsUnderPostmaster }
 }
 
@@ -53,13 +53,13 @@ pub fn user_id() -> u32 {
 }
 
 pub fn database_id() -> u32 {
-    // SAFETY: a plain global.
+    // SAFETY: a global of a plain type, which is valid at all times.
     unsafe { pg_sys::MyDatabaseId }.to_u32()
 }
 
 /// Whether the current user may see what this user ran.
 pub fn may_see(userid: u32) -> bool {
-    // SAFETY: no pointers.
+    // SAFETY: the function takes no pointers.
     unsafe {
         let me = pg_sys::GetUserId();
         me.to_u32() == userid
@@ -69,7 +69,7 @@ pub fn may_see(userid: u32) -> bool {
 
 /// When the client's current message began to be worked on.
 pub fn message_time() -> i64 {
-    // SAFETY: no arguments.
+    // SAFETY: the function asks for nothing of its caller.
     unsafe { super::raw::GetCurrentStatementStartTimestamp() }
 }
 
@@ -88,7 +88,7 @@ pub fn log_alone(message: &str) {
 
 /// Now, in microseconds since 2000-01-01 UTC.
 pub fn now() -> i64 {
-    // SAFETY: no arguments.
+    // SAFETY: the function asks for nothing of its caller.
     unsafe { super::raw::GetCurrentTimestamp() }
 }
 
@@ -273,14 +273,14 @@ fn clipped(text: &[u8], most: usize, by: unsafe fn(*const c_char, i32, i32) -> i
 const UTF8: i32 = pg_sys::pg_enc::PG_UTF8 as i32;
 
 fn is_utf8() -> bool {
-    // SAFETY: no arguments.
+    // SAFETY: the function asks for nothing of its caller.
     let encoding = unsafe { pg_sys::GetDatabaseEncoding() };
     encoding == UTF8 || encoding == pg_sys::pg_enc::PG_SQL_ASCII as i32
 }
 
 /// Whether shared memory can be had from PostgreSQL's registry: in a server's backend, where there is a registry.
 pub fn may_register() -> bool {
-    // SAFETY: a plain global.
+    // SAFETY: a global of a plain type, which is valid at all times.
     compat::HAS_REGISTRY && unsafe { pg_sys::IsUnderPostmaster }
 }
 
@@ -300,7 +300,7 @@ pub const LONGEST_TEXT: usize = 64 * 1024;
 /// # Safety
 /// `source` must be a valid C string, and `statement` a valid planned statement made from it.
 pub unsafe fn statement_text<'a>(source: *const c_char, statement: *const pg_sys::PlannedStmt) -> &'a [u8] {
-    // SAFETY: the caller's promise.
+    // SAFETY: the text and the statement are valid by the caller's promise; `place` stays within the text.
     unsafe {
         let (location, length) = place(source, statement);
         beginning(source.add(location), length.min(LONGEST_TEXT))
@@ -311,7 +311,7 @@ pub unsafe fn statement_text<'a>(source: *const c_char, statement: *const pg_sys
 /// before there is nothing else.
 ///
 /// # Safety
-/// As [`statement_text`].
+/// `source` must be a valid C string, or null, and `statement` a valid planned statement made from it.
 pub unsafe fn commented_text<'a>(source: *const c_char, statement: *const pg_sys::PlannedStmt) -> &'a [u8] {
     if source.is_null() {
         return &[];
@@ -330,8 +330,11 @@ pub unsafe fn commented_text<'a>(source: *const c_char, statement: *const pg_sys
 
 /// Returns where in its query string a statement begins, and how long it is at most. Costs the same however long the
 /// string is: it may hold ten thousands of statements.
+///
+/// # Safety
+/// `statement` must point to a live planned statement.
 unsafe fn place(source: *const c_char, statement: *const pg_sys::PlannedStmt) -> (usize, usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the statement is live by the caller's promise.
     let (location, length) = unsafe { ((*statement).stmt_location, (*statement).stmt_len) };
     // A query that a rule or a function keeps has a length, but is not in this string.
     match (usize::try_from(location), usize::try_from(length)) {

@@ -16,7 +16,7 @@ pub fn value<T: IntoDatum>(value: T) -> Value {
 /// Text, in the database's encoding.
 pub fn text(text: &str) -> Value {
     let bytes = server::to_database(text);
-    // SAFETY: as long as said; copied.
+    // SAFETY: the bytes are as many as said, and PostgreSQL copies them.
     let varlena = unsafe { pg_sys::cstring_to_text_with_len(bytes.as_ptr().cast(), bytes.len() as i32) };
     Some(pg_sys::Datum::from(varlena))
 }
@@ -164,6 +164,12 @@ macro_rules! set_returning {
 
         #[unsafe(no_mangle)]
         #[doc(hidden)]
+        /// # Safety
+        /// To be called by PostgreSQL only, with the call in progress of the SQL function of this name.
+        #[allow(
+            clippy::missing_safety_doc,
+            reason = "of the function that the guard makes inside"
+        )]
         #[pgrx::pg_guard]
         pub unsafe extern "C-unwind" fn $name(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
             // SAFETY: PostgreSQL passes the call in progress.

@@ -3,6 +3,10 @@
 //! It hangs off the QueryDesc: cursors overlap, statements nest, and some never reach ExecutorEnd. A callback on the
 //! statement's query context gives it back whatever happens, when nobody can look at its nodes any more. That callback
 //! is also how the statement of a query is found.
+//!
+//! A statement belongs to its [`Box`] until it is handed to its query's context, and again once that context has gone. In
+//! between many ways lead to it (its context, the list of running statements, a run on the stack), so all of them take
+//! shared references only: what changes then lies in cells.
 
 mod setup;
 mod spare;
@@ -10,6 +14,7 @@ mod wrap;
 
 pub use setup::attach;
 
+use super::backend_local::BackendLocal;
 use super::node::Node;
 use super::usage::Usage;
 use super::wrapper::Timed;
@@ -22,8 +27,8 @@ use rowsource_core::figures::Outcome;
 use rowsource_core::histogram::Histogram;
 use rowsource_core::sampler::Config;
 use smallvec::SmallVec;
+use std::cell::{Cell, UnsafeCell};
 use std::rc::Rc;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Our own bit in `instrument_options`: tells parallel workers to measure as their leader does.
 pub const OURS: i32 = 1 << 24;
@@ -37,7 +42,7 @@ pub struct Statement {
     /// Linked into the statement's query context, which owns the statement by it.
     callback: pg_sys::MemoryContextCallback,
     /// Nothing more is to be done with it; it only waits for its context to go.
-    closed: bool,
+    closed: Cell<bool>,
     /// In `place`, as many as `count`.
     pub nodes: *mut Node,
     pub count: usize,
@@ -64,71 +69,79 @@ pub struct Statement {
     plan: Option<(Rc<KnownPlan>, Rc<PlanDescription>)>,
     /// The description's literals are those of an earlier execution.
     older_literals: bool,
-    outside: Usage,
+    /// Booked to by its address.
+    outside: UnsafeCell<Usage>,
     /// Nanoseconds in ExecutorRun and ExecutorFinish.
-    pub elapsed_ns: f64,
-    installed: bool,
-    ran: bool,
-    recorded: bool,
+    pub elapsed_ns: Cell<f64>,
+    installed: Cell<bool>,
+    ran: Cell<bool>,
+    recorded: Cell<bool>,
     /// A run of it is on the stack.
-    running: bool,
+    running: Cell<bool>,
     /// What that run replaced.
     entered: Entered,
     /// How it ended; what has not failed completes.
-    outcome: Outcome,
+    outcome: Cell<Outcome>,
     /// It called rowsource_display(), and so is never "the last statement".
-    displaying: bool,
-    channel: Option<parallel::Channel>,
+    displaying: Cell<bool>,
+    channel: Cell<Option<parallel::Channel>>,
 }
 
 /// How many statements query contexts own.
-static mut OPEN: usize = 0;
+static OPEN: BackendLocal<Cell<usize>> = BackendLocal::new(Cell::new(0));
 /// The innermost statement that is running; each knows the next one.
-static mut RUNNING: *mut Statement = std::ptr::null_mut();
+static RUNNING: BackendLocal<Cell<*const Statement>> = BackendLocal::new(Cell::new(std::ptr::null()));
 
 /// What a run of a statement replaced, to be put back when it is left by any way.
 struct Entered {
-    account: *mut Usage,
+    account: Cell<*mut Usage>,
     /// The counters then, where a node asked for the run: all that it uses also belongs to that node.
-    booked: Option<Usage>,
-    outer: Option<timing::Outer>,
+    booked: Cell<Option<Usage>>,
+    outer: Cell<Option<timing::Outer>>,
     /// The statement that was running.
-    within: *mut Statement,
+    within: Cell<*const Statement>,
     /// Whether times of temporary files went to nodes.
-    tempfile_times: bool,
-    start: u64,
+    tempfile_times: Cell<bool>,
+    start: Cell<u64>,
 }
 
 impl Entered {
-    const NOTHING: Entered = Entered {
-        account: std::ptr::null_mut(),
-        booked: None,
-        outer: None,
-        within: std::ptr::null_mut(),
-        tempfile_times: false,
-        start: 0,
-    };
+    /// Returns what stands there before the first run.
+    const fn nothing() -> Entered {
+        Entered {
+            account: Cell::new(std::ptr::null_mut()),
+            booked: Cell::new(None),
+            outer: Cell::new(None),
+            within: Cell::new(std::ptr::null()),
+            tempfile_times: Cell::new(false),
+            start: Cell::new(0),
+        }
+    }
 }
 
 /// The open statement of a started query.
 ///
 /// # Safety
-/// Main thread, with a valid QueryDesc. The reference must not outlive the query's execution state.
+/// * `query` must point to a QueryDesc whose execution state is null or live.
+/// * The reference must not be used after that execution state has gone.
 #[inline(always)]
-pub unsafe fn find(query: *mut QueryDesc) -> Option<&'static mut Statement> {
-    // SAFETY: the caller's promise.
-    unsafe {
-        if OPEN == 0 {
-            return None;
-        }
-        of((*query).estate).filter(|statement| !statement.closed)
+pub unsafe fn find(query: *mut QueryDesc) -> Option<&'static Statement> {
+    if OPEN.get() == 0 {
+        return None;
     }
+    // SAFETY: the caller passes a valid QueryDesc, and keeps the reference no longer than the execution state lives.
+    unsafe { of((*query).estate).filter(|statement| !statement.closed.get()) }
 }
 
 /// The statement that an execution state's memory owns. Its callback is the first one, but for those that others linked
 /// in since it started.
-unsafe fn of(estate: *mut pg_sys::EState) -> Option<&'static mut Statement> {
-    // SAFETY: an execution state has a query context; our own callback's argument is its statement.
+///
+/// # Safety
+/// * `estate` must be null or live.
+/// * The reference must not be used after `estate` has gone.
+unsafe fn of(estate: *mut pg_sys::EState) -> Option<&'static Statement> {
+    // SAFETY: a live execution state has a query context, whose callbacks are a list that ends with null. Only `hand_to`
+    // registers `GONE`, with a statement that lives until the context has called it.
     unsafe {
         let estate = estate.as_ref()?;
         let mut callback = (*estate.es_query_cxt).reset_cbs;
@@ -137,7 +150,7 @@ unsafe fn of(estate: *mut pg_sys::EState) -> Option<&'static mut Statement> {
                 .func
                 .is_some_and(|function| std::ptr::fn_addr_eq(function, GONE))
             {
-                return linked.arg.cast::<Statement>().as_mut();
+                return linked.arg.cast::<Statement>().as_ref();
             }
             callback = linked.next;
         }
@@ -147,32 +160,32 @@ unsafe fn of(estate: *mut pg_sys::EState) -> Option<&'static mut Statement> {
 
 /// The statements that are running now asked for a display: none of them is to be the last statement.
 pub fn displaying() {
-    // SAFETY: one thread; running statements are live.
-    unsafe {
-        let mut running = RUNNING;
-        while let Some(statement) = running.as_mut() {
-            statement.displaying = true;
-            running = statement.entered.within;
-        }
+    let mut running = RUNNING.get();
+    // SAFETY: a statement leaves this list before its memory goes: in `leave`, or in `gone`.
+    while let Some(statement) = unsafe { running.as_ref() } {
+        statement.displaying.set(true);
+        running = statement.entered.within.get();
     }
 }
 
 /// Whether a measured statement is running, so that a new one is nested in it.
 fn any_running() -> bool {
-    // SAFETY: one thread.
-    unsafe { !RUNNING.is_null() }
+    !RUNNING.get().is_null()
 }
 
 /// What a statement's query context calls when it goes.
 const GONE: unsafe extern "C-unwind" fn(*mut std::ffi::c_void) = context_gone;
 
+/// Takes a statement back from its query's context, which goes.
+///
+/// # Safety
+/// To be called by a memory context only, once, with the address that `hand_to` registered.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe extern "C-unwind" fn context_gone(statement: *mut std::ffi::c_void) {
-    // SAFETY: the statement's own address, given to its context when it started; called once.
-    let statement = unsafe {
-        OPEN -= 1;
-        Box::from_raw(statement.cast::<Statement>())
-    };
+    OPEN.set(OPEN.get() - 1);
+    // SAFETY: `hand_to` made this address of a box, and gave it to the context, which calls this once. Whoever else finds
+    // the statement does so through this context, which is going.
+    let statement = unsafe { Box::from_raw(statement.cast::<Statement>()) };
     // Nothing may be raised while a memory context goes.
     let _ = server::caught(|| gone(statement));
 }
@@ -181,22 +194,21 @@ unsafe extern "C-unwind" fn context_gone(statement: *mut std::ffi::c_void) {
 /// yet are, as far as they got; that is done from our own memory only, for core's may be gone. What was running when
 /// its session ended was cancelled. A client's cursor that a rollback closes had not failed itself; what an error left
 /// half-way inside another statement had.
-fn gone(mut statement: Box<Statement>) {
-    // SAFETY: one thread; the statement's accounts are live until it is kept or dropped.
-    unsafe {
-        if !usage::is_outside(usage::CURRENT) && statement.owns(usage::CURRENT) {
-            usage::switch_outside();
-        }
-        if statement.running {
-            // Only the end of the session takes memory away from under a run, and then from all of them.
-            RUNNING = std::ptr::null_mut();
-        }
+fn gone(statement: Box<Statement>) {
+    let current = usage::current();
+    if !usage::is_outside(current) && statement.owns(current) {
+        // SAFETY: the running account is the statement's, whose memory is still there.
+        unsafe { usage::switch_outside() };
     }
-    if statement.is_unrecorded() && !statement.closed {
-        if statement.running {
-            statement.outcome = Outcome::Cancelled;
-        } else if !statement.toplevel && statement.outcome == Outcome::Completed {
-            statement.outcome = Outcome::Failed;
+    if statement.running.get() {
+        // Only the end of the session takes memory away from under a run, and then from all of them.
+        RUNNING.set(std::ptr::null());
+    }
+    if statement.is_unrecorded() && !statement.closed.get() {
+        if statement.running.get() {
+            statement.outcome.set(Outcome::Cancelled);
+        } else if !statement.toplevel && statement.outcome.get() == Outcome::Completed {
+            statement.outcome.set(Outcome::Failed);
         }
         statement.record(false);
     }
@@ -226,64 +238,75 @@ impl Statement {
     /// Enters a run: the statement's clock and accounts come in force. False where they are already.
     ///
     /// # Safety
-    /// Main thread; pair with [`Statement::leave`] on every way out.
+    /// * The statement's query must be started, and its plan states live.
+    /// * Where this returns true, [`Statement::leave`] must be called on every way out, before the query ends.
     #[inline(always)]
-    pub unsafe fn enter(&mut self) -> bool {
-        if self.running {
+    pub unsafe fn enter(&self) -> bool {
+        if self.running.get() {
             return false;
         }
         let timed = self.is_timed();
-        // SAFETY: the outside account lives as long as the statement, which leaves before it is dropped.
-        unsafe {
-            self.ran = true;
-            self.running = true;
-            self.entered.within = RUNNING;
-            RUNNING = self;
-            if self.wrapped {
+        self.ran.set(true);
+        self.running.set(true);
+        self.entered.within.set(RUNNING.get());
+        RUNNING.set(self);
+        if self.wrapped {
+            // SAFETY: the caller's statement is started. A run begins before its plan starts workers.
+            unsafe {
                 self.install();
                 if let Some(mut channel) = self.channel.take() {
                     // Without it the workers' sampling counts are missing, and nothing else.
                     let _ = server::caught(|| channel.announce(self.plan_node_ids()));
-                    self.channel = Some(channel);
+                    self.channel.set(Some(channel));
                 }
             }
-            let entered = &mut self.entered;
-            entered.account = usage::switch(&raw mut self.outside);
-            entered.booked = None;
-            if !usage::is_outside(entered.account) {
-                entered.booked = Some(usage::BOOKED);
-            }
-            entered.tempfile_times = tempfile::calls::per_node(self.wrapped && self.detail != Detail::Rows);
-            if timed {
-                entered.outer = timing::enter(self.clock, self.tick_ns, &self.config);
-                entered.start = timing::LAST.load(Relaxed);
-            } else {
-                entered.start = self.clock.read();
-            }
-            true
         }
+        let entered = &self.entered;
+        // SAFETY: the outside account lives as long as the statement, which is left, or gone, before it is dropped.
+        let account = unsafe { usage::switch(self.outside.get()) };
+        entered.account.set(account);
+        entered.booked.set(None);
+        if !usage::is_outside(account) {
+            entered.booked.set(Some(usage::booked()));
+        }
+        let per_node = self.wrapped && self.detail != Detail::Rows;
+        entered.tempfile_times.set(tempfile::calls::per_node(per_node));
+        if timed {
+            entered
+                .outer
+                .set(timing::enter(self.clock, self.tick_ns, &self.config));
+            entered.start.set(timing::last());
+        } else {
+            entered.start.set(self.clock.read());
+        }
+        true
     }
 
     /// Leaves a run.
     ///
     /// # Safety
-    /// Main thread, once per [`Statement::enter`].
+    /// To be called once for each [`Statement::enter`] that returned true, after all runs inside this one were left: the
+    /// account that was running then must still be live.
     #[inline(always)]
-    pub unsafe fn leave(&mut self) {
-        // SAFETY: as promised.
+    pub unsafe fn leave(&self) {
+        let entered = &self.entered;
+        self.running.set(false);
+        RUNNING.set(entered.within.get());
+        let end = self.clock.read();
+        let elapsed = clock::elapsed(entered.start.get(), end).unwrap_or(0) as f64 * self.tick_ns;
+        self.elapsed_ns.set(self.elapsed_ns.get() + elapsed);
+        if self.is_timed() {
+            // SAFETY: only `enter` writes it, and `timing` does not come back here.
+            timing::leave(unsafe { (*entered.outer.as_ptr()).as_ref() });
+        }
+        tempfile::calls::per_node(entered.tempfile_times.get());
+        let account = entered.account.get();
+        // SAFETY: the account that was running before belongs to the surrounding statement, or to none. It is live by the
+        // caller's promise. Only `enter` writes what was booked, and `usage` does not come back here.
         unsafe {
-            self.running = false;
-            RUNNING = self.entered.within;
-            let entered = &self.entered;
-            let end = self.clock.read();
-            self.elapsed_ns += clock::elapsed(entered.start, end).unwrap_or(0) as f64 * self.tick_ns;
-            if self.is_timed() {
-                timing::leave(entered.outer.as_ref());
-            }
-            tempfile::calls::per_node(entered.tempfile_times);
-            usage::switch(entered.account);
-            if let Some(booked) = &entered.booked {
-                usage::add_since(entered.account, booked);
+            usage::switch(account);
+            if let Some(booked) = &*entered.booked.as_ptr() {
+                usage::add_since(account, booked);
             }
         }
     }
@@ -292,16 +315,17 @@ impl Statement {
     /// began. The innermost is the one whose account is running; each knows its caller's account.
     ///
     /// # Safety
-    /// Main thread, before [`Statement::leave`].
-    pub unsafe fn interrupt(&mut self, outcome: Outcome) {
-        self.outcome = outcome;
+    /// The statement must have been entered, and not yet left: its nodes' accounts are live.
+    pub unsafe fn interrupt(&self, outcome: Outcome) {
+        self.outcome.set(outcome);
         if !self.wrapped {
             return;
         }
-        // SAFETY: accounts within the statement's nodes belong to live nodes.
+        // SAFETY: `node_of_account` returns nodes of this statement only, which live as long as it. A node's caller is a
+        // live account while the statement is entered.
         unsafe {
             let now = self.clock.read();
-            let mut account = usage::CURRENT;
+            let mut account = usage::current();
             while let Some(node) = self.node_of_account(account) {
                 if (*node).interrupted.is_some() {
                     break;
@@ -312,38 +336,38 @@ impl Statement {
         }
     }
 
-    unsafe fn node_of_account(&self, account: *mut Usage) -> Option<*mut Node> {
+    /// Returns the node of this statement in which an address lies, if there is one.
+    fn node_of_account(&self, account: *mut Usage) -> Option<*mut Node> {
         let offset = (account as usize).checked_sub(self.nodes as usize)?;
-        // SAFETY: within the array.
+        // SAFETY: the index is below `count`, so that the result stays within the array of nodes.
         (offset < self.count * size_of::<Node>())
             .then(|| unsafe { self.nodes.add(offset / size_of::<Node>()) })
     }
 
     /// Whether an account is one of its own.
     fn owns(&self, account: *mut Usage) -> bool {
-        // SAFETY: looks at addresses only.
-        std::ptr::eq(account, &raw const self.outside) || unsafe { self.node_of_account(account) }.is_some()
+        std::ptr::eq(account, self.outside.get()) || self.node_of_account(account).is_some()
     }
 
     /// Computes the figures, publishes them to core's struct, and keeps them with the session.
     #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
-    pub fn record(&mut self, core_alive: bool) {
-        if self.recorded {
+    pub fn record(&self, core_alive: bool) {
+        if self.recorded.replace(true) {
             return;
         }
-        self.recorded = true;
         if !core_alive {
             // An abort has taken the workers' memory away; that is not to be looked at.
-            self.channel = None;
+            self.channel.set(None);
         }
         if self.by_core {
             // SAFETY: the nodes are live until the statement is closed.
             unsafe { self.note_unwrapped() };
         }
-        let outcome = self.outcome;
+        let outcome = self.outcome.get();
         harvest::with_scratch(|scratch| {
             let mut histograms = SmallVec::new();
-            // SAFETY: as above.
+            // SAFETY: the nodes live as long as the statement, and so longer than the references to their histograms. With
+            // `core_alive` the plan states stand. The workers' histograms are added once, for `recorded` is set now.
             let known = unsafe {
                 harvest::figures(self, core_alive, scratch) && harvest::histograms(self, &mut histograms)
             };
@@ -353,7 +377,7 @@ impl Statement {
             }
             let figures = &mut scratch.figures;
             let Some((plan, description)) = &self.plan else {
-                // SAFETY: in a worker whose leader announced a channel.
+                // SAFETY: only a parallel worker's statement has no plan; its nodes are live.
                 return unsafe { parallel::report(figures, &histograms, self) };
             };
             session::record(&mut session::Execution {
@@ -366,10 +390,10 @@ impl Statement {
                     outcome,
                     sampfreq: if self.wrapped { self.sampfreq } else { 1 },
                     clock: self.clock_name(),
-                    elapsed_ms: self.elapsed_ns / 1e6,
+                    elapsed_ms: self.elapsed_ns.get() / 1e6,
                     at: timing::time_of_day(self.clock, self.tick_ns),
                 },
-                last: core_alive && !self.displaying && self.becomes_last(),
+                last: core_alive && !self.displaying.get() && self.becomes_last(),
             });
         });
         if let (Outcome::Completed, Some(channel)) = (outcome, self.channel.take()) {
@@ -380,15 +404,12 @@ impl Statement {
     /// A statement of the client's is the last one; one inside a procedure or DO block is where the client's message
     /// has no other.
     fn becomes_last(&self) -> bool {
-        static mut LAST_MESSAGE: i64 = 0;
+        static LAST_MESSAGE: BackendLocal<Cell<i64>> = BackendLocal::new(Cell::new(0));
         let message = server::message_time();
-        // SAFETY: a backend has one thread.
-        unsafe {
-            if self.toplevel {
-                LAST_MESSAGE = message;
-            }
-            self.toplevel || (!any_running() && LAST_MESSAGE != message)
+        if self.toplevel {
+            LAST_MESSAGE.set(message);
         }
+        self.toplevel || (!any_running() && LAST_MESSAGE.get() != message)
     }
 
     fn clock_name(&self) -> ClockName {
@@ -402,31 +423,32 @@ impl Statement {
     }
 
     /// Nothing more is to be done with it.
-    pub fn close(&mut self) {
-        self.closed = true;
+    pub fn close(&self) {
+        self.closed.set(true);
     }
 
     /// Whether it has run, and its figures are not on record yet.
     pub fn is_unrecorded(&self) -> bool {
-        self.ran && !self.recorded
+        self.ran.get() && !self.recorded.get()
     }
 
     /// What parallel workers reported for a node.
     pub fn workers_report(&self, i: usize) -> parallel::Report {
         self.channel
-            .as_ref()
+            .get()
             .map(|channel| channel.read(self.plan_node_id(i)))
             .unwrap_or_default()
     }
 
     /// The workers' part of a node's histogram.
     pub fn histogram_from_workers(&self, i: usize) -> Option<Histogram> {
-        self.channel.as_ref()?.histogram(self.plan_node_id(i))
+        self.channel.get()?.histogram(self.plan_node_id(i))
     }
 
     /// The planner's number for a node: the same in leader and workers.
     pub fn plan_node_id(&self, i: usize) -> i32 {
-        // SAFETY: `i` is one of the nodes.
+        assert!(i < self.count);
+        // SAFETY: the statement has `count` nodes, of which `i` is one.
         unsafe { (*self.nodes.add(i)).plan_node_id }
     }
 

@@ -24,6 +24,7 @@ mod file;
 mod owner;
 mod pending;
 
+use super::backend_local::BackendLocal;
 use super::contained::contained;
 use super::{compat, memory, raw, server};
 use crate::guc;
@@ -32,6 +33,7 @@ use control::Control;
 use entry::{Batch, Entry};
 use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+use std::cell::Cell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
@@ -63,15 +65,14 @@ struct Store {
     table: *mut pg_sys::dshash_table,
 }
 
-static mut STORE: Option<Store> = None;
+static STORE: BackendLocal<Cell<Option<Store>>> = BackendLocal::new(Cell::new(None));
 
 /// Attaches this backend to the store, making and loading it first where nobody has. To be called where memory may
 /// be allocated for good: when a statement starts, or from a function. A backend that cannot (there is no shared
 /// memory left) tries again after a minute; while another one makes the store, with the next statement.
 #[inline(always)]
 pub fn attach() {
-    // SAFETY: main thread.
-    if unsafe { STORE }.is_none() {
+    if STORE.get().is_none() {
         attach_now();
     }
 }
@@ -91,10 +92,10 @@ fn attach_waiting() {
 #[inline(never)]
 fn attach_now() {
     const PAUSE: i64 = 60_000_000;
-    static mut FAILED_AT: Option<i64> = None;
-    // SAFETY: main thread. Shared memory is mapped for good, and so is what PostgreSQL keeps about it.
+    static FAILED_AT: BackendLocal<Cell<Option<i64>>> = BackendLocal::new(Cell::new(None));
+    // SAFETY: shared memory is mapped for good, and what PostgreSQL keeps about it lies in a context that stays.
     unsafe {
-        if !control::may_exist() || FAILED_AT.is_some_and(|at| server::now() - at < PAUSE) {
+        if !control::may_exist() || FAILED_AT.get().is_some_and(|at| server::now() - at < PAUSE) {
             return;
         }
         let context = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
@@ -102,12 +103,12 @@ fn attach_now() {
         pg_sys::MemoryContextSwitchTo(context);
         match attached {
             Ok(Some(store)) => {
-                STORE = Some(store);
+                STORE.set(Some(store));
                 complete(&store);
             }
             Ok(None) => {}
             Err(message) => {
-                FAILED_AT = Some(server::now());
+                FAILED_AT.set(Some(server::now()));
                 control::log_no_memory(&message);
             }
         }
@@ -116,6 +117,10 @@ fn attach_now() {
 
 /// Makes the store, or attaches to it; `None` while another backend makes it. What it maps and makes is pinned last: an
 /// error before that gives all of it back.
+///
+/// # Safety
+/// * `control` must point to the store's control block.
+/// * Not inside a boundary, holding no lock. Raises where there is no memory; the rest is left to `contained`.
 unsafe fn make_or_attach(control: *mut Control) -> Option<Store> {
     // SAFETY: who is the maker makes the store alone; handles of a made store do not change.
     unsafe {
@@ -167,7 +172,10 @@ unsafe fn make_or_attach(control: *mut Control) -> Option<Store> {
     }
 }
 
-/// What a backend does once it is attached: it loads the file where nobody has, and takes a buffer. It can do without.
+/// Loads the file where nobody has, and takes a buffer, once this backend is attached. It can do without.
+///
+/// # Safety
+/// Not inside a boundary, holding no lock.
 unsafe fn complete(store: &Store) {
     // SAFETY: the caller holds no lock.
     unsafe {
@@ -182,9 +190,10 @@ unsafe fn complete(store: &Store) {
 /// without memory, or for too large a plan it returns false.
 #[inline(always)]
 pub fn record(execution: &Execution) -> bool {
-    // SAFETY: main thread; nothing here raises, and what is called does not let errors out.
+    // SAFETY: this session has attached to the store, which stays. Nothing here raises, and what is called does not
+    // let errors out.
     unsafe {
-        let Some(store) = STORE else { return false };
+        let Some(store) = STORE.get() else { return false };
         if pending::add(execution) {
             return true;
         }
@@ -195,9 +204,13 @@ pub fn record(execution: &Execution) -> bool {
 }
 
 /// Adds an execution that cannot wait in the session's buffer.
+///
+/// # Safety
+/// Not inside a boundary, holding no lock.
 #[inline(never)]
 unsafe fn record_at_once(store: &Store, execution: &Execution) -> bool {
-    // SAFETY: as `record`. One boundary around calls that take and release their locks.
+    // SAFETY: this session has attached to the store, which stays. One boundary stands around calls that take and
+    // release their locks.
     unsafe {
         let (key, batch) = (&execution.plan.key, Batch::Execution(execution));
         let kept = contained(|| pg_guard_ffi_boundary(|| entry::update(store, key, &batch))) == Ok(true)
@@ -217,9 +230,9 @@ unsafe fn record_at_once(store: &Store, execution: &Execution) -> bool {
 /// Raises "out of memory".
 pub fn keys() -> Option<Vec<PlanKey>> {
     attach_waiting();
-    // SAFETY: main thread; called by functions of the user's, which hold no lock.
+    // SAFETY: only functions of the user's, and the postmaster at its end, call this: no lock is held.
     unsafe {
-        let store = STORE?;
+        let store = STORE.get()?;
         pending::flush_all(&store, |_| true);
         let mut used = entry::used(&store);
         used.sort_unstable_by_key(|(_, last_seen)| std::cmp::Reverse(*last_seen));
@@ -235,9 +248,9 @@ pub fn keys() -> Option<Vec<PlanKey>> {
 /// Raises "out of memory".
 pub fn plan(key: &PlanKey) -> Option<Plan> {
     attach();
-    // SAFETY: as `keys`.
+    // SAFETY: only functions of the user's call this: no lock is held, and errors may be raised.
     unsafe {
-        let store = STORE?;
+        let store = STORE.get()?;
         entry::copy(&store, key)
     }
 }
@@ -248,9 +261,9 @@ pub fn plan(key: &PlanKey) -> Option<Plan> {
 /// Raises "out of memory".
 pub fn current_plan(key: &PlanKey) -> Option<Plan> {
     attach_waiting();
-    // SAFETY: as `keys`.
+    // SAFETY: only functions of the user's call this: no lock is held, and errors may be raised.
     unsafe {
-        let store = STORE?;
+        let store = STORE.get()?;
         pending::flush_all(&store, |pending| pending == key);
         entry::copy(&store, key)
     }
@@ -259,9 +272,9 @@ pub fn current_plan(key: &PlanKey) -> Option<Plan> {
 /// Forgets the plans of a user, database and query; 0 stands for any.
 pub fn reset(userid: u32, dbid: u32, queryid: i64) {
     attach_waiting();
-    // SAFETY: main thread; called by a function of the user's, which holds no lock.
+    // SAFETY: only functions of the user's call this: no lock is held, and errors may be raised.
     unsafe {
-        let Some(store) = STORE else { return };
+        let Some(store) = STORE.get() else { return };
         let meant = |key: &PlanKey| matches(key, userid, dbid, queryid);
         pending::discard(&store, meant);
         entry::delete(&store, |key, _| meant(key));
@@ -279,9 +292,9 @@ pub fn reset(userid: u32, dbid: u32, queryid: i64) {
 /// Returns what is known about the store; `None` without one.
 pub fn info() -> Option<Info> {
     attach_waiting();
-    // SAFETY: main thread; plain atomics.
+    // SAFETY: the control block stays as long as the process, and what is read of it is atomic.
     unsafe {
-        STORE.map(|store| {
+        STORE.get().map(|store| {
             let control = &*store.control;
             Info {
                 plans: control.plans.load(Relaxed),
@@ -296,6 +309,10 @@ pub fn info() -> Option<Info> {
 }
 
 /// The lock helpers of the update path: raw, for they raise nothing and stand inside one boundary.
+///
+/// # Safety
+/// * `lock` must point to a lock that this process does not hold.
+/// * `body` must not raise: nobody would release the lock.
 unsafe fn locked<T>(lock: *mut pg_sys::LWLock, exclusive: bool, body: impl FnOnce() -> T) -> T {
     let mode = if exclusive {
         pg_sys::LWLockMode::LW_EXCLUSIVE

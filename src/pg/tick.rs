@@ -7,8 +7,10 @@
 //! before, nothing is called that could be measured: at once in a wait, and otherwise after a while, the tick sets no
 //! other and sleeps. A wait so costs two wake-ups. Whoever then notices the tick's reading wakes it up.
 
+use super::backend_local::BackendLocal;
 use super::{compat, raw, timing};
 use pgrx::pg_sys;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::Relaxed};
 
 /// Milliseconds between ticks at first, and after how many ticks it doubles: 1 ms for the first 20 ms, 2 ms for the
@@ -30,21 +32,22 @@ static PERIOD: AtomicI32 = AtomicI32::new(0);
 /// The timeout's number, once it is registered.
 static TIMEOUT: AtomicI32 = AtomicI32::new(0);
 /// The period in force, as an index; `None` while not armed.
-static mut ARMED: Option<usize> = None;
+static ARMED: BackendLocal<Cell<Option<usize>>> = BackendLocal::new(Cell::new(None));
 
 /// Runs in a signal handler: reads the clock, and sets the next timeout or sleeps. Core's own periodic timeouts are
 /// set again at this point too.
+///
+/// # Safety
+/// To be called by PostgreSQL's timeout handler only, for the timeout that is registered here.
 unsafe extern "C-unwind" fn ticked() {
     TICKS.store(TICKS.load(Relaxed).wrapping_add(1), Relaxed);
-    let is_idle = timing::LAST.load(Relaxed) == timing::TICKED.load(Relaxed);
+    let is_idle = timing::last() == timing::ticked();
     let idle = if is_idle { IDLE.load(Relaxed) + 1 } else { 0 };
     IDLE.store(idle, Relaxed);
-    // SAFETY: READ is always a valid function, and all clocks are async-signal-safe. The wait event is this process's
-    // own. While a handler runs, the signal is blocked and the list of timeouts is consistent.
+    timing::tick();
+    // SAFETY: the wait event is this process's own. While a handler runs, the signal is blocked and the list of timeouts is
+    // consistent. The timeout is registered, or this would not be called.
     unsafe {
-        let now = timing::READ();
-        timing::LAST.store(now, Relaxed);
-        timing::TICKED.store(now, Relaxed);
         let waits = pg_sys::my_wait_event_info.read_volatile() != 0;
         if idle < if waits { MOST_IDLE_WAITING } else { MOST_IDLE } {
             raw::enable_timeout_after(TIMEOUT.load(Relaxed), PERIOD.load(Relaxed));
@@ -57,7 +60,7 @@ unsafe extern "C-unwind" fn ticked() {
 /// Registers the timeout with this backend, once.
 ///
 /// # Safety
-/// Main thread, in a backend whose timeouts are initialised.
+/// In a backend whose timeouts are initialised.
 pub unsafe fn prepare() {
     if TIMEOUT.load(Relaxed) == 0 {
         // SAFETY: RegisterTimeout takes the first free user id when given any of them.
@@ -71,67 +74,60 @@ pub unsafe fn prepare() {
 /// Arms the tick, slows it down, or wakes it up. Called from the hot path's cold side: no guard, no panic.
 ///
 /// # Safety
-/// Main thread, inside a measured statement.
+/// [`prepare`] must have been called in this backend.
 pub unsafe fn wanted() {
-    // SAFETY: plain statics of this thread.
-    unsafe {
-        let next = match ARMED {
-            None => 0,
-            Some(at)
-                if PERIODS
-                    .get(at)
-                    .is_some_and(|(until, _)| TICKS.load(Relaxed) >= *until) =>
-            {
-                at + 1
-            }
-            Some(_) => return wake(),
-        };
-        let Some(&(_, period)) = PERIODS.get(next) else {
-            return;
-        };
-        PERIOD.store(period, Relaxed);
-        timing::PROOFS.period = f64::from(period) * 1e6 / timing::NS_PER_TICK;
-        if next == 0 {
-            TICKS.store(0, Relaxed);
-            ASLEEP.store(true, Relaxed);
+    let next = match ARMED.get() {
+        None => 0,
+        Some(at)
+            if PERIODS
+                .get(at)
+                .is_some_and(|(until, _)| TICKS.load(Relaxed) >= *until) =>
+        {
+            at + 1
         }
-        ARMED = Some(next);
-        wake();
+        Some(_) => return wake(),
+    };
+    let Some(&(_, period)) = PERIODS.get(next) else {
+        return;
+    };
+    PERIOD.store(period, Relaxed);
+    timing::note_period(f64::from(period) * 1e6);
+    if next == 0 {
+        TICKS.store(0, Relaxed);
+        ASLEEP.store(true, Relaxed);
     }
+    ARMED.set(Some(next));
+    wake();
 }
 
 /// Sets the timeout again, if the tick sleeps: its last reading was noticed.
-///
-/// # Safety
-/// Main thread, inside a measured statement.
 #[inline(always)]
-pub unsafe fn wake() {
+pub fn wake() {
     if ASLEEP.load(Relaxed) {
-        // SAFETY: as promised.
+        // SAFETY: it sleeps only once it is armed, and so registered.
         unsafe { set() }
     }
 }
 
+/// Sets the timeout, and forgets how long nobody has read the clock.
+///
+/// # Safety
+/// The timeout must be registered.
 #[cold]
 unsafe fn set() {
     ASLEEP.store(false, Relaxed);
     IDLE.store(0, Relaxed);
-    // SAFETY: it sleeps only once it is armed, and so registered. The timeout functions do not raise.
+    // SAFETY: the timeout is registered by the caller's promise. The timeout functions do not raise.
     unsafe { raw::enable_timeout_after(TIMEOUT.load(Relaxed), PERIOD.load(Relaxed)) }
 }
 
 /// Stops the tick; called whenever the outermost measured statement is left, by any way.
-///
-/// # Safety
-/// Main thread.
-pub unsafe fn disarm() {
-    // SAFETY: as above.
-    unsafe {
-        if { ARMED }.is_some() {
-            raw::disable_timeout(TIMEOUT.load(Relaxed), false);
-            ARMED = None;
-            ASLEEP.store(false, Relaxed);
-            timing::PROOFS.period = 0.0;
-        }
+pub fn disarm() {
+    if ARMED.get().is_some() {
+        ARMED.set(None);
+        // SAFETY: it is armed only once it is registered. The timeout functions do not raise.
+        unsafe { raw::disable_timeout(TIMEOUT.load(Relaxed), false) };
+        ASLEEP.store(false, Relaxed);
+        timing::note_period(0.0);
     }
 }

@@ -1,58 +1,15 @@
-//! The clock in force and the sampler's process-wide state. One backend has one thread; only `LAST` is shared,
-//! with the tick's signal handler, and so it is atomic.
+//! The clock in force and the sampler's process-wide state. One backend has one thread; the tick's signal handler shares
+//! the two readings, which are atomic, and asks for the clock, which is one word.
 
-use super::one_thread::OneThread;
+use super::backend_local::BackendLocal;
+use super::hot::{HOT, Random};
 use super::server;
-use rand_core::{RngCore, SeedableRng};
+use rand_core::SeedableRng;
 use rand_xoshiro::Xoroshiro128PlusPlus;
 use rowsource_core::clock::{self, Source};
 use rowsource_core::sampler::{Config, Proofs};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// The last reading of the clock by anyone, in raw ticks of the clock in force.
-pub static LAST: AtomicU64 = AtomicU64::new(0);
-/// The last reading by the tick.
-pub static TICKED: AtomicU64 = AtomicU64::new(0);
-/// What proves calls long; `last` and `ticked` are filled in from the two above when they are asked.
-pub static mut PROOFS: Proofs = Proofs::NONE;
-/// Readings made so far in this backend, the tick's aside.
-pub static mut READINGS: u64 = 0;
-/// Whether the clock in force is the time stamp counter, which is read in place.
-static mut TSC: bool = false;
-/// Reads the clock in force.
-pub static mut READ: fn() -> u64 = clock::system::monotonic;
-pub static mut CONFIG: Config = Config {
-    max_gap: 1.0,
-    empty_interval: 0.0,
-    reading: 0.0,
-    affordable: 1.0,
-    long: 1.0,
-};
-/// Nanoseconds of a tick of the clock in force.
-pub static mut NS_PER_TICK: f64 = 1.0;
-/// Where the gaps come from; seeded when a backend first measures.
-pub static mut RANDOM: Random = Random(None);
-
-/// A generator that is there from the start, so that the hot path need not ask.
-pub struct Random(Option<Xoroshiro128PlusPlus>);
-
-impl RngCore for Random {
-    fn next_u64(&mut self) -> u64 {
-        self.0.as_mut().map_or(0, RngCore::next_u64)
-    }
-    fn next_u32(&mut self) -> u32 {
-        (self.next_u64() >> 32) as u32
-    }
-    fn fill_bytes(&mut self, bytes: &mut [u8]) {
-        if let Some(random) = &mut self.0 {
-            random.fill_bytes(bytes);
-        }
-    }
-}
-
-/// Measured statements that are running.
-static mut DEPTH: u32 = 0;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// What a measured statement inside another one replaces while it runs, to be put back when it is left.
 pub struct Outer {
@@ -62,58 +19,87 @@ pub struct Outer {
     config: Config,
 }
 
-/// Reads the clock and remembers the reading.
-///
-/// # Safety
-/// Main thread only.
+/// Returns the last reading of the clock by anyone.
 #[inline(always)]
-pub unsafe fn read() -> u64 {
-    // SAFETY: READ is only replaced by this thread.
-    unsafe {
-        let now = if TSC { clock::tsc::read() } else { READ() };
-        LAST.store(now, Relaxed);
-        READINGS += 1;
-        now
-    }
+pub fn last() -> u64 {
+    HOT.last.load(Relaxed)
+}
+
+/// Returns the last reading by the tick.
+#[inline(always)]
+pub fn ticked() -> u64 {
+    HOT.ticked.load(Relaxed)
+}
+
+/// Reads the clock and remembers the reading.
+#[inline(always)]
+pub fn read() -> u64 {
+    let now = if HOT.tsc.get() {
+        clock::tsc::read()
+    } else {
+        (HOT.read.get())()
+    };
+    HOT.last.store(now, Relaxed);
+    HOT.readings.set(HOT.readings.get() + 1);
+    now
+}
+
+/// Reads the clock for the tick. Async-signal-safe: all clocks are, and the clock in force changes as one word.
+pub fn tick() {
+    let now = (HOT.read.get())();
+    HOT.last.store(now, Relaxed);
+    HOT.ticked.store(now, Relaxed);
+}
+
+/// Notes the period at which the tick reads the clock, in nanoseconds; 0 where it does not run.
+pub fn note_period(ns: f64) {
+    set_period(ns / HOT.ns_per_tick.get());
+}
+
+/// Notes the tick's period in ticks of the clock.
+#[inline(always)]
+fn set_period(period: f64) {
+    // SAFETY: only the hot path takes a reference to the proofs, for the length of one call into the sampler, which does
+    // not come here.
+    unsafe { (*HOT.proofs.as_ptr()).period = period };
 }
 
 /// Puts a statement's clock and configuration in force.
-///
-/// # Safety
-/// Main thread only.
 #[inline(always)]
-pub unsafe fn enter(source: Source, ns_per_tick: f64, config: &Config) -> Option<Outer> {
-    // SAFETY: main thread; the handler reads READ as one word.
+pub fn enter(source: Source, ns_per_tick: f64, config: &Config) -> Option<Outer> {
+    let random = HOT.random.get();
+    // SAFETY: only the hot path takes a reference to the generator too, for the length of one call into the sampler, which
+    // does not come here.
     unsafe {
-        if let Random(None) = RANDOM {
+        if let Random(None) = *random {
             let seed = clock::system::monotonic() ^ (u64::from(std::process::id()) << 32);
-            RANDOM = Random(Some(Xoroshiro128PlusPlus::seed_from_u64(seed)));
+            *random = Random(Some(Xoroshiro128PlusPlus::seed_from_u64(seed)));
         }
-        forget_proofs();
-        let outer = (DEPTH > 0).then_some(Outer {
-            tsc: TSC,
-            ns_per_tick: NS_PER_TICK,
-            read: READ,
-            config: CONFIG,
-        });
-        if outer.is_some() {
-            PROOFS.period *= NS_PER_TICK / ns_per_tick;
-        }
-        TSC = source == Source::Tsc;
-        READ = source.read_fn();
-        NS_PER_TICK = ns_per_tick;
-        CONFIG = *config;
-        DEPTH += 1;
-        read();
-        outer
     }
+    forget_proofs();
+    let outer = (HOT.depth.get() > 0).then(|| Outer {
+        tsc: HOT.tsc.get(),
+        ns_per_tick: HOT.ns_per_tick.get(),
+        read: HOT.read.get(),
+        config: HOT.config.get(),
+    });
+    if outer.is_some() {
+        set_period(HOT.proofs.get().period * (HOT.ns_per_tick.get() / ns_per_tick));
+    }
+    HOT.tsc.set(source == Source::Tsc);
+    HOT.read.set(source.read_fn());
+    HOT.ns_per_tick.set(ns_per_tick);
+    HOT.config.set(*config);
+    HOT.depth.set(HOT.depth.get() + 1);
+    read();
+    outer
 }
 
 /// The time of day, in microseconds since 2000-01-01 UTC: asked from the system ten times a second at most, and
 /// reckoned from a clock in between.
 pub fn time_of_day(source: Source, ns_per_tick: f64) -> i64 {
     const KEPT: f64 = 1e5;
-    static ASKED: OneThread<Cell<Option<(Source, u64, i64)>>> = OneThread::new(Cell::new(None));
+    static ASKED: BackendLocal<Cell<Option<(Source, u64, i64)>>> = BackendLocal::new(Cell::new(None));
     let reading = source.read();
     if let Some((clock, then, at)) = ASKED.get()
         && clock == source
@@ -129,45 +115,38 @@ pub fn time_of_day(source: Source, ns_per_tick: f64) -> i64 {
 }
 
 /// Puts back what [`enter`] replaced.
-///
-/// # Safety
-/// Main thread only.
 #[inline(always)]
-pub unsafe fn leave(outer: Option<&Outer>) {
-    // SAFETY: as in `enter`.
-    unsafe {
-        forget_proofs();
-        DEPTH -= 1;
-        if let Some(outer) = outer {
-            PROOFS.period *= NS_PER_TICK / outer.ns_per_tick;
-            TSC = outer.tsc;
-            READ = outer.read;
-            NS_PER_TICK = outer.ns_per_tick;
-            CONFIG = outer.config;
-            read();
-        }
+pub fn leave(outer: Option<&Outer>) {
+    forget_proofs();
+    HOT.depth.set(HOT.depth.get() - 1);
+    if let Some(outer) = outer {
+        set_period(HOT.proofs.get().period * (HOT.ns_per_tick.get() / outer.ns_per_tick));
+        HOT.tsc.set(outer.tsc);
+        HOT.read.set(outer.read);
+        HOT.ns_per_tick.set(outer.ns_per_tick);
+        HOT.config.set(outer.config);
+        read();
     }
 }
 
 /// Readings of another statement, or by another clock, prove nothing. The tick goes on.
-unsafe fn forget_proofs() {
-    // SAFETY: main thread.
-    unsafe {
-        TICKED.store(0, Relaxed);
-        PROOFS.noticed = 0;
-    }
+#[inline(always)]
+fn forget_proofs() {
+    HOT.ticked.store(0, Relaxed);
+    // SAFETY: only the hot path takes a reference to the proofs, for the length of one call into the sampler, which does
+    // not come here.
+    unsafe { (*HOT.proofs.as_ptr()).noticed = 0 };
 }
 
-/// The proofs as they are now.
-///
-/// # Safety
-/// Main thread only.
+/// Returns the proofs as they are now. They stay where they are as long as the process.
 #[inline(always)]
-pub unsafe fn proofs() -> *mut Proofs {
-    // SAFETY: main thread.
+pub fn proofs() -> *mut Proofs {
+    let proofs = HOT.proofs.as_ptr();
+    // SAFETY: only the hot path takes a reference to the proofs, for the length of one call into the sampler, which does
+    // not come here.
     unsafe {
-        PROOFS.last = LAST.load(Relaxed);
-        PROOFS.ticked = TICKED.load(Relaxed);
-        &raw mut PROOFS
+        (*proofs).last = last();
+        (*proofs).ticked = ticked();
     }
+    proofs
 }

@@ -21,19 +21,29 @@ pub struct Found {
     pub hidden: bool,
 }
 
+/// Returns the type of a node.
+///
+/// # Safety
+/// `node` must point to a live node of PostgreSQL's, which begins with its tag.
 pub unsafe fn tag<T>(node: *const T) -> NodeTag {
     // SAFETY: every PostgreSQL node begins with its tag.
     unsafe { *node.cast::<NodeTag>() }
 }
 
 /// Whether a node runs its children in parallel workers.
+///
+/// # Safety
+/// `ps` must point to an initialised plan state.
 pub unsafe fn is_gather(ps: *const PlanState) -> bool {
-    // SAFETY: a plan state.
+    // SAFETY: a plan state, which the caller promises, begins with its tag.
     let kind = unsafe { tag(ps) };
     matches!(kind, NodeTag::T_GatherState | NodeTag::T_GatherMergeState)
 }
 
 /// The pointers in a List.
+///
+/// # Safety
+/// `list` must be null or a List of pointers, which is neither changed nor freed while the iterator is used.
 pub unsafe fn list<T>(list: *const List) -> impl Iterator<Item = *mut T> {
     // SAFETY: a List's elements are `length` cells; a null List is empty.
     unsafe {
@@ -76,7 +86,7 @@ pub unsafe fn walk(root: *mut PlanState) -> SmallVec<[Found; 4]> {
         hidden: false,
     };
     if !root.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: `root` is an initialised plan state tree, by the caller's promise.
         unsafe { visit(place, &mut walk) };
     }
     if walk.given_up {
@@ -88,11 +98,15 @@ pub unsafe fn walk(root: *mut PlanState) -> SmallVec<[Found; 4]> {
 /// Levels between two looks at the stack.
 const LEVELS_A_CHECK: u16 = 64;
 
+/// Adds a node, and all nodes below it.
+///
+/// # Safety
+/// `place` must have an initialised plan state, and so must all that it leads to.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe fn visit(mut place: Found, walk: &mut Walk) {
     let ps = place.plan_state;
     // Users choose how deep a plan is. Core has been this deep before us, but with less below it on the stack.
-    // SAFETY: no arguments; raises nothing.
+    // SAFETY: the function asks for nothing of its caller, and raises nothing.
     if place.depth % LEVELS_A_CHECK == LEVELS_A_CHECK - 1 && unsafe { raw::stack_is_too_deep() } {
         walk.given_up = true;
     }
@@ -162,6 +176,9 @@ unsafe fn visit(mut place: Found, walk: &mut Walk) {
 }
 
 /// Visits a subplan the first time that an expression with it is met: EXPLAIN shows it once too.
+///
+/// # Safety
+/// `sub` must point to an initialised subplan state, and `place` have its plan state or none.
 unsafe fn visit_subplan(sub: *mut pg_sys::SubPlanState, place: Found, walk: &mut Walk) {
     if place.plan_state.is_null() {
         return;
@@ -174,12 +191,15 @@ unsafe fn visit_subplan(sub: *mut pg_sys::SubPlanState, place: Found, walk: &mut
     }
     if walk.subplans[word] & bit == 0 {
         walk.subplans[word] |= bit;
-        // SAFETY: as `visit`.
+        // SAFETY: the subplan's plan state is initialised by the caller's promise, and so is all that it leads to.
         unsafe { visit(place, walk) }
     }
 }
 
 /// Returns the inputs of a node that has them in an array: the first, and how many.
+///
+/// # Safety
+/// `ps` must point to an initialised plan state of this `kind`.
 unsafe fn members(ps: *mut PlanState, kind: NodeTag) -> (*mut *mut PlanState, usize) {
     // SAFETY: casts follow the tag; arrays have the length beside them.
     unsafe {

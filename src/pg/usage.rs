@@ -5,41 +5,16 @@
 //! All of this is touched by the hot path only: a backend has one thread, and the tick's signal handler does not
 //! come here.
 
+pub use super::hot::Usage;
+use super::hot::{HOT, OUTSIDE};
 use super::raw;
 use pgrx::pg_sys;
 use rowsource_core::sampler::MANY_BUFFERS;
 
-/// What one node used by itself.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Usage {
-    pub buffers: pg_sys::BufferUsage,
-    pub wal: pg_sys::WalUsage,
-}
-
-impl Usage {
-    pub const fn zero() -> Self {
-        // SAFETY: both are plain integers, for which zero bytes are a valid value.
-        unsafe { std::mem::zeroed() }
-    }
-}
-
-/// Takes what happens outside every measured node.
-static mut OUTSIDE: Usage = Usage::zero();
-/// The account of the node that runs now.
-pub static mut CURRENT: *mut Usage = &raw mut OUTSIDE;
-/// PostgreSQL's counters. By a variable, so that the hot path loads their address twice rather than keep it in a
-/// register that it must save.
-static mut COUNTERS: *const pg_sys::BufferUsage = &raw const pg_sys::pgBufferUsage;
-/// The counters when they were last booked.
-pub static mut BOOKED: Usage = Usage::zero();
-/// Their signatures then, one per [`Scope`].
-static mut SIGNATURES: [i64; 3] = [0; 3];
-
 /// Fills in the counters' address, in a way that the compiler cannot see through.
 pub fn init() {
-    // SAFETY: called once from _PG_init.
-    unsafe { COUNTERS = std::hint::black_box(&raw const pg_sys::pgBufferUsage) }
+    HOT.counters
+        .set(std::hint::black_box(&raw const pg_sys::pgBufferUsage));
 }
 
 /// Which counters can move first, while a statement runs.
@@ -53,15 +28,24 @@ pub mod scope {
     pub const SCAN: u8 = 2;
 }
 
-/// The sum of the counters that can move. Every change of WAL makes a record, every change of an I/O time a block.
-///
-/// # Safety
-/// Only from the backend's main thread.
+/// Returns the account of the node that runs now.
 #[inline(always)]
-unsafe fn signature<const SCOPE: u8>() -> i64 {
-    // SAFETY: PostgreSQL's own counters, written by this thread only.
+pub fn current() -> *mut Usage {
+    HOT.current.get()
+}
+
+/// Returns the counters when they were last booked.
+#[inline(always)]
+pub fn booked() -> Usage {
+    HOT.booked.get()
+}
+
+/// The sum of the counters that can move. Every change of WAL makes a record, every change of an I/O time a block.
+#[inline(always)]
+fn signature<const SCOPE: u8>() -> i64 {
+    // SAFETY: `counters` always points to PostgreSQL's own counters, which only this thread writes.
     unsafe {
-        let u = COUNTERS;
+        let u = HOT.counters.get();
         let shared = (*u)
             .shared_blks_hit
             .wrapping_add((*u).shared_blks_read)
@@ -86,22 +70,15 @@ unsafe fn signature<const SCOPE: u8>() -> i64 {
 }
 
 /// Whether counters of the scope moved since the last booking.
-///
-/// # Safety
-/// Main thread only.
 #[inline(always)]
-pub unsafe fn moved<const SCOPE: u8>() -> bool {
-    // SAFETY: statics of this thread.
-    unsafe { signature::<SCOPE>() != SIGNATURES[SCOPE as usize] }
+pub fn moved<const SCOPE: u8>() -> bool {
+    signature::<SCOPE>() != HOT.signatures[SCOPE as usize].get()
 }
 
 /// Blocks read so far, from disk or work files.
-///
-/// # Safety
-/// Main thread only.
 #[inline(always)]
-pub unsafe fn reads() -> i64 {
-    // SAFETY: PostgreSQL's own counters.
+pub fn reads() -> i64 {
+    // SAFETY: PostgreSQL's own counters, which only this thread writes.
     unsafe {
         let u = &raw const pg_sys::pgBufferUsage;
         (*u).shared_blks_read
@@ -113,14 +90,15 @@ pub unsafe fn reads() -> i64 {
 /// Books what happened since the last booking to `account`; true where it included I/O or many buffers.
 ///
 /// # Safety
-/// Main thread only; `account` must point to a live `Usage`.
+/// `account` must point to a live `Usage` that nobody holds a reference to.
 #[inline(never)]
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 pub unsafe fn book(account: *mut Usage) -> bool {
-    // SAFETY: counters and statics belong to this thread; `account` is live by the caller's promise.
+    // SAFETY: PostgreSQL's counters are only written by this thread. `account` is live by the caller's promise, and what
+    // was booked last is nobody's account.
     unsafe {
         let now = &raw const pg_sys::pgBufferUsage;
-        let last = &raw mut BOOKED.buffers;
+        let last = &raw mut (*HOT.booked.as_ptr()).buffers;
         let to = &raw mut (*account).buffers;
         let io = (*now).shared_blks_read != (*last).shared_blks_read
             || (*now).shared_blks_written != (*last).shared_blks_written
@@ -144,25 +122,27 @@ pub unsafe fn book(account: *mut Usage) -> bool {
             (*last).local_blks_dirtied = (*now).local_blks_dirtied;
         }
         let wal = &raw const pg_sys::pgWalUsage;
-        let last_wal = &raw mut BOOKED.wal;
+        let last_wal = &raw mut (*HOT.booked.as_ptr()).wal;
         if (*wal).wal_records != (*last_wal).wal_records {
             raw::WalUsageAccumDiff(&raw mut (*account).wal, wal, last_wal);
             *last_wal = *wal;
         }
-        SIGNATURES = [signature::<0>(), signature::<1>(), signature::<2>()];
+        HOT.signatures[0].set(signature::<0>());
+        HOT.signatures[1].set(signature::<1>());
+        HOT.signatures[2].set(signature::<2>());
         io || hits >= MANY_BUFFERS
     }
 }
 
-/// Adds all that was booked since `entry` (a copy of `BOOKED`) to an account: what an InitPlan or a nested
+/// Adds all that was booked since `entry` (what [`booked`] returned then) to an account: what an InitPlan or a nested
 /// statement used also belongs to the node that asked for it.
 ///
 /// # Safety
-/// Main thread only; both must be live.
+/// `account` and `entry` must point to live values, and nobody may hold a reference to `account`.
 pub unsafe fn add_since(account: *mut Usage, entry: *const Usage) {
-    // SAFETY: the caller's promise.
+    // SAFETY: both are live by the caller's promise. What was booked last is a value of this thread's own.
     unsafe {
-        let now = &raw const BOOKED;
+        let now = HOT.booked.as_ptr().cast_const();
         raw::BufferUsageAccumDiff(
             &raw mut (*account).buffers,
             &raw const (*now).buffers,
@@ -178,30 +158,30 @@ pub unsafe fn add_since(account: *mut Usage, entry: *const Usage) {
 
 /// Whether an account is of no node.
 pub fn is_outside(account: *mut Usage) -> bool {
-    std::ptr::eq(account, &raw const OUTSIDE)
+    std::ptr::eq(account, OUTSIDE.get())
 }
 
 /// Books to the running account for the last time: it goes.
 ///
 /// # Safety
-/// Main thread only; the running account must still be live.
+/// The running account must still be live.
 pub unsafe fn switch_outside() {
-    // SAFETY: the caller's promise; the outside account lives for ever.
-    unsafe { switch(&raw mut OUTSIDE) };
+    // SAFETY: the running account is live by the caller's promise; the outside account lives as long as the process.
+    unsafe { switch(OUTSIDE.get()) };
 }
 
 /// Books to the running account and makes `account` the running one; returns the one before.
 ///
 /// # Safety
-/// Main thread only; `account` must stay live until another switch.
+/// * The running account must still be live.
+/// * `account` must stay live until another account runs, on every way out.
+/// * Nobody may hold a reference to either.
 pub unsafe fn switch(account: *mut Usage) -> *mut Usage {
-    // SAFETY: CURRENT always points to a live account: see the callers, which restore it on every way out.
-    unsafe {
-        let before = CURRENT;
-        if moved::<{ scope::ALL }>() {
-            book(before);
-        }
-        CURRENT = account;
-        before
+    let before = HOT.current.get();
+    if moved::<{ scope::ALL }>() {
+        // SAFETY: the running account is live by the caller's promise.
+        unsafe { book(before) };
     }
+    HOT.current.set(account);
+    before
 }

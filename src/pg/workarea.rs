@@ -10,7 +10,7 @@ use pgrx::pg_sys::{self, NodeTag, PlanState};
 /// `ps` must be a plan state whose memory contexts still stand.
 #[inline(always)]
 pub unsafe fn size(ps: *mut PlanState) -> (Option<u64>, Option<u64>) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `ps` is a plan state whose memory contexts stand, by the caller's promise.
     unsafe {
         match tree::tag(ps) {
             NodeTag::T_SortState
@@ -23,6 +23,10 @@ pub unsafe fn size(ps: *mut PlanState) -> (Option<u64>, Option<u64>) {
     }
 }
 
+/// Returns memory and disk of a node whose size PostgreSQL knows.
+///
+/// # Safety
+/// `ps` must be a plan state whose memory contexts still stand.
 #[inline(never)]
 unsafe fn known_size(ps: *mut PlanState) -> (Option<u64>, Option<u64>) {
     // SAFETY: casts follow the tag.
@@ -72,6 +76,10 @@ impl Participants {
     }
 }
 
+/// Returns memory and disk of a sort.
+///
+/// # Safety
+/// `state` must point to an initialised plan state of this type, whose memory contexts still stand.
 unsafe fn sort(state: *mut pg_sys::SortState) -> (Option<u64>, Option<u64>) {
     // SAFETY: tuplesortstate is set once sort_Done; shared_info has num_workers entries.
     unsafe {
@@ -93,6 +101,10 @@ unsafe fn sort(state: *mut pg_sys::SortState) -> (Option<u64>, Option<u64>) {
     }
 }
 
+/// Returns memory and disk of an incremental sort.
+///
+/// # Safety
+/// `state` must point to an initialised plan state of this type, whose memory contexts still stand.
 unsafe fn incremental_sort(state: *mut pg_sys::IncrementalSortState) -> (Option<u64>, Option<u64>) {
     // SAFETY: shared_info has num_workers entries.
     unsafe {
@@ -122,6 +134,10 @@ unsafe fn incremental_sort(state: *mut pg_sys::IncrementalSortState) -> (Option<
     }
 }
 
+/// Returns memory and disk of a hash.
+///
+/// # Safety
+/// `state` must point to an initialised plan state of this type, whose memory contexts still stand.
 unsafe fn hash(state: *mut pg_sys::HashState) -> (Option<u64>, Option<u64>) {
     // SAFETY: hinstrument and hashtable are null or valid; shared_info has num_workers entries.
     unsafe {
@@ -146,6 +162,10 @@ unsafe fn hash(state: *mut pg_sys::HashState) -> (Option<u64>, Option<u64>) {
     }
 }
 
+/// Returns memory and disk of an aggregate.
+///
+/// # Safety
+/// `state` must point to an initialised plan state of this type, whose memory contexts still stand.
 unsafe fn aggregate(state: *mut pg_sys::AggState) -> (Option<u64>, Option<u64>) {
     // SAFETY: shared_info has num_workers entries.
     unsafe {
@@ -171,6 +191,10 @@ unsafe fn aggregate(state: *mut pg_sys::AggState) -> (Option<u64>, Option<u64>) 
     }
 }
 
+/// Returns memory and disk of a cache.
+///
+/// # Safety
+/// `state` must point to an initialised plan state of this type, whose memory contexts still stand.
 unsafe fn memoize(state: *mut pg_sys::MemoizeState) -> (Option<u64>, Option<u64>) {
     // SAFETY: shared_info has num_workers entries.
     unsafe {

@@ -19,13 +19,13 @@
 //!
 //! each with the counters that can move in the statement (`usage::scope`).
 
+use super::hot::HOT;
 use super::node::Node;
 use super::usage::{self, scope};
 use super::{raw, tick, timing};
 use pgrx::pg_sys::{self, PlanState, TupleTableSlot};
 use rowsource_core::clock::tsc;
 use rowsource_core::sampler::TimedCall;
-use std::sync::atomic::Ordering::Relaxed;
 
 const NONE: u8 = 0;
 const TAIL: u8 = 1;
@@ -97,7 +97,7 @@ fn scan_method<const TIMED: u8>(reads: bool) -> Method {
 /// Called by the executor with a plan state whose statement is set up.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 pub unsafe extern "C-unwind" fn first_call(ps: *mut PlanState) -> *mut TupleTableSlot {
-    // SAFETY: `method` was set with the node.
+    // SAFETY: the executor calls this with a plan state whose node is live, and whose `method` was set with the node.
     unsafe {
         raw::check_stack_depth();
         let method = (*Node::of(ps)).method;
@@ -106,11 +106,17 @@ pub unsafe extern "C-unwind" fn first_call(ps: *mut PlanState) -> *mut TupleTabl
     }
 }
 
+/// Calls a node and measures the call.
+///
+/// # Safety
+/// * To be called by the executor only.
+/// * `ps` must be a plan state that a statement has set up, and whose wrapper this is. Its node and accounts must be
+///   live.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe extern "C-unwind" fn call<const TIMED: u8, const BOOKS: u8, const SCOPE: u8>(
     ps: *mut PlanState,
 ) -> *mut TupleTableSlot {
-    // SAFETY: the executor calls this with a plan state that `statement` set up; main thread.
+    // SAFETY: the executor calls this with a plan state that `statement` set up, whose node and accounts are live.
     unsafe {
         if BOOKS >= SWITCH && usage::moved::<SCOPE>() {
             return book_and_call::<TIMED, BOOKS, SCOPE>(ps);
@@ -121,7 +127,7 @@ unsafe extern "C-unwind" fn call<const TIMED: u8, const BOOKS: u8, const SCOPE: 
             if (*node).timer.countdown == 0 {
                 return call_sampled::<BOOKS, SCOPE>(ps, node);
             }
-            (*node).before = timing::LAST.load(Relaxed);
+            (*node).before = timing::last();
         }
         enter::<BOOKS>(node);
         let every = TIMED == EVERY_TSC || TIMED == EVERY;
@@ -137,12 +143,12 @@ unsafe extern "C-unwind" fn call<const TIMED: u8, const BOOKS: u8, const SCOPE: 
         }
         if (BOOKS != NONE && usage::moved::<SCOPE>())
             || BOOKS > SWITCH
-            || (TIMED == SAMPLED && timing::LAST.load(Relaxed) != (*node).before)
+            || (TIMED == SAMPLED && timing::last() != (*node).before)
         {
             return leave_moved::<TIMED, BOOKS>(node, slot);
         }
         if BOOKS == SWITCH {
-            usage::CURRENT = (*node).caller;
+            HOT.current.set((*node).caller);
         }
         count(node, slot);
         slot
@@ -153,14 +159,20 @@ unsafe extern "C-unwind" fn call<const TIMED: u8, const BOOKS: u8, const SCOPE: 
 /// itself, and cannot fail between two calls of the scan. So nothing need be seen when a call ends; whether it did
 /// I/O or proved long is looked at when the next one begins, or when the parent ends. Rows are the calls less one
 /// for each start: each start is read to its end.
+///
+/// # Safety
+/// * To be called by the executor only.
+/// * `ps` must be a plan state that a statement has set up, and whose wrapper this is. Its node and accounts must be
+///   live.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe extern "C-unwind" fn scan<const TIMED: u8, const SCOPE: u8>(
     ps: *mut PlanState,
 ) -> *mut TupleTableSlot {
-    // SAFETY: as `call`; core sets ExecProcNodeReal for every node before its first call.
+    // SAFETY: the executor calls this with a plan state that `statement` set up. Core sets ExecProcNodeReal for every
+    // node before its first call.
     unsafe {
         let node = Node::of(ps);
-        if usage::moved::<SCOPE>() || (TIMED == SAMPLED && timing::LAST.load(Relaxed) != (*node).before) {
+        if usage::moved::<SCOPE>() || (TIMED == SAMPLED && timing::last() != (*node).before) {
             return settle_and_scan::<TIMED, SCOPE>(ps);
         }
         if TIMED == SAMPLED {
@@ -176,6 +188,11 @@ unsafe extern "C-unwind" fn scan<const TIMED: u8, const SCOPE: u8>(
     }
 }
 
+/// Takes note of what a scan's last call did, and makes the next.
+///
+/// # Safety
+/// `ps` must be a plan state that a statement has set up, and whose wrapper this is. Its node and accounts must be
+/// live.
 #[inline(never)]
 unsafe extern "C-unwind" fn settle_and_scan<const TIMED: u8, const SCOPE: u8>(
     ps: *mut PlanState,
@@ -188,25 +205,33 @@ unsafe extern "C-unwind" fn settle_and_scan<const TIMED: u8, const SCOPE: u8>(
 }
 
 /// Takes note of what a scan's last call did.
+///
+/// # Safety
+/// `node` must be live, and nobody may hold a reference to it.
 #[inline(never)]
 unsafe fn settle<const TIMED: u8>(node: *mut Node) {
-    // SAFETY: main thread, live node.
+    // SAFETY: the node is live by the caller's promise.
     unsafe {
         let io = usage::moved::<{ scope::ALL }>() && usage::book(&raw mut (*node).usage);
         if TIMED == SAMPLED {
             prove(node, io);
-            (*node).before = timing::LAST.load(Relaxed);
+            (*node).before = timing::last();
         }
     }
 }
 
 /// Counts a call that was not timed, if it did I/O or somebody's reading of the clock proves it long.
+///
+/// # Safety
+/// * `node` must be live, and nobody may hold a reference to it.
+/// * Its statement must be timed by sampling: the tick is prepared then.
 #[inline(always)]
 unsafe fn prove(node: *mut Node, io: bool) {
-    // SAFETY: main thread, live node.
+    // SAFETY: the node is live by the caller's promise. The proofs and the configuration stay where they are, and the
+    // sampler calls back only to read the clock, which changes neither.
     unsafe {
         let first_of_start = !(*node).instr.running;
-        let (config, proofs) = (&raw const timing::CONFIG, timing::proofs());
+        let (config, proofs) = (HOT.config.as_ptr().cast_const(), timing::proofs());
         (*node)
             .timer
             .record_untimed(&*config, (*node).before, io, first_of_start, &mut *proofs, || {
@@ -217,6 +242,10 @@ unsafe fn prove(node: *mut Node, io: bool) {
 }
 
 /// The counters moved since the last booking: that was the caller's work.
+///
+/// # Safety
+/// `ps` must be a plan state that a statement has set up, and whose wrapper this is. Its node and accounts must be
+/// live.
 #[inline(never)]
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe extern "C-unwind" fn book_and_call<const TIMED: u8, const BOOKS: u8, const SCOPE: u8>(
@@ -224,19 +253,24 @@ unsafe extern "C-unwind" fn book_and_call<const TIMED: u8, const BOOKS: u8, cons
 ) -> *mut TupleTableSlot {
     // SAFETY: CURRENT is a live account. Nothing moves between the booking and the second look.
     unsafe {
-        usage::book(usage::CURRENT);
+        usage::book(HOT.current.get());
         call::<TIMED, BOOKS, SCOPE>(ps)
     }
 }
 
 /// A call after which the counters or the last clock reading have moved.
+///
+/// # Safety
+/// * `node` must be live, and nobody may hold a reference to it.
+/// * So must its caller's account be, and the scan that it drains, if it does.
+/// * `slot` must be null or a live slot.
 #[inline(never)]
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe extern "C-unwind" fn leave_moved<const TIMED: u8, const BOOKS: u8>(
     node: *mut Node,
     slot: *mut TupleTableSlot,
 ) -> *mut TupleTableSlot {
-    // SAFETY: main thread, live node.
+    // SAFETY: the node is live by the caller's promise, and so are its caller's account and the scan that it drains.
     unsafe {
         let io = leave::<TIMED, BOOKS>(node);
         if TIMED == SAMPLED {
@@ -249,29 +283,35 @@ unsafe extern "C-unwind" fn leave_moved<const TIMED: u8, const BOOKS: u8>(
 }
 
 /// The call that the countdown chose.
+///
+/// # Safety
+/// * `ps` must be a plan state that a statement has set up, and whose wrapper this is. Its node and accounts must be
+///   live.
+/// * `node` must be its node. The statement must be timed by sampling: the tick is prepared then.
 #[inline(never)]
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe extern "C-unwind" fn call_sampled<const BOOKS: u8, const SCOPE: u8>(
     ps: *mut PlanState,
     node: *mut Node,
 ) -> *mut TupleTableSlot {
-    // SAFETY: main thread, live node; a longjmp across leaves nothing behind.
+    // SAFETY: plan state and node are live by the caller's promise. An error crosses this frame, which has nothing to
+    // drop. The proofs, the configuration and the generator stay where they are, and the sampler does not call back.
     unsafe {
         enter::<BOOKS>(node);
         let reads = usage::reads();
-        let before = timing::LAST.load(Relaxed);
+        let before = timing::last();
         let start = timing::read();
         (*node).before = start;
-        let readings = timing::READINGS;
+        let readings = HOT.readings.get();
         let slot = real(ps);
         let proofs = timing::proofs();
-        let nested_readings = timing::READINGS - readings;
+        let nested_readings = HOT.readings.get() - readings;
         let end = timing::read();
-        let ns = end.wrapping_sub(start) as i64 as f64 * timing::NS_PER_TICK;
+        let ns = end.wrapping_sub(start) as i64 as f64 * HOT.ns_per_tick.get();
         (*node).histogram.count(ns, usage::reads() != reads);
         let did_io = leave::<SAMPLED, BOOKS>(node);
         let first_of_start = !(*node).instr.running;
-        let (config, random) = (&raw const timing::CONFIG, &raw mut timing::RANDOM);
+        let (config, random) = (HOT.config.as_ptr().cast_const(), HOT.random.get());
         let timed = TimedCall {
             before,
             start,
@@ -287,7 +327,7 @@ unsafe extern "C-unwind" fn call_sampled<const BOOKS: u8, const SCOPE: u8>(
             tick::wanted();
         }
         if BOOKS == TAIL {
-            (*node).before = timing::LAST.load(Relaxed);
+            (*node).before = timing::last();
             (*node).instr.running = true;
         } else {
             count(node, slot);
@@ -296,6 +336,10 @@ unsafe extern "C-unwind" fn call_sampled<const BOOKS: u8, const SCOPE: u8>(
     }
 }
 
+/// Calls the node itself.
+///
+/// # Safety
+/// `ps` must be a plan state that the executor has initialised, and that it calls now.
 #[inline(always)]
 unsafe fn real(ps: *mut PlanState) -> *mut TupleTableSlot {
     // SAFETY: core sets ExecProcNodeReal for every node before its first call. Errors may cross this frame.
@@ -303,6 +347,10 @@ unsafe fn real(ps: *mut PlanState) -> *mut TupleTableSlot {
 }
 
 /// Counts the row, if there is one, and marks the start as begun: core's InstrEndLoop counts it.
+///
+/// # Safety
+/// * `node` must be live, and nobody may hold a reference to it.
+/// * `slot` must be null or a live slot.
 #[inline(always)]
 unsafe fn count(node: *mut Node, slot: *mut TupleTableSlot) {
     // SAFETY: a node returns NULL or a valid slot.
@@ -315,32 +363,41 @@ unsafe fn count(node: *mut Node, slot: *mut TupleTableSlot) {
 }
 
 /// Makes the node's account the running one.
+///
+/// # Safety
+/// * `node` must be live, and nobody may hold a reference to it.
+/// * If it drains a scan, that scan's node must be live too.
 #[inline(always)]
 unsafe fn enter<const BOOKS: u8>(node: *mut Node) {
-    // SAFETY: main thread.
+    // SAFETY: the node is live by the caller's promise, and so is the scan that it drains.
     unsafe {
         if BOOKS == ROOT {
-            (*node).caller = usage::CURRENT;
+            (*node).caller = HOT.current.get();
         }
         if BOOKS >= SWITCH {
-            usage::CURRENT = &raw mut (*node).usage;
+            HOT.current.set(&raw mut (*node).usage);
         }
         if BOOKS == DRAIN {
             let scan = (*node).drained;
-            usage::CURRENT = &raw mut (*scan).usage;
-            (*scan).before = timing::LAST.load(Relaxed);
+            HOT.current.set(&raw mut (*scan).usage);
+            (*scan).before = timing::last();
         }
         if BOOKS == ROOT {
-            (*node).entry = usage::BOOKED;
+            (*node).entry = HOT.booked.get();
         }
     }
 }
 
 /// Books the node's own part, and makes its caller's account the running one. True where the call did I/O or
 /// touched many buffers.
+///
+/// # Safety
+/// * `node` must be live, and nobody may hold a reference to it.
+/// * Its caller's account must be live, and so must the scan that it drains, if it does.
 #[inline(always)]
 unsafe fn leave<const TIMED: u8, const BOOKS: u8>(node: *mut Node) -> bool {
-    // SAFETY: main thread; the caller's account is live as long as its call is.
+    // SAFETY: the node is live by the caller's promise, and so is the scan that it drains. The caller's account is
+    // live as long as its call is.
     unsafe {
         let mut io = false;
         if BOOKS == DRAIN {
@@ -350,7 +407,7 @@ unsafe fn leave<const TIMED: u8, const BOOKS: u8>(node: *mut Node) -> bool {
             io = usage::book(&raw mut (*node).usage);
         }
         if BOOKS >= SWITCH {
-            usage::CURRENT = (*node).caller;
+            HOT.current.set((*node).caller);
         }
         if BOOKS == ROOT {
             usage::add_since((*node).caller, &raw const (*node).entry);
@@ -360,19 +417,21 @@ unsafe fn leave<const TIMED: u8, const BOOKS: u8>(node: *mut Node) -> bool {
 }
 
 #[inline(always)]
-unsafe fn read_every<const TIMED: u8>() -> u64 {
+fn read_every<const TIMED: u8>() -> u64 {
     match TIMED {
         EVERY_TSC => tsc::read(),
-        // SAFETY: READ is always a valid function.
-        EVERY => unsafe { timing::READ() },
+        EVERY => (HOT.read.get())(),
         _ => 0,
     }
 }
 
 /// Every call timed: a sum. What children's readings cost is taken off at the end.
+///
+/// # Safety
+/// `node` must be live, and nobody may hold a reference to it.
 #[inline(always)]
 unsafe fn count_every(node: *mut Node, start: u64, end: u64, read: bool) {
-    // SAFETY: a live node.
+    // SAFETY: the node is live by the caller's promise, and nobody holds a reference to it.
     unsafe {
         let every = &raw mut (*node).every;
         (*every).calls += 1;
@@ -383,7 +442,7 @@ unsafe fn count_every(node: *mut Node, start: u64, end: u64, read: bool) {
         (*every).ticks += end - start;
         (*node)
             .histogram
-            .count((end - start) as i64 as f64 * timing::NS_PER_TICK, read);
+            .count((end - start) as i64 as f64 * HOT.ns_per_tick.get(), read);
         if !(*node).instr.running {
             (*every).startup_ticks += end - start;
         }

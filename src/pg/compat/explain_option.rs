@@ -10,6 +10,11 @@ mod before_18 {
     use pgrx::pg_sys::{DefElem, ExplainState, NodeTag, ParseState};
     use std::ffi::{CStr, c_char};
 
+    /// Tells EXPLAIN of an option, where extensions can have one.
+    ///
+    /// # Safety
+    /// To be called once, from `_PG_init`. The functions must be sound to call with what PostgreSQL passes to
+    /// functions of their kind.
     pub unsafe fn register(
         _name: &'static CStr,
         _apply: unsafe extern "C-unwind" fn(*mut ExplainState, *mut DefElem, *mut ParseState),
@@ -24,23 +29,32 @@ mod before_18 {
 
 #[cfg(pg_ge_18)]
 mod from_18 {
+    use crate::pg::backend_local::BackendLocal;
     use pgrx::pg_guard;
     use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
     use pgrx::pg_sys::{self, DefElem, ExplainState, NodeTag, ParseState};
+    use std::cell::Cell;
     use std::ffi::{CStr, c_char};
 
-    static mut PREV_VALIDATE: pg_sys::explain_validate_options_hook_type = None;
-    static mut VALIDATE: Option<unsafe fn(*mut ExplainState)> = None;
+    static PREV_VALIDATE: BackendLocal<Cell<pg_sys::explain_validate_options_hook_type>> =
+        BackendLocal::new(Cell::new(None));
+    type Validate = unsafe fn(*mut ExplainState);
+    static VALIDATE: BackendLocal<Cell<Option<Validate>>> = BackendLocal::new(Cell::new(None));
 
+    /// Tells EXPLAIN of an option, where extensions can have one.
+    ///
+    /// # Safety
+    /// To be called once, from `_PG_init`. The functions must be sound to call with what PostgreSQL passes to
+    /// functions of their kind.
     pub unsafe fn register(
         name: &'static CStr,
         apply: unsafe extern "C-unwind" fn(*mut ExplainState, *mut DefElem, *mut ParseState),
         check: unsafe extern "C-unwind" fn(*const c_char, *const c_char, NodeTag) -> bool,
-        validate_ours: unsafe fn(*mut ExplainState),
+        validate_ours: Validate,
     ) {
         // SAFETY: called once from _PG_init, with a static name.
         unsafe {
-            VALIDATE = Some(validate_ours);
+            VALIDATE.set(Some(validate_ours));
             #[cfg(not(pg_ge_19))]
             {
                 let _ = check;
@@ -48,11 +62,19 @@ mod from_18 {
             }
             #[cfg(pg_ge_19)]
             pg_sys::RegisterExtensionExplainOption(name.as_ptr(), Some(apply), Some(check));
-            PREV_VALIDATE = pg_sys::explain_validate_options_hook;
+            PREV_VALIDATE.set(pg_sys::explain_validate_options_hook);
             pg_sys::explain_validate_options_hook = Some(validate);
         }
     }
 
+    /// Checks the options of an EXPLAIN, after the hook that stood there before.
+    ///
+    /// # Safety
+    /// To be called by PostgreSQL as its hook of this name.
+    #[allow(
+        clippy::missing_safety_doc,
+        reason = "of the function that the guard makes inside"
+    )]
     #[pg_guard]
     unsafe extern "C-unwind" fn validate(
         state: *mut ExplainState,
@@ -61,10 +83,10 @@ mod from_18 {
     ) {
         // SAFETY: PostgreSQL passes valid arguments, which go on unchanged.
         unsafe {
-            if let Some(previous) = PREV_VALIDATE {
+            if let Some(previous) = PREV_VALIDATE.get() {
                 pg_guard_ffi_boundary(|| previous(state, options, parse));
             }
-            if let Some(ours) = VALIDATE {
+            if let Some(ours) = VALIDATE.get() {
                 ours(state);
             }
         }

@@ -44,8 +44,11 @@ pub unsafe fn plan(query: *mut QueryDesc, found: &[Found]) -> ExplainedPlan {
 }
 
 /// Returns the kind of node in EXPLAIN's words.
+///
+/// # Safety
+/// `plan` must point to a live plan node, whose tag tells its type.
 unsafe fn operation(plan: *mut pg_sys::Plan) -> String {
-    // SAFETY: a plan; the cast follows its tag.
+    // SAFETY: the plan node is live by the caller's promise, and of the type that its tag says.
     unsafe {
         let name = match tag(plan) {
             NodeTag::T_ModifyTable => match (*plan.cast::<pg_sys::ModifyTable>()).operation {
@@ -72,8 +75,12 @@ unsafe fn operation(plan: *mut pg_sys::Plan) -> String {
     }
 }
 
+/// Puts EXPLAIN's "Parallel" before the name of a node that takes part in a parallel scan or join.
+///
+/// # Safety
+/// `plan` must point to a live plan node, whose tag tells its type.
 unsafe fn prefixed(plan: *mut pg_sys::Plan, name: &str) -> String {
-    // SAFETY: a plan.
+    // SAFETY: the plan node is live by the caller's promise.
     let parallel = if unsafe { (*plan).parallel_aware } {
         "Parallel "
     } else {
@@ -97,6 +104,9 @@ fn words(tag: &str) -> String {
 
 /// Returns the name of the index or relation that a node works on, out of what the executor has opened, so nothing is
 /// looked up; else what the statement calls it.
+///
+/// # Safety
+/// `ps` must be an initialised plan state of the started `query`, which keeps its relations open.
 unsafe fn object_name(ps: *mut PlanState, query: *mut QueryDesc) -> Option<String> {
     // SAFETY: casts follow the tag; relations stay open while the statement runs.
     unsafe {
@@ -134,6 +144,9 @@ unsafe fn object_name(ps: *mut PlanState, query: *mut QueryDesc) -> Option<Strin
 }
 
 /// Returns what the statement calls a range table entry.
+///
+/// # Safety
+/// `plan` must point to a scan's plan node, and `query` to the started query that it is of.
 unsafe fn alias(plan: *mut pg_sys::Plan, query: *mut QueryDesc) -> Option<String> {
     // SAFETY: a scan's plan begins with `Scan`; range table indexes count from 1.
     unsafe {

@@ -32,7 +32,8 @@ const MOST_SHORTENED: usize = 1_000;
 /// `query` must be started, and `found` be the nodes of its plan. May raise. Nobody else may look at the plan's
 /// constants until the answer is dropped.
 pub unsafe fn bounded(query: *mut QueryDesc, found: &[Found]) -> Option<Shortened> {
-    // SAFETY: the caller's promise.
+    // SAFETY: `query` is started and `found` are its nodes, by the caller's promise: the plan and its constants are
+    // live.
     unsafe {
         if found.len() > MOST_NODES || !columns_are_few((*(*query).plannedstmt).rtable) {
             return None;
@@ -47,6 +48,10 @@ pub unsafe fn bounded(query: *mut QueryDesc, found: &[Found]) -> Option<Shortene
     }
 }
 
+/// Returns whether EXPLAIN can make the names of all columns differ in reasonable time.
+///
+/// # Safety
+/// `table` must be null or the range table of a live planned statement.
 unsafe fn columns_are_few(table: *mut List) -> bool {
     let (mut entries, mut squares) = (0, 0);
     // SAFETY: a range table; every entry has its column names.
@@ -69,13 +74,16 @@ unsafe fn columns_are_few(table: *mut List) -> bool {
 ///
 /// EXPLAIN prints a reference to a column of a node below as that column's expression, and so on down to the tables;
 /// hence what a column takes is known from the bottom up.
+///
+/// # Safety
+/// `found` must be the initialised nodes of a live plan. May raise.
 unsafe fn constants(found: &[Found]) -> Option<Vec<*mut Const>> {
     let mut walk = Walk::default();
     // What the longest column of the nodes directly below each node takes.
     let mut below = vec![1u64; found.len()];
     let (mut printed, mut parameters, mut longest) = (0u64, 0u64, 1u64);
     for (i, place) in found.iter().enumerate().rev() {
-        // SAFETY: the nodes of a started plan.
+        // SAFETY: the nodes are initialised by the caller's promise, and so have plan nodes of their types.
         unsafe {
             let plan = (*place.plan_state).plan;
             // An index's or a foreign scan's own columns.
@@ -131,6 +139,9 @@ struct Walk {
 
 impl Walk {
     /// Counts the parts of an expression, and remembers its constants. `None` where there are too many.
+    ///
+    /// # Safety
+    /// `expression` must be null or an expression (or a List of them) of a live plan. May raise.
     unsafe fn count(&mut self, expression: *mut Node) -> Option<Counted> {
         self.counted = Counted::default();
         let context: *mut Walk = self;
@@ -141,6 +152,11 @@ impl Walk {
 }
 
 /// Visits a part of an expression; true stops the walk.
+///
+/// # Safety
+/// * `node` must be null or a part of an expression of a live plan.
+/// * `context` must point to a [`Walk`] to which nobody holds a reference.
+/// * An error crosses the caller's frame, which must be plain.
 unsafe extern "C-unwind" fn visit(node: *mut Node, context: *mut c_void) -> bool {
     if node.is_null() {
         return false;
@@ -174,8 +190,11 @@ unsafe extern "C-unwind" fn visit(node: *mut Node, context: *mut c_void) -> bool
 }
 
 /// Returns the columns that only this node refers to.
+///
+/// # Safety
+/// `plan` must point to a live plan node, whose tag tells its type.
 unsafe fn own_columns(plan: *mut Plan) -> *mut List {
-    // SAFETY: casts follow the tag.
+    // SAFETY: the plan node is live by the caller's promise, and of the type that its tag says.
     unsafe {
         match tag(plan) {
             NodeTag::T_IndexOnlyScan => (*plan.cast::<pg_sys::IndexOnlyScan>()).indextlist,
@@ -187,8 +206,11 @@ unsafe fn own_columns(plan: *mut Plan) -> *mut List {
 }
 
 /// Returns the expressions of a node that EXPLAIN prints as they are.
+///
+/// # Safety
+/// `plan` must point to a live plan node, whose tag tells its type.
 unsafe fn printed_expressions(plan: *mut Plan) -> [*mut Node; 5] {
-    // SAFETY: casts follow the tag.
+    // SAFETY: the plan node is live by the caller's promise, and of the type that its tag says.
     unsafe {
         let none: *mut List = std::ptr::null_mut();
         let join = |more: *mut List| [(*plan.cast::<pg_sys::Join>()).joinqual, more, none, none];
@@ -266,8 +288,11 @@ unsafe fn printed_expressions(plan: *mut Plan) -> [*mut Node; 5] {
 }
 
 /// Returns how many columns EXPLAIN prints as the keys of a node.
+///
+/// # Safety
+/// `plan` must point to a live plan node, whose tag tells its type.
 unsafe fn keys(plan: *mut Plan) -> u64 {
-    // SAFETY: casts follow the tag.
+    // SAFETY: the plan node is live by the caller's promise, and of the type that its tag says.
     unsafe {
         let columns = match tag(plan) {
             NodeTag::T_Sort => (*plan.cast::<pg_sys::Sort>()).numCols,
@@ -287,6 +312,9 @@ unsafe fn keys(plan: *mut Plan) -> u64 {
 }
 
 /// Returns the keys of an aggregation and of all its grouping sets.
+///
+/// # Safety
+/// `agg` must point to a live aggregation's plan node.
 unsafe fn grouping_keys(agg: *mut pg_sys::Agg) -> u64 {
     // SAFETY: grouping sets are lists of numbers; a chain has further aggregations, with a sort below each.
     unsafe {
@@ -314,6 +342,10 @@ impl Shortened {
     }
 
     /// Shortens a constant if it is long, or if the others have used what is left. `None` where too many are.
+    ///
+    /// # Safety
+    /// * `constant` must be a constant by reference, not null, of a live plan.
+    /// * The plan must stay, and nobody else may look at the constant, until `self` is dropped. May raise.
     unsafe fn consider(&mut self, constant: *mut Const, left: &mut usize) -> Option<()> {
         // SAFETY: a constant of the plan, which has a value by reference.
         unsafe {
@@ -340,6 +372,11 @@ impl Shortened {
     }
 
     /// Puts a text of no type in a constant's place, which is what a literal is before it gets one.
+    ///
+    /// # Safety
+    /// * `constant` must point to a constant of a live plan.
+    /// * The plan and the current memory context must stay, and nobody else may look at the constant, until `self` is
+    ///   dropped.
     unsafe fn replace(&mut self, constant: *mut Const, short: &CStr) -> Option<()> {
         if self.0.len() == MOST_SHORTENED {
             return None;
@@ -366,13 +403,17 @@ impl Drop for Shortened {
     fn drop(&mut self) {
         // The last ones first: a constant may be there twice.
         for (constant, original) in self.0.drain(..).rev() {
-            // SAFETY: the plan is still there.
+            // SAFETY: the caller of `consider` promised that the plan stays until now, and that nobody looks at its
+            // constants.
             unsafe { constant.write(original) };
         }
     }
 }
 
 /// Returns the bytes of a constant's value.
+///
+/// # Safety
+/// The value of `constant` must be a live one by reference, of the length that `constlen` says.
 unsafe fn size(constant: &Const) -> usize {
     // SAFETY: the value is a pointer, to what its length says.
     unsafe {
@@ -387,9 +428,13 @@ unsafe fn size(constant: &Const) -> usize {
     }
 }
 
+/// Returns whether a value is compressed, or stored outside of the constant.
+///
+/// # Safety
+/// The value of `constant` must be a live one with a varlena header.
 unsafe fn is_stored_otherwise(constant: &Const) -> bool {
     let value: *const pg_sys::varlena = constant.constvalue.cast_mut_ptr();
-    // SAFETY: a value with a header.
+    // SAFETY: the value has a header by the caller's promise.
     unsafe { pgrx::varatt_is_1b_e(value) || pgrx::varatt_is_4b_c(value) }
 }
 
@@ -406,6 +451,10 @@ fn is_text(kind: pg_sys::Oid) -> bool {
 }
 
 /// Returns what a value's type prints of it.
+///
+/// # Safety
+/// * `value` must be a live value of type `kind`.
+/// * The memory context that is current must outlive the answer. May raise.
 unsafe fn printed<'a>(kind: pg_sys::Oid, value: pg_sys::Datum) -> &'a CStr {
     // SAFETY: a value of this type; the text lies in the current memory context.
     unsafe {
@@ -416,6 +465,9 @@ unsafe fn printed<'a>(kind: pg_sys::Oid, value: pg_sys::Datum) -> &'a CStr {
 }
 
 /// Returns the beginning of a long constant, as far as it can be had without looking at the rest.
+///
+/// # Safety
+/// The value of `constant` must be a live one by reference, of its type. May raise.
 unsafe fn beginning(constant: &Const) -> CString {
     // SAFETY: the value is of its type, and as long as its header says.
     unsafe {
@@ -433,12 +485,22 @@ unsafe fn beginning(constant: &Const) -> CString {
     }
 }
 
+/// Returns the bytes of a value.
+///
+/// # Safety
+/// * `value` must point to a value that is neither compressed nor stored elsewhere.
+/// * The value must outlive the answer.
 unsafe fn varlena<'a>(value: *const pg_sys::varlena) -> &'a [u8] {
-    // SAFETY: as long as its header says.
+    // SAFETY: the value is neither compressed nor stored elsewhere, by the caller's promise: its bytes follow its
+    // header.
     unsafe { std::slice::from_raw_parts(pgrx::vardata_any(value).cast(), pgrx::varsize_any_exhdr(value)) }
 }
 
 /// Returns the first elements of a long array, if their type prints few bytes for few.
+///
+/// # Safety
+/// `array` must point to a live array whose elements are of type `kind`, neither compressed nor stored elsewhere. May
+/// raise.
 unsafe fn first_elements(array: *mut pg_sys::ArrayType, kind: pg_sys::Oid) -> CString {
     let mut text = b"{".to_vec();
     // SAFETY: an array of this type. Elements that are no texts are values in themselves.

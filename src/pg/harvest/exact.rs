@@ -26,7 +26,7 @@ pub unsafe fn figures(statement: &Statement, core_alive: bool, figures: &mut Vec
     figures.resize_with(statement.count, NodeFigures::default);
     for i in 0..statement.count {
         let (above, below) = figures.split_at_mut(i);
-        // SAFETY: the caller's promise.
+        // SAFETY: `i` is below the number of nodes. Nodes and plan states are live by the caller's promise.
         let (known, parent, edge) = unsafe {
             let node = statement.nodes.add(i);
             let known = fill_in(statement, node, core_alive, &mut below[0]);
@@ -43,12 +43,16 @@ pub unsafe fn figures(statement: &Statement, core_alive: bool, figures: &mut Vec
             return false;
         }
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the figures are those of all nodes, which are live by the caller's promise.
     unsafe { add_upwards(statement, figures) };
     true
 }
 
 /// Fills in a node's own figures, and returns its time; `None` where that is not known exactly.
+///
+/// # Safety
+/// * `node` must be one of the statement's nodes, which must be live with their plan states.
+/// * With `core_alive`, the memory contexts of the statement must still stand.
 #[inline(always)]
 unsafe fn fill_in(
     statement: &Statement,
@@ -56,7 +60,7 @@ unsafe fn fill_in(
     core_alive: bool,
     figures: &mut NodeFigures,
 ) -> Option<f64> {
-    // SAFETY: a live node.
+    // SAFETY: node and plan state are live by the caller's promise.
     unsafe {
         if (*(*node).plan_state).instrument.is_null() || (*node).interrupted.is_some() {
             return None;
@@ -66,7 +70,7 @@ unsafe fn fill_in(
         let mut total_ms = total * ms;
         if (*node).parent < 0 {
             // The root ran inside the statement's own, exactly timed runs.
-            total_ms = total_ms.min(statement.elapsed_ns / NS_PER_MS);
+            total_ms = total_ms.min(statement.elapsed_ns.get() / NS_PER_MS);
         }
         let starts = starts(statement, node);
         figures.starts = (starts as i64 as u64).into();

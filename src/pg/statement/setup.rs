@@ -2,6 +2,7 @@
 
 use super::{BUFFERS, Entered, GONE, OPEN, OURS, ROWS, Statement, TIMER, WAL, spare};
 use crate::guc::{self, Detail};
+use crate::pg::backend_local::BackendLocal;
 use crate::pg::node::Node;
 use crate::pg::usage::Usage;
 use crate::pg::{
@@ -14,6 +15,7 @@ use rand_xoshiro::Xoroshiro128PlusPlus;
 use rowsource_core::clock::{self, Source, measure_costs};
 use rowsource_core::figures::Outcome;
 use rowsource_core::sampler::{BOOKKEEPING_NS, Config, NodeTimer, Proofs, TimedCall};
+use std::cell::{Cell, UnsafeCell};
 
 /// Sets a started statement up for measuring. `others_before` is what others had asked core for when it started, and
 /// `added` what we had.
@@ -76,6 +78,9 @@ pub unsafe fn attach(
 }
 
 /// Sets a statement up from nothing. `None` without memory for its nodes.
+///
+/// # Safety
+/// `query` must be started, and `found` be all nodes of its plan states.
 #[inline(never)]
 unsafe fn set_up(
     query: *mut QueryDesc,
@@ -87,7 +92,8 @@ unsafe fn set_up(
 ) -> Option<Box<Statement>> {
     let worker = server::is_parallel_worker();
     let count = found.len();
-    // SAFETY: as `attach`.
+    // SAFETY: `query` is started and `found` are its nodes, by the caller's promise. All that is reached from it is
+    // valid until its context goes.
     unsafe {
         let (mut place, spare) = spare::any();
         let nodes = Node::fresh(&mut place, count)?;
@@ -129,7 +135,7 @@ unsafe fn set_up(
         let statement = Statement {
             query,
             callback: pg_sys::MemoryContextCallback::default(),
-            closed: false,
+            closed: Cell::new(false),
             nodes,
             count,
             place,
@@ -146,16 +152,16 @@ unsafe fn set_up(
             toplevel: key.toplevel(),
             plan,
             older_literals,
-            outside: Usage::zero(),
-            elapsed_ns: 0.0,
-            installed: false,
-            ran: false,
-            recorded: false,
-            running: false,
-            entered: Entered::NOTHING,
-            outcome: Outcome::Completed,
-            displaying: false,
-            channel: None,
+            outside: UnsafeCell::new(Usage::zero()),
+            elapsed_ns: Cell::new(0.0),
+            installed: Cell::new(false),
+            ran: Cell::new(false),
+            recorded: Cell::new(false),
+            running: Cell::new(false),
+            entered: Entered::nothing(),
+            outcome: Cell::new(Outcome::Completed),
+            displaying: Cell::new(false),
+            channel: Cell::new(None),
         };
         let mut statement = spare::put(statement, spare)?;
         if wrapped {
@@ -167,7 +173,8 @@ unsafe fn set_up(
             // Core measures, in the workers too.
             (*(*query).estate).es_instrument &= !OURS;
         }
-        statement.channel = (has_gather && !worker && wrapped).then(parallel::Channel::wanted);
+        let channel = (has_gather && !worker && wrapped).then(parallel::Channel::wanted);
+        statement.channel.set(channel);
         Some(statement)
     }
 }
@@ -190,28 +197,24 @@ fn detail_of(others: i32) -> Detail {
 
 /// The sampler's configuration, which seldom changes.
 fn config(source: Source, sampfreq: i32) -> Config {
-    static mut LAST: Option<(Source, i32, Config)> = None;
-    // SAFETY: a backend has one thread.
-    unsafe {
-        let last = LAST;
-        match last {
-            Some((last, frequency, config)) if last == source && frequency == sampfreq => config,
-            _ => {
-                let config = new_config(source, sampfreq);
-                LAST = Some((source, sampfreq, config));
-                config
-            }
+    static LAST: BackendLocal<Cell<Option<(Source, i32, Config)>>> = BackendLocal::new(Cell::new(None));
+    match LAST.get() {
+        Some((last, frequency, config)) if last == source && frequency == sampfreq => config,
+        _ => {
+            let config = new_config(source, sampfreq);
+            LAST.set(Some((source, sampfreq, config)));
+            config
         }
     }
 }
 
 /// Makes a configuration; what the clock and a sample cost is measured once per backend and clock.
 fn new_config(source: Source, sampfreq: i32) -> Config {
-    static mut COSTS: [Option<(f64, f64, f64)>; Source::ALL.len()] = [None; Source::ALL.len()];
-    let costs = &raw mut COSTS;
-    // SAFETY: a backend has one thread.
-    let known = unsafe { &mut (*costs)[source as usize] };
-    let (empty, reading_ns, bookkeeping_ns) = *known.get_or_insert_with(|| {
+    type Costs = Cell<Option<(f64, f64, f64)>>;
+    static COSTS: BackendLocal<[Costs; Source::ALL.len()]> =
+        BackendLocal::new([const { Cell::new(None) }; Source::ALL.len()]);
+    let known = &COSTS[source as usize];
+    let (empty, reading_ns, bookkeeping_ns) = known.get().unwrap_or_else(|| {
         let cost = measure_costs(source);
         (
             cost.empty_interval_ticks as f64,
@@ -219,6 +222,7 @@ fn new_config(source: Source, sampfreq: i32) -> Config {
             bookkeeping_ns(),
         )
     });
+    known.set(Some((empty, reading_ns, bookkeeping_ns)));
     let resolution_ns = if source == Source::Coarse {
         COARSE_RESOLUTION_NS
     } else {
@@ -269,6 +273,9 @@ impl Statement {
     }
 
     /// Hands the statement to its query's memory, which gives it back when it goes, whatever becomes of the query.
+    ///
+    /// # Safety
+    /// `context` must be the query context of the execution that the statement was set up for.
     unsafe fn hand_to(self: Box<Self>, context: pg_sys::MemoryContext) {
         // SAFETY: the callback lives in the statement, which stays where it is until the context has run it.
         unsafe {
@@ -276,11 +283,16 @@ impl Statement {
             (*statement).callback.func = Some(GONE);
             (*statement).callback.arg = statement.cast();
             raw::MemoryContextRegisterResetCallback(context, &raw mut (*statement).callback);
-            OPEN += 1;
+            OPEN.set(OPEN.get() + 1);
         }
     }
 
     /// Begins another execution of the plan that this was set up for.
+    ///
+    /// # Safety
+    /// * `query` must be started.
+    /// * `found` must be all its plan states, in the same order and of the same kinds as those that the statement was
+    ///   set up for.
     unsafe fn renew(&mut self, query: *mut QueryDesc, found: &[tree::Found]) {
         // SAFETY: as many nodes as were found; they were set up for a plan with the same nodes.
         unsafe {
@@ -301,18 +313,22 @@ impl Statement {
                 (*found.plan_state).instrument = &raw mut (*node).instr;
             }
             self.query = query;
-            self.closed = false;
-            self.elapsed_ns = 0.0;
-            self.installed = false;
-            self.ran = false;
-            self.recorded = false;
-            self.running = false;
-            self.outcome = Outcome::Completed;
-            self.displaying = false;
+            self.closed.set(false);
+            self.elapsed_ns.set(0.0);
+            self.installed.set(false);
+            self.ran.set(false);
+            self.recorded.set(false);
+            self.running.set(false);
+            self.outcome.set(Outcome::Completed);
+            self.displaying.set(false);
         }
     }
 
     /// Makes the nodes' state our own: `PlanState.instrument` moves into it, and says what core is to measure.
+    ///
+    /// # Safety
+    /// * The statement's query must be started, and its nodes have their plan states.
+    /// * No node of it may have been run yet.
     pub(super) unsafe fn take_over(&mut self, has_gather: bool, others: i32) {
         // SAFETY: nodes and plan states are live; core only ever reads `instrument` through the plan state.
         unsafe {
@@ -378,8 +394,11 @@ impl Statement {
 }
 
 /// Whether shutting a node down does work of its own.
+///
+/// # Safety
+/// `ps` must point to an initialised plan state.
 unsafe fn shuts_down(ps: *mut pg_sys::PlanState) -> bool {
-    // SAFETY: a plan state.
+    // SAFETY: a plan state, which the caller promises, begins with its tag.
     let kind = unsafe { tree::tag(ps) };
     matches!(kind, NodeTag::T_ForeignScanState | NodeTag::T_CustomScanState)
 }

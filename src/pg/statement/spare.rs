@@ -4,25 +4,31 @@
 
 use super::Statement;
 use crate::guc::Measuring;
+use crate::pg::backend_local::BackendLocal;
 use crate::pg::node::Node;
 use crate::session::PlanKey;
+use std::cell::{Cell, UnsafeCell};
 
 /// So many are kept.
 const KEPT: usize = 8;
 /// Larger ones are not.
 const MOST_NODES: usize = 16;
 
-static mut SPARE: [Option<Box<Statement>>; KEPT] = [const { None }; KEPT];
+static SPARE: BackendLocal<UnsafeCell<[Option<Box<Statement>>; KEPT]>> =
+    BackendLocal::new(UnsafeCell::new([const { None }; KEPT]));
 /// The one that goes next, where none is free.
-static mut NEXT: usize = 0;
+static NEXT: BackendLocal<Cell<usize>> = BackendLocal::new(Cell::new(0));
 
-#[allow(
-    static_mut_refs,
-    reason = "one thread; the reference ends with the caller's statement"
-)]
-fn spare() -> &'static mut [Option<Box<Statement>>; KEPT] {
-    // SAFETY: a backend has one thread.
-    unsafe { &mut SPARE }
+/// Runs a body with the statements that are kept.
+///
+/// A `RefCell` would do the same, but its count costs each statement some instructions.
+///
+/// # Safety
+/// `body` must not come back here.
+#[inline(always)]
+unsafe fn with_spare<T>(body: impl FnOnce(&mut [Option<Box<Statement>>; KEPT]) -> T) -> T {
+    // SAFETY: this is the only reference: only here is one made, and the body does not come back.
+    body(unsafe { &mut *SPARE.get() })
 }
 
 /// Keeps what a closed statement leaves.
@@ -33,9 +39,14 @@ pub fn keep(mut statement: Box<Statement>) {
     if !statement.renewable {
         statement.plan = None;
     }
-    statement.channel = None;
-    let free = spare().iter().position(Option::is_none);
-    spare()[free.unwrap_or_else(next)] = Some(statement);
+    statement.channel.set(None);
+    // SAFETY: the body calls nothing but this file's `next`. What it replaces is dropped by the caller.
+    let _replaced = unsafe {
+        with_spare(|spare| {
+            let free = spare.iter().position(Option::is_none);
+            spare[free.unwrap_or_else(next)].replace(statement)
+        })
+    };
 }
 
 /// A statement of the same plan that was set up in the same way.
@@ -47,22 +58,32 @@ pub fn same(key: &PlanKey, setting: &Measuring, count: usize) -> Option<Box<Stat
             && (statement.detail, statement.sampfreq, statement.clock)
                 == (setting.detail, setting.sampfreq, setting.clock)
     };
-    let at = spare()
-        .iter()
-        .position(|spare| spare.as_deref().is_some_and(same))?;
-    spare()[at].take()
+    // SAFETY: the body looks at statements, and calls nothing that could come back.
+    unsafe {
+        with_spare(|spare| {
+            let at = spare
+                .iter()
+                .position(|spare| spare.as_deref().is_some_and(same))?;
+            spare[at].take()
+        })
+    }
 }
 
 /// A place for nodes, and the box that a statement is to be put into, if one is to be had: one that nobody can take up
 /// again, or, where no more can be kept, the one that was made longest ago.
 pub fn any() -> (Vec<Node>, Option<Box<Statement>>) {
-    let all = spare();
     let renewable = |statement: &Statement| statement.plan.is_some();
-    let useless = all
-        .iter()
-        .position(|spare| spare.as_deref().is_some_and(|statement| !renewable(statement)));
-    let full = all.iter().all(Option::is_some);
-    match useless.or_else(|| full.then(next)).and_then(|at| all[at].take()) {
+    // SAFETY: the body looks at statements, and calls nothing but this file's `next`.
+    let taken = unsafe {
+        with_spare(|all| {
+            let useless = all
+                .iter()
+                .position(|spare| spare.as_deref().is_some_and(|statement| !renewable(statement)));
+            let full = all.iter().all(Option::is_some);
+            useless.or_else(|| full.then(next)).and_then(|at| all[at].take())
+        })
+    };
+    match taken {
         Some(mut statement) => (std::mem::take(&mut statement.place), Some(statement)),
         None => (Vec::new(), None),
     }
@@ -70,12 +91,9 @@ pub fn any() -> (Vec<Node>, Option<Box<Statement>>) {
 
 /// The place that has its turn.
 fn next() -> usize {
-    // SAFETY: a backend has one thread.
-    unsafe {
-        let at = NEXT;
-        NEXT = (NEXT + 1) % KEPT;
-        at
-    }
+    let at = NEXT.get();
+    NEXT.set((at + 1) % KEPT);
+    at
 }
 
 /// Puts a statement into its box; `None` without memory for one.

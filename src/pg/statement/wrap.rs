@@ -10,8 +10,12 @@ use pgrx::pg_sys;
 impl Statement {
     /// Tells each node its caller's account: that of the next node above which the wrapper sees (core calls Hash and
     /// the like by other ways).
-    pub(super) unsafe fn name_callers(&mut self) {
-        let outside = &raw mut self.outside;
+    ///
+    /// # Safety
+    /// * The statement's nodes must be live, and nobody may hold a reference to one.
+    /// * The accounts are good as long as the statement stays where it is.
+    pub(super) unsafe fn name_callers(&self) {
+        let outside = self.outside.get();
         // SAFETY: the statement's own nodes; a parent precedes its children.
         unsafe {
             for i in 0..self.count {
@@ -26,7 +30,10 @@ impl Statement {
     }
 
     /// Pairs each aggregate that only drains a scan with that scan.
-    pub(super) unsafe fn pair_drained_scans(&mut self) {
+    ///
+    /// # Safety
+    /// The statement's nodes and their plan states must be live, and nobody may hold a reference to a node.
+    pub(super) unsafe fn pair_drained_scans(&self) {
         if self.detail == Detail::Rows {
             return;
         }
@@ -45,8 +52,12 @@ impl Statement {
         }
     }
 
+    /// Returns how buffers are booked for a node.
+    ///
+    /// # Safety
+    /// `i` must be one of the statement's nodes, which must be live.
     pub(super) unsafe fn books(&self, i: usize) -> Books {
-        // SAFETY: `i` is one of the nodes.
+        // SAFETY: `i` is one of the nodes, which are live, by the caller's promise.
         unsafe {
             let node = self.nodes.add(i);
             if self.detail == Detail::Rows {
@@ -65,12 +76,15 @@ impl Statement {
 
     /// Puts the wrappers in place. At the first run, not at the start: Parallel Hash resets `ExecProcNode` in a
     /// worker between the two.
-    pub(super) unsafe fn install(&mut self) {
-        if self.installed {
+    ///
+    /// # Safety
+    /// The statement's nodes and their plan states must be live, and nobody may hold a reference to one.
+    pub(super) unsafe fn install(&self) {
+        if self.installed.replace(true) {
             return;
         }
-        self.installed = true;
-        // SAFETY: the statement's own nodes.
+        // SAFETY: indexes are below the number of nodes, which are live with their plan states by the caller's
+        // promise.
         unsafe {
             for i in 0..self.count {
                 let node = self.nodes.add(i);
@@ -90,11 +104,16 @@ impl Statement {
     /// Parallel Hash also resets it in the leader, inside the Gather's first call. Remembers what was used below while
     /// core measured such nodes, for core's figures include it, and puts their wrappers back. To be called once that
     /// call is over: it has returned, or an error has ended it.
-    pub(super) unsafe fn note_unwrapped(&mut self) {
-        if !self.wrapped || !self.installed {
+    ///
+    /// # Safety
+    /// The statement's nodes must be live, and so must their plan states if core has put something in place of a
+    /// wrapper. Nobody may hold a reference to one.
+    pub(super) unsafe fn note_unwrapped(&self) {
+        if !self.wrapped || !self.installed.get() {
             return;
         }
-        // SAFETY: the statement's own nodes.
+        // SAFETY: indexes are below the number of nodes, which are live with their plan states by the caller's
+        // promise.
         unsafe {
             if !(0..self.count).any(|i| is_unwrapped(self.nodes.add(i))) {
                 return;
@@ -115,9 +134,12 @@ impl Statement {
 }
 
 /// Whether core has put its own in place of a node's wrapper. Addresses that we put there are known; core's own are not.
+///
+/// # Safety
+/// `node` must be live, and so must its plan state.
 unsafe fn is_unwrapped(node: *mut Node) -> bool {
     let address = |method: pg_sys::ExecProcNodeMtd| method.map_or(0, |m| m as usize);
-    // SAFETY: a live node.
+    // SAFETY: node and plan state are live by the caller's promise.
     unsafe {
         let present = address((*(*node).plan_state).ExecProcNode);
         (*node).under_gather
@@ -129,6 +151,10 @@ unsafe fn is_unwrapped(node: *mut Node) -> bool {
 }
 
 /// The wrapper of a Gather's first call.
+///
+/// # Safety
+/// * To be called by the executor only, for a plan state that [`Statement::install`] put this into.
+/// * An error crosses this frame.
 unsafe extern "C-unwind" fn gather_first_call(ps: *mut pg_sys::PlanState) -> *mut pg_sys::TupleTableSlot {
     // SAFETY: called by the executor for a node of an open statement, which is looked for only after the call.
     unsafe {

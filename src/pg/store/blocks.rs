@@ -45,7 +45,7 @@ impl Stored for u8 {
 /// Makes a chain that holds `values`, and returns its first block; `None` without memory, of ours or of the system's.
 ///
 /// # Safety
-/// Main thread, holding no lock.
+/// Holding no lock.
 pub(super) unsafe fn make<T: Stored>(
     area: *mut pg_sys::dsa_area,
     values: &[T],
@@ -113,7 +113,7 @@ pub(super) unsafe fn free(area: *mut pg_sys::dsa_area, first: pg_sys::dsa_pointe
 pub(super) unsafe fn free_raising(area: *mut pg_sys::dsa_area, first: pg_sys::dsa_pointer) {
     let mut at = first;
     while at != 0 {
-        // SAFETY: the caller's promise.
+        // SAFETY: nobody else knows the chain, by the caller's promise, so its blocks are whole and used by nobody.
         unsafe {
             let next = (*pg_sys::dsa_get_address(area, at).cast::<Header>()).next;
             pg_sys::dsa_free(area, at);
@@ -149,9 +149,9 @@ pub(super) unsafe fn each<T: Stored>(
 /// Maps a chain's blocks in, so that nothing is raised when they are visited.
 ///
 /// # Safety
-/// As [`each`].
+/// Inside a boundary: a block may have to be mapped in, which may raise. The chain must stay meanwhile.
 #[inline(always)]
 pub(super) unsafe fn map<T: Stored>(area: *mut pg_sys::dsa_area, first: pg_sys::dsa_pointer) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the chain stays, and its values are not looked at.
     unsafe { each::<T>(area, first, |_, _| ()) }
 }

@@ -4,9 +4,11 @@ use super::entry::{Entry, NODE_SIZE};
 use super::owner::OwnerGuard;
 use super::{file, pending};
 use crate::guc;
+use crate::pg::backend_local::BackendLocal;
 use crate::pg::{compat, server, statfile, tempfile};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::{pg_guard, pg_sys};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering::Relaxed};
 
 /// Zeroed when it is made.
@@ -40,9 +42,11 @@ pub(super) struct Control {
     pub reset_at: AtomicI64,
 }
 
-static mut CONTROL: *mut Control = std::ptr::null_mut();
-static mut PREV_SHMEM_REQUEST: pg_sys::shmem_request_hook_type = None;
-static mut PREV_SHMEM_STARTUP: pg_sys::shmem_startup_hook_type = None;
+static CONTROL: BackendLocal<Cell<*mut Control>> = BackendLocal::new(Cell::new(std::ptr::null_mut()));
+static PREV_SHMEM_REQUEST: BackendLocal<Cell<pg_sys::shmem_request_hook_type>> =
+    BackendLocal::new(Cell::new(None));
+static PREV_SHMEM_STARTUP: BackendLocal<Cell<pg_sys::shmem_startup_hook_type>> =
+    BackendLocal::new(Cell::new(None));
 
 pub(super) const TRANCHE: &std::ffi::CStr = c"pg_rowsource";
 
@@ -53,18 +57,26 @@ pub fn init() {
     }
     // SAFETY: _PG_init runs once in the postmaster.
     unsafe {
-        PREV_SHMEM_REQUEST = pg_sys::shmem_request_hook;
+        PREV_SHMEM_REQUEST.set(pg_sys::shmem_request_hook);
         pg_sys::shmem_request_hook = Some(shmem_request);
-        PREV_SHMEM_STARTUP = pg_sys::shmem_startup_hook;
+        PREV_SHMEM_STARTUP.set(pg_sys::shmem_startup_hook);
         pg_sys::shmem_startup_hook = Some(shmem_startup);
     }
 }
 
+/// Asks for shared memory.
+///
+/// # Safety
+/// To be called by PostgreSQL as its hook of this name.
+#[allow(
+    clippy::missing_safety_doc,
+    reason = "of the function that the guard makes inside"
+)]
 #[pg_guard]
 unsafe extern "C-unwind" fn shmem_request() {
-    // SAFETY: in the hook meant for it.
+    // SAFETY: PostgreSQL calls this as the hook in which shared memory may be asked for.
     unsafe {
-        if let Some(previous) = PREV_SHMEM_REQUEST {
+        if let Some(previous) = PREV_SHMEM_REQUEST.get() {
             pg_guard_ffi_boundary(|| previous());
         }
         pg_sys::RequestAddinShmemSpace(size_of::<Control>());
@@ -72,17 +84,27 @@ unsafe extern "C-unwind" fn shmem_request() {
     }
 }
 
+/// Finds or makes what lies in shared memory.
+///
+/// # Safety
+/// To be called by PostgreSQL as its hook of this name.
+#[allow(
+    clippy::missing_safety_doc,
+    reason = "of the function that the guard makes inside"
+)]
 #[pg_guard]
 unsafe extern "C-unwind" fn shmem_startup() {
-    // SAFETY: in the hook meant for it; the block is ours alone.
+    // SAFETY: PostgreSQL calls this as the hook in which shared memory is set up. It calls it before any other
+    // process can see the block, or the block was found, and is whole.
     unsafe {
-        if let Some(previous) = PREV_SHMEM_STARTUP {
+        if let Some(previous) = PREV_SHMEM_STARTUP.get() {
             pg_guard_ffi_boundary(|| previous());
         }
         let mut found = false;
-        CONTROL = pg_sys::ShmemInitStruct(TRANCHE.as_ptr(), size_of::<Control>(), &mut found).cast();
+        let control = pg_sys::ShmemInitStruct(TRANCHE.as_ptr(), size_of::<Control>(), &mut found).cast();
+        CONTROL.set(control);
         if !found {
-            begin(CONTROL);
+            begin(control);
         }
     }
     tempfile::counters::set_up();
@@ -90,8 +112,11 @@ unsafe extern "C-unwind" fn shmem_startup() {
 }
 
 /// Makes a control block, while nobody else can see it.
+///
+/// # Safety
+/// `control` must point to room for a control block that nobody else can see yet.
 unsafe fn begin(control: *mut Control) {
-    // SAFETY: the caller's own block.
+    // SAFETY: the caller has room for a block, and nobody else sees it. Zero bytes are a valid value for all fields.
     unsafe {
         control.write_bytes(0, 1);
         (*control).tranche = compat::new_tranche(TRANCHE);
@@ -101,6 +126,13 @@ unsafe fn begin(control: *mut Control) {
 }
 
 /// Called by the registry for a block that it has just made.
+///
+/// # Safety
+/// To be called by the registry only, with a new block as large as a control block.
+#[allow(
+    clippy::missing_safety_doc,
+    reason = "of the function that the guard makes inside"
+)]
 #[pg_guard]
 unsafe extern "C-unwind" fn begin_registered(block: *mut std::ffi::c_void) {
     let control: *mut Control = block.cast();
@@ -128,8 +160,7 @@ fn registered_name() -> std::ffi::CString {
 
 /// Returns the control block of a preloaded library; null where there is none.
 pub(super) fn preloaded() -> *mut Control {
-    // SAFETY: written once, in the postmaster or when a backend first attaches.
-    unsafe { CONTROL }
+    CONTROL.get()
 }
 
 /// Returns whether there is a control block, or one may be made.
@@ -140,14 +171,15 @@ pub(super) fn may_exist() -> bool {
 /// Returns the control block, making it in PostgreSQL's registry where nobody has.
 ///
 /// # Safety
-/// Main thread, where memory may be allocated for good. Raises where there is no shared memory.
+/// Where memory may be allocated for good. Raises where there is no shared memory.
 pub(super) unsafe fn find_or_make() -> *mut Control {
-    // SAFETY: the caller's promise.
+    // SAFETY: nobody has made the block before, as far as this process knows, and memory may be allocated for good.
     unsafe {
-        if CONTROL.is_null() {
-            CONTROL = compat::registered(&registered_name(), size_of::<Control>(), begin_registered).cast();
+        if CONTROL.get().is_null() {
+            let registered = compat::registered(&registered_name(), size_of::<Control>(), begin_registered);
+            CONTROL.set(registered.cast());
         }
-        CONTROL
+        CONTROL.get()
     }
 }
 
@@ -196,7 +228,7 @@ impl Control {
     /// had no memory. Each failed request costs the server a file that is made and removed.
     ///
     /// # Safety
-    /// `area` is the plans' area. Main thread.
+    /// `area` must be the plans' area, which this process has attached.
     pub unsafe fn apply_limit(&self, area: *mut pg_sys::dsa_area) {
         let exhausted = self.exhausted_until.load(Relaxed);
         let wanted = match exhausted != 0 && server::now() < exhausted {
@@ -205,7 +237,7 @@ impl Control {
         };
         self.highest_limit.fetch_max(wanted, Relaxed);
         if self.limit.swap(wanted, Relaxed) != wanted {
-            // SAFETY: the caller's promise.
+            // SAFETY: `area` is the plans' area by the caller's promise, and this process has it attached.
             unsafe { pg_sys::dsa_set_size_limit(area, wanted as usize) }
         }
     }

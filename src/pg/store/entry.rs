@@ -102,6 +102,13 @@ pub(super) fn add_nodes(totals: &mut [NodeTotals], figures: &[NodeFigures], hist
     }
 }
 
+/// The store's table hashes and compares the bytes of keys. Bytes of padding have no value that could be compared, so there
+/// must be none: the key is as large as its fields together.
+const _: () = assert!(
+    size_of::<PlanKey>() == 2 * size_of::<i64>() + 4 * size_of::<u32>(),
+    "PlanKey must have no padding"
+);
+
 impl Entry {
     pub(super) const KEY_SIZE: usize = size_of::<PlanKey>();
 }
@@ -125,7 +132,7 @@ impl Memory {
     /// # Safety
     /// Main thread, holding no lock. Nobody else may know it any more.
     unsafe fn free(&self, store: &Store) {
-        // SAFETY: the caller's promise.
+        // SAFETY: nobody else knows the chains, by the caller's promise.
         unsafe {
             blocks::free(store.plans, self.nodes);
             blocks::free(store.plans, self.description);
@@ -164,10 +171,10 @@ pub(super) unsafe fn update(store: &Store, key: &PlanKey, batch: &Batch) -> bool
 /// Returns whether a plan is in the store.
 ///
 /// # Safety
-/// Main thread, not inside a boundary, holding no partition lock.
+/// Not inside a boundary, holding no partition lock.
 pub(super) unsafe fn is_known(store: &Store, key: &PlanKey) -> bool {
     let key: *const PlanKey = key;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller holds no partition lock. A known plan's is released at once.
     unsafe {
         let entry = pg_sys::dshash_find(store.table, key.cast_mut().cast(), false);
         if !entry.is_null() {
@@ -180,7 +187,7 @@ pub(super) unsafe fn is_known(store: &Store, key: &PlanKey) -> bool {
 /// Makes an entry for a new plan, evicting others where there is no room. False where it cannot be kept.
 ///
 /// # Safety
-/// Main thread, holding no lock. Raises nothing.
+/// Holding no lock. Raises nothing.
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn insert_new(
@@ -203,7 +210,8 @@ pub(super) unsafe fn insert_new(
     let mut statistics = PlanStatistics::default();
     batch.add_to_plan(&mut statistics);
     batch.add_to_nodes(true, 0, &mut nodes);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller holds no lock, and the store stays. Whoever gets the memory frees it: the table, or this
+    // function.
     unsafe {
         let control = &*store.control;
         if control.is_full() {
@@ -243,6 +251,9 @@ fn serialised(description: &PlanDescription) -> Option<Vec<u8>> {
 }
 
 /// Allocates a plan's memory, evicting others until there is room.
+///
+/// # Safety
+/// Not inside a boundary, holding no lock. Raises nothing.
 unsafe fn allocate(
     store: &Store,
     nodes: &[NodeTotals],
@@ -251,7 +262,7 @@ unsafe fn allocate(
 ) -> Option<Memory> {
     /// So often a share of the plans is evicted for one new plan.
     const TRIES: usize = 10;
-    // SAFETY: as `insert_new`.
+    // SAFETY: the caller holds no lock, and the store stays. Nobody else knows a chain that was made just now.
     unsafe {
         for _ in 0..TRIES {
             (*store.control).apply_limit(store.plans);
@@ -279,6 +290,11 @@ unsafe fn allocate(
     }
 }
 
+/// Runs a body under the control lock.
+///
+/// # Safety
+/// * This process must not hold the control lock, nor one that is taken after it.
+/// * The caller must be inside [`contained`], which releases the lock after an error.
 unsafe fn locked_by_control<T>(store: &Store, body: impl FnOnce() -> T) -> T {
     // SAFETY: a lock in shared memory. An error of the body leaves it to `contained`.
     unsafe {
@@ -293,7 +309,7 @@ unsafe fn locked_by_control<T>(store: &Store, body: impl FnOnce() -> T) -> T {
 /// Inserts a plan of the file, or adds it to what has been run already; false where it cannot be kept.
 ///
 /// # Safety
-/// Main thread, holding no lock. Raises nothing.
+/// Holding no lock. Raises nothing.
 pub(super) unsafe fn restore(
     store: &Store,
     key: &PlanKey,
@@ -301,7 +317,8 @@ pub(super) unsafe fn restore(
     nodes: &[NodeTotals],
     description: &PlanDescription,
 ) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller holds no lock, and the store stays. Whoever gets the memory frees it: the table, or this
+    // function.
     unsafe {
         (*store.control).apply_limit(store.plans);
         let Some(bytes) = serialised(description) else {
@@ -359,8 +376,11 @@ unsafe fn insert(store: &Store, key: &PlanKey, statistics: &PlanStatistics, memo
 
 /// Evicts the plans that were used longest ago: a share of all, and at least one. Which were used last is only known when
 /// all that sessions have not flushed yet has come in.
+///
+/// # Safety
+/// Not inside a boundary, holding no lock. Raises nothing.
 unsafe fn make_room(store: &Store, always: bool) {
-    // SAFETY: as `insert_new`; an error leaves the store as it is.
+    // SAFETY: the caller holds no lock. An error in between leaves the store as it is, and its locks to `contained`.
     unsafe {
         pending::flush_free(store);
         let _ = contained(|| {
@@ -374,8 +394,13 @@ unsafe fn make_room(store: &Store, always: bool) {
     }
 }
 
+/// Evicts a share of the plans.
+///
+/// # Safety
+/// The caller must hold the control lock, exclusively, and no lock that is taken after it. Raises where memory cannot
+/// be mapped in.
 unsafe fn evict(store: &Store) {
-    // SAFETY: under the control lock.
+    // SAFETY: the caller holds the control lock, so that nobody else inserts or evicts, and no partition lock.
     unsafe {
         let control = &*store.control;
         let mut used: Vec<i64> = Vec::new();
@@ -411,7 +436,7 @@ unsafe fn evict(store: &Store) {
 /// Deletes the entries that `wanted` picks by key and last use; returns their number.
 ///
 /// # Safety
-/// Main thread. Raises where memory cannot be mapped in.
+/// Not inside a boundary, holding no partition lock. Raises where memory cannot be mapped in.
 pub(super) unsafe fn delete(store: &Store, mut wanted: impl FnMut(&PlanKey, i64) -> bool) -> u64 {
     let mut deleted = 0;
     // SAFETY: the partition is locked exclusively while an entry is looked at and deleted.
@@ -433,6 +458,12 @@ pub(super) unsafe fn delete(store: &Store, mut wanted: impl FnMut(&PlanKey, i64)
 }
 
 /// Visits all entries; deletes those for which `visit` returns true, if `exclusive`.
+///
+/// # Safety
+/// * This process must hold no partition lock of the table.
+/// * `visit` must not hold on to an entry, nor take a partition lock. It may write to an entry only where `exclusive`
+///   is true, but for atomics.
+/// * Raises what `visit` raises, and leaves the lock to the abort.
 unsafe fn each(store: &Store, exclusive: bool, mut visit: impl FnMut(*mut Entry) -> bool) {
     // SAFETY: the sequential scan holds the lock of the partition it is in.
     unsafe {
@@ -454,9 +485,9 @@ unsafe fn each(store: &Store, exclusive: bool, mut visit: impl FnMut(*mut Entry)
 /// Returns the keys of all plans, and when each was last run.
 ///
 /// # Safety
-/// Main thread, in a function of the user's: raises "out of memory".
+/// In a function of the user's: raises "out of memory".
 pub(super) unsafe fn used(store: &Store) -> Vec<(PlanKey, i64)> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller holds no lock; entries are only looked at while their partition is locked.
     unsafe {
         // Some more than there are now: others go on.
         let room = (*store.control).plans.load(Relaxed) as usize + 1_000;
@@ -474,7 +505,7 @@ pub(super) unsafe fn used(store: &Store) -> Vec<(PlanKey, i64)> {
 /// Returns a copy of a plan; `None` where it is not in the store, or its description cannot be read.
 ///
 /// # Safety
-/// Main thread, in a function of the user's: raises "out of memory".
+/// In a function of the user's: raises "out of memory".
 pub(super) unsafe fn copy(store: &Store, key: &PlanKey) -> Option<Plan> {
     // SAFETY: the entry stays while the partition lock is held; it is copied under its own lock. An error leaves both
     // to the abort.

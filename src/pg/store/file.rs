@@ -50,6 +50,14 @@ pub(super) fn save_at_exit() {
     }
 }
 
+/// Saves the plans, where the server stops cleanly.
+///
+/// # Safety
+/// To be called by PostgreSQL only, in the postmaster, when no other process is left.
+#[allow(
+    clippy::missing_safety_doc,
+    reason = "of the function that the guard makes inside"
+)]
 #[pg_guard]
 unsafe extern "C-unwind" fn at_exit(code: i32, _arg: pg_sys::Datum) {
     // After a crash or an immediate shutdown the figures are not to be trusted, and locks may be held for ever.
@@ -73,7 +81,7 @@ unsafe extern "C-unwind" fn at_exit(code: i32, _arg: pg_sys::Datum) {
     saved_or_logged(NAME, save);
     // What was mapped to read the plans must go before main shared memory does: PostgreSQL would look there for what it
     // knows about it.
-    // SAFETY: in the postmaster, when nobody else is left.
+    // SAFETY: this is the postmaster, and nobody else is left who would use what is unmapped.
     unsafe { pg_sys::dsm_backend_shutdown() }
 }
 
@@ -119,7 +127,7 @@ fn save() -> io::Result<()> {
         }
     }
     // An error that PostgreSQL raises in a process that ends is fatal to it. So nothing is asked of it in vain.
-    // SAFETY: as above.
+    // SAFETY: this is the postmaster, nobody else is left, and the block was found to be there.
     if !memory::can_map(unsafe { (*control).mapped_bytes() }) {
         return Err(io::Error::other("the postmaster has no memory to read them"));
     }
@@ -129,7 +137,7 @@ fn save() -> io::Result<()> {
     };
     let mut file = statfile::Writer::create(NAME)?;
     file.record(&Head {
-        // SAFETY: as above.
+        // SAFETY: this is the postmaster, nobody else is left, and the block was found to be there.
         reset_at: unsafe { (*control).reset_at.load(Relaxed) },
     })?;
     for key in keys {
@@ -149,11 +157,11 @@ fn save() -> io::Result<()> {
 /// meanwhile are not overwritten.
 ///
 /// # Safety
-/// Main thread, holding no lock.
+/// Holding no lock, not inside a boundary.
 pub(super) unsafe fn load(store: &Store) {
     /// What a record of the longest takes while it is read.
     const ROOM: usize = 16 << 20;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller holds no lock; the store's control block stays.
     unsafe {
         let control: &Control = &*store.control;
         if control.loaded.load(Relaxed) {

@@ -13,10 +13,12 @@
 use super::entry::{self, Batch};
 use super::owner::OwnerGuard;
 use super::{Store, contained};
+use crate::pg::backend_local::BackendLocal;
 use crate::pg::{memory, server};
 use crate::session::{Execution, KnownPlan, NodeTotals, PlanKey, PlanStatistics};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::{pg_guard, pg_sys};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64};
@@ -114,17 +116,21 @@ pub(super) const BUFFER_SIZE: usize = size_of::<Buffer>();
 
 /// A session's own buffer.
 struct Own {
-    buffer: *mut Buffer,
+    /// Null where the session has none.
+    buffer: Cell<*mut Buffer>,
     /// The plans of the slots: for what the store wants to know when it meets one.
-    plans: [Option<Rc<KnownPlan>>; SLOTS],
+    plans: [RefCell<Option<Rc<KnownPlan>>>; SLOTS],
 }
 
-static mut OWN: Option<Own> = None;
+static OWN: BackendLocal<Own> = BackendLocal::new(Own {
+    buffer: Cell::new(std::ptr::null_mut()),
+    plans: [const { RefCell::new(None) }; SLOTS],
+});
 
 /// Gives this session a buffer.
 ///
 /// # Safety
-/// Main thread, not inside a boundary, holding no lock. Raises where memory cannot be mapped in.
+/// Not inside a boundary, holding no lock. Raises where memory cannot be mapped in.
 pub(super) unsafe fn attach_backend(store: &Store) {
     // SAFETY: the list only grows; new buffers are complete before they are in it.
     unsafe {
@@ -152,10 +158,7 @@ pub(super) unsafe fn attach_backend(store: &Store) {
                 }
             }
         }
-        OWN = Some(Own {
-            buffer: own,
-            plans: [const { None }; SLOTS],
-        });
+        OWN.buffer.set(own);
         pg_sys::before_shmem_exit(Some(at_exit), pg_sys::Datum::from(0));
     }
 }
@@ -163,14 +166,14 @@ pub(super) unsafe fn attach_backend(store: &Store) {
 /// Adds an execution to the slot of its plan; false where it has none, or the slot is to be flushed.
 ///
 /// # Safety
-/// Main thread. Raises nothing.
+/// This process must hold none of its slots. Raises nothing.
 #[inline(always)]
 pub(super) unsafe fn add(execution: &Execution) -> bool {
     // SAFETY: only this session writes to its slots, but for the readers, who flush them holding them.
     unsafe {
-        let Some(own) = own() else { return false };
+        let Some(buffer) = own_buffer() else { return false };
         let nodes = execution.figures.len();
-        let slot = &raw mut (*own.buffer).slots[execution.plan.slot.get()];
+        let slot = &raw mut (*buffer).slots[execution.plan.slot.get()];
         if (*slot).until.load(Relaxed) <= execution.run.at
             || (*slot).nodes != nodes
             || (*slot).key != execution.plan.key
@@ -194,17 +197,18 @@ pub(super) unsafe fn add(execution: &Execution) -> bool {
 /// Begins to keep a plan in a slot, where one is free, or due to be flushed.
 ///
 /// # Safety
-/// Main thread, not inside a boundary, holding no lock. Raises nothing.
+/// Not inside a boundary, holding no lock. Raises nothing.
 pub(super) unsafe fn claim_slot(store: &Store, execution: &Execution) {
-    // SAFETY: as `add`.
+    // SAFETY: only this session writes to its slots, but for the readers, who flush them holding them. The caller
+    // holds no lock.
     unsafe {
-        let Some(own) = own() else { return };
+        let Some(buffer) = own_buffer() else { return };
         let nodes = execution.figures.len();
         if nodes > NODES {
             return;
         }
         let (plan, now) = (execution.plan, execution.run.at);
-        let slots = &raw mut (*own.buffer).slots;
+        let slots = &raw mut (*buffer).slots;
         let its = |at: &usize| (*slots)[*at].until.load(Relaxed) != 0 && (*slots)[*at].key == plan.key;
         let is_due = |at: &usize| (*slots)[*at].until.load(Relaxed) <= now;
         let Some(at) = (0..SLOTS).find(its).or_else(|| (0..SLOTS).find(is_due)) else {
@@ -218,11 +222,11 @@ pub(super) unsafe fn claim_slot(store: &Store, execution: &Execution) {
         let Some(_guard) = OwnerGuard::at_once(&(*slot).owner) else {
             return;
         };
-        flush(store, own, at);
+        flush(store, buffer, at);
         (*slot).key = plan.key;
         (*slot).nodes = nodes;
         (*slot).until.store(now + KEPT, Relaxed);
-        own.plans[at] = Some(plan.clone());
+        OWN.plans[at].replace(Some(plan.clone()));
         plan.slot.set(at);
     }
 }
@@ -231,26 +235,26 @@ pub(super) unsafe fn claim_slot(store: &Store, execution: &Execution) {
 ///
 /// # Safety
 /// The caller holds the slot, and no lock. Raises nothing.
-unsafe fn flush(store: &Store, own: &mut Own, at: usize) {
-    // SAFETY: who holds a slot empties it alone.
+unsafe fn flush(store: &Store, buffer: *mut Buffer, at: usize) {
+    // SAFETY: the caller holds the slot: nobody else reads or writes it.
     unsafe {
-        let slot = &raw mut (*own.buffer).slots[at];
+        let slot = &raw mut (*buffer).slots[at];
         (*slot).until.store(0, Relaxed);
         let calls = (*slot).statistics.times.calls;
         if calls > 0 {
             let pending = Batch::Pending(&(*slot).statistics, &(&(*slot).totals)[..(*slot).nodes]);
             let key = &(*slot).key;
-            let kept = contained(|| pg_guard_ffi_boundary(|| entry::update(store, key, &pending)))
-                == Ok(true)
-                || own.plans[at]
-                    .as_ref()
-                    .is_some_and(|plan| entry::insert_new(store, key, &plan.description.borrow(), &pending));
+            let kept =
+                contained(|| pg_guard_ffi_boundary(|| entry::update(store, key, &pending))) == Ok(true)
+                    || OWN.plans[at].borrow().as_ref().is_some_and(|plan| {
+                        entry::insert_new(store, key, &plan.description.borrow(), &pending)
+                    });
             if !kept {
                 (*store.control).refused.fetch_add(calls, Relaxed);
             }
             (*slot).statistics.times.calls = 0;
         }
-        own.plans[at] = None;
+        OWN.plans[at].replace(None);
     }
 }
 
@@ -258,7 +262,7 @@ unsafe fn flush(store: &Store, own: &mut Own, at: usize) {
 /// describe it.
 ///
 /// # Safety
-/// Main thread, in a function of the user's, not inside a boundary, holding no lock.
+/// In a function of the user's, not inside a boundary, holding no lock.
 pub(super) unsafe fn flush_all(store: &Store, wanted: impl Fn(&PlanKey) -> bool) {
     let mut patience = Patience::of_reader();
     // SAFETY: a slot's content is only used while it is held; looked at before, it is a hint.
@@ -277,9 +281,9 @@ pub(super) unsafe fn flush_all(store: &Store, wanted: impl Fn(&PlanKey) -> bool)
 /// Flushes the slots that nobody holds just now.
 ///
 /// # Safety
-/// Main thread, not inside a boundary, holding no lock. Raises nothing.
+/// Not inside a boundary, holding no lock. Raises nothing.
 pub(super) unsafe fn flush_free(store: &Store) {
-    // SAFETY: as `flush_all`.
+    // SAFETY: a slot's content is only used while it is held; looked at before, it is a hint.
     unsafe {
         let _ = contained(|| {
             each_slot(store, |slot| {
@@ -296,7 +300,7 @@ pub(super) unsafe fn flush_free(store: &Store) {
 /// Forgets what sessions have not flushed yet of these plans. Their next executions make new entries.
 ///
 /// # Safety
-/// As [`flush_all`].
+/// In a function of the user's, not inside a boundary, holding no lock.
 pub(super) unsafe fn discard(store: &Store, unwanted: impl Fn(&PlanKey) -> bool) {
     let mut patience = Patience::of_reader();
     // SAFETY: a key that is just being replaced matches by chance at worst, which costs its plan a look-up.
@@ -317,7 +321,7 @@ pub(super) unsafe fn discard(store: &Store, unwanted: impl Fn(&PlanKey) -> bool)
 /// Plans have been evicted: the next executions of those that have a slot are to make new entries.
 ///
 /// # Safety
-/// Main thread, not inside a boundary, holding no partition lock. Raises where memory cannot be mapped in.
+/// Not inside a boundary, holding no partition lock. Raises where memory cannot be mapped in.
 pub(super) unsafe fn invalidate_evicted(store: &Store) {
     // SAFETY: a key that is just being replaced may be missing by chance, which costs its plan a look-up.
     unsafe {
@@ -331,6 +335,10 @@ pub(super) unsafe fn invalidate_evicted(store: &Store) {
     }
 }
 
+/// Returns whether a slot seems to have something to flush.
+///
+/// # Safety
+/// `slot` must point to a slot in shared memory.
 unsafe fn has_pending(slot: *mut Slot) -> bool {
     // SAFETY: a slot in shared memory; another process may be writing the number, so that this is a hint.
     unsafe { (&raw const (*slot).statistics.times.calls).read_volatile() > 0 }
@@ -341,7 +349,7 @@ unsafe fn has_pending(slot: *mut Slot) -> bool {
 /// # Safety
 /// The caller holds the slot. Raises where memory cannot be mapped in.
 unsafe fn flush_others(store: &Store, slot: *mut Slot) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller holds the slot: nobody else reads or writes it.
     unsafe {
         if (*slot).statistics.times.calls == 0 {
             return;
@@ -354,40 +362,50 @@ unsafe fn flush_others(store: &Store, slot: *mut Slot) {
 }
 
 /// A session ends: while its shared memory is still mapped, and before the server counts it as gone.
+///
+/// # Safety
+/// To be called by PostgreSQL only, before this process detaches from shared memory.
+#[allow(
+    clippy::missing_safety_doc,
+    reason = "of the function that the guard makes inside"
+)]
 #[pg_guard]
 unsafe extern "C-unwind" fn at_exit(_code: i32, _arg: pg_sys::Datum) {
-    // SAFETY: main thread; the store was there when this was registered.
+    // SAFETY: the store was there when this was registered, and shared memory is still mapped. This session's buffer
+    // is its own.
     unsafe {
-        let (Some(store), Some(own)) = ({ super::STORE }, own()) else {
+        let (Some(store), Some(buffer)) = (super::STORE.get(), own_buffer()) else {
             return;
         };
         // Errors are fatal here, and nothing raises them where there is room. Others find what this process leaves.
         if memory::can_map((*store.control).mapped_bytes()) {
             let mut patience = Patience::at_exit();
             for at in 0..SLOTS {
-                let owner = &raw const (*own.buffer).slots[at].owner;
+                let owner = &raw const (*buffer).slots[at].owner;
                 if let Some(_guard) = wait_for(&*owner, &mut patience) {
-                    flush(&store, own, at);
+                    flush(&store, buffer, at);
                 }
             }
         }
-        (*own.buffer).taken.store(false, Release);
-        OWN = None;
+        (*buffer).taken.store(false, Release);
+        OWN.buffer.set(std::ptr::null_mut());
     }
 }
 
-#[allow(
-    static_mut_refs,
-    reason = "one thread; no two references live at the same time"
-)]
-fn own() -> Option<&'static mut Own> {
-    // SAFETY: a backend has one thread.
-    unsafe { OWN.as_mut() }
+/// Returns this session's buffer, if it has one.
+#[inline(always)]
+fn own_buffer() -> Option<*mut Buffer> {
+    Some(OWN.buffer.get()).filter(|buffer| !buffer.is_null())
 }
 
 /// Visits all sessions' slots.
+///
+/// # Safety
+/// * Not inside a boundary. Raises where memory cannot be mapped in.
+/// * `visit` gets slots that other processes use at the same time: it must hold a slot before it looks at more than
+///   atomics.
 unsafe fn each_slot(store: &Store, mut visit: impl FnMut(*mut Slot)) {
-    // SAFETY: as `each_buffer`.
+    // SAFETY: buffers are never freed. A slot's address is made without a reference to what others write to.
     unsafe {
         each_buffer(store, |buffer| {
             for at in 0..SLOTS {
@@ -398,6 +416,11 @@ unsafe fn each_slot(store: &Store, mut visit: impl FnMut(*mut Slot)) {
 }
 
 /// Visits all sessions' buffers.
+///
+/// # Safety
+/// * Not inside a boundary. Raises where memory cannot be mapped in.
+/// * `visit` gets buffers that other processes use at the same time: it must not make references to more than their
+///   atomics.
 unsafe fn each_buffer(store: &Store, mut visit: impl FnMut(*mut Buffer)) {
     // SAFETY: buffers are never freed, and complete before they are in the list.
     unsafe {

@@ -10,12 +10,14 @@
 use super::counters;
 use super::slots::{self, Memory};
 use crate::guc;
+use crate::pg::backend_local::BackendLocal;
 use crate::pg::compat;
 use libc::{c_int, c_void, iovec, off_t, size_t, ssize_t};
 use pgrx::pg_sys;
 use pgrx::pg_sys::WaitEventIO as Event;
 use rowsource_core::clock::{self, Source};
 use rowsource_core::tempfile::{FileType, Kind, Operation, Size};
+use std::cell::Cell;
 use std::ffi::CStr;
 
 /// The functions that are looked for, by the names that servers import them under. `close` is wanted so that what is
@@ -34,22 +36,24 @@ const NAMES: [&CStr; 9] = [
 const CLOSE: usize = 8;
 
 /// What our functions call, by the index of their name.
-static mut ORIGINALS: [usize; NAMES.len()] = [0; NAMES.len()];
+static ORIGINALS: BackendLocal<[Cell<usize>; NAMES.len()]> =
+    BackendLocal::new([const { Cell::new(0) }; NAMES.len()]);
 
 /// Whether the clock is the time stamp counter, and how long its tick is.
-static mut TSC: bool = false;
-static mut NS_PER_TICK: f64 = 1.0;
+static TSC: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
+static NS_PER_TICK: BackendLocal<Cell<f64>> = BackendLocal::new(Cell::new(1.0));
 
 /// Whether times are also added to core's counters of the running statement: see [`per_node`].
-static mut PER_NODE: bool = false;
+static PER_NODE: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 
 /// What is known of a descriptor. No server has more than some thousands; above, nothing is remembered.
-static mut DESCRIPTORS: [u8; 1 << 16] = [UNKNOWN; 1 << 16];
+static DESCRIPTORS: BackendLocal<[Cell<u8>; 1 << 16]> =
+    BackendLocal::new([const { Cell::new(UNKNOWN) }; 1 << 16]);
 const UNKNOWN: u8 = 0;
 const OTHER: u8 = 1;
 const TEMP_TABLE: u8 = 2;
 /// Whether we see descriptors being closed, so that something may be remembered of them.
-static mut CLOSES_SEEN: bool = false;
+static CLOSES_SEEN: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 
 type Plain = unsafe extern "C-unwind" fn(c_int, *mut c_void, size_t, off_t) -> ssize_t;
 type Vectored = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int, off_t) -> ssize_t;
@@ -79,9 +83,8 @@ const fn operation(name: usize) -> Operation {
 /// Puts our functions into the server's import table: all of them, or none. Does nothing where that has been done:
 /// whoever patched it since would call us, and we them.
 pub fn install() -> Result<(), String> {
-    static mut INSTALLED: bool = false;
-    // SAFETY: one thread.
-    if unsafe { INSTALLED } {
+    static INSTALLED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
+    if INSTALLED.get() {
         return Ok(());
     }
     let slots = slots::find(&NAMES)?;
@@ -98,13 +101,12 @@ pub fn install() -> Result<(), String> {
         }
         originals[slot.name] = original;
     }
-    // SAFETY: one thread, and nobody calls our functions yet.
-    unsafe {
-        ORIGINALS = originals;
-        CLOSES_SEEN = imported(CLOSE);
-        TSC = clock::auto() == Source::Tsc;
-        NS_PER_TICK = clock::auto().scale().ns_per_tick();
+    for (cell, original) in ORIGINALS.iter().zip(originals) {
+        cell.set(original);
     }
+    CLOSES_SEEN.set(imported(CLOSE));
+    TSC.set(clock::auto() == Source::Tsc);
+    NS_PER_TICK.set(clock::auto().scale().ns_per_tick());
     for (done, slot) in slots.iter().enumerate() {
         if let Err(reason) = slot.replace(replacement(slot.name), &memory) {
             for slot in &slots[..=done] {
@@ -113,36 +115,31 @@ pub fn install() -> Result<(), String> {
             return Err(reason);
         }
     }
-    // SAFETY: one thread.
-    unsafe { INSTALLED = true };
+    INSTALLED.set(true);
     Ok(())
 }
 
 /// While a statement is measured, and core does not time I/O itself, the times of requests are added to core's own
 /// counters. So they reach every node on the ways that blocks do: through our accounts, through core's calls of
 /// Hash and bitmap nodes, and from parallel workers. Returns what was in force, to be put back.
-///
-/// # Safety
-/// Main thread only.
-pub unsafe fn per_node(on: bool) -> bool {
-    // SAFETY: one thread.
-    unsafe {
-        let before = PER_NODE;
-        PER_NODE = on;
-        before
-    }
+pub fn per_node(on: bool) -> bool {
+    PER_NODE.replace(on)
 }
 
 /// `pread` and `pwrite`, whose ABI is one.
+///
+/// # Safety
+/// To be called instead of the system call, with its arguments, once [`install`] has noted the original of this name.
 unsafe extern "C-unwind" fn plain<const NAME: usize>(
     descriptor: c_int,
     buffer: *mut c_void,
     bytes: size_t,
     offset: off_t,
 ) -> ssize_t {
-    // SAFETY: ORIGINALS holds a function of this type; arguments go on unchanged.
+    // SAFETY: only `install` puts this function into the server's table, and notes the original of the same name and type
+    // before. Arguments go on unchanged.
     unsafe {
-        let original: Plain = std::mem::transmute(ORIGINALS[NAME]);
+        let original: Plain = std::mem::transmute(ORIGINALS[NAME].get());
         if is_passed_on(descriptor, buffer) {
             return original(descriptor, buffer, bytes, offset);
         }
@@ -151,15 +148,19 @@ unsafe extern "C-unwind" fn plain<const NAME: usize>(
 }
 
 /// `preadv` and `pwritev`.
+///
+/// # Safety
+/// To be called instead of the system call, with its arguments, once [`install`] has noted the original of this name.
 unsafe extern "C-unwind" fn vectored<const NAME: usize>(
     descriptor: c_int,
     parts: *const iovec,
     count: c_int,
     offset: off_t,
 ) -> ssize_t {
-    // SAFETY: as above; the first part is looked at only where there is one.
+    // SAFETY: only `install` puts this function into the server's table, and notes the original of the same name and type
+    // before. The first part is looked at only where there is one; arguments go on unchanged.
     unsafe {
-        let original: Vectored = std::mem::transmute(ORIGINALS[NAME]);
+        let original: Vectored = std::mem::transmute(ORIGINALS[NAME].get());
         if count <= 0 || is_passed_on(descriptor, (*parts).iov_base) {
             return original(descriptor, parts, count, offset);
         }
@@ -168,21 +169,24 @@ unsafe extern "C-unwind" fn vectored<const NAME: usize>(
 }
 
 /// `close`: the number may mean another file soon.
+///
+/// # Safety
+/// To be called instead of the system call, with its arguments, once [`install`] has noted the original of this name.
 unsafe extern "C-unwind" fn close(descriptor: c_int) -> c_int {
-    // SAFETY: within bounds; ORIGINALS holds close.
+    // SAFETY: only `install` puts this function into the server's table, and notes the original `close` before.
     unsafe {
         if (descriptor as usize) < 1 << 16 {
-            DESCRIPTORS[descriptor as usize] = UNKNOWN;
+            DESCRIPTORS[descriptor as usize].set(UNKNOWN);
         }
-        let original: Close = std::mem::transmute(ORIGINALS[CLOSE]);
+        let original: Close = std::mem::transmute(ORIGINALS[CLOSE].get());
         original(descriptor)
     }
 }
 
 /// Whether a request is none of ours, as far as can be said at once.
 #[inline(always)]
-unsafe fn is_passed_on(descriptor: c_int, buffer: *mut c_void) -> bool {
-    // SAFETY: plain globals of this process; the wait event's address is always valid.
+fn is_passed_on(descriptor: c_int, buffer: *mut c_void) -> bool {
+    // SAFETY: PostgreSQL keeps the address of this process's wait event valid at all times.
     unsafe {
         if !guc::tempfile_timing() {
             return true;
@@ -204,8 +208,8 @@ fn is_data_file(event: u32) -> bool {
 
 /// Whether a block belongs to shared buffers, and so not to a temporary table.
 #[inline(always)]
-unsafe fn is_shared(buffer: *mut c_void) -> bool {
-    // SAFETY: plain globals.
+fn is_shared(buffer: *mut c_void) -> bool {
+    // SAFETY: two globals that are set when the process starts. The address is compared, not followed.
     unsafe {
         let offset = (buffer as usize).wrapping_sub(pg_sys::BufferBlocks as usize);
         offset < pg_sys::NBuffers as usize * pg_sys::BLCKSZ as usize
@@ -213,22 +217,18 @@ unsafe fn is_shared(buffer: *mut c_void) -> bool {
 }
 
 #[inline(always)]
-unsafe fn known(descriptor: c_int) -> u8 {
-    // SAFETY: within bounds.
-    unsafe {
-        if (descriptor as usize) < 1 << 16 {
-            DESCRIPTORS[descriptor as usize]
-        } else {
-            UNKNOWN
-        }
+fn known(descriptor: c_int) -> u8 {
+    match DESCRIPTORS.get(descriptor as usize) {
+        Some(what) => what.get(),
+        None => UNKNOWN,
     }
 }
 
 /// What the file of a request that was not passed on is for. A block outside shared buffers may also be one of an
 /// index that is being built, or of a table that is being copied or extended: only the file's name tells.
 #[inline(always)]
-unsafe fn filetype(descriptor: c_int) -> Option<FileType> {
-    // SAFETY: as above.
+fn filetype(descriptor: c_int) -> Option<FileType> {
+    // SAFETY: PostgreSQL keeps the address of this process's wait event valid at all times.
     unsafe {
         if !is_data_file(*pg_sys::my_wait_event_info) {
             return Some(FileType::WorkFile);
@@ -245,8 +245,8 @@ unsafe fn filetype(descriptor: c_int) -> Option<FileType> {
 /// digit.
 #[cold]
 #[inline(never)]
-unsafe fn look_up(descriptor: c_int) -> u8 {
-    // SAFETY: buffers on the stack, of the lengths given; errno is put back.
+fn look_up(descriptor: c_int) -> u8 {
+    // SAFETY: the buffers lie on the stack and have the lengths given; errno's address is valid in every thread.
     unsafe {
         let errno = *libc::__errno_location();
         let mut link = [0; 32];
@@ -267,13 +267,18 @@ unsafe fn look_up(descriptor: c_int) -> u8 {
             first = byte;
         }
         let what = if first == b't' { TEMP_TABLE } else { OTHER };
-        if CLOSES_SEEN && (descriptor as usize) < 1 << 16 {
-            DESCRIPTORS[descriptor as usize] = what;
+        if CLOSES_SEEN.get() && (descriptor as usize) < 1 << 16 {
+            DESCRIPTORS[descriptor as usize].set(what);
         }
         what
     }
 }
 
+/// Makes a request that may be to a temporary file.
+///
+/// # Safety
+/// * `name` must be the index of a function of this type in [`NAMES`], whose original is noted.
+/// * The other arguments must be those of that function.
 #[inline(never)]
 unsafe fn timed_plain(
     descriptor: c_int,
@@ -282,9 +287,10 @@ unsafe fn timed_plain(
     offset: off_t,
     name: usize,
 ) -> ssize_t {
-    // SAFETY: as `plain`.
+    // SAFETY: by the caller's promise `name` is an index of `ORIGINALS`, where a function of this type is noted, and the
+    // arguments are its own.
     unsafe {
-        let original: Plain = std::mem::transmute(*(&raw const ORIGINALS).cast::<usize>().add(name));
+        let original: Plain = std::mem::transmute(ORIGINALS.get_unchecked(name).get());
         match filetype(descriptor) {
             None => original(descriptor, buffer, bytes, offset),
             Some(filetype) => timed(filetype, operation(name), bytes, || {
@@ -294,6 +300,11 @@ unsafe fn timed_plain(
     }
 }
 
+/// Makes a request that may be to a temporary file.
+///
+/// # Safety
+/// * `name` must be the index of a function of this type in [`NAMES`], whose original is noted.
+/// * The other arguments must be those of that function.
 #[inline(never)]
 unsafe fn timed_vectored(
     descriptor: c_int,
@@ -302,9 +313,10 @@ unsafe fn timed_vectored(
     offset: off_t,
     name: usize,
 ) -> ssize_t {
-    // SAFETY: as `vectored`; there are `count` parts.
+    // SAFETY: by the caller's promise `name` is an index of `ORIGINALS`, where a function of this type is noted, and the
+    // arguments are its own: there are `count` parts.
     unsafe {
-        let original: Vectored = std::mem::transmute(*(&raw const ORIGINALS).cast::<usize>().add(name));
+        let original: Vectored = std::mem::transmute(ORIGINALS.get_unchecked(name).get());
         match filetype(descriptor) {
             None => original(descriptor, parts, count, offset),
             Some(filetype) => {
@@ -322,13 +334,13 @@ unsafe fn timed_vectored(
 
 /// Makes a request and counts it. Nothing after it touches errno.
 #[inline(always)]
-unsafe fn timed(
+fn timed(
     filetype: FileType,
     operation: Operation,
     bytes: size_t,
     request: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
-    // SAFETY: main thread.
+    // SAFETY: PostgreSQL's own globals, which only this thread writes. A counter is null, or stays as long as the process.
     unsafe {
         let kind = Kind {
             filetype,
@@ -339,15 +351,15 @@ unsafe fn timed(
         let start = now();
         let result = request();
         let ticks = now().saturating_sub(start);
-        let ns = if TSC {
-            (ticks as f64 * NS_PER_TICK) as u64
+        let ns = if TSC.get() {
+            (ticks as f64 * NS_PER_TICK.get()) as u64
         } else {
             ticks
         };
         if !requests.is_null() {
             (*requests).add(if result > 0 { result as u64 } else { 0 }, ns);
         }
-        if PER_NODE && !pg_sys::track_io_timing {
+        if PER_NODE.get() && !pg_sys::track_io_timing {
             compat::add_io_time(&raw mut pg_sys::pgBufferUsage, filetype, operation, ns);
         }
         result
@@ -355,9 +367,8 @@ unsafe fn timed(
 }
 
 #[inline(always)]
-unsafe fn now() -> u64 {
-    // SAFETY: set once, in the postmaster.
-    if unsafe { TSC } {
+fn now() -> u64 {
+    if TSC.get() {
         clock::tsc::read()
     } else {
         clock::system::monotonic()

@@ -1,10 +1,12 @@
 //! Where requests are counted: in main shared memory; in a session that loaded the library by itself, in its own.
 
 use super::source;
+use crate::pg::backend_local::BackendLocal;
 use crate::pg::server;
 use pgrx::pg_sys;
-use rowsource_core::tempfile::counters::{Area, Cell, Copied, Database, OTHERS};
+use rowsource_core::tempfile::counters::{self, Area, Copied, Database, OTHERS};
 use rowsource_core::tempfile::{FileType, Kind};
+use std::cell::Cell;
 use std::ffi::CStr;
 use std::sync::LazyLock;
 
@@ -16,17 +18,17 @@ type Shared = Area<DATABASES>;
 pub const SIZE: usize = size_of::<Shared>();
 const NAME: &CStr = c"pg_rowsource temporary files";
 
-static mut AREA: *const Shared = std::ptr::null();
+static AREA: BackendLocal<Cell<*const Shared>> = BackendLocal::new(Cell::new(std::ptr::null()));
 /// The counters of this process's database, and which that is.
-static mut MINE: *const Database = std::ptr::null();
-static mut MINE_OF: u32 = 0;
+static MINE: BackendLocal<Cell<*const Database>> = BackendLocal::new(Cell::new(std::ptr::null()));
+static MINE_OF: BackendLocal<Cell<u32>> = BackendLocal::new(Cell::new(0));
 /// A session's own, where there is no shared memory.
 static OWN: LazyLock<Database> = LazyLock::new(Database::default);
 
 /// The shared area, where there is one.
 fn area() -> Option<&'static Shared> {
-    // SAFETY: main shared memory stays as long as the process.
-    unsafe { AREA.as_ref() }
+    // SAFETY: null, or the area in main shared memory, which stays as long as the process. It consists of atomics.
+    unsafe { AREA.get().as_ref() }
 }
 
 /// Called from the hook in which shared memory is set up. New memory takes up what the last run left.
@@ -35,8 +37,8 @@ pub fn set_up() {
     unsafe {
         let mut found = false;
         let area: *mut Shared = pg_sys::ShmemInitStruct(NAME.as_ptr(), SIZE, &mut found).cast();
-        AREA = area;
-        MINE = std::ptr::null();
+        AREA.set(area);
+        MINE.set(std::ptr::null());
         if !found {
             area.write_bytes(0, 1);
             (*area).reset(server::now());
@@ -47,28 +49,25 @@ pub fn set_up() {
 
 /// The counters of this process for a kind; null before shared memory is there. Plain: called from the functions that
 /// stand in for system calls.
-///
-/// # Safety
-/// Main thread only.
 #[inline(always)]
-pub unsafe fn mine(kind: Kind) -> *const Cell {
-    // SAFETY: one thread; MINE is null or in shared memory.
+pub fn mine(kind: Kind) -> *const counters::Cell {
+    // SAFETY: MyDatabaseId is a plain global of this process. MINE is null, or lies in main shared memory, which stays.
     unsafe {
         let oid = pg_sys::MyDatabaseId.to_u32();
-        if MINE.is_null() || MINE_OF != oid {
-            let Some(area) = AREA.as_ref() else {
+        if MINE.get().is_null() || MINE_OF.get() != oid {
+            let Some(area) = AREA.get().as_ref() else {
                 return std::ptr::null();
             };
-            MINE = area.of(oid);
-            MINE_OF = oid;
+            MINE.set(area.of(oid));
+            MINE_OF.set(oid);
         }
-        (*MINE).cell(kind.index())
+        (*MINE.get()).cell(kind.index())
     }
 }
 
 /// The same where core's counters are added: without shared memory, the session's own.
-pub fn of_core(kind: Kind) -> &'static Cell {
-    // SAFETY: null or valid, for good.
+pub fn of_core(kind: Kind) -> &'static counters::Cell {
+    // SAFETY: null, or in main shared memory, which stays as long as the process.
     let shared = unsafe { mine(kind).as_ref() };
     shared.unwrap_or_else(|| OWN.cell(kind.index()))
 }

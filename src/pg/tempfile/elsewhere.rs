@@ -4,8 +4,6 @@ pub fn install() -> Result<(), String> {
     Err("that is done on Linux only".into())
 }
 
-/// # Safety
-/// Does nothing.
-pub unsafe fn per_node(_on: bool) -> bool {
+pub fn per_node(_on: bool) -> bool {
     false
 }

@@ -5,24 +5,27 @@
 
 use super::counters::{self, of_core};
 use super::{Source, source};
+use crate::pg::backend_local::BackendLocal;
 use crate::pg::{compat, server};
 use pgrx::pg_sys;
 use rowsource_core::tempfile::{FileType, Kind, Operation, Requests, Size};
+use std::cell::Cell;
 use std::ffi::c_void;
 
 /// Core's counters when they were last looked at.
-static mut SEEN: pg_sys::BufferUsage =
+static SEEN: BackendLocal<Cell<pg_sys::BufferUsage>> =
     // SAFETY: plain integers, for which zero bytes are a valid value.
-    unsafe { std::mem::zeroed() };
+    BackendLocal::new(Cell::new(unsafe { std::mem::zeroed() }));
 
 /// Called once from `_PG_init`.
 pub fn init() {
     if FileType::ALL.map(source) == [Source::Request; 2] {
         return;
     }
-    // SAFETY: a plain function of the kind that is called; main thread.
+    // SAFETY: the callback is of the type that PostgreSQL calls, and asks for nothing. PostgreSQL's counters are only
+    // written by this thread.
     unsafe {
-        SEEN = pg_sys::pgBufferUsage;
+        SEEN.set(pg_sys::pgBufferUsage);
         pg_sys::RegisterXactCallback(Some(at_end_of_transaction), std::ptr::null_mut());
     }
     if !server::preloading() {
@@ -31,6 +34,9 @@ pub fn init() {
 }
 
 /// A plain frame: nothing in it raises.
+///
+/// # Safety
+/// To be called by PostgreSQL only, when a transaction ends.
 unsafe extern "C-unwind" fn at_end_of_transaction(_event: pg_sys::XactEvent::Type, _arg: *mut c_void) {
     add();
 }
@@ -41,11 +47,8 @@ pub fn add() {
         return;
     }
     // SAFETY: PostgreSQL's own counters, written by this thread only.
-    let (now, seen) = unsafe {
-        let (now, seen) = (pg_sys::pgBufferUsage, SEEN);
-        SEEN = now;
-        (now, seen)
-    };
+    let now = unsafe { pg_sys::pgBufferUsage };
+    let seen = SEEN.replace(now);
     for filetype in FileType::ALL
         .into_iter()
         .filter(|&f| source(f) == Source::Counter)

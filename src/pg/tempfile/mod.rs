@@ -19,8 +19,10 @@ pub mod file;
 #[cfg(target_os = "linux")]
 mod slots;
 
+use super::backend_local::BackendLocal;
 use super::{compat, server};
 use rowsource_core::tempfile::FileType;
+use std::cell::Cell;
 
 /// Where the counters of a file type come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -41,13 +43,11 @@ impl Source {
 }
 
 /// Set once, in the postmaster, and inherited.
-static mut INTERCEPTED: bool = false;
+static INTERCEPTED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 
 pub fn source(filetype: FileType) -> Source {
-    // SAFETY: written once, before there are other processes.
-    let intercepted = unsafe { INTERCEPTED };
     let passes_by = filetype == FileType::TempTable && compat::temp_tables_pass_by();
-    if intercepted && !passes_by {
+    if INTERCEPTED.get() && !passes_by {
         Source::Request
     } else {
         Source::Counter
@@ -58,8 +58,7 @@ pub fn source(filetype: FileType) -> Source {
 pub fn init() {
     if server::preloading() {
         match calls::install() {
-            // SAFETY: in the postmaster, before there are other processes.
-            Ok(()) => unsafe { INTERCEPTED = true },
+            Ok(()) => INTERCEPTED.set(true),
             Err(reason) => pgrx::log!(
                 "pg_rowsource does not time requests to temporary files: {reason}; pg_stat_tempfile_io shows core's counters"
             ),

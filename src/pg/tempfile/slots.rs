@@ -112,6 +112,10 @@ impl Program {
 }
 
 /// The loader names the main program first; 1 ends the iteration.
+///
+/// # Safety
+/// To be called by the loader only, with its description of a program and the address of an `Option<Program>` to
+/// which nobody holds a reference.
 unsafe extern "C" fn take_first(info: *mut libc::dl_phdr_info, _size: usize, found: *mut c_void) -> c_int {
     // SAFETY: the loader passes a valid description; `found` is the address given to it.
     unsafe {
@@ -220,7 +224,7 @@ impl Slot {
     }
 
     fn protect(self, protection: c_int) -> Result<(), String> {
-        // SAFETY: no pointers.
+        // SAFETY: the function takes no pointers.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let start = self.address as usize & !(page - 1);
         // SAFETY: a page of the main program's data; a slot does not cross pages.
@@ -236,6 +240,6 @@ impl Slot {
 
 /// What the loader would resolve a name to.
 fn resolved(name: &CStr) -> usize {
-    // SAFETY: a terminated string.
+    // SAFETY: a C string, which ends with a zero.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) as usize }
 }
