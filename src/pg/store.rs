@@ -35,7 +35,7 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use control::init;
 
@@ -68,8 +68,8 @@ struct Store {
 static STORE: BackendLocal<Cell<Option<Store>>> = BackendLocal::new(Cell::new(None));
 
 /// Attaches this backend to the store, making and loading it first where nobody has. To be called where memory may
-/// be allocated for good: when a statement starts, or from a function. A backend that cannot (there is no shared
-/// memory left) tries again after a minute; while another one makes the store, with the next statement.
+/// be allocated for good, and where a cancel request may be heard: when a statement starts, or from a function. A backend
+/// that cannot (there is no shared memory left) tries again after a minute.
 #[inline(always)]
 pub fn attach() {
     if STORE.get().is_none() {
@@ -77,39 +77,50 @@ pub fn attach() {
     }
 }
 
-/// Attaches as [`attach`] does, and waits for a backend that makes the store. May be cancelled.
-fn attach_waiting() {
-    const PAUSE: Duration = Duration::from_millis(1);
+/// Attaches as [`attach`] does, and waits until the file is in.
+fn attach_and_see_all() {
     attach();
-    while control::is_being_made() {
-        server::check_for_interrupts();
-        std::thread::sleep(PAUSE);
-        attach();
+    while STORE.get().is_some() && control::is_being_made() {
+        pause();
     }
+}
+
+/// Waits a moment for another backend; may be cancelled.
+fn pause() {
+    server::check_for_interrupts();
+    std::thread::sleep(Duration::from_millis(1));
 }
 
 #[cold]
 #[inline(never)]
 fn attach_now() {
-    const PAUSE: i64 = 60_000_000;
+    const RETRY: i64 = 60_000_000;
+    /// So long a statement waits for the backend that makes the store: some milliseconds, unless that is stopped.
+    const PATIENCE: Duration = Duration::from_secs(2);
     static FAILED_AT: BackendLocal<Cell<Option<i64>>> = BackendLocal::new(Cell::new(None));
-    // SAFETY: shared memory is mapped for good, and what PostgreSQL keeps about it lies in a context that stays.
-    unsafe {
-        if !control::may_exist() || FAILED_AT.get().is_some_and(|at| server::now() - at < PAUSE) {
-            return;
-        }
-        let context = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
-        let attached = contained(|| make_or_attach(control::find_or_make()));
-        pg_sys::MemoryContextSwitchTo(context);
+    if !control::may_exist() || FAILED_AT.get().is_some_and(|at| server::now() - at < RETRY) {
+        return;
+    }
+    let began = Instant::now();
+    loop {
+        // SAFETY: the caller holds no lock. Shared memory is mapped for good, and so is what PostgreSQL keeps about it.
+        let attached = unsafe {
+            let context = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
+            let attached = contained(|| make_or_attach(control::find_or_make()));
+            pg_sys::MemoryContextSwitchTo(context);
+            attached
+        };
         match attached {
             Ok(Some(store)) => {
                 STORE.set(Some(store));
-                complete(&store);
+                // SAFETY: as above.
+                return unsafe { complete(&store) };
             }
-            Ok(None) => {}
+            Ok(None) if began.elapsed() < PATIENCE => pause(),
+            Ok(None) => return FAILED_AT.set(Some(server::now())),
             Err(message) => {
                 FAILED_AT.set(Some(server::now()));
-                control::log_no_memory(&message);
+                return control::log_no_memory(&message);
             }
         }
     }
@@ -229,7 +240,7 @@ unsafe fn record_at_once(store: &Store, execution: &Execution) -> bool {
 /// # Errors
 /// Raises "out of memory".
 pub fn keys() -> Option<Vec<PlanKey>> {
-    attach_waiting();
+    attach_and_see_all();
     // SAFETY: only functions of the user's, and the postmaster at its end, call this: no lock is held.
     unsafe {
         let store = STORE.get()?;
@@ -260,7 +271,7 @@ pub fn plan(key: &PlanKey) -> Option<Plan> {
 /// # Errors
 /// Raises "out of memory".
 pub fn current_plan(key: &PlanKey) -> Option<Plan> {
-    attach_waiting();
+    attach_and_see_all();
     // SAFETY: only functions of the user's call this: no lock is held, and errors may be raised.
     unsafe {
         let store = STORE.get()?;
@@ -271,7 +282,7 @@ pub fn current_plan(key: &PlanKey) -> Option<Plan> {
 
 /// Forgets the plans of a user, database and query; 0 stands for any.
 pub fn reset(userid: u32, dbid: u32, queryid: i64) {
-    attach_waiting();
+    attach_and_see_all();
     // SAFETY: only functions of the user's call this: no lock is held, and errors may be raised.
     unsafe {
         let Some(store) = STORE.get() else { return };
@@ -291,7 +302,7 @@ pub fn reset(userid: u32, dbid: u32, queryid: i64) {
 
 /// Returns what is known about the store; `None` without one.
 pub fn info() -> Option<Info> {
-    attach_waiting();
+    attach_and_see_all();
     // SAFETY: the control block stays as long as the process, and what is read of it is atomic.
     unsafe {
         STORE.get().map(|store| {

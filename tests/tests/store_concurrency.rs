@@ -2,6 +2,7 @@
 //! fails and nothing is lost but what was forgotten on purpose.
 
 use rowsource_tests::Server;
+use rowsource_tests::process;
 use rowsource_tests::session::{run_each, value};
 use rowsource_tests::store::{everything, figure, info, measured, measuring, quiet_server, the_kept};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -278,25 +279,38 @@ fn memory_is_given_back() {
         }
     };
     churn(&mut client);
-    // The dynamic shared memory that this session has mapped.
-    let mapped = |client: &mut postgres::Client| -> u64 {
-        let pid: i32 = value(client, "SELECT pg_backend_pid()");
-        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("its maps");
-        let bounds = maps
-            .lines()
-            .filter(|line| line.contains("/dev/shm/PostgreSQL."))
-            .filter_map(|line| line.split(' ').next()?.split_once('-'));
-        let number = |hex: &str| u64::from_str_radix(hex, 16).expect("an address");
-        bounds.map(|(from, to)| number(to) - number(from)).sum()
-    };
-    let before = mapped(&mut client);
+    let mapped = || process::dynamic_shared_memory(server.postmaster());
+    let before = mapped();
     for _ in 0..5 {
         churn(&mut client);
     }
-    let after = mapped(&mut client);
+    let after = mapped();
     println!("dynamic shared memory: {before} bytes, {after} after five times as many plans");
     assert!(
         before > 0 && after <= before + before / 4,
         "{before} bytes grew to {after}"
     );
+}
+
+#[test]
+fn the_first_statements_of_many_sessions_count() {
+    const FIRST: usize = 24;
+    for round in 0..3 {
+        let server = quiet_server(&format!("first-{round}"), &[]);
+        run_each(&mut server.connect(), "CREATE TABLE t AS SELECT 1 AS id");
+        let mut clients: Vec<_> = (0..FIRST).map(|_| measuring(&server)).collect();
+        // All at once, while nobody has made the store yet.
+        let start = std::sync::Barrier::new(FIRST);
+        std::thread::scope(|scope| {
+            for client in &mut clients {
+                let start = &start;
+                scope.spawn(move || {
+                    start.wait();
+                    run_each(client, "SELECT id FROM t");
+                });
+            }
+        });
+        let plan = the_kept(&mut server.connect(), "SELECT id FROM t");
+        assert_eq!(plan.calls, FIRST as i64, "round {round}");
+    }
 }

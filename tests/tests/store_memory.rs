@@ -2,6 +2,7 @@
 
 use postgres::{Client, NoTls};
 use rowsource_tests::Server;
+use rowsource_tests::process;
 use rowsource_tests::session::{run_each, value};
 use rowsource_tests::store::{info, measure_all, quiet_server, the_kept};
 use std::time::{Duration, Instant};
@@ -17,32 +18,10 @@ fn different(columns: usize, conditions: usize) -> String {
     )
 }
 
-/// Dynamic shared memory that a session has mapped, in bytes.
-fn mapped(client: &mut Client) -> i64 {
-    let pid: i32 = value(client, "SELECT pg_backend_pid()");
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("its maps");
-    let bounds = maps
-        .lines()
-        .filter(|line| line.contains("/dev/shm/PostgreSQL."))
-        .filter_map(|line| line.split(' ').next()?.split_once('-'));
-    let number = |hex: &str| i64::from_str_radix(hex, 16).expect("an address");
-    bounds.map(|(from, to)| number(to) - number(from)).sum()
-}
-
-/// The memory of a process that is its own, in bytes: without shared memory and files.
+/// The memory of a session that is its own, in bytes: without shared memory and files.
 fn own_memory(client: &mut Client) -> i64 {
     let pid: i32 = value(client, "SELECT pg_backend_pid()");
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("its status");
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("RssAnon:"))
-        .expect("a line");
-    let kb: i64 = line
-        .split_whitespace()
-        .nth(1)
-        .and_then(|n| n.parse().ok())
-        .expect("a number");
-    kb * 1024
+    process::private_bytes(pid as u32) as i64
 }
 
 fn table(client: &mut Client) {
@@ -56,10 +35,9 @@ fn the_store_keeps_to_its_limit_and_gives_memory_back() {
     let mut runner = server.connect();
     table(&mut runner);
     // Both areas begin with a megabyte.
-    let empty = {
-        info(&mut reader, "plans");
-        mapped(&mut reader)
-    };
+    let mapped = || process::dynamic_shared_memory(server.postmaster()) as i64;
+    info(&mut reader, "plans");
+    let empty = mapped();
     measure_all(&mut runner);
     let mut most = 0;
     for columns in 1..60 {
@@ -74,7 +52,7 @@ fn the_store_keeps_to_its_limit_and_gives_memory_back() {
     assert!(info(&mut reader, "evictions") > 0);
     assert_eq!(info(&mut reader, "refused"), 0);
     assert_eq!(the_kept(&mut reader, &last).calls, 1);
-    let full = mapped(&mut reader);
+    let full = mapped();
     println!("{most} bytes of plans in {full} bytes of dynamic shared memory, {empty} when empty");
     // When it is empty, the plans' area has a megabyte already.
     assert!(
@@ -99,7 +77,7 @@ fn the_store_keeps_to_its_limit_and_gives_memory_back() {
     assert_eq!(info(&mut reader, "truncated"), 0);
     run_each(&mut runner, &different(1, 1));
     assert_eq!(the_kept(&mut reader, &different(1, 1)).calls, 1);
-    let left = mapped(&mut reader);
+    let left = mapped();
     assert!(
         left <= empty + MB,
         "{left} bytes mapped after a reset, {empty} when empty"

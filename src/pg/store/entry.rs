@@ -127,10 +127,35 @@ impl Memory {
         truncated: false,
     };
 
+    /// Allocates the memory of a plan.
+    ///
+    /// # Safety
+    /// Not inside a boundary, holding no lock.
+    unsafe fn make(
+        store: &Store,
+        nodes: &[NodeTotals],
+        description: &[u8],
+        truncated: bool,
+    ) -> Result<Memory, NoMemory> {
+        // SAFETY: the caller holds no lock. Nobody else knows a chain that was made just now.
+        unsafe {
+            let chain = blocks::make(store.plans, nodes)?;
+            let text =
+                blocks::make(store.plans, description).inspect_err(|_| blocks::free(store.plans, chain))?;
+            Ok(Memory {
+                nodes: chain,
+                description: text,
+                node_count: nodes.len() as u32,
+                description_size: description.len() as u32,
+                truncated,
+            })
+        }
+    }
+
     /// Gives the memory back.
     ///
     /// # Safety
-    /// Main thread, holding no lock. Nobody else may know it any more.
+    /// Not inside a boundary, holding no lock. Nobody else may know it any more.
     unsafe fn free(&self, store: &Store) {
         // SAFETY: nobody else knows the chains, by the caller's promise.
         unsafe {
@@ -220,23 +245,11 @@ pub(super) unsafe fn insert_new(
         let Some(memory) = allocate(store, &nodes, &description_bytes, description.is_truncated()) else {
             return false;
         };
-        let mut taken = false;
-        let known = contained(|| {
-            locked_by_control(store, || {
-                // Somebody else may have been first with this plan.
-                pg_guard_ffi_boundary(|| update(store, key, batch)) || {
-                    taken = insert(store, key, &statistics, memory);
-                    taken
-                }
-            })
-        });
-        if !taken {
-            memory.free(store);
-        }
-        if let Err(message) = &known {
+        let kept = put(store, key, &statistics, batch, memory);
+        if let Err(message) = &kept {
             control.note_exhausted(message);
         }
-        known == Ok(true)
+        kept == Ok(true)
     }
 }
 
@@ -266,21 +279,8 @@ unsafe fn allocate(
     unsafe {
         for _ in 0..TRIES {
             (*store.control).apply_limit(store.plans);
-            let made = blocks::make(store.plans, nodes).and_then(|nodes| {
-                blocks::make(store.plans, description)
-                    .map(|description| (nodes, description))
-                    .inspect_err(|_| blocks::free(store.plans, nodes))
-            });
-            match made {
-                Ok((chain, text)) => {
-                    return Some(Memory {
-                        nodes: chain,
-                        description: text,
-                        node_count: nodes.len() as u32,
-                        description_size: description.len() as u32,
-                        truncated,
-                    });
-                }
+            match Memory::make(store, nodes, description, truncated) {
+                Ok(memory) => return Some(memory),
                 Err(NoMemory::System(message)) => (*store.control).note_exhausted(&message),
                 Err(NoMemory::Limit) => {}
             }
@@ -324,31 +324,42 @@ pub(super) unsafe fn restore(
         let Some(bytes) = serialised(description) else {
             return false;
         };
-        let Ok(chain) = blocks::make(store.plans, nodes) else {
-            return false;
-        };
-        let Ok(text) = blocks::make(store.plans, &bytes) else {
-            blocks::free(store.plans, chain);
-            return false;
-        };
-        let memory = Memory {
-            nodes: chain,
-            description: text,
-            node_count: nodes.len() as u32,
-            description_size: bytes.len() as u32,
-            truncated: description.is_truncated(),
-        };
+        Memory::make(store, nodes, &bytes, description.is_truncated()).is_ok_and(|memory| {
+            let batch = Batch::Pending(statistics, nodes);
+            put(store, key, statistics, &batch, memory) == Ok(true)
+        })
+    }
+}
+
+/// Adds to a known plan, or inserts a new one with this memory, which is given back where it is not needed. Returns what
+/// went wrong where nothing was kept.
+///
+/// # Safety
+/// Not inside a boundary, holding no lock. Nobody else may know the memory.
+unsafe fn put(
+    store: &Store,
+    key: &PlanKey,
+    statistics: &PlanStatistics,
+    batch: &Batch,
+    memory: Memory,
+) -> Result<bool, String> {
+    // SAFETY: the caller holds no lock; an error leaves those taken here to `contained`. The memory is freed only where no
+    // entry has it.
+    unsafe {
         let mut taken = false;
         let kept = contained(|| {
             locked_by_control(store, || {
-                taken = insert(store, key, statistics, memory);
-                taken || pg_guard_ffi_boundary(|| update(store, key, &Batch::Pending(statistics, nodes)))
+                // Somebody else may have been first with this plan.
+                pg_guard_ffi_boundary(|| update(store, key, batch)) || {
+                    taken = insert(store, key, statistics, memory);
+                    taken
+                }
             })
         });
         if !taken {
             memory.free(store);
         }
-        kept == Ok(true)
+        kept
     }
 }
 
