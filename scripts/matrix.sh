@@ -67,7 +67,7 @@ use() {
 }
 
 # These compare times so closely that they fail beside other work.
-ALONE="accuracy store_overhead"
+ALONE="accuracy store_overhead attack_plans attack_texts long_plans"
 
 # one MAJOR [NAME...]: everything on that major that can run beside other work, or just these files of tests.
 one() {
