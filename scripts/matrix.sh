@@ -105,7 +105,7 @@ fifteen() { ROWSOURCE_RUN=${host_run}p try "PostgreSQL 15: package" scripts/pack
 # compares times.
 of_a_wheel() {
     local needs_contrib="equality neighbours explain_option store_callgrind robust tempfile_slots"
-    local times="accuracy attack_plans attack_texts overhead plan_history store_overhead tempfile_time" names
+    local times="accuracy attack_plans attack_texts long_plans overhead plan_history store_overhead tempfile_time" names
     PG_CONFIG=$(scripts/wheel.sh) || { say "PostgreSQL 16 is left out"; return 0; }
     export PG_CONFIG INSTALLED=1 PG_ROOT="" ROWSOURCE_RUN=${host_run}16
     # shellcheck disable=SC2086

@@ -42,7 +42,7 @@ choose_run
 stop_test_servers
 names=("$@")
 # What compares times comes last, when work beside it may have ended.
-timed='accuracy|attack_plans|attack_texts|overhead|plan_history|store_overhead|tempfile_time'
+timed='accuracy|attack_plans|attack_texts|long_plans|overhead|plan_history|store_overhead|tempfile_time'
 [ $# -gt 0 ] || mapfile -t names < <(cut -d' ' -f1 "$programs" | grep -vxE "$timed"; cut -d' ' -f1 "$programs" | grep -xE "$timed")
 again=()
 first=$(mktemp) || exit 1

@@ -242,7 +242,7 @@ fn partitions_cost_in_proportion() {
     );
     let mut made = 0;
     let mut failures = Vec::new();
-    for (partitions, most) in [(10, 5.0), (100, 5.0), (300, 5.0), (1_000, 1.5), (4_000, 1.5)] {
+    for (partitions, most) in [(10, 1.5), (100, 1.5), (300, 1.5), (1_000, 1.5), (4_000, 1.5)] {
         let table = format!("p{partitions}");
         run(
             &mut client,
@@ -267,7 +267,9 @@ fn partitions_cost_in_proportion() {
         assert!(nodes.contains(&wanted), "{partitions}: {wanted} is not shown");
         let kept = info(&mut client, "bytes");
         println!("{partitions} partitions: {basic:.1} ms at basic, ratio {ratio:.2}, store {kept} bytes");
-        if ratio > most {
+        // A fraction of a millisecond is anybody's.
+        const NOISE_MS: f64 = 5.0;
+        if ratio * basic > most * basic + NOISE_MS {
             failures.push(format!("{partitions} partitions: ratio {ratio:.2}"));
         }
     }

@@ -40,8 +40,9 @@ struct Memory {
 
 pub(super) const NODE_SIZE: usize = size_of::<NodeTotals>();
 
-/// This share of the plans makes room when the store is full.
-const EVICTED_SHARE: usize = 20;
+/// These shares of the plans make room when the store is full: one in twenty, and where that frees no block of the size
+/// that is wanted, more.
+const EVICTED_SHARES: [usize; 5] = [20, 20, 10, 4, 2];
 
 /// Statistics of a plan and of its nodes, as they come to the store: those of one execution, or those of several that
 /// a session's buffer held.
@@ -240,7 +241,7 @@ pub(super) unsafe fn insert_new(
     unsafe {
         let control = &*store.control;
         if control.is_full() {
-            make_room(store, false);
+            make_room(store, EVICTED_SHARES[0], false);
         }
         let Some(memory) = allocate(store, &nodes, &description_bytes, description.is_truncated()) else {
             return false;
@@ -273,20 +274,18 @@ unsafe fn allocate(
     description: &[u8],
     truncated: bool,
 ) -> Option<Memory> {
-    /// So often a share of the plans is evicted for one new plan.
-    const TRIES: usize = 10;
     // SAFETY: the caller holds no lock, and the store stays. Nobody else knows a chain that was made just now.
     unsafe {
-        for _ in 0..TRIES {
+        let mut shares = EVICTED_SHARES.into_iter();
+        loop {
             (*store.control).apply_limit(store.plans);
             match Memory::make(store, nodes, description, truncated) {
                 Ok(memory) => return Some(memory),
                 Err(NoMemory::System(message)) => (*store.control).note_exhausted(&message),
                 Err(NoMemory::Limit) => {}
             }
-            make_room(store, true);
+            make_room(store, shares.next()?, true);
         }
-        None
     }
 }
 
@@ -385,12 +384,12 @@ unsafe fn insert(store: &Store, key: &PlanKey, statistics: &PlanStatistics, memo
     }
 }
 
-/// Evicts the plans that were used longest ago: a share of all, and at least one. Which were used last is only known when
+/// Evicts the plans that were used longest ago: one in `share`, and at least one. Which were used last is only known when
 /// all that sessions have not flushed yet has come in.
 ///
 /// # Safety
 /// Not inside a boundary, holding no lock. Raises nothing.
-unsafe fn make_room(store: &Store, always: bool) {
+unsafe fn make_room(store: &Store, share: usize, always: bool) {
     // SAFETY: the caller holds no lock. An error in between leaves the store as it is, and its locks to `contained`.
     unsafe {
         pending::flush_free(store);
@@ -398,7 +397,7 @@ unsafe fn make_room(store: &Store, always: bool) {
             locked_by_control(store, || {
                 // Another session may have made room meanwhile.
                 if always || (*store.control).is_full() {
-                    evict(store);
+                    evict(store, share);
                 }
             });
         });
@@ -410,7 +409,7 @@ unsafe fn make_room(store: &Store, always: bool) {
 /// # Safety
 /// The caller must hold the control lock, exclusively, and no lock that is taken after it. Raises where memory cannot
 /// be mapped in.
-unsafe fn evict(store: &Store) {
+unsafe fn evict(store: &Store, share: usize) {
     // SAFETY: the caller holds the control lock, so that nobody else inserts or evicts, and no partition lock.
     unsafe {
         let control = &*store.control;
@@ -430,10 +429,10 @@ unsafe fn evict(store: &Store) {
         if used.is_empty() {
             return;
         }
-        let share = (used.len() / EVICTED_SHARE).min(used.len() - 1);
-        let (_, &mut newest_evicted, _) = used.select_nth_unstable(share);
+        let last = (used.len() / share).min(used.len() - 1);
+        let (_, &mut newest_evicted, _) = used.select_nth_unstable(last);
         // Plans of one moment are no reason to evict them all.
-        let mut left = share + 1;
+        let mut left = last + 1;
         let evicted = delete(store, |_, last| {
             let gone = left > 0 && last <= newest_evicted;
             left -= usize::from(gone);
