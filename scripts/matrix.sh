@@ -67,7 +67,9 @@ use() {
 }
 
 # These compare times so closely that they fail beside other work.
-ALONE="accuracy store_overhead attack_plans attack_texts long_plans"
+ALONE="accuracy store_overhead"
+# So do these, which look at what no major does differently: they run on 15 and on the newest.
+ATTACKS="attack_plans attack_texts long_plans"
 
 # one MAJOR [NAME...]: everything on that major that can run beside other work, or just these files of tests.
 one() {
@@ -75,7 +77,7 @@ one() {
     shift
     names=("$@")
     # shellcheck disable=SC2086
-    [ $# -gt 0 ] || mapfile -t names < <(tests_but $ALONE)
+    [ $# -gt 0 ] || mapfile -t names < <(tests_but $ALONE $ATTACKS)
     use "$major"
     try "PostgreSQL $major: library" scripts/build.sh || return 0
     try "PostgreSQL $major: private server tree" scripts/tree.sh || return 0
@@ -89,11 +91,12 @@ one() {
 
 # alone MAJOR: what wants to be alone, and what failed beside other work.
 alone() {
-    local again=""
+    local again="" names=$ALONE
+    [ "$1" != "${MAJORS[-1]}" ] || names+=" $ATTACKS"
     [ ! -s "$TARGET/again-$1" ] || again=$(cat "$TARGET/again-$1")
     use "$1"
     # shellcheck disable=SC2086
-    try "PostgreSQL $1: server tests, alone${again:+, once more $again}" scripts/server-tests.sh $ALONE $again
+    try "PostgreSQL $1: server tests, alone${again:+, once more $again}" scripts/server-tests.sh $names $again
     return 0
 }
 

@@ -276,7 +276,7 @@ fn a_postmaster_without_memory() {
 #[test]
 fn little_shared_memory() {
     let Some(mounts) = Mounts::new(&[(Path::new("/dev/shm"), 6 * MB)]) else {
-        println!("skipped: needs root");
+        println!("skipped: needs root and mount");
         return;
     };
     let mut server = keeping("faults-shm", &["min_dynamic_shared_memory = 0"]);
@@ -337,7 +337,7 @@ fn no_room_for_the_file() {
     server.stop();
     let folder = server.data().join("pg_stat");
     let Some(mounts) = Mounts::new(&[(&folder, 64 << 10)]) else {
-        println!("skipped: needs root");
+        println!("skipped: needs root and mount");
         return;
     };
     server.run_inside(&mounts);
