@@ -243,14 +243,30 @@ pub(super) unsafe fn insert_new(
         if control.is_full() {
             make_room(store, EVICTED_SHARES[0], false);
         }
-        let Some(memory) = allocate(store, &nodes, &description_bytes, description.is_truncated()) else {
-            return false;
-        };
-        let kept = put(store, key, &statistics, batch, memory);
-        if let Err(message) = &kept {
-            control.note_exhausted(message);
+        let truncated = description.is_truncated();
+        let mut shares = EVICTED_SHARES.into_iter();
+        loop {
+            control.apply_limit(store.plans);
+            // Without room for the plan, or for its entry in the table, others go.
+            let failure = match Memory::make(store, &nodes, &description_bytes, truncated) {
+                Ok(memory) => match put(store, key, &statistics, batch, memory) {
+                    Ok(kept) => return kept,
+                    Err(message) => Some(message),
+                },
+                Err(NoMemory::System(message)) => {
+                    control.note_exhausted(&message);
+                    None
+                }
+                Err(NoMemory::Limit) => None,
+            };
+            match shares.next() {
+                Some(share) => make_room(store, share, true),
+                None => {
+                    failure.inspect(|message| control.note_exhausted(message));
+                    return false;
+                }
+            }
         }
-        kept == Ok(true)
     }
 }
 
@@ -262,31 +278,6 @@ fn serialised(description: &PlanDescription) -> Option<Vec<u8>> {
     bytes.resize(size, 0);
     postcard::to_slice(description, &mut bytes).ok()?;
     Some(bytes)
-}
-
-/// Allocates a plan's memory, evicting others until there is room.
-///
-/// # Safety
-/// Not inside a boundary, holding no lock. Raises nothing.
-unsafe fn allocate(
-    store: &Store,
-    nodes: &[NodeTotals],
-    description: &[u8],
-    truncated: bool,
-) -> Option<Memory> {
-    // SAFETY: the caller holds no lock, and the store stays. Nobody else knows a chain that was made just now.
-    unsafe {
-        let mut shares = EVICTED_SHARES.into_iter();
-        loop {
-            (*store.control).apply_limit(store.plans);
-            match Memory::make(store, nodes, description, truncated) {
-                Ok(memory) => return Some(memory),
-                Err(NoMemory::System(message)) => (*store.control).note_exhausted(&message),
-                Err(NoMemory::Limit) => {}
-            }
-            make_room(store, shares.next()?, true);
-        }
-    }
 }
 
 /// Runs a body under the control lock.
