@@ -28,7 +28,6 @@ pub fn contained<T>(body: impl FnOnce() -> T) -> Result<T, String> {
     unsafe {
         let outer = pg_sys::CurrentResourceOwner;
         let context = pg_sys::CurrentMemoryContext;
-        let held = HeldInterrupts::now();
         let mut owner = SPARE.replace(std::ptr::null_mut());
         let result = server::caught(|| {
             if owner.is_null() {
@@ -49,7 +48,6 @@ pub fn contained<T>(body: impl FnOnce() -> T) -> Result<T, String> {
             Err(error) => {
                 pg_sys::CurrentMemoryContext = context;
                 pg_sys::LWLockReleaseAll();
-                held.put_back();
                 if !owner.is_null() {
                     release(owner, false, true);
                 }

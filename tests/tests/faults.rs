@@ -134,6 +134,26 @@ fn a_session_without_memory() {
     assert_measures(&mut server.connect(), 1);
 }
 
+/// Runs statements in a session that may take so many bytes more than it has, and lifts the limit again. Returns how many
+/// failed; one that loses the session fails the test.
+fn run_limited(server: &Server, client: &mut Client, more: u64, statements: &[&str]) -> usize {
+    let pid = pid(client);
+    process::limit_address_space(pid, Some(process::status_bytes(pid, "VmSize") + more));
+    let mut failed = 0;
+    for sql in statements {
+        if let Err(error) = client.batch_execute(sql) {
+            assert!(
+                error.as_db_error().is_some(),
+                "{more} bytes more: {sql}: {error}\n{}",
+                server.log_extract()
+            );
+            failed += 1;
+        }
+    }
+    process::limit_address_space(pid, None);
+    failed
+}
+
 /// As before, with a plan of thousands of nodes.
 #[test]
 fn a_large_plan_without_memory() {
@@ -155,25 +175,12 @@ fn a_large_plan_without_memory() {
     let mut failed = 0;
     for megabytes in (4..60).step_by(2) {
         let mut client = server.connect();
-        let pid = pid(&mut client);
         run_each(
             &mut client,
             "SET pg_rowsource.statistics_level = 'typical'; SELECT 1; SELECT count(*) FROM rowsource_info()",
         );
-        let limit = process::status_bytes(pid, "VmSize") + megabytes * MB;
-        process::limit_address_space(pid, Some(limit));
-        for sql in ["SELECT count(*) FROM parts", "SELECT rowsource_display()"] {
-            if let Err(error) = client.batch_execute(sql) {
-                let said = error.as_db_error();
-                assert!(
-                    said.is_some(),
-                    "{megabytes} MB more: {sql}: {error}\n{}",
-                    server.log_extract()
-                );
-                failed += 1;
-            }
-        }
-        process::limit_address_space(pid, None);
+        let statements = ["SELECT count(*) FROM parts", "SELECT rowsource_display()"];
+        failed += run_limited(&server, &mut client, megabytes * MB, &statements);
         run_each(&mut client, "SELECT id FROM t");
         let log = server.log_extract();
         assert!(!log.contains("by signal"), "{megabytes} MB more: {log}");
@@ -196,7 +203,6 @@ fn a_description_without_memory() {
     let mut failed = 0;
     for kilobytes in (0..20_000).step_by(1_000).chain([128, 256, 512]) {
         let mut client = server.connect();
-        let pid = pid(&mut client);
         let terms: Vec<String> = (0..600).map(|i| format!("id + {i} = {i}")).collect();
         run_each(
             &mut client,
@@ -209,20 +215,8 @@ fn a_description_without_memory() {
                 terms.join(" OR ")
             ),
         );
-        let limit = process::status_bytes(pid, "VmSize") + kilobytes * 1024;
-        process::limit_address_space(pid, Some(limit));
-        for sql in ["EXECUTE p", "EXECUTE d", "SELECT rowsource_display()"] {
-            if let Err(error) = client.batch_execute(sql) {
-                let said = error.as_db_error();
-                assert!(
-                    said.is_some(),
-                    "{kilobytes} kB more: {sql}: {error}\n{}",
-                    server.log_extract()
-                );
-                failed += 1;
-            }
-        }
-        process::limit_address_space(pid, None);
+        let statements = ["EXECUTE p", "EXECUTE d", "SELECT rowsource_display()"];
+        failed += run_limited(&server, &mut client, kilobytes * 1024, &statements);
         run_each(&mut client, "SELECT id FROM t");
     }
     println!("{failed} statements failed for want of memory");
