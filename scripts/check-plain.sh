@@ -13,7 +13,7 @@ command -v objdump >/dev/null || die "objdump not found: install binutils"
 objdump --disassemble --demangle --no-show-raw-insn --wide --section=.text "$library" | awk '
     BEGIN {
         roots = "^(pg_rowsource::pg::wrapper::(call|scan|first_call|book_and_call|leave_moved|call_sampled|settle_and_scan|settle)" \
-            "|pg_rowsource::pg::tick::ticked|pg_rowsource::pg::tempfile::calls::(plain|vectored|close)" \
+            "|pg_rowsource::pg::tick::ticked|pg_rowsource::pg::tempfile::interpose::(plain|vectored|close)" \
             "|rowsource_core::clock::(system|tsc)::[a-z]+)$"
         forbidden = "core::panicking|std::panicking|panic_|__rust_|__rdl_|__rg_|_Unwind|alloc::alloc|handle_alloc_error" \
             "|drop_in_place|core::(result|option|slice|str|cell)::.*(failed|fail)|dlmalloc|GlobalAlloc"

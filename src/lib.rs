@@ -11,6 +11,7 @@
 
 mod functions;
 mod guc;
+mod instrumentation;
 mod pg;
 mod session;
 
@@ -30,5 +31,4 @@ pub extern "C-unwind" fn _PG_init() {
     pg::hooks::init();
     pg::tempfile::init();
     pg::explain::init();
-    pg::reserve_prefix();
 }

@@ -1,7 +1,7 @@
 //! `rowsource_clocks()`: what each clock source costs and how it behaves on this machine.
 
 use super::fail;
-use crate::guc;
+use crate::instrumentation::auto_clock;
 use crate::pg::server;
 use pgrx::PgSqlErrorCode;
 use pgrx::prelude::*;
@@ -52,7 +52,7 @@ fn row(source: Source, calls: u32) -> Row {
         source.name().to_owned(),
         read,
         survey.usable.err().map(|reason| reason.to_string()),
-        source == guc::auto(),
+        source == auto_clock(),
         survey.ns_per_reading,
         survey.resolution_ns,
         read.then_some(survey.backward_steps as i64),

@@ -1,8 +1,8 @@
 //! The rows of `pg_stat_tempfile_io` and its histogram, and their reset.
 
 use crate::pg::srf::{Rows, Value, oid, timestamp, value};
-use crate::pg::tempfile::counters;
-use crate::pg::tempfile::{Source, fallback, source};
+use crate::pg::tempfile::source::{Source, source};
+use crate::pg::tempfile::{counters, fallback};
 use pgrx::prelude::*;
 use rowsource_core::tempfile::counters::OTHERS;
 use rowsource_core::tempfile::{FileType, Kind, Requests, bounds_us};

@@ -5,8 +5,9 @@
 
 use super::backend_local::BackendLocal;
 use super::protect::or_else;
-use super::{compat, hooks, raw, server};
-use crate::guc::{self, Measuring};
+use super::{compat, nesting, raw, server};
+use crate::guc::SAMPFREQS;
+use crate::instrumentation::{InstrumentationPlan, is_timed};
 use pgrx::guc::GucCheckError;
 use pgrx::pg_sys::{self, DefElem, ExplainState, NodeTag};
 use pgrx::{PgSqlErrorCode, ereport, pg_guard};
@@ -33,7 +34,7 @@ pub unsafe fn around(body: impl FnOnce()) {
         let outer = EXPLAINING.get();
         let level = raw::NewGUCNestLevel();
         EXPLAINING.set(Some(Explaining {
-            depth: hooks::depth(),
+            depth: nesting::depth(),
             sampfreq: None,
         }));
         or_else(body, |_| EXPLAINING.set(outer), || {});
@@ -68,14 +69,14 @@ unsafe extern "C-unwind" fn apply(
             return;
         };
         let sampfreq = pg_sys::defGetInt32(option);
-        if !guc::SAMPFREQS.contains(&sampfreq) {
+        if !SAMPFREQS.contains(&sampfreq) {
             ereport!(
                 ERROR,
                 PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
                 format!(
                     "value {sampfreq} for EXPLAIN option \"sampfreq\" is outside the valid range ({} .. {})",
-                    guc::SAMPFREQS.start(),
-                    guc::SAMPFREQS.end()
+                    SAMPFREQS.start(),
+                    SAMPFREQS.end()
                 )
             );
         }
@@ -102,7 +103,7 @@ unsafe fn validate(state: *mut ExplainState) {
             );
         }
         // Without times EXPLAIN is to show none, rather than zeros.
-        (*state).timing &= guc::is_timed(sampfreq);
+        (*state).timing &= is_timed(sampfreq);
         set(c"pg_rowsource.sampfreq", &sampfreq.to_string());
         set(c"pg_rowsource.explain", "on");
         set(c"pg_rowsource.statistics_level", "typical");
@@ -150,25 +151,22 @@ unsafe extern "C-unwind" fn check(_option: *const c_char, value: *const c_char, 
 }
 
 fn in_range(value: &str) -> Option<c_int> {
-    value
-        .parse()
-        .ok()
-        .filter(|sampfreq| guc::SAMPFREQS.contains(sampfreq))
+    value.parse().ok().filter(|sampfreq| SAMPFREQS.contains(sampfreq))
 }
 
 /// Where auto_explain has core time a statement, and its setting says how often, that is how it is measured.
 #[inline(never)]
-pub fn with_auto_explain(setting: &Measuring) -> Measuring {
+pub fn with_auto_explain(setting: &InstrumentationPlan) -> InstrumentationPlan {
     let explained = EXPLAINING
         .get()
-        .is_some_and(|explaining| explaining.depth == hooks::depth());
+        .is_some_and(|explaining| explaining.depth == nesting::depth());
     if explained || server::is_parallel_worker() {
         return *setting;
     }
     match compat::explain_option::of_auto_explain().and_then(|text| named(&text)) {
-        Some(sampfreq) if guc::is_timed(sampfreq) => Measuring {
+        Some(sampfreq) if is_timed(sampfreq) => InstrumentationPlan {
             explain: true,
-            ..guc::with_sampfreq(sampfreq)
+            ..InstrumentationPlan::with_sampfreq(sampfreq)
         },
         _ => *setting,
     }

@@ -7,7 +7,7 @@ use super::node::Node;
 use super::statement::Statement;
 use super::wrapper::Timed;
 use super::{compat, server, tree, workarea};
-use crate::guc::Detail;
+use crate::instrumentation::InstrumentationLevel as Detail;
 use pgrx::pg_sys::{self, NodeTag};
 use rowsource_core::figures::{Buffers, NodeFigures, Time, Wal};
 use rowsource_core::histogram::Histogram;

@@ -10,8 +10,9 @@
 use super::backend_local::BackendLocal;
 use super::protect::{is_cancel, or_else};
 use super::statement;
-use super::{compat, explain, raw, server, tick, usage};
+use super::{compat, explain, nesting, raw, server, tick, usage};
 use crate::guc;
+use crate::instrumentation::InstrumentationPlan;
 use pgrx::pg_sys::panic::{CaughtError, pgrx_extern_c_guard};
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
 use rowsource_core::hint;
@@ -32,9 +33,6 @@ const fn previous<Hook>() -> Previous<Option<Hook>> {
     BackendLocal::new(Cell::new(None))
 }
 
-/// How deep we are in runs of statements, procedures and DO blocks.
-static NESTING: BackendLocal<Cell<u32>> = BackendLocal::new(Cell::new(0));
-
 /// Measures nothing while pg_upgrade works: its statements are nobody's.
 pub fn init() {
     if server::is_upgrading() {
@@ -46,7 +44,7 @@ pub fn init() {
         PREV_EXECUTOR_START.set(pg_sys::ExecutorStart_hook);
         pg_sys::ExecutorStart_hook = Some(executor_start);
         PREV_EXECUTOR_RUN.set(pg_sys::ExecutorRun_hook);
-        pg_sys::ExecutorRun_hook = Some(compat::executor_run::hook);
+        pg_sys::ExecutorRun_hook = Some(executor_run_hook);
         PREV_EXECUTOR_FINISH.set(pg_sys::ExecutorFinish_hook);
         pg_sys::ExecutorFinish_hook = Some(executor_finish);
         PREV_EXECUTOR_END.set(pg_sys::ExecutorEnd_hook);
@@ -56,15 +54,9 @@ pub fn init() {
     }
 }
 
-/// How deep we are now.
-pub fn depth() -> u32 {
-    NESTING.get()
-}
-
 /// Leaves a level of nesting. The tick must not outlive the outermost level, whatever that is.
 fn unnest() {
-    NESTING.set(NESTING.get() - 1);
-    if NESTING.get() == 0 {
+    if nesting::leave() {
         tick::disarm();
     }
 }
@@ -76,7 +68,7 @@ fn unnest() {
 unsafe fn nested(body: impl FnOnce()) {
     // SAFETY: called by plain frames, with a plain body.
     unsafe {
-        NESTING.set(NESTING.get() + 1);
+        nesting::enter();
         or_else(body, |_| unnest(), || {});
         unnest();
     }
@@ -91,7 +83,7 @@ unsafe fn nested(body: impl FnOnce()) {
 unsafe fn run(query: *mut QueryDesc, body: impl FnOnce()) {
     // SAFETY: called by plain frames, with a plain body, for a started query; what is entered is left once.
     unsafe {
-        NESTING.set(NESTING.get() + 1);
+        nesting::enter();
         // It stays where it is as long as its query's memory, which no run of the query outlives.
         let entered = statement::find(query).filter(|statement| statement.enter());
         or_else(
@@ -133,7 +125,7 @@ fn settle() {
 ///
 /// # Safety
 /// `query` must point to a QueryDesc that is about to be started.
-unsafe fn decide(query: *mut QueryDesc, eflags: i32, toplevel: bool) -> Option<guc::Measuring> {
+unsafe fn decide(query: *mut QueryDesc, eflags: i32, toplevel: bool) -> Option<InstrumentationPlan> {
     // SAFETY: PostgreSQL passes a valid QueryDesc.
     unsafe {
         if eflags & pg_sys::EXEC_FLAG_EXPLAIN_ONLY as i32 != 0 {
@@ -141,12 +133,14 @@ unsafe fn decide(query: *mut QueryDesc, eflags: i32, toplevel: bool) -> Option<g
         }
         if server::is_parallel_worker() {
             let asked = (*query).instrument_options & statement::OURS != 0;
-            return (asked && NESTING.get() == 0).then(guc::measuring_as_leader);
+            return (asked && nesting::depth() == 0).then(InstrumentationPlan::as_leader);
         }
         if !toplevel && !guc::track_all() {
             return None;
         }
-        guc::measuring(|| hint::present(server::commented_text((*query).sourceText, (*query).plannedstmt)))
+        InstrumentationPlan::from_settings(|| {
+            hint::present(server::commented_text((*query).sourceText, (*query).plannedstmt))
+        })
     }
 }
 
@@ -158,7 +152,7 @@ unsafe fn decide(query: *mut QueryDesc, eflags: i32, toplevel: bool) -> Option<g
 unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
     // SAFETY: PostgreSQL passes a valid QueryDesc.
     unsafe {
-        let toplevel = NESTING.get() == 0 && server::portal_or_background();
+        let toplevel = nesting::depth() == 0 && server::portal_or_background();
         let measuring = decide(query, eflags, toplevel);
         let others = (*query).instrument_options & !statement::OURS;
         // Where others let core measure, our bits go with theirs; else core need not allocate what we have ourselves.
@@ -218,12 +212,15 @@ unsafe fn not_attached(query: *mut QueryDesc, error: Box<dyn Any + Send>, held: 
     }
 }
 
-/// Called by the version's own hook in `compat`, a plain frame.
+compat::executor_run::executor_run_hook!(executor_run_hook, executor_run);
+
+/// Runs a query, and measures it if it was set up for that.
 ///
 /// # Safety
-/// `query` must be started.
+/// * `query` must be started.
+/// * The caller's frame must be plain: an error crosses it.
 #[inline(always)]
-pub unsafe fn executor_run(
+unsafe fn executor_run(
     query: *mut QueryDesc,
     direction: pg_sys::ScanDirection::Type,
     count: u64,

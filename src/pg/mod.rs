@@ -18,18 +18,19 @@ pub mod compat;
 pub mod contained;
 pub mod describe;
 pub mod explain;
-pub mod guc;
 pub mod harvest;
 pub mod hooks;
 pub mod hot;
 pub mod identity;
 pub mod memory;
+pub mod nesting;
 pub mod node;
 pub mod parallel;
 pub mod protect;
 pub mod quiet;
 pub mod raw;
 pub mod server;
+pub mod setting;
 pub mod srf;
 pub mod statement;
 pub mod statfile;
@@ -41,47 +42,3 @@ pub mod tree;
 pub mod usage;
 pub mod workarea;
 pub mod wrapper;
-
-use crate::guc::{ClockSource, SAMPFREQS};
-use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting};
-
-/// Defines the settings whose values are checked by more than their range.
-pub fn define_hooked_settings(
-    sampfreq: &'static GucSetting<i32>,
-    clock_source: &'static GucSetting<ClockSource>,
-) {
-    // SAFETY: the hooks are guarded, and PostgreSQL calls them with the arguments of their kind.
-    unsafe {
-        GucRegistry::define_int_guc_with_hooks(
-            c"pg_rowsource.sampfreq",
-            c"Times one call of a plan node in this many, on average.",
-            c"0: no timing. 1: every call. 3: row counts only, as in Oracle.",
-            sampfreq,
-            *SAMPFREQS.start(),
-            *SAMPFREQS.end(),
-            GucContext::Userset,
-            GucFlags::default(),
-            Some(guc::check_sampfreq),
-            Some(guc::assign_sampfreq),
-            None,
-        );
-        GucRegistry::define_enum_guc_with_hooks(
-            c"pg_rowsource.clock_source",
-            c"Selects the clock that calls are timed with.",
-            c"auto: tsc where the CPU's is invariant and the kernel trusts it, else system. See rowsource_clocks().",
-            clock_source,
-            GucContext::Userset,
-            GucFlags::default(),
-            Some(guc::check_clock_source),
-            None,
-            None,
-        );
-        guc::define_channel();
-    }
-}
-
-/// Unknown settings with our prefix are refused from here on.
-pub fn reserve_prefix() {
-    // SAFETY: a static C string, which PostgreSQL copies.
-    unsafe { pgrx::pg_sys::MarkGUCPrefixReserved(c"pg_rowsource".as_ptr()) }
-}

@@ -7,8 +7,9 @@
 
 use super::backend_local::BackendLocal;
 use super::contained::contained;
+use super::server;
 use super::statement::Statement;
-use super::{guc, server};
+use crate::guc;
 use pgrx::pg_sys;
 use rowsource_core::figures::NodeFigures;
 use rowsource_core::histogram::{BUCKETS, Histogram};
@@ -123,7 +124,7 @@ impl Channel {
                 self.slots = base.add(size_of::<Header>()).cast();
                 self.count = count;
             }
-            guc::announce_channel(pg_sys::dsm_segment_handle(self.segment));
+            guc::announce_worker_channel(pg_sys::dsm_segment_handle(self.segment));
         }
     }
 
@@ -182,7 +183,7 @@ impl Channel {
 /// # Safety
 /// In a parallel worker, with the statement's nodes live.
 pub unsafe fn report(figures: &[NodeFigures], histograms: &[&Histogram], statement: &Statement) {
-    let handle = guc::channel();
+    let handle = guc::worker_channel();
     if handle == 0 {
         return;
     }

@@ -1,6 +1,5 @@
 //! Small safe questions to the server.
 
-use super::compat;
 use pgrx::pg_sys;
 use rowsource_core::hint;
 use std::any::Any;
@@ -278,10 +277,10 @@ fn is_utf8() -> bool {
     encoding == UTF8 || encoding == pg_sys::pg_enc::PG_SQL_ASCII as i32
 }
 
-/// Whether shared memory can be had from PostgreSQL's registry: in a server's backend, where there is a registry.
-pub fn may_register() -> bool {
+/// Returns whether this process is a child of a postmaster.
+pub fn is_under_postmaster() -> bool {
     // SAFETY: a global of a plain type, which is valid at all times.
-    compat::HAS_REGISTRY && unsafe { pg_sys::IsUnderPostmaster }
+    unsafe { pg_sys::IsUnderPostmaster }
 }
 
 /// Whether pg_upgrade runs this server.

@@ -19,7 +19,7 @@ use super::node::Node;
 use super::usage::Usage;
 use super::wrapper::Timed;
 use super::{harvest, parallel, server, tempfile, timing, usage};
-use crate::guc::Detail;
+use crate::instrumentation::InstrumentationLevel as Detail;
 use crate::session::{self, ClockName, KnownPlan, PlanDescription, Run};
 use pgrx::pg_sys::{self, QueryDesc};
 use rowsource_core::clock::{self, Source};
@@ -270,7 +270,9 @@ impl Statement {
             entered.booked.set(Some(usage::booked()));
         }
         let per_node = self.wrapped && self.detail != Detail::Rows;
-        entered.tempfile_times.set(tempfile::calls::per_node(per_node));
+        entered
+            .tempfile_times
+            .set(tempfile::interpose::per_node(per_node));
         if timed {
             entered
                 .outer
@@ -299,7 +301,7 @@ impl Statement {
             // SAFETY: only `enter` writes it, and `timing` does not come back here.
             timing::leave(unsafe { (*entered.outer.as_ptr()).as_ref() });
         }
-        tempfile::calls::per_node(entered.tempfile_times.get());
+        tempfile::interpose::per_node(entered.tempfile_times.get());
         let account = entered.account.get();
         // SAFETY: the account that was running before belongs to the surrounding statement, or to none. It is live by the
         // caller's promise. Only `enter` writes what was booked, and `usage` does not come back here.

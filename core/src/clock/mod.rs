@@ -1,7 +1,7 @@
 //! Clocks: where the time of a call comes from, what one reading costs, and how far it can be trusted.
 //!
 //! # Design
-//! One leaf module per clock. The hot path reads raw ticks ([`Source::read_fn`], or [`tsc::read`] inlined)
+//! One leaf module per clock, in `source/`. The hot path reads raw ticks ([`Source::read_fn`], or [`tsc::read`] inlined)
 //! and only subtracts them ([`elapsed`]); [`Source::scale`] turns ticks into time once, at the end.
 //! Everything slow is done once per machine by [`prepare`], in the postmaster, and inherited by fork: whether
 //! the TSC may be used, and its frequency. Only the cost of a reading ([`measure_costs`]) is found per
@@ -26,6 +26,7 @@ mod calibrate;
 mod cost;
 mod detect;
 mod frequency;
+mod leaf;
 pub mod mock;
 mod scale;
 mod source;

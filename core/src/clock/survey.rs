@@ -1,9 +1,10 @@
 //! What a clock is like on this machine, for `rowsource_clocks()`: its speed, its steps, its faults.
 
 use super::detect::Unusable;
+use super::leaf::{Clock, Visitor};
 use super::scale::{Scale, elapsed};
 use super::source::Source;
-use super::{system, tsc};
+use super::system;
 
 /// Readings between two calls of the survey's callback: 1 ms with a fast clock, 50 ms with a slow one.
 pub const SURVEY_CHUNK: u32 = 100_000;
@@ -24,22 +25,31 @@ pub struct Survey {
     pub largest_backward_step_ns: f64,
 }
 
-/// Reads `source` `calls` times in a tight loop (one reading more, to start from).
+/// Reads `source` `calls` times in a tight loop, and once more to start from.
 ///
-/// `between` is called after every [`SURVEY_CHUNK`] readings but the last ones, so that the caller can
-/// look for interrupts; it may unwind. Its time is not counted.
+/// `between` is called after every [`SURVEY_CHUNK`] readings except the last ones, so that the caller can look for
+/// interrupts. It may unwind. Its time is not counted.
 pub fn survey(source: Source, calls: u32, between: impl FnMut()) -> Survey {
     let usable = source.usable();
-    let calls = if usable.is_ok() { calls } else { 0 };
-    let steps = match source {
-        // One loop per source, so that the reading is inlined as on the hot path.
-        Source::Tsc if usable.is_ok() => observe(tsc::read, calls, system::monotonic, between),
-        Source::Tsc => Steps::default(),
-        Source::System => observe(system::monotonic, calls, system::monotonic, between),
-        Source::Coarse => observe(system::coarse, calls, system::monotonic, between),
-        Source::Syscall => observe(system::syscall, calls, system::monotonic, between),
+    let steps = match usable {
+        Ok(()) => source.visit(Observe { calls, between }),
+        Err(_) => Steps::default(),
     };
     steps.report(usable, source.scale())
+}
+
+/// Observes a clock. The loop is compiled for each clock, so that the reading is inlined as on the hot path.
+struct Observe<F> {
+    calls: u32,
+    between: F,
+}
+
+impl<F: FnMut()> Visitor for Observe<F> {
+    type Output = Steps;
+
+    fn visit<C: Clock>(self) -> Steps {
+        observe(C::read, self.calls, system::monotonic, self.between)
+    }
 }
 
 /// The steps of a clock, in raw ticks.

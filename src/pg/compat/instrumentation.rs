@@ -1,7 +1,5 @@
 //! What core counts and times for a node: where it is kept, and in which units.
 
-#[cfg(not(pg_ge_17))]
-use crate::pg::server;
 use pgrx::pg_sys;
 use rowsource_core::clock;
 use rowsource_core::figures::{Buffers, Wal};
@@ -178,7 +176,8 @@ fn io_times(u: &pg_sys::BufferUsage) -> [pg_sys::instr_time; 6] {
 #[cfg(not(pg_ge_17))]
 fn io_times(u: &pg_sys::BufferUsage) -> [pg_sys::instr_time; 6] {
     let zero = instr_time_from_ns(0.0);
-    let (shared, local) = match server::core_times_io() {
+    // SAFETY: a global of a plain type, which is valid at all times.
+    let (shared, local) = match unsafe { pg_sys::track_io_timing } {
         true => ([u.blk_read_time, u.blk_write_time], [zero; 2]),
         false => ([zero; 2], [u.blk_read_time, u.blk_write_time]),
     };

@@ -1,7 +1,7 @@
 //! Sets a started statement up: allocates its nodes, makes their state ours, and decides what core measures itself.
 
 use super::{BUFFERS, Entered, GONE, OPEN, OURS, ROWS, Statement, TIMER, WAL, spare};
-use crate::guc::{self, Detail};
+use crate::instrumentation::{InstrumentationLevel as Detail, InstrumentationPlan};
 use crate::pg::backend_local::BackendLocal;
 use crate::pg::node::Node;
 use crate::pg::usage::Usage;
@@ -25,7 +25,7 @@ use std::cell::{Cell, UnsafeCell};
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 pub unsafe fn attach(
     query: *mut QueryDesc,
-    setting: &guc::Measuring,
+    setting: &InstrumentationPlan,
     others_before: i32,
     added: i32,
     toplevel: bool,
@@ -84,7 +84,7 @@ pub unsafe fn attach(
 #[inline(never)]
 unsafe fn set_up(
     query: *mut QueryDesc,
-    setting: &guc::Measuring,
+    setting: &InstrumentationPlan,
     found: &[tree::Found],
     key: PlanKey,
     others: i32,
@@ -127,11 +127,7 @@ unsafe fn set_up(
             let plan = known.unwrap_or_else(|| session::newly_met(key, description.clone()));
             (Some((plan, description)), older_literals)
         };
-        let detail = if wrapped {
-            setting.detail
-        } else {
-            detail_of(others)
-        };
+        let detail = if wrapped { setting.level } else { detail_of(others) };
         let statement = Statement {
             query,
             callback: pg_sys::MemoryContextCallback::default(),
@@ -180,9 +176,9 @@ unsafe fn set_up(
 }
 
 /// Whether what we measure is all that others (EXPLAIN, auto_explain) asked core for; else core measures itself.
-fn covers(setting: &guc::Measuring, others: i32) -> bool {
-    let times = others & TIMER == 0 || (setting.explain && setting.detail == Detail::Timed);
-    let blocks = others & (BUFFERS | WAL) == 0 || setting.detail != Detail::Rows;
+fn covers(setting: &InstrumentationPlan, others: i32) -> bool {
+    let times = others & TIMER == 0 || (setting.explain && setting.level == Detail::Timed);
+    let blocks = others & (BUFFERS | WAL) == 0 || setting.level != Detail::Rows;
     times && blocks
 }
 
@@ -223,18 +219,13 @@ fn new_config(source: Source, sampfreq: i32) -> Config {
         )
     });
     known.set(Some((empty, reading_ns, bookkeeping_ns)));
-    let resolution_ns = if source == Source::Coarse {
-        COARSE_RESOLUTION_NS
-    } else {
-        0.0
-    };
     Config::new(
         sampfreq.max(1) as u32,
         source.scale().ns_per_tick(),
         empty,
         reading_ns,
         bookkeeping_ns,
-        resolution_ns,
+        source.resolution_ns(),
     )
 }
 
@@ -262,9 +253,6 @@ fn bookkeeping_ns() -> f64 {
     std::hint::black_box(timer);
     measured.max(BOOKKEEPING_NS)
 }
-
-/// One step of CLOCK_MONOTONIC_COARSE on the slowest kernels in use (100 Hz).
-const COARSE_RESOLUTION_NS: f64 = 10e6;
 
 impl Statement {
     /// Whether it has a queryid: only then do equal keys mean equal expressions.

@@ -3,7 +3,7 @@
 //! else at least the memory serves.
 
 use super::Statement;
-use crate::guc::Measuring;
+use crate::instrumentation::InstrumentationPlan as Measuring;
 use crate::pg::backend_local::BackendLocal;
 use crate::pg::node::Node;
 use crate::session::PlanKey;
@@ -56,7 +56,7 @@ pub fn same(key: &PlanKey, setting: &Measuring, count: usize) -> Option<Box<Stat
         plan.is_some_and(|(plan, _)| plan.key == *key)
             && statement.count == count
             && (statement.detail, statement.sampfreq, statement.clock)
-                == (setting.detail, setting.sampfreq, setting.clock)
+                == (setting.level, setting.sampfreq, setting.clock)
     };
     // SAFETY: the body looks at statements, and calls nothing that could come back.
     unsafe {

@@ -1,7 +1,7 @@
 //! Puts the wrappers into a statement's plan states, and back where core has put its own.
 
 use super::{Statement, of};
-use crate::guc::Detail;
+use crate::instrumentation::InstrumentationLevel as Detail;
 use crate::pg::node::Node;
 use crate::pg::wrapper::{self, Books};
 use crate::pg::{harvest, quiet, tree};

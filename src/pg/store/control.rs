@@ -107,7 +107,7 @@ unsafe extern "C-unwind" fn shmem_startup() {
             begin(control);
         }
     }
-    tempfile::counters::set_up();
+    tempfile::set_up();
     file::save_at_exit();
 }
 
@@ -165,7 +165,7 @@ pub(super) fn preloaded() -> *mut Control {
 
 /// Returns whether there is a control block, or one may be made.
 pub(super) fn may_exist() -> bool {
-    !preloaded().is_null() || server::may_register()
+    !preloaded().is_null() || (compat::HAS_REGISTRY && server::is_under_postmaster())
 }
 
 /// Returns the control block, making it in PostgreSQL's registry where nobody has.
