@@ -3,10 +3,10 @@
 use super::fail;
 use crate::pg::srf::Rows;
 use crate::pg::{memory, server, statement};
-use crate::session::{self, LastStatement, Plan, PlanKey};
+use crate::session::{self, LastStatement};
 use pgrx::PgSqlErrorCode;
 use pgrx::prelude::*;
-use rowsource_core::figures::Outcome;
+use rowsource_core::model::{Outcome, Plan, PlanKey};
 use rowsource_core::report::{self, FORMAT_WORDS, Format, Header};
 
 /// The rows of `rowsource_display()`.

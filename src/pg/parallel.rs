@@ -10,8 +10,8 @@ use super::contained::contained;
 use super::statement::Statement;
 use super::{guc, server};
 use pgrx::pg_sys;
-use rowsource_core::figures::NodeFigures;
 use rowsource_core::histogram::{BUCKETS, Histogram};
+use rowsource_core::model::NodeStats;
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -181,7 +181,7 @@ impl Channel {
 ///
 /// # Safety
 /// In a parallel worker, with the statement's nodes live.
-pub unsafe fn report(figures: &[NodeFigures], histograms: &[&Histogram], statement: &Statement) {
+pub unsafe fn report(figures: &[NodeStats], histograms: &[&Histogram], statement: &Statement) {
     let handle = guc::channel();
     if handle == 0 {
         return;
@@ -223,7 +223,7 @@ pub unsafe fn report(figures: &[NodeFigures], histograms: &[&Histogram], stateme
     }
 }
 
-fn add(slot: &Slot, figures: &NodeFigures, histogram: &Histogram) {
+fn add(slot: &Slot, figures: &NodeStats, histogram: &Histogram) {
     for (read, i, calls) in histogram.counts() {
         let counts = if read { &slot.reading } else { &slot.plain };
         counts[i].fetch_add(calls, Relaxed);
