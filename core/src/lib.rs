@@ -2,9 +2,9 @@
 //! their display without a PostgreSQL server. The extension crate feeds it; plain `cargo test` tests it.
 
 pub mod clock;
-pub mod figures;
 pub mod hint;
 pub mod histogram;
+pub mod model;
 pub mod plan;
 pub mod reconcile;
 pub mod report;

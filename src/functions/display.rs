@@ -3,10 +3,10 @@
 use super::fail;
 use crate::pg::srf::Rows;
 use crate::pg::{memory, server, statement};
-use crate::session::{self, LastStatement, Plan, PlanKey};
+use crate::session::{self, LastStatement};
 use pgrx::PgSqlErrorCode;
 use pgrx::prelude::*;
-use rowsource_core::figures::Outcome;
+use rowsource_core::model::{Outcome, Plan, PlanKey, clock_name};
 use rowsource_core::report::{self, FORMAT_WORDS, Format, Header};
 
 /// The rows of `rowsource_display()`.
@@ -28,7 +28,7 @@ pub fn lines(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, format:
         planid: plan.key.planid,
         executions: statistics.times.calls,
         sampfreq: statistics.sampfreq,
-        clock: statistics.clock.as_str().to_owned(),
+        clock: clock_name(statistics.clock).to_owned(),
         outcome: statistics.last_outcome,
         last: format.last(),
         failed_calls: statistics.failed_calls,

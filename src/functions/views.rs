@@ -3,9 +3,9 @@
 use super::display::outcome_name;
 use crate::pg::server;
 use crate::pg::srf::{Rows, Value, oid, text, timestamp, value};
-use crate::session::{self, Plan};
-use rowsource_core::figures::{Buffers, NodeFigures, Time, Wal};
+use crate::session;
 use rowsource_core::histogram::bounds_us;
+use rowsource_core::model::{Buffers, NodeStats, Plan, Time, Wal, clock_name};
 
 /// What stands for the words of other users' statements, as in pg_stat_statements.
 const MASKED: &str = "<insufficient privilege>";
@@ -60,7 +60,7 @@ fn node_row(row: &Row, i: usize) -> Vec<Value> {
     let node = &plan.description.nodes[i];
     let (total, last) = match plan.nodes.get(i) {
         Some(node) => (figures(&node.total), figures(&node.last)),
-        None => (figures(&NodeFigures::default()), figures(&NodeFigures::default())),
+        None => (figures(&NodeStats::default()), figures(&NodeStats::default())),
     };
     let mut values = row.key();
     values.extend([
@@ -82,7 +82,7 @@ fn node_row(row: &Row, i: usize) -> Vec<Value> {
 }
 
 /// The figures in the order of the view's columns.
-fn figures(figures: &NodeFigures) -> Vec<Value> {
+fn figures(figures: &NodeStats) -> Vec<Value> {
     let time = |of: fn(&Time) -> f64| figures.time.get().as_ref().map(of).and_then(value);
     let blocks = |of: fn(&Buffers) -> i64| figures.buffers.get().as_ref().map(of).and_then(value);
     let io_time = |of: fn(&Buffers) -> f64| figures.buffers.get().as_ref().map(of).and_then(value);
@@ -166,7 +166,7 @@ fn plan_row(row: &Row) -> Vec<Value> {
         timestamp(statistics.first_seen),
         timestamp(statistics.last_seen),
         value(statistics.sampfreq),
-        value(statistics.clock.as_str()),
+        value(clock_name(statistics.clock)),
     ]);
     values
 }

@@ -15,9 +15,10 @@ use super::backend_local::BackendLocal;
 use super::contained::contained_or_cancelled;
 use super::tree::Found;
 use super::{memory, server};
-use crate::session::{KnownPlan, PlanDescription};
+use crate::session::KnownPlan;
 use pgrx::pg_sys::{self, QueryDesc};
 use rowsource_core::clock::system;
+use rowsource_core::model::PlanDescription;
 use rowsource_core::plan::{ExplainedPlan, parse_explain_json};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -103,6 +104,9 @@ pub unsafe fn is_of(description: &PlanDescription, query: *mut QueryDesc) -> boo
     }
 }
 
+/// Longer statement texts are cut: a plan's statistics must not hold megabytes.
+const LONGEST_TEXT: usize = 16 * 1024;
+
 /// Describes the plan, and has the budget pay for it.
 ///
 /// # Safety
@@ -116,7 +120,12 @@ unsafe fn made(query: *mut QueryDesc, found: &[Found]) -> PlanDescription {
         let plan = explained(query, found).unwrap_or_else(|| named::plan(query, found));
         Budget::pay(system::monotonic().saturating_sub(start));
         let text = server::statement_text((*query).sourceText, (*query).plannedstmt);
-        PlanDescription::new(text, plan)
+        let kept = server::first_bytes(text, LONGEST_TEXT);
+        let is_cut = kept.len() < text.len();
+        let mark = if is_cut { "..." } else { "" };
+        // In one piece: a text that grows leaves holes in the heap.
+        let shown = [&server::from_database(kept), mark].concat();
+        PlanDescription::new(text, shown, is_cut, plan)
     }
 }
 

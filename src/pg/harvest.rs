@@ -9,8 +9,8 @@ use super::wrapper::Timed;
 use super::{compat, server, tree, workarea};
 use crate::instrumentation::InstrumentationLevel as Detail;
 use pgrx::pg_sys::{self, NodeTag};
-use rowsource_core::figures::{Buffers, NodeFigures, Time, Wal};
 use rowsource_core::histogram::Histogram;
+use rowsource_core::model::{Buffers, NodeStats, Time, Wal};
 use rowsource_core::reconcile::{Item, reconcile};
 use rowsource_core::sampler::Estimate;
 use smallvec::SmallVec;
@@ -49,7 +49,7 @@ pub unsafe fn used_below(nodes: *mut Node, count: usize) -> Option<Vec<(Buffers,
 /// The memory that figures are worked out in; kept, for most statements are short.
 #[derive(Default)]
 pub struct Scratch {
-    pub figures: Vec<NodeFigures>,
+    pub figures: Vec<NodeStats>,
     items: Vec<Item>,
     /// Calls of all nodes below each node; filled in where every call reads the clock.
     calls_below: Vec<u64>,
@@ -114,7 +114,7 @@ unsafe fn estimated(statement: &Statement, core_alive: bool, scratch: &mut Scrat
         }
         items.extend((0..count).map(|i| item(statement, i, calls_below)));
         let own = reconcile(items)?;
-        figures.resize_with(count, NodeFigures::default);
+        figures.resize_with(count, NodeStats::default);
         for (i, figures) in figures.iter_mut().enumerate() {
             fill_in(figures, statement, i, &items[i].estimate, own[i], core_alive);
         }
@@ -174,7 +174,7 @@ unsafe fn correct(statement: &Statement, core_alive: bool, scratch: &mut Scratch
 /// * The statement's nodes and their plan states must be live, and `i` be one of the nodes.
 /// * With `core_alive`, the memory contexts of the statement must still stand.
 unsafe fn fill_in(
-    figures: &mut NodeFigures,
+    figures: &mut NodeStats,
     statement: &Statement,
     i: usize,
     estimate: &Estimate,
@@ -187,7 +187,7 @@ unsafe fn fill_in(
         let node = statement.nodes.add(i);
         let instr = (*(*node).plan_state).instrument;
         if instr.is_null() {
-            *figures = NodeFigures::default();
+            *figures = NodeStats::default();
             return;
         }
         let starts = starts(statement, node);
@@ -234,7 +234,7 @@ unsafe fn fill_in(
 /// * The statement's nodes and their plan states must be live.
 /// * `figures` must be those of the statement's nodes, one for each, from the first on.
 #[inline(always)]
-unsafe fn add_upwards(statement: &Statement, figures: &mut [NodeFigures]) {
+unsafe fn add_upwards(statement: &Statement, figures: &mut [NodeStats]) {
     // Children follow their parents, so backwards every sum is complete when it is passed on.
     for i in (1..figures.len()).rev() {
         // SAFETY: the statement's nodes and their plan states are live by the caller's promise, and the index is one
@@ -251,7 +251,7 @@ unsafe fn add_upwards(statement: &Statement, figures: &mut [NodeFigures]) {
 ///
 /// # Safety
 /// `node` must be live, and so must its plan state. Nobody may hold a reference to its instrumentation.
-unsafe fn add_core(node: *mut Node, figures: &mut NodeFigures) {
+unsafe fn add_core(node: *mut Node, figures: &mut NodeStats) {
     let (Some(buffers), Some(wal)) = (figures.buffers.get_mut(), figures.wal.get_mut()) else {
         return;
     };
@@ -281,7 +281,7 @@ unsafe fn add_core(node: *mut Node, figures: &mut NodeFigures) {
 /// # Safety
 /// * `node` must be one of the statement's nodes, which must be live with their plan states.
 /// * Nobody may hold a reference to the instrumentation of its plan state.
-unsafe fn publish(statement: &Statement, node: *mut Node, estimate: &Estimate, figures: &NodeFigures) {
+unsafe fn publish(statement: &Statement, node: *mut Node, estimate: &Estimate, figures: &NodeStats) {
     // SAFETY: node and plan state are live by the caller's promise, and nobody holds a reference to the
     // instrumentation.
     unsafe {

@@ -4,15 +4,7 @@
 use super::compat;
 use super::tree::{Found, tag};
 use pgrx::pg_sys::{self, NodeTag};
-
-/// A plan's number, and what else tells it from others.
-#[derive(Clone, Copy)]
-pub struct PlanId {
-    pub number: i64,
-    /// Another extension's number may be the same for plans of other nodes (other partitions pruned): then this
-    /// differs. Our own number needs no more.
-    pub shape: u32,
-}
+use rowsource_core::model::PlanId;
 
 /// The identity of a walked plan: from 18 on the number that core or another extension gave it, else ours.
 ///

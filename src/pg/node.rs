@@ -4,8 +4,8 @@
 use super::compat::NodeInstrumentation;
 use super::usage::Usage;
 use pgrx::pg_sys;
-use rowsource_core::figures::{Buffers, Wal};
 use rowsource_core::histogram::Histogram;
+use rowsource_core::model::{Buffers, Wal};
 use rowsource_core::reconcile::Edge;
 use rowsource_core::sampler::NodeTimer;
 use std::alloc::{Layout, alloc_zeroed};

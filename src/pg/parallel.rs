@@ -11,8 +11,8 @@ use super::server;
 use super::statement::Statement;
 use crate::guc;
 use pgrx::pg_sys;
-use rowsource_core::figures::NodeFigures;
 use rowsource_core::histogram::{BUCKETS, Histogram};
+use rowsource_core::model::NodeStats;
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -182,7 +182,7 @@ impl Channel {
 ///
 /// # Safety
 /// In a parallel worker, with the statement's nodes live.
-pub unsafe fn report(figures: &[NodeFigures], histograms: &[&Histogram], statement: &Statement) {
+pub unsafe fn report(figures: &[NodeStats], histograms: &[&Histogram], statement: &Statement) {
     let handle = guc::worker_channel();
     if handle == 0 {
         return;
@@ -224,7 +224,7 @@ pub unsafe fn report(figures: &[NodeFigures], histograms: &[&Histogram], stateme
     }
 }
 
-fn add(slot: &Slot, figures: &NodeFigures, histogram: &Histogram) {
+fn add(slot: &Slot, figures: &NodeStats, histogram: &Histogram) {
     for (read, i, calls) in histogram.counts() {
         let counts = if read { &slot.reading } else { &slot.plain };
         counts[i].fetch_add(calls, Relaxed);

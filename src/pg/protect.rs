@@ -5,7 +5,7 @@ use super::raw;
 use cee_scape::{SigJmpBufFields, call_with_sigsetjmp};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys;
-use rowsource_core::figures::Outcome;
+use rowsource_core::model::Outcome;
 
 /// Runs a body; if it raises, `put_back` and then `afterwards` run before the error goes on to whoever is next to catch
 /// it.

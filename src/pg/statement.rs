@@ -20,11 +20,11 @@ use super::usage::Usage;
 use super::wrapper::Timed;
 use super::{harvest, parallel, server, tempfile, timing, usage};
 use crate::instrumentation::InstrumentationLevel as Detail;
-use crate::session::{self, ClockName, KnownPlan, PlanDescription, Run};
+use crate::session::{self, KnownPlan};
 use pgrx::pg_sys::{self, QueryDesc};
 use rowsource_core::clock::{self, Source};
-use rowsource_core::figures::Outcome;
 use rowsource_core::histogram::Histogram;
+use rowsource_core::model::{Outcome, PlanDescription, Run};
 use rowsource_core::sampler::Config;
 use smallvec::SmallVec;
 use std::cell::{Cell, UnsafeCell};
@@ -391,7 +391,7 @@ impl Statement {
                 run: Run {
                     outcome,
                     sampfreq: if self.wrapped { self.sampfreq } else { 1 },
-                    clock: self.clock_name(),
+                    clock: self.wrapped.then_some(self.clock),
                     elapsed_ms: self.elapsed_ns.get() / 1e6,
                     at: timing::time_of_day(self.clock, self.tick_ns),
                 },
@@ -412,16 +412,6 @@ impl Statement {
             LAST_MESSAGE.set(message);
         }
         self.toplevel || (!any_running() && LAST_MESSAGE.get() != message)
-    }
-
-    fn clock_name(&self) -> ClockName {
-        match (self.wrapped, self.clock) {
-            (false, _) => ClockName::Core,
-            (true, Source::Tsc) => ClockName::Tsc,
-            (true, Source::System) => ClockName::System,
-            (true, Source::Coarse) => ClockName::Coarse,
-            (true, Source::Syscall) => ClockName::Syscall,
-        }
     }
 
     /// Nothing more is to be done with it.

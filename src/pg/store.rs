@@ -28,11 +28,12 @@ use super::backend_local::BackendLocal;
 use super::contained::contained;
 use super::{compat, memory, raw, server};
 use crate::guc;
-use crate::session::{Execution, NodeTotals, Plan, PlanKey, matches};
+use crate::session::Execution;
 use control::Control;
 use entry::{Batch, Entry};
 use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+use rowsource_core::model::{NodeTotals, Plan, PlanKey};
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
@@ -286,7 +287,7 @@ pub fn reset(userid: u32, dbid: u32, queryid: i64) {
     // SAFETY: only functions of the user's call this: no lock is held, and errors may be raised.
     unsafe {
         let Some(store) = STORE.get() else { return };
-        let meant = |key: &PlanKey| matches(key, userid, dbid, queryid);
+        let meant = |key: &PlanKey| key.matches(userid, dbid, queryid);
         pending::discard(&store, meant);
         entry::delete(&store, |key, _| meant(key));
         if (userid, dbid, queryid) == (0, 0, 0) {

@@ -4,7 +4,7 @@ use super::format::Format;
 use super::numbers::{bytes, cost, count, kilobytes, relative_error, time};
 use super::table::{Align, Column};
 use super::text::{on_one_line, shortened};
-use crate::figures::{Buffers, NodeFigures, Time, Wal};
+use crate::model::{Buffers, NodeStats, Time, Wal};
 use crate::plan::PlanNode;
 
 /// Deeper nodes are shown as deep as this: all lines are as wide as the widest.
@@ -17,7 +17,7 @@ const OPERATION_WIDTH: usize = 20;
 
 struct Row<'a> {
     node: &'a PlanNode,
-    figures: Option<&'a NodeFigures>,
+    figures: Option<&'a NodeStats>,
 }
 
 impl Row<'_> {
@@ -49,7 +49,7 @@ impl Row<'_> {
         wal.as_ref().map(written).unwrap_or_default()
     }
 
-    fn size(&self, kb: fn(&NodeFigures) -> Option<u64>) -> String {
+    fn size(&self, kb: fn(&NodeStats) -> Option<u64>) -> String {
         self.figures.and_then(kb).map(kilobytes).unwrap_or_default()
     }
 
@@ -230,7 +230,7 @@ static SPECS: [Spec; 22] = [
 ];
 
 /// The columns that `format` asks for and that hold anything.
-pub(super) fn filled(nodes: &[PlanNode], figures: &[NodeFigures], format: &Format) -> Vec<Column> {
+pub(super) fn filled(nodes: &[PlanNode], figures: &[NodeStats], format: &Format) -> Vec<Column> {
     let figures = figures.iter().map(Some).chain(std::iter::repeat(None));
     let rows: Vec<Row> = nodes
         .iter()

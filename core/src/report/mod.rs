@@ -12,7 +12,7 @@ mod text;
 
 pub use format::{FORMAT_WORDS, Format, FormatError};
 
-use crate::figures::{NodeFigures, Outcome};
+use crate::model::{NodeStats, Outcome};
 use crate::plan::PlanNode;
 
 /// What is said of the plan as a whole, above the table.
@@ -97,7 +97,7 @@ impl Header {
 /// The lines of the display. `figures[i]` belongs to `nodes[i]`; a node without figures shows its estimates alone.
 ///
 /// The figures are those of one execution or totals, as the caller asked [`Format::last`] and says in the header.
-pub fn display(header: &Header, nodes: &[PlanNode], figures: &[NodeFigures], format: &Format) -> Vec<String> {
+pub fn display(header: &Header, nodes: &[PlanNode], figures: &[NodeStats], format: &Format) -> Vec<String> {
     let mut lines = header.lines();
     lines.extend(table::lines(&columns::filled(nodes, figures, format)));
     if format.predicates {
@@ -112,7 +112,7 @@ pub fn display(header: &Header, nodes: &[PlanNode], figures: &[NodeFigures], for
 const SUMMED: &str = "   - below a Gather, Starts and A-Time are summed over the processes that took part";
 
 /// Whether a node below a Gather was run by more than one process, so that its time may exceed the Gather's.
-fn summed_over_processes(nodes: &[PlanNode], figures: &[NodeFigures]) -> bool {
+fn summed_over_processes(nodes: &[PlanNode], figures: &[NodeStats]) -> bool {
     nodes.iter().zip(figures).any(|(node, own)| {
         let parent = node
             .parent

@@ -1,5 +1,5 @@
 use super::*;
-use crate::figures::{Buffers, Time, Wal};
+use crate::model::{Buffers, Time, Wal};
 
 fn node(id: usize, depth: usize, operation: &str, object_name: &str, plan_rows: f64) -> PlanNode {
     PlanNode {
@@ -15,8 +15,8 @@ fn node(id: usize, depth: usize, operation: &str, object_name: &str, plan_rows: 
     }
 }
 
-fn figures(starts: u64, rows: u64, total_ms: f64, error_ms: f64, shared_hit: i64) -> NodeFigures {
-    NodeFigures {
+fn figures(starts: u64, rows: u64, total_ms: f64, error_ms: f64, shared_hit: i64) -> NodeStats {
+    NodeStats {
         starts: starts.into(),
         rows,
         time: Time {
@@ -31,12 +31,12 @@ fn figures(starts: u64, rows: u64, total_ms: f64, error_ms: f64, shared_hit: i64
         }
         .into(),
         wal: Wal::default().into(),
-        ..NodeFigures::default()
+        ..NodeStats::default()
     }
 }
 
 /// The example of the design, whose rules are two characters shorter than its rows.
-fn example() -> (Header, Vec<PlanNode>, Vec<NodeFigures>) {
+fn example() -> (Header, Vec<PlanNode>, Vec<NodeStats>) {
     let header = Header {
         queryid: 4711,
         planid: 815,
@@ -171,9 +171,9 @@ fn words_add_and_remove_columns() {
 #[test]
 fn row_counts_alone() {
     let (header, nodes, _) = example();
-    let rows = [1, 10_000_000].map(|rows| NodeFigures {
+    let rows = [1, 10_000_000].map(|rows| NodeStats {
         rows,
-        ..NodeFigures::default()
+        ..NodeStats::default()
     });
     let lines = display(&header, &nodes, &rows, &Format::default());
     assert_eq!(headings(&lines), ["Id", "Operation", "Name", "E-Rows", "A-Rows"]);
@@ -254,7 +254,7 @@ fn odd_input_is_shown_as_far_as_it_goes() {
         plan_rows: f64::NAN,
         ..PlanNode::default()
     }];
-    let extremes = [NodeFigures {
+    let extremes = [NodeStats {
         starts: u64::MAX.into(),
         rows: u64::MAX,
         time: Time {
@@ -270,7 +270,7 @@ fn odd_input_is_shown_as_far_as_it_goes() {
             ..Buffers::default()
         }
         .into(),
-        ..NodeFigures::default()
+        ..NodeStats::default()
     }];
     let lines = display(&header, &strange, &extremes, &format);
     assert_eq!(

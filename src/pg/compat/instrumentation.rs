@@ -2,7 +2,7 @@
 
 use pgrx::pg_sys;
 use rowsource_core::clock;
-use rowsource_core::figures::{Buffers, Wal};
+use rowsource_core::model::{Buffers, Wal};
 use rowsource_core::tempfile::{FileType, Operation};
 
 /// What `PlanState.instrument` points to.

@@ -6,7 +6,7 @@ use crate::pg::node::Node;
 use crate::pg::statement::Statement;
 use crate::pg::wrapper::Timed;
 use crate::pg::{compat, workarea};
-use rowsource_core::figures::{NodeFigures, Time};
+use rowsource_core::model::{NodeStats, Time};
 use rowsource_core::reconcile::Edge;
 
 /// Larger statements last long enough.
@@ -18,12 +18,12 @@ const MOST_NODES: usize = 16;
 /// # Safety
 /// The statement's nodes must be live.
 #[inline(always)]
-pub unsafe fn figures(statement: &Statement, core_alive: bool, figures: &mut Vec<NodeFigures>) -> bool {
+pub unsafe fn figures(statement: &Statement, core_alive: bool, figures: &mut Vec<NodeStats>) -> bool {
     let ours_alone = statement.wrapped && !statement.by_core && !statement.published;
     if !ours_alone || statement.timed != Timed::Sampled || statement.count > MOST_NODES {
         return false;
     }
-    figures.resize_with(statement.count, NodeFigures::default);
+    figures.resize_with(statement.count, NodeStats::default);
     for i in 0..statement.count {
         let (above, below) = figures.split_at_mut(i);
         // SAFETY: `i` is below the number of nodes. Nodes and plan states are live by the caller's promise.
@@ -58,7 +58,7 @@ unsafe fn fill_in(
     statement: &Statement,
     node: *mut Node,
     core_alive: bool,
-    figures: &mut NodeFigures,
+    figures: &mut NodeStats,
 ) -> Option<f64> {
     // SAFETY: node and plan state are live by the caller's promise.
     unsafe {

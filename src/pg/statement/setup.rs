@@ -8,12 +8,12 @@ use crate::pg::usage::Usage;
 use crate::pg::{
     compat, describe, explain, identity, memory, parallel, quiet, raw, server, store, tick, tree, wrapper,
 };
-use crate::session::{self, PlanKey};
+use crate::session;
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoroshiro128PlusPlus;
 use rowsource_core::clock::{self, Source, measure_costs};
-use rowsource_core::figures::Outcome;
+use rowsource_core::model::{Outcome, PlanKey};
 use rowsource_core::sampler::{BOOKKEEPING_NS, Config, NodeTimer, Proofs, TimedCall};
 use std::cell::{Cell, UnsafeCell};
 

@@ -6,7 +6,7 @@ use super::Statement;
 use crate::instrumentation::InstrumentationPlan as Measuring;
 use crate::pg::backend_local::BackendLocal;
 use crate::pg::node::Node;
-use crate::session::PlanKey;
+use rowsource_core::model::PlanKey;
 use std::cell::{Cell, UnsafeCell};
 
 /// So many are kept.

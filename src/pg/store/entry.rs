@@ -4,11 +4,11 @@ use super::blocks::{self, NoMemory};
 use super::{MOST_NODES, Store, locked, pending};
 use crate::pg::contained::contained;
 use crate::pg::{compat, memory, raw};
-use crate::session::{Execution, NodeTotals, Plan, PlanDescription, PlanKey, PlanStatistics};
+use crate::session::Execution;
 use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
-use rowsource_core::figures::NodeFigures;
 use rowsource_core::histogram::Histogram;
+use rowsource_core::model::{NodeStats, NodeTotals, Plan, PlanDescription, PlanKey, PlanStats};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
@@ -20,7 +20,7 @@ pub(super) struct Entry {
     lock: pg_sys::LWLock,
     /// When it was last run, to be looked at without the lock.
     used: AtomicI64,
-    statistics: PlanStatistics,
+    statistics: PlanStats,
     memory: Memory,
 }
 
@@ -48,7 +48,7 @@ const EVICTED_SHARES: [usize; 5] = [20, 20, 10, 4, 2];
 /// a session's buffer held.
 pub(super) enum Batch<'a> {
     Execution(&'a Execution<'a>),
-    Pending(&'a PlanStatistics, &'a [NodeTotals]),
+    Pending(&'a PlanStats, &'a [NodeTotals]),
 }
 
 impl Batch<'_> {
@@ -67,7 +67,7 @@ impl Batch<'_> {
     }
 
     /// Adds it to a plan's statistics; returns whether it is the more recent part of them.
-    pub(super) fn add_to_plan(&self, statistics: &mut PlanStatistics) -> bool {
+    pub(super) fn add_to_plan(&self, statistics: &mut PlanStats) -> bool {
         match self {
             Batch::Execution(execution) => {
                 statistics.add(&execution.run);
@@ -97,7 +97,7 @@ impl Batch<'_> {
 
 /// Adds an execution's nodes to as many totals.
 #[inline(always)]
-pub(super) fn add_nodes(totals: &mut [NodeTotals], figures: &[NodeFigures], histograms: &[&Histogram]) {
+pub(super) fn add_nodes(totals: &mut [NodeTotals], figures: &[NodeStats], histograms: &[&Histogram]) {
     for (total, (figures, histogram)) in totals.iter_mut().zip(figures.iter().zip(histograms)) {
         total.add(figures, histogram);
     }
@@ -233,7 +233,7 @@ pub(super) unsafe fn insert_new(
         return false;
     }
     nodes.resize(batch.nodes(), NodeTotals::default());
-    let mut statistics = PlanStatistics::default();
+    let mut statistics = PlanStats::default();
     batch.add_to_plan(&mut statistics);
     batch.add_to_nodes(true, 0, &mut nodes);
     // SAFETY: the caller holds no lock, and the store stays. Whoever gets the memory frees it: the table, or this
@@ -303,7 +303,7 @@ unsafe fn locked_by_control<T>(store: &Store, body: impl FnOnce() -> T) -> T {
 pub(super) unsafe fn restore(
     store: &Store,
     key: &PlanKey,
-    statistics: &PlanStatistics,
+    statistics: &PlanStats,
     nodes: &[NodeTotals],
     description: &PlanDescription,
 ) -> bool {
@@ -329,7 +329,7 @@ pub(super) unsafe fn restore(
 unsafe fn put(
     store: &Store,
     key: &PlanKey,
-    statistics: &PlanStatistics,
+    statistics: &PlanStats,
     batch: &Batch,
     memory: Memory,
 ) -> Result<bool, String> {
@@ -357,7 +357,7 @@ unsafe fn put(
 ///
 /// # Safety
 /// Under the control lock. Raises where there is no memory for the entry.
-unsafe fn insert(store: &Store, key: &PlanKey, statistics: &PlanStatistics, memory: Memory) -> bool {
+unsafe fn insert(store: &Store, key: &PlanKey, statistics: &PlanStats, memory: Memory) -> bool {
     // SAFETY: the new entry is locked by its partition lock.
     unsafe {
         let mut found = false;

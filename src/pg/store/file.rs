@@ -7,8 +7,8 @@ use super::control::{self, Control};
 use super::{MOST_NODES, Store, attach_now, contained, entry};
 use crate::guc;
 use crate::pg::{memory, server, statfile, tempfile};
-use crate::session::{NodeTotals, PlanDescription, PlanKey, PlanStatistics};
 use pgrx::{pg_guard, pg_sys};
+use rowsource_core::model::{NodeTotals, PlanDescription, PlanKey, PlanStats};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Read};
@@ -25,7 +25,7 @@ struct Head {
 #[derive(Serialize)]
 struct PlanOut<'a> {
     key: &'a PlanKey,
-    statistics: &'a PlanStatistics,
+    statistics: &'a PlanStats,
     description: &'a PlanDescription,
     nodes: &'a [NodeTotals],
 }
@@ -34,7 +34,7 @@ struct PlanOut<'a> {
 #[derive(Deserialize)]
 struct PlanIn {
     key: PlanKey,
-    statistics: PlanStatistics,
+    statistics: PlanStats,
     description: PlanDescription,
     nodes: Vec<NodeTotals>,
 }

@@ -15,9 +15,10 @@ use super::owner::OwnerGuard;
 use super::{Store, contained};
 use crate::pg::backend_local::BackendLocal;
 use crate::pg::{memory, server};
-use crate::session::{Execution, KnownPlan, NodeTotals, PlanKey, PlanStatistics};
+use crate::session::{Execution, KnownPlan};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::{pg_guard, pg_sys};
+use rowsource_core::model::{NodeTotals, PlanKey, PlanStats};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -41,7 +42,7 @@ struct Slot {
     owner: AtomicI32,
     key: PlanKey,
     /// No execution: nothing to flush.
-    statistics: PlanStatistics,
+    statistics: PlanStats,
     /// When it is to be flushed; 0 where the slot is free, or the plan has gone from the store.
     until: AtomicI64,
     nodes: usize,
@@ -185,7 +186,7 @@ pub(super) unsafe fn add(execution: &Execution) -> bool {
         };
         let totals = &mut (&mut (*slot).totals)[..nodes];
         if (*slot).statistics.times.calls == 0 {
-            (*slot).statistics = PlanStatistics::default();
+            (*slot).statistics = PlanStats::default();
             totals.iter_mut().for_each(NodeTotals::clear);
         }
         (*slot).statistics.add(&execution.run);

@@ -1,9 +1,11 @@
-//! The figures of one plan node, as they are kept, summed and displayed.
+//! The statistics of one plan node, as they are kept, summed and displayed. A new fact per node is a field here and one
+//! place that collects it.
 
+use crate::histogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::ops::{AddAssign, SubAssign};
 
-/// A figure that may not have been measured. It is zero then, so that sums need not ask.
+/// A value that may not have been measured. It is zero then, so that sums need not ask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Serialize, Deserialize)]
 pub struct Measured<T> {
     known: bool,
@@ -11,13 +13,13 @@ pub struct Measured<T> {
 }
 
 impl<T: Copy> Measured<T> {
-    /// The figure; `None` where it was not measured.
+    /// Returns the value; `None` where it was not measured.
     #[inline(always)]
     pub fn get(&self) -> Option<T> {
         self.known.then_some(self.value)
     }
 
-    /// The same, to be changed.
+    /// Returns the value, to be changed.
     #[inline(always)]
     pub fn get_mut(&mut self) -> Option<&mut T> {
         self.known.then_some(&mut self.value)
@@ -121,7 +123,7 @@ pub struct Time {
 
 /// Everything known of one plan node after one execution, or summed over several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct NodeFigures {
+pub struct NodeStats {
     /// Starts (EXPLAIN's loops, summed over parallel processes); not where only rows were counted.
     pub starts: Measured<u64>,
     /// Rows returned over all starts.
@@ -142,75 +144,6 @@ pub struct NodeFigures {
     pub memory_kb: Measured<u64>,
     /// Peak disk space of the work area in kB, where PostgreSQL knows it.
     pub disk_kb: Measured<u64>,
-}
-
-/// How an execution ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Outcome {
-    /// It ran to its end, or its cursor was closed.
-    #[default]
-    Completed,
-    /// An error ended it; the figures are those reached by then.
-    Failed,
-    /// A cancel request or a timeout ended it; the figures are those reached by then.
-    Cancelled,
-}
-
-/// The spread of a plan's execution times, in milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Times {
-    /// Executions.
-    pub calls: u64,
-    /// Their sum.
-    pub total_ms: f64,
-    /// The shortest.
-    pub min_ms: f64,
-    /// The longest.
-    pub max_ms: f64,
-    /// Their mean.
-    pub mean_ms: f64,
-    /// Sum of squared differences from the mean (Welford's algorithm).
-    square_ms: f64,
-}
-
-impl Times {
-    /// Adds one execution.
-    pub fn add(&mut self, ms: f64) {
-        self.min_ms = if self.calls == 0 { ms } else { self.min_ms.min(ms) };
-        self.max_ms = self.max_ms.max(ms);
-        self.calls += 1;
-        self.total_ms += ms;
-        let difference = ms - self.mean_ms;
-        self.mean_ms += difference / self.calls as f64;
-        self.square_ms += difference * (ms - self.mean_ms);
-    }
-
-    /// Adds executions counted apart (the parallel form of Welford's algorithm, by Chan and others).
-    pub fn merge(&mut self, other: &Times) {
-        if self.calls == 0 {
-            *self = *other;
-            return;
-        }
-        if other.calls == 0 {
-            return;
-        }
-        let (ours, theirs) = (self.calls as f64, other.calls as f64);
-        let difference = other.mean_ms - self.mean_ms;
-        self.min_ms = self.min_ms.min(other.min_ms);
-        self.max_ms = self.max_ms.max(other.max_ms);
-        self.calls += other.calls;
-        self.total_ms += other.total_ms;
-        self.mean_ms += difference * theirs / (ours + theirs);
-        self.square_ms += other.square_ms + difference * difference * ours * theirs / (ours + theirs);
-    }
-
-    /// The population's standard deviation, as in pg_stat_statements.
-    pub fn stddev_ms(&self) -> f64 {
-        if self.calls == 0 {
-            return 0.0;
-        }
-        (self.square_ms / self.calls as f64).sqrt()
-    }
 }
 
 macro_rules! add_assign_fields {
@@ -261,16 +194,16 @@ impl AddAssign for Time {
     }
 }
 
-impl NodeFigures {
+impl NodeStats {
     /// Adds what an input used to what the node used by itself.
-    pub fn use_also(&mut self, input: &NodeFigures) {
+    pub fn use_also(&mut self, input: &NodeStats) {
         self.buffers += input.buffers;
         self.wal += input.wal;
     }
 
     /// Adds one execution to a total; memory and disk keep the largest value seen.
     #[inline(always)]
-    pub fn add(&mut self, execution: &NodeFigures) {
+    pub fn add(&mut self, execution: &NodeStats) {
         self.starts += execution.starts;
         self.rows += execution.rows;
         self.time += execution.time;
@@ -284,43 +217,50 @@ impl NodeFigures {
     }
 }
 
+/// The statistics of one node over all executions of its plan.
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+#[repr(C)]
+pub struct NodeTotals {
+    /// The sum over all executions.
+    pub total: NodeStats,
+    /// The last execution.
+    pub last: NodeStats,
+    /// How long the calls took, of all executions.
+    pub histogram: Histogram,
+}
+
+impl NodeTotals {
+    /// Adds an execution.
+    #[inline(always)]
+    pub fn add(&mut self, stats: &NodeStats, histogram: &Histogram) {
+        self.total.add(stats);
+        self.last = *stats;
+        self.histogram.add(histogram);
+    }
+
+    /// Adds executions that were counted apart; `newer` where they are the more recent ones.
+    pub fn merge(&mut self, other: &NodeTotals, newer: bool) {
+        self.total.add(&other.total);
+        if newer {
+            self.last = other.last;
+        }
+        self.histogram.add(&other.histogram);
+    }
+
+    /// Forgets all executions.
+    pub fn clear(&mut self) {
+        self.total = NodeStats::default();
+        self.histogram.clear();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn spread_of_times() {
-        let mut times = Times::default();
-        assert_eq!(times.stddev_ms(), 0.0);
-        for ms in [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0] {
-            times.add(ms);
-        }
-        assert_eq!((times.calls, times.total_ms), (8, 40.0));
-        assert_eq!((times.min_ms, times.max_ms, times.mean_ms), (2.0, 9.0, 5.0));
-        assert!((times.stddev_ms() - 2.0).abs() < 1e-12);
-    }
-
-    #[test]
-    fn spread_of_times_counted_apart() {
-        let all = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0];
-        let of = |part: &[f64]| {
-            let mut times = Times::default();
-            part.iter().for_each(|ms| times.add(*ms));
-            times
-        };
-        for at in 0..=all.len() {
-            let mut merged = of(&all[..at]);
-            merged.merge(&of(&all[at..]));
-            assert_eq!((merged.calls, merged.total_ms), (8, 40.0));
-            assert_eq!((merged.min_ms, merged.max_ms), (2.0, 9.0));
-            assert!((merged.mean_ms - 5.0).abs() < 1e-12, "{at}");
-            assert!((merged.stddev_ms() - 2.0).abs() < 1e-12, "{at}");
-        }
-    }
-
-    #[test]
     fn totals_add_up_and_keep_the_peak() {
-        let execution = NodeFigures {
+        let execution = NodeStats {
             starts: 2.into(),
             rows: 10,
             time: Time {
@@ -330,11 +270,11 @@ mod tests {
             }
             .into(),
             memory_kb: 64.into(),
-            ..NodeFigures::default()
+            ..NodeStats::default()
         };
-        let mut total = NodeFigures::default();
+        let mut total = NodeStats::default();
         total.add(&execution);
-        total.add(&NodeFigures {
+        total.add(&NodeStats {
             memory_kb: 32.into(),
             time: Time {
                 total_ms: 4.0,

@@ -1,0 +1,129 @@
+//! One execution of a plan as a whole, and the spread of many.
+
+use crate::clock::Source;
+use serde::{Deserialize, Serialize};
+
+/// How an execution ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// It ran to its end, or its cursor was closed.
+    #[default]
+    Completed,
+    /// An error ended it; the statistics are those reached by then.
+    Failed,
+    /// A cancel request or a timeout ended it; the statistics are those reached by then.
+    Cancelled,
+}
+
+/// The spread of a plan's execution times, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Times {
+    /// Executions.
+    pub calls: u64,
+    /// Their sum.
+    pub total_ms: f64,
+    /// The shortest.
+    pub min_ms: f64,
+    /// The longest.
+    pub max_ms: f64,
+    /// Their mean.
+    pub mean_ms: f64,
+    /// Sum of squared differences from the mean (Welford's algorithm).
+    square_ms: f64,
+}
+
+impl Times {
+    /// Adds one execution.
+    pub fn add(&mut self, ms: f64) {
+        self.min_ms = if self.calls == 0 { ms } else { self.min_ms.min(ms) };
+        self.max_ms = self.max_ms.max(ms);
+        self.calls += 1;
+        self.total_ms += ms;
+        let difference = ms - self.mean_ms;
+        self.mean_ms += difference / self.calls as f64;
+        self.square_ms += difference * (ms - self.mean_ms);
+    }
+
+    /// Adds executions counted apart (the parallel form of Welford's algorithm, by Chan and others).
+    pub fn merge(&mut self, other: &Times) {
+        if self.calls == 0 {
+            *self = *other;
+            return;
+        }
+        if other.calls == 0 {
+            return;
+        }
+        let (ours, theirs) = (self.calls as f64, other.calls as f64);
+        let difference = other.mean_ms - self.mean_ms;
+        self.min_ms = self.min_ms.min(other.min_ms);
+        self.max_ms = self.max_ms.max(other.max_ms);
+        self.calls += other.calls;
+        self.total_ms += other.total_ms;
+        self.mean_ms += difference * theirs / (ours + theirs);
+        self.square_ms += other.square_ms + difference * difference * ours * theirs / (ours + theirs);
+    }
+
+    /// The population's standard deviation, as in pg_stat_statements.
+    pub fn stddev_ms(&self) -> f64 {
+        if self.calls == 0 {
+            return 0.0;
+        }
+        (self.square_ms / self.calls as f64).sqrt()
+    }
+}
+
+/// Returns the name that views show for the clock of an execution. `None` is PostgreSQL's own, with which EXPLAIN ANALYZE
+/// measured.
+pub fn clock_name(clock: Option<Source>) -> &'static str {
+    clock.map_or("core", Source::name)
+}
+
+/// One execution as a whole.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// One of how many calls was timed.
+    pub sampfreq: i32,
+    /// The clock of its times; `None` is PostgreSQL's own.
+    pub clock: Option<Source>,
+    /// Milliseconds from its start to its end, while it ran.
+    pub elapsed_ms: f64,
+    /// When it ended, in microseconds since 2000-01-01 UTC.
+    pub at: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spread_of_times() {
+        let mut times = Times::default();
+        assert_eq!(times.stddev_ms(), 0.0);
+        for ms in [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0] {
+            times.add(ms);
+        }
+        assert_eq!((times.calls, times.total_ms), (8, 40.0));
+        assert_eq!((times.min_ms, times.max_ms, times.mean_ms), (2.0, 9.0, 5.0));
+        assert!((times.stddev_ms() - 2.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn spread_of_times_counted_apart() {
+        let all = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0];
+        let of = |part: &[f64]| {
+            let mut times = Times::default();
+            part.iter().for_each(|ms| times.add(*ms));
+            times
+        };
+        for at in 0..=all.len() {
+            let mut merged = of(&all[..at]);
+            merged.merge(&of(&all[at..]));
+            assert_eq!((merged.calls, merged.total_ms), (8, 40.0));
+            assert_eq!((merged.min_ms, merged.max_ms), (2.0, 9.0));
+            assert!((merged.mean_ms - 5.0).abs() < 1e-12, "{at}");
+            assert!((merged.stddev_ms() - 2.0).abs() < 1e-12, "{at}");
+        }
+    }
+}

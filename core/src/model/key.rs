@@ -1,0 +1,65 @@
+//! What identifies a plan.
+
+use serde::{Deserialize, Serialize};
+
+/// A plan's number, and what else tells it from others.
+#[derive(Clone, Copy, Debug)]
+pub struct PlanId {
+    /// The planid that views show.
+    pub number: i64,
+    /// Another extension's number may be the same for plans with other nodes (other partitions pruned): this differs
+    /// then. It is 0 where the number is our own, which needs no more.
+    pub shape: u32,
+}
+
+/// Identifies a plan of a statement, as run by a user in a database.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[repr(C)]
+pub struct PlanKey {
+    /// The statement's identifier, as in pg_stat_statements.
+    pub queryid: i64,
+    /// The plan's number.
+    pub planid: i64,
+    /// OID of the user who ran it.
+    pub userid: u32,
+    /// OID of the database in which it ran.
+    pub dbid: u32,
+    /// 1 where a client sent it, 0 where a function did. As wide as it is so that the key has no padding.
+    toplevel: u32,
+    /// Tells plans apart that have another extension's number in common; else 0.
+    shape: u32,
+}
+
+// The shared hash table compares and hashes the key's bytes: padding would make equal keys differ.
+const _: () = assert!(size_of::<PlanKey>() == 2 * 8 + 4 * 4);
+
+impl PlanKey {
+    /// Makes the key of a plan.
+    pub fn new(userid: u32, dbid: u32, queryid: i64, plan: PlanId, toplevel: bool) -> Self {
+        PlanKey {
+            queryid,
+            planid: plan.number,
+            userid,
+            dbid,
+            toplevel: u32::from(toplevel),
+            shape: plan.shape,
+        }
+    }
+
+    /// Returns whether a client sent the statement, not a function.
+    pub fn toplevel(&self) -> bool {
+        self.toplevel != 0
+    }
+
+    /// Returns what tells plans with one planid apart; 0 where the planid is our own.
+    pub fn shape(&self) -> u32 {
+        self.shape
+    }
+
+    /// Returns whether it is of this user, database and query; 0 stands for any.
+    pub fn matches(&self, userid: u32, dbid: u32, queryid: i64) -> bool {
+        (userid == 0 || self.userid == userid)
+            && (dbid == 0 || self.dbid == dbid)
+            && (queryid == 0 || self.queryid == queryid)
+    }
+}

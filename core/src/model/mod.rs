@@ -1,0 +1,12 @@
+//! What is measured and kept: plans, their executions, their nodes. All else in the crate and the extension speaks of
+//! these types.
+
+mod execution;
+mod key;
+mod node;
+mod plan;
+
+pub use execution::{Outcome, Run, Times, clock_name};
+pub use key::{PlanId, PlanKey};
+pub use node::{Buffers, Measured, NodeStats, NodeTotals, Time, Wal};
+pub use plan::{Plan, PlanDescription, PlanStats};

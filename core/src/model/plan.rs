@@ -1,0 +1,175 @@
+//! A plan: what it is, and what its executions did.
+
+use super::execution::{Outcome, Run, Times};
+use super::key::PlanKey;
+use super::node::{NodeStats, NodeTotals};
+use crate::clock::Source;
+use crate::histogram::Histogram;
+use crate::plan::{ExplainedPlan, PlanNode};
+use rustc_hash::FxHasher;
+use serde::{Deserialize, Serialize};
+use std::hash::Hasher;
+use std::rc::Rc;
+
+/// Describes a plan: the statement's text and the nodes. It is made once, and all executions share it.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct PlanDescription {
+    /// The beginning of the statement's text.
+    pub text: String,
+    /// Length and hash of the text, as far as it is looked at.
+    identity: (usize, u64),
+    /// Its nodes, in EXPLAIN's order.
+    pub nodes: Vec<PlanNode>,
+    /// Whether it holds for all parameters: the plan is generic, or shows no literals.
+    pub generic: bool,
+    /// How many of its texts (the statement's, constants, conditions, names) were cut because they are too long.
+    pub cut: u32,
+}
+
+impl PlanDescription {
+    /// Describes a plan. `statement` is the text that [`PlanDescription::is_of`] compares; `shown` is what of it is kept.
+    pub fn new(statement: &[u8], shown: String, is_cut: bool, plan: ExplainedPlan) -> Self {
+        PlanDescription {
+            text: shown,
+            identity: identity(statement),
+            generic: plan.generic,
+            cut: u32::try_from(plan.cut + usize::from(is_cut)).unwrap_or(u32::MAX),
+            nodes: plan.nodes,
+        }
+    }
+
+    /// Returns whether its text was cut.
+    pub fn is_truncated(&self) -> bool {
+        self.cut > 0
+    }
+
+    /// Returns the bytes that it keeps.
+    pub fn size(&self) -> usize {
+        let words = |node: &PlanNode| {
+            let labelled = node.predicates.iter().chain(&node.keys);
+            size_of::<PlanNode>()
+                + node.operation.len()
+                + node.object_name.as_ref().map_or(0, String::len)
+                + node.subplan_name.as_ref().map_or(0, String::len)
+                + labelled
+                    .map(|(label, text)| 48 + label.len() + text.len())
+                    .sum::<usize>()
+        };
+        size_of::<Self>() + self.text.len() + self.nodes.iter().map(words).sum::<usize>()
+    }
+
+    /// Returns whether this is the statement that it was made for.
+    pub fn is_of(&self, text: &[u8]) -> bool {
+        self.identity.0 == text.len() && self.identity == identity(text)
+    }
+}
+
+/// Returns what tells texts apart. It is computed at each execution.
+#[inline(always)]
+fn identity(text: &[u8]) -> (usize, u64) {
+    let mut hasher = FxHasher::default();
+    hasher.write(text);
+    (text.len(), hasher.finish())
+}
+
+/// The statistics of a plan as a whole, over all its executions.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct PlanStats {
+    /// Executions and how long they took.
+    pub times: Times,
+    /// Executions that an error ended.
+    pub failed_calls: u64,
+    /// Executions that a cancel request or a timeout ended.
+    pub cancelled_calls: u64,
+    /// Milliseconds of the last execution.
+    pub last_ms: f64,
+    /// How the last execution ended.
+    pub last_outcome: Outcome,
+    /// One of how many calls was timed in the last execution.
+    pub sampfreq: i32,
+    /// The clock of the last execution; `None` is PostgreSQL's own.
+    pub clock: Option<Source>,
+    /// When its first execution ended, in microseconds since 2000-01-01 UTC.
+    pub first_seen: i64,
+    /// When its last execution ended, likewise.
+    pub last_seen: i64,
+}
+
+impl PlanStats {
+    /// Adds an execution.
+    #[inline(always)]
+    pub fn add(&mut self, run: &Run) {
+        if self.times.calls == 0 {
+            self.first_seen = run.at;
+        }
+        self.times.add(run.elapsed_ms);
+        self.failed_calls += u64::from(run.outcome == Outcome::Failed);
+        self.cancelled_calls += u64::from(run.outcome == Outcome::Cancelled);
+        self.last_ms = run.elapsed_ms;
+        self.last_outcome = run.outcome;
+        self.sampfreq = run.sampfreq;
+        self.clock = run.clock;
+        self.last_seen = run.at;
+    }
+
+    /// Adds executions that were counted apart. Returns whether they are the more recent ones.
+    pub fn merge(&mut self, other: &PlanStats) -> bool {
+        let first = self.times.calls == 0;
+        let newer = first || other.last_seen >= self.last_seen;
+        let sum = PlanStats {
+            failed_calls: self.failed_calls + other.failed_calls,
+            cancelled_calls: self.cancelled_calls + other.cancelled_calls,
+            first_seen: if first {
+                other.first_seen
+            } else {
+                self.first_seen.min(other.first_seen)
+            },
+            ..if newer { *other } else { *self }
+        };
+        let mut times = self.times;
+        times.merge(&other.times);
+        *self = PlanStats { times, ..sum };
+        newer
+    }
+}
+
+/// A plan and its statistics.
+#[derive(Clone)]
+pub struct Plan {
+    /// What identifies it.
+    pub key: PlanKey,
+    /// Its text and nodes.
+    pub description: Rc<PlanDescription>,
+    /// Whether the description's literals are those of an earlier execution than the last one.
+    pub older_literals: bool,
+    /// All its executions.
+    pub statistics: PlanStats,
+    /// The same of each node, in EXPLAIN's order.
+    pub nodes: Vec<NodeTotals>,
+}
+
+impl Plan {
+    /// Makes a plan that has not run.
+    pub fn new(key: PlanKey, description: Rc<PlanDescription>) -> Self {
+        Plan {
+            key,
+            description,
+            older_literals: false,
+            statistics: PlanStats::default(),
+            nodes: Vec::new(),
+        }
+    }
+
+    /// Adds an execution; without memory for its nodes, to the plan as a whole only.
+    pub fn add(&mut self, run: &Run, stats: &[NodeStats], histograms: &[&Histogram]) {
+        self.statistics.add(run);
+        let more = stats.len().saturating_sub(self.nodes.len());
+        if self.nodes.try_reserve(more).is_ok() {
+            self.nodes.resize_with(stats.len(), NodeTotals::default);
+        }
+        let stats = stats.iter().zip(histograms);
+        for (node, (stats, histogram)) in self.nodes.iter_mut().zip(stats) {
+            node.add(stats, histogram);
+        }
+    }
+}
