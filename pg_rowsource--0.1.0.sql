@@ -14,7 +14,7 @@ LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
 
 -- Which statement that was.
 CREATE FUNCTION rowsource_last(OUT queryid bigint, OUT planid bigint, OUT outcome text) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_last_wrapper'
+AS 'MODULE_PATHNAME', 'rowsource_last_0_1'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- What each clock source costs on this machine, and how it behaves.
@@ -29,7 +29,7 @@ CREATE FUNCTION rowsource_clocks(
     OUT backward_steps bigint,
     OUT largest_backward_step_ns float8
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_clocks_wrapper'
+AS 'MODULE_PATHNAME', 'rowsource_clocks_0_1'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- A row per node of each kept plan.
@@ -206,12 +206,12 @@ CREATE FUNCTION rowsource_info(
     OUT truncated bigint,
     OUT stats_reset timestamptz
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_info_wrapper'
+AS 'MODULE_PATHNAME', 'rowsource_info_0_1'
 LANGUAGE C VOLATILE STRICT ROWS 1 PARALLEL RESTRICTED;
 
 -- Forgets plans: of a user, a database, a query; 0 stands for any.
 CREATE FUNCTION rowsource_reset(userid oid DEFAULT 0, dbid oid DEFAULT 0, queryid bigint DEFAULT 0) RETURNS void
-AS 'MODULE_PATHNAME', 'rowsource_reset_wrapper'
+AS 'MODULE_PATHNAME', 'rowsource_reset_0_1'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- Requests to temporary files since the last reset: a row per database and file type. small: one block or less.
@@ -272,7 +272,7 @@ CREATE VIEW pg_stat_tempfile_io_histogram AS
 
 -- Begins anew with a database's temporary files, or with those of all with 0.
 CREATE FUNCTION rowsource_tempfile_reset(dbid oid DEFAULT 0) RETURNS void
-AS 'MODULE_PATHNAME', 'rowsource_tempfile_reset_wrapper'
+AS 'MODULE_PATHNAME', 'rowsource_tempfile_reset_0_1'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- Temporary files as they lie on disk: by the process that made them, and what they are for.

@@ -393,7 +393,7 @@ impl Statement {
                     sampfreq: if self.wrapped { self.sampfreq } else { 1 },
                     clock: self.wrapped.then_some(self.clock),
                     elapsed_ms: self.elapsed_ns.get() / 1e6,
-                    at: timing::time_of_day(self.clock, self.tick_ns),
+                    at: server::time_of_day(self.clock, self.tick_ns),
                 },
                 last: core_alive && !self.displaying.get() && self.becomes_last(),
             });

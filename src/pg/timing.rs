@@ -1,14 +1,11 @@
 //! The clock in force and the sampler's process-wide state. One backend has one thread; the tick's signal handler shares
 //! the two readings, which are atomic, and asks for the clock, which is one word.
 
-use super::backend_local::BackendLocal;
 use super::hot::{HOT, Random};
-use super::server;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoroshiro128PlusPlus;
 use rowsource_core::clock::{self, Source};
 use rowsource_core::sampler::{Config, Proofs};
-use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// What a measured statement inside another one replaces while it runs, to be put back when it is left.
@@ -93,25 +90,6 @@ pub fn enter(source: Source, ns_per_tick: f64, config: &Config) -> Option<Outer>
     HOT.depth.set(HOT.depth.get() + 1);
     read();
     outer
-}
-
-/// The time of day, in microseconds since 2000-01-01 UTC: asked from the system ten times a second at most, and
-/// reckoned from a clock in between.
-pub fn time_of_day(source: Source, ns_per_tick: f64) -> i64 {
-    const KEPT: f64 = 1e5;
-    static ASKED: BackendLocal<Cell<Option<(Source, u64, i64)>>> = BackendLocal::new(Cell::new(None));
-    let reading = source.read();
-    if let Some((clock, then, at)) = ASKED.get()
-        && clock == source
-    {
-        let since = reading.wrapping_sub(then) as i64 as f64 * ns_per_tick / 1e3;
-        if (0.0..KEPT).contains(&since) {
-            return at + since as i64;
-        }
-    }
-    let now = server::now();
-    ASKED.set(Some((source, reading, now)));
-    now
 }
 
 /// Puts back what [`enter`] replaced.
