@@ -14,10 +14,8 @@ fn rows(call: &Call, make: fn(&mut Rows)) -> Datum {
     call.returns(Shape::Rows, |_, rows| make(rows))
 }
 
-/// Returns nothing.
-fn void((): ()) -> Datum {
-    Datum::from(0)
-}
+/// The result of a function that returns nothing.
+const VOID: usize = 0;
 
 export! {
     rowsource_display_0_1 => |call: &Call| call.returns(Shape::Values, |call, rows| {
@@ -32,14 +30,20 @@ export! {
     pg_stat_rowsource_plans_0_1 => |call| rows(call, views::plan_rows);
     pg_stat_rowsource_histogram_0_1 => |call| rows(call, views::histogram_rows);
     rowsource_info_0_1 => |call| rows(call, store::info_row);
-    rowsource_reset_0_1 => |call: &Call| void(store::reset(
-        call.argument(0).unwrap_or_default(),
-        call.argument(1).unwrap_or_default(),
-        call.argument(2).unwrap_or_default(),
-    ));
+    rowsource_reset_0_1 => |call: &Call| {
+        store::reset(
+            call.argument(0).unwrap_or_default(),
+            call.argument(1).unwrap_or_default(),
+            call.argument(2).unwrap_or_default(),
+        );
+        Datum::from(VOID)
+    };
     pg_stat_tempfile_io_0_1 => |call| rows(call, tempfile::io_rows);
     pg_stat_tempfile_io_histogram_0_1 => |call| rows(call, tempfile::histogram_rows);
-    rowsource_tempfile_reset_0_1 => |call: &Call| void(tempfile::reset(call.argument(0).unwrap_or_default()));
+    rowsource_tempfile_reset_0_1 => |call: &Call| {
+        tempfile::reset(call.argument(0).unwrap_or_default());
+        Datum::from(VOID)
+    };
     rowsource_temp_files_0_1 => |call| rows(call, temp_usage::file_rows);
     rowsource_iostat_lines_0_1 => |call: &Call| call.returns(Shape::Values, |call, rows| {
         let filetypes = call.text(7, LONGEST_REPORT);

@@ -5,7 +5,7 @@ use crate::pg::tempfile::source::{Source, source};
 use crate::pg::tempfile::{counters, fallback};
 use pgrx::pg_sys;
 use rowsource_core::tempfile::counters::OTHERS;
-use rowsource_core::tempfile::{FileType, Kind, Requests, bounds_us};
+use rowsource_core::tempfile::{FileType, Kind, RequestTimes, Requests};
 
 const NS_PER_MS: f64 = 1e6;
 
@@ -54,7 +54,7 @@ pub fn histogram_rows(rows: &mut Rows) {
         for (kind, requests) in Kind::all().zip(&counted.kinds) {
             for (bucket, &count) in requests.histogram.iter().enumerate() {
                 if count > 0 {
-                    let (from_us, to_us) = bounds_us(bucket);
+                    let (from_us, to_us) = RequestTimes::bounds_us(bucket);
                     rows.add([
                         database(counted.oid),
                         value(kind.filetype.name()),

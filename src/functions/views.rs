@@ -4,7 +4,7 @@ use super::display::outcome_name;
 use crate::pg::server;
 use crate::pg::srf::{Rows, Value, oid, text, timestamp, value};
 use crate::session;
-use rowsource_core::histogram::bounds_us;
+use rowsource_core::histogram::CallTimes;
 use rowsource_core::model::{Buffers, NodeStats, Plan, Time, Wal, clock_name};
 
 /// Replaces the words of other users' statements, as in pg_stat_statements.
@@ -127,7 +127,7 @@ pub fn histogram_rows(rows: &mut Rows) {
     each_plan(|row| {
         for (node, totals) in row.plan.nodes.iter().enumerate() {
             for (read, bucket, calls) in totals.histogram.counts() {
-                let (from_us, to_us) = bounds_us(bucket);
+                let (from_us, to_us) = CallTimes::bounds_us(bucket);
                 let mut values = row.key();
                 values.extend([
                     value(node as i32),

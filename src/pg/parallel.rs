@@ -11,7 +11,7 @@ use super::server;
 use super::statement::Statement;
 use crate::guc;
 use pgrx::pg_sys;
-use rowsource_core::histogram::{BUCKETS, Histogram};
+use rowsource_core::histogram::{BUCKETS, Histogram, SharedCounts};
 use rowsource_core::model::NodeStats;
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -35,8 +35,8 @@ struct Slot {
     timed_calls: AtomicU64,
     timer_calls: AtomicU64,
     clock_backsteps: AtomicU64,
-    plain: [AtomicU64; BUCKETS],
-    reading: [AtomicU64; BUCKETS],
+    plain: SharedCounts<BUCKETS>,
+    reading: SharedCounts<BUCKETS>,
 }
 
 /// The workers' part of one node.
@@ -155,10 +155,9 @@ impl Channel {
         let slot = unsafe { &*self.slots.add(id) };
         let mut histogram = Histogram::default();
         for (read, counts) in [(false, &slot.plain), (true, &slot.reading)] {
-            for (bucket, calls) in counts.iter().enumerate() {
-                match calls.load(Relaxed) {
-                    0 => {}
-                    calls => histogram.add_to(bucket, read, calls),
+            for (bucket, calls) in counts.copy().into_iter().enumerate() {
+                if calls > 0 {
+                    histogram.add_to(bucket, read, calls);
                 }
             }
         }
@@ -227,7 +226,7 @@ pub unsafe fn report(figures: &[NodeStats], histograms: &[&Histogram], statement
 fn add(slot: &Slot, figures: &NodeStats, histogram: &Histogram) {
     for (read, i, calls) in histogram.counts() {
         let counts = if read { &slot.reading } else { &slot.plain };
-        counts[i].fetch_add(calls, Relaxed);
+        counts.add(i, calls);
     }
     let error_ns = figures.time.get().map_or(0.0, |time| time.error_ms * 1e6);
     let _ = slot.error_square.fetch_update(Relaxed, Relaxed, |bits| {
