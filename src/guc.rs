@@ -98,7 +98,7 @@ pub fn init() {
         GucContext::Userset,
         GucFlags::default(),
     );
-    setting::define_checked_int(
+    setting::define_assigned_int(
         &SAMPFREQ,
         About {
             name: c"pg_rowsource.sampfreq",
@@ -201,7 +201,6 @@ pub fn init() {
         },
         i32::MIN..=i32::MAX,
         check_worker_channel,
-        |_, _| {},
     );
     setting::reserve_prefix(c"pg_rowsource");
 }

@@ -1,11 +1,13 @@
-//! The executor and utility hooks: what is measured, nesting, and the ways a run can be left.
+//! The executor and utility hooks. They decide what is measured, count nesting, and handle all ways to leave a run.
 //!
-//! Invariants: each hook calls the previous hook or the standard function exactly once; what a run replaced
-//! (nesting, running account, clock) is put back on every way out, errors included; our own failures never
-//! become the statement's. No locks are taken.
+//! Invariants:
+//! * Each hook calls the previous hook or the standard function exactly once.
+//! * What a run replaces (nesting, running account, clock) is restored on every way out, also after an error.
+//! * A failure of the extension never becomes the statement's failure.
+//! * No locks are taken.
 //!
-//! All hooks are plain old frames, which an error from below may cross; where something must be put back,
-//! `protect::or_else` stands around the call. Our own work that may panic is caught where it is called.
+//! All hooks are plain old frames, so an error from below may cross them. If something must be restored,
+//! `protect::or_else` surrounds the call. The extension's own work that may panic is caught by its caller.
 
 use super::backend_local::BackendLocal;
 use super::protect::{is_cancel, or_else};
@@ -26,14 +28,14 @@ static PREV_EXECUTOR_FINISH: Previous<pg_sys::ExecutorFinish_hook_type> = previo
 static PREV_EXECUTOR_END: Previous<pg_sys::ExecutorEnd_hook_type> = previous();
 static PREV_PROCESS_UTILITY: Previous<pg_sys::ProcessUtility_hook_type> = previous();
 
-/// The hook that stood before ours.
+/// The hook that was set before.
 type Previous<Hook> = BackendLocal<Cell<Hook>>;
 
 const fn previous<Hook>() -> Previous<Option<Hook>> {
     BackendLocal::new(Cell::new(None))
 }
 
-/// Measures nothing while pg_upgrade works: its statements are nobody's.
+/// Sets the hooks. Sets none while pg_upgrade runs the server, because nobody wants to see its statements.
 pub fn init() {
     if server::is_upgrading() {
         return;
@@ -54,7 +56,7 @@ pub fn init() {
     }
 }
 
-/// Leaves a level of nesting. The tick must not outlive the outermost level, whatever that is.
+/// Leaves a level of nesting. Stops the tick when the outermost level is left.
 fn unnest() {
     if nesting::leave() {
         tick::disarm();
@@ -74,17 +76,17 @@ unsafe fn nested(body: impl FnOnce()) {
     }
 }
 
-/// Runs `body` as one more level of nesting, with the statement's accounts in force. If it fails, the figures
-/// reached so far are recorded before the error goes on.
+/// Runs `body` as one more level of nesting, with the statement's accounts in force. If it fails, the statistics so far
+/// are recorded before the error goes on.
 ///
 /// # Safety
 /// * `query` must be started, and stay so until this returns.
 /// * The caller's frame and those of `body` must be plain: an error crosses those of `body`, and leaves the caller.
 unsafe fn run(query: *mut QueryDesc, body: impl FnOnce()) {
-    // SAFETY: called by plain frames, with a plain body, for a started query; what is entered is left once.
+    // SAFETY: by the caller's promise the frames are plain and the query is started. What is entered is left once.
     unsafe {
         nesting::enter();
-        // It stays where it is as long as its query's memory, which no run of the query outlives.
+        // The statement does not move while its query's memory lives, and no run outlives that.
         let entered = statement::find(query).filter(|statement| statement.enter());
         or_else(
             body,
@@ -121,7 +123,7 @@ fn settle() {
     }
 }
 
-/// How the statement is to be measured, if at all.
+/// Returns how the statement is to be measured, if at all.
 ///
 /// # Safety
 /// `query` must point to a QueryDesc that is about to be started.
@@ -155,7 +157,8 @@ unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
         let toplevel = nesting::depth() == 0 && server::portal_or_background();
         let measuring = decide(query, eflags, toplevel);
         let others = (*query).instrument_options & !statement::OURS;
-        // Where others let core measure, our bits go with theirs; else core need not allocate what we have ourselves.
+        // If others let core measure, the extension's bits are added to theirs. If not, core does not allocate what the
+        // extension has itself.
         let added = match measuring {
             Some(_) if others != 0 => statement::OURS | statement::ROWS,
             _ => 0,
@@ -176,7 +179,8 @@ unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
     }
 }
 
-/// A statement could not be set up: it runs unmeasured. A cancel or shutdown request that came meanwhile goes on.
+/// Handles a statement that could not be set up. It runs unmeasured. A cancel or shutdown request that came meanwhile goes
+/// on.
 ///
 /// # Safety
 /// * `query` must be started.
@@ -189,9 +193,8 @@ unsafe fn not_attached(query: *mut QueryDesc, error: Box<dyn Any + Send>, held: 
         }
         _ => false,
     };
-    // SAFETY: called by a plain frame, which keeps nothing of its own. What was raised has been copied into the panic;
-    // PostgreSQL's own record of it must go unless it is raised again. Nobody starts a statement with a lightweight lock
-    // in hand.
+    // SAFETY: the caller's frame is plain and owns nothing. The panic has a copy of the error; PostgreSQL's own record of
+    // it must be removed unless it is raised again. Nobody holds a lightweight lock when a statement starts.
     unsafe {
         if cancel {
             pgrx_extern_c_guard::<_, ()>(|| resume_unwind(error));
@@ -202,7 +205,7 @@ unsafe fn not_attached(query: *mut QueryDesc, error: Box<dyn Any + Send>, held: 
         held.put_back();
         let estate = (*query).estate;
         if !estate.is_null() {
-            // Nobody takes in what parallel workers would report.
+            // Nobody would read what parallel workers report.
             (*estate).es_instrument &= !statement::OURS;
         }
         let _ = server::caught(|| {
@@ -254,7 +257,7 @@ unsafe extern "C-unwind" fn executor_finish(query: *mut QueryDesc) {
     }
 }
 
-/// Whether ExecutorFinish has triggers to fire, or data-modifying CTEs to run to their end.
+/// Returns whether ExecutorFinish has triggers to fire, or data-modifying CTEs to run to their end.
 ///
 /// # Safety
 /// `query` must be started.
@@ -275,7 +278,7 @@ unsafe fn runs_at_finish(query: *mut QueryDesc) -> bool {
 unsafe extern "C-unwind" fn executor_end(query: *mut QueryDesc) {
     // SAFETY: PostgreSQL passes a started QueryDesc.
     unsafe {
-        // Recorded by ExecutorFinish, unless a caller left that out.
+        // ExecutorFinish has recorded it, unless the caller skipped that.
         if let Some(statement) = statement::find(query).filter(|statement| statement.is_unrecorded()) {
             let _ = server::caught(|| statement.record(true));
         }
@@ -283,7 +286,8 @@ unsafe extern "C-unwind" fn executor_end(query: *mut QueryDesc) {
     }
 }
 
-/// Whether the queries that a utility statement runs are nested in it. Not those that the client wrote into it.
+/// Returns whether the queries that a utility statement runs are nested in it. Queries that the client wrote into it are
+/// not.
 ///
 /// # Safety
 /// `utility` must point to a live utility statement, whose tag tells its type.
@@ -305,8 +309,8 @@ unsafe fn nests(utility: *mut pg_sys::Node) -> bool {
     }
 }
 
-/// Statements inside other utilities (CALL, DO, a COPY's triggers, an ALTER TABLE's checks) are nested, though no
-/// executor run surrounds them.
+/// Runs a utility statement. Statements inside utilities (CALL, DO, a COPY's triggers, an ALTER TABLE's checks) are nested,
+/// although no executor run surrounds them.
 ///
 /// # Safety
 /// To be called by PostgreSQL as its hook of this name.

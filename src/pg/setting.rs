@@ -66,22 +66,60 @@ pub struct About {
     pub flags: GucFlags,
 }
 
-/// Defines an integer setting. `check` may refuse a value; `assign` is called when a value comes into force.
-///
-/// Both must be functions, or closures that capture nothing.
-pub fn define_checked_int<C, A>(
+/// Defines an integer setting. `check` may refuse a value; it must be a function, or a closure that captures nothing.
+pub fn define_checked_int<C>(
+    setting: &'static GucSetting<i32>,
+    about: About,
+    range: RangeInclusive<i32>,
+    check: C,
+) where
+    C: Check<i32>,
+{
+    let _ = check;
+    // SAFETY: the hook is guarded, and an instance for values of this setting's type.
+    unsafe {
+        define_int(setting, about, range, Some(check_hook::<i32, C, false>), None);
+    }
+}
+
+/// Defines an integer setting as [`define_checked_int`] does. `assign` is called when a value comes into force; it must be
+/// a function, or a closure that captures nothing.
+pub fn define_assigned_int<C, A>(
     setting: &'static GucSetting<i32>,
     about: About,
     range: RangeInclusive<i32>,
     check: C,
     assign: A,
 ) where
-    C: Fn(i32, Origin) -> Result<(), Refusal> + Copy + 'static,
+    C: Check<i32>,
     A: Fn(i32, Origin) + Copy + 'static,
 {
     let _ = (check, assign);
     // SAFETY: the hooks are guarded. Both are instances for values of this setting's type, and `assign_hook` gets the
     // extra data that `check_hook` leaves.
+    unsafe {
+        define_int(
+            setting,
+            about,
+            range,
+            Some(check_hook::<i32, C, true>),
+            Some(assign_hook::<i32, A>),
+        );
+    }
+}
+
+/// Defines an integer setting with these hooks.
+///
+/// # Safety
+/// The hooks must be guarded, and accept the values of this setting.
+unsafe fn define_int(
+    setting: &'static GucSetting<i32>,
+    about: About,
+    range: RangeInclusive<i32>,
+    check: pg_sys::GucIntCheckHook,
+    assign: pg_sys::GucIntAssignHook,
+) {
+    // SAFETY: the caller's promise.
     unsafe {
         GucRegistry::define_int_guc_with_hooks(
             about.name,
@@ -92,8 +130,8 @@ pub fn define_checked_int<C, A>(
             *range.end(),
             about.context,
             about.flags,
-            Some(check_hook::<i32, C>),
-            Some(assign_hook::<i32, A>),
+            check,
+            assign,
             None,
         );
     }
@@ -104,7 +142,7 @@ pub fn define_checked_int<C, A>(
 pub fn define_checked_enum<T, C>(setting: &'static GucSetting<T>, about: About, check: C)
 where
     T: GucEnum,
-    C: Fn(T, Origin) -> Result<(), Refusal> + Copy + 'static,
+    C: Check<T>,
 {
     let _ = check;
     // SAFETY: the hook is guarded, and an instance for values of this setting's type.
@@ -116,12 +154,16 @@ where
             setting,
             about.context,
             about.flags,
-            Some(check_hook::<T, C>),
+            Some(check_hook::<T, C, false>),
             None,
             None,
         );
     }
 }
+
+/// A check of a setting's values.
+pub trait Check<T>: Fn(T, Origin) -> Result<(), Refusal> + Copy + 'static {}
+impl<T, C: Fn(T, Origin) -> Result<(), Refusal> + Copy + 'static> Check<T> for C {}
 
 /// Returns a function by its type.
 ///
@@ -133,19 +175,20 @@ unsafe fn instance<F: Copy + 'static>() -> F {
     unsafe { NonNull::<F>::dangling().read() }
 }
 
-/// Calls a check, and leaves its refusal for PostgreSQL's error.
+/// Calls a check, and leaves its refusal for PostgreSQL's error. If `NOTE` is set, it also leaves the value's origin for
+/// [`assign_hook`].
 ///
 /// # Safety
 /// * To be called by PostgreSQL only, as the check hook of a setting whose values are `T`s.
 /// * A value of the type `C` must have been made before.
-unsafe extern "C-unwind" fn check_hook<T, C>(
+unsafe extern "C-unwind" fn check_hook<T, C, const NOTE: bool>(
     new: *mut c_int,
     extra: *mut *mut c_void,
     source: pg_sys::GucSource::Type,
 ) -> bool
 where
     T: GucValue<Raw = i32>,
-    C: Fn(T, Origin) -> Result<(), Refusal> + Copy + 'static,
+    C: Check<T>,
 {
     // SAFETY: PostgreSQL passes the address of a new value of the setting, and room for the address of the extra data,
     // which it frees. The guard turns a panic or error of the check into one that PostgreSQL can take.
@@ -159,6 +202,9 @@ where
                 }
                 error.apply();
                 return false;
+            }
+            if !NOTE {
+                return true;
             }
             let origin: *mut Origin = compat::guc_malloc(size_of::<Origin>()).cast();
             if origin.is_null() {

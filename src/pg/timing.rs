@@ -1,5 +1,5 @@
-//! The clock in force and the sampler's process-wide state. One backend has one thread; the tick's signal handler shares
-//! the two readings, which are atomic, and asks for the clock, which is one word.
+//! The clock in force and the sampler's process-wide state. A backend has one thread. The tick's signal handler shares only
+//! the two readings, which are atomic, and the clock's function, which is one word.
 
 use super::hot::{HOT, Random};
 use rand_core::SeedableRng;
@@ -8,7 +8,7 @@ use rowsource_core::clock::{self, Source};
 use rowsource_core::sampler::{Config, Proofs};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What a measured statement inside another one replaces while it runs, to be put back when it is left.
+/// What a measured statement inside another one replaces while it runs, and restores when it is left.
 pub struct Outer {
     tsc: bool,
     ns_per_tick: f64,
@@ -48,7 +48,7 @@ pub fn tick() {
     HOT.ticked.store(now, Relaxed);
 }
 
-/// Notes the period at which the tick reads the clock, in nanoseconds; 0 where it does not run.
+/// Notes the period at which the tick reads the clock, in nanoseconds; 0 if it does not run.
 pub fn note_period(ns: f64) {
     set_period(ns / HOT.ns_per_tick.get());
 }
@@ -92,7 +92,7 @@ pub fn enter(source: Source, ns_per_tick: f64, config: &Config) -> Option<Outer>
     outer
 }
 
-/// Puts back what [`enter`] replaced.
+/// Restores what [`enter`] replaced.
 #[inline(always)]
 pub fn leave(outer: Option<&Outer>) {
     forget_proofs();

@@ -60,7 +60,7 @@ fn instr_time_ns(t: pg_sys::instr_time) -> f64 {
 }
 #[cfg(not(pg_ge_16))]
 fn instr_time_ns(t: pg_sys::instr_time) -> f64 {
-    // Mostly zero, and there are many.
+    // Most intervals are zero, and there are many.
     if t.tv_sec | t.tv_nsec == 0 {
         return 0.0;
     }
@@ -171,8 +171,8 @@ fn io_times(u: &pg_sys::BufferUsage) -> [pg_sys::instr_time; 6] {
         u.temp_blk_write_time,
     ]
 }
-/// Before 17 core counts the I/O times of temporary tables with the shared ones. Where core does not time I/O, all of
-/// them are the extension's, and of temporary tables: see [`add_io_time`].
+/// Before 17 core adds the I/O times of temporary tables to the shared ones. If core does not time I/O, all these times
+/// come from the extension and belong to temporary tables: see [`add_io_time`].
 #[cfg(not(pg_ge_17))]
 fn io_times(u: &pg_sys::BufferUsage) -> [pg_sys::instr_time; 6] {
     let zero = instr_time_from_ns(0.0);
@@ -232,8 +232,8 @@ pub unsafe fn add_io_time(u: *mut pg_sys::BufferUsage, filetype: FileType, opera
     }
 }
 
-/// Returns the nanoseconds that core timed reads and writes of a kind of temporary files. They are zero where core does
-/// not tell these files from others (temporary tables before 17).
+/// Returns the nanoseconds of core's reads and writes of a kind of temporary files. They are zero if core does not tell
+/// these files from others (temporary tables before 17).
 pub fn temp_ns(u: &pg_sys::BufferUsage, filetype: FileType) -> [f64; 2] {
     match filetype {
         FileType::WorkFile => [u.temp_blk_read_time, u.temp_blk_write_time].map(instr_time_ns),
@@ -244,10 +244,11 @@ pub fn temp_ns(u: &pg_sys::BufferUsage, filetype: FileType) -> [f64; 2] {
     }
 }
 
+/// Returns core's counters of blocks.
 pub fn buffers(u: &pg_sys::BufferUsage) -> Buffers {
     let reads = u.shared_blks_read | u.local_blks_read | u.temp_blks_read;
     let writes = u.shared_blks_written | u.local_blks_written | u.temp_blks_written;
-    // Without I/O it took no time.
+    // Without I/O there are no times.
     let times = if reads | writes == 0 {
         [0.0; 6]
     } else {
@@ -273,6 +274,7 @@ pub fn buffers(u: &pg_sys::BufferUsage) -> Buffers {
     }
 }
 
+/// Sets core's counters of blocks.
 pub fn set_buffers(u: &mut pg_sys::BufferUsage, b: &Buffers) {
     u.shared_blks_hit = b.shared_hit;
     u.shared_blks_read = b.shared_read;
@@ -287,6 +289,7 @@ pub fn set_buffers(u: &mut pg_sys::BufferUsage, b: &Buffers) {
     set_io_times(u, b);
 }
 
+/// Returns core's counters of WAL.
 pub fn wal(u: &pg_sys::WalUsage) -> Wal {
     Wal {
         records: u.wal_records,
@@ -295,14 +298,15 @@ pub fn wal(u: &pg_sys::WalUsage) -> Wal {
     }
 }
 
+/// Sets core's counters of WAL.
 pub fn set_wal(u: &mut pg_sys::WalUsage, w: &Wal) {
     u.wal_records = w.records;
     u.wal_fpi = w.fpi;
     u.wal_bytes = w.bytes;
 }
 
-/// Ends what an error has interrupted in the buffer manager, as a subtransaction's abort does. From 16 on resource owners
-/// know of reads and writes in progress.
+/// Ends what an error interrupted in the buffer manager, as the abort of a subtransaction does. From 16 on resource owners
+/// keep reads and writes in progress.
 ///
 /// # Safety
 /// Main thread, after an error was swallowed.

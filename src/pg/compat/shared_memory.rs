@@ -46,14 +46,14 @@ pub fn dsa_create(tranche: i32) -> *mut pg_sys::dsa_area {
     }
 }
 
-/// Whether the server hands out shared memory by name, to libraries that it did not preload.
+/// Whether the server gives shared memory by name to libraries that it did not preload.
 pub const HAS_REGISTRY: bool = cfg!(pg_ge_17);
 
 /// Sets up a block that the registry has just made.
 type BeginBlock = unsafe extern "C-unwind" fn(*mut c_void);
 
-/// Returns a block of shared memory by its name. The first process to ask makes it, and sets it up with `begin`. Null
-/// where the server has no such registry.
+/// Returns a block of shared memory by its name. The first process that asks makes it, and sets it up with `begin`. Returns
+/// null if the server has no such registry.
 ///
 /// # Safety
 /// * In a backend, outside of any FFI boundary. May raise.

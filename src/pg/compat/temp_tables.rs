@@ -1,4 +1,4 @@
-//! Temporary tables: how they are read, and whose they are.
+//! Temporary tables: how they are read, and which process owns them.
 
 use pgrx::pg_sys;
 
@@ -16,8 +16,7 @@ pub fn temp_tables_pass_by() -> bool {
     false
 }
 
-/// Returns the process that owns temporary tables of a database whose files bear this number; `None` where it has
-/// ended.
+/// Returns the process that owns the temporary tables of a database whose files have this number; `None` if it has ended.
 pub fn pid_of_temp_tables(number: i32, database: u32) -> Option<i32> {
     // SAFETY: the entry lies in shared memory, and stays there while the server runs.
     let process = unsafe { process_of_temp_tables(number).as_ref() }?;
