@@ -1,12 +1,12 @@
 //! pg_rowsource: row source execution statistics for PostgreSQL.
 //!
 //! This crate is the adapter between PostgreSQL and the pure crate `rowsource-core`: `pg/` is the border and the
-//! only place with `unsafe`; `guc` reads the settings, `session` keeps the session's plans, `functions` are what
-//! SQL sees.
+//! only place with `unsafe`. `guc` defines the settings, `instrumentation` derives from them what a statement is measured
+//! with, `session` keeps the session's plans, and `functions` are what SQL sees.
 
 #![allow(
     unsafe_code,
-    reason = "pgrx's macros expand to unsafe; CI holds our own to src/pg/"
+    reason = "pgrx's macros expand to unsafe; scripts/check-sources.sh keeps other unsafe code in src/pg/"
 )]
 
 mod functions;

@@ -1,17 +1,19 @@
 //! The adapter's border with PostgreSQL: the only folder that may say `unsafe`.
 //!
-//! * `hooks` decide what is measured and keep nesting; `statement` is the state of one running statement;
+//! * `hooks` decide what is measured, and count `nesting`; `statement` is the state of one running statement;
 //! * `wrapper` is the hot path; `hot` is the process-wide state that it touches, by way of `usage` and `timing`;
 //! * `explain` is the option that EXPLAIN has from 18 on;
+//! * `server` has safe functions for what the server knows and does, `setting` those that define checked settings, and
+//!   `srf` those that SQL functions use;
 //! * `tree` walks plan states, `harvest` turns raw state into figures, `identity` and `describe` name plans;
 //! * `protect` is PG_TRY for plain frames;
 //! * `tempfile` counts and times requests to temporary files;
 //! * `backend_local` is for state that needs no lock;
 //! * `compat` holds every difference between PostgreSQL's major versions, `raw` the functions called unguarded.
 //!
-//! What every measured statement runs through lies side by side, in the section `.text.hot.rowsource`; what few do is
-//! kept out of it (`inline(never)`). Where many sessions take turns on a processor, a short statement finds the caches
-//! empty, and pays for each page and line of code more than for the instructions in it.
+//! Code that every measured statement executes is placed in one section, `.text.hot.rowsource`. Rarely executed code is kept
+//! out of it with `inline(never)`. If many sessions take turns on a processor, a short statement finds the caches empty.
+//! Then each page and line of code costs more than the instructions in it.
 
 pub mod backend_local;
 pub mod compat;

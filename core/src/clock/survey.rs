@@ -12,12 +12,12 @@ pub const SURVEY_CHUNK: u32 = 100_000;
 /// What a survey found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Survey {
-    /// Whether the clock can be used at all; if not, the other figures are empty.
+    /// Whether the clock can be used. If not, the other figures are empty.
     pub usable: Result<(), Unusable>,
-    /// What one reading took, in nanoseconds; `None` without readings.
+    /// The time of one reading in nanoseconds; `None` without readings.
     pub ns_per_reading: Option<f64>,
     /// The smallest step forward between two readings, in nanoseconds; `None` if the clock did not move.
-    /// For a clock finer than its readings are apart, that is what a reading takes.
+    /// If the clock's steps are shorter than a reading, this is the time of a reading.
     pub resolution_ns: Option<f64>,
     /// How often a reading was less than the one before it.
     pub backward_steps: u64,
@@ -62,7 +62,7 @@ struct Steps {
     largest_backward: u64,
 }
 
-/// Reads a clock `calls` times; `timer` tells, in nanoseconds, how long the chunks took.
+/// Reads a clock `calls` times. `timer` measures, in nanoseconds, how long the chunks take.
 fn observe(
     mut read: impl FnMut() -> u64,
     calls: u32,
@@ -71,8 +71,8 @@ fn observe(
 ) -> Steps {
     let mut steps = Steps::default();
     let (mut last, mut left) = (read(), calls);
-    // The smallest step minus one, so that no step at all (0 - 1) wraps to the largest value and is no
-    // minimum: one comparison instead of two in a loop of nanoseconds.
+    // The smallest step minus one. A step of 0 wraps to the largest value and so is never the minimum. This takes one
+    // comparison instead of two in a loop of nanoseconds.
     let mut smallest_less_one = u64::MAX;
     while left > 0 {
         let chunk = left.min(SURVEY_CHUNK);
@@ -100,7 +100,7 @@ fn observe(
 }
 
 impl Steps {
-    /// The survey these steps make, for a clock of this scale.
+    /// Returns the survey for a clock of this scale.
     fn report(self, usable: Result<(), Unusable>, scale: Scale) -> Survey {
         Survey {
             usable,
