@@ -4,8 +4,8 @@
 //! settings, which ends with it, and so they reach its parallel workers too.
 
 use super::backend_local::BackendLocal;
-use super::protect::or_else;
-use super::{compat, nesting, raw, server};
+use super::pg_try::pg_try;
+use super::{compat, nesting, server, unguarded};
 use crate::guc::SAMPFREQS;
 use crate::instrumentation::{InstrumentationPlan, is_timed};
 use pgrx::guc::GucCheckError;
@@ -32,13 +32,13 @@ pub unsafe fn around(body: impl FnOnce()) {
     // SAFETY: the caller's promise; the level is closed by whoever opened it.
     unsafe {
         let outer = EXPLAINING.get();
-        let level = raw::NewGUCNestLevel();
+        let level = unguarded::NewGUCNestLevel();
         EXPLAINING.set(Some(Explaining {
             depth: nesting::depth(),
             sampfreq: None,
         }));
-        or_else(body, |_| EXPLAINING.set(outer), || {});
-        raw::AtEOXact_GUC(true, level);
+        pg_try(body, |_| EXPLAINING.set(outer), || {});
+        unguarded::AtEOXact_GUC(true, level);
         EXPLAINING.set(outer);
     }
 }

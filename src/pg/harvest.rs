@@ -7,7 +7,7 @@ use super::node::Node;
 use super::statement::Statement;
 use super::wrapper::Timed;
 use super::{compat, server, tree, workarea};
-use crate::instrumentation::InstrumentationLevel as Detail;
+use crate::instrumentation::InstrumentationLevel;
 use pgrx::pg_sys::{self, NodeTag};
 use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{Buffers, NodeStats, Time, Wal};
@@ -191,11 +191,11 @@ unsafe fn fill_in(
             return;
         }
         let starts = starts(statement, node);
-        figures.starts = (statement.detail != Detail::Rows)
+        figures.starts = (statement.level != InstrumentationLevel::Rows)
             .then_some(starts as i64 as u64)
             .into();
         figures.rows = rows(statement, node) as i64 as u64;
-        let time = (statement.detail == Detail::Timed && starts > 0.0).then(|| Time {
+        let time = (statement.level == InstrumentationLevel::Timed && starts > 0.0).then(|| Time {
             total_ms: estimate.total / NS_PER_MS,
             startup_ms: estimate.startup / NS_PER_MS,
             self_ms: own_ns / NS_PER_MS,
@@ -210,9 +210,9 @@ unsafe fn fill_in(
         };
         (figures.memory_kb, figures.disk_kb) = (memory_kb.into(), disk_kb.into());
         let usage = &(*node).usage;
-        let base = compat::base(&mut *instr);
+        let base = compat::common_instrumentation(&mut *instr);
         let (blocks, wal, buffers, wal_usage) = if statement.wrapped {
-            let booked = statement.detail != Detail::Rows;
+            let booked = statement.level != InstrumentationLevel::Rows;
             (booked, booked, &usage.buffers, &usage.wal)
         } else {
             (
@@ -258,7 +258,7 @@ unsafe fn add_core(node: *mut Node, figures: &mut NodeStats) {
     // SAFETY: a live node with instrumentation, or there were no figures.
     unsafe {
         let instr = (*(*node).plan_state).instrument;
-        let base = compat::base(&mut *instr);
+        let base = compat::common_instrumentation(&mut *instr);
         let (mut by_core, mut wal_by_core) = (compat::buffers(&base.bufusage), compat::wal(&base.walusage));
         if compat::core_interrupted_ns(&mut *instr).is_some() {
             let (interrupted, wal_interrupted) = compat::core_interrupted_usage(&mut *instr);
@@ -298,8 +298,11 @@ unsafe fn publish(statement: &Statement, node: *mut Node, estimate: &Estimate, f
             starts,
         );
         if let (Some(buffers), Some(wal)) = (figures.buffers.get(), figures.wal.get()) {
-            compat::set_buffers(&mut compat::base(&mut *instr).bufusage, &as_core(buffers));
-            compat::set_wal(&mut compat::base(&mut *instr).walusage, &wal);
+            compat::set_buffers(
+                &mut compat::common_instrumentation(&mut *instr).bufusage,
+                &as_core(buffers),
+            );
+            compat::set_wal(&mut compat::common_instrumentation(&mut *instr).walusage, &wal);
         }
     }
 }
@@ -432,7 +435,7 @@ unsafe fn item(statement: &Statement, i: usize, calls_below: &[u64]) -> Item {
                 estimate.error = estimate.error.hypot(error);
             }
             // The root ran inside the statement's own, exactly timed runs.
-            if i == 0 && statement.wrapped && statement.detail == Detail::Timed {
+            if i == 0 && statement.wrapped && statement.level == InstrumentationLevel::Timed {
                 estimate.total = estimate.total.min(statement.elapsed_ns.get());
             }
         }

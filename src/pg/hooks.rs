@@ -7,12 +7,12 @@
 //! * No locks are taken.
 //!
 //! All hooks are plain old frames, so an error from below may cross them. If something must be restored,
-//! `protect::or_else` surrounds the call. The extension's own work that may panic is caught by its caller.
+//! `pg_try::pg_try` surrounds the call. The extension's own work that may panic is caught by its caller.
 
 use super::backend_local::BackendLocal;
-use super::protect::{is_cancel, or_else};
+use super::pg_try::{is_cancel, pg_try};
 use super::statement;
-use super::{compat, explain, nesting, raw, server, tick, usage};
+use super::{compat, explain, nesting, server, tick, unguarded, usage};
 use crate::guc;
 use crate::instrumentation::InstrumentationPlan;
 use pgrx::pg_sys::panic::{CaughtError, pgrx_extern_c_guard};
@@ -71,7 +71,7 @@ unsafe fn nested(body: impl FnOnce()) {
     // SAFETY: called by plain frames, with a plain body.
     unsafe {
         nesting::enter();
-        or_else(body, |_| unnest(), || {});
+        pg_try(body, |_| unnest(), || {});
         unnest();
     }
 }
@@ -88,7 +88,7 @@ unsafe fn run(query: *mut QueryDesc, body: impl FnOnce()) {
         nesting::enter();
         // The statement does not move while its query's memory lives, and no run outlives that.
         let entered = statement::find(query).filter(|statement| statement.enter());
-        or_else(
+        pg_try(
             body,
             |outcome| {
                 if let Some(statement) = entered {
@@ -164,7 +164,9 @@ unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
             _ => 0,
         };
         (*query).instrument_options |= added;
-        PREV_EXECUTOR_START.get().unwrap_or(raw::standard_ExecutorStart)(query, eflags);
+        PREV_EXECUTOR_START
+            .get()
+            .unwrap_or(unguarded::standard_ExecutorStart)(query, eflags);
         if let Some(measuring) = measuring {
             let memory = pg_sys::CurrentMemoryContext;
             let held = server::HeldInterrupts::now();
@@ -245,7 +247,11 @@ unsafe fn executor_run(
 unsafe extern "C-unwind" fn executor_finish(query: *mut QueryDesc) {
     // SAFETY: PostgreSQL passes a started QueryDesc.
     unsafe {
-        let finish = || PREV_EXECUTOR_FINISH.get().unwrap_or(raw::standard_ExecutorFinish)(query);
+        let finish = || {
+            PREV_EXECUTOR_FINISH
+                .get()
+                .unwrap_or(unguarded::standard_ExecutorFinish)(query)
+        };
         if runs_at_finish(query) {
             run(query, finish);
         } else {
@@ -282,7 +288,7 @@ unsafe extern "C-unwind" fn executor_end(query: *mut QueryDesc) {
         if let Some(statement) = statement::find(query).filter(|statement| statement.is_unrecorded()) {
             let _ = server::caught(|| statement.record(true));
         }
-        PREV_EXECUTOR_END.get().unwrap_or(raw::standard_ExecutorEnd)(query);
+        PREV_EXECUTOR_END.get().unwrap_or(unguarded::standard_ExecutorEnd)(query);
     }
 }
 
@@ -329,7 +335,9 @@ unsafe extern "C-unwind" fn process_utility(
     // SAFETY: PostgreSQL passes valid arguments, which go down unchanged.
     unsafe {
         let process = || {
-            PREV_PROCESS_UTILITY.get().unwrap_or(raw::standard_ProcessUtility)(
+            PREV_PROCESS_UTILITY
+                .get()
+                .unwrap_or(unguarded::standard_ProcessUtility)(
                 statement,
                 query_string,
                 read_only_tree,

@@ -6,7 +6,7 @@
 //! * `server` has safe functions for what the server knows and does, `setting` those that define checked settings, and
 //!   `srf` those that SQL functions use;
 //! * `tree` walks plan states, `harvest` turns raw state into figures, `identity` and `describe` name plans;
-//! * `protect` is PG_TRY for plain frames;
+//! * `pg_try` is PG_TRY for plain frames;
 //! * `tempfile` counts and times requests to temporary files;
 //! * `backend_local` is for state that needs no lock;
 //! * `compat` holds every difference between PostgreSQL's major versions, `raw` the functions called unguarded.
@@ -28,9 +28,8 @@ pub mod memory;
 pub mod nesting;
 pub mod node;
 pub mod parallel;
-pub mod protect;
+pub mod pg_try;
 pub mod quiet;
-pub mod raw;
 pub mod server;
 pub mod setting;
 pub mod srf;
@@ -41,6 +40,7 @@ pub mod tempfile;
 pub mod tick;
 pub mod timing;
 pub mod tree;
+pub mod unguarded;
 pub mod usage;
 pub mod workarea;
 pub mod wrapper;

@@ -19,7 +19,7 @@ use super::node::Node;
 use super::usage::Usage;
 use super::wrapper::Timed;
 use super::{harvest, parallel, server, tempfile, timing, usage};
-use crate::instrumentation::InstrumentationLevel as Detail;
+use crate::instrumentation::InstrumentationLevel;
 use crate::session::{self, KnownPlan};
 use pgrx::pg_sys::{self, QueryDesc};
 use rowsource_core::clock::{self, Source};
@@ -55,7 +55,7 @@ pub struct Statement {
     renewable: bool,
     /// False where core measures everything itself (EXPLAIN ANALYZE while `pg_rowsource.explain` is off).
     pub wrapped: bool,
-    pub detail: Detail,
+    pub level: InstrumentationLevel,
     pub sampfreq: i32,
     pub clock: Source,
     /// Which calls are timed.
@@ -221,18 +221,18 @@ impl Statement {
     }
 
     /// Which calls are timed, from the settings.
-    fn timed(detail: Detail, sampfreq: i32, clock: Source) -> Timed {
-        match (detail, sampfreq, clock) {
-            (Detail::Timed, 1, Source::Tsc) => Timed::EveryTsc,
-            (Detail::Timed, 1, _) => Timed::Every,
-            (Detail::Timed, ..) => Timed::Sampled,
+    fn timed(level: InstrumentationLevel, sampfreq: i32, clock: Source) -> Timed {
+        match (level, sampfreq, clock) {
+            (InstrumentationLevel::Timed, 1, Source::Tsc) => Timed::EveryTsc,
+            (InstrumentationLevel::Timed, 1, _) => Timed::Every,
+            (InstrumentationLevel::Timed, ..) => Timed::Sampled,
             _ => Timed::Never,
         }
     }
 
     /// Whether its wrappers read a clock.
     fn is_timed(&self) -> bool {
-        self.wrapped && self.detail == Detail::Timed
+        self.wrapped && self.level == InstrumentationLevel::Timed
     }
 
     /// Enters a run: the statement's clock and accounts come in force. False where they are already.
@@ -269,7 +269,7 @@ impl Statement {
         if !usage::is_outside(account) {
             entered.booked.set(Some(usage::booked()));
         }
-        let per_node = self.wrapped && self.detail != Detail::Rows;
+        let per_node = self.wrapped && self.level != InstrumentationLevel::Rows;
         entered
             .tempfile_times
             .set(tempfile::interpose::per_node(per_node));

@@ -8,7 +8,7 @@
 //! other and sleeps. A wait so costs two wake-ups. Whoever then notices the tick's reading wakes it up.
 
 use super::backend_local::BackendLocal;
-use super::{compat, raw, timing};
+use super::{compat, timing, unguarded};
 use pgrx::pg_sys;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::Relaxed};
@@ -50,7 +50,7 @@ unsafe extern "C-unwind" fn ticked() {
     unsafe {
         let waits = pg_sys::my_wait_event_info.read_volatile() != 0;
         if idle < if waits { MOST_IDLE_WAITING } else { MOST_IDLE } {
-            raw::enable_timeout_after(TIMEOUT.load(Relaxed), PERIOD.load(Relaxed));
+            unguarded::enable_timeout_after(TIMEOUT.load(Relaxed), PERIOD.load(Relaxed));
         } else {
             ASLEEP.store(true, Relaxed);
         }
@@ -65,7 +65,7 @@ pub unsafe fn prepare() {
     if TIMEOUT.load(Relaxed) == 0 {
         // SAFETY: RegisterTimeout takes the first free user id when given any of them.
         TIMEOUT.store(
-            unsafe { raw::RegisterTimeout(compat::USER_TIMEOUT, ticked) },
+            unsafe { unguarded::RegisterTimeout(compat::USER_TIMEOUT, ticked) },
             Relaxed,
         );
     }
@@ -118,7 +118,7 @@ unsafe fn set() {
     ASLEEP.store(false, Relaxed);
     IDLE.store(0, Relaxed);
     // SAFETY: the timeout is registered by the caller's promise. The timeout functions do not raise.
-    unsafe { raw::enable_timeout_after(TIMEOUT.load(Relaxed), PERIOD.load(Relaxed)) }
+    unsafe { unguarded::enable_timeout_after(TIMEOUT.load(Relaxed), PERIOD.load(Relaxed)) }
 }
 
 /// Stops the tick; called whenever the outermost measured statement is left, by any way.
@@ -126,7 +126,7 @@ pub fn disarm() {
     if ARMED.get().is_some() {
         ARMED.set(None);
         // SAFETY: it is armed only once it is registered. The timeout functions do not raise.
-        unsafe { raw::disable_timeout(TIMEOUT.load(Relaxed), false) };
+        unsafe { unguarded::disable_timeout(TIMEOUT.load(Relaxed), false) };
         ASLEEP.store(false, Relaxed);
         timing::note_period(0.0);
     }

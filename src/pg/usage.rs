@@ -7,7 +7,7 @@
 
 pub use super::hot::Usage;
 use super::hot::{HOT, OUTSIDE};
-use super::raw;
+use super::unguarded;
 use pgrx::pg_sys;
 use rowsource_core::sampler::MANY_BUFFERS;
 
@@ -109,7 +109,7 @@ pub unsafe fn book(account: *mut Usage) -> bool {
         let hits = (*now).shared_blks_hit - (*last).shared_blks_hit;
         if io {
             // Only I/O moves the I/O times, whose type differs by version.
-            raw::BufferUsageAccumDiff(to, now, last);
+            unguarded::BufferUsageAccumDiff(to, now, last);
             *last = *now;
         } else {
             (*to).shared_blks_hit += hits;
@@ -124,7 +124,7 @@ pub unsafe fn book(account: *mut Usage) -> bool {
         let wal = &raw const pg_sys::pgWalUsage;
         let last_wal = &raw mut (*HOT.booked.as_ptr()).wal;
         if (*wal).wal_records != (*last_wal).wal_records {
-            raw::WalUsageAccumDiff(&raw mut (*account).wal, wal, last_wal);
+            unguarded::WalUsageAccumDiff(&raw mut (*account).wal, wal, last_wal);
             *last_wal = *wal;
         }
         HOT.signatures[0].set(signature::<0>());
@@ -143,12 +143,12 @@ pub unsafe fn add_since(account: *mut Usage, entry: *const Usage) {
     // SAFETY: both are live by the caller's promise. What was booked last is a value of this thread's own.
     unsafe {
         let now = HOT.booked.as_ptr().cast_const();
-        raw::BufferUsageAccumDiff(
+        unguarded::BufferUsageAccumDiff(
             &raw mut (*account).buffers,
             &raw const (*now).buffers,
             &raw const (*entry).buffers,
         );
-        raw::WalUsageAccumDiff(
+        unguarded::WalUsageAccumDiff(
             &raw mut (*account).wal,
             &raw const (*now).wal,
             &raw const (*entry).wal,

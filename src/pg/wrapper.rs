@@ -22,7 +22,7 @@
 use super::hot::HOT;
 use super::node::Node;
 use super::usage::{self, scope};
-use super::{raw, tick, timing};
+use super::{tick, timing, unguarded};
 use pgrx::pg_sys::{self, PlanState, TupleTableSlot};
 use rowsource_core::clock::tsc;
 use rowsource_core::sampler::TimedCall;
@@ -99,7 +99,7 @@ fn scan_method<const TIMED: u8>(reads: bool) -> Method {
 pub unsafe extern "C-unwind" fn first_call(ps: *mut PlanState) -> *mut TupleTableSlot {
     // SAFETY: the executor calls this with a plan state whose node is live, and whose `method` was set with the node.
     unsafe {
-        raw::check_stack_depth();
+        unguarded::check_stack_depth();
         let method = (*Node::of(ps)).method;
         (*ps).ExecProcNode = method;
         method.unwrap_unchecked()(ps)

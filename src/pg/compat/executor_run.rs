@@ -1,14 +1,14 @@
 //! ExecutorRun: its hook has one argument less from 18 on.
 
-use crate::pg::raw;
+use crate::pg::unguarded;
 use pgrx::pg_sys;
 
 #[cfg(pg_ge_18)]
-raw::unguarded! {
+unguarded::declare! {
     fn standard_ExecutorRun(query: *mut pg_sys::QueryDesc, direction: pg_sys::ScanDirection::Type, count: u64);
 }
 #[cfg(not(pg_ge_18))]
-raw::unguarded! {
+unguarded::declare! {
     fn standard_ExecutorRun(
         query: *mut pg_sys::QueryDesc,
         direction: pg_sys::ScanDirection::Type,

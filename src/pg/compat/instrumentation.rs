@@ -13,11 +13,11 @@ pub type NodeInstrumentation = pg_sys::Instrumentation;
 
 /// Returns the part of it that 19 shares with other instrumentation: what is measured, and time, buffers and WAL.
 #[cfg(pg_ge_19)]
-pub fn base(instr: &mut NodeInstrumentation) -> &mut pg_sys::Instrumentation {
+pub fn common_instrumentation(instr: &mut NodeInstrumentation) -> &mut pg_sys::Instrumentation {
     &mut instr.instr
 }
 #[cfg(not(pg_ge_19))]
-pub fn base(instr: &mut NodeInstrumentation) -> &mut pg_sys::Instrumentation {
+pub fn common_instrumentation(instr: &mut NodeInstrumentation) -> &mut pg_sys::Instrumentation {
     instr
 }
 
@@ -104,7 +104,7 @@ fn total_from_ns(ns: f64) -> f64 {
 /// Returns the nanoseconds since the beginning of a call that core is timing now; after an error, of the interrupted
 /// one.
 pub fn core_interrupted_ns(instr: &mut NodeInstrumentation) -> Option<f64> {
-    let start = instr_time_ns(base(instr).starttime);
+    let start = instr_time_ns(common_instrumentation(instr).starttime);
     (start > 0.0).then(|| (core_now_ns() - start).max(0.0))
 }
 
@@ -113,8 +113,8 @@ pub fn core_interrupted_usage(instr: &mut NodeInstrumentation) -> (Buffers, Wal)
     // SAFETY: plain globals of this process; only this thread writes them, and both are copied.
     let (mut now, mut wal_now) =
         unsafe { (buffers(&{ pg_sys::pgBufferUsage }), wal(&{ pg_sys::pgWalUsage })) };
-    now -= buffers(&base(instr).bufusage_start);
-    wal_now -= wal(&base(instr).walusage_start);
+    now -= buffers(&common_instrumentation(instr).bufusage_start);
+    wal_now -= wal(&common_instrumentation(instr).walusage_start);
     (now, wal_now)
 }
 
@@ -125,7 +125,7 @@ pub fn core_total_ns(instr: &mut NodeInstrumentation) -> f64 {
     } else {
         0.0
     };
-    total_ns(base(instr).total) + running
+    total_ns(common_instrumentation(instr).total) + running
 }
 
 /// Returns the nanoseconds to the first row as core timed it.
@@ -153,7 +153,7 @@ pub fn set_core_totals(
     instr.startup = total_from_ns(startup_ns);
     instr.ntuples = rows;
     instr.nloops = loops;
-    let base = base(instr);
+    let base = common_instrumentation(instr);
     base.starttime = instr_time_from_ns(0.0);
     base.total = total_from_ns(total_ns);
 }

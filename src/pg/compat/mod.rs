@@ -16,14 +16,15 @@ mod shared_memory;
 mod temp_tables;
 
 pub use instrumentation::{
-    NodeInstrumentation, abort_io, add_io_time, base, buffers, core_interrupted_ns, core_interrupted_usage,
-    core_startup_ns, core_total_ns, set_buffers, set_core_totals, set_wal, temp_ns, wal,
+    NodeInstrumentation, abort_io, add_io_time, buffers, common_instrumentation, core_interrupted_ns,
+    core_interrupted_usage, core_startup_ns, core_total_ns, set_buffers, set_core_totals, set_wal, temp_ns,
+    wal,
 };
 pub use shared_memory::{
-    HAS_REGISTRY, dsa_create, dshash_find_or_insert, dshash_parameters, new_tranche, register_tranche,
-    registered,
+    HAS_REGISTRY, dsa_create, dshash_find_or_insert, dshash_parameters, named_dsm_segment, new_tranche,
+    register_tranche,
 };
-pub use temp_tables::{pid_of_temp_tables, temp_tables_pass_by};
+pub use temp_tables::{pid_of_temp_tables, temp_tables_bypass_syscalls};
 
 use pgrx::pg_sys;
 

@@ -5,14 +5,14 @@ use pgrx::pg_sys;
 /// Returns whether temporary tables are read without system calls of the backend's own: by io_uring, from 18 on.
 #[cfg(pg_ge_18)]
 #[inline(always)]
-pub fn temp_tables_pass_by() -> bool {
+pub fn temp_tables_bypass_syscalls() -> bool {
     const IO_URING: i32 = pg_sys::IoMethod::IOMETHOD_IO_URING as i32;
     // SAFETY: a plain global, which PostgreSQL sets at server start and never again.
     unsafe { pg_sys::io_method == IO_URING }
 }
 #[cfg(not(pg_ge_18))]
 #[inline(always)]
-pub fn temp_tables_pass_by() -> bool {
+pub fn temp_tables_bypass_syscalls() -> bool {
     false
 }
 

@@ -7,13 +7,13 @@ use std::cell::Cell;
 /// Returns the present.
 pub fn now() -> i64 {
     // SAFETY: the function asks for nothing of its caller.
-    unsafe { crate::pg::raw::GetCurrentTimestamp() }
+    unsafe { crate::pg::unguarded::GetCurrentTimestamp() }
 }
 
 /// Returns when the server began to work on the client's current message.
 pub fn message_time() -> i64 {
     // SAFETY: the function asks for nothing of its caller.
-    unsafe { crate::pg::raw::GetCurrentStatementStartTimestamp() }
+    unsafe { crate::pg::unguarded::GetCurrentStatementStartTimestamp() }
 }
 
 /// Returns the present, as [`now`] does. It asks the system ten times a second at most, and reckons from a clock in

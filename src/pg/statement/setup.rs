@@ -1,12 +1,13 @@
 //! Sets a started statement up: allocates its nodes, makes their state ours, and decides what core measures itself.
 
 use super::{BUFFERS, Entered, GONE, OPEN, OURS, ROWS, Statement, TIMER, WAL, spare};
-use crate::instrumentation::{InstrumentationLevel as Detail, InstrumentationPlan};
+use crate::instrumentation::{InstrumentationLevel, InstrumentationPlan};
 use crate::pg::backend_local::BackendLocal;
 use crate::pg::node::Node;
 use crate::pg::usage::Usage;
 use crate::pg::{
-    compat, describe, explain, identity, memory, parallel, quiet, raw, server, store, tick, tree, wrapper,
+    compat, describe, explain, identity, memory, parallel, quiet, server, store, tick, tree, unguarded,
+    wrapper,
 };
 use crate::session;
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
@@ -127,7 +128,7 @@ unsafe fn set_up(
             let plan = known.unwrap_or_else(|| session::newly_met(key, description.clone()));
             (Some((plan, description)), older_literals)
         };
-        let detail = if wrapped { setting.level } else { detail_of(others) };
+        let level = if wrapped { setting.level } else { level_of(others) };
         let statement = Statement {
             query,
             callback: pg_sys::MemoryContextCallback::default(),
@@ -139,10 +140,10 @@ unsafe fn set_up(
             by_core: !wrapped || has_gather,
             renewable: false,
             wrapped,
-            detail,
+            level,
             sampfreq: setting.sampfreq,
             clock,
-            timed: Statement::timed(detail, setting.sampfreq, clock),
+            timed: Statement::timed(level, setting.sampfreq, clock),
             tick_ns: clock.scale().ns_per_tick(),
             config: config(clock, setting.sampfreq),
             toplevel: key.toplevel(),
@@ -162,7 +163,7 @@ unsafe fn set_up(
         let mut statement = spare::put(statement, spare)?;
         if wrapped {
             statement.take_over(has_gather, others);
-            if statement.detail == Detail::Timed {
+            if statement.level == InstrumentationLevel::Timed {
                 tick::prepare();
             }
         } else {
@@ -177,17 +178,17 @@ unsafe fn set_up(
 
 /// Whether what we measure is all that others (EXPLAIN, auto_explain) asked core for; else core measures itself.
 fn covers(setting: &InstrumentationPlan, others: i32) -> bool {
-    let times = others & TIMER == 0 || (setting.explain && setting.level == Detail::Timed);
-    let blocks = others & (BUFFERS | WAL) == 0 || setting.level != Detail::Rows;
+    let times = others & TIMER == 0 || (setting.explain && setting.level == InstrumentationLevel::Timed);
+    let blocks = others & (BUFFERS | WAL) == 0 || setting.level != InstrumentationLevel::Rows;
     times && blocks
 }
 
 /// What core measures for others.
-fn detail_of(others: i32) -> Detail {
+fn level_of(others: i32) -> InstrumentationLevel {
     if others & TIMER != 0 {
-        Detail::Timed
+        InstrumentationLevel::Timed
     } else {
-        Detail::Buffers
+        InstrumentationLevel::Buffers
     }
 }
 
@@ -270,7 +271,7 @@ impl Statement {
             let statement = Box::into_raw(self);
             (*statement).callback.func = Some(GONE);
             (*statement).callback.arg = statement.cast();
-            raw::MemoryContextRegisterResetCallback(context, &raw mut (*statement).callback);
+            unguarded::MemoryContextRegisterResetCallback(context, &raw mut (*statement).callback);
             OPEN.set(OPEN.get() + 1);
         }
     }
@@ -323,8 +324,8 @@ impl Statement {
             let estate = (*self.query).estate;
             // Else nobody had anything allocated, and the instrumentation is ours from the start.
             let core_measures = (*estate).es_instrument != 0;
-            let timed = self.detail == Detail::Timed;
-            let booked = self.detail != Detail::Rows;
+            let timed = self.level == InstrumentationLevel::Timed;
+            let booked = self.level != InstrumentationLevel::Rows;
             let reads = quiet::only_reads(
                 self.query,
                 (0..self.count).map(|i| (*self.nodes.add(i)).plan_state),
@@ -356,7 +357,7 @@ impl Statement {
                     || shuts_down;
                 (*node).instr.async_mode = (*ps).async_capable;
                 self.by_core |= by_core;
-                let core = compat::base(&mut (*node).instr);
+                let core = compat::common_instrumentation(&mut (*node).instr);
                 // The timer also tells which calls an error interrupted.
                 core.need_timer = booked && by_core;
                 core.need_bufusage = booked && by_core;

@@ -3,7 +3,7 @@
 //! else at least the memory serves.
 
 use super::Statement;
-use crate::instrumentation::InstrumentationPlan as Measuring;
+use crate::instrumentation::InstrumentationPlan;
 use crate::pg::backend_local::BackendLocal;
 use crate::pg::node::Node;
 use rowsource_core::model::PlanKey;
@@ -50,12 +50,12 @@ pub fn keep(mut statement: Box<Statement>) {
 }
 
 /// A statement of the same plan that was set up in the same way.
-pub fn same(key: &PlanKey, setting: &Measuring, count: usize) -> Option<Box<Statement>> {
+pub fn same(key: &PlanKey, setting: &InstrumentationPlan, count: usize) -> Option<Box<Statement>> {
     let same = |statement: &Statement| {
         let plan = statement.plan.as_ref().filter(|_| statement.renewable);
         plan.is_some_and(|(plan, _)| plan.key == *key)
             && statement.count == count
-            && (statement.detail, statement.sampfreq, statement.clock)
+            && (statement.level, statement.sampfreq, statement.clock)
                 == (setting.level, setting.sampfreq, setting.clock)
     };
     // SAFETY: the body looks at statements, and calls nothing that could come back.

@@ -1,7 +1,7 @@
 //! Puts the wrappers into a statement's plan states, and back where core has put its own.
 
 use super::{Statement, of};
-use crate::instrumentation::InstrumentationLevel as Detail;
+use crate::instrumentation::InstrumentationLevel;
 use crate::pg::node::Node;
 use crate::pg::wrapper::{self, Books};
 use crate::pg::{harvest, quiet, tree};
@@ -34,7 +34,7 @@ impl Statement {
     /// # Safety
     /// The statement's nodes and their plan states must be live, and nobody may hold a reference to a node.
     pub(super) unsafe fn pair_drained_scans(&self) {
-        if self.detail == Detail::Rows {
+        if self.level == InstrumentationLevel::Rows {
             return;
         }
         // SAFETY: the statement's own nodes; an outer child directly follows a parent without InitPlans.
@@ -60,7 +60,7 @@ impl Statement {
         // SAFETY: `i` is one of the nodes, which are live, by the caller's promise.
         unsafe {
             let node = self.nodes.add(i);
-            if self.detail == Detail::Rows {
+            if self.level == InstrumentationLevel::Rows {
                 Books::None
             } else if (*node).by_expression {
                 Books::Root

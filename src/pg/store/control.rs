@@ -176,7 +176,8 @@ pub(super) unsafe fn find_or_make() -> *mut Control {
     // SAFETY: nobody has made the block before, as far as this process knows, and memory may be allocated for good.
     unsafe {
         if CONTROL.get().is_null() {
-            let registered = compat::registered(&registered_name(), size_of::<Control>(), begin_registered);
+            let registered =
+                compat::named_dsm_segment(&registered_name(), size_of::<Control>(), begin_registered);
             CONTROL.set(registered.cast());
         }
         CONTROL.get()

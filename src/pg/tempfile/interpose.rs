@@ -241,7 +241,7 @@ fn filetype(descriptor: c_int) -> Option<FileType> {
         if what == UNKNOWN {
             what = look_up(descriptor);
         }
-        (what == TEMP_TABLE && !compat::temp_tables_pass_by()).then_some(FileType::TempTable)
+        (what == TEMP_TABLE && !compat::temp_tables_bypass_syscalls()).then_some(FileType::TempTable)
     }
 }
 

@@ -34,7 +34,7 @@ pub fn note_interposed() {
 
 /// Returns where the counters of a file type come from.
 pub fn source(filetype: FileType) -> Source {
-    let is_bypassed = filetype == FileType::TempTable && compat::temp_tables_pass_by();
+    let is_bypassed = filetype == FileType::TempTable && compat::temp_tables_bypass_syscalls();
     if INTERPOSED.get() && !is_bypassed {
         Source::Request
     } else {

@@ -1,7 +1,7 @@
 //! PostgreSQL's PG_TRY for plain old frames: what pgrx's guard and boundary do together, for a third of their price.
 //! It leaves the error as it was raised.
 
-use super::raw;
+use super::unguarded;
 use cee_scape::{SigJmpBufFields, call_with_sigsetjmp};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys;
@@ -19,7 +19,7 @@ use rowsource_core::model::Outcome;
 /// caller's. Neither `put_back` nor `afterwards` may raise or panic; `put_back` must leave PostgreSQL's record of the
 /// error alone.
 #[inline(always)]
-pub unsafe fn or_else(body: impl FnOnce(), put_back: impl FnOnce(Outcome), afterwards: impl FnOnce()) {
+pub unsafe fn pg_try(body: impl FnOnce(), put_back: impl FnOnce(Outcome), afterwards: impl FnOnce()) {
     // SAFETY: the exception stack points to our buffer only while the body runs. What is put back was kept before
     // the jump buffer was made, and not written since.
     unsafe {
@@ -36,15 +36,15 @@ pub unsafe fn or_else(body: impl FnOnce(), put_back: impl FnOnce(Outcome), after
         pg_sys::error_context_stack = context_stack;
         if raised != 0 {
             pg_sys::CurrentMemoryContext = memory;
-            let code = raw::geterrcode();
+            let code = unguarded::geterrcode();
             put_back(outcome(code));
             if code == PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY as i32 {
-                raw::pg_re_throw();
+                unguarded::pg_re_throw();
             }
-            let error = raw::CopyErrorData();
-            raw::FlushErrorState();
+            let error = unguarded::CopyErrorData();
+            unguarded::FlushErrorState();
             afterwards();
-            raw::ReThrowError(error);
+            unguarded::ReThrowError(error);
         }
     }
 }
@@ -72,5 +72,5 @@ pub fn is_cancel(sqlerrcode: i32) -> bool {
     ];
     let is_one_of = |codes: &[PgSqlErrorCode]| codes.iter().any(|&code| code as i32 == sqlerrcode);
     // SAFETY: no arguments; looks at shared memory only.
-    is_one_of(&REQUESTS) || (is_one_of(&CONFLICTS) && unsafe { raw::RecoveryInProgress() })
+    is_one_of(&REQUESTS) || (is_one_of(&CONFLICTS) && unsafe { unguarded::RecoveryInProgress() })
 }

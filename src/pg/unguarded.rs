@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 /// Declares functions of PostgreSQL, and checks each against pgrx's guarded binding of the same name: a prototype that
 /// differs in any type does not compile.
-macro_rules! unguarded {
+macro_rules! declare {
     ($($(#[$attribute:meta])* $visibility:vis fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?;)*) => {
         unsafe extern "C-unwind" {
             $($(#[$attribute])* $visibility fn $name($($argument: $type),*) $(-> $result)?;)*
@@ -14,9 +14,9 @@ macro_rules! unguarded {
         $($(#[$attribute])* const _: unsafe fn($($type),*) $(-> $result)? = pgrx::pg_sys::$name;)*
     };
 }
-pub(super) use unguarded;
+pub(super) use declare;
 
-unguarded! {
+declare! {
     /// Raises an error when the stack is nearly used up; core does this at a node's first call.
     pub fn check_stack_depth();
     /// The same as an answer: raises nothing.
