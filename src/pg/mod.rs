@@ -9,7 +9,8 @@
 //! * `pg_try` is PG_TRY for plain frames;
 //! * `tempfile` counts and times requests to temporary files;
 //! * `backend_local` is for state that needs no lock;
-//! * `compat` holds every difference between PostgreSQL's major versions, `raw` the functions called unguarded.
+//! * `compat` holds every difference between PostgreSQL's major versions, `unguarded` the functions that are called without a
+//!   guard.
 //!
 //! Code that every measured statement executes is placed in one section, `.text.hot.rowsource`. Rarely executed code is kept
 //! out of it with `inline(never)`. If many sessions take turns on a processor, a short statement finds the caches empty.

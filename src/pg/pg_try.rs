@@ -1,5 +1,5 @@
-//! PostgreSQL's PG_TRY for plain old frames: what pgrx's guard and boundary do together, for a third of their price.
-//! It leaves the error as it was raised.
+//! PostgreSQL's PG_TRY for plain old frames. It does what pgrx's guard and boundary do together, at a third of their cost,
+//! and does not change the error.
 
 use super::unguarded;
 use cee_scape::{SigJmpBufFields, call_with_sigsetjmp};
@@ -7,21 +7,20 @@ use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys;
 use rowsource_core::model::Outcome;
 
-/// Runs a body; if it raises, `put_back` and then `afterwards` run before the error goes on to whoever is next to catch
-/// it.
+/// Runs a body. If it raises an error, `put_back` and then `afterwards` run before the error is raised again.
 ///
-/// While `afterwards` works, the error is kept in a copy. When memory is out, there is no room for copies: `afterwards`
-/// does not run then. Each copy that fails would raise an error upon the error, and PostgreSQL ends the server at the
-/// fifth of those.
+/// While `afterwards` runs, the error is kept in a copy. `afterwards` does not run after an error "out of memory", because
+/// there is no memory for the copy. A failed copy would raise an error within the error, and PostgreSQL ends the server at
+/// the fifth of those.
 ///
 /// # Safety
-/// The caller's and the body's own frames must be plain: an error crosses the body's, and leaves the
-/// caller's. Neither `put_back` nor `afterwards` may raise or panic; `put_back` must leave PostgreSQL's record of the
-/// error alone.
+/// * The caller's frame and those of the body must be plain: an error crosses those of the body, and leaves the caller.
+/// * Neither `put_back` nor `afterwards` may raise or panic.
+/// * `put_back` must not touch PostgreSQL's record of the error.
 #[inline(always)]
 pub unsafe fn pg_try(body: impl FnOnce(), put_back: impl FnOnce(Outcome), afterwards: impl FnOnce()) {
-    // SAFETY: the exception stack points to our buffer only while the body runs. What is put back was kept before
-    // the jump buffer was made, and not written since.
+    // SAFETY: the exception stack points to this buffer only while the body runs. The values that are restored were read
+    // before the jump buffer was made, and have not changed since.
     unsafe {
         let exception_stack = pg_sys::PG_exception_stack;
         let context_stack = pg_sys::error_context_stack;
@@ -49,6 +48,7 @@ pub unsafe fn pg_try(body: impl FnOnce(), put_back: impl FnOnce(Outcome), afterw
     }
 }
 
+/// Returns how an error of this code ends a statement.
 fn outcome(sqlerrcode: i32) -> Outcome {
     if is_cancel(sqlerrcode) {
         Outcome::Cancelled
@@ -57,8 +57,8 @@ fn outcome(sqlerrcode: i32) -> Outcome {
     }
 }
 
-/// Whether an error of this code ends a statement from outside: a cancel or shutdown request, or on a standby a conflict
-/// with recovery. Statements on a standby have no such failures of their own, but for deadlocks over advisory locks.
+/// Returns whether an error of this code ends a statement from outside: a cancel or shutdown request, or on a standby a
+/// conflict with recovery. Statements on a standby cause no such errors themselves, except deadlocks of advisory locks.
 pub fn is_cancel(sqlerrcode: i32) -> bool {
     const REQUESTS: [PgSqlErrorCode; 4] = [
         PgSqlErrorCode::ERRCODE_QUERY_CANCELED,
@@ -71,6 +71,6 @@ pub fn is_cancel(sqlerrcode: i32) -> bool {
         PgSqlErrorCode::ERRCODE_T_R_DEADLOCK_DETECTED,
     ];
     let is_one_of = |codes: &[PgSqlErrorCode]| codes.iter().any(|&code| code as i32 == sqlerrcode);
-    // SAFETY: no arguments; looks at shared memory only.
+    // SAFETY: the function asks for nothing of its caller. It only reads shared memory.
     is_one_of(&REQUESTS) || (is_one_of(&CONFLICTS) && unsafe { unguarded::RecoveryInProgress() })
 }
