@@ -1,11 +1,11 @@
-//! State of a backend. It has one thread, so its state needs no lock and no look-up by thread.
+//! State of a backend. A backend has one thread, so its state needs neither locks nor thread-local storage.
 
 use std::ops::Deref;
 
-/// A value that only a backend's main thread touches. What changes in it lies in a cell.
+/// A value that only a backend's main thread uses. Fields that change are cells.
 ///
-/// A signal handler may interrupt the main thread anywhere. It may look at such a value only where that is said, and then
-/// only at fields that are read and written as one word.
+/// A signal handler may interrupt the main thread anywhere. It may read such a value only if the value's comment allows it,
+/// and only fields that are read and written as one word.
 pub struct BackendLocal<T>(T);
 
 // SAFETY: `Sync` lets other threads share the value, and there are none: PostgreSQL's backends have one thread, and this
@@ -17,7 +17,7 @@ impl<T> BackendLocal<T> {
         BackendLocal(value)
     }
 
-    /// Returns the value, also where a static is initialised.
+    /// Returns the value. Can be called in the initialiser of a static.
     pub const fn inner(&self) -> &T {
         &self.0
     }

@@ -1,10 +1,10 @@
-//! What a node and its object are called: EXPLAIN's JSON spreads over several properties what its text format
-//! says in one name, so `ExplainNode` of explain.c is followed here.
+//! The names of a node and of its object. EXPLAIN's text format has one name where its JSON format has several properties.
+//! This module joins them as `ExplainNode` in explain.c does.
 
 use super::properties::{Properties, Words};
 
-/// Where a node names its object, the most telling first: an index access shows the index, as in Oracle, though
-/// it may name its table too. `Relations` is postgres_fdw's pushed-down join.
+/// The properties that may name a node's object. The first that is present counts: an index scan shows its index, as in
+/// Oracle, even if it also names its table. `Relations` is a join that postgres_fdw pushed down.
 const OBJECT_PROPERTIES: [&str; 8] = [
     "Index Name",
     "Relation Name",
@@ -16,14 +16,14 @@ const OBJECT_PROPERTIES: [&str; 8] = [
     "Alias",
 ];
 
-/// The object that the node works on.
+/// Returns the name of the object that the node works on.
 pub(super) fn object_name(json: &Properties, words: &mut Words) -> Option<String> {
     OBJECT_PROPERTIES
         .iter()
         .find_map(|property| json.name(property, words))
 }
 
-/// The node's name as EXPLAIN's text format spells it, without its object.
+/// Returns the node's name as EXPLAIN's text format spells it, without its object.
 pub(super) fn operation(json: &Properties, words: &mut Words) -> String {
     let parallel = if json.is_true("Parallel Aware") {
         "Parallel "

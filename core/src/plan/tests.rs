@@ -1,6 +1,6 @@
 use super::*;
 
-/// Statements with EXPLAIN's output in both formats; the text format is the spelling to match.
+/// Statements with EXPLAIN's output in both formats. The names must match the text format.
 const EXPLAIN_15: &str = include_str!("explain15.txt");
 
 struct Case {
@@ -24,7 +24,7 @@ fn cases() -> Vec<Case> {
     EXPLAIN_15.split("\n> ").skip(1).map(case).collect()
 }
 
-/// What stands before the costs in a line that starts a node: `Seq Scan on test t`.
+/// Returns the text before the costs if a line starts a node: `Seq Scan on test t`.
 fn title(line: &str) -> Option<String> {
     let (title, _) = line.split_once("  (cost=")?;
     Some(title.trim_start().trim_start_matches("->  ").replace('"', ""))
@@ -236,7 +236,7 @@ fn every_wrapping_is_accepted() {
 }
 
 #[test]
-fn what_is_no_plan_is_refused() {
+fn input_without_a_plan_is_refused() {
     for json in [
         "",
         "  ",
@@ -317,7 +317,7 @@ fn texts_are_cut_and_counted() {
         assert_eq!(plan.nodes[0].predicates, [("Filter".to_owned(), kept)]);
         assert_eq!((plan.cut, plan.generic), (cut, false));
     }
-    // A parameter counts where it is not shown.
+    // A parameter counts even if it stands in a part that was cut.
     assert!(plan(&format!(r#""Filter": "{} = $1""#, "x".repeat(2000))).generic);
     assert!(!plan(r#""Filter": "(a = '$')", "Sort Key": ["$1"]"#).generic);
 }
@@ -368,7 +368,7 @@ fn long_plans_are_read_in_linear_time() {
 fn reading_takes_little_stack() {
     let open = r#"{"Node Type": "Limit", "Plans": ["#.repeat(499);
     let json = format!(r#"{{"Plan": {open}{}}}"#, "]}".repeat(499));
-    // What PostgreSQL leaves below its own limit is 512 kB. Without optimisation it takes several times as much.
+    // PostgreSQL leaves 512 kB of stack below its own limit. An unoptimised build needs several times as much.
     let stack = if cfg!(debug_assertions) {
         4 << 20
     } else {
