@@ -1,7 +1,8 @@
 //! pg_rowsource: row source execution statistics for PostgreSQL.
 //!
 //! This crate connects PostgreSQL with the pure crate `rowsource-core`. `pg/` is the border to PostgreSQL and the only
-//! place with `unsafe`. `guc` defines the settings, `session` keeps the session's plans, and `functions` are the SQL functions.
+//! place with `unsafe`. `guc` defines the settings, `session` keeps the session's plans, and `functions` are the SQL
+//! functions.
 
 #![allow(
     unsafe_code,
