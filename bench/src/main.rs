@@ -77,7 +77,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the chosen experiments. Returns whether all of them completed and all exact figures are right.
+/// Runs the chosen experiments. Returns whether all of them completed and all exact values are right.
 fn run(arguments: &RunArgs) -> Result<bool, String> {
     let chosen = experiments::chosen(&arguments.what)?;
     let sizes = Sizes {
