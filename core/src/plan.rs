@@ -7,7 +7,7 @@ mod properties;
 #[cfg(test)]
 mod tests;
 
-use properties::{Properties, Words, each_item};
+use properties::{Properties, TextLimiter, each_item};
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Deserializer;
@@ -84,7 +84,7 @@ pub fn parse_explain_json(json: &str) -> Result<ExplainedPlan, PlanError> {
     deserializer.disable_recursion_limit();
     let mut reader = Reader {
         nodes: Vec::new(),
-        words: Words::new(),
+        texts: TextLimiter::new(),
     };
     let node = Node {
         reader: &mut reader,
@@ -94,8 +94,8 @@ pub fn parse_explain_json(json: &str) -> Result<ExplainedPlan, PlanError> {
     node.deserialize(&mut deserializer)?;
     Ok(ExplainedPlan {
         nodes: reader.nodes,
-        generic: reader.words.generic,
-        cut: reader.words.cut,
+        generic: reader.texts.generic,
+        cut: reader.texts.cut,
     })
 }
 
@@ -150,7 +150,7 @@ fn plan_of(statement: &str) -> Option<&str> {
 /// The nodes and texts that have been read so far.
 struct Reader {
     nodes: Vec<PlanNode>,
-    words: Words,
+    texts: TextLimiter,
 }
 
 impl Reader {
@@ -159,19 +159,19 @@ impl Reader {
     #[inline(never)]
     fn add(&mut self, json: &Properties, parent: Option<usize>, depth: usize) -> usize {
         let id = self.nodes.len();
-        let words = &mut self.words;
+        let texts = &mut self.texts;
         self.nodes.push(PlanNode {
             id,
             parent,
             depth,
-            operation: naming::operation(json, words),
-            object_name: naming::object_name(json, words),
-            subplan_name: json.name("Subplan Name", words),
+            operation: naming::operation(json, texts),
+            object_name: naming::object_name(json, texts),
+            subplan_name: json.name("Subplan Name", texts),
             plan_rows: json.number("Plan Rows"),
             plan_width: json.number("Plan Width"),
             total_cost: json.number("Total Cost"),
-            predicates: conditions::predicates(json, words),
-            keys: conditions::keys(json, words),
+            predicates: conditions::predicates(json, texts),
+            keys: conditions::keys(json, texts),
         });
         id
     }

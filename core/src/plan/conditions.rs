@@ -1,6 +1,6 @@
 //! Reads a node's predicates (what it tests its rows for) and its keys (what it sorts, groups or caches rows by).
 
-use super::properties::{Properties, Words, each_item};
+use super::properties::{Properties, TextLimiter, each_item};
 
 /// The labels of predicates, in the order in which EXPLAIN's text format prints them: access before filter.
 const PREDICATES: [&str; 11] = [
@@ -31,44 +31,44 @@ fn is_predicate(label: &str) -> bool {
 }
 
 /// Returns the access and filter conditions of the node.
-pub(super) fn predicates(json: &Properties, words: &mut Words) -> Vec<(String, String)> {
+pub(super) fn predicates(json: &Properties, texts: &mut TextLimiter) -> Vec<(String, String)> {
     let known = PREDICATES.into_iter();
     let others = json
         .labels()
         .filter(|label| is_predicate(label) && !PREDICATES.contains(label));
     known
         .chain(others)
-        .filter_map(|label| Some((label.to_owned(), words.condition(json.raw(label)?)?)))
+        .filter_map(|label| Some((label.to_owned(), texts.condition(json.raw(label)?)?)))
         .collect()
 }
 
 /// Returns the sort, grouping and cache keys of the node.
-pub(super) fn keys(json: &Properties, words: &mut Words) -> Vec<(String, String)> {
+pub(super) fn keys(json: &Properties, texts: &mut TextLimiter) -> Vec<(String, String)> {
     let mut keys: Vec<_> = KEYS
         .into_iter()
-        .filter_map(|label| Some((label.to_owned(), words.joined(json.raw(label)?)?)))
+        .filter_map(|label| Some((label.to_owned(), texts.joined(json.raw(label)?)?)))
         .collect();
     let sets = json.raw("Grouping Sets").filter(|sets| sets.starts_with('['));
     let _ = each_item(sets.unwrap_or("[]"), |set| {
         if let Some(set) = Properties::of(set) {
-            grouping_set(&set, words, &mut keys);
+            grouping_set(&set, texts, &mut keys);
         }
     });
     keys
 }
 
 /// Adds the keys of one grouping set.
-fn grouping_set(set: &Properties, words: &mut Words, keys: &mut Vec<(String, String)>) {
-    if let Some(key) = set.raw("Sort Key").and_then(|raw| words.joined(raw)) {
+fn grouping_set(set: &Properties, texts: &mut TextLimiter, keys: &mut Vec<(String, String)>) {
+    if let Some(key) = set.raw("Sort Key").and_then(|raw| texts.joined(raw)) {
         keys.push(("Sort Key".to_owned(), key));
     }
     for (list, label) in GROUPING_SET_KEYS {
         let lists = set.raw(list).filter(|lists| lists.starts_with('['));
         let _ = each_item(lists.unwrap_or("[]"), |item| {
             // There may be thousands of sets.
-            if words.is_full() {
-                words.cut += 1;
-            } else if let Some(item) = words.joined(item) {
+            if texts.is_full() {
+                texts.cut += 1;
+            } else if let Some(item) = texts.joined(item) {
                 let item = if item.is_empty() { "()".to_owned() } else { item };
                 keys.push((label.to_owned(), item));
             }

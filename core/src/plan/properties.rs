@@ -8,9 +8,9 @@ use std::borrow::Cow;
 use std::fmt;
 
 /// The most characters that are kept of a name, a condition or a list of keys.
-const LONGEST: usize = 1_000;
+const MAX_CHARS: usize = 1_000;
 /// The most bytes of conditions and keys that are kept of a whole plan.
-const MOST_WORDS: usize = 16 * 1024;
+const MAX_PLAN_BYTES: usize = 16 * 1024;
 /// The end of a text that was cut.
 pub const CUT: &str = "...";
 
@@ -54,12 +54,12 @@ impl<'a> Properties<'a> {
     }
 
     /// Returns a keyword of EXPLAIN. Keywords contain no escapes.
-    pub fn word(&self, name: &str) -> Option<&'a str> {
+    pub fn keyword(&self, name: &str) -> Option<&'a str> {
         self.raw(name)?.strip_prefix('"')?.strip_suffix('"')
     }
 
-    pub fn name(&self, name: &str, words: &mut Words) -> Option<String> {
-        words.name(self.raw(name)?)
+    pub fn name(&self, name: &str, texts: &mut TextLimiter) -> Option<String> {
+        texts.name(self.raw(name)?)
     }
 
     pub fn number(&self, name: &str) -> f64 {
@@ -74,17 +74,17 @@ impl<'a> Properties<'a> {
 }
 
 /// Cuts the texts of a plan to the limits, and counts how many were cut.
-pub(super) struct Words {
+pub(super) struct TextLimiter {
     left: usize,
     pub cut: usize,
     /// Whether a condition names a parameter.
     pub generic: bool,
 }
 
-impl Words {
+impl TextLimiter {
     pub fn new() -> Self {
-        Words {
-            left: MOST_WORDS,
+        TextLimiter {
+            left: MAX_PLAN_BYTES,
             cut: 0,
             generic: false,
         }
@@ -97,7 +97,7 @@ impl Words {
 
     /// Returns a name. The limit of the whole plan does not apply to names.
     pub fn name(&mut self, raw: &str) -> Option<String> {
-        let (text, cut) = text(raw, LONGEST)?;
+        let (text, cut) = text(raw, MAX_CHARS)?;
         Some(self.marked(text.into_owned(), cut))
     }
 
@@ -109,7 +109,7 @@ impl Words {
 
     /// Returns a text. Joins a list of texts as EXPLAIN's text format does.
     pub fn joined(&mut self, raw: &str) -> Option<String> {
-        let most = self.left.min(LONGEST);
+        let most = self.left.min(MAX_CHARS);
         let (joined, cut) = match raw.as_bytes().first()? {
             b'"' => {
                 let (text, cut) = text(raw, most)?;
