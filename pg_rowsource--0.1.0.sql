@@ -372,7 +372,7 @@ SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_tempfile_io', '')
 SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_plans', '');
 
 -- Stores a snapshot and deletes those that are older than pg_rowsource.snapshot_retention. It runs with its owner's rights,
--- so it stores the statements of all users, whoever calls it.
+-- so it stores the statements of all users for every caller.
 CREATE FUNCTION rowsource_snapshot() RETURNS bigint
 LANGUAGE SQL VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 BEGIN ATOMIC
