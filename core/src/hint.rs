@@ -125,7 +125,8 @@ fn is_word(b: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, Instant};
+    use crate::processor_time;
+    use std::time::Duration;
 
     const COMMENT: &str = "/*+ gather_plan_statistics */";
 
@@ -204,14 +205,8 @@ mod tests {
         assert!(!after("/* _ */", LONGEST_COMMENTS + COMMENT.len()));
     }
 
-    /// Returns the time of the fastest of five runs.
     fn time(text: &[u8]) -> Duration {
-        let run = || {
-            let start = Instant::now();
-            assert!(!std::hint::black_box(present(std::hint::black_box(text))));
-            start.elapsed()
-        };
-        (0..5).map(|_| run()).min().unwrap_or_default()
+        processor_time::smallest(|| assert!(!std::hint::black_box(present(std::hint::black_box(text)))))
     }
 
     #[test]
@@ -244,12 +239,11 @@ mod tests {
         ] {
             let time = |bytes: usize| {
                 let text = unit.repeat(bytes / unit.len());
-                let start = Instant::now();
-                std::hint::black_box((in_comments(text.as_bytes()), comment(text.as_bytes())));
-                start.elapsed()
+                processor_time::smallest(|| {
+                    std::hint::black_box((in_comments(text.as_bytes()), comment(text.as_bytes())));
+                })
             };
-            let fastest = |bytes| (0..5).map(|_| time(bytes)).min().unwrap_or_default();
-            let (small, large) = (fastest(1 << 16), fastest(1 << 20));
+            let (small, large) = (time(1 << 16), time(1 << 20));
             // Quadratic time would be 256 times as long.
             assert!(
                 large < 64 * small + Duration::from_millis(1),

@@ -1,4 +1,5 @@
 use super::*;
+use crate::processor_time;
 
 /// Statements with EXPLAIN's output in both formats. The names must match the text format.
 const EXPLAIN_15: &str = include_str!("explain15.txt");
@@ -350,12 +351,7 @@ fn long_plans_are_read_in_linear_time() {
             r#"{{"Plan": {{"Node Type": "Append", "Plans": [{}{child}]}}}}"#,
             format!("{child},").repeat(children)
         );
-        let run = || {
-            let start = std::time::Instant::now();
-            assert!(parse_explain_json(&json).is_ok());
-            start.elapsed()
-        };
-        (0..5).map(|_| run()).min().expect("five runs")
+        processor_time::smallest(|| assert!(parse_explain_json(&json).is_ok()))
     };
     let (small, large) = (time(500), time(16_000));
     assert!(
