@@ -3,7 +3,7 @@
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION pg_rowsource" to load this file. \quit
 
--- A plan as a table, like DBMS_XPLAN's ALLSTATS LAST. Without ids: this session's last measured statement.
+-- Shows a plan as a table, like DBMS_XPLAN's ALLSTATS LAST. Without ids it shows this session's last measured statement.
 CREATE FUNCTION rowsource_display(
     queryid bigint DEFAULT NULL,
     planid bigint DEFAULT NULL,
@@ -12,12 +12,12 @@ CREATE FUNCTION rowsource_display(
 AS 'MODULE_PATHNAME', 'rowsource_display_0_1'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
 
--- Which statement that was.
+-- Identifies this session's last measured statement.
 CREATE FUNCTION rowsource_last(OUT queryid bigint, OUT planid bigint, OUT outcome text) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'rowsource_last_0_1'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
--- What each clock source costs on this machine, and how it behaves.
+-- Measures the cost and the behaviour of each clock source on this machine.
 CREATE FUNCTION rowsource_clocks(
     calls int DEFAULT 1000000,
     OUT clock_source text,
@@ -32,7 +32,7 @@ CREATE FUNCTION rowsource_clocks(
 AS 'MODULE_PATHNAME', 'rowsource_clocks_0_1'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
--- A row per node of each kept plan.
+-- Returns a row per node of each stored plan.
 CREATE FUNCTION pg_stat_rowsource(
     OUT userid oid,
     OUT dbid oid,
@@ -114,7 +114,7 @@ LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 CREATE VIEW pg_stat_rowsource AS
     SELECT * FROM pg_stat_rowsource();
 
--- A row per kept plan.
+-- Returns a row per stored plan.
 CREATE FUNCTION pg_stat_rowsource_plans(
     OUT userid oid,
     OUT dbid oid,
@@ -144,7 +144,7 @@ LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 CREATE VIEW pg_stat_rowsource_plans AS
     SELECT * FROM pg_stat_rowsource_plans();
 
--- How long a node's timed calls took: a row per bucket that holds any, split by whether the call read blocks inside.
+-- Returns how long a node's timed calls took: a row per bucket that is not empty. Calls that read blocks have separate rows.
 CREATE FUNCTION pg_stat_rowsource_histogram(
     OUT userid oid,
     OUT dbid oid,
@@ -164,8 +164,8 @@ LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 CREATE VIEW pg_stat_rowsource_histogram AS
     SELECT * FROM pg_stat_rowsource_histogram();
 
--- Where estimates went wrong: nodes that returned another number of rows a start than the planner expected, those that
--- cost most first. factor: how many times too few or too many; weight: milliseconds of the node itself times log2(factor).
+-- Shows wrong estimates: nodes that returned another number of rows per start than the planner expected. factor: how many
+-- times too few or too many rows were expected. weight, the order: the node's own milliseconds times log2(factor).
 CREATE VIEW rowsource_misestimates AS
     SELECT n.userid, n.dbid, n.queryid, n.planid, n.plan_shape, n.toplevel, n.node_id, n.operation, n.object_name, n.executions,
            n.starts, n.plan_rows AS e_rows, f.a_rows,
@@ -180,7 +180,7 @@ CREATE VIEW rowsource_misestimates AS
      WHERE n.starts > 0::bigint AND f.factor > 1::float8
      ORDER BY weight DESC NULLS LAST;
 
--- Queries that changed their plan: a row per change, with the time per call before and after, the worst first.
+-- Shows queries that changed their plan: a row per change, with the time per call before and after, the worst first.
 CREATE VIEW rowsource_plan_changes AS
     SELECT userid, dbid, queryid, toplevel, changed_at, previous_planid, previous_plan_shape, planid, plan_shape,
            previous_calls, calls, previous_mean_time, mean_time, mean_time / nullif(previous_mean_time, 0::float8) AS ratio
@@ -195,7 +195,7 @@ CREATE VIEW rowsource_plan_changes AS
      WHERE previous_planid IS NOT NULL
      ORDER BY ratio DESC NULLS LAST;
 
--- About the shared store.
+-- Describes the shared store.
 CREATE FUNCTION rowsource_info(
     OUT plans bigint,
     OUT max_plans int,
@@ -209,12 +209,12 @@ CREATE FUNCTION rowsource_info(
 AS 'MODULE_PATHNAME', 'rowsource_info_0_1'
 LANGUAGE C VOLATILE STRICT ROWS 1 PARALLEL RESTRICTED;
 
--- Forgets plans: of a user, a database, a query; 0 stands for any.
+-- Deletes plans of a user, a database or a query. 0 stands for any.
 CREATE FUNCTION rowsource_reset(userid oid DEFAULT 0, dbid oid DEFAULT 0, queryid bigint DEFAULT 0) RETURNS void
 AS 'MODULE_PATHNAME', 'rowsource_reset_0_1'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
--- Requests to temporary files since the last reset: a row per database and file type. small: one block or less.
+-- Returns the requests to temporary files since the last reset: a row per database and file type. small: one block or less.
 CREATE FUNCTION pg_stat_tempfile_io(
     OUT datid oid,
     OUT filetype text,
@@ -253,7 +253,7 @@ CREATE VIEW pg_stat_tempfile_io AS
            f.source, f.stats_reset
       FROM pg_stat_tempfile_io() f LEFT JOIN pg_catalog.pg_database d ON d.oid = f.datid;
 
--- How long they took: a row per bucket that holds any.
+-- Returns how long the requests took: a row per bucket that is not empty.
 CREATE FUNCTION pg_stat_tempfile_io_histogram(
     OUT datid oid,
     OUT filetype text,
@@ -270,12 +270,12 @@ CREATE VIEW pg_stat_tempfile_io_histogram AS
     SELECT f.datid, d.datname, f.filetype, f.operation, f.size, f.from_us, f.to_us, f.reqs
       FROM pg_stat_tempfile_io_histogram() f LEFT JOIN pg_catalog.pg_database d ON d.oid = f.datid;
 
--- Begins anew with a database's temporary files, or with those of all with 0.
+-- Resets the counters of a database's temporary files. 0 stands for all databases.
 CREATE FUNCTION rowsource_tempfile_reset(dbid oid DEFAULT 0) RETURNS void
 AS 'MODULE_PATHNAME', 'rowsource_tempfile_reset_0_1'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
--- Temporary files as they lie on disk: by the process that made them, and what they are for.
+-- Returns the temporary files on disk, summed by the process that created them and by kind.
 CREATE FUNCTION rowsource_temp_files(
     OUT pid int,
     OUT datid oid,
@@ -286,7 +286,7 @@ CREATE FUNCTION rowsource_temp_files(
 AS 'MODULE_PATHNAME', 'rowsource_temp_files_0_1'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
--- Who uses temporary space now, like V$TEMPSEG_USAGE. The queryid is as pg_stat_activity shows it to the reader.
+-- Shows who uses temporary space now, like V$TEMPSEG_USAGE. The queryid is masked as in pg_stat_activity.
 CREATE FUNCTION rowsource_temp_usage(
     OUT pid int,
     OUT usename name,
@@ -306,7 +306,7 @@ BEGIN ATOMIC
      ORDER BY f.bytes DESC, f.pid, f.kind;
 END;
 
--- The history: what rowsource_snapshot() stored, for pg_rowsource.snapshot_retention.
+-- The history: rowsource_snapshot() fills these tables. pg_rowsource.snapshot_retention says how long rows are kept.
 CREATE TABLE rowsource_snapshots (
     snap_id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
     taken_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp()
@@ -333,11 +333,11 @@ CREATE TABLE rowsource_snapshot_tempfile_io (
     stats_reset timestamptz NOT NULL
 );
 
--- datid is NULL where databases share one set of counters.
+-- datid is NULL if several databases share one set of counters.
 CREATE UNIQUE INDEX rowsource_snapshot_tempfile_io_idx
     ON rowsource_snapshot_tempfile_io (snap_id, coalesce(datid, 0::oid), filetype);
 
--- The plans that ran since the snapshot before, with the figures of their root node.
+-- The plans that ran since the previous snapshot, with the statistics of their root node.
 CREATE TABLE rowsource_snapshot_plans (
     snap_id bigint NOT NULL REFERENCES rowsource_snapshots ON DELETE CASCADE,
     userid oid NOT NULL,
@@ -362,7 +362,7 @@ CREATE TABLE rowsource_snapshot_plans (
     PRIMARY KEY (snap_id, userid, dbid, queryid, planid, plan_shape, toplevel)
 );
 
--- Finds a plan's snapshot before a given one: rowsource_plan_history looks it up for each row.
+-- rowsource_plan_history uses this index to find the previous snapshot of each plan.
 CREATE INDEX rowsource_snapshot_plans_plan_idx
     ON rowsource_snapshot_plans (queryid, planid, plan_shape, userid, dbid, toplevel, snap_id);
 
@@ -371,8 +371,8 @@ SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshots_snap_id_seq', ''
 SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_tempfile_io', '');
 SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_plans', '');
 
--- Stores a snapshot, and forgets those that are older than pg_rowsource.snapshot_retention. With its owner's rights: who
--- may call it stores what all users did.
+-- Stores a snapshot and deletes those that are older than pg_rowsource.snapshot_retention. It runs with its owner's rights,
+-- so it stores the statements of all users for every caller.
 CREATE FUNCTION rowsource_snapshot() RETURNS bigint
 LANGUAGE SQL VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 BEGIN ATOMIC
@@ -408,7 +408,8 @@ BEGIN ATOMIC
     SELECT snap_id FROM snapshot;
 END;
 
--- What happened between each snapshot and the one before. Where counters began anew in between, what they reached since.
+-- Shows what happened between each snapshot and the previous one. If the counters were reset in between, shows their values
+-- since the reset.
 CREATE VIEW rowsource_tempfile_history AS
     SELECT d.snap_id, d.from_at, d.to_at, d.datid, d.datname, d.filetype,
            d.small_read_reqs, d.small_read_bytes, d.small_read_service_time,
@@ -444,7 +445,7 @@ CREATE VIEW rowsource_tempfile_history AS
                       AND p.stats_reset = c.stats_reset AND p.source = c.source
              WHERE s.from_id IS NOT NULL) d;
 
--- The same of plans.
+-- Shows the same for plans.
 CREATE VIEW rowsource_plan_history AS
     SELECT d.snap_id, d.to_at, d.userid, d.dbid, d.queryid, d.planid, d.plan_shape, d.toplevel, d.query, d.calls,
            d.total_time, d.total_time / nullif(d.calls, 0::bigint)::float8 AS mean_time, d.temp_blks_read,
@@ -472,7 +473,7 @@ CREATE VIEW rowsource_plan_history AS
                         ORDER BY b.snap_id DESC LIMIT 1::bigint) f ON true
              WHERE p.snap_id > (SELECT pg_catalog.min(snap_id) FROM rowsource_snapshots)) d;
 
--- Lays out a report, or says why there is none.
+-- Formats a report, or returns the reason why there is none.
 CREATE FUNCTION rowsource_iostat_lines(
     wanted_from bigint,
     wanted_to bigint,
@@ -486,7 +487,7 @@ CREATE FUNCTION rowsource_iostat_lines(
 AS 'MODULE_PATHNAME', 'rowsource_iostat_lines_0_1'
 LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED;
 
--- Oracle's "IOStat by Filetype summary" between two snapshots; without arguments, the last two.
+-- Prints a report like Oracle's "IOStat by Filetype summary" between two snapshots. Without arguments: between the last two.
 CREATE FUNCTION rowsource_iostat_report(from_snap bigint DEFAULT NULL, to_snap bigint DEFAULT NULL) RETURNS SETOF text
 LANGUAGE SQL STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED
 BEGIN ATOMIC
@@ -526,5 +527,5 @@ REVOKE ALL ON FUNCTION rowsource_reset(oid, oid, bigint), rowsource_tempfile_res
 GRANT SELECT ON pg_stat_rowsource, pg_stat_rowsource_plans, pg_stat_rowsource_histogram, rowsource_misestimates,
     rowsource_plan_changes, pg_stat_tempfile_io, pg_stat_tempfile_io_histogram, rowsource_snapshots,
     rowsource_snapshot_tempfile_io, rowsource_tempfile_history TO PUBLIC;
--- These hold texts and identifiers of all users' statements.
+-- These contain the texts and identifiers of all users' statements.
 GRANT SELECT ON rowsource_snapshot_plans, rowsource_plan_history TO pg_read_all_stats;

@@ -1,4 +1,4 @@
--- What `make demo` shows: each statement, then what pg_rowsource measured of it.
+-- `make demo` runs this file. It shows statements, each followed by what pg_rowsource measured.
 \set QUIET on
 \pset tuples_only on
 \pset format unaligned
@@ -10,16 +10,16 @@ SET max_parallel_workers_per_gather = 0;
 \o
 
 \echo
-\echo == CREATE EXTENSION measures in this session at once
+\echo == CREATE EXTENSION starts measuring in this session at once
 CREATE EXTENSION pg_rowsource;
 \echo
-\echo == the example: a full scan of ten million rows, one call in 128 timed
+\echo == a full scan of ten million rows, with one call in 128 timed
 \echo select count(pad) from test;
 select count(pad) from test;
 :show
 
 \echo
-\echo == the same through the index
+\echo == the same with an index scan
 SET enable_seqscan = off; SET enable_bitmapscan = off;
 \echo select count(pad) from test where id > 0;
 select count(pad) from test where id > 0;
@@ -35,7 +35,7 @@ SELECT rowsource_display(format => 'ALLSTATS LAST +COST');
 RESET work_mem; RESET enable_mergejoin;
 
 \echo
-\echo == a parallel query: rows, blocks and times of all its processes
+\echo == a parallel query: rows, blocks and times summed over all processes
 SET max_parallel_workers_per_gather = 2;
 \echo select count(pad) from test where id % 3 = 0;
 select count(pad) from test where id % 3 = 0;
@@ -43,13 +43,13 @@ select count(pad) from test where id % 3 = 0;
 SET max_parallel_workers_per_gather = 0;
 
 \echo
-\echo == subqueries are part of the nodes that use them
+\echo == a subquery: its time and blocks are included in the node that uses it
 \echo select id, (select count(*) from test b where b.id between a.id and a.id + 500) from test a where id <= 4;
 select id, (select count(*) from test b where b.id between a.id and a.id + 500) from test a where id <= 4;
 :show
 
 \echo
-\echo == a change, with its WAL
+\echo == an INSERT, with its WAL
 CREATE TABLE IF NOT EXISTS changed (id int PRIMARY KEY, pad text);
 TRUNCATE changed;
 \echo insert into changed select * from test where id <= 20000 on conflict do nothing returning id;
@@ -59,7 +59,7 @@ insert into changed select * from test where id <= 20000 on conflict do nothing 
 SELECT rowsource_display(format => 'ALLSTATS LAST +WAL');
 
 \echo
-\echo == a statement that was cancelled: how far it came
+\echo == a cancelled statement: what it did until then
 \set ON_ERROR_STOP off
 SET statement_timeout = '400ms';
 \echo select count(*) from test a join test b on a.id = b.id + 1;
@@ -69,7 +69,7 @@ RESET statement_timeout;
 :show
 
 \echo
-\echo == level basic measures nothing, but for the hint
+\echo == level basic measures only statements with the hint
 SET pg_rowsource.statistics_level = basic;
 \echo select /*+ gather_plan_statistics */ count(*) from test where id < 5000;
 select /*+ gather_plan_statistics */ count(*) from test where id < 5000;
@@ -77,7 +77,7 @@ select /*+ gather_plan_statistics */ count(*) from test where id < 5000;
 RESET pg_rowsource.statistics_level;
 
 \echo
-\echo == every call timed, for comparison
+\echo == for comparison: every call timed
 SET pg_rowsource.sampfreq = 1;
 \echo select count(pad) from test;
 select count(pad) from test;
@@ -98,7 +98,7 @@ SET pg_rowsource.explain = off;
 SELECT * FROM rowsource_clocks();
 
 \echo
-\echo == a statement of 20 MB: what is kept of it, and what all plans take
+\echo == a statement of 20 MB: how much of it is stored, and how much memory all plans take
 \echo select count(*) from test where id < 10 and pad = repeat('x', 20000000);
 select count(*) from test where id < 10 and pad = repeat('x', 20000000);
 SELECT rowsource_display();
@@ -106,7 +106,7 @@ SELECT plans, pg_size_pretty(bytes) AS bytes, pg_size_pretty(max_bytes) AS at_mo
   FROM rowsource_info();
 
 \echo
-\echo == temporary files: each request, counted and timed
+\echo == temporary files: each request is counted and timed
 SET client_min_messages = error;
 \o /dev/null
 CREATE TEMPORARY TABLE gtt (id int, pad text);
@@ -121,7 +121,7 @@ SELECT small_read_reqs AS reads, small_read_bytes AS bytes, small_read_service_t
 SELECT operation, size, from_us, to_us, reqs
   FROM pg_stat_tempfile_io_histogram WHERE datname = current_database() AND filetype = 'temp table' AND operation = 'read';
 \echo
-\echo == a sort that spills, and the space that it takes
+\echo == a sort that spills to disk, and the space that it uses
 BEGIN;
 DECLARE sorted CURSOR FOR SELECT * FROM test WHERE id <= 1000000 ORDER BY pad, id DESC;
 \o /dev/null

@@ -1,4 +1,4 @@
--- rowsource_display: the table, its columns and its format words. Times and ids are blanked.
+-- rowsource_display: the table, its columns and its format words. Times and ids are replaced.
 SET pg_rowsource.clock_source = system;
 SET pg_rowsource.sampfreq = 1;
 \set shown 'SELECT regexp_replace(regexp_replace(regexp_replace(line, $$\\d\\d:\\d\\d:\\d\\d\\.\\d{6}$$, $$hh:mm:ss.ffffff$$), $$(queryid|planid) -?\\d+$$, $$\\1 N$$, $$g$$), $$\\d+kB$$, $$NkB$$, $$g$$) AS display FROM '
@@ -35,19 +35,19 @@ EXECUTE again;
 :shown rowsource_display(format => 'ALLSTATS') line;
 DEALLOCATE again;
 
--- a sort, shown with its memory, which is the version's own
+-- a sort with its memory, which differs between versions
 SELECT count(*) FROM (SELECT * FROM shown ORDER BY pad, id OFFSET 1) x;
 SELECT line ~ '\| +1[0-9]{3}K \|$' FROM rowsource_display() line WHERE line ~ 'Sort';
 :shown rowsource_display(format => 'IOSTATS LAST') line;
 
--- WAL and a node that never ran
+-- WAL, and a node that never ran
 CREATE TABLE written (id int);
 INSERT INTO written SELECT id FROM shown WHERE id <= 100;
 :shown rowsource_display(format => 'ALLSTATS LAST +WAL') line;
 SELECT * FROM shown a JOIN shown b ON a.id = b.grp + 20000 AND b.grp < 0;
 :shown rowsource_display() line;
 
--- no time, and rows only
+-- without times, then with rows only
 SET pg_rowsource.sampfreq = 0;
 SELECT count(pad) FROM shown WHERE grp = 0;
 :shown rowsource_display() line;
@@ -58,14 +58,14 @@ SELECT count(pad) FROM shown WHERE grp = 1;
 :shown rowsource_display() line;
 SET pg_rowsource.sampfreq = 1;
 
--- by its ids
+-- a plan selected by its ids
 SELECT max(pad) FROM shown;
 SELECT queryid, planid FROM rowsource_last() \gset
 SELECT min(id + 1) FROM shown;
 :shown rowsource_display(:queryid, :planid) line;
 SELECT count(*) > 0 FROM rowsource_display(:queryid);
 
--- a failed one; newer versions read ahead
+-- a failed statement; without buffers, because newer versions read ahead
 SELECT sum(1 / (id - 500)) FROM shown;
 :shown rowsource_display(format => 'ALLSTATS LAST -BUFFERS') line;
 \pset format aligned

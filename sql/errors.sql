@@ -1,7 +1,7 @@
--- Wrong input is refused with a message that names the fix.
+-- Wrong input is refused with a message that says what to do.
 \set VERBOSITY default
 SET pg_rowsource.statistics_level = basic;
--- nothing measured yet in this session
+-- the session has measured nothing yet
 SELECT rowsource_display();
 SELECT count(*) FROM rowsource_last();
 SELECT /*+ gather_plan_statistics */ 1;
@@ -13,11 +13,11 @@ SELECT rowsource_display(format => repeat('+ALLSTATS ', 10000));
 -- unknown ids
 SELECT rowsource_display(4711, 815);
 SELECT rowsource_display(4711);
--- odd numbers
+-- numbers that are too small
 SELECT count(*) FROM rowsource_clocks(0);
 SELECT count(*) FROM rowsource_clocks(-5);
 SELECT count(*) > 0 FROM rowsource_clocks(1);
--- NULL is as good as nothing
+-- NULL means the same as no argument
 SELECT count(*) > 0 AS shown FROM rowsource_display(NULL, NULL, 'ALLSTATS LAST');
 SELECT count(*) > 0 AS shown FROM rowsource_display(NULL, NULL, NULL);
 RESET pg_rowsource.statistics_level;

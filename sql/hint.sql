@@ -21,13 +21,13 @@ SELECT /*+
   gather_plan_statistics
 */ count(*) FROM hinted WHERE id <= 6;
 SELECT last_rows();
--- not these
+-- these are no hints
 SELECT /* gather_plan_statistics */ count(*) FROM hinted WHERE id <= 7;
 SELECT /*+ gather_plan_statistics_not */ count(*) FROM hinted WHERE id <= 8;
 SELECT /*+ no_gather_plan_statistics */ count(*) FROM hinted WHERE id <= 9;
 SELECT count(*) FROM hinted WHERE id <= 10 AND 'gather_plan_statistics' <> '';
 SELECT last_rows();
--- only the hinted statement of several in one message
+-- of several statements in one message only the hinted one is measured
 SELECT /*+ gather_plan_statistics */ count(*) FROM hinted WHERE id <= 11 \; SELECT count(*) FROM hinted WHERE id <= 12;
 SELECT last_rows();
 SELECT count(*) FROM hinted WHERE id <= 13 \; SELECT /*+ gather_plan_statistics */ count(*) FROM hinted WHERE id <= 14;
@@ -38,7 +38,7 @@ SELECT /*+ gather_plan_statistics */ count(*) FROM hinted WHERE id <= 15;
 SELECT last_rows(), bool_and(last_total_time IS NULL) AS untimed
 FROM pg_stat_rowsource JOIN rowsource_last() l USING (queryid, planid);
 RESET pg_rowsource.sampfreq;
--- a change with a hint
+-- an INSERT with a hint
 INSERT /*+ gather_plan_statistics */ INTO hinted VALUES (1000);
 SELECT operation FROM pg_stat_rowsource JOIN rowsource_last() l USING (queryid, planid) ORDER BY node_id;
 

@@ -18,7 +18,7 @@ SELECT count(*) FROM levels;
 SET pg_rowsource.statistics_level = basic;
 SELECT * FROM last_nodes();
 
--- all: everything, every call, as long as sampfreq was not set explicitly
+-- all: everything, every call timed, unless sampfreq was set explicitly
 SET pg_rowsource.statistics_level = 'all';
 SELECT count(id) FROM levels;
 SET pg_rowsource.statistics_level = basic;
@@ -28,13 +28,13 @@ SET pg_rowsource.statistics_level = 'all';
 SELECT count(id + 1) FROM levels;
 SET pg_rowsource.statistics_level = basic;
 SELECT * FROM last_nodes();
--- even where it was set to the default
+-- even if it was set to the default
 SET pg_rowsource.sampfreq = 128;
 SET pg_rowsource.statistics_level = 'all';
 SELECT count(id + 2) FROM levels;
 SET pg_rowsource.statistics_level = basic;
 SELECT every_call FROM last_nodes();
--- and no longer after RESET
+-- but not after RESET
 RESET pg_rowsource.sampfreq;
 SET pg_rowsource.statistics_level = 'all';
 SELECT count(id + 3) FROM levels;
@@ -57,7 +57,7 @@ SELECT count(id + 5) FROM levels;
 SET pg_rowsource.statistics_level = basic;
 SELECT * FROM last_nodes();
 
--- Executions add up; last_ is the last.
+-- Executions are summed; last_ columns show the last execution.
 RESET pg_rowsource.sampfreq;
 PREPARE up_to (int) AS SELECT count(*) FROM levels WHERE id <= $1;
 SET plan_cache_mode = force_generic_plan;

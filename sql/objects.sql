@@ -1,6 +1,6 @@
--- What the extension consists of: a change here is a change for its users, and needs an upgrade script.
+-- The objects of the extension. A change here is a change for its users and needs an upgrade script.
 SELECT extversion, extrelocatable FROM pg_extension WHERE extname = 'pg_rowsource';
--- row types aside, which \dx+ lists from 17 on
+-- without row types, which \dx+ lists from 17 on
 SELECT pg_describe_object(classid, objid, 0) AS object FROM pg_depend
  WHERE deptype = 'e' AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pg_rowsource') AND classid <> 'pg_type'::regclass
  ORDER BY pg_describe_object(classid, objid, 0) COLLATE "C";
@@ -10,7 +10,7 @@ SELECT attrelid::regclass AS view, attname AS column, format_type(atttypid, attt
        JOIN pg_extension e ON e.oid = d.refobjid AND extname = 'pg_rowsource'
  WHERE attnum > 0 ORDER BY attrelid::regclass::text COLLATE "C", attnum;
 \pset format aligned
--- who may do what
+-- privileges
 SELECT p.oid::regprocedure AS function, has_function_privilege('public', p.oid, 'execute') AS public,
        provolatile, proparallel, prosecdef
   FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'

@@ -1,4 +1,4 @@
--- Other users' plans: their figures are shown, what they are is not. As in pg_stat_statements.
+-- Of other users' plans the statistics are shown and the identity is masked, as in pg_stat_statements.
 SET pg_rowsource.statistics_level = basic;
 CREATE ROLE regress_rowsource_owner;
 CREATE ROLE regress_rowsource_other;
@@ -17,14 +17,14 @@ SELECT queryid, planid FROM rowsource_last() \gset
 \set nodes 'SELECT userid::regrole, queryid IS NULL AS no_queryid, planid IS NULL AS no_planid, node_id, parent_id, depth, operation, object_name, executions, starts, rows, total_time > 0 AS timed FROM pg_stat_rowsource ORDER BY node_id;'
 \set histogram 'SELECT DISTINCT userid::regrole, queryid IS NULL AS no_queryid, planid IS NULL AS no_planid, node_id, timed_calls > 0 AS timed FROM pg_stat_rowsource_histogram ORDER BY node_id;'
 
--- one's own
+-- the user's own plan
 :plans
 :nodes
 :histogram
 SELECT count(*) > 0 AS displayed FROM rowsource_display(:queryid, :planid);
 RESET ROLE;
 
--- another's
+-- another user's plan
 SET ROLE regress_rowsource_other;
 :plans
 :nodes
@@ -34,7 +34,7 @@ SELECT count(*) FROM rowsource_misestimates WHERE queryid IS NOT NULL OR operati
 \set VERBOSITY sqlstate
 SELECT rowsource_display(:queryid, :planid);
 SELECT rowsource_display(planid => :planid);
--- the session's last statement was the owner's
+-- the session's last statement belongs to the owner
 SELECT rowsource_display();
 \set VERBOSITY terse
 SELECT rowsource_reset();

@@ -1,4 +1,4 @@
--- The settings: names, defaults, values, and what SET says to a wrong one.
+-- The settings: names, defaults, values, and the errors for wrong values.
 SELECT name, setting, boot_val, context, vartype, min_val, max_val, enumvals
 FROM pg_settings WHERE name LIKE 'pg\_rowsource.%' ORDER BY name COLLATE "C";
 
@@ -21,7 +21,7 @@ SHOW pg_rowsource.sampfreq;
 RESET pg_rowsource.sampfreq;
 SHOW pg_rowsource.sampfreq;
 
--- Every machine has these.
+-- These clocks exist on every machine.
 SET pg_rowsource.clock_source = auto;
 SET pg_rowsource.clock_source = system;
 SET pg_rowsource.clock_source = coarse;
@@ -37,7 +37,7 @@ SET pg_rowsource.explain = on;
 SET pg_rowsource.explain = maybe;
 RESET pg_rowsource.explain;
 
--- Who may set what.
+-- Privileges to set them.
 SET pg_rowsource.max_plans = 10;
 SET pg_rowsource.save = off;
 SET pg_rowsource.tempfile_timing = off;
@@ -55,14 +55,14 @@ RESET pg_rowsource.statistics_level;
 -- The prefix is reserved.
 SET pg_rowsource.sampfrequency = 1;
 
--- A transaction that is rolled back takes its settings along.
+-- A rollback undoes the settings of its transaction.
 BEGIN;
 SET LOCAL pg_rowsource.sampfreq = 7;
 SHOW pg_rowsource.sampfreq;
 ROLLBACK;
 SHOW pg_rowsource.sampfreq;
 
--- The clocks: all five, one of them chosen, none of them absurd.
+-- The clocks: all are listed, auto chooses one, and the measured values are plausible.
 SELECT clock_source, usable OR reason <> '' AS usable_or_why_not,
        NOT usable OR reading_ns BETWEEN 0.1 AND 100000 AS sensible_cost,
        NOT usable OR backward_steps >= 0 AS backward_steps

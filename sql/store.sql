@@ -1,4 +1,4 @@
--- The kept plans: a row per plan and a row per node, in total and of the last execution.
+-- The stored plans: a row per plan and a row per node, with the totals and the last execution.
 SET pg_rowsource.statistics_level = basic;
 SET pg_rowsource.sampfreq = 1;
 CREATE TABLE stored (id int PRIMARY KEY, grp int);
@@ -37,14 +37,14 @@ SET pg_rowsource.statistics_level = basic;
 SELECT c.previous_planid <> c.planid AS changed, p.query, c.previous_calls, c.calls, c.ratio > 0 AS ratio
   FROM rowsource_plan_changes c JOIN pg_stat_rowsource_plans p USING (queryid, planid);
 
--- where the estimate was wrong
+-- wrong estimates
 SET pg_rowsource.statistics_level = typical;
 SELECT count(*) FROM stored WHERE id + 0 = id AND grp + 0 = grp;
 SET pg_rowsource.statistics_level = basic;
 SELECT operation, object_name, executions, starts, e_rows, a_rows, direction, factor, weight > 0 AS weight
   FROM rowsource_misestimates WHERE factor > 100;
 
--- forgotten by query, by what nobody ran, and altogether
+-- reset of one query, of a user and a database without plans, and of everything
 SELECT rowsource_reset(queryid => (SELECT queryid FROM pg_stat_rowsource_plans WHERE query LIKE 'SELECT sum%'));
 SELECT query FROM pg_stat_rowsource_plans ORDER BY query COLLATE "C";
 SELECT rowsource_reset(userid => 1), rowsource_reset(dbid => 1);

@@ -1,4 +1,4 @@
--- rowsource_display: subqueries, numbered before 19 (the other expected result), named from then on.
+-- rowsource_display: subqueries. They have numbers before PostgreSQL 19 and names from 19 on (subplans_1.out).
 SET pg_rowsource.sampfreq = 1;
 \set shown 'SELECT regexp_replace(regexp_replace(regexp_replace(line, $$\\d\\d:\\d\\d:\\d\\d\\.\\d{6}$$, $$hh:mm:ss.ffffff$$), $$(queryid|planid) -?\\d+$$, $$\\1 N$$, $$g$$), $$\\d+kB$$, $$NkB$$, $$g$$) AS display FROM '
 CREATE TABLE shown (id int PRIMARY KEY, grp int);
@@ -7,10 +7,10 @@ VACUUM ANALYZE shown;
 \pset tuples_only on
 \pset format unaligned
 
--- one that never ran
+-- a subquery that never ran
 SELECT * FROM shown a WHERE id < 0 AND (SELECT count(*) FROM shown b WHERE b.grp = a.id) > 0;
 :shown rowsource_display() line;
--- one for each row
+-- a subquery that runs for each row
 SELECT (SELECT count(*) FROM shown b WHERE b.id <= a.id) FROM shown a WHERE id <= 3;
 :shown rowsource_display() line;
 

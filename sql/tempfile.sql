@@ -1,4 +1,4 @@
--- Temporary files: each request counted where it is made, and what is kept of it.
+-- Temporary files: each request is counted, and snapshots store the counters.
 \set SHOW_CONTEXT never
 SET pg_rowsource.statistics_level = basic;
 SET work_mem = '64kB';
@@ -17,7 +17,7 @@ SELECT h.filetype, h.operation, h.size, sum(h.reqs) = min(CASE operation WHEN 'r
   FROM pg_stat_tempfile_io_histogram h JOIN pg_stat_tempfile_io i USING (datid, filetype)
  WHERE h.datname = current_database() GROUP BY 1, 2, 3 ORDER BY 1, 2, 3;
 
--- Switched off, nothing is counted.
+-- If the setting is off, nothing is counted.
 SET pg_rowsource.tempfile_timing = off;
 SELECT count(*) FROM (SELECT * FROM generate_series(1, 20000) i OFFSET 0) s;
 RESET pg_rowsource.tempfile_timing;

@@ -1,12 +1,12 @@
 //! pg_rowsource: row source execution statistics for PostgreSQL.
 //!
-//! This crate is the adapter between PostgreSQL and the pure crate `rowsource-core`: `pg/` is the border and the
-//! only place with `unsafe`. `guc` defines the settings, `instrumentation` derives from them what a statement is measured
-//! with, `session` keeps the session's plans, and `functions` are what SQL sees.
+//! This crate connects PostgreSQL with the pure crate `rowsource-core`. `pg/` is the border to PostgreSQL and the only
+//! place with `unsafe`. `guc` defines the settings, `instrumentation` derives from them how a statement is
+//! measured, `session` keeps the session's plans, and `functions` are the SQL functions.
 
 #![allow(
     unsafe_code,
-    reason = "pgrx's macros expand to unsafe; scripts/check-sources.sh keeps other unsafe code in src/pg/"
+    reason = "pgrx's macros expand to unsafe; scripts/check-sources.sh allows written unsafe only in src/pg/"
 )]
 
 mod functions;
@@ -17,10 +17,10 @@ mod session;
 
 pgrx::pg_module_magic!();
 
-// What `cargo pgrx install` installs as SQL.
+// The SQL file that `cargo pgrx install` installs.
 pgrx::extension_sql_file!("../pg_rowsource--0.1.0.sql", name = "pg_rowsource");
 
-/// Called once, when the library is loaded: by the postmaster, or by a session.
+/// Initialises the library. PostgreSQL calls it once when the postmaster or a session loads the library.
 #[allow(non_snake_case)]
 #[pgrx::pg_guard]
 pub extern "C-unwind" fn _PG_init() {

@@ -77,7 +77,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the chosen experiments. Returns whether all of them completed and all exact figures are right.
+/// Runs the chosen experiments. Returns whether all of them completed and all exact values are right.
 fn run(arguments: &RunArgs) -> Result<bool, String> {
     let chosen = experiments::chosen(&arguments.what)?;
     let sizes = Sizes {
@@ -121,46 +121,4 @@ fn expected_seconds(experiment: &Experiment, arguments: &RunArgs, sizes: &Sizes)
         .ok()
         .filter(|record| record.sizes == *sizes)
         .map_or_else(|| sizes.of_seconds(experiment.seconds), |record| record.seconds)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::path::Path;
-
-    /// Returns which of the folders of `src` the Rust files below a folder use.
-    fn used_by(folder: &Path) -> Vec<String> {
-        let mut used = Vec::new();
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                used.extend(used_by(&path));
-                continue;
-            }
-            let text = fs::read_to_string(&path).unwrap();
-            let names = text.split("crate::").skip(1);
-            used.extend(names.map(|rest| {
-                let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_');
-                rest[..end.unwrap_or(rest.len())].to_string()
-            }));
-        }
-        used
-    }
-
-    #[test]
-    fn dependencies_have_one_direction() {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-        for (folder, may_use) in [
-            ("model", &["model"][..]),
-            ("report", &["model"]),
-            ("measure", &["model"]),
-            ("experiments", &["model", "measure"]),
-        ] {
-            let used = used_by(&source.join(folder));
-            assert!(
-                used.iter().all(|name| may_use.contains(&name.as_str())),
-                "{folder} uses {used:?}"
-            );
-        }
-    }
 }

@@ -1,29 +1,29 @@
 //! The hint that asks for a statement to be measured at any level: `/*+ gather_plan_statistics */`.
 //!
-//! The hint is looked for at each execution at level basic, so the cost is bounded whatever a client sends: only the
-//! first 32 kB of a statement are looked at, and of its comments the first 8 kB are read. A hint further on is not
-//! found.
+//! At level basic every execution searches for the hint, so the cost must have a bound whatever a client sends. The search
+//! covers the first 32 kB of a statement and the first 8 kB of its comments. A hint behind them is not found.
 
 use memchr::{memchr, memchr_iter, memchr2, memmem};
 
 const HINT: &[u8] = b"gather_plan_statistics";
 
-/// Bytes of a statement that are looked at.
+/// The number of bytes of a statement that are searched.
 pub const LONGEST_SEARCH: usize = 32 * 1024;
-/// Bytes of its comments that are read.
+/// The number of bytes of its comments that are searched.
 pub const LONGEST_COMMENTS: usize = 8 * 1024;
 
-/// Returns whether a statement has a hint comment with our word in it, among others perhaps, in any case.
+/// Returns whether a statement has a hint comment that contains `gather_plan_statistics`, in upper or lower case. The
+/// comment may contain other hints.
 ///
-/// Literals, quoted identifiers and `--` comments are skipped as PostgreSQL's lexer skips them; comments nest. A
-/// backslash escapes in `E''` only, as with `standard_conforming_strings`. Runs in linear time.
+/// Skips literals, quoted identifiers and `--` comments as PostgreSQL's lexer does. Comments may be nested. A backslash
+/// escapes only in `E''`, as with `standard_conforming_strings`. Runs in linear time.
 pub fn present(statement: &[u8]) -> bool {
     let text = &statement[..statement.len().min(LONGEST_SEARCH)];
-    // A slash is rare in SQL: most statements are told by this alone.
+    // Slashes are rare in SQL, so most statements need only this search.
     memchr_iter(b'/', text).any(|at| text[at..].starts_with(b"/*+")) && in_comments(text)
 }
 
-/// Reads the comments of a text, one after the other.
+/// Returns whether one of the text's comments contains the hint.
 fn in_comments(text: &[u8]) -> bool {
     let mut left = LONGEST_COMMENTS;
     let mut at = 0;
@@ -33,7 +33,7 @@ fn in_comments(text: &[u8]) -> bool {
             [b'/', b'*', ..] => {
                 let comment = &rest[..comment(rest)];
                 let read = &comment[..comment.len().min(left)];
-                if read.starts_with(b"/*+") && names_us(read) {
+                if read.starts_with(b"/*+") && contains_hint(read) {
                     return true;
                 }
                 left -= read.len();
@@ -46,7 +46,7 @@ fn in_comments(text: &[u8]) -> bool {
             [b'\'' | b'"', ..] => quoted(rest),
             [b'$', ..] => dollar_quoted(rest),
             [b'e' | b'E', b'\'', ..] => 1 + escaped(&rest[1..]),
-            // A word as a whole: a dollar sign inside it begins no literal, and its last letter none with escapes.
+            // Skips the whole word: a dollar sign or a final `e` inside a word does not begin a literal.
             [first, ..] if is_word(*first) => word(rest),
             _ => 1,
         };
@@ -54,12 +54,13 @@ fn in_comments(text: &[u8]) -> bool {
     false
 }
 
-fn names_us(comment: &[u8]) -> bool {
+/// Returns whether the hint is one of the words of a comment.
+fn contains_hint(comment: &[u8]) -> bool {
     let mut words = comment.split(|&b| !b.is_ascii_alphanumeric() && b != b'_');
     words.any(|word| word.eq_ignore_ascii_case(HINT))
 }
 
-/// Returns the length of the comment that a text begins with, and of those nested in it.
+/// Returns the length of the comment that a text begins with. Comments may be nested in it.
 fn comment(text: &[u8]) -> usize {
     let mut depth = 0usize;
     let mut at = 0;
@@ -81,19 +82,19 @@ fn comment(text: &[u8]) -> usize {
     text.len()
 }
 
-/// Returns the length of the literal or quoted identifier that a text begins with. Where the quote is doubled, the rest
-/// is taken for one more.
+/// Returns the length of the literal or quoted identifier that a text begins with. At a doubled quote it ends; the rest
+/// then counts as another literal.
 fn quoted(text: &[u8]) -> usize {
     memchr(text[0], &text[1..]).map_or(text.len(), |end| end + 2)
 }
 
-/// Returns the length of the literal that a text begins with, where a backslash escapes the character after it.
+/// Returns the length of the literal that a text begins with. A backslash in it escapes the next character.
 fn escaped(text: &[u8]) -> usize {
     let mut at = 1;
     while let Some(next) = memchr2(b'\'', b'\\', &text[at.min(text.len())..]) {
         at += next;
         match text[at..] {
-            // A doubled quote is still within the literal.
+            // A doubled quote does not end the literal.
             [b'\'', b'\'', ..] | [b'\\', _, ..] => at += 2,
             _ => return at + 1,
         }
@@ -101,7 +102,7 @@ fn escaped(text: &[u8]) -> usize {
     text.len()
 }
 
-/// Returns the length of the dollar-quoted literal that a text begins with; 1 where the dollar sign begins none.
+/// Returns the length of the dollar-quoted literal that a text begins with, or 1 if the dollar sign begins none.
 fn dollar_quoted(text: &[u8]) -> usize {
     let name = text[1..].iter().take_while(|&&b| is_word(b)).count();
     if text.get(1).is_some_and(u8::is_ascii_digit) || text.get(1 + name) != Some(&b'$') {
@@ -111,6 +112,7 @@ fn dollar_quoted(text: &[u8]) -> usize {
     memmem::find(rest, tag).map_or(text.len(), |end| end + 2 * tag.len())
 }
 
+/// Returns the length of the word that a text begins with.
 fn word(text: &[u8]) -> usize {
     let length = text.iter().take_while(|&&b| is_word(b) || b == b'$').count();
     length.max(1)
@@ -123,7 +125,8 @@ fn is_word(b: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, Instant};
+    use crate::processor_time;
+    use std::time::Duration;
 
     const COMMENT: &str = "/*+ gather_plan_statistics */";
 
@@ -157,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_hint_is_none() {
+    fn other_texts_are_no_hints() {
         for text in [
             "",
             "/",
@@ -191,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_looked_for_in_the_beginning_only() {
+    fn only_the_beginning_is_searched() {
         let after = |before: &str, bytes: usize| {
             let filler = before.replace('_', &"x".repeat(bytes - before.len() - COMMENT.len() + 1));
             found(&format!("{filler}{COMMENT}"))
@@ -202,14 +205,8 @@ mod tests {
         assert!(!after("/* _ */", LONGEST_COMMENTS + COMMENT.len()));
     }
 
-    /// The fastest of a few runs.
     fn time(text: &[u8]) -> Duration {
-        let run = || {
-            let start = Instant::now();
-            assert!(!std::hint::black_box(present(std::hint::black_box(text))));
-            start.elapsed()
-        };
-        (0..5).map(|_| run()).min().unwrap_or_default()
+        processor_time::smallest(|| assert!(!std::hint::black_box(present(std::hint::black_box(text)))))
     }
 
     #[test]
@@ -229,7 +226,7 @@ mod tests {
 
     #[test]
     fn reading_comments_is_linear() {
-        // Without the bounds of a statement.
+        // Calls the functions that do not limit the length.
         for unit in [
             "/*+ */",
             "'/*+'",
@@ -242,12 +239,11 @@ mod tests {
         ] {
             let time = |bytes: usize| {
                 let text = unit.repeat(bytes / unit.len());
-                let start = Instant::now();
-                std::hint::black_box((in_comments(text.as_bytes()), comment(text.as_bytes())));
-                start.elapsed()
+                processor_time::smallest(|| {
+                    std::hint::black_box((in_comments(text.as_bytes()), comment(text.as_bytes())));
+                })
             };
-            let fastest = |bytes| (0..5).map(|_| time(bytes)).min().unwrap_or_default();
-            let (small, large) = (fastest(1 << 16), fastest(1 << 20));
+            let (small, large) = (time(1 << 16), time(1 << 20));
             // Quadratic time would be 256 times as long.
             assert!(
                 large < 64 * small + Duration::from_millis(1),

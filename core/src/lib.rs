@@ -6,6 +6,8 @@ pub mod hint;
 pub mod histogram;
 pub mod model;
 pub mod plan;
+#[cfg(test)]
+mod processor_time;
 pub mod reconcile;
 pub mod report;
 pub mod sampler;

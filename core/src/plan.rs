@@ -1,5 +1,5 @@
-//! The description of a plan: what its nodes are called and what they do. Made once per plan from
-//! PostgreSQL's own EXPLAIN (FORMAT JSON), so that any node core or an extension has is named as EXPLAIN names it.
+//! Describes a plan: the names of its nodes and what they do. The description is made once per plan, from the output of
+//! EXPLAIN (FORMAT JSON). So every node of core or of an extension has the name that EXPLAIN gives it.
 
 mod conditions;
 mod naming;
@@ -7,7 +7,7 @@ mod properties;
 #[cfg(test)]
 mod tests;
 
-use properties::{Properties, Words, each_item};
+use properties::{Properties, TextLimiter, each_item};
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Deserializer;
@@ -23,11 +23,11 @@ pub struct PlanNode {
     pub parent: Option<usize>,
     /// Distance from the root.
     pub depth: usize,
-    /// What EXPLAIN's text format calls the node: `Parallel Seq Scan`, `Hash Left Join`, `InitPlan 1 (returns $0)` aside.
+    /// The node's name in EXPLAIN's text format: `Parallel Seq Scan`, `Hash Left Join`. Without the `subplan_name`.
     pub operation: String,
-    /// Table, index, function, CTE or other object that the node works on.
+    /// The table, index, function, CTE or other object that the node works on.
     pub object_name: Option<String>,
-    /// How the parent uses the node where that is not plain input: `InitPlan 1 (returns $0)`, `SubPlan 2`, `CTE x`.
+    /// How the parent uses the node if it is not a plain input: `InitPlan 1 (returns $0)`, `SubPlan 2`, `CTE x`.
     pub subplan_name: Option<String>,
     /// Rows that the planner expects per start (E-Rows).
     pub plan_rows: f64,
@@ -37,7 +37,7 @@ pub struct PlanNode {
     pub total_cost: f64,
     /// Conditions, labelled as in EXPLAIN: `("Filter", "(id < 10)")`.
     pub predicates: Vec<(String, String)>,
-    /// What the node sorts, groups or caches by, labelled as in EXPLAIN: `("Sort Key", "b, a DESC")`.
+    /// The keys of a sort, a grouping or a cache, labelled as in EXPLAIN: `("Sort Key", "b, a DESC")`.
     pub keys: Vec<(String, String)>,
 }
 
@@ -47,34 +47,34 @@ pub enum PlanError {
     /// The text is not JSON, or not one JSON value.
     #[error("EXPLAIN output is not valid JSON: {0}")]
     Json(#[from] serde_json::Error),
-    /// JSON, but nothing in it is a plan: a utility statement, for instance.
+    /// The text is JSON without a plan, for example for a utility statement.
     #[error("EXPLAIN output holds no plan")]
     NoPlan,
-    /// Nested so deeply that reading it could exhaust the backend's stack.
+    /// The plan is nested so deeply that reading it could exhaust the backend's stack.
     #[error("plan is nested more than {MAX_NESTING} levels deep")]
     TooDeep,
 }
 
-/// JSON levels accepted; a plan node takes two. serde_json's own limit of 128 levels refuses a chain of 64 joins,
-/// and a level costs its recursive reader well under 1 kB of the backend's stack.
+/// The deepest nesting of JSON that is accepted. A plan node takes two levels, so serde_json's own limit of 128 would
+/// refuse a chain of 64 joins. A level takes less than 1 kB of the backend's stack.
 const MAX_NESTING: usize = 1000;
 
 /// A plan as EXPLAIN describes it.
 #[derive(Debug, Default)]
 pub struct ExplainedPlan {
-    /// In EXPLAIN's order, `id` 0 first.
+    /// The nodes in EXPLAIN's order.
     pub nodes: Vec<PlanNode>,
-    /// Its conditions show a parameter (`$1`): it is the same for all parameters.
+    /// Whether a condition shows a parameter (`$1`). The plan is then the same for all parameters.
     pub generic: bool,
-    /// Names, conditions and keys that were cut because they are too long.
+    /// The number of names, conditions and keys that were cut because they are too long.
     pub cut: usize,
 }
 
 /// Describes the plan in `json`, the output of EXPLAIN (FORMAT JSON).
 ///
-/// Accepted are the array of EXPLAIN and the object of auto_explain; of several statements the first with a plan counts.
-/// The text is read as a stream: besides the nodes, at most 16 kB of conditions and keys are kept, and of each one at
-/// most 1,000 characters; what is cut ends in `...`.
+/// Accepts the array of EXPLAIN and the object of auto_explain. Reads the first plan if there are several statements.
+/// The text is read as a stream. At most 16 kB of conditions and keys are kept, and at most 1,000 characters of each.
+/// A text that was cut ends in `...`.
 pub fn parse_explain_json(json: &str) -> Result<ExplainedPlan, PlanError> {
     if nesting(json) > MAX_NESTING {
         return Err(PlanError::TooDeep);
@@ -84,7 +84,7 @@ pub fn parse_explain_json(json: &str) -> Result<ExplainedPlan, PlanError> {
     deserializer.disable_recursion_limit();
     let mut reader = Reader {
         nodes: Vec::new(),
-        words: Words::new(),
+        texts: TextLimiter::new(),
     };
     let node = Node {
         reader: &mut reader,
@@ -94,12 +94,12 @@ pub fn parse_explain_json(json: &str) -> Result<ExplainedPlan, PlanError> {
     node.deserialize(&mut deserializer)?;
     Ok(ExplainedPlan {
         nodes: reader.nodes,
-        generic: reader.words.generic,
-        cut: reader.words.cut,
+        generic: reader.texts.generic,
+        cut: reader.texts.cut,
     })
 }
 
-/// Returns the number of brackets open at the deepest point.
+/// Returns the largest number of brackets that are open at the same time.
 fn nesting(json: &str) -> usize {
     let (mut depth, mut deepest) = (0usize, 0);
     let (mut in_string, mut escaped) = (false, false);
@@ -119,7 +119,7 @@ fn nesting(json: &str) -> usize {
     deepest
 }
 
-/// Returns the text of the first plan.
+/// Returns the JSON text of the first plan.
 fn find_root(json: &str) -> Result<Option<&str>, PlanError> {
     if json.trim().is_empty() {
         return Ok(None);
@@ -133,6 +133,7 @@ fn find_root(json: &str) -> Result<Option<&str>, PlanError> {
     Ok(root)
 }
 
+/// Returns the JSON text of a statement's plan.
 fn plan_of(statement: &str) -> Option<&str> {
     #[derive(Deserialize)]
     struct Statement<'a> {
@@ -146,37 +147,37 @@ fn plan_of(statement: &str) -> Option<&str> {
     plan.starts_with('{').then_some(plan)
 }
 
-/// What was read so far.
+/// The nodes and texts that have been read so far.
 struct Reader {
     nodes: Vec<PlanNode>,
-    words: Words,
+    texts: TextLimiter,
 }
 
 impl Reader {
-    /// Adds a node. Not inlined, and neither is what reads the properties: the frames of nodes lie on the stack one above
-    /// the other.
+    /// Adds a node. This function and the one that reads the properties are not inlined: nodes are read recursively, so
+    /// the frame of `visit_map` must stay small.
     #[inline(never)]
     fn add(&mut self, json: &Properties, parent: Option<usize>, depth: usize) -> usize {
         let id = self.nodes.len();
-        let words = &mut self.words;
+        let texts = &mut self.texts;
         self.nodes.push(PlanNode {
             id,
             parent,
             depth,
-            operation: naming::operation(json, words),
-            object_name: naming::object_name(json, words),
-            subplan_name: json.name("Subplan Name", words),
+            operation: naming::operation(json, texts),
+            object_name: naming::object_name(json, texts),
+            subplan_name: json.name("Subplan Name", texts),
             plan_rows: json.number("Plan Rows"),
             plan_width: json.number("Plan Width"),
             total_cost: json.number("Total Cost"),
-            predicates: conditions::predicates(json, words),
-            keys: conditions::keys(json, words),
+            predicates: conditions::predicates(json, texts),
+            keys: conditions::keys(json, texts),
         });
         id
     }
 }
 
-/// Reads a node, and those below it.
+/// Reads a node and all nodes below it.
 struct Node<'r> {
     reader: &'r mut Reader,
     parent: Option<usize>,
@@ -198,7 +199,7 @@ impl<'de> Visitor<'de> for Node<'_> {
         f.write_str("a plan node")
     }
 
-    /// EXPLAIN writes the nodes below last, so nothing of this one is held while they are read.
+    /// EXPLAIN writes the children last, so the node's properties are dropped before the children are read.
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let (properties, has_children) = Properties::up_to("Plans", &mut map)?;
         let id = self.reader.add(&properties, self.parent, self.depth);
@@ -216,7 +217,7 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 }
 
-/// Reads the nodes directly below a node, of which each is as this one, and those below them.
+/// Reads the children of a node and all nodes below them. Holds the parent and the depth of the children.
 struct Children<'r>(Node<'r>);
 
 impl<'de> DeserializeSeed<'de> for Children<'_> {

@@ -1,24 +1,23 @@
-//! State of a backend. A backend has one thread, so its state needs no lock and no look-up by thread.
+//! State of a backend. A backend has one thread, so its state needs neither locks nor thread-local storage.
 
 use std::ops::Deref;
 
-/// A value that only a backend's main thread uses. Everything in it that changes is a cell.
+/// A value that only a backend's main thread uses. Fields that change are cells.
 ///
-/// A signal handler may interrupt the main thread at any point. It may use such a value only if the value's description
-/// says so, and then only fields that are read and written as one word.
+/// A signal handler may interrupt the main thread anywhere. It may read such a value only if the value's comment allows it,
+/// and only fields that are read and written as one word.
 pub struct BackendLocal<T>(T);
 
-// SAFETY: `Sync` lets other threads share the value, but there are none: PostgreSQL's backends have one thread, and this
-// library starts no other. No signal handler borrows from a cell.
+// SAFETY: `Sync` lets other threads share the value, and there are none: PostgreSQL's backends have one thread, and this
+// library starts no other. Nobody borrows from a cell in a signal handler.
 unsafe impl<T> Sync for BackendLocal<T> {}
 
 impl<T> BackendLocal<T> {
-    /// Makes the value of a static.
     pub const fn new(value: T) -> Self {
         BackendLocal(value)
     }
 
-    /// Returns the value. Unlike `deref` this can be used in constants.
+    /// Returns the value. Can be called in the initialiser of a static.
     pub const fn inner(&self) -> &T {
         &self.0
     }

@@ -1,9 +1,8 @@
-//! Runs work of the extension's whose failure must not become the user's: errors end here, and so does all that they
-//! leave behind.
+//! Runs work of the extension that must not fail the user's statement. Catches its errors and cleans up after them.
 //!
-//! An error that is swallowed leaves locks held and resources registered with the statement's resource owner. At commit
-//! PostgreSQL would warn the client of each ("dynamic shared memory leak"). So the work has a resource owner of its
-//! own, which is released when it fails.
+//! A caught error leaves locks held and resources registered with the statement's resource owner. At commit PostgreSQL
+//! would warn the client of each ("dynamic shared memory leak"). Therefore the work gets its own resource owner, which is
+//! released when the work fails.
 
 use super::backend_local::BackendLocal;
 use super::compat;
@@ -14,21 +13,21 @@ use pgrx::{PgTryBuilder, pg_sys};
 use std::cell::Cell;
 use std::panic::AssertUnwindSafe;
 
-/// A resource owner that is kept for the next time; null where there is none.
-static SPARE: BackendLocal<Cell<pg_sys::ResourceOwner>> = BackendLocal::new(Cell::new(std::ptr::null_mut()));
+/// A resource owner that the next [`contained`] reuses, or null.
+static REUSABLE_OWNER: BackendLocal<Cell<pg_sys::ResourceOwner>> =
+    BackendLocal::new(Cell::new(std::ptr::null_mut()));
 
-/// Runs a body that may raise while it holds lightweight locks. On an error, returns what was raised, with the locks and
-/// all resources of the body given back.
+/// Runs a body that may raise an error while it holds lightweight locks. On an error, releases the locks and all resources
+/// of the body, and returns the error's message.
 ///
-/// The body must not hold on to resources: shared memory that is to stay mapped is pinned. The caller must hold no
-/// lightweight lock.
+/// The body must not keep resources: it must pin shared memory that stays mapped. The caller must hold no lightweight lock.
 pub fn contained<T>(body: impl FnOnce() -> T) -> Result<T, String> {
-    // SAFETY: while the body runs the owner is its own: a `contained` within takes another. What is in force outside is put
-    // back on both ways out, before the owner goes.
+    // SAFETY: only this body uses the owner, because a nested `contained` takes another one. The outer owner is current
+    // again before this one is released, whether the body succeeds or fails.
     unsafe {
         let outer = pg_sys::CurrentResourceOwner;
         let context = pg_sys::CurrentMemoryContext;
-        let mut owner = SPARE.replace(std::ptr::null_mut());
+        let mut owner = REUSABLE_OWNER.replace(std::ptr::null_mut());
         let result = server::caught(|| {
             if owner.is_null() {
                 owner = pg_sys::ResourceOwnerCreate(std::ptr::null_mut(), c"pg_rowsource".as_ptr());
@@ -39,7 +38,7 @@ pub fn contained<T>(body: impl FnOnce() -> T) -> Result<T, String> {
         pg_sys::CurrentResourceOwner = outer;
         match result {
             Ok(value) => {
-                let other = SPARE.replace(owner);
+                let other = REUSABLE_OWNER.replace(owner);
                 if !other.is_null() {
                     release(other, true, true);
                 }
@@ -57,14 +56,14 @@ pub fn contained<T>(body: impl FnOnce() -> T) -> Result<T, String> {
     }
 }
 
-/// Runs a body that may raise and that calls into PostgreSQL at large: catalogs, types' functions, foreign data wrappers.
-/// `None` where it fails. A cancel or shutdown request goes on.
+/// Runs a body that may raise an error and that calls any part of PostgreSQL: catalogs, functions of types, foreign data
+/// wrappers. Returns `None` if it fails. Passes on a cancel or shutdown request.
 ///
 /// # Safety
-/// In a transaction, where an error may be raised, holding no lightweight lock.
+/// The caller must be in a transaction, at a place where an error may be raised, and must hold no lightweight lock.
 pub unsafe fn contained_or_cancelled<T>(body: impl FnOnce() -> Option<T>) -> Option<T> {
-    // SAFETY: as a subtransaction has it: a child of the owner in force, whose locks go to that owner when all went
-    // well. It is not used after it is released. What a failed body left is given back as at a subtransaction's abort.
+    // SAFETY: the owner is a child of the current owner, as in a subtransaction, and is not used after its release. If the
+    // body succeeds, its locks pass to the outer owner. If it fails, the same is released as when a subtransaction aborts.
     unsafe {
         let outer = pg_sys::CurrentResourceOwner;
         let held = HeldInterrupts::now();
@@ -94,14 +93,14 @@ pub unsafe fn contained_or_cancelled<T>(body: impl FnOnce() -> Option<T>) -> Opt
     }
 }
 
-/// Releases a resource owner and deletes it. What cannot be released stays with the process; there is nothing better to
-/// do about it.
+/// Releases a resource owner and deletes it. If the release fails, the remaining resources stay with the process, because
+/// nothing else can release them.
 ///
 /// # Safety
-/// Nobody may use the owner any more.
+/// Nothing may use the owner afterwards.
 unsafe fn release(owner: pg_sys::ResourceOwner, commit: bool, toplevel: bool) {
     use pg_sys::ResourceReleasePhase::*;
-    // SAFETY: nobody uses the owner any more, by the caller's promise. The owner in force is put back.
+    // SAFETY: nothing else uses the owner, by the caller's promise. The current owner is restored.
     unsafe {
         let outer = pg_sys::CurrentResourceOwner;
         let _ = server::caught(|| {

@@ -1,20 +1,20 @@
-//! Rust's allocator: a heap of its own, with a reserve.
+//! Rust's allocator: a separate heap with a reserve.
 //!
-//! A heap of its own, because what Rust keeps for long (descriptions, a session's last statement) would otherwise lie
-//! among the memory of PostgreSQL's statements, above blocks that are free again: the C library gives memory back from
-//! the top of its heap only, so a few bytes of ours could pin hundreds of megabytes.
+//! The heap is separate because the C library returns memory to the system only from the top of its own heap. Data that
+//! Rust keeps for a long time (descriptions, a session's last statement) would lie there above the freed memory of
+//! PostgreSQL's statements, and a few bytes could keep hundreds of megabytes from being returned.
 //!
-//! A reserve, because Rust aborts the process when an allocation fails, and an aborted backend makes PostgreSQL restart
-//! the whole server. So:
+//! The reserve exists because Rust aborts the process when an allocation fails. PostgreSQL restarts the whole server when
+//! a backend aborts. Therefore:
 //!
-//! * Memory whose size depends on data is PostgreSQL's, or is asked for with `try_reserve`.
-//! * What remains is small and bounded: descriptions, rows, error messages. When the system has no memory for it, it
-//!   comes from a reserve of this process, a static that the kernel backs with memory only when it is used.
-//! * Who is about to allocate asks first: [`is_short`] at the start of a statement and [`has_headroom`] before a plan is
-//!   described (the statement then runs unmeasured), [`ensure_headroom`] before a plan is displayed, and [`ensure`] for
-//!   each plan of a view (these fail with PostgreSQL's own "out of memory").
+//! * Memory whose size depends on data belongs to PostgreSQL or is allocated with `try_reserve`.
+//! * All other allocations are small and bounded: descriptions, rows, error messages. When the system has no memory for
+//!   them, they come from the reserve. It is a static, which the kernel backs with memory only when it is used.
+//! * Code checks for memory before it allocates. If [`is_short`] at the start of a statement or [`has_headroom`] before the
+//!   description of a plan finds none, the statement runs unmeasured. [`ensure_headroom`] before the display of a plan and
+//!   [`ensure`] for each plan of a view raise PostgreSQL's "out of memory".
 //!
-//! The reserve is larger than what can be allocated between two such questions.
+//! The reserve is larger than all that is allocated between two such checks.
 
 use super::backend_local::BackendLocal;
 use dlmalloc::{Allocator, Dlmalloc};
@@ -22,14 +22,13 @@ use pgrx::PgSqlErrorCode;
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::{Cell, UnsafeCell};
 
-/// Bytes of the reserve.
+/// The size of the reserve in bytes.
 const RESERVE: usize = 1 << 20;
-/// Larger requests are never served from the reserve: they are fallible ones.
+/// Larger requests are not served from the reserve, because their callers can handle a failure.
 const LARGEST: usize = RESERVE / 2;
 const PAGE: usize = 4096;
 
-/// The first reserve. Its neighbours are pages that nobody gets, so that the heap never joins it to a mapping that happens
-/// to lie beside it.
+/// The first reserve. An unused page on each side keeps the heap from joining it with a mapping next to it.
 #[repr(C, align(4096))]
 struct Reserve {
     _before: [u8; PAGE],
@@ -37,7 +36,7 @@ struct Reserve {
     _after: [u8; PAGE],
 }
 
-// SAFETY: only the heap touches it, which only the process's one thread touches.
+// SAFETY: only the heap accesses the reserve, and only the process's one thread uses the heap.
 unsafe impl Sync for Reserve {}
 
 static FIRST: Reserve = Reserve {
@@ -45,7 +44,7 @@ static FIRST: Reserve = Reserve {
     memory: UnsafeCell::new([0; RESERVE]),
     _after: [0; PAGE],
 };
-/// The reserve: the first, or later one that was mapped when there was memory again. Null where the heap has it.
+/// The reserve: the static one, or a mapping that replaced it when there was memory again. Null while the heap uses it.
 static RESERVED: BackendLocal<Cell<*mut u8>> = BackendLocal::new(Cell::new(FIRST.memory.get().cast()));
 
 static HEAP: BackendLocal<UnsafeCell<Dlmalloc<System>>> =
@@ -56,7 +55,8 @@ static ALLOCATOR: Heap = Heap;
 
 struct Heap;
 
-// SAFETY: the heap keeps the contract. One thread uses it, and it does not call back; signal handlers do not allocate.
+// SAFETY: dlmalloc fulfils the contract of an allocator. One thread uses the heap, the heap does not call itself through
+// [`System`], and signal handlers do not allocate.
 unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -83,15 +83,15 @@ unsafe impl GlobalAlloc for Heap {
     }
 }
 
-/// Where the heap's memory comes from: anonymous mappings, and the reserve when there are no more.
+/// The source of the heap's memory: anonymous mappings, and the reserve if the system gives no mapping.
 struct System;
 
-// SAFETY: what is handed out is mapped memory that nobody else has, all zeros.
+// SAFETY: every region is mapped memory that contains zeros and that nothing else uses.
 unsafe impl Allocator for System {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         match map(size) {
             Some(region) => (region, size, 0),
-            // Null once it is gone.
+            // Gives null if the heap already has the reserve.
             None if size <= LARGEST => (RESERVED.replace(std::ptr::null_mut()), RESERVE, 0),
             None => (std::ptr::null_mut(), 0, 0),
         }
@@ -99,7 +99,7 @@ unsafe impl Allocator for System {
 
     fn remap(&self, region: *mut u8, old: usize, new: usize, can_move: bool) -> *mut u8 {
         let flags = if can_move { libc::MREMAP_MAYMOVE } else { 0 };
-        // SAFETY: a mapping of the heap's, of this size.
+        // SAFETY: the region is a mapping of the heap with this size.
         match unsafe { libc::mremap(region.cast(), old, new, flags) } {
             libc::MAP_FAILED => std::ptr::null_mut(),
             region => region.cast(),
@@ -107,13 +107,13 @@ unsafe impl Allocator for System {
     }
 
     fn free_part(&self, region: *mut u8, old: usize, new: usize) -> bool {
-        // SAFETY: the end of a mapping of the heap's, which it uses no more.
+        // SAFETY: the part is the end of a mapping of the heap, which no longer uses it.
         !is_first(region) && unsafe { libc::munmap(region.add(new).cast(), old - new) == 0 }
     }
 
     fn free(&self, region: *mut u8, size: usize) -> bool {
-        // A static stays; the heap goes on using it.
-        // SAFETY: a mapping of the heap's, which it uses no more.
+        // The static reserve cannot be unmapped: the heap keeps it.
+        // SAFETY: the region is a mapping of the heap, which no longer uses it.
         !is_first(region) && unsafe { libc::munmap(region.cast(), size) == 0 }
     }
 
@@ -130,48 +130,51 @@ unsafe impl Allocator for System {
     }
 }
 
+/// Maps memory. Returns `None` if the system gives none.
 fn map(size: usize) -> Option<*mut u8> {
     let (access, flags) = (
         libc::PROT_READ | libc::PROT_WRITE,
         libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
     );
-    // SAFETY: a new anonymous mapping, at an address that the kernel chooses.
+    // SAFETY: the kernel chooses the address of a new anonymous mapping, so it replaces no other memory.
     let region = unsafe { libc::mmap(std::ptr::null_mut(), size, access, flags, -1, 0) };
     (region != libc::MAP_FAILED).then(|| region.cast())
 }
 
+/// Returns whether the region lies in the static reserve.
 fn is_first(region: *mut u8) -> bool {
     (region as usize).wrapping_sub(FIRST.memory.get() as usize) < RESERVE
 }
 
-/// Returns whether this process can map so many bytes.
+/// Returns whether this process can map this many bytes.
 pub fn can_map(bytes: usize) -> bool {
-    // SAFETY: the mapping was made just now, and nobody uses it.
+    // SAFETY: the mapping is new, and nothing uses it.
     map(bytes).is_some_and(|region| unsafe { libc::munmap(region.cast(), bytes) == 0 })
 }
 
-/// Returns whether this process is short of memory: the heap has the reserve, and the system gives no new one. Costs one
-/// comparison as long as there is a reserve.
+/// Returns whether this process is short of memory: the heap uses the reserve, and the system gives no new one. Costs one
+/// comparison while the reserve is unused.
 #[inline(always)]
 pub fn is_short() -> bool {
-    RESERVED.get().is_null() && !is_reserved_again()
+    RESERVED.get().is_null() && !replace_reserve()
 }
 
+/// Maps a new reserve. Returns whether the system gave one.
 #[cold]
 #[inline(never)]
-fn is_reserved_again() -> bool {
+fn replace_reserve() -> bool {
     RESERVED.set(map(RESERVE).unwrap_or(std::ptr::null_mut()));
     !RESERVED.get().is_null()
 }
 
-/// Returns whether there is memory for work on so many nodes of a plan, of the extension and of what it calls.
+/// Returns whether there is memory to work on this many nodes of a plan, also for the functions that the extension calls.
 pub fn has_headroom(nodes: usize) -> bool {
     const HEADROOM: usize = 16 << 20;
-    const A_NODE: usize = 8 << 10;
-    !is_short() && can_map(HEADROOM + nodes * A_NODE)
+    const PER_NODE: usize = 8 << 10;
+    !is_short() && can_map(HEADROOM + nodes * PER_NODE)
 }
 
-/// Raises PostgreSQL's "out of memory" if there is no memory to show so many nodes of a plan.
+/// Raises PostgreSQL's "out of memory" if there is no memory to show this many nodes of a plan.
 pub fn ensure_headroom(nodes: usize) {
     if !has_headroom(nodes) {
         out_of_memory();
@@ -197,7 +200,7 @@ pub fn out_of_memory() -> ! {
     unreachable!("an ERROR does not return")
 }
 
-/// Returns an empty vector with room for `count` values; raises "out of memory" where there is none.
+/// Returns an empty vector with room for `count` values. Raises "out of memory" if there is none.
 pub fn with_room<T>(count: usize) -> Vec<T> {
     let mut values = Vec::new();
     if values.try_reserve_exact(count).is_err() {

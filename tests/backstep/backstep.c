@@ -1,6 +1,6 @@
 /*
- * A clock that steps back: put before libc by LD_PRELOAD, it lets CLOCK_MONOTONIC run true, but for one reading in
- * 64 on average, which is up to 20 us too early, and once in a hundred of these up to 2 ms.
+ * A clock that steps back. LD_PRELOAD loads this library before libc. On average one reading of CLOCK_MONOTONIC in 64
+ * is up to 20 us too early. One in a hundred of these is up to 2 ms too early. All other readings are right.
  */
 #define _GNU_SOURCE
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /*
- * burn(us): keeps the processor busy for that many microseconds, touches no page, returns true.
- * burned(): the milliseconds that burn really took in this process since the last burned().
- * The second is the known truth that the sampled times are held against.
+ * burn(us) keeps the processor busy for this many microseconds, reads no block, and returns true.
+ * burned() returns the milliseconds that burn() really took in this process since the last burned().
+ * Tests compare the sampled times with burned().
  */
 #include "postgres.h"
 

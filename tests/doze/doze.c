@@ -1,6 +1,6 @@
 /*
- * doze(ms): sleeps without telling PostgreSQL, as a function does that waits for a service by itself. Signals do not
- * end it early. Returns true.
+ * doze(ms) sleeps without telling PostgreSQL, like a function that waits for an external service. Signals do not end
+ * the sleep early. It returns true.
  */
 #include "postgres.h"
 

@@ -1,6 +1,6 @@
 /*
- * Makes a function of the server fail where pg_rowsource calls it: a library that patches pg_rowsource's own import
- * slots. failing(name) lets the next call of that function raise "out of memory"; all other calls go through.
+ * Makes functions of the server fail when pg_rowsource calls them. This library patches pg_rowsource's import table.
+ * After failing(name) the next call of that function raises "out of memory". All other calls are passed on.
  */
 #define _GNU_SOURCE
 #include "postgres.h"
@@ -56,7 +56,7 @@ failing_look(Node *clause)
 	return contain_volatile_functions(clause);
 }
 
-/* As where the memory is full: what was begun is left to whoever cleans up. */
+/* Fails after the segment was created, so that the caller's error handling must remove it. */
 static dsm_segment *
 failing_create(Size size, int flags)
 {

@@ -1,6 +1,6 @@
 /*
- * A library that patches the server's import slot of pread, as others might: loaded before or after pg_rowsource. It
- * counts the calls and calls on to what was there. patcher_calls() tells how many there were in this process.
+ * Patches the entry of pread in the server's import table, as another library may do before or after pg_rowsource. It
+ * counts the calls and passes them to the previous function. patcher_calls() returns the number of calls in this process.
  */
 #define _GNU_SOURCE
 #include "postgres.h"

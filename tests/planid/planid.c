@@ -1,5 +1,5 @@
 /*
- * planid.c: gives every plan the number 42, as an extension of PostgreSQL 18 and newer may.
+ * Gives every plan the planid 42. An extension may set it from PostgreSQL 18 on.
  */
 #include "postgres.h"
 

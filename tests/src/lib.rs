@@ -13,6 +13,8 @@ pub mod compiled;
 pub mod environment;
 pub mod explain;
 pub mod hostile;
+#[cfg(test)]
+mod imports;
 pub mod measured;
 pub mod mounts;
 pub mod pgbench;

@@ -1,8 +1,9 @@
 /*
- * A system-call trace without a tracer's cost: put before libc by LD_PRELOAD, it makes the calls itself, and counts
- * and times those on temporary files. It can also be a slow disk: every so many of a session's requests to them take
- * so much longer. And a bad one: some requests are interrupted, some writes short. tracer_totals(), tracer_delay() and
- * tracer_faults() are the ways in from SQL.
+ * Traces system calls without the cost of a tracer. LD_PRELOAD loads this library before libc. It makes the calls itself,
+ * and counts and times those on temporary files. The SQL functions:
+ * - tracer_totals() returns the counts and times;
+ * - tracer_delay() simulates a slow disk: every n-th request of a session takes longer;
+ * - tracer_faults() simulates a bad disk: some requests are interrupted, and some writes are short.
  */
 #define _GNU_SOURCE
 #include "postgres.h"
@@ -26,7 +27,7 @@ enum
 
 #define DESCRIPTORS 65536
 static unsigned char kinds[DESCRIPTORS];
-/* By kind and operation (read, write): calls, bytes, nanoseconds. */
+/* Calls, bytes and nanoseconds, by kind and operation (read, write). */
 static int64 totals[TEMP_TABLE + 1][2][3];
 static int	delay_us = 0;
 static int	delay_every = 1;
@@ -68,7 +69,7 @@ kind_of(int fd)
 	return kinds[fd];
 }
 
-/* A temporary table's extension is not tried again when a signal interrupts it, from 16 on, nor a read of it, from 18 on. */
+/* PostgreSQL does not retry an interrupted extension of a temporary table from 16 on, nor a read of one from 18 on. */
 static bool
 may_be_interrupted(int operation, int kind, int fd, off_t offset)
 {
@@ -148,7 +149,7 @@ close(int fd)
 	return syscall(SYS_close, fd);
 }
 
-/* tracer_totals(file type, operation) -> calls, bytes, ns of this process so far */
+/* tracer_totals(temporary table?, write?) returns calls, bytes and nanoseconds of this process so far. */
 PG_FUNCTION_INFO_V1(tracer_totals);
 Datum
 tracer_totals(PG_FUNCTION_ARGS)
@@ -160,7 +161,7 @@ tracer_totals(PG_FUNCTION_ARGS)
 											  found[0], found[1], found[2])));
 }
 
-/* tracer_faults(one request in so many is interrupted, and one write short) */
+/* tracer_faults(n): of n requests, one is interrupted and one write is short. 0: no faults. */
 PG_FUNCTION_INFO_V1(tracer_faults);
 Datum
 tracer_faults(PG_FUNCTION_ARGS)
@@ -169,7 +170,7 @@ tracer_faults(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* tracer_delay(microseconds, one request in so many) */
+/* tracer_delay(us, n): every n-th request takes this many microseconds longer. */
 PG_FUNCTION_INFO_V1(tracer_delay);
 Datum
 tracer_delay(PG_FUNCTION_ARGS)

@@ -21,8 +21,8 @@ pub fn run(context: &mut ExperimentContext) {
     context.setting("rounds", rounds);
     let (server, rows) = narrow::server(context, "clocks");
     let mut plain = Session::new(&server);
-    let mut ours = Session::loaded(&server);
-    let sources = survey(context, &mut ours);
+    let mut loaded = Session::loaded(&server);
+    let sources = survey(context, &mut loaded);
     let variants: Vec<(&str, u32)> = sources
         .iter()
         .flat_map(|source| SAMPFREQS.map(|sampfreq| (source.as_str(), sampfreq)))
@@ -38,7 +38,7 @@ pub fn run(context: &mut ExperimentContext) {
         let (from, to) = [(0.15, 0.5), (0.5, 1.0)][at];
         context.begin_part(from, to);
         plain.run(settings);
-        ours.run(settings);
+        loaded.run(settings);
         let series = interleave(context, scan, &names, rounds, |variant| {
             if variant == 0 {
                 return Run::unmeasured(plain.time(statement));
@@ -46,7 +46,7 @@ pub fn run(context: &mut ExperimentContext) {
             let (source, sampfreq) = variants[variant - 1];
             let settings =
                 format!("SET pg_rowsource.clock_source = {source}; SET pg_rowsource.sampfreq = {sampfreq}");
-            Run::measured(&mut ours, &settings, statement)
+            Run::measured(&mut loaded, &settings, statement)
         });
         let cpu = |run: &Run| run.elapsed.cpu_s;
         let ratios = ratios_to_first(&series, cpu);
@@ -64,7 +64,7 @@ pub fn run(context: &mut ExperimentContext) {
             ],
         );
         for (variant, line) in series.iter().enumerate() {
-            let theirs = variant
+            let original = variant
                 .checked_sub(1)
                 .map(|of| variants[of])
                 .filter(|&(_, sampfreq)| at == 1 && sampfreq == 1)
@@ -74,8 +74,8 @@ pub fn run(context: &mut ExperimentContext) {
                 format!("{:.3}", median(&line.of(cpu))),
                 ratios[variant].as_ratio(),
                 count(median(&line.of(|run| run.timer_calls))),
-                theirs.map(|(_, cpu)| format!("{cpu:.2}")).unwrap_or_default(),
-                theirs
+                original.map(|(_, cpu)| format!("{cpu:.2}")).unwrap_or_default(),
+                original
                     .map(|(_, cpu)| format!("{:.2}", cpu / ORIGINAL_AT_0))
                     .unwrap_or_default(),
             ]);

@@ -54,7 +54,7 @@ const VARIANTS: [Variant; 5] = [
     },
 ];
 /// Variants that the findings compare.
-const OURS: usize = 2;
+const MEASURED: usize = 2;
 const AUDIT: usize = 3;
 const BOTH: usize = 4;
 
@@ -150,8 +150,8 @@ pub fn run(context: &mut ExperimentContext) {
     );
     for (at, line) in series.iter().enumerate() {
         let seconds = line.of(|run| run.elapsed.wall_s);
-        let shown = |figure: fn(&Shown) -> f64| match variants[at].measured {
-            true => format!("{:.3}", median(&line.of(|run| shown_us(run, figure)))),
+        let shown = |value: fn(&Shown) -> f64| match variants[at].measured {
+            true => format!("{:.3}", median(&line.of(|run| shown_us(run, value)))),
             false => String::new(),
         };
         table.row([
@@ -180,15 +180,12 @@ pub fn run(context: &mut ExperimentContext) {
     context.table(table);
     let mut shown_of_audit = None;
     if audited {
-        let added = |figure: &dyn Fn(&Run) -> f64, with: usize, without: usize| {
-            let pairs = series[with]
-                .of(figure)
-                .into_iter()
-                .zip(series[without].of(figure));
+        let added = |value: &dyn Fn(&Run) -> f64, with: usize, without: usize| {
+            let pairs = series[with].of(value).into_iter().zip(series[without].of(value));
             median(&pairs.map(|(with, without)| with - without).collect::<Vec<_>>())
         };
         let cost = each_us(added(&|run| run.elapsed.cpu_s, AUDIT, 0));
-        let shown = added(&|run| shown_us(run, |shown| shown.statement_ms), BOTH, OURS);
+        let shown = added(&|run| shown_us(run, |shown| shown.statement_ms), BOTH, MEASURED);
         shown_of_audit = Some((cost, shown));
     }
     drop(sessions);
@@ -206,9 +203,9 @@ pub fn run(context: &mut ExperimentContext) {
 }
 
 /// Returns the microseconds of one lookup that the view shows.
-fn shown_us(run: &Run, figure: fn(&Shown) -> f64) -> f64 {
+fn shown_us(run: &Run, value: fn(&Shown) -> f64) -> f64 {
     run.shown
-        .map_or(0.0, |shown| figure(&shown) * 1000.0 / shown.calls)
+        .map_or(0.0, |shown| value(&shown) * 1000.0 / shown.calls)
 }
 
 /// Runs the lookups once.

@@ -65,7 +65,7 @@ pub fn run(context: &mut ExperimentContext) {
     context.setting("rounds", rounds);
     let (server, rows) = narrow::server(context, "sampfreq");
     let mut plain = Session::new(&server);
-    let mut ours = Session::loaded(&server);
+    let mut loaded = Session::loaded(&server);
     let mut variants = vec![Variant::NotLoaded, Variant::Basic];
     variants.extend((0..ORIGINAL.len()).map(Variant::Sampled));
     variants.extend(EXPLAINS.map(|(_, prefix)| Variant::Explain(prefix)));
@@ -79,14 +79,14 @@ pub fn run(context: &mut ExperimentContext) {
         let (from, to) = [(0.12, 0.42), (0.42, 1.0)][at];
         context.begin_part(from, to);
         plain.run(settings);
-        ours.run(settings);
+        loaded.run(settings);
         let series = interleave(context, scan, &names, rounds, |variant| match variants[variant] {
             Variant::NotLoaded => Run::unmeasured(plain.time(statement)),
-            Variant::Basic => Run::unmeasured(ours.time(statement)),
+            Variant::Basic => Run::unmeasured(loaded.time(statement)),
             Variant::Explain(prefix) => Run::unmeasured(plain.time(&format!("{prefix}{statement}"))),
             Variant::Sampled(which) => {
                 let settings = format!("SET pg_rowsource.sampfreq = {}", ORIGINAL[which].sampfreq);
-                Run::measured(&mut ours, &settings, statement)
+                Run::measured(&mut loaded, &settings, statement)
             }
         });
         let cpu = |run: &Run| run.elapsed.cpu_s;
@@ -114,14 +114,14 @@ pub fn run(context: &mut ExperimentContext) {
                 Variant::Sampled(which) => Some(which),
                 _ => None,
             };
-            let theirs = sampled.map(|of| {
+            let original = sampled.map(|of| {
                 if at == 0 {
                     ORIGINAL[of].scan
                 } else {
                     ORIGINAL[of].index
                 }
             });
-            let theirs_at_0 = if at == 0 {
+            let original_at_0 = if at == 0 {
                 ORIGINAL[0].scan.0
             } else {
                 ORIGINAL[0].index.0
@@ -131,12 +131,12 @@ pub fn run(context: &mut ExperimentContext) {
                 line.name.clone(),
                 format!("{:.3}", median(&line.of(cpu))),
                 to_plain[variant].as_ratio(),
-                cell(theirs.map(|_| format!("{:.3}", ratio(&line.of(cpu), &zero).median))),
+                cell(original.map(|_| format!("{:.3}", ratio(&line.of(cpu), &zero).median))),
                 elapsed[variant].as_ratio(),
-                cell(theirs.map(|_| count(median(&line.of(|run| run.timer_calls))))),
-                cell(theirs.map(|(cpu, _)| format!("{cpu:.2}"))),
-                cell(theirs.map(|(cpu, _)| format!("{:.2}", cpu / theirs_at_0))),
-                cell(theirs.map(|(_, calls)| count(calls))),
+                cell(original.map(|_| count(median(&line.of(|run| run.timer_calls))))),
+                cell(original.map(|(cpu, _)| format!("{cpu:.2}"))),
+                cell(original.map(|(cpu, _)| format!("{:.2}", cpu / original_at_0))),
+                cell(original.map(|(_, calls)| count(calls))),
             ]);
             context.measured(scan, &line.name, "CPU s", &line.of(cpu));
             context.measured(scan, &line.name, "elapsed s", &line.of(|run| run.elapsed.wall_s));
@@ -193,12 +193,12 @@ pub fn run(context: &mut ExperimentContext) {
             count(median(&none)),
             none.iter().all(|&calls| calls == 0.0),
         );
-        for (of, most, theirs) in [(1, 1.07, 1.12), (6, 1.35, 11.0)] {
+        for (of, most, original) in [(1, 1.07, 1.12), (6, 1.35, 11.0)] {
             let found = to_plain[UNMEASURED.len() + of];
             let sampfreq = ORIGINAL[of].sampfreq;
             let goal = Goal::at_most(most);
             let goal = if at == 0 {
-                goal.with_note(&format!("the original: {theirs}"))
+                goal.with_note(&format!("the original: {original}"))
             } else {
                 goal
             };

@@ -51,7 +51,7 @@ const fn case(how: How, kind: Kind, same_transaction: bool) -> Case {
     }
 }
 
-/// Adds the figures of the original to a case.
+/// Adds the original's numbers to a case.
 const fn like(case: Case, words: &'static str, small: Option<f64>, large: Option<f64>) -> Case {
     Case {
         original: Some((words, small, large)),
@@ -315,9 +315,9 @@ fn report(
         case.kind(),
         case.name()
     );
-    // A node's figures include its children, so the root's figures are those of the plan.
+    // A node's WAL includes that of its children, so the root's WAL is that of the plan.
     let root = written.nodes.as_ref().and_then(|nodes| nodes.first());
-    let theirs = case
+    let original = case
         .original
         .and_then(|(words, small, large)| [small, large][which].map(|bytes| (words, bytes)));
     let each = written
@@ -334,8 +334,8 @@ fn report(
         count(written.statement),
         count(written.with_commit),
         format!("{:.1}", written.with_commit / rows as f64),
-        theirs.map_or(String::new(), |(_, bytes)| count(bytes)),
-        theirs.map_or(String::new(), |(words, _)| words.to_string()),
+        original.map_or(String::new(), |(_, bytes)| count(bytes)),
+        original.map_or(String::new(), |(words, _)| words.to_string()),
     ]);
     context.measured(&what, "position, statement", "bytes", &[written.statement]);
     context.measured(&what, "position, with commit", "bytes", &[written.with_commit]);

@@ -109,7 +109,7 @@ impl<'a> ExperimentContext<'a> {
         });
     }
 
-    /// Records whether an exact figure is right. A wrong one fails the run.
+    /// Records whether an exact value is right. A wrong one fails the run.
     pub fn assert_exact(
         &mut self,
         what: impl Into<String>,
@@ -126,7 +126,7 @@ impl<'a> ExperimentContext<'a> {
         });
     }
 
-    /// Records whether a figure that depends on times reaches its goal. Quick runs do not judge it.
+    /// Records whether a value that depends on times reaches its goal. Quick runs do not judge it.
     pub fn goal(&mut self, what: impl Into<String>, goal: &Goal, found: &Spread) {
         self.record.checks.push(Check {
             what: what.into(),

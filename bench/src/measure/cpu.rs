@@ -4,14 +4,14 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 /// The longest wait for a process to fall asleep after its answer has arrived.
-const PATIENCE: Duration = Duration::from_millis(20);
+const MAX_WAIT: Duration = Duration::from_millis(20);
 /// `USER_HZ`, which is 100 on every Linux that PostgreSQL runs on.
 const TICKS_A_SECOND: f64 = 100.0;
 
 /// Returns the seconds of CPU that a process has used. Waits until it sleeps, because before that the kernel's count
 /// is behind by up to one tick.
 pub fn seconds_of(pid: u32) -> f64 {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + MAX_WAIT;
     while state_of(pid) == Some('R') && Instant::now() < deadline {
         std::hint::spin_loop();
     }

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 /// The bar's units in a second.
 const UNITS: f64 = 10.0;
 /// The shortest time between two printed lines.
-const QUIET: Duration = Duration::from_secs(10);
+const MIN_INTERVAL: Duration = Duration::from_secs(10);
 /// The weight of the expected pace against the measured one, in seconds of measuring.
-const TRUST: f64 = 120.0;
+const PRIOR_WEIGHT: f64 = 120.0;
 
 pub struct Progress {
     bar: ProgressBar,
@@ -25,7 +25,7 @@ struct State {
     done: f64,
     name: String,
     expected: f64,
-    said: Option<Instant>,
+    printed: Option<Instant>,
 }
 
 impl Progress {
@@ -41,7 +41,7 @@ impl Progress {
             done: 0.0,
             name: String::new(),
             expected: 0.0,
-            said: None,
+            printed: None,
         };
         Progress {
             bar,
@@ -55,7 +55,7 @@ impl Progress {
             let mut state = self.state.borrow_mut();
             state.name = name.to_string();
             state.expected = expected;
-            state.said = None;
+            state.printed = None;
         }
         self.at(0.0, "begins");
     }
@@ -68,10 +68,12 @@ impl Progress {
         let message = format!("{} left; {}: {what}", about(left), state.name);
         self.bar.set_position((done * UNITS) as u64);
         self.bar.set_message(message.clone());
-        let quiet = state.said.is_some_and(|said| said.elapsed() < QUIET);
-        if self.bar.is_hidden() && !quiet {
+        let recent = state
+            .printed
+            .is_some_and(|printed| printed.elapsed() < MIN_INTERVAL);
+        if self.bar.is_hidden() && !recent {
             println!("[{:>3.0} %] {message}", 100.0 * done / state.total);
-            state.said = Some(Instant::now());
+            state.printed = Some(Instant::now());
         }
     }
 
@@ -91,7 +93,7 @@ impl Progress {
     pub fn finish(&self) {
         self.bar.finish_and_clear();
         let elapsed = self.state.borrow().begun.elapsed();
-        println!("took {}", HumanDuration(elapsed));
+        println!("The run took {}", HumanDuration(elapsed));
     }
 }
 
@@ -99,7 +101,7 @@ impl State {
     /// Estimates the seconds that are left when this many of the expected seconds are done.
     fn left(&self, done: f64) -> f64 {
         let elapsed = self.begun.elapsed().as_secs_f64();
-        let pace = (elapsed + TRUST) / (done + TRUST);
+        let pace = (elapsed + PRIOR_WEIGHT) / (done + PRIOR_WEIGHT);
         ((self.total - done) * pace).max(0.0)
     }
 }

@@ -11,9 +11,9 @@ pub struct Series<T> {
 }
 
 impl<T> Series<T> {
-    /// Returns one figure of each round.
-    pub fn of(&self, figure: impl Fn(&T) -> f64) -> Vec<f64> {
-        self.values.iter().map(figure).collect()
+    /// Returns one value of each round.
+    pub fn of(&self, value: impl Fn(&T) -> f64) -> Vec<f64> {
+        self.values.iter().map(value).collect()
     }
 }
 
@@ -50,10 +50,10 @@ pub fn interleave<T>(
 }
 
 /// Returns the ratio of each variant to the first.
-pub fn ratios_to_first<T>(series: &[Series<T>], figure: impl Fn(&T) -> f64) -> Vec<Spread> {
-    let base = series[0].of(&figure);
+pub fn ratios_to_first<T>(series: &[Series<T>], value: impl Fn(&T) -> f64) -> Vec<Spread> {
+    let base = series[0].of(&value);
     series
         .iter()
-        .map(|variant| ratio(&variant.of(&figure), &base))
+        .map(|variant| ratio(&variant.of(&value), &base))
         .collect()
 }

@@ -10,7 +10,7 @@ pub struct Check {
     pub what: String,
     pub wanted: String,
     pub found: String,
-    /// An exact figure does not depend on times: quick runs judge it too, and a miss fails the run.
+    /// An exact value does not depend on times: quick runs judge it too, and a miss fails the run.
     #[serde(rename = "must")]
     pub exact: bool,
     pub verdict: Verdict,
@@ -40,7 +40,7 @@ impl Check {
     }
 }
 
-/// A goal for a figure that depends on times: the range in which the figure should lie.
+/// A goal for a value that depends on times: the range in which the value should lie.
 pub struct Goal {
     least: f64,
     most: f64,
@@ -80,7 +80,7 @@ impl Goal {
     }
 
     /// Compares the range of the rounds with the goal. The goal is met if the whole range meets it, and missed if the
-    /// whole range misses it. It is undecided if the range reaches over a bound of the goal. A figure that is not a
+    /// whole range misses it. It is undecided if the range reaches over a bound of the goal. A value that is not a
     /// number misses every goal.
     pub fn judge(&self, found: &Spread) -> Verdict {
         let is_range = found.low <= found.median && found.median <= found.high;
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_that_is_not_a_number_misses_every_goal() {
+    fn a_value_that_is_not_a_number_misses_every_goal() {
         let found = Spread {
             median: f64::NAN,
             low: f64::INFINITY,

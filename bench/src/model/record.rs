@@ -39,7 +39,7 @@ pub struct Measured {
 }
 
 impl Record {
-    /// Returns whether no check of an exact figure failed.
+    /// Returns whether no check of an exact value failed.
     pub fn exact_checks_hold(&self) -> bool {
         !self
             .checks

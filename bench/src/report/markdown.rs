@@ -26,7 +26,7 @@ pub fn report(records: &[Record]) -> String {
     text
 }
 
-/// Formats all goals that depend on times with their verdicts, and the number of exact figures that are met.
+/// Formats all goals that depend on times with their verdicts, and the number of exact values that are met.
 fn goals(records: &[Record]) -> String {
     let mut text = String::from("| experiment | goal | wanted | found | |\n|---|---|---|---|---|\n");
     let (mut exact, mut failed) = (0, 0);
@@ -54,13 +54,13 @@ fn goals(records: &[Record]) -> String {
     }
     let _ = write!(
         text,
-        "\n{} of {exact} checks of exact figures are met. They are listed with each experiment.\n\n",
+        "\n{} of {exact} checks of exact values are met. They are listed with each experiment.\n\n",
         exact - failed
     );
     text
 }
 
-/// Formats the checks of exact figures as a folded list.
+/// Formats the checks of exact values as a folded list.
 fn exact_checks(record: &Record) -> String {
     let exact: Vec<&Check> = record.checks.iter().filter(|check| check.exact).collect();
     if exact.is_empty() {
@@ -68,7 +68,7 @@ fn exact_checks(record: &Record) -> String {
     }
     let met = exact.iter().filter(|check| check.verdict == Verdict::Met).count();
     let mut text = format!(
-        "<details><summary>Exact figures: {met} of {} are met</summary>\n\n\
+        "<details><summary>Exact values: {met} of {} are met</summary>\n\n\
          | what | wanted | found | |\n|---|---|---|---|\n",
         exact.len()
     );

@@ -173,17 +173,23 @@ mod tests {
                 groups: vec!["first group".to_string(), "second".to_string()],
                 series: vec![
                     BarSeries {
-                        name: "ours".to_string(),
+                        name: "first series".to_string(),
                         values: vec![value(1.04), value(1.2)],
                     },
                     BarSeries {
-                        name: "theirs".to_string(),
+                        name: "second series".to_string(),
                         values: vec![value(11.0), None],
                     },
                 ],
             })
             .unwrap();
-            for words in ["A title", "first group", "second", "ours", "theirs"] {
+            for words in [
+                "A title",
+                "first group",
+                "second",
+                "first series",
+                "second series",
+            ] {
                 assert!(text.contains(words), "{words}");
             }
             let bars = |colour: &str| {

@@ -1,4 +1,4 @@
-//! One execution of a plan as a whole, and the spread of many.
+//! One execution of a plan as a whole, and the times of many executions.
 
 use crate::clock::Source;
 use serde::{Deserialize, Serialize};
@@ -9,26 +9,26 @@ pub enum Outcome {
     /// It ran to its end, or its cursor was closed.
     #[default]
     Completed,
-    /// An error ended it; the statistics are those reached by then.
+    /// An error ended it. The statistics are those up to the error.
     Failed,
-    /// A cancel request or a timeout ended it; the statistics are those reached by then.
+    /// A cancel request or a timeout ended it. The statistics are those up to that moment.
     Cancelled,
 }
 
-/// The spread of a plan's execution times, in milliseconds.
+/// The execution times of a plan, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
-    /// Executions.
+    /// The number of executions.
     pub calls: u64,
-    /// Their sum.
+    /// The sum of their times.
     pub total_ms: f64,
-    /// The shortest.
+    /// The shortest time.
     pub min_ms: f64,
-    /// The longest.
+    /// The longest time.
     pub max_ms: f64,
-    /// Their mean.
+    /// The mean time.
     pub mean_ms: f64,
-    /// Sum of squared differences from the mean (Welford's algorithm).
+    /// The sum of squared differences from the mean (Welford's algorithm).
     square_ms: f64,
 }
 
@@ -44,7 +44,7 @@ impl Times {
         self.square_ms += difference * (ms - self.mean_ms);
     }
 
-    /// Adds executions counted apart (the parallel form of Welford's algorithm, by Chan and others).
+    /// Adds executions that were counted separately (the parallel form of Welford's algorithm, by Chan and others).
     pub fn merge(&mut self, other: &Times) {
         if self.calls == 0 {
             *self = *other;
@@ -53,17 +53,17 @@ impl Times {
         if other.calls == 0 {
             return;
         }
-        let (ours, theirs) = (self.calls as f64, other.calls as f64);
+        let (own, added) = (self.calls as f64, other.calls as f64);
         let difference = other.mean_ms - self.mean_ms;
         self.min_ms = self.min_ms.min(other.min_ms);
         self.max_ms = self.max_ms.max(other.max_ms);
         self.calls += other.calls;
         self.total_ms += other.total_ms;
-        self.mean_ms += difference * theirs / (ours + theirs);
-        self.square_ms += other.square_ms + difference * difference * ours * theirs / (ours + theirs);
+        self.mean_ms += difference * added / (own + added);
+        self.square_ms += other.square_ms + difference * difference * own * added / (own + added);
     }
 
-    /// The population's standard deviation, as in pg_stat_statements.
+    /// Returns the population's standard deviation, as in pg_stat_statements.
     pub fn stddev_ms(&self) -> f64 {
         if self.calls == 0 {
             return 0.0;
@@ -72,8 +72,8 @@ impl Times {
     }
 }
 
-/// Returns the name that views show for the clock of an execution. `None` is PostgreSQL's own, with which EXPLAIN ANALYZE
-/// measured.
+/// Returns the name that views show for the clock of an execution. `None` is PostgreSQL's own clock: EXPLAIN ANALYZE measured
+/// the times.
 pub fn clock_name(clock: Option<Source>) -> &'static str {
     clock.map_or("core", Source::name)
 }
@@ -83,11 +83,11 @@ pub fn clock_name(clock: Option<Source>) -> &'static str {
 pub struct Run {
     /// How it ended.
     pub outcome: Outcome,
-    /// One of how many calls was timed.
+    /// The sampling frequency: on average one call in this many was timed.
     pub sampfreq: i32,
-    /// The clock of its times; `None` is PostgreSQL's own.
+    /// The clock that measured it; `None` is PostgreSQL's own.
     pub clock: Option<Source>,
-    /// Milliseconds from its start to its end, while it ran.
+    /// Milliseconds that it ran, without the time between the fetches of a cursor.
     pub elapsed_ms: f64,
     /// When it ended, in microseconds since 2000-01-01 UTC.
     pub at: i64,
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn spread_of_times_counted_apart() {
+    fn spread_of_times_counted_separately() {
         let all = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0];
         let of = |part: &[f64]| {
             let mut times = Times::default();

@@ -1,14 +1,14 @@
-//! What identifies a plan.
+//! The identity of a plan.
 
 use serde::{Deserialize, Serialize};
 
-/// A plan's number, and what else tells it from others.
+/// The number of a plan, and its shape if the number is not unique.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanId {
     /// The planid that views show.
     pub number: i64,
-    /// Another extension's number may be the same for plans with other nodes (other partitions pruned): this differs
-    /// then. It is 0 where the number is our own, which needs no more.
+    /// Distinguishes plans with different nodes (for example with other partitions pruned) to which core or another
+    /// extension gave the same number. It is 0 if the number is pg_rowsource's own, which is different for such plans.
     pub shape: u32,
 }
 
@@ -24,9 +24,9 @@ pub struct PlanKey {
     pub userid: u32,
     /// OID of the database in which it ran.
     pub dbid: u32,
-    /// 1 where a client sent it, 0 where a function did. As wide as it is so that the key has no padding.
+    /// 1 if a client sent the statement, 0 if a function did. It has 32 bits, so that the key has no padding.
     toplevel: u32,
-    /// Tells plans apart that have another extension's number in common; else 0.
+    /// See [`PlanId::shape`].
     shape: u32,
 }
 
@@ -46,17 +46,17 @@ impl PlanKey {
         }
     }
 
-    /// Returns whether a client sent the statement, not a function.
+    /// Returns whether a client sent the statement, and not a function.
     pub fn toplevel(&self) -> bool {
         self.toplevel != 0
     }
 
-    /// Returns what tells plans with one planid apart; 0 where the planid is our own.
+    /// Returns the plan's shape, see [`PlanId::shape`].
     pub fn shape(&self) -> u32 {
         self.shape
     }
 
-    /// Returns whether it is of this user, database and query; 0 stands for any.
+    /// Returns whether the plan belongs to this user, database and query. 0 stands for any.
     pub fn matches(&self, userid: u32, dbid: u32, queryid: i64) -> bool {
         (userid == 0 || self.userid == userid)
             && (dbid == 0 || self.dbid == dbid)

@@ -1,5 +1,4 @@
-//! What is measured and kept: plans, their executions, their nodes. All else in the crate and the extension speaks of
-//! these types.
+//! The data model: plans, their executions and their nodes. The rest of the crate and the extension use these types.
 
 mod execution;
 mod key;

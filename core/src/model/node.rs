@@ -1,11 +1,10 @@
-//! The statistics of one plan node, as they are kept, summed and displayed. A new fact per node is a field here and one
-//! place that collects it.
+//! The statistics of one plan node. A new fact per node needs a field here and one place that collects it.
 
 use crate::histogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::ops::{AddAssign, SubAssign};
 
-/// A value that may not have been measured. It is zero then, so that sums need not ask.
+/// A value that may not have been measured. The value is then zero, so that sums need no test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Serialize, Deserialize)]
 pub struct Measured<T> {
     known: bool,
@@ -13,13 +12,13 @@ pub struct Measured<T> {
 }
 
 impl<T: Copy> Measured<T> {
-    /// Returns the value; `None` where it was not measured.
+    /// Returns the value, or `None` if it was not measured.
     #[inline(always)]
     pub fn get(&self) -> Option<T> {
         self.known.then_some(self.value)
     }
 
-    /// Returns the value, to be changed.
+    /// Returns a reference to change the value, or `None` if it was not measured.
     #[inline(always)]
     pub fn get_mut(&mut self) -> Option<&mut T> {
         self.known.then_some(&mut self.value)
@@ -52,7 +51,7 @@ impl<T: AddAssign> AddAssign for Measured<T> {
 }
 
 impl Measured<u64> {
-    /// Keeps the larger of two.
+    /// Keeps the larger of the two values.
     #[inline(always)]
     fn raise_to(&mut self, other: Self) {
         self.known |= other.known;
@@ -60,7 +59,7 @@ impl Measured<u64> {
     }
 }
 
-/// Blocks touched, inclusive of the node's children. Counts are blocks of the server's block size.
+/// The blocks that a node and its children used. Counts are blocks of the server's block size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Buffers {
     /// Shared blocks found in shared buffers.
@@ -97,7 +96,7 @@ pub struct Buffers {
     pub temp_write_ms: f64,
 }
 
-/// WAL generated, inclusive of the node's children.
+/// The WAL that a node and its children generated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wal {
     /// Records.
@@ -108,7 +107,7 @@ pub struct Wal {
     pub bytes: u64,
 }
 
-/// The time of a node, where it was measured.
+/// The time of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Time {
     /// Milliseconds in the node and all below it.
@@ -117,32 +116,32 @@ pub struct Time {
     pub startup_ms: f64,
     /// Milliseconds in the node alone.
     pub self_ms: f64,
-    /// One standard error of `total_ms`, in milliseconds; zero where every call was timed.
+    /// One standard error of `total_ms`, in milliseconds. Zero if every call was timed.
     pub error_ms: f64,
 }
 
-/// Everything known of one plan node after one execution, or summed over several.
+/// The statistics of one plan node, of one execution or summed over several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeStats {
-    /// Starts (EXPLAIN's loops, summed over parallel processes); not where only rows were counted.
+    /// Starts (EXPLAIN's loops, summed over parallel processes). Unknown if only rows were counted.
     pub starts: Measured<u64>,
     /// Rows returned over all starts.
     pub rows: u64,
-    /// Time; not where the node was not timed.
+    /// Time. Unknown if the node was not timed.
     pub time: Measured<Time>,
-    /// Blocks; not where only rows were counted.
+    /// Blocks. Unknown if only rows were counted.
     pub buffers: Measured<Buffers>,
-    /// WAL; not where only rows were counted.
+    /// WAL. Unknown if only rows were counted.
     pub wal: Measured<Wal>,
-    /// Calls whose time was taken.
+    /// The number of timed calls.
     pub timed_calls: u64,
     /// Clock readings made for this node.
     pub timer_calls: u64,
     /// Clock readings smaller than the one before them.
     pub clock_backsteps: u64,
-    /// Peak working memory in kB, where PostgreSQL knows it (sort, hash, aggregate, memoize).
+    /// Peak working memory in kB, if PostgreSQL knows it (sort, hash, aggregate, memoize).
     pub memory_kb: Measured<u64>,
-    /// Peak disk space of the work area in kB, where PostgreSQL knows it.
+    /// Peak disk space of the work area in kB, if PostgreSQL knows it.
     pub disk_kb: Measured<u64>,
 }
 
@@ -184,7 +183,7 @@ add_assign_fields!(
 add_assign_fields!(Wal, records, fpi, bytes);
 
 impl AddAssign for Time {
-    /// Standard errors of independent executions add as squares.
+    /// Adds the standard errors as squares, because executions are independent.
     #[inline(always)]
     fn add_assign(&mut self, add: Self) {
         self.total_ms += add.total_ms;
@@ -195,13 +194,13 @@ impl AddAssign for Time {
 }
 
 impl NodeStats {
-    /// Adds what an input used to what the node used by itself.
+    /// Adds the blocks and the WAL of an input to those of the node.
     pub fn use_also(&mut self, input: &NodeStats) {
         self.buffers += input.buffers;
         self.wal += input.wal;
     }
 
-    /// Adds one execution to a total; memory and disk keep the largest value seen.
+    /// Adds one execution to a total. Memory and disk space keep the largest value.
     #[inline(always)]
     pub fn add(&mut self, execution: &NodeStats) {
         self.starts += execution.starts;
@@ -225,7 +224,7 @@ pub struct NodeTotals {
     pub total: NodeStats,
     /// The last execution.
     pub last: NodeStats,
-    /// How long the calls took, of all executions.
+    /// How long the timed calls of all executions took.
     pub histogram: Histogram,
 }
 
@@ -238,7 +237,7 @@ impl NodeTotals {
         self.histogram.add(histogram);
     }
 
-    /// Adds executions that were counted apart; `newer` where they are the more recent ones.
+    /// Adds executions that were counted separately. `newer` says that the last of all executions is among them.
     pub fn merge(&mut self, other: &NodeTotals, newer: bool) {
         self.total.add(&other.total);
         if newer {

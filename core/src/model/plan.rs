@@ -1,4 +1,4 @@
-//! A plan: what it is, and what its executions did.
+//! A plan: its description, and the statistics of its executions.
 
 use super::execution::{Outcome, Run, Times};
 use super::key::PlanKey;
@@ -11,23 +11,24 @@ use serde::{Deserialize, Serialize};
 use std::hash::Hasher;
 use std::rc::Rc;
 
-/// Describes a plan: the statement's text and the nodes. It is made once, and all executions share it.
+/// The description of a plan: the statement's text and the nodes. It is made once, and all executions share it.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct PlanDescription {
     /// The beginning of the statement's text.
     pub text: String,
-    /// Length and hash of the text, as far as it is looked at.
+    /// Length and hash of the part of the text that [`PlanDescription::is_of`] compares.
     identity: (usize, u64),
-    /// Its nodes, in EXPLAIN's order.
+    /// The nodes in EXPLAIN's order.
     pub nodes: Vec<PlanNode>,
-    /// Whether it holds for all parameters: the plan is generic, or shows no literals.
+    /// Whether the description is the same for all parameters: it shows parameters (`$1`), or no conditions at all.
     pub generic: bool,
-    /// How many of its texts (the statement's, constants, conditions, names) were cut because they are too long.
+    /// How many texts (of the statement, constants, conditions, names) were cut because they are too long.
     pub cut: u32,
 }
 
 impl PlanDescription {
-    /// Describes a plan. `statement` is the text that [`PlanDescription::is_of`] compares; `shown` is what of it is kept.
+    /// Makes the description. `statement` is the text that [`PlanDescription::is_of`] compares; `shown` is the part of it
+    /// that is kept.
     pub fn new(statement: &[u8], shown: String, is_cut: bool, plan: ExplainedPlan) -> Self {
         PlanDescription {
             text: shown,
@@ -38,12 +39,12 @@ impl PlanDescription {
         }
     }
 
-    /// Returns whether its text was cut.
+    /// Returns whether a text was cut.
     pub fn is_truncated(&self) -> bool {
         self.cut > 0
     }
 
-    /// Returns the bytes that it keeps.
+    /// Returns how many bytes the description takes.
     pub fn size(&self) -> usize {
         let words = |node: &PlanNode| {
             let labelled = node.predicates.iter().chain(&node.keys);
@@ -58,13 +59,13 @@ impl PlanDescription {
         size_of::<Self>() + self.text.len() + self.nodes.iter().map(words).sum::<usize>()
     }
 
-    /// Returns whether this is the statement that it was made for.
+    /// Returns whether the description was made for this statement.
     pub fn is_of(&self, text: &[u8]) -> bool {
         self.identity.0 == text.len() && self.identity == identity(text)
     }
 }
 
-/// Returns what tells texts apart. It is computed at each execution.
+/// Returns the length and a hash of a text. Each execution computes them.
 #[inline(always)]
 fn identity(text: &[u8]) -> (usize, u64) {
     let mut hasher = FxHasher::default();
@@ -75,23 +76,23 @@ fn identity(text: &[u8]) -> (usize, u64) {
 /// The statistics of a plan as a whole, over all its executions.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct PlanStats {
-    /// Executions and how long they took.
+    /// The number of executions and their times.
     pub times: Times,
-    /// Executions that an error ended.
+    /// The number of executions that an error ended.
     pub failed_calls: u64,
-    /// Executions that a cancel request or a timeout ended.
+    /// The number of executions that a cancel request or a timeout ended.
     pub cancelled_calls: u64,
-    /// Milliseconds of the last execution.
+    /// The time of the last execution, in milliseconds.
     pub last_ms: f64,
     /// How the last execution ended.
     pub last_outcome: Outcome,
-    /// One of how many calls was timed in the last execution.
+    /// The sampling frequency of the last execution.
     pub sampfreq: i32,
     /// The clock of the last execution; `None` is PostgreSQL's own.
     pub clock: Option<Source>,
     /// When its first execution ended, in microseconds since 2000-01-01 UTC.
     pub first_seen: i64,
-    /// When its last execution ended, likewise.
+    /// When its last execution ended, in the same unit.
     pub last_seen: i64,
 }
 
@@ -112,7 +113,7 @@ impl PlanStats {
         self.last_seen = run.at;
     }
 
-    /// Adds executions that were counted apart. Returns whether they are the more recent ones.
+    /// Adds executions that were counted separately. Returns whether the last of all executions is among them.
     pub fn merge(&mut self, other: &PlanStats) -> bool {
         let first = self.times.calls == 0;
         let newer = first || other.last_seen >= self.last_seen;
@@ -136,20 +137,20 @@ impl PlanStats {
 /// A plan and its statistics.
 #[derive(Clone)]
 pub struct Plan {
-    /// What identifies it.
+    /// Its identity.
     pub key: PlanKey,
     /// Its text and nodes.
     pub description: Rc<PlanDescription>,
-    /// Whether the description's literals are those of an earlier execution than the last one.
+    /// Whether the literals in the description are from an execution before the last one.
     pub older_literals: bool,
-    /// All its executions.
+    /// The statistics of all executions.
     pub statistics: PlanStats,
-    /// The same of each node, in EXPLAIN's order.
+    /// The statistics of each node, in EXPLAIN's order.
     pub nodes: Vec<NodeTotals>,
 }
 
 impl Plan {
-    /// Makes a plan that has not run.
+    /// Makes a plan without executions.
     pub fn new(key: PlanKey, description: Rc<PlanDescription>) -> Self {
         Plan {
             key,
@@ -160,7 +161,7 @@ impl Plan {
         }
     }
 
-    /// Adds an execution; without memory for its nodes, to the plan as a whole only.
+    /// Adds an execution. If there is no memory for its nodes, adds it only to the plan as a whole.
     pub fn add(&mut self, run: &Run, stats: &[NodeStats], histograms: &[&Histogram]) {
         self.statistics.add(run);
         let more = stats.len().saturating_sub(self.nodes.len());

@@ -1,10 +1,10 @@
-//! What a node and its object are called: EXPLAIN's JSON spreads over several properties what its text format
-//! says in one name, so `ExplainNode` of explain.c is followed here.
+//! The names of a node and of its object. EXPLAIN's text format has one name where its JSON format has several properties.
+//! This module joins them as `ExplainNode` in explain.c does.
 
-use super::properties::{Properties, Words};
+use super::properties::{Properties, TextLimiter};
 
-/// Where a node names its object, the most telling first: an index access shows the index, as in Oracle, though
-/// it may name its table too. `Relations` is postgres_fdw's pushed-down join.
+/// The properties that may name a node's object. The first that is present counts: an index scan shows its index, as in
+/// Oracle, even if it also names its table. `Relations` is a join that postgres_fdw pushed down.
 const OBJECT_PROPERTIES: [&str; 8] = [
     "Index Name",
     "Relation Name",
@@ -16,15 +16,15 @@ const OBJECT_PROPERTIES: [&str; 8] = [
     "Alias",
 ];
 
-/// The object that the node works on.
-pub(super) fn object_name(json: &Properties, words: &mut Words) -> Option<String> {
+/// Returns the name of the object that the node works on.
+pub(super) fn object_name(json: &Properties, texts: &mut TextLimiter) -> Option<String> {
     OBJECT_PROPERTIES
         .iter()
-        .find_map(|property| json.name(property, words))
+        .find_map(|property| json.name(property, texts))
 }
 
-/// The node's name as EXPLAIN's text format spells it, without its object.
-pub(super) fn operation(json: &Properties, words: &mut Words) -> String {
+/// Returns the node's name as EXPLAIN's text format spells it, without its object.
+pub(super) fn operation(json: &Properties, texts: &mut TextLimiter) -> String {
     let parallel = if json.is_true("Parallel Aware") {
         "Parallel "
     } else {
@@ -35,16 +35,16 @@ pub(super) fn operation(json: &Properties, words: &mut Words) -> String {
     } else {
         ""
     };
-    let backward = if json.word("Scan Direction") == Some("Backward") {
+    let backward = if json.keyword("Scan Direction") == Some("Backward") {
         " Backward"
     } else {
         ""
     };
-    format!("{parallel}{async_capable}{}{backward}", kind(json, words))
+    format!("{parallel}{async_capable}{}{backward}", kind(json, texts))
 }
 
-fn kind(json: &Properties, words: &mut Words) -> String {
-    let node_type = json.word("Node Type").unwrap_or("???");
+fn kind(json: &Properties, texts: &mut TextLimiter) -> String {
+    let node_type = json.keyword("Node Type").unwrap_or("???");
     match node_type {
         "Aggregate" => aggregate(json),
         "Hash Join" => join("Hash", json),
@@ -54,12 +54,12 @@ fn kind(json: &Properties, words: &mut Words) -> String {
             outer => outer,
         },
         "SetOp" => set_operation(json),
-        "ModifyTable" => json.word("Operation").unwrap_or(node_type).to_owned(),
-        "Foreign Scan" => match json.word("Operation") {
+        "ModifyTable" => json.keyword("Operation").unwrap_or(node_type).to_owned(),
+        "Foreign Scan" => match json.keyword("Operation") {
             None | Some("Select") => node_type.to_owned(),
             Some(modification) => format!("Foreign {modification}"),
         },
-        "Custom Scan" => match json.name("Custom Plan Provider", words) {
+        "Custom Scan" => match json.name("Custom Plan Provider", texts) {
             None => node_type.to_owned(),
             Some(provider) => format!("{node_type} ({provider})"),
         },
@@ -68,33 +68,33 @@ fn kind(json: &Properties, words: &mut Words) -> String {
 }
 
 fn join(method: &str, json: &Properties) -> String {
-    match json.word("Join Type") {
+    match json.keyword("Join Type") {
         None | Some("Inner") => format!("{method} Join"),
         Some(join_type) => format!("{method} {join_type} Join"),
     }
 }
 
 fn aggregate(json: &Properties) -> String {
-    let strategy = match json.word("Strategy") {
+    let strategy = match json.keyword("Strategy") {
         None | Some("Plain") => "Aggregate",
         Some("Sorted") => "GroupAggregate",
         Some("Hashed") => "HashAggregate",
         Some("Mixed") => "MixedAggregate",
         Some(_) => "Aggregate ???",
     };
-    match json.word("Partial Mode") {
+    match json.keyword("Partial Mode") {
         None | Some("Simple") => strategy.to_owned(),
         Some(partial_mode) => format!("{partial_mode} {strategy}"),
     }
 }
 
 fn set_operation(json: &Properties) -> String {
-    let strategy = match json.word("Strategy") {
+    let strategy = match json.keyword("Strategy") {
         None | Some("Sorted") => "SetOp",
         Some("Hashed") => "HashSetOp",
         Some(_) => "SetOp ???",
     };
-    match json.word("Command") {
+    match json.keyword("Command") {
         None => strategy.to_owned(),
         Some(command) => format!("{strategy} {command}"),
     }

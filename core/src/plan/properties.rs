@@ -1,4 +1,4 @@
-//! The properties of a node in EXPLAIN's JSON, and how much of their text is kept.
+//! Reads the properties of a node from EXPLAIN's JSON, and limits how much of their text is kept.
 
 use serde::Deserialize;
 use serde::de::{Deserializer as _, MapAccess, SeqAccess, Visitor};
@@ -7,14 +7,14 @@ use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt;
 
-/// Characters of a name, a condition or a list of keys that are kept.
-const LONGEST: usize = 1_000;
-/// Bytes of conditions and keys that are kept of a whole plan.
-const MOST_WORDS: usize = 16 * 1024;
-/// What stands where something was cut.
+/// The most characters that are kept of a name, a condition or a list of keys.
+const MAX_CHARS: usize = 1_000;
+/// The most bytes of conditions and keys that are kept of a whole plan.
+const MAX_PLAN_BYTES: usize = 16 * 1024;
+/// The end of a text that was cut.
 pub const CUT: &str = "...";
 
-/// A node's properties as they stand in the JSON text: nothing of them is copied.
+/// A node's properties. The values are slices of the JSON text.
 pub(super) struct Properties<'a> {
     all: Vec<(Cow<'a, str>, &'a str)>,
 }
@@ -23,7 +23,7 @@ pub(super) struct Properties<'a> {
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl<'a> Properties<'a> {
-    /// Reads the properties up to the one of this name, whose value comes next where it is there.
+    /// Reads the properties up to the one with this name. Returns whether it was found; its value comes next then.
     #[inline(never)]
     pub fn up_to<A: MapAccess<'a>>(name: &str, map: &mut A) -> Result<(Self, bool), A::Error> {
         let mut all = Vec::new();
@@ -45,7 +45,7 @@ impl<'a> Properties<'a> {
         self.all.iter().map(|(label, _)| &**label)
     }
 
-    /// Returns a property's value as it stands in the text.
+    /// Returns a property's value as JSON.
     pub fn raw(&self, name: &str) -> Option<&'a str> {
         self.all
             .iter()
@@ -53,13 +53,13 @@ impl<'a> Properties<'a> {
             .map(|(_, raw)| *raw)
     }
 
-    /// Returns one of EXPLAIN's own words, which need no escapes.
-    pub fn word(&self, name: &str) -> Option<&'a str> {
+    /// Returns a keyword of EXPLAIN. Keywords contain no escapes.
+    pub fn keyword(&self, name: &str) -> Option<&'a str> {
         self.raw(name)?.strip_prefix('"')?.strip_suffix('"')
     }
 
-    pub fn name(&self, name: &str, words: &mut Words) -> Option<String> {
-        words.name(self.raw(name)?)
+    pub fn name(&self, name: &str, texts: &mut TextLimiter) -> Option<String> {
+        texts.name(self.raw(name)?)
     }
 
     pub fn number(&self, name: &str) -> f64 {
@@ -73,43 +73,43 @@ impl<'a> Properties<'a> {
     }
 }
 
-/// Keeps as much of a plan's texts as is to be kept, and counts what is cut.
-pub(super) struct Words {
+/// Cuts the texts of a plan to the limits, and counts how many were cut.
+pub(super) struct TextLimiter {
     left: usize,
     pub cut: usize,
-    /// A condition names a parameter.
+    /// Whether a condition names a parameter.
     pub generic: bool,
 }
 
-impl Words {
+impl TextLimiter {
     pub fn new() -> Self {
-        Words {
-            left: MOST_WORDS,
+        TextLimiter {
+            left: MAX_PLAN_BYTES,
             cut: 0,
             generic: false,
         }
     }
 
-    /// Returns whether nothing more is kept.
+    /// Returns whether the limit of the whole plan is reached.
     pub fn is_full(&self) -> bool {
         self.left == 0
     }
 
-    /// Returns a name: it is kept whatever else was.
+    /// Returns a name. The limit of the whole plan does not apply to names.
     pub fn name(&mut self, raw: &str) -> Option<String> {
-        let (text, cut) = text(raw, LONGEST)?;
+        let (text, cut) = text(raw, MAX_CHARS)?;
         Some(self.marked(text.into_owned(), cut))
     }
 
-    /// Returns a condition, or a list of them joined as EXPLAIN's text format joins it.
+    /// Returns a condition. Joins a list of conditions as EXPLAIN's text format does.
     pub fn condition(&mut self, raw: &str) -> Option<String> {
         self.generic |= names_parameter(raw);
         self.joined(raw)
     }
 
-    /// Returns a text as it is, a list joined as EXPLAIN's text format joins it.
+    /// Returns a text. Joins a list of texts as EXPLAIN's text format does.
     pub fn joined(&mut self, raw: &str) -> Option<String> {
-        let most = self.left.min(LONGEST);
+        let most = self.left.min(MAX_CHARS);
         let (joined, cut) = match raw.as_bytes().first()? {
             b'"' => {
                 let (text, cut) = text(raw, most)?;
@@ -131,7 +131,7 @@ impl Words {
     }
 }
 
-/// Returns at most `most` characters of the texts in a list, joined, and whether that is less than all.
+/// Joins the texts of a list. Returns at most `most` characters, and whether the text was cut.
 fn list(raw: &str, most: usize) -> Option<(String, bool)> {
     let mut joined = String::new();
     let (mut left, mut cut, mut separator) = (most, false, "");
@@ -152,8 +152,8 @@ fn list(raw: &str, most: usize) -> Option<(String, bool)> {
     Some((joined, cut))
 }
 
-/// Returns at most `most` characters of a JSON string, and whether that is less than all; the rest is not looked at.
-/// `None` for what is no string.
+/// Returns at most `most` characters of a JSON string, and whether it was cut. Does not read the rest. Returns `None` if
+/// the value is not a string.
 fn text(raw: &str, most: usize) -> Option<(Cow<'_, str>, bool)> {
     let text = raw.strip_prefix('"')?.strip_suffix('"')?;
     let (mut end, mut escaped) = (0, false);
@@ -171,7 +171,7 @@ fn text(raw: &str, most: usize) -> Option<(Cow<'_, str>, bool)> {
     }
     let kept = &text[..end];
     let kept = if escaped {
-        // One half of a surrogate pair, which PostgreSQL never writes, is no text.
+        // Half of a surrogate pair is not valid text. PostgreSQL never writes one; it gives an empty text here.
         serde_json::from_str(&format!("\"{kept}\"")).unwrap_or_default()
     } else {
         Cow::Borrowed(kept)
@@ -185,7 +185,7 @@ fn names_parameter(condition: &str) -> bool {
     after.any(|part| part.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Visits the items of a JSON array as they stand in the text.
+/// Visits the items of a JSON array. Each item is a slice of the text.
 pub(super) fn each_item<'a>(array: &'a str, visit: impl FnMut(&'a str)) -> serde_json::Result<()> {
     Deserializer::from_str(array).deserialize_seq(EachItem(visit))
 }

@@ -1,6 +1,7 @@
 use super::*;
+use crate::processor_time;
 
-/// Statements with EXPLAIN's output in both formats; the text format is the spelling to match.
+/// Statements with EXPLAIN's output in both formats. The names must match the text format.
 const EXPLAIN_15: &str = include_str!("explain15.txt");
 
 struct Case {
@@ -24,7 +25,7 @@ fn cases() -> Vec<Case> {
     EXPLAIN_15.split("\n> ").skip(1).map(case).collect()
 }
 
-/// What stands before the costs in a line that starts a node: `Seq Scan on test t`.
+/// Returns the text before the costs if a line starts a node: `Seq Scan on test t`.
 fn title(line: &str) -> Option<String> {
     let (title, _) = line.split_once("  (cost=")?;
     Some(title.trim_start().trim_start_matches("->  ").replace('"', ""))
@@ -236,7 +237,7 @@ fn every_wrapping_is_accepted() {
 }
 
 #[test]
-fn what_is_no_plan_is_refused() {
+fn input_without_a_plan_is_refused() {
     for json in [
         "",
         "  ",
@@ -317,7 +318,7 @@ fn texts_are_cut_and_counted() {
         assert_eq!(plan.nodes[0].predicates, [("Filter".to_owned(), kept)]);
         assert_eq!((plan.cut, plan.generic), (cut, false));
     }
-    // A parameter counts where it is not shown.
+    // A parameter counts even if it stands in a part that was cut.
     assert!(plan(&format!(r#""Filter": "{} = $1""#, "x".repeat(2000))).generic);
     assert!(!plan(r#""Filter": "(a = '$')", "Sort Key": ["$1"]"#).generic);
 }
@@ -350,12 +351,7 @@ fn long_plans_are_read_in_linear_time() {
             r#"{{"Plan": {{"Node Type": "Append", "Plans": [{}{child}]}}}}"#,
             format!("{child},").repeat(children)
         );
-        let run = || {
-            let start = std::time::Instant::now();
-            assert!(parse_explain_json(&json).is_ok());
-            start.elapsed()
-        };
-        (0..5).map(|_| run()).min().expect("five runs")
+        processor_time::smallest(|| assert!(parse_explain_json(&json).is_ok()))
     };
     let (small, large) = (time(500), time(16_000));
     assert!(
@@ -368,7 +364,7 @@ fn long_plans_are_read_in_linear_time() {
 fn reading_takes_little_stack() {
     let open = r#"{"Node Type": "Limit", "Plans": ["#.repeat(499);
     let json = format!(r#"{{"Plan": {open}{}}}"#, "]}".repeat(499));
-    // What PostgreSQL leaves below its own limit is 512 kB. Without optimisation it takes several times as much.
+    // PostgreSQL leaves 512 kB of stack below its own limit. An unoptimised build needs several times as much.
     let stack = if cfg!(debug_assertions) {
         4 << 20
     } else {

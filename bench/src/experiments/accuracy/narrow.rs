@@ -52,7 +52,7 @@ pub fn run(context: &mut ExperimentContext) -> usize {
     let mut plain = Session::new(&server);
     // Makes the planner optimise the cursor for all rows, as it does for the statement.
     plain.run("SET cursor_tuple_fraction = 1");
-    let mut ours = Session::loaded(&server);
+    let mut loaded = Session::loaded(&server);
     let names: Vec<String> = PARTS
         .iter()
         .map(|part| part.to_string())
@@ -76,7 +76,7 @@ pub fn run(context: &mut ExperimentContext) -> usize {
             from + (to - from) * (0.575 + 0.425 * at as f64),
         );
         plain.run(settings);
-        ours.run(settings);
+        loaded.run(settings);
         let alone = statement.replace("count(pad)", "*");
         assert_same_scan(&mut plain, statement, &alone);
         let series = interleave(context, scan, &names, rounds, |variant| match variant {
@@ -95,13 +95,13 @@ pub fn run(context: &mut ExperimentContext) -> usize {
                 }
             }
             _ => {
-                ours.run(&format!(
+                loaded.run(&format!(
                     "SET pg_rowsource.sampfreq = {}; SET pg_rowsource.statistics_level = typical",
                     SAMPFREQS[variant - PARTS.len()]
                 ));
-                let elapsed = ours.time(statement);
-                ours.run("SET pg_rowsource.statistics_level = basic");
-                let nodes = measured_nodes(&mut ours.client);
+                let elapsed = loaded.time(statement);
+                loaded.run("SET pg_rowsource.statistics_level = basic");
+                let nodes = measured_nodes(&mut loaded.client);
                 above += children_above_parents(&nodes);
                 Run { elapsed, nodes }
             }

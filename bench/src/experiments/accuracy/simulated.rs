@@ -68,11 +68,11 @@ pub fn run(context: &mut ExperimentContext) {
     let seeds = context.sizes.rounds(3, 21) as u64;
     context.setting("seeds of the simulations", seeds);
     let mut columns = vec!["plan".to_string()];
-    for way in ["ours", "fixed"] {
-        columns.extend(SAMPFREQS.map(|sampfreq| format!("{way}, {sampfreq}")));
+    for method in ["pg_rowsource", "fixed"] {
+        columns.extend(SAMPFREQS.map(|sampfreq| format!("{method}, {sampfreq}")));
     }
     columns.extend([
-        "ours: above parent".to_string(),
+        "pg_rowsource: above parent".to_string(),
         "fixed: above parent".to_string(),
     ]);
     let mut table = Table::new(
@@ -89,7 +89,7 @@ pub fn run(context: &mut ExperimentContext) {
     for (at, (name, plan)) in PLANS.into_iter().enumerate() {
         context.at(at as f64 / PLANS.len() as f64, &format!("simulation: {name}"));
         let bodies = plan();
-        let mut ours: [Outcome; SAMPFREQS.len()] = Default::default();
+        let mut sampled: [Outcome; SAMPFREQS.len()] = Default::default();
         let mut fixed: [Outcome; SAMPFREQS.len()] = Default::default();
         for (which, sampfreq) in SAMPFREQS.into_iter().enumerate() {
             for seed in 0..seeds {
@@ -99,40 +99,40 @@ pub fn run(context: &mut ExperimentContext) {
                 };
                 let mut run = Run::new(machine, &bodies, 1 + seed);
                 run.call(0);
-                ours[which].add(&run, &estimates(&run));
+                sampled[which].add(&run, &estimates(&run));
                 let totals: Vec<f64> = run.nodes.iter().map(|node| node.fixed_ns).collect();
                 fixed[which].add(&run, &totals);
             }
         }
         let mut row = vec![format!("{}. {name}", at + 1)];
-        for (way, outcomes) in [("ours", &ours), ("fixed", &fixed)] {
+        for (method, outcomes) in [("pg_rowsource", &sampled), ("fixed", &fixed)] {
             for (sampfreq, outcome) in SAMPFREQS.iter().zip(outcomes) {
                 row.push(spread(outcome.worst()).as_ratio());
                 context.measured(
                     format!("simulated: {name}"),
-                    &format!("{way}, sampfreq {sampfreq}"),
+                    &format!("{method}, sampfreq {sampfreq}"),
                     "estimate/truth",
                     outcome.worst(),
                 );
             }
         }
-        for (which, outcomes) in [&ours, &fixed].into_iter().enumerate() {
+        for (which, outcomes) in [&sampled, &fixed].into_iter().enumerate() {
             let found: usize = outcomes.iter().map(|outcome| outcome.above).sum();
             above[which] += found;
             row.push(found.to_string());
         }
         table.row(row);
-        plotted.push([&ours[1], &fixed[1]].map(|outcome| Some(spread(outcome.worst()))));
+        plotted.push([&sampled[1], &fixed[1]].map(|outcome| Some(spread(outcome.worst()))));
     }
     context.table(table);
     context.assert_exact(
-        "simulated nodes above their parents, ours",
+        "simulated nodes above their parents, pg_rowsource",
         0,
         above[0],
         above[0] == 0,
     );
     context.finding(format!(
-        "Simulated nodes above their parents at fixed intervals: {} (ours: {}).",
+        "Simulated nodes above their parents at fixed intervals: {} (pg_rowsource: {}).",
         above[1], above[0]
     ));
     context.plot(BarChart {
@@ -143,7 +143,7 @@ pub fn run(context: &mut ExperimentContext) {
         groups: (1..=plotted.len())
             .map(|number| format!("plan {number}"))
             .collect(),
-        series: ["ours", "fixed intervals"]
+        series: ["pg_rowsource", "fixed intervals"]
             .iter()
             .enumerate()
             .map(|(which, name)| BarSeries {

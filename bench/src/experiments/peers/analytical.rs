@@ -160,7 +160,7 @@ fn report(context: &mut ExperimentContext, names: &[String], results: &[Vec<Seri
             context.measured(*mode, &line.name, "CPU s", &line.of(Run::cpu_s));
             context.measured(*mode, &line.name, "elapsed s", &line.of(Run::elapsed_s));
             lines[at].extend(match at {
-                0 => [Run::cpu_s, Run::elapsed_s].map(|figure| format!("{:.3} s", median(&line.of(figure)))),
+                0 => [Run::cpu_s, Run::elapsed_s].map(|time| format!("{:.3} s", median(&line.of(time)))),
                 _ => [cpu[at].as_ratio(), elapsed[at].as_ratio()],
             });
         }

@@ -20,7 +20,7 @@ pub const HOSTS: [Host; 8] = [
         settings: &[],
     },
     Host {
-        name: "ours",
+        name: "rowsource",
         libraries: &["pg_rowsource"],
         settings: &[],
     },
@@ -103,13 +103,13 @@ pub static VARIANTS: [Variant; 13] = [
     variant("nothing loaded, another server", "bare-again", &[]),
     variant(
         "pg_rowsource, basic",
-        "ours",
+        "rowsource",
         &[("pg_rowsource.statistics_level", "basic")],
     ),
-    variant("pg_rowsource, sampfreq 128", "ours", &[]),
+    variant("pg_rowsource, sampfreq 128", "rowsource", &[]),
     variant(
         "pg_rowsource, sampfreq 1",
-        "ours",
+        "rowsource",
         &[("pg_rowsource.sampfreq", "1")],
     ),
     variant("pg_stat_statements", "statements", &[]),

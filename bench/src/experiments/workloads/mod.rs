@@ -72,7 +72,7 @@ pub fn run(context: &mut ExperimentContext) {
     bare.stop();
     let mut all = vec!["shared_preload_libraries = 'pg_rowsource'"];
     all.extend(SETTINGS);
-    let mut measuring = Server::copy_of(&bare, "ours", &all);
+    let mut measuring = Server::copy_of(&bare, "rowsource", &all);
     run_each(&mut measuring.connect(), "CREATE EXTENSION pg_rowsource");
     bare.launch();
     let workloads = [
@@ -98,9 +98,9 @@ pub fn run(context: &mut ExperimentContext) {
             original: (2770.0, 5235.0),
         },
     ];
-    let (plain, mut ours) = (Session::new(&bare), Session::loaded(&measuring));
-    let clocks = clocks(&mut ours.client);
-    let mut sessions = (plain, ours);
+    let (plain, mut loaded) = (Session::new(&bare), Session::loaded(&measuring));
+    let clocks = clocks(&mut loaded.client);
+    let mut sessions = (plain, loaded);
     for (at, workload) in workloads.iter().enumerate() {
         let (from, to) = [(0.05, 0.38), (0.38, 0.71), (0.71, 0.8)][at];
         context.begin_part(from, to);
@@ -141,7 +141,7 @@ fn clocks(client: &mut Client) -> Vec<(String, f64)> {
 fn compare(
     context: &mut ExperimentContext,
     workload: &Workload,
-    (plain, ours): &mut (Session, Session),
+    (plain, loaded): &mut (Session, Session),
     clocks: &[(String, f64)],
     rounds: usize,
 ) {
@@ -163,16 +163,16 @@ fn compare(
         };
         match at {
             0 => unmeasured(workload.time(plain)),
-            1 => unmeasured(workload.time(ours)),
+            1 => unmeasured(workload.time(loaded)),
             _ => {
                 let ((source, _), sampfreq) = variants[at - 2];
-                ours.run(&format!(
+                loaded.run(&format!(
                     "SELECT rowsource_reset(); SET pg_rowsource.track = 'all'; SET pg_rowsource.clock_source = {source};
                      SET pg_rowsource.sampfreq = {sampfreq}; SET pg_rowsource.statistics_level = typical"
                 ));
-                let elapsed = workload.time(ours);
-                ours.run("SET pg_rowsource.statistics_level = basic");
-                let mut sum = |sql: &str| value::<i64>(&mut ours.client, sql) as f64;
+                let elapsed = workload.time(loaded);
+                loaded.run("SET pg_rowsource.statistics_level = basic");
+                let mut sum = |sql: &str| value::<i64>(&mut loaded.client, sql) as f64;
                 Run {
                     elapsed,
                     timer_calls: sum("SELECT sum(timer_calls)::bigint FROM pg_stat_rowsource"),

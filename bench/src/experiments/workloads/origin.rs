@@ -31,7 +31,7 @@ impl Counted {
 
 /// Counts the instructions over the data of stopped servers.
 pub fn run(context: &mut ExperimentContext, bare: &Server, measuring: &Server) {
-    const OURS: &str = "shared_preload_libraries=pg_rowsource";
+    const PRELOADED: &str = "shared_preload_libraries=pg_rowsource";
     let variants = [
         Variant {
             name: "nothing loaded",
@@ -42,13 +42,13 @@ pub fn run(context: &mut ExperimentContext, bare: &Server, measuring: &Server) {
         Variant {
             name: "basic",
             server: measuring,
-            preload: OURS,
+            preload: PRELOADED,
             before: "SET pg_rowsource.statistics_level = basic;\n\n",
         },
         Variant {
             name: "sampfreq 128",
             server: measuring,
-            preload: OURS,
+            preload: PRELOADED,
             before: "SET pg_rowsource.track = 'all';\n\n",
         },
     ];
@@ -139,8 +139,8 @@ fn of(
 /// so do the next two, which fetch rows one by one and are not in quick runs.
 fn conclude(context: &mut ExperimentContext, counted: &[Counted]) {
     let rows = (CURSORS[1].rows - CURSORS[0].rows) as f64;
-    let a_row = |figure: fn(&Counted) -> &Phases, few: usize| {
-        (figure(&counted[few + 1]).run() - figure(&counted[few]).run()) / rows
+    let a_row = |count: fn(&Counted) -> &Phases, few: usize| {
+        (count(&counted[few + 1]).run() - count(&counted[few]).run()) / rows
     };
     let all = counted[0].measured().total();
     let of_rows = a_row(Counted::measured, 0) * CURSORS[0].rows as f64;

@@ -1,0 +1,310 @@
+//! The imports of the project's own crates, read from their sources: no two files import each other, directly or by way
+//! of others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use syn::visit::Visit;
+
+/// A module's path from the crate's root on: empty for the root itself.
+type Module = Vec<String>;
+
+/// The source files of a crate, by module.
+struct Crate {
+    files: BTreeMap<Module, PathBuf>,
+}
+
+impl Crate {
+    /// Finds the files under a crate's source folder.
+    fn of(source: &Path) -> Crate {
+        let mut files = BTreeMap::new();
+        collect(source, &Vec::new(), &mut files);
+        Crate { files }
+    }
+
+    /// Returns the module that a path from the crate's root on leads to: the longest part of it that is a file.
+    fn module_of(&self, path: &[String]) -> Option<Module> {
+        (1..=path.len())
+            .rev()
+            .map(|length| path[..length].to_vec())
+            .find(|module| self.files.contains_key(module))
+    }
+
+    /// Returns the modules that each module imports. What a folder's own file defines is for the files of the folder: an
+    /// import of a module above does not count.
+    fn imports(&self) -> BTreeMap<Module, BTreeSet<Module>> {
+        let imports_of = |(module, file): (&Module, &PathBuf)| {
+            let text = fs::read_to_string(file).expect("a source file can be read");
+            let parsed = syn::parse_file(&text).expect("a source file is Rust");
+            let mut found = Paths {
+                module,
+                aliases: BTreeMap::new(),
+                paths: Vec::new(),
+            };
+            found.visit_file(&parsed);
+            let imported = found
+                .resolved()
+                .into_iter()
+                .filter_map(|path| self.module_of(&path))
+                .filter(|it| !module.starts_with(it));
+            (module.clone(), imported.collect())
+        };
+        self.files.iter().map(imports_of).collect()
+    }
+}
+
+/// Adds the files of a folder, whose module is `module`, and of those in it.
+fn collect(folder: &Path, module: &Module, files: &mut BTreeMap<Module, PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a source folder can be read") {
+        let path = entry.expect("an entry").path();
+        let stem = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        let below = || [module.as_slice(), std::slice::from_ref(&stem)].concat();
+        if path.is_dir() {
+            collect(&path, &below(), files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") && !stem.ends_with("tests") {
+            let own = matches!(stem.as_str(), "mod" | "lib" | "main");
+            files.insert(if own { module.clone() } else { below() }, path);
+        }
+    }
+}
+
+/// The paths that a file names. Code for tests only is left out.
+struct Paths<'a> {
+    module: &'a Module,
+    /// What `use` makes known by a short name.
+    aliases: BTreeMap<String, Vec<String>>,
+    /// As written.
+    paths: Vec<Vec<String>>,
+}
+
+impl Paths<'_> {
+    /// Returns the paths from the crate's root on; those that lead out of it are left out.
+    fn resolved(&self) -> BTreeSet<Vec<String>> {
+        let uses = self.aliases.values().cloned();
+        uses.chain(self.paths.iter().filter_map(|path| self.absolute(path)))
+            .collect()
+    }
+
+    /// Returns a path from the crate's root on.
+    fn absolute(&self, path: &[String]) -> Option<Vec<String>> {
+        let (first, rest) = path.split_first()?;
+        match first.as_str() {
+            "crate" => Some(rest.to_vec()),
+            "self" => Some([self.module.as_slice(), rest].concat()),
+            "super" => {
+                let above = rest.iter().take_while(|name| *name == "super").count();
+                let parent = self.module.len().checked_sub(above + 1)?;
+                Some([&self.module[..parent], &rest[above..]].concat())
+            }
+            name => match self.aliases.get(name) {
+                Some(alias) => Some([alias.as_slice(), rest].concat()),
+                // A module declared here.
+                None if !rest.is_empty() => Some([self.module.as_slice(), path].concat()),
+                None => None,
+            },
+        }
+    }
+
+    fn add_use(&mut self, before: &[String], tree: &syn::UseTree) {
+        let with = |name: &syn::Ident| [before, &[name.to_string()]].concat();
+        match tree {
+            syn::UseTree::Path(path) => self.add_use(&with(&path.ident), &path.tree),
+            syn::UseTree::Group(group) => group.items.iter().for_each(|tree| self.add_use(before, tree)),
+            syn::UseTree::Name(name) if name.ident == "self" => {
+                self.add_alias(before.last().cloned(), before)
+            }
+            syn::UseTree::Name(name) => self.add_alias(Some(name.ident.to_string()), &with(&name.ident)),
+            syn::UseTree::Rename(rename) => {
+                self.add_alias(Some(rename.rename.to_string()), &with(&rename.ident))
+            }
+            syn::UseTree::Glob(_) => self.paths.push(before.to_vec()),
+        }
+    }
+
+    fn add_alias(&mut self, name: Option<String>, path: &[String]) {
+        if let (Some(name), Some(path)) = (name, self.absolute(path)) {
+            self.aliases.insert(name, path);
+        }
+    }
+
+    /// Adds the paths in a macro's arguments, which are tokens only.
+    fn add_tokens(&mut self, tokens: proc_macro2::TokenStream) {
+        use proc_macro2::TokenTree;
+        let mut path: Vec<String> = Vec::new();
+        let mut colons = 0;
+        for token in tokens {
+            match token {
+                TokenTree::Ident(name) => {
+                    if colons != 2 {
+                        self.paths.push(std::mem::take(&mut path));
+                    }
+                    path.push(name.to_string());
+                    colons = 0;
+                }
+                TokenTree::Punct(mark) if mark.as_char() == ':' => colons += 1,
+                TokenTree::Group(group) => {
+                    self.paths.push(std::mem::take(&mut path));
+                    self.add_tokens(group.stream());
+                }
+                _ => colons = 0,
+            }
+        }
+        self.paths.push(path);
+    }
+}
+
+/// Returns whether an item is compiled for tests only.
+fn is_test(attributes: &[syn::Attribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        attribute.path().is_ident("cfg")
+            && attribute
+                .parse_args::<syn::Path>()
+                .is_ok_and(|condition| condition.is_ident("test"))
+    })
+}
+
+impl<'ast> Visit<'ast> for Paths<'_> {
+    fn visit_file(&mut self, file: &'ast syn::File) {
+        // Aliases first: they may be used above the line that makes them.
+        for item in &file.items {
+            if let syn::Item::Use(item) = item
+                && !is_test(&item.attrs)
+            {
+                self.add_use(&[], &item.tree);
+            }
+        }
+        syn::visit::visit_file(self, file);
+    }
+
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        if !is_test(&item.attrs) {
+            syn::visit::visit_item_mod(self, item);
+        }
+    }
+
+    fn visit_item_use(&mut self, _: &'ast syn::ItemUse) {}
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        self.paths.push(
+            path.segments
+                .iter()
+                .map(|segment| segment.ident.to_string())
+                .collect(),
+        );
+        syn::visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, call: &'ast syn::Macro) {
+        self.add_tokens(call.tokens.clone());
+        syn::visit::visit_macro(self, call);
+    }
+}
+
+/// Returns the circles: sets of modules each of which leads to each other (Tarjan's strongly connected components, by
+/// reachability, for the graph is small).
+fn circles(imports: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<BTreeSet<Module>> {
+    let reachable = |from: &Module| {
+        let mut seen = BTreeSet::new();
+        let mut next: Vec<&Module> = imports[from].iter().collect();
+        while let Some(module) = next.pop() {
+            if seen.insert(module.clone()) {
+                next.extend(&imports[module]);
+            }
+        }
+        seen
+    };
+    let from: BTreeMap<&Module, BTreeSet<Module>> =
+        imports.keys().map(|module| (module, reachable(module))).collect();
+    let mut found: Vec<BTreeSet<Module>> = Vec::new();
+    for (module, reached) in &from {
+        if reached.contains(*module) && !found.iter().any(|circle| circle.contains(*module)) {
+            let together = reached.iter().filter(|other| from[other].contains(*module));
+            found.push(together.cloned().collect());
+        }
+    }
+    found
+}
+
+/// Fails where files of a crate import each other.
+fn assert_no_circle(source: &str) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(source);
+    let imports = Crate::of(&source).imports();
+    assert!(imports.len() > 10, "{source:?} has {} files", imports.len());
+    let mut report = String::new();
+    for circle in circles(&imports) {
+        report += "files that import each other:\n";
+        for module in &circle {
+            let within = imports[module]
+                .iter()
+                .filter(|it| circle.contains(*it))
+                .map(|it| it.join("::"));
+            report += &format!(
+                "  {} imports {}\n",
+                module.join("::"),
+                within.collect::<Vec<_>>().join(", ")
+            );
+        }
+    }
+    assert!(report.is_empty(), "{report}");
+}
+
+/// Fails where a folder of a crate's source imports another one than those it may.
+fn assert_direction(source: &str, folders: &[(&str, &[&str])]) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(source);
+    let imports = Crate::of(&source).imports();
+    for (folder, may_import) in folders {
+        let folder: Module = folder.split("::").map(str::to_string).collect();
+        let inside = imports.iter().filter(|(module, _)| module.starts_with(&folder));
+        assert!(inside.clone().count() > 0, "there is no {folder:?} in {source:?}");
+        for (module, imported) in inside {
+            let forbidden = imported.iter().filter(|it| {
+                let path = it.join("::");
+                !it.starts_with(&folder) && !may_import.iter().any(|may| path.starts_with(may))
+            });
+            let forbidden: Vec<String> = forbidden.map(|it| it.join("::")).collect();
+            assert!(
+                forbidden.is_empty(),
+                "{} imports {}",
+                module.join("::"),
+                forbidden.join(", ")
+            );
+        }
+    }
+}
+
+#[test]
+fn the_bench_has_one_direction() {
+    let folders: &[(&str, &[&str])] = &[
+        ("model", &[]),
+        ("report", &["model"]),
+        ("measure", &["model"]),
+        ("experiments", &["model", "measure"]),
+    ];
+    assert_direction("bench/src", folders);
+}
+
+#[test]
+fn the_extension_has_no_import_circle() {
+    assert_no_circle("src");
+}
+
+#[test]
+fn the_pure_crate_has_no_import_circle() {
+    assert_no_circle("core/src");
+}
+
+#[test]
+fn the_bench_has_no_import_circle() {
+    assert_no_circle("bench/src");
+}
+
+#[test]
+fn a_circle_is_found() {
+    let module = |name: &str| vec![name.to_string()];
+    let imports = BTreeMap::from([
+        (module("a"), BTreeSet::from([module("b")])),
+        (module("b"), BTreeSet::from([module("c")])),
+        (module("c"), BTreeSet::from([module("b")])),
+    ]);
+    assert_eq!(circles(&imports), [BTreeSet::from([module("b"), module("c")])]);
+}
