@@ -223,7 +223,7 @@ impl NodeTimer {
         let first = call.first_of_start;
         // Before the distance takes this call in: the same test as for a call that is not timed. Readings before the start
         // belong to others.
-        match evidence.of_call(call.start, call.before, self.far(config), call.did_io) {
+        match evidence.of_call(call.start, call.before, || self.far(config), call.did_io) {
             Some(detected) => {
                 if detected == Detected::ByTick {
                     self.note_long(config, ticks, evidence.period, 1.0, first);
@@ -258,11 +258,13 @@ impl NodeTimer {
         did_io: bool,
         evidence: &LongCallEvidence,
     ) -> Option<Detected> {
-        evidence.of_call(before, before, self.far(config), did_io)
+        evidence.of_call(before, before, || self.far(config), did_io)
     }
 
     /// Takes note of a call that was not timed but detected; `end` was read at its exit.
-    #[inline]
+    ///
+    /// Out of line, for few calls get here: the code that looks at each saves fewer registers.
+    #[inline(never)]
     pub fn record_detected(
         &mut self,
         config: &Config,

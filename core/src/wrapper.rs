@@ -168,6 +168,14 @@ pub trait Host {
     /// Wakes the tick up if it sleeps.
     fn wake_tick(&mut self);
 
+    /// Makes a call again from its beginning, by [`call`].
+    fn call_again<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
+        &mut self,
+        call: Self::Call,
+    ) -> Self::Row;
+    /// Makes a call again from its beginning, by [`scan`].
+    fn scan_again<const TIMED: u8, const SCOPE: u8>(&mut self, call: Self::Call) -> Self::Row;
+
     /// Calls [`charge_and_call`] out of line.
     fn charge_and_call<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
         &mut self,
@@ -301,7 +309,7 @@ pub fn scan<H: Host, const TIMED: u8, const SCOPE: u8>(host: &mut H, call: H::Ca
 pub fn finish_and_scan<H: Host, const TIMED: u8, const SCOPE: u8>(host: &mut H, call: H::Call) -> H::Row {
     host.finish_previous_scan_call::<TIMED>(host.node_of(call));
     // Nothing moves before the second look.
-    scan::<H, TIMED, SCOPE>(host, call)
+    host.scan_again::<TIMED, SCOPE>(call)
 }
 
 /// Takes note of what a scan's previous call did.
@@ -343,11 +351,11 @@ fn record_if_long<H: Host>(host: &mut H, node: H::Node, did_io: bool) {
 #[inline(always)]
 pub fn charge_and_call<H: Host, const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
     host: &mut H,
-    call_: H::Call,
+    call: H::Call,
 ) -> H::Row {
     host.charge(host.running_account());
     // Nothing moves before the second look.
-    call::<H, TIMED, ACCOUNTING, SCOPE>(host, call_)
+    host.call_again::<TIMED, ACCOUNTING, SCOPE>(call)
 }
 
 /// Finishes a call after which the counters or the last reading of the clock have moved.

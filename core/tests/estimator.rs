@@ -1,5 +1,6 @@
 //! The estimator against plans whose true times are known: the hostile cases of the design, and some more.
 
+#[allow(dead_code, reason = "the tests of the wrapper use the rest")]
 mod simulator;
 
 use rand::Rng;

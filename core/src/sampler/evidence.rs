@@ -36,12 +36,18 @@ impl LongCallEvidence {
     };
 
     /// Returns how a call is detected that began after the reading `since`, if it is. The tick must have read the clock
-    /// at least `far` ticks after `before`, the last reading before the call.
+    /// at least `far()` ticks after `before`, the last reading before the call.
     #[inline(always)]
-    pub(super) fn of_call(&self, since: u64, before: u64, far: f64, did_io: bool) -> Option<Detected> {
+    pub(super) fn of_call(
+        &self,
+        since: u64,
+        before: u64,
+        far: impl FnOnce() -> f64,
+        did_io: bool,
+    ) -> Option<Detected> {
         if did_io || is_within(self.detected, since, self.last) {
             Some(Detected::Certain)
-        } else if is_within(self.ticked, since, self.last) && elapsed(before, self.ticked).0 >= far {
+        } else if is_within(self.ticked, since, self.last) && elapsed(before, self.ticked).0 >= far() {
             Some(Detected::ByTick)
         } else {
             None

@@ -119,7 +119,7 @@ mod tests {
         let tick = Tick::new();
         assert_eq!((tick.want(), tick.is_asleep()), (Some(1), true));
         assert_eq!(tick.wake(), 1);
-        for (ticks, slower) in [(20, 2), (480, 4)] {
+        for (ticks, slower) in [(20, 2), (479, 4)] {
             for _ in 0..ticks {
                 assert_eq!(tick.want(), None);
                 assert!(tick.on_timeout(false, false).is_some());

@@ -258,6 +258,21 @@ impl Host for Executor {
     }
 
     #[inline(always)]
+    fn call_again<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
+        &mut self,
+        again: LiveCall,
+    ) -> *mut TupleTableSlot {
+        // SAFETY: the call is what it was.
+        unsafe { call::<TIMED, ACCOUNTING, SCOPE>(again.0) }
+    }
+
+    #[inline(always)]
+    fn scan_again<const TIMED: u8, const SCOPE: u8>(&mut self, call: LiveCall) -> *mut TupleTableSlot {
+        // SAFETY: the call is what it was.
+        unsafe { scan::<TIMED, SCOPE>(call.0) }
+    }
+
+    #[inline(always)]
     fn charge_and_call<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
         &mut self,
         call: LiveCall,
