@@ -44,7 +44,7 @@ pub enum Timed {
     Every,
 }
 
-/// Parameters of the functions must be numbers: enums cannot be.
+/// The enums as numbers: constant parameters of functions cannot be enums.
 mod mode {
     use super::{Accounting, Timed};
 
@@ -139,8 +139,8 @@ pub trait Host {
     fn has_begun(&self, node: Self::Node) -> bool;
     /// Notes that the node was called.
     fn set_begun(&mut self, node: Self::Node);
-    /// Returns the last reading of the clock when the node's call in progress began; a fused scan's last call, where
-    /// none is.
+    /// Returns the last reading of the clock when the node's call in progress began. For a fused scan: when its last
+    /// call began.
     fn before(&self, node: Self::Node) -> u64;
     /// Notes the last reading of the clock when a call begins.
     fn set_before(&mut self, node: Self::Node, reading: u64);

@@ -4,7 +4,7 @@
 //! It is armed only when the gaps of a node grow beyond 1: short statements never pay for it. It slows down with the
 //! statement's age. Each timeout fires once, and the tick decides whether to set the next one. If nobody has read the
 //! clock since the tick before, nothing is called that could be measured, and the tick goes to sleep: at once in a wait,
-//! and otherwise after a while. A wait so costs two wake-ups. Whoever then notices the tick's reading wakes it up.
+//! and otherwise after a while. So a wait costs two wake-ups. Whoever then notices the tick's reading wakes it up.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering::Relaxed};
 

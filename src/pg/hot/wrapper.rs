@@ -19,7 +19,7 @@ pub use rowsource_core::wrapper::{Accounting, Timed};
 /// What stands in `PlanState.ExecProcNode`.
 pub type Method = unsafe extern "C-unwind" fn(*mut PlanState) -> *mut TupleTableSlot;
 
-/// Returns the wrapper for a node. A statement that is only read has only shared buffers and work files to account for.
+/// Returns the wrapper for a node. In a read-only statement only shared buffers and work files can move.
 pub fn method(timed: Timed, accounting: Accounting, is_read_only: bool) -> Method {
     wrapper::method::<Executor>(timed, accounting, is_read_only)
 }
@@ -37,7 +37,8 @@ struct LiveNode(*mut Node);
 #[derive(Clone, Copy)]
 struct LiveAccount(*mut Usage);
 
-/// PostgreSQL's executor in this process. There is one at a time that does not wait for a call: it lends out nodes.
+/// PostgreSQL's executor in this process. A value of this type stands for one call, and lends out its nodes. Of several
+/// values, only that of the innermost call is in use: the others wait in [`Host::run`].
 struct Executor;
 
 impl Executor {
@@ -70,8 +71,8 @@ impl Executor {
 
     #[inline(always)]
     fn node_mut(&mut self, node: LiveNode) -> &mut Node {
-        // SAFETY: the node is live. The reference borrows the executor, and so is the only one: it ends before the
-        // executor calls another node, or writes by an address.
+        // SAFETY: the node is live. The reference borrows the executor, and so is the only one: it ends before the executor
+        // calls another node.
         unsafe { &mut *node.0 }
     }
 }
