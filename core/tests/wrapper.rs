@@ -303,3 +303,20 @@ fn estimates_of_fused_nodes_and_subplans_are_close() {
         }
     }
 }
+
+#[test]
+fn the_cost_of_nested_readings_is_taken_off() {
+    let machine = Machine {
+        sampfreq: 1,
+        reading_ns: 30.0,
+        ..Machine::default()
+    };
+    let plan = nested_loop();
+    let mut run = Run::new(machine, &plan.bodies, 7);
+    run.link_accounts(&plan.parents);
+    run.call(0);
+    for (i, node) in run.nodes.iter().enumerate() {
+        let ratio = run.estimate(i).total / node.true_ns;
+        assert!((ratio - 1.0).abs() < 0.02, "node {i}: {ratio:.4}");
+    }
+}
