@@ -12,3 +12,4 @@ pub mod reconcile;
 pub mod report;
 pub mod sampler;
 pub mod tempfile;
+pub mod wrapper;

@@ -3,9 +3,9 @@
 mod exact;
 
 use super::backend_local::BackendLocal;
+use super::hot::wrapper::Timed;
 use super::node::Node;
 use super::statement::Statement;
-use super::wrapper::Timed;
 use super::{compat, server, tree, workarea};
 use crate::guc::Detail;
 use pgrx::pg_sys::{self, NodeTag};
@@ -400,7 +400,7 @@ unsafe fn rows(statement: &Statement, node: *mut Node) -> f64 {
             0.0
         };
         let ends_seen = matches!(statement.timed, Timed::EveryTsc | Timed::Every);
-        let wrapped = if (*node).is_drained && !ends_seen {
+        let wrapped = if (*node).is_fused_scan && !ends_seen {
             // Each start ended with a call that brought no row, or was interrupted in one.
             ((*node).timer.calls() + (*node).every.calls) as f64 - own_starts(statement, node)
         } else {

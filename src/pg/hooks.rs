@@ -8,9 +8,10 @@
 //! `protect::or_else` stands around the call. Our own work that may panic is caught where it is called.
 
 use super::backend_local::BackendLocal;
+use super::hot::tick;
 use super::protect::{is_cancel, or_else};
 use super::statement;
-use super::{compat, explain, raw, server, tick, usage};
+use super::{compat, explain, raw, server, usage};
 use crate::guc;
 use pgrx::pg_sys::panic::{CaughtError, pgrx_extern_c_guard};
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};

@@ -1,7 +1,8 @@
 //! The adapter's border with PostgreSQL: the only folder that may say `unsafe`.
 //!
 //! * `hooks` decide what is measured and keep nesting; `statement` is the state of one running statement;
-//! * `wrapper` is the hot path; `hot` is the process-wide state that it touches, by way of `usage` and `timing`;
+//! * `hot` is the hot path: the wrapper, the nodes, the tick, and the process-wide state that they touch, by way of
+//!   `usage` and `timing`;
 //! * `explain` is the option that EXPLAIN has from 18 on;
 //! * `tree` walks plan states, `harvest` turns raw state into figures, `identity` and `describe` name plans;
 //! * `protect` is PG_TRY for plain frames;
@@ -27,20 +28,18 @@ pub mod memory;
 pub mod node;
 pub mod parallel;
 pub mod protect;
-pub mod quiet;
 pub mod raw;
 pub mod server;
+pub mod side_effects;
 pub mod srf;
 pub mod statement;
 pub mod statfile;
 pub mod store;
 pub mod tempfile;
-pub mod tick;
 pub mod timing;
 pub mod tree;
 pub mod usage;
 pub mod workarea;
-pub mod wrapper;
 
 use crate::guc::{ClockSource, SAMPFREQS};
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting};

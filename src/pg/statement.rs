@@ -15,9 +15,9 @@ mod wrap;
 pub use setup::attach;
 
 use super::backend_local::BackendLocal;
+use super::hot::wrapper::Timed;
 use super::node::Node;
 use super::usage::Usage;
-use super::wrapper::Timed;
 use super::{harvest, parallel, server, tempfile, timing, usage};
 use crate::guc::Detail;
 use crate::session::{self, KnownPlan};

@@ -5,27 +5,17 @@
 //! All of this is touched by the hot path only: a backend has one thread, and the tick's signal handler does not
 //! come here.
 
-pub use super::hot::Usage;
-use super::hot::{HOT, OUTSIDE};
+pub use super::hot::state::Usage;
+use super::hot::state::{HOT, OUTSIDE};
 use super::raw;
 use pgrx::pg_sys;
 use rowsource_core::sampler::MANY_BUFFERS;
+use rowsource_core::wrapper::scope;
 
 /// Fills in the counters' address, in a way that the compiler cannot see through.
 pub fn init() {
     HOT.counters
         .set(std::hint::black_box(&raw const pg_sys::pgBufferUsage));
-}
-
-/// Which counters can move first, while a statement runs.
-pub mod scope {
-    /// Any: statements that write, and those on temporary tables.
-    pub const ALL: u8 = 0;
-    /// A statement that only reads, and no temporary table: shared buffers and work files. Writing a buffer out
-    /// comes with reading one, and WAL (pruning, hint bits) with touching or dirtying one.
-    pub const READS: u8 = 1;
-    /// A scan of such a statement: shared buffers.
-    pub const SCAN: u8 = 2;
 }
 
 /// Returns the account of the node that runs now.
@@ -37,7 +27,7 @@ pub fn current() -> *mut Usage {
 /// Returns the counters when they were last booked.
 #[inline(always)]
 pub fn booked() -> Usage {
-    HOT.booked.get()
+    HOT.last_charged.get()
 }
 
 /// The sum of the counters that can move. Every change of WAL makes a record, every change of an I/O time a block.
@@ -98,7 +88,7 @@ pub unsafe fn book(account: *mut Usage) -> bool {
     // was booked last is nobody's account.
     unsafe {
         let now = &raw const pg_sys::pgBufferUsage;
-        let last = &raw mut (*HOT.booked.as_ptr()).buffers;
+        let last = &raw mut (*HOT.last_charged.as_ptr()).buffers;
         let to = &raw mut (*account).buffers;
         let io = (*now).shared_blks_read != (*last).shared_blks_read
             || (*now).shared_blks_written != (*last).shared_blks_written
@@ -122,7 +112,7 @@ pub unsafe fn book(account: *mut Usage) -> bool {
             (*last).local_blks_dirtied = (*now).local_blks_dirtied;
         }
         let wal = &raw const pg_sys::pgWalUsage;
-        let last_wal = &raw mut (*HOT.booked.as_ptr()).wal;
+        let last_wal = &raw mut (*HOT.last_charged.as_ptr()).wal;
         if (*wal).wal_records != (*last_wal).wal_records {
             raw::WalUsageAccumDiff(&raw mut (*account).wal, wal, last_wal);
             *last_wal = *wal;
@@ -142,7 +132,7 @@ pub unsafe fn book(account: *mut Usage) -> bool {
 pub unsafe fn add_since(account: *mut Usage, entry: *const Usage) {
     // SAFETY: both are live by the caller's promise. What was booked last is a value of this thread's own.
     unsafe {
-        let now = HOT.booked.as_ptr().cast_const();
+        let now = HOT.last_charged.as_ptr().cast_const();
         raw::BufferUsageAccumDiff(
             &raw mut (*account).buffers,
             &raw const (*now).buffers,

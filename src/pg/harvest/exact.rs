@@ -2,9 +2,9 @@
 //! statements are like that, and too short for anything more elaborate.
 
 use super::{NS_PER_MS, add_upwards, rows, starts};
+use crate::pg::hot::wrapper::Timed;
 use crate::pg::node::Node;
 use crate::pg::statement::Statement;
-use crate::pg::wrapper::Timed;
 use crate::pg::{compat, workarea};
 use rowsource_core::model::{NodeStats, Time};
 use rowsource_core::reconcile::Edge;

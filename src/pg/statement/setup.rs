@@ -3,10 +3,11 @@
 use super::{BUFFERS, Entered, GONE, OPEN, OURS, ROWS, Statement, TIMER, WAL, spare};
 use crate::guc::{self, Detail};
 use crate::pg::backend_local::BackendLocal;
+use crate::pg::hot::{tick, wrapper};
 use crate::pg::node::Node;
 use crate::pg::usage::Usage;
 use crate::pg::{
-    compat, describe, explain, identity, memory, parallel, quiet, raw, server, store, tick, tree, wrapper,
+    compat, describe, explain, identity, memory, parallel, raw, server, side_effects, store, tree,
 };
 use crate::session;
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
@@ -14,7 +15,7 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoroshiro128PlusPlus;
 use rowsource_core::clock::{self, Source, measure_costs};
 use rowsource_core::model::{Outcome, PlanKey};
-use rowsource_core::sampler::{BOOKKEEPING_NS, Config, NodeTimer, Proofs, TimedCall};
+use rowsource_core::sampler::{BOOKKEEPING_NS, Config, LongCallEvidence, NodeTimer, TimedCall};
 use std::cell::{Cell, UnsafeCell};
 
 /// Sets a started statement up for measuring. `others_before` is what others had asked core for when it started, and
@@ -256,7 +257,7 @@ fn bookkeeping_ns() -> f64 {
             did_io: false,
             first_of_start: false,
         };
-        timer.record_timed(&config, &mut random, &call, &mut Proofs::default());
+        timer.record_timed(&config, &mut random, &call, &mut LongCallEvidence::default());
     }
     let measured = clock::system::monotonic().saturating_sub(start) as f64 / f64::from(SAMPLES);
     std::hint::black_box(timer);
@@ -306,7 +307,7 @@ impl Statement {
             }
             for (i, found) in found.iter().enumerate() {
                 let node = self.nodes.add(i);
-                Node::renew(node);
+                Node::reset_for_reexecution(node);
                 (*node).timer.start();
                 (*node).plan_state = found.plan_state;
                 (*node).plan_node_id = (*(*found.plan_state).plan).plan_node_id;
@@ -337,14 +338,14 @@ impl Statement {
             let core_measures = (*estate).es_instrument != 0;
             let timed = self.detail == Detail::Timed;
             let booked = self.detail != Detail::Rows;
-            let reads = quiet::only_reads(
+            let reads = side_effects::is_read_only(
                 self.query,
                 (0..self.count).map(|i| (*self.nodes.add(i)).plan_state),
             );
-            // What `quiet` looks at beyond the plan's identity is not the same for all executions.
+            // What `side_effects` looks at beyond the plan's identity is not the same for all executions.
             self.renewable = !self.published && !reads && self.query_is_named();
             self.name_callers();
-            self.pair_drained_scans();
+            self.pair_fused_scans();
             // From the last to the first, parents after their children: the depth from which on upwards the nodes next
             // in turn have one below them whose shutdown does work of its own.
             let mut above = 0;
@@ -374,7 +375,7 @@ impl Statement {
                 core.need_bufusage = booked && by_core;
                 core.need_walusage = booked && by_core;
                 (*node).timer.start();
-                (*node).method = Some(wrapper::method(self.timed, self.books(i), reads));
+                (*node).method = Some(wrapper::method(self.timed, self.accounting(i), reads));
                 (*ps).instrument = &raw mut (*node).instr;
             }
             self.renewable &= !self.by_core;

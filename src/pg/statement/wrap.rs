@@ -2,9 +2,9 @@
 
 use super::{Statement, of};
 use crate::guc::Detail;
+use crate::pg::hot::wrapper::{self, Accounting};
 use crate::pg::node::Node;
-use crate::pg::wrapper::{self, Books};
-use crate::pg::{harvest, quiet, tree};
+use crate::pg::{harvest, side_effects, tree};
 use pgrx::pg_sys;
 
 impl Statement {
@@ -29,11 +29,11 @@ impl Statement {
         }
     }
 
-    /// Pairs each aggregate that only drains a scan with that scan.
+    /// Pairs each plain aggregate over a scan with that scan.
     ///
     /// # Safety
     /// The statement's nodes and their plan states must be live, and nobody may hold a reference to a node.
-    pub(super) unsafe fn pair_drained_scans(&self) {
+    pub(super) unsafe fn pair_fused_scans(&self) {
         if self.detail == Detail::Rows {
             return;
         }
@@ -43,33 +43,33 @@ impl Statement {
                 let (parent, node) = (self.nodes.add(i - 1), self.nodes.add(i));
                 if (*node).parent == i as i32 - 1
                     && !(*parent).by_expression
-                    && quiet::drains((*parent).plan_state, (*node).plan_state)
+                    && side_effects::is_plain_aggregate_over_scan((*parent).plan_state, (*node).plan_state)
                 {
-                    (*parent).drained = node;
-                    (*node).is_drained = true;
+                    (*parent).fused_scan = node;
+                    (*node).is_fused_scan = true;
                 }
             }
         }
     }
 
-    /// Returns how buffers are booked for a node.
+    /// Returns how buffers are accounted for a node.
     ///
     /// # Safety
     /// `i` must be one of the statement's nodes, which must be live.
-    pub(super) unsafe fn books(&self, i: usize) -> Books {
+    pub(super) unsafe fn accounting(&self, i: usize) -> Accounting {
         // SAFETY: `i` is one of the nodes, which are live, by the caller's promise.
         unsafe {
             let node = self.nodes.add(i);
             if self.detail == Detail::Rows {
-                Books::None
+                Accounting::None
             } else if (*node).by_expression {
-                Books::Root
-            } else if !(*node).drained.is_null() {
-                Books::Drain
-            } else if (*node).is_drained {
-                Books::Tail
+                Accounting::SubplanRoot
+            } else if !(*node).fused_scan.is_null() {
+                Accounting::FusedAggregate
+            } else if (*node).is_fused_scan {
+                Accounting::FusedScan
             } else {
-                Books::Switch
+                Accounting::Switch
             }
         }
     }
