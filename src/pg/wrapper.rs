@@ -212,7 +212,7 @@ unsafe extern "C-unwind" fn settle_and_scan<const TIMED: u8, const SCOPE: u8>(
 unsafe fn settle<const TIMED: u8>(node: *mut Node) {
     // SAFETY: the node is live by the caller's promise.
     unsafe {
-        let io = usage::moved::<{ scope::ALL }>() && usage::book(&raw mut (*node).usage);
+        let io = usage::moved::<{ scope::ALL }>() && usage::charge(&raw mut (*node).usage);
         if TIMED == SAMPLED {
             prove(node, io);
             (*node).before = timing::last();
@@ -253,7 +253,7 @@ unsafe extern "C-unwind" fn book_and_call<const TIMED: u8, const BOOKS: u8, cons
 ) -> *mut TupleTableSlot {
     // SAFETY: CURRENT is a live account. Nothing moves between the booking and the second look.
     unsafe {
-        usage::book(HOT.current.get());
+        usage::charge(HOT.current.get());
         call::<TIMED, BOOKS, SCOPE>(ps)
     }
 }
@@ -404,7 +404,7 @@ unsafe fn leave<const TIMED: u8, const BOOKS: u8>(node: *mut Node) -> bool {
             settle::<TIMED>((*node).drained);
         }
         if BOOKS != NONE && usage::moved::<{ scope::ALL }>() {
-            io = usage::book(&raw mut (*node).usage);
+            io = usage::charge(&raw mut (*node).usage);
         }
         if BOOKS >= SWITCH {
             HOT.current.set((*node).caller);
