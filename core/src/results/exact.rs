@@ -1,29 +1,45 @@
 //! Statistics where nothing has to be estimated: every call of every node was timed, by the wrappers alone.
 //!
-//! Each sample is used up where it is collected. With both inlined, nothing of it is copied that is not used: a copy of
-//! all samples would cost a short statement about a tenth of what it costs to measure.
+//! Each sample is used where it is collected. Both are inlined, so nothing of a sample is copied that is not used here.
 
 use super::{Calls, Mode, NS_PER_MS, Nodes, StatementSample, add_usage_to_parents, fill_in};
 use crate::model::{NodeStats, Time};
 use crate::reconcile::Edge;
+use crate::sampler::Config;
 
 /// Statements with more nodes last long enough not to need this.
 const MOST_NODES: usize = 16;
 
-/// Fills in the statistics of all nodes. Returns false, with nothing of meaning filled in, if the times must be
-/// estimated, made to agree, or put together with what others measured.
+/// Returns whether it is worth trying [`assemble_exact`] for a statement whose calls are sampled, by who measured it and by
+/// the number of its nodes.
 #[inline(always)]
-pub(super) fn assemble<N: Nodes>(nodes: &N, statement: &StatementSample, stats: &mut Vec<NodeStats>) -> bool {
+pub fn may_be_exact(mode: Mode, core_contributes: bool, nodes: usize) -> bool {
+    mode == Mode::Ours && !core_contributes && nodes <= MOST_NODES
+}
+
+/// Fills in the statistics of all nodes of a statement that was sampled, by the wrappers alone, for this extension only.
+/// Returns false, with nothing of meaning filled in, if times must be estimated or made to agree, or without memory.
+#[inline(always)]
+pub fn assemble_exact<N: Nodes>(
+    nodes: &N,
+    config: &Config,
+    tick_ns: f64,
+    elapsed_ns: f64,
+    stats: &mut Vec<NodeStats>,
+) -> bool {
     let count = nodes.count();
-    if statement.mode != Mode::Ours
-        || statement.core_contributes
-        || !statement.is_timed
-        || count > MOST_NODES
-        || stats.try_reserve(count.saturating_sub(stats.len())).is_err()
-    {
+    if stats.len() != count && resize(stats, count).is_none() {
         return false;
     }
-    stats.resize_with(count, NodeStats::default);
+    let statement = &StatementSample {
+        mode: Mode::Ours,
+        has_usage: true,
+        is_timed: true,
+        core_contributes: false,
+        tick_ns,
+        config,
+        elapsed_ns,
+    };
     let tick_ms = statement.tick_ns / NS_PER_MS;
     for i in 0..count {
         let sample = nodes.sample(i);
@@ -63,4 +79,12 @@ pub(super) fn assemble<N: Nodes>(nodes: &N, statement: &StatementSample, stats: 
     }
     add_usage_to_parents(stats, |i| nodes.place(i));
     true
+}
+
+/// Makes room for `count` nodes. The room of the last statement mostly fits. Returns `None` without memory.
+#[inline(never)]
+fn resize(stats: &mut Vec<NodeStats>, count: usize) -> Option<()> {
+    stats.try_reserve(count.saturating_sub(stats.len())).ok()?;
+    stats.resize_with(count, NodeStats::default);
+    Some(())
 }

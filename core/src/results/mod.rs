@@ -1,18 +1,22 @@
 //! Computes the statistics of a statement's nodes from what was measured while it ran.
 //!
 //! All of it is pure. The extension hands over a [`NodeSample`] for each node, and a [`CoreSample`] where PostgreSQL
-//! measured too. [`assemble`] returns the statistics:
+//! measured too.
 //!
-//! 1. Where every call of every node was timed by the wrappers alone, the times are exact (`exact`). Most statements are
-//!    like that, and too short for anything more elaborate.
-//! 2. Else each node's time is estimated, what core measured is added, and the estimates are made to agree
-//!    ([`crate::reconcile`]).
+//! If every call of every node was timed by the wrappers alone, the times are exact, and [`assemble_exact`] computes the
+//! statistics. Most statements are like that, and too short for anything more elaborate.
+//!
+//! [`assemble`] computes them in all other cases:
+//!
+//! 1. Each node's time is estimated, and what core timed is added.
+//! 2. The estimates are made to agree ([`crate::reconcile`]).
 //! 3. Buffers and WAL are summed up from the leaves to the root.
 //! 4. Buffers and WAL that core counted in its own calls are added.
 
 mod exact;
 mod sample;
 
+pub use exact::{assemble_exact, may_be_exact};
 pub use sample::{Calls, CoreSample, Mode, NodeSample, Nodes, Place, StatementSample, WorkerReport};
 
 use crate::model::{Measured, NodeStats, Time};
@@ -26,11 +30,11 @@ const NS_PER_MS: f64 = 1e6;
 pub struct Scratch {
     /// The statistics of all nodes, in the order of EXPLAIN.
     pub stats: Vec<NodeStats>,
-    /// What the wrappers measured. Empty where the times are exact.
-    pub samples: Vec<NodeSample>,
+    /// What the wrappers measured. Filled in by [`assemble`], and so are all that follow.
+    samples: Vec<NodeSample>,
     /// What core measured. Empty where it measured nothing.
     cores: Vec<CoreSample>,
-    /// The estimates, which agree with each other once [`assemble`] has returned. Empty where the times are exact.
+    /// The estimates. They agree with each other in the end.
     items: Vec<Item>,
     /// The calls of all nodes below each node. Filled in only where every call reads the clock.
     calls_below: Vec<u64>,
@@ -64,7 +68,7 @@ impl Scratch {
             })
     }
 
-    /// Removes the root if EXPLAIN does not show it. No other node is ever hidden.
+    /// Removes the root's statistics if EXPLAIN does not show it. No other node is ever hidden.
     pub fn remove_hidden_root(&mut self) {
         if self.samples.first().is_some_and(|root| root.place.hidden) && !self.stats.is_empty() {
             self.stats.remove(0);
@@ -84,20 +88,9 @@ pub struct Totals<'a> {
     pub stats: &'a NodeStats,
 }
 
-/// Fills in the statistics of all nodes, the hidden root included. Returns false without memory.
-#[inline(always)]
-pub fn assemble<N: Nodes>(nodes: &N, statement: &StatementSample, scratch: &mut Scratch) -> bool {
-    if exact::assemble(nodes, statement, &mut scratch.stats) {
-        // Those are of an earlier statement.
-        scratch.samples.clear();
-        return true;
-    }
-    estimated(nodes, statement, scratch).is_some()
-}
-
-/// Fills in the statistics where some times are estimated, or core measured too. Returns `None` without memory.
+/// Fills in the statistics of all nodes, whoever measured them, and the hidden root included. Returns `None` without memory.
 #[inline(never)]
-fn estimated<N: Nodes>(nodes: &N, statement: &StatementSample, scratch: &mut Scratch) -> Option<()> {
+pub fn assemble<N: Nodes>(nodes: &N, statement: &StatementSample, scratch: &mut Scratch) -> Option<()> {
     let count = nodes.count();
     scratch.reserve(count)?;
     let Scratch {
@@ -168,21 +161,30 @@ fn fill_in(
         _ if statement.has_usage => (sample.buffers.into(), sample.wal.into()),
         _ => (Measured::default(), Measured::default()),
     };
-    *stats = NodeStats {
-        starts: statement
-            .has_usage
-            .then_some(sample.starts(core) as i64 as u64)
-            .into(),
-        rows: sample.rows(core) as i64 as u64,
-        time: time.into(),
-        buffers,
-        wal,
-        timed_calls: timed_calls + workers.timed_calls,
-        timer_calls: timer_calls + workers.timer_calls,
-        clock_backsteps: clock_backsteps + workers.clock_backsteps,
-        memory_kb: sample.memory_kb.into(),
-        disk_kb: sample.disk_kb.into(),
-    };
+    // Each field is written in place. The pattern names all of them, so that none is forgotten.
+    let NodeStats {
+        starts,
+        rows,
+        time: to_time,
+        buffers: to_buffers,
+        wal: to_wal,
+        timed_calls: to_timed_calls,
+        timer_calls: to_timer_calls,
+        clock_backsteps: to_clock_backsteps,
+        memory_kb,
+        disk_kb,
+    } = stats;
+    *starts = statement
+        .has_usage
+        .then_some(sample.starts(core) as i64 as u64)
+        .into();
+    *rows = sample.rows(core) as i64 as u64;
+    *to_time = time.into();
+    (*to_buffers, *to_wal) = (buffers, wal);
+    *to_timed_calls = timed_calls + workers.timed_calls;
+    *to_timer_calls = timer_calls + workers.timer_calls;
+    *to_clock_backsteps = clock_backsteps + workers.clock_backsteps;
+    (*memory_kb, *disk_kb) = (sample.memory_kb.into(), sample.disk_kb.into());
 }
 
 /// Returns a node's place and its time in nanoseconds, before the nodes are made to agree.
@@ -233,8 +235,8 @@ fn own_estimate(
             ..
         } => {
             // Each call below made two readings.
-            let overhead =
-                *calls as f64 * statement.empty_interval + (2 * calls_below) as f64 * statement.reading;
+            let overhead = *calls as f64 * statement.config.empty_interval
+                + (2 * calls_below) as f64 * statement.config.reading;
             let total = (*ticks as f64 - overhead).max(0.0) + sample.interrupted.unwrap_or(0) as f64;
             Estimate {
                 total,

@@ -2,7 +2,7 @@
 
 use crate::model::{Buffers, Measured, Wal};
 use crate::reconcile::Edge;
-use crate::sampler::NodeTimer;
+use crate::sampler::{Config, NodeTimer};
 
 /// Who measures a statement, and for whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub enum Mode {
 
 /// What holds for all nodes of a statement.
 #[derive(Clone, Copy, Debug)]
-pub struct StatementSample {
+pub struct StatementSample<'a> {
     /// Who measured.
     pub mode: Mode,
     /// Whether starts, buffers and WAL were measured.
@@ -29,10 +29,8 @@ pub struct StatementSample {
     pub core_contributes: bool,
     /// Nanoseconds of a tick.
     pub tick_ns: f64,
-    /// Ticks that an empty interval measures.
-    pub empty_interval: f64,
-    /// Ticks that one reading costs.
-    pub reading: f64,
+    /// What the clock costs.
+    pub config: &'a Config,
     /// Nanoseconds in all runs of the statement.
     pub elapsed_ns: f64,
 }

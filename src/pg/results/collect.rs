@@ -6,11 +6,12 @@ use crate::pg::wrapper::Timed;
 use crate::pg::{compat, tree, workarea};
 use pgrx::pg_sys::{self, NodeTag};
 use rowsource_core::results::{Calls, CoreSample, NodeSample, Nodes, Place};
+use std::cell::Cell;
 
 /// The nodes of a statement that has ended.
 pub struct Collector<'a> {
     pub(super) nodes: &'a NodeTable,
-    pub(super) channel: Option<Channel>,
+    pub(super) channel: &'a Cell<Option<Channel>>,
     /// Whether the statement's memory contexts still stand.
     pub(super) core_alive: bool,
     /// Which calls the wrappers timed; `None` where they were not installed.
@@ -26,7 +27,7 @@ impl<'a> Collector<'a> {
     #[inline(always)]
     pub unsafe fn new(
         nodes: &'a NodeTable,
-        channel: Option<Channel>,
+        channel: &'a Cell<Option<Channel>>,
         core_alive: bool,
         timed: Option<Timed>,
     ) -> Self {
@@ -140,6 +141,7 @@ impl Nodes for Collector<'_> {
             worker_loops: unsafe { worker_loops(plan_state) },
             workers: self
                 .channel
+                .get()
                 .map(|channel| channel.read(node.plan_node_id()))
                 .unwrap_or_default(),
         }

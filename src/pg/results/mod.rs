@@ -3,10 +3,10 @@
 //! 1. `hooks` sees that a statement has ended, or that an error has ended it.
 //! 2. `Statement::record` changes its phase, so that this happens once.
 //! 3. `Statement::note_unwrapped` notes what core measured in place of a wrapper below a Gather.
-//! 4. [`with`] lends memory for the statistics, which is kept between statements.
+//! 4. [`with_scratch`] lends memory for the statistics, which is kept between statements.
 //! 5. [`Collector`] copies what PostgreSQL and the wrappers hold of each node into plain structs.
-//! 6. `rowsource_core::results::assemble` computes the statistics from them.
-//! 7. [`export`] writes the totals to core's struct, if others will read it.
+//! 6. `rowsource_core::results` computes the statistics from them.
+//! 7. `export` writes the totals to core's struct, if others will read it.
 //! 8. The hidden root is removed.
 //! 9. [`histograms`] takes in the workers' histograms.
 //! 10. In a parallel worker, `parallel::report` sends everything to the leader. This is the end there.
@@ -23,7 +23,7 @@ use super::backend_local::BackendLocal;
 use super::node_table::NodeTable;
 use super::{compat, parallel};
 use rowsource_core::histogram::Histogram;
-use rowsource_core::model::{Buffers, NodeStats, Wal};
+use rowsource_core::model::{Buffers, Wal};
 use rowsource_core::results::{Mode, Scratch, StatementSample, add_to_parents, assemble};
 use smallvec::SmallVec;
 use std::cell::Cell;
@@ -31,37 +31,30 @@ use std::cell::Cell;
 /// The memory for the statistics of so many nodes is kept.
 const MOST_KEPT: usize = 128;
 
-/// Computes the statistics of a statement's nodes, exports them if its mode asks for that, and runs a body with them and
-/// the nodes' histograms. Does nothing without memory.
-///
-/// # Safety
-/// * The statement must not run any more, and this must be called once for each execution: the workers' histograms are
-///   added each time.
-/// * `collector` must be of this statement.
+/// Runs a body with memory for statistics.
 #[inline(always)]
-pub unsafe fn with(
-    collector: &Collector,
-    statement: &StatementSample,
-    body: impl FnOnce(&mut Vec<NodeStats>, &[&Histogram]),
-) {
+pub fn with_scratch(body: impl FnOnce(&mut Scratch)) {
     static SCRATCH: BackendLocal<Cell<Option<Box<Scratch>>>> = BackendLocal::new(Cell::new(None));
     let mut scratch = SCRATCH.take().unwrap_or_default();
-    let mut histograms = SmallVec::new();
-    let known = assemble(collector, statement, &mut scratch) && {
-        if statement.mode == Mode::AlsoForCore && collector.core_alive {
-            // SAFETY: the collector's plan states are live, and the statistics have just been computed from them.
-            unsafe { export::to_core(collector.nodes, &scratch) };
-        }
-        scratch.remove_hidden_root();
-        // SAFETY: the statement does not run any more, and its workers' reports are added once, by the caller's promise.
-        unsafe { self::histograms(collector.nodes, collector.channel, &mut histograms) }
-    };
-    if known {
-        body(&mut scratch.stats, &histograms);
-    }
+    body(&mut scratch);
     if scratch.stats.capacity() <= MOST_KEPT {
         SCRATCH.set(Some(scratch));
     }
+}
+
+/// Computes the statistics of a statement's nodes, and exports them if its mode asks for that. Returns false without
+/// memory.
+#[inline(never)]
+pub fn compute(collector: &Collector, statement: &StatementSample, scratch: &mut Scratch) -> bool {
+    if assemble(collector, statement, scratch).is_none() {
+        return false;
+    }
+    if statement.mode == Mode::AlsoForCore && collector.core_alive {
+        // SAFETY: the collector's plan states are live, and the statistics have just been computed from them.
+        unsafe { export::to_core(collector.nodes, scratch) };
+    }
+    scratch.remove_hidden_root();
+    true
 }
 
 /// Collects the histograms of the nodes that EXPLAIN shows, and adds the workers' calls to them. Returns false without
@@ -71,16 +64,19 @@ pub unsafe fn with(
 /// * The executor must not call the nodes as long as the result is used.
 /// * To be called once for each execution.
 #[inline(always)]
-unsafe fn histograms<'a>(
+pub unsafe fn histograms<'a>(
     nodes: &'a NodeTable,
-    channel: Option<parallel::Channel>,
+    channel: &Cell<Option<parallel::Channel>>,
     histograms: &mut SmallVec<[&'a Histogram; 4]>,
 ) -> bool {
     if nodes.count() > histograms.inline_size() && histograms.try_reserve_exact(nodes.count()).is_err() {
         return false;
     }
     for node in nodes.iter().filter(|node| !node.hidden()) {
-        if let Some(workers) = channel.and_then(|channel| channel.histogram(node.plan_node_id())) {
+        if let Some(workers) = channel
+            .get()
+            .and_then(|channel| channel.histogram(node.plan_node_id()))
+        {
             node.add_to_histogram(&workers);
         }
         // SAFETY: the executor does not call the node by the caller's promise. What is written above is written to

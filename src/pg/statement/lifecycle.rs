@@ -4,13 +4,15 @@ use super::{InstrumentationLevel, RUNNING, Statement, any_running};
 use crate::pg::backend_local::BackendLocal;
 use crate::pg::results::{self, Collector};
 use crate::pg::usage::{self, Usage};
+use crate::pg::wrapper::Timed;
 use crate::pg::{parallel, server, tempfile, timing};
 use crate::session;
 use rowsource_core::clock::{self, Source};
 use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{ClockName, NodeStats, Outcome, Run};
 use rowsource_core::phase::{Event, Phase};
-use rowsource_core::results::StatementSample;
+use rowsource_core::results::{Scratch, StatementSample, assemble_exact, may_be_exact};
+use smallvec::SmallVec;
 use std::cell::Cell;
 
 /// What a run of a statement replaced. It is put back when the run is left, by any way.
@@ -181,29 +183,57 @@ impl Statement {
             // SAFETY: the plan states are live until the query's context has gone, and this runs before.
             unsafe { self.note_unwrapped() };
         }
+        results::with_scratch(|scratch| {
+            let mut histograms = SmallVec::new();
+            // SAFETY: no run is on the stack, and none begins, for the phase is `Recorded` now. So nobody writes to the
+            // histograms, and this happens once.
+            let is_known = self.compute(core_alive, scratch)
+                && unsafe { results::histograms(&self.nodes, &self.channel, &mut histograms) };
+            // Without memory for its statistics it is not on record.
+            if is_known {
+                self.store(core_alive, &mut scratch.stats, &histograms);
+            }
+        });
+        if let (Outcome::Completed, Some(channel)) = (self.outcome.get(), self.channel.take()) {
+            channel.close();
+        }
+    }
+
+    /// Computes the statistics. Returns false without memory.
+    #[inline(always)]
+    fn compute(&self, core_alive: bool, scratch: &mut Scratch) -> bool {
+        let may_be_exact = self.timed == Timed::Sampled
+            && may_be_exact(self.mode, self.core_contributes, self.nodes.count());
+        if may_be_exact {
+            let (config, elapsed_ns) = (&self.config, self.elapsed_ns.get());
+            // SAFETY: the plan states are live until the query's context has gone, and this runs before. With `core_alive`
+            // the memory contexts stand.
+            let collector =
+                unsafe { Collector::new(&self.nodes, &self.channel, core_alive, Some(Timed::Sampled)) };
+            if assemble_exact(&collector, config, self.tick_ns, elapsed_ns, &mut scratch.stats) {
+                return true;
+            }
+        }
+        self.compute_any(core_alive, scratch)
+    }
+
+    /// Computes the statistics, whoever measured. Returns false without memory.
+    #[inline(never)]
+    fn compute_any(&self, core_alive: bool, scratch: &mut Scratch) -> bool {
+        let timed = self.is_wrapped().then_some(self.timed);
+        // SAFETY: the plan states are live until the query's context has gone, and this runs before. With `core_alive` the
+        // memory contexts stand.
+        let collector = unsafe { Collector::new(&self.nodes, &self.channel, core_alive, timed) };
         let sample = StatementSample {
             mode: self.mode,
             has_usage: self.level != InstrumentationLevel::Rows,
             is_timed: self.level == InstrumentationLevel::Timed,
             core_contributes: self.core_contributes,
             tick_ns: self.tick_ns,
-            empty_interval: self.config.empty_interval,
-            reading: self.config.reading,
+            config: &self.config,
             elapsed_ns: self.elapsed_ns.get(),
         };
-        let timed = self.is_wrapped().then_some(self.timed);
-        // SAFETY: the plan states are live until the query's context has gone, and this runs before. With `core_alive` the
-        // memory contexts stand. No run is on the stack, and none begins, for the phase is `Recorded` now. So this
-        // happens once.
-        unsafe {
-            let collector = Collector::new(&self.nodes, self.channel.get(), core_alive, timed);
-            results::with(&collector, &sample, |stats, histograms| {
-                self.store(core_alive, stats, histograms);
-            });
-        }
-        if let (Outcome::Completed, Some(channel)) = (self.outcome.get(), self.channel.take()) {
-            channel.close();
-        }
+        results::compute(&collector, &sample, scratch)
     }
 
     /// Has the session store the statistics. A parallel worker reports them to its leader instead.
