@@ -4,13 +4,13 @@
 use crate::sampler::Estimate;
 use smallvec::SmallVec;
 
-/// An estimate gives way by this many of its standard errors before figures that were measured have to.
+/// An estimate gives way by this many of its standard errors before times that were measured have to.
 const GIVES_WAY: f64 = 3.0;
 
 /// How a node's work lies inside its parent's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
-    /// An input or a correlated subplan: runs inside its parent, one after the other with its siblings.
+    /// An input or a correlated subplan: it and its siblings run inside their parent, one after the other.
     Sequential,
     /// An InitPlan or a CTE: runs inside whichever node below the parent asks first, so a sibling may contain it.
     Nested,
@@ -32,33 +32,34 @@ pub struct Item {
 }
 
 impl Item {
-    /// The parent, if the node's time is part of the parent's.
+    /// Returns the parent, if the node's time is part of the parent's.
     fn bounded_by(&self, i: usize) -> Option<usize> {
         self.parent.filter(|&p| p < i && self.edge != Edge::Outside)
     }
 
-    /// The parent, if the node and its siblings compete for the parent's time.
+    /// Returns the parent, if the node and its siblings compete for the parent's time.
     fn competes_in(&self, i: usize) -> Option<usize> {
         self.parent.filter(|&p| p < i && self.edge == Edge::Sequential)
     }
 
-    /// Processes at work at the same time: so many times the parent's time may pass in it.
+    /// Returns how many processes work at the same time. Its time may be so many times the parent's.
     fn share(&self) -> f64 {
         self.processes.max(1.0)
     }
 
-    /// The variance of what it takes of its parent's time.
+    /// Returns the variance of its share in its parent's time.
     fn variance(&self) -> f64 {
         let error = self.estimate.error / self.share();
         error * error
     }
 }
 
-/// Adjusts the estimates, and returns each node's own time: its total less that of its sequential children.
+/// Adjusts the estimates, and returns each node's own time: its total less that of its sequential children. Returns `None`
+/// without memory.
 ///
-/// Where children exceed an estimated parent, the disagreement is shared out by variance, parent against children.
-/// What is left of it, all of it under an exactly timed parent, the estimated children give up by variance as far as
-/// their errors allow; what is left then is scaled away. `None` without memory.
+/// If children exceed an estimated parent, the parent and the children each take a part of the excess, by variance. An
+/// exactly timed parent takes none. The estimated children give up the rest by variance, as far as their errors allow. If
+/// they still exceed the parent then, all children are scaled down.
 pub fn reconcile(items: &mut [Item]) -> Option<SmallVec<[f64; FEW]>> {
     if let [alone] = items {
         return filled(1, alone.estimate.total);
@@ -66,7 +67,7 @@ pub fn reconcile(items: &mut [Item]) -> Option<SmallVec<[f64; FEW]>> {
     let mut own_time = filled(items.len(), 0.0)?;
     let family = Family::of(items)?;
     raise_parents(items)?;
-    // Pre-order: a parent is final before its children are looked at.
+    // A parent comes before its children, and so is final before they are adjusted.
     for i in 0..items.len() {
         if let Some(p) = items[i].bounded_by(i) {
             let room = items[p].estimate.total * items[i].share();
@@ -82,10 +83,10 @@ pub fn reconcile(items: &mut [Item]) -> Option<SmallVec<[f64; FEW]>> {
     Some(own_time)
 }
 
-/// Most plans are small, and not worth an allocation.
+/// Plans with so few nodes need no allocation. Most are small.
 const FEW: usize = 8;
 
-/// A value for each of `count` nodes; `None` without memory.
+/// Returns a value for each of `count` nodes, or `None` without memory.
 fn filled<T: Copy>(count: usize, value: T) -> Option<SmallVec<[T; FEW]>> {
     let mut all = SmallVec::new();
     all.try_reserve(count).ok()?;
@@ -93,7 +94,7 @@ fn filled<T: Copy>(count: usize, value: T) -> Option<SmallVec<[T; FEW]>> {
     Some(all)
 }
 
-/// Each node's sequential children: the first of them, and each one's next sibling; 0 where there is none.
+/// Each node's sequential children: the first of them, and each one's next sibling. 0 stands for none.
 struct Family {
     first: SmallVec<[usize; FEW]>,
     next: SmallVec<[usize; FEW]>,
@@ -119,12 +120,13 @@ impl Family {
     }
 }
 
-/// What the children take of their parent's time.
+/// Returns how much of their parent's time the children take.
 fn sum(items: &[Item], children: impl Iterator<Item = usize>) -> f64 {
     children.map(|c| items[c].estimate.total / items[c].share()).sum()
 }
 
-/// Bottom-up: an estimated parent that its children exceed is raised by its share of the joint variance.
+/// Raises each estimated parent that its children exceed, by its share of the joint variance. Goes from the leaves to the
+/// root.
 fn raise_parents(items: &mut [Item]) -> Option<()> {
     let mut sums = filled(items.len(), 0.0)?;
     let mut variances = filled(items.len(), 0.0)?;
