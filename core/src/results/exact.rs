@@ -2,7 +2,8 @@
 //!
 //! Each sample is used where it is collected. Both are inlined, so nothing of a sample is copied that is not used here.
 
-use super::{Calls, Mode, NS_PER_MS, Nodes, StatementSample, add_usage_to_parents, fill_in};
+use super::node::{NS_PER_MS, add_usage_to_parents, fill_in};
+use super::sample::{Calls, Mode, Nodes, StatementSample};
 use crate::model::{NodeStats, Time};
 use crate::reconcile::Edge;
 use crate::sampler::Config;

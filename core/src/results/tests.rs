@@ -1,7 +1,7 @@
 mod by_hand;
 
 use super::*;
-use crate::model::Wal;
+use crate::model::{NodeStats, Wal};
 use crate::reconcile::Edge;
 use crate::sampler::Config;
 use by_hand::*;

@@ -1,10 +1,11 @@
 //! Makes a statement's nodes measure: puts their instrumentation and their wrappers into its plan states, and puts
 //! wrappers back where core has replaced them.
 
-use super::{
-    INSTRUMENT_BUFFERS, INSTRUMENT_ROWS, INSTRUMENT_ROWSOURCE, INSTRUMENT_TIMER, INSTRUMENT_WAL,
-    InstrumentationLevel, Statement, of,
+use super::owner;
+use super::state::{
+    INSTRUMENT_BUFFERS, INSTRUMENT_ROWS, INSTRUMENT_ROWSOURCE, INSTRUMENT_TIMER, INSTRUMENT_WAL, Statement,
 };
+use crate::guc::Detail as InstrumentationLevel;
 use crate::pg::node_table::NodeRef;
 use crate::pg::wrapper::{self, Books};
 use crate::pg::{compat, quiet, results, tree};
@@ -215,7 +216,7 @@ unsafe extern "C-unwind" fn gather_first_call(ps: *mut pg_sys::PlanState) -> *mu
     // that this frame holds nothing when an error crosses it.
     unsafe {
         let slot = wrapper::first_call(ps);
-        if let Some(statement) = of((*ps).state) {
+        if let Some(statement) = owner::of((*ps).state) {
             statement.note_unwrapped();
         }
         slot

@@ -1,6 +1,7 @@
 //! Enters and leaves the runs of a statement, and records it.
 
-use super::{InstrumentationLevel, RUNNING, Statement, any_running};
+use super::state::Statement;
+use crate::guc::Detail as InstrumentationLevel;
 use crate::pg::backend_local::BackendLocal;
 use crate::pg::results::{self, Collector};
 use crate::pg::usage::{self, Usage};
@@ -15,50 +16,25 @@ use rowsource_core::results::{Scratch, StatementSample, assemble_exact, may_be_e
 use smallvec::SmallVec;
 use std::cell::Cell;
 
-/// What a run of a statement replaced. It is put back when the run is left, by any way.
-pub(super) struct Replaced {
-    account: Cell<*mut Usage>,
-    /// The counters when the run began, if a node asked for the run: all that it uses also belongs to that node.
-    last_charged: Cell<Option<Usage>>,
-    timing: Cell<Option<timing::Outer>>,
-    /// The statement that was running.
-    statement: Cell<*const Statement>,
-    /// Whether times of temporary files were charged to nodes.
-    tempfile_times: Cell<bool>,
-    /// When the run began.
-    start: Cell<u64>,
+/// The innermost running statement. Each running statement knows the next outer one.
+static RUNNING: BackendLocal<Cell<*const Statement>> = BackendLocal::new(Cell::new(std::ptr::null()));
+
+/// Keeps the statements that are running now from becoming the last statement: one of them has asked for a display.
+pub fn exclude_running_from_last() {
+    let mut running = RUNNING.get();
+    // SAFETY: a statement leaves this list before its memory goes: in `leave`, or in `on_context_reset`.
+    while let Some(statement) = unsafe { running.as_ref() } {
+        statement.excluded_from_last.set(true);
+        running = statement.replaced.statement.get();
+    }
 }
 
-impl Replaced {
-    /// Returns what stands there before the first run.
-    pub(super) const fn nothing() -> Replaced {
-        Replaced {
-            account: Cell::new(std::ptr::null_mut()),
-            last_charged: Cell::new(None),
-            timing: Cell::new(None),
-            statement: Cell::new(std::ptr::null()),
-            tempfile_times: Cell::new(false),
-            start: Cell::new(0),
-        }
-    }
-
-    /// Returns the statement that was running, or null.
-    pub(super) fn outer_statement(&self) -> *const Statement {
-        self.statement.get()
-    }
+/// Returns whether a measured statement is running, so that a new one is nested in it.
+fn any_running() -> bool {
+    !RUNNING.get().is_null()
 }
 
 impl Statement {
-    /// Changes the phase. Returns false, and changes nothing, if the event is out of place.
-    #[inline(always)]
-    pub(super) fn advance(&self, event: Event) -> bool {
-        let next = self.phase.get().after(event);
-        if let Some(next) = next {
-            self.phase.set(next);
-        }
-        next.is_some()
-    }
-
     /// Enters a run: puts the statement's clock and accounts in force. Returns false, and does nothing, if it is running
     /// already.
     ///
@@ -67,8 +43,8 @@ impl Statement {
     /// * If this returns true, [`Statement::leave`] must be called on every way out, before the query ends.
     #[inline(always)]
     pub unsafe fn enter(&self) -> bool {
-        let first = self.phase.get() == Phase::SetUp;
-        if !self.advance(Event::Enter) {
+        let first = self.life.phase() == Phase::SetUp;
+        if !self.life.advance(Event::Enter) {
             return false;
         }
         let replaced = &self.replaced;
@@ -123,7 +99,7 @@ impl Statement {
     #[inline(always)]
     pub unsafe fn leave(&self) {
         let replaced = &self.replaced;
-        self.advance(Event::Leave);
+        self.life.advance(Event::Leave);
         RUNNING.set(replaced.statement.get());
         let end = self.clock.read();
         let elapsed = clock::elapsed(replaced.start.get(), end).unwrap_or(0) as f64 * self.tick_ns;
@@ -171,8 +147,8 @@ impl Statement {
     /// the session store them. With `core_alive`, the statement's memory contexts still stand.
     #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
     pub fn record(&self, core_alive: bool) {
-        let has_run = self.phase.get() != Phase::SetUp;
-        if !self.advance(Event::Record) {
+        let has_run = self.life.phase() != Phase::SetUp;
+        if !self.life.advance(Event::Record) {
             return;
         }
         if !core_alive {
@@ -285,12 +261,12 @@ impl Statement {
 
     /// Closes it: nothing more is done with it.
     pub fn close(&self) {
-        self.advance(Event::Close);
+        self.life.advance(Event::Close);
     }
 
     /// Returns whether it has run, and is not on record yet.
     pub fn is_unrecorded(&self) -> bool {
-        matches!(self.phase.get(), Phase::Suspended | Phase::Running)
+        matches!(self.life.phase(), Phase::Suspended | Phase::Running)
     }
 
     /// Closes it because its memory goes. If it never reached ExecutorEnd, its statistics are recorded as far as they
@@ -304,7 +280,7 @@ impl Statement {
             // SAFETY: the running account is the statement's, whose memory is still there.
             unsafe { usage::switch_outside() };
         }
-        let was_running = self.advance(Event::Leave);
+        let was_running = self.life.advance(Event::Leave);
         if was_running {
             // Only the end of the session takes memory away from under a run, and then from all of them.
             RUNNING.set(std::ptr::null());

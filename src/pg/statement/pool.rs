@@ -2,7 +2,8 @@
 //! measuring it. If the same plan is run again in the same way, everything that was found out about it still holds. Else
 //! the memory is used again.
 
-use super::{InstrumentationPlan, Statement};
+use super::state::Statement;
+use crate::guc::Measuring as InstrumentationPlan;
 use crate::pg::backend_local::BackendLocal;
 use crate::pg::node::Node;
 use rowsource_core::model::PlanKey;

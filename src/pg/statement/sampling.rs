@@ -1,6 +1,7 @@
 //! What the sampler must know of the clock and of its own cost.
 
-use super::{InstrumentationLevel, Statement};
+use super::state::Statement;
+use crate::guc::Detail as InstrumentationLevel;
 use crate::pg::backend_local::BackendLocal;
 use crate::pg::wrapper::Timed;
 use rand_core::SeedableRng;

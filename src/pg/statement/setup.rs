@@ -1,18 +1,19 @@
 //! Sets up a started statement: allocates its nodes, names its plan, and decides who measures it. If the pool has a
 //! statement of the same plan, that one is prepared for another execution instead.
 
-use super::lifecycle::Replaced;
-use super::{
-    INSTRUMENT_BUFFERS, INSTRUMENT_ROWSOURCE, INSTRUMENT_TIMER, INSTRUMENT_WAL, InstrumentationLevel,
-    InstrumentationPlan, OPEN, RESET, Statement, Target, pool, sampling,
+use super::state::{
+    INSTRUMENT_BUFFERS, INSTRUMENT_ROWSOURCE, INSTRUMENT_TIMER, INSTRUMENT_WAL, Life, Replaced, Statement,
+    Target,
 };
+use super::{pool, sampling};
+use crate::guc::{Detail as InstrumentationLevel, Measuring as InstrumentationPlan};
 use crate::pg::node_table::NodeTable;
 use crate::pg::usage::Usage;
-use crate::pg::{compat, describe, explain, identity, memory, parallel, raw, server, store, tick, tree};
+use crate::pg::{compat, describe, explain, identity, memory, parallel, server, store, tick, tree};
 use crate::session;
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
 use rowsource_core::model::{Outcome, PlanKey};
-use rowsource_core::phase::{Event, Phase};
+use rowsource_core::phase::Event;
 use rowsource_core::results::Mode;
 use std::cell::{Cell, UnsafeCell};
 
@@ -132,7 +133,7 @@ unsafe fn set_up(
         let statement = Statement {
             query,
             callback: pg_sys::MemoryContextCallback::default(),
-            phase: Cell::new(Phase::SetUp),
+            life: Life::new(),
             mode,
             nodes,
             core_contributes: mode == Mode::CoreOnly || has_gather,
@@ -200,22 +201,6 @@ fn core_level(requested_by_others: i32) -> InstrumentationLevel {
 }
 
 impl Statement {
-    /// Hands the statement to its query's context. The context gives it back when it is reset, whatever becomes of the
-    /// query.
-    ///
-    /// # Safety
-    /// `context` must be the query context of the execution that the statement was set up for.
-    unsafe fn register_reset_callback(self: Box<Self>, context: pg_sys::MemoryContext) {
-        // SAFETY: the callback lies in the statement, which stays where it is until the context has called it.
-        unsafe {
-            let statement = Box::into_raw(self);
-            (*statement).callback.func = Some(RESET);
-            (*statement).callback.arg = statement.cast();
-            raw::MemoryContextRegisterResetCallback(context, &raw mut (*statement).callback);
-            OPEN.set(OPEN.get() + 1);
-        }
-    }
-
     /// Prepares the statement for another execution of its plan.
     ///
     /// # Safety
@@ -243,7 +228,7 @@ impl Statement {
             }
         }
         self.query = query;
-        let is_reused = self.advance(Event::Reuse);
+        let is_reused = self.life.advance(Event::Reuse);
         debug_assert!(is_reused, "the pool keeps closed statements only");
         self.elapsed_ns.set(0.0);
         self.outcome.set(Outcome::Completed);

@@ -1,7 +1,7 @@
 //! Makes small plans by hand, and computes their statistics.
 
 use super::super::*;
-use crate::model::{Buffers, Wal};
+use crate::model::{Buffers, NodeStats, Time, Wal};
 use crate::reconcile::Edge;
 use crate::sampler::{Config, NodeTimer, Proofs, TimedCall};
 use rand::SeedableRng;
