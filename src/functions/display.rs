@@ -12,7 +12,7 @@ use rowsource_core::report::{self, FORMAT_WORDS, Format, Header};
 /// The rows of `rowsource_display()`.
 pub fn lines(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, format: Option<&str>) {
     // Before all else: even if this call fails, its statement is not what the user wants to see next.
-    statement::displaying();
+    statement::exclude_running_from_last();
     let format = parse(format.unwrap_or_default());
     let (plan, last) = if queryid.is_none() && planid.is_none() {
         let LastStatement { plan, figures } = last();
@@ -112,7 +112,7 @@ fn known(queryid: Option<i64>, planid: Option<i64>) -> Plan {
 #[pg_extern(sql = false)]
 fn rowsource_last()
 -> TableIterator<'static, (name!(queryid, i64), name!(planid, i64), name!(outcome, String))> {
-    statement::displaying();
+    statement::exclude_running_from_last();
     let row = session::last_outcome()
         .map(|(key, outcome)| (key.queryid, key.planid, outcome_name(outcome).to_owned()));
     TableIterator::new(row)

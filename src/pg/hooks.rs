@@ -141,7 +141,7 @@ unsafe fn decide(query: *mut QueryDesc, eflags: i32, toplevel: bool) -> Option<g
             return None;
         }
         if server::is_parallel_worker() {
-            let asked = (*query).instrument_options & statement::OURS != 0;
+            let asked = (*query).instrument_options & statement::INSTRUMENT_ROWSOURCE != 0;
             return (asked && NESTING.get() == 0).then(guc::measuring_as_leader);
         }
         if !toplevel && !guc::track_all() {
@@ -161,10 +161,10 @@ unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
     unsafe {
         let toplevel = NESTING.get() == 0 && server::portal_or_background();
         let measuring = decide(query, eflags, toplevel);
-        let others = (*query).instrument_options & !statement::OURS;
+        let others = (*query).instrument_options & !statement::INSTRUMENT_ROWSOURCE;
         // Where others let core measure, our bits go with theirs; else core need not allocate what we have ourselves.
         let added = match measuring {
-            Some(_) if others != 0 => statement::OURS | statement::ROWS,
+            Some(_) if others != 0 => statement::INSTRUMENT_ROWSOURCE | statement::INSTRUMENT_ROWS,
             _ => 0,
         };
         (*query).instrument_options |= added;
@@ -210,7 +210,7 @@ unsafe fn not_attached(query: *mut QueryDesc, error: Box<dyn Any + Send>, held: 
         let estate = (*query).estate;
         if !estate.is_null() {
             // Nobody takes in what parallel workers would report.
-            (*estate).es_instrument &= !statement::OURS;
+            (*estate).es_instrument &= !statement::INSTRUMENT_ROWSOURCE;
         }
         let _ = server::caught(|| {
             let message = server::message(&*error);

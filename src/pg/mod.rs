@@ -4,7 +4,8 @@
 //! * `hot` is the hot path: the wrapper, the nodes, the tick, and the process-wide state that they touch, by way of
 //!   `usage` and `timing`;
 //! * `explain` is the option that EXPLAIN has from 18 on;
-//! * `tree` walks plan states, `harvest` turns raw state into figures, `identity` and `describe` name plans;
+//! * `tree` walks plan states, `identity` and `describe` name plans, `node` and `node_table` hold what wrappers count;
+//! * `results` collects that at the end and has the core crate compute the statistics;
 //! * `protect` is PG_TRY for plain frames;
 //! * `tempfile` counts and times requests to temporary files;
 //! * `backend_local` is for state that needs no lock;
@@ -20,15 +21,16 @@ pub mod contained;
 pub mod describe;
 pub mod explain;
 pub mod guc;
-pub mod harvest;
 pub mod hooks;
 pub mod hot;
 pub mod identity;
 pub mod memory;
 pub mod node;
+pub mod node_table;
 pub mod parallel;
 pub mod protect;
 pub mod raw;
+pub mod results;
 pub mod server;
 pub mod side_effects;
 pub mod srf;

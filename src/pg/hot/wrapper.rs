@@ -117,7 +117,7 @@ impl Host for Executor {
     #[inline(always)]
     fn charge(&mut self, account: LiveAccount) -> bool {
         // SAFETY: the account is live. A reference to its node would borrow the executor.
-        unsafe { usage::book(account.0) }
+        unsafe { usage::charge(account.0) }
     }
 
     #[inline(always)]
