@@ -55,6 +55,7 @@ impl Histogram {
     }
 
     /// Adds another histogram.
+    #[inline(always)]
     pub fn add(&mut self, other: &Histogram) {
         for (read, bucket, calls) in other.counts() {
             self.add_to(bucket, read, calls);

@@ -5,10 +5,13 @@ pub mod clock;
 pub mod hint;
 pub mod histogram;
 pub mod model;
+pub mod phase;
 pub mod plan;
 #[cfg(test)]
 mod processor_time;
 pub mod reconcile;
 pub mod report;
+pub mod results;
 pub mod sampler;
 pub mod tempfile;
+pub mod wrapper;

@@ -4,7 +4,7 @@
 use crate::sampler::Estimate;
 use smallvec::SmallVec;
 
-/// An estimate gives way by this many of its standard errors before figures that were measured have to.
+/// An estimate is lowered by up to this many of its standard errors before measured values are changed.
 const GIVES_WAY: f64 = 3.0;
 
 /// How a node's work lies inside its parent's.
@@ -32,22 +32,22 @@ pub struct Item {
 }
 
 impl Item {
-    /// The parent, if the node's time is part of the parent's.
+    /// Returns the parent, if the node's time is part of the parent's.
     fn bounded_by(&self, i: usize) -> Option<usize> {
         self.parent.filter(|&p| p < i && self.edge != Edge::Outside)
     }
 
-    /// The parent, if the node and its siblings compete for the parent's time.
+    /// Returns the parent, if the node and its siblings compete for the parent's time.
     fn competes_in(&self, i: usize) -> Option<usize> {
         self.parent.filter(|&p| p < i && self.edge == Edge::Sequential)
     }
 
-    /// Processes at work at the same time: so many times the parent's time may pass in it.
+    /// Returns how many processes work at the same time: the node's time may be as many times its parent's.
     fn share(&self) -> f64 {
         self.processes.max(1.0)
     }
 
-    /// The variance of what it takes of its parent's time.
+    /// Returns the variance of the node's part of its parent's time.
     fn variance(&self) -> f64 {
         let error = self.estimate.error / self.share();
         error * error
@@ -56,9 +56,9 @@ impl Item {
 
 /// Adjusts the estimates, and returns each node's own time: its total less that of its sequential children.
 ///
-/// Where children exceed an estimated parent, the disagreement is shared out by variance, parent against children.
-/// What is left of it, all of it under an exactly timed parent, the estimated children give up by variance as far as
-/// their errors allow; what is left then is scaled away. `None` without memory.
+/// If children exceed an estimated parent, the parent is raised by its share of the joint variance. If they still exceed
+/// it, the estimated children are lowered by their variance, as far as their errors allow. If that is not enough, all
+/// children are scaled down. An exactly timed parent is never raised. Returns `None` without memory.
 pub fn reconcile(items: &mut [Item]) -> Option<SmallVec<[f64; FEW]>> {
     if let [alone] = items {
         return filled(1, alone.estimate.total);
@@ -82,10 +82,10 @@ pub fn reconcile(items: &mut [Item]) -> Option<SmallVec<[f64; FEW]>> {
     Some(own_time)
 }
 
-/// Most plans are small, and not worth an allocation.
+/// Plans of up to so many nodes need no allocation. Most are as small.
 const FEW: usize = 8;
 
-/// A value for each of `count` nodes; `None` without memory.
+/// Returns a value for each of `count` nodes; `None` without memory.
 fn filled<T: Copy>(count: usize, value: T) -> Option<SmallVec<[T; FEW]>> {
     let mut all = SmallVec::new();
     all.try_reserve(count).ok()?;
@@ -119,12 +119,12 @@ impl Family {
     }
 }
 
-/// What the children take of their parent's time.
+/// Returns the children's part of their parent's time.
 fn sum(items: &[Item], children: impl Iterator<Item = usize>) -> f64 {
     children.map(|c| items[c].estimate.total / items[c].share()).sum()
 }
 
-/// Bottom-up: an estimated parent that its children exceed is raised by its share of the joint variance.
+/// Raises each estimated parent that its children exceed, bottom-up, by its share of the joint variance.
 fn raise_parents(items: &mut [Item]) -> Option<()> {
     let mut sums = filled(items.len(), 0.0)?;
     let mut variances = filled(items.len(), 0.0)?;

@@ -1,31 +1,45 @@
 //! How a node's time is estimated from a few clock readings.
 //!
-//! Calls are noticed in three ways, and each call that is noticed weighs the inverse of the chance it had to be:
+//! A call is timed or detected in one of three ways. It then weighs the inverse of the chance that this had:
 //!
-//! * **Sampled.** Calls are dealt into blocks of g, and one call of each block, any with the same chance, is timed.
-//!   The size of a block is chosen before it begins, from what is known by then; so the sum is unbiased however
-//!   the costs change and however g follows them. (A random distance from one timed call to the next is not: where
-//!   the costs rise, fewer calls than its gap precede the first expensive sample.) Blocks of one are the first
-//!   calls of each node, and all calls of a slow one: their time is known, not estimated.
-//! * **Certain.** A call that did I/O, and one that contains a call which was certain to be noticed and was not
-//!   short. The clock is read at its exit if it is not timed anyway, and it weighs 1.
-//! * **By the tick.** A call in which the tick read the clock long after the last reading before it. A call of
-//!   length t meets a tick of period T with a chance of t/T, so with the samples its chance is
-//!   1 - (1 - t/T)(1 - 1/g), and no single one contributes more than T: a stall that happens to be sampled does not
-//!   weigh g, and long calls that are rare are found by the tick rather than by luck.
+//! * **Sampled.** Calls are dealt into blocks of g. One call of each block is timed, each with the same chance. The size
+//!   of a block is chosen before it begins, from what is known by then. So the sum is unbiased however the costs change
+//!   and however g follows them. (A random distance from one timed call to the next would be biased: if the costs rise,
+//!   fewer calls than its gap precede the first expensive sample.) The first calls of each node form blocks of one, and
+//!   so do all calls of a slow node: their time is known, not estimated.
+//! * **Certain.** A call that did I/O, and a call that contains a certain one that was not short. If it is not timed
+//!   anyway, the clock is read at its exit. It weighs 1.
+//! * **By the tick.** A call in which the tick read the clock long after the last reading before it. A call of length t
+//!   meets a tick of period T with a chance of t/T. With the samples its chance is 1 - (1 - t/T)(1 - 1/g), and no single
+//!   call contributes more than T. So a stall that happens to be sampled does not weigh g, and rare long calls are found
+//!   by the tick rather than by luck.
 //!
-//! The short calls, neither sampled nor proved, are their exact number times the mean of the short samples.
+//! All other calls are short. Their time is their exact number times the mean of the short samples.
 //!
-//! A call that is not timed lies between the last reading before it and the one at its exit; from that the distance
-//! that is usual between a reading and a call of this node is taken off, as known from the timed calls. It can be
-//! far where the caller works long between its calls. So it is no proof that anybody read the clock inside a call,
-//! and a tick proves only from several times that distance on.
+//! The start of a call that is not timed is not known: it lies between the last reading before the call and the one at
+//! its exit. The usual distance from a reading to a call of this node, known from the timed calls, is taken off. This
+//! distance can be large if the caller works long between its calls. So a reading alone does not show that the clock was
+//! read inside a call, and a tick counts only from several times that distance on.
 //!
-//! A proved call much longer than a gap ends its block, and the call after it is timed, so that g follows a change
-//! at once.
+//! A detected call much longer than a gap ends its block, and the call after it is timed, so that g follows a change at
+//! once.
 //!
 //! Everything here is plain arithmetic on numbers that the caller provides: no allocation, no panic, no clock.
 //! All times are raw ticks of the clock in use.
+
+mod config;
+mod estimate;
+mod every_call;
+mod evidence;
+#[cfg(test)]
+mod tests;
+mod tick;
+
+pub use config::{BOOKKEEPING_NS, Config};
+pub use estimate::Estimate;
+pub use every_call::EveryCall;
+pub use evidence::{Detected, LongCallEvidence};
+pub use tick::Tick;
 
 use rand_core::RngCore;
 
@@ -36,85 +50,18 @@ const FIRST_CALLS: u64 = 16;
 /// few thousand calls cost about 50 samples more (2 us a node), and a drift of the costs shows early.
 const GROWTH: f64 = 1.0 / 12.0;
 
-/// The timer may cost this share of the time it measures; the gaps adapt to it.
-const TIMER_SHARE: f64 = 0.005;
-
-/// What a sample costs besides its two readings, in nanoseconds, where it is not measured: the sums, the next gap, a
-/// mispredicted branch.
-pub const BOOKKEEPING_NS: f64 = 40.0;
-
-/// A call is long from this many times the length on at which every call is timed.
-const LONG_FACTOR: f64 = 4.0;
-
-/// So many steps of a coarse clock are no accident of where they fall.
-const LONG_STEPS: f64 = 2.5;
-
-/// A tick proves a call long from this many times the usual distance after the last reading on.
+/// A tick shows that a call is long from this many times the usual distance after the last reading on.
 const FAR_FACTOR: f64 = 8.0;
 
 /// Mean distance of a call from the timed call before it, over that of one timed call from the other, when one
 /// call of each block is timed: (1 + 1/6)/2.
 const AGE: f64 = 7.0 / 12.0;
 
-/// A proved call as long as this many gaps full of usual calls ends its block.
+/// A detected call as long as this many gaps full of usual calls ends its block.
 const CHANGE_FACTOR: f64 = 4.0;
 
 /// Buffers touched in one call that make it worth a clock reading of its own.
 pub const MANY_BUFFERS: i64 = 32;
-
-/// What the sampler must know about the clock and the settings; fixed for one statement.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    /// Largest mean gap (`sampfreq`); 1 times every call.
-    pub max_gap: f64,
-    /// Ticks that an empty interval measures.
-    pub empty_interval: f64,
-    /// Ticks that one reading costs.
-    pub reading: f64,
-    /// Ticks of a call from which the timer costs less than its share, so that every call is timed.
-    pub affordable: f64,
-    /// Ticks from which a call is long, and from the last reading before a call to the one that proves it so.
-    pub long: f64,
-}
-
-impl Config {
-    /// For a clock of `ns_per_tick` that costs `reading_ns` to read and moves in steps of `resolution_ns`: a proof
-    /// must not be a single step of a coarse clock. `bookkeeping_ns` is what a sample costs besides its readings.
-    pub fn new(
-        max_gap: u32,
-        ns_per_tick: f64,
-        empty_interval_ticks: f64,
-        reading_ns: f64,
-        bookkeeping_ns: f64,
-        resolution_ns: f64,
-    ) -> Self {
-        let affordable_ns = (2.0 * reading_ns + bookkeeping_ns) / TIMER_SHARE;
-        Config {
-            max_gap: f64::from(max_gap.max(1)),
-            empty_interval: empty_interval_ticks,
-            reading: reading_ns / ns_per_tick,
-            affordable: affordable_ns / ns_per_tick,
-            long: (LONG_FACTOR * affordable_ns).max(LONG_STEPS * resolution_ns) / ns_per_tick,
-        }
-    }
-
-    /// Ticks that a reading inside a call costs it, with its half of the sample's bookkeeping.
-    #[inline]
-    fn nested_reading(&self) -> f64 {
-        self.affordable * (TIMER_SHARE / 2.0)
-    }
-
-    /// The steps in which a coarse clock moves, 0 for a fine one.
-    #[inline]
-    fn step(&self) -> f64 {
-        // Apart by more than rounding.
-        if self.long > 1.001 * LONG_FACTOR * self.affordable {
-            self.long / LONG_STEPS
-        } else {
-            0.0
-        }
-    }
-}
 
 /// The clock readings around one timed call.
 #[derive(Clone, Copy, Debug)]
@@ -131,30 +78,6 @@ pub struct TimedCall {
     pub did_io: bool,
     /// The first call since the node was started or rescanned.
     pub first_of_start: bool,
-}
-
-/// What proves to a node that a call was long. One for the process: whoever reads the clock tells all.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Proofs {
-    /// The last reading, by anyone.
-    pub last: u64,
-    /// The last reading by the tick.
-    pub ticked: u64,
-    /// The tick's period, in ticks of the clock; 0 where it does not run.
-    pub period: f64,
-    /// The end of the last call that was certain to be noticed, and long enough to be worth a reading in each node
-    /// above.
-    pub noticed: u64,
-}
-
-impl Proofs {
-    /// Nothing has been noticed, and no tick runs.
-    pub const NONE: Proofs = Proofs {
-        last: 0,
-        ticked: 0,
-        period: 0.0,
-        noticed: 0,
-    };
 }
 
 /// Weighted sums over the short samples.
@@ -192,7 +115,7 @@ struct FirstCalls {
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct NodeTimer {
-    /// Calls until the next timed one; the caller counts it down and times the call that reaches zero.
+    /// Calls until the next timed one; the call that counts it down to zero is timed.
     pub countdown: u64,
     drawn: u64,
     /// Calls of the block that follow its timed one.
@@ -204,9 +127,9 @@ pub struct NodeTimer {
     opening: f64,
     certain_calls: u64,
     certain_ticks: f64,
-    proved_calls: u64,
-    proved_ticks: f64,
-    proved_variance: f64,
+    detected_calls: u64,
+    detected_ticks: f64,
+    detected_variance: f64,
     /// Ticks to the first row of each start, over the calls counted one by one.
     startup_ticks: f64,
     startup_calls: u64,
@@ -217,7 +140,7 @@ pub struct NodeTimer {
     distance: f64,
     /// End of the last timed call.
     own_reading: u64,
-    /// Calls between two own readings, and calls proved long.
+    /// Calls between two own readings, and calls that were detected.
     pub timed_calls: u64,
     /// Clock readings made for this node.
     pub timer_calls: u64,
@@ -225,31 +148,14 @@ pub struct NodeTimer {
     pub clock_backsteps: u64,
 }
 
-/// What the readings say about one node, in ticks.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Estimate {
-    /// Time in the node and all below it.
-    pub total: f64,
-    /// Time to the first row of each start, summed over the starts.
-    pub startup: f64,
-    /// One standard error of `total`; zero where every call was timed.
-    pub error: f64,
-}
-
-/// Later minus earlier, and whether the clock stepped back (then 0: never negative, never absurdly large).
-#[inline]
+/// Returns later minus earlier, and whether the clock stepped back (then 0: never negative, never absurdly large).
+#[inline(always)]
 fn elapsed(earlier: u64, later: u64) -> (f64, u64) {
     if later >= earlier {
         ((later - earlier) as i64 as f64, 0)
     } else {
         (0.0, 1)
     }
-}
-
-/// Whether a reading was made after `before`. One after the last is left over from before the clock stepped back.
-#[inline]
-fn is_within(reading: u64, before: u64, last: u64) -> bool {
-    reading > before && reading <= last
 }
 
 impl NodeTimer {
@@ -262,14 +168,14 @@ impl NodeTimer {
 
     /// Takes note of a timed call and draws the gap to the next.
     ///
-    /// Returns true where the gap left the first, gapless calls behind: the caller then wants its tick.
+    /// Returns true if the gap left the first, gapless calls behind: the caller then wants its tick.
     #[inline(always)]
     pub fn record_timed(
         &mut self,
         config: &Config,
         random: &mut impl RngCore,
         call: &TimedCall,
-        proofs: &mut Proofs,
+        evidence: &mut LongCallEvidence,
     ) -> bool {
         let (raw, backsteps) = elapsed(call.start, call.end);
         let overhead = config.empty_interval + call.nested_readings as i64 as f64 * config.nested_reading();
@@ -283,17 +189,17 @@ impl NodeTimer {
         self.clock_backsteps += backsteps;
         if self.gap <= 1.0 {
             if raw >= config.affordable {
-                proofs.noticed = call.end;
+                evidence.detected = call.end;
             }
             self.count(ticks, call.first_of_start);
         } else {
-            self.weigh(config, call, raw, ticks, proofs);
+            self.weigh(config, call, raw, ticks, evidence);
         }
         self.own_reading = call.end;
         self.draw(config, random, ticks)
     }
 
-    /// A timed call that counts as itself.
+    /// Counts a timed call as itself.
     #[inline]
     fn count(&mut self, ticks: f64, first_of_start: bool) {
         self.certain_calls += 1;
@@ -304,64 +210,96 @@ impl NodeTimer {
         }
     }
 
-    /// A timed call among others that are not.
+    /// Takes note of a timed call among others that are not.
     #[inline]
-    fn weigh(&mut self, config: &Config, call: &TimedCall, raw: f64, ticks: f64, proofs: &mut Proofs) {
+    fn weigh(
+        &mut self,
+        config: &Config,
+        call: &TimedCall,
+        raw: f64,
+        ticks: f64,
+        evidence: &mut LongCallEvidence,
+    ) {
         let first = call.first_of_start;
-        // Before the distance takes this call in: the same test as for a call that is not timed. Readings before
-        // the start are none of this call's.
-        let certain = call.did_io || is_within(proofs.noticed, call.start, proofs.last);
-        let by_tick = is_within(proofs.ticked, call.start, proofs.last)
-            && self.is_far(config, call.before, proofs.ticked);
-        if certain && raw >= config.affordable {
-            proofs.noticed = call.end;
-        }
-        if certain || by_tick {
-            self.count(ticks, first);
-            if !certain {
-                self.note_long(config, ticks, proofs.period, 1.0, first);
+        // Before the distance takes this call in: the same test as for a call that is not timed. Readings before the start
+        // belong to others.
+        match evidence.of_call(call.start, call.before, || self.far(config), call.did_io) {
+            Some(detected) => {
+                if detected == Detected::ByTick {
+                    self.note_long(config, ticks, evidence.period, 1.0, first);
+                } else if raw >= config.affordable {
+                    evidence.detected = call.end;
+                }
+                self.count(ticks, first);
+                if self.is_change(ticks) {
+                    self.left = 0;
+                }
             }
-            if self.is_change(ticks) {
-                self.left = 0;
-            }
-        } else if ticks >= config.long {
-            self.note_long(config, ticks, proofs.period, 0.0, first);
-        } else {
-            self.sample(config, ticks, first);
+            None if ticks >= config.long => self.note_long(config, ticks, evidence.period, 0.0, first),
+            None => self.sample(config, ticks, first),
         }
         self.note_distance(call.before, call.start);
     }
 
-    /// At the exit of a call that was not timed: if it proved long, reads the clock and takes note of it. `before` is
-    /// the last reading before the call, by anyone.
+    /// Counts the call down. Returns true if this is the next timed one.
+    #[inline(always)]
+    pub fn is_next_timed(&mut self) -> bool {
+        self.countdown = self.countdown.wrapping_sub(1);
+        self.countdown == 0
+    }
+
+    /// Returns how a call that was not timed is detected, if it is. `before` is the last reading before the call, by
+    /// anyone.
     #[inline]
-    pub fn record_untimed(
-        &mut self,
+    pub fn detect(
+        &self,
         config: &Config,
         before: u64,
         did_io: bool,
-        first_of_start: bool,
-        proofs: &mut Proofs,
-        read: impl FnOnce() -> u64,
-    ) {
-        let certain = did_io || is_within(proofs.noticed, before, proofs.last);
-        let by_tick =
-            is_within(proofs.ticked, before, proofs.last) && self.is_far(config, before, proofs.ticked);
-        if !certain && !by_tick {
-            return;
-        }
-        let end = read();
-        let ticks = elapsed(before, end).0 - self.distance;
-        if certain && ticks >= config.affordable {
-            proofs.noticed = end;
-        }
-        if !certain {
-            self.note_long(config, ticks, proofs.period, 1.0, first_of_start);
-        }
-        self.record_proved(before, end, first_of_start);
+        evidence: &LongCallEvidence,
+    ) -> Option<Detected> {
+        evidence.of_call(before, before, || self.far(config), did_io)
     }
 
-    /// A short sample.
+    /// Takes note of a call that was not timed but detected; `end` was read at its exit.
+    ///
+    /// Out of line, for few calls get here: the code that looks at each saves fewer registers.
+    #[inline(never)]
+    pub fn record_detected(
+        &mut self,
+        config: &Config,
+        detected: Detected,
+        before: u64,
+        end: u64,
+        first_of_start: bool,
+        evidence: &mut LongCallEvidence,
+    ) {
+        let (raw, backsteps) = elapsed(before, end);
+        let ticks = raw - self.distance;
+        match detected {
+            Detected::Certain if ticks >= config.affordable => evidence.detected = end,
+            Detected::Certain => {}
+            Detected::ByTick => self.note_long(config, ticks, evidence.period, 1.0, first_of_start),
+        }
+        self.timed_calls += 1;
+        self.timer_calls += 1;
+        self.clock_backsteps += backsteps;
+        self.detected_calls += 1;
+        self.detected_ticks += ticks;
+        self.detected_variance += self.distance * self.distance;
+        if first_of_start {
+            self.startup_calls += 1;
+            self.startup_ticks += ticks;
+        }
+        if self.is_change(ticks) {
+            self.drawn = self.drawn.saturating_sub(self.countdown) + 1;
+            self.countdown = 1;
+            self.left = 0;
+            self.gap = 1.0;
+        }
+    }
+
+    /// Adds a short sample.
     #[inline]
     fn sample(&mut self, config: &Config, ticks: f64, first_of_start: bool) {
         let g = self.gap;
@@ -382,11 +320,11 @@ impl NodeTimer {
         }
     }
 
-    /// A long call that the tick or a sample noticed, of which `counted` are counted one by one.
+    /// Adds a long call that the tick or a sample found, of which `counted` are counted one by one.
     #[inline]
     fn note_long(&mut self, config: &Config, ticks: f64, period: f64, counted: f64, first_of_start: bool) {
         let by_tick = if period > 0.0 {
-            // It is noticed only if the tick comes late enough in it.
+            // It is detected only if the tick comes late enough in it.
             ((ticks + self.distance - self.far(config)) / period).clamp(0.0, 1.0)
         } else {
             counted
@@ -422,7 +360,7 @@ impl NodeTimer {
         let calls = self.drawn as f64;
         // Rare long calls, too, pay for samples: the others like them are to be found. What is left of that share is
         // spent over as many calls as there were.
-        let known = self.certain_ticks + self.proved_ticks + self.samples.ticks + self.long.ticks;
+        let known = self.certain_ticks + self.detected_ticks + self.samples.ticks + self.long.ticks;
         let spent = self.timed_calls as f64 * config.affordable;
         let usual = self.recent.max((known - self.opening - spent) / calls);
         let most = config.max_gap.min(calls * GROWTH);
@@ -447,41 +385,13 @@ impl NodeTimer {
         size > 1
     }
 
-    /// Ticks after the last reading before a call from which a reading in it proves it long.
+    /// Returns the ticks after the last reading before a call from which a reading in it shows that it is long.
     #[inline]
     fn far(&self, config: &Config) -> f64 {
         config.long.max(FAR_FACTOR * self.distance)
     }
 
-    #[inline]
-    fn is_far(&self, config: &Config, before: u64, inside: u64) -> bool {
-        elapsed(before, inside).0 >= self.far(config)
-    }
-
-    /// Takes note of a call that was not timed and proved long; `end` was read at its exit.
-    #[inline]
-    fn record_proved(&mut self, before: u64, end: u64, first_of_start: bool) {
-        let (raw, backsteps) = elapsed(before, end);
-        let ticks = raw - self.distance;
-        self.timed_calls += 1;
-        self.timer_calls += 1;
-        self.clock_backsteps += backsteps;
-        self.proved_calls += 1;
-        self.proved_ticks += ticks;
-        self.proved_variance += self.distance * self.distance;
-        if first_of_start {
-            self.startup_calls += 1;
-            self.startup_ticks += ticks;
-        }
-        if self.is_change(ticks) {
-            self.drawn = self.drawn.saturating_sub(self.countdown) + 1;
-            self.countdown = 1;
-            self.left = 0;
-            self.gap = 1.0;
-        }
-    }
-
-    /// Whether a proved call is worth looking at the next one.
+    /// Returns whether a detected call is worth looking at the next one.
     #[inline]
     fn is_change(&self, ticks: f64) -> bool {
         ticks > CHANGE_FACTOR * self.gap * self.recent
@@ -497,73 +407,8 @@ impl NodeTimer {
         self.distance += (age * ticks - self.distance) / 8.0;
     }
 
-    /// All calls of the node so far.
+    /// Returns all calls of the node so far.
     pub fn calls(&self) -> u64 {
         self.drawn.saturating_sub(self.countdown)
     }
-
-    /// The node's time and its time to first rows, where every call was timed.
-    #[inline(always)]
-    pub fn exact(&self) -> Option<(f64, f64)> {
-        (self.calls() == self.certain_calls).then(|| {
-            let total = self.certain_ticks.max(0.0);
-            (total, self.startup_ticks.clamp(0.0, total))
-        })
-    }
-
-    /// The estimate from all readings; `starts` is the exact number of starts, `interrupted` the ticks of a last
-    /// call that an error ended.
-    pub fn estimate(&self, starts: f64, interrupted: Option<u64>) -> Estimate {
-        if interrupted.is_none()
-            && let Some((total, startup)) = self.exact()
-        {
-            return Estimate {
-                total,
-                startup,
-                error: 0.0,
-            };
-        }
-        let calls = self.calls().saturating_sub(u64::from(interrupted.is_some()));
-        let interrupted = interrupted.unwrap_or(0) as i64 as f64;
-        if calls == 0 || self.timed_calls == 0 {
-            return Estimate {
-                total: interrupted,
-                ..Estimate::default()
-            };
-        }
-        let rest = calls
-            .saturating_sub(self.certain_calls)
-            .saturating_sub(self.proved_calls) as f64;
-        let rest = (rest - self.long.weight).max(0.0);
-        let (mean, sampling_variance) = if self.samples.weight > 0.0 {
-            let share = rest / self.samples.weight;
-            (
-                (self.samples.ticks / self.samples.weight).max(0.0),
-                (self.samples.variance + self.samples.step * self.samples.step) * share * share,
-            )
-        } else {
-            // Nothing was drawn from the rest: its size is a guess, and its error the guess itself.
-            let guess = rest * self.recent;
-            (self.recent, guess * guess)
-        };
-        let total =
-            (self.certain_ticks + self.proved_ticks + self.long.ticks + rest * mean).max(0.0) + interrupted;
-        let error = (sampling_variance + self.long.variance + self.proved_variance).sqrt();
-
-        let rest_starts = (starts - self.startup_calls as f64).max(0.0);
-        let mean_first = if self.first.weight > 0.0 {
-            self.first.ticks / self.first.weight
-        } else {
-            mean
-        };
-        let startup = (self.startup_ticks + rest_starts * mean_first.max(0.0)).clamp(0.0, total);
-        Estimate {
-            total,
-            startup,
-            error,
-        }
-    }
 }
-
-#[cfg(test)]
-mod tests;

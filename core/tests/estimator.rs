@@ -1,12 +1,13 @@
 //! The estimator against plans whose true times are known: the hostile cases of the design, and some more.
 
+#[allow(dead_code, reason = "the tests of the wrapper use the rest")]
 mod simulator;
 
 use rand::Rng;
 use simulator::plans::{self, aggregate, pass, scan};
 use simulator::{Fared, Machine, body, simulate};
 
-const SEEDS: u64 = 21;
+const SEEDS: u64 = 63;
 
 /// What one tick may add to an estimate: its period, in statements of less than a second.
 const TICK_NS: f64 = 2.2e6;
@@ -129,7 +130,9 @@ fn below_a_busy_parent() {
             scan(40.0, 100, 200.0),
         ];
         let fared = simulate(name, Machine::default(), &plan, 1, SEEDS);
-        check_but(&fared, 0.05, 0.08, if spread > 0.0 { TICK_NS } else { 0.0 });
+        // A tick just after a burst takes the burst for a part of the call that it meets. In one run of 20 two do.
+        let grain = if spread > 0.0 { 2.0 * TICK_NS } else { 0.0 };
+        check_but(&fared, 0.05, 0.08, grain);
     }
 }
 

@@ -11,7 +11,7 @@ use rowsource_core::report::{self, FORMAT_WORDS, Format, Header};
 /// Adds the rows of `rowsource_display()`.
 pub fn lines(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, format: Option<&str>) {
     // This comes first: even if the call fails, its statement is not the one that the user wants to see next.
-    statement::displaying();
+    statement::exclude_running_from_last();
     let format = parse(format.unwrap_or_default());
     let (plan, last) = if queryid.is_none() && planid.is_none() {
         let LastStatement { plan, figures } = last();
@@ -112,7 +112,7 @@ fn known(queryid: Option<i64>, planid: Option<i64>) -> Plan {
 
 /// Adds the row of `rowsource_last()`, if a statement was measured.
 pub fn last_row(rows: &mut Rows) {
-    statement::displaying();
+    statement::exclude_running_from_last();
     if let Some((key, outcome)) = session::last_outcome() {
         rows.add([
             value(key.queryid),

@@ -1,13 +1,15 @@
-//! Describes a plan through PostgreSQL's own EXPLAIN (FORMAT JSON), once, not at each execution.
+//! Describes a plan by PostgreSQL's own EXPLAIN (FORMAT JSON), once, not at each execution.
 //!
-//! A plan that the session knows is described anew only when its statement's text changed (then its literals may
-//! have) and the session's budget allows: describing may cost 0.2 % of a session's time, saved up to a few hundred
-//! descriptions. So an interactive user and a script see the literals of the last execution, and a connection that
-//! sends thousands of statements a second pays next to nothing; its display says that its literals are older.
+//! A plan that the session knows is described again only if its statement's text has changed, because its literals may have
+//! changed with it, and if the session's budget allows it. Describing may take 0.2 % of a session's time, and a session can
+//! save up for a few hundred descriptions. So an interactive user or a script sees the literals of the last execution. A
+//! connection that sends thousands of statements a second pays next to nothing, and its display says that its literals are
+//! older.
 //!
-//! What a description costs and keeps is bounded, whatever a user sends: `printing` sees to it that EXPLAIN prints no
-//! long constants, and a plan whose conditions are too long nevertheless is described without them (`named`).
+//! The cost and the size of a description are bounded, whatever a user sends. `printing` makes EXPLAIN print no long
+//! constants. A plan whose conditions are too long even so is described without them (`named`).
 
+mod constants;
 mod named;
 mod printing;
 
@@ -23,22 +25,22 @@ use rowsource_core::plan::{ExplainedPlan, parse_explain_json};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Nanoseconds of describing that a session may save up; also what it begins with.
+/// The nanoseconds of describing that a session may save up. It also begins with them.
 const MOST_SAVED: i64 = 10_000_000;
-/// One nanosecond may be spent on describing in this many.
+/// One nanosecond in this many may be spent on describing.
 const SHARE: u64 = 500;
 
-/// What a session may still spend on describing known plans anew.
+/// The time that a session may still spend on describing known plans again.
 #[derive(Clone, Copy)]
 struct Budget {
-    /// Below zero after a description that cost more than was saved.
+    /// Nanoseconds. Negative after a description that took more than had been saved.
     left: i64,
     /// When it was last topped up, in nanoseconds.
     at: u64,
 }
 
 impl Budget {
-    /// Whether there is something left now.
+    /// Returns whether there is something left, after adding what has been earned.
     fn allows(now: u64) -> bool {
         let Budget { left, at } = BUDGET.get();
         let earned = i64::try_from(now.saturating_sub(at) / SHARE).unwrap_or(MOST_SAVED);
@@ -47,6 +49,7 @@ impl Budget {
         left > 0
     }
 
+    /// Takes off the nanoseconds that a description took.
     fn pay(spent: u64) {
         let spent = i64::try_from(spent).unwrap_or(i64::MAX);
         let Budget { left, at } = BUDGET.get();
@@ -62,8 +65,8 @@ static BUDGET: BackendLocal<Cell<Budget>> = BackendLocal::new(Cell::new(Budget {
     at: 0,
 }));
 
-/// Returns the description of a started statement's plan, and whether its literals are those of an earlier execution;
-/// makes it now unless a good one is known. `None` without memory to make it.
+/// Returns the description of a started statement's plan, and whether its literals are those of an earlier execution. Makes
+/// the description unless a good one is known. Returns `None` without memory to make it.
 ///
 /// # Safety
 /// `query` must be started, and `found` be the nodes of its plan.
@@ -87,11 +90,11 @@ pub unsafe fn description(
         } else if !has_memory() {
             return None;
         }
-        Some((Rc::new(made(query, found)), false))
+        Some((Rc::new(describe(query, found)), false))
     }
 }
 
-/// Whether a description of a plan is good for an execution of it, to the literals.
+/// Returns whether a description of a plan holds for an execution of it, its literals included.
 ///
 /// # Safety
 /// `query` must be valid.
@@ -104,18 +107,18 @@ pub unsafe fn is_of(description: &PlanDescription, query: *mut QueryDesc) -> boo
     }
 }
 
-/// Longer statement texts are cut: a plan's statistics must not hold megabytes.
+/// Longer statement texts are cut, because a plan's statistics must not hold megabytes.
 const LONGEST_TEXT: usize = 16 * 1024;
 
-/// Describes the plan, and has the budget pay for it.
+/// Describes the plan, and takes the time off the budget.
 ///
 /// # Safety
 /// * `query` must be started, and `found` be the nodes of its plan.
-/// * An error may be raised: a cancel request goes on.
+/// * An error may be raised: a cancel request is passed on.
 #[inline(never)]
-unsafe fn made(query: *mut QueryDesc, found: &[Found]) -> PlanDescription {
+unsafe fn describe(query: *mut QueryDesc, found: &[Found]) -> PlanDescription {
     let start = system::monotonic();
-    // SAFETY: `query` is started, and `found` are its nodes.
+    // SAFETY: `query` is started, and `found` are its nodes, by the caller's promise.
     unsafe {
         let plan = explained(query, found).unwrap_or_else(|| named::plan(query, found));
         Budget::pay(system::monotonic().saturating_sub(start));
@@ -123,21 +126,21 @@ unsafe fn made(query: *mut QueryDesc, found: &[Found]) -> PlanDescription {
         let kept = server::first_bytes(text, LONGEST_TEXT);
         let is_cut = kept.len() < text.len();
         let mark = if is_cut { "..." } else { "" };
-        // In one piece: a text that grows leaves holes in the heap.
+        // It is allocated in one piece, because a text that grows leaves holes in the heap.
         let shown = [&server::from_database(kept), mark].concat();
         PlanDescription::new(text, shown, is_cut, plan)
     }
 }
 
-/// Returns EXPLAIN's view of the plan. `None` where it would be too long, where EXPLAIN fails, and where it shows other
-/// nodes than we found.
+/// Returns EXPLAIN's view of the plan. Returns `None` if it would be too long, if EXPLAIN fails, or if it shows other nodes
+/// than we found.
 ///
 /// # Safety
 /// * `query` must be started, and `found` be the nodes of its plan.
-/// * An error may be raised: a cancel request goes on.
+/// * An error may be raised: a cancel request is passed on.
 unsafe fn explained(query: *mut QueryDesc, found: &[Found]) -> Option<ExplainedPlan> {
-    // SAFETY: `query` is started, and `found` are its nodes. The memory that all this takes is a context of its own,
-    // which goes at the end; the constants are put back before.
+    // SAFETY: `query` is started, and `found` are its nodes, by the caller's promise. Everything is allocated in a context
+    // of its own, which is deleted at the end. The constants have been put back by then.
     unsafe {
         let _memory = Scratch::enter();
         let parsed = contained_or_cancelled(|| {
@@ -169,19 +172,19 @@ unsafe fn explained(query: *mut QueryDesc, found: &[Found]) -> Option<ExplainedP
     }
 }
 
-/// A memory context of its own for a description, until it is dropped.
+/// A memory context for one description. It is deleted when this is dropped.
 struct Scratch {
     context: pg_sys::MemoryContext,
     before: pg_sys::MemoryContext,
 }
 
 impl Scratch {
-    /// Makes a memory context, and makes it the current one.
+    /// Creates a memory context, and makes it the current one.
     ///
     /// # Safety
     /// The memory context that is current now must stay current, and live, until the answer is dropped.
     unsafe fn enter() -> Scratch {
-        // SAFETY: a child of the current context, which stays longer.
+        // SAFETY: the new context is a child of the current one, which lives longer by the caller's promise.
         unsafe {
             let context = pg_sys::AllocSetContextCreateInternal(
                 pg_sys::CurrentMemoryContext,
@@ -198,7 +201,8 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // SAFETY: the context was made by `enter`, and nothing that lies in it is used any more.
+        // SAFETY: `enter` created the context, and nothing that lies in it is used any more. The context before is live by the
+        // promise of `enter`'s caller.
         unsafe {
             pg_sys::MemoryContextSwitchTo(self.before);
             pg_sys::MemoryContextDelete(self.context);
@@ -212,7 +216,7 @@ impl Drop for Scratch {
 /// * `query` must be started.
 /// * The memory context that is current must outlive the answer.
 unsafe fn explain_json<'a>(query: *mut QueryDesc) -> &'a mut [u8] {
-    // SAFETY: `query` is started; a StringInfo has `len` bytes at `data`.
+    // SAFETY: `query` is started by the caller's promise. A StringInfo has `len` bytes at `data`.
     unsafe {
         let es = pg_sys::NewExplainState();
         (*es).format = pg_sys::ExplainFormat::EXPLAIN_FORMAT_JSON;

@@ -10,9 +10,10 @@
 //! `pg_try::pg_try` surrounds the call. The extension's own work that may panic is caught by its caller.
 
 use super::backend_local::BackendLocal;
+use super::hot::tick;
 use super::pg_try::{is_cancel, pg_try};
 use super::statement;
-use super::{compat, explain, nesting, server, tick, unguarded, usage};
+use super::{compat, explain, nesting, server, unguarded, usage};
 use crate::guc;
 use crate::instrumentation::InstrumentationPlan;
 use pgrx::pg_sys::panic::{CaughtError, pgrx_extern_c_guard};
@@ -134,7 +135,7 @@ unsafe fn decide(query: *mut QueryDesc, eflags: i32, toplevel: bool) -> Option<I
             return None;
         }
         if server::is_parallel_worker() {
-            let asked = (*query).instrument_options & statement::OURS != 0;
+            let asked = (*query).instrument_options & statement::INSTRUMENT_ROWSOURCE != 0;
             return (asked && nesting::depth() == 0).then(InstrumentationPlan::as_leader);
         }
         if !toplevel && !guc::track_all() {
@@ -156,11 +157,11 @@ unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
     unsafe {
         let toplevel = nesting::depth() == 0 && server::portal_or_background();
         let measuring = decide(query, eflags, toplevel);
-        let others = (*query).instrument_options & !statement::OURS;
+        let others = (*query).instrument_options & !statement::INSTRUMENT_ROWSOURCE;
         // If others let core measure, the extension's bits are added to theirs. If not, core does not allocate what the
         // extension has itself.
         let added = match measuring {
-            Some(_) if others != 0 => statement::OURS | statement::ROWS,
+            Some(_) if others != 0 => statement::INSTRUMENT_ROWSOURCE | statement::INSTRUMENT_ROWS,
             _ => 0,
         };
         (*query).instrument_options |= added;
@@ -208,7 +209,7 @@ unsafe fn not_attached(query: *mut QueryDesc, error: Box<dyn Any + Send>, held: 
         let estate = (*query).estate;
         if !estate.is_null() {
             // Nobody would read what parallel workers report.
-            (*estate).es_instrument &= !statement::OURS;
+            (*estate).es_instrument &= !statement::INSTRUMENT_ROWSOURCE;
         }
         let _ = server::caught(|| {
             let message = server::message(&*error);

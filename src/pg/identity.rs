@@ -1,12 +1,14 @@
-//! A plan's identity: what its nodes are, on which relations and indexes, how joined and in which order; not its
-//! literals, costs or text. Stable across executions and restarts of one major version.
+//! Computes a plan's identity. It depends on the plan's nodes, on their relations and indexes, and on how they are joined and
+//! in which order. It does not depend on literals, costs or text. It is stable across executions and restarts of one major
+//! version.
 
 use super::compat;
 use super::tree::{Found, tag};
 use pgrx::pg_sys::{self, NodeTag};
 use rowsource_core::model::PlanId;
 
-/// The identity of a walked plan: from 18 on the number that core or another extension gave it, else ours.
+/// Returns the identity of a walked plan. From 18 on it is the number that core or another extension gave it, if one did.
+/// Else it is ours.
 ///
 /// # Safety
 /// `found` must come from a live plan state tree.
@@ -33,7 +35,7 @@ unsafe fn own_id(found: &[Found]) -> i64 {
     let mut hash = 0;
     let mut add = |number| hash = mixed(hash, number);
     for place in found.iter().filter(|place| !place.hidden) {
-        // SAFETY: a live plan state has a plan of the matching kind, and an executor state.
+        // SAFETY: the plan states are live by the caller's promise, and so each has a plan and an executor state.
         unsafe {
             let plan = (*place.plan_state).plan;
             add(tag(plan) as i64);
@@ -42,21 +44,23 @@ unsafe fn own_id(found: &[Found]) -> i64 {
             details(plan, (*place.plan_state).state, &mut add);
         }
     }
-    // What differs in the high bits only is to differ in all.
+    // Numbers that differ in the high bits only must differ in all bits.
     (hash ^ (hash >> 32)).wrapping_mul(MULTIPLIER) as i64
 }
 
-/// The golden ratio's bits, odd.
+/// The bits of the golden ratio, as an odd number.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Quick rather than strong, for it tells plans of one statement apart; and our own, for libraries that are as quick do
-/// not promise the same numbers for ever.
+/// Mixes a number into a hash.
+///
+/// It is quick rather than strong, because it only has to tell the plans of one statement apart. It is our own, because
+/// libraries that are as quick do not promise the same numbers for ever.
 #[inline(always)]
 fn mixed(hash: u64, number: i64) -> u64 {
     (hash ^ number as u64).wrapping_mul(MULTIPLIER).rotate_left(29)
 }
 
-/// Adds to `add` what tells a node from others of its kind.
+/// Hands to `add` what distinguishes a node from others of its kind.
 ///
 /// # Safety
 /// * `plan` must point to a live plan node, whose tag tells its type.
@@ -75,7 +79,7 @@ unsafe fn details(plan: *mut pg_sys::Plan, estate: *mut pg_sys::EState, add: &mu
             | NodeTag::T_FunctionScan
             | NodeTag::T_ValuesScan
             | NodeTag::T_CteScan => {
-                // Where a table is joined with itself, which of the two it is.
+                // If a table is joined with itself, this tells the two apart.
                 add(i64::from((*plan.cast::<pg_sys::Scan>()).scanrelid));
                 add(scanned(plan, estate));
             }
@@ -141,12 +145,13 @@ unsafe fn scanned(plan: *mut pg_sys::Plan, estate: *mut pg_sys::EState) -> i64 {
     unsafe { relation((*plan.cast::<pg_sys::Scan>()).scanrelid, estate) }
 }
 
-/// The relation behind a range table index; what is no relation counts by its kind.
+/// Returns the OID of the relation at a range table index. For an entry that is not a relation, returns a number of its kind.
 ///
 /// # Safety
 /// `estate` must point to a live executor state.
 unsafe fn relation(index: pg_sys::Index, estate: *mut pg_sys::EState) -> i64 {
-    // SAFETY: range table indexes count from 1; 0 is a join pushed down to a remote server.
+    // SAFETY: the executor state is live by the caller's promise, and so is its range table, a list of entries. Indexes count
+    // from 1, and 0 stands for a join that is pushed down to a remote server: it is out of bounds below.
     unsafe {
         let table = (*estate).es_range_table;
         let at = (index as usize).wrapping_sub(1);

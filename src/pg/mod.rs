@@ -1,11 +1,13 @@
 //! The adapter's border with PostgreSQL: the only folder that may say `unsafe`.
 //!
 //! * `hooks` decide what is measured, and count `nesting`; `statement` is the state of one running statement;
-//! * `wrapper` is the hot path; `hot` is the process-wide state that it touches, by way of `usage` and `timing`;
+//! * `hot` is the hot path: the wrapper, the nodes, the tick, and the process-wide state that they touch, by way of
+//!   `usage` and `timing`;
 //! * `explain` is the option that EXPLAIN has from 18 on;
 //! * `server` has safe functions for what the server knows and does, `setting` those that define checked settings, and
 //!   `srf` those that SQL functions use;
-//! * `tree` walks plan states, `harvest` turns raw state into figures, `identity` and `describe` name plans;
+//! * `tree` walks plan states, `identity` and `describe` name plans, `node` and `node_table` hold what wrappers count;
+//! * `results` collects that at the end and has the core crate compute the statistics;
 //! * `pg_try` is PG_TRY for plain frames;
 //! * `tempfile` counts and times requests to temporary files;
 //! * `backend_local` is for state that needs no lock;
@@ -21,27 +23,26 @@ pub mod compat;
 pub mod contained;
 pub mod describe;
 pub mod explain;
-pub mod harvest;
 pub mod hooks;
 pub mod hot;
 pub mod identity;
 pub mod memory;
 pub mod nesting;
 pub mod node;
+pub mod node_table;
 pub mod parallel;
 pub mod pg_try;
-pub mod quiet;
+pub mod results;
 pub mod server;
 pub mod setting;
+pub mod side_effects;
 pub mod srf;
 pub mod statement;
 pub mod statfile;
 pub mod store;
 pub mod tempfile;
-pub mod tick;
 pub mod timing;
 pub mod tree;
 pub mod unguarded;
 pub mod usage;
 pub mod workarea;
-pub mod wrapper;

@@ -1,24 +1,24 @@
-//! What parallel workers report beyond core's own instrumentation: how much was sampled, and how well.
+//! Carries what parallel workers report beyond core's own instrumentation: how much was sampled, and how well.
 //!
-//! Rows, loops, times and buffers come back in core's struct. The rest goes through a small shared memory segment
-//! of the leader's; workers learn of it by a setting (`pg_rowsource.worker_channel`), because PostgreSQL hands a
-//! leader's settings to its workers, and hands extensions nothing else. Only the leader's own announcement can set it.
-//! Slots are added to atomically, one per plan node id.
+//! Rows, loops, times and buffers come back in core's struct. The rest goes through a small shared memory segment of the
+//! leader. Workers learn of it by a setting (`pg_rowsource.worker_channel`), because PostgreSQL hands a leader's settings
+//! to its workers, and hands extensions nothing else. Only the leader's own announcement can set it. Each plan node id has
+//! a slot, and workers add to it atomically.
 
 use super::backend_local::BackendLocal;
 use super::contained::contained;
 use super::server;
-use super::statement::Statement;
 use crate::guc;
 use pgrx::pg_sys;
 use rowsource_core::histogram::{BUCKETS, Histogram, SharedCounts};
 use rowsource_core::model::NodeStats;
+use rowsource_core::results::WorkerReport;
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const MAGIC: u64 = 0x726f_7773_7263_0001;
 
-/// Larger plans have no channel: it would take more than about a megabyte of shared memory.
+/// Plans with more nodes have no channel, because it would take more than about a megabyte of shared memory.
 const MOST_SLOTS: usize = 2000;
 
 #[repr(C)]
@@ -30,7 +30,7 @@ struct Header {
 
 #[repr(C)]
 struct Slot {
-    /// Bits of an f64: the sum of squared standard errors, in ns^2.
+    /// The sum of squared standard errors in ns^2, as the bits of an f64.
     error_square: AtomicU64,
     timed_calls: AtomicU64,
     timer_calls: AtomicU64,
@@ -39,17 +39,9 @@ struct Slot {
     reading: SharedCounts<BUCKETS>,
 }
 
-/// The workers' part of one node.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Report {
-    pub error_ns: f64,
-    pub timed_calls: u64,
-    pub timer_calls: u64,
-    pub clock_backsteps: u64,
-}
-
-/// The leader's end. The segment belongs to the resource owner of the run that made it: an abort, also that of a
-/// subtransaction, takes it away while the statement may live on. So each is known by a number while it is mapped.
+/// The leader's end. The segment belongs to the resource owner of the run that made it. An abort, also that of a
+/// subtransaction, unmaps it, while the statement may live on. So each segment has a number, which is listed while it is
+/// mapped.
 #[derive(Clone, Copy)]
 pub struct Channel {
     number: u64,
@@ -61,10 +53,10 @@ pub struct Channel {
 /// The numbers of the channels that are mapped.
 static MAPPED: BackendLocal<RefCell<Vec<u64>>> = BackendLocal::new(RefCell::new(Vec::new()));
 
-/// PostgreSQL unmaps a segment, whoever asked for it.
+/// Takes a channel off the list when PostgreSQL unmaps its segment, for whatever reason.
 ///
 /// # Safety
-/// To be called by PostgreSQL only, with the number of a channel whose segment goes.
+/// To be called by PostgreSQL only, with the number of a channel whose segment is unmapped.
 unsafe extern "C-unwind" fn unmapped(_segment: *mut pg_sys::dsm_segment, number: pg_sys::Datum) {
     MAPPED
         .borrow_mut()
@@ -72,7 +64,7 @@ unsafe extern "C-unwind" fn unmapped(_segment: *mut pg_sys::dsm_segment, number:
 }
 
 impl Channel {
-    /// A channel to be opened at the first run.
+    /// Returns a channel that is to be opened at the first run.
     pub fn wanted() -> Channel {
         Channel {
             number: 0,
@@ -82,8 +74,8 @@ impl Channel {
         }
     }
 
-    /// Opens the channel for `count` plan nodes and tells future workers of it. Without shared memory to be had, and
-    /// for very large plans, the workers' sampling counts are missing, and nothing else.
+    /// Opens the channel for `count` plan nodes, and tells future workers of it. If there is no shared memory, or the plan
+    /// is very large, only the workers' sampling counts are missing.
     ///
     /// # Safety
     /// In ExecutorRun, before the plan starts its workers.
@@ -91,7 +83,8 @@ impl Channel {
         if server::is_parallel_mode() || count > MOST_SLOTS {
             return;
         }
-        // SAFETY: plain PostgreSQL calls; the new segment is at least as large as asked for.
+        // SAFETY: the caller is in ExecutorRun, where PostgreSQL's functions may be called. The new segment is at least as
+        // large as asked for, and nobody else knows it yet.
         unsafe {
             if !self.is_mapped() {
                 let size = size_of::<Header>() + count * size_of::<Slot>();
@@ -106,7 +99,7 @@ impl Channel {
                 if segment.is_null() {
                     return;
                 }
-                // From here on it is the run's.
+                // From here on it belongs to the run.
                 pg_sys::dsm_unpin_mapping(segment);
                 let base: *mut u8 = pg_sys::dsm_segment_address(segment).cast();
                 base.write_bytes(0, size);
@@ -128,17 +121,17 @@ impl Channel {
         }
     }
 
-    /// What the workers reported for a plan node id.
-    pub fn read(&self, plan_node_id: i32) -> Report {
+    /// Returns what the workers reported for a plan node id.
+    pub fn read(&self, plan_node_id: i32) -> WorkerReport {
         let Ok(id) = usize::try_from(plan_node_id) else {
-            return Report::default();
+            return WorkerReport::default();
         };
         if !self.is_mapped() || id >= self.count {
-            return Report::default();
+            return WorkerReport::default();
         }
-        // SAFETY: within the segment, which is attached.
+        // SAFETY: the segment is mapped, and has `count` slots, of which this is one.
         let slot = unsafe { &*self.slots.add(id) };
-        Report {
+        WorkerReport {
             error_ns: f64::from_bits(slot.error_square.load(Relaxed)).sqrt(),
             timed_calls: slot.timed_calls.load(Relaxed),
             timer_calls: slot.timer_calls.load(Relaxed),
@@ -146,12 +139,12 @@ impl Channel {
         }
     }
 
-    /// The workers' part of the histogram of a plan node id.
+    /// Returns the workers' part of the histogram of a plan node id.
     pub fn histogram(&self, plan_node_id: i32) -> Option<Histogram> {
         let id = usize::try_from(plan_node_id)
             .ok()
             .filter(|&id| self.is_mapped() && id < self.count)?;
-        // SAFETY: within the segment, which is attached.
+        // SAFETY: the segment is mapped, and has `count` slots, of which this is one.
         let slot = unsafe { &*self.slots.add(id) };
         let mut histogram = Histogram::default();
         for (read, counts) in [(false, &slot.plain), (true, &slot.reading)] {
@@ -164,29 +157,36 @@ impl Channel {
         Some(histogram)
     }
 
+    /// Returns whether its segment is mapped.
     fn is_mapped(&self) -> bool {
         MAPPED.borrow().contains(&self.number)
     }
 
-    /// Gives the segment back, at the statement's regular end.
+    /// Unmaps the segment, at the statement's regular end.
     pub fn close(self) {
         if self.is_mapped() {
-            // SAFETY: mapped by `announce`, and not unmapped since.
+            // SAFETY: `announce` mapped the segment, and it has not been unmapped since, for its number is listed.
             unsafe { pg_sys::dsm_detach(self.segment) }
         }
     }
 }
 
-/// A worker's end: adds its figures to the leader's slots.
+/// Adds a worker's statistics to the leader's slots. `plan_node_ids` are the planner's numbers for the nodes, in the same
+/// order.
 ///
 /// # Safety
-/// In a parallel worker, with the statement's nodes live.
-pub unsafe fn report(figures: &[NodeStats], histograms: &[&Histogram], statement: &Statement) {
+/// To be called in a parallel worker, where PostgreSQL's functions may be called.
+pub unsafe fn report(
+    stats: &[NodeStats],
+    histograms: &[&Histogram],
+    plan_node_ids: impl Iterator<Item = i32>,
+) {
     let handle = guc::worker_channel();
     if handle == 0 {
         return;
     }
-    // SAFETY: the segment is checked to be the leader's channel before any slot is touched.
+    // SAFETY: this is a parallel worker by the caller's promise, and so has a lock group. The segment is checked to be the
+    // leader's channel, and large enough for its slots, before any slot is touched.
     unsafe {
         let known = pg_sys::dsm_find_mapping(handle);
         let segment = if known.is_null() {
@@ -208,12 +208,11 @@ pub unsafe fn report(figures: &[NodeStats], histograms: &[&Histogram], statement
             && length >= size_of::<Header>() + (*header).slots as usize * size_of::<Slot>();
         if ours {
             let slots: *const Slot = base.add(size_of::<Header>()).cast();
-            for (i, (figures, histogram)) in figures.iter().zip(histograms).enumerate() {
-                let id = statement.plan_node_id(i);
+            for ((stats, histogram), id) in stats.iter().zip(histograms).zip(plan_node_ids) {
                 if let Ok(id) = usize::try_from(id)
                     && id < (*header).slots as usize
                 {
-                    add(&*slots.add(id), figures, histogram);
+                    add(&*slots.add(id), stats, histogram);
                 }
             }
         }
@@ -223,16 +222,17 @@ pub unsafe fn report(figures: &[NodeStats], histograms: &[&Histogram], statement
     }
 }
 
-fn add(slot: &Slot, figures: &NodeStats, histogram: &Histogram) {
+/// Adds the statistics of one node to its slot.
+fn add(slot: &Slot, stats: &NodeStats, histogram: &Histogram) {
     for (read, i, calls) in histogram.counts() {
         let counts = if read { &slot.reading } else { &slot.plain };
         counts.add(i, calls);
     }
-    let error_ns = figures.time.get().map_or(0.0, |time| time.error_ms * 1e6);
+    let error_ns = stats.time.get().map_or(0.0, |time| time.error_ms * 1e6);
     let _ = slot.error_square.fetch_update(Relaxed, Relaxed, |bits| {
         Some((f64::from_bits(bits) + error_ns * error_ns).to_bits())
     });
-    slot.timed_calls.fetch_add(figures.timed_calls, Relaxed);
-    slot.timer_calls.fetch_add(figures.timer_calls, Relaxed);
-    slot.clock_backsteps.fetch_add(figures.clock_backsteps, Relaxed);
+    slot.timed_calls.fetch_add(stats.timed_calls, Relaxed);
+    slot.timer_calls.fetch_add(stats.timer_calls, Relaxed);
+    slot.clock_backsteps.fetch_add(stats.clock_backsteps, Relaxed);
 }

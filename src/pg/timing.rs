@@ -1,11 +1,11 @@
 //! The clock in force and the sampler's process-wide state. A backend has one thread. The tick's signal handler shares only
 //! the two readings, which are atomic, and the clock's function, which is one word.
 
-use super::hot::{HOT, Random};
+use super::hot::state::{HOT, Random};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoroshiro128PlusPlus;
 use rowsource_core::clock::{self, Source};
-use rowsource_core::sampler::{Config, Proofs};
+use rowsource_core::sampler::Config;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// What a measured statement inside another one replaces while it runs, and restores when it is left.
@@ -56,9 +56,9 @@ pub fn note_period(ns: f64) {
 /// Notes the tick's period in ticks of the clock.
 #[inline(always)]
 fn set_period(period: f64) {
-    // SAFETY: only the hot path takes a reference to the proofs, for the length of one call into the sampler, which does
+    // SAFETY: only the hot path takes a reference to the evidence, for the length of one call into the sampler, which does
     // not come here.
-    unsafe { (*HOT.proofs.as_ptr()).period = period };
+    unsafe { (*HOT.evidence.as_ptr()).period = period };
 }
 
 /// Puts a statement's clock and configuration in force.
@@ -73,7 +73,7 @@ pub fn enter(source: Source, ns_per_tick: f64, config: &Config) -> Option<Outer>
             *random = Random(Some(Xoroshiro128PlusPlus::seed_from_u64(seed)));
         }
     }
-    forget_proofs();
+    forget_evidence();
     let outer = (HOT.depth.get() > 0).then(|| Outer {
         tsc: HOT.tsc.get(),
         ns_per_tick: HOT.ns_per_tick.get(),
@@ -81,7 +81,7 @@ pub fn enter(source: Source, ns_per_tick: f64, config: &Config) -> Option<Outer>
         config: HOT.config.get(),
     });
     if outer.is_some() {
-        set_period(HOT.proofs.get().period * (HOT.ns_per_tick.get() / ns_per_tick));
+        set_period(HOT.evidence.get().period * (HOT.ns_per_tick.get() / ns_per_tick));
     }
     HOT.tsc.set(source == Source::Tsc);
     HOT.read.set(source.read_fn());
@@ -95,10 +95,10 @@ pub fn enter(source: Source, ns_per_tick: f64, config: &Config) -> Option<Outer>
 /// Restores what [`enter`] replaced.
 #[inline(always)]
 pub fn leave(outer: Option<&Outer>) {
-    forget_proofs();
+    forget_evidence();
     HOT.depth.set(HOT.depth.get() - 1);
     if let Some(outer) = outer {
-        set_period(HOT.proofs.get().period * (HOT.ns_per_tick.get() / outer.ns_per_tick));
+        set_period(HOT.evidence.get().period * (HOT.ns_per_tick.get() / outer.ns_per_tick));
         HOT.tsc.set(outer.tsc);
         HOT.read.set(outer.read);
         HOT.ns_per_tick.set(outer.ns_per_tick);
@@ -107,24 +107,23 @@ pub fn leave(outer: Option<&Outer>) {
     }
 }
 
-/// Readings of another statement, or by another clock, prove nothing. The tick goes on.
+/// Forgets the evidence: readings of another statement, or by another clock, do not count. The tick goes on.
 #[inline(always)]
-fn forget_proofs() {
+fn forget_evidence() {
     HOT.ticked.store(0, Relaxed);
-    // SAFETY: only the hot path takes a reference to the proofs, for the length of one call into the sampler, which does
+    // SAFETY: only the hot path takes a reference to the evidence, for the length of one call into the sampler, which does
     // not come here.
-    unsafe { (*HOT.proofs.as_ptr()).noticed = 0 };
+    unsafe { (*HOT.evidence.as_ptr()).detected = 0 };
 }
 
-/// Returns the proofs as they are now. They stay where they are as long as the process.
+/// Puts the last readings so far, by anyone and by the tick, into the evidence.
 #[inline(always)]
-pub fn proofs() -> *mut Proofs {
-    let proofs = HOT.proofs.as_ptr();
-    // SAFETY: only the hot path takes a reference to the proofs, for the length of one call into the sampler, which does
+pub fn gather_evidence() {
+    let evidence = HOT.evidence.as_ptr();
+    // SAFETY: only the hot path takes a reference to the evidence, for the length of one call into the sampler, which does
     // not come here.
     unsafe {
-        (*proofs).last = last();
-        (*proofs).ticked = ticked();
+        (*evidence).last = last();
+        (*evidence).ticked = ticked();
     }
-    proofs
 }

@@ -1,7 +1,7 @@
 //! Walks plan state trees in EXPLAIN's order: InitPlans, outer, inner, members, subplans.
 //!
-//! Core's planstate_tree_walker visits the same nodes, but does not say how a child hangs on its parent, and that
-//! decides whether its time and buffers lie inside its parent's.
+//! Core's planstate_tree_walker visits the same nodes, but does not say how a child hangs on its parent. That decides
+//! whether the child's time and buffers lie inside its parent's.
 
 use super::unguarded;
 use pgrx::pg_sys::{self, List, NodeTag, PlanState};
@@ -26,11 +26,11 @@ pub struct Found {
 /// # Safety
 /// `node` must point to a live node of PostgreSQL's, which begins with its tag.
 pub unsafe fn tag<T>(node: *const T) -> NodeTag {
-    // SAFETY: every PostgreSQL node begins with its tag.
+    // SAFETY: the node is live by the caller's promise, and every node of PostgreSQL's begins with its tag.
     unsafe { *node.cast::<NodeTag>() }
 }
 
-/// Whether a node runs its children in parallel workers.
+/// Returns whether a node runs its children in parallel workers.
 ///
 /// # Safety
 /// `ps` must point to an initialised plan state.
@@ -40,12 +40,12 @@ pub unsafe fn is_gather(ps: *const PlanState) -> bool {
     matches!(kind, NodeTag::T_GatherState | NodeTag::T_GatherMergeState)
 }
 
-/// The pointers in a List.
+/// Returns the pointers in a List.
 ///
 /// # Safety
 /// `list` must be null or a List of pointers, which is neither changed nor freed while the iterator is used.
 pub unsafe fn list<T>(list: *const List) -> impl Iterator<Item = *mut T> {
-    // SAFETY: a List's elements are `length` cells; a null List is empty.
+    // SAFETY: the list is not changed or freed meanwhile, by the caller's promise. Its elements are `length` cells.
     unsafe {
         let length = if list.is_null() {
             0
@@ -61,12 +61,12 @@ struct Walk {
     found: SmallVec<[Found; 4]>,
     /// A bit for each subplan that was visited, by its plan id: several expressions may share one.
     subplans: SmallVec<[u64; 1]>,
-    /// The tree is so deep that the stack is nearly used up, or so large that there is no memory for it.
+    /// The tree is so deep that the stack is nearly used up, or so large that there is not enough memory for it.
     given_up: bool,
 }
 
-/// Returns all nodes in pre-order, each once even where several expressions share a subplan. Returns none where the
-/// tree is too deep for the stack, or memory is out.
+/// Returns all nodes in pre-order, each once, even if several expressions share a subplan. Returns none if the tree is too
+/// deep for the stack, or without memory.
 ///
 /// # Safety
 /// `root` must be an initialised plan state tree.
@@ -95,7 +95,7 @@ pub unsafe fn walk(root: *mut PlanState) -> SmallVec<[Found; 4]> {
     walk.found
 }
 
-/// Levels between two looks at the stack.
+/// Levels between two checks of the stack.
 const LEVELS_A_CHECK: u16 = 64;
 
 /// Adds a node, and all nodes below it.
@@ -105,7 +105,7 @@ const LEVELS_A_CHECK: u16 = 64;
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe fn visit(mut place: Found, walk: &mut Walk) {
     let ps = place.plan_state;
-    // Users choose how deep a plan is. Core has been this deep before us, but with less below it on the stack.
+    // Users choose how deep a plan is. Core has been this deep before, but it uses less of the stack at each level.
     // SAFETY: the function asks for nothing of its caller, and raises nothing.
     if place.depth % LEVELS_A_CHECK == LEVELS_A_CHECK - 1 && unsafe { unguarded::stack_is_too_deep() } {
         walk.given_up = true;
@@ -113,7 +113,8 @@ unsafe fn visit(mut place: Found, walk: &mut Walk) {
     if walk.given_up {
         return;
     }
-    // SAFETY: `ps` is a valid plan state, and so are all that it points to; casts follow the node's tag.
+    // SAFETY: `ps` is initialised by the caller's promise, and so is everything that it leads to. Each node is of the type
+    // that its tag says.
     unsafe {
         let kind = tag(ps);
         let gather = is_gather(ps);
@@ -139,7 +140,7 @@ unsafe fn visit(mut place: Found, walk: &mut Walk) {
             let plan_state = (*sub).planstate;
             let outside = !plan_state.is_null() && tag(plan_state) == NodeTag::T_ModifyTableState;
             let edge = if outside { Edge::Outside } else { Edge::Nested };
-            // InitPlans of a Gather are run by the leader alone.
+            // Only the leader runs the InitPlans of a Gather.
             let place = Found {
                 plan_state,
                 edge,
@@ -175,7 +176,7 @@ unsafe fn visit(mut place: Found, walk: &mut Walk) {
     }
 }
 
-/// Visits a subplan the first time that an expression with it is met: EXPLAIN shows it once too.
+/// Visits a subplan when the first expression with it is met. EXPLAIN shows it once too.
 ///
 /// # Safety
 /// `sub` must point to an initialised subplan state, and `place` have its plan state or none.
@@ -183,7 +184,8 @@ unsafe fn visit_subplan(sub: *mut pg_sys::SubPlanState, place: Found, walk: &mut
     if place.plan_state.is_null() {
         return;
     }
-    // SAFETY: a subplan's state has its expression, which tells its place among the statement's subplans, from 1 on.
+    // SAFETY: the subplan's state is initialised by the caller's promise, and so has its expression. That tells its place
+    // among the statement's subplans, from 1 on.
     let id = unsafe { (*(*sub).subplan).plan_id }.max(0) as usize;
     let (word, bit) = (id / 64, 1 << (id % 64));
     if word >= walk.subplans.len() {
@@ -196,12 +198,13 @@ unsafe fn visit_subplan(sub: *mut pg_sys::SubPlanState, place: Found, walk: &mut
     }
 }
 
-/// Returns the inputs of a node that has them in an array: the first, and how many.
+/// Returns the inputs of a node that has them in an array: the address of the first, and how many there are.
 ///
 /// # Safety
 /// `ps` must point to an initialised plan state of this `kind`.
 unsafe fn members(ps: *mut PlanState, kind: NodeTag) -> (*mut *mut PlanState, usize) {
-    // SAFETY: casts follow the tag; arrays have the length beside them.
+    // SAFETY: the plan state is initialised and of this kind, by the caller's promise. Each array is as long as the number
+    // beside it says.
     unsafe {
         let (members, count) = match kind {
             NodeTag::T_AppendState => {

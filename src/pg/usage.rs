@@ -1,31 +1,21 @@
-//! Buffers and WAL by switching: the running node's account is remembered, and what the counters moved by since
-//! the last look is booked to it whenever another node begins or ends.
+//! Charges buffers and WAL to the node that used them. The running node's account is remembered. Whenever another node
+//! begins or ends, that account is charged with what PostgreSQL's counters have moved by since the last charge.
 //!
-//! A look costs one sum over the counters (the *signature*); only when that sum moved is anything copied.
-//! All of this is touched by the hot path only: a backend has one thread, and the tick's signal handler does not
-//! come here.
+//! Looking at the counters costs one sum over them (the *signature*). Counters are copied only when that sum has moved.
+//! Only the hot path uses this state: a backend has one thread, and the tick's signal handler does not come here.
 
-pub use super::hot::Usage;
-use super::hot::{HOT, OUTSIDE};
+pub use super::hot::state::Usage;
+use super::hot::state::{HOT, OUTSIDE};
 use super::unguarded;
 use pgrx::pg_sys;
 use rowsource_core::sampler::MANY_BUFFERS;
+use rowsource_core::wrapper::scope;
 
-/// Fills in the counters' address, in a way that the compiler cannot see through.
+/// Stores the address of PostgreSQL's counters. The compiler cannot see through `black_box`, so it loads the address
+/// again instead of keeping it in a register.
 pub fn init() {
     HOT.counters
         .set(std::hint::black_box(&raw const pg_sys::pgBufferUsage));
-}
-
-/// Which counters can move first, while a statement runs.
-pub mod scope {
-    /// Any: statements that write, and those on temporary tables.
-    pub const ALL: u8 = 0;
-    /// A statement that only reads, and no temporary table: shared buffers and work files. Writing a buffer out
-    /// comes with reading one, and WAL (pruning, hint bits) with touching or dirtying one.
-    pub const READS: u8 = 1;
-    /// A scan of such a statement: shared buffers.
-    pub const SCAN: u8 = 2;
 }
 
 /// Returns the account of the node that runs now.
@@ -34,16 +24,16 @@ pub fn current() -> *mut Usage {
     HOT.current.get()
 }
 
-/// Returns the counters when they were last booked.
+/// Returns the counters at the time of the last charge.
 #[inline(always)]
-pub fn booked() -> Usage {
-    HOT.booked.get()
+pub fn last_charged() -> Usage {
+    HOT.last_charged.get()
 }
 
-/// The sum of the counters that can move. Every change of WAL makes a record, every change of an I/O time a block.
+/// Returns the sum of the counters that can move. Every change of WAL makes a record, every change of an I/O time a block.
 #[inline(always)]
 fn signature<const SCOPE: u8>() -> i64 {
-    // SAFETY: `counters` always points to PostgreSQL's own counters, which only this thread writes.
+    // SAFETY: `counters` always points to PostgreSQL's own counters. They are global, and only this thread writes them.
     unsafe {
         let u = HOT.counters.get();
         let shared = (*u)
@@ -69,16 +59,16 @@ fn signature<const SCOPE: u8>() -> i64 {
     }
 }
 
-/// Whether counters of the scope moved since the last booking.
+/// Returns whether counters of the scope have moved since the last charge.
 #[inline(always)]
 pub fn moved<const SCOPE: u8>() -> bool {
     signature::<SCOPE>() != HOT.signatures[SCOPE as usize].get()
 }
 
-/// Blocks read so far, from disk or work files.
+/// Returns the blocks read so far, from disk or work files.
 #[inline(always)]
 pub fn reads() -> i64 {
-    // SAFETY: PostgreSQL's own counters, which only this thread writes.
+    // SAFETY: these are PostgreSQL's own counters. They are global, and only this thread writes them.
     unsafe {
         let u = &raw const pg_sys::pgBufferUsage;
         (*u).shared_blks_read
@@ -87,18 +77,18 @@ pub fn reads() -> i64 {
     }
 }
 
-/// Books what happened since the last booking to `account`; true where it included I/O or many buffers.
+/// Charges `account` with what was used since the last charge. Returns whether that included I/O or many buffers.
 ///
 /// # Safety
 /// `account` must point to a live `Usage` that nobody holds a reference to.
 #[inline(never)]
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
-pub unsafe fn book(account: *mut Usage) -> bool {
-    // SAFETY: PostgreSQL's counters are only written by this thread. `account` is live by the caller's promise, and what
-    // was booked last is nobody's account.
+pub unsafe fn charge(account: *mut Usage) -> bool {
+    // SAFETY: only this thread writes PostgreSQL's counters. `account` is live by the caller's promise, and the counters of
+    // the last charge are nobody's account.
     unsafe {
         let now = &raw const pg_sys::pgBufferUsage;
-        let last = &raw mut (*HOT.booked.as_ptr()).buffers;
+        let last = &raw mut (*HOT.last_charged.as_ptr()).buffers;
         let to = &raw mut (*account).buffers;
         let io = (*now).shared_blks_read != (*last).shared_blks_read
             || (*now).shared_blks_written != (*last).shared_blks_written
@@ -122,7 +112,7 @@ pub unsafe fn book(account: *mut Usage) -> bool {
             (*last).local_blks_dirtied = (*now).local_blks_dirtied;
         }
         let wal = &raw const pg_sys::pgWalUsage;
-        let last_wal = &raw mut (*HOT.booked.as_ptr()).wal;
+        let last_wal = &raw mut (*HOT.last_charged.as_ptr()).wal;
         if (*wal).wal_records != (*last_wal).wal_records {
             unguarded::WalUsageAccumDiff(&raw mut (*account).wal, wal, last_wal);
             *last_wal = *wal;
@@ -134,15 +124,15 @@ pub unsafe fn book(account: *mut Usage) -> bool {
     }
 }
 
-/// Adds all that was booked since `entry` (what [`booked`] returned then) to an account: what an InitPlan or a nested
-/// statement used also belongs to the node that asked for it.
+/// Adds all that was charged since `entry` (what [`last_charged`] returned then) to an account: what an InitPlan or a
+/// nested statement used also belongs to the node that asked for it.
 ///
 /// # Safety
 /// `account` and `entry` must point to live values, and nobody may hold a reference to `account`.
 pub unsafe fn add_since(account: *mut Usage, entry: *const Usage) {
-    // SAFETY: both are live by the caller's promise. What was booked last is a value of this thread's own.
+    // SAFETY: both are live by the caller's promise. Only this thread writes the counters of the last charge.
     unsafe {
-        let now = HOT.booked.as_ptr().cast_const();
+        let now = HOT.last_charged.as_ptr().cast_const();
         unguarded::BufferUsageAccumDiff(
             &raw mut (*account).buffers,
             &raw const (*now).buffers,
@@ -156,12 +146,12 @@ pub unsafe fn add_since(account: *mut Usage, entry: *const Usage) {
     }
 }
 
-/// Whether an account is of no node.
+/// Returns whether this is the account of what happens outside every measured node.
 pub fn is_outside(account: *mut Usage) -> bool {
     std::ptr::eq(account, OUTSIDE.get())
 }
 
-/// Books to the running account for the last time: it goes.
+/// Charges the running account for the last time, for its memory goes.
 ///
 /// # Safety
 /// The running account must still be live.
@@ -170,7 +160,7 @@ pub unsafe fn switch_outside() {
     unsafe { switch(OUTSIDE.get()) };
 }
 
-/// Books to the running account and makes `account` the running one; returns the one before.
+/// Charges the running account, and makes `account` the running one. Returns the one before.
 ///
 /// # Safety
 /// * The running account must still be live.
@@ -180,7 +170,7 @@ pub unsafe fn switch(account: *mut Usage) -> *mut Usage {
     let before = HOT.current.get();
     if moved::<{ scope::ALL }>() {
         // SAFETY: the running account is live by the caller's promise.
-        unsafe { book(before) };
+        unsafe { charge(before) };
     }
     HOT.current.set(account);
     before

@@ -1,10 +1,10 @@
-//! Working memory and disk of the nodes whose size PostgreSQL knows: sorts, hashes, hash aggregates, memoize.
-//! Peak memory is the largest of the participating processes, disk the sum; both in kB.
+//! Working memory and disk of the nodes whose size PostgreSQL knows: sorts, hashes, hash aggregates, memoize. Memory is
+//! the peak of the process that used most, disk the sum over all processes; both in kB.
 
 use super::tree;
 use pgrx::pg_sys::{self, NodeTag, PlanState};
 
-/// Memory and disk in kB; `None` where PostgreSQL does not know.
+/// Returns memory and disk in kB; `None` if PostgreSQL does not know them.
 ///
 /// # Safety
 /// `ps` must be a plan state whose memory contexts still stand.
@@ -46,7 +46,7 @@ fn kb(bytes: u64) -> u64 {
     bytes.div_ceil(1024)
 }
 
-/// Collects participants: the largest memory, the sum of the disk.
+/// Collects the sizes of participating processes: the largest memory, the sum of the disk.
 #[derive(Default)]
 struct Participants {
     memory_kb: Option<u64>,
@@ -201,7 +201,7 @@ unsafe fn memoize(state: *mut pg_sys::MemoizeState) -> (Option<u64>, Option<u64>
         let mut all = Participants::default();
         let stats = &(*state).stats;
         if stats.cache_misses > 0 {
-            // The peak is only kept from the first eviction on; before that what is used is the peak.
+            // PostgreSQL keeps the peak only from the first eviction on. Until then the memory in use is the peak.
             all.memory(kb(stats.mem_peak.max((*state).mem_used)));
         }
         let shared = (*state).shared_info;

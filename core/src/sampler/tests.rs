@@ -1,3 +1,5 @@
+use super::config::TIMER_SHARE;
+use super::evidence::is_within;
 use super::*;
 use rand::SeedableRng;
 use rand_xoshiro::Xoroshiro128PlusPlus;
@@ -35,11 +37,11 @@ fn calls(timer: &mut NodeTimer, config: &Config, random: &mut Xoroshiro128PlusPl
         timer.countdown -= 1;
         if timer.countdown == 0 {
             let start = 1_000_000 + i * ns;
-            let mut proofs = Proofs {
+            let mut evidence = LongCallEvidence {
                 last: start,
-                ..Proofs::default()
+                ..LongCallEvidence::default()
             };
-            timer.record_timed(config, random, &call(start, start + ns), &mut proofs);
+            timer.record_timed(config, random, &call(start, start + ns), &mut evidence);
         }
     }
     timer.timed_calls - before
@@ -141,7 +143,7 @@ fn the_cost_of_readings_is_taken_off() {
         nested_readings: 4,
         ..call(1000, 2000)
     };
-    timer.record_timed(&config, &mut random(), &nested, &mut Proofs::default());
+    timer.record_timed(&config, &mut random(), &nested, &mut LongCallEvidence::default());
     // Four nested readings are two samples.
     let samples = 2.0 * (2.0 * 9.0 + BOOKKEEPING_NS) / 0.5;
     assert!((timer.calls(), timer.estimate(0.0, None).error) == (1, 0.0));
@@ -153,24 +155,39 @@ fn a_clock_that_steps_back_counts_nothing() {
     let (config, mut random) = (config(1), random());
     let mut timer = started();
     timer.countdown = 0;
-    timer.record_timed(&config, &mut random, &call(1000, 400), &mut Proofs::default());
+    timer.record_timed(
+        &config,
+        &mut random,
+        &call(1000, 400),
+        &mut LongCallEvidence::default(),
+    );
     timer.countdown = 0;
-    timer.record_timed(&config, &mut random, &call(400, u64::MAX), &mut Proofs::default());
-    timer.record_proved(1000, 10, false);
+    timer.record_timed(
+        &config,
+        &mut random,
+        &call(400, u64::MAX),
+        &mut LongCallEvidence::default(),
+    );
+    timer.record_detected(
+        &config,
+        Detected::Certain,
+        1000,
+        10,
+        false,
+        &mut LongCallEvidence::default(),
+    );
     assert_eq!(timer.clock_backsteps, 2);
     let estimate = timer.estimate(0.0, None);
     assert!(estimate.total.is_finite() && estimate.total >= 0.0);
-    // A proof from before the step is none.
-    let proofs = Proofs {
+    // Evidence from before the step does not count.
+    let evidence = LongCallEvidence {
         last: 2_000_000,
         ticked: 9_000_000,
-        noticed: 9_000_000,
-        ..Proofs::default()
+        detected: 9_000_000,
+        ..LongCallEvidence::default()
     };
-    assert!(!is_within(proofs.ticked, 1_000_000, proofs.last));
-    timer.record_untimed(&config, 1_000_000, false, false, &mut proofs.clone(), || {
-        panic!("not proved")
-    });
+    assert!(!is_within(evidence.ticked, 1_000_000, evidence.last));
+    assert_eq!(timer.detect(&config, 1_000_000, false, &evidence), None);
 }
 
 /// A timer whose next call is not timed: past its first calls, of 10 ns, and with blocks of 100.
@@ -183,11 +200,11 @@ fn sampling(config: &Config, random: &mut Xoroshiro128PlusPlus) -> NodeTimer {
     timer
 }
 
-fn proofs(ticked: u64, noticed: u64, last: u64) -> Proofs {
-    Proofs {
+fn evidence(ticked: u64, detected: u64, last: u64) -> LongCallEvidence {
+    LongCallEvidence {
         last,
         ticked,
-        noticed,
+        detected,
         period: 2e6,
     }
 }
@@ -200,23 +217,24 @@ fn a_long_call_is_counted_at_its_exit() {
     let at = 2_000_000_000_u64;
     let end = at + 3_000_000;
     for (did_io, told) in [
-        (true, Proofs::default()),
-        (false, proofs(at + 1_500_000, 0, end)),
-        (false, proofs(0, end - 10, end)),
+        (true, LongCallEvidence::default()),
+        (false, evidence(at + 1_500_000, 0, end)),
+        (false, evidence(0, end - 10, end)),
     ] {
         let mut timer = timer;
-        let mut told = Proofs { last: end, ..told };
+        let mut told = LongCallEvidence { last: end, ..told };
         timer.countdown -= 1;
-        timer.record_untimed(&config, at, did_io, false, &mut told, || end);
+        let detected = timer.detect(&config, at, did_io, &told).expect("it is detected");
+        timer.record_detected(&config, detected, at, end, false, &mut told);
         assert_eq!(timer.countdown, 1, "the next call is timed");
         let estimate = timer.estimate(0.0, None);
         let more = estimate.total - short;
-        // Longer than a tick: it is counted once, however it was noticed.
+        // Longer than a tick: it is counted once, however it was detected.
         assert!((more - 3e6).abs() < 1e4, "{more}");
         assert!(estimate.error < 1e4, "{}", estimate.error);
         let by_tick = told.ticked > 0;
         assert_eq!(
-            told.noticed == end,
+            told.detected == end,
             !by_tick,
             "nodes above see the tick themselves"
         );
@@ -224,22 +242,20 @@ fn a_long_call_is_counted_at_its_exit() {
 }
 
 #[test]
-fn what_proves_nothing_is_not_read() {
+fn other_readings_are_no_evidence() {
     let (config, mut random) = (config(100), random());
-    let mut timer = sampling(&config, &mut random);
+    let timer = sampling(&config, &mut random);
     let at = 2_000_000_000_u64;
     for told in [
-        Proofs::default(),
+        LongCallEvidence::default(),
         // All before the call.
-        proofs(at - 5, at, at + 100),
+        evidence(at - 5, at, at + 100),
         // Too soon after the last reading: it need not have been inside for long.
-        proofs(at + 5_000, 0, at + 5_000),
+        evidence(at + 5_000, 0, at + 5_000),
         // Somebody read the clock, but not the tick.
-        proofs(0, 0, at + 3_000_000),
+        evidence(0, 0, at + 3_000_000),
     ] {
-        timer.record_untimed(&config, at, false, false, &mut told.clone(), || {
-            panic!("{told:?}")
-        });
+        assert_eq!(timer.detect(&config, at, false, &told), None, "{told:?}");
     }
 }
 
@@ -256,7 +272,7 @@ fn a_stall_between_two_ticks_does_not_weigh_a_gap() {
         &config,
         &mut random,
         &call(at, at + 500_000),
-        &mut proofs(0, 0, at),
+        &mut evidence(0, 0, at),
     );
     let more = timer.estimate(0.0, None).total - short;
     // Blocks of 100 and a chance of a quarter to be ticked: it stands for four, less than a period.
@@ -270,7 +286,7 @@ fn the_usual_distance_is_taken_off() {
     let (config, mut random) = (config(16), random());
     let mut timer = started();
     let (mut now, mut last) = (0_u64, 0_u64);
-    let mut told = Proofs::default();
+    let mut told = LongCallEvidence::default();
     for i in 0..100_000_u64 {
         now += 1000;
         let ns = if i % 500 == 499 { 50_000 } else { 100 };
@@ -286,7 +302,8 @@ fn the_usual_distance_is_taken_off() {
             last = now + ns;
         } else if ns > 1000 {
             told.last = now;
-            timer.record_untimed(&config, last, true, false, &mut told, || now + ns);
+            let detected = timer.detect(&config, last, true, &told).expect("it did I/O");
+            timer.record_detected(&config, detected, last, now + ns, false, &mut told);
             last = now + ns;
         }
         now += ns;
@@ -319,7 +336,7 @@ fn startups_of_an_inner_side() {
                 first_of_start,
                 ..call(i * 1000, i * 1000 + ns)
             };
-            let mut told = Proofs::default();
+            let mut told = LongCallEvidence::default();
             timer.record_timed(&config, &mut random, &timed, &mut told);
         }
     }

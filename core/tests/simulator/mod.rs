@@ -1,16 +1,25 @@
-//! A simulated backend: plans whose nodes take known times, driven through the sampler as the wrapper drives it.
+//! A simulated backend: plans whose nodes take known times and touch known blocks. Each call goes through the wrapper that
+//! the extension runs, [`rowsource_core::wrapper`], built on this backend instead of PostgreSQL's executor.
 //!
 //! Time passes in simulated nanoseconds. Own work of a node, stalls, clock readings, the bookkeeping after a
 //! reading and the tick's handler all let it pass; the last three are not part of a node's true time.
 
+mod executor;
 pub mod plans;
 
+use executor::Counters;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoroshiro128PlusPlus;
-use rowsource_core::sampler::{BOOKKEEPING_NS, Config, Estimate, NodeTimer, Proofs, TimedCall};
+use rowsource_core::sampler::{
+    BOOKKEEPING_NS, Config, Estimate, EveryCall, LongCallEvidence, NodeTimer, Tick,
+};
+use rowsource_core::wrapper::{self, Accounting, Timed};
 
 /// What a node does in one call: lets time pass with [`Run::work`] and calls children with [`Run::call`].
 pub type Body = Box<dyn Fn(&mut Run, usize)>;
+
+/// A compiled wrapper. Returns whether the node returned a row.
+type Method = for<'a> fn(&mut Run<'a>, usize) -> bool;
 
 /// The machine and the settings.
 #[derive(Clone, Copy, Debug)]
@@ -45,16 +54,37 @@ impl Default for Machine {
     }
 }
 
-/// One node's timer, and what only the simulation knows of it.
-#[derive(Clone, Copy, Debug, Default)]
+/// What the wrapper keeps of one node, and what only the simulation knows of it.
+#[derive(Clone, Copy, Debug)]
 pub struct Node {
     pub timer: NodeTimer,
+    pub every: EveryCall,
+    /// How many calls the wrapper counted in the histogram, and how many of them as reading.
+    pub histogram: [u64; 2],
+    pub rows: u64,
+    /// What the wrapper charged to it.
+    pub used: Counters,
+    last_charged_at_entry: Counters,
+    /// The account of its caller.
+    caller: usize,
+    fused_scan: usize,
+    method: Method,
+    before: u64,
+    /// The wrapper's mark that the start has begun; the simulation's own is `running`.
+    begun: bool,
+    /// Counted as core does: at the rescan after a start that the wrapper marked.
+    pub starts: u64,
+
     /// The node that called it.
     pub parent: Option<usize>,
-    before: u64,
     pub running: bool,
-    pub starts: u64,
     pub calls: u64,
+    pub true_rows: u64,
+    pub true_starts: u64,
+    /// Calls in which blocks were read.
+    pub true_reading_calls: u64,
+    /// What it used, and what the subplans it asked for used.
+    pub true_used: Counters,
     pub true_ns: f64,
     pub true_startup_ns: f64,
     /// The time that its timer took.
@@ -71,31 +101,62 @@ pub struct Run<'a> {
     config: Config,
     bodies: &'a [Body],
     pub nodes: Vec<Node>,
-    caller: Option<usize>,
+    /// The node that runs now, truly.
+    runs: Option<usize>,
     now: f64,
     overhead: f64,
     back: f64,
-    proofs: Proofs,
-    readings: u64,
-    io: bool,
-    ticks: u32,
-    period: Option<usize>,
+    /// Readings of the clock, as in the extension's process.
+    last: u64,
+    ticked: u64,
+    pub readings: u64,
+    evidence: LongCallEvidence,
+    /// PostgreSQL's counters, and what they were at the last charge.
+    counters: Counters,
+    last_charged: Counters,
+    /// The running account: a node's, or one more for all that is outside of nodes.
+    pub running_account: usize,
+    /// What was charged outside of all nodes.
+    pub outside: Counters,
+    /// Whether the call that ends now returns a row.
+    is_row: bool,
+    tick: Tick,
     next_tick: f64,
     next_stall: f64,
 }
-
-/// As in the extension's `tick`.
-const PERIODS: [(u32, f64); 3] = [(20, 1e6), (500, 2e6), (u32::MAX, 4e6)];
 
 impl<'a> Run<'a> {
     pub fn new(machine: Machine, bodies: &'a [Body], seed: u64) -> Self {
         let mut random = Xoroshiro128PlusPlus::seed_from_u64(seed);
         let gaps = Xoroshiro128PlusPlus::seed_from_u64(random.random());
-        let mut node = Node {
-            starts: 1,
-            ..Node::default()
+        let mut timer = NodeTimer::default();
+        timer.start();
+        let outside = bodies.len();
+        let node = Node {
+            timer,
+            every: EveryCall::default(),
+            histogram: [0; 2],
+            rows: 0,
+            used: Counters::default(),
+            last_charged_at_entry: Counters::default(),
+            caller: outside,
+            fused_scan: usize::MAX,
+            method: wrapper::method::<Run<'static>>(Timed::Sampled, Accounting::Switch, false),
+            before: 0,
+            begun: false,
+            starts: 0,
+            parent: None,
+            running: false,
+            calls: 0,
+            true_rows: 0,
+            true_starts: 0,
+            true_reading_calls: 0,
+            true_used: Counters::default(),
+            true_ns: 0.0,
+            true_startup_ns: 0.0,
+            spent_ns: 0.0,
+            fixed_ns: 0.0,
         };
-        node.timer.start();
         let now = 1e9 + random.random::<f64>() * 1e7;
         let mut run = Run {
             random,
@@ -111,21 +172,42 @@ impl<'a> Run<'a> {
             ),
             bodies,
             nodes: vec![node; bodies.len()],
-            caller: None,
+            runs: None,
             now,
             overhead: 0.0,
             back: 0.0,
-            proofs: Proofs::default(),
+            last: 0,
+            ticked: 0,
             readings: 0,
-            io: false,
-            ticks: 0,
-            period: None,
+            evidence: LongCallEvidence::NONE,
+            counters: Counters::default(),
+            last_charged: Counters::default(),
+            running_account: outside,
+            outside: Counters::default(),
+            is_row: true,
+            tick: Tick::new(),
             next_tick: f64::INFINITY,
             next_stall: f64::INFINITY,
         };
         run.plan_stall();
         run.read();
         run
+    }
+
+    /// Chooses the wrapper of a node as a statement's set-up does.
+    pub fn wrap(&mut self, i: usize, timed: Timed, accounting: Accounting, is_read_only: bool) {
+        self.nodes[i].method = wrapper::method::<Run<'static>>(timed, accounting, is_read_only);
+        if accounting == Accounting::FusedAggregate {
+            self.nodes[i].fused_scan = i + 1;
+        }
+    }
+
+    /// Names the parents of all nodes, whose accounts are those of their callers. Needed only where blocks matter.
+    pub fn link_accounts(&mut self, parents: &[Option<usize>]) {
+        let outside = self.nodes.len();
+        for (node, parent) in self.nodes.iter_mut().zip(parents) {
+            node.caller = parent.unwrap_or(outside);
+        }
     }
 
     fn plan_stall(&mut self) {
@@ -148,7 +230,8 @@ impl<'a> Run<'a> {
         (ns.max(0.0) * self.machine.ticks_per_ns) as u64
     }
 
-    fn read(&mut self) -> u64 {
+    /// Reads the clock; nobody else learns of it.
+    fn read_alone(&mut self) -> u64 {
         if let Some((chance, most)) = self.machine.steps_back
             && self.random.random::<f64>() < chance
         {
@@ -157,7 +240,12 @@ impl<'a> Run<'a> {
         self.overhead(self.machine.reading_ns / 2.0);
         let value = self.clock(self.now);
         self.overhead(self.machine.reading_ns / 2.0);
-        self.proofs.last = value;
+        value
+    }
+
+    fn read(&mut self) -> u64 {
+        let value = self.read_alone();
+        self.last = value;
         self.readings += 1;
         value
     }
@@ -174,35 +262,18 @@ impl<'a> Run<'a> {
             self.now += least + self.random.random::<f64>() * (most - least);
             self.plan_stall();
         }
-        while self.now >= self.next_tick
-            && let Some(at) = self.period
-        {
-            // A late one is not made up for: the signal is pending once.
-            let missed = ((self.now - self.next_tick) / PERIODS[at].1).floor();
-            self.proofs.last = self.clock(self.next_tick + missed * PERIODS[at].1);
-            self.proofs.ticked = self.proofs.last;
-            self.next_tick += (missed + 1.0) * PERIODS[at].1;
-            self.ticks += 1;
+        while self.now >= self.next_tick {
+            let at = self.next_tick;
+            let is_idle = self.last == self.ticked;
+            self.last = self.clock(at);
+            self.ticked = self.last;
+            self.next_tick = match self.tick.on_timeout(is_idle, false) {
+                Some(period_ms) => at + f64::from(period_ms) * 1e6,
+                None => f64::INFINITY,
+            };
             self.now += self.machine.handler_ns;
             self.overhead += self.machine.handler_ns;
         }
-    }
-
-    fn tick_wanted(&mut self) {
-        if !self.machine.tick {
-            return;
-        }
-        let next = match self.period {
-            None => {
-                self.ticks = 0;
-                0
-            }
-            Some(at) if self.ticks >= PERIODS[at].0 => at + 1,
-            Some(_) => return,
-        };
-        self.next_tick = self.now + PERIODS[next].1;
-        self.period = Some(next);
-        self.proofs.period = PERIODS[next].1 * self.machine.ticks_per_ns;
     }
 
     /// Own work of the node that runs.
@@ -216,43 +287,68 @@ impl<'a> Run<'a> {
         self.pass(ns * factor);
     }
 
-    /// A read by the node that runs.
+    /// The node that runs touches blocks that are in memory.
+    pub fn hit_blocks(&mut self, blocks: i64) {
+        self.use_blocks(Counters {
+            hits: blocks,
+            ..Counters::default()
+        });
+    }
+
+    /// The node that runs reads a block.
     pub fn read_block(&mut self, ns: f64) {
-        self.io = true;
+        self.use_blocks(Counters {
+            reads: 1,
+            ..Counters::default()
+        });
         self.pass(ns);
     }
 
-    /// The node begins anew at its next call.
-    pub fn rescan(&mut self, i: usize) {
-        if self.nodes[i].running {
-            self.nodes[i].running = false;
-            self.nodes[i].starts += 1;
+    /// The node that runs uses a block of a temporary table.
+    pub fn hit_local_block(&mut self) {
+        self.use_blocks(Counters {
+            local_hits: 1,
+            ..Counters::default()
+        });
+    }
+
+    fn use_blocks(&mut self, used: Counters) {
+        self.counters += used;
+        if let Some(i) = self.runs {
+            self.nodes[i].true_used += used;
         }
     }
 
-    /// Calls a node through its wrapper.
-    pub fn call(&mut self, i: usize) {
-        // What the caller read so far is booked to it.
-        self.io = false;
+    /// The call that ends returns no row: it is the end of a start.
+    pub fn end(&mut self) {
+        self.is_row = false;
+    }
+
+    /// The node is started again at its next call.
+    pub fn rescan(&mut self, i: usize) {
+        let node = &mut self.nodes[i];
+        if std::mem::take(&mut node.begun) {
+            node.starts += 1;
+        }
+        if std::mem::take(&mut node.running) {
+            node.true_starts += 1;
+        }
+    }
+
+    /// Calls a node through its wrapper. Returns whether it returned a row.
+    pub fn call(&mut self, i: usize) -> bool {
         let entered = self.now - self.overhead;
         let first_of_start = !self.nodes[i].running;
         self.nodes[i].calls += 1;
-        self.nodes[i].timer.countdown -= 1;
-        if self.nodes[i].timer.countdown == 0 {
-            self.call_sampled(i, first_of_start);
-        } else {
-            let before = self.proofs.last;
-            self.nodes[i].before = before;
-            self.real(i);
-            if self.io || self.proofs.last != before {
-                self.leave_moved(i, before, first_of_start);
-            }
-        }
-        self.io = false;
+        let reads = self.counters.reads;
+        let is_row = (self.nodes[i].method)(self, i);
         let took = self.now - self.overhead - entered;
         let sampfreq = u64::from(self.machine.sampfreq);
+        let did_read = self.counters.reads > reads;
         let node = &mut self.nodes[i];
         node.running = true;
+        node.true_reading_calls += u64::from(did_read);
+        node.true_rows += u64::from(is_row);
         node.true_ns += took;
         if first_of_start {
             node.true_startup_ns += took;
@@ -262,64 +358,34 @@ impl<'a> Run<'a> {
         } else if node.calls.is_multiple_of(sampfreq) {
             node.fixed_ns += took * sampfreq as f64;
         }
+        is_row
     }
 
-    fn real(&mut self, i: usize) {
-        let bodies = self.bodies;
-        let caller = self.caller.replace(i);
-        self.nodes[i].parent = caller;
-        bodies[i](self, i);
-        self.caller = caller;
-    }
-
-    fn leave_moved(&mut self, i: usize, before: u64, first_of_start: bool) {
-        let node = &self.nodes[i];
-        let (mut timer, config, mut proofs) = (node.timer, self.config, self.proofs);
-        let timed = timer.timed_calls;
-        timer.record_untimed(&config, before, self.io, first_of_start, &mut proofs, || {
-            self.read()
-        });
-        self.proofs.noticed = proofs.noticed;
-        self.nodes[i].timer = timer;
-        if timer.timed_calls > timed {
-            self.nodes[i].spent_ns += self.machine.reading_ns + self.machine.bookkeeping_ns / 4.0;
-            self.overhead(self.machine.bookkeeping_ns / 4.0);
+    /// Calls the root of a subplan for the node that runs: what it uses also belongs to that node.
+    pub fn call_subplan(&mut self, i: usize) -> bool {
+        let before = self.counters;
+        let is_row = self.call(i);
+        let used = self.counters - before;
+        if let Some(asked) = self.runs {
+            self.nodes[asked].true_used += used;
         }
+        is_row
     }
 
-    fn call_sampled(&mut self, i: usize, first_of_start: bool) {
-        let before = self.proofs.last;
-        let start = self.read();
-        self.nodes[i].before = start;
-        let readings = self.readings;
-        self.real(i);
-        let inside = self.proofs;
-        let nested_readings = self.readings - readings;
-        let end = self.read();
-        let timed = TimedCall {
-            before,
-            start,
-            end,
-            nested_readings,
-            did_io: self.io,
-            first_of_start,
-        };
-        self.nodes[i].spent_ns += 2.0 * self.machine.reading_ns + self.machine.bookkeeping_ns;
-        self.overhead(self.machine.bookkeeping_ns);
-        let mut proofs = inside;
-        let wanted = self.nodes[i]
-            .timer
-            .record_timed(&self.config, &mut self.gaps, &timed, &mut proofs);
-        self.proofs.noticed = proofs.noticed;
-        if wanted {
-            self.tick_wanted();
+    /// Ends the statement: counts the last starts, and charges what is left.
+    pub fn end_statement(&mut self) {
+        for i in 0..self.nodes.len() {
+            self.rescan(i);
         }
+        executor::charge_rest(self);
     }
 
     /// A node's estimate, in nanoseconds.
     pub fn estimate(&self, i: usize) -> Estimate {
         let node = &self.nodes[i];
-        let ticks = node.timer.estimate(node.starts as f64, None);
+        // A start that has not ended counts too.
+        let starts = node.starts + u64::from(node.begun);
+        let ticks = node.timer.estimate(starts as f64, None);
         let ns = 1.0 / self.machine.ticks_per_ns;
         Estimate {
             total: ticks.total * ns,

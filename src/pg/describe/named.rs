@@ -1,5 +1,5 @@
-//! Describes a plan from its plan states alone, where EXPLAIN would print too much or cannot be had: operations,
-//! objects and estimates, but no conditions.
+//! Describes a plan from its plan states alone, if EXPLAIN would print too much or fails: operations, objects and
+//! estimates, but no conditions.
 
 use crate::pg::tree::{Found, tag};
 use pgrx::pg_sys::{self, NodeTag, PlanState, QueryDesc};
@@ -15,7 +15,7 @@ pub unsafe fn plan(query: *mut QueryDesc, found: &[Found]) -> ExplainedPlan {
     let shown = found.iter().filter(|place| !place.hidden).enumerate();
     let mut nodes: Vec<PlanNode> = shown
         .map(|(id, place)| {
-            // SAFETY: the caller's promise; a plan state has a plan.
+            // SAFETY: the plan states are initialised by the caller's promise, and so each has a plan.
             unsafe {
                 let plan = (*place.plan_state).plan;
                 PlanNode {
@@ -37,7 +37,7 @@ pub unsafe fn plan(query: *mut QueryDesc, found: &[Found]) -> ExplainedPlan {
     }
     ExplainedPlan {
         nodes,
-        // It shows no literals, so it holds for all.
+        // It shows no literals, so it holds for all executions.
         generic: true,
         cut: 1,
     }
@@ -102,13 +102,14 @@ fn words(tag: &str) -> String {
     words
 }
 
-/// Returns the name of the index or relation that a node works on, out of what the executor has opened, so nothing is
-/// looked up; else what the statement calls it.
+/// Returns the name of the index or relation that a node works on. The executor has opened it, so nothing is looked up. For
+/// other sources of rows, returns what the statement calls them.
 ///
 /// # Safety
 /// `ps` must be an initialised plan state of the started `query`, which keeps its relations open.
 unsafe fn object_name(ps: *mut PlanState, query: *mut QueryDesc) -> Option<String> {
-    // SAFETY: casts follow the tag; relations stay open while the statement runs.
+    // SAFETY: the plan state is initialised by the caller's promise, and of the type that its tag says. Relations stay open
+    // while the statement runs.
     unsafe {
         let relation = match tag(ps) {
             NodeTag::T_IndexScanState => (*ps.cast::<pg_sys::IndexScanState>()).iss_RelationDesc,
@@ -148,7 +149,8 @@ unsafe fn object_name(ps: *mut PlanState, query: *mut QueryDesc) -> Option<Strin
 /// # Safety
 /// `plan` must point to a scan's plan node, and `query` to the started query that it is of.
 unsafe fn alias(plan: *mut pg_sys::Plan, query: *mut QueryDesc) -> Option<String> {
-    // SAFETY: a scan's plan begins with `Scan`; range table indexes count from 1.
+    // SAFETY: a scan's plan, which the caller promises, begins with `Scan`. The range table is a list of its entries, and its
+    // indexes count from 1.
     unsafe {
         let index = (*plan.cast::<pg_sys::Scan>()).scanrelid as usize;
         let table = (*(*query).plannedstmt).rtable;

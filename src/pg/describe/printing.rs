@@ -1,32 +1,23 @@
-//! Bounds what EXPLAIN prints of a plan: it prints every expression and every constant in full.
+//! Bounds what EXPLAIN prints of a plan. EXPLAIN itself prints every expression and every constant in full.
 //!
-//! The expressions are walked beforehand, until a limit is passed. Long constants are shortened in place while EXPLAIN
-//! prints. What is too long even so is not printed at all.
+//! The expressions are walked beforehand, up to a limit. Long constants are shortened while EXPLAIN prints (`constants`).
+//! A plan that is too long even so is not printed at all.
 
+use super::constants::Shortened;
 use crate::pg::compat::expression::expression_tree_walker;
-use crate::pg::server;
 use crate::pg::store::MOST_NODES;
 use crate::pg::tree::{Found, list, tag};
 use pgrx::pg_sys::{self, Const, List, Node, NodeTag, Plan, QueryDesc};
-use std::ffi::{CStr, CString, c_char, c_void};
+use std::ffi::c_void;
 
-/// Parts of expressions that EXPLAIN may print: some milliseconds.
+/// Parts of expressions that EXPLAIN may print. Printing so many takes some milliseconds.
 const MOST_PRINTED: u64 = 20_000;
-/// Parts of all expressions that are walked. Most are columns that nodes hand on, which are not printed.
+/// Parts of all expressions that are walked. Most are columns that nodes only hand on, and are not printed.
 const MOST_WALKED: u64 = 200_000;
-/// The sum over all range table entries of the square of their columns: EXPLAIN compares the names of a table's columns
-/// with each other.
+/// Bounds the sum over all range table entries of the square of their columns, because EXPLAIN compares the names of a
+/// table's columns with each other.
 const MOST_COLUMNS: u64 = 20_000_000;
-/// Bytes of a constant that is printed in full.
-const LONGEST_CONSTANT: usize = 1_024;
-/// Bytes of all constants that are printed in full.
-const MOST_CONSTANTS: usize = 64 * 1024;
-/// Characters of a shortened constant, elements of a shortened array.
-const SHORTENED: usize = 100;
-/// Constants that are shortened at most.
-const MOST_SHORTENED: usize = 1_000;
-
-/// Makes what EXPLAIN would print short enough, until the answer is dropped. `None` where that cannot be done.
+/// Makes what EXPLAIN would print short enough, until the answer is dropped. Returns `None` if that cannot be done.
 ///
 /// # Safety
 /// `query` must be started, and `found` be the nodes of its plan. May raise. Nobody else may look at the plan's
@@ -38,13 +29,7 @@ pub unsafe fn bounded(query: *mut QueryDesc, found: &[Found]) -> Option<Shortene
         if found.len() > MOST_NODES || !columns_are_few((*(*query).plannedstmt).rtable) {
             return None;
         }
-        let constants = constants(found)?;
-        let mut shortened = Shortened::default();
-        let mut left = MOST_CONSTANTS;
-        for constant in constants {
-            shortened.consider(constant, &mut left)?;
-        }
-        Some(shortened)
+        Shortened::all(constants(found)?)
     }
 }
 
@@ -54,7 +39,7 @@ pub unsafe fn bounded(query: *mut QueryDesc, found: &[Found]) -> Option<Shortene
 /// `table` must be null or the range table of a live planned statement.
 unsafe fn columns_are_few(table: *mut List) -> bool {
     let (mut entries, mut squares) = (0, 0);
-    // SAFETY: a range table; every entry has its column names.
+    // SAFETY: a range table is a list of its entries, and every entry has its column names.
     unsafe {
         list::<pg_sys::RangeTblEntry>(table).all(|entry| {
             let names = (*(*entry).eref).colnames;
@@ -70,16 +55,16 @@ unsafe fn columns_are_few(table: *mut List) -> bool {
     }
 }
 
-/// Walks all expressions. Returns the constants among them that may be long; `None` where EXPLAIN would print too much.
+/// Walks all expressions. Returns the constants among them that may be long, or `None` if EXPLAIN would print too much.
 ///
-/// EXPLAIN prints a reference to a column of a node below as that column's expression, and so on down to the tables;
-/// hence what a column takes is known from the bottom up.
+/// EXPLAIN prints a reference to a column of a node below as that column's expression, and so on down to the tables. So the
+/// walk goes from the bottom up.
 ///
 /// # Safety
 /// `found` must be the initialised nodes of a live plan. May raise.
 unsafe fn constants(found: &[Found]) -> Option<Vec<*mut Const>> {
     let mut walk = Walk::default();
-    // What the longest column of the nodes directly below each node takes.
+    // The parts of the longest column of the nodes directly below each node.
     let mut below = vec![1u64; found.len()];
     let (mut printed, mut parameters, mut longest) = (0u64, 0u64, 1u64);
     for (i, place) in found.iter().enumerate().rev() {
@@ -122,7 +107,7 @@ struct Counted {
 }
 
 impl Counted {
-    /// Returns what it takes to print it, where a reference takes so much.
+    /// Returns the parts that are printed for it, if a reference is printed as so many.
     fn takes(self, reference: u64) -> u64 {
         self.references
             .saturating_mul(reference)
@@ -138,20 +123,21 @@ struct Walk {
 }
 
 impl Walk {
-    /// Counts the parts of an expression, and remembers its constants. `None` where there are too many.
+    /// Counts the parts of an expression, and collects its constants. Returns `None` if there are too many.
     ///
     /// # Safety
     /// `expression` must be null or an expression (or a List of them) of a live plan. May raise.
     unsafe fn count(&mut self, expression: *mut Node) -> Option<Counted> {
         self.counted = Counted::default();
         let context: *mut Walk = self;
-        // SAFETY: an expression of a plan. The walker's frames are plain, so an error may cross them.
+        // SAFETY: the expression is of a live plan by the caller's promise. The walker's frames are plain, so an error may
+        // cross them.
         let stopped = unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| visit(expression, context.cast())) };
         (!stopped).then_some(self.counted)
     }
 }
 
-/// Visits a part of an expression; true stops the walk.
+/// Visits a part of an expression. Returning true stops the walk.
 ///
 /// # Safety
 /// * `node` must be null or a part of an expression of a live plan.
@@ -161,7 +147,7 @@ unsafe extern "C-unwind" fn visit(node: *mut Node, context: *mut c_void) -> bool
     if node.is_null() {
         return false;
     }
-    // SAFETY: the context is the walk that called the walker; casts follow the tag.
+    // SAFETY: the context is a walk by the caller's promise. Each node is of the type that its tag says.
     unsafe {
         let walk = context.cast::<Walk>();
         (*walk).walked += 1;
@@ -296,7 +282,7 @@ unsafe fn keys(plan: *mut Plan) -> u64 {
     unsafe {
         let columns = match tag(plan) {
             NodeTag::T_Sort => (*plan.cast::<pg_sys::Sort>()).numCols,
-            // Those that are sorted already are printed once more.
+            // Columns that are sorted already are printed once more.
             NodeTag::T_IncrementalSort => 2 * (*plan.cast::<pg_sys::Sort>()).numCols,
             NodeTag::T_MergeAppend => (*plan.cast::<pg_sys::MergeAppend>()).numCols,
             NodeTag::T_Group => (*plan.cast::<pg_sys::Group>()).numCols,
@@ -316,7 +302,8 @@ unsafe fn keys(plan: *mut Plan) -> u64 {
 /// # Safety
 /// `agg` must point to a live aggregation's plan node.
 unsafe fn grouping_keys(agg: *mut pg_sys::Agg) -> u64 {
-    // SAFETY: grouping sets are lists of numbers; a chain has further aggregations, with a sort below each.
+    // SAFETY: the aggregation is live by the caller's promise. Grouping sets are lists of numbers. A chain has further
+    // aggregations, each with a sort below it or none.
     unsafe {
         let sets: u64 = list::<List>((*agg).groupingSets)
             .map(|set| if set.is_null() { 1 } else { (*set).length as u64 })
@@ -330,215 +317,3 @@ unsafe fn grouping_keys(agg: *mut pg_sys::Agg) -> u64 {
         (*agg).numCols.max(0) as u64 + sets + chain
     }
 }
-
-/// Constants that are shorter than they are. They are put back when this is dropped.
-#[derive(Default)]
-pub struct Shortened(Vec<(*mut Const, Const)>);
-
-impl Shortened {
-    /// Returns how many constants are shortened.
-    pub fn cut(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Shortens a constant if it is long, or if the others have used what is left. `None` where too many are.
-    ///
-    /// # Safety
-    /// * `constant` must be a constant by reference, not null, of a live plan.
-    /// * The plan must stay, and nobody else may look at the constant, until `self` is dropped. May raise.
-    unsafe fn consider(&mut self, constant: *mut Const, left: &mut usize) -> Option<()> {
-        // SAFETY: a constant of the plan, which has a value by reference.
-        unsafe {
-            let short = match size(&*constant) {
-                size if size > LONGEST_CONSTANT => beginning(&*constant),
-                _ if *left == 0 => CUT.to_owned(),
-                size if is_text((*constant).consttype) => {
-                    *left = left.saturating_sub(size);
-                    return Some(());
-                }
-                // Few bytes may be a long text: the number 1e100000 is one.
-                _ => {
-                    let text = printed((*constant).consttype, (*constant).constvalue);
-                    let length = text.count_bytes();
-                    *left = left.saturating_sub(length);
-                    if length <= LONGEST_CONSTANT {
-                        return Some(());
-                    }
-                    clipped(text.to_bytes())
-                }
-            };
-            self.replace(constant, &short)
-        }
-    }
-
-    /// Puts a text of no type in a constant's place, which is what a literal is before it gets one.
-    ///
-    /// # Safety
-    /// * `constant` must point to a constant of a live plan.
-    /// * The plan and the current memory context must stay, and nobody else may look at the constant, until `self` is
-    ///   dropped.
-    unsafe fn replace(&mut self, constant: *mut Const, short: &CStr) -> Option<()> {
-        if self.0.len() == MOST_SHORTENED {
-            return None;
-        }
-        // SAFETY: the constant is written in place, for its plan may be shared with a plan cache, and copying a plan
-        // would copy the long constants. Its memory is this process's own. The executor has compiled the values into
-        // its expressions before, and reads constants no more; it runs no node and starts no worker until EXPLAIN is
-        // through, and dropping `self` puts all back on every way out. What replaces the value lies in the current
-        // memory context, which stays until after that.
-        unsafe {
-            self.0.push((constant, *constant));
-            let text = pg_sys::pstrdup(short.as_ptr());
-            (*constant).consttype = pg_sys::UNKNOWNOID;
-            (*constant).consttypmod = -1;
-            (*constant).constcollid = pg_sys::InvalidOid;
-            (*constant).constlen = -2;
-            (*constant).constvalue = pg_sys::Datum::from(text);
-        }
-        Some(())
-    }
-}
-
-impl Drop for Shortened {
-    fn drop(&mut self) {
-        // The last ones first: a constant may be there twice.
-        for (constant, original) in self.0.drain(..).rev() {
-            // SAFETY: the caller of `consider` promised that the plan stays until now, and that nobody looks at its
-            // constants.
-            unsafe { constant.write(original) };
-        }
-    }
-}
-
-/// Returns the bytes of a constant's value.
-///
-/// # Safety
-/// The value of `constant` must be a live one by reference, of the length that `constlen` says.
-unsafe fn size(constant: &Const) -> usize {
-    // SAFETY: the value is a pointer, to what its length says.
-    unsafe {
-        let value: *const c_char = constant.constvalue.cast_mut_ptr();
-        match constant.constlen {
-            // Whatever is compressed or stored elsewhere was long.
-            -1 if is_stored_otherwise(constant) => usize::MAX,
-            -1 => pgrx::varsize_any_exhdr(value.cast()),
-            -2 => libc::strnlen(value, LONGEST_CONSTANT + 1),
-            length => length.max(0) as usize,
-        }
-    }
-}
-
-/// Returns whether a value is compressed, or stored outside of the constant.
-///
-/// # Safety
-/// The value of `constant` must be a live one with a varlena header.
-unsafe fn is_stored_otherwise(constant: &Const) -> bool {
-    let value: *const pg_sys::varlena = constant.constvalue.cast_mut_ptr();
-    // SAFETY: the value has a header by the caller's promise.
-    unsafe { pgrx::varatt_is_1b_e(value) || pgrx::varatt_is_4b_c(value) }
-}
-
-/// Returns whether a type's values are printed byte by byte.
-fn is_text(kind: pg_sys::Oid) -> bool {
-    let texts = [
-        pg_sys::TEXTOID,
-        pg_sys::VARCHAROID,
-        pg_sys::BPCHAROID,
-        pg_sys::JSONOID,
-        pg_sys::XMLOID,
-    ];
-    texts.contains(&kind)
-}
-
-/// Returns what a value's type prints of it.
-///
-/// # Safety
-/// * `value` must be a live value of type `kind`.
-/// * The memory context that is current must outlive the answer. May raise.
-unsafe fn printed<'a>(kind: pg_sys::Oid, value: pg_sys::Datum) -> &'a CStr {
-    // SAFETY: a value of this type; the text lies in the current memory context.
-    unsafe {
-        let (mut function, mut is_varlena) = (pg_sys::InvalidOid, false);
-        pg_sys::getTypeOutputInfo(kind, &mut function, &mut is_varlena);
-        CStr::from_ptr(pg_sys::OidOutputFunctionCall(function, value))
-    }
-}
-
-/// Returns the beginning of a long constant, as far as it can be had without looking at the rest.
-///
-/// # Safety
-/// The value of `constant` must be a live one by reference, of its type. May raise.
-unsafe fn beginning(constant: &Const) -> CString {
-    // SAFETY: the value is of its type, and as long as its header says.
-    unsafe {
-        if constant.constlen != -1 || is_stored_otherwise(constant) {
-            return CUT.to_owned();
-        }
-        let element = pg_sys::get_element_type(constant.consttype);
-        if element != pg_sys::InvalidOid {
-            return first_elements(constant.constvalue.cast_mut_ptr(), element);
-        }
-        if is_text(constant.consttype) {
-            return clipped(varlena(constant.constvalue.cast_mut_ptr()));
-        }
-        CUT.to_owned()
-    }
-}
-
-/// Returns the bytes of a value.
-///
-/// # Safety
-/// * `value` must point to a value that is neither compressed nor stored elsewhere.
-/// * The value must outlive the answer.
-unsafe fn varlena<'a>(value: *const pg_sys::varlena) -> &'a [u8] {
-    // SAFETY: the value is neither compressed nor stored elsewhere, by the caller's promise: its bytes follow its
-    // header.
-    unsafe { std::slice::from_raw_parts(pgrx::vardata_any(value).cast(), pgrx::varsize_any_exhdr(value)) }
-}
-
-/// Returns the first elements of a long array, if their type prints few bytes for few.
-///
-/// # Safety
-/// `array` must point to a live array whose elements are of type `kind`, neither compressed nor stored elsewhere. May
-/// raise.
-unsafe fn first_elements(array: *mut pg_sys::ArrayType, kind: pg_sys::Oid) -> CString {
-    let mut text = b"{".to_vec();
-    // SAFETY: an array of this type. Elements that are no texts are values in themselves.
-    unsafe {
-        if !is_text(kind) && !pg_sys::get_typbyval(kind) {
-            return CUT.to_owned();
-        }
-        let elements = pg_sys::array_create_iterator(array, 0, std::ptr::null_mut());
-        let (mut value, mut is_null) = (pg_sys::Datum::null(), false);
-        while text.len() < SHORTENED && pg_sys::array_iterate(elements, &mut value, &mut is_null) {
-            if is_null {
-                text.extend_from_slice(b"NULL");
-            } else if is_text(kind) {
-                let element: *const pg_sys::varlena = value.cast_mut_ptr();
-                if pgrx::varatt_is_1b_e(element) || pgrx::varatt_is_4b_c(element) {
-                    break;
-                }
-                text.extend_from_slice(clipped(varlena(element)).as_bytes());
-            } else {
-                text.extend_from_slice(printed(kind, value).to_bytes());
-            }
-            text.push(b',');
-        }
-    }
-    text.extend_from_slice(b"...}");
-    CString::new(text).unwrap_or_default()
-}
-
-/// Returns a text's first characters, and a mark if that is not all.
-fn clipped(text: &[u8]) -> CString {
-    let kept = server::first_characters(text, SHORTENED);
-    let mark: &[u8] = if kept.len() < text.len() {
-        CUT.to_bytes()
-    } else {
-        b""
-    };
-    CString::new([kept, mark].concat()).unwrap_or_default()
-}
-
-/// What stands where something was cut.
-const CUT: &CStr = c"...";

@@ -1,25 +1,25 @@
-//! Sets a started statement up: allocates its nodes, makes their state ours, and decides what core measures itself.
+//! Sets up a started statement: allocates its nodes, names its plan, and decides who measures it. If the pool has a
+//! statement of the same plan, that one is prepared for another execution instead.
 
-use super::{BUFFERS, Entered, GONE, OPEN, OURS, ROWS, Statement, TIMER, WAL, spare};
-use crate::instrumentation::{InstrumentationLevel, InstrumentationPlan};
-use crate::pg::backend_local::BackendLocal;
-use crate::pg::node::Node;
-use crate::pg::usage::Usage;
-use crate::pg::{
-    compat, describe, explain, identity, memory, parallel, quiet, server, store, tick, tree, unguarded,
-    wrapper,
+use super::state::{
+    INSTRUMENT_BUFFERS, INSTRUMENT_ROWSOURCE, INSTRUMENT_TIMER, INSTRUMENT_WAL, Life, Replaced, Statement,
+    Target,
 };
+use super::{pool, sampling};
+use crate::instrumentation::{InstrumentationLevel, InstrumentationPlan};
+use crate::pg::hot::tick;
+use crate::pg::node_table::NodeTable;
+use crate::pg::usage::Usage;
+use crate::pg::{compat, describe, explain, identity, memory, parallel, server, store, tree};
 use crate::session;
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
-use rand_core::SeedableRng;
-use rand_xoshiro::Xoroshiro128PlusPlus;
-use rowsource_core::clock::{self, Source, measure_costs};
 use rowsource_core::model::{Outcome, PlanKey};
-use rowsource_core::sampler::{BOOKKEEPING_NS, Config, NodeTimer, Proofs, TimedCall};
+use rowsource_core::phase::Event;
+use rowsource_core::results::Mode;
 use std::cell::{Cell, UnsafeCell};
 
-/// Sets a started statement up for measuring. `others_before` is what others had asked core for when it started, and
-/// `added` what we had.
+/// Sets a started statement up for measuring. `requested_before` is what others had asked core for when it started, and
+/// `added_by_us` what we had.
 ///
 /// # Safety
 /// `query` must have been started.
@@ -27,31 +27,29 @@ use std::cell::{Cell, UnsafeCell};
 pub unsafe fn attach(
     query: *mut QueryDesc,
     setting: &InstrumentationPlan,
-    others_before: i32,
-    added: i32,
+    requested_before: i32,
+    added_by_us: i32,
     toplevel: bool,
 ) {
-    // SAFETY: the caller's promise; everything reached from a started QueryDesc is valid until its context goes.
+    // SAFETY: the query is started by the caller's promise, and everything that is reached from it is valid until its
+    // context goes.
     unsafe {
         let estate = (*query).estate;
         let root = (*query).planstate;
         if estate.is_null() || root.is_null() || memory::is_short() {
             return;
         }
-        let others = others_before | ((*estate).es_instrument & !added);
-        // A worker is asked by our bit, which its leader only sets where it wraps; the rest is what it has to report.
-        let worker = server::is_parallel_worker();
-        let setting = &if others & TIMER != 0 {
+        let requested_by_others = requested_before | ((*estate).es_instrument & !added_by_us);
+        let setting = &if requested_by_others & INSTRUMENT_TIMER != 0 {
             explain::with_auto_explain(setting)
         } else {
             *setting
         };
-        let wrapped = worker || covers(setting, others);
+        let mode = mode(setting, requested_by_others);
         let found = tree::walk(root);
         if found.is_empty() {
             return;
         }
-        let count = found.len();
         let key = PlanKey::new(
             server::user_id(),
             server::database_id(),
@@ -59,26 +57,26 @@ pub unsafe fn attach(
             identity::plan_id(&found, &*(*query).plannedstmt),
             toplevel,
         );
-        let known = if others == 0 && !worker {
-            spare::same(&key, setting, count)
+        let matching = if mode == Mode::Ours {
+            pool::take_matching(&key, setting, found.len())
         } else {
             None
         };
-        let statement = match known {
+        let statement = match matching {
             Some(mut statement) => {
-                statement.renew(query, &found);
+                statement.reset_for_reexecution(query, &found);
                 statement
             }
-            None => match set_up(query, setting, &found, key, others, wrapped) {
+            None => match set_up(query, setting, &found, key, requested_by_others, mode) {
                 Some(statement) => statement,
                 None => return,
             },
         };
-        statement.hand_to((*estate).es_query_cxt);
+        statement.register_reset_callback((*estate).es_query_cxt);
     }
 }
 
-/// Sets a statement up from nothing. `None` without memory for its nodes.
+/// Sets a statement up from nothing. Returns `None` without memory for its nodes.
 ///
 /// # Safety
 /// `query` must be started, and `found` be all nodes of its plan states.
@@ -88,306 +86,159 @@ unsafe fn set_up(
     setting: &InstrumentationPlan,
     found: &[tree::Found],
     key: PlanKey,
-    others: i32,
-    wrapped: bool,
+    requested_by_others: i32,
+    mode: Mode,
 ) -> Option<Box<Statement>> {
-    let worker = server::is_parallel_worker();
-    let count = found.len();
-    // SAFETY: `query` is started and `found` are its nodes, by the caller's promise. All that is reached from it is
+    let is_worker = server::is_parallel_worker();
+    // SAFETY: `query` is started and `found` are its nodes, by the caller's promise. Everything that is reached from it is
     // valid until its context goes.
     unsafe {
-        let (mut place, spare) = spare::any();
-        let nodes = Node::fresh(&mut place, count)?;
-        for (i, found) in found.iter().enumerate() {
-            let node = nodes.add(i);
-            let kind = tree::tag(found.plan_state);
-            (*node).plan_state = found.plan_state;
-            (*node).plan_node_id = (*(*found.plan_state).plan).plan_node_id;
-            (*node).parent = found.parent;
-            (*node).depth = found.depth;
-            (*node).edge = found.edge;
-            (*node).under_gather = found.under_gather;
-            (*node).hidden = found.hidden;
-            (*node).by_expression = found.by_expression;
-            (*node).by_core = matches!(
-                kind,
+        let (memory, place) = pool::take_any();
+        let nodes = NodeTable::new(memory, found.len())?;
+        for (node, found) in nodes.iter().zip(found) {
+            node.set_plan_state(found.plan_state);
+            node.set_plan_node_id((*(*found.plan_state).plan).plan_node_id);
+            node.set_parent(found.parent);
+            node.set_depth(found.depth);
+            node.set_edge(found.edge);
+            node.set_under_gather(found.under_gather);
+            node.set_hidden(found.hidden);
+            node.set_by_expression(found.by_expression);
+            node.set_by_core(matches!(
+                tree::tag(found.plan_state),
                 NodeTag::T_HashState
                     | NodeTag::T_BitmapIndexScanState
                     | NodeTag::T_BitmapAndState
                     | NodeTag::T_BitmapOrState
-            );
+            ));
         }
         let has_gather = found.iter().any(|f| tree::is_gather(f.plan_state));
         let clock = setting.clock;
-        let (plan, older_literals) = if worker {
-            (None, false)
+        let target = if is_worker {
+            None
         } else {
             store::attach();
             let known = session::known(&key);
             let (description, older_literals) = describe::description(query, known.as_deref(), found)?;
             let plan = known.unwrap_or_else(|| session::newly_met(key, description.clone()));
-            (Some((plan, description)), older_literals)
+            Some(Target {
+                plan,
+                description,
+                older_literals,
+            })
         };
-        let level = if wrapped { setting.level } else { level_of(others) };
+        let level = match mode {
+            Mode::CoreOnly => core_level(requested_by_others),
+            Mode::Ours | Mode::AlsoForCore => setting.level,
+        };
         let statement = Statement {
             query,
             callback: pg_sys::MemoryContextCallback::default(),
-            closed: Cell::new(false),
+            life: Life::new(),
+            mode,
             nodes,
-            count,
-            place,
-            published: worker || others != 0,
-            by_core: !wrapped || has_gather,
-            renewable: false,
-            wrapped,
+            core_contributes: mode == Mode::CoreOnly || has_gather,
+            reusable: false,
             level,
             sampfreq: setting.sampfreq,
             clock,
             timed: Statement::timed(level, setting.sampfreq, clock),
             tick_ns: clock.scale().ns_per_tick(),
-            config: config(clock, setting.sampfreq),
-            toplevel: key.toplevel(),
-            plan,
-            older_literals,
+            config: sampling::config(clock, setting.sampfreq),
+            target,
             outside: UnsafeCell::new(Usage::zero()),
             elapsed_ns: Cell::new(0.0),
-            installed: Cell::new(false),
-            ran: Cell::new(false),
-            recorded: Cell::new(false),
-            running: Cell::new(false),
-            entered: Entered::nothing(),
+            replaced: Replaced::nothing(),
             outcome: Cell::new(Outcome::Completed),
-            displaying: Cell::new(false),
+            excluded_from_last: Cell::new(false),
             channel: Cell::new(None),
         };
-        let mut statement = spare::put(statement, spare)?;
-        if wrapped {
-            statement.take_over(has_gather, others);
-            if statement.level == InstrumentationLevel::Timed {
+        let mut statement = pool::into_box(statement, place)?;
+        if mode == Mode::CoreOnly {
+            // Core measures in the workers too.
+            (*(*query).estate).es_instrument &= !INSTRUMENT_ROWSOURCE;
+        } else {
+            statement.install_instrumentation(has_gather, requested_by_others);
+            if level == InstrumentationLevel::Timed {
                 tick::prepare();
             }
-        } else {
-            // Core measures, in the workers too.
-            (*(*query).estate).es_instrument &= !OURS;
+            if has_gather && !is_worker {
+                statement.channel.set(Some(parallel::Channel::wanted()));
+            }
         }
-        let channel = (has_gather && !worker && wrapped).then(parallel::Channel::wanted);
-        statement.channel.set(channel);
         Some(statement)
     }
 }
 
-/// Whether what we measure is all that others (EXPLAIN, auto_explain) asked core for; else core measures itself.
-fn covers(setting: &InstrumentationPlan, others: i32) -> bool {
-    let times = others & TIMER == 0 || (setting.explain && setting.level == InstrumentationLevel::Timed);
-    let blocks = others & (BUFFERS | WAL) == 0 || setting.level != InstrumentationLevel::Rows;
-    times && blocks
+/// Decides who measures a statement, and for whom. In a parallel worker the wrappers always do: our bit has asked for it,
+/// and the leader sets that only if its own wrappers measure. Whatever else it asks for is what the worker must report.
+fn mode(setting: &InstrumentationPlan, requested_by_others: i32) -> Mode {
+    if server::is_parallel_worker() {
+        Mode::AlsoForCore
+    } else if !covers(setting, requested_by_others) {
+        Mode::CoreOnly
+    } else if requested_by_others != 0 {
+        Mode::AlsoForCore
+    } else {
+        Mode::Ours
+    }
 }
 
-/// What core measures for others.
-fn level_of(others: i32) -> InstrumentationLevel {
-    if others & TIMER != 0 {
+/// Returns whether we measure everything that others (EXPLAIN, auto_explain) have asked core for.
+fn covers(setting: &InstrumentationPlan, requested_by_others: i32) -> bool {
+    let has_times = setting.explain && setting.level == InstrumentationLevel::Timed;
+    let has_blocks = setting.level != InstrumentationLevel::Rows;
+    (requested_by_others & INSTRUMENT_TIMER == 0 || has_times)
+        && (requested_by_others & (INSTRUMENT_BUFFERS | INSTRUMENT_WAL) == 0 || has_blocks)
+}
+
+/// Returns what core measures for others.
+fn core_level(requested_by_others: i32) -> InstrumentationLevel {
+    if requested_by_others & INSTRUMENT_TIMER != 0 {
         InstrumentationLevel::Timed
     } else {
         InstrumentationLevel::Buffers
     }
 }
 
-/// The sampler's configuration, which seldom changes.
-fn config(source: Source, sampfreq: i32) -> Config {
-    static LAST: BackendLocal<Cell<Option<(Source, i32, Config)>>> = BackendLocal::new(Cell::new(None));
-    match LAST.get() {
-        Some((last, frequency, config)) if last == source && frequency == sampfreq => config,
-        _ => {
-            let config = new_config(source, sampfreq);
-            LAST.set(Some((source, sampfreq, config)));
-            config
-        }
-    }
-}
-
-/// Makes a configuration; what the clock and a sample cost is measured once per backend and clock.
-fn new_config(source: Source, sampfreq: i32) -> Config {
-    type Costs = Cell<Option<(f64, f64, f64)>>;
-    static COSTS: BackendLocal<[Costs; Source::ALL.len()]> =
-        BackendLocal::new([const { Cell::new(None) }; Source::ALL.len()]);
-    let known = &COSTS[source as usize];
-    let (empty, reading_ns, bookkeeping_ns) = known.get().unwrap_or_else(|| {
-        let cost = measure_costs(source);
-        (
-            cost.empty_interval_ticks as f64,
-            cost.reading_ns,
-            bookkeeping_ns(),
-        )
-    });
-    known.set(Some((empty, reading_ns, bookkeeping_ns)));
-    Config::new(
-        sampfreq.max(1) as u32,
-        source.scale().ns_per_tick(),
-        empty,
-        reading_ns,
-        bookkeeping_ns,
-        source.resolution_ns(),
-    )
-}
-
-/// What a sample costs besides its readings: measured where it takes longer than usual, on a slow machine or under
-/// an emulator; in a tight loop it takes less than among other work.
-fn bookkeeping_ns() -> f64 {
-    const SAMPLES: u32 = 64;
-    let config = Config::new(128, 1.0, 0.0, 10.0, BOOKKEEPING_NS, 0.0);
-    let mut random = Xoroshiro128PlusPlus::seed_from_u64(1);
-    let mut timer = NodeTimer::default();
-    timer.start();
-    let start = clock::system::monotonic();
-    for i in 0..u64::from(SAMPLES) {
-        let call = TimedCall {
-            before: 1000 * i,
-            start: 1000 * i + 10,
-            end: 1000 * i + 50,
-            nested_readings: 0,
-            did_io: false,
-            first_of_start: false,
-        };
-        timer.record_timed(&config, &mut random, &call, &mut Proofs::default());
-    }
-    let measured = clock::system::monotonic().saturating_sub(start) as f64 / f64::from(SAMPLES);
-    std::hint::black_box(timer);
-    measured.max(BOOKKEEPING_NS)
-}
-
 impl Statement {
-    /// Whether it has a queryid: only then do equal keys mean equal expressions.
-    fn query_is_named(&self) -> bool {
-        self.plan.as_ref().is_some_and(|(plan, _)| plan.key.queryid != 0)
-    }
-
-    /// Hands the statement to its query's memory, which gives it back when it goes, whatever becomes of the query.
-    ///
-    /// # Safety
-    /// `context` must be the query context of the execution that the statement was set up for.
-    unsafe fn hand_to(self: Box<Self>, context: pg_sys::MemoryContext) {
-        // SAFETY: the callback lives in the statement, which stays where it is until the context has run it.
-        unsafe {
-            let statement = Box::into_raw(self);
-            (*statement).callback.func = Some(GONE);
-            (*statement).callback.arg = statement.cast();
-            unguarded::MemoryContextRegisterResetCallback(context, &raw mut (*statement).callback);
-            OPEN.set(OPEN.get() + 1);
-        }
-    }
-
-    /// Begins another execution of the plan that this was set up for.
+    /// Prepares the statement for another execution of its plan.
     ///
     /// # Safety
     /// * `query` must be started.
     /// * `found` must be all its plan states, in the same order and of the same kinds as those that the statement was
     ///   set up for.
-    unsafe fn renew(&mut self, query: *mut QueryDesc, found: &[tree::Found]) {
-        // SAFETY: as many nodes as were found; they were set up for a plan with the same nodes.
+    unsafe fn reset_for_reexecution(&mut self, query: *mut QueryDesc, found: &[tree::Found]) {
+        // SAFETY: `query` is started and `found` are its nodes, by the caller's promise. So the plan states are live, and
+        // will point to nodes that live as long as the statement.
         unsafe {
-            // First, for it may be cancelled, and nothing may point to nodes that go with it.
-            if let Some((plan, description)) = &mut self.plan {
-                if describe::is_of(description, query) {
-                    self.older_literals = false;
-                } else if let Some(described) = describe::description(query, Some(plan), found) {
-                    (*description, self.older_literals) = described;
+            // This comes first, because it may be cancelled. No plan state may point to a node then, for the nodes go.
+            if let Some(target) = &mut self.target {
+                if describe::is_of(&target.description, query) {
+                    target.older_literals = false;
+                } else if let Some(described) = describe::description(query, Some(&target.plan), found) {
+                    (target.description, target.older_literals) = described;
                 }
             }
-            for (i, found) in found.iter().enumerate() {
-                let node = self.nodes.add(i);
-                Node::renew(node);
-                (*node).timer.start();
-                (*node).plan_state = found.plan_state;
-                (*node).plan_node_id = (*(*found.plan_state).plan).plan_node_id;
-                (*found.plan_state).instrument = &raw mut (*node).instr;
-            }
-            self.query = query;
-            self.closed.set(false);
-            self.elapsed_ns.set(0.0);
-            self.installed.set(false);
-            self.ran.set(false);
-            self.recorded.set(false);
-            self.running.set(false);
-            self.outcome.set(Outcome::Completed);
-            self.displaying.set(false);
-        }
-    }
-
-    /// Makes the nodes' state our own: `PlanState.instrument` moves into it, and says what core is to measure.
-    ///
-    /// # Safety
-    /// * The statement's query must be started, and its nodes have their plan states.
-    /// * No node of it may have been run yet.
-    pub(super) unsafe fn take_over(&mut self, has_gather: bool, others: i32) {
-        // SAFETY: nodes and plan states are live; core only ever reads `instrument` through the plan state.
-        unsafe {
-            let estate = (*self.query).estate;
-            // Else nobody had anything allocated, and the instrumentation is ours from the start.
-            let core_measures = (*estate).es_instrument != 0;
-            let timed = self.level == InstrumentationLevel::Timed;
-            let booked = self.level != InstrumentationLevel::Rows;
-            let reads = quiet::only_reads(
-                self.query,
-                (0..self.count).map(|i| (*self.nodes.add(i)).plan_state),
-            );
-            // What `quiet` looks at beyond the plan's identity is not the same for all executions.
-            self.renewable = !self.published && !reads && self.query_is_named();
-            self.name_callers();
-            self.pair_drained_scans();
-            // From the last to the first, parents after their children: the depth from which on upwards the nodes next
-            // in turn have one below them whose shutdown does work of its own.
-            let mut above = 0;
-            for i in (0..self.count).rev() {
-                let node = self.nodes.add(i);
-                let ps = (*node).plan_state;
-                let shuts_down = (*node).depth < above || shuts_down(ps);
-                if shuts_down {
-                    above = (*node).depth;
-                }
-                if !(*ps).instrument.is_null() {
-                    (*node).instr = *(*ps).instrument;
-                } else if core_measures {
-                    continue;
-                }
-                // Core's calls around shutdown only matter where workers or remote servers are shut down.
-                let by_core = (*node).by_core
-                    || (*ps).async_capable
-                    || (*node).under_gather
-                    || has_gather
-                    || shuts_down;
-                (*node).instr.async_mode = (*ps).async_capable;
-                self.by_core |= by_core;
-                let core = compat::common_instrumentation(&mut (*node).instr);
-                // The timer also tells which calls an error interrupted.
-                core.need_timer = booked && by_core;
-                core.need_bufusage = booked && by_core;
-                core.need_walusage = booked && by_core;
-                (*node).timer.start();
-                (*node).method = Some(wrapper::method(self.timed, self.books(i), reads));
-                (*ps).instrument = &raw mut (*node).instr;
-            }
-            self.renewable &= !self.by_core;
-            if has_gather {
-                // What workers are to report.
-                let mut options = (*estate).es_instrument | others | OURS | ROWS;
-                if timed {
-                    options |= TIMER;
-                }
-                if booked {
-                    options |= BUFFERS | WAL;
-                }
-                (*estate).es_instrument = options;
+            for (node, found) in self.nodes.iter().zip(found) {
+                node.reset();
+                node.start_timer();
+                node.set_plan_state(found.plan_state);
+                node.set_plan_node_id((*(*found.plan_state).plan).plan_node_id);
+                (*found.plan_state).instrument = node.instrumentation();
             }
         }
+        self.query = query;
+        let is_reused = self.life.advance(Event::Reuse);
+        debug_assert!(is_reused, "the pool keeps closed statements only");
+        self.elapsed_ns.set(0.0);
+        self.outcome.set(Outcome::Completed);
+        self.excluded_from_last.set(false);
     }
-}
 
-/// Whether shutting a node down does work of its own.
-///
-/// # Safety
-/// `ps` must point to an initialised plan state.
-unsafe fn shuts_down(ps: *mut pg_sys::PlanState) -> bool {
-    // SAFETY: a plan state, which the caller promises, begins with its tag.
-    let kind = unsafe { tree::tag(ps) };
-    matches!(kind, NodeTag::T_ForeignScanState | NodeTag::T_CustomScanState)
+    /// Returns whether its query has a queryid. Only then do equal keys mean equal expressions.
+    pub(super) fn has_queryid(&self) -> bool {
+        let target = self.target.as_ref();
+        target.is_some_and(|target| target.plan.key.queryid != 0)
+    }
 }

@@ -1,12 +1,12 @@
-//! Where the wrapper may look at fewer buffer counters, or less often, and still book to the last block.
+//! Decides when the wrapper may look at fewer buffer counters, or less often, and still account for every block.
 //!
-//! A statement that writes nothing, names no temporary table and calls no volatile function moves shared-buffer and
-//! work-file counters only; what a function's own queries do beyond that is booked when their run is left.
+//! A statement that writes nothing, names no temporary table and calls no volatile function moves only the counters of
+//! shared buffers and work files. If a function's own queries move others, these are charged when their run is left.
 //!
 //! A plain aggregate that only counts, sums or compares columns of fixed length touches no buffers and cannot fail
-//! between two calls of the scan below it. That saves half of the wrapper on the scans where it weighs most. What
-//! stands around the aggregates is trusted only if it consists of immutable built-in functions on types of fixed
-//! length: those read no catalog, no table and no TOAST.
+//! between two calls of the scan below it. The wrapper uses this to do half as much for each call of the scan, where its
+//! cost matters most. Expressions around the aggregates may only consist of immutable built-in functions on types of
+//! fixed length: these read no catalog, no table and no TOAST.
 
 use super::tree::{list, tag};
 use pgrx::pg_sys::{self, NodeTag, Oid, PlanState};
@@ -17,16 +17,19 @@ const NEVER_FAILING: [u32; 22] = [
     2147, 2803, 2100, 2101, 2102, 2107, 2108, 2109, 2115, 2116, 2117, 2118, 2122, 2126, 2127, 2131, 2132,
     2133, 2134, 2138, 2142, 2143,
 ];
-/// The look at fewer counters pays from this cost of a plan on; finding out costs something too.
+/// Finding out whether a statement only reads costs something too: it pays from this cost of a plan on.
 const WORTH_A_LOOK: f64 = 1000.0;
-/// Objects below this number are PostgreSQL's own.
+/// Objects below this number belong to PostgreSQL.
 const FIRST_GENBKI_OBJECT_ID: u32 = 10_000;
 
-/// Whether the statement only reads, and no temporary tables. Cheap statements are not looked at.
+/// Returns whether the statement only reads, and no temporary tables. Returns false for cheap statements without looking.
 ///
 /// # Safety
 /// `query` must be started, and `nodes` be all its plan states.
-pub unsafe fn only_reads(query: *mut pg_sys::QueryDesc, nodes: impl Iterator<Item = *mut PlanState>) -> bool {
+pub unsafe fn is_read_only(
+    query: *mut pg_sys::QueryDesc,
+    nodes: impl Iterator<Item = *mut PlanState>,
+) -> bool {
     // SAFETY: the caller's promise; the range table's relations are open.
     unsafe {
         let plan = (*query).plannedstmt;
@@ -44,8 +47,8 @@ pub unsafe fn only_reads(query: *mut pg_sys::QueryDesc, nodes: impl Iterator<Ite
     }
 }
 
-/// Whether none of a plan node's expressions calls a volatile function; false for nodes whose expressions we do not
-/// know all of.
+/// Returns whether none of a plan node's expressions calls a volatile function; false for node types whose expressions
+/// are not all listed here.
 ///
 /// # Safety
 /// * `plan` must point to a live plan node, whose tag tells its type.
@@ -94,11 +97,11 @@ unsafe fn calls_nothing_volatile(plan: *mut pg_sys::Plan) -> bool {
     }
 }
 
-/// Whether `aggregate` is a plain aggregate that does nothing but drain `scan`.
+/// Returns whether `aggregate` is a plain aggregate that does nothing but count or sum what `scan` returns.
 ///
 /// # Safety
 /// Both must be initialised plan states.
-pub unsafe fn drains(aggregate: *mut PlanState, scan: *mut PlanState) -> bool {
+pub unsafe fn is_plain_aggregate_over_scan(aggregate: *mut PlanState, scan: *mut PlanState) -> bool {
     // SAFETY: both are initialised plan states by the caller's promise, of the types that their tags say.
     unsafe {
         matches!(
@@ -109,43 +112,49 @@ pub unsafe fn drains(aggregate: *mut PlanState, scan: *mut PlanState) -> bool {
             && [scan, aggregate]
                 .into_iter()
                 .all(|ps| (*ps).initPlan.is_null() && (*ps).subPlan.is_null())
-            && quiet((*(*aggregate).plan).targetlist.cast())
-            && quiet((*(*aggregate).plan).qual.cast())
+            && is_free_of_side_effects((*(*aggregate).plan).targetlist.cast())
+            && is_free_of_side_effects((*(*aggregate).plan).qual.cast())
     }
 }
 
-/// Returns whether all expressions of a list are quiet.
+/// Returns whether no expression of a list has a side effect.
 ///
 /// # Safety
 /// `nodes` must be null or a List of live expressions. May raise.
-unsafe fn all_quiet(nodes: *const pg_sys::List) -> bool {
+unsafe fn are_all_free_of_side_effects(nodes: *const pg_sys::List) -> bool {
     // SAFETY: null or a List of live expressions, by the caller's promise.
-    unsafe { list::<pg_sys::Node>(nodes).all(|node| quiet(node)) }
+    unsafe { list::<pg_sys::Node>(nodes).all(|node| is_free_of_side_effects(node)) }
 }
 
 /// Returns whether an expression touches no buffers and cannot fail.
 ///
 /// # Safety
 /// `node` must be null, an expression of a live plan, or a List of them. May raise.
-unsafe fn quiet(node: *mut pg_sys::Node) -> bool {
+unsafe fn is_free_of_side_effects(node: *mut pg_sys::Node) -> bool {
     if node.is_null() {
         return true;
     }
     // SAFETY: the node is live by the caller's promise, and of the type that its tag says.
     unsafe {
         match tag(node) {
-            NodeTag::T_List => all_quiet(node.cast()),
-            NodeTag::T_TargetEntry => quiet((*node.cast::<pg_sys::TargetEntry>()).expr.cast()),
+            NodeTag::T_List => are_all_free_of_side_effects(node.cast()),
+            NodeTag::T_TargetEntry => {
+                is_free_of_side_effects((*node.cast::<pg_sys::TargetEntry>()).expr.cast())
+            }
             NodeTag::T_Var | NodeTag::T_Const => true,
-            NodeTag::T_NullTest => quiet((*node.cast::<pg_sys::NullTest>()).arg.cast()),
-            NodeTag::T_BoolExpr => all_quiet((*node.cast::<pg_sys::BoolExpr>()).args),
+            NodeTag::T_NullTest => is_free_of_side_effects((*node.cast::<pg_sys::NullTest>()).arg.cast()),
+            NodeTag::T_BoolExpr => are_all_free_of_side_effects((*node.cast::<pg_sys::BoolExpr>()).args),
             NodeTag::T_OpExpr => {
                 let op = node.cast::<pg_sys::OpExpr>();
-                harmless((*op).opfuncid) && fixed_length((*op).args) && all_quiet((*op).args)
+                is_immutable_builtin((*op).opfuncid)
+                    && have_fixed_length((*op).args)
+                    && are_all_free_of_side_effects((*op).args)
             }
             NodeTag::T_FuncExpr => {
                 let function = node.cast::<pg_sys::FuncExpr>();
-                harmless((*function).funcid) && fixed_length((*function).args) && all_quiet((*function).args)
+                is_immutable_builtin((*function).funcid)
+                    && have_fixed_length((*function).args)
+                    && are_all_free_of_side_effects((*function).args)
             }
             NodeTag::T_Aggref => {
                 let agg = node.cast::<pg_sys::Aggref>();
@@ -163,8 +172,8 @@ unsafe fn quiet(node: *mut pg_sys::Node) -> bool {
     }
 }
 
-/// Returns whether a function is one of PostgreSQL's own that looks nothing up.
-fn harmless(function: Oid) -> bool {
+/// Returns whether a function is PostgreSQL's own and immutable: it looks nothing up.
+fn is_immutable_builtin(function: Oid) -> bool {
     // SAFETY: any number may be asked for; an unknown one raises an error.
     unsafe {
         let number = function.to_u32();
@@ -178,13 +187,13 @@ fn harmless(function: Oid) -> bool {
 ///
 /// # Safety
 /// `args` must be null or a List of live expressions. May raise.
-unsafe fn fixed_length(args: *const pg_sys::List) -> bool {
+unsafe fn have_fixed_length(args: *const pg_sys::List) -> bool {
     // SAFETY: null or a List of live expressions, by the caller's promise.
-    unsafe { list::<pg_sys::Node>(args).all(|arg| fixed_type(pg_sys::exprType(arg))) }
+    unsafe { list::<pg_sys::Node>(args).all(|arg| is_fixed_length(pg_sys::exprType(arg))) }
 }
 
-/// A built-in base type of fixed length; enums, domains and records look into catalogs.
-fn fixed_type(oid: Oid) -> bool {
+/// Returns whether a type is a built-in base type of fixed length. Enums, domains and records look into catalogs.
+fn is_fixed_length(oid: Oid) -> bool {
     // SAFETY: any number may be asked for; that of no type has no length.
     unsafe {
         oid.to_u32() < FIRST_GENBKI_OBJECT_ID

@@ -1,12 +1,12 @@
-//! The state of this process that the hot path touches, in one place: it then takes few lines of cache. `usage` and `timing`
-//! say what it means, and are the only ones that change it beside `wrapper` and the tick.
+//! The state of this process that the hot path touches, in one place, so that it takes few lines of cache. Only `usage`,
+//! `timing`, the wrapper and the tick change it.
 
-use super::backend_local::BackendLocal;
+use crate::pg::backend_local::BackendLocal;
 use pgrx::pg_sys;
 use rand_core::RngCore;
 use rand_xoshiro::Xoroshiro128PlusPlus;
 use rowsource_core::clock;
-use rowsource_core::sampler::{Config, Proofs};
+use rowsource_core::sampler::{Config, LongCallEvidence};
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::AtomicU64;
 
@@ -25,7 +25,7 @@ impl Usage {
     }
 }
 
-/// A generator that is there from the start, so that the hot path need not ask.
+/// A random number generator that exists from the start, so that the hot path need not ask for it.
 pub struct Random(pub Option<Xoroshiro128PlusPlus>);
 
 impl RngCore for Random {
@@ -42,7 +42,7 @@ impl RngCore for Random {
     }
 }
 
-/// What lies first is touched by each call of a node, what lies last once per statement.
+/// Each call of a node touches what lies first, each statement what lies last.
 #[repr(C, align(64))]
 pub struct Hot {
     /// The account of the node that runs now; always live.
@@ -50,7 +50,7 @@ pub struct Hot {
     /// PostgreSQL's counters. By a variable, so that the hot path loads their address twice rather than keep it in a
     /// register that it must save.
     pub counters: Cell<*const pg_sys::BufferUsage>,
-    /// The signatures of the counters when they were last booked, one per `usage::scope`.
+    /// The signatures of the counters at the last charge, one per `wrapper::scope`.
     pub signatures: [Cell<i64>; 3],
     /// The last reading of the clock by anyone, in raw ticks of the clock in force. The tick's signal handler writes it.
     pub last: AtomicU64,
@@ -64,13 +64,13 @@ pub struct Hot {
     pub ns_per_tick: Cell<f64>,
     /// The last reading by the tick.
     pub ticked: AtomicU64,
-    /// What proves calls long; `last` and `ticked` are filled in from the two above when they are asked.
-    pub proofs: Cell<Proofs>,
+    /// What shows that calls were long; `last` and `ticked` are filled in from the two above before it is asked.
+    pub evidence: Cell<LongCallEvidence>,
     pub config: Cell<Config>,
     /// Where the gaps come from; seeded when a backend first measures.
     pub random: UnsafeCell<Random>,
-    /// The counters when they were last booked.
-    pub booked: Cell<Usage>,
+    /// The counters at the last charge.
+    pub last_charged: Cell<Usage>,
     /// Measured statements that are running.
     pub depth: Cell<u32>,
 }
@@ -88,7 +88,7 @@ pub static HOT: BackendLocal<Hot> = BackendLocal::new(Hot {
     read: Cell::new(clock::system::monotonic),
     ns_per_tick: Cell::new(1.0),
     ticked: AtomicU64::new(0),
-    proofs: Cell::new(Proofs::NONE),
+    evidence: Cell::new(LongCallEvidence::NONE),
     config: Cell::new(Config {
         max_gap: 1.0,
         empty_interval: 0.0,
@@ -97,6 +97,6 @@ pub static HOT: BackendLocal<Hot> = BackendLocal::new(Hot {
         long: 1.0,
     }),
     random: UnsafeCell::new(Random(None)),
-    booked: Cell::new(Usage::zero()),
+    last_charged: Cell::new(Usage::zero()),
     depth: Cell::new(0),
 });

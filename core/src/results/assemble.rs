@@ -1,0 +1,206 @@
+//! Statistics where times are estimated, or core measured too.
+
+use super::node::{NS_PER_MS, add_to_parents, add_usage_to_parents, fill_in};
+use super::sample::{Calls, CoreSample, Mode, NodeSample, Nodes, StatementSample};
+use crate::model::{NodeStats, Time};
+use crate::reconcile::{Item, reconcile};
+use crate::sampler::Estimate;
+
+/// The memory that statistics are computed in. It is kept between statements, for most are short.
+#[derive(Default)]
+pub struct Scratch {
+    /// The statistics of all nodes, in the order of EXPLAIN.
+    pub stats: Vec<NodeStats>,
+    /// What the wrappers measured. Filled in by [`assemble`], and so are all that follow.
+    samples: Vec<NodeSample>,
+    /// What core measured. Empty where it measured nothing.
+    cores: Vec<CoreSample>,
+    /// The estimates. They agree with each other in the end.
+    items: Vec<Item>,
+    /// The calls of all nodes below each node. Filled in only where every call reads the clock.
+    calls_below: Vec<u64>,
+}
+
+impl Scratch {
+    /// Makes room for `count` nodes. Returns `None` without memory.
+    fn reserve(&mut self, count: usize) -> Option<()> {
+        fn room<T>(list: &mut Vec<T>, count: usize) -> Option<()> {
+            list.clear();
+            list.try_reserve(count).ok()
+        }
+        room(&mut self.stats, count)?;
+        room(&mut self.samples, count)?;
+        room(&mut self.cores, count)?;
+        room(&mut self.items, count)?;
+        room(&mut self.calls_below, count)
+    }
+
+    /// Returns the nodes' samples and totals, in nanoseconds, with their statistics: what core's struct is to show.
+    pub fn totals(&self) -> impl Iterator<Item = Totals<'_>> {
+        let nodes = self.samples.iter().zip(&self.items).zip(&self.stats);
+        nodes
+            .enumerate()
+            .filter(|(_, ((sample, _), _))| sample.is_instrumented)
+            .map(|(index, ((sample, item), stats))| Totals {
+                index,
+                starts: sample.starts(self.cores.get(index)),
+                estimate: &item.estimate,
+                stats,
+            })
+    }
+
+    /// Removes the root's statistics if EXPLAIN does not show it. No other node is ever hidden.
+    pub fn remove_hidden_root(&mut self) {
+        if self.samples.first().is_some_and(|root| root.place.hidden) && !self.stats.is_empty() {
+            self.stats.remove(0);
+        }
+    }
+}
+
+/// The totals of one node.
+pub struct Totals<'a> {
+    /// Its index among the statement's nodes.
+    pub index: usize,
+    /// How often it was started.
+    pub starts: f64,
+    /// Its time, in nanoseconds.
+    pub estimate: &'a Estimate,
+    /// Its statistics.
+    pub stats: &'a NodeStats,
+}
+
+/// Fills in the statistics of all nodes, whoever measured them, and the hidden root included. Returns `None` without memory.
+#[inline(never)]
+pub fn assemble<N: Nodes>(nodes: &N, statement: &StatementSample, scratch: &mut Scratch) -> Option<()> {
+    let count = nodes.count();
+    scratch.reserve(count)?;
+    let Scratch {
+        stats,
+        samples,
+        cores,
+        items,
+        calls_below,
+    } = scratch;
+    samples.extend((0..count).map(|i| nodes.sample(i)));
+    if statement.core_contributes {
+        cores.extend((0..count).map(|i| nodes.core(i)));
+    }
+    if samples
+        .iter()
+        .any(|node| matches!(node.calls, Calls::Every { .. }))
+    {
+        calls_below.resize(count, 0);
+        add_to_parents(
+            calls_below,
+            |i| samples[i].place.parent,
+            |above, below, i| {
+                *above += samples[i].calls.count() + below;
+            },
+        );
+    }
+    items.extend((0..count).map(|i| item(i, samples, cores.get(i), calls_below, statement)));
+    let self_ns = reconcile(items)?;
+    for (i, sample) in samples.iter().enumerate() {
+        let core = cores.get(i);
+        let estimate = &items[i].estimate;
+        let time = (statement.is_timed && sample.starts(core) > 0.0).then(|| Time {
+            total_ms: estimate.total / NS_PER_MS,
+            startup_ms: estimate.startup / NS_PER_MS,
+            self_ms: self_ns[i] / NS_PER_MS,
+            error_ms: estimate.error / NS_PER_MS,
+        });
+        stats.push(NodeStats::default());
+        fill_in(&mut stats[i], sample, core, statement, time);
+    }
+    if statement.mode != Mode::CoreOnly {
+        add_usage_to_parents(stats, |i| samples[i].place);
+        for (stats, core) in stats.iter_mut().zip(cores) {
+            add_core_usage(stats, core);
+        }
+    }
+    Some(())
+}
+
+/// Returns a node's place and its time in nanoseconds, before the nodes are made to agree.
+fn item(
+    i: usize,
+    samples: &[NodeSample],
+    core: Option<&CoreSample>,
+    calls_below: &[u64],
+    statement: &StatementSample,
+) -> Item {
+    let sample = &samples[i];
+    let mut estimate = Estimate::default();
+    if sample.is_instrumented {
+        estimate = own_estimate(sample, core, calls_below.get(i).copied().unwrap_or(0), statement);
+        if let Some(core) = core {
+            estimate.total += core.total_ns;
+            estimate.startup += core.startup_ns;
+            estimate.error = estimate.error.hypot(core.workers.error_ns);
+        }
+        // The root ran inside the statement's own runs, whose time is exact.
+        if i == 0 && statement.is_timed && statement.mode != Mode::CoreOnly {
+            estimate.total = estimate.total.min(statement.elapsed_ns);
+        }
+    }
+    let parent = sample.place.parent;
+    Item {
+        parent,
+        edge: sample.place.edge,
+        processes: parent.map_or(1.0, |parent| samples[parent].processes),
+        estimate,
+    }
+}
+
+/// Returns what this process's wrapper measured, in nanoseconds.
+fn own_estimate(
+    sample: &NodeSample,
+    core: Option<&CoreSample>,
+    calls_below: u64,
+    statement: &StatementSample,
+) -> Estimate {
+    let ticks = match &sample.calls {
+        Calls::Untimed { .. } => return Estimate::default(),
+        Calls::Sampled(timer) => timer.estimate(sample.own_starts(core), sample.interrupted),
+        Calls::Every {
+            calls,
+            ticks,
+            startup_ticks,
+            ..
+        } => {
+            // Each call below made two readings.
+            let overhead = *calls as f64 * statement.config.empty_interval
+                + (2 * calls_below) as f64 * statement.config.reading;
+            let total = (*ticks as f64 - overhead).max(0.0) + sample.interrupted.unwrap_or(0) as f64;
+            Estimate {
+                total,
+                startup: (*startup_ticks as f64).min(total),
+                error: 0.0,
+            }
+        }
+    };
+    Estimate {
+        total: ticks.total * statement.tick_ns,
+        startup: ticks.startup * statement.tick_ns,
+        error: ticks.error * statement.tick_ns,
+    }
+}
+
+/// Adds what core counted in its own calls of a node, less what the wrappers below charged inside those.
+fn add_core_usage(stats: &mut NodeStats, core: &CoreSample) {
+    let (Some(buffers), Some(wal)) = (stats.buffers.get_mut(), stats.wal.get_mut()) else {
+        return;
+    };
+    let (by_core, wal_by_core) = (
+        core.buffers.get().unwrap_or_default(),
+        core.wal.get().unwrap_or_default(),
+    );
+    if core.alone {
+        (*buffers, *wal) = (by_core, wal_by_core);
+    } else {
+        *buffers += by_core;
+        *wal += wal_by_core;
+        *buffers -= core.charged_below;
+        *wal -= core.wal_charged_below;
+    }
+}

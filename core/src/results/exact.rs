@@ -1,0 +1,91 @@
+//! Statistics where nothing has to be estimated: every call of every node was timed, by the wrappers alone.
+//!
+//! Each sample is used where it is collected. Both are inlined, so nothing of a sample is copied that is not used here.
+
+use super::node::{NS_PER_MS, add_usage_to_parents, fill_in};
+use super::sample::{Calls, Mode, Nodes, StatementSample};
+use crate::model::{NodeStats, Time};
+use crate::reconcile::Edge;
+use crate::sampler::Config;
+
+/// Statements with more nodes last long enough not to need this.
+const MOST_NODES: usize = 16;
+
+/// Returns whether it is worth trying [`assemble_exact`] for a statement whose calls are sampled, by who measured it and by
+/// the number of its nodes.
+#[inline(always)]
+pub fn may_be_exact(mode: Mode, core_contributes: bool, nodes: usize) -> bool {
+    mode == Mode::Ours && !core_contributes && nodes <= MOST_NODES
+}
+
+/// Fills in the statistics of all nodes of a statement that was sampled, by the wrappers alone, for this extension only.
+/// Returns false, with nothing of meaning filled in, if times must be estimated or made to agree, or without memory.
+#[inline(always)]
+pub fn assemble_exact<N: Nodes>(
+    nodes: &N,
+    config: &Config,
+    tick_ns: f64,
+    elapsed_ns: f64,
+    stats: &mut Vec<NodeStats>,
+) -> bool {
+    let count = nodes.count();
+    if stats.len() != count && resize(stats, count).is_none() {
+        return false;
+    }
+    let statement = &StatementSample {
+        mode: Mode::Ours,
+        has_usage: true,
+        is_timed: true,
+        core_contributes: false,
+        tick_ns,
+        config,
+        elapsed_ns,
+    };
+    let tick_ms = statement.tick_ns / NS_PER_MS;
+    for i in 0..count {
+        let sample = nodes.sample(i);
+        let Calls::Sampled(timer) = &sample.calls else {
+            return false;
+        };
+        if !sample.is_instrumented || sample.interrupted.is_some() {
+            return false;
+        }
+        let Some((total, startup)) = timer.exact() else {
+            return false;
+        };
+        let mut total_ms = total * tick_ms;
+        if sample.place.parent.is_none() {
+            // The root ran inside the statement's own runs, whose time is exact.
+            total_ms = total_ms.min(statement.elapsed_ns / NS_PER_MS);
+        }
+        let time = (sample.starts(None) > 0.0).then(|| Time {
+            total_ms,
+            startup_ms: (startup * tick_ms).min(total_ms),
+            self_ms: total_ms,
+            error_ms: 0.0,
+        });
+        let (above, below) = stats.split_at_mut(i);
+        fill_in(&mut below[0], &sample, None, statement, time);
+        let Some(parent) = sample.place.parent else {
+            continue;
+        };
+        // A parent takes at least as long as its children, but for what the readings in between are thought to cost.
+        let Some(time) = above[parent].time.get_mut() else {
+            return false;
+        };
+        time.self_ms -= total_ms;
+        if sample.place.edge != Edge::Sequential || time.self_ms < 0.0 {
+            return false;
+        }
+    }
+    add_usage_to_parents(stats, |i| nodes.place(i));
+    true
+}
+
+/// Makes room for `count` nodes. The room of the last statement mostly fits. Returns `None` without memory.
+#[inline(never)]
+fn resize(stats: &mut Vec<NodeStats>, count: usize) -> Option<()> {
+    stats.try_reserve(count.saturating_sub(stats.len())).ok()?;
+    stats.resize_with(count, NodeStats::default);
+    Some(())
+}

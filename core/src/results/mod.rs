@@ -1,0 +1,27 @@
+//! Computes the statistics of a statement's nodes from what was measured while it ran.
+//!
+//! All of it is pure. The extension hands over a [`NodeSample`] for each node, and a [`CoreSample`] where PostgreSQL
+//! measured too.
+//!
+//! If every call of every node was timed by the wrappers alone, the times are exact, and [`assemble_exact`] computes the
+//! statistics. Most statements are like that, and too short for anything more elaborate.
+//!
+//! [`assemble`] computes them in all other cases:
+//!
+//! 1. Each node's time is estimated, and what core timed is added.
+//! 2. The estimates are made to agree ([`crate::reconcile`]).
+//! 3. Buffers and WAL are summed up from the leaves to the root.
+//! 4. Buffers and WAL that core counted in its own calls are added.
+
+mod assemble;
+mod exact;
+mod node;
+mod sample;
+
+pub use assemble::{Scratch, Totals, assemble};
+pub use exact::{assemble_exact, may_be_exact};
+pub use node::add_to_parents;
+pub use sample::{Calls, CoreSample, Mode, NodeSample, Nodes, Place, StatementSample, WorkerReport};
+
+#[cfg(test)]
+mod tests;

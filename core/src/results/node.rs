@@ -1,0 +1,83 @@
+//! The statistics of one node, and how they add up.
+
+use super::sample::{CoreSample, Mode, NodeSample, Place, StatementSample};
+use crate::model::{Measured, NodeStats, Time};
+
+pub const NS_PER_MS: f64 = 1e6;
+
+/// Fills in a node's own statistics: blocks and WAL are those that its wrapper charged to itself. There are none for a
+/// node without instrumentation: the statement ended before core had allocated it.
+#[inline(always)]
+pub fn fill_in(
+    stats: &mut NodeStats,
+    sample: &NodeSample,
+    core: Option<&CoreSample>,
+    statement: &StatementSample,
+    time: Option<Time>,
+) {
+    if !sample.is_instrumented {
+        *stats = NodeStats::default();
+        return;
+    }
+    let workers = core.map(|core| core.workers).unwrap_or_default();
+    let (timed_calls, timer_calls, clock_backsteps) = sample.calls.timer_counts();
+    let (buffers, wal) = match (statement.mode, core) {
+        (Mode::CoreOnly, Some(core)) => (core.buffers, core.wal),
+        _ if statement.has_usage => (sample.buffers.into(), sample.wal.into()),
+        _ => (Measured::default(), Measured::default()),
+    };
+    // Each field is written in place. The pattern names all of them, so that none is forgotten.
+    let NodeStats {
+        starts,
+        rows,
+        time: to_time,
+        buffers: to_buffers,
+        wal: to_wal,
+        timed_calls: to_timed_calls,
+        timer_calls: to_timer_calls,
+        clock_backsteps: to_clock_backsteps,
+        memory_kb,
+        disk_kb,
+    } = stats;
+    *starts = statement
+        .has_usage
+        .then_some(sample.starts(core) as i64 as u64)
+        .into();
+    *rows = sample.rows(core) as i64 as u64;
+    *to_time = time.into();
+    (*to_buffers, *to_wal) = (buffers, wal);
+    *to_timed_calls = timed_calls + workers.timed_calls;
+    *to_timer_calls = timer_calls + workers.timer_calls;
+    *to_clock_backsteps = clock_backsteps + workers.clock_backsteps;
+    (*memory_kb, *disk_kb) = (sample.memory_kb.into(), sample.disk_kb.into());
+}
+
+/// Hands each node's value on to its parent, if it has one. Children follow their parents, so from the last to the
+/// first every sum is complete before it is handed on.
+///
+/// `parent` returns the index of the node that takes a node's value, and `add` adds: parent's value, child's value, and
+/// the child's index.
+#[inline(always)]
+pub fn add_to_parents<T>(
+    values: &mut [T],
+    parent: impl Fn(usize) -> Option<usize>,
+    add: impl Fn(&mut T, &T, usize),
+) {
+    for i in (1..values.len()).rev() {
+        if let Some(parent) = parent(i) {
+            let (above, below) = values.split_at_mut(i);
+            add(&mut above[parent], &below[0], i);
+        }
+    }
+}
+
+/// Adds what each node used to its parent. Not that of InitPlans and subplans: what they used was charged to the node
+/// that asked for them.
+#[inline(always)]
+pub fn add_usage_to_parents(stats: &mut [NodeStats], place: impl Fn(usize) -> Place) {
+    add_to_parents(
+        stats,
+        |i| place(i).input_of(),
+        |above, below, _| above.use_also(below),
+    );
+}

@@ -1,0 +1,400 @@
+mod by_hand;
+
+use super::*;
+use crate::model::{NodeStats, Wal};
+use crate::reconcile::Edge;
+use crate::sampler::Config;
+use by_hand::*;
+
+/// A join of two scans, all calls timed, by sampling that never left the first calls.
+fn join() -> Plan {
+    let mut plan = Plan::default();
+    plan.samples.push(node(None, sampled([6_000_000, 4_000_000]), 1));
+    plan.samples.push(node(Some(0), sampled([2_000_000; 2]), 10));
+    plan.samples.push(node(Some(0), sampled([1_000_000; 3]), 100));
+    plan.samples[0].rows = 1;
+    plan.samples[1].rows = 2;
+    plan.samples[1].memory_kb = Some(25);
+    plan
+}
+
+#[test]
+fn exact_times() {
+    let stats = exact(&join()).expect("exact");
+    let root = time(&stats[0]);
+    assert_eq!((root.total_ms, root.startup_ms), (5.0, 3.0));
+    assert_eq!((root.self_ms, root.error_ms), (5.0 - 2.0 - 1.5, 0.0));
+    assert_eq!(time(&stats[1]).self_ms, 2.0);
+    assert_eq!((stats[0].rows, stats[1].rows), (1, 2));
+    assert_eq!(stats[1].memory_kb.get(), Some(25));
+    assert_eq!((stats[2].timed_calls, stats[2].timer_calls), (3, 6));
+    let inclusive: Vec<i64> = stats.iter().map(hit).collect();
+    assert_eq!(inclusive, [111, 10, 100]);
+    assert_eq!(stats[0].wal.get().expect("counted").records, 111);
+}
+
+#[test]
+fn both_ways_agree_where_times_are_exact() {
+    let plan = join();
+    assert_eq!(exact(&plan).expect("exact"), stats(&plan, &timed(1e12)));
+    let alone = Plan {
+        samples: vec![node(None, sampled([2_000_000]), 1)],
+        cores: Vec::new(),
+    };
+    assert_eq!(exact(&alone).expect("exact"), stats(&alone, &timed(1e12)));
+}
+
+#[test]
+fn memory_of_an_earlier_statement_is_used_again() {
+    let mut scratch = assembled(&join(), &timed(1e12));
+    let alone = Plan {
+        samples: vec![node(None, sampled([4_000_000]), 1)],
+        cores: Vec::new(),
+    };
+    for _ in 0..2 {
+        assert!(assemble_exact(&alone, &CONFIG, TICK_NS, 1e12, &mut scratch.stats));
+        assert_eq!(scratch.stats.len(), 1);
+        assert_eq!(time(&scratch.stats[0]).total_ms, 2.0);
+        assemble(&alone, &timed(1e12), &mut scratch).expect("memory");
+        assert_eq!(scratch.stats.len(), 1);
+        assert_eq!(hit(&scratch.stats[0]), 1);
+    }
+}
+
+#[test]
+fn what_is_not_exact_is_declined() {
+    let changed = |change: fn(&mut Plan)| {
+        let mut plan = join();
+        change(&mut plan);
+        exact(&plan)
+    };
+    assert!(changed(|_| ()).is_some());
+    assert!(changed(|plan| plan.samples[1].calls = sampled([100; 1_000])).is_none());
+    assert!(changed(|plan| plan.samples[1].calls = sampled([20_000_000])).is_none());
+    assert!(changed(|plan| plan.samples[1].place.edge = Edge::Nested).is_none());
+    assert!(changed(|plan| plan.samples[1].interrupted = Some(1)).is_none());
+    assert!(changed(|plan| plan.samples[1].is_instrumented = false).is_none());
+    assert!(changed(|plan| plan.samples[1].calls = UNTIMED).is_none());
+    assert!(may_be_exact(Mode::Ours, false, 16));
+    assert!(!may_be_exact(Mode::Ours, false, 17));
+    assert!(!may_be_exact(Mode::Ours, true, 1));
+    assert!(!may_be_exact(Mode::AlsoForCore, false, 1));
+    assert!(!may_be_exact(Mode::CoreOnly, false, 1));
+}
+
+#[test]
+fn sampled_times_have_an_error() {
+    let calls = 10_000;
+    let lengths = (0..calls).map(|i| if i % 2 == 0 { 1_000 } else { 3_000 });
+    let plan = Plan {
+        samples: vec![
+            node(None, sampled([30_000_000]), 0),
+            node(Some(0), sampled(lengths), 0),
+        ],
+        cores: Vec::new(),
+    };
+    let stats = stats(&plan, &timed(1e12));
+    let (root, scan) = (time(&stats[0]), time(&stats[1]));
+    let truth = calls as f64 * 2_000.0 * TICK_NS / 1e6;
+    assert!(scan.error_ms > 0.0);
+    assert!(
+        (scan.total_ms - truth).abs() < 4.0 * scan.error_ms,
+        "{scan:?}, not {truth}"
+    );
+    assert_eq!((root.total_ms, root.error_ms), (15.0, 0.0));
+    assert!((root.self_ms - (root.total_ms - scan.total_ms)).abs() < 1e-9);
+    assert!(stats[1].timed_calls > 100 && stats[1].timed_calls < calls);
+}
+
+#[test]
+fn the_root_takes_no_longer_than_the_runs() {
+    let plan = join();
+    assert_eq!(time(&stats(&plan, &timed(4e6))[0]).total_ms, 4.0);
+    let mut stats = Vec::new();
+    assert!(assemble_exact(&plan, &CONFIG, TICK_NS, 4e6, &mut stats));
+    assert_eq!(time(&stats[0]).total_ms, 4.0);
+}
+
+#[test]
+fn an_init_plan_was_charged_to_who_asked_for_it() {
+    let mut plan = join();
+    // What it used is also part of the 10 blocks of the scan that asked for it.
+    plan.samples.push(node(Some(0), sampled([1_000_000]), 7));
+    plan.samples[3].place.edge = Edge::Nested;
+    plan.samples[3].place.by_expression = true;
+    let stats = stats(&plan, &timed(1e12));
+    let inclusive: Vec<i64> = stats.iter().map(hit).collect();
+    assert_eq!(inclusive, [111, 10, 100, 7]);
+    // Its time lies in that of a sibling, and so is not taken from the parent's once more.
+    assert_eq!(time(&stats[0]).self_ms, 5.0 - 2.0 - 1.5);
+    assert_eq!(time(&stats[3]).total_ms, 0.5);
+}
+
+#[test]
+fn a_hidden_root_is_exported_and_not_shown() {
+    let mut plan = Plan {
+        samples: vec![node(None, sampled([10_000_000]), 0)],
+        cores: vec![CoreSample::default(); 2],
+    };
+    plan.samples[0].place.hidden = true;
+    plan.samples[0].processes = 2.0;
+    plan.samples.push(node(Some(0), sampled([2_000_000]), 5));
+    let statement = StatementSample {
+        mode: Mode::AlsoForCore,
+        core_contributes: true,
+        ..timed(1e12)
+    };
+    let mut scratch = assembled(&plan, &statement);
+    let exported: Vec<(usize, f64, f64)> = scratch
+        .totals()
+        .map(|node| (node.index, node.starts, node.estimate.total))
+        .collect();
+    assert_eq!(exported, [(0, 1.0, 5e6), (1, 1.0, 1e6)]);
+    scratch.remove_hidden_root();
+    assert_eq!(scratch.stats.len(), 1);
+    assert_eq!(hit(&scratch.stats[0]), 5);
+}
+
+#[test]
+fn an_interrupted_call_counts_as_a_start_and_takes_time() {
+    let mut plan = Plan {
+        samples: vec![node(None, every(0, 0), 0), node(Some(0), every(2, 1_000_000), 0)],
+        cores: Vec::new(),
+    };
+    for sample in &mut plan.samples {
+        sample.loops = 0.0;
+    }
+    plan.samples[0].interrupted = Some(8_000_000);
+    plan.samples[1].is_running = true;
+    plan.samples[1].interrupted = Some(3_000_000);
+    let stats = stats(&plan, &timed(1e12));
+    assert_eq!(stats[0].starts.get(), Some(1));
+    assert_eq!(stats[1].starts.get(), Some(1), "a start in progress counts once");
+    assert_eq!(time(&stats[0]).total_ms, 4.0);
+    assert_eq!(time(&stats[1]).total_ms, 2.0);
+}
+
+#[test]
+fn a_node_that_never_started_has_no_time() {
+    let mut plan = join();
+    plan.samples[2] = node(Some(0), sampled([]), 0);
+    plan.samples[2].loops = 0.0;
+    for stats in [stats(&plan, &timed(1e12)), exact(&plan).expect("exact")] {
+        assert_eq!((stats[2].starts.get(), stats[2].time.get()), (Some(0), None));
+        assert!(stats[2].buffers.get().is_some());
+    }
+}
+
+#[test]
+fn readings_below_are_taken_off_where_every_call_is_timed() {
+    let config = Config {
+        empty_interval: 20.0,
+        reading: 30.0,
+        ..CONFIG
+    };
+    let statement = StatementSample {
+        config: &config,
+        ..timed(1e12)
+    };
+    let plan = Plan {
+        samples: vec![
+            node(None, every(10, 100_000), 0),
+            node(Some(0), every(100, 50_000), 0),
+            node(Some(1), every(200, 10_000), 0),
+        ],
+        cores: Vec::new(),
+    };
+    let totals: Vec<f64> = assembled(&plan, &statement)
+        .totals()
+        .map(|node| node.estimate.total)
+        .collect();
+    let root = 100_000.0 - 10.0 * 20.0 - 2.0 * 300.0 * 30.0;
+    let middle = 50_000.0 - 100.0 * 20.0 - 2.0 * 200.0 * 30.0;
+    let leaf = 10_000.0 - 200.0 * 20.0;
+    assert_eq!(totals, [root, middle, leaf].map(|ticks| ticks * TICK_NS));
+    assert_eq!(stats(&plan, &statement)[2].timer_calls, 400);
+}
+
+#[test]
+fn workers_add_to_what_the_leader_measured() {
+    let mut plan = Plan {
+        samples: vec![
+            node(None, every(1, 20_000_000), 0),
+            node(Some(0), every(101, 18_000_000), 3),
+        ],
+        cores: vec![CoreSample::default(); 2],
+    };
+    // A Gather with two workers: each node below it may take three times as long as the Gather.
+    plan.samples[0].processes = 3.0;
+    plan.samples[1].loops = 3.0;
+    plan.samples[1].rows = 100;
+    plan.samples[1].core_rows = 250.0;
+    plan.cores[1] = CoreSample {
+        total_ns: 17e6,
+        buffers: blocks(40).into(),
+        wal: Wal::default().into(),
+        worker_loops: 2.0,
+        workers: WorkerReport {
+            error_ns: 3e6,
+            timed_calls: 50,
+            timer_calls: 100,
+            clock_backsteps: 1,
+        },
+        ..CoreSample::default()
+    };
+    let statement = StatementSample {
+        core_contributes: true,
+        ..timed(1e12)
+    };
+    let stats = stats(&plan, &statement);
+    let below = &stats[1];
+    assert_eq!((below.starts.get(), below.rows), (Some(3), 350));
+    assert_eq!((below.timed_calls, below.timer_calls), (151, 302));
+    assert_eq!(below.clock_backsteps, 1);
+    assert_eq!(time(below).total_ms, 9.0 + 17.0);
+    assert_eq!(time(below).error_ms, 3.0);
+    assert_eq!(hit(below), 43);
+    let root = time(&stats[0]);
+    assert!((root.self_ms - (10.0 - 26.0 / 3.0)).abs() < 1e-9, "{root:?}");
+}
+
+#[test]
+fn a_fused_scan_counts_calls_instead_of_rows() {
+    let mut plan = Plan {
+        samples: vec![
+            node(None, sampled([8_000_000]), 0),
+            node(Some(0), sampled([10; 101]), 0),
+        ],
+        cores: vec![CoreSample::default(); 2],
+    };
+    plan.samples[1].is_fused_scan = true;
+    // The last call of each start brings no row.
+    assert_eq!(stats(&plan, &timed(1e12))[1].rows, 100);
+    plan.samples[1].calls = Calls::Untimed { calls: 101 };
+    assert_eq!(stats(&plan, &timed(1e12))[1].rows, 100);
+    // Starts of workers are not this wrapper's.
+    plan.samples[1].loops = 3.0;
+    plan.samples[1].core_rows = 40.0;
+    plan.cores[1].worker_loops = 2.0;
+    let statement = StatementSample {
+        core_contributes: true,
+        ..timed(1e12)
+    };
+    assert_eq!(stats(&plan, &statement)[1].rows, 140);
+    // Where every call is timed, its wrapper sees the rows.
+    plan.samples[1].calls = every(101, 1);
+    plan.samples[1].rows = 77;
+    assert_eq!(stats(&plan, &statement)[1].rows, 117);
+}
+
+#[test]
+fn rows_only() {
+    let mut plan = Plan {
+        samples: vec![node(None, UNTIMED, 5)],
+        cores: Vec::new(),
+    };
+    plan.samples[0].rows = 9;
+    let statement = StatementSample {
+        has_usage: false,
+        is_timed: false,
+        ..timed(1e12)
+    };
+    let known = NodeStats {
+        rows: 9,
+        ..NodeStats::default()
+    };
+    assert_eq!(stats(&plan, &statement), [known]);
+    // At the next level only times are missing.
+    let statement = StatementSample {
+        is_timed: false,
+        ..timed(1e12)
+    };
+    let stats = stats(&plan, &statement);
+    assert_eq!((stats[0].starts.get(), stats[0].time.get()), (Some(1), None));
+    assert_eq!(hit(&stats[0]), 5);
+}
+
+#[test]
+fn what_core_counted_is_added_once() {
+    let mut plan = join();
+    let counted = |hit| CoreSample {
+        buffers: blocks(hit).into(),
+        wal: Wal::default().into(),
+        ..CoreSample::default()
+    };
+    plan.cores = vec![counted(1_000), counted(500), counted(50)];
+    // Core measures the first scan alone.
+    plan.cores[1].alone = true;
+    // The second scan's wrapper had been replaced while 20 blocks below it were charged: core's 50 contain them.
+    plan.cores[2].charged_below = blocks(20);
+    let statement = StatementSample {
+        mode: Mode::AlsoForCore,
+        core_contributes: true,
+        ..timed(1e12)
+    };
+    let inclusive: Vec<i64> = stats(&plan, &statement).iter().map(hit).collect();
+    assert_eq!(inclusive, [111 + 1_000, 500, 100 + 50 - 20]);
+    // With rows only, there is nothing to add to.
+    let statement = StatementSample {
+        has_usage: false,
+        ..statement
+    };
+    assert!(stats(&plan, &statement)[0].buffers.get().is_none());
+}
+
+#[test]
+fn core_alone() {
+    let mut plan = Plan {
+        samples: vec![node(None, UNTIMED, 99), node(Some(0), UNTIMED, 99)],
+        cores: vec![CoreSample::default(); 2],
+    };
+    plan.samples[1].core_rows = 4.0;
+    for (core, total_ns) in plan.cores.iter_mut().zip([8e6, 3e6]) {
+        core.total_ns = total_ns;
+        core.startup_ns = 1e6;
+        core.buffers = blocks(6).into();
+    }
+    let statement = StatementSample {
+        mode: Mode::CoreOnly,
+        core_contributes: true,
+        // Core's times are not bounded by ours.
+        ..timed(1e6)
+    };
+    let stats = stats(&plan, &statement);
+    assert_eq!((time(&stats[0]).total_ms, time(&stats[0]).self_ms), (8.0, 5.0));
+    assert_eq!((time(&stats[1]).startup_ms, stats[1].rows), (1.0, 4));
+    // Core's counts are inclusive already, and it did not count WAL.
+    assert_eq!((hit(&stats[0]), hit(&stats[1])), (6, 6));
+    assert_eq!(stats[0].wal.get(), None);
+    assert_eq!(stats[0].timed_calls, 0);
+}
+
+#[test]
+fn a_call_of_core_that_was_interrupted_counts_as_a_start() {
+    let mut plan = Plan {
+        samples: vec![node(None, every(0, 0), 0)],
+        cores: vec![CoreSample {
+            is_interrupted: true,
+            total_ns: 2e6,
+            ..CoreSample::default()
+        }],
+    };
+    plan.samples[0].loops = 0.0;
+    let statement = StatementSample {
+        core_contributes: true,
+        ..timed(1e12)
+    };
+    let stats = stats(&plan, &statement);
+    assert_eq!((stats[0].starts.get(), time(&stats[0]).total_ms), (Some(1), 2.0));
+}
+
+#[test]
+fn a_node_without_instrumentation_shows_only_what_is_below_it() {
+    let mut plan = join();
+    plan.samples[0].is_instrumented = false;
+    let stats = stats(&plan, &timed(1e12));
+    assert_eq!((stats[0].rows, stats[0].starts.get()), (0, None));
+    assert_eq!(stats[0].time.get(), None);
+    assert_eq!(hit(&stats[0]), 110);
+    assert_eq!(assembled(&plan, &timed(1e12)).totals().count(), 2);
+}

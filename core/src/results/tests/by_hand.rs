@@ -1,0 +1,147 @@
+//! Makes small plans by hand, and computes their statistics.
+
+use super::super::*;
+use crate::model::{Buffers, NodeStats, Time, Wal};
+use crate::reconcile::Edge;
+use crate::sampler::{Config, NodeTimer, Proofs, TimedCall};
+use rand::SeedableRng;
+use rand_xoshiro::Xoroshiro128PlusPlus;
+
+/// A clock whose tick is half a nanosecond, and which costs nothing to read.
+pub const TICK_NS: f64 = 0.5;
+pub const CONFIG: Config = Config {
+    max_gap: 16.0,
+    empty_interval: 0.0,
+    reading: 0.0,
+    affordable: 1e9,
+    long: 4e9,
+};
+
+/// A plan by hand.
+#[derive(Default)]
+pub struct Plan {
+    pub samples: Vec<NodeSample>,
+    pub cores: Vec<CoreSample>,
+}
+
+impl Nodes for Plan {
+    fn count(&self) -> usize {
+        self.samples.len()
+    }
+    fn place(&self, i: usize) -> Place {
+        self.samples[i].place
+    }
+    fn sample(&self, i: usize) -> NodeSample {
+        self.samples[i]
+    }
+    fn core(&self, i: usize) -> CoreSample {
+        self.cores[i]
+    }
+}
+
+/// A node that was started once, with blocks hit of its own.
+pub fn node(parent: Option<usize>, calls: Calls, hit: i64) -> NodeSample {
+    NodeSample {
+        place: Place {
+            parent,
+            edge: Edge::Sequential,
+            by_expression: false,
+            hidden: false,
+        },
+        is_instrumented: true,
+        processes: 1.0,
+        loops: 1.0,
+        is_running: false,
+        rows: 0,
+        core_rows: 0.0,
+        is_fused_scan: false,
+        interrupted: None,
+        calls,
+        buffers: blocks(hit),
+        wal: Wal {
+            records: hit,
+            ..Wal::default()
+        },
+        memory_kb: None,
+        disk_kb: None,
+    }
+}
+
+pub fn blocks(hit: i64) -> Buffers {
+    Buffers {
+        shared_hit: hit,
+        ..Buffers::default()
+    }
+}
+
+/// Makes calls of these lengths in ticks, the first of which begins a start. Times those that the timer asks for.
+pub fn sampled(lengths: impl IntoIterator<Item = u64>) -> Calls {
+    let mut timer = NodeTimer::default();
+    timer.start();
+    let mut random = Xoroshiro128PlusPlus::seed_from_u64(1);
+    let mut proofs = Proofs::default();
+    let mut now = 1_000;
+    for (i, length) in lengths.into_iter().enumerate() {
+        let call = TimedCall {
+            before: now,
+            start: now + 10,
+            end: now + 10 + length,
+            nested_readings: 0,
+            did_io: false,
+            first_of_start: i == 0,
+        };
+        now = call.end;
+        timer.countdown -= 1;
+        if timer.countdown == 0 {
+            timer.record_timed(&CONFIG, &mut random, &call, &mut proofs);
+        }
+    }
+    Calls::Sampled(timer)
+}
+
+pub fn every(calls: u64, ticks: u64) -> Calls {
+    Calls::Every {
+        calls,
+        ticks,
+        startup_ticks: ticks / 2,
+        clock_backsteps: 0,
+    }
+}
+
+pub const UNTIMED: Calls = Calls::Untimed { calls: 0 };
+
+/// A timed statement whose runs took so many nanoseconds.
+pub fn timed(elapsed_ns: f64) -> StatementSample<'static> {
+    StatementSample {
+        mode: Mode::Ours,
+        has_usage: true,
+        is_timed: true,
+        core_contributes: false,
+        tick_ns: TICK_NS,
+        config: &CONFIG,
+        elapsed_ns,
+    }
+}
+
+pub fn exact(plan: &Plan) -> Option<Vec<NodeStats>> {
+    let mut stats = Vec::new();
+    assemble_exact(plan, &CONFIG, TICK_NS, 1e12, &mut stats).then_some(stats)
+}
+
+pub fn assembled(plan: &Plan, statement: &StatementSample) -> Scratch {
+    let mut scratch = Scratch::default();
+    assemble(plan, statement, &mut scratch).expect("memory");
+    scratch
+}
+
+pub fn stats(plan: &Plan, statement: &StatementSample) -> Vec<NodeStats> {
+    assembled(plan, statement).stats
+}
+
+pub fn time(stats: &NodeStats) -> Time {
+    stats.time.get().expect("timed")
+}
+
+pub fn hit(stats: &NodeStats) -> i64 {
+    stats.buffers.get().expect("blocks were counted").shared_hit
+}

@@ -1,0 +1,78 @@
+//! The estimate from all that a node's timer has seen.
+
+use super::NodeTimer;
+
+/// What the readings say about one node, in ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Estimate {
+    /// Time in the node and all below it.
+    pub total: f64,
+    /// Time to the first row of each start, summed over the starts.
+    pub startup: f64,
+    /// One standard error of `total`; zero where every call was timed.
+    pub error: f64,
+}
+
+impl NodeTimer {
+    /// Returns the node's time and its time to first rows if every call was timed.
+    #[inline(always)]
+    pub fn exact(&self) -> Option<(f64, f64)> {
+        (self.calls() == self.certain_calls).then(|| {
+            let total = self.certain_ticks.max(0.0);
+            (total, self.startup_ticks.clamp(0.0, total))
+        })
+    }
+
+    /// Returns the estimate from all readings; `starts` is the exact number of starts, `interrupted` the ticks of a last
+    /// call that an error ended.
+    pub fn estimate(&self, starts: f64, interrupted: Option<u64>) -> Estimate {
+        if interrupted.is_none()
+            && let Some((total, startup)) = self.exact()
+        {
+            return Estimate {
+                total,
+                startup,
+                error: 0.0,
+            };
+        }
+        let calls = self.calls().saturating_sub(u64::from(interrupted.is_some()));
+        let interrupted = interrupted.unwrap_or(0) as i64 as f64;
+        if calls == 0 || self.timed_calls == 0 {
+            return Estimate {
+                total: interrupted,
+                ..Estimate::default()
+            };
+        }
+        let rest = calls
+            .saturating_sub(self.certain_calls)
+            .saturating_sub(self.detected_calls) as f64;
+        let rest = (rest - self.long.weight).max(0.0);
+        let (mean, sampling_variance) = if self.samples.weight > 0.0 {
+            let share = rest / self.samples.weight;
+            (
+                (self.samples.ticks / self.samples.weight).max(0.0),
+                (self.samples.variance + self.samples.step * self.samples.step) * share * share,
+            )
+        } else {
+            // Nothing was drawn from the rest: its size is a guess, and its error the guess itself.
+            let guess = rest * self.recent;
+            (self.recent, guess * guess)
+        };
+        let total =
+            (self.certain_ticks + self.detected_ticks + self.long.ticks + rest * mean).max(0.0) + interrupted;
+        let error = (sampling_variance + self.long.variance + self.detected_variance).sqrt();
+
+        let rest_starts = (starts - self.startup_calls as f64).max(0.0);
+        let mean_first = if self.first.weight > 0.0 {
+            self.first.ticks / self.first.weight
+        } else {
+            mean
+        };
+        let startup = (self.startup_ticks + rest_starts * mean_first.max(0.0)).clamp(0.0, total);
+        Estimate {
+            total,
+            startup,
+            error,
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! When the tick runs: a timer that reads the clock while a sampled statement runs, so that no call much longer than
+//! its period can hide.
+//!
+//! It is armed only when the gaps of a node grow beyond 1: short statements never pay for it. It slows down with the
+//! statement's age. Each timeout fires once, and the tick decides whether to set the next one. If nobody has read the
+//! clock since the tick before, nothing is called that could be measured, and the tick goes to sleep: at once in a wait,
+//! and otherwise after a while. So a wait costs two wake-ups. Whoever then notices the tick's reading wakes it up.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering::Relaxed};
+
+/// Up to how many ticks, and the milliseconds between them: 1 ms for the first 20 ms, 2 ms for the first second, then 4
+/// ms.
+const PERIODS: [(u32, i32); 3] = [(20, 1), (500, 2), (u32::MAX, 4)];
+/// Idle ticks until it sleeps: in what PostgreSQL calls a wait, and else. Where a node is seldom called, readings may
+/// lie further apart than ticks.
+const MOST_IDLE_WAITING: u32 = 1;
+const MOST_IDLE: u32 = 100;
+
+/// The state of the tick. A signal handler may interrupt its owner anywhere, so all of it is atomic.
+#[derive(Debug, Default)]
+pub struct Tick {
+    /// Ticks since armed.
+    ticks: AtomicU32,
+    /// Ticks since anyone else read the clock.
+    idle: AtomicU32,
+    /// Armed, but no timeout is set.
+    is_asleep: AtomicBool,
+    /// Milliseconds to the next tick.
+    period_ms: AtomicI32,
+    /// How many of the periods were begun; 0 while not armed.
+    begun: AtomicUsize,
+}
+
+impl Tick {
+    /// Returns a tick that is not armed.
+    pub const fn new() -> Self {
+        Tick {
+            ticks: AtomicU32::new(0),
+            idle: AtomicU32::new(0),
+            is_asleep: AtomicBool::new(false),
+            period_ms: AtomicI32::new(0),
+            begun: AtomicUsize::new(0),
+        }
+    }
+
+    /// Takes note of a timeout. `is_idle`: nobody has read the clock since the tick before. `is_waiting`: the process
+    /// waits for something. Returns the milliseconds to the next timeout that is to be set, or `None` if the tick
+    /// sleeps from now on.
+    pub fn on_timeout(&self, is_idle: bool, is_waiting: bool) -> Option<i32> {
+        self.ticks
+            .store(self.ticks.load(Relaxed).wrapping_add(1), Relaxed);
+        let idle = if is_idle {
+            self.idle.load(Relaxed).wrapping_add(1)
+        } else {
+            0
+        };
+        self.idle.store(idle, Relaxed);
+        let most = if is_waiting { MOST_IDLE_WAITING } else { MOST_IDLE };
+        if idle < most {
+            Some(self.period_ms.load(Relaxed))
+        } else {
+            self.is_asleep.store(true, Relaxed);
+            None
+        }
+    }
+
+    /// Arms the tick, or slows it down with its age. Returns the new period in milliseconds if it changed. An armed
+    /// tick begins asleep.
+    pub fn want(&self) -> Option<i32> {
+        let begun = self.begun.load(Relaxed);
+        let is_armed = begun > 0;
+        if is_armed {
+            let &(until, _) = PERIODS.get(begun - 1)?;
+            if self.ticks.load(Relaxed) < until {
+                return None;
+            }
+        }
+        let &(_, period_ms) = PERIODS.get(begun)?;
+        self.period_ms.store(period_ms, Relaxed);
+        if !is_armed {
+            self.ticks.store(0, Relaxed);
+            self.is_asleep.store(true, Relaxed);
+        }
+        self.begun.store(begun + 1, Relaxed);
+        Some(period_ms)
+    }
+
+    /// Returns whether the tick is armed, and no timeout is set.
+    #[inline(always)]
+    pub fn is_asleep(&self) -> bool {
+        self.is_asleep.load(Relaxed)
+    }
+
+    /// Wakes the tick up. Returns the milliseconds to the timeout that is to be set.
+    pub fn wake(&self) -> i32 {
+        self.is_asleep.store(false, Relaxed);
+        self.idle.store(0, Relaxed);
+        self.period_ms.load(Relaxed)
+    }
+
+    /// Disarms the tick. Returns whether it was armed.
+    #[inline(always)]
+    pub fn disarm(&self) -> bool {
+        if self.begun.load(Relaxed) == 0 {
+            return false;
+        }
+        self.begun.store(0, Relaxed);
+        self.is_asleep.store(false, Relaxed);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_slows_down_with_age() {
+        let tick = Tick::new();
+        assert_eq!((tick.want(), tick.is_asleep()), (Some(1), true));
+        assert_eq!(tick.wake(), 1);
+        for (ticks, slower) in [(20, 2), (479, 4)] {
+            for _ in 0..ticks {
+                assert_eq!(tick.want(), None);
+                assert!(tick.on_timeout(false, false).is_some());
+            }
+            assert_eq!(tick.want(), Some(slower));
+            assert_eq!(tick.on_timeout(false, false), Some(slower));
+        }
+        assert!(tick.disarm() && !tick.disarm());
+        assert_eq!(tick.want(), Some(1), "it begins again");
+    }
+
+    #[test]
+    fn it_sleeps_when_nothing_is_called() {
+        let tick = Tick::new();
+        tick.want();
+        tick.wake();
+        assert_eq!(tick.on_timeout(true, true), None, "at once in a wait");
+        assert!(tick.is_asleep());
+        assert_eq!(tick.wake(), 1);
+        for _ in 1..MOST_IDLE {
+            assert_eq!(tick.on_timeout(true, false), Some(1));
+        }
+        assert_eq!(tick.on_timeout(true, false), None);
+        tick.wake();
+        assert_eq!(tick.on_timeout(true, false), Some(1), "it counts again from 0");
+    }
+}

@@ -1,0 +1,458 @@
+//! The logic of the wrapper around each call of a plan node, without PostgreSQL.
+//!
+//! A call does this besides calling the node. It counts the row. It looks whether the buffer counters moved: before the
+//! call that was the caller's work, after it the node's own. It counts down to the next timed call. It looks whether
+//! anybody read the clock inside the call, which may show that the call was long. Whatever one of these finds is left
+//! to functions out of line, which are called last, so that the frequent case saves few registers.
+//!
+//! [`Host`] is all that the logic needs: the node, its counters, a clock. The extension implements it for PostgreSQL's
+//! executor, in `src/pg/hot/`. The tests of this crate implement it for a simulated backend. Both compile these very
+//! functions, by static dispatch: what the tests prove is what runs.
+//!
+//! Nothing here allocates, panics or has a destructor: an error may leave any of these frames by a longjmp.
+
+use crate::sampler::{Config, EveryCall, LongCallEvidence, NodeTimer, TimedCall};
+use rand_core::RngCore;
+
+/// How the blocks that a node's calls use are accounted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Accounting {
+    /// Not at all.
+    None,
+    /// For the scan below a [`Accounting::FusedAggregate`]: see [`scan`].
+    FusedScan,
+    /// For most nodes: each call makes the node's account the running one, and the caller's again at its end.
+    Switch,
+    /// For the root of an InitPlan or subplan: what it used also belongs to the node that asked for it.
+    SubplanRoot,
+    /// For a plain aggregate that only counts or sums what the scan below it returns: it runs on the scan's account.
+    FusedAggregate,
+}
+
+/// Which calls of a node are timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Timed {
+    /// None.
+    Never,
+    /// Those that the sampler chooses.
+    Sampled,
+    /// All, by the time stamp counter, which is read in place.
+    EveryTsc,
+    /// All, by any other clock.
+    Every,
+}
+
+/// The enums as numbers: constant parameters of functions cannot be enums.
+mod mode {
+    use super::{Accounting, Timed};
+
+    pub const NONE: u8 = Accounting::None as u8;
+    pub const FUSED_SCAN: u8 = Accounting::FusedScan as u8;
+    pub const SWITCH: u8 = Accounting::Switch as u8;
+    pub const SUBPLAN_ROOT: u8 = Accounting::SubplanRoot as u8;
+    pub const FUSED_AGGREGATE: u8 = Accounting::FusedAggregate as u8;
+
+    pub const NEVER: u8 = Timed::Never as u8;
+    pub const SAMPLED: u8 = Timed::Sampled as u8;
+    pub const EVERY_TSC: u8 = Timed::EveryTsc as u8;
+    pub const EVERY: u8 = Timed::Every as u8;
+}
+use mode::*;
+
+/// Which counters can move first while a statement runs.
+pub mod scope {
+    /// Any: statements that write, and those on temporary tables.
+    pub const ALL: u8 = 0;
+    /// A statement that only reads, and no temporary table: shared buffers and work files. Writing a buffer out
+    /// comes with reading one, and WAL (pruning, hint bits) with touching or dirtying one.
+    pub const READS: u8 = 1;
+    /// A scan of such a statement: shared buffers.
+    pub const SCAN: u8 = 2;
+}
+
+/// What the sampler needs to take note of a call.
+pub struct Sampling<'a, R> {
+    /// The node's timing state.
+    pub timer: &'a mut NodeTimer,
+    /// The statement's configuration.
+    pub config: &'a Config,
+    /// Chooses the calls.
+    pub random: &'a mut R,
+    /// As [`Host::gather_evidence`] left it.
+    pub evidence: &'a mut LongCallEvidence,
+}
+
+/// What a wrapper is built on: an executor, its counters, a clock, and the state of its nodes.
+///
+/// Of the parameters of methods, `TIMED` is a [`Timed`], `ACCOUNTING` an [`Accounting`], and `SCOPE` a [`scope`].
+pub trait Host {
+    /// A call of a node that is to be made.
+    type Call: Copy;
+    /// The state of a node.
+    type Node: Copy;
+    /// What a node used by itself.
+    type Account: Copy;
+    /// What a call returns.
+    type Row: Copy;
+    /// Chooses the calls that are timed.
+    type Random: RngCore;
+    /// A compiled wrapper.
+    type Method;
+
+    /// Returns the node that is called.
+    fn node_of(&self, call: Self::Call) -> Self::Node;
+    /// Calls the node itself.
+    fn run(&mut self, call: Self::Call) -> Self::Row;
+    /// Returns whether a call returned a row, and not the end.
+    fn is_row(&self, row: Self::Row) -> bool;
+
+    /// Returns whether counters of the scope moved since the last charge.
+    fn have_counters_moved<const SCOPE: u8>(&self) -> bool;
+    /// Returns how many blocks were read so far, from disk or work files.
+    fn blocks_read(&self) -> i64;
+    /// Adds what the counters moved by since the last charge to an account. Returns true if that includes I/O or many
+    /// buffers.
+    fn charge(&mut self, account: Self::Account) -> bool;
+    /// Returns the account of the node that runs now.
+    fn running_account(&self) -> Self::Account;
+    /// Makes an account the running one.
+    fn set_running_account(&mut self, account: Self::Account);
+
+    /// Returns the node's own account.
+    fn account(&self, node: Self::Node) -> Self::Account;
+    /// Returns the account of the node's caller.
+    fn caller(&self, node: Self::Node) -> Self::Account;
+    /// Notes whose call this is.
+    fn set_caller(&mut self, node: Self::Node, caller: Self::Account);
+    /// Returns the scan below a fused aggregate.
+    fn fused_scan(&self, node: Self::Node) -> Self::Node;
+    /// Keeps the counters of the last charge with the node.
+    fn keep_last_charged(&mut self, node: Self::Node);
+    /// Adds all that was charged since [`Host::keep_last_charged`] to the account of the node's caller.
+    fn charge_caller_since_kept(&mut self, node: Self::Node);
+
+    /// Counts a row of the node.
+    fn add_row(&mut self, node: Self::Node);
+    /// Returns whether the node was called since it was started or rescanned.
+    fn has_begun(&self, node: Self::Node) -> bool;
+    /// Notes that the node was called.
+    fn set_begun(&mut self, node: Self::Node);
+    /// Returns the last reading of the clock when the node's call in progress began. For a fused scan: when its last
+    /// call began.
+    fn before(&self, node: Self::Node) -> u64;
+    /// Notes the last reading of the clock when a call begins.
+    fn set_before(&mut self, node: Self::Node, reading: u64);
+    /// Returns the sums of a node whose every call is timed.
+    fn every_call(&mut self, node: Self::Node) -> &mut EveryCall;
+    /// Counts a timed call in the node's histogram.
+    fn count_in_histogram(&mut self, node: Self::Node, ticks: i64, did_read: bool);
+    /// Counts down to the node's next timed call. Returns true if this is that call.
+    fn is_next_timed(&mut self, node: Self::Node) -> bool;
+    /// Returns what the sampler needs.
+    fn sampling(&mut self, node: Self::Node) -> Sampling<'_, Self::Random>;
+
+    /// Returns the last reading of the clock, by anyone.
+    fn last_reading(&self) -> u64;
+    /// Returns how many readings were made so far, the tick's aside.
+    fn readings(&self) -> u64;
+    /// Reads the clock and remembers the reading.
+    fn read_clock(&mut self) -> u64;
+    /// Reads the clock where every call is timed: nobody else asks for the reading.
+    fn read_for_every_call<const TIMED: u8>(&mut self) -> u64;
+    /// Puts the last readings so far, by anyone and by the tick, into the evidence.
+    fn gather_evidence(&mut self);
+    /// Sees to it that the tick runs, and slows it down with the statement's age.
+    fn want_tick(&mut self);
+    /// Wakes the tick up if it sleeps.
+    fn wake_tick(&mut self);
+
+    /// Makes a call again from its beginning, by [`call`].
+    fn call_again<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
+        &mut self,
+        call: Self::Call,
+    ) -> Self::Row;
+    /// Makes a call again from its beginning, by [`scan`].
+    fn scan_again<const TIMED: u8, const SCOPE: u8>(&mut self, call: Self::Call) -> Self::Row;
+
+    /// Calls [`charge_and_call`] out of line.
+    fn charge_and_call<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
+        &mut self,
+        call: Self::Call,
+    ) -> Self::Row;
+    /// Calls [`call_sampled`] out of line.
+    fn call_sampled<const ACCOUNTING: u8>(&mut self, call: Self::Call, node: Self::Node) -> Self::Row;
+    /// Calls [`finish_changed_call`] out of line.
+    fn finish_changed_call<const TIMED: u8, const ACCOUNTING: u8>(
+        &mut self,
+        node: Self::Node,
+        row: Self::Row,
+    ) -> Self::Row;
+    /// Calls [`finish_and_scan`] out of line.
+    fn finish_and_scan<const TIMED: u8, const SCOPE: u8>(&mut self, call: Self::Call) -> Self::Row;
+    /// Calls [`finish_previous_scan_call`] out of line.
+    fn finish_previous_scan_call<const TIMED: u8>(&mut self, scan: Self::Node);
+
+    /// Returns the wrapper that is compiled from [`call`].
+    fn call_method<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>() -> Self::Method;
+    /// Returns the wrapper that is compiled from [`scan`].
+    fn scan_method<const TIMED: u8, const SCOPE: u8>() -> Self::Method;
+}
+
+/// Returns the wrapper for a node. In a read-only statement only shared buffers and work files can move.
+pub fn method<H: Host>(timed: Timed, accounting: Accounting, is_read_only: bool) -> H::Method {
+    match timed {
+        Timed::Never if accounting == Accounting::FusedScan => scan_method::<H, NEVER>(is_read_only),
+        Timed::Never => call_method::<H, NEVER>(accounting, is_read_only),
+        Timed::Sampled if accounting == Accounting::FusedScan => scan_method::<H, SAMPLED>(is_read_only),
+        Timed::Sampled => call_method::<H, SAMPLED>(accounting, is_read_only),
+        Timed::EveryTsc => call_method::<H, EVERY_TSC>(accounting, is_read_only),
+        Timed::Every => call_method::<H, EVERY>(accounting, is_read_only),
+    }
+}
+
+fn call_method<H: Host, const TIMED: u8>(accounting: Accounting, is_read_only: bool) -> H::Method {
+    match (accounting, is_read_only) {
+        (Accounting::None, _) => H::call_method::<TIMED, NONE, { scope::ALL }>(),
+        // Every end of a call must be seen to be timed, but the fused aggregate charges for the scan.
+        (Accounting::FusedScan, _) => H::call_method::<TIMED, NONE, { scope::ALL }>(),
+        (Accounting::Switch, false) => H::call_method::<TIMED, SWITCH, { scope::ALL }>(),
+        (Accounting::Switch, true) => H::call_method::<TIMED, SWITCH, { scope::READS }>(),
+        (Accounting::FusedAggregate, _) => H::call_method::<TIMED, FUSED_AGGREGATE, { scope::ALL }>(),
+        (Accounting::SubplanRoot, _) => H::call_method::<TIMED, SUBPLAN_ROOT, { scope::ALL }>(),
+    }
+}
+
+fn scan_method<H: Host, const TIMED: u8>(is_read_only: bool) -> H::Method {
+    match is_read_only {
+        true => H::scan_method::<TIMED, { scope::SCAN }>(),
+        false => H::scan_method::<TIMED, { scope::ALL }>(),
+    }
+}
+
+/// Calls a node and measures the call.
+#[inline(always)]
+pub fn call<H: Host, const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
+    host: &mut H,
+    call: H::Call,
+) -> H::Row {
+    if ACCOUNTING >= SWITCH && host.have_counters_moved::<SCOPE>() {
+        return host.charge_and_call::<TIMED, ACCOUNTING, SCOPE>(call);
+    }
+    let node = host.node_of(call);
+    if TIMED == SAMPLED {
+        if host.is_next_timed(node) {
+            return host.call_sampled::<ACCOUNTING>(call, node);
+        }
+        host.set_before(node, host.last_reading());
+    }
+    enter::<H, ACCOUNTING>(host, node);
+    let every = TIMED == EVERY_TSC || TIMED == EVERY;
+    let row = if every {
+        run_every::<H, TIMED>(host, call, node)
+    } else {
+        host.run(call)
+    };
+    if (ACCOUNTING != NONE && host.have_counters_moved::<SCOPE>())
+        || ACCOUNTING > SWITCH
+        || (TIMED == SAMPLED && host.last_reading() != host.before(node))
+    {
+        return host.finish_changed_call::<TIMED, ACCOUNTING>(node, row);
+    }
+    if ACCOUNTING == SWITCH {
+        host.set_running_account(host.caller(node));
+    }
+    count_row(host, node, row);
+    row
+}
+
+/// Calls a node and times the call. What the readings of nodes below cost is taken off when the statement ends.
+#[inline(always)]
+fn run_every<H: Host, const TIMED: u8>(host: &mut H, call: H::Call, node: H::Node) -> H::Row {
+    let blocks_read = host.blocks_read();
+    let start = host.read_for_every_call::<TIMED>();
+    host.set_before(node, start);
+    let row = host.run(call);
+    let end = host.read_for_every_call::<TIMED>();
+    let did_read = host.blocks_read() != blocks_read;
+    let first_of_start = !host.has_begun(node);
+    if let Some(ticks) = host.every_call(node).record(start, end, first_of_start) {
+        host.count_in_histogram(node, ticks as i64, did_read);
+    }
+    row
+}
+
+/// Calls the scan below a fused aggregate. The aggregate runs on the scan's account, for it uses nothing itself and
+/// cannot fail between two calls of the scan. So nothing need be seen when a call ends, and the node is called last.
+/// Whether a call did I/O or was long is looked at when the next one begins, or when the aggregate's call ends. Rows are
+/// the calls less one for each start: each start is read to its end.
+#[inline(always)]
+pub fn scan<H: Host, const TIMED: u8, const SCOPE: u8>(host: &mut H, call: H::Call) -> H::Row {
+    let node = host.node_of(call);
+    if host.have_counters_moved::<SCOPE>() || (TIMED == SAMPLED && host.last_reading() != host.before(node)) {
+        return host.finish_and_scan::<TIMED, SCOPE>(call);
+    }
+    if TIMED == SAMPLED {
+        if host.is_next_timed(node) {
+            return host.call_sampled::<FUSED_SCAN>(call, node);
+        }
+    } else {
+        host.every_call(node).calls += 1;
+    }
+    host.set_begun(node);
+    host.run(call)
+}
+
+/// Takes note of what a scan's previous call did, and makes the next.
+#[inline(always)]
+pub fn finish_and_scan<H: Host, const TIMED: u8, const SCOPE: u8>(host: &mut H, call: H::Call) -> H::Row {
+    host.finish_previous_scan_call::<TIMED>(host.node_of(call));
+    // Nothing moves before the second look.
+    host.scan_again::<TIMED, SCOPE>(call)
+}
+
+/// Takes note of what a scan's previous call did.
+#[inline(always)]
+pub fn finish_previous_scan_call<H: Host, const TIMED: u8>(host: &mut H, scan: H::Node) {
+    let did_io = host.have_counters_moved::<{ scope::ALL }>() && host.charge(host.account(scan));
+    if TIMED == SAMPLED {
+        record_if_long(host, scan, did_io);
+        host.set_before(scan, host.last_reading());
+    }
+}
+
+/// Counts a call that was not timed, if it did I/O or somebody's reading of the clock shows that it was long.
+#[inline(always)]
+fn record_if_long<H: Host>(host: &mut H, node: H::Node, did_io: bool) {
+    let first_of_start = !host.has_begun(node);
+    let before = host.before(node);
+    host.gather_evidence();
+    let sampling = host.sampling(node);
+    let detected = sampling
+        .timer
+        .detect(sampling.config, before, did_io, sampling.evidence);
+    if let Some(detected) = detected {
+        let end = host.read_clock();
+        let sampling = host.sampling(node);
+        sampling.timer.record_detected(
+            sampling.config,
+            detected,
+            before,
+            end,
+            first_of_start,
+            sampling.evidence,
+        );
+    }
+    host.wake_tick();
+}
+
+/// Charges the caller for what the counters moved by since the last charge, and makes the call.
+#[inline(always)]
+pub fn charge_and_call<H: Host, const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
+    host: &mut H,
+    call: H::Call,
+) -> H::Row {
+    host.charge(host.running_account());
+    // Nothing moves before the second look.
+    host.call_again::<TIMED, ACCOUNTING, SCOPE>(call)
+}
+
+/// Finishes a call after which the counters or the last reading of the clock have moved.
+#[inline(always)]
+pub fn finish_changed_call<H: Host, const TIMED: u8, const ACCOUNTING: u8>(
+    host: &mut H,
+    node: H::Node,
+    row: H::Row,
+) -> H::Row {
+    let did_io = leave::<H, TIMED, ACCOUNTING>(host, node);
+    if TIMED == SAMPLED {
+        record_if_long(host, node, did_io);
+    }
+    count_row(host, node, row);
+    row
+}
+
+/// Makes the call that the countdown chose, and times it.
+#[inline(always)]
+pub fn call_sampled<H: Host, const ACCOUNTING: u8>(host: &mut H, call: H::Call, node: H::Node) -> H::Row {
+    enter::<H, ACCOUNTING>(host, node);
+    let blocks_read = host.blocks_read();
+    let before = host.last_reading();
+    let start = host.read_clock();
+    host.set_before(node, start);
+    let readings = host.readings();
+    let row = host.run(call);
+    host.gather_evidence();
+    let nested_readings = host.readings() - readings;
+    let end = host.read_clock();
+    let did_read = host.blocks_read() != blocks_read;
+    host.count_in_histogram(node, end.wrapping_sub(start) as i64, did_read);
+    let timed = TimedCall {
+        before,
+        start,
+        end,
+        nested_readings,
+        did_io: leave::<H, SAMPLED, ACCOUNTING>(host, node),
+        first_of_start: !host.has_begun(node),
+    };
+    let sampling = host.sampling(node);
+    let wants_tick = sampling
+        .timer
+        .record_timed(sampling.config, sampling.random, &timed, sampling.evidence);
+    if wants_tick {
+        host.want_tick();
+    }
+    if ACCOUNTING == FUSED_SCAN {
+        host.set_before(node, host.last_reading());
+        host.set_begun(node);
+    } else {
+        count_row(host, node, row);
+    }
+    row
+}
+
+/// Counts the row, if there is one, and marks the start as begun.
+#[inline(always)]
+fn count_row<H: Host>(host: &mut H, node: H::Node, row: H::Row) {
+    if host.is_row(row) {
+        host.add_row(node);
+    }
+    host.set_begun(node);
+}
+
+/// Makes the node's account the running one.
+#[inline(always)]
+fn enter<H: Host, const ACCOUNTING: u8>(host: &mut H, node: H::Node) {
+    if ACCOUNTING == SUBPLAN_ROOT {
+        host.set_caller(node, host.running_account());
+        host.keep_last_charged(node);
+    }
+    if ACCOUNTING == FUSED_AGGREGATE {
+        let scan = host.fused_scan(node);
+        host.set_running_account(host.account(scan));
+        host.set_before(scan, host.last_reading());
+    } else if ACCOUNTING >= SWITCH {
+        host.set_running_account(host.account(node));
+    }
+}
+
+/// Charges the node for its own part, and makes its caller's account the running one. Returns true if the call did I/O
+/// or touched many buffers.
+#[inline(always)]
+fn leave<H: Host, const TIMED: u8, const ACCOUNTING: u8>(host: &mut H, node: H::Node) -> bool {
+    if ACCOUNTING == FUSED_AGGREGATE {
+        host.finish_previous_scan_call::<TIMED>(host.fused_scan(node));
+    }
+    let mut did_io = false;
+    if ACCOUNTING != NONE && host.have_counters_moved::<{ scope::ALL }>() {
+        did_io = host.charge(host.account(node));
+    }
+    if ACCOUNTING >= SWITCH {
+        host.set_running_account(host.caller(node));
+    }
+    if ACCOUNTING == SUBPLAN_ROOT {
+        host.charge_caller_since_kept(node);
+    }
+    did_io
+}

@@ -1,0 +1,322 @@
+//! The wrapper, which is the extension's, in a simulated backend: what it counts is exact, whatever is timed and however
+//! blocks are accounted for.
+
+#[allow(dead_code, reason = "the tests of the estimator use the rest")]
+mod simulator;
+
+use rand::Rng;
+use rowsource_core::wrapper::{Accounting, Timed};
+use simulator::{Body, Machine, Run, body};
+
+const EVERY_TIMED: [Timed; 4] = [Timed::Never, Timed::Sampled, Timed::EveryTsc, Timed::Every];
+
+/// A plan: how each node works, how it is accounted for, and which node is its parent.
+struct Plan {
+    bodies: Vec<Body>,
+    accounting: Vec<Accounting>,
+    parents: Vec<Option<usize>>,
+}
+
+/// Some work, and some blocks: often none, sometimes many, sometimes one that is read.
+fn work(run: &mut Run) {
+    let ns = run.exponential(60.0);
+    run.work(ns);
+    match run.random.random_range(0..40) {
+        0..4 => run.hit_blocks(1),
+        4 => run.hit_blocks(50),
+        5 => run.read_block(20_000.0),
+        _ => {}
+    }
+}
+
+/// Whether a node ends its start after so many rows.
+fn ends(run: &Run, i: usize, rows: u64) -> bool {
+    run.nodes[i].calls.is_multiple_of(rows + 1)
+}
+
+/// A scan that ends each start after so many rows.
+fn scan(rows: u64) -> Body {
+    body(move |run, i| {
+        work(run);
+        if ends(run, i, rows) {
+            run.end();
+        }
+    })
+}
+
+/// A loop over an outer scan, with an inner side that is started again for each outer row.
+fn nested_loop() -> Plan {
+    Plan {
+        bodies: vec![
+            body(|run, _| {
+                work(run);
+                while run.call(1) {
+                    work(run);
+                    run.rescan(2);
+                    run.rescan(3);
+                    while run.call(2) {
+                        work(run);
+                    }
+                }
+                run.end();
+            }),
+            scan(5_000),
+            body(|run, _| {
+                work(run);
+                let is_row = run.call(3);
+                work(run);
+                if !is_row {
+                    run.end();
+                }
+            }),
+            scan(6),
+        ],
+        accounting: vec![Accounting::Switch; 4],
+        parents: vec![None, Some(0), Some(0), Some(2)],
+    }
+}
+
+/// The same loop, over an aggregate that reads each start of its scan to the end.
+fn fused() -> Plan {
+    Plan {
+        bodies: vec![
+            body(|run, _| {
+                for _ in 0..3_000 {
+                    work(run);
+                    run.rescan(1);
+                    run.rescan(2);
+                    run.call(1);
+                }
+            }),
+            body(|run, _| {
+                while run.call(2) {
+                    run.work(8.0);
+                }
+            }),
+            scan(20),
+        ],
+        accounting: vec![
+            Accounting::Switch,
+            Accounting::FusedAggregate,
+            Accounting::FusedScan,
+        ],
+        parents: vec![None, Some(0), Some(1)],
+    }
+}
+
+/// Two nodes that ask for the same subplan.
+fn subplan() -> Plan {
+    let asks = |run: &mut Run| {
+        if run.random.random_bool(0.3) {
+            run.rescan(2);
+            run.rescan(3);
+            run.call_subplan(2);
+        }
+    };
+    Plan {
+        bodies: vec![
+            body(move |run, _| {
+                while run.call(1) {
+                    work(run);
+                    asks(run);
+                    work(run);
+                }
+                run.end();
+            }),
+            body(move |run, i| {
+                work(run);
+                asks(run);
+                work(run);
+                if ends(run, i, 5_000) {
+                    run.end();
+                }
+            }),
+            body(|run, _| {
+                work(run);
+                while run.call(3) {
+                    work(run);
+                }
+            }),
+            scan(3),
+        ],
+        accounting: vec![
+            Accounting::Switch,
+            Accounting::Switch,
+            Accounting::SubplanRoot,
+            Accounting::Switch,
+        ],
+        parents: vec![None, Some(0), None, Some(2)],
+    }
+}
+
+/// Runs a plan, and checks what is known exactly of each node.
+fn check(name: &str, plan: &Plan, timed: Timed, is_read_only: bool, machine: Machine) {
+    let mut run = Run::new(machine, &plan.bodies, 7);
+    for (i, accounting) in plan.accounting.iter().enumerate() {
+        run.wrap(i, timed, *accounting, is_read_only);
+    }
+    run.link_accounts(&plan.parents);
+    run.hit_blocks(3);
+    run.call(0);
+    run.hit_blocks(2);
+    let readings = run.readings;
+    run.end_statement();
+
+    let outside = run.nodes.len();
+    assert_eq!(
+        run.running_account, outside,
+        "{name}, {timed:?}: the caller's account runs again"
+    );
+    assert_eq!(run.outside.hits, 5, "{name}, {timed:?}: what was used outside");
+    let mut made = 1;
+    for (i, node) in run.nodes.iter().enumerate() {
+        let name = format!("{name}, {timed:?}, read only {is_read_only}, node {i}");
+        assert!(node.calls > 0, "{name}");
+        assert_eq!(node.used, node.true_used, "{name}: blocks");
+        assert_eq!(node.starts, node.true_starts, "{name}: starts");
+        let is_every = matches!(timed, Timed::Every | Timed::EveryTsc);
+        let is_fused = plan.accounting[i] == Accounting::FusedScan && !is_every;
+        let calls = match timed {
+            Timed::Never if is_fused => node.every.calls,
+            Timed::Never => node.calls,
+            Timed::Sampled => node.timer.calls(),
+            Timed::EveryTsc | Timed::Every => node.every.calls,
+        };
+        assert_eq!(calls, node.calls, "{name}: calls");
+        let rows = if is_fused { calls - node.starts } else { node.rows };
+        assert_eq!(rows, node.true_rows, "{name}: rows");
+        match timed {
+            Timed::Never => assert_eq!((node.histogram, node.timer.timed_calls), ([0; 2], 0), "{name}"),
+            Timed::Sampled => {
+                made += node.timer.timer_calls;
+                // Each timed call took two readings, each detected one only that at its end.
+                let sampled = node.timer.timer_calls - node.timer.timed_calls;
+                assert_eq!(
+                    node.histogram[0] + node.histogram[1],
+                    sampled,
+                    "{name}: sampled calls"
+                );
+                assert!(node.calls < 100 || sampled < node.calls, "{name}");
+            }
+            Timed::EveryTsc | Timed::Every => {
+                let reading = node.true_reading_calls;
+                assert_eq!(node.histogram, [calls - reading, reading], "{name}: histogram");
+            }
+        }
+    }
+    assert_eq!(readings, made, "{name}, {timed:?}: readings");
+}
+
+#[test]
+fn counts_are_exact() {
+    for (name, plan) in [
+        ("nested loop", nested_loop()),
+        ("fused", fused()),
+        ("subplan", subplan()),
+    ] {
+        for timed in EVERY_TIMED {
+            for is_read_only in [false, true] {
+                check(name, &plan, timed, is_read_only, Machine::default());
+            }
+        }
+    }
+}
+
+#[test]
+fn counts_are_exact_without_accounts() {
+    for timed in EVERY_TIMED {
+        let plan = nested_loop();
+        let mut run = Run::new(Machine::default(), &plan.bodies, 7);
+        for i in 0..plan.bodies.len() {
+            run.wrap(i, timed, Accounting::None, false);
+        }
+        run.call(0);
+        run.end_statement();
+        for node in &run.nodes {
+            assert_eq!((node.rows, node.starts), (node.true_rows, node.true_starts));
+            assert_eq!(node.used, Default::default());
+        }
+    }
+}
+
+#[test]
+fn temporary_tables_are_accounted_for() {
+    let mut plan = nested_loop();
+    plan.bodies[3] = body(|run, i| {
+        run.work(50.0);
+        run.hit_local_block();
+        if ends(run, i, 6) {
+            run.end();
+        }
+    });
+    for timed in EVERY_TIMED {
+        check("temporary", &plan, timed, false, Machine::default());
+    }
+}
+
+#[test]
+fn every_call_is_timed() {
+    let machine = Machine {
+        reading_ns: 0.0,
+        bookkeeping_ns: 0.0,
+        ..Machine::default()
+    };
+    for plan in [nested_loop(), fused(), subplan()] {
+        for timed in [Timed::EveryTsc, Timed::Every] {
+            let mut run = Run::new(machine, &plan.bodies, 7);
+            for (i, accounting) in plan.accounting.iter().enumerate() {
+                run.wrap(i, timed, *accounting, true);
+            }
+            run.call(0);
+            for (i, node) in run.nodes.iter().enumerate() {
+                let ticks = [node.every.ticks, node.every.startup_ticks];
+                for (ticks, ns) in ticks.iter().zip([node.true_ns, node.true_startup_ns]) {
+                    let off = *ticks as f64 / machine.ticks_per_ns - ns;
+                    // Each call is off by less than a tick.
+                    assert!(off.abs() <= node.calls as f64, "node {i}: {off} of {ns}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn estimates_of_fused_nodes_and_subplans_are_close() {
+    const SEEDS: usize = 41;
+    for (name, plan) in [("fused", fused()), ("subplan", subplan())] {
+        let mut off = vec![Vec::new(); plan.bodies.len()];
+        for seed in 0..SEEDS {
+            let mut run = Run::new(Machine::default(), &plan.bodies, seed as u64);
+            for (i, accounting) in plan.accounting.iter().enumerate() {
+                run.wrap(i, Timed::Sampled, *accounting, true);
+            }
+            run.link_accounts(&plan.parents);
+            run.call(0);
+            for (i, node) in run.nodes.iter().enumerate() {
+                off[i].push((run.estimate(i).total / node.true_ns - 1.0).abs());
+            }
+        }
+        for (i, off) in off.iter_mut().enumerate() {
+            off.sort_by(f64::total_cmp);
+            let median = off[SEEDS / 2];
+            assert!(median < 0.08, "{name}, node {i}: median {median:.3}");
+        }
+    }
+}
+
+#[test]
+fn the_cost_of_nested_readings_is_taken_off() {
+    let machine = Machine {
+        sampfreq: 1,
+        reading_ns: 30.0,
+        ..Machine::default()
+    };
+    let plan = nested_loop();
+    let mut run = Run::new(machine, &plan.bodies, 7);
+    run.link_accounts(&plan.parents);
+    run.call(0);
+    for (i, node) in run.nodes.iter().enumerate() {
+        let ratio = run.estimate(i).total / node.true_ns;
+        assert!((ratio - 1.0).abs() < 0.02, "node {i}: {ratio:.4}");
+    }
+}

@@ -1,0 +1,240 @@
+//! Shortens long constants of a plan in place while EXPLAIN prints it, and puts them back.
+
+use crate::pg::server;
+use pgrx::pg_sys::{self, Const};
+use std::ffi::{CStr, CString, c_char};
+
+/// Bytes of a constant that is printed in full.
+const LONGEST: usize = 1_024;
+/// Bytes of all constants that are printed in full.
+const MOST_IN_FULL: usize = 64 * 1024;
+/// Characters of a shortened constant, elements of a shortened array.
+const SHORTENED: usize = 100;
+/// How many constants are shortened at most.
+const MOST_SHORTENED: usize = 1_000;
+/// Stands where something was cut.
+const CUT: &CStr = c"...";
+
+/// Constants that are shortened now, with their originals. They are put back when this is dropped.
+#[derive(Default)]
+pub struct Shortened(Vec<(*mut Const, Const)>);
+
+impl Shortened {
+    /// Shortens the long ones among these constants. Returns `None` if there are too many.
+    ///
+    /// # Safety
+    /// * Each must be a constant by reference, not null, of a live plan.
+    /// * The plan must stay, and nobody else may look at its constants, until the answer is dropped. May raise.
+    pub unsafe fn all(constants: Vec<*mut Const>) -> Option<Shortened> {
+        let mut shortened = Shortened::default();
+        let mut left = MOST_IN_FULL;
+        for constant in constants {
+            // SAFETY: the caller promises the same.
+            unsafe { shortened.consider(constant, &mut left)? };
+        }
+        Some(shortened)
+    }
+
+    /// Returns how many constants are shortened.
+    pub fn cut(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Shortens a constant if it is long, or if the others have used up the bytes that are `left`. Returns `None` if too many
+    /// are shortened.
+    ///
+    /// # Safety
+    /// * `constant` must be a constant by reference, not null, of a live plan.
+    /// * The plan must stay, and nobody else may look at the constant, until `self` is dropped. May raise.
+    unsafe fn consider(&mut self, constant: *mut Const, left: &mut usize) -> Option<()> {
+        // SAFETY: the constant is live, and its value is a live one by reference, by the caller's promise.
+        unsafe {
+            let short = match size(&*constant) {
+                size if size > LONGEST => beginning(&*constant),
+                _ if *left == 0 => CUT.to_owned(),
+                size if is_text((*constant).consttype) => {
+                    *left = left.saturating_sub(size);
+                    return Some(());
+                }
+                // Few bytes may be a long text: the number 1e100000 is one.
+                _ => {
+                    let text = printed((*constant).consttype, (*constant).constvalue);
+                    let length = text.count_bytes();
+                    *left = left.saturating_sub(length);
+                    if length <= LONGEST {
+                        return Some(());
+                    }
+                    clipped(text.to_bytes())
+                }
+            };
+            self.replace(constant, &short)
+        }
+    }
+
+    /// Puts a text of no type in a constant's place. A literal is such a text before it gets a type.
+    ///
+    /// # Safety
+    /// * `constant` must point to a constant of a live plan.
+    /// * The plan and the current memory context must stay, and nobody else may look at the constant, until `self` is
+    ///   dropped.
+    unsafe fn replace(&mut self, constant: *mut Const, short: &CStr) -> Option<()> {
+        if self.0.len() == MOST_SHORTENED {
+            return None;
+        }
+        // SAFETY: the constant is written in place, because copying the plan would copy the long constants. Its memory is
+        // this process's own, though a plan cache may share it. The executor has compiled the values into its expressions
+        // before, and does not read the constants any more. It runs no node and starts no worker until EXPLAIN has
+        // finished, and dropping `self` puts everything back on every way out. The new value lies in the current memory
+        // context, which stays until after that.
+        unsafe {
+            self.0.push((constant, *constant));
+            let text = pg_sys::pstrdup(short.as_ptr());
+            (*constant).consttype = pg_sys::UNKNOWNOID;
+            (*constant).consttypmod = -1;
+            (*constant).constcollid = pg_sys::InvalidOid;
+            (*constant).constlen = -2;
+            (*constant).constvalue = pg_sys::Datum::from(text);
+        }
+        Some(())
+    }
+}
+
+impl Drop for Shortened {
+    fn drop(&mut self) {
+        // This goes from the last to the first, because a constant may be there twice.
+        for (constant, original) in self.0.drain(..).rev() {
+            // SAFETY: the caller of `all` promised that the plan stays until now, and that nobody looks at its constants.
+            unsafe { constant.write(original) };
+        }
+    }
+}
+
+/// Returns the bytes of a constant's value.
+///
+/// # Safety
+/// The value of `constant` must be a live one by reference, of the length that `constlen` says.
+unsafe fn size(constant: &Const) -> usize {
+    // SAFETY: the value is a pointer, by the caller's promise, to as many bytes as the length says.
+    unsafe {
+        let value: *const c_char = constant.constvalue.cast_mut_ptr();
+        match constant.constlen {
+            // A value that is compressed or stored elsewhere was long.
+            -1 if is_stored_otherwise(constant) => usize::MAX,
+            -1 => pgrx::varsize_any_exhdr(value.cast()),
+            -2 => libc::strnlen(value, LONGEST + 1),
+            length => length.max(0) as usize,
+        }
+    }
+}
+
+/// Returns whether a value is compressed, or stored outside of the constant.
+///
+/// # Safety
+/// The value of `constant` must be a live one with a varlena header.
+unsafe fn is_stored_otherwise(constant: &Const) -> bool {
+    let value: *const pg_sys::varlena = constant.constvalue.cast_mut_ptr();
+    // SAFETY: the value has a header by the caller's promise.
+    unsafe { pgrx::varatt_is_1b_e(value) || pgrx::varatt_is_4b_c(value) }
+}
+
+/// Returns whether a type's values are printed byte by byte.
+fn is_text(kind: pg_sys::Oid) -> bool {
+    let texts = [
+        pg_sys::TEXTOID,
+        pg_sys::VARCHAROID,
+        pg_sys::BPCHAROID,
+        pg_sys::JSONOID,
+        pg_sys::XMLOID,
+    ];
+    texts.contains(&kind)
+}
+
+/// Returns what a value's type prints of it.
+///
+/// # Safety
+/// * `value` must be a live value of type `kind`.
+/// * The memory context that is current must outlive the answer. May raise.
+unsafe fn printed<'a>(kind: pg_sys::Oid, value: pg_sys::Datum) -> &'a CStr {
+    // SAFETY: the value is of this type by the caller's promise. The text lies in the current memory context.
+    unsafe {
+        let (mut function, mut is_varlena) = (pg_sys::InvalidOid, false);
+        pg_sys::getTypeOutputInfo(kind, &mut function, &mut is_varlena);
+        CStr::from_ptr(pg_sys::OidOutputFunctionCall(function, value))
+    }
+}
+
+/// Returns the beginning of a long constant, if it can be read without reading the rest.
+///
+/// # Safety
+/// The value of `constant` must be a live one by reference, of its type. May raise.
+unsafe fn beginning(constant: &Const) -> CString {
+    // SAFETY: the value is of its type by the caller's promise, and so as long as its header says.
+    unsafe {
+        if constant.constlen != -1 || is_stored_otherwise(constant) {
+            return CUT.to_owned();
+        }
+        let element = pg_sys::get_element_type(constant.consttype);
+        if element != pg_sys::InvalidOid {
+            return first_elements(constant.constvalue.cast_mut_ptr(), element);
+        }
+        if is_text(constant.consttype) {
+            return clipped(varlena(constant.constvalue.cast_mut_ptr()));
+        }
+        CUT.to_owned()
+    }
+}
+
+/// Returns the bytes of a value.
+///
+/// # Safety
+/// * `value` must point to a value that is neither compressed nor stored elsewhere.
+/// * The value must outlive the answer.
+unsafe fn varlena<'a>(value: *const pg_sys::varlena) -> &'a [u8] {
+    // SAFETY: the value is neither compressed nor stored elsewhere, by the caller's promise: its bytes follow its
+    // header.
+    unsafe { std::slice::from_raw_parts(pgrx::vardata_any(value).cast(), pgrx::varsize_any_exhdr(value)) }
+}
+
+/// Returns the first elements of a long array, if a short element of their type prints few bytes.
+///
+/// # Safety
+/// `array` must point to a live array whose elements are of type `kind`, neither compressed nor stored elsewhere. May
+/// raise.
+unsafe fn first_elements(array: *mut pg_sys::ArrayType, kind: pg_sys::Oid) -> CString {
+    let mut text = b"{".to_vec();
+    // SAFETY: the array has elements of this type by the caller's promise. Those that are not texts are passed by value.
+    unsafe {
+        if !is_text(kind) && !pg_sys::get_typbyval(kind) {
+            return CUT.to_owned();
+        }
+        let elements = pg_sys::array_create_iterator(array, 0, std::ptr::null_mut());
+        let (mut value, mut is_null) = (pg_sys::Datum::null(), false);
+        while text.len() < SHORTENED && pg_sys::array_iterate(elements, &mut value, &mut is_null) {
+            if is_null {
+                text.extend_from_slice(b"NULL");
+            } else if is_text(kind) {
+                let element: *const pg_sys::varlena = value.cast_mut_ptr();
+                if pgrx::varatt_is_1b_e(element) || pgrx::varatt_is_4b_c(element) {
+                    break;
+                }
+                text.extend_from_slice(clipped(varlena(element)).as_bytes());
+            } else {
+                text.extend_from_slice(printed(kind, value).to_bytes());
+            }
+            text.push(b',');
+        }
+    }
+    text.extend_from_slice(b"...}");
+    CString::new(text).unwrap_or_default()
+}
+
+/// Returns a text's first characters, and a mark if that is not all.
+fn clipped(text: &[u8]) -> CString {
+    let kept = server::first_characters(text, SHORTENED);
+    let mark: &[u8] = if kept.len() < text.len() {
+        CUT.to_bytes()
+    } else {
+        b""
+    };
+    CString::new([kept, mark].concat()).unwrap_or_default()
+}

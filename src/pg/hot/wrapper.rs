@@ -1,0 +1,432 @@
+//! The functions that stand in for `PlanState.ExecProcNode`: the logic of [`rowsource_core::wrapper`], for PostgreSQL.
+//!
+//! Budget: 3 ns and 40 instructions a call over a bare call at `sampfreq` 128.
+//!
+//! Each combination of [`Timed`], [`Accounting`] and the counters that can move in the statement is a function of its
+//! own. The functions that deal with the rare cases are tail-called, so that the frequent case saves only one register,
+//! which holds the node.
+
+use super::node::Node;
+use super::state::{HOT, Random, Usage};
+use super::tick;
+use crate::pg::{timing, unguarded, usage};
+use pgrx::pg_sys::{self, PlanState, TupleTableSlot};
+use rowsource_core::clock::tsc;
+use rowsource_core::sampler::{EveryCall, NodeTimer};
+use rowsource_core::wrapper::{self, Host, Sampling};
+pub use rowsource_core::wrapper::{Accounting, Timed};
+
+/// What stands in `PlanState.ExecProcNode`.
+pub type Method = unsafe extern "C-unwind" fn(*mut PlanState) -> *mut TupleTableSlot;
+
+/// Returns the wrapper for a node. In a read-only statement only shared buffers and work files can move.
+pub fn method(timed: Timed, accounting: Accounting, is_read_only: bool) -> Method {
+    wrapper::method::<Executor>(timed, accounting, is_read_only)
+}
+
+/// A plan state that the executor calls now, of a statement that is set up. It is live, and so are its node, the
+/// accounts of the node and its caller, and the scan below a fused aggregate.
+#[derive(Clone, Copy)]
+struct LiveCall(*mut PlanState);
+
+/// The node of a [`LiveCall`], or the scan below it.
+#[derive(Clone, Copy)]
+struct LiveNode(*mut Node);
+
+/// An account that is live: of such a node, or the running one.
+#[derive(Clone, Copy)]
+struct LiveAccount(*mut Usage);
+
+/// PostgreSQL's executor in this process. A value of this type stands for one call, and lends out its nodes. Of several
+/// values, only that of the innermost call is in use: the others wait in [`Host::run`].
+struct Executor;
+
+impl Executor {
+    /// Returns the executor, for a call of a plan state.
+    ///
+    /// # Safety
+    /// * The executor must call `ps` now, and the wrapper must be that of its node.
+    /// * `ps` must belong to a statement that is set up: node, accounts, and the scan below a fused aggregate are live
+    ///   until the call returns.
+    /// * Nobody may hold a reference to a node of the statement.
+    #[inline(always)]
+    unsafe fn calls(ps: *mut PlanState) -> (Executor, LiveCall) {
+        (Executor, LiveCall(ps))
+    }
+
+    /// Returns the executor, for a node whose call it finishes.
+    ///
+    /// # Safety
+    /// As of [`Executor::calls`], for the plan state of `node`.
+    #[inline(always)]
+    unsafe fn finishes(node: *mut Node) -> (Executor, LiveNode) {
+        (Executor, LiveNode(node))
+    }
+
+    #[inline(always)]
+    fn node(&self, node: LiveNode) -> &Node {
+        // SAFETY: the node is live, and whoever changes it borrows the executor.
+        unsafe { &*node.0 }
+    }
+
+    #[inline(always)]
+    fn node_mut(&mut self, node: LiveNode) -> &mut Node {
+        // SAFETY: the node is live. The reference borrows the executor, and so is the only one: it ends before the executor
+        // calls another node.
+        unsafe { &mut *node.0 }
+    }
+}
+
+impl Host for Executor {
+    type Call = LiveCall;
+    type Node = LiveNode;
+    type Account = LiveAccount;
+    type Row = *mut TupleTableSlot;
+    type Random = Random;
+    type Method = Method;
+
+    #[inline(always)]
+    fn node_of(&self, call: LiveCall) -> LiveNode {
+        // SAFETY: the plan state is live, and its statement is set up.
+        LiveNode(unsafe { Node::of(call.0) })
+    }
+
+    #[inline(always)]
+    fn run(&mut self, call: LiveCall) -> *mut TupleTableSlot {
+        // SAFETY: core sets ExecProcNodeReal for every node before its first call. An error may leave this frame, which
+        // has nothing to drop.
+        unsafe { (*call.0).ExecProcNodeReal.unwrap_unchecked()(call.0) }
+    }
+
+    #[inline(always)]
+    fn is_row(&self, row: *mut TupleTableSlot) -> bool {
+        // SAFETY: a node returns NULL or a valid slot.
+        !row.is_null() && unsafe { (*row).tts_flags } & pg_sys::TTS_FLAG_EMPTY as u16 == 0
+    }
+
+    #[inline(always)]
+    fn have_counters_moved<const SCOPE: u8>(&self) -> bool {
+        usage::moved::<SCOPE>()
+    }
+
+    #[inline(always)]
+    fn blocks_read(&self) -> i64 {
+        usage::reads()
+    }
+
+    #[inline(always)]
+    fn charge(&mut self, account: LiveAccount) -> bool {
+        // SAFETY: the account is live. A reference to its node would borrow the executor.
+        unsafe { usage::charge(account.0) }
+    }
+
+    #[inline(always)]
+    fn running_account(&self) -> LiveAccount {
+        LiveAccount(HOT.current.get())
+    }
+
+    #[inline(always)]
+    fn set_running_account(&mut self, account: LiveAccount) {
+        HOT.current.set(account.0);
+    }
+
+    #[inline(always)]
+    fn account(&self, node: LiveNode) -> LiveAccount {
+        // SAFETY: the node is live. No reference is made, for the address is kept longer.
+        LiveAccount(unsafe { &raw mut (*node.0).usage })
+    }
+
+    #[inline(always)]
+    fn caller(&self, node: LiveNode) -> LiveAccount {
+        LiveAccount(self.node(node).caller)
+    }
+
+    #[inline(always)]
+    fn set_caller(&mut self, node: LiveNode, caller: LiveAccount) {
+        self.node_mut(node).caller = caller.0;
+    }
+
+    #[inline(always)]
+    fn fused_scan(&self, node: LiveNode) -> LiveNode {
+        LiveNode(self.node(node).fused_scan)
+    }
+
+    #[inline(always)]
+    fn keep_last_charged(&mut self, node: LiveNode) {
+        self.node_mut(node).last_charged_at_entry = HOT.last_charged.get();
+    }
+
+    #[inline(always)]
+    fn charge_caller_since_kept(&mut self, node: LiveNode) {
+        // SAFETY: the node and its caller's account are live. A reference to a node would borrow the executor.
+        unsafe { usage::add_since((*node.0).caller, &raw const (*node.0).last_charged_at_entry) }
+    }
+
+    #[inline(always)]
+    fn add_row(&mut self, node: LiveNode) {
+        self.node_mut(node).rows += 1;
+    }
+
+    /// Core's InstrEndLoop counts the start, and clears the mark.
+    #[inline(always)]
+    fn has_begun(&self, node: LiveNode) -> bool {
+        self.node(node).instr.running
+    }
+
+    #[inline(always)]
+    fn set_begun(&mut self, node: LiveNode) {
+        self.node_mut(node).instr.running = true;
+    }
+
+    #[inline(always)]
+    fn before(&self, node: LiveNode) -> u64 {
+        self.node(node).before
+    }
+
+    #[inline(always)]
+    fn set_before(&mut self, node: LiveNode, reading: u64) {
+        self.node_mut(node).before = reading;
+    }
+
+    #[inline(always)]
+    fn every_call(&mut self, node: LiveNode) -> &mut EveryCall {
+        &mut self.node_mut(node).every
+    }
+
+    #[inline(always)]
+    fn count_in_histogram(&mut self, node: LiveNode, ticks: i64, did_read: bool) {
+        let ns = ticks as f64 * HOT.ns_per_tick.get();
+        self.node_mut(node).histogram.count(ns, did_read);
+    }
+
+    #[inline(always)]
+    fn is_next_timed(&mut self, node: LiveNode) -> bool {
+        NodeTimer::is_next_timed(&mut self.node_mut(node).timer)
+    }
+
+    #[inline(always)]
+    fn sampling(&mut self, node: LiveNode) -> Sampling<'_, Random> {
+        // SAFETY: evidence, configuration and generator stay where they are. Others change them only while the sampler is
+        // not at work: between statements, and in the functions of this trait, which would borrow the executor too.
+        unsafe {
+            Sampling {
+                config: &*HOT.config.as_ptr().cast_const(),
+                random: &mut *HOT.random.get(),
+                evidence: &mut *HOT.evidence.as_ptr(),
+                timer: &mut self.node_mut(node).timer,
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn last_reading(&self) -> u64 {
+        timing::last()
+    }
+
+    #[inline(always)]
+    fn readings(&self) -> u64 {
+        HOT.readings.get()
+    }
+
+    #[inline(always)]
+    fn read_clock(&mut self) -> u64 {
+        timing::read()
+    }
+
+    #[inline(always)]
+    fn read_for_every_call<const TIMED: u8>(&mut self) -> u64 {
+        if TIMED == Timed::EveryTsc as u8 {
+            tsc::read()
+        } else {
+            (HOT.read.get())()
+        }
+    }
+
+    #[inline(always)]
+    fn gather_evidence(&mut self) {
+        timing::gather_evidence();
+    }
+
+    #[inline(always)]
+    fn want_tick(&mut self) {
+        // SAFETY: the tick is prepared where a statement is timed by sampling, and only there it is wanted.
+        unsafe { tick::want() }
+    }
+
+    #[inline(always)]
+    fn wake_tick(&mut self) {
+        tick::wake();
+    }
+
+    #[inline(always)]
+    fn call_again<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
+        &mut self,
+        again: LiveCall,
+    ) -> *mut TupleTableSlot {
+        // SAFETY: the call is what it was.
+        unsafe { call::<TIMED, ACCOUNTING, SCOPE>(again.0) }
+    }
+
+    #[inline(always)]
+    fn scan_again<const TIMED: u8, const SCOPE: u8>(&mut self, call: LiveCall) -> *mut TupleTableSlot {
+        // SAFETY: the call is what it was.
+        unsafe { scan::<TIMED, SCOPE>(call.0) }
+    }
+
+    #[inline(always)]
+    fn charge_and_call<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
+        &mut self,
+        call: LiveCall,
+    ) -> *mut TupleTableSlot {
+        // SAFETY: the call is what it was.
+        unsafe { charge_and_call::<TIMED, ACCOUNTING, SCOPE>(call.0) }
+    }
+
+    #[inline(always)]
+    fn call_sampled<const ACCOUNTING: u8>(&mut self, call: LiveCall, node: LiveNode) -> *mut TupleTableSlot {
+        // SAFETY: the call is what it was, and this is its node.
+        unsafe { call_sampled::<ACCOUNTING>(call.0, node.0) }
+    }
+
+    #[inline(always)]
+    fn finish_changed_call<const TIMED: u8, const ACCOUNTING: u8>(
+        &mut self,
+        node: LiveNode,
+        row: *mut TupleTableSlot,
+    ) -> *mut TupleTableSlot {
+        // SAFETY: the node is that of the call.
+        unsafe { finish_changed_call::<TIMED, ACCOUNTING>(node.0, row) }
+    }
+
+    #[inline(always)]
+    fn finish_and_scan<const TIMED: u8, const SCOPE: u8>(&mut self, call: LiveCall) -> *mut TupleTableSlot {
+        // SAFETY: the call is what it was.
+        unsafe { finish_and_scan::<TIMED, SCOPE>(call.0) }
+    }
+
+    #[inline(always)]
+    fn finish_previous_scan_call<const TIMED: u8>(&mut self, scan: LiveNode) {
+        // SAFETY: the scan is the node of the call, or the one below it.
+        unsafe { finish_previous_scan_call::<TIMED>(scan.0) }
+    }
+
+    fn call_method<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>() -> Method {
+        call::<TIMED, ACCOUNTING, SCOPE>
+    }
+
+    fn scan_method<const TIMED: u8, const SCOPE: u8>() -> Method {
+        scan::<TIMED, SCOPE>
+    }
+}
+
+/// Makes a node's first call: checks the stack, as core does here, and then installs its own wrapper for good.
+///
+/// # Safety
+/// Called by the executor with a plan state whose statement is set up.
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
+pub unsafe extern "C-unwind" fn first_call(ps: *mut PlanState) -> *mut TupleTableSlot {
+    // SAFETY: the executor calls this with a plan state whose node is live, and whose `method` was set with the node.
+    unsafe {
+        unguarded::check_stack_depth();
+        let method = (*Node::of(ps)).method;
+        (*ps).ExecProcNode = method;
+        method.unwrap_unchecked()(ps)
+    }
+}
+
+/// Is [`wrapper::call`] for PostgreSQL.
+///
+/// # Safety
+/// As of [`Executor::calls`].
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
+unsafe extern "C-unwind" fn call<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
+    ps: *mut PlanState,
+) -> *mut TupleTableSlot {
+    // SAFETY: the executor calls this for a plan state that was set up.
+    let (mut executor, call) = unsafe { Executor::calls(ps) };
+    wrapper::call::<_, TIMED, ACCOUNTING, SCOPE>(&mut executor, call)
+}
+
+/// Is [`wrapper::scan`] for PostgreSQL.
+///
+/// # Safety
+/// As of [`Executor::calls`].
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
+unsafe extern "C-unwind" fn scan<const TIMED: u8, const SCOPE: u8>(
+    ps: *mut PlanState,
+) -> *mut TupleTableSlot {
+    // SAFETY: the executor calls this for a plan state that was set up.
+    let (mut executor, call) = unsafe { Executor::calls(ps) };
+    wrapper::scan::<_, TIMED, SCOPE>(&mut executor, call)
+}
+
+/// Is [`wrapper::finish_and_scan`] for PostgreSQL.
+///
+/// # Safety
+/// As of [`Executor::calls`].
+#[inline(never)]
+unsafe extern "C-unwind" fn finish_and_scan<const TIMED: u8, const SCOPE: u8>(
+    ps: *mut PlanState,
+) -> *mut TupleTableSlot {
+    // SAFETY: the caller's promise.
+    let (mut executor, call) = unsafe { Executor::calls(ps) };
+    wrapper::finish_and_scan::<_, TIMED, SCOPE>(&mut executor, call)
+}
+
+/// Is [`wrapper::finish_previous_scan_call`] for PostgreSQL.
+///
+/// # Safety
+/// As of [`Executor::finishes`].
+#[inline(never)]
+unsafe extern "C-unwind" fn finish_previous_scan_call<const TIMED: u8>(scan: *mut Node) {
+    // SAFETY: the caller's promise.
+    let (mut executor, scan) = unsafe { Executor::finishes(scan) };
+    wrapper::finish_previous_scan_call::<_, TIMED>(&mut executor, scan);
+}
+
+/// Is [`wrapper::charge_and_call`] for PostgreSQL.
+///
+/// # Safety
+/// As of [`Executor::calls`].
+#[inline(never)]
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
+unsafe extern "C-unwind" fn charge_and_call<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
+    ps: *mut PlanState,
+) -> *mut TupleTableSlot {
+    // SAFETY: the caller's promise.
+    let (mut executor, call) = unsafe { Executor::calls(ps) };
+    wrapper::charge_and_call::<_, TIMED, ACCOUNTING, SCOPE>(&mut executor, call)
+}
+
+/// Is [`wrapper::finish_changed_call`] for PostgreSQL.
+///
+/// # Safety
+/// * As of [`Executor::finishes`].
+/// * `row` must be null or a live slot.
+#[inline(never)]
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
+unsafe extern "C-unwind" fn finish_changed_call<const TIMED: u8, const ACCOUNTING: u8>(
+    node: *mut Node,
+    row: *mut TupleTableSlot,
+) -> *mut TupleTableSlot {
+    // SAFETY: the caller's promise.
+    let (mut executor, node) = unsafe { Executor::finishes(node) };
+    let row = wrapper::finish_changed_call::<_, TIMED, ACCOUNTING>(&mut executor, node, row);
+    // Hides that the result is the argument: else the hot path saves it across this call instead of jumping here.
+    std::hint::black_box(row)
+}
+
+/// Is [`wrapper::call_sampled`] for PostgreSQL.
+///
+/// # Safety
+/// As of [`Executor::calls`], and `node` must be the node of `ps`.
+#[inline(never)]
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
+unsafe extern "C-unwind" fn call_sampled<const ACCOUNTING: u8>(
+    ps: *mut PlanState,
+    node: *mut Node,
+) -> *mut TupleTableSlot {
+    // SAFETY: the caller's promise.
+    let (mut executor, call) = unsafe { Executor::calls(ps) };
+    wrapper::call_sampled::<_, ACCOUNTING>(&mut executor, call, LiveNode(node))
+}

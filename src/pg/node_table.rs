@@ -1,0 +1,228 @@
+//! The nodes of one statement, as a table that is safe to use.
+//!
+//! The wrappers write to the nodes through pointers of their own, whenever the executor calls them. So nobody else holds
+//! a reference to a node: a [`NodeRef`] copies a field out, or writes one, as a `Cell` does.
+
+use super::compat::NodeInstrumentation;
+use super::node::Node;
+use super::usage::Usage;
+use pgrx::pg_sys::{ExecProcNodeMtd, PlanState};
+use rowsource_core::histogram::Histogram;
+use rowsource_core::model::{Buffers, Wal};
+use rowsource_core::reconcile::Edge;
+use rowsource_core::results::Place;
+use rowsource_core::sampler::{EveryCall, NodeTimer};
+use std::marker::PhantomData;
+
+/// Owns the nodes of a statement. They stay where they are until it is dropped, even if it is moved.
+pub struct NodeTable {
+    first: *mut Node,
+    count: usize,
+    memory: Vec<Node>,
+}
+
+/// One node of a table. The table has been borrowed, so the node is live.
+#[derive(Clone, Copy)]
+pub struct NodeRef<'a> {
+    node: *mut Node,
+    table: PhantomData<&'a NodeTable>,
+}
+
+impl NodeTable {
+    /// Makes a table of `count` nodes, as if new, in memory that [`NodeTable::into_memory`] returned, or in none. Returns
+    /// `None` without memory.
+    pub fn new(mut memory: Vec<Node>, count: usize) -> Option<NodeTable> {
+        let first = Node::fresh(&mut memory, count)?;
+        Some(NodeTable { first, count, memory })
+    }
+
+    /// Takes the memory out, and leaves no nodes.
+    pub fn take_memory(&mut self) -> Vec<Node> {
+        self.count = 0;
+        self.first = std::ptr::null_mut();
+        std::mem::take(&mut self.memory)
+    }
+
+    /// Returns how many nodes there is memory for.
+    pub fn capacity(&self) -> usize {
+        self.memory.capacity()
+    }
+
+    /// Returns how many nodes there are.
+    #[inline(always)]
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Returns a node.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    #[inline(always)]
+    pub fn get(&self, i: usize) -> NodeRef<'_> {
+        assert!(i < self.count);
+        NodeRef {
+            // SAFETY: the memory holds `count` nodes from `first` on, of which `i` is one.
+            node: unsafe { self.first.add(i) },
+            table: PhantomData,
+        }
+    }
+
+    /// Returns all nodes, a parent before its children.
+    #[inline(always)]
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = NodeRef<'_>> + ExactSizeIterator {
+        (0..self.count).map(|i| self.get(i))
+    }
+
+    /// Returns the node in which an account lies, if it lies in one of these.
+    pub fn of_account(&self, account: *const Usage) -> Option<NodeRef<'_>> {
+        let offset = (account as usize).checked_sub(self.first as usize)?;
+        let i = offset / size_of::<Node>();
+        (i < self.count).then(|| self.get(i))
+    }
+}
+
+/// Defines what copies a field out of a node.
+macro_rules! getters {
+    ($($name:ident: $($field:ident).+ => $type:ty;)+) => {
+        impl NodeRef<'_> {
+            $(
+                #[inline(always)]
+                pub fn $name(self) -> $type {
+                    // SAFETY: the node is live as long as its table is borrowed. Only this thread writes to it, and
+                    // nobody holds a reference to it that could be written through meanwhile.
+                    unsafe { (*self.node).$($field).+ }
+                }
+            )+
+        }
+    };
+}
+
+/// Defines what writes a field of a node.
+macro_rules! setters {
+    ($($name:ident: $($field:ident).+ => $type:ty;)+) => {
+        impl NodeRef<'_> {
+            $(
+                #[inline(always)]
+                pub fn $name(self, value: $type) {
+                    // SAFETY: the node is live as long as its table is borrowed. Only this thread uses it, and nobody
+                    // holds a reference to this field: the only ones that are handed out are to histograms.
+                    unsafe { (*self.node).$($field).+ = value }
+                }
+            )+
+        }
+    };
+}
+
+getters! {
+    plan_state: plan_state => *mut PlanState;
+    plan_node_id: plan_node_id => i32;
+    parent: parent => i32;
+    depth: depth => u16;
+    edge: edge => Edge;
+    by_expression: by_expression => bool;
+    under_gather: under_gather => bool;
+    hidden: hidden => bool;
+    by_core: by_core => bool;
+    caller: caller => *mut Usage;
+    method: method => ExecProcNodeMtd;
+    installed: installed => ExecProcNodeMtd;
+    fused_scan: fused_scan => *mut Node;
+    is_fused_scan: is_fused_scan => bool;
+    rows: rows => u64;
+    before: before => u64;
+    interrupted: interrupted => Option<u64>;
+    timer: timer => NodeTimer;
+    every_call: every => EveryCall;
+    usage: usage => Usage;
+    charged_below: below_unwrapped => Buffers;
+    wal_charged_below: wal_below_unwrapped => Wal;
+}
+
+setters! {
+    set_plan_state: plan_state => *mut PlanState;
+    set_plan_node_id: plan_node_id => i32;
+    set_parent: parent => i32;
+    set_depth: depth => u16;
+    set_edge: edge => Edge;
+    set_by_expression: by_expression => bool;
+    set_under_gather: under_gather => bool;
+    set_hidden: hidden => bool;
+    set_by_core: by_core => bool;
+    set_caller: caller => *mut Usage;
+    set_method: method => ExecProcNodeMtd;
+    set_installed: installed => ExecProcNodeMtd;
+    set_fused_scan: fused_scan => *mut Node;
+    set_is_fused_scan: is_fused_scan => bool;
+    set_interrupted: interrupted => Option<u64>;
+    set_charged_below: below_unwrapped => Buffers;
+    set_wal_charged_below: wal_below_unwrapped => Wal;
+}
+
+impl<'a> NodeRef<'a> {
+    /// Returns the node's address, for pointers that others follow.
+    #[inline(always)]
+    pub fn as_ptr(self) -> *mut Node {
+        self.node
+    }
+
+    /// Returns the address of its instrumentation.
+    #[inline(always)]
+    pub fn instrumentation(self) -> *mut NodeInstrumentation {
+        // SAFETY: the node is live as long as its table is borrowed.
+        unsafe { &raw mut (*self.node).instr }
+    }
+
+    /// Returns the address of its account.
+    #[inline(always)]
+    pub fn account(self) -> *mut Usage {
+        // SAFETY: the node is live as long as its table is borrowed.
+        unsafe { &raw mut (*self.node).usage }
+    }
+
+    /// Returns where it hangs in the plan.
+    #[inline(always)]
+    pub fn place(self) -> Place {
+        Place {
+            parent: usize::try_from(self.parent()).ok(),
+            edge: self.edge(),
+            by_expression: self.by_expression(),
+            hidden: self.hidden(),
+        }
+    }
+
+    /// Forgets what an execution counted.
+    #[inline(always)]
+    pub fn reset(self) {
+        // SAFETY: the table's memory was made by `Node::fresh`. Whoever has a reference to the histogram has promised that
+        // nothing writes to it meanwhile.
+        unsafe { Node::reset_for_reexecution(self.node) }
+    }
+
+    /// Makes its first call a timed one.
+    #[inline(always)]
+    pub fn start_timer(self) {
+        // SAFETY: the node is live as long as its table is borrowed, and nobody else uses its timer meanwhile: this thread
+        // is here.
+        unsafe { (*self.node).timer.start() }
+    }
+
+    /// Adds to its histogram what parallel workers reported.
+    #[inline(always)]
+    pub fn add_to_histogram(self, workers: &Histogram) {
+        // SAFETY: the node is live as long as its table is borrowed. Whoever has a reference to the histogram has promised
+        // that nothing writes to it meanwhile.
+        unsafe { (*self.node).histogram.add(workers) }
+    }
+
+    /// Returns the histogram of its calls.
+    ///
+    /// # Safety
+    /// As long as the reference is used, the executor must not call the node, and nothing else may write to its
+    /// histogram.
+    #[inline(always)]
+    pub unsafe fn histogram(self) -> &'a Histogram {
+        // SAFETY: the node is live as long as its table is borrowed, and nobody writes by the caller's promise.
+        unsafe { &(*self.node).histogram }
+    }
+}

@@ -1,0 +1,186 @@
+//! Copies what PostgreSQL and the wrappers hold of each node into plain structs.
+
+use crate::pg::hot::wrapper::Timed;
+use crate::pg::node_table::{NodeRef, NodeTable};
+use crate::pg::parallel::Channel;
+use crate::pg::{compat, tree, workarea};
+use pgrx::pg_sys::{self, NodeTag};
+use rowsource_core::results::{Calls, CoreSample, NodeSample, Nodes, Place};
+use std::cell::Cell;
+
+/// The nodes of a statement that has ended.
+pub struct Collector<'a> {
+    pub(super) nodes: &'a NodeTable,
+    pub(super) channel: &'a Cell<Option<Channel>>,
+    /// Whether the statement's memory contexts still stand.
+    pub(super) core_alive: bool,
+    /// Which calls the wrappers timed; `None` where they were not installed.
+    timed: Option<Timed>,
+}
+
+impl<'a> Collector<'a> {
+    /// Takes the nodes of a statement, and the channel to its workers if it has one.
+    ///
+    /// # Safety
+    /// * The plan states of the nodes must be live as long as the collector is used.
+    /// * If `core_alive`, so must the memory contexts of the statement be.
+    #[inline(always)]
+    pub unsafe fn new(
+        nodes: &'a NodeTable,
+        channel: &'a Cell<Option<Channel>>,
+        core_alive: bool,
+        timed: Option<Timed>,
+    ) -> Self {
+        Collector {
+            nodes,
+            channel,
+            core_alive,
+            timed,
+        }
+    }
+
+    /// Returns what the wrapper knows of a node's calls.
+    #[inline(always)]
+    fn calls(&self, node: NodeRef) -> Calls {
+        match self.timed {
+            None => Calls::Untimed { calls: 0 },
+            Some(Timed::Sampled) => Calls::Sampled(node.timer()),
+            Some(Timed::Never) => Calls::Untimed {
+                calls: node.every_call().calls,
+            },
+            Some(Timed::EveryTsc | Timed::Every) => {
+                let every = node.every_call();
+                Calls::Every {
+                    calls: every.calls,
+                    ticks: every.ticks,
+                    startup_ticks: every.startup_ticks,
+                    clock_backsteps: every.clock_backsteps,
+                }
+            }
+        }
+    }
+}
+
+impl Nodes for Collector<'_> {
+    #[inline(always)]
+    fn count(&self) -> usize {
+        self.nodes.count()
+    }
+
+    #[inline(always)]
+    fn place(&self, i: usize) -> Place {
+        self.nodes.get(i).place()
+    }
+
+    #[inline(always)]
+    fn sample(&self, i: usize) -> NodeSample {
+        let node = self.nodes.get(i);
+        let plan_state = node.plan_state();
+        // SAFETY: the plan state is live, and with `core_alive` so are its memory contexts: `new` asked for that. Its
+        // instrumentation is null or lives as long as it.
+        let (instr, processes, (memory_kb, disk_kb)) = unsafe {
+            let sizes = match self.core_alive {
+                true => workarea::size(plan_state),
+                false => (None, None),
+            };
+            ((*plan_state).instrument.as_ref(), processes(plan_state), sizes)
+        };
+        let usage = node.usage();
+        NodeSample {
+            place: node.place(),
+            is_instrumented: instr.is_some(),
+            processes,
+            loops: instr.map_or(0.0, |instr| instr.nloops),
+            is_running: instr.is_some_and(|instr| instr.running),
+            rows: node.rows(),
+            core_rows: instr.map_or(0.0, |instr| {
+                let in_progress = if instr.running { instr.tuplecount } else { 0.0 };
+                instr.ntuples + in_progress
+            }),
+            is_fused_scan: node.is_fused_scan(),
+            interrupted: node.interrupted(),
+            calls: self.calls(node),
+            buffers: compat::buffers(&usage.buffers),
+            wal: compat::wal(&usage.wal),
+            memory_kb,
+            disk_kb,
+        }
+    }
+
+    fn core(&self, i: usize) -> CoreSample {
+        let node = self.nodes.get(i);
+        let plan_state = node.plan_state();
+        // SAFETY: the plan state is live: `new` asked for that. Its instrumentation is null or lives as long as it, and
+        // this is the only reference to it.
+        let Some(instr) = (unsafe { (*plan_state).instrument.as_mut() }) else {
+            return CoreSample::default();
+        };
+        let interrupted_ns = compat::core_interrupted_ns(instr);
+        let base = compat::common_instrumentation(instr);
+        let mut buffers = base.need_bufusage.then(|| compat::buffers(&base.bufusage));
+        let mut wal = base.need_walusage.then(|| compat::wal(&base.walusage));
+        // Where core measures alone, EXPLAIN does not show what an interrupted call used either.
+        if interrupted_ns.is_some()
+            && self.timed.is_some()
+            && let (Some(buffers), Some(wal)) = (&mut buffers, &mut wal)
+        {
+            let (in_call, wal_in_call) = compat::core_interrupted_usage(instr);
+            *buffers += in_call;
+            *wal += wal_in_call;
+        }
+        CoreSample {
+            alone: node.by_core(),
+            is_interrupted: interrupted_ns.is_some(),
+            total_ns: compat::core_total_ns(instr) + interrupted_ns.unwrap_or(0.0),
+            startup_ns: compat::core_startup_ns(instr),
+            buffers: buffers.into(),
+            wal: wal.into(),
+            charged_below: node.charged_below(),
+            wal_charged_below: node.wal_charged_below(),
+            // SAFETY: the plan state is live.
+            worker_loops: unsafe { worker_loops(plan_state) },
+            workers: self
+                .channel
+                .get()
+                .map(|channel| channel.read(node.plan_node_id()))
+                .unwrap_or_default(),
+        }
+    }
+}
+
+/// Returns the processes that run the inputs of a node.
+///
+/// # Safety
+/// `ps` must point to an initialised plan state.
+#[inline(always)]
+unsafe fn processes(ps: *mut pg_sys::PlanState) -> f64 {
+    // SAFETY: the plan state is initialised by the caller's promise, and of the type that its tag says.
+    let workers = unsafe {
+        match tree::tag(ps) {
+            NodeTag::T_GatherState => (*ps.cast::<pg_sys::GatherState>()).nworkers_launched,
+            NodeTag::T_GatherMergeState => (*ps.cast::<pg_sys::GatherMergeState>()).nworkers_launched,
+            _ => 0,
+        }
+    };
+    1.0 + f64::from(workers)
+}
+
+/// Returns the finished starts that workers reported for a node.
+///
+/// # Safety
+/// `ps` must point to an initialised plan state.
+unsafe fn worker_loops(ps: *mut pg_sys::PlanState) -> f64 {
+    // SAFETY: the plan state is initialised by the caller's promise. The workers' array, where there is one, lives as
+    // long as it, and has `num_workers` entries.
+    unsafe {
+        let Some(workers) = (*ps).worker_instrument.as_ref() else {
+            return 0.0;
+        };
+        workers
+            .instrument
+            .as_slice(workers.num_workers.max(0) as usize)
+            .iter()
+            .map(|worker| worker.nloops)
+            .sum()
+    }
+}

@@ -1,0 +1,49 @@
+//! Writes a statement's totals to core's struct, for those who read it: EXPLAIN, auto_explain, a parallel leader.
+
+use crate::pg::node_table::NodeTable;
+use crate::pg::{compat, server};
+use rowsource_core::model::Buffers;
+use rowsource_core::results::Scratch;
+
+/// Writes the totals of all nodes that have instrumentation.
+///
+/// # Safety
+/// `scratch` must have been filled in from these nodes, and their plan states must still be live.
+pub unsafe fn to_core(nodes: &NodeTable, scratch: &Scratch) {
+    for node in scratch.totals() {
+        let plan_state = nodes.get(node.index).plan_state();
+        // SAFETY: the plan state is live by the caller's promise. Only nodes that have instrumentation are among the totals,
+        // and nobody else has a reference to it.
+        let instr = unsafe { &mut *(*plan_state).instrument };
+        let (estimate, stats) = (node.estimate, node.stats);
+        compat::set_core_totals(
+            instr,
+            estimate.total,
+            estimate.startup,
+            stats.rows as f64,
+            node.starts,
+        );
+        if let (Some(buffers), Some(wal)) = (stats.buffers.get(), stats.wal.get()) {
+            let base = compat::common_instrumentation(instr);
+            compat::set_buffers(&mut base.bufusage, &as_core(buffers));
+            compat::set_wal(&mut base.walusage, &wal);
+        }
+    }
+}
+
+/// Returns what core's struct is to show. It shows times of I/O only if core takes them itself. A worker's are kept, for
+/// they are on their way to its leader.
+fn as_core(buffers: Buffers) -> Buffers {
+    if server::is_parallel_worker() || server::core_times_io() {
+        return buffers;
+    }
+    Buffers {
+        shared_read_ms: 0.0,
+        shared_write_ms: 0.0,
+        local_read_ms: 0.0,
+        local_write_ms: 0.0,
+        temp_read_ms: 0.0,
+        temp_write_ms: 0.0,
+        ..buffers
+    }
+}

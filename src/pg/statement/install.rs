@@ -1,0 +1,232 @@
+//! Makes a statement's nodes measure: puts their instrumentation and their wrappers into its plan states, and puts
+//! wrappers back where core has replaced them.
+
+use super::owner;
+use super::state::{
+    INSTRUMENT_BUFFERS, INSTRUMENT_ROWS, INSTRUMENT_ROWSOURCE, INSTRUMENT_TIMER, INSTRUMENT_WAL, Statement,
+};
+use crate::instrumentation::InstrumentationLevel;
+use crate::pg::hot::wrapper::{self, Accounting};
+use crate::pg::node_table::NodeRef;
+use crate::pg::{compat, results, side_effects, tree};
+use pgrx::pg_sys::{self, NodeTag};
+use rowsource_core::results::Mode;
+
+impl Statement {
+    /// Makes `PlanState.instrument` point into the nodes, says what core is to measure, and chooses the wrappers.
+    ///
+    /// # Safety
+    /// * The statement's query must be started, and its nodes have their plan states.
+    /// * No node of it may have been run yet.
+    pub(super) unsafe fn install_instrumentation(&mut self, has_gather: bool, requested_by_others: i32) {
+        let is_timed = self.level == InstrumentationLevel::Timed;
+        let has_usage = self.level != InstrumentationLevel::Rows;
+        // SAFETY: the query is started, and the plan states are live, by the caller's promise. Core uses `instrument` only
+        // through the plan state. The nodes live as long as the statement, which goes with the query's context.
+        unsafe {
+            let estate = (*self.query).estate;
+            // If core measures nothing, it has allocated nothing.
+            let core_measures = (*estate).es_instrument != 0;
+            let only_reads =
+                side_effects::is_read_only(self.query, self.nodes.iter().map(|node| node.plan_state()));
+            // `only_reads` depends on more than the plan's identity, and so need not hold for the next execution.
+            let mut reusable = self.mode == Mode::Ours && !only_reads && self.has_queryid();
+            self.link_accounts();
+            self.pair_fused_scans();
+            // The loop goes from the last node to the first, so parents come after their children. The nodes that come next
+            // have a node below them whose shutdown does work of its own, as long as they are less deep than this.
+            let mut above = 0;
+            for node in self.nodes.iter().rev() {
+                let ps = node.plan_state();
+                let shuts_down = node.depth() < above || shuts_down(ps);
+                if shuts_down {
+                    above = node.depth();
+                }
+                let instr = node.instrumentation();
+                if !(*ps).instrument.is_null() {
+                    *instr = *(*ps).instrument;
+                } else if core_measures {
+                    continue;
+                }
+                let is_async = (*ps).async_capable;
+                // Core's calls around shutdown only matter where workers or remote servers are shut down.
+                let core_contributes =
+                    node.by_core() || is_async || node.under_gather() || has_gather || shuts_down;
+                self.core_contributes |= core_contributes;
+                reusable &= !core_contributes;
+                (*instr).async_mode = is_async;
+                let core = compat::common_instrumentation(&mut *instr);
+                // The timer also tells which calls an error interrupted.
+                core.need_timer = has_usage && core_contributes;
+                core.need_bufusage = has_usage && core_contributes;
+                core.need_walusage = has_usage && core_contributes;
+                node.start_timer();
+                node.set_method(Some(wrapper::method(
+                    self.timed,
+                    self.accounting(node),
+                    only_reads,
+                )));
+                (*ps).instrument = instr;
+            }
+            self.reusable = reusable && !self.core_contributes;
+            if has_gather {
+                // What workers are to report.
+                let mut options =
+                    (*estate).es_instrument | requested_by_others | INSTRUMENT_ROWSOURCE | INSTRUMENT_ROWS;
+                if is_timed {
+                    options |= INSTRUMENT_TIMER;
+                }
+                if has_usage {
+                    options |= INSTRUMENT_BUFFERS | INSTRUMENT_WAL;
+                }
+                (*estate).es_instrument = options;
+            }
+        }
+    }
+
+    /// Tells each node its caller's account: that of the next node above which has a wrapper. Core calls Hash and the like
+    /// by other ways.
+    ///
+    /// The accounts stay valid as long as the statement stays where it is.
+    fn link_accounts(&self) {
+        for node in self.nodes.iter() {
+            let caller = match usize::try_from(node.parent()).map(|parent| self.nodes.get(parent)) {
+                Err(_) => self.outside.get(),
+                Ok(parent) if parent.by_core() => parent.caller(),
+                Ok(parent) => parent.account(),
+            };
+            node.set_caller(caller);
+        }
+    }
+
+    /// Pairs each aggregate that does nothing but read a scan to its end with that scan.
+    ///
+    /// # Safety
+    /// The plan states must be live.
+    unsafe fn pair_fused_scans(&self) {
+        if self.level == InstrumentationLevel::Rows {
+            return;
+        }
+        // An outer child directly follows a parent without InitPlans.
+        for i in 1..self.nodes.count() {
+            let (parent, node) = (self.nodes.get(i - 1), self.nodes.get(i));
+            let is_child = node.parent() == i as i32 - 1 && !parent.by_expression();
+            // SAFETY: the plan states are live by the caller's promise.
+            let are_fused = || unsafe {
+                side_effects::is_plain_aggregate_over_scan(parent.plan_state(), node.plan_state())
+            };
+            if is_child && are_fused() {
+                parent.set_fused_scan(node.as_ptr());
+                node.set_is_fused_scan(true);
+            }
+        }
+    }
+
+    /// Returns how buffers are charged for a node.
+    fn accounting(&self, node: NodeRef) -> Accounting {
+        if self.level == InstrumentationLevel::Rows {
+            Accounting::None
+        } else if node.by_expression() {
+            Accounting::SubplanRoot
+        } else if !node.fused_scan().is_null() {
+            Accounting::FusedAggregate
+        } else if node.is_fused_scan() {
+            Accounting::FusedScan
+        } else {
+            Accounting::Switch
+        }
+    }
+
+    /// Puts the wrappers in place. To be done at the first run, not at the start, because Parallel Hash resets
+    /// `ExecProcNode` in a worker between the two.
+    ///
+    /// # Safety
+    /// The plan states must be live.
+    pub(super) unsafe fn install(&self) {
+        for node in self.nodes.iter() {
+            if node.by_core() || node.method().is_none() {
+                continue;
+            }
+            let plan_state = node.plan_state();
+            // SAFETY: the plan states are live by the caller's promise.
+            unsafe {
+                let first = if tree::is_gather(plan_state) {
+                    gather_first_call
+                } else {
+                    wrapper::first_call
+                };
+                node.set_installed(Some(first));
+                (*plan_state).ExecProcNode = Some(first);
+            }
+        }
+    }
+
+    /// Puts wrappers back where core has replaced them, and notes what was used below meanwhile, because core's counts
+    /// include it. Parallel Hash resets `ExecProcNode` in the leader too, inside the Gather's first call. To be called
+    /// when that call has returned, or an error has ended it.
+    ///
+    /// # Safety
+    /// The plan states must be live if core has replaced a wrapper.
+    pub(super) unsafe fn note_unwrapped(&self) {
+        // SAFETY: the plan states are live by the caller's promise.
+        let is_unwrapped = |node: &NodeRef| unsafe { is_unwrapped(*node) };
+        if !self.is_wrapped() || !self.nodes.iter().any(|node| is_unwrapped(&node)) {
+            return;
+        }
+        let charged = results::charged_below(&self.nodes);
+        for (i, node) in self.nodes.iter().enumerate() {
+            if !is_unwrapped(&node) {
+                continue;
+            }
+            // SAFETY: the plan states are live by the caller's promise.
+            unsafe { (*node.plan_state()).ExecProcNode = node.method() };
+            // Without memory for the sums these blocks count twice.
+            if let Some(charged) = &charged {
+                let (buffers, wal) = charged[i];
+                node.set_charged_below(buffers);
+                node.set_wal_charged_below(wal);
+            }
+        }
+    }
+}
+
+/// Returns whether shutting a node down does work of its own.
+///
+/// # Safety
+/// `ps` must point to an initialised plan state.
+unsafe fn shuts_down(ps: *mut pg_sys::PlanState) -> bool {
+    // SAFETY: a plan state, which the caller promises, begins with its tag.
+    let kind = unsafe { tree::tag(ps) };
+    matches!(kind, NodeTag::T_ForeignScanState | NodeTag::T_CustomScanState)
+}
+
+/// Returns whether core has replaced a node's wrapper. The addresses that we put there are known; core's own are not.
+///
+/// # Safety
+/// The node's plan state must be live.
+unsafe fn is_unwrapped(node: NodeRef) -> bool {
+    let address = |method: pg_sys::ExecProcNodeMtd| method.map_or(0, |m| m as usize);
+    if !node.under_gather() || node.by_core() || node.method().is_none() {
+        return false;
+    }
+    // SAFETY: the plan state is live by the caller's promise.
+    let present = address(unsafe { (*node.plan_state()).ExecProcNode });
+    present != address(node.method()) && present != address(node.installed())
+}
+
+/// The wrapper of a Gather's first call.
+///
+/// # Safety
+/// * To be called by the executor only, for a plan state that [`Statement::install`] put this into.
+/// * An error crosses this frame.
+unsafe extern "C-unwind" fn gather_first_call(ps: *mut pg_sys::PlanState) -> *mut pg_sys::TupleTableSlot {
+    // SAFETY: the executor calls this for a node of an open statement. The statement is looked for after the call only, so
+    // that this frame holds nothing when an error crosses it.
+    unsafe {
+        let slot = wrapper::first_call(ps);
+        if let Some(statement) = owner::of((*ps).state) {
+            statement.note_unwrapped();
+        }
+        slot
+    }
+}

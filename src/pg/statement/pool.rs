@@ -1,0 +1,113 @@
+//! Keeps statements that have ended, for the next ones. Most statements are short, and setting one up costs more than
+//! measuring it. If the same plan is run again in the same way, everything that was found out about it still holds. Else
+//! the memory is used again.
+
+use super::state::Statement;
+use crate::instrumentation::InstrumentationPlan;
+use crate::pg::backend_local::BackendLocal;
+use crate::pg::node::Node;
+use rowsource_core::model::PlanKey;
+use std::cell::{Cell, UnsafeCell};
+
+/// How many are kept.
+const KEPT: usize = 8;
+/// Statements with more nodes are not kept.
+const MOST_NODES: usize = 16;
+
+static POOL: BackendLocal<UnsafeCell<[Option<Box<Statement>>; KEPT]>> =
+    BackendLocal::new(UnsafeCell::new([const { None }; KEPT]));
+/// The place that is used next if none is free.
+static NEXT: BackendLocal<Cell<usize>> = BackendLocal::new(Cell::new(0));
+
+/// Runs a body with the statements that are kept.
+///
+/// A `RefCell` would do the same, but its count costs each statement some instructions.
+///
+/// # Safety
+/// `body` must not call this function again.
+#[inline(always)]
+unsafe fn with_pool<T>(body: impl FnOnce(&mut [Option<Box<Statement>>; KEPT]) -> T) -> T {
+    // SAFETY: this is the only reference: no other is made anywhere else, and the body does not call this again.
+    body(unsafe { &mut *POOL.get() })
+}
+
+/// Keeps a closed statement.
+pub fn recycle(mut statement: Box<Statement>) {
+    if statement.nodes.capacity() > MOST_NODES {
+        return;
+    }
+    if !statement.reusable {
+        statement.target = None;
+    }
+    statement.channel.set(None);
+    // SAFETY: the body calls only `next` of this file. The caller drops the statement that is replaced.
+    let _replaced = unsafe {
+        with_pool(|pool| {
+            let free = pool.iter().position(Option::is_none);
+            pool[free.unwrap_or_else(next)].replace(statement)
+        })
+    };
+}
+
+/// Takes a statement of the same plan that was set up in the same way.
+pub fn take_matching(key: &PlanKey, setting: &InstrumentationPlan, count: usize) -> Option<Box<Statement>> {
+    let matches = |statement: &Statement| {
+        let target = statement.target.as_ref().filter(|_| statement.reusable);
+        target.is_some_and(|target| target.plan.key == *key)
+            && statement.nodes.count() == count
+            && (statement.level, statement.sampfreq, statement.clock)
+                == (setting.level, setting.sampfreq, setting.clock)
+    };
+    // SAFETY: the body only compares statements.
+    unsafe {
+        with_pool(|pool| {
+            let at = pool
+                .iter()
+                .position(|kept| kept.as_deref().is_some_and(matches))?;
+            pool[at].take()
+        })
+    }
+}
+
+/// Takes memory for nodes, and the box that a statement is to be put into, if there is one: one that nobody can use again,
+/// or, if the pool is full, the one that was made longest ago.
+pub fn take_any() -> (Vec<Node>, Option<Box<Statement>>) {
+    let is_usable = |statement: &Statement| statement.target.is_some();
+    // SAFETY: the body calls only `next` of this file.
+    let taken = unsafe {
+        with_pool(|pool| {
+            let useless = pool
+                .iter()
+                .position(|kept| kept.as_deref().is_some_and(|statement| !is_usable(statement)));
+            let is_full = pool.iter().all(Option::is_some);
+            useless
+                .or_else(|| is_full.then(next))
+                .and_then(|at| pool[at].take())
+        })
+    };
+    match taken {
+        Some(mut statement) => (statement.nodes.take_memory(), Some(statement)),
+        None => (Vec::new(), None),
+    }
+}
+
+/// Returns the place whose turn it is.
+fn next() -> usize {
+    let at = NEXT.get();
+    NEXT.set((at + 1) % KEPT);
+    at
+}
+
+/// Puts a statement into a box: into this one, or into a new one. Returns `None` without memory.
+pub fn into_box(statement: Statement, place: Option<Box<Statement>>) -> Option<Box<Statement>> {
+    if let Some(mut place) = place {
+        *place = statement;
+        return Some(place);
+    }
+    let mut room = Vec::new();
+    room.try_reserve_exact(1).ok()?;
+    room.push(statement);
+    let one: Box<[Statement; 1]> = room.into_boxed_slice().try_into().ok()?;
+    // SAFETY: an array of one element has the layout of the element.
+    Some(unsafe { Box::from_raw(Box::into_raw(one).cast()) })
+}

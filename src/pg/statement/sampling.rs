@@ -1,0 +1,86 @@
+//! What the sampler must know of the clock and of its own cost.
+
+use super::state::Statement;
+use crate::instrumentation::InstrumentationLevel;
+use crate::pg::backend_local::BackendLocal;
+use crate::pg::hot::wrapper::Timed;
+use rand_core::SeedableRng;
+use rand_xoshiro::Xoroshiro128PlusPlus;
+use rowsource_core::clock::{self, Source, measure_costs};
+use rowsource_core::sampler::{BOOKKEEPING_NS, Config, LongCallEvidence, NodeTimer, TimedCall};
+use std::cell::Cell;
+
+impl Statement {
+    /// Returns which calls are timed, by the settings.
+    pub(super) fn timed(level: InstrumentationLevel, sampfreq: i32, clock: Source) -> Timed {
+        match (level, sampfreq, clock) {
+            (InstrumentationLevel::Timed, 1, Source::Tsc) => Timed::EveryTsc,
+            (InstrumentationLevel::Timed, 1, _) => Timed::Every,
+            (InstrumentationLevel::Timed, ..) => Timed::Sampled,
+            _ => Timed::Never,
+        }
+    }
+}
+
+/// Returns the sampler's configuration. It seldom changes.
+pub(super) fn config(source: Source, sampfreq: i32) -> Config {
+    static LAST: BackendLocal<Cell<Option<(Source, i32, Config)>>> = BackendLocal::new(Cell::new(None));
+    match LAST.get() {
+        Some((last, frequency, config)) if last == source && frequency == sampfreq => config,
+        _ => {
+            let config = new_config(source, sampfreq);
+            LAST.set(Some((source, sampfreq, config)));
+            config
+        }
+    }
+}
+
+/// Makes a configuration. The costs of the clock and of a sample are measured once per backend and clock.
+fn new_config(source: Source, sampfreq: i32) -> Config {
+    type Costs = Cell<Option<(f64, f64, f64)>>;
+    static COSTS: BackendLocal<[Costs; Source::ALL.len()]> =
+        BackendLocal::new([const { Cell::new(None) }; Source::ALL.len()]);
+    let known = &COSTS[source as usize];
+    let (empty, reading_ns, bookkeeping_ns) = known.get().unwrap_or_else(|| {
+        let cost = measure_costs(source);
+        (
+            cost.empty_interval_ticks as f64,
+            cost.reading_ns,
+            bookkeeping_ns(),
+        )
+    });
+    known.set(Some((empty, reading_ns, bookkeeping_ns)));
+    Config::new(
+        sampfreq.max(1) as u32,
+        source.scale().ns_per_tick(),
+        empty,
+        reading_ns,
+        bookkeeping_ns,
+        source.resolution_ns(),
+    )
+}
+
+/// Returns what a sample costs besides its readings. The usual cost is the least: in a tight loop a sample takes less than
+/// among other work. On a slow machine, or under an emulator, the measured cost is higher.
+fn bookkeeping_ns() -> f64 {
+    const SAMPLES: u32 = 64;
+    let config = Config::new(128, 1.0, 0.0, 10.0, BOOKKEEPING_NS, 0.0);
+    let mut random = Xoroshiro128PlusPlus::seed_from_u64(1);
+    let mut timer = NodeTimer::default();
+    timer.start();
+    let start = clock::system::monotonic();
+    for i in 0..u64::from(SAMPLES) {
+        let call = TimedCall {
+            before: 1000 * i,
+            start: 1000 * i + 10,
+            end: 1000 * i + 50,
+            nested_readings: 0,
+            did_io: false,
+            first_of_start: false,
+        };
+        timer.record_timed(&config, &mut random, &call, &mut LongCallEvidence::default());
+    }
+    let measured = clock::system::monotonic().saturating_sub(start) as f64 / f64::from(SAMPLES);
+    std::hint::black_box(timer);
+    measured.max(BOOKKEEPING_NS)
+}

@@ -1,0 +1,145 @@
+//! What is known of one statement.
+
+use crate::instrumentation::InstrumentationLevel;
+use crate::pg::hot::wrapper::Timed;
+use crate::pg::node_table::NodeTable;
+use crate::pg::usage::Usage;
+use crate::pg::{parallel, timing};
+use crate::session::KnownPlan;
+use pgrx::pg_sys::{self, QueryDesc};
+use rowsource_core::clock::Source;
+use rowsource_core::model::{Outcome, PlanDescription};
+use rowsource_core::phase::{Event, Phase};
+use rowsource_core::results::Mode;
+use rowsource_core::sampler::Config;
+use std::cell::{Cell, UnsafeCell};
+use std::rc::Rc;
+
+/// Our own bit in `instrument_options`. It tells parallel workers to measure as their leader does.
+pub const INSTRUMENT_ROWSOURCE: i32 = 1 << 24;
+pub const INSTRUMENT_TIMER: i32 = pg_sys::InstrumentOption::INSTRUMENT_TIMER as i32;
+pub const INSTRUMENT_BUFFERS: i32 = pg_sys::InstrumentOption::INSTRUMENT_BUFFERS as i32;
+pub const INSTRUMENT_ROWS: i32 = pg_sys::InstrumentOption::INSTRUMENT_ROWS as i32;
+pub const INSTRUMENT_WAL: i32 = pg_sys::InstrumentOption::INSTRUMENT_WAL as i32;
+
+pub struct Statement {
+    pub query: *mut QueryDesc,
+    /// Linked into the statement's query context, which so owns the statement.
+    pub callback: pg_sys::MemoryContextCallback,
+    pub life: Life,
+    pub mode: Mode,
+    pub nodes: NodeTable,
+    /// Core measures some of its nodes, or workers report some.
+    pub core_contributes: bool,
+    /// What was found out at set-up holds for all executions of the plan.
+    pub reusable: bool,
+    pub level: InstrumentationLevel,
+    pub sampfreq: i32,
+    pub clock: Source,
+    /// Which calls are timed.
+    pub timed: Timed,
+    /// Nanoseconds of a tick of the clock.
+    pub tick_ns: f64,
+    pub config: Config,
+    /// What it is recorded as. A parallel worker's statement has none.
+    pub target: Option<Target>,
+    /// The account of what the statement uses outside its nodes. It is charged through its address.
+    pub outside: UnsafeCell<Usage>,
+    /// Nanoseconds in ExecutorRun and ExecutorFinish.
+    pub elapsed_ns: Cell<f64>,
+    /// What the run that is on the stack replaced.
+    pub replaced: Replaced,
+    /// How it ended. A statement that has not failed is completed.
+    pub outcome: Cell<Outcome>,
+    /// It called rowsource_display(), and so never becomes "the last statement".
+    pub excluded_from_last: Cell<bool>,
+    pub channel: Cell<Option<parallel::Channel>>,
+}
+
+/// The phase of a statement. It changes by events only.
+pub struct Life(Cell<Phase>);
+
+impl Life {
+    /// Returns the life of a statement that has just been set up.
+    pub const fn new() -> Life {
+        Life(Cell::new(Phase::SetUp))
+    }
+
+    /// Returns the phase.
+    #[inline(always)]
+    pub fn phase(&self) -> Phase {
+        self.0.get()
+    }
+
+    /// Changes the phase. Returns false, and changes nothing, if the event is out of place.
+    #[inline(always)]
+    pub fn advance(&self, event: Event) -> bool {
+        let next = self.phase().after(event);
+        if let Some(next) = next {
+            self.0.set(next);
+        }
+        next.is_some()
+    }
+}
+
+/// What an execution is recorded as.
+pub struct Target {
+    pub plan: Rc<KnownPlan>,
+    pub description: Rc<PlanDescription>,
+    /// The description's literals are those of an earlier execution.
+    pub older_literals: bool,
+}
+
+/// What a run of a statement replaced. It is put back when the run is left, by any way.
+pub struct Replaced {
+    pub account: Cell<*mut Usage>,
+    /// The counters when the run began, if a node asked for the run: all that it uses also belongs to that node.
+    pub last_charged: Cell<Option<Usage>>,
+    pub timing: Cell<Option<timing::Outer>>,
+    /// The statement that was running.
+    pub statement: Cell<*const Statement>,
+    /// Whether times of temporary files were charged to nodes.
+    pub tempfile_times: Cell<bool>,
+    /// When the run began.
+    pub start: Cell<u64>,
+}
+
+impl Replaced {
+    /// Returns what stands there before the first run.
+    pub const fn nothing() -> Replaced {
+        Replaced {
+            account: Cell::new(std::ptr::null_mut()),
+            last_charged: Cell::new(None),
+            timing: Cell::new(None),
+            statement: Cell::new(std::ptr::null()),
+            tempfile_times: Cell::new(false),
+            start: Cell::new(0),
+        }
+    }
+}
+
+impl Statement {
+    /// Returns whether the wrappers measure it. Else core measures everything.
+    #[inline(always)]
+    pub fn is_wrapped(&self) -> bool {
+        self.mode != Mode::CoreOnly
+    }
+
+    /// Returns whether its wrappers read a clock.
+    #[inline(always)]
+    pub fn is_timed(&self) -> bool {
+        self.is_wrapped() && self.level == InstrumentationLevel::Timed
+    }
+
+    /// Returns whether a client sent it, not a function.
+    pub fn is_toplevel(&self) -> bool {
+        self.target
+            .as_ref()
+            .is_some_and(|target| target.plan.key.toplevel())
+    }
+
+    /// Returns the planner's numbers for its nodes. They are the same in leader and workers.
+    pub fn plan_node_ids(&self) -> impl Iterator<Item = i32> {
+        self.nodes.iter().map(|node| node.plan_node_id())
+    }
+}
