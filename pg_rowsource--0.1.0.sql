@@ -14,7 +14,7 @@ LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
 
 -- Identifies this session's last measured statement.
 CREATE FUNCTION rowsource_last(OUT queryid bigint, OUT planid bigint, OUT outcome text) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_last_wrapper'
+AS 'MODULE_PATHNAME', 'rowsource_last_0_1'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- Measures the cost and the behaviour of each clock source on this machine.
@@ -29,7 +29,7 @@ CREATE FUNCTION rowsource_clocks(
     OUT backward_steps bigint,
     OUT largest_backward_step_ns float8
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_clocks_wrapper'
+AS 'MODULE_PATHNAME', 'rowsource_clocks_0_1'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- Returns a row per node of each stored plan.
@@ -206,12 +206,12 @@ CREATE FUNCTION rowsource_info(
     OUT truncated bigint,
     OUT stats_reset timestamptz
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_info_wrapper'
+AS 'MODULE_PATHNAME', 'rowsource_info_0_1'
 LANGUAGE C VOLATILE STRICT ROWS 1 PARALLEL RESTRICTED;
 
 -- Deletes plans of a user, a database or a query. 0 stands for any.
 CREATE FUNCTION rowsource_reset(userid oid DEFAULT 0, dbid oid DEFAULT 0, queryid bigint DEFAULT 0) RETURNS void
-AS 'MODULE_PATHNAME', 'rowsource_reset_wrapper'
+AS 'MODULE_PATHNAME', 'rowsource_reset_0_1'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- Returns the requests to temporary files since the last reset: a row per database and file type. small: one block or less.
@@ -272,7 +272,7 @@ CREATE VIEW pg_stat_tempfile_io_histogram AS
 
 -- Resets the counters of a database's temporary files. 0 stands for all databases.
 CREATE FUNCTION rowsource_tempfile_reset(dbid oid DEFAULT 0) RETURNS void
-AS 'MODULE_PATHNAME', 'rowsource_tempfile_reset_wrapper'
+AS 'MODULE_PATHNAME', 'rowsource_tempfile_reset_0_1'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- Returns the temporary files on disk, summed by the process that created them and by kind.

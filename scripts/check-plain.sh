@@ -13,7 +13,7 @@ command -v objdump >/dev/null || die "objdump not found: install binutils"
 objdump --disassemble --demangle --no-show-raw-insn --wide --section=.text "$library" | awk '
     BEGIN {
         roots = "^<?(pg_rowsource::pg::hot::|rowsource_core::(wrapper|sampler)::" \
-            "|pg_rowsource::pg::tempfile::calls::(plain|vectored|close)$|rowsource_core::clock::(system|tsc)::[a-z]+$)"
+            "|pg_rowsource::pg::tempfile::interpose::(plain|vectored|close)$|rowsource_core::clock::(system|tsc)::[a-z]+$)"
         # `estimate` runs once per statement, outside of PostgreSQL'"'"'s frames.
         not_roots = "NodeTimer::estimate$"
         forbidden = "core::panicking|std::panicking|panic_|__rust_|__rdl_|__rg_|_Unwind|alloc::alloc|handle_alloc_error" \

@@ -1,13 +1,18 @@
-//! The settings, as the rest of the extension reads them.
+//! All settings: what they are called, what they mean, and how the rest of the extension reads them.
+//!
+//! To add a setting, add a static, a function that returns its value, and a call in [`init`].
 
 use crate::pg::backend_local::BackendLocal;
-use crate::pg::guc::{self as hooks, value};
-use crate::pg::{compat, server};
-use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
-use rowsource_core::clock::{self, Source};
+use crate::pg::server;
+use crate::pg::setting::{self, About, Origin, Refusal, Word, Words, value};
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PgLogLevel, PgSqlErrorCode, PostgresGucEnum};
+use rowsource_core::clock::Source;
 use std::cell::Cell;
+use std::ffi::CStr;
 use std::ops::RangeInclusive;
 
+/// Which statements are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
 pub enum StatisticsLevel {
     #[name = c"basic"]
@@ -18,179 +23,105 @@ pub enum StatisticsLevel {
     All,
 }
 
+/// Whether nested statements are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
-pub enum ClockSource {
-    #[name = c"auto"]
-    Auto,
-    #[name = c"tsc"]
-    Tsc,
-    #[name = c"system"]
-    System,
-    #[name = c"coarse"]
-    Coarse,
-    #[name = c"syscall"]
-    Syscall,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
-pub enum Track {
+enum Track {
     #[name = c"top"]
     Top,
     #[name = c"all"]
     All,
 }
 
-impl ClockSource {
-    pub fn from_number(number: i32) -> Self {
-        use pgrx::guc::GucEnum;
-        Self::from_ordinal(number)
-    }
+/// The clock that calls are timed with; `None` is `auto`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ClockChoice(Option<Source>);
 
-    /// The clock chosen; `None` for `auto`.
-    pub fn source(self) -> Option<Source> {
-        match self {
-            ClockSource::Auto => None,
-            ClockSource::Tsc => Some(Source::Tsc),
-            ClockSource::System => Some(Source::System),
-            ClockSource::Coarse => Some(Source::Coarse),
-            ClockSource::Syscall => Some(Source::Syscall),
+impl Words for ClockChoice {
+    const WORDS: &'static [&'static CStr] = &{
+        let mut words = [c"auto"; Source::ALL.len() + 1];
+        let mut place = 0;
+        while place < Source::ALL.len() {
+            words[place + 1] = Source::ALL[place].c_name();
+            place += 1;
         }
+        words
+    };
+
+    fn from_place(place: usize) -> Self {
+        ClockChoice(
+            place
+                .checked_sub(1)
+                .and_then(|place| Source::ALL.get(place).copied()),
+        )
     }
 
-    pub fn name(self) -> &'static str {
-        self.source().map_or("auto", Source::name)
+    fn place(self) -> usize {
+        Source::ALL
+            .iter()
+            .position(|&source| Some(source) == self.0)
+            .map_or(0, |place| place + 1)
     }
 }
 
 static STATISTICS_LEVEL: GucSetting<StatisticsLevel> =
     GucSetting::<StatisticsLevel>::new(StatisticsLevel::Typical);
 static SAMPFREQ: GucSetting<i32> = GucSetting::<i32>::new(128);
-static CLOCK_SOURCE: GucSetting<ClockSource> = GucSetting::<ClockSource>::new(ClockSource::Auto);
+/// Whether somebody set `sampfreq`: in the configuration file, for a database or role, or in the session.
+static SAMPFREQ_EXPLICIT: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
+static CLOCK_SOURCE: GucSetting<Word<ClockChoice>> =
+    GucSetting::<Word<ClockChoice>>::new(Word(ClockChoice(None)));
 static TRACK: GucSetting<Track> = GucSetting::<Track>::new(Track::Top);
 static EXPLAIN: GucSetting<bool> = GucSetting::<bool>::new(false);
 static MAX_PLANS: GucSetting<i32> = GucSetting::<i32>::new(5000);
-/// Kilobytes.
+/// In kilobytes.
 static MAX_MEMORY: GucSetting<i32> = GucSetting::<i32>::new(48 * 1024);
 static SAVE: GucSetting<bool> = GucSetting::<bool>::new(true);
 static TEMPFILE_TIMING: GucSetting<bool> = GucSetting::<bool>::new(true);
-/// Minutes; read by rowsource_snapshot(), in SQL.
+/// In minutes. Only rowsource_snapshot() reads it, in SQL.
 static SNAPSHOT_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(8 * 24 * 60);
-
-/// `sampfreq` 3 counts rows only, as in Oracle.
-const ROWS_ONLY: i32 = 3;
+/// The bits of the handle of the memory that a leader shares with its workers; 0 is none.
+static WORKER_CHANNEL: GucSetting<i32> = GucSetting::<i32>::new(0);
+const WORKER_CHANNEL_NAME: &CStr = c"pg_rowsource.worker_channel";
 
 /// The values of `sampfreq`.
 pub const SAMPFREQS: RangeInclusive<i32> = 0..=1_000_000;
+/// The value of `sampfreq` that counts rows only, as in Oracle.
+pub const ROWS_ONLY: i32 = 3;
 
-/// How much of a statement is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Detail {
-    Rows,
-    Buffers,
-    Timed,
-}
-
-/// How a statement is measured: decided once, when it starts.
-#[derive(Clone, Copy, Debug)]
-pub struct Measuring {
-    pub detail: Detail,
-    pub sampfreq: i32,
-    pub clock: Source,
-    /// Core's EXPLAIN and auto_explain take their times from the sampler.
-    pub explain: bool,
-}
-
-/// The level's answer for a statement; `hinted` is asked only where it matters.
-pub fn measuring(hinted: impl FnOnce() -> bool) -> Option<Measuring> {
-    let sampfreq = match value(&STATISTICS_LEVEL) {
-        StatisticsLevel::Basic if hinted() => value(&SAMPFREQ),
-        StatisticsLevel::Basic => return None,
-        StatisticsLevel::Typical => value(&SAMPFREQ),
-        StatisticsLevel::All if hooks::sampfreq_explicit() => value(&SAMPFREQ),
-        StatisticsLevel::All => 1,
-    };
-    Some(with_sampfreq(sampfreq))
-}
-
-/// What a parallel worker does when its leader measures: the same.
-pub fn measuring_as_leader() -> Measuring {
-    measuring(|| true).unwrap_or_else(|| with_sampfreq(value(&SAMPFREQ)))
-}
-
-/// Measuring at this frequency.
-pub fn with_sampfreq(sampfreq: i32) -> Measuring {
-    Measuring {
-        detail: detail(sampfreq),
-        sampfreq,
-        clock: value(&CLOCK_SOURCE).source().unwrap_or_else(auto),
-        explain: value(&EXPLAIN),
-    }
-}
-
-fn detail(sampfreq: i32) -> Detail {
-    match sampfreq {
-        0 => Detail::Buffers,
-        ROWS_ONLY => Detail::Rows,
-        _ => Detail::Timed,
-    }
-}
-
-/// Whether calls are timed at this frequency.
-pub fn is_timed(sampfreq: i32) -> bool {
-    detail(sampfreq) == Detail::Timed
-}
-
-/// The clock that `auto` stands for: the system's where the server's own setting says so (`timing_clock_source`).
-pub fn auto() -> Source {
-    /// It does not change.
-    static AUTO: BackendLocal<Cell<Option<Source>>> = BackendLocal::new(Cell::new(None));
-    if compat::system_clock_wanted() {
-        return Source::System;
-    }
-    AUTO.get().unwrap_or_else(|| {
-        let source = clock::auto();
-        AUTO.set(Some(source));
-        source
-    })
-}
-
-/// Whether statements inside functions, triggers and procedures are measured too.
-pub fn track_all() -> bool {
-    value(&TRACK) == Track::All
-}
-
-/// Plans kept at most.
-pub fn max_plans() -> usize {
-    usize::try_from(value(&MAX_PLANS)).unwrap_or(1)
-}
-
-/// Returns the bytes of shared memory that plans may take.
-pub fn max_memory() -> usize {
-    usize::try_from(value(&MAX_MEMORY)).unwrap_or(0) * 1024
-}
-
-/// Whether requests to temporary files are counted and timed. Asked at every request to any file, so without a guard.
-#[inline(always)]
-pub fn tempfile_timing() -> bool {
-    value(&TEMPFILE_TIMING)
-}
-
-/// Whether the statistics survive a clean restart.
-pub fn save() -> bool {
-    value(&SAVE)
-}
-
+/// Defines all settings. To be called once, from `_PG_init`.
 pub fn init() {
     GucRegistry::define_enum_guc(
         c"pg_rowsource.statistics_level",
         c"Selects which statements are measured.",
-        c"basic: only hinted or traced ones. typical: all, at pg_rowsource.sampfreq. all: all, every call timed, unless pg_rowsource.sampfreq was set explicitly.",
+        c"basic: only statements with a hint or a trace. typical: all statements, at pg_rowsource.sampfreq. all: all statements, with every call timed unless pg_rowsource.sampfreq was set explicitly.",
         &STATISTICS_LEVEL,
         GucContext::Userset,
         GucFlags::default(),
     );
-    // SAFETY (of the hooks, which live in pg/): they are guarded and keep to the hook contract.
-    crate::pg::define_hooked_settings(&SAMPFREQ, &CLOCK_SOURCE);
+    setting::define_assigned_int(
+        &SAMPFREQ,
+        About {
+            name: c"pg_rowsource.sampfreq",
+            summary: c"Times one call of a plan node in this many, on average.",
+            details: c"0: no timing. 1: every call. 3: row counts only, as in Oracle.",
+            context: GucContext::Userset,
+            flags: GucFlags::default(),
+        },
+        SAMPFREQS,
+        check_sampfreq,
+        |_, origin| SAMPFREQ_EXPLICIT.set(origin.is_explicit()),
+    );
+    setting::define_checked_enum(
+        &CLOCK_SOURCE,
+        About {
+            name: c"pg_rowsource.clock_source",
+            summary: c"Selects the clock that calls are timed with.",
+            details: c"auto: tsc if the CPU's counter is invariant and the kernel trusts it, else system. See rowsource_clocks().",
+            context: GucContext::Userset,
+            flags: GucFlags::default(),
+        },
+        check_clock_source,
+    );
     GucRegistry::define_enum_guc(
         c"pg_rowsource.track",
         c"Selects whether statements inside functions, triggers and procedures are measured.",
@@ -202,7 +133,7 @@ pub fn init() {
     GucRegistry::define_bool_guc(
         c"pg_rowsource.explain",
         c"Lets EXPLAIN (ANALYZE) and auto_explain take node times from the sampler.",
-        c"Off: they time every call themselves, and pg_rowsource shows their figures.",
+        c"When off, they time every call themselves, and pg_rowsource shows their times.",
         &EXPLAIN,
         GucContext::Userset,
         GucFlags::default(),
@@ -210,11 +141,12 @@ pub fn init() {
     GucRegistry::define_int_guc(
         c"pg_rowsource.max_plans",
         c"Sets the number of plans whose statistics are kept.",
-        c"The least recently used ones make room for new ones.",
+        c"New plans replace the least recently used ones.",
         &MAX_PLANS,
         100,
         1_000_000,
-        // A setting of this kind can only be made while the postmaster starts; later it is shown, not set.
+        // PostgreSQL lets nobody define a setting for server start once the server has started. Then users can only
+        // read it.
         if server::preloading() {
             GucContext::Postmaster
         } else {
@@ -225,7 +157,7 @@ pub fn init() {
     GucRegistry::define_int_guc(
         c"pg_rowsource.max_memory",
         c"Sets the shared memory that the statistics of plans may take.",
-        c"The least recently used plans make room for new ones.",
+        c"New plans replace the least recently used ones.",
         &MAX_MEMORY,
         2 * 1024,
         i32::MAX,
@@ -243,7 +175,7 @@ pub fn init() {
     GucRegistry::define_bool_guc(
         c"pg_rowsource.tempfile_timing",
         c"Counts and times each request to temporary files.",
-        c"Needs pg_rowsource in shared_preload_libraries. Off: pg_stat_tempfile_io stands still.",
+        c"Needs pg_rowsource in shared_preload_libraries. When off, pg_stat_tempfile_io is not updated.",
         &TEMPFILE_TIMING,
         GucContext::Suset,
         GucFlags::default(),
@@ -258,4 +190,125 @@ pub fn init() {
         GucContext::Sighup,
         GucFlags::UNIT_MIN,
     );
+    setting::define_checked_int(
+        &WORKER_CHANNEL,
+        About {
+            name: WORKER_CHANNEL_NAME,
+            summary: c"Internal: how parallel workers find their leader's memory.",
+            details: c"",
+            context: GucContext::Userset,
+            flags: GucFlags::NO_SHOW_ALL | GucFlags::DISALLOW_IN_FILE | GucFlags::NO_RESET_ALL,
+        },
+        i32::MIN..=i32::MAX,
+        check_worker_channel,
+    );
+    setting::reserve_prefix(c"pg_rowsource");
+}
+
+/// Accepts all values. Says what 3 means when a session sets it, because it measures less than 4 does, not more.
+fn check_sampfreq(sampfreq: i32, origin: Origin) -> Result<(), Refusal> {
+    if sampfreq == ROWS_ONLY && origin.is_session() {
+        ErrorReport::new(
+            PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
+            "pg_rowsource.sampfreq 3 counts rows only: no starts, no buffers, no time",
+            "pg_rowsource",
+        )
+        .set_detail(
+            "This is Oracle's special value; use 2 or 4 to time calls, 0 for starts and buffers without time.",
+        )
+        .report(PgLogLevel::NOTICE);
+    }
+    Ok(())
+}
+
+/// Refuses a clock that this machine lacks, and says why.
+fn check_clock_source(chosen: Word<ClockChoice>, _: Origin) -> Result<(), Refusal> {
+    let Word(ClockChoice(Some(source))) = chosen else {
+        return Ok(());
+    };
+    source.usable().map_err(|reason| {
+        let usable = Source::ALL.into_iter().filter(|source| source.usable().is_ok());
+        let names = usable.map(Source::name).collect::<Vec<_>>().join(", ");
+        Refusal {
+            message: format!(
+                "clock source \"{}\" cannot be used on this machine",
+                source.name()
+            ),
+            detail_and_hint: Some((reason.to_string(), format!("Use \"auto\" or one of: {names}."))),
+        }
+    })
+}
+
+/// Refuses all values but the default and those that [`announce_worker_channel`] sets. PostgreSQL gives a parallel worker
+/// its leader's settings together with where they came from.
+fn check_worker_channel(channel: i32, origin: Origin) -> Result<(), Refusal> {
+    if channel == 0 && origin.is_default() || origin.is_override() {
+        return Ok(());
+    }
+    Err(Refusal {
+        message: "pg_rowsource.worker_channel is set by pg_rowsource itself".to_owned(),
+        detail_and_hint: None,
+    })
+}
+
+/// Returns which statements are measured.
+pub fn statistics_level() -> StatisticsLevel {
+    value(&STATISTICS_LEVEL)
+}
+
+/// Returns how rarely calls are timed.
+pub fn sampfreq() -> i32 {
+    value(&SAMPFREQ)
+}
+
+/// Returns whether somebody set `sampfreq`.
+pub fn is_sampfreq_explicit() -> bool {
+    SAMPFREQ_EXPLICIT.get()
+}
+
+/// Returns the clock that calls are timed with; `None` is `auto`.
+pub fn clock_source() -> Option<Source> {
+    value(&CLOCK_SOURCE).0.0
+}
+
+/// Returns whether EXPLAIN takes its times from the sampler.
+pub fn explain() -> bool {
+    value(&EXPLAIN)
+}
+
+/// Returns whether statements inside functions, triggers and procedures are measured too.
+pub fn track_all() -> bool {
+    value(&TRACK) == Track::All
+}
+
+/// Returns the largest number of plans that are kept.
+pub fn max_plans() -> usize {
+    usize::try_from(value(&MAX_PLANS)).unwrap_or(1)
+}
+
+/// Returns the bytes of shared memory that plans may take.
+pub fn max_memory() -> usize {
+    usize::try_from(value(&MAX_MEMORY)).unwrap_or(0) * 1024
+}
+
+/// Returns whether requests to temporary files are counted and timed. Called for every request to any file, so it has
+/// no guard.
+#[inline(always)]
+pub fn tempfile_timing() -> bool {
+    value(&TEMPFILE_TIMING)
+}
+
+/// Returns whether the statistics survive a clean restart.
+pub fn save() -> bool {
+    value(&SAVE)
+}
+
+/// Tells the parallel workers that start from now on which memory to attach to.
+pub fn announce_worker_channel(handle: u32) {
+    setting::override_int(WORKER_CHANNEL_NAME, handle as i32);
+}
+
+/// Returns the handle of the memory that this process's leader shares; 0 if there is none.
+pub fn worker_channel() -> u32 {
+    value(&WORKER_CHANNEL) as u32
 }

@@ -1,8 +1,8 @@
 //! pg_rowsource: row source execution statistics for PostgreSQL.
 //!
 //! This crate connects PostgreSQL with the pure crate `rowsource-core`. `pg/` is the border to PostgreSQL and the only
-//! place with `unsafe`. `guc` defines the settings, `session` keeps the session's plans, and `functions` are the SQL
-//! functions.
+//! place with `unsafe`. `guc` defines the settings, `instrumentation` derives from them how a statement is
+//! measured, `session` keeps the session's plans, and `functions` are the SQL functions.
 
 #![allow(
     unsafe_code,
@@ -11,6 +11,7 @@
 
 mod functions;
 mod guc;
+mod instrumentation;
 mod pg;
 mod session;
 
@@ -30,5 +31,4 @@ pub extern "C-unwind" fn _PG_init() {
     pg::hooks::init();
     pg::tempfile::init();
     pg::explain::init();
-    pg::reserve_prefix();
 }

@@ -1,50 +1,36 @@
-//! How long a node's timed calls took, in powers of two of a nanosecond, split by whether they read blocks inside:
-//! a mean of calls that hit and calls that read means nothing.
+//! The histogram of a node's timed calls. Calls that read blocks are counted apart from the others, because a mean of both
+//! means nothing.
+
+mod log2;
+
+pub use log2::{Log2, SharedCounts};
 
 use serde::{Deserialize, Serialize};
 
-/// Bucket `i` holds calls of 2^i to 2^(i+1) nanoseconds; the first also shorter, the last also longer ones (2.1 s).
+/// The times of calls, in powers of two of a nanosecond. The last bucket begins at 2.1 s.
+pub type CallTimes = Log2<BUCKETS, 1>;
+
+/// The number of buckets.
 pub const BUCKETS: usize = 32;
 
 /// Counts of calls by their time.
 ///
-/// Most statements touch few of the buckets, and are short: a bucket's count means something only where its bit is
-/// set, so that neither beginning anew nor adding need go through them all.
+/// Most statements are short and use few buckets. A bucket's count is valid only if its bit is set, so clearing and adding
+/// histograms need not go through all buckets.
 ///
 /// Zero bytes are an empty histogram. Memory for histograms is zeroed when it is allocated: [`Histogram::add_to`] reads
 /// a count before it decides whether the count means something.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[repr(C)]
 pub struct Histogram {
-    /// A bit for each count in use.
+    /// A bit for each valid count.
     touched: u64,
-    /// Calls that read no block, then those that read blocks: from disk, or from a work file.
+    /// The calls that read no block, then the calls that read blocks, from disk or from a work file.
     counts: [[u64; BUCKETS]; 2],
 }
 
-/// The bucket of a call of so many nanoseconds.
-#[inline(always)]
-pub fn bucket(ns: f64) -> usize {
-    // A power of two is its exponent. The first bucket takes all below, and what is no time at all.
-    let exponent = (ns.max(1.0).to_bits() >> 52) - 1023;
-    (exponent as usize).min(BUCKETS - 1)
-}
-
-/// The bounds of a bucket in microseconds; none above the last.
-pub fn bounds_us(bucket: usize) -> (f64, Option<f64>) {
-    let from = if bucket == 0 {
-        0.0
-    } else {
-        2f64.powi(bucket as i32) / 1e3
-    };
-    (
-        from,
-        (bucket + 1 < BUCKETS).then(|| 2f64.powi(bucket as i32 + 1) / 1e3),
-    )
-}
-
 impl Histogram {
-    /// Forgets all counts.
+    /// Clears all counts.
     #[inline(always)]
     pub fn clear(&mut self) {
         self.touched = 0;
@@ -53,7 +39,7 @@ impl Histogram {
     /// Counts a call.
     #[inline(always)]
     pub fn count(&mut self, ns: f64, read: bool) {
-        self.add_to(bucket(ns), read, 1);
+        self.add_to(CallTimes::bucket(ns), read, 1);
     }
 
     /// Counts several calls in a bucket.
@@ -63,7 +49,7 @@ impl Histogram {
         let at = bucket + BUCKETS * usize::from(read);
         let in_use = self.touched >> at & 1;
         let count = &mut self.counts[usize::from(read)][bucket];
-        // What was counted before it was forgotten counts no more.
+        // Counts from before `clear` are ignored.
         *count = (*count & in_use.wrapping_neg()).wrapping_add(calls);
         self.touched |= 1 << at;
     }
@@ -76,7 +62,7 @@ impl Histogram {
         }
     }
 
-    /// The counts of the buckets in use: those of plain calls, then those of reading ones.
+    /// Returns the counts of the buckets in use: whether the calls read blocks, the bucket, and the number of calls.
     pub fn counts(&self) -> impl Iterator<Item = (bool, usize, u64)> {
         let mut left = self.touched;
         std::iter::from_fn(move || {
@@ -95,19 +81,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_are_powers_of_two() {
-        assert_eq!(
-            [0.0, 1.0, 1.9, 2.0, 3.9, 4.0, 1023.0, 1024.0].map(bucket),
-            [0, 0, 0, 1, 1, 2, 9, 10]
-        );
-        assert_eq!([-5.0, f64::NAN, 1e30].map(bucket), [0, 0, BUCKETS - 1]);
-        assert_eq!([-0.0, 1e-9].map(bucket), [0, 0]);
-        assert_eq!(bounds_us(0), (0.0, Some(0.002)));
-        assert_eq!(bounds_us(10), (1.024, Some(2.048)));
-        assert_eq!(bounds_us(BUCKETS - 1).1, None);
-    }
-
-    #[test]
     fn readers_are_apart() {
         let mut histogram = Histogram::default();
         histogram.count(100.0, false);
@@ -120,7 +93,7 @@ mod tests {
         assert_eq!(found(&sum), [(false, 6, 2), (true, 6, 4)]);
         sum.clear();
         assert_eq!(found(&sum), []);
-        // What was counted before does not come back.
+        // Counts from before `clear` do not come back.
         sum.count(100.0, true);
         assert_eq!(found(&sum), [(true, 6, 1)]);
         sum.add_to(BUCKETS - 1, true, 3);
@@ -128,7 +101,7 @@ mod tests {
         assert_eq!(found(&sum), [(false, 0, 5), (true, 6, 1), (true, 31, 3)]);
     }
 
-    /// Goes through the life of a histogram in the nodes of a statement. Miri sees every read of memory that nobody wrote.
+    /// Uses a histogram as the nodes of a statement do. Miri detects every read of memory that was not initialised.
     #[test]
     #[allow(unsafe_code, reason = "the nodes of a statement are allocated like this")]
     fn zeroed_memory_is_an_empty_histogram() {

@@ -1,14 +1,15 @@
-//! Requests to temporary files: how they are told apart, counted and put into histograms.
+//! Requests to temporary files: their kinds, and what is counted of them.
 
 pub mod counters;
 pub mod names;
 
+use crate::histogram::Log2;
 use serde::{Deserialize, Serialize};
 
-/// What a request's file is for.
+/// What the file of a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileType {
-    /// Sorts, hashes, materialised results; shared file sets of parallel workers too.
+    /// Sorts, hashes, materialised results, and shared file sets of parallel workers.
     WorkFile,
     /// Temporary tables and their indexes.
     TempTable,
@@ -23,7 +24,7 @@ pub enum Operation {
     Write,
 }
 
-/// How much is asked for.
+/// How large a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Size {
     /// One block or less.
@@ -36,7 +37,7 @@ impl FileType {
     /// Both, in the order of [`Kind::index`].
     pub const ALL: [FileType; 2] = [FileType::WorkFile, FileType::TempTable];
 
-    /// As views name it.
+    /// Returns the name in the views.
     pub const fn name(self) -> &'static str {
         match self {
             FileType::WorkFile => "work file",
@@ -46,7 +47,7 @@ impl FileType {
 }
 
 impl Operation {
-    /// As views name it.
+    /// Returns the name in the views.
     pub const fn name(self) -> &'static str {
         match self {
             Operation::Read => "read",
@@ -56,13 +57,13 @@ impl Operation {
 }
 
 impl Size {
-    /// The size of a request of so many bytes.
+    /// Returns the size of a request of so many bytes.
     #[inline(always)]
     pub const fn of(bytes: usize, block: usize) -> Size {
         if bytes > block { Size::Large } else { Size::Small }
     }
 
-    /// As views name it.
+    /// Returns the name in the views.
     pub const fn name(self) -> &'static str {
         match self {
             Size::Small => "small",
@@ -71,28 +72,28 @@ impl Size {
     }
 }
 
-/// What requests are counted apart by.
+/// A kind of requests. Each kind has its own counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
     /// What the file is for.
     pub filetype: FileType,
     /// Which way the data goes.
     pub operation: Operation,
-    /// How much is asked for.
+    /// How large the request is.
     pub size: Size,
 }
 
-/// Kinds of requests there are.
+/// The number of kinds.
 pub const KINDS: usize = 8;
 
 impl Kind {
-    /// The kind's place among all: those of one file type together, reads first, small ones first.
+    /// Returns the kind's index. The kinds are sorted by file type, then by direction, then by size.
     #[inline(always)]
     pub const fn index(self) -> usize {
         (self.filetype as usize) << 2 | (self.operation as usize) << 1 | self.size as usize
     }
 
-    /// All, each at its index.
+    /// Returns all kinds, each at its index.
     pub fn all() -> impl Iterator<Item = Kind> {
         FileType::ALL.into_iter().flat_map(|filetype| {
             [Operation::Read, Operation::Write]
@@ -108,63 +109,28 @@ impl Kind {
     }
 }
 
-/// Bucket 0 holds requests below a microsecond, bucket `i` those from 2^(i-1) to 2^i of them, the last all longer ones
-/// (67 s).
-pub const BUCKETS: usize = 28;
-
-/// The bucket of a request that took so long.
-#[inline(always)]
-pub const fn bucket(ns: u64) -> usize {
-    let us = ns / 1_000;
-    let bits = (u64::BITS - us.leading_zeros()) as usize;
-    if bits < BUCKETS { bits } else { BUCKETS - 1 }
-}
-
-/// The bounds of a bucket in microseconds; none above the last.
-pub fn bounds_us(bucket: usize) -> (f64, Option<f64>) {
-    let from = if bucket == 0 {
-        0.0
-    } else {
-        2f64.powi(bucket as i32 - 1)
-    };
-    (from, (bucket + 1 < BUCKETS).then(|| 2f64.powi(bucket as i32)))
-}
+/// The times of requests, in powers of two of a microsecond. The first bucket is for requests of less than a microsecond,
+/// the last begins at 67 s.
+pub type RequestTimes = Log2<28, 500>;
 
 /// The requests of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requests {
-    /// How many: each one a system call, failed and empty ones too.
+    /// The number of system calls, including failed and empty ones.
     pub count: u64,
-    /// What they brought or took.
+    /// The bytes read or written.
     pub bytes: u64,
-    /// How long they took in all.
+    /// The total of their times.
     pub ns: u64,
-    /// The longest one.
+    /// The time of the longest one.
     pub max_ns: u64,
-    /// How many took how long.
-    pub histogram: [u64; BUCKETS],
+    /// Their times.
+    pub histogram: [u64; RequestTimes::BUCKETS],
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn buckets_are_powers_of_two_of_a_microsecond() {
-        assert_eq!(
-            [0, 999, 1_000, 1_999, 2_000, 3_999, 4_000, 5_000_000, u64::MAX].map(bucket),
-            [0, 0, 1, 1, 2, 2, 3, 13, BUCKETS - 1]
-        );
-        assert_eq!(bounds_us(0), (0.0, Some(1.0)));
-        assert_eq!(bounds_us(1), (1.0, Some(2.0)));
-        assert_eq!(bounds_us(13), (4096.0, Some(8192.0)));
-        assert_eq!(bounds_us(BUCKETS - 1), (67_108_864.0, None));
-        for ns in (0..40).map(|shift| 1234u64 << shift) {
-            let (from, to) = bounds_us(bucket(ns));
-            let us = ns as f64 / 1e3;
-            assert!(from <= us && to.is_none_or(|to| us < to), "{ns}");
-        }
-    }
 
     #[test]
     fn every_kind_has_its_place() {

@@ -1,40 +1,13 @@
 //! `rowsource_clocks()`: what each clock source costs and how it behaves on this machine.
 
-use super::fail;
-use crate::guc;
-use crate::pg::server;
+use crate::instrumentation::auto_clock;
+use crate::pg::server::{self, fail};
+use crate::pg::srf::{Rows, Value, text, value};
 use pgrx::PgSqlErrorCode;
-use pgrx::prelude::*;
 use rowsource_core::clock::{Source, survey};
 
-type Row = (
-    name!(clock_source, String),
-    name!(usable, bool),
-    name!(reason, Option<String>),
-    name!(auto, bool),
-    name!(reading_ns, Option<f64>),
-    name!(resolution_ns, Option<f64>),
-    name!(backward_steps, Option<i64>),
-    name!(largest_backward_step_ns, Option<f64>),
-);
-
-#[pg_extern(sql = false)]
-#[allow(clippy::type_complexity, reason = "pgrx reads the columns from the signature")]
-fn rowsource_clocks(
-    calls: i32,
-) -> TableIterator<
-    'static,
-    (
-        name!(clock_source, String),
-        name!(usable, bool),
-        name!(reason, Option<String>),
-        name!(auto, bool),
-        name!(reading_ns, Option<f64>),
-        name!(resolution_ns, Option<f64>),
-        name!(backward_steps, Option<i64>),
-        name!(largest_backward_step_ns, Option<f64>),
-    ),
-> {
+/// Adds a row for each clock source, which is read so many times.
+pub fn rows(rows: &mut Rows, calls: i32) {
     let Some(calls) = u32::try_from(calls).ok().filter(|&calls| calls > 0) else {
         fail(
             PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
@@ -42,20 +15,24 @@ fn rowsource_clocks(
             "A million calls take less than a second with any clock source.",
         )
     };
-    TableIterator::new(Source::ALL.map(|source| row(source, calls)))
+    for source in Source::ALL {
+        rows.add(row(source, calls));
+    }
 }
 
-fn row(source: Source, calls: u32) -> Row {
+fn row(source: Source, calls: u32) -> [Value; 8] {
     let survey = survey(source, calls, server::check_for_interrupts);
-    let read = survey.usable.is_ok();
-    (
-        source.name().to_owned(),
-        read,
-        survey.usable.err().map(|reason| reason.to_string()),
-        source == guc::auto(),
-        survey.ns_per_reading,
-        survey.resolution_ns,
-        read.then_some(survey.backward_steps as i64),
-        read.then_some(survey.largest_backward_step_ns),
-    )
+    let is_usable = survey.usable.is_ok();
+    [
+        text(source.name()),
+        value(is_usable),
+        survey.usable.err().and_then(|reason| text(&reason.to_string())),
+        value(source == auto_clock()),
+        survey.ns_per_reading.and_then(value),
+        survey.resolution_ns.and_then(value),
+        is_usable.then_some(survey.backward_steps as i64).and_then(value),
+        is_usable
+            .then_some(survey.largest_backward_step_ns)
+            .and_then(value),
+    ]
 }

@@ -1,17 +1,16 @@
 //! `rowsource_display()`: a plan as a table, and `rowsource_last()`: which statement was the last.
 
-use super::fail;
-use crate::pg::srf::Rows;
-use crate::pg::{memory, server, statement};
+use crate::pg::server::{self, fail};
+use crate::pg::srf::{Rows, value};
+use crate::pg::{memory, statement};
 use crate::session::{self, LastStatement};
-use pgrx::PgSqlErrorCode;
-use pgrx::prelude::*;
-use rowsource_core::model::{Outcome, Plan, PlanKey};
+use pgrx::{PgSqlErrorCode, pg_sys};
+use rowsource_core::model::{Outcome, Plan, PlanKey, clock_name};
 use rowsource_core::report::{self, FORMAT_WORDS, Format, Header};
 
-/// The rows of `rowsource_display()`.
+/// Adds the rows of `rowsource_display()`.
 pub fn lines(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, format: Option<&str>) {
-    // Before all else: even if this call fails, its statement is not what the user wants to see next.
+    // This comes first: even if the call fails, its statement is not the one that the user wants to see next.
     statement::exclude_running_from_last();
     let format = parse(format.unwrap_or_default());
     let (plan, last) = if queryid.is_none() && planid.is_none() {
@@ -20,7 +19,7 @@ pub fn lines(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, format:
     } else {
         (known(queryid, planid), None)
     };
-    // The table of a large plan is made in memory.
+    // The whole table is made in memory, because its columns are as wide as their widest value.
     memory::ensure_headroom(plan.description.nodes.len());
     let statistics = &plan.statistics;
     let header = Header {
@@ -28,7 +27,7 @@ pub fn lines(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, format:
         planid: plan.key.planid,
         executions: statistics.times.calls,
         sampfreq: statistics.sampfreq,
-        clock: statistics.clock.as_str().to_owned(),
+        clock: clock_name(statistics.clock).to_owned(),
         outcome: statistics.last_outcome,
         last: format.last(),
         failed_calls: statistics.failed_calls,
@@ -47,6 +46,7 @@ pub fn lines(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, format:
     }
 }
 
+/// Parses a display format, or raises an error that lists the known words.
 fn parse(words: &str) -> Format {
     words.parse().unwrap_or_else(|error: report::FormatError| {
         fail(
@@ -60,6 +60,7 @@ fn parse(words: &str) -> Format {
     })
 }
 
+/// Returns the session's last statement, or raises an error if the user may not see it or there is none.
 fn last() -> LastStatement {
     let last = session::last().unwrap_or_else(|| {
         fail(PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -77,8 +78,8 @@ fn last() -> LastStatement {
     last
 }
 
-/// The plan that is meant: this database's rather than another's, and the user's own rather than another user's. Plans
-/// that the user may not see do not count: an error that told them from others would say that they exist.
+/// Returns the plan with these ids. A plan of this database comes before one of another, and a plan of the user before one
+/// of another user. Plans that the user may not see are ignored: an error that mentioned them would say that they exist.
 fn known(queryid: Option<i64>, planid: Option<i64>) -> Plan {
     let wanted = |key: &&PlanKey| {
         queryid.is_none_or(|id| id == key.queryid)
@@ -86,10 +87,10 @@ fn known(queryid: Option<i64>, planid: Option<i64>) -> Plan {
             && server::may_see(key.userid)
     };
     let distance = |key: &&PlanKey| {
-        let elsewhere = key.dbid != server::database_id();
-        (elsewhere, key.userid != server::user_id())
+        let other_database = key.dbid != server::database_id();
+        (other_database, key.userid != server::user_id())
     };
-    // Of several that are as near, the first is the one that ran last.
+    // The keys are sorted by use, so of several equal plans this takes the one that ran last.
     let key = session::keys()
         .iter()
         .filter(wanted)
@@ -109,15 +110,19 @@ fn known(queryid: Option<i64>, planid: Option<i64>) -> Plan {
     })
 }
 
-#[pg_extern(sql = false)]
-fn rowsource_last()
--> TableIterator<'static, (name!(queryid, i64), name!(planid, i64), name!(outcome, String))> {
+/// Adds the row of `rowsource_last()`, if a statement was measured.
+pub fn last_row(rows: &mut Rows) {
     statement::exclude_running_from_last();
-    let row = session::last_outcome()
-        .map(|(key, outcome)| (key.queryid, key.planid, outcome_name(outcome).to_owned()));
-    TableIterator::new(row)
+    if let Some((key, outcome)) = session::last_outcome() {
+        rows.add([
+            value(key.queryid),
+            value(key.planid),
+            value(outcome_name(outcome)),
+        ]);
+    }
 }
 
+/// Returns the word for an outcome in the views.
 pub fn outcome_name(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Completed => "completed",

@@ -1,14 +1,14 @@
-//! The report on an interval between two snapshots. What it reads is found in SQL.
+//! The report on the interval between two snapshots. SQL finds what it reads.
 
-use super::fail;
+use crate::pg::server::fail;
 use crate::pg::srf::Rows;
 use pgrx::PgSqlErrorCode;
 use rowsource_core::report::iostat;
 
 const HOW_TO_TAKE: &str = "Take one with SELECT rowsource_snapshot(), and another when something has happened; or regularly, with pg_cron: SELECT cron.schedule('rowsource', '*/15 * * * *', 'SELECT rowsource_snapshot()').";
 
-/// The rows of `rowsource_iostat_report()`: the snapshots that were wanted, those that were found, when they were taken
-/// and how far apart, and what happened in between.
+/// Adds the rows of `rowsource_iostat_report()`. The arguments are the numbers of the wanted snapshots and of those that
+/// were found, when these were taken, the seconds between them, and what happened in that time.
 pub fn iostat_lines(
     rows: &mut Rows,
     wanted: [Option<i64>; 2],

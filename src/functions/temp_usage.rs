@@ -1,6 +1,6 @@
-//! Temporary files as they lie on disk. PostgreSQL keeps no list of them, but their names tell who made them.
+//! Temporary files on disk. PostgreSQL keeps no list of them, but their names tell which process made them.
 //!
-//! Files come and go while this looks: what cannot be read any more is not there.
+//! Files appear and disappear during the search. A file that cannot be read is treated as gone.
 
 use crate::pg::compat::{MAJOR_VERSION, pid_of_temp_tables};
 use crate::pg::server;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
 
-/// Where work files lie within a tablespace.
+/// The folder of work files within a tablespace.
 const WORK_FILES: &str = "pgsql_tmp";
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -28,7 +28,7 @@ struct Files {
 
 type Usage = BTreeMap<Key, Files>;
 
-/// The rows of `rowsource_temp_files()`.
+/// Adds the rows of `rowsource_temp_files()`.
 pub fn file_rows(rows: &mut Rows) {
     let mut usage = Usage::new();
     for tablespace in tablespaces() {
@@ -52,7 +52,8 @@ pub fn file_rows(rows: &mut Rows) {
     }
 }
 
-/// The folders that hold databases' folders and `pgsql_tmp`: the default one, and this version's of each tablespace.
+/// Returns the folders that contain databases' folders and `pgsql_tmp`: the default one, and this version's folder of each
+/// tablespace.
 fn tablespaces() -> Vec<PathBuf> {
     let version = format!("PG_{MAJOR_VERSION}_");
     let mut all = vec![PathBuf::from("base")];
@@ -64,7 +65,7 @@ fn tablespaces() -> Vec<PathBuf> {
     all
 }
 
-/// The entries of a folder; none of one that is not there. May be cancelled: there can be many.
+/// Returns the entries of a folder, or none if it does not exist. The user can cancel this, for there can be many.
 fn entries(folder: &Path) -> impl Iterator<Item = DirEntry> + use<> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.inspect(|_| server::check_for_interrupts())

@@ -1,20 +1,20 @@
 //! The rows of `pg_stat_tempfile_io` and its histogram, and their reset.
 
 use crate::pg::srf::{Rows, Value, oid, timestamp, value};
-use crate::pg::tempfile::counters;
-use crate::pg::tempfile::{Source, fallback, source};
-use pgrx::prelude::*;
+use crate::pg::tempfile::source::{Source, source};
+use crate::pg::tempfile::{counters, fallback};
+use pgrx::pg_sys;
 use rowsource_core::tempfile::counters::OTHERS;
-use rowsource_core::tempfile::{FileType, Kind, Requests, bounds_us};
+use rowsource_core::tempfile::{FileType, Kind, RequestTimes, Requests};
 
 const NS_PER_MS: f64 = 1e6;
 
-/// NULL for the databases that share one set of counters.
+/// Returns the number of a database; NULL for the databases that share one set of counters.
 fn database(number: u32) -> Value {
     (number != OTHERS).then(|| oid(number)).flatten()
 }
 
-/// `pg_stat_tempfile_io`: a row per database and file type.
+/// Adds the rows of `pg_stat_tempfile_io`: one per database and file type.
 pub fn io_rows(rows: &mut Rows) {
     fallback::add();
     counters::each(|counted| {
@@ -31,7 +31,8 @@ pub fn io_rows(rows: &mut Rows) {
     });
 }
 
-/// Requests, bytes, and milliseconds in all, on average and at most. What was not timed has no time.
+/// Returns the number of requests and bytes, and their milliseconds in total, on average and at most. Requests that were
+/// not timed have no time.
 fn figures(requests: &Requests, source: Source) -> [Value; 5] {
     let timed = source == Source::Request || requests.ns > 0 || requests.count == 0;
     let total = requests.ns as f64 / NS_PER_MS;
@@ -47,13 +48,13 @@ fn figures(requests: &Requests, source: Source) -> [Value; 5] {
     ]
 }
 
-/// `pg_stat_tempfile_io_histogram`: a row per kind of request and bucket that holds any.
+/// Adds the rows of `pg_stat_tempfile_io_histogram`: one per kind of request and bucket that is not empty.
 pub fn histogram_rows(rows: &mut Rows) {
     counters::each(|counted| {
         for (kind, requests) in Kind::all().zip(&counted.kinds) {
             for (bucket, &count) in requests.histogram.iter().enumerate() {
                 if count > 0 {
-                    let (from_us, to_us) = bounds_us(bucket);
+                    let (from_us, to_us) = RequestTimes::bounds_us(bucket);
                     rows.add([
                         database(counted.oid),
                         value(kind.filetype.name()),
@@ -69,8 +70,8 @@ pub fn histogram_rows(rows: &mut Rows) {
     });
 }
 
-#[pg_extern(sql = false)]
-fn rowsource_tempfile_reset(dbid: pg_sys::Oid) {
+/// Resets the counters of a database, or of all databases if the number is 0.
+pub fn reset(dbid: pg_sys::Oid) {
     fallback::add();
     counters::reset(dbid.to_u32());
 }

@@ -4,13 +4,13 @@ use super::display::outcome_name;
 use crate::pg::server;
 use crate::pg::srf::{Rows, Value, oid, text, timestamp, value};
 use crate::session;
-use rowsource_core::histogram::bounds_us;
-use rowsource_core::model::{Buffers, NodeStats, Plan, Time, Wal};
+use rowsource_core::histogram::CallTimes;
+use rowsource_core::model::{Buffers, NodeStats, Plan, Time, Wal, clock_name};
 
-/// What stands for the words of other users' statements, as in pg_stat_statements.
+/// Replaces the words of other users' statements, as in pg_stat_statements.
 const MASKED: &str = "<insufficient privilege>";
 
-/// A kept plan, and whether the reader may see what it is. The figures may be seen by all.
+/// A kept plan, and whether the user may see its statement. All users may see its statistics.
 struct Row {
     plan: Plan,
     seen: bool,
@@ -27,7 +27,7 @@ fn each_plan(mut visit: impl FnMut(&Row)) {
 }
 
 impl Row {
-    /// userid, dbid, queryid, planid, plan_shape, toplevel.
+    /// Returns the first columns: userid, dbid, queryid, planid, plan_shape, toplevel.
     fn key(&self) -> Vec<Value> {
         let key = &self.plan.key;
         vec![
@@ -45,8 +45,8 @@ impl Row {
     }
 }
 
-/// `pg_stat_rowsource`: a row per node of each kept plan. Each figure comes as its total and as that of the last
-/// execution.
+/// Adds the rows of `pg_stat_rowsource`: one per node of each kept plan. Each statistic comes twice: in total, and of the
+/// last execution.
 pub fn node_rows(rows: &mut Rows) {
     each_plan(|row| {
         for i in 0..row.plan.description.nodes.len() {
@@ -81,7 +81,7 @@ fn node_row(row: &Row, i: usize) -> Vec<Value> {
     values
 }
 
-/// The figures in the order of the view's columns.
+/// Returns the statistics in the order of the view's columns.
 fn figures(figures: &NodeStats) -> Vec<Value> {
     let time = |of: fn(&Time) -> f64| figures.time.get().as_ref().map(of).and_then(value);
     let blocks = |of: fn(&Buffers) -> i64| figures.buffers.get().as_ref().map(of).and_then(value);
@@ -122,12 +122,12 @@ fn figures(figures: &NodeStats) -> Vec<Value> {
     ]
 }
 
-/// `pg_stat_rowsource_histogram`: a row per node, kind of call and bucket that holds any.
+/// Adds the rows of `pg_stat_rowsource_histogram`: one per node, kind of call and bucket that is not empty.
 pub fn histogram_rows(rows: &mut Rows) {
     each_plan(|row| {
         for (node, totals) in row.plan.nodes.iter().enumerate() {
             for (read, bucket, calls) in totals.histogram.counts() {
-                let (from_us, to_us) = bounds_us(bucket);
+                let (from_us, to_us) = CallTimes::bounds_us(bucket);
                 let mut values = row.key();
                 values.extend([
                     value(node as i32),
@@ -142,7 +142,7 @@ pub fn histogram_rows(rows: &mut Rows) {
     });
 }
 
-/// `pg_stat_rowsource_plans`: a row per kept plan.
+/// Adds the rows of `pg_stat_rowsource_plans`: one per kept plan.
 pub fn plan_rows(rows: &mut Rows) {
     each_plan(|row| rows.add(plan_row(row)));
 }
@@ -166,7 +166,7 @@ fn plan_row(row: &Row) -> Vec<Value> {
         timestamp(statistics.first_seen),
         timestamp(statistics.last_seen),
         value(statistics.sampfreq),
-        value(statistics.clock.as_str()),
+        value(clock_name(statistics.clock)),
     ]);
     values
 }

@@ -6,7 +6,7 @@
 
 use super::backend_local::BackendLocal;
 use super::compat;
-use super::protect::is_cancel;
+use super::pg_try::is_cancel;
 use super::server::{self, HeldInterrupts};
 use pgrx::pg_sys::panic::CaughtError;
 use pgrx::{PgTryBuilder, pg_sys};

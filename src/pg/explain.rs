@@ -1,12 +1,13 @@
 //! The option SAMPFREQ of EXPLAIN, from PostgreSQL 18 on, and from 19 on of auto_explain.log_extension_options.
 //!
-//! EXPLAIN (ANALYZE, SAMPFREQ n) measures its statement as settings would that are in force for this EXPLAIN only:
-//! they are made on a nest level of the settings that lasts as long as it, and so reach its parallel workers too.
+//! EXPLAIN (ANALYZE, SAMPFREQ n) sets settings that are in force for this EXPLAIN only. They are set on a nest level of the
+//! settings, which ends with it, and so they reach its parallel workers too.
 
 use super::backend_local::BackendLocal;
-use super::protect::or_else;
-use super::{compat, hooks, raw, server};
-use crate::guc::{self, Measuring};
+use super::pg_try::pg_try;
+use super::{compat, nesting, server, unguarded};
+use crate::guc::SAMPFREQS;
+use crate::instrumentation::{InstrumentationPlan, is_timed};
 use pgrx::guc::GucCheckError;
 use pgrx::pg_sys::{self, DefElem, ExplainState, NodeTag};
 use pgrx::{PgSqlErrorCode, ereport, pg_guard};
@@ -18,37 +19,37 @@ static EXPLAINING: BackendLocal<Cell<Option<Explaining>>> = BackendLocal::new(Ce
 
 #[derive(Clone, Copy)]
 struct Explaining {
-    /// Runs at another depth of nesting are of functions inside it.
+    /// The depth of nesting. Runs at another depth are those of functions inside it.
     depth: u32,
     sampfreq: Option<c_int>,
 }
 
-/// Around the utility statement EXPLAIN. After an error the abort gives the settings back.
+/// Runs the utility statement EXPLAIN. After an error the abort of the transaction restores the settings.
 ///
 /// # Safety
-/// Called by a plain frame, with a plain body.
+/// The caller's frame and those of `body` must be plain: an error crosses them.
 pub unsafe fn around(body: impl FnOnce()) {
     // SAFETY: the caller's promise; the level is closed by whoever opened it.
     unsafe {
         let outer = EXPLAINING.get();
-        let level = raw::NewGUCNestLevel();
+        let level = unguarded::NewGUCNestLevel();
         EXPLAINING.set(Some(Explaining {
-            depth: hooks::depth(),
+            depth: nesting::depth(),
             sampfreq: None,
         }));
-        or_else(body, |_| EXPLAINING.set(outer), || {});
-        raw::AtEOXact_GUC(true, level);
+        pg_try(body, |_| EXPLAINING.set(outer), || {});
+        unguarded::AtEOXact_GUC(true, level);
         EXPLAINING.set(outer);
     }
 }
 
-/// Tells EXPLAIN of the option, where it can have one.
+/// Registers the option, if EXPLAIN can have options of extensions.
 pub fn init() {
     // SAFETY: this runs once, from _PG_init, and the functions are of the types that EXPLAIN calls.
     unsafe { compat::explain_option::register(c"sampfreq", apply, check, validate) }
 }
 
-/// The option as EXPLAIN reads it. auto_explain calls this too, but only once its statement has run.
+/// Reads the option for EXPLAIN. auto_explain calls this too, but only after its statement has run.
 ///
 /// # Safety
 /// To be called by EXPLAIN only, with a live option.
@@ -68,14 +69,14 @@ unsafe extern "C-unwind" fn apply(
             return;
         };
         let sampfreq = pg_sys::defGetInt32(option);
-        if !guc::SAMPFREQS.contains(&sampfreq) {
+        if !SAMPFREQS.contains(&sampfreq) {
             ereport!(
                 ERROR,
                 PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
                 format!(
                     "value {sampfreq} for EXPLAIN option \"sampfreq\" is outside the valid range ({} .. {})",
-                    guc::SAMPFREQS.start(),
-                    guc::SAMPFREQS.end()
+                    SAMPFREQS.start(),
+                    SAMPFREQS.end()
                 )
             );
         }
@@ -84,7 +85,7 @@ unsafe extern "C-unwind" fn apply(
     }
 }
 
-/// Called when EXPLAIN has read all its options.
+/// Checks the option when EXPLAIN has read all its options, and sets the settings.
 ///
 /// # Safety
 /// `state` must be that EXPLAIN's.
@@ -101,18 +102,18 @@ unsafe fn validate(state: *mut ExplainState) {
                 "EXPLAIN option \"sampfreq\" requires ANALYZE"
             );
         }
-        // Without times EXPLAIN is to show none, rather than zeros.
-        (*state).timing &= guc::is_timed(sampfreq);
+        // If nothing is timed, EXPLAIN must show no times instead of zeros.
+        (*state).timing &= is_timed(sampfreq);
         set(c"pg_rowsource.sampfreq", &sampfreq.to_string());
         set(c"pg_rowsource.explain", "on");
         set(c"pg_rowsource.statistics_level", "typical");
     }
 }
 
-/// A setting for the nest level in force.
+/// Sets a setting for the present nest level.
 fn set(name: &CStr, value: &str) {
     let value = std::ffi::CString::new(value).unwrap_or_default();
-    // SAFETY: a setting of ours that any user may set, with a valid value.
+    // SAFETY: both strings are terminated. It is a setting of this extension that any user may set, with a valid value.
     unsafe {
         pg_sys::set_config_option(
             name.as_ptr(),
@@ -127,7 +128,7 @@ fn set(name: &CStr, value: &str) {
     }
 }
 
-/// auto_explain's check of a value in its setting.
+/// Checks a value in auto_explain's setting.
 ///
 /// # Safety
 /// To be called by auto_explain only. `value` must be null, or a C string where `kind` says that there is one.
@@ -149,32 +150,31 @@ unsafe extern "C-unwind" fn check(_option: *const c_char, value: *const c_char, 
     good
 }
 
+/// Parses a frequency.
 fn in_range(value: &str) -> Option<c_int> {
-    value
-        .parse()
-        .ok()
-        .filter(|sampfreq| guc::SAMPFREQS.contains(sampfreq))
+    value.parse().ok().filter(|sampfreq| SAMPFREQS.contains(sampfreq))
 }
 
-/// Where auto_explain has core time a statement, and its setting says how often, that is how it is measured.
+/// Returns how a statement is measured that auto_explain lets core time. If auto_explain's setting contains a frequency,
+/// that one is used.
 #[inline(never)]
-pub fn with_auto_explain(setting: &Measuring) -> Measuring {
+pub fn with_auto_explain(setting: &InstrumentationPlan) -> InstrumentationPlan {
     let explained = EXPLAINING
         .get()
-        .is_some_and(|explaining| explaining.depth == hooks::depth());
+        .is_some_and(|explaining| explaining.depth == nesting::depth());
     if explained || server::is_parallel_worker() {
         return *setting;
     }
     match compat::explain_option::of_auto_explain().and_then(|text| named(&text)) {
-        Some(sampfreq) if guc::is_timed(sampfreq) => Measuring {
+        Some(sampfreq) if is_timed(sampfreq) => InstrumentationPlan {
             explain: true,
-            ..guc::with_sampfreq(sampfreq)
+            ..InstrumentationPlan::with_sampfreq(sampfreq)
         },
         _ => *setting,
     }
 }
 
-/// The value of our option in a list like `debug, sampfreq 128`, which auto_explain has checked.
+/// Returns the value of the option in a list like `debug, sampfreq 128`, which auto_explain has checked.
 fn named(list: &str) -> Option<c_int> {
     list.split(',').find_map(|option| {
         let mut words = option

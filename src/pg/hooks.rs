@@ -1,18 +1,21 @@
-//! The executor and utility hooks: what is measured, nesting, and the ways a run can be left.
+//! The executor and utility hooks. They decide what is measured, count nesting, and handle all ways to leave a run.
 //!
-//! Invariants: each hook calls the previous hook or the standard function exactly once; what a run replaced
-//! (nesting, running account, clock) is put back on every way out, errors included; our own failures never
-//! become the statement's. No locks are taken.
+//! Invariants:
+//! * Each hook calls the previous hook or the standard function exactly once.
+//! * What a run replaces (nesting, running account, clock) is restored on every way out, also after an error.
+//! * A failure of the extension never becomes the statement's failure.
+//! * No locks are taken.
 //!
-//! All hooks are plain old frames, which an error from below may cross; where something must be put back,
-//! `protect::or_else` stands around the call. Our own work that may panic is caught where it is called.
+//! All hooks are plain old frames, so an error from below may cross them. If something must be restored,
+//! `pg_try::pg_try` surrounds the call. The extension's own work that may panic is caught by its caller.
 
 use super::backend_local::BackendLocal;
 use super::hot::tick;
-use super::protect::{is_cancel, or_else};
+use super::pg_try::{is_cancel, pg_try};
 use super::statement;
-use super::{compat, explain, raw, server, usage};
+use super::{compat, explain, nesting, server, unguarded, usage};
 use crate::guc;
+use crate::instrumentation::InstrumentationPlan;
 use pgrx::pg_sys::panic::{CaughtError, pgrx_extern_c_guard};
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
 use rowsource_core::hint;
@@ -26,17 +29,14 @@ static PREV_EXECUTOR_FINISH: Previous<pg_sys::ExecutorFinish_hook_type> = previo
 static PREV_EXECUTOR_END: Previous<pg_sys::ExecutorEnd_hook_type> = previous();
 static PREV_PROCESS_UTILITY: Previous<pg_sys::ProcessUtility_hook_type> = previous();
 
-/// The hook that stood before ours.
+/// The hook that was set before.
 type Previous<Hook> = BackendLocal<Cell<Hook>>;
 
 const fn previous<Hook>() -> Previous<Option<Hook>> {
     BackendLocal::new(Cell::new(None))
 }
 
-/// How deep we are in runs of statements, procedures and DO blocks.
-static NESTING: BackendLocal<Cell<u32>> = BackendLocal::new(Cell::new(0));
-
-/// Measures nothing while pg_upgrade works: its statements are nobody's.
+/// Sets the hooks. Sets none while pg_upgrade runs the server, because nobody wants to see its statements.
 pub fn init() {
     if server::is_upgrading() {
         return;
@@ -47,7 +47,7 @@ pub fn init() {
         PREV_EXECUTOR_START.set(pg_sys::ExecutorStart_hook);
         pg_sys::ExecutorStart_hook = Some(executor_start);
         PREV_EXECUTOR_RUN.set(pg_sys::ExecutorRun_hook);
-        pg_sys::ExecutorRun_hook = Some(compat::executor_run::hook);
+        pg_sys::ExecutorRun_hook = Some(executor_run_hook);
         PREV_EXECUTOR_FINISH.set(pg_sys::ExecutorFinish_hook);
         pg_sys::ExecutorFinish_hook = Some(executor_finish);
         PREV_EXECUTOR_END.set(pg_sys::ExecutorEnd_hook);
@@ -57,15 +57,9 @@ pub fn init() {
     }
 }
 
-/// How deep we are now.
-pub fn depth() -> u32 {
-    NESTING.get()
-}
-
-/// Leaves a level of nesting. The tick must not outlive the outermost level, whatever that is.
+/// Leaves a level of nesting. Stops the tick when the outermost level is left.
 fn unnest() {
-    NESTING.set(NESTING.get() - 1);
-    if NESTING.get() == 0 {
+    if nesting::leave() {
         tick::disarm();
     }
 }
@@ -77,25 +71,25 @@ fn unnest() {
 unsafe fn nested(body: impl FnOnce()) {
     // SAFETY: called by plain frames, with a plain body.
     unsafe {
-        NESTING.set(NESTING.get() + 1);
-        or_else(body, |_| unnest(), || {});
+        nesting::enter();
+        pg_try(body, |_| unnest(), || {});
         unnest();
     }
 }
 
-/// Runs `body` as one more level of nesting, with the statement's accounts in force. If it fails, the figures
-/// reached so far are recorded before the error goes on.
+/// Runs `body` as one more level of nesting, with the statement's accounts in force. If it fails, the statistics so far
+/// are recorded before the error goes on.
 ///
 /// # Safety
 /// * `query` must be started, and stay so until this returns.
 /// * The caller's frame and those of `body` must be plain: an error crosses those of `body`, and leaves the caller.
 unsafe fn run(query: *mut QueryDesc, body: impl FnOnce()) {
-    // SAFETY: called by plain frames, with a plain body, for a started query; what is entered is left once.
+    // SAFETY: by the caller's promise the frames are plain and the query is started. What is entered is left once.
     unsafe {
-        NESTING.set(NESTING.get() + 1);
-        // It stays where it is as long as its query's memory, which no run of the query outlives.
+        nesting::enter();
+        // The statement does not move while its query's memory lives, and no run outlives that.
         let entered = statement::find(query).filter(|statement| statement.enter());
-        or_else(
+        pg_try(
             body,
             |outcome| {
                 if let Some(statement) = entered {
@@ -130,11 +124,11 @@ fn settle() {
     }
 }
 
-/// How the statement is to be measured, if at all.
+/// Returns how the statement is to be measured, if at all.
 ///
 /// # Safety
 /// `query` must point to a QueryDesc that is about to be started.
-unsafe fn decide(query: *mut QueryDesc, eflags: i32, toplevel: bool) -> Option<guc::Measuring> {
+unsafe fn decide(query: *mut QueryDesc, eflags: i32, toplevel: bool) -> Option<InstrumentationPlan> {
     // SAFETY: PostgreSQL passes a valid QueryDesc.
     unsafe {
         if eflags & pg_sys::EXEC_FLAG_EXPLAIN_ONLY as i32 != 0 {
@@ -142,12 +136,14 @@ unsafe fn decide(query: *mut QueryDesc, eflags: i32, toplevel: bool) -> Option<g
         }
         if server::is_parallel_worker() {
             let asked = (*query).instrument_options & statement::INSTRUMENT_ROWSOURCE != 0;
-            return (asked && NESTING.get() == 0).then(guc::measuring_as_leader);
+            return (asked && nesting::depth() == 0).then(InstrumentationPlan::as_leader);
         }
         if !toplevel && !guc::track_all() {
             return None;
         }
-        guc::measuring(|| hint::present(server::commented_text((*query).sourceText, (*query).plannedstmt)))
+        InstrumentationPlan::from_settings(|| {
+            hint::present(server::commented_text((*query).sourceText, (*query).plannedstmt))
+        })
     }
 }
 
@@ -159,16 +155,19 @@ unsafe fn decide(query: *mut QueryDesc, eflags: i32, toplevel: bool) -> Option<g
 unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
     // SAFETY: PostgreSQL passes a valid QueryDesc.
     unsafe {
-        let toplevel = NESTING.get() == 0 && server::portal_or_background();
+        let toplevel = nesting::depth() == 0 && server::portal_or_background();
         let measuring = decide(query, eflags, toplevel);
         let others = (*query).instrument_options & !statement::INSTRUMENT_ROWSOURCE;
-        // Where others let core measure, our bits go with theirs; else core need not allocate what we have ourselves.
+        // If others let core measure, the extension's bits are added to theirs. If not, core does not allocate what the
+        // extension has itself.
         let added = match measuring {
             Some(_) if others != 0 => statement::INSTRUMENT_ROWSOURCE | statement::INSTRUMENT_ROWS,
             _ => 0,
         };
         (*query).instrument_options |= added;
-        PREV_EXECUTOR_START.get().unwrap_or(raw::standard_ExecutorStart)(query, eflags);
+        PREV_EXECUTOR_START
+            .get()
+            .unwrap_or(unguarded::standard_ExecutorStart)(query, eflags);
         if let Some(measuring) = measuring {
             let memory = pg_sys::CurrentMemoryContext;
             let held = server::HeldInterrupts::now();
@@ -183,7 +182,8 @@ unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
     }
 }
 
-/// A statement could not be set up: it runs unmeasured. A cancel or shutdown request that came meanwhile goes on.
+/// Handles a statement that could not be set up. It runs unmeasured. A cancel or shutdown request that came meanwhile goes
+/// on.
 ///
 /// # Safety
 /// * `query` must be started.
@@ -196,9 +196,8 @@ unsafe fn not_attached(query: *mut QueryDesc, error: Box<dyn Any + Send>, held: 
         }
         _ => false,
     };
-    // SAFETY: called by a plain frame, which keeps nothing of its own. What was raised has been copied into the panic;
-    // PostgreSQL's own record of it must go unless it is raised again. Nobody starts a statement with a lightweight lock
-    // in hand.
+    // SAFETY: the caller's frame is plain and owns nothing. The panic has a copy of the error; PostgreSQL's own record of
+    // it must be removed unless it is raised again. Nobody holds a lightweight lock when a statement starts.
     unsafe {
         if cancel {
             pgrx_extern_c_guard::<_, ()>(|| resume_unwind(error));
@@ -209,7 +208,7 @@ unsafe fn not_attached(query: *mut QueryDesc, error: Box<dyn Any + Send>, held: 
         held.put_back();
         let estate = (*query).estate;
         if !estate.is_null() {
-            // Nobody takes in what parallel workers would report.
+            // Nobody would read what parallel workers report.
             (*estate).es_instrument &= !statement::INSTRUMENT_ROWSOURCE;
         }
         let _ = server::caught(|| {
@@ -219,12 +218,15 @@ unsafe fn not_attached(query: *mut QueryDesc, error: Box<dyn Any + Send>, held: 
     }
 }
 
-/// Called by the version's own hook in `compat`, a plain frame.
+compat::executor_run::executor_run_hook!(executor_run_hook, executor_run);
+
+/// Runs a query, and measures it if it was set up for that.
 ///
 /// # Safety
-/// `query` must be started.
+/// * `query` must be started.
+/// * The caller's frame must be plain: an error crosses it.
 #[inline(always)]
-pub unsafe fn executor_run(
+unsafe fn executor_run(
     query: *mut QueryDesc,
     direction: pg_sys::ScanDirection::Type,
     count: u64,
@@ -246,7 +248,11 @@ pub unsafe fn executor_run(
 unsafe extern "C-unwind" fn executor_finish(query: *mut QueryDesc) {
     // SAFETY: PostgreSQL passes a started QueryDesc.
     unsafe {
-        let finish = || PREV_EXECUTOR_FINISH.get().unwrap_or(raw::standard_ExecutorFinish)(query);
+        let finish = || {
+            PREV_EXECUTOR_FINISH
+                .get()
+                .unwrap_or(unguarded::standard_ExecutorFinish)(query)
+        };
         if runs_at_finish(query) {
             run(query, finish);
         } else {
@@ -258,7 +264,7 @@ unsafe extern "C-unwind" fn executor_finish(query: *mut QueryDesc) {
     }
 }
 
-/// Whether ExecutorFinish has triggers to fire, or data-modifying CTEs to run to their end.
+/// Returns whether ExecutorFinish has triggers to fire, or data-modifying CTEs to run to their end.
 ///
 /// # Safety
 /// `query` must be started.
@@ -279,15 +285,16 @@ unsafe fn runs_at_finish(query: *mut QueryDesc) -> bool {
 unsafe extern "C-unwind" fn executor_end(query: *mut QueryDesc) {
     // SAFETY: PostgreSQL passes a started QueryDesc.
     unsafe {
-        // Recorded by ExecutorFinish, unless a caller left that out.
+        // ExecutorFinish has recorded it, unless the caller skipped that.
         if let Some(statement) = statement::find(query).filter(|statement| statement.is_unrecorded()) {
             let _ = server::caught(|| statement.record(true));
         }
-        PREV_EXECUTOR_END.get().unwrap_or(raw::standard_ExecutorEnd)(query);
+        PREV_EXECUTOR_END.get().unwrap_or(unguarded::standard_ExecutorEnd)(query);
     }
 }
 
-/// Whether the queries that a utility statement runs are nested in it. Not those that the client wrote into it.
+/// Returns whether the queries that a utility statement runs are nested in it. Queries that the client wrote into it are
+/// not.
 ///
 /// # Safety
 /// `utility` must point to a live utility statement, whose tag tells its type.
@@ -309,8 +316,8 @@ unsafe fn nests(utility: *mut pg_sys::Node) -> bool {
     }
 }
 
-/// Statements inside other utilities (CALL, DO, a COPY's triggers, an ALTER TABLE's checks) are nested, though no
-/// executor run surrounds them.
+/// Runs a utility statement. Statements inside utilities (CALL, DO, a COPY's triggers, an ALTER TABLE's checks) are nested,
+/// although no executor run surrounds them.
 ///
 /// # Safety
 /// To be called by PostgreSQL as its hook of this name.
@@ -329,7 +336,9 @@ unsafe extern "C-unwind" fn process_utility(
     // SAFETY: PostgreSQL passes valid arguments, which go down unchanged.
     unsafe {
         let process = || {
-            PREV_PROCESS_UTILITY.get().unwrap_or(raw::standard_ProcessUtility)(
+            PREV_PROCESS_UTILITY
+                .get()
+                .unwrap_or(unguarded::standard_ProcessUtility)(
                 statement,
                 query_string,
                 read_only_tree,

@@ -7,9 +7,10 @@
 
 use super::backend_local::BackendLocal;
 use super::contained::contained;
-use super::{guc, server};
+use super::server;
+use crate::guc;
 use pgrx::pg_sys;
-use rowsource_core::histogram::{BUCKETS, Histogram};
+use rowsource_core::histogram::{BUCKETS, Histogram, SharedCounts};
 use rowsource_core::model::NodeStats;
 use rowsource_core::results::WorkerReport;
 use std::cell::{Cell, RefCell};
@@ -34,8 +35,8 @@ struct Slot {
     timed_calls: AtomicU64,
     timer_calls: AtomicU64,
     clock_backsteps: AtomicU64,
-    plain: [AtomicU64; BUCKETS],
-    reading: [AtomicU64; BUCKETS],
+    plain: SharedCounts<BUCKETS>,
+    reading: SharedCounts<BUCKETS>,
 }
 
 /// The leader's end. The segment belongs to the resource owner of the run that made it. An abort, also that of a
@@ -116,7 +117,7 @@ impl Channel {
                 self.slots = base.add(size_of::<Header>()).cast();
                 self.count = count;
             }
-            guc::announce_channel(pg_sys::dsm_segment_handle(self.segment));
+            guc::announce_worker_channel(pg_sys::dsm_segment_handle(self.segment));
         }
     }
 
@@ -147,10 +148,9 @@ impl Channel {
         let slot = unsafe { &*self.slots.add(id) };
         let mut histogram = Histogram::default();
         for (read, counts) in [(false, &slot.plain), (true, &slot.reading)] {
-            for (bucket, calls) in counts.iter().enumerate() {
-                match calls.load(Relaxed) {
-                    0 => {}
-                    calls => histogram.add_to(bucket, read, calls),
+            for (bucket, calls) in counts.copy().into_iter().enumerate() {
+                if calls > 0 {
+                    histogram.add_to(bucket, read, calls);
                 }
             }
         }
@@ -181,7 +181,7 @@ pub unsafe fn report(
     histograms: &[&Histogram],
     plan_node_ids: impl Iterator<Item = i32>,
 ) {
-    let handle = guc::channel();
+    let handle = guc::worker_channel();
     if handle == 0 {
         return;
     }
@@ -226,7 +226,7 @@ pub unsafe fn report(
 fn add(slot: &Slot, stats: &NodeStats, histogram: &Histogram) {
     for (read, i, calls) in histogram.counts() {
         let counts = if read { &slot.reading } else { &slot.plain };
-        counts[i].fetch_add(calls, Relaxed);
+        counts.add(i, calls);
     }
     let error_ns = stats.time.get().map_or(0.0, |time| time.error_ms * 1e6);
     let _ = slot.error_square.fetch_update(Relaxed, Relaxed, |bits| {

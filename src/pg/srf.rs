@@ -1,31 +1,33 @@
-//! A set of rows as a function's result, for row types wider than pgrx's tuples.
+//! How SQL functions are exported, read their arguments and return sets of rows.
 //!
-//! Each row goes into PostgreSQL's tuplestore as soon as it is made: that keeps `work_mem` of them in memory, and the rest
+//! Each row goes into PostgreSQL's tuplestore as soon as it is made. That keeps `work_mem` of rows in memory, and the rest
 //! in a file.
 
 use super::server;
-use pgrx::{IntoDatum, pg_getarg, pg_sys};
+use pgrx::{FromDatum, IntoDatum, pg_sys};
 
 /// One column's value; `None` is NULL.
 pub type Value = Option<pg_sys::Datum>;
 
+/// Returns a column's value.
 pub fn value<T: IntoDatum>(value: T) -> Value {
     value.into_datum()
 }
 
-/// Text, in the database's encoding.
+/// Returns a text in the database's encoding.
 pub fn text(text: &str) -> Value {
     let bytes = server::to_database(text);
-    // SAFETY: the bytes are as many as said, and PostgreSQL copies them.
+    // SAFETY: pointer and length are those of a slice, which PostgreSQL copies.
     let varlena = unsafe { pg_sys::cstring_to_text_with_len(bytes.as_ptr().cast(), bytes.len() as i32) };
     Some(pg_sys::Datum::from(varlena))
 }
 
+/// Returns an object's number.
 pub fn oid(number: u32) -> Value {
     pg_sys::Oid::from(number).into_datum()
 }
 
-/// As a Datum, a timestamp is its microseconds since 2000-01-01 UTC.
+/// Returns a timestamp, which as a Datum is its microseconds since 2000-01-01 UTC.
 pub fn timestamp(microseconds: i64) -> Value {
     value(microseconds)
 }
@@ -36,18 +38,18 @@ pub struct Rows {
     columns: usize,
     values: Vec<pg_sys::Datum>,
     nulls: Vec<bool>,
-    /// What is allocated for a row is freed with it.
+    /// The memory of a row, which is freed once the row is stored.
     row_context: pg_sys::MemoryContext,
 }
 
 impl Rows {
-    /// Begins the result of a call in progress. From here on memory is allocated for the row that is being made.
+    /// Begins the result of a call. From here on memory is allocated for the row that is being made.
     ///
     /// # Safety
-    /// `fcinfo` is the call in progress.
+    /// `fcinfo` must be the call in progress.
     unsafe fn begin(fcinfo: pg_sys::FunctionCallInfo, flags: u32) -> Self {
         // SAFETY: InitMaterializedSRF checks the caller and sets up the tuplestore and its descriptor. The context is a
-        // child of the caller's, and goes with it at the latest.
+        // child of the caller's, which frees it at the latest.
         unsafe {
             pg_sys::InitMaterializedSRF(fcinfo, flags);
             let result = (*fcinfo).resultinfo.cast::<pg_sys::ReturnSetInfo>();
@@ -100,150 +102,104 @@ impl Rows {
     }
 }
 
-/// Returns the rows that `make` adds as the result of a set-returning function.
-///
-/// # Safety
-/// `fcinfo` is the call in progress.
-pub unsafe fn materialize(
-    fcinfo: pg_sys::FunctionCallInfo,
-    flags: u32,
-    make: impl FnOnce(&mut Rows),
-) -> pg_sys::Datum {
-    // SAFETY: the caller's promise; the context is the one that was current before.
-    unsafe {
-        let context = pg_sys::CurrentMemoryContext;
-        let mut rows = Rows::begin(fcinfo, flags);
-        make(&mut rows);
-        pg_sys::MemoryContextSwitchTo(context);
-        pg_sys::MemoryContextDelete(rows.row_context);
-    }
-    pg_sys::Datum::from(0)
+/// The call of a function that is in progress.
+pub struct Call(pg_sys::FunctionCallInfo);
+
+/// What a set-returning function returns.
+#[derive(Clone, Copy)]
+pub enum Shape {
+    /// Rows as the function's declaration describes them.
+    Rows,
+    /// Plain values.
+    Values,
 }
 
-/// Returns an argument of type text, in UTF-8. One of more than `longest` bytes is an error: it is not even copied.
-///
-/// # Safety
-/// `fcinfo` is the call in progress, and its argument `n` a text.
-unsafe fn text_argument(fcinfo: pg_sys::FunctionCallInfo, n: usize, longest: usize) -> Option<String> {
-    // SAFETY: the caller's promise; the text is copied.
-    unsafe {
-        let datum: pg_sys::Datum = pgrx::pg_getarg_datum(fcinfo, n)?;
-        if pg_sys::toast_raw_datum_size(datum) - pg_sys::VARHDRSZ > longest {
-            crate::functions::fail(
-                pgrx::PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
-                "argument is too long",
-                &format!("It may have {longest} bytes."),
-            );
+impl Call {
+    /// Returns the call that PostgreSQL passes to a function.
+    ///
+    /// # Safety
+    /// `fcinfo` must be the call in progress. Its arguments must have the types that the function reads.
+    pub unsafe fn new(fcinfo: pg_sys::FunctionCallInfo) -> Self {
+        Call(fcinfo)
+    }
+
+    /// Returns an argument that is passed by value; `None` is NULL.
+    pub fn argument<T: ByValue>(&self, n: usize) -> Option<T> {
+        // SAFETY: the call is in progress, and every bit pattern is a value of the type.
+        unsafe { pgrx::pg_getarg(self.0, n) }
+    }
+
+    /// Returns an argument of type text, in UTF-8. One of more than `longest` bytes is an error, and is not copied.
+    pub fn text(&self, n: usize, longest: usize) -> Option<String> {
+        // SAFETY: the call is in progress, and its argument is a text, by the promise of `new`.
+        unsafe {
+            let datum: pg_sys::Datum = pgrx::pg_getarg_datum(self.0, n)?;
+            if pg_sys::toast_raw_datum_size(datum) - pg_sys::VARHDRSZ > longest {
+                server::fail(
+                    pgrx::PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+                    "argument is too long",
+                    &format!("It may have {longest} bytes."),
+                );
+            }
+            let cstring = pg_sys::text_to_cstring(datum.cast_mut_ptr());
+            Some(server::from_database(
+                std::ffi::CStr::from_ptr(cstring).to_bytes(),
+            ))
         }
-        let cstring = pg_sys::text_to_cstring(datum.cast_mut_ptr());
-        Some(server::from_database(
-            std::ffi::CStr::from_ptr(cstring).to_bytes(),
-        ))
+    }
+
+    /// Returns the rows that `make` adds as the function's result.
+    pub fn returns(&self, shape: Shape, make: impl FnOnce(&Call, &mut Rows)) -> pg_sys::Datum {
+        let flags = match shape {
+            Shape::Rows => 0,
+            Shape::Values => pg_sys::MAT_SRF_USE_EXPECTED_DESC,
+        };
+        // SAFETY: the call is in progress. The context is the one that was current before.
+        unsafe {
+            let context = pg_sys::CurrentMemoryContext;
+            let mut rows = Rows::begin(self.0, flags);
+            make(self, &mut rows);
+            pg_sys::MemoryContextSwitchTo(context);
+            pg_sys::MemoryContextDelete(rows.row_context);
+        }
+        pg_sys::Datum::from(0)
     }
 }
 
-/// Bytes of a display format: several times all words that there are.
-const LONGEST_FORMAT: usize = 1_000;
-/// Bytes of what the SQL of a report hands on.
-const LONGEST_REPORT: usize = 64 << 10;
+/// A type that is passed by value, and for which every bit pattern is valid.
+pub trait ByValue: FromDatum {}
+impl ByValue for i32 {}
+impl ByValue for i64 {}
+impl ByValue for f64 {}
+impl ByValue for pg_sys::Oid {}
 
-/// The result is a set of rows, described by the function's declaration.
-const ROWS: u32 = 0;
-/// The result is a set of plain values: MAT_SRF_USE_EXPECTED_DESC.
-const SCALARS: u32 = 1;
+/// Exports functions under C names. `$body` gets the [`Call`]; what it returns is the result.
+macro_rules! export {
+    ($($name:ident => $body:expr;)+) => {
+        $(
+            const _: () = {
+                #[unsafe(export_name = concat!("pg_finfo_", stringify!($name)))]
+                extern "C" fn info() -> &'static pgrx::pg_sys::Pg_finfo_record {
+                    const V1: pgrx::pg_sys::Pg_finfo_record =
+                        pgrx::pg_sys::Pg_finfo_record { api_version: 1 };
+                    &V1
+                }
 
-/// Exports a set-returning function under a C name; `$rows` adds its rows, from the call in progress.
-macro_rules! set_returning {
-    ($name:ident, $info:ident, $flags:expr, $rows:expr) => {
-        #[unsafe(no_mangle)]
-        #[doc(hidden)]
-        pub extern "C" fn $info() -> &'static pg_sys::Pg_finfo_record {
-            const V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
-            &V1
-        }
-
-        #[unsafe(no_mangle)]
-        #[doc(hidden)]
-        /// # Safety
-        /// To be called by PostgreSQL only, with the call in progress of the SQL function of this name.
-        #[allow(
-            clippy::missing_safety_doc,
-            reason = "of the function that the guard makes inside"
-        )]
-        #[pgrx::pg_guard]
-        pub unsafe extern "C-unwind" fn $name(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-            // SAFETY: PostgreSQL passes the call in progress.
-            unsafe { materialize(fcinfo, $flags, |rows| ($rows)(fcinfo, rows)) }
-        }
+                /// # Safety
+                /// To be called by PostgreSQL only, with the call in progress of the SQL function of this name.
+                #[unsafe(export_name = stringify!($name))]
+                unsafe extern "C-unwind" fn call(
+                    fcinfo: pgrx::pg_sys::FunctionCallInfo,
+                ) -> pgrx::pg_sys::Datum {
+                    // SAFETY: PostgreSQL passes the call in progress, with arguments of the types that the SQL function
+                    // declares. The guard turns panics into PostgreSQL's errors.
+                    unsafe {
+                        let call = $crate::pg::srf::Call::new(fcinfo);
+                        pgrx::pg_sys::panic::pgrx_extern_c_guard(|| ($body)(&call))
+                    }
+                }
+            };
+        )+
     };
 }
-
-set_returning!(
-    pg_stat_rowsource_0_1,
-    pg_finfo_pg_stat_rowsource_0_1,
-    ROWS,
-    |_, rows| { crate::functions::views::node_rows(rows) }
-);
-set_returning!(
-    pg_stat_rowsource_histogram_0_1,
-    pg_finfo_pg_stat_rowsource_histogram_0_1,
-    ROWS,
-    |_, rows| crate::functions::views::histogram_rows(rows)
-);
-set_returning!(
-    pg_stat_rowsource_plans_0_1,
-    pg_finfo_pg_stat_rowsource_plans_0_1,
-    ROWS,
-    |_, rows| crate::functions::views::plan_rows(rows)
-);
-set_returning!(
-    pg_stat_tempfile_io_0_1,
-    pg_finfo_pg_stat_tempfile_io_0_1,
-    ROWS,
-    |_, rows| crate::functions::tempfile::io_rows(rows)
-);
-set_returning!(
-    pg_stat_tempfile_io_histogram_0_1,
-    pg_finfo_pg_stat_tempfile_io_histogram_0_1,
-    ROWS,
-    |_, rows| crate::functions::tempfile::histogram_rows(rows)
-);
-set_returning!(
-    rowsource_temp_files_0_1,
-    pg_finfo_rowsource_temp_files_0_1,
-    ROWS,
-    |_, rows| crate::functions::temp_usage::file_rows(rows)
-);
-set_returning!(
-    rowsource_iostat_lines_0_1,
-    pg_finfo_rowsource_iostat_lines_0_1,
-    SCALARS,
-    |fcinfo, rows| {
-        let filetypes = text_argument(fcinfo, 7, LONGEST_REPORT);
-        crate::functions::history::iostat_lines(
-            rows,
-            [pg_getarg(fcinfo, 0), pg_getarg(fcinfo, 1)],
-            [pg_getarg(fcinfo, 2), pg_getarg(fcinfo, 3)],
-            [
-                text_argument(fcinfo, 4, LONGEST_REPORT),
-                text_argument(fcinfo, 5, LONGEST_REPORT),
-            ],
-            pg_getarg(fcinfo, 6),
-            filetypes.as_deref(),
-        )
-    }
-);
-set_returning!(
-    rowsource_display_0_1,
-    pg_finfo_rowsource_display_0_1,
-    SCALARS,
-    |fcinfo, rows| {
-        let format = text_argument(fcinfo, 2, LONGEST_FORMAT);
-        crate::functions::display::lines(
-            rows,
-            pg_getarg(fcinfo, 0),
-            pg_getarg(fcinfo, 1),
-            format.as_deref(),
-        )
-    }
-);
+pub(crate) use export;

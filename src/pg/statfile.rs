@@ -16,7 +16,7 @@ use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 
 /// Changes with what statistics look like in memory or in a file.
-pub const MAGIC: &[u8; 8] = b"ROWSRC03";
+pub const MAGIC: &[u8; 8] = b"ROWSRC04";
 /// A longer record is an error of the file's: a plan of a thousand nodes takes a fifth of this.
 const LONGEST_RECORD: u32 = 8 << 20;
 const READ_AT_ONCE: usize = 64 << 10;

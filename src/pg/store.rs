@@ -26,7 +26,7 @@ mod pending;
 
 use super::backend_local::BackendLocal;
 use super::contained::contained;
-use super::{compat, memory, raw, server};
+use super::{compat, memory, server, unguarded};
 use crate::guc;
 use crate::session::Execution;
 use control::Control;
@@ -333,9 +333,9 @@ unsafe fn locked<T>(lock: *mut pg_sys::LWLock, exclusive: bool, body: impl FnOnc
     };
     // SAFETY: a lock in shared memory; `body` does not raise.
     unsafe {
-        raw::LWLockAcquire(lock, mode);
+        unguarded::LWLockAcquire(lock, mode);
         let result = body();
-        raw::LWLockRelease(lock);
+        unguarded::LWLockRelease(lock);
         result
     }
 }

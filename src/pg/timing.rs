@@ -1,17 +1,14 @@
-//! The clock in force and the sampler's process-wide state. One backend has one thread; the tick's signal handler shares
-//! the two readings, which are atomic, and asks for the clock, which is one word.
+//! The clock in force and the sampler's process-wide state. A backend has one thread. The tick's signal handler shares only
+//! the two readings, which are atomic, and the clock's function, which is one word.
 
-use super::backend_local::BackendLocal;
 use super::hot::state::{HOT, Random};
-use super::server;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoroshiro128PlusPlus;
 use rowsource_core::clock::{self, Source};
 use rowsource_core::sampler::Config;
-use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What a measured statement inside another one replaces while it runs, to be put back when it is left.
+/// What a measured statement inside another one replaces while it runs, and restores when it is left.
 pub struct Outer {
     tsc: bool,
     ns_per_tick: f64,
@@ -51,7 +48,7 @@ pub fn tick() {
     HOT.ticked.store(now, Relaxed);
 }
 
-/// Notes the period at which the tick reads the clock, in nanoseconds; 0 where it does not run.
+/// Notes the period at which the tick reads the clock, in nanoseconds; 0 if it does not run.
 pub fn note_period(ns: f64) {
     set_period(ns / HOT.ns_per_tick.get());
 }
@@ -95,26 +92,7 @@ pub fn enter(source: Source, ns_per_tick: f64, config: &Config) -> Option<Outer>
     outer
 }
 
-/// The time of day, in microseconds since 2000-01-01 UTC: asked from the system ten times a second at most, and
-/// reckoned from a clock in between.
-pub fn time_of_day(source: Source, ns_per_tick: f64) -> i64 {
-    const KEPT: f64 = 1e5;
-    static ASKED: BackendLocal<Cell<Option<(Source, u64, i64)>>> = BackendLocal::new(Cell::new(None));
-    let reading = source.read();
-    if let Some((clock, then, at)) = ASKED.get()
-        && clock == source
-    {
-        let since = reading.wrapping_sub(then) as i64 as f64 * ns_per_tick / 1e3;
-        if (0.0..KEPT).contains(&since) {
-            return at + since as i64;
-        }
-    }
-    let now = server::now();
-    ASKED.set(Some((source, reading, now)));
-    now
-}
-
-/// Puts back what [`enter`] replaced.
+/// Restores what [`enter`] replaced.
 #[inline(always)]
 pub fn leave(outer: Option<&Outer>) {
     forget_evidence();

@@ -3,7 +3,7 @@
 //! Core's planstate_tree_walker visits the same nodes, but does not say how a child hangs on its parent. That decides
 //! whether the child's time and buffers lie inside its parent's.
 
-use super::raw;
+use super::unguarded;
 use pgrx::pg_sys::{self, List, NodeTag, PlanState};
 use rowsource_core::reconcile::Edge;
 use smallvec::SmallVec;
@@ -107,7 +107,7 @@ unsafe fn visit(mut place: Found, walk: &mut Walk) {
     let ps = place.plan_state;
     // Users choose how deep a plan is. Core has been this deep before, but it uses less of the stack at each level.
     // SAFETY: the function asks for nothing of its caller, and raises nothing.
-    if place.depth % LEVELS_A_CHECK == LEVELS_A_CHECK - 1 && unsafe { raw::stack_is_too_deep() } {
+    if place.depth % LEVELS_A_CHECK == LEVELS_A_CHECK - 1 && unsafe { unguarded::stack_is_too_deep() } {
         walk.given_up = true;
     }
     if walk.given_up {

@@ -6,7 +6,7 @@
 
 pub use super::hot::state::Usage;
 use super::hot::state::{HOT, OUTSIDE};
-use super::raw;
+use super::unguarded;
 use pgrx::pg_sys;
 use rowsource_core::sampler::MANY_BUFFERS;
 use rowsource_core::wrapper::scope;
@@ -99,7 +99,7 @@ pub unsafe fn charge(account: *mut Usage) -> bool {
         let hits = (*now).shared_blks_hit - (*last).shared_blks_hit;
         if io {
             // Only I/O moves the I/O times, whose type differs by version.
-            raw::BufferUsageAccumDiff(to, now, last);
+            unguarded::BufferUsageAccumDiff(to, now, last);
             *last = *now;
         } else {
             (*to).shared_blks_hit += hits;
@@ -114,7 +114,7 @@ pub unsafe fn charge(account: *mut Usage) -> bool {
         let wal = &raw const pg_sys::pgWalUsage;
         let last_wal = &raw mut (*HOT.last_charged.as_ptr()).wal;
         if (*wal).wal_records != (*last_wal).wal_records {
-            raw::WalUsageAccumDiff(&raw mut (*account).wal, wal, last_wal);
+            unguarded::WalUsageAccumDiff(&raw mut (*account).wal, wal, last_wal);
             *last_wal = *wal;
         }
         HOT.signatures[0].set(signature::<0>());
@@ -133,12 +133,12 @@ pub unsafe fn add_since(account: *mut Usage, entry: *const Usage) {
     // SAFETY: both are live by the caller's promise. Only this thread writes the counters of the last charge.
     unsafe {
         let now = HOT.last_charged.as_ptr().cast_const();
-        raw::BufferUsageAccumDiff(
+        unguarded::BufferUsageAccumDiff(
             &raw mut (*account).buffers,
             &raw const (*now).buffers,
             &raw const (*entry).buffers,
         );
-        raw::WalUsageAccumDiff(
+        unguarded::WalUsageAccumDiff(
             &raw mut (*account).wal,
             &raw const (*now).wal,
             &raw const (*entry).wal,

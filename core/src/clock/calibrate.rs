@@ -1,32 +1,31 @@
-//! How fast a counter ticks, measured against a clock that tells nanoseconds.
+//! Measures how fast a counter ticks, against a clock in nanoseconds.
 //!
-//! Both are read together at the start and at the end of a window; the frequency is the ratio of the two
-//! differences. "Together" is a reading of the counter between two of the clock, so it is known how far off
-//! each can be: half the gap between the two. That bounds the error of the result with no statistics, and one
-//! long window beats the mean of many short ones, so the window doubles until the bound is small enough.
+//! Both are read together at the start and at the end of a window. The frequency is the ratio of the two differences.
+//! "Together" means that the counter is read between two readings of the clock. Its error is at most half the gap between
+//! these two, so the error of the result has a bound without any statistics. One long window is better than the mean of
+//! many short ones, so the window doubles until the bound is small enough.
 
 use std::time::Duration;
 
 use super::scale::elapsed;
 
-/// Attempts at a reading of both; the narrowest counts. 16 make it unlikely that each was preempted or took
-/// cache misses, and take a microsecond or two.
+/// The number of attempts to read both. The attempt with the smallest gap is used. With 16 attempts, which take one or two
+/// microseconds, it is unlikely that each was preempted or missed the caches.
 const PAIR_TRIES: u32 = 16;
 /// The relative error at which a measurement is good enough: 10 us in a second, a fiftieth of what
 /// NTP may slew the system clock by.
 pub(super) const TARGET_ERROR: f64 = 10e-6;
 /// The first window of a full calibration.
 pub(super) const FIRST_WINDOW: Duration = Duration::from_millis(2);
-/// No window is longer, so that a noisy machine does not hold up the postmaster's start: one
-/// measurement takes less than this.
+/// The longest window. It keeps a noisy machine from delaying the postmaster's start.
 pub(super) const LONGEST_WINDOW: Duration = Duration::from_millis(50);
 
 /// A measured frequency.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Measured {
-    /// Ticks a second.
+    /// Ticks per second.
     pub hz: f64,
-    /// The largest error it can have, relative to it.
+    /// The largest error that it can have, relative to it.
     pub error: f64,
 }
 
@@ -34,13 +33,13 @@ pub(super) struct Measured {
 #[derive(Clone, Copy, Debug)]
 struct Pair {
     ticks: u64,
-    /// The clock before the counter was read.
+    /// The clock's reading before the counter's.
     ns: u64,
-    /// What had passed on the clock after the counter was read.
+    /// The time between the clock's readings before and after the counter's.
     width_ns: u64,
 }
 
-/// A counter, the clock to hold it against, and a way to let time pass. Injected, so that it can be tested.
+/// A counter, the clock to compare it with, and a way to let time pass. Tests pass their own.
 pub(super) struct Bench<Ticks, Clock, Pause> {
     /// Reads the counter.
     pub ticks: Ticks,
@@ -68,7 +67,7 @@ impl<Ticks: FnMut() -> u64, Clock: FnMut() -> u64, Pause: FnMut(Duration)> Bench
         best
     }
 
-    /// Reads both, as closely together as [`PAIR_TRIES`] attempts allow.
+    /// Reads both. Returns the best of [`PAIR_TRIES`] attempts.
     fn pair(&mut self) -> Pair {
         let mut best = Pair {
             ticks: 0,
@@ -86,7 +85,7 @@ impl<Ticks: FnMut() -> u64, Clock: FnMut() -> u64, Pause: FnMut(Duration)> Bench
     }
 }
 
-/// The frequency between two readings, with what the gaps within them leave open.
+/// Returns the frequency between two readings, and the error that their gaps allow.
 fn slope(start: Pair, end: Pair) -> Option<Measured> {
     let ticks = elapsed(start.ticks, end.ticks)? as f64;
     let half_gaps = (start.width_ns as f64 + end.width_ns as f64) / 2.0;
@@ -103,7 +102,7 @@ mod tests {
     use super::*;
     use crate::clock::mock::Mock;
 
-    /// A counter of 2.3 GHz beside a clock whose every reading takes `cost` ns.
+    /// Makes a counter of 2.3 GHz and a clock that takes `cost` ns for each reading.
     fn measured(cost: u64, first: Duration, target: f64) -> (Option<Measured>, u64) {
         let clock = Mock::new(1_000_000).with_cost(cost);
         let mut bench = Bench {

@@ -1,4 +1,4 @@
-//! What reading a clock costs, so that it can be taken off what is measured with it.
+//! What reading a clock costs. This is subtracted from the times that are measured with it.
 
 use std::hint::black_box;
 
@@ -6,11 +6,11 @@ use super::scale::elapsed;
 use super::source::{self, Source};
 use super::tsc;
 
-/// Readings of the clock in one round, in pairs.
+/// Pairs of readings in one round.
 const PAIRS: usize = 8;
-/// Rounds at most. With [`PAIRS`] this makes 64 empty intervals: enough for a stable middle half.
+/// The largest number of rounds. With [`PAIRS`] this makes 64 empty intervals: enough for a stable middle half.
 const ROUNDS: usize = 8;
-/// Rounds at least, however slow the clock: of three, one may be hit by a preemption.
+/// The smallest number of rounds, also for a slow clock: a preemption may spoil one of three.
 const FEWEST_ROUNDS: usize = 3;
 /// No round starts later than this after the first, so a backend spends at most about 50 us here.
 const BUDGET_NS: f64 = 35_000.0;
@@ -18,9 +18,9 @@ const BUDGET_NS: f64 = 35_000.0;
 /// What it costs to read a clock, in this process and on this CPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
-    /// What two readings in a row show between them, in raw ticks: to be taken off every timed interval.
+    /// The difference between two readings in a row, in raw ticks. It is subtracted from every timed interval.
     pub empty_interval_ticks: u64,
-    /// What one reading takes, in nanoseconds: what a timer call costs the statement.
+    /// What one reading takes, in nanoseconds. It is what a timer call costs the statement.
     pub reading_ns: f64,
 }
 
@@ -40,7 +40,7 @@ pub fn measure_costs(source: Source) -> Cost {
     }
 }
 
-/// Measures `read` by `clock`, whose readings `ns` turns into the nanoseconds between them.
+/// Measures `read` by `clock`. `ns` turns two readings of `clock` into the nanoseconds between them.
 fn measure(
     mut read: impl FnMut() -> u64,
     mut clock: impl FnMut() -> u64,
@@ -49,8 +49,8 @@ fn measure(
     let mut intervals = [0u64; PAIRS * ROUNDS];
     let mut readings = [0f64; ROUNDS];
     let (begun, mut rounds) = (clock(), 0);
-    // A round to warm up, whose figures the first real one overwrites, is worth its 0.2 to 4 us: the first
-    // readings miss the caches and take 10 to 100 times as long.
+    // The first round warms up, and the second one overwrites its figures. This takes 0.2 to 4 us. The first readings miss
+    // the caches and take 10 to 100 times as long.
     for round in 0..=ROUNDS {
         rounds = round.saturating_sub(1);
         let slots = &mut intervals[rounds * PAIRS..][..PAIRS];
@@ -60,7 +60,7 @@ fn measure(
             *slot = elapsed(first, second).unwrap_or(0);
         }
         let end = clock();
-        // What two readings of the reference clock show between them with nothing in between, comes off.
+        // The interval contains one reading of the reference clock, which is subtracted.
         let net = ns(start, end) - ns(before, start);
         readings[rounds] = (net / (2 * PAIRS) as f64).max(0.0);
         if rounds + 1 >= FEWEST_ROUNDS && ns(begun, end) > BUDGET_NS {
@@ -74,8 +74,8 @@ fn measure(
     }
 }
 
-/// The mean of the middle half: as robust as the median, but it also resolves what lies between the ticks
-/// of a clock (an interval of 25.6 ns is seen as 25 or 26; one of 15 ns on a clock of 40 ns as 0 or 40).
+/// Returns the mean of the middle half. It is as robust as the median, but also resolves values between the ticks of a
+/// clock: an interval of 25.6 ns is seen as 25 or 26, one of 15 ns on a clock of 40 ns as 0 or 40.
 fn middle_mean(values: &mut [u64]) -> f64 {
     values.sort_unstable();
     let quarter = values.len() / 4;
@@ -83,7 +83,7 @@ fn middle_mean(values: &mut [u64]) -> f64 {
     middle.iter().map(|&value| value as f64).sum::<f64>() / middle.len().max(1) as f64
 }
 
-/// The median (the higher of the two where their number is even); 0 of nothing.
+/// Returns the median, or the higher of the two middle values; 0 if there are no values.
 fn median(values: &mut [f64]) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)
@@ -94,8 +94,7 @@ mod tests {
     use super::*;
     use crate::clock::mock::Mock;
 
-    /// The cost found for a clock whose readings take `ticks` and now and then, at every `hiccup`th, much
-    /// more.
+    /// Returns the cost that is found for a clock whose readings take `ticks`, but every `hiccup`th one much more.
     fn found(ticks: u64, hiccup: u64) -> (Cost, u64) {
         let time = Mock::new(0);
         let read = || {

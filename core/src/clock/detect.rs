@@ -1,8 +1,8 @@
 //! Which clocks this machine has, and whether its TSC can be trusted.
 //!
-//! The rule for the TSC is PostgreSQL 19's for `auto`: the CPU has RDTSCP and an invariant TSC; and it has
-//! the `TSC_ADJUST` register (with which the kernel keeps the CPUs' counters together), or the kernel itself
-//! keeps time by the TSC, having watched it since it booted.
+//! The rule for the TSC is that of PostgreSQL 19 for `auto`. The CPU must have RDTSCP and an invariant TSC. In addition it
+//! must have the `TSC_ADJUST` register, with which the kernel keeps the CPUs' counters together, or the kernel itself must
+//! keep time by the TSC, which it has watched since it booted.
 
 use std::sync::OnceLock;
 
@@ -24,7 +24,7 @@ pub enum Unusable {
     /// The kernel found, or has to assume, that the counters of the CPUs do not agree.
     #[error("the kernel does not trust the TSC (its clock source is {clock_source})")]
     Untrusted {
-        /// What the kernel keeps time by instead; `unknown` where it does not say.
+        /// The clock that the kernel uses instead; `unknown` if it does not say.
         clock_source: String,
     },
     /// CPUID does not state it and it cannot be measured: the TSC or the system clock does not move.
@@ -35,17 +35,17 @@ pub enum Unusable {
     NotOffered,
 }
 
-/// The verdict on the TSC, reached once: CPUID is slow in a virtual machine (each leaf is an exit to the
+/// The verdict on the TSC. It is found only once, because CPUID is slow in a virtual machine (each leaf is an exit to the
 /// hypervisor) and the kernel's clock source is a file.
 static TSC: OnceLock<Result<(), Unusable>> = OnceLock::new();
 
-/// Whether the TSC can be used; asked of the machine the first time only.
+/// Returns whether the TSC can be used. Only the first call asks the machine.
 pub(super) fn tsc() -> Result<(), Unusable> {
     TSC.get_or_init(|| judge(features(), super::tsc::permitted(), clock_source))
         .clone()
 }
 
-/// Whether a system clock gives an answer (a failed reading is 0).
+/// Returns whether a system clock can be read. A failed reading is 0.
 pub(super) fn answers(read: fn() -> u64) -> Result<(), Unusable> {
     if read() != 0 {
         Ok(())
@@ -63,7 +63,7 @@ struct Features {
     adjust: bool,
 }
 
-/// The rule. `clock_source` is asked only where the answer depends on it.
+/// Applies the rule. `clock_source` is called only if the answer depends on it.
 fn judge(
     features: Option<Features>,
     permitted: bool,
@@ -111,8 +111,8 @@ fn features() -> Option<Features> {
     None
 }
 
-/// What the kernel keeps time by now (not what it could use: `available_clocksource` lists an untrusted TSC
-/// too). `None` where it does not say: another operating system, or a container without `/sys`.
+/// Returns the clock that the kernel uses now. (`available_clocksource` lists an untrusted TSC too.) `None` if it does not
+/// say: on another operating system, or in a container without `/sys`.
 fn clock_source() -> Option<String> {
     let text =
         std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource").ok()?;

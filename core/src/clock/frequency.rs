@@ -1,10 +1,10 @@
-//! The TSC's frequency: what the hypervisor or the CPU says, checked against the system clock; or measured.
+//! The TSC's frequency. The hypervisor or the CPU states it, and the system clock confirms it; or it is measured.
 //!
-//! Order: the hypervisor's leaf 0x40000010 (KVM, VMware; first, because under a hypervisor the CPU's own
-//! leaves may be those of another host), then CPUID 0x15 with a crystal frequency. What is said is checked
-//! over a millisecond: if it is off by more than [`MOST_DISAGREEMENT`], the measured frequency counts. With
-//! nothing said, it is measured for some milliseconds. CPUID 0x16, the base frequency in whole MHz, counts
-//! only where the system clock is too poor to measure by.
+//! The hypervisor's leaf 0x40000010 (KVM, VMware) comes first, because under a hypervisor the CPU's own leaves may be those
+//! of another host. CPUID 0x15 with a crystal frequency comes next. A stated frequency is checked for a millisecond. If it
+//! is off by more than [`MOST_DISAGREEMENT`], the measured frequency is used. If none is stated, the frequency is measured
+//! for some milliseconds. CPUID 0x16, the base frequency in whole MHz, is used only if the system clock is too bad for a
+//! measurement.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -14,28 +14,28 @@ use super::calibrate::{Bench, FIRST_WINDOW, Measured, TARGET_ERROR};
 use super::detect::{self, Unusable};
 use super::{system, tsc};
 
-/// The stated frequency is believed if the measured one is this near, relatively. Twice what NTP may slew the
-/// system clock by, so a good statement never loses; and no more error than anyone would see in a figure.
+/// The largest relative difference between the stated and the measured frequency at which the stated one is used. It is
+/// twice what NTP may slew the system clock by, so a correct statement is never rejected. Nobody would see such an error in
+/// a time.
 const MOST_DISAGREEMENT: f64 = 1e-3;
-/// How long the check of a stated frequency looks: enough for an error of 50 ppm on any usual machine.
+/// How long a stated frequency is checked: enough for an error of 50 ppm on any usual machine.
 const CHECK_WINDOW: Duration = Duration::from_millis(1);
-/// A check this uncertain says nothing.
+/// A check with a larger error is ignored.
 const CHECK_ERROR: f64 = MOST_DISAGREEMENT / 4.0;
-/// The error of CPUID 0x16, relatively: it is a marketing figure (a "2.3 GHz" CPU may tick at 2.295).
+/// The relative error of CPUID 0x16. It is a marketing figure: a "2.3 GHz" CPU may tick at 2.295 GHz.
 const BASE_FREQUENCY_ERROR: f64 = 5e-3;
 
-/// A frequency less certain than this, relatively, is as good as none: times would be visibly wrong.
+/// A frequency with a larger relative error is not used, because times would be visibly wrong.
 const MOST_ERROR: f64 = 1e-2;
 
-/// How fast the TSC ticks, and how that is known.
+/// How fast the TSC ticks, and where that is known from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Frequency {
-    /// Ticks a second.
+    /// Ticks per second.
     pub hz: f64,
     /// Where the figure comes from.
     pub origin: Origin,
-    /// How far it may be off, relative to it: the bound of the measurement, or of the check of what was
-    /// stated.
+    /// Its largest relative error: that of the measurement, or of the check of a stated frequency.
     pub error: f64,
 }
 
@@ -48,7 +48,7 @@ pub enum Origin {
     Crystal,
     /// Measured against `CLOCK_MONOTONIC`.
     Measured,
-    /// The CPU's base frequency in whole MHz (CPUID 0x16), in want of anything better.
+    /// The CPU's base frequency in whole MHz (CPUID 0x16), if there is nothing better.
     BaseFrequency,
     /// Nothing is known: the TSC cannot be used here, and its tick counts as a nanosecond.
     Unknown,
@@ -69,8 +69,7 @@ impl fmt::Display for Origin {
 /// The frequency, found once for the whole tree of processes.
 static FREQUENCY: OnceLock<Frequency> = OnceLock::new();
 
-/// The TSC's frequency. The first call finds it, which takes some milliseconds; see
-/// [`prepare`](super::prepare).
+/// Returns the TSC's frequency. The first call finds it, which takes some milliseconds: see [`prepare`](super::prepare).
 pub fn frequency() -> Frequency {
     *FREQUENCY.get_or_init(|| {
         if detect::tsc().is_err() {
@@ -85,7 +84,7 @@ pub fn frequency() -> Frequency {
     })
 }
 
-/// Whether the frequency could be found out.
+/// Returns whether the frequency could be found.
 pub(super) fn known() -> Result<(), Unusable> {
     if frequency().origin == Origin::Unknown {
         Err(Unusable::NoFrequency)
@@ -101,7 +100,7 @@ const UNKNOWN: Frequency = Frequency {
     error: f64::INFINITY,
 };
 
-/// What CPUID says: ticks a second, where it says anything.
+/// The frequencies that CPUID states, in ticks per second.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stated {
     hypervisor: Option<f64>,
@@ -109,7 +108,7 @@ struct Stated {
     base: Option<f64>,
 }
 
-/// The rule. `measure` takes the first window and the error to reach, as [`Bench::measure`].
+/// Chooses the frequency. `measure` takes the first window and the error to reach, as [`Bench::measure`] does.
 fn choose(stated: Stated, mut measure: impl FnMut(Duration, f64) -> Option<Measured>) -> Frequency {
     let claims = [
         (stated.hypervisor, Origin::Hypervisor),
@@ -129,7 +128,7 @@ fn choose(stated: Stated, mut measure: impl FnMut(Duration, f64) -> Option<Measu
             }
         }
     }
-    // A bad measurement still beats none, but not the CPU's own word.
+    // A bad measurement is better than none, but not better than the CPU's statement.
     let most = if stated.base.is_some() {
         BASE_FREQUENCY_ERROR
     } else {

@@ -1,8 +1,8 @@
-//! A clock for tests: it reads what it was told, moves on by itself if asked to, and can step back.
+//! A clock for tests. The test sets its time and lets it move on or step back.
 
 use std::cell::Cell;
 
-/// A clock under a test's control. Shared by reference: every method takes `&self`.
+/// A clock under a test's control. Every method takes `&self`, so it can be shared by reference.
 ///
 /// ```
 /// use rowsource_core::clock::mock::Mock;
@@ -21,7 +21,7 @@ pub struct Mock {
 }
 
 impl Mock {
-    /// A clock that stands at `now` ticks.
+    /// Returns a clock that stands at `now` ticks.
     pub const fn new(now: u64) -> Mock {
         Mock {
             now: Cell::new(now),
@@ -30,7 +30,7 @@ impl Mock {
         }
     }
 
-    /// Makes every reading take `ticks`: the clock moves on by that much after the value was taken.
+    /// Makes the clock move on by `ticks` after every reading.
     pub fn with_cost(self, ticks: u64) -> Mock {
         self.per_reading.set(ticks);
         self
@@ -44,17 +44,17 @@ impl Mock {
         now
     }
 
-    /// What the next reading will say, without being one.
+    /// Returns the value of the next reading, without reading.
     pub fn now(&self) -> u64 {
         self.now.get()
     }
 
-    /// How often the clock was read.
+    /// Returns how often the clock was read.
     pub fn readings(&self) -> u64 {
         self.readings.get()
     }
 
-    /// Sets the clock, to a time before or after the present one.
+    /// Sets the clock to any time.
     pub fn set(&self, now: u64) {
         self.now.set(now);
     }
@@ -64,7 +64,7 @@ impl Mock {
         self.now.set(self.now.get().saturating_add(ticks));
     }
 
-    /// Steps back by `ticks`, as a clock should not; to 0 at most.
+    /// Steps back by `ticks`, but not below 0.
     pub fn step_back(&self, ticks: u64) {
         self.now.set(self.now.get().saturating_sub(ticks));
     }

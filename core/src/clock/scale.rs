@@ -7,8 +7,8 @@ const NS_PER_MS: f64 = 1e6;
 
 /// How long one raw tick of a clock is.
 ///
-/// A double holds 53 bits: intervals of up to a month of TSC ticks convert without loss, and a sum of any
-/// length to 16 digits. The conversion is one multiplication and done when figures are shown, not per call.
+/// A double holds 53 bits. Intervals of up to a month of TSC ticks convert without loss, and sums of any length to 16 digits.
+/// The conversion is one multiplication. It is done when times are shown, not per call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
     ns_per_tick: f64,
@@ -18,7 +18,8 @@ impl Scale {
     /// The scale of a clock whose raw tick is a nanosecond.
     pub const NANOSECOND: Scale = Scale { ns_per_tick: 1.0 };
 
-    /// The scale of a counter that moves `hz` times a second; a nanosecond if that is no positive number.
+    /// Returns the scale of a counter that moves `hz` times a second. If that is not a positive number, the scale is a
+    /// nanosecond.
     pub fn of_frequency(hz: f64) -> Scale {
         if hz.is_finite() && hz > 0.0 {
             Scale {
@@ -29,24 +30,24 @@ impl Scale {
         }
     }
 
-    /// Nanoseconds per raw tick.
+    /// Returns the nanoseconds per raw tick.
     pub const fn ns_per_tick(self) -> f64 {
         self.ns_per_tick
     }
 
-    /// The length of `ticks` in nanoseconds.
+    /// Returns the length of `ticks` in nanoseconds.
     #[inline]
     pub const fn nanoseconds(self, ticks: u64) -> f64 {
         ticks as f64 * self.ns_per_tick
     }
 
-    /// The length of `ticks` in milliseconds, the unit of every `*_time` column.
+    /// Returns the length of `ticks` in milliseconds, the unit of every `*_time` column.
     #[inline]
     pub const fn milliseconds(self, ticks: u64) -> f64 {
         self.nanoseconds(ticks) / NS_PER_MS
     }
 
-    /// How many whole ticks `ns` nanoseconds are, rounded; 0 for a negative time.
+    /// Returns the number of ticks in `ns` nanoseconds, rounded; 0 for a negative time.
     pub fn ticks(self, ns: f64) -> u64 {
         (ns / self.ns_per_tick).round() as u64
     }

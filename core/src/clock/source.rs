@@ -1,86 +1,118 @@
 //! The sources of time, and which of them can be used.
+//!
+//! A new clock is a file in `source/`, which implements [`Clock`], and a line in the list below.
 
-use super::detect::{self, Unusable};
-use super::frequency::{self, frequency};
+mod coarse;
+mod syscall;
+mod system;
+mod tsc;
+
+use super::detect::Unusable;
+use super::frequency::frequency;
+use super::leaf::{Clock, Visitor};
 use super::scale::Scale;
-use super::{system, tsc};
+use serde::{Deserialize, Serialize};
+use std::ffi::CStr;
 
-/// A clock that can be read (what `auto` resolves to is one of these).
-#[repr(u8)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Source {
+/// Makes the enum of clocks and all that differs between them.
+macro_rules! clocks {
+    ($($(#[$doc:meta])+ $name:ident = $clock:ty;)+) => {
+        /// A clock that can be read. The setting `auto` chooses one of these.
+        ///
+        /// Stored statistics contain the clock by its place in the list.
+        #[repr(u8)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        pub enum Source {
+            $($(#[$doc])+ $name,)+
+        }
+
+        impl Source {
+            /// All sources, in the order in which they are listed to users.
+            pub const ALL: [Source; [$(Source::$name),+].len()] = [$(Source::$name),+];
+
+            /// Returns the word for the source in settings and displays, as PostgreSQL takes it.
+            pub const fn c_name(self) -> &'static CStr {
+                match self {
+                    $(Source::$name => <$clock as Clock>::NAME,)+
+                }
+            }
+
+            /// Returns whether this machine has the source and it can be trusted.
+            ///
+            /// # Errors
+            /// The reason, in a user's words.
+            pub fn usable(self) -> Result<(), Unusable> {
+                match self {
+                    $(Source::$name => <$clock as Clock>::usable(),)+
+                }
+            }
+
+            /// Returns the function that reads the clock. Call it for a [usable](Self::usable) source only.
+            ///
+            /// It does not allocate, lock or panic, so it may be called in a signal handler and in a frame that a
+            /// longjmp crosses.
+            pub const fn read_fn(self) -> fn() -> u64 {
+                match self {
+                    $(Source::$name => <$clock as Clock>::read,)+
+                }
+            }
+
+            /// Returns how long a raw tick of this source is.
+            pub fn scale(self) -> Scale {
+                match self {
+                    $(Source::$name => <$clock as Clock>::scale(),)+
+                }
+            }
+
+            /// Returns the length of the steps that the clock moves in, in nanoseconds; 0 if they are shorter than a
+            /// reading takes.
+            pub const fn resolution_ns(self) -> f64 {
+                match self {
+                    $(Source::$name => <$clock as Clock>::RESOLUTION_NS,)+
+                }
+            }
+
+            /// Does something that is compiled for each clock.
+            pub(super) fn visit<V: Visitor>(self, visitor: V) -> V::Output {
+                match self {
+                    $(Source::$name => visitor.visit::<$clock>(),)+
+                }
+            }
+        }
+    };
+}
+
+clocks! {
     /// The CPU's time stamp counter.
-    Tsc,
-    /// `CLOCK_MONOTONIC`, through the vDSO where the kernel offers one.
-    System,
-    /// `CLOCK_MONOTONIC_COARSE`: cheap, but it moves with the kernel's tick only (1 to 10 ms).
-    Coarse,
-    /// `CLOCK_MONOTONIC` by a real system call, the vDSO bypassed.
-    Syscall,
+    Tsc = tsc::Tsc;
+    /// `CLOCK_MONOTONIC`, through the vDSO if the kernel offers one.
+    System = system::System;
+    /// `CLOCK_MONOTONIC_COARSE`: cheap, but it moves only with the kernel's tick (1 to 10 ms).
+    Coarse = coarse::Coarse;
+    /// `CLOCK_MONOTONIC` by a real system call, without the vDSO.
+    Syscall = syscall::Syscall;
 }
 
 impl Source {
-    /// Every source, in the order in which they are listed to users.
-    pub const ALL: [Source; 4] = [Source::Tsc, Source::System, Source::Coarse, Source::Syscall];
-
-    /// The word for the source in settings and displays.
+    /// Returns the word for the source in settings and displays.
     pub const fn name(self) -> &'static str {
-        match self {
-            Source::Tsc => "tsc",
-            Source::System => "system",
-            Source::Coarse => "coarse",
-            Source::Syscall => "syscall",
+        match self.c_name().to_str() {
+            Ok(name) => name,
+            Err(_) => "",
         }
     }
 
-    /// Whether this machine has the source and it can be trusted.
-    ///
-    /// The verdict on the TSC is reached once per tree of processes (see [`prepare`]); the others are tried
-    /// each time.
-    ///
-    /// # Errors
-    /// The reason, in a user's words.
-    pub fn usable(self) -> Result<(), Unusable> {
-        match self {
-            Source::Tsc => detect::tsc().and_then(|()| frequency::known()),
-            Source::System => detect::answers(system::monotonic),
-            Source::Coarse => detect::answers(system::coarse),
-            Source::Syscall => detect::answers(system::syscall),
-        }
-    }
-
-    /// The function that reads the clock: raw ticks for the TSC, nanoseconds for the others.
-    ///
-    /// It does not allocate, lock or panic, so it may be called in a signal handler and in a frame that a
-    /// longjmp crosses. Call it for a [usable](Self::usable) source only.
-    pub const fn read_fn(self) -> fn() -> u64 {
-        match self {
-            Source::Tsc => tsc::read,
-            Source::System => system::monotonic,
-            Source::Coarse => system::coarse,
-            Source::Syscall => system::syscall,
-        }
-    }
-
-    /// Reads the clock: as [`Source::read_fn`], without a call for the TSC.
+    /// Reads the clock as [`Source::read_fn`] does, but without a call for the TSC.
     #[inline(always)]
     pub fn read(self) -> u64 {
         match self {
-            Source::Tsc => tsc::read(),
+            Source::Tsc => super::tsc::read(),
             _ => self.read_fn()(),
-        }
-    }
-
-    /// How long a raw tick of this source is: 1 ns for all but the TSC.
-    pub fn scale(self) -> Scale {
-        match self {
-            Source::Tsc => Scale::of_frequency(frequency().hz),
-            Source::System | Source::Coarse | Source::Syscall => Scale::NANOSECOND,
         }
     }
 }
 
-/// The source that the setting `auto` stands for: the TSC where it is usable, else the system clock.
+/// Returns the source that the setting `auto` stands for: the TSC if it is usable, else the system clock.
 pub fn auto() -> Source {
     match Source::Tsc.usable() {
         Ok(()) => Source::Tsc,
@@ -88,12 +120,10 @@ pub fn auto() -> Source {
     }
 }
 
-/// Finds out once what takes long: whether the TSC may be used and, if so, its frequency.
+/// Finds out what takes long: whether the TSC may be used and, if so, its frequency.
 ///
-/// To be called in the postmaster, so that backends inherit the answer by fork; or at `LOAD`, where it costs
-/// that one session 1 to 5 ms (70 ms on the noisiest machine). Later calls cost nothing. Whatever else here
-/// needs the answer finds it out by itself, so nothing is wrong without this call; the first to ask is
-/// slow, that is all.
+/// The postmaster calls this, and backends inherit the answer by fork. At `LOAD` it costs the session 1 to 5 ms (70 ms on
+/// the noisiest machine). Later calls cost nothing. Without this call, the first function that needs the answer is slow.
 pub fn prepare() {
     frequency();
 }
@@ -102,6 +132,7 @@ pub fn prepare() {
 mod tests {
     use super::*;
     use crate::clock::scale::elapsed;
+    use crate::clock::system::monotonic;
 
     #[test]
     fn names_are_the_words_of_the_setting() {
@@ -124,7 +155,7 @@ mod tests {
         for source in Source::ALL.into_iter().filter(|source| source.usable().is_ok()) {
             let (read, scale) = (source.read_fn(), source.scale());
             // Readings of the system clock around each, so that a preemption anywhere does no harm.
-            let around = || (system::monotonic(), read(), system::monotonic());
+            let around = || (monotonic(), read(), monotonic());
             let start = around();
             std::thread::sleep(std::time::Duration::from_millis(40));
             let end = around();

@@ -1,9 +1,10 @@
 //! What a clock is like on this machine, for `rowsource_clocks()`: its speed, its steps, its faults.
 
 use super::detect::Unusable;
+use super::leaf::{Clock, Visitor};
 use super::scale::{Scale, elapsed};
 use super::source::Source;
-use super::{system, tsc};
+use super::system;
 
 /// Readings between two calls of the survey's callback: 1 ms with a fast clock, 50 ms with a slow one.
 pub const SURVEY_CHUNK: u32 = 100_000;
@@ -11,12 +12,12 @@ pub const SURVEY_CHUNK: u32 = 100_000;
 /// What a survey found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Survey {
-    /// Whether the clock can be used at all; if not, the other figures are empty.
+    /// Whether the clock can be used. If not, the other figures are empty.
     pub usable: Result<(), Unusable>,
-    /// What one reading took, in nanoseconds; `None` without readings.
+    /// The time of one reading in nanoseconds; `None` without readings.
     pub ns_per_reading: Option<f64>,
     /// The smallest step forward between two readings, in nanoseconds; `None` if the clock did not move.
-    /// For a clock finer than its readings are apart, that is what a reading takes.
+    /// If the clock's steps are shorter than a reading, this is the time of a reading.
     pub resolution_ns: Option<f64>,
     /// How often a reading was less than the one before it.
     pub backward_steps: u64,
@@ -24,22 +25,31 @@ pub struct Survey {
     pub largest_backward_step_ns: f64,
 }
 
-/// Reads `source` `calls` times in a tight loop (one reading more, to start from).
+/// Reads `source` `calls` times in a tight loop, and once more to start from.
 ///
-/// `between` is called after every [`SURVEY_CHUNK`] readings but the last ones, so that the caller can
-/// look for interrupts; it may unwind. Its time is not counted.
+/// `between` is called after every [`SURVEY_CHUNK`] readings except the last ones, so that the caller can look for
+/// interrupts. It may unwind. Its time is not counted.
 pub fn survey(source: Source, calls: u32, between: impl FnMut()) -> Survey {
     let usable = source.usable();
-    let calls = if usable.is_ok() { calls } else { 0 };
-    let steps = match source {
-        // One loop per source, so that the reading is inlined as on the hot path.
-        Source::Tsc if usable.is_ok() => observe(tsc::read, calls, system::monotonic, between),
-        Source::Tsc => Steps::default(),
-        Source::System => observe(system::monotonic, calls, system::monotonic, between),
-        Source::Coarse => observe(system::coarse, calls, system::monotonic, between),
-        Source::Syscall => observe(system::syscall, calls, system::monotonic, between),
+    let steps = match usable {
+        Ok(()) => source.visit(Observe { calls, between }),
+        Err(_) => Steps::default(),
     };
     steps.report(usable, source.scale())
+}
+
+/// Observes a clock. The loop is compiled for each clock, so that the reading is inlined as on the hot path.
+struct Observe<F> {
+    calls: u32,
+    between: F,
+}
+
+impl<F: FnMut()> Visitor for Observe<F> {
+    type Output = Steps;
+
+    fn visit<C: Clock>(self) -> Steps {
+        observe(C::read, self.calls, system::monotonic, self.between)
+    }
 }
 
 /// The steps of a clock, in raw ticks.
@@ -52,7 +62,7 @@ struct Steps {
     largest_backward: u64,
 }
 
-/// Reads a clock `calls` times; `timer` tells, in nanoseconds, how long the chunks took.
+/// Reads a clock `calls` times. `timer` measures, in nanoseconds, how long the chunks take.
 fn observe(
     mut read: impl FnMut() -> u64,
     calls: u32,
@@ -61,8 +71,8 @@ fn observe(
 ) -> Steps {
     let mut steps = Steps::default();
     let (mut last, mut left) = (read(), calls);
-    // The smallest step minus one, so that no step at all (0 - 1) wraps to the largest value and is no
-    // minimum: one comparison instead of two in a loop of nanoseconds.
+    // The smallest step minus one. A step of 0 wraps to the largest value and so is never the minimum. This takes one
+    // comparison instead of two in a loop of nanoseconds.
     let mut smallest_less_one = u64::MAX;
     while left > 0 {
         let chunk = left.min(SURVEY_CHUNK);
@@ -90,7 +100,7 @@ fn observe(
 }
 
 impl Steps {
-    /// The survey these steps make, for a clock of this scale.
+    /// Returns the survey for a clock of this scale.
     fn report(self, usable: Result<(), Unusable>, scale: Scale) -> Survey {
         Survey {
             usable,

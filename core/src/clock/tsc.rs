@@ -1,23 +1,21 @@
 //! The CPU's time stamp counter (TSC).
 //!
-//! Leaf module: the only `unsafe` of the clocks besides the one of [`system`](super::system).
+//! Only this module, `system` and `source::syscall` contain `unsafe` among the clocks.
 #![allow(unsafe_code)]
 
-/// The counter, in raw ticks.
+/// Reads the counter, in raw ticks.
 ///
-/// Call it only where [`Source::usable`](super::Source::usable) says so: elsewhere it may tick at a changing
-/// rate, or the kernel may forbid it. On other CPUs than x86-64 the system clock stands
-/// in for it, in nanoseconds.
+/// Call it only if [`Source::usable`](super::Source::usable) allows it. Otherwise it may tick at a changing rate, or the
+/// kernel may forbid it. On other CPUs than x86-64 this reads the system clock, in nanoseconds.
 ///
-/// Neither allocates nor panics. It is not fenced: RDTSC, rather than RDTSCP or a fence before it, because
-/// waiting for all earlier work costs more than the instructions that may slip past it.
+/// It neither allocates nor panics. It uses RDTSC without a fence, because waiting for all earlier work would cost more than
+/// the instructions that may move past the reading.
 #[inline(always)]
 pub fn read() -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
-        // SAFETY: every x86-64 CPU has RDTSC and it touches no memory. Where the kernel forbids it the
-        // process gets SIGSEGV, which is no unsoundness; `permitted` rules that out before the source is
-        // offered.
+        // SAFETY: every x86-64 CPU has RDTSC, and it touches no memory. If the kernel forbids it, the process gets a
+        // SIGSEGV, which is not unsound. `permitted` rules that out before the source is offered.
         unsafe { core::arch::x86_64::_rdtsc() }
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -26,8 +24,8 @@ pub fn read() -> u64 {
     }
 }
 
-/// Whether the kernel lets this process read the counter: a sandbox may have forbidden it
-/// (`prctl(PR_SET_TSC)`), and then a reading is a SIGSEGV.
+/// Returns whether the kernel lets this process read the counter. If a sandbox has forbidden it (`prctl(PR_SET_TSC)`), a
+/// reading is a SIGSEGV.
 pub(super) fn permitted() -> bool {
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     {

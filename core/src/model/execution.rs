@@ -1,5 +1,6 @@
 //! One execution of a plan as a whole, and the times of many executions.
 
+use crate::clock::Source;
 use serde::{Deserialize, Serialize};
 
 /// How an execution ended.
@@ -71,33 +72,10 @@ impl Times {
     }
 }
 
-/// The clock that an execution was timed with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ClockName {
-    /// The processor's time-stamp counter.
-    Tsc,
-    /// `CLOCK_MONOTONIC`, read without a system call.
-    #[default]
-    System,
-    /// `CLOCK_MONOTONIC_COARSE`.
-    Coarse,
-    /// `CLOCK_MONOTONIC`, read by a system call.
-    Syscall,
-    /// PostgreSQL's own clock: EXPLAIN ANALYZE measured the times.
-    Core,
-}
-
-impl ClockName {
-    /// Returns the name that views show.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ClockName::Tsc => "tsc",
-            ClockName::System => "system",
-            ClockName::Coarse => "coarse",
-            ClockName::Syscall => "syscall",
-            ClockName::Core => "core",
-        }
-    }
+/// Returns the name that views show for the clock of an execution. `None` is PostgreSQL's own clock: EXPLAIN ANALYZE measured
+/// the times.
+pub fn clock_name(clock: Option<Source>) -> &'static str {
+    clock.map_or("core", Source::name)
 }
 
 /// One execution as a whole.
@@ -107,8 +85,8 @@ pub struct Run {
     pub outcome: Outcome,
     /// The sampling frequency: on average one call in this many was timed.
     pub sampfreq: i32,
-    /// The clock that measured it.
-    pub clock: ClockName,
+    /// The clock that measured it; `None` is PostgreSQL's own.
+    pub clock: Option<Source>,
     /// Milliseconds that it ran, without the time between the fetches of a cursor.
     pub elapsed_ms: f64,
     /// When it ended, in microseconds since 2000-01-01 UTC.

@@ -5,7 +5,7 @@ mod key;
 mod node;
 mod plan;
 
-pub use execution::{ClockName, Outcome, Run, Times};
+pub use execution::{Outcome, Run, Times, clock_name};
 pub use key::{PlanId, PlanKey};
 pub use node::{Buffers, Measured, NodeStats, NodeTotals, Time, Wal};
 pub use plan::{Plan, PlanDescription, PlanStats};

@@ -1,8 +1,9 @@
 //! A plan: its description, and the statistics of its executions.
 
-use super::execution::{ClockName, Outcome, Run, Times};
+use super::execution::{Outcome, Run, Times};
 use super::key::PlanKey;
 use super::node::{NodeStats, NodeTotals};
+use crate::clock::Source;
 use crate::histogram::Histogram;
 use crate::plan::{ExplainedPlan, PlanNode};
 use rustc_hash::FxHasher;
@@ -87,8 +88,8 @@ pub struct PlanStats {
     pub last_outcome: Outcome,
     /// The sampling frequency of the last execution.
     pub sampfreq: i32,
-    /// The clock of the last execution.
-    pub clock: ClockName,
+    /// The clock of the last execution; `None` is PostgreSQL's own.
+    pub clock: Option<Source>,
     /// When its first execution ended, in microseconds since 2000-01-01 UTC.
     pub first_seen: i64,
     /// When its last execution ended, in the same unit.

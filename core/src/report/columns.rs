@@ -1,4 +1,4 @@
-//! The columns of the table: what each shows of a node, and when.
+//! The columns of the table: what each shows of a node, and when it is shown.
 
 use super::format::Format;
 use super::numbers::{bytes, cost, count, kilobytes, relative_error, time};
@@ -7,9 +7,9 @@ use super::text::{on_one_line, shortened};
 use crate::model::{Buffers, NodeStats, Time, Wal};
 use crate::plan::PlanNode;
 
-/// Deeper nodes are shown as deep as this: all lines are as wide as the widest.
+/// Deeper nodes are indented no more than this, because all lines are as wide as the widest one.
 const DEEPEST: usize = 200;
-/// Longer names are cut: an identifier has at most 63 bytes, but a foreign join names all its relations.
+/// Longer names are cut. An identifier has at most 63 bytes, but a foreign join names all its relations.
 const LONGEST_NAME: usize = 64;
 
 /// Wide enough for most operations, so that the tables of simple statements look alike.
@@ -21,7 +21,7 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// A node that never started took no time; its time is not shown, as one that was not measured.
+    /// Returns the node's time. A node that never started has none, like one that was not measured.
     fn time(&self) -> Option<Time> {
         let started = self.figures.filter(|figures| figures.starts.get() != Some(0));
         started?.time.get()
@@ -34,7 +34,7 @@ impl Row<'_> {
             .unwrap_or_default()
     }
 
-    /// Milliseconds of I/O; nothing where there was none, or nobody timed it.
+    /// Returns milliseconds of I/O; `None` if there was no I/O, or nobody timed it.
     fn io_time(&self, of: fn(&Buffers) -> f64) -> String {
         let buffers = self.figures.and_then(|figures| figures.buffers.get());
         buffers
@@ -76,7 +76,7 @@ fn writes(buffers: &Buffers) -> i64 {
     buffers.shared_written.saturating_add(buffers.local_written)
 }
 
-/// Oracle's consistent gets: hits and reads.
+/// Returns what Oracle calls consistent gets: hits and reads.
 fn gets(buffers: &Buffers) -> i64 {
     buffers
         .shared_hit
@@ -88,7 +88,7 @@ struct Spec {
     heading: &'static str,
     align: Align,
     width: usize,
-    /// A column of zeros alone is left out as an empty one is: most plans read, spill and log nothing.
+    /// A column that contains only zeros is left out like an empty one: most plans read, spill and log nothing.
     zeros_are_nothing: bool,
     asked_for: fn(&Format) -> bool,
     cell: fn(&Row) -> String,
@@ -106,7 +106,7 @@ const fn number(heading: &'static str, asked_for: fn(&Format) -> bool, cell: fn(
     }
 }
 
-/// A column of numbers that is left out where all are zero.
+/// A column of numbers that is left out if all of them are zero.
 const fn nonzero(heading: &'static str, asked_for: fn(&Format) -> bool, cell: fn(&Row) -> String) -> Spec {
     Spec {
         zeros_are_nothing: true,
@@ -125,7 +125,7 @@ const fn text(heading: &'static str, width: usize, cell: fn(&Row) -> String) -> 
     }
 }
 
-/// In the order of DBMS_XPLAN, with what Oracle does not have beside its kin.
+/// All columns, in the order of DBMS_XPLAN. Columns that Oracle does not have stand beside related ones.
 static SPECS: [Spec; 22] = [
     number("Id", |_| true, |row| row.node.id.to_string()),
     text("Operation", OPERATION_WIDTH, |row| row.operation()),
@@ -229,7 +229,7 @@ static SPECS: [Spec; 22] = [
     ),
 ];
 
-/// The columns that `format` asks for and that hold anything.
+/// Returns the columns that `format` asks for and that contain anything.
 pub(super) fn filled(nodes: &[PlanNode], figures: &[NodeStats], format: &Format) -> Vec<Column> {
     let figures = figures.iter().map(Some).chain(std::iter::repeat(None));
     let rows: Vec<Row> = nodes

@@ -17,11 +17,11 @@ pub const FORMAT_WORDS: [&str; 11] = [
     "PREDICATE",
 ];
 
-/// The words that choose among the statistics; a format without any of them shows all, so that `LAST` and `-COST`
-/// alone mean what they seem to.
+/// The words that choose among the statistics. A format without any of them shows all, so `LAST` or `-COST` alone work as
+/// expected.
 const STATISTICS_WORDS: [&str; 3] = ["ALLSTATS", "IOSTATS", "MEMSTATS"];
 
-/// What to display.
+/// What is displayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
     last: bool,
@@ -41,7 +41,7 @@ pub struct Format {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown word \"{word}\" in display format, known words are {}", FORMAT_WORDS.join(", "))]
 pub struct FormatError {
-    /// The word as it was written, its sign included.
+    /// The word as it was written, with its sign.
     pub word: String,
 }
 
@@ -64,7 +64,7 @@ impl Default for Format {
 }
 
 impl Format {
-    /// Whether the last execution is asked for, rather than the total of all.
+    /// Returns whether the last execution is displayed, and not the total of all.
     pub fn last(&self) -> bool {
         self.last
     }
@@ -91,8 +91,9 @@ impl Format {
 impl FromStr for Format {
     type Err = FormatError;
 
-    /// Words in any case, separated by spaces or commas, each with `+` or `-` before it or nothing (which is `+`).
-    /// They apply from left to right. An empty format is the default one; any other shows totals unless it says LAST.
+    /// Parses words in upper or lower case, separated by spaces or commas. Each may begin with `+` or `-`; without a sign
+    /// it is `+`. They apply from left to right. An empty format is the default one. Any other format shows totals unless
+    /// it contains LAST.
     fn from_str(text: &str) -> Result<Self, FormatError> {
         let words: Vec<&str> = text
             .split(|c: char| c.is_whitespace() || c == ',')

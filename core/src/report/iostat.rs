@@ -4,14 +4,14 @@ use super::numbers::bytes;
 use super::table::{self, Align, Column};
 use serde::Deserialize;
 
-/// What requests of one size did in the interval.
+/// The requests of one size in the interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 pub struct Requests {
-    /// How many.
+    /// Their number.
     pub reqs: u64,
-    /// What they brought or took.
+    /// The bytes read or written.
     pub bytes: u64,
-    /// Their milliseconds in all; nothing where nobody timed them.
+    /// The total of their milliseconds; `None` if nobody timed them.
     pub service_time: Option<f64>,
 }
 
@@ -48,7 +48,7 @@ impl Requests {
         }
     }
 
-    /// Milliseconds per request; empty without any, or without times.
+    /// Returns the milliseconds per request; empty if there are no requests, or no times.
     fn average(&self) -> String {
         match self.service_time {
             Some(ms) if self.reqs > 0 => format!("{:.3} ms", ms / self.reqs as f64),
@@ -69,12 +69,12 @@ impl FileTypeIo {
     }
 }
 
-/// A rate; none over no time.
+/// Returns a rate; `None` if the interval has no length.
 fn per_second(count: u64, seconds: f64) -> Option<f64> {
     (seconds > 0.0).then(|| count as f64 / seconds)
 }
 
-/// The report of an interval of so many seconds; the file types as a JSON array of [`FileTypeIo`].
+/// Returns the report of an interval of so many seconds. `filetypes` is a JSON array of [`FileTypeIo`].
 ///
 /// # Errors
 /// The text is not such an array.

@@ -1,4 +1,4 @@
-//! The EXPLAIN-style table of a measured plan, laid out as Oracle's DBMS_XPLAN lays out its own.
+//! The table of a measured plan, in the layout of Oracle's DBMS_XPLAN.
 
 mod columns;
 mod format;
@@ -15,31 +15,31 @@ pub use format::{FORMAT_WORDS, Format, FormatError};
 use crate::model::{NodeStats, Outcome};
 use crate::plan::PlanNode;
 
-/// What is said of the plan as a whole, above the table.
+/// The lines above the table, about the plan as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// Query identifier.
     pub queryid: i64,
     /// Plan identifier.
     pub planid: i64,
-    /// Executions recorded of this plan.
+    /// The number of recorded executions.
     pub executions: u64,
-    /// Calls per timed call, on average: 0 no timing, 1 every call.
+    /// One call in this many is timed, on average. 0 is no timing.
     pub sampfreq: i32,
-    /// The clock that was read; empty where none was.
+    /// The clock that was read; empty if none was.
     pub clock: String,
     /// How the execution shown ended.
     pub outcome: Outcome,
-    /// Whether the figures are those of the last execution (else totals over all).
+    /// Whether the figures are those of the last execution. Otherwise they are totals of all.
     pub last: bool,
     /// Executions that an error ended.
     pub failed_calls: u64,
     /// Executions that a cancel request or a timeout ended.
     pub cancelled_calls: u64,
-    /// The server's block size in bytes; said only where it is not PostgreSQL's default, since a reader of block
-    /// counts will take that for granted. 0 where unknown.
+    /// The server's block size in bytes; 0 if it is not known. It is shown only if it is not PostgreSQL's default, which
+    /// readers of block counts expect.
     pub block_size: u32,
-    /// The literals in the predicates are those of an earlier execution.
+    /// Whether the literals in the predicates are those of an earlier execution.
     pub older_literals: bool,
 }
 
@@ -94,9 +94,9 @@ impl Header {
     }
 }
 
-/// The lines of the display. `figures[i]` belongs to `nodes[i]`; a node without figures shows its estimates alone.
+/// Returns the lines of the display. `figures[i]` belongs to `nodes[i]`. A node without figures shows only its estimates.
 ///
-/// The figures are those of one execution or totals, as the caller asked [`Format::last`] and says in the header.
+/// The figures are those of one execution, or totals: the caller chose by [`Format::last`], and the header says which.
 pub fn display(header: &Header, nodes: &[PlanNode], figures: &[NodeStats], format: &Format) -> Vec<String> {
     let mut lines = header.lines();
     lines.extend(table::lines(&columns::filled(nodes, figures, format)));
@@ -111,7 +111,7 @@ pub fn display(header: &Header, nodes: &[PlanNode], figures: &[NodeStats], forma
 
 const SUMMED: &str = "   - below a Gather, Starts and A-Time are summed over the processes that took part";
 
-/// Whether a node below a Gather was run by more than one process, so that its time may exceed the Gather's.
+/// Returns whether more than one process ran a node below a Gather. Then its time may exceed the Gather's.
 fn summed_over_processes(nodes: &[PlanNode], figures: &[NodeStats]) -> bool {
     nodes.iter().zip(figures).any(|(node, own)| {
         let parent = node

@@ -1,12 +1,13 @@
-//! How the display writes counts, sizes, times and errors. Nothing that is not a number is ever written as one.
+//! How the display writes counts, sizes, times and errors. A value that is not a number is never written as one.
 
-/// A number is written in full below this, in the next unit above: `44248` and `99999`, but `100K`.
+/// Smaller numbers are written in full, others in the next unit: `44248` and `99999`, but `100K`.
 const FIRST_SHORTENED: f64 = 100_000.0;
 
-/// A unit is used below this many of it: `3749K` and `9999K`, but `10M`.
+/// From this number of a unit on, the next unit is used: `3749K` and `9999K`, but `10M`.
 const UNIT_LIMIT: f64 = 10_000.0;
 
-/// `number` in `units` of `step`, each `step` of the one before; rounded, since a cut 9.9M would read 9M.
+/// Returns `number` in one of `units`. Each is `step` times the one before. The number is rounded, so that 9.9M does not
+/// become 9M.
 fn in_units(number: f64, step: f64, units: &[&str]) -> String {
     if !number.is_finite() {
         return String::new();
@@ -23,21 +24,21 @@ fn in_units(number: f64, step: f64, units: &[&str]) -> String {
         }
         scaled /= step;
     }
-    // Beyond the last unit, as the planner's clamped 1e100 rows are.
+    // It is too large for the last unit, like the planner's upper limit of 1e100 rows.
     format!("{number:.0e}")
 }
 
-/// Rows, starts, blocks: `44248`, `3749K`, `10M`.
+/// Returns rows, starts or blocks: `44248`, `3749K`, `10M`.
 pub(super) fn count(number: f64) -> String {
     in_units(number, 1000.0, &["", "K", "M", "G", "T"])
 }
 
-/// Bytes in powers of 1024: `48684`, `7129K`.
+/// Returns bytes in powers of 1024: `48684`, `7129K`.
 pub(super) fn bytes(number: f64) -> String {
     in_units(number, 1024.0, &["", "K", "M", "G", "T", "P"])
 }
 
-/// Kilobytes in powers of 1024, as work areas are: `25K`, `2048K`, `12M`.
+/// Returns kilobytes in powers of 1024, the unit of work areas: `25K`, `2048K`, `12M`.
 pub(super) fn kilobytes(number: u64) -> String {
     if number == 0 {
         "0".to_owned()
@@ -46,7 +47,7 @@ pub(super) fn kilobytes(number: u64) -> String {
     }
 }
 
-/// The planner's cost, with EXPLAIN's two decimals while that is short: `8.44`, `2781`, `1693K`.
+/// Returns the planner's cost, with EXPLAIN's two decimals if it is short: `8.44`, `2781`, `1693K`.
 pub(super) fn cost(number: f64) -> String {
     if (0.0..1000.0).contains(&number) {
         format!("{number:.2}")
@@ -55,7 +56,7 @@ pub(super) fn cost(number: f64) -> String {
     }
 }
 
-/// `hh:mm:ss.ffffff`; hours grow as they must.
+/// Returns a time as `hh:mm:ss.ffffff`, with more digits for the hours if needed.
 pub(super) fn time(milliseconds: f64) -> String {
     if !milliseconds.is_finite() {
         return String::new();
@@ -70,10 +71,10 @@ pub(super) fn time(milliseconds: f64) -> String {
     )
 }
 
-/// One standard error in per cent of the time it belongs to; empty where there is none.
+/// Returns one standard error in per cent of its time; empty if there is none.
 pub(super) fn relative_error(error: f64, of: f64) -> String {
     let percent = 100.0 * error / of;
-    // The limits are those of rounding: 9.97 would be written 10.0.
+    // The limits allow for rounding: 9.97 would be written 10.0.
     match percent {
         _ if error <= 0.0 || of <= 0.0 || !percent.is_finite() => String::new(),
         ..0.05 => "<0.1%".to_owned(),

@@ -1,17 +1,17 @@
-//! The section below the table: what each operation tests its rows for.
+//! The section below the table: the conditions of each operation.
 
 use super::text::{on_one_line, shortened};
 use crate::plan::PlanNode;
 
-/// A longer condition is cut: an IN list may hold thousands of values, and its start tells enough.
+/// Longer conditions are cut. An IN list may contain thousands of values, and its beginning is enough.
 const LONGEST_CONDITION: usize = 4000;
 
 const TITLE: &str = "Predicate Information (identified by operation id):";
 
 const OLDER_LITERALS: &str = " with the literals of an earlier execution";
 
-/// The section's lines; none where no node has a predicate. The title says where the literals are not those of the
-/// execution shown.
+/// Returns the section's lines; none if no node has a predicate. The title says if the literals are not those of the
+/// execution that is shown.
 pub(super) fn lines(nodes: &[PlanNode], older_literals: bool) -> Vec<String> {
     let mut lines = Vec::new();
     for node in nodes {

@@ -1,9 +1,9 @@
-//! The table's layout. Oracle's rules (a line above and below the heading, one below the rows, none between) are
-//! not those of any table crate, and are few.
+//! The table's layout. Oracle's rules (a line above and below the heading, one below the rows, none between) are few, and
+//! no table crate has them.
 
 use unicode_width::UnicodeWidthStr;
 
-/// How a column's heading stands over its cells.
+/// How a column's heading is aligned with its cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Align {
     /// Text.
@@ -34,7 +34,7 @@ impl Column {
     }
 
     fn padded(&self, text: &str) -> String {
-        // Not `{:width$}`: that counts characters, and some take two places on the screen or none.
+        // `{:width$}` would count characters, but some take two places on the screen, or none.
         let missing = self.width.saturating_sub(text.width());
         let before = match self.align {
             Align::Left => 0,
@@ -45,7 +45,7 @@ impl Column {
     }
 }
 
-/// The table's lines, its rules included; none without columns.
+/// Returns the table's lines, including its rules; none if there are no columns.
 pub(super) fn lines(columns: &[Column]) -> Vec<String> {
     if columns.is_empty() {
         return Vec::new();

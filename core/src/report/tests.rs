@@ -35,7 +35,7 @@ fn figures(starts: u64, rows: u64, total_ms: f64, error_ms: f64, shared_hit: i64
     }
 }
 
-/// The example of the design, whose rules are two characters shorter than its rows.
+/// The example of the design. Its rules are two characters shorter than its rows.
 fn example() -> (Header, Vec<PlanNode>, Vec<NodeStats>) {
     let header = Header {
         queryid: 4711,

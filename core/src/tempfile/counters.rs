@@ -1,14 +1,15 @@
 //! Counters of requests per database and kind, for memory that many processes share.
 //!
-//! Atomics and no locks: a request takes microseconds, and is counted the moment it ends, so that none is lost however
-//! its process ends. A fixed number of databases has counters of their own; further ones share one set, so that totals
-//! stay right. Zeroed memory is a valid, empty area.
+//! The counters are atomic, and there are no locks. A request takes microseconds and is counted as soon as it ends, so none
+//! is lost when its process dies. A fixed number of databases have counters of their own. Further databases share one set,
+//! so that totals stay right. Zeroed memory is a valid, empty area.
 
-use super::{BUCKETS, KINDS, Requests, bucket};
+use super::{KINDS, RequestTimes, Requests};
+use crate::histogram::SharedCounts;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// What stands for the databases that share one set.
+/// Stands for the databases that share one set.
 pub const OTHERS: u32 = u32::MAX;
 
 /// The requests of one kind.
@@ -19,14 +20,14 @@ pub struct Cell {
     bytes: AtomicU64,
     ns: AtomicU64,
     max_ns: AtomicU64,
-    histogram: [AtomicU64; BUCKETS],
+    histogram: SharedCounts<{ RequestTimes::BUCKETS }>,
 }
 
 /// The counters of one database.
 #[repr(C)]
 #[derive(Default)]
 pub struct Database {
-    /// 0: free - but for the first of an area, which is for processes without a database.
+    /// 0 is free, except for the first one of an area, which is for processes without a database.
     oid: AtomicU32,
     reset_at: AtomicI64,
     cells: [Cell; KINDS],
@@ -44,9 +45,9 @@ pub struct Area<const N: usize> {
 pub struct Copied {
     /// The database's number.
     pub oid: u32,
-    /// When they were last reset, by the clock of whoever did.
+    /// When they were last reset, by the caller's clock.
     pub reset_at: i64,
-    /// What was counted, each kind at its index.
+    /// The requests of each kind, at its index.
     pub kinds: [Requests; KINDS],
 }
 
@@ -60,21 +61,16 @@ impl Cell {
         if ns > self.max_ns.load(Relaxed) {
             self.max_ns.fetch_max(ns, Relaxed);
         }
-        // Within bounds by `bucket`; written so that no panic remains.
-        if let Some(count) = self.histogram.get(bucket(ns)) {
-            count.fetch_add(1, Relaxed);
-        }
+        self.histogram.add(RequestTimes::bucket(ns as f64), 1);
     }
 
-    /// Adds what was counted elsewhere.
+    /// Adds requests that were counted by another counter.
     pub fn add_all(&self, requests: &Requests) {
         self.count.fetch_add(requests.count, Relaxed);
         self.bytes.fetch_add(requests.bytes, Relaxed);
         self.ns.fetch_add(requests.ns, Relaxed);
         self.max_ns.fetch_max(requests.max_ns, Relaxed);
-        for (sum, &count) in self.histogram.iter().zip(&requests.histogram) {
-            sum.fetch_add(count, Relaxed);
-        }
+        self.histogram.add_all(&requests.histogram);
     }
 
     fn copy(&self) -> Requests {
@@ -83,27 +79,27 @@ impl Cell {
             bytes: self.bytes.load(Relaxed),
             ns: self.ns.load(Relaxed),
             max_ns: self.max_ns.load(Relaxed),
-            histogram: std::array::from_fn(|i| self.histogram[i].load(Relaxed)),
+            histogram: self.histogram.copy(),
         }
     }
 
     fn reset(&self) {
-        let numbers = [&self.count, &self.bytes, &self.ns, &self.max_ns];
-        for number in numbers.into_iter().chain(&self.histogram) {
+        for number in [&self.count, &self.bytes, &self.ns, &self.max_ns] {
             number.store(0, Relaxed);
         }
+        self.histogram.reset();
     }
 }
 
 impl Database {
-    /// The counters of a kind, by its index; the first kind's for an index that there is not.
+    /// Returns the counters of a kind by its index. An index that does not exist gives the first kind's.
     #[inline(always)]
     pub fn cell(&self, kind: usize) -> &Cell {
-        // No panic remains: this is asked inside system calls.
+        // This is called inside system calls, so it must not panic.
         self.cells.get(kind).unwrap_or(&self.cells[0])
     }
 
-    /// A copy, under a number of the caller's.
+    /// Returns a copy. The caller names the database.
     pub fn copy(&self, oid: u32) -> Copied {
         Copied {
             oid,
@@ -112,7 +108,7 @@ impl Database {
         }
     }
 
-    /// Begins anew.
+    /// Resets the counters.
     pub fn reset(&self, now: i64) {
         self.cells.iter().for_each(Cell::reset);
         self.reset_at.store(now, Relaxed);
@@ -120,7 +116,7 @@ impl Database {
 }
 
 impl<const N: usize> Area<N> {
-    /// The counters of a database: those it has, else free ones, else the common ones.
+    /// Returns the counters of a database. If it has none, it gets free ones; if there are none, it shares the common ones.
     pub fn of(&self, oid: u32) -> &Database {
         if oid == OTHERS {
             return &self.others;
@@ -138,7 +134,7 @@ impl<const N: usize> Area<N> {
             .unwrap_or(&self.others)
     }
 
-    /// Copies of all that is in use. What is not a database is left out while it holds nothing.
+    /// Returns copies of all counters in use. Empty ones that belong to no database are left out.
     pub fn copies(&self) -> impl Iterator<Item = Copied> + '_ {
         let own = self
             .databases
@@ -152,7 +148,7 @@ impl<const N: usize> Area<N> {
             .filter(move |copy| !([0, OTHERS].contains(&copy.oid) && idle(copy)))
     }
 
-    /// Whether a further database would have to share.
+    /// Returns whether a further database would have to share.
     pub fn is_full(&self) -> bool {
         self.databases
             .iter()
@@ -160,7 +156,7 @@ impl<const N: usize> Area<N> {
             .all(|database| database.oid.load(Relaxed) != 0)
     }
 
-    /// Gives back the counters of databases that are no more. Nobody may be connected to those.
+    /// Frees the counters of databases that do not exist any more. No session may be connected to those.
     pub fn forget(&self, exists: impl Fn(u32) -> bool) {
         for database in self.databases.iter().skip(1) {
             let oid = database.oid.load(Relaxed);
@@ -171,7 +167,7 @@ impl<const N: usize> Area<N> {
         }
     }
 
-    /// Begins anew with all.
+    /// Resets the counters of all databases.
     pub fn reset(&self, now: i64) {
         self.databases.iter().for_each(|database| database.reset(now));
         self.others.reset(now);

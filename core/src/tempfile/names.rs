@@ -9,17 +9,17 @@ pub enum Owner {
     Backend(i32),
 }
 
-/// What a name tells.
+/// The parts of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TempName {
     /// Who made it.
     pub owner: Owner,
-    /// It is a folder of files that parallel workers share.
+    /// Whether it is a folder of files that parallel workers share.
     pub is_set: bool,
 }
 
-/// Understands `pgsql_tmp<pid>.<n>`, the same with `.fileset`, and `t<backend>_<relation>`, the latter with a fork and a
-/// segment where there are.
+/// Parses `pgsql_tmp<pid>.<n>`, the same with `.fileset`, and `t<backend>_<relation>`, which may be followed by a fork and
+/// a segment.
 pub fn parse(name: &str) -> Option<TempName> {
     if let Some(rest) = name.strip_prefix("pgsql_tmp") {
         let (pid, rest) = rest.split_once('.')?;
@@ -37,7 +37,7 @@ pub fn parse(name: &str) -> Option<TempName> {
     })
 }
 
-/// Digits alone: a number may have a sign elsewhere.
+/// Parses a number. Unlike `parse` it accepts no sign.
 fn number(digits: &str) -> Option<i32> {
     digits.bytes().all(|c| c.is_ascii_digit()).then_some(())?;
     digits.parse().ok()

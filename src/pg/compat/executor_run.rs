@@ -1,90 +1,85 @@
-//! ExecutorRun: its hook's signature lost an argument in 18.
+//! ExecutorRun: its hook has one argument less from 18 on.
 
+use crate::pg::unguarded;
+use pgrx::pg_sys;
+
+#[cfg(pg_ge_18)]
+unguarded::declare! {
+    fn standard_ExecutorRun(query: *mut pg_sys::QueryDesc, direction: pg_sys::ScanDirection::Type, count: u64);
+}
 #[cfg(not(pg_ge_18))]
-pub use before_18::{call, hook};
-#[cfg(pg_ge_18)]
-pub use from_18::{call, hook};
-
-#[cfg(pg_ge_18)]
-mod from_18 {
-    use crate::pg::{hooks, raw};
-    use pgrx::pg_sys;
-
-    raw::unguarded! {
-        fn standard_ExecutorRun(query: *mut pg_sys::QueryDesc, direction: pg_sys::ScanDirection::Type, count: u64);
-    }
-
-    /// Runs a query where PostgreSQL calls the hook.
-    ///
-    /// # Safety
-    /// `query` must be a started QueryDesc.
-    #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
-    pub unsafe extern "C-unwind" fn hook(
+unguarded::declare! {
+    fn standard_ExecutorRun(
         query: *mut pg_sys::QueryDesc,
         direction: pg_sys::ScanDirection::Type,
         count: u64,
-    ) {
-        // SAFETY: the caller's promise.
-        unsafe { hooks::executor_run(query, direction, count, false) }
-    }
-
-    /// Runs a query by the hook that was set before, else by PostgreSQL's own function.
-    ///
-    /// # Safety
-    /// `query` must be a started QueryDesc.
-    pub unsafe fn call(
-        previous: pg_sys::ExecutorRun_hook_type,
-        query: *mut pg_sys::QueryDesc,
-        direction: pg_sys::ScanDirection::Type,
-        count: u64,
-        _execute_once: bool,
-    ) {
-        // SAFETY: the caller's promise.
-        unsafe { previous.unwrap_or(standard_ExecutorRun)(query, direction, count) }
-    }
+        execute_once: bool,
+    );
 }
 
+/// Defines the function `$hook`, which PostgreSQL can call as its hook. It calls `$run` with the query, the direction,
+/// the number of rows and whether the query runs only once.
+#[cfg(pg_ge_18)]
+macro_rules! executor_run_hook {
+    ($hook:ident, $run:path) => {
+        /// Runs a query.
+        ///
+        /// # Safety
+        /// To be called by PostgreSQL as its hook of this name, with a started `query`.
+        #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
+        unsafe extern "C-unwind" fn $hook(
+            query: *mut pgrx::pg_sys::QueryDesc,
+            direction: pgrx::pg_sys::ScanDirection::Type,
+            count: u64,
+        ) {
+            // SAFETY: the caller's promise.
+            unsafe { $run(query, direction, count, false) }
+        }
+    };
+}
 #[cfg(not(pg_ge_18))]
-mod before_18 {
-    use crate::pg::{hooks, raw};
-    use pgrx::pg_sys;
-
-    raw::unguarded! {
-        fn standard_ExecutorRun(
-            query: *mut pg_sys::QueryDesc,
-            direction: pg_sys::ScanDirection::Type,
+macro_rules! executor_run_hook {
+    ($hook:ident, $run:path) => {
+        /// Runs a query.
+        ///
+        /// # Safety
+        /// To be called by PostgreSQL as its hook of this name, with a started `query`.
+        #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
+        unsafe extern "C-unwind" fn $hook(
+            query: *mut pgrx::pg_sys::QueryDesc,
+            direction: pgrx::pg_sys::ScanDirection::Type,
             count: u64,
             execute_once: bool,
-        );
-    }
+        ) {
+            // SAFETY: the caller's promise.
+            unsafe { $run(query, direction, count, execute_once) }
+        }
+    };
+}
+pub(crate) use executor_run_hook;
 
-    /// Runs a query where PostgreSQL calls the hook.
-    ///
-    /// # Safety
-    /// `query` must be a started QueryDesc.
-    #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
-    pub unsafe extern "C-unwind" fn hook(
-        query: *mut pg_sys::QueryDesc,
-        direction: pg_sys::ScanDirection::Type,
-        count: u64,
-        execute_once: bool,
-    ) {
-        // SAFETY: the caller's promise.
-        unsafe { hooks::executor_run(query, direction, count, execute_once) }
+/// Runs a query by the hook that was set before, or by PostgreSQL's own function.
+///
+/// # Safety
+/// `query` must be a started QueryDesc.
+pub unsafe fn call(
+    previous: pg_sys::ExecutorRun_hook_type,
+    query: *mut pg_sys::QueryDesc,
+    direction: pg_sys::ScanDirection::Type,
+    count: u64,
+    execute_once: bool,
+) {
+    let run = previous.unwrap_or(standard_ExecutorRun);
+    #[cfg(pg_ge_18)]
+    let _ = execute_once;
+    // SAFETY: the caller's promise.
+    #[cfg(pg_ge_18)]
+    unsafe {
+        run(query, direction, count);
     }
-
-    /// Runs a query by the hook that was set before, else by PostgreSQL's own function.
-    ///
-    /// # Safety
-    /// `query` must be a started QueryDesc.
-    pub unsafe fn call(
-        previous: pg_sys::ExecutorRun_hook_type,
-        query: *mut pg_sys::QueryDesc,
-        direction: pg_sys::ScanDirection::Type,
-        count: u64,
-        execute_once: bool,
-    ) {
-        // SAFETY: the caller's promise.
-        unsafe { previous.unwrap_or(standard_ExecutorRun)(query, direction, count, execute_once) }
+    // SAFETY: the caller's promise.
+    #[cfg(not(pg_ge_18))]
+    unsafe {
+        run(query, direction, count, execute_once);
     }
 }

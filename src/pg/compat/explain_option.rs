@@ -1,4 +1,4 @@
-//! EXPLAIN's options that extensions add, from 18 on, and their way into auto_explain, from 19 on.
+//! Options that extensions add to EXPLAIN, from 18 on, and to auto_explain, from 19 on.
 
 #[cfg(not(pg_ge_18))]
 pub use before_18::{of_auto_explain, register};
@@ -10,7 +10,7 @@ mod before_18 {
     use pgrx::pg_sys::{DefElem, ExplainState, NodeTag, ParseState};
     use std::ffi::{CStr, c_char};
 
-    /// Tells EXPLAIN of an option, where extensions can have one.
+    /// Registers an option of EXPLAIN, if extensions can have one.
     ///
     /// # Safety
     /// To be called once, from `_PG_init`. The functions must be sound to call with what PostgreSQL passes to
@@ -22,6 +22,8 @@ mod before_18 {
         _validate: unsafe fn(*mut ExplainState),
     ) {
     }
+
+    /// Returns the options in auto_explain's setting, of which there are none before 19.
     pub fn of_auto_explain() -> Option<String> {
         None
     }
@@ -41,7 +43,7 @@ mod from_18 {
     type Validate = unsafe fn(*mut ExplainState);
     static VALIDATE: BackendLocal<Cell<Option<Validate>>> = BackendLocal::new(Cell::new(None));
 
-    /// Tells EXPLAIN of an option, where extensions can have one.
+    /// Registers an option of EXPLAIN, if extensions can have one.
     ///
     /// # Safety
     /// To be called once, from `_PG_init`. The functions must be sound to call with what PostgreSQL passes to
@@ -92,13 +94,15 @@ mod from_18 {
         }
     }
 
+    /// Returns the options in auto_explain's setting, of which there are none before 19.
     #[cfg(not(pg_ge_19))]
     pub fn of_auto_explain() -> Option<String> {
         None
     }
+    /// Returns the options in auto_explain's setting.
     #[cfg(pg_ge_19)]
     pub fn of_auto_explain() -> Option<String> {
-        // SAFETY: a static name; missing is answered with null.
+        // SAFETY: the name is terminated. For a setting that does not exist the result is null.
         unsafe {
             let text = pg_sys::GetConfigOption(c"auto_explain.log_extension_options".as_ptr(), true, false);
             (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())

@@ -7,14 +7,14 @@ use std::ffi::c_void;
 type Walker = unsafe extern "C-unwind" fn(*mut pg_sys::Node, *mut c_void) -> bool;
 
 #[cfg(pg_ge_16)]
-crate::pg::raw::unguarded! {
+crate::pg::unguarded::declare! {
     fn expression_tree_walker_impl(
         node: *mut pg_sys::Node,
         walker: pg_sys::tree_walker_callback,
         context: *mut c_void,
     ) -> bool;
 }
-// pgrx has no binding for this one: nobody checks its types.
+// pgrx has no binding for this function, so its types are not checked.
 #[cfg(not(pg_ge_16))]
 unsafe extern "C-unwind" {
     #[link_name = "expression_tree_walker"]
@@ -25,8 +25,8 @@ unsafe extern "C-unwind" {
     ) -> bool;
 }
 
-/// Calls a walker for each part directly below a part of an expression. It has no guard of pgrx's, for the walker calls
-/// it again: an error crosses all these frames.
+/// Calls a walker for each part directly below a part of an expression. It has no guard, because the walker calls it again:
+/// an error crosses all these frames.
 ///
 /// # Safety
 /// * `node` must be null or a part of an expression; the walker must accept `context`.

@@ -1,7 +1,5 @@
 //! What core counts and times for a node: where it is kept, and in which units.
 
-#[cfg(not(pg_ge_17))]
-use crate::pg::server;
 use pgrx::pg_sys;
 use rowsource_core::clock;
 use rowsource_core::model::{Buffers, Wal};
@@ -15,11 +13,11 @@ pub type NodeInstrumentation = pg_sys::Instrumentation;
 
 /// Returns the part of it that 19 shares with other instrumentation: what is measured, and time, buffers and WAL.
 #[cfg(pg_ge_19)]
-pub fn base(instr: &mut NodeInstrumentation) -> &mut pg_sys::Instrumentation {
+pub fn common_instrumentation(instr: &mut NodeInstrumentation) -> &mut pg_sys::Instrumentation {
     &mut instr.instr
 }
 #[cfg(not(pg_ge_19))]
-pub fn base(instr: &mut NodeInstrumentation) -> &mut pg_sys::Instrumentation {
+pub fn common_instrumentation(instr: &mut NodeInstrumentation) -> &mut pg_sys::Instrumentation {
     instr
 }
 
@@ -62,7 +60,7 @@ fn instr_time_ns(t: pg_sys::instr_time) -> f64 {
 }
 #[cfg(not(pg_ge_16))]
 fn instr_time_ns(t: pg_sys::instr_time) -> f64 {
-    // Mostly zero, and there are many.
+    // Most intervals are zero, and there are many.
     if t.tv_sec | t.tv_nsec == 0 {
         return 0.0;
     }
@@ -106,7 +104,7 @@ fn total_from_ns(ns: f64) -> f64 {
 /// Returns the nanoseconds since the beginning of a call that core is timing now; after an error, of the interrupted
 /// one.
 pub fn core_interrupted_ns(instr: &mut NodeInstrumentation) -> Option<f64> {
-    let start = instr_time_ns(base(instr).starttime);
+    let start = instr_time_ns(common_instrumentation(instr).starttime);
     (start > 0.0).then(|| (core_now_ns() - start).max(0.0))
 }
 
@@ -115,8 +113,8 @@ pub fn core_interrupted_usage(instr: &mut NodeInstrumentation) -> (Buffers, Wal)
     // SAFETY: plain globals of this process; only this thread writes them, and both are copied.
     let (mut now, mut wal_now) =
         unsafe { (buffers(&{ pg_sys::pgBufferUsage }), wal(&{ pg_sys::pgWalUsage })) };
-    now -= buffers(&base(instr).bufusage_start);
-    wal_now -= wal(&base(instr).walusage_start);
+    now -= buffers(&common_instrumentation(instr).bufusage_start);
+    wal_now -= wal(&common_instrumentation(instr).walusage_start);
     (now, wal_now)
 }
 
@@ -127,7 +125,7 @@ pub fn core_total_ns(instr: &mut NodeInstrumentation) -> f64 {
     } else {
         0.0
     };
-    total_ns(base(instr).total) + running
+    total_ns(common_instrumentation(instr).total) + running
 }
 
 /// Returns the nanoseconds to the first row as core timed it.
@@ -155,7 +153,7 @@ pub fn set_core_totals(
     instr.startup = total_from_ns(startup_ns);
     instr.ntuples = rows;
     instr.nloops = loops;
-    let base = base(instr);
+    let base = common_instrumentation(instr);
     base.starttime = instr_time_from_ns(0.0);
     base.total = total_from_ns(total_ns);
 }
@@ -173,12 +171,13 @@ fn io_times(u: &pg_sys::BufferUsage) -> [pg_sys::instr_time; 6] {
         u.temp_blk_write_time,
     ]
 }
-/// Before 17 core counts the I/O times of temporary tables with the shared ones. Where core does not time I/O, all of
-/// them are the extension's, and of temporary tables: see [`add_io_time`].
+/// Before 17 core adds the I/O times of temporary tables to the shared ones. If core does not time I/O, all these times
+/// come from the extension and belong to temporary tables: see [`add_io_time`].
 #[cfg(not(pg_ge_17))]
 fn io_times(u: &pg_sys::BufferUsage) -> [pg_sys::instr_time; 6] {
     let zero = instr_time_from_ns(0.0);
-    let (shared, local) = match server::core_times_io() {
+    // SAFETY: a global of a plain type, which is valid at all times.
+    let (shared, local) = match unsafe { pg_sys::track_io_timing } {
         true => ([u.blk_read_time, u.blk_write_time], [zero; 2]),
         false => ([zero; 2], [u.blk_read_time, u.blk_write_time]),
     };
@@ -233,8 +232,8 @@ pub unsafe fn add_io_time(u: *mut pg_sys::BufferUsage, filetype: FileType, opera
     }
 }
 
-/// Returns the nanoseconds that core timed reads and writes of a kind of temporary files. They are zero where core does
-/// not tell these files from others (temporary tables before 17).
+/// Returns the nanoseconds of core's reads and writes of a kind of temporary files. They are zero if core does not tell
+/// these files from others (temporary tables before 17).
 pub fn temp_ns(u: &pg_sys::BufferUsage, filetype: FileType) -> [f64; 2] {
     match filetype {
         FileType::WorkFile => [u.temp_blk_read_time, u.temp_blk_write_time].map(instr_time_ns),
@@ -245,10 +244,11 @@ pub fn temp_ns(u: &pg_sys::BufferUsage, filetype: FileType) -> [f64; 2] {
     }
 }
 
+/// Returns core's counters of blocks.
 pub fn buffers(u: &pg_sys::BufferUsage) -> Buffers {
     let reads = u.shared_blks_read | u.local_blks_read | u.temp_blks_read;
     let writes = u.shared_blks_written | u.local_blks_written | u.temp_blks_written;
-    // Without I/O it took no time.
+    // Without I/O there are no times.
     let times = if reads | writes == 0 {
         [0.0; 6]
     } else {
@@ -274,6 +274,7 @@ pub fn buffers(u: &pg_sys::BufferUsage) -> Buffers {
     }
 }
 
+/// Sets core's counters of blocks.
 pub fn set_buffers(u: &mut pg_sys::BufferUsage, b: &Buffers) {
     u.shared_blks_hit = b.shared_hit;
     u.shared_blks_read = b.shared_read;
@@ -288,6 +289,7 @@ pub fn set_buffers(u: &mut pg_sys::BufferUsage, b: &Buffers) {
     set_io_times(u, b);
 }
 
+/// Returns core's counters of WAL.
 pub fn wal(u: &pg_sys::WalUsage) -> Wal {
     Wal {
         records: u.wal_records,
@@ -296,14 +298,15 @@ pub fn wal(u: &pg_sys::WalUsage) -> Wal {
     }
 }
 
+/// Sets core's counters of WAL.
 pub fn set_wal(u: &mut pg_sys::WalUsage, w: &Wal) {
     u.wal_records = w.records;
     u.wal_fpi = w.fpi;
     u.wal_bytes = w.bytes;
 }
 
-/// Ends what an error has interrupted in the buffer manager, as a subtransaction's abort does. From 16 on resource owners
-/// know of reads and writes in progress.
+/// Ends what an error interrupted in the buffer manager, as the abort of a subtransaction does. From 16 on resource owners
+/// keep reads and writes in progress.
 ///
 /// # Safety
 /// Main thread, after an error was swallowed.

@@ -2,8 +2,8 @@
 //!
 //! * `instrumentation` reads and writes what core counts and times for a node;
 //! * `shared_memory` makes areas, tables and locks that all sessions share;
-//! * `temp_tables` tells how temporary tables are read, and whose they are;
-//! * `executor_run`, `explain_option` and `expression` wrap what has another name or signature in some major.
+//! * `temp_tables` tells how temporary tables are read, and which process owns them;
+//! * `executor_run`, `explain_option` and `expression` wrap functions that have another name or signature in some major.
 //!
 //! The build script sets `pg_ge_NN` where the major is at least NN. The newest branch comes first and names the major
 //! that brought it; the older one is `not(pg_ge_NN)`. So a new major takes the newest branch everywhere.
@@ -16,21 +16,22 @@ mod shared_memory;
 mod temp_tables;
 
 pub use instrumentation::{
-    NodeInstrumentation, abort_io, add_io_time, base, buffers, core_interrupted_ns, core_interrupted_usage,
-    core_startup_ns, core_total_ns, set_buffers, set_core_totals, set_wal, temp_ns, wal,
+    NodeInstrumentation, abort_io, add_io_time, buffers, common_instrumentation, core_interrupted_ns,
+    core_interrupted_usage, core_startup_ns, core_total_ns, set_buffers, set_core_totals, set_wal, temp_ns,
+    wal,
 };
 pub use shared_memory::{
-    HAS_REGISTRY, dsa_create, dshash_find_or_insert, dshash_parameters, new_tranche, register_tranche,
-    registered,
+    HAS_REGISTRY, dsa_create, dshash_find_or_insert, dshash_parameters, named_dsm_segment, new_tranche,
+    register_tranche,
 };
-pub use temp_tables::{pid_of_temp_tables, temp_tables_pass_by};
+pub use temp_tables::{pid_of_temp_tables, temp_tables_bypass_syscalls};
 
 use pgrx::pg_sys;
 
 /// The major version that this is built for.
 pub const MAJOR_VERSION: u32 = pg_sys::PG_MAJORVERSION_NUM;
 
-/// Allocates memory for a setting's extra data, which PostgreSQL frees; null where there is none.
+/// Allocates memory for a setting's extra data, which PostgreSQL frees. Returns null if there is none.
 pub fn guc_malloc(size: usize) -> *mut std::ffi::c_void {
     // SAFETY: at LOG it does not raise; PostgreSQL frees it with `guc_free`, its counterpart.
     #[cfg(pg_ge_16)]
@@ -54,7 +55,7 @@ pub fn query_id(statement: &pg_sys::PlannedStmt) -> i64 {
     statement.queryId as i64
 }
 
-/// Returns the number that core or another extension gave a plan; 0 where none did.
+/// Returns the number that core or another extension gave a plan; 0 if none did.
 #[cfg(pg_ge_18)]
 pub fn plan_id(statement: &pg_sys::PlannedStmt) -> i64 {
     statement.planId
@@ -76,8 +77,8 @@ pub fn system_clock_wanted() -> bool {
     false
 }
 
-/// Asks `RegisterTimeout` for any free timeout of those that are left to extensions.
+/// Asks `RegisterTimeout` for any free timeout of extensions.
 ///
-/// For every number from `USER_TIMEOUT` of timeout.h on it takes the first free one of them. `USER_TIMEOUT` itself is
-/// 12 to 13 so far, and the last number is ten more; this one lies between in every major.
+/// For every number from `USER_TIMEOUT` of timeout.h on, it takes the first free one. `USER_TIMEOUT` itself is 12 or 13 so
+/// far, and the last number is ten more. This number lies between them in every major.
 pub const USER_TIMEOUT: i32 = 20;

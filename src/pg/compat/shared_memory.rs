@@ -1,6 +1,6 @@
 //! Shared memory: named segments, areas, hash tables, and the names of their locks.
 
-use crate::pg::raw;
+use crate::pg::unguarded;
 use pgrx::pg_sys;
 use std::ffi::{CStr, c_void};
 
@@ -46,19 +46,19 @@ pub fn dsa_create(tranche: i32) -> *mut pg_sys::dsa_area {
     }
 }
 
-/// Whether the server hands out shared memory by name, to libraries that it did not preload.
+/// Whether the server gives shared memory by name to libraries that it did not preload.
 pub const HAS_REGISTRY: bool = cfg!(pg_ge_17);
 
 /// Sets up a block that the registry has just made.
 type BeginBlock = unsafe extern "C-unwind" fn(*mut c_void);
 
-/// Returns a block of shared memory by its name. The first process to ask makes it, and sets it up with `begin`. Null
-/// where the server has no such registry.
+/// Returns a block of shared memory by its name. The first process that asks makes it, and sets it up with `begin`. Returns
+/// null if the server has no such registry.
 ///
 /// # Safety
 /// * In a backend, outside of any FFI boundary. May raise.
 /// * `begin` must accept a block of `size` bytes. Every process must ask for the same size.
-pub unsafe fn registered(name: &CStr, size: usize, begin: BeginBlock) -> *mut c_void {
+pub unsafe fn named_dsm_segment(name: &CStr, size: usize, begin: BeginBlock) -> *mut c_void {
     // SAFETY: the caller's promise; the name is terminated, and both variables outlive the call.
     #[cfg(pg_ge_19)]
     unsafe {
@@ -94,10 +94,10 @@ pub fn dshash_parameters(key_size: usize, entry_size: usize, tranche: i32) -> pg
     pg_sys::dshash_parameters {
         key_size,
         entry_size,
-        compare_function: Some(raw::dshash_memcmp),
-        hash_function: Some(raw::dshash_memhash),
+        compare_function: Some(unguarded::dshash_memcmp),
+        hash_function: Some(unguarded::dshash_memhash),
         #[cfg(pg_ge_17)]
-        copy_function: Some(raw::dshash_memcpy),
+        copy_function: Some(unguarded::dshash_memcpy),
         tranche_id: tranche,
     }
 }

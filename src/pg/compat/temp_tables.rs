@@ -1,23 +1,22 @@
-//! Temporary tables: how they are read, and whose they are.
+//! Temporary tables: how they are read, and which process owns them.
 
 use pgrx::pg_sys;
 
 /// Returns whether temporary tables are read without system calls of the backend's own: by io_uring, from 18 on.
 #[cfg(pg_ge_18)]
 #[inline(always)]
-pub fn temp_tables_pass_by() -> bool {
+pub fn temp_tables_bypass_syscalls() -> bool {
     const IO_URING: i32 = pg_sys::IoMethod::IOMETHOD_IO_URING as i32;
     // SAFETY: a plain global, which PostgreSQL sets at server start and never again.
     unsafe { pg_sys::io_method == IO_URING }
 }
 #[cfg(not(pg_ge_18))]
 #[inline(always)]
-pub fn temp_tables_pass_by() -> bool {
+pub fn temp_tables_bypass_syscalls() -> bool {
     false
 }
 
-/// Returns the process that owns temporary tables of a database whose files bear this number; `None` where it has
-/// ended.
+/// Returns the process that owns the temporary tables of a database whose files have this number; `None` if it has ended.
 pub fn pid_of_temp_tables(number: i32, database: u32) -> Option<i32> {
     // SAFETY: the entry lies in shared memory, and stays there while the server runs.
     let process = unsafe { process_of_temp_tables(number).as_ref() }?;

@@ -3,7 +3,7 @@
 //! A tick takes about 4 us on the machine of the benchmarks.
 
 use crate::pg::backend_local::BackendLocal;
-use crate::pg::{compat, raw, timing};
+use crate::pg::{compat, timing, unguarded};
 use pgrx::pg_sys;
 use rowsource_core::sampler::Tick;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
@@ -25,7 +25,7 @@ unsafe extern "C-unwind" fn ticked() {
     unsafe {
         let is_waiting = pg_sys::my_wait_event_info.read_volatile() != 0;
         if let Some(period_ms) = TICK.on_timeout(is_idle, is_waiting) {
-            raw::enable_timeout_after(TIMEOUT.load(Relaxed), period_ms);
+            unguarded::enable_timeout_after(TIMEOUT.load(Relaxed), period_ms);
         }
     }
 }
@@ -38,7 +38,7 @@ pub unsafe fn prepare() {
     if TIMEOUT.load(Relaxed) == 0 {
         // SAFETY: RegisterTimeout takes the first free user id when given any of them.
         TIMEOUT.store(
-            unsafe { raw::RegisterTimeout(compat::USER_TIMEOUT, ticked) },
+            unsafe { unguarded::RegisterTimeout(compat::USER_TIMEOUT, ticked) },
             Relaxed,
         );
     }
@@ -72,14 +72,14 @@ pub fn wake() {
 unsafe fn set() {
     let period_ms = TICK.wake();
     // SAFETY: the timeout is registered by the caller's promise. The timeout functions do not raise.
-    unsafe { raw::enable_timeout_after(TIMEOUT.load(Relaxed), period_ms) }
+    unsafe { unguarded::enable_timeout_after(TIMEOUT.load(Relaxed), period_ms) }
 }
 
 /// Stops the tick; called whenever the outermost measured statement is left, by any way.
 pub fn disarm() {
     if TICK.disarm() {
         // SAFETY: the tick is armed only once it is registered. The timeout functions do not raise.
-        unsafe { raw::disable_timeout(TIMEOUT.load(Relaxed), false) };
+        unsafe { unguarded::disable_timeout(TIMEOUT.load(Relaxed), false) };
         timing::note_period(0.0);
     }
 }

@@ -9,7 +9,7 @@
 use super::node::Node;
 use super::state::{HOT, Random, Usage};
 use super::tick;
-use crate::pg::{raw, timing, usage};
+use crate::pg::{timing, unguarded, usage};
 use pgrx::pg_sys::{self, PlanState, TupleTableSlot};
 use rowsource_core::clock::tsc;
 use rowsource_core::sampler::{EveryCall, NodeTimer};
@@ -327,7 +327,7 @@ impl Host for Executor {
 pub unsafe extern "C-unwind" fn first_call(ps: *mut PlanState) -> *mut TupleTableSlot {
     // SAFETY: the executor calls this with a plan state whose node is live, and whose `method` was set with the node.
     unsafe {
-        raw::check_stack_depth();
+        unguarded::check_stack_depth();
         let method = (*Node::of(ps)).method;
         (*ps).ExecProcNode = method;
         method.unwrap_unchecked()(ps)

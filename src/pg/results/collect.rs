@@ -116,7 +116,7 @@ impl Nodes for Collector<'_> {
             return CoreSample::default();
         };
         let interrupted_ns = compat::core_interrupted_ns(instr);
-        let base = compat::base(instr);
+        let base = compat::common_instrumentation(instr);
         let mut buffers = base.need_bufusage.then(|| compat::buffers(&base.bufusage));
         let mut wal = base.need_walusage.then(|| compat::wal(&base.walusage));
         // Where core measures alone, EXPLAIN does not show what an interrupted call used either.

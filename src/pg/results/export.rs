@@ -24,7 +24,7 @@ pub unsafe fn to_core(nodes: &NodeTable, scratch: &Scratch) {
             node.starts,
         );
         if let (Some(buffers), Some(wal)) = (stats.buffers.get(), stats.wal.get()) {
-            let base = compat::base(instr);
+            let base = compat::common_instrumentation(instr);
             compat::set_buffers(&mut base.bufusage, &as_core(buffers));
             compat::set_wal(&mut base.walusage, &wal);
         }

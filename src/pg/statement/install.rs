@@ -5,7 +5,7 @@ use super::owner;
 use super::state::{
     INSTRUMENT_BUFFERS, INSTRUMENT_ROWS, INSTRUMENT_ROWSOURCE, INSTRUMENT_TIMER, INSTRUMENT_WAL, Statement,
 };
-use crate::guc::Detail as InstrumentationLevel;
+use crate::instrumentation::InstrumentationLevel;
 use crate::pg::hot::wrapper::{self, Accounting};
 use crate::pg::node_table::NodeRef;
 use crate::pg::{compat, results, side_effects, tree};
@@ -55,7 +55,7 @@ impl Statement {
                 self.core_contributes |= core_contributes;
                 reusable &= !core_contributes;
                 (*instr).async_mode = is_async;
-                let core = compat::base(&mut *instr);
+                let core = compat::common_instrumentation(&mut *instr);
                 // The timer also tells which calls an error interrupted.
                 core.need_timer = has_usage && core_contributes;
                 core.need_bufusage = has_usage && core_contributes;

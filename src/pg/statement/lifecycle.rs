@@ -1,16 +1,16 @@
 //! Enters and leaves the runs of a statement, and records it.
 
 use super::state::Statement;
-use crate::guc::Detail as InstrumentationLevel;
+use crate::instrumentation::InstrumentationLevel;
 use crate::pg::backend_local::BackendLocal;
 use crate::pg::hot::wrapper::Timed;
 use crate::pg::results::{self, Collector};
 use crate::pg::usage::{self, Usage};
 use crate::pg::{parallel, server, tempfile, timing};
 use crate::session;
-use rowsource_core::clock::{self, Source};
+use rowsource_core::clock;
 use rowsource_core::histogram::Histogram;
-use rowsource_core::model::{ClockName, NodeStats, Outcome, Run};
+use rowsource_core::model::{NodeStats, Outcome, Run};
 use rowsource_core::phase::{Event, Phase};
 use rowsource_core::results::{Scratch, StatementSample, assemble_exact, may_be_exact};
 use smallvec::SmallVec;
@@ -73,7 +73,9 @@ impl Statement {
             replaced.last_charged.set(Some(usage::last_charged()));
         }
         let per_node = self.is_wrapped() && self.level != InstrumentationLevel::Rows;
-        replaced.tempfile_times.set(tempfile::calls::per_node(per_node));
+        replaced
+            .tempfile_times
+            .set(tempfile::interpose::per_node(per_node));
         if self.is_timed() {
             replaced
                 .timing
@@ -108,7 +110,7 @@ impl Statement {
             // SAFETY: only `enter` writes it, and `timing` does not call back here.
             timing::leave(unsafe { (*replaced.timing.as_ptr()).as_ref() });
         }
-        tempfile::calls::per_node(replaced.tempfile_times.get());
+        tempfile::interpose::per_node(replaced.tempfile_times.get());
         let account = replaced.account.get();
         // SAFETY: the account that was running before belongs to the surrounding statement, or to none. It is live by the
         // caller's promise. Only `enter` writes the counters of the last charge, and `usage` does not call back here.
@@ -228,9 +230,9 @@ impl Statement {
             run: Run {
                 outcome: self.outcome.get(),
                 sampfreq: if self.is_wrapped() { self.sampfreq } else { 1 },
-                clock: self.clock_name(),
+                clock: self.is_wrapped().then_some(self.clock),
                 elapsed_ms: self.elapsed_ns.get() / 1e6,
-                at: timing::time_of_day(self.clock, self.tick_ns),
+                at: server::time_of_day(self.clock, self.tick_ns),
             },
             last: core_alive && !self.excluded_from_last.get() && self.becomes_last(),
         });
@@ -246,17 +248,6 @@ impl Statement {
             LAST_MESSAGE.set(message);
         }
         toplevel || (!any_running() && LAST_MESSAGE.get() != message)
-    }
-
-    /// Returns the name of the clock that its times are of.
-    fn clock_name(&self) -> ClockName {
-        match (self.is_wrapped(), self.clock) {
-            (false, _) => ClockName::Core,
-            (true, Source::Tsc) => ClockName::Tsc,
-            (true, Source::System) => ClockName::System,
-            (true, Source::Coarse) => ClockName::Coarse,
-            (true, Source::Syscall) => ClockName::Syscall,
-        }
     }
 
     /// Closes it: nothing more is done with it.

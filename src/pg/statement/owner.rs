@@ -3,7 +3,7 @@
 use super::pool;
 use super::state::Statement;
 use crate::pg::backend_local::BackendLocal;
-use crate::pg::{raw, server};
+use crate::pg::{server, unguarded};
 use pgrx::pg_sys::{self, QueryDesc};
 use rowsource_core::phase::Phase;
 use std::cell::Cell;
@@ -82,7 +82,7 @@ impl Statement {
             let statement = Box::into_raw(self);
             (*statement).callback.func = Some(RESET);
             (*statement).callback.arg = statement.cast();
-            raw::MemoryContextRegisterResetCallback(context, &raw mut (*statement).callback);
+            unguarded::MemoryContextRegisterResetCallback(context, &raw mut (*statement).callback);
             OPEN.set(OPEN.get() + 1);
         }
     }

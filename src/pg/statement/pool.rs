@@ -3,7 +3,7 @@
 //! the memory is used again.
 
 use super::state::Statement;
-use crate::guc::Measuring as InstrumentationPlan;
+use crate::instrumentation::InstrumentationPlan;
 use crate::pg::backend_local::BackendLocal;
 use crate::pg::node::Node;
 use rowsource_core::model::PlanKey;
@@ -56,7 +56,7 @@ pub fn take_matching(key: &PlanKey, setting: &InstrumentationPlan, count: usize)
         target.is_some_and(|target| target.plan.key == *key)
             && statement.nodes.count() == count
             && (statement.level, statement.sampfreq, statement.clock)
-                == (setting.detail, setting.sampfreq, setting.clock)
+                == (setting.level, setting.sampfreq, setting.clock)
     };
     // SAFETY: the body only compares statements.
     unsafe {

@@ -1,7 +1,7 @@
 //! What the sampler must know of the clock and of its own cost.
 
 use super::state::Statement;
-use crate::guc::Detail as InstrumentationLevel;
+use crate::instrumentation::InstrumentationLevel;
 use crate::pg::backend_local::BackendLocal;
 use crate::pg::hot::wrapper::Timed;
 use rand_core::SeedableRng;

@@ -6,7 +6,7 @@ use super::state::{
     Target,
 };
 use super::{pool, sampling};
-use crate::guc::{Detail as InstrumentationLevel, Measuring as InstrumentationPlan};
+use crate::instrumentation::{InstrumentationLevel, InstrumentationPlan};
 use crate::pg::hot::tick;
 use crate::pg::node_table::NodeTable;
 use crate::pg::usage::Usage;
@@ -129,7 +129,7 @@ unsafe fn set_up(
         };
         let level = match mode {
             Mode::CoreOnly => core_level(requested_by_others),
-            Mode::Ours | Mode::AlsoForCore => setting.detail,
+            Mode::Ours | Mode::AlsoForCore => setting.level,
         };
         let statement = Statement {
             query,
@@ -186,8 +186,8 @@ fn mode(setting: &InstrumentationPlan, requested_by_others: i32) -> Mode {
 
 /// Returns whether we measure everything that others (EXPLAIN, auto_explain) have asked core for.
 fn covers(setting: &InstrumentationPlan, requested_by_others: i32) -> bool {
-    let has_times = setting.explain && setting.detail == InstrumentationLevel::Timed;
-    let has_blocks = setting.detail != InstrumentationLevel::Rows;
+    let has_times = setting.explain && setting.level == InstrumentationLevel::Timed;
+    let has_blocks = setting.level != InstrumentationLevel::Rows;
     (requested_by_others & INSTRUMENT_TIMER == 0 || has_times)
         && (requested_by_others & (INSTRUMENT_BUFFERS | INSTRUMENT_WAL) == 0 || has_blocks)
 }

@@ -1,6 +1,6 @@
 //! What is known of one statement.
 
-use crate::guc::Detail as InstrumentationLevel;
+use crate::instrumentation::InstrumentationLevel;
 use crate::pg::hot::wrapper::Timed;
 use crate::pg::node_table::NodeTable;
 use crate::pg::usage::Usage;

@@ -6,7 +6,7 @@
 
 use super::NodeTotals;
 use crate::pg::contained::contained;
-use crate::pg::raw;
+use crate::pg::unguarded;
 use pgrx::pg_sys;
 
 /// The largest object that PostgreSQL's allocator takes from a pool.
@@ -137,7 +137,7 @@ pub(super) unsafe fn each<T: Stored>(
     while at != 0 {
         // SAFETY: the caller's promise; a block holds as many values as its header says.
         unsafe {
-            let block: *mut Header = raw::dsa_get_address(area, at).cast();
+            let block: *mut Header = unguarded::dsa_get_address(area, at).cast();
             let count = (*block).count;
             visit(index, std::slice::from_raw_parts_mut(block.add(1).cast(), count));
             index += count;

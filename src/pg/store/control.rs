@@ -107,7 +107,7 @@ unsafe extern "C-unwind" fn shmem_startup() {
             begin(control);
         }
     }
-    tempfile::counters::set_up();
+    tempfile::set_up();
     file::save_at_exit();
 }
 
@@ -165,7 +165,7 @@ pub(super) fn preloaded() -> *mut Control {
 
 /// Returns whether there is a control block, or one may be made.
 pub(super) fn may_exist() -> bool {
-    !preloaded().is_null() || server::may_register()
+    !preloaded().is_null() || (compat::HAS_REGISTRY && server::is_under_postmaster())
 }
 
 /// Returns the control block, making it in PostgreSQL's registry where nobody has.
@@ -176,7 +176,8 @@ pub(super) unsafe fn find_or_make() -> *mut Control {
     // SAFETY: nobody has made the block before, as far as this process knows, and memory may be allocated for good.
     unsafe {
         if CONTROL.get().is_null() {
-            let registered = compat::registered(&registered_name(), size_of::<Control>(), begin_registered);
+            let registered =
+                compat::named_dsm_segment(&registered_name(), size_of::<Control>(), begin_registered);
             CONTROL.set(registered.cast());
         }
         CONTROL.get()

@@ -3,7 +3,7 @@
 use super::blocks::{self, NoMemory};
 use super::{MOST_NODES, Store, locked, pending};
 use crate::pg::contained::contained;
-use crate::pg::{compat, memory, raw};
+use crate::pg::{compat, memory, unguarded};
 use crate::session::Execution;
 use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
@@ -174,7 +174,7 @@ pub(super) unsafe fn update(store: &Store, key: &PlanKey, batch: &Batch) -> bool
     // SAFETY: the entry stays while the partition lock is held; its statistics change under its own lock only.
     unsafe {
         let key: *const PlanKey = key;
-        let entry: *mut Entry = raw::dshash_find(store.table, key.cast(), false).cast();
+        let entry: *mut Entry = unguarded::dshash_find(store.table, key.cast(), false).cast();
         if entry.is_null() {
             return false;
         }
@@ -189,7 +189,7 @@ pub(super) unsafe fn update(store: &Store, key: &PlanKey, batch: &Batch) -> bool
             });
             (*entry).used.fetch_max(batch.last_seen(), Relaxed);
         }
-        raw::dshash_release_lock(store.table, entry.cast());
+        unguarded::dshash_release_lock(store.table, entry.cast());
         true
     }
 }

@@ -1,6 +1,6 @@
-//! Where requests are counted: in main shared memory; in a session that loaded the library by itself, in its own.
+//! The counters of requests. They lie in main shared memory. A session that loaded the library by itself has its own.
 
-use super::source;
+use super::source::{Source, source};
 use crate::pg::backend_local::BackendLocal;
 use crate::pg::server;
 use pgrx::pg_sys;
@@ -10,30 +10,31 @@ use std::cell::Cell;
 use std::ffi::CStr;
 use std::sync::LazyLock;
 
-/// Databases with counters of their own. 530 kB.
+/// The number of databases that have counters of their own. All counters take 530 kB.
 const DATABASES: usize = 256;
 
 type Shared = Area<DATABASES>;
 
+/// The bytes of shared memory that the counters take.
 pub const SIZE: usize = size_of::<Shared>();
 const NAME: &CStr = c"pg_rowsource temporary files";
 
 static AREA: BackendLocal<Cell<*const Shared>> = BackendLocal::new(Cell::new(std::ptr::null()));
-/// The counters of this process's database, and which that is.
+/// The counters of this process's database, and the number of that database.
 static MINE: BackendLocal<Cell<*const Database>> = BackendLocal::new(Cell::new(std::ptr::null()));
 static MINE_OF: BackendLocal<Cell<u32>> = BackendLocal::new(Cell::new(0));
-/// A session's own, where there is no shared memory.
+/// The session's own counters, if there is no shared memory.
 static OWN: LazyLock<Database> = LazyLock::new(Database::default);
 
-/// The shared area, where there is one.
+/// Returns the shared area, if there is one.
 fn area() -> Option<&'static Shared> {
     // SAFETY: null, or the area in main shared memory, which stays as long as the process. It consists of atomics.
     unsafe { AREA.get().as_ref() }
 }
 
-/// Called from the hook in which shared memory is set up. New memory takes up what the last run left.
-pub fn set_up() {
-    // SAFETY: in the hook meant for it; asked for with SIZE bytes, of which zeroes are valid.
+/// Finds or makes the shared area, from the hook in which shared memory is set up. Returns whether it is new.
+pub fn set_up() -> bool {
+    // SAFETY: the hook is the place where shared memory may be claimed. The area has SIZE bytes, and zeroes are valid in it.
     unsafe {
         let mut found = false;
         let area: *mut Shared = pg_sys::ShmemInitStruct(NAME.as_ptr(), SIZE, &mut found).cast();
@@ -42,13 +43,13 @@ pub fn set_up() {
         if !found {
             area.write_bytes(0, 1);
             (*area).reset(server::now());
-            super::file::load();
         }
+        !found
     }
 }
 
-/// The counters of this process for a kind; null before shared memory is there. Plain: called from the functions that
-/// stand in for system calls.
+/// Returns this process's counters for a kind; null if there is no shared memory. It is a plain frame, because it is
+/// called by the functions that replace system calls.
 #[inline(always)]
 pub fn mine(kind: Kind) -> *const counters::Cell {
     // SAFETY: MyDatabaseId is a plain global of this process. MINE is null, or lies in main shared memory, which stays.
@@ -65,15 +66,15 @@ pub fn mine(kind: Kind) -> *const counters::Cell {
     }
 }
 
-/// The same where core's counters are added: without shared memory, the session's own.
+/// Returns the counters for a kind to which core's counters are added. Without shared memory they are the session's own.
 pub fn of_core(kind: Kind) -> &'static counters::Cell {
     // SAFETY: null, or in main shared memory, which stays as long as the process.
     let shared = unsafe { mine(kind).as_ref() };
     shared.unwrap_or_else(|| OWN.cell(kind.index()))
 }
 
-/// Visits copies of all counters, those of this session's database always among them. Those of dropped databases are not
-/// shown, and give way where there is no more room.
+/// Visits copies of all counters. Those of this session's database are always among them. Those of dropped databases are
+/// left out. They are removed if there is no more room.
 pub fn each(mut visit: impl FnMut(Copied)) {
     let me = server::database_id();
     let Some(area) = area() else {
@@ -88,7 +89,7 @@ pub fn each(mut visit: impl FnMut(Copied)) {
         .for_each(visit);
 }
 
-/// Begins anew: with a database, or with all by 0.
+/// Resets the counters of a database, or of all databases if the number is 0.
 pub fn reset(oid: u32) {
     let now = server::now();
     match area() {
@@ -99,17 +100,17 @@ pub fn reset(oid: u32) {
     }
 }
 
-/// This session's own counters begin now.
+/// Resets this session's own counters.
 pub fn begin_own() {
     OWN.reset(server::now());
 }
 
-/// What is worth keeping across a restart: the source of each file type, and all counters.
-pub(super) fn to_save() -> Option<([super::Source; 2], impl Iterator<Item = Copied>)> {
+/// Returns what is saved for the next run of the server: the source of each file type, and all counters.
+pub(super) fn to_save() -> Option<([Source; 2], impl Iterator<Item = Copied>)> {
     area().map(|area| (FileType::ALL.map(source), area.copies()))
 }
 
-/// Puts saved counters back.
+/// Adds saved counters.
 pub(super) fn restore(saved: &Copied) {
     if let Some(area) = area() {
         area.restore(saved);

@@ -1,10 +1,10 @@
-//! The fallback: core's own counters of blocks, where requests are not seen.
+//! The fallback if requests are not seen: core's own counters of blocks.
 //!
-//! What they moved by is added when a transaction ends, however it ends, and before the counters are shown. A parallel
-//! worker adds nothing: core hands what it used to its leader.
+//! Their increase is added when a transaction ends, in whatever way, and before the counters are shown. A parallel worker
+//! adds nothing, because core passes its counters to its leader.
 
 use super::counters::{self, of_core};
-use super::{Source, source};
+use super::source::{Source, source};
 use crate::pg::backend_local::BackendLocal;
 use crate::pg::{compat, server};
 use pgrx::pg_sys;
@@ -12,12 +12,12 @@ use rowsource_core::tempfile::{FileType, Kind, Operation, Requests, Size};
 use std::cell::Cell;
 use std::ffi::c_void;
 
-/// Core's counters when they were last looked at.
+/// Core's counters when they were read last.
 static SEEN: BackendLocal<Cell<pg_sys::BufferUsage>> =
     // SAFETY: plain integers, for which zero bytes are a valid value.
     BackendLocal::new(Cell::new(unsafe { std::mem::zeroed() }));
 
-/// Called once from `_PG_init`.
+/// Starts to add core's counters, if any requests are not seen. To be called once, from `_PG_init`.
 pub fn init() {
     if FileType::ALL.map(source) == [Source::Request; 2] {
         return;
@@ -33,7 +33,7 @@ pub fn init() {
     }
 }
 
-/// A plain frame: nothing in it raises.
+/// Adds the counters at the end of a transaction. It is a plain frame, and nothing in it raises.
 ///
 /// # Safety
 /// To be called by PostgreSQL only, when a transaction ends.
@@ -41,7 +41,7 @@ unsafe extern "C-unwind" fn at_end_of_transaction(_event: pg_sys::XactEvent::Typ
     add();
 }
 
-/// Adds what core's counters moved by since the last time.
+/// Adds the increase of core's counters since the last time.
 pub fn add() {
     if server::is_parallel_worker() {
         return;

@@ -1,18 +1,20 @@
 //! The counters across a clean restart: see [`crate::pg::statfile`].
 
-use super::{Source, counters, source};
+use super::counters;
+use super::source::{Source, source};
 use crate::guc;
 use crate::pg::{server, statfile};
 use rowsource_core::tempfile::FileType;
 use rowsource_core::tempfile::counters::Copied;
 use std::io;
 
+/// The file's name in the data folder.
 pub const NAME: &str = "pg_stat/pg_rowsource_tempfile.stat";
 
-/// Counters of all databases take less.
+/// The largest file that is read, in bytes. The counters of all databases take less.
 const LONGEST: u64 = 16 << 20;
 
-/// At the postmaster's clean end.
+/// Saves the counters. To be called when the postmaster ends without an error.
 pub fn save() -> io::Result<()> {
     let Some((sources, databases)) = counters::to_save() else {
         return Ok(());
@@ -25,13 +27,13 @@ pub fn save() -> io::Result<()> {
     file.finish()
 }
 
-/// What was saved is not to come back later.
+/// Removes the file, so that its counters do not come back later.
 pub fn forget() {
     statfile::forget(NAME);
 }
 
-/// In the postmaster, when shared memory is new. Counters that came from elsewhere than today's are left behind: they do
-/// not add up with them.
+/// Adds the counters that the last run of the server saved. To be called when shared memory is new; does nothing outside
+/// the postmaster. Counters from other sources than today's are dropped, because the two cannot be added.
 pub(super) fn load() {
     if !server::is_postmaster() {
         return;

@@ -1,68 +1,44 @@
-//! Requests to temporary files: which they are, how many, how large, how long - each by itself.
+//! Requests to temporary files: their kind, how many there are, how large they are and how long each one takes.
 //!
-//! PostgreSQL calls `pread` and its like through its import table. [`slots`] finds those entries of the main program
-//! and puts the functions of [`calls`] there: once, in the postmaster, whose children inherit them. [`counters`] are
-//! what those functions add to, in shared memory. Where the entries are not as expected nothing is touched, and
-//! [`fallback`] fills the same counters from core's own instead: blocks, without a longest request or a histogram.
+//! PostgreSQL calls `pread` and similar functions through its import table. `got` finds those entries of the main program,
+//! and `interpose` replaces them with its own functions. The postmaster does this once, and its children inherit it.
+//! These functions add to `counters`, which lie in shared memory. If an entry is not as expected, nothing is replaced.
+//! Then `fallback` fills the same counters from core's own: they count blocks, and have no longest request and no
+//! histogram.
 //!
-//! A session that loads the library later does not intercept: a running process's table would be written to for figures
-//! of that session alone, which core's counters give as well. Those are what it shows.
+//! A session that loads the library later replaces nothing. It would write to the table of a running process, and gain
+//! only figures of that one session, which core's counters contain too. It shows core's counters.
 
-#[cfg(target_os = "linux")]
-pub mod calls;
-#[cfg(not(target_os = "linux"))]
-#[path = "elsewhere.rs"]
-pub mod calls;
 pub mod counters;
 pub mod fallback;
 pub mod file;
 #[cfg(target_os = "linux")]
-mod slots;
+mod got;
+#[cfg(target_os = "linux")]
+pub mod interpose;
+#[cfg(not(target_os = "linux"))]
+#[path = "unsupported.rs"]
+pub mod interpose;
+pub mod source;
 
-use super::backend_local::BackendLocal;
-use super::{compat, server};
-use rowsource_core::tempfile::FileType;
-use std::cell::Cell;
+use super::server;
 
-/// Where the counters of a file type come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum Source {
-    /// Each request, as it was made.
-    Request,
-    /// Core's counters of blocks, and its times where `track_io_timing` is on.
-    Counter,
-}
-
-impl Source {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Source::Request => "request",
-            Source::Counter => "counter",
-        }
-    }
-}
-
-/// Set once, in the postmaster, and inherited.
-static INTERCEPTED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
-
-pub fn source(filetype: FileType) -> Source {
-    let passes_by = filetype == FileType::TempTable && compat::temp_tables_pass_by();
-    if INTERCEPTED.get() && !passes_by {
-        Source::Request
-    } else {
-        Source::Counter
-    }
-}
-
-/// Called once from `_PG_init`.
+/// Starts to count. To be called once, from `_PG_init`.
 pub fn init() {
     if server::preloading() {
-        match calls::install() {
-            Ok(()) => INTERCEPTED.set(true),
+        match interpose::install() {
+            Ok(()) => source::note_interposed(),
             Err(reason) => pgrx::log!(
                 "pg_rowsource does not time requests to temporary files: {reason}; pg_stat_tempfile_io shows core's counters"
             ),
         }
     }
     fallback::init();
+}
+
+/// Sets up the counters, from the hook in which shared memory is set up. Adds what the last run of the server saved.
+pub fn set_up() {
+    if counters::set_up() {
+        file::load();
+    }
 }

@@ -1,9 +1,9 @@
-//! The main program's import slots: where they are, and how one is replaced.
+//! The main program's global offset table (GOT): where the slots of imported functions are, and how one is replaced.
 //!
-//! The loader fills a slot (a word in the global offset table) with the address of an imported function; with full
-//! RELRO, which is the rule, it then makes the table read-only. Whatever is not exactly as expected is a reason to
-//! leave everything alone: the file must be the program that is mapped, a slot must lie in its writable part, and what
-//! is in it must be code. A slot may already hold another library's function: that is what is called on then.
+//! The loader fills a slot (a word of the table) with the address of an imported function. With full RELRO, which is
+//! usual, it then makes the table read-only. If anything is not exactly as expected, nothing is replaced: the file must
+//! be the program that is mapped, a slot must lie in its writable part, and its value must be the address of code. If a
+//! slot holds another library's function, the replacement calls that one.
 
 use object::elf::{PF_W, PT_LOAD, RelocationType};
 use object::read::elf::{ElfFile64, ProgramHeader};
@@ -11,7 +11,7 @@ use object::{Object, ObjectSymbol, ObjectSymbolTable, RelocationFlags, Relocatio
 use std::ffi::{CStr, c_int, c_void};
 use std::fs;
 
-/// The relocation types of a slot: for calls, and for the address of a function.
+/// The relocation types of slots: for calls, and for the address of a function.
 #[cfg(target_arch = "x86_64")]
 const SLOT_TYPES: [RelocationType; 2] = [object::elf::R_X86_64_JUMP_SLOT, object::elf::R_X86_64_GLOB_DAT];
 #[cfg(target_arch = "aarch64")]
@@ -22,7 +22,7 @@ const SLOT_TYPES: [RelocationType; 0] = [];
 /// A slot of the main program.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot {
-    /// Index of the imported function's name among those that were asked for.
+    /// The index of the imported function's name among the wanted names.
     pub name: usize,
     address: *mut usize,
 }
@@ -38,6 +38,7 @@ struct Mapping {
 pub struct Memory(Vec<Mapping>);
 
 impl Memory {
+    /// Reads the list of mappings.
     pub fn read() -> Result<Memory, String> {
         let text = fs::read_to_string("/proc/self/maps").map_err(|e| format!("/proc/self/maps: {e}"))?;
         let mappings = text
@@ -56,13 +57,14 @@ impl Memory {
         self.of(address).map(|m| m.protection)
     }
 
+    /// Returns whether the address is that of code.
     pub fn is_code(&self, address: usize) -> bool {
         self.protection(address)
             .is_some_and(|protection| protection & libc::PROT_EXEC != 0)
     }
 }
 
-/// A line such as `55d0-55d8 r-xp 00000000 fe:01 123 /usr/bin/it`.
+/// Parses a line such as `55d0-55d8 r-xp 00000000 fe:01 123 /usr/bin/it`.
 fn mapping(line: &str) -> Option<Mapping> {
     let mut fields = line.split(' ');
     let (start, end) = fields.next()?.split_once('-')?;
@@ -82,7 +84,7 @@ fn mapping(line: &str) -> Option<Mapping> {
     })
 }
 
-/// The main program as it is mapped: what is added to its addresses, and its segments.
+/// The main program as it is mapped: the difference between its addresses in memory and in the file, and its segments.
 struct Program {
     bias: usize,
     segments: Vec<libc::Elf64_Phdr>,
@@ -100,7 +102,7 @@ impl Program {
         self.segment(address, 0).is_some()
     }
 
-    /// The loaded segment that an address lies in, if it has these flags.
+    /// Returns the loaded segment that contains an address, if it has these flags.
     fn segment(&self, address: usize, flags: u32) -> Option<&libc::Elf64_Phdr> {
         self.segments.iter().find(|segment| {
             let start = self.bias.wrapping_add(segment.p_vaddr as usize);
@@ -111,7 +113,7 @@ impl Program {
     }
 }
 
-/// The loader names the main program first; 1 ends the iteration.
+/// Takes the first program that the loader names, which is the main one. Returns 1 to end the iteration.
 ///
 /// # Safety
 /// To be called by the loader only, with its description of a program and the address of an `Option<Program>` to
@@ -128,10 +130,10 @@ unsafe extern "C" fn take_first(info: *mut libc::dl_phdr_info, _size: usize, fou
     1
 }
 
-/// The slots of the main program for these imported functions.
+/// Returns the main program's slots for these imported functions.
 pub fn find(names: &[&CStr]) -> Result<Vec<Slot>, String> {
     let program = Program::mapped()?;
-    // By its name where there is one still: under a tracer /proc/self/exe may be the tracer.
+    // The name comes first: under a tracer /proc/self/exe may be the tracer. The file may have been removed since.
     let path = fs::read_link("/proc/self/exe").map_err(|e| format!("/proc/self/exe: {e}"))?;
     let bytes = fs::read(&path)
         .or_else(|_| fs::read("/proc/self/exe"))
@@ -184,14 +186,14 @@ pub fn find(names: &[&CStr]) -> Result<Vec<Slot>, String> {
 }
 
 impl Slot {
-    /// What the slot holds.
+    /// Returns the slot's value.
     pub fn value(self) -> usize {
         // SAFETY: `find` made sure that it is an aligned word of a mapped segment.
         unsafe { self.address.read_volatile() }
     }
 
-    /// The function to call on: what the slot holds, or what it would hold after the first call. (Where the loader
-    /// resolves lazily it holds a piece of the program itself until then.)
+    /// Returns the function that the slot leads to. A loader that resolves names lazily puts a piece of the program itself
+    /// into the slot until the first call. Then this is the function that the slot would contain after it.
     pub fn function(self, name: &CStr, memory: &Memory) -> Result<usize, String> {
         let program = Program::mapped()?;
         let mut function = self.value();
@@ -204,7 +206,7 @@ impl Slot {
         Ok(function)
     }
 
-    /// Writes to the slot, and leaves its page as protected as it was.
+    /// Writes to the slot, and restores the protection of its page.
     pub fn replace(self, value: usize, memory: &Memory) -> Result<(), String> {
         let protection = memory
             .protection(self.address as usize)
@@ -238,7 +240,7 @@ impl Slot {
     }
 }
 
-/// What the loader would resolve a name to.
+/// Returns the address that the loader would resolve a name to.
 fn resolved(name: &CStr) -> usize {
     // SAFETY: a C string, which ends with a zero.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) as usize }

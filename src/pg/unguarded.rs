@@ -1,12 +1,12 @@
-//! PostgreSQL functions called without pgrx's guard, because the caller is a plain old frame that a longjmp may
-//! cross (the hot path), or because pgrx has no binding for them (the timeout facility).
+//! PostgreSQL functions that are called without pgrx's guard: their caller is a plain old frame that a longjmp may cross
+//! (the hot path), or pgrx has no binding for them (the timeout facility).
 
 use pgrx::pg_sys;
 use std::ffi::{c_char, c_int, c_void};
 
-/// Declares functions of PostgreSQL, and checks each against pgrx's guarded binding of the same name: a prototype that
-/// differs in any type does not compile.
-macro_rules! unguarded {
+/// Declares functions of PostgreSQL. Each is checked against pgrx's guarded binding of the same name: if any type differs,
+/// it does not compile.
+macro_rules! declare {
     ($($(#[$attribute:meta])* $visibility:vis fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?;)*) => {
         unsafe extern "C-unwind" {
             $($(#[$attribute])* $visibility fn $name($($argument: $type),*) $(-> $result)?;)*
@@ -14,12 +14,12 @@ macro_rules! unguarded {
         $($(#[$attribute])* const _: unsafe fn($($type),*) $(-> $result)? = pgrx::pg_sys::$name;)*
     };
 }
-pub(super) use unguarded;
+pub(super) use declare;
 
-unguarded! {
-    /// Raises an error when the stack is nearly used up; core does this at a node's first call.
+declare! {
+    /// Raises an error if the stack is nearly full. Core calls this at a node's first call.
     pub fn check_stack_depth();
-    /// The same as an answer: raises nothing.
+    /// Returns whether the stack is nearly full. Raises nothing.
     pub fn stack_is_too_deep() -> bool;
     pub fn standard_ExecutorStart(query: *mut pg_sys::QueryDesc, eflags: c_int);
     pub fn standard_ExecutorFinish(query: *mut pg_sys::QueryDesc);
@@ -34,12 +34,12 @@ unguarded! {
         dest: *mut pg_sys::DestReceiver,
         qc: *mut pg_sys::QueryCompletion,
     );
-    /// The code of the error that is being handled.
+    /// Returns the code of the error that is being handled.
     pub fn geterrcode() -> c_int;
     pub fn RecoveryInProgress() -> bool;
     pub fn CopyErrorData() -> *mut pg_sys::ErrorData;
     pub fn FlushErrorState();
-    /// Only links the callback in: raises nothing.
+    /// Adds a callback. Raises nothing.
     pub fn MemoryContextRegisterResetCallback(
         context: pg_sys::MemoryContext,
         callback: *mut pg_sys::MemoryContextCallback,
@@ -54,9 +54,9 @@ unguarded! {
         add: *const pg_sys::WalUsage,
         sub: *const pg_sys::WalUsage,
     );
-    /// Opens a nest level of the settings: raises nothing.
+    /// Opens a nest level of the settings. Raises nothing.
     pub fn NewGUCNestLevel() -> c_int;
-    /// Closes a nest level of the settings: raises nothing.
+    /// Closes a nest level of the settings. Raises nothing.
     pub fn AtEOXact_GUC(is_commit: bool, nest_level: c_int);
     pub fn GetCurrentTimestamp() -> pg_sys::TimestampTz;
     pub fn GetCurrentStatementStartTimestamp() -> pg_sys::TimestampTz;
@@ -72,7 +72,7 @@ unguarded! {
     pub fn dshash_memcpy(to: *mut c_void, from: *const c_void, size: usize, arg: *mut c_void);
 }
 
-// pgrx has no binding for these: nobody checks their types.
+// pgrx has no binding for these functions, so their types are not checked.
 unsafe extern "C-unwind" {
     pub fn pg_re_throw() -> !;
     pub fn RegisterTimeout(id: c_int, handler: unsafe extern "C-unwind" fn()) -> c_int;

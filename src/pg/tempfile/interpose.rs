@@ -1,14 +1,14 @@
-//! The functions that stand in for `pread` and its like, in every process of the server.
+//! The functions that replace `pread` and similar ones in every process of the server.
 //!
-//! Plain old frames: no PostgreSQL function, no allocation, no panic, and errno as the system call left it. What is
-//! not a request to a temporary file is jumped on to the original after one branch (timing is off) or a few (the wait
-//! event says what the request is for).
+//! They are plain old frames: they call no PostgreSQL function, do not allocate or panic, and leave errno as the system
+//! call left it. Any other request than one to a temporary file goes to the original function after one branch (if timing
+//! is off) or a few (the wait event says what the request is for).
 //!
-//! A request is one system call, whatever came of it, as a system-call trace counts them: a read at the end of a file
-//! and an interrupted one are requests of no bytes.
+//! A request is one system call, as in a trace of system calls. A read at the end of a file and an interrupted read count
+//! as requests of no bytes.
 
 use super::counters;
-use super::slots::{self, Memory};
+use super::got::{self, Memory};
 use crate::guc;
 use crate::pg::backend_local::BackendLocal;
 use crate::pg::compat;
@@ -20,8 +20,8 @@ use rowsource_core::tempfile::{FileType, Kind, Operation, Size};
 use std::cell::Cell;
 use std::ffi::CStr;
 
-/// The functions that are looked for, by the names that servers import them under. `close` is wanted so that what is
-/// known of a descriptor ends with it.
+/// The functions to replace, by the names that servers import them under. `close` is among them because what is known
+/// of a descriptor becomes invalid with it.
 const NAMES: [&CStr; 9] = [
     c"pread",
     c"pread64",
@@ -35,30 +35,31 @@ const NAMES: [&CStr; 9] = [
 ];
 const CLOSE: usize = 8;
 
-/// What our functions call, by the index of their name.
+/// The addresses of the original functions, by the index of their name.
 static ORIGINALS: BackendLocal<[Cell<usize>; NAMES.len()]> =
     BackendLocal::new([const { Cell::new(0) }; NAMES.len()]);
 
-/// Whether the clock is the time stamp counter, and how long its tick is.
+/// Whether the clock is the time stamp counter, and the length of its tick.
 static TSC: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 static NS_PER_TICK: BackendLocal<Cell<f64>> = BackendLocal::new(Cell::new(1.0));
 
 /// Whether times are also added to core's counters of the running statement: see [`per_node`].
 static PER_NODE: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 
-/// What is known of a descriptor. No server has more than some thousands; above, nothing is remembered.
+/// What is known of each descriptor. No server has more than some thousands. Nothing is remembered of higher ones.
 static DESCRIPTORS: BackendLocal<[Cell<u8>; 1 << 16]> =
     BackendLocal::new([const { Cell::new(UNKNOWN) }; 1 << 16]);
 const UNKNOWN: u8 = 0;
 const OTHER: u8 = 1;
 const TEMP_TABLE: u8 = 2;
-/// Whether we see descriptors being closed, so that something may be remembered of them.
+/// Whether `close` is replaced too, so that something may be remembered of descriptors.
 static CLOSES_SEEN: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 
 type Plain = unsafe extern "C-unwind" fn(c_int, *mut c_void, size_t, off_t) -> ssize_t;
 type Vectored = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int, off_t) -> ssize_t;
 type Close = unsafe extern "C-unwind" fn(c_int) -> c_int;
 
+/// Returns the address of the function that replaces the one with this name.
 fn replacement(name: usize) -> usize {
     match name {
         0 => plain::<0> as *const () as usize,
@@ -80,14 +81,14 @@ const fn operation(name: usize) -> Operation {
     }
 }
 
-/// Puts our functions into the server's import table: all of them, or none. Does nothing where that has been done:
-/// whoever patched it since would call us, and we them.
+/// Puts all functions into the server's import table, or none of them. Does nothing if that was done before: another
+/// library may have replaced them since, and the two would call each other for ever.
 pub fn install() -> Result<(), String> {
     static INSTALLED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
     if INSTALLED.get() {
         return Ok(());
     }
-    let slots = slots::find(&NAMES)?;
+    let slots = got::find(&NAMES)?;
     let imported = |name: usize| slots.iter().any(|slot| slot.name == name);
     if !(imported(0) || imported(1)) || !(imported(2) || imported(3)) {
         return Err("the server does not import pread and pwrite".into());
@@ -119,14 +120,16 @@ pub fn install() -> Result<(), String> {
     Ok(())
 }
 
-/// While a statement is measured, and core does not time I/O itself, the times of requests are added to core's own
-/// counters. So they reach every node on the ways that blocks do: through our accounts, through core's calls of
-/// Hash and bitmap nodes, and from parallel workers. Returns what was in force, to be put back.
+/// Switches on or off that the times of requests are added to core's own counters. Returns what was in force before.
+///
+/// It is on while a statement is measured and core does not time I/O itself. So the times reach every node on the ways
+/// that blocks do: through the extension's accounts, through core's calls of Hash and bitmap nodes, and from parallel
+/// workers.
 pub fn per_node(on: bool) -> bool {
     PER_NODE.replace(on)
 }
 
-/// `pread` and `pwrite`, whose ABI is one.
+/// Replaces `pread` and `pwrite`, which have the same ABI.
 ///
 /// # Safety
 /// To be called instead of the system call, with its arguments, once [`install`] has noted the original of this name.
@@ -147,7 +150,7 @@ unsafe extern "C-unwind" fn plain<const NAME: usize>(
     }
 }
 
-/// `preadv` and `pwritev`.
+/// Replaces `preadv` and `pwritev`.
 ///
 /// # Safety
 /// To be called instead of the system call, with its arguments, once [`install`] has noted the original of this name.
@@ -168,7 +171,7 @@ unsafe extern "C-unwind" fn vectored<const NAME: usize>(
     }
 }
 
-/// `close`: the number may mean another file soon.
+/// Replaces `close`, after which the number may mean another file.
 ///
 /// # Safety
 /// To be called instead of the system call, with its arguments, once [`install`] has noted the original of this name.
@@ -183,7 +186,7 @@ unsafe extern "C-unwind" fn close(descriptor: c_int) -> c_int {
     }
 }
 
-/// Whether a request is none of ours, as far as can be said at once.
+/// Returns whether a request is certainly not to a temporary file, as far as a few comparisons tell.
 #[inline(always)]
 fn is_passed_on(descriptor: c_int, buffer: *mut c_void) -> bool {
     // SAFETY: PostgreSQL keeps the address of this process's wait event valid at all times.
@@ -206,7 +209,7 @@ fn is_data_file(event: u32) -> bool {
         || event == Event::WAIT_EVENT_DATA_FILE_EXTEND
 }
 
-/// Whether a block belongs to shared buffers, and so not to a temporary table.
+/// Returns whether a block belongs to shared buffers, and so not to a temporary table.
 #[inline(always)]
 fn is_shared(buffer: *mut c_void) -> bool {
     // SAFETY: two globals that are set when the process starts. The address is compared, not followed.
@@ -216,6 +219,7 @@ fn is_shared(buffer: *mut c_void) -> bool {
     }
 }
 
+/// Returns what is known of a descriptor.
 #[inline(always)]
 fn known(descriptor: c_int) -> u8 {
     match DESCRIPTORS.get(descriptor as usize) {
@@ -224,8 +228,8 @@ fn known(descriptor: c_int) -> u8 {
     }
 }
 
-/// What the file of a request that was not passed on is for. A block outside shared buffers may also be one of an
-/// index that is being built, or of a table that is being copied or extended: only the file's name tells.
+/// Returns the type of a file, or `None` if it is not temporary. A block outside shared buffers may also belong to an
+/// index that is being built, or to a table that is being copied or extended. Only the file's name tells them apart.
 #[inline(always)]
 fn filetype(descriptor: c_int) -> Option<FileType> {
     // SAFETY: PostgreSQL keeps the address of this process's wait event valid at all times.
@@ -237,12 +241,11 @@ fn filetype(descriptor: c_int) -> Option<FileType> {
         if what == UNKNOWN {
             what = look_up(descriptor);
         }
-        (what == TEMP_TABLE && !compat::temp_tables_pass_by()).then_some(FileType::TempTable)
+        (what == TEMP_TABLE && !compat::temp_tables_bypass_syscalls()).then_some(FileType::TempTable)
     }
 }
 
-/// Asks the kernel for a file's name: those of temporary tables begin with a `t`, all others of relations with a
-/// digit.
+/// Asks the kernel for a file's name. Names of temporary tables begin with a `t`, names of other relations with a digit.
 #[cold]
 #[inline(never)]
 fn look_up(descriptor: c_int) -> u8 {
@@ -332,7 +335,7 @@ unsafe fn timed_vectored(
     }
 }
 
-/// Makes a request and counts it. Nothing after it touches errno.
+/// Makes a request and counts it. Nothing after the request changes errno.
 #[inline(always)]
 fn timed(
     filetype: FileType,
@@ -366,6 +369,7 @@ fn timed(
     }
 }
 
+/// Reads the clock, in ticks.
 #[inline(always)]
 fn now() -> u64 {
     if TSC.get() {

@@ -1,0 +1,59 @@
+//! The C functions that `pg_rowsource--*.sql` declares. Their names end with the version that added or changed them.
+
+use super::{clocks, display, history, store, temp_usage, tempfile, views};
+use crate::pg::srf::{Call, Rows, Shape, export};
+use pgrx::pg_sys::Datum;
+
+/// The longest display format, in bytes: several times the length of all words together.
+const LONGEST_FORMAT: usize = 1_000;
+/// The longest text that the SQL of a report passes, in bytes.
+const LONGEST_REPORT: usize = 64 << 10;
+
+/// Returns the rows of a function without arguments.
+fn rows(call: &Call, make: fn(&mut Rows)) -> Datum {
+    call.returns(Shape::Rows, |_, rows| make(rows))
+}
+
+/// The result of a function that returns nothing.
+const VOID: usize = 0;
+
+export! {
+    rowsource_display_0_1 => |call: &Call| call.returns(Shape::Values, |call, rows| {
+        let format = call.text(2, LONGEST_FORMAT);
+        display::lines(rows, call.argument(0), call.argument(1), format.as_deref());
+    });
+    rowsource_last_0_1 => |call| rows(call, display::last_row);
+    rowsource_clocks_0_1 => |call: &Call| call.returns(Shape::Rows, |call, rows| {
+        clocks::rows(rows, call.argument(0).unwrap_or(0));
+    });
+    pg_stat_rowsource_0_1 => |call| rows(call, views::node_rows);
+    pg_stat_rowsource_plans_0_1 => |call| rows(call, views::plan_rows);
+    pg_stat_rowsource_histogram_0_1 => |call| rows(call, views::histogram_rows);
+    rowsource_info_0_1 => |call| rows(call, store::info_row);
+    rowsource_reset_0_1 => |call: &Call| {
+        store::reset(
+            call.argument(0).unwrap_or_default(),
+            call.argument(1).unwrap_or_default(),
+            call.argument(2).unwrap_or_default(),
+        );
+        Datum::from(VOID)
+    };
+    pg_stat_tempfile_io_0_1 => |call| rows(call, tempfile::io_rows);
+    pg_stat_tempfile_io_histogram_0_1 => |call| rows(call, tempfile::histogram_rows);
+    rowsource_tempfile_reset_0_1 => |call: &Call| {
+        tempfile::reset(call.argument(0).unwrap_or_default());
+        Datum::from(VOID)
+    };
+    rowsource_temp_files_0_1 => |call| rows(call, temp_usage::file_rows);
+    rowsource_iostat_lines_0_1 => |call: &Call| call.returns(Shape::Values, |call, rows| {
+        let filetypes = call.text(7, LONGEST_REPORT);
+        history::iostat_lines(
+            rows,
+            [call.argument(0), call.argument(1)],
+            [call.argument(2), call.argument(3)],
+            [call.text(4, LONGEST_REPORT), call.text(5, LONGEST_REPORT)],
+            call.argument(6),
+            filetypes.as_deref(),
+        );
+    });
+}

@@ -1,0 +1,90 @@
+//! What a statement is measured with, as the settings say.
+
+use crate::guc::{self, ROWS_ONLY, StatisticsLevel};
+use crate::pg::backend_local::BackendLocal;
+use crate::pg::compat;
+use rowsource_core::clock::{self, Source};
+use std::cell::Cell;
+
+/// How much of a statement is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InstrumentationLevel {
+    /// Rows only.
+    Rows,
+    /// Rows, starts, buffers and WAL.
+    Buffers,
+    /// All of these, and the time of sampled calls.
+    Timed,
+}
+
+impl InstrumentationLevel {
+    fn of(sampfreq: i32) -> Self {
+        match sampfreq {
+            0 => InstrumentationLevel::Buffers,
+            ROWS_ONLY => InstrumentationLevel::Rows,
+            _ => InstrumentationLevel::Timed,
+        }
+    }
+}
+
+/// How a statement is measured. This is decided once, when the statement starts.
+#[derive(Clone, Copy, Debug)]
+pub struct InstrumentationPlan {
+    /// What is measured.
+    pub level: InstrumentationLevel,
+    /// One call in this many is timed.
+    pub sampfreq: i32,
+    /// The clock that calls are timed with.
+    pub clock: Source,
+    /// Core's EXPLAIN and auto_explain take their times from the sampler.
+    pub explain: bool,
+}
+
+impl InstrumentationPlan {
+    /// Returns the plan that the settings ask for, if they ask for any. `hinted` is called only where the answer depends
+    /// on it.
+    pub fn from_settings(hinted: impl FnOnce() -> bool) -> Option<Self> {
+        let sampfreq = match guc::statistics_level() {
+            StatisticsLevel::Basic if hinted() => guc::sampfreq(),
+            StatisticsLevel::Basic => return None,
+            StatisticsLevel::Typical => guc::sampfreq(),
+            StatisticsLevel::All if guc::is_sampfreq_explicit() => guc::sampfreq(),
+            StatisticsLevel::All => 1,
+        };
+        Some(Self::with_sampfreq(sampfreq))
+    }
+
+    /// Returns the plan of a parallel worker whose leader measures. It is the leader's.
+    pub fn as_leader() -> Self {
+        Self::from_settings(|| true).unwrap_or_else(|| Self::with_sampfreq(guc::sampfreq()))
+    }
+
+    /// Returns the plan for a frequency.
+    pub fn with_sampfreq(sampfreq: i32) -> Self {
+        InstrumentationPlan {
+            level: InstrumentationLevel::of(sampfreq),
+            sampfreq,
+            clock: guc::clock_source().unwrap_or_else(auto_clock),
+            explain: guc::explain(),
+        }
+    }
+}
+
+/// Returns whether calls are timed at this frequency.
+pub fn is_timed(sampfreq: i32) -> bool {
+    InstrumentationLevel::of(sampfreq) == InstrumentationLevel::Timed
+}
+
+/// Returns the clock that `auto` stands for. It is the system's where the server's `timing_clock_source` says so.
+pub fn auto_clock() -> Source {
+    /// Asked once, for it does not change.
+    static AUTO: BackendLocal<Cell<Option<Source>>> = BackendLocal::new(Cell::new(None));
+    if compat::system_clock_wanted() {
+        return Source::System;
+    }
+    AUTO.get().unwrap_or_else(|| {
+        let source = clock::auto();
+        AUTO.set(Some(source));
+        source
+    })
+}

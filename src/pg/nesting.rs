@@ -1,0 +1,22 @@
+//! How deep the running code is nested in runs of statements, procedures and DO blocks.
+
+use super::backend_local::BackendLocal;
+use std::cell::Cell;
+
+static DEPTH: BackendLocal<Cell<u32>> = BackendLocal::new(Cell::new(0));
+
+/// Returns how many levels are entered now; 0 is the top level.
+pub fn depth() -> u32 {
+    DEPTH.get()
+}
+
+/// Enters one more level.
+pub fn enter() {
+    DEPTH.set(DEPTH.get() + 1);
+}
+
+/// Leaves the innermost level. Returns whether that was the last one.
+pub fn leave() -> bool {
+    DEPTH.set(DEPTH.get() - 1);
+    DEPTH.get() == 0
+}

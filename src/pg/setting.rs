@@ -1,0 +1,312 @@
+//! Settings whose values are checked by more than their range, and settings whose values are words.
+//!
+//! Checks are plain Rust functions. PostgreSQL calls a hook of its own for each of them, which this file makes: one
+//! instance of a generic function per check.
+
+use super::compat;
+use pgrx::guc::{GucCheckError, GucEnum, GucValue};
+use pgrx::pg_sys::panic::pgrx_extern_c_guard;
+use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, pg_sys};
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::ops::RangeInclusive;
+use std::ptr::NonNull;
+
+/// Returns a setting's value as PostgreSQL last assigned it. Unlike [`GucSetting::get`] it has no guard.
+#[inline(always)]
+pub fn value<T: GucValue>(setting: &GucSetting<T>) -> T {
+    // SAFETY: `setting` owns the value, which only this thread writes. PostgreSQL checked it before it assigned it.
+    unsafe { T::from_raw(setting.as_ptr().read()) }
+}
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin(pg_sys::GucSource::Type);
+
+impl Origin {
+    /// Returns whether this is the built-in value, not one that somebody set.
+    pub fn is_default(self) -> bool {
+        self.0 == pg_sys::GucSource::PGC_S_DEFAULT
+    }
+
+    /// Returns whether somebody set the value: in the configuration file, for a database or role, or in the session.
+    pub fn is_explicit(self) -> bool {
+        self.0 > pg_sys::GucSource::PGC_S_DYNAMIC_DEFAULT
+    }
+
+    /// Returns whether a `SET` of this session sets the value.
+    pub fn is_session(self) -> bool {
+        self.0 == pg_sys::GucSource::PGC_S_SESSION
+    }
+
+    /// Returns whether the server or a library set the value by [`override_int`]. Users cannot do that.
+    pub fn is_override(self) -> bool {
+        self.0 == pg_sys::GucSource::PGC_S_OVERRIDE
+    }
+}
+
+/// Why a value is refused.
+pub struct Refusal {
+    /// The error's message.
+    pub message: String,
+    /// More about the reason, and what to do about it.
+    pub detail_and_hint: Option<(String, String)>,
+}
+
+/// What a setting is called, and who may set it.
+pub struct About {
+    /// The name with its prefix.
+    pub name: &'static CStr,
+    /// One sentence for `pg_settings.short_desc`.
+    pub summary: &'static CStr,
+    /// More sentences, for `pg_settings.extra_desc`.
+    pub details: &'static CStr,
+    /// Who may set it, and when.
+    pub context: GucContext,
+    /// Its unit, and where it is shown.
+    pub flags: GucFlags,
+}
+
+/// Defines an integer setting. `check` may refuse a value; it must be a function, or a closure that captures nothing.
+pub fn define_checked_int<C>(
+    setting: &'static GucSetting<i32>,
+    about: About,
+    range: RangeInclusive<i32>,
+    check: C,
+) where
+    C: Check<i32>,
+{
+    let _ = check;
+    // SAFETY: the hook is guarded, and an instance for values of this setting's type.
+    unsafe {
+        define_int(setting, about, range, Some(check_hook::<i32, C, false>), None);
+    }
+}
+
+/// Defines an integer setting as [`define_checked_int`] does. `assign` is called when a value comes into force; it must be
+/// a function, or a closure that captures nothing.
+pub fn define_assigned_int<C, A>(
+    setting: &'static GucSetting<i32>,
+    about: About,
+    range: RangeInclusive<i32>,
+    check: C,
+    assign: A,
+) where
+    C: Check<i32>,
+    A: Fn(i32, Origin) + Copy + 'static,
+{
+    let _ = (check, assign);
+    // SAFETY: the hooks are guarded. Both are instances for values of this setting's type, and `assign_hook` gets the
+    // extra data that `check_hook` leaves.
+    unsafe {
+        define_int(
+            setting,
+            about,
+            range,
+            Some(check_hook::<i32, C, true>),
+            Some(assign_hook::<i32, A>),
+        );
+    }
+}
+
+/// Defines an integer setting with these hooks.
+///
+/// # Safety
+/// The hooks must be guarded, and accept the values of this setting.
+unsafe fn define_int(
+    setting: &'static GucSetting<i32>,
+    about: About,
+    range: RangeInclusive<i32>,
+    check: pg_sys::GucIntCheckHook,
+    assign: pg_sys::GucIntAssignHook,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        GucRegistry::define_int_guc_with_hooks(
+            about.name,
+            about.summary,
+            about.details,
+            setting,
+            *range.start(),
+            *range.end(),
+            about.context,
+            about.flags,
+            check,
+            assign,
+            None,
+        );
+    }
+}
+
+/// Defines a setting whose values are words. `check` may refuse a word; it must be a function, or a closure that captures
+/// nothing.
+pub fn define_checked_enum<T, C>(setting: &'static GucSetting<T>, about: About, check: C)
+where
+    T: GucEnum,
+    C: Check<T>,
+{
+    let _ = check;
+    // SAFETY: the hook is guarded, and an instance for values of this setting's type.
+    unsafe {
+        GucRegistry::define_enum_guc_with_hooks(
+            about.name,
+            about.summary,
+            about.details,
+            setting,
+            about.context,
+            about.flags,
+            Some(check_hook::<T, C, false>),
+            None,
+            None,
+        );
+    }
+}
+
+/// A check of a setting's values.
+pub trait Check<T>: Fn(T, Origin) -> Result<(), Refusal> + Copy + 'static {}
+impl<T, C: Fn(T, Origin) -> Result<(), Refusal> + Copy + 'static> Check<T> for C {}
+
+/// Returns a function by its type.
+///
+/// # Safety
+/// A value of the type must have been made before.
+unsafe fn instance<F: Copy + 'static>() -> F {
+    const { assert!(size_of::<F>() == 0, "a check must not capture anything") };
+    // SAFETY: the type has no bytes, so any aligned address holds a value of it. By the caller's promise it has values.
+    unsafe { NonNull::<F>::dangling().read() }
+}
+
+/// Calls a check, and leaves its refusal for PostgreSQL's error. If `NOTE` is set, it also leaves the value's origin for
+/// [`assign_hook`].
+///
+/// # Safety
+/// * To be called by PostgreSQL only, as the check hook of a setting whose values are `T`s.
+/// * A value of the type `C` must have been made before.
+unsafe extern "C-unwind" fn check_hook<T, C, const NOTE: bool>(
+    new: *mut c_int,
+    extra: *mut *mut c_void,
+    source: pg_sys::GucSource::Type,
+) -> bool
+where
+    T: GucValue<Raw = i32>,
+    C: Check<T>,
+{
+    // SAFETY: PostgreSQL passes the address of a new value of the setting, and room for the address of the extra data,
+    // which it frees. The guard turns a panic or error of the check into one that PostgreSQL can take.
+    unsafe {
+        pgrx_extern_c_guard(|| {
+            let check = instance::<C>();
+            if let Err(refusal) = check(T::from_raw(*new), Origin(source)) {
+                let mut error = GucCheckError::new(refusal.message);
+                if let Some((detail, hint)) = refusal.detail_and_hint {
+                    error = error.with_detail(detail).with_hint(hint);
+                }
+                error.apply();
+                return false;
+            }
+            if !NOTE {
+                return true;
+            }
+            let origin: *mut Origin = compat::guc_malloc(size_of::<Origin>()).cast();
+            if origin.is_null() {
+                return false;
+            }
+            origin.write(Origin(source));
+            *extra = origin.cast();
+            true
+        })
+    }
+}
+
+/// Calls a setting's function for a value that comes into force.
+///
+/// # Safety
+/// * To be called by PostgreSQL only, as the assign hook of a setting whose check hook is [`check_hook`].
+/// * A value of the type `A` must have been made before.
+unsafe extern "C-unwind" fn assign_hook<T, A>(new: c_int, extra: *mut c_void)
+where
+    T: GucValue<Raw = i32>,
+    A: Fn(T, Origin) + Copy + 'static,
+{
+    // SAFETY: PostgreSQL passes a checked value, and the extra data that `check_hook` left for it, or null.
+    unsafe {
+        pgrx_extern_c_guard(|| {
+            let origin = extra.cast::<Origin>().as_ref().copied();
+            let assign = instance::<A>();
+            assign(
+                T::from_raw(new),
+                origin.unwrap_or(Origin(pg_sys::GucSource::PGC_S_DEFAULT)),
+            );
+        });
+    }
+}
+
+/// Sets an integer setting in a way that users cannot. It stays when a transaction is rolled back.
+pub fn override_int(name: &CStr, value: i32) {
+    let value = CString::new(value.to_string()).unwrap_or_default();
+    // SAFETY: both strings are terminated, and PostgreSQL copies the value.
+    unsafe {
+        pg_sys::SetConfigOption(
+            name.as_ptr(),
+            value.as_ptr(),
+            pg_sys::GucContext::PGC_USERSET,
+            pg_sys::GucSource::PGC_S_OVERRIDE,
+        );
+    }
+}
+
+/// Makes PostgreSQL refuse unknown settings with this prefix from now on.
+pub fn reserve_prefix(prefix: &'static CStr) {
+    // SAFETY: a terminated string, which PostgreSQL copies.
+    unsafe { pg_sys::MarkGUCPrefixReserved(prefix.as_ptr()) }
+}
+
+/// The values of a setting, which users know by words.
+pub trait Words: Copy + Send + Sync + 'static {
+    /// The words, in the order of the values.
+    const WORDS: &'static [&'static CStr];
+
+    /// Returns the value of a word by its place.
+    fn from_place(place: usize) -> Self;
+
+    /// Returns the place of a value's word.
+    fn place(self) -> usize;
+}
+
+/// Words of one setting at most.
+const MOST_WORDS: usize = 31;
+
+/// A setting's value that users know by a word.
+#[derive(Clone, Copy)]
+pub struct Word<T>(pub T);
+
+impl<T: Words> Word<T> {
+    /// What PostgreSQL wants: an entry for each word, and an empty one at the end.
+    const ENTRIES: [pg_sys::config_enum_entry; MOST_WORDS + 1] = {
+        assert!(T::WORDS.len() <= MOST_WORDS, "a setting has too many words");
+        let mut entries = [pg_sys::config_enum_entry {
+            name: std::ptr::null(),
+            val: 0,
+            hidden: false,
+        }; MOST_WORDS + 1];
+        let mut place = 0;
+        while place < T::WORDS.len() {
+            entries[place].name = T::WORDS[place].as_ptr();
+            entries[place].val = place as c_int;
+            place += 1;
+        }
+        entries
+    };
+}
+
+// SAFETY: the entries are constants, so they live as long as the process; an empty one ends them.
+unsafe impl<T: Words> GucEnum for Word<T> {
+    fn from_ordinal(ordinal: i32) -> Self {
+        Word(T::from_place(usize::try_from(ordinal).unwrap_or(0)))
+    }
+
+    fn to_ordinal(&self) -> i32 {
+        self.0.place() as i32
+    }
+
+    const CONFIG_ENUM_ENTRY: *const pg_sys::config_enum_entry = (&raw const *{ &Self::ENTRIES }).cast();
+}

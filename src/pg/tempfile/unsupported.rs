@@ -1,0 +1,11 @@
+//! Systems other than Linux, whose import tables this extension cannot read.
+
+/// Refuses to replace anything.
+pub fn install() -> Result<(), String> {
+    Err("that is done on Linux only".into())
+}
+
+/// Does nothing, because no request is seen.
+pub fn per_node(_on: bool) -> bool {
+    false
+}
