@@ -29,7 +29,7 @@ pub struct NodeRef<'a> {
 }
 
 impl NodeTable {
-    /// Makes a table of `count` nodes, as if new, in memory that [`NodeTable::into_memory`] returned, or in none. Returns
+    /// Makes a table of `count` nodes, as if new, in memory that [`NodeTable::take_memory`] returned, or in new memory. Returns
     /// `None` without memory.
     pub fn new(mut memory: Vec<Node>, count: usize) -> Option<NodeTable> {
         let first = Node::fresh(&mut memory, count)?;
@@ -71,7 +71,11 @@ impl NodeTable {
     /// Returns all nodes, a parent before its children.
     #[inline(always)]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = NodeRef<'_>> + ExactSizeIterator {
-        (0..self.count).map(|i| self.get(i))
+        (0..self.count).map(|i| NodeRef {
+            // SAFETY: the memory holds `count` nodes from `first` on, of which `i` is one.
+            node: unsafe { self.first.add(i) },
+            table: PhantomData,
+        })
     }
 
     /// Returns the node in which an account lies, if it lies in one of these.

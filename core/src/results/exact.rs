@@ -32,6 +32,7 @@ pub fn assemble_exact<N: Nodes>(
     if stats.len() != count && resize(stats, count).is_none() {
         return false;
     }
+    let stats = &mut stats[..count];
     let statement = &StatementSample {
         mode: Mode::Ours,
         has_usage: true,
@@ -64,13 +65,12 @@ pub fn assemble_exact<N: Nodes>(
             self_ms: total_ms,
             error_ms: 0.0,
         });
-        let (above, below) = stats.split_at_mut(i);
-        fill_in(&mut below[0], &sample, None, statement, time);
+        fill_in(&mut stats[i], &sample, None, statement, time);
         let Some(parent) = sample.place.parent else {
             continue;
         };
         // A parent takes at least as long as its children, but for what the readings in between are thought to cost.
-        let Some(time) = above[parent].time.get_mut() else {
+        let Some(time) = stats[parent].time.get_mut() else {
             return false;
         };
         time.self_ms -= total_ms;
