@@ -384,7 +384,7 @@ impl Statement {
                 plan,
                 description,
                 older_literals: self.older_literals,
-                figures,
+                stats: figures,
                 histograms: &histograms,
                 run: Run {
                     outcome,
