@@ -10,6 +10,7 @@ use loom::sync::atomic::{AtomicI32, AtomicI64, AtomicU64};
 use loom::thread;
 use rowsource_core::pending::{Atomic, Atomics, Buffer, Key, List, OwnBuffer, SharedCell, Slot, SlotGuard};
 use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, Relaxed};
 
@@ -106,19 +107,57 @@ ordered!(AtomicU64, u64);
 
 struct LoomCell<T>(loom::cell::UnsafeCell<T>);
 
+/// Loom counts as a use of the cell what happens until this is dropped.
+struct LoomRef<T>(loom::cell::ConstPtr<T>);
+
+/// Likewise, where the value may be changed.
+struct LoomMut<T>(loom::cell::MutPtr<T>);
+
+impl<T> Deref for LoomRef<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: nobody writes the value meanwhile, by the promise of who made this, which loom checks.
+        unsafe { self.0.deref() }
+    }
+}
+
+impl<T> Deref for LoomMut<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: nobody else uses the value meanwhile, by the promise of who made this, which loom checks.
+        unsafe { self.0.deref() }
+    }
+}
+
+impl<T> DerefMut for LoomMut<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: nobody else uses the value meanwhile, by the promise of who made this, which loom checks.
+        unsafe { self.0.deref() }
+    }
+}
+
 impl<T> SharedCell<T> for LoomCell<T> {
+    type Ref<'a>
+        = LoomRef<T>
+    where
+        T: 'a;
+    type Mut<'a>
+        = LoomMut<T>
+    where
+        T: 'a;
+
     fn new(value: T) -> Self {
         LoomCell(loom::cell::UnsafeCell::new(value))
     }
 
-    unsafe fn read<R>(&self, body: impl FnOnce(&T) -> R) -> R {
-        // SAFETY: nobody writes the value meanwhile, by the caller's promise, which loom checks.
-        self.0.with(|value| body(unsafe { &*value }))
+    unsafe fn read(&self) -> LoomRef<T> {
+        LoomRef(self.0.get())
     }
 
-    unsafe fn write<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
-        // SAFETY: nobody else uses the value meanwhile, by the caller's promise, which loom checks.
-        self.0.with_mut(|value| body(unsafe { &mut *value }))
+    unsafe fn write(&self) -> LoomMut<T> {
+        LoomMut(self.0.get_mut())
     }
 }
 
@@ -177,14 +216,16 @@ impl<O: Orderings> Shared<O> {
 
     /// One execution, as a session records it.
     fn execute(&self, own: &Own<O>, plan: Plan, now: i64) {
-        let add = |sum: &mut u64, is_empty: bool| *sum = if is_empty { 1 } else { *sum + 1 };
-        if !own.add(0, &plan, now, add) {
-            self.count(1);
-            if plan == A {
-                self.evicted.store(0, Relaxed);
-            }
-            own.claim(plan, now, now + KEPT, |_, _, sum| self.count(*sum));
+        if let Some(mut slot) = own.add_to(0, &plan, now) {
+            let sum = if slot.is_empty() { 0 } else { *slot.value() };
+            *slot.value() = sum + 1;
+            return;
         }
+        self.count(1);
+        if plan == A {
+            self.evicted.store(0, Relaxed);
+        }
+        own.claim(plan, now, now + KEPT, |_, _, sum| self.count(*sum));
     }
 
     /// A reader flushes what is in its way.

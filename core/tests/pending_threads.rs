@@ -62,17 +62,16 @@ impl Shared {
         for now in 1..=EXECUTIONS {
             let plan = Plan(now as u64 % plans);
             let at = &mut places[plan.0 as usize];
-            let added = own.add(*at, &plan, now, |sum, is_empty| {
-                if is_empty {
-                    *sum = [0; 64];
+            if let Some(mut slot) = own.add_to(*at, &plan, now) {
+                if slot.is_empty() {
+                    *slot.value() = [0; 64];
                 }
-                sum.iter_mut().for_each(|part| *part += 1);
-            });
-            if !added {
-                self.count(&[1; 64]);
-                if let Some(claimed) = own.claim(plan, now, now + 20, |_, _, sum| self.count(sum)) {
-                    *at = claimed;
-                }
+                slot.value().iter_mut().for_each(|part| *part += 1);
+                continue;
+            }
+            self.count(&[1; 64]);
+            if let Some(claimed) = own.claim(plan, now, now + 20, |_, _, sum| self.count(sum)) {
+                *at = claimed;
             }
         }
         for (at, slot) in own.slots().iter().enumerate() {

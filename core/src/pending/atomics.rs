@@ -4,6 +4,7 @@
 #![allow(unsafe_code, reason = "the cells that a slot's owner guards")]
 
 use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU64, Ordering};
 
 /// A family of atomics, and the cell that goes with them.
@@ -35,21 +36,30 @@ pub trait Atomic<T> {
 
 /// A value that several processes share, and that something else guards.
 pub trait SharedCell<T> {
+    /// A reference to the value.
+    type Ref<'a>: Deref<Target = T>
+    where
+        Self: 'a;
+    /// A reference that can change the value.
+    type Mut<'a>: DerefMut<Target = T>
+    where
+        Self: 'a;
+
     /// Makes one.
     fn new(value: T) -> Self;
 
-    /// Reads the value.
+    /// Returns the value, to be read.
     ///
     /// # Safety
-    /// Nobody may write the value until `body` returns, and all earlier writes must happen before this.
-    unsafe fn read<R>(&self, body: impl FnOnce(&T) -> R) -> R;
+    /// Nobody may write the value as long as the reference lives, and all earlier writes must happen before this.
+    unsafe fn read(&self) -> Self::Ref<'_>;
 
-    /// Writes the value.
+    /// Returns the value, to be written.
     ///
     /// # Safety
-    /// Nobody else may read or write the value until `body` returns, and all earlier reads and writes must happen before
-    /// this.
-    unsafe fn write<R>(&self, body: impl FnOnce(&mut T) -> R) -> R;
+    /// Nobody else may read or write the value as long as the reference lives, and all earlier reads and writes must happen
+    /// before this.
+    unsafe fn write(&self) -> Self::Mut<'_>;
 }
 
 /// The atomics of the standard library. Zero bytes are their zero, and a cell has the bytes of its value.
@@ -104,19 +114,28 @@ native!(AtomicU64, u64);
 pub struct NativeCell<T>(UnsafeCell<T>);
 
 impl<T> SharedCell<T> for NativeCell<T> {
+    type Ref<'a>
+        = &'a T
+    where
+        T: 'a;
+    type Mut<'a>
+        = &'a mut T
+    where
+        T: 'a;
+
     fn new(value: T) -> Self {
         NativeCell(UnsafeCell::new(value))
     }
 
     #[inline(always)]
-    unsafe fn read<R>(&self, body: impl FnOnce(&T) -> R) -> R {
+    unsafe fn read(&self) -> &T {
         // SAFETY: nobody writes the value meanwhile, by the caller's promise.
-        body(unsafe { &*self.0.get() })
+        unsafe { &*self.0.get() }
     }
 
     #[inline(always)]
-    unsafe fn write<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
+    unsafe fn write(&self) -> &mut T {
         // SAFETY: nobody else reads or writes the value meanwhile, by the caller's promise.
-        body(unsafe { &mut *self.0.get() })
+        unsafe { &mut *self.0.get() }
     }
 }

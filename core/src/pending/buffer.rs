@@ -1,7 +1,7 @@
 //! The buffers: one for each session that runs, in a list that only grows.
 
 use super::atomics::{Atomic, Atomics, Native};
-use super::slot::{Key, Slot, SlotGuard};
+use super::slot::{Adding, Key, Slot, SlotGuard};
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -145,23 +145,15 @@ impl<'a, K: Key, V, const SLOTS: usize, A: Atomics> OwnBuffer<'a, K, V, SLOTS, A
         &self.buffer.slots
     }
 
-    /// Adds what was done at the time `now` to the slot `at`. False where that is not kept for the key, is to be flushed, or
-    /// is held by a reader: then the store takes it.
-    ///
-    /// `add` is told whether the slot is empty, so that its value is an old one. It must not reach this buffer.
+    /// Holds the slot `at`, to add what was done at the time `now`. `None` where the slot is not kept for the key, is to be
+    /// flushed, or is held by a reader: then the store takes it.
     #[inline(always)]
-    pub fn add(&self, at: usize, key: &K, now: i64, add: impl FnOnce(&mut V, bool)) -> bool {
-        let Some(slot) = self.buffer.slots.get(at) else {
-            return false;
-        };
+    pub fn add_to(&self, at: usize, key: &K, now: i64) -> Option<Adding<'a, K, V, A>> {
+        let slot = self.buffer.slots.get(at)?;
         if slot.is_due(now) || !slot.has_key(key) {
-            return false;
+            return None;
         }
-        let Some(guard) = slot.try_hold(self.pid) else {
-            return false;
-        };
-        guard.add(add);
-        true
+        slot.try_hold(self.pid).map(Adding::to)
     }
 
     /// Keeps a slot for a key until the time `until`: its own, or one that is free, or one that is to be flushed at the time

@@ -29,4 +29,4 @@ mod slot;
 pub use atomics::{Atomic, Atomics, Native, NativeCell, SharedCell};
 pub use buffer::{Buffer, List, OwnBuffer};
 pub use owner::{Owner, OwnerGuard};
-pub use slot::{Key, Slot, SlotGuard};
+pub use slot::{Adding, Key, Slot, SlotGuard};

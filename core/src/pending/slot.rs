@@ -110,7 +110,50 @@ impl<K: Key, V, A: Atomics> Slot<K, V, A> {
     #[inline(always)]
     pub(super) fn has_key(&self, key: &K) -> bool {
         // SAFETY: only the session of the buffer writes the key, and that is the caller, who does nothing else meanwhile.
-        unsafe { self.key.read(|own| own == key) }
+        unsafe { *self.key.read() == *key }
+    }
+}
+
+/// A slot to which its session is adding, and which it holds until this is dropped.
+#[must_use]
+pub struct Adding<'a, K, V, A: Atomics + 'a = Native>
+where
+    A::Cell<V>: 'a,
+{
+    // Goes before the guard does.
+    value: <A::Cell<V> as SharedCell<V>>::Mut<'a>,
+    is_empty: bool,
+    _guard: SlotGuard<'a, K, V, A>,
+}
+
+impl<'a, K: Key, V, A: Atomics> Adding<'a, K, V, A> {
+    /// Adds to a slot. To be called by the session of the buffer.
+    #[inline(always)]
+    pub(super) fn to(guard: SlotGuard<'a, K, V, A>) -> Self {
+        let slot = guard.slot;
+        let is_empty = slot.filled.load(Relaxed) == 0;
+        if is_empty {
+            slot.filled.store(1, Relaxed);
+        }
+        Adding {
+            // SAFETY: others use the value only while they hold the slot. This process holds it as long as the reference
+            // lives, and the session uses the value nowhere else meanwhile: it cannot hold the slot twice.
+            value: unsafe { slot.value.write() },
+            is_empty,
+            _guard: guard,
+        }
+    }
+
+    /// Returns whether the slot was empty. Then its value is an old one.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.is_empty
+    }
+
+    /// Returns the value to add to.
+    #[inline(always)]
+    pub fn value(&mut self) -> &mut V {
+        &mut self.value
     }
 }
 
@@ -125,7 +168,7 @@ impl<K: Key, V, A: Atomics> SlotGuard<'_, K, V, A> {
     /// Returns the slot's key.
     pub fn key(&self) -> K {
         // SAFETY: the key is only written by who holds the slot, and this process does.
-        unsafe { self.slot.key.read(|key| *key) }
+        unsafe { *self.slot.key.read() }
     }
 
     /// Hands what the slot has to `sink`. The slot is empty afterwards if `sink` returns true, and else as it was.
@@ -133,9 +176,9 @@ impl<K: Key, V, A: Atomics> SlotGuard<'_, K, V, A> {
         if self.slot.filled.load(Relaxed) == 0 {
             return;
         }
-        let key = self.key();
-        // SAFETY: the value is only written by who holds the slot, and this process does.
-        if unsafe { self.slot.value.read(|value| sink(&key, value)) } {
+        // SAFETY: key and value are only written by who holds the slot, and this process does.
+        let (key, value) = unsafe { (self.slot.key.read(), self.slot.value.read()) };
+        if sink(&key, &value) {
             self.slot.filled.store(0, Relaxed);
         }
     }
@@ -146,22 +189,10 @@ impl<K: Key, V, A: Atomics> SlotGuard<'_, K, V, A> {
         self.slot.until.store(0, Relaxed);
     }
 
-    /// Adds to the slot; `add` is told whether the slot is empty, so that the value is an old one. To be called by the
-    /// session of the buffer.
-    #[inline(always)]
-    pub(super) fn add(&self, add: impl FnOnce(&mut V, bool)) {
-        let is_empty = self.slot.filled.load(Relaxed) == 0;
-        if is_empty {
-            self.slot.filled.store(1, Relaxed);
-        }
-        // SAFETY: others read the value only while they hold the slot, and this process does.
-        unsafe { self.slot.value.write(|value| add(value, is_empty)) }
-    }
-
     /// Lets the slot be kept for a key until a time. It must be empty. To be called by the session of the buffer.
     pub(super) fn keep_for(&self, key: K, until: i64) {
         // SAFETY: others read the key only while they hold the slot, and this process does.
-        unsafe { self.slot.key.write(|own| *own = key) }
+        unsafe { *self.slot.key.write() = key }
         self.slot.tag.store(key.tag(), Relaxed);
         self.slot.until.store(until, Relaxed);
     }

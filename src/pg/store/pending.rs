@@ -43,12 +43,20 @@ pub struct PlanRef<'a> {
 }
 
 /// What a slot is kept for.
-#[derive(Clone, Copy, Default, PartialEq)]
+#[derive(Clone, Copy, Default)]
 #[repr(C)]
 struct SlotKey {
     plan: PlanKey,
     /// The plan's nodes, at most [`NODES`].
     nodes: usize,
+}
+
+impl PartialEq for SlotKey {
+    // Each statement compares; what is derived would be a call.
+    #[inline(always)]
+    fn eq(&self, other: &Self) -> bool {
+        self.nodes == other.nodes && self.plan == other.plan
+    }
 }
 
 impl Key for SlotKey {
@@ -144,15 +152,19 @@ pub(super) fn add(plan: PlanRef<'_>, execution: ExecutionStats<'_>) -> bool {
         plan: *plan.key,
         nodes,
     };
-    own.add(plan.slot.0.get(), &key, execution.run.at, |sum, is_empty| {
-        let totals = sum.nodes.get_mut(..nodes).unwrap_or_default();
-        if is_empty {
-            sum.plan = PlanStats::default();
-            totals.iter_mut().for_each(NodeTotals::clear);
-        }
-        sum.plan.add(execution.run);
-        execution.add_to_nodes(totals);
-    })
+    let Some(mut slot) = own.add_to(plan.slot.0.get(), &key, execution.run.at) else {
+        return false;
+    };
+    let is_empty = slot.is_empty();
+    let sum = slot.value();
+    let totals = sum.nodes.get_mut(..nodes).unwrap_or_default();
+    if is_empty {
+        sum.plan = PlanStats::default();
+        totals.iter_mut().for_each(NodeTotals::clear);
+    }
+    sum.plan.add(execution.run);
+    execution.add_to_nodes(totals);
+    true
 }
 
 /// Begins to keep a plan in a slot, where one is free, or due to be flushed to `sink`.
