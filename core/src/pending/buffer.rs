@@ -148,7 +148,10 @@ impl<'a, K: Key, V, const SLOTS: usize, A: Atomics> OwnBuffer<'a, K, V, SLOTS, A
     /// Holds the slot `at`, to add what was done at the time `now`. `None` where the slot is not kept for the key, is to be
     /// flushed, or is held by a reader: then the store takes it.
     #[inline(always)]
-    pub fn add_to(&self, at: usize, key: &K, now: i64) -> Option<Adding<'a, K, V, A>> {
+    pub fn add_to<Q>(&self, at: usize, key: &Q, now: i64) -> Option<Adding<'a, K, V, A>>
+    where
+        K: PartialEq<Q>,
+    {
         let slot = self.buffer.slots.get(at)?;
         if slot.is_due(now) || !slot.has_key(key) {
             return None;

@@ -108,9 +108,13 @@ impl<K: Key, V, A: Atomics> Slot<K, V, A> {
 
     /// Returns whether this is the slot's key. To be called by the session of the buffer.
     #[inline(always)]
-    pub(super) fn has_key(&self, key: &K) -> bool {
+    pub(super) fn has_key<Q>(&self, key: &Q) -> bool
+    where
+        K: PartialEq<Q>,
+    {
         // SAFETY: only the session of the buffer writes the key, and that is the caller, who does nothing else meanwhile.
-        unsafe { *self.key.read() == *key }
+        let own = unsafe { *self.key.read() };
+        own == *key
     }
 }
 

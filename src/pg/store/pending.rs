@@ -43,7 +43,7 @@ pub struct PlanRef<'a> {
 }
 
 /// What a slot is kept for.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq)]
 #[repr(C)]
 struct SlotKey {
     plan: PlanKey,
@@ -51,11 +51,16 @@ struct SlotKey {
     nodes: usize,
 }
 
-impl PartialEq for SlotKey {
-    // Each statement compares; what is derived would be a call.
+/// What a slot is looked for by.
+struct Wanted<'a> {
+    plan: &'a PlanKey,
+    nodes: usize,
+}
+
+impl PartialEq<Wanted<'_>> for SlotKey {
     #[inline(always)]
-    fn eq(&self, other: &Self) -> bool {
-        self.nodes == other.nodes && self.plan == other.plan
+    fn eq(&self, wanted: &Wanted<'_>) -> bool {
+        self.nodes == wanted.nodes && self.plan.is(wanted.plan)
     }
 }
 
@@ -148,8 +153,8 @@ pub(super) fn add(plan: PlanRef<'_>, execution: ExecutionStats<'_>) -> bool {
         return false;
     };
     let nodes = execution.nodes.len();
-    let key = SlotKey {
-        plan: *plan.key,
+    let key = Wanted {
+        plan: plan.key,
         nodes,
     };
     let Some(mut slot) = own.add_to(plan.slot.0.get(), &key, execution.run.at) else {
