@@ -56,12 +56,12 @@ pub fn known(key: &PlanKey) -> Option<Rc<KnownPlan>> {
 /// may be taken.
 #[inline(always)]
 pub fn record(execution: &mut Execution) {
+    let (plan, description) = (execution.plan, execution.description);
     let stats = ExecutionStats {
         run: &execution.run,
         nodes: execution.stats,
         histograms: execution.histograms,
     };
-    let (plan, description) = (execution.plan, execution.description);
     let is_shared = store::record(plan.for_store(description), stats);
     // May run while an error is cleaned up: it must not raise another.
     let Ok(mut session) = SESSION.try_borrow_mut() else {
@@ -69,8 +69,11 @@ pub fn record(execution: &mut Execution) {
     };
     session.plans.note_use(plan, description);
     if !is_shared {
+        let (run, nodes, histograms) = (&execution.run, &*execution.stats, execution.histograms);
         let older_literals = execution.older_literals;
-        session.plans.record(plan, description, older_literals, &stats);
+        session
+            .plans
+            .record(plan, description, older_literals, run, nodes, histograms);
     }
     if execution.last {
         session.keep_last(execution);

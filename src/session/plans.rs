@@ -4,7 +4,8 @@
 use crate::guc;
 use crate::pg::store::{PlanRef, PlanSlot};
 use rowsource_core::eviction::{Candidate, Limits, least_recently_used};
-use rowsource_core::model::{ExecutionStats, NodeTotals, Plan, PlanDescription, PlanKey};
+use rowsource_core::histogram::Histogram;
+use rowsource_core::model::{NodeStats, NodeTotals, Plan, PlanDescription, PlanKey, Run};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -63,21 +64,10 @@ impl KnownPlan {
         self.own.borrow().as_deref().cloned()
     }
 
-    /// Adds to its own statistics. Returns whether that is its first execution.
-    #[cold]
-    fn add(
-        &self,
-        description: &Rc<PlanDescription>,
-        older_literals: bool,
-        execution: &ExecutionStats<'_>,
-    ) -> bool {
+    /// Changes its own statistics.
+    fn with_own(&self, description: &Rc<PlanDescription>, change: impl FnOnce(&mut Plan)) {
         let mut own = self.own.borrow_mut();
-        let first = own.is_none();
-        let own = own.get_or_insert_with(|| Box::new(Plan::new(self.key, description.clone())));
-        own.add(execution.run, execution.nodes, execution.histograms);
-        own.description.clone_from(description);
-        own.older_literals = older_literals;
-        first
+        change(own.get_or_insert_with(|| Box::new(Plan::new(self.key, description.clone()))));
     }
 
     /// Returns the bytes that it keeps in this session.
@@ -137,16 +127,26 @@ impl Plans {
         }
     }
 
-    /// Adds an execution to the plan's own statistics.
+    /// Adds an execution to the plan's own statistics. The arguments are apart, so that a caller has no need to put them into
+    /// memory before it knows that it calls this.
     #[cold]
+    #[inline(never)]
     pub fn record(
         &mut self,
         plan: &KnownPlan,
         description: &Rc<PlanDescription>,
         older_literals: bool,
-        execution: &ExecutionStats<'_>,
+        run: &Run,
+        nodes: &[NodeStats],
+        histograms: &[&Histogram],
     ) {
-        if plan.add(description, older_literals, execution) {
+        let first = plan.own.borrow().is_none();
+        plan.with_own(description, |own| {
+            own.add(run, nodes, histograms);
+            own.description.clone_from(description);
+            own.older_literals = older_literals;
+        });
+        if first {
             self.count(plan);
         }
     }

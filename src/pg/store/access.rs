@@ -25,6 +25,13 @@ pub(super) fn store() -> Option<Store> {
     STORE.get()
 }
 
+/// Returns whether this backend has attached to the store.
+#[inline(always)]
+pub(super) fn is_attached() -> bool {
+    // SAFETY: only this thread uses the cell, and the reference ends here.
+    unsafe { (*STORE.as_ptr()).is_some() }
+}
+
 /// Notes that this backend has attached to the store.
 pub(super) fn set_attached(store: Store) {
     STORE.set(Some(store));

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// that cannot (there is no shared memory left) tries again after a minute.
 #[inline(always)]
 pub fn attach() {
-    if access::store().is_none() {
+    if !access::is_attached() {
         attach_now();
     }
 }
@@ -27,7 +27,7 @@ pub fn attach() {
 /// Attaches as [`attach`] does, and waits until the file is in.
 pub(super) fn attach_and_see_all() {
     attach();
-    while access::store().is_some() && control::is_being_made() {
+    while access::is_attached() && control::is_being_made() {
         pause();
     }
 }

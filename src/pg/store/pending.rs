@@ -153,6 +153,9 @@ pub(super) fn add(plan: PlanRef<'_>, execution: ExecutionStats<'_>) -> bool {
         return false;
     };
     let nodes = execution.nodes.len();
+    if nodes > NODES {
+        return false;
+    }
     let key = Wanted {
         plan: plan.key,
         nodes,

@@ -4,28 +4,51 @@ use super::access::{self, Store};
 use super::blocks::NoMemory;
 use super::entry::{self, NewPlan, NoRoom};
 use super::evict;
-use super::pending::{self, PlanRef};
+use super::pending::{self, PlanRef, PlanSlot};
 use crate::pg::contained::contained;
 use crate::pg::{memory, server};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::{pg_guard, pg_sys};
 use rowsource_core::eviction;
-use rowsource_core::model::{Batch, ExecutionStats, PlanDescription, PlanKey};
+use rowsource_core::histogram::Histogram;
+use rowsource_core::model::{Batch, ExecutionStats, NodeStats, PlanDescription, PlanKey, Run};
+use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Adds an execution to its plan's statistics, making an entry for a plan that is new. Never raises: without a store,
 /// without memory, or for too large a plan it returns false.
 #[inline(always)]
 pub fn record(plan: PlanRef<'_>, execution: ExecutionStats<'_>) -> bool {
+    let (run, nodes, histograms) = (execution.run, execution.nodes, execution.histograms);
+    access::is_attached()
+        && (pending::add(plan, execution)
+            || record_at_once(plan.key, plan.slot, plan.description, run, nodes, histograms))
+}
+
+/// Adds an execution that cannot wait in the session's buffer. The arguments are apart, so that a caller has no need to put
+/// them into memory before it knows that it calls this.
+#[inline(never)]
+fn record_at_once(
+    key: &PlanKey,
+    slot: &PlanSlot,
+    description: &Rc<PlanDescription>,
+    run: &Run,
+    nodes: &[NodeStats],
+    histograms: &[&Histogram],
+) -> bool {
     let Some(store) = access::store() else {
         return false;
     };
-    pending::add(plan, execution) || record_at_once(&store, plan, execution)
-}
-
-/// Adds an execution that cannot wait in the session's buffer.
-#[inline(never)]
-fn record_at_once(store: &Store, plan: PlanRef<'_>, execution: ExecutionStats<'_>) -> bool {
+    let plan = PlanRef {
+        key,
+        slot,
+        description,
+    };
+    let execution = ExecutionStats {
+        run,
+        nodes,
+        histograms,
+    };
     // SAFETY: this session has attached to the store, which stays. It records where it holds no lock and is inside no
     // boundary.
     unsafe {
@@ -34,10 +57,10 @@ fn record_at_once(store: &Store, plan: PlanRef<'_>, execution: ExecutionStats<'_
             return false;
         }
         let batch = Batch::Execution(execution);
-        let kept = keep(store, plan.key, Some(plan.description), &batch);
+        let kept = keep(&store, key, Some(description), &batch);
         if kept {
             pending::claim_slot(plan, execution, |key, description, batch| {
-                keep(store, key, description, batch);
+                keep(&store, key, description, batch);
             });
         }
         kept
