@@ -2,9 +2,11 @@
 //! their display without a PostgreSQL server. The extension crate feeds it; plain `cargo test` tests it.
 
 pub mod clock;
+pub mod eviction;
 pub mod hint;
 pub mod histogram;
 pub mod model;
+pub mod pending;
 pub mod phase;
 pub mod plan;
 #[cfg(test)]

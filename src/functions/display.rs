@@ -14,8 +14,8 @@ pub fn lines(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, format:
     statement::exclude_running_from_last();
     let format = parse(format.unwrap_or_default());
     let (plan, last) = if queryid.is_none() && planid.is_none() {
-        let LastStatement { plan, figures } = last();
-        (plan, Some(figures))
+        let LastStatement { plan, stats } = last();
+        (plan, Some(stats))
     } else {
         (known(queryid, planid), None)
     };
@@ -35,13 +35,13 @@ pub fn lines(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, format:
         block_size: pg_sys::BLCKSZ,
         older_literals: plan.older_literals,
     };
-    let figures = last.filter(|_| format.last()).unwrap_or_else(|| {
-        let mut figures = memory::with_room(plan.nodes.len());
+    let stats = last.filter(|_| format.last()).unwrap_or_else(|| {
+        let mut stats = memory::with_room(plan.nodes.len());
         let nodes = plan.nodes.iter();
-        figures.extend(nodes.map(|node| if format.last() { node.last } else { node.total }));
-        figures
+        stats.extend(nodes.map(|node| if format.last() { node.last } else { node.total }));
+        stats
     });
-    for line in report::display(&header, &plan.description.nodes, &figures, &format) {
+    for line in report::display(&header, &plan.description.nodes, &stats, &format) {
         rows.add_line(&line);
     }
 }

@@ -46,7 +46,16 @@ impl PlanKey {
         }
     }
 
-    /// Returns whether a client sent the statement, and not a function.
+    /// Returns whether both are the same. Each statement compares keys: unlike `==` this is never a call, and has one branch.
+    #[inline(always)]
+    pub fn is(&self, other: &PlanKey) -> bool {
+        let ids = (self.queryid ^ other.queryid) | (self.planid ^ other.planid);
+        let owners = (self.userid ^ other.userid) | (self.dbid ^ other.dbid);
+        let rest = (self.toplevel ^ other.toplevel) | (self.shape ^ other.shape);
+        ids | i64::from(owners | rest) == 0
+    }
+
+    /// Returns whether a client sent the statement, not a function.
     pub fn toplevel(&self) -> bool {
         self.toplevel != 0
     }
@@ -61,5 +70,30 @@ impl PlanKey {
         (userid == 0 || self.userid == userid)
             && (dbid == 0 || self.dbid == dbid)
             && (queryid == 0 || self.queryid == queryid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_the_same_if_all_parts_are() {
+        let key = PlanKey::new(1, 2, -3, PlanId { number: 4, shape: 5 }, true);
+        assert!(key.is(&key.clone()));
+        let others = [
+            PlanKey { userid: 9, ..key },
+            PlanKey { dbid: 9, ..key },
+            PlanKey { queryid: 3, ..key },
+            PlanKey { planid: -4, ..key },
+            PlanKey { toplevel: 0, ..key },
+            PlanKey {
+                shape: 1 << 31,
+                ..key
+            },
+        ];
+        for other in others {
+            assert!(!key.is(&other) && key != other, "{other:?}");
+        }
     }
 }

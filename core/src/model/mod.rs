@@ -1,10 +1,12 @@
 //! The data model: plans, their executions and their nodes. The rest of the crate and the extension use these types.
 
+mod batch;
 mod execution;
 mod key;
 mod node;
 mod plan;
 
+pub use batch::{Batch, ExecutionStats};
 pub use execution::{Outcome, Run, Times, clock_name};
 pub use key::{PlanId, PlanKey};
 pub use node::{Buffers, Measured, NodeStats, NodeTotals, Time, Wal};

@@ -111,11 +111,9 @@ impl Statement {
         for i in 1..self.nodes.count() {
             let (parent, node) = (self.nodes.get(i - 1), self.nodes.get(i));
             let is_child = node.parent() == i as i32 - 1 && !parent.by_expression();
+            let (aggregate, scan) = (parent.plan_state(), node.plan_state());
             // SAFETY: the plan states are live by the caller's promise.
-            let are_fused = || unsafe {
-                side_effects::is_plain_aggregate_over_scan(parent.plan_state(), node.plan_state())
-            };
-            if is_child && are_fused() {
+            if is_child && unsafe { side_effects::is_plain_aggregate_over_scan(aggregate, scan) } {
                 parent.set_fused_scan(node.as_ptr());
                 node.set_is_fused_scan(true);
             }

@@ -225,7 +225,7 @@ impl Statement {
             plan: &target.plan,
             description: &target.description,
             older_literals: target.older_literals,
-            figures: stats,
+            stats,
             histograms,
             run: Run {
                 outcome: self.outcome.get(),

@@ -4,10 +4,10 @@
 //! back to the system only when its small objects have gone, and free blocks of a few sizes serve any other plan; of
 //! large objects of many sizes the memory would be lost to fragmentation.
 
-use super::NodeTotals;
 use crate::pg::contained::contained;
 use crate::pg::unguarded;
 use pgrx::pg_sys;
+use rowsource_core::model::NodeTotals;
 
 /// The largest object that PostgreSQL's allocator takes from a pool.
 const BLOCK: usize = 8192;
@@ -42,7 +42,7 @@ impl Stored for u8 {
     const MOST: usize = BYTES;
 }
 
-/// Makes a chain that holds `values`, and returns its first block; `None` without memory, of ours or of the system's.
+/// Makes a chain that holds `values`, and returns its first block; an error without memory: of the store, or of the system.
 ///
 /// # Safety
 /// Holding no lock.

@@ -1,25 +1,25 @@
-//! The store's control block: where it lies, who makes it, and what it counts.
+//! The store's control block: where it lies, and what it counts.
 
-use super::entry::{Entry, NODE_SIZE};
-use super::owner::OwnerGuard;
-use super::{file, pending};
 use crate::guc;
 use crate::pg::backend_local::BackendLocal;
-use crate::pg::{compat, server, statfile, tempfile};
-use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+use crate::pg::{compat, server};
 use pgrx::{pg_guard, pg_sys};
+use rowsource_core::eviction::Limits;
+use rowsource_core::pending::{List, Owner, OwnerGuard};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
 /// Zeroed when it is made.
 #[repr(C)]
 pub(super) struct Control {
     pub lock: pg_sys::LWLock,
     pub made: AtomicBool,
-    /// The process that makes the store or loads the file, or 0.
-    maker: AtomicI32,
+    /// The process that makes the store or loads the file.
+    maker: Owner,
+    /// The file has been loaded, or need not be.
     pub loaded: AtomicBool,
-    /// That there is no more shared memory was logged.
+    /// It was logged that there is no more shared memory.
     logged: AtomicBool,
     pub plans_area: pg_sys::dsa_handle,
     pub pending_area: pg_sys::dsa_handle,
@@ -34,8 +34,8 @@ pub(super) struct Control {
     highest_limit: AtomicU64,
     /// Until then the system is not asked for more memory: it had none.
     exhausted_until: AtomicI64,
-    /// The newest of the sessions' buffers.
-    pub buffers: AtomicU64,
+    /// The sessions' buffers.
+    pub buffers: List,
     pub evictions: AtomicU64,
     pub refused: AtomicU64,
     pub truncated: AtomicU64,
@@ -43,63 +43,20 @@ pub(super) struct Control {
 }
 
 static CONTROL: BackendLocal<Cell<*mut Control>> = BackendLocal::new(Cell::new(std::ptr::null_mut()));
-static PREV_SHMEM_REQUEST: BackendLocal<Cell<pg_sys::shmem_request_hook_type>> =
-    BackendLocal::new(Cell::new(None));
-static PREV_SHMEM_STARTUP: BackendLocal<Cell<pg_sys::shmem_startup_hook_type>> =
-    BackendLocal::new(Cell::new(None));
+/// The sessions' buffers take this part of `pg_rowsource.max_memory` at most, beside it. Sessions for which there is no room
+/// go to the store at once.
+pub(super) const PENDING_PART: usize = 4;
+/// The name of the control block and of its locks.
+pub(super) const TRANCHE: &CStr = c"pg_rowsource";
 
-pub(super) const TRANCHE: &std::ffi::CStr = c"pg_rowsource";
-
-/// Asks for shared memory; does nothing in a session that loads the library later.
-pub fn init() {
-    if !server::preloading() {
-        return;
-    }
-    // SAFETY: _PG_init runs once in the postmaster.
-    unsafe {
-        PREV_SHMEM_REQUEST.set(pg_sys::shmem_request_hook);
-        pg_sys::shmem_request_hook = Some(shmem_request);
-        PREV_SHMEM_STARTUP.set(pg_sys::shmem_startup_hook);
-        pg_sys::shmem_startup_hook = Some(shmem_startup);
-    }
-}
-
-/// Asks for shared memory.
+/// Finds or makes the control block of a preloaded library.
 ///
 /// # Safety
-/// To be called by PostgreSQL as its hook of this name.
-#[allow(
-    clippy::missing_safety_doc,
-    reason = "of the function that the guard makes inside"
-)]
-#[pg_guard]
-unsafe extern "C-unwind" fn shmem_request() {
-    // SAFETY: PostgreSQL calls this as the hook in which shared memory may be asked for.
+/// To be called in PostgreSQL's hook in which shared memory is set up.
+pub(super) unsafe fn find_or_make_preloaded() {
+    // SAFETY: the caller is that hook. PostgreSQL calls it before any other process can see a new block; a block that was
+    // found is whole.
     unsafe {
-        if let Some(previous) = PREV_SHMEM_REQUEST.get() {
-            pg_guard_ffi_boundary(|| previous());
-        }
-        pg_sys::RequestAddinShmemSpace(size_of::<Control>());
-        pg_sys::RequestAddinShmemSpace(tempfile::counters::SIZE);
-    }
-}
-
-/// Finds or makes what lies in shared memory.
-///
-/// # Safety
-/// To be called by PostgreSQL as its hook of this name.
-#[allow(
-    clippy::missing_safety_doc,
-    reason = "of the function that the guard makes inside"
-)]
-#[pg_guard]
-unsafe extern "C-unwind" fn shmem_startup() {
-    // SAFETY: PostgreSQL calls this as the hook in which shared memory is set up. It calls it before any other
-    // process can see the block, or the block was found, and is whole.
-    unsafe {
-        if let Some(previous) = PREV_SHMEM_STARTUP.get() {
-            pg_guard_ffi_boundary(|| previous());
-        }
         let mut found = false;
         let control = pg_sys::ShmemInitStruct(TRANCHE.as_ptr(), size_of::<Control>(), &mut found).cast();
         CONTROL.set(control);
@@ -107,8 +64,6 @@ unsafe extern "C-unwind" fn shmem_startup() {
             begin(control);
         }
     }
-    tempfile::set_up();
-    file::save_at_exit();
 }
 
 /// Makes a control block, while nobody else can see it.
@@ -144,20 +99,6 @@ unsafe extern "C-unwind" fn begin_registered(block: *mut std::ffi::c_void) {
     }
 }
 
-/// The registry's name for our block. A library that was exchanged while the server runs must not find what another
-/// one made.
-fn registered_name() -> std::ffi::CString {
-    let layout = [
-        size_of::<Control>(),
-        size_of::<Entry>(),
-        NODE_SIZE,
-        pending::BUFFER_SIZE,
-    ];
-    let magic = String::from_utf8_lossy(statfile::MAGIC);
-    let name = format!("pg_rowsource {} {magic} {layout:?}", env!("CARGO_PKG_VERSION"));
-    std::ffi::CString::new(name).unwrap_or_default()
-}
-
 /// Returns the control block of a preloaded library; null where there is none.
 pub(super) fn preloaded() -> *mut Control {
     CONTROL.get()
@@ -168,16 +109,15 @@ pub(super) fn may_exist() -> bool {
     !preloaded().is_null() || (compat::HAS_REGISTRY && server::is_under_postmaster())
 }
 
-/// Returns the control block, making it in PostgreSQL's registry where nobody has.
+/// Returns the control block. Makes it in PostgreSQL's registry, under this name, where nobody has made one.
 ///
 /// # Safety
 /// Where memory may be allocated for good. Raises where there is no shared memory.
-pub(super) unsafe fn find_or_make() -> *mut Control {
+pub(super) unsafe fn find_or_make(name: &CStr) -> *mut Control {
     // SAFETY: nobody has made the block before, as far as this process knows, and memory may be allocated for good.
     unsafe {
         if CONTROL.get().is_null() {
-            let registered =
-                compat::named_dsm_segment(&registered_name(), size_of::<Control>(), begin_registered);
+            let registered = compat::named_dsm_segment(name, size_of::<Control>(), begin_registered);
             CONTROL.set(registered.cast());
         }
         CONTROL.get()
@@ -201,22 +141,24 @@ pub(super) fn log_no_memory(message: &str) {
 pub(super) fn is_being_made() -> bool {
     // SAFETY: null or a control block, which stays.
     unsafe { preloaded().as_ref() }.is_some_and(|control| {
-        let maker = control.maker.load(Relaxed);
+        let maker = control.maker.pid();
         maker != 0 && maker != server::pid() && server::is_alive(maker)
     })
 }
 
 impl Control {
-    /// Makes this process the one that makes the store or loads the file, until the answer is dropped. `None` while
-    /// another one does.
+    /// Lets this process make the store or load the file, until the answer is dropped. `None` while another one does.
     pub fn become_maker(&self) -> Option<OwnerGuard<'_>> {
-        OwnerGuard::take(&self.maker)
+        self.maker.hold_or_inherit(server::pid(), server::is_alive)
     }
 
     /// Returns whether a new plan needs room made for it.
     pub fn is_full(&self) -> bool {
-        self.plans.load(Relaxed) >= guc::max_plans() as u64
-            || self.bytes.load(Relaxed) >= guc::max_memory() as u64
+        let limits = Limits {
+            plans: guc::max_plans() as u64,
+            bytes: guc::max_memory() as u64,
+        };
+        limits.are_reached(self.plans.load(Relaxed), self.bytes.load(Relaxed))
     }
 
     /// Notes the limit that the plans' area was made with.
@@ -247,7 +189,7 @@ impl Control {
     pub fn mapped_bytes(&self) -> usize {
         const SLACK: usize = 8 << 20;
         let limit = self.highest_limit.load(Relaxed).max(guc::max_memory() as u64) as usize;
-        limit + limit / pending::SHARE + SLACK
+        limit + limit / PENDING_PART + SLACK
     }
 
     /// Notes that the system has no more shared memory.

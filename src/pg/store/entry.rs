@@ -1,16 +1,18 @@
 //! The entries of the shared store: one per plan, its nodes' statistics and its description beside it.
 
+use super::access::{Store, locked, locked_by_control};
 use super::blocks::{self, NoMemory};
-use super::{MOST_NODES, Store, locked, pending};
 use crate::pg::contained::contained;
 use crate::pg::{compat, memory, unguarded};
-use crate::session::Execution;
 use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
-use rowsource_core::histogram::Histogram;
-use rowsource_core::model::{NodeStats, NodeTotals, Plan, PlanDescription, PlanKey, PlanStats};
+use rowsource_core::eviction::Candidate;
+use rowsource_core::model::{Batch, NodeTotals, Plan, PlanDescription, PlanKey, PlanStats};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+
+/// Larger plans are not kept.
+pub const MOST_NODES: usize = 1_000;
 
 /// A plan in the table; begins with its key.
 #[repr(C)]
@@ -20,7 +22,7 @@ pub(super) struct Entry {
     lock: pg_sys::LWLock,
     /// When it was last run, to be looked at without the lock.
     used: AtomicI64,
-    statistics: PlanStats,
+    stats: PlanStats,
     memory: Memory,
 }
 
@@ -39,69 +41,6 @@ struct Memory {
 }
 
 pub(super) const NODE_SIZE: usize = size_of::<NodeTotals>();
-
-/// These shares of the plans make room when the store is full: one in twenty, and where that frees no block of the size
-/// that is wanted, more.
-const EVICTED_SHARES: [usize; 5] = [20, 20, 10, 4, 2];
-
-/// Statistics of a plan and of its nodes, as they come to the store: those of one execution, or those of several that
-/// a session's buffer held.
-pub(super) enum Batch<'a> {
-    Execution(&'a Execution<'a>),
-    Pending(&'a PlanStats, &'a [NodeTotals]),
-}
-
-impl Batch<'_> {
-    fn nodes(&self) -> usize {
-        match self {
-            Batch::Execution(execution) => execution.figures.len(),
-            Batch::Pending(_, nodes) => nodes.len(),
-        }
-    }
-
-    fn last_seen(&self) -> i64 {
-        match self {
-            Batch::Execution(execution) => execution.run.at,
-            Batch::Pending(statistics, _) => statistics.last_seen,
-        }
-    }
-
-    /// Adds it to a plan's statistics; returns whether it is the more recent part of them.
-    pub(super) fn add_to_plan(&self, statistics: &mut PlanStats) -> bool {
-        match self {
-            Batch::Execution(execution) => {
-                statistics.add(&execution.run);
-                true
-            }
-            Batch::Pending(pending, _) => statistics.merge(pending),
-        }
-    }
-
-    /// Adds its nodes from `first` on to as many nodes' totals.
-    pub(super) fn add_to_nodes(&self, newer: bool, first: usize, totals: &mut [NodeTotals]) {
-        match self {
-            Batch::Execution(execution) => {
-                let figures = execution.figures.get(first..).unwrap_or_default();
-                let histograms = execution.histograms.get(first..).unwrap_or_default();
-                add_nodes(totals, figures, histograms);
-            }
-            Batch::Pending(_, nodes) => {
-                let nodes = nodes.get(first..).unwrap_or_default();
-                for (total, node) in totals.iter_mut().zip(nodes) {
-                    total.merge(node, newer);
-                }
-            }
-        }
-    }
-}
-
-/// Adds an execution's nodes to as many totals.
-#[inline(always)]
-pub(super) fn add_nodes(totals: &mut [NodeTotals], figures: &[NodeStats], histograms: &[&Histogram]) {
-    for (total, (figures, histogram)) in totals.iter_mut().zip(figures.iter().zip(histograms)) {
-        total.add(figures, histogram);
-    }
-}
 
 /// The store's table hashes and compares the bytes of keys. Bytes of padding have no value that could be compared, so there
 /// must be none: the key is as large as its fields together.
@@ -166,7 +105,7 @@ impl Memory {
     }
 }
 
-/// Adds to a known plan; false where the plan is not known.
+/// Adds to a known plan. Returns false where the plan is not known.
 ///
 /// # Safety
 /// Inside a boundary: memory may be mapped in, which may raise.
@@ -179,10 +118,10 @@ pub(super) unsafe fn update(store: &Store, key: &PlanKey, batch: &Batch) -> bool
             return false;
         }
         let memory = &(*entry).memory;
-        if memory.node_count as usize == batch.nodes() {
+        if memory.node_count as usize == batch.node_count() {
             blocks::map::<NodeTotals>(store.plans, memory.nodes);
             locked(&raw mut (*entry).lock, true, || {
-                let newer = batch.add_to_plan(&mut (*entry).statistics);
+                let newer = batch.add_to_plan(&mut (*entry).stats);
                 blocks::each(store.plans, memory.nodes, |first, totals| {
                     batch.add_to_nodes(newer, first, totals);
                 });
@@ -194,79 +133,36 @@ pub(super) unsafe fn update(store: &Store, key: &PlanKey, batch: &Batch) -> bool
     }
 }
 
-/// Returns whether a plan is in the store.
-///
-/// # Safety
-/// Not inside a boundary, holding no partition lock.
-pub(super) unsafe fn is_known(store: &Store, key: &PlanKey) -> bool {
-    let key: *const PlanKey = key;
-    // SAFETY: the caller holds no partition lock. A known plan's is released at once.
-    unsafe {
-        let entry = pg_sys::dshash_find(store.table, key.cast_mut().cast(), false);
-        if !entry.is_null() {
-            pg_sys::dshash_release_lock(store.table, entry);
-        }
-        !entry.is_null()
-    }
+/// What a new entry begins with.
+pub(super) struct NewPlan {
+    stats: PlanStats,
+    nodes: Vec<NodeTotals>,
+    /// The description, serialised.
+    description: Vec<u8>,
+    truncated: bool,
 }
 
-/// Makes an entry for a new plan, evicting others where there is no room. False where it cannot be kept.
-///
-/// # Safety
-/// Holding no lock. Raises nothing.
-#[cold]
-#[inline(never)]
-pub(super) unsafe fn insert_new(
-    store: &Store,
-    key: &PlanKey,
-    description: &PlanDescription,
-    batch: &Batch,
-) -> bool {
-    if batch.nodes() > MOST_NODES {
-        return false;
-    }
-    let Some(description_bytes) = serialised(description) else {
-        return false;
-    };
-    let mut nodes: Vec<NodeTotals> = Vec::new();
-    if nodes.try_reserve_exact(batch.nodes()).is_err() {
-        return false;
-    }
-    nodes.resize(batch.nodes(), NodeTotals::default());
-    let mut statistics = PlanStats::default();
-    batch.add_to_plan(&mut statistics);
-    batch.add_to_nodes(true, 0, &mut nodes);
-    // SAFETY: the caller holds no lock, and the store stays. Whoever gets the memory frees it: the table, or this
-    // function.
-    unsafe {
-        let control = &*store.control;
-        if control.is_full() {
-            make_room(store, EVICTED_SHARES[0], false);
+impl NewPlan {
+    /// Makes it of the plan's first executions. `None` where the plan is too large, or without memory.
+    pub(super) fn of(description: &PlanDescription, batch: &Batch) -> Option<Self> {
+        let count = batch.node_count();
+        if count > MOST_NODES {
+            return None;
         }
         let truncated = description.is_truncated();
-        let mut shares = EVICTED_SHARES.into_iter();
-        loop {
-            control.apply_limit(store.plans);
-            // Without room for the plan, or for its entry in the table, others go.
-            let failure = match Memory::make(store, &nodes, &description_bytes, truncated) {
-                Ok(memory) => match put(store, key, &statistics, batch, memory) {
-                    Ok(kept) => return kept,
-                    Err(message) => Some(message),
-                },
-                Err(NoMemory::System(message)) => {
-                    control.note_exhausted(&message);
-                    None
-                }
-                Err(NoMemory::Limit) => None,
-            };
-            match shares.next() {
-                Some(share) => make_room(store, share, true),
-                None => {
-                    failure.inspect(|message| control.note_exhausted(message));
-                    return false;
-                }
-            }
-        }
+        let description = serialised(description)?;
+        let mut nodes: Vec<NodeTotals> = Vec::new();
+        nodes.try_reserve_exact(count).ok()?;
+        nodes.resize(count, NodeTotals::default());
+        let mut stats = PlanStats::default();
+        batch.add_to_plan(&mut stats);
+        batch.add_to_nodes(true, 0, &mut nodes);
+        Some(NewPlan {
+            stats,
+            nodes,
+            description,
+            truncated,
+        })
     }
 }
 
@@ -280,68 +176,36 @@ fn serialised(description: &PlanDescription) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Runs a body under the control lock.
-///
-/// # Safety
-/// * This process must not hold the control lock, nor one that is taken after it.
-/// * The caller must be inside [`contained`], which releases the lock after an error.
-unsafe fn locked_by_control<T>(store: &Store, body: impl FnOnce() -> T) -> T {
-    // SAFETY: a lock in shared memory. An error of the body leaves it to `contained`.
-    unsafe {
-        let lock = &raw mut (*store.control).lock;
-        pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
-        let result = body();
-        pg_sys::LWLockRelease(lock);
-        result
-    }
+/// Why a plan could not be inserted.
+pub(super) enum NoRoom {
+    /// The plan itself has no memory.
+    Plan(NoMemory),
+    /// The table has no memory for its entry; with what the system said.
+    Entry(String),
 }
 
-/// Inserts a plan of the file, or adds it to what has been run already; false where it cannot be kept.
+/// Makes an entry for a new plan, or adds the batch to the entry that somebody else has made. False where that is one of
+/// another number of nodes.
 ///
 /// # Safety
-/// Holding no lock. Raises nothing.
-pub(super) unsafe fn restore(
+/// Not inside a boundary, holding no lock but a slot. Raises nothing.
+pub(super) unsafe fn insert_or_update(
     store: &Store,
     key: &PlanKey,
-    statistics: &PlanStats,
-    nodes: &[NodeTotals],
-    description: &PlanDescription,
-) -> bool {
-    // SAFETY: the caller holds no lock, and the store stays. Whoever gets the memory frees it: the table, or this
-    // function.
-    unsafe {
-        (*store.control).apply_limit(store.plans);
-        let Some(bytes) = serialised(description) else {
-            return false;
-        };
-        Memory::make(store, nodes, &bytes, description.is_truncated()).is_ok_and(|memory| {
-            let batch = Batch::Pending(statistics, nodes);
-            put(store, key, statistics, &batch, memory) == Ok(true)
-        })
-    }
-}
-
-/// Adds to a known plan, or inserts a new one with this memory, which is given back where it is not needed. Returns what
-/// went wrong where nothing was kept.
-///
-/// # Safety
-/// Not inside a boundary, holding no lock. Nobody else may know the memory.
-unsafe fn put(
-    store: &Store,
-    key: &PlanKey,
-    statistics: &PlanStats,
+    new: &NewPlan,
     batch: &Batch,
-    memory: Memory,
-) -> Result<bool, String> {
+) -> Result<bool, NoRoom> {
     // SAFETY: the caller holds no lock; an error leaves those taken here to `contained`. The memory is freed only where no
     // entry has it.
     unsafe {
+        let memory =
+            Memory::make(store, &new.nodes, &new.description, new.truncated).map_err(NoRoom::Plan)?;
         let mut taken = false;
         let kept = contained(|| {
             locked_by_control(store, || {
                 // Somebody else may have been first with this plan.
                 pg_guard_ffi_boundary(|| update(store, key, batch)) || {
-                    taken = insert(store, key, statistics, memory);
+                    taken = insert(store, key, &new.stats, memory);
                     taken
                 }
             })
@@ -349,7 +213,7 @@ unsafe fn put(
         if !taken {
             memory.free(store);
         }
-        kept
+        kept.map_err(NoRoom::Entry)
     }
 }
 
@@ -357,7 +221,7 @@ unsafe fn put(
 ///
 /// # Safety
 /// Under the control lock. Raises where there is no memory for the entry.
-unsafe fn insert(store: &Store, key: &PlanKey, statistics: &PlanStats, memory: Memory) -> bool {
+unsafe fn insert(store: &Store, key: &PlanKey, stats: &PlanStats, memory: Memory) -> bool {
     // SAFETY: the new entry is locked by its partition lock.
     unsafe {
         let mut found = false;
@@ -365,8 +229,8 @@ unsafe fn insert(store: &Store, key: &PlanKey, statistics: &PlanStats, memory: M
         let entry: *mut Entry = compat::dshash_find_or_insert(store.table, key.cast(), &mut found).cast();
         if !found {
             pg_sys::LWLockInitialize(&raw mut (*entry).lock, (*store.control).tranche);
-            (&raw mut (*entry).used).write(AtomicI64::new(statistics.last_seen));
-            (*entry).statistics = *statistics;
+            (&raw mut (*entry).used).write(AtomicI64::new(stats.last_seen));
+            (*entry).stats = *stats;
             (*entry).memory = memory;
             (*store.control).count(memory.bytes(), memory.truncated, true);
         }
@@ -375,86 +239,57 @@ unsafe fn insert(store: &Store, key: &PlanKey, statistics: &PlanStats, memory: M
     }
 }
 
-/// Evicts the plans that were used longest ago: one in `share`, and at least one. Which were used last is only known when
-/// all that sessions have not flushed yet has come in.
-///
-/// # Safety
-/// Not inside a boundary, holding no lock. Raises nothing.
-unsafe fn make_room(store: &Store, share: usize, always: bool) {
-    // SAFETY: the caller holds no lock. An error in between leaves the store as it is, and its locks to `contained`.
-    unsafe {
-        pending::flush_free(store);
-        let _ = contained(|| {
-            locked_by_control(store, || {
-                // Another session may have made room meanwhile.
-                if always || (*store.control).is_full() {
-                    evict(store, share);
-                }
-            });
-        });
-    }
-}
-
-/// Evicts a share of the plans.
-///
-/// # Safety
-/// The caller must hold the control lock, exclusively, and no lock that is taken after it. Raises where memory cannot
-/// be mapped in.
-unsafe fn evict(store: &Store, share: usize) {
-    // SAFETY: the caller holds the control lock, so that nobody else inserts or evicts, and no partition lock.
-    unsafe {
-        let control = &*store.control;
-        let mut used: Vec<i64> = Vec::new();
-        if used
-            .try_reserve_exact(control.plans.load(Relaxed) as usize)
-            .is_err()
-        {
-            return;
-        }
-        each(store, false, |entry| {
-            if used.len() < used.capacity() {
-                used.push((*entry).used.load(Relaxed));
-            }
-            false
-        });
-        if used.is_empty() {
-            return;
-        }
-        let last = (used.len() / share).min(used.len() - 1);
-        let (_, &mut newest_evicted, _) = used.select_nth_unstable(last);
-        // Plans of one moment are no reason to evict them all.
-        let mut left = last + 1;
-        let evicted = delete(store, |_, last| {
-            let gone = left > 0 && last <= newest_evicted;
-            left -= usize::from(gone);
-            gone
-        });
-        control.evictions.fetch_add(evicted, Relaxed);
-        pending::invalidate_evicted(store);
-    }
-}
-
-/// Deletes the entries that `wanted` picks by key and last use; returns their number.
+/// Deletes a plan, unless it has been used since `last_used`. Returns whether it was deleted.
 ///
 /// # Safety
 /// Not inside a boundary, holding no partition lock. Raises where memory cannot be mapped in.
-pub(super) unsafe fn delete(store: &Store, mut wanted: impl FnMut(&PlanKey, i64) -> bool) -> u64 {
-    let mut deleted = 0;
+pub(super) unsafe fn delete_unused(store: &Store, key: &PlanKey, last_used: i64) -> bool {
+    // SAFETY: the partition is locked exclusively while the entry is looked at and deleted.
+    unsafe {
+        let key: *const PlanKey = key;
+        let entry: *mut Entry = pg_sys::dshash_find(store.table, key.cast_mut().cast(), true).cast();
+        if entry.is_null() {
+            return false;
+        }
+        if (*entry).used.load(Relaxed) > last_used {
+            pg_sys::dshash_release_lock(store.table, entry.cast());
+            return false;
+        }
+        free_memory(store, entry);
+        pg_sys::dshash_delete_entry(store.table, entry.cast());
+        true
+    }
+}
+
+/// Deletes the plans whose keys `wanted` picks.
+///
+/// # Safety
+/// Not inside a boundary, holding no partition lock. Raises where memory cannot be mapped in.
+pub(super) unsafe fn delete(store: &Store, wanted: impl Fn(&PlanKey) -> bool) {
     // SAFETY: the partition is locked exclusively while an entry is looked at and deleted.
     unsafe {
         each(store, true, |entry| {
-            let gone = wanted(&(*entry).key, (*entry).used.load(Relaxed));
+            let gone = wanted(&(*entry).key);
             if gone {
-                // Where an error interrupts this, the entry stays, and has nothing.
-                let memory = std::mem::replace(&mut (*entry).memory, Memory::NOTHING);
-                (*store.control).count(memory.bytes(), memory.truncated, false);
-                blocks::free_raising(store.plans, memory.nodes);
-                blocks::free_raising(store.plans, memory.description);
-                deleted += 1;
+                free_memory(store, entry);
             }
             gone
         });
-        deleted
+    }
+}
+
+/// Gives back the memory of an entry that is to be deleted.
+///
+/// # Safety
+/// The entry's partition must be locked exclusively. Raises where memory cannot be mapped in.
+unsafe fn free_memory(store: &Store, entry: *mut Entry) {
+    // SAFETY: nobody else reads the entry while its partition is locked exclusively. Where an error interrupts this, the
+    // entry stays, and has nothing.
+    unsafe {
+        let memory = std::mem::replace(&mut (*entry).memory, Memory::NOTHING);
+        (*store.control).count(memory.bytes(), memory.truncated, false);
+        blocks::free_raising(store.plans, memory.nodes);
+        blocks::free_raising(store.plans, memory.description);
     }
 }
 
@@ -483,23 +318,22 @@ unsafe fn each(store: &Store, exclusive: bool, mut visit: impl FnMut(*mut Entry)
     }
 }
 
-/// Returns the keys of all plans, and when each was last run.
+/// Lists all plans, and when each was last run. Plans for which the list has no room are left out.
 ///
 /// # Safety
-/// In a function of the user's: raises "out of memory".
-pub(super) unsafe fn used(store: &Store) -> Vec<(PlanKey, i64)> {
-    // SAFETY: the caller holds no lock; entries are only looked at while their partition is locked.
+/// Not inside a boundary, holding no partition lock. Raises where memory cannot be mapped in.
+pub(super) unsafe fn list(store: &Store, plans: &mut Vec<Candidate<PlanKey>>) {
+    // SAFETY: entries are only looked at while their partition is locked.
     unsafe {
-        // Some more than there are now: others go on.
-        let room = (*store.control).plans.load(Relaxed) as usize + 1_000;
-        let mut used = memory::with_room(room);
         each(store, false, |entry| {
-            if used.len() < room {
-                used.push(((*entry).key, (*entry).used.load(Relaxed)));
+            if plans.len() < plans.capacity() {
+                plans.push(Candidate {
+                    key: (*entry).key,
+                    last_used: (*entry).used.load(Relaxed),
+                });
             }
             false
         });
-        used
     }
 }
 
@@ -519,7 +353,7 @@ pub(super) unsafe fn copy(store: &Store, key: &PlanKey) -> Option<Plan> {
         let memory = &(*entry).memory;
         let mut nodes: Vec<NodeTotals> = memory::with_room(memory.node_count as usize);
         let mut description: Vec<u8> = memory::with_room(memory.description_size as usize);
-        let statistics = pg_guard_ffi_boundary(|| {
+        let stats = pg_guard_ffi_boundary(|| {
             blocks::map::<NodeTotals>(store.plans, memory.nodes);
             blocks::each(store.plans, memory.description, |_, bytes: &mut [u8]| {
                 description.extend_from_slice(bytes);
@@ -528,7 +362,7 @@ pub(super) unsafe fn copy(store: &Store, key: &PlanKey) -> Option<Plan> {
                 blocks::each(store.plans, memory.nodes, |_, totals: &mut [NodeTotals]| {
                     nodes.extend_from_slice(totals);
                 });
-                (*entry).statistics
+                (*entry).stats
             })
         });
         pg_sys::dshash_release_lock(store.table, entry.cast());
@@ -537,7 +371,7 @@ pub(super) unsafe fn copy(store: &Store, key: &PlanKey) -> Option<Plan> {
             key: *key,
             description: Rc::new(description),
             older_literals: false,
-            statistics,
+            statistics: stats,
             nodes,
         })
     }

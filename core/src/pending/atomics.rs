@@ -1,0 +1,141 @@
+//! The atomics and the cell that the protocol is made of. The extension uses those of the standard library. The tests also
+//! use those of a model checker.
+
+#![allow(unsafe_code, reason = "the cells that a slot's owner guards")]
+
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU64, Ordering};
+
+/// A family of atomics, and the cell that goes with them.
+pub trait Atomics {
+    /// Holds a process number or a flag.
+    type I32: Atomic<i32>;
+    /// Holds a time.
+    type I64: Atomic<i64>;
+    /// Holds an address or a tag.
+    type U64: Atomic<u64>;
+    /// Holds what an owner guards.
+    type Cell<T>: SharedCell<T>;
+}
+
+/// An atomic number.
+pub trait Atomic<T> {
+    /// Makes one.
+    fn new(value: T) -> Self;
+    /// Reads it.
+    fn load(&self, order: Ordering) -> T;
+    /// Writes it.
+    fn store(&self, value: T, order: Ordering);
+    /// Writes `new` if it is `current`. Returns what it was; as an error where that is not `current`.
+    ///
+    /// # Errors
+    /// Returns the value that was found instead of `current`.
+    fn compare_exchange(&self, current: T, new: T, success: Ordering, failure: Ordering) -> Result<T, T>;
+}
+
+/// A value that several processes share, and that something else guards.
+pub trait SharedCell<T> {
+    /// A reference to the value.
+    type Ref<'a>: Deref<Target = T>
+    where
+        Self: 'a;
+    /// A reference that can change the value.
+    type Mut<'a>: DerefMut<Target = T>
+    where
+        Self: 'a;
+
+    /// Makes one.
+    fn new(value: T) -> Self;
+
+    /// Returns the value, to be read.
+    ///
+    /// # Safety
+    /// Nobody may write the value as long as the reference lives, and all earlier writes must happen before this.
+    unsafe fn read(&self) -> Self::Ref<'_>;
+
+    /// Returns the value, to be written.
+    ///
+    /// # Safety
+    /// Nobody else may read or write the value as long as the reference lives, and all earlier reads and writes must happen
+    /// before this.
+    unsafe fn write(&self) -> Self::Mut<'_>;
+}
+
+/// The atomics of the standard library. Zero bytes are their zero, and a cell has the bytes of its value.
+#[derive(Debug)]
+pub struct Native;
+
+impl Atomics for Native {
+    type I32 = AtomicI32;
+    type I64 = AtomicI64;
+    type U64 = AtomicU64;
+    type Cell<T> = NativeCell<T>;
+}
+
+macro_rules! native {
+    ($atomic:ty, $value:ty) => {
+        impl Atomic<$value> for $atomic {
+            fn new(value: $value) -> Self {
+                <$atomic>::new(value)
+            }
+
+            #[inline(always)]
+            fn load(&self, order: Ordering) -> $value {
+                self.load(order)
+            }
+
+            #[inline(always)]
+            fn store(&self, value: $value, order: Ordering) {
+                self.store(value, order);
+            }
+
+            #[inline(always)]
+            fn compare_exchange(
+                &self,
+                current: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                self.compare_exchange(current, new, success, failure)
+            }
+        }
+    };
+}
+
+native!(AtomicI32, i32);
+native!(AtomicI64, i64);
+native!(AtomicU64, u64);
+
+/// The cell of [`Native`].
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct NativeCell<T>(UnsafeCell<T>);
+
+impl<T> SharedCell<T> for NativeCell<T> {
+    type Ref<'a>
+        = &'a T
+    where
+        T: 'a;
+    type Mut<'a>
+        = &'a mut T
+    where
+        T: 'a;
+
+    fn new(value: T) -> Self {
+        NativeCell(UnsafeCell::new(value))
+    }
+
+    #[inline(always)]
+    unsafe fn read(&self) -> &T {
+        // SAFETY: nobody writes the value meanwhile, by the caller's promise.
+        unsafe { &*self.0.get() }
+    }
+
+    #[inline(always)]
+    unsafe fn write(&self) -> &mut T {
+        // SAFETY: nobody else reads or writes the value meanwhile, by the caller's promise.
+        unsafe { &mut *self.0.get() }
+    }
+}
