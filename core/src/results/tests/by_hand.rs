@@ -3,7 +3,7 @@
 use super::super::*;
 use crate::model::{Buffers, NodeStats, Time, Wal};
 use crate::reconcile::Edge;
-use crate::sampler::{Config, NodeTimer, Proofs, TimedCall};
+use crate::sampler::{Config, LongCallEvidence, NodeTimer, TimedCall};
 use rand::SeedableRng;
 use rand_xoshiro::Xoroshiro128PlusPlus;
 
@@ -79,7 +79,7 @@ pub fn sampled(lengths: impl IntoIterator<Item = u64>) -> Calls {
     let mut timer = NodeTimer::default();
     timer.start();
     let mut random = Xoroshiro128PlusPlus::seed_from_u64(1);
-    let mut proofs = Proofs::default();
+    let mut evidence = LongCallEvidence::default();
     let mut now = 1_000;
     for (i, length) in lengths.into_iter().enumerate() {
         let call = TimedCall {
@@ -93,7 +93,7 @@ pub fn sampled(lengths: impl IntoIterator<Item = u64>) -> Calls {
         now = call.end;
         timer.countdown -= 1;
         if timer.countdown == 0 {
-            timer.record_timed(&CONFIG, &mut random, &call, &mut proofs);
+            timer.record_timed(&CONFIG, &mut random, &call, &mut evidence);
         }
     }
     Calls::Sampled(timer)
