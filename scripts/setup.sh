@@ -19,7 +19,7 @@ need() { # need PACKAGE TEST...: the package is wanted where the test fails
 installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 libclang() { [ -n "${LIBCLANG_PATH:-}" ] || compgen -G '/usr/lib/llvm-*/lib/libclang.so*' || compgen -G '/usr/lib64/libclang.so*'; }
 clang() { command -v clang || compgen -G '/usr/lib/llvm-*/bin/clang'; }
-server() { [ -x "$("$PG_CONFIG" --bindir)/postgres" ] && [ -x "$("$PG_CONFIG" --pkglibdir)/pgxs/src/test/regress/pg_regress" ]; }
+server() { [ -x "${PG_ROOT:-}$("$PG_CONFIG" --bindir)/postgres" ] && [ -x "${PG_ROOT:-}$("$PG_CONFIG" --pkglibdir)/pgxs/src/test/regress/pg_regress" ]; }
 headers() { [ -f "$("$PG_CONFIG" --includedir-server)/postgres.h" ]; }
 
 if [ "$PG_CONFIG" = /usr/lib/postgresql/15/bin/pg_config ]; then
