@@ -69,30 +69,6 @@ make_template() {
     ) 9>"$RUN/template.lock"
 }
 
-# ensure_data DIR: a data directory DIR/data of this server's major version; an older one goes.
-ensure_data() {
-    make_template
-    if [ "$(cat "$1/data/PG_VERSION" 2>/dev/null)" != "$(cat "$RUN/template/PG_VERSION")" ]; then
-        rm -rf "$1"
-        mkdir -p "$1"
-        [ "$(id -u)" != 0 ] || chown postgres: "$1"
-        cp -a "$RUN/template" "$1/data"
-    fi
-}
-
-# start_server DIR [option=value ...]: starts DIR/data on a socket in DIR and waits for it.
-start_server() {
-    local dir=$1 option
-    shift
-    {
-        echo "listen_addresses = ''"
-        echo "unix_socket_directories = '$dir'"
-        for option in "$@"; do echo "$option"; done
-    } >"$dir/data/postgresql.auto.conf"
-    (cd "$dir" && as_server "$PGBIN/pg_ctl" -D "$dir/data" -l "$dir/log" -w -t 60 start >/dev/null 2>&1) ||
-        die "the server did not start: $(grep -E 'FATAL|PANIC' "$dir/log" | tail -n 1) (see $dir/log)"
-}
-
 # stop_server DIR: stops it if it runs; no complaint if not.
 stop_server() {
     [ -f "$1/data/postmaster.pid" ] || return 0

@@ -17,7 +17,8 @@ cd "$folder"
 # a suite may not have yet.
 : >debian/minor_versions
 
-command=(dpkg-buildpackage -b -us -uc)
+# setup.sh has looked for what the build needs, and accepts any version of LLVM.
+command=(dpkg-buildpackage -b -us -uc -d)
 export PG_SUPPORTED_VERSIONS=$major CARGO_TARGET_DIR=$TARGET
 # pg_buildext looks for pg_config in one place only. Show it the one of a server in a chroot, whose programs do not run here.
 place=/usr/lib/postgresql/$major/bin
