@@ -66,7 +66,7 @@ demo:
 	@KEEP=$(KEEP) $(srcdir)/scripts/demo.sh
 
 demo-stop:
-	@SERVER=demo $(srcdir)/scripts/server.sh stop
+	@ROWSOURCE_SERVER=demo $(srcdir)/scripts/server.sh stop
 
 test check:
 	@$(srcdir)/scripts/test.sh

@@ -5,7 +5,7 @@ set -uo pipefail
 . "$(dirname "$0")/common.sh"
 cd "$ROOT"
 ROWS=${ROWS:-10000000}
-export SERVER=demo
+export ROWSOURCE_SERVER=demo
 
 finish() {
     if [ "${KEEP:-}" = 1 ] && [ "$1" -eq 0 ]; then

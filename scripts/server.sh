@@ -3,12 +3,12 @@
 #   scripts/server.sh start [option=value ...]   (NOPRELOAD=1: without the library)
 #   scripts/server.sh psql [psql arguments]
 #   scripts/server.sh stop | restart | log
-# SERVER names its folder (play).
+# ROWSOURCE_SERVER names its folder (play).
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 PGBIN=$("$ROOT/scripts/tree.sh")
 choose_run
-dir=$RUN/${SERVER:-play}
+dir=$RUN/${ROWSOURCE_SERVER:-play}
 command=${1:-}
 shift || true
 case $command in
