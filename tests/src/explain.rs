@@ -69,6 +69,28 @@ pub fn explain_json(client: &mut Client, statement: &str, options: &str) -> Valu
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{sql}\n{text}\n{error}"))
 }
 
+/// Runs the statement and returns how many rows its nodes handled: those that they returned and those that they
+/// removed, over all loops, and one for each loop. It says how the work grows where a time would say how fast the
+/// machine is just now.
+pub fn rows_handled(client: &mut Client, statement: &str) -> f64 {
+    let document = explain_json(client, statement, "ANALYZE, TIMING OFF, FORMAT JSON");
+    rows_handled_below(&document[0]["Plan"])
+}
+
+fn rows_handled_below(plan: &Value) -> f64 {
+    const ROWS: [&str; 4] = [
+        "Actual Rows",
+        "Rows Removed by Filter",
+        "Rows Removed by Join Filter",
+        "Rows Removed by Index Recheck",
+    ];
+    let number = |key: &str| plan[key].as_f64().unwrap_or(0.0);
+    // A loop counts even where it has no rows: EXPLAIN rounds their mean, before PostgreSQL 18 to whole rows.
+    let own = number("Actual Loops") * (1.0 + ROWS.map(number).iter().sum::<f64>());
+    let children = plan["Plans"].as_array().into_iter().flatten();
+    own + children.map(rows_handled_below).sum::<f64>()
+}
+
 /// The first column of a statement's result, as text.
 pub fn first_column(client: &mut Client, sql: &str) -> Vec<String> {
     let messages = client
