@@ -23,7 +23,7 @@ in_chroot "$clean" env DEBIAN_FRONTEND=noninteractive apt-get -q -y install \
 cp -n "$clean"/var/cache/apt/archives/*.deb "$kept/" 2>/dev/null || true
 rm -rf "${ROWSOURCE_RUN:?}"
 export INSTALLED=1 PG_ROOT=$clean
-scripts/server-tests.sh regress upgrade ways_in
+scripts/server-tests.sh regress upgrade loading
 # 15 is what pg_upgrade starts from.
 [ "$major" = 15 ] || rm -rf "$clean"
 rm -rf "$ROWSOURCE_RUN"

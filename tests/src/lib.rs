@@ -4,15 +4,16 @@
 //! `make test` sets `PGBIN` and `ROWSOURCE_RUN`; a plain `cargo test -p rowsource-tests` finds both
 //! by running `scripts/tree.sh`, which also installs what is built into the private tree.
 
+pub mod adversarial;
 pub mod attack;
 pub mod burn;
 pub mod callgrind;
 pub mod cases;
 pub mod compare;
 pub mod compiled;
+pub mod crashes;
 pub mod environment;
 pub mod explain;
-pub mod hostile;
 pub mod measured;
 pub mod mounts;
 pub mod pgbench;

@@ -1,7 +1,7 @@
-//! Sampled time against known time, on the hostile plans of design 3.5 (`rowsource_tests::hostile`). The bound is
+//! Sampled time against known time, on the adversarial plans of design 3.5 (`rowsource_tests::adversarial`). The bound is
 //! generous, since the machine is shared; the tight ones are in the pure crate, on a clock of its own.
 
-use rowsource_tests::hostile::{CASES, base_times, create_tables, ratios, with_burning};
+use rowsource_tests::adversarial::{CASES, base_times, create_tables, ratios, with_burning};
 use rowsource_tests::measured::assert_consistent_times;
 use rowsource_tests::session::{run_each, value};
 use rowsource_tests::statistics::median;

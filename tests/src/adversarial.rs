@@ -21,7 +21,7 @@ pub struct Case {
     pub burns_in: (&'static str, &'static str),
 }
 
-/// The hostile plans of design 3.5, and some more.
+/// The adversarial plans of design 3.5, and some more.
 pub const CASES: &[Case] = &[
     Case {
         name: "few rows out of a cheap filter",
