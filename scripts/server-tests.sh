@@ -3,10 +3,10 @@
 #   scripts/server-tests.sh [NAME...]     all, or only these files of tests/tests (without .rs)
 #   scripts/server-tests.sh EXPRESSION    those of a filter expression of cargo-nextest, such as 'group(timing)'
 #   scripts/server-tests.sh --build       only compiles them
-# With PG_ROOT, the chroot of that server, the tests run in it. ARGUMENTS go to cargo nextest run.
+# With PG_ROOT, the chroot of that server, the tests run in it. ARGUMENTS go to `cargo nextest run`.
 #
 # A test that does not fit the server says so in its name (..._pg18_plus, ..._before_pg17, ..._needs_mount); such tests
-# are skipped and listed.
+# are skipped and listed. So are those of UNFIT, a filter expression too.
 set -uo pipefail
 . "$(dirname "$0")/common.sh"
 cd "$ROOT"
@@ -38,12 +38,18 @@ selection() {
 
 # unfit: a filter expression of the tests that do not fit this server.
 unfit() {
-    local major later earlier
+    local major later earlier name
     major=$(major)
     later=$(seq -s '|' $((major + 1)) $((major + 20)))
     earlier=$(seq -s '|' 15 "$major")
-    echo "test(/_pg($later)_plus/) | binary(/^pg($later)_plus/) | test(/_before_pg($earlier)$/)"
+    echo "test(/_pg($later)_plus$/) | test(/_before_pg($earlier)$/)"
+    # Whole files may be for newer servers too.
+    for name in tests/tests/pg*_plus.rs; do
+        name=$(basename "$name" .rs)
+        [ "${name//[^0-9]/}" -le "$major" ] || echo "| binary(=$name)"
+    done
     { [ "$(id -u)" = 0 ] && [ -x "${PG_ROOT:-}/bin/mount" ]; } || echo "| test(/_needs_mount$/)"
+    [ -z "${UNFIT:-}" ] || echo "| $UNFIT"
 }
 
 [ -n "${ROWSOURCE_TESTS_BUILT:-}" ] || compile
