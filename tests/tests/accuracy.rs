@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 const ROUNDS: usize = 5;
 /// How far the median over the rounds may be from the truth.
-const BOUND: f64 = 0.15;
+const BOUND: f64 = 0.10;
 
 #[test]
 fn sampled_time_is_close_to_known_time() {
