@@ -48,12 +48,25 @@ impl NodeCounts {
         if self.loops == 0 {
             return rows == 0;
         }
-        let decimals = self
-            .rows_per_loop
-            .split_once('.')
-            .map_or(0, |(_, fraction)| fraction.len());
-        let printed = format!("{:.decimals$}", rows as f64 / self.loops as f64);
-        printed == self.rows_per_loop
+        let (printed, decimals) = self.printed_rows();
+        let ours = rows as f64 / self.loops as f64;
+        format!("{ours:.decimals$}") == format!("{printed:.decimals$}")
+    }
+
+    /// The least and the most rows over all loops that print as core printed them.
+    pub fn total_rows(&self) -> (f64, f64) {
+        let (printed, decimals) = self.printed_rows();
+        let half = 0.5 * 0.1f64.powi(decimals as i32);
+        let loops = self.loops as f64;
+        let least = (loops * (printed - half)).max(0.0).ceil();
+        (least, (loops * (printed + half)).floor())
+    }
+
+    /// What core printed as rows a loop, and its decimals.
+    fn printed_rows(&self) -> (f64, usize) {
+        let printed = self.rows_per_loop.parse().unwrap_or(0.0);
+        // Two, though the last of them may be lost where it is a zero.
+        (printed, if self.rows_per_loop.contains('.') { 2 } else { 0 })
     }
 }
 

@@ -27,7 +27,7 @@ pub mod store;
 pub mod strace;
 pub mod tempfile;
 
-pub use compare::differences;
+pub use compare::{differences, differences_from_runs};
 pub use explain::{NodeCounts, explain_nodes};
 pub use measured::{MeasuredNode, display, last, measure, measured_nodes};
 pub use server::Server;
