@@ -102,7 +102,7 @@ fn a_session_without_memory() {
                 &mut client,
                 "SET pg_rowsource.statistics_level = 'typical'; SELECT 1; SELECT count(*) FROM rowsource_info()",
             );
-            process::limit_address_space(pid, Some(process::status_bytes(pid, "VmSize") + kilobytes * 1024));
+            process::limit_address_space(pid, Some(process::address_space(pid) + kilobytes * 1024));
             if let Err(error) = client.batch_execute(sql) {
                 let said = error.as_db_error().unwrap_or_else(|| {
                     panic!(
@@ -138,7 +138,7 @@ fn a_session_without_memory() {
 /// failed; one that loses the session fails the test.
 fn run_limited(server: &Server, client: &mut Client, more: u64, statements: &[&str]) -> usize {
     let pid = pid(client);
-    process::limit_address_space(pid, Some(process::status_bytes(pid, "VmSize") + more));
+    process::limit_address_space(pid, Some(process::address_space(pid) + more));
     let mut failed = 0;
     for sql in statements {
         if let Err(error) = client.batch_execute(sql) {
@@ -250,7 +250,7 @@ fn a_postmaster_without_memory() {
         make_plans(&mut client, 1_000, 10);
         drop(client);
         let postmaster = server.postmaster();
-        let bytes = process::status_bytes(postmaster, "VmSize") + megabytes * MB;
+        let bytes = process::address_space(postmaster) + megabytes * MB;
         process::limit_address_space(postmaster, Some(bytes));
         let ended = server.stopped();
         assert!(

@@ -3,6 +3,7 @@
 use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::measured::display;
+use rowsource_tests::process::private_bytes;
 use rowsource_tests::session::{run_each, texts, value};
 use rowsource_tests::statistics::{median, median_ratio};
 use rowsource_tests::store::info;
@@ -11,10 +12,7 @@ use std::time::Instant;
 /// The session's private memory in kB.
 fn resident_kb(client: &mut Client) -> i64 {
     let pid: i32 = value(client, "SELECT pg_backend_pid()");
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the session's status");
-    let anonymous = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
-    let kb = anonymous.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
-    kb.expect("RssAnon")
+    (private_bytes(pid as u32) / 1024) as i64
 }
 
 fn run(client: &mut Client, statement: &str) {
