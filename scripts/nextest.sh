@@ -4,9 +4,9 @@
 #   scripts/nextest.sh ARGUMENTS...    cargo nextest ARGUMENTS...
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
-VERSION=0.9.151
 tools=$TARGET/tools
 cd "$ROOT"
+VERSION=$(sed -n 's/^nextest-version = "\(.*\)"/\1/p' .config/nextest.toml)
 PATH=$PATH:$tools/bin
 fits() { cargo-nextest nextest show-config version >/dev/null 2>&1; }
 
