@@ -123,8 +123,19 @@ logged() {
     return "${PIPESTATUS[0]}"
 }
 
-# sum_up LOG...: "N passed, N failed" over every test program in them, as the last line.
+# sum_up LOG...: "N passed, N failed, N skipped, N flaky" over the summaries of cargo test and cargo-nextest in them, as the
+# last line. (What stands indented is the output of a single test.)
 sum_up() {
-    cat "$@" 2>/dev/null |
-        awk '/^test result:/ { passed += $4; failed += $6 } END { printf "%d passed, %d failed\n", passed, failed }'
+    cat "$@" 2>/dev/null | awk '
+        function number_before(word) { return match($0, "[0-9]+ " word) ? substr($0, RSTART) + 0 : 0 }
+        /^test result:/ || /^ +Summary \[/ {
+            passed += number_before("passed"); flaky += number_before("flaky")
+            failed += number_before("failed") + number_before("timed out") + number_before("exec failed")
+        }
+        /^Skipped: / { skipped += $2 }
+        /^server crash: / { crashed = 1 }
+        END {
+            printf "%d passed, %d failed, %d skipped, %d flaky%s\n", passed, failed, skipped, flaky,
+                crashed ? "; a server crashed" : ""
+        }'
 }

@@ -25,7 +25,7 @@ cp -n "$clean"/var/cache/apt/archives/*.deb "$kept/" 2>/dev/null || true
 # Majors are tested side by side: each has its port.
 in_chroot "$clean" env AUTOPKGTEST_TMP=/tmp PGPORT=$((54300 + major)) LC_ALL=C.UTF-8 debian/tests/installcheck
 export INSTALLED=1 PG_ROOT=$clean
-scripts/server-tests.sh upgrade ways_in
+scripts/server-tests.sh upgrade loading
 # 15 is what pg_upgrade starts from.
 [ "$major" = 15 ] || rm -rf "$clean"
 rm -rf "$ROWSOURCE_RUN"
