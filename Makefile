@@ -2,6 +2,7 @@
 #
 #   make                builds the library for the PostgreSQL of PG_CONFIG
 #   make install        installs it there (DESTDIR is honoured)
+#   make installcheck   runs the regression tests of sql/ against the running server of PGHOST and PGPORT
 #   make demo           sets up, builds, and shows it at work on a throwaway server (KEEP=1: until make demo-stop)
 #   make test           sets up, builds, and runs every test
 #   make test-matrix    the same on PostgreSQL 17, 18 and 19, in chroots under target/ (root only)
@@ -13,60 +14,76 @@
 #
 # PG_CONFIG chooses the PostgreSQL: make install PG_CONFIG=/usr/lib/postgresql/15/bin/pg_config
 
+# pg_buildext runs this file in another folder.
+srcdir := $(patsubst %/,%,$(dir $(realpath $(lastword $(MAKEFILE_LIST)))))
 PG_CONFIG ?= /usr/lib/postgresql/15/bin/pg_config
-CARGO_TARGET_DIR ?= $(CURDIR)/target
+CARGO_TARGET_DIR ?= $(srcdir)/target
 export PG_CONFIG CARGO_TARGET_DIR
 
+VERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" $(srcdir)/pg_rowsource.control)
 MAJOR = $(shell $(PG_CONFIG) --version | sed -E 's/^[^0-9]*([0-9]+).*/\1/')
 LIBRARY = $(CARGO_TARGET_DIR)/pg$(MAJOR)/pg_rowsource.so
 PKGLIBDIR = $(shell $(PG_CONFIG) --pkglibdir)
 EXTENSIONDIR = $(shell $(PG_CONFIG) --sharedir)/extension
+BINDIR = $(shell $(PG_CONFIG) --bindir)
 
-.PHONY: all build setup install uninstall demo demo-stop test check test-matrix package dist bench bench-quick clean
+# As in PGXS, whose own rules would replace the targets below.
+REGRESS = $(patsubst $(srcdir)/sql/%.sql,%,$(sort $(wildcard $(srcdir)/sql/*.sql)))
+REGRESS_OPTS = --dbname=contrib_regression --load-extension=pg_rowsource
+PG_REGRESS = $(dir $(shell $(PG_CONFIG) --pgxs))../test/regress/pg_regress
+
+.PHONY: all build setup install uninstall installcheck demo demo-stop test check test-matrix package dist bench clean
 
 all: build
 
 build:
-	@scripts/build.sh
+	@$(srcdir)/scripts/build.sh
 
 $(LIBRARY):
-	@scripts/build.sh
+	@$(srcdir)/scripts/build.sh
 
 setup:
-	@scripts/setup.sh
+	@$(srcdir)/scripts/setup.sh
 
 install: $(LIBRARY)
 	@test -n "$(PKGLIBDIR)" || { echo "make install: cannot run $(PG_CONFIG)" >&2; exit 1; }
 	install -d "$(DESTDIR)$(PKGLIBDIR)" "$(DESTDIR)$(EXTENSIONDIR)"
 	install -m 755 "$(LIBRARY)" "$(DESTDIR)$(PKGLIBDIR)/pg_rowsource.so"
-	install -m 644 pg_rowsource.control $(wildcard pg_rowsource--*.sql) "$(DESTDIR)$(EXTENSIONDIR)/"
+	install -m 644 $(srcdir)/pg_rowsource.control $(wildcard $(srcdir)/pg_rowsource--*.sql) "$(DESTDIR)$(EXTENSIONDIR)/"
 
 uninstall:
 	rm -f "$(DESTDIR)$(PKGLIBDIR)/pg_rowsource.so" "$(DESTDIR)$(EXTENSIONDIR)"/pg_rowsource.control "$(DESTDIR)$(EXTENSIONDIR)"/pg_rowsource--*.sql
 
+installcheck:
+	@libraries=$$("$(BINDIR)/psql" -XAtqc "SHOW shared_preload_libraries" -d postgres) || exit; \
+	case $$libraries in *pg_rowsource*) ;; *) \
+	    echo "make installcheck: set shared_preload_libraries = 'pg_rowsource' on this server and restart it" >&2; \
+	    exit 1 ;; \
+	esac
+	"$(PG_REGRESS)" --inputdir="$(srcdir)" --bindir="$(BINDIR)" $(REGRESS_OPTS) $(EXTRA_REGRESS_OPTS) $(REGRESS)
+
 demo:
-	@KEEP=$(KEEP) scripts/demo.sh
+	@KEEP=$(KEEP) $(srcdir)/scripts/demo.sh
 
 demo-stop:
-	@scripts/demo-stop.sh
+	@ROWSOURCE_SERVER=demo $(srcdir)/scripts/server.sh stop
 
 test check:
-	@scripts/test.sh
+	@$(srcdir)/scripts/test.sh
 
 test-matrix:
-	@scripts/matrix.sh
+	@$(srcdir)/scripts/matrix.sh
 
 package:
-	@scripts/package.sh
+	@$(srcdir)/scripts/package.sh
 
 dist:
-	@scripts/dist.sh
+	@mkdir -p "$(CARGO_TARGET_DIR)"
+	git -C $(srcdir) archive --format zip --prefix pg_rowsource-$(VERSION)/ \
+	    --output "$(CARGO_TARGET_DIR)/pg_rowsource-$(VERSION).zip" HEAD
 
 bench:
-	@WHAT="$(WHAT)" QUICK="$(QUICK)" SCALE="$(SCALE)" REPEAT="$(REPEAT)" OUTPUT="$(OUTPUT)" scripts/bench.sh
-
-bench-quick:
-	@scripts/bench-quick.sh
+	@WHAT="$(WHAT)" QUICK="$(QUICK)" SCALE="$(SCALE)" REPEAT="$(REPEAT)" OUTPUT="$(OUTPUT)" $(srcdir)/scripts/bench.sh
 
 clean:
-	@scripts/clean.sh
+	@$(srcdir)/scripts/clean.sh

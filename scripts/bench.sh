@@ -8,32 +8,22 @@
 set -uo pipefail
 . "$(dirname "$0")/common.sh"
 cd "$ROOT"
-quick=()
-[ -z "${QUICK:-}" ] || [ "$QUICK" = 0 ] || quick=(--quick)
-OUTPUT=${OUTPUT:-$([ ${#quick[@]} -eq 0 ] && echo bench/results || echo "$TARGET/bench")}
-
-cleanup() {
-    local status=$?
-    trap - EXIT INT TERM
-    stop_child
-    [ -z "${RUN:-}" ] || stop_test_servers
-    exit "$status"
-}
-trap cleanup EXIT
-trap 'echo "bench.sh: interrupted; what had ended is in $OUTPUT" >&2; exit 130' INT
-trap 'echo "bench.sh: terminated; what had ended is in $OUTPUT" >&2; exit 143' TERM
+quick=() folder=bench/results
+if [ "${QUICK:-0}" != 0 ]; then
+    quick=(--quick) folder=$TARGET/bench
+fi
 
 # Extensions to compare with. What cannot be had is left out of the comparison, and the report says so.
 peers=()
-if [ "$PG_CONFIG" = /usr/lib/postgresql/15/bin/pg_config ]; then
-    peers=(postgresql-15-pg-stat-kcache postgresql-15-pgaudit)
-fi
+[ "$PG_CONFIG" != /usr/lib/postgresql/15/bin/pg_config ] || peers=(postgresql-15-pg-stat-kcache postgresql-15-pgaudit)
 scripts/setup.sh || exit 1
 scripts/setup.sh "${peers[@]}" || say "going on without ${peers[*]}"
+choose_run
+phase="the bench; what had ended is in ${OUTPUT:=$folder}"
+at_end stop_test_servers
 say "building"
 run_child scripts/build.sh || die "the library could not be built"
 run_child cargo build --locked --ignore-rust-version --profile lab -p rowsource-bench || die "the laboratory could not be built"
-choose_run
 stop_test_servers
 run_child scripts/tree.sh >/dev/null || die "the private server tree could not be made"
 run_child "$TARGET/lab/rowsource-bench" run "${quick[@]}" --scale "${SCALE:-1}" --repeat "${REPEAT:-1}" \

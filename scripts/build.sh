@@ -6,7 +6,10 @@ set -euo pipefail
 [ -x "$PG_CONFIG" ] || die "$PG_CONFIG not found: run scripts/setup.sh, or set PG_CONFIG"
 major=$(major)
 grep -q "^pg$major *=" "$ROOT/Cargo.toml" || die "$("$PG_CONFIG" --version) is not supported: the supported ones are the features of Cargo.toml"
-export PGRX_PG_CONFIG_PATH=$PG_CONFIG
+# Cargo builds the bindings again when one of these changes: pg_config's path, or what dh sets for C.
+PGRX_PG_CONFIG_PATH=$(readlink -f "$PG_CONFIG")
+export PGRX_PG_CONFIG_PATH
+unset CFLAGS CXXFLAGS CPPFLAGS LDFLAGS SOURCE_DATE_EPOCH
 cd "$ROOT"
 locked=(--locked)
 [ -f Cargo.lock ] || locked=()

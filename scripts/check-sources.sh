@@ -1,26 +1,16 @@
 #!/usr/bin/env bash
 # The fences of the code: `unsafe` stays in src/pg/ (and the TSC leaf of core), and files stay small.
 set -uo pipefail
-. "$(dirname "$0")/common.sh"
-cd "$ROOT"
-WARN_LINES=500
-MAX_LINES=600
+cd "$(dirname "$0")/.." || exit
 failed=0
-
 # Attributes may name it (`#[unsafe(no_mangle)]`, `allow(unsafe_code, reason = ...)`), and so may comments.
-found=$(find src -name '*.rs' -not -path 'src/pg/*' -exec grep -nHE '\bunsafe\b' {} + |
-    grep -vE '^[^:]+:[0-9]+: *(//|#!?\[|reason = ")')
-if [ -n "$found" ]; then
-    echo "check-sources.sh: unsafe outside src/pg/:" >&2
-    echo "$found" >&2
+if grep -rnE '\bunsafe\b' --include='*.rs' --exclude-dir=pg src | grep -vE '^[^:]+:[0-9]+: *(//|#!?\[|reason = ")'; then
+    echo "check-sources.sh: the lines above say unsafe outside src/pg/" >&2
     failed=1
 fi
-while read -r lines file; do
-    if [ "$lines" -gt $MAX_LINES ]; then
-        echo "check-sources.sh: $file has $lines lines, more than $MAX_LINES: split it" >&2
-        failed=1
-    elif [ "$lines" -gt $WARN_LINES ]; then
-        echo "check-sources.sh: warning: $file has $lines lines, more than $WARN_LINES" >&2
-    fi
-done < <(find src core/src tests bench/src -name '*.rs' -exec wc -l {} + | grep -v ' total$')
+find src core/src tests bench/src -name '*.rs' -exec wc -l {} + | awk '
+    $2 == "total" || $1 <= 500 { next }
+    $1 > 600 { print "check-sources.sh: " $2 " has " $1 " lines, more than 600: split it"; failed = 1; next }
+    { print "check-sources.sh: warning: " $2 " has " $1 " lines, more than 500" }
+    END { exit failed }' >&2 || failed=1
 exit $failed

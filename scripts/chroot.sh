@@ -8,7 +8,7 @@
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 . "$(dirname "$0")/matrix-common.sh"
-major=${1:?usage: chroot.sh MAJOR}
+major=${1:?usage: chroot.sh MAJOR [base]}
 suite=$(suite_of "$major")
 base=$MATRIX/base-$suite
 chroot=$MATRIX/$major
@@ -20,83 +20,62 @@ flock 9
 [ "${2:-}" != base ] || [ ! -d "$base" ] || exit 0
 : >"$log"
 
-# The machine's own way to its mirror: proxies, certificates, retries.
-apt_settings() {
-    apt-config dump | grep -E '^Acquire::(http|https|Retries)' || true
-    echo 'Acquire::Check-Valid-Until "false";'
-    echo 'APT::Install-Recommends "false";'
-}
-
-# The server's package would create a cluster and start it: not wanted here.
-quiet_server() {
-    mkdir -p "$1/etc/postgresql-common" "$1/usr/sbin"
-    echo "create_main_cluster = false" >"$1/etc/postgresql-common/createcluster.conf"
-    printf '#!/bin/sh\nexit 101\n' >"$1/usr/sbin/policy-rc.d"
-    chmod 755 "$1/usr/sbin/policy-rc.d"
-}
-
 make_base() {
-    local mirror part=$base.part sources
+    local mirror sources preferences=""
     mirror=$(find_mirror)
     reach "$mirror" "$suite" "$log"
-    rm -rf "$part"
-    apt_settings >"$MATRIX/$major.apt.conf"
-    sources="deb $mirror $suite main"
-    # Experimental is no suite of its own: it lies on top of sid.
-    [ "$suite" != experimental ] || sources="deb $mirror sid main"
-    mmdebstrap --quiet --mode=root --variant=apt --aptopt="$MATRIX/$major.apt.conf" --skip=cleanup/apt/lists \
-        --include=passwd "" "$part" "$sources" >>"$log" 2>&1 || return 1
-    [ ! -f /etc/ssl/certs/ca-certificates.crt ] ||
-        install -D -m 644 /etc/ssl/certs/ca-certificates.crt "$part/etc/ssl/certs/ca-certificates.crt"
+    sources=("deb $mirror $suite main")
     if [ "$suite" = experimental ]; then
-        echo "deb $mirror experimental main" >>"$part/etc/apt/sources.list"
-        # From there only the server and its client library; the rest stays sid's.
-        printf 'Package: postgresql-*%s libpq*\nPin: release a=experimental\nPin-Priority: 990\n' "$major" \
-            >"$part/etc/apt/preferences.d/postgresql"
-        in_chroot "$part" apt-get -q update >>"$log" 2>&1 || return 1
+        # It lies on top of sid. From there only the server and its client library; the rest stays sid's.
+        sources+=("deb $mirror sid main")
+        preferences="Package: postgresql-*$major libpq*\nPin: release a=experimental\nPin-Priority: 990\n"
     fi
-    quiet_server "$part"
+    # The machine's own way to its mirror: proxies, certificates, retries.
+    {
+        apt-config dump | grep -E '^Acquire::(http|https|Retries)' || true
+        echo 'Acquire::Check-Valid-Until "false"; APT::Install-Recommends "false";'
+    } >"$MATRIX/$major.apt.conf"
+    mkdir -p "$MATRIX/$major.etc/postgresql-common" "$MATRIX/$major.etc/apt/preferences.d"
+    # shellcheck disable=SC2059
+    printf "$preferences" >"$MATRIX/$major.etc/apt/preferences.d/postgresql"
+    # The server's package would create a cluster: not wanted here.
+    echo "create_main_cluster = false" >"$MATRIX/$major.etc/postgresql-common/createcluster.conf"
+    rm -rf "$base.part"
+    mmdebstrap --quiet --mode=root --variant=apt --include=passwd --aptopt="$MATRIX/$major.apt.conf" \
+        --skip=cleanup/apt/lists --setup-hook="mkdir -p \"\$1/etc\"; cp -r '$MATRIX/$major.etc/.' \"\$1/etc\"" \
+        "" "$base.part" "${sources[@]}" >>"$log" 2>&1 || return 1
+    rm -rf "$MATRIX/$major.etc"
+    [ ! -f /etc/ssl/certs/ca-certificates.crt ] ||
+        install -D -m 644 /etc/ssl/certs/ca-certificates.crt "$base.part/etc/ssl/certs/ca-certificates.crt"
     # The account has the same number inside and outside, since both write to the same folders.
-    grep '^postgres:' /etc/passwd >>"$part/etc/passwd"
-    grep '^postgres:' /etc/group | cut -d: -f1-3 | sed 's/$/:/' >>"$part/etc/group"
-    rm -rf "$base"
-    mv "$part" "$base"
+    grep '^postgres:' /etc/passwd >>"$base.part/etc/passwd"
+    grep '^postgres:' /etc/group | cut -d: -f1-3 | sed 's/$/:/' >>"$base.part/etc/group"
+    mv "$base.part" "$base"
 }
 
 make_server() {
-    local part=$chroot.part headers
-    rm -rf "$part"
-    cp -a "$base" "$part"
+    rm -rf "$chroot.part"
+    cp -a "$base" "$chroot.part"
     # gcc and its friends compile the tests' own libraries; the server's headers only are unpacked,
     # as their package would bring in a whole clang.
-    in_chroot "$part" env DEBIAN_FRONTEND=noninteractive apt-get -q -y install \
-        "postgresql-$major" gcc libc6-dev valgrind strace procps >>"$log" 2>&1 || return 1
-    in_chroot "$part" sh -c "cd /tmp && apt-get -q download postgresql-server-dev-$major" >>"$log" 2>&1 || return 1
-    headers=("$part"/tmp/postgresql-server-dev-"$major"_*.deb)
-    dpkg -x "${headers[0]}" "$part" >>"$log" 2>&1
-    rm -f "${headers[0]}"
-    rm -rf "$chroot"
-    mv "$part" "$chroot"
+    in_chroot "$chroot.part" sh -ec "apt-get -q -y install postgresql-$major gcc libc6-dev valgrind strace procps
+        cd /tmp && apt-get -q download postgresql-server-dev-$major && dpkg -x postgresql-server-dev-$major*.deb / && rm *.deb" \
+        >>"$log" 2>&1 || return 1
+    mv "$chroot.part" "$chroot"
 }
 
-# The stand-in knows the answers by heart: the chroot's program runs only inside. The headers are named
+# The stand-in reads the answers from a file: the chroot's program runs only inside. The headers are named
 # by their place outside, which in_chroot shows inside too.
 make_pg_config() {
-    local answers
-    answers=$(in_chroot "$chroot" "/usr/lib/postgresql/$major/bin/pg_config" |
-        sed -E "s|^(INCLUDEDIR.*= )|\1$chroot|")
-    [ -n "$answers" ] || return 1
+    local answers=$MATRIX/pg_config-$major.answers
+    in_chroot "$chroot" "/usr/lib/postgresql/$major/bin/pg_config" | sed -E "s|^(INCLUDEDIR.*= )|\1$chroot|" >"$answers" || return 1
     cat >"$MATRIX/pg_config-$major.part" <<SCRIPT
 #!/bin/sh
 # pg_config of the PostgreSQL $major in $chroot.
-answers() { cat <<'ANSWERS'
-$answers
-ANSWERS
-}
-[ \$# -gt 0 ] || { answers; exit; }
+[ \$# -gt 0 ] || exec cat "$answers"
 for option; do
-    name=\$(echo "\${option#--}" | tr 'a-z' 'A-Z')
-    answers | sed -n "s/^\$name = //p" | grep . || { echo "pg_config-$major: \$option?" >&2; exit 1; }
+    name=\$(echo "\${option#--}" | tr a-z A-Z)
+    sed -n "s/^\$name = //p" "$answers" | grep . || { echo "pg_config-$major: \$option?" >&2; exit 1; }
 done
 SCRIPT
     chmod 755 "$MATRIX/pg_config-$major.part"

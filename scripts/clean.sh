@@ -2,12 +2,12 @@
 # Stops the throwaway servers and removes everything that was built.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
-[ -d "$TARGET" ] || exit 0
-if [ -x "$PG_CONFIG" ] && { [ -d "$TARGET/run" ] || [ -f "$TARGET/run.path" ]; }; then
+if [ -d "$TARGET" ] && [ -x "$PG_CONFIG" ]; then
     choose_run
     stop_test_servers
     stop_server "$RUN/play" immediate
     stop_server "$RUN/demo" immediate
-    [ ! -f "$TARGET/run.path" ] || rm -rf "${RUN%/run}"
+    rm -rf "$RUN"
+    rmdir "${RUN%/run}" 2>/dev/null || true
 fi
 rm -rf "$TARGET"

@@ -3,8 +3,8 @@
 #
 # ROOT     the checkout
 # TARGET   cargo's target folder
-# RUN      servers, their data and their private tree: TARGET/run, or a folder under /tmp where
-#          TARGET cannot be entered by the account that runs the server
+# RUN      servers, their data and their private tree: TARGET/run, or a folder under /tmp where TARGET is too deep
+#          or closed to the account that runs the server
 # TREE     private copy (hard links) of the installed server; DESTDIR of `make install`
 # PGBIN    the server's programs inside TREE
 # INSTALLED  not empty: tests take the server as it is installed, with the extension from its package
@@ -36,28 +36,17 @@ else
     as_server() { env -u RUST_BACKTRACE LC_ALL=C.UTF-8 "$@"; }
 fi
 
-# Chooses RUN. A folder under /tmp is remembered in TARGET/run.path, so that the next run finds it.
+# choose_run: sets RUN, TREE and PGBIN, and makes the folders. The longest socket is RUN17/servers/<name>-<pid>/.s.PGSQL.5432,
+# and 107 bytes is the limit.
 choose_run() {
     mkdir -p "$TARGET" || die "cannot create $TARGET"
     id "$SERVER_USER" >/dev/null 2>&1 || die "there is no user $SERVER_USER to run the server as: run scripts/setup.sh first"
-    if [ -z "${ROWSOURCE_RUN:-}" ]; then
-        local kept=""
-        [ ! -f "$TARGET/run.path" ] || kept=$(cat "$TARGET/run.path")
-        # The longest socket is RUN17/servers/<name>-<pid>/.s.PGSQL.5432, and 107 bytes is the limit.
-        if (cd / && as_server test -x "$TARGET") && [ ${#TARGET} -le 48 ]; then
-            ROWSOURCE_RUN=$TARGET/run
-            rm -f "$TARGET/run.path"
-        elif [ -n "$kept" ] && [ -d "$kept" ] && [ -O "$kept/.." -o -O "$kept" ]; then
-            ROWSOURCE_RUN=$kept
-        else
-            ROWSOURCE_RUN=$(mktemp -d /tmp/pg_rowsource.XXXXXX)/run || die "cannot create a folder under /tmp"
-            chmod 755 "${ROWSOURCE_RUN%/run}"
-            echo "$ROWSOURCE_RUN" >"$TARGET/run.path"
-            echo "note: $TARGET is too deep or closed to user $SERVER_USER; servers live in $ROWSOURCE_RUN" >&2
-        fi
+    RUN=${ROWSOURCE_RUN:-$TARGET/run}
+    if [ -z "${ROWSOURCE_RUN:-}" ] && ! { [ ${#TARGET} -le 48 ] && (cd / && as_server test -x "$TARGET"); }; then
+        RUN=/tmp/pg_rowsource-$(id -u)-$(cksum <<<"$TARGET" | cut -d' ' -f1)/run
+        mkdir -p -m 755 "${RUN%/run}" && [ -O "${RUN%/run}" ] && [ ! -L "${RUN%/run}" ] || die "${RUN%/run} belongs to another user"
     fi
-    export ROWSOURCE_RUN
-    RUN=$ROWSOURCE_RUN
+    export ROWSOURCE_RUN=$RUN
     mkdir -p "$RUN/servers" || die "cannot create $RUN"
     [ "$(id -u)" != 0 ] || chown postgres: "$RUN" "$RUN/servers"
     TREE=$RUN/tree
@@ -78,30 +67,6 @@ make_template() {
             >"$TARGET/initdb.log" 2>&1 9>&- || die "initdb failed: $(tail -n 1 "$TARGET/initdb.log") (see $TARGET/initdb.log)"
         echo "$version" >"$template.done"
     ) 9>"$RUN/template.lock"
-}
-
-# ensure_data DIR: a data directory DIR/data of this server's major version; an older one goes.
-ensure_data() {
-    make_template
-    if [ "$(cat "$1/data/PG_VERSION" 2>/dev/null)" != "$(cat "$RUN/template/PG_VERSION")" ]; then
-        rm -rf "$1"
-        mkdir -p "$1"
-        [ "$(id -u)" != 0 ] || chown postgres: "$1"
-        cp -a "$RUN/template" "$1/data"
-    fi
-}
-
-# start_server DIR [option=value ...]: starts DIR/data on a socket in DIR and waits for it.
-start_server() {
-    local dir=$1 option
-    shift
-    {
-        echo "listen_addresses = ''"
-        echo "unix_socket_directories = '$dir'"
-        for option in "$@"; do echo "$option"; done
-    } >"$dir/data/postgresql.auto.conf"
-    (cd "$dir" && as_server "$PGBIN/pg_ctl" -D "$dir/data" -l "$dir/log" -w -t 60 start >/dev/null 2>&1) ||
-        die "the server did not start: $(grep -E 'FATAL|PANIC' "$dir/log" | tail -n 1) (see $dir/log)"
 }
 
 # stop_server DIR: stops it if it runs; no complaint if not.
@@ -137,12 +102,19 @@ run_child() {
 
 stop_child() {
     local tenths
-    [ -n "$CHILD" ] || return 0
-    kill -TERM -- "-$CHILD" 2>/dev/null || return 0
+    [ -n "$CHILD" ] && kill -TERM -- "-$CHILD" 2>/dev/null || return 0
     for ((tenths = 0; tenths < 100; tenths++)); do
         kill -0 -- "-$CHILD" 2>/dev/null || return 0
         sleep 0.1
     done
+}
+
+# at_end COMMAND...: stops the child and runs this when the script ends, also where it is interrupted or terminated.
+at_end() {
+    AT_END=("$@")
+    trap 'status=$?; trap - EXIT INT TERM; stop_child; "${AT_END[@]}" "$status"; exit "$status"' EXIT
+    trap 'echo "${0##*/}: interrupted${phase:+ during $phase}" >&2; exit 130' INT
+    trap 'echo "${0##*/}: terminated${phase:+ during $phase}" >&2; exit 143' TERM
 }
 
 # logged COMMAND...: what it prints goes to $log too.
@@ -151,8 +123,19 @@ logged() {
     return "${PIPESTATUS[0]}"
 }
 
-# sum_up LOG...: "N passed, N failed" over every test program in them, as the last line.
+# sum_up LOG...: "N passed, N failed, N skipped, N flaky" over the summaries of cargo test and cargo-nextest in them, as the
+# last line. (What stands indented is the output of a single test.)
 sum_up() {
-    cat "$@" 2>/dev/null |
-        awk '/^test result:/ { passed += $4; failed += $6 } END { printf "%d passed, %d failed\n", passed, failed }'
+    cat "$@" 2>/dev/null | awk '
+        function number_before(word) { return match($0, "[0-9]+ " word) ? substr($0, RSTART) + 0 : 0 }
+        /^test result:/ || /^ +Summary \[/ {
+            passed += number_before("passed"); flaky += number_before("flaky")
+            failed += number_before("failed") + number_before("timed out") + number_before("exec failed")
+        }
+        /^Skipped: / { skipped += $2 }
+        /^server crash: / { crashed = 1 }
+        END {
+            printf "%d passed, %d failed, %d skipped, %d flaky%s\n", passed, failed, skipped, flaky,
+                crashed ? "; a server crashed" : ""
+        }'
 }

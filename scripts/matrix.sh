@@ -51,37 +51,25 @@ prepare() {
     return $status
 }
 
-# tests_but NAME...: all files of tests/tests but these.
-tests_but() {
-    local file name
-    for file in tests/tests/*.rs; do
-        name=$(basename "$file" .rs)
-        [[ " $* " == *" $name "* ]] || echo "$name"
-    done
-}
-
 # use MAJOR: what the other scripts are to work on.
 use() {
     export PG_CONFIG=$MATRIX/pg_config-$1 PG_ROOT=$MATRIX/$1 ROWSOURCE_RUN=$host_run$1
     choose_run
 }
 
-# These compare times so closely that they fail beside other work.
-ALONE="accuracy store_overhead"
-# So do these, which look at what no major does differently: they run on 15 and on the newest.
-ATTACKS="attack_plans attack_texts long_plans"
+# These look at what no major does differently: they run on 15 and on the newest.
+ATTACKS='binary(/^(attack|long)_/)'
 
 # one MAJOR [NAME...]: everything on that major that can run beside other work, or just these files of tests.
 one() {
     local major=$1 names
     shift
     names=("$@")
-    # shellcheck disable=SC2086
-    [ $# -gt 0 ] || mapfile -t names < <(tests_but $ALONE $ATTACKS)
+    [ $# -gt 0 ] || names=('not group(timing)')
     use "$major"
     try "PostgreSQL $major: library" scripts/build.sh || return 0
     try "PostgreSQL $major: private server tree" scripts/tree.sh || return 0
-    AGAIN_LATER=${side_by_side:+$TARGET/again-$major} try "PostgreSQL $major: server tests" scripts/server-tests.sh "${names[@]}"
+    try "PostgreSQL $major: server tests" scripts/server-tests.sh "${names[@]}"
     [ $# -eq 0 ] || return 0
     [ "$major" != 18 ] || try "pg_upgrade from 15 to $major" upgrade
     ROWSOURCE_RUN=${ROWSOURCE_RUN}p try "PostgreSQL $major: package" scripts/package-test.sh "$major"
@@ -89,14 +77,12 @@ one() {
     return 0
 }
 
-# alone MAJOR: what wants to be alone, and what failed beside other work.
+# alone MAJOR: the tests that compare times.
 alone() {
-    local again="" names=$ALONE
-    [ "$1" != "${MAJORS[-1]}" ] || names+=" $ATTACKS"
-    [ ! -s "$TARGET/again-$1" ] || again=$(cat "$TARGET/again-$1")
+    local unfit=""
+    [ "$1" = "${MAJORS[-1]}" ] || unfit=$ATTACKS
     use "$1"
-    # shellcheck disable=SC2086
-    try "PostgreSQL $1: server tests, alone${again:+, once more $again}" scripts/server-tests.sh $names $again
+    UNFIT=$unfit try "PostgreSQL $1: tests that compare times" scripts/server-tests.sh 'group(timing)'
     return 0
 }
 
@@ -107,14 +93,11 @@ fifteen() { ROWSOURCE_RUN=${host_run}p try "PostgreSQL 15: package" scripts/pack
 # tempfile_slots, whose helper patches position-independent programs only, and the wheel's is none; nor what
 # compares times.
 of_a_wheel() {
-    local needs_contrib="equality neighbours explain_option store_callgrind robust tempfile_slots"
-    local times="accuracy attack_plans attack_texts long_plans overhead plan_history store_overhead tempfile_time" names
+    local needs_contrib='binary(/^(coexistence|equality|explain_option|robust|store_callgrind|store_overhead|tempfile_slots)$/)'
     PG_CONFIG=$(scripts/wheel.sh) || { say "PostgreSQL 16 is left out"; return 0; }
     export PG_CONFIG INSTALLED=1 PG_ROOT="" ROWSOURCE_RUN=${host_run}16
-    # shellcheck disable=SC2086
-    mapfile -t names < <(tests_but $times $needs_contrib)
     scripts/build.sh && scripts/build.sh clippy && make -s --no-print-directory install &&
-        scripts/server-tests.sh "${names[@]}"
+        UNFIT="group(timing) | $needs_contrib" scripts/server-tests.sh
 }
 
 sixteen() { try "PostgreSQL 16, from a wheel" of_a_wheel || return 0; }
@@ -136,7 +119,7 @@ upgrade() {
         compgen -G "$PG_ROOT/usr/lib/*/$name" >/dev/null || cp -L "$old$path" "$libraries/"
     done
     ROWSOURCE_OLD_LIBRARIES=$libraries ROWSOURCE_OLD_PGBIN=$copy$programs \
-        ARGUMENTS=--ignored scripts/server-tests.sh pg_upgrade
+        ARGUMENTS='--run-ignored only' scripts/server-tests.sh pg_upgrade
 }
 
 # lane NUMBER COMMAND...: one after the other, each in a shell of its own, with a log of its own.
@@ -150,10 +133,9 @@ lane() {
     return $status
 }
 
-# in_lanes: the majors go two ways at once, for most of the work keeps one processor busy. A test that did not like the
-# company is run again at the end.
+# in_lanes: the majors go two ways at once, for most of the work keeps one processor busy.
 in_lanes() {
-    local lane status=0 side_by_side=1
+    local lane status=0
     set -m
     lane 1 fifteen sixteen "one 18" &
     lanes+=($!)
@@ -166,11 +148,12 @@ in_lanes() {
     return $status
 }
 
-rm -f "$failures" "$TARGET"/again-*
+rm -f "$failures"
 : >"$log"
 wanted=("${MAJORS[@]}")
 [ $# -eq 0 ] || wanted=("$1")
 run_child try "chroots of the other suites" prepare "${wanted[@]}" || exit 1
+run_child try "cargo-nextest" scripts/nextest.sh --install || exit 1
 run_child try "test programs" scripts/server-tests.sh --build || exit 1
 export ROWSOURCE_TESTS_BUILT=1
 if [ $# -gt 0 ]; then

@@ -1,42 +1,33 @@
 #!/usr/bin/env bash
-# Builds target/packages/postgresql-NN-pg-rowsource_VERSION_ARCH.deb for the PostgreSQL of PG_CONFIG:
-# what `make install` installs, and the documents.
+# Builds target/packages/postgresql-NN-pg-rowsource_*.deb for the PostgreSQL of PG_CONFIG, from debian/. It does so in a
+# folder of its own, because debian/control names one major and dpkg-buildpackage writes to the parent folder.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
-cd "$ROOT"
-command -v dpkg-deb >/dev/null || die "dpkg-deb not found: packages are built on Debian"
-scripts/build.sh
+scripts=$ROOT/scripts
+"$scripts/setup.sh" debhelper postgresql-server-dev-all >&2
 major=$(major)
-version=$(sed -n "s/^default_version = '\(.*\)'/\1/p" pg_rowsource.control)-1
-name=postgresql-$major-pg-rowsource
-package=$TARGET/packages/${name}_${version}_$(dpkg --print-architecture)
-rm -rf "$package"
-make -s --no-print-directory install DESTDIR="$package" PG_CONFIG="$PG_CONFIG"
-strip --strip-unneeded "$package$("$PG_CONFIG" --pkglibdir)/pg_rowsource.so"
-documents=$package/usr/share/doc/$name
-install -d "$documents"
-install -m 644 LICENSE "$documents/copyright"
-gzip -9nc CHANGELOG.md >"$documents/changelog.gz"
-gzip -9nc README.md >"$documents/README.md.gz"
-# The C library that this machine's is forward compatible with: what the symbols of ours ask for.
-glibc=$(objdump -T "$package$("$PG_CONFIG" --pkglibdir)/pg_rowsource.so" | grep -oE 'GLIBC_[0-9.]+' | sort -Vu | tail -n 1)
-install -d "$package/DEBIAN"
-cat >"$package/DEBIAN/control" <<CONTROL
-Package: $name
-Source: pg-rowsource
-Version: $version
-Architecture: $(dpkg --print-architecture)
-Maintainer: $(sed -n 's/.*"maintainer": "\(.*\)".*/\1/p' META.json) <maintainers@pg-rowsource.invalid>
-Depends: postgresql-$major, libc6 (>= ${glibc#GLIBC_}), libgcc-s1
-Section: database
-Priority: optional
-Installed-Size: $(du -sk --exclude=DEBIAN "$package" | cut -f1)
-Homepage: $(sed -n 's/^repository = "\(.*\)"/\1/p' Cargo.toml)
-Description: row source execution statistics for PostgreSQL $major
- Counts rows, blocks, WAL and temporary I/O of every plan node exactly and samples
- its time while statements run, cheaply enough to stay on in production, and shows
- the figures afterwards: as a table like Oracle's ALLSTATS LAST, and as views.
-CONTROL
-dpkg-deb --root-owner-group --build "$package" "$package.deb" >/dev/null
-rm -rf "$package"
-echo "$package.deb"
+folder=$TARGET/packages/build-$major
+log=$TARGET/packages/$major.log
+rm -rf "$folder" "$TARGET"/packages/*-"$major"-*.deb
+mkdir -p "$folder"
+cp -r "$ROOT"/{debian,README.md,CHANGELOG.md} "$folder/"
+ln -s "$ROOT/Makefile" "$folder/"
+cd "$folder"
+# Any minor version will do: the library calls nothing that only the newest has. Debian's list asks for the newest, which
+# a suite may not have yet.
+: >debian/minor_versions
+
+# setup.sh has looked for what the build needs, and accepts any version of LLVM.
+command=(dpkg-buildpackage -b -us -uc -d)
+export PG_SUPPORTED_VERSIONS=$major CARGO_TARGET_DIR=$TARGET
+# pg_buildext looks for pg_config in one place only. Show it the one of a server in a chroot, whose programs do not run here.
+place=/usr/lib/postgresql/$major/bin
+if [ "$PG_CONFIG" != "$place/pg_config" ]; then
+    export DEB_BUILD_OPTIONS=nocheck
+    command=(unshare --mount sh -ec 'mount -t tmpfs tmpfs /usr/lib/postgresql; mkdir -p "$0"; ln -s "$PG_CONFIG" "$0/pg_config"; exec "$@"'
+        "$place" "${command[@]}")
+fi
+pg_buildext updatecontrol
+"${command[@]}" >"$log" 2>&1 || die "the package could not be built: $(grep -iE 'error' "$log" | tail -n 1) (see $log)"
+rm -rf "$folder"
+ls "$TARGET/packages/postgresql-$major-pg-rowsource"_*.deb

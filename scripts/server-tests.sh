@@ -1,66 +1,80 @@
 #!/usr/bin/env bash
 # The tests on real servers (tests/), against the library as built for the server of PG_CONFIG:
 #   scripts/server-tests.sh [NAME...]     all, or only these files of tests/tests (without .rs)
+#   scripts/server-tests.sh EXPRESSION    those of a filter expression of cargo-nextest, such as 'group(timing)'
 #   scripts/server-tests.sh --build       only compiles them
-# With PG_ROOT, the chroot of that server, the test programs run in it. ARGUMENTS go to the test programs.
+# With PG_ROOT, the chroot of that server, the tests run in it. ARGUMENTS go to `cargo nextest run`.
 #
-# The programs are run here and not by cargo, which would make them wait while it builds for another server.
-#
-# Some tests look at times, on a machine that may have other work: what fails is run once more, alone, and has failed
-# where it fails again. Where more than a few files fail, it is not the machine. With AGAIN_LATER, a file, their names
-# are left there for the caller to do that.
+# A test that does not fit the server says so in its name (..._pg18_plus, ..._before_pg17, ..._needs_mount); such tests
+# are skipped and listed. So are those of UNFIT, a filter expression too.
 set -uo pipefail
 . "$(dirname "$0")/common.sh"
 cd "$ROOT"
-programs=$TARGET/server-tests
-MOST_AGAIN=3
+kept=$TARGET/server-tests
+nextest=scripts/nextest.sh
+# What was built is run without cargo, which would wait while it builds for another server.
+built=(--cargo-metadata "$kept.cargo.json" --binaries-metadata "$kept.binaries.json" --color never)
 
-# compile: the programs, and a list of them: file of tests/tests and program.
+# compile: the programs, and what cargo-nextest must know of them.
 compile() {
-    local log=$programs.log
-    cargo test --locked --ignore-rust-version -p rowsource-tests --no-run 2>"$log" ||
-        { cat "$log" >&2; die "the tests could not be built"; }
-    sed -nE 's|^ *Executable tests/([a-z0-9_]+)\.rs \((.*)\)$|\1 \2|p' "$log" >"$programs.part" &&
-        [ -s "$programs.part" ] && mv "$programs.part" "$programs" || die "cargo named no test programs (see $log)"
+    local cargo=(--locked --ignore-rust-version -p rowsource-tests)
+    $nextest list "${cargo[@]}" --list-type binaries-only --message-format json >"$kept.binaries.json" 2>"$kept.log" &&
+        cargo metadata --locked --format-version 1 >"$kept.cargo.json" 2>>"$kept.log" ||
+        { cat "$kept.log" >&2; die "the tests could not be built"; }
 }
 
-# run_test NAME: its output and status.
-run_test() {
-    local program runner=()
-    program=$(awk -v name="$1" '$1 == name { print $2 }' "$programs")
-    [ -n "$program" ] || die "there is no tests/tests/$1.rs"
-    case $program in /*) ;; *) program=$ROOT/$program ;; esac
-    [ -z "${PG_ROOT:-}" ] || runner=("$ROOT/scripts/in-chroot.sh")
-    echo "     Running tests/$1.rs"
-    # shellcheck disable=SC2086
-    (cd tests && ROWSOURCE_INSIDE=${PG_ROOT:-} "${runner[@]}" "$program" --show-output ${ARGUMENTS:-} 2>&1)
+# selection [NAME... or EXPRESSION]: as a filter expression.
+selection() {
+    local expression=""
+    for name in "$@"; do
+        case $name in
+        *'('*) ;;
+        *) [ -f "tests/tests/$name.rs" ] || die "there is no tests/tests/$name.rs"; name="binary(=$name)" ;;
+        esac
+        expression+="${expression:+ | }($name)"
+    done
+    echo "kind(test)${expression:+ & ($expression)}"
+}
+
+# unfit: a filter expression of the tests that do not fit this server.
+unfit() {
+    local major later earlier name
+    major=$(major)
+    later=$(seq -s '|' $((major + 1)) $((major + 20)))
+    earlier=$(seq -s '|' 15 "$major")
+    echo "test(/_pg($later)_plus$/) | test(/_before_pg($earlier)$/)"
+    # Whole files may be for newer servers too.
+    for name in tests/tests/pg*_plus.rs; do
+        name=$(basename "$name" .rs)
+        [ "${name//[^0-9]/}" -le "$major" ] || echo "| binary(=$name)"
+    done
+    { [ "$(id -u)" = 0 ] && [ -x "${PG_ROOT:-}/bin/mount" ]; } || echo "| test(/_needs_mount$/)"
+    [ -z "${UNFIT:-}" ] || echo "| $UNFIT"
 }
 
 [ -n "${ROWSOURCE_TESTS_BUILT:-}" ] || compile
 [ "${1:-}" != --build ] || exit 0
 choose_run
 stop_test_servers
-names=("$@")
-# What compares times comes last, when work beside it may have ended.
-timed='accuracy|attack_plans|attack_texts|long_plans|overhead|plan_history|store_overhead|tempfile_time'
-[ $# -gt 0 ] || mapfile -t names < <(cut -d' ' -f1 "$programs" | grep -vxE "$timed"; cut -d' ' -f1 "$programs" | grep -xE "$timed")
-again=()
-first=$(mktemp) || exit 1
-trap 'rm -f "$first"' EXIT
-for name in "${names[@]}"; do
-    run_test "$name" | sed -u 's/^test result: FAILED/first try: &/' | tee -a "$first"
-    [ "${PIPESTATUS[0]}" -eq 0 ] || again+=("$name")
-done
-[ ${#again[@]} -gt 0 ] || exit 0
-if [ ${#again[@]} -gt $MOST_AGAIN ]; then
-    sed -n 's/^first try: //p' "$first"
-    exit 1
+rm -rf "$RUN/crashes"
+if [ -n "${PG_ROOT:-}" ]; then
+    export ROWSOURCE_INSIDE=$PG_ROOT
+    host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
+    export "CARGO_TARGET_${host}_RUNNER=$ROOT/scripts/in-chroot.sh"
 fi
-if [ -n "${AGAIN_LATER:-}" ]; then
-    echo "${again[@]}" >"$AGAIN_LATER"
-    exit 0
+selected=$(selection "$@") || exit 1
+unfit=$(unfit)
+skipped=$($nextest list "${built[@]}" -T oneline -E "($selected) & ($unfit)" 2>/dev/null)
+if [ -n "$skipped" ]; then
+    echo "Skipped: $(echo "$skipped" | wc -l) tests that do not fit PostgreSQL $(major) here"
+    echo "$skipped" | sed 's/^/        SKIP /'
 fi
 status=0
-say "once more: ${again[*]}"
-for name in "${again[@]}"; do run_test "$name" || status=1; done
+# shellcheck disable=SC2086
+$nextest run "${built[@]}" ${ARGUMENTS:-} -E "($selected) - ($unfit)" 2>&1 || status=$?
+# A crash is a failure, whatever came after it.
+if compgen -G "$RUN/crashes/*" >/dev/null; then
+    sed "s|^|server crash: |" "$RUN"/crashes/*
+    status=1
+fi
 exit $status

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs what is missing to build and test on Debian 12: as root, or as a user with sudo.
+# Installs the packages that are missing to build and test on Debian 12: as root, or as a user with sudo.
 # Quiet where nothing is missing. Starts no server and creates no cluster.
 #   scripts/setup.sh --matrix         and what the other majors need
-#   scripts/setup.sh [PACKAGE ...]    and these packages too (make bench compares with other extensions)
+#   scripts/setup.sh [PACKAGE ...]    and these packages too
 set -uo pipefail
 . "$(dirname "$0")/common.sh"
 
@@ -10,58 +10,39 @@ for tool in cargo "cargo fmt" "cargo clippy"; do
     $tool --version >/dev/null 2>&1 || die "$tool not found: install Rust (with rustfmt and clippy) and put cargo on the PATH"
 done
 
-missing=()
-need() { # need PACKAGE TEST...: the package is wanted where the test fails
-    local package=$1
-    shift
-    "$@" >/dev/null 2>&1 || missing+=("$package")
-}
-installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
-libclang() { [ -n "${LIBCLANG_PATH:-}" ] || compgen -G '/usr/lib/llvm-*/lib/libclang.so*' || compgen -G '/usr/lib64/libclang.so*'; }
-clang() { command -v clang || compgen -G '/usr/lib/llvm-*/bin/clang'; }
-server() { [ -x "$("$PG_CONFIG" --bindir)/postgres" ] && [ -x "$("$PG_CONFIG" --pkglibdir)/pgxs/src/test/regress/pg_regress" ]; }
-headers() { [ -f "$("$PG_CONFIG" --includedir-server)/postgres.h" ]; }
-
+packages=(binutils gcc libc6-dev libicu-dev make pkg-config strace valgrind)
 if [ "$PG_CONFIG" = /usr/lib/postgresql/15/bin/pg_config ]; then
-    need postgresql-15 server
-    need postgresql-server-dev-15 headers
+    packages+=(postgresql-15 postgresql-server-dev-15)
 else
-    server || die "$PG_CONFIG does not lead to a PostgreSQL server with pg_regress"
-    headers || die "$PG_CONFIG does not lead to the server's headers"
+    [ -x "${PG_ROOT:-}$("$PG_CONFIG" --bindir)/postgres" ] && [ -f "$("$PG_CONFIG" --includedir-server)/postgres.h" ] ||
+        die "$PG_CONFIG does not lead to a PostgreSQL server and its headers"
 fi
-need libclang-14-dev libclang
-need clang-14 clang
-need gcc command -v gcc
-need libc6-dev test -f /usr/include/stdlib.h
-need libicu-dev test -f /usr/include/unicode/ucol.h
-need pkg-config command -v pkg-config
-need make command -v make
-need strace command -v strace
-need valgrind command -v valgrind
-need binutils command -v objdump
+# Any version of LLVM will do.
+[ -n "${LIBCLANG_PATH:-}" ] || compgen -G '/usr/lib/llvm-*/lib/libclang.so*' >/dev/null || packages+=(libclang-14-dev)
+command -v clang >/dev/null || compgen -G '/usr/lib/llvm-*/bin/clang' >/dev/null || packages+=(clang-14)
 if [ "${1:-}" = --matrix ]; then
     shift
-    need mmdebstrap command -v mmdebstrap
-    need python3-pip python3 -m pip --version
+    packages+=(mmdebstrap debhelper postgresql-server-dev-all)
+    python3 -m pip --version >/dev/null 2>&1 || packages+=(python3-pip)
 fi
-for package in "$@"; do need "$package" installed "$package"; done
-[ ${#missing[@]} -gt 0 ] || exit 0
+packages+=("$@")
 
-command -v apt-get >/dev/null || die "missing: ${missing[*]} (not a Debian machine: install their like by hand)"
-root=()
+command -v dpkg-query >/dev/null || { say "not a Debian machine: packages like ${packages[*]} are needed"; exit 0; }
+installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${packages[@]}" 2>/dev/null | sed -n 's/^installed //p')
+mapfile -t missing < <(printf '%s\n' "${packages[@]}" | grep -vxF "$installed")
+[ ${#missing[@]} -gt 0 ] || exit 0
+sudo=()
 if [ "$(id -u)" != 0 ]; then
     command -v sudo >/dev/null || die "missing: ${missing[*]} (run as root, or install sudo)"
-    root=(sudo)
+    sudo=(sudo)
 fi
 mkdir -p "$TARGET"
 log=$TARGET/setup.log
 say "installing ${missing[*]}"
 # Debian's package would create a cluster and start it: not wanted here.
 conf=/etc/postgresql-common/createcluster.conf
-if ! installed postgresql-common && [ ! -e "$conf" ]; then
-    "${root[@]}" mkdir -p "${conf%/*}" && echo "create_main_cluster = false" | "${root[@]}" tee "$conf" >/dev/null
-fi
-apt=("${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -y -q)
+[ -e "$conf" ] || { "${sudo[@]}" mkdir -p "${conf%/*}" && echo "create_main_cluster = false" | "${sudo[@]}" tee "$conf" >/dev/null; }
+apt=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -y -q)
 "${apt[@]}" update >"$log" 2>&1 || die "apt-get update failed: $(grep -E '^[EW]:' "$log" | tail -n 1) (see $log)"
 "${apt[@]}" -o Dpkg::Options::=--force-confold install --no-install-recommends "${missing[@]}" >>"$log" 2>&1 ||
     die "apt-get install failed: $(grep -E '^E:' "$log" | tail -n 1) (see $log)"

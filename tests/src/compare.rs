@@ -44,3 +44,171 @@ pub fn differences(core: &[NodeCounts], ours: &[MeasuredNode]) -> Vec<String> {
     }
     found
 }
+
+/// What a plan's processes may have found in shared buffers beside its own blocks, each when it needed it first: catalogues.
+const CATALOGUES: f64 = 100.0;
+
+/// Everything in which one of our runs of a plan, whose processes divide the work by chance, cannot be a run of core's;
+/// empty where it can.
+///
+/// Each of these holds in each run, and so must hold in ours, whatever core's had: who took part is no more than the
+/// leader and its workers. The rows of a node are the same in all, or the same in each process that took part. A counter
+/// is about what core had. What a Gather returns is the sum of what its processes handed to it.
+pub fn differences_from_runs(core: &[Vec<NodeCounts>], ours: &[MeasuredNode], processes: u64) -> Vec<String> {
+    let mut found = Vec::new();
+    if core.iter().any(|run| run.len() != ours.len()) {
+        return vec![format!(
+            "core has {} nodes, we have {}",
+            core[0].len(),
+            ours.len()
+        )];
+    }
+    for (id, node) in ours.iter().enumerate() {
+        let runs: Vec<&NodeCounts> = core.iter().map(|run| &run[id]).collect();
+        let name = &runs[0].operation;
+        let mut differ = |what: &str, core: String, ours: String| {
+            found.push(format!("node {id}: {name}: {what}: core {core}, ours {ours}"));
+        };
+        if *name != node.operation || runs[0].depth as i64 != i64::from(node.depth) {
+            differ("operation", name.clone(), node.operation.clone());
+        }
+        let starts = node.starts.unwrap_or(0) as u64;
+        let core_starts = range(&runs, |run| run.loops as f64);
+        let in_a_loop = core_starts.1 > processes as f64;
+        if !in_a_loop && !(core_starts.0.min(1.0)..=processes as f64).contains(&(starts as f64)) {
+            differ("starts", format!("{core_starts:?}"), starts.to_string());
+        }
+        let in_each_process = runs.iter().all(|run| {
+            let counts = NodeCounts {
+                loops: starts,
+                ..(*run).clone()
+            };
+            counts.prints_rows_as(node.rows as u64)
+        });
+        let rows = possible_rows(&runs);
+        if !in_each_process && rows.is_none_or(|(least, most)| !(least..=most).contains(&(node.rows as f64)))
+        {
+            differ("rows", format!("{rows:?}"), node.rows.to_string());
+        }
+        for (counter, (column, _)) in COUNTERS.iter().enumerate() {
+            let (least, most) = range(&runs, |run| run.counters[counter] as f64);
+            let slack = match *column {
+                "shared_blks_hit" => CATALOGUES * processes as f64,
+                // What fits into the memory of several processes may not fit into that of one.
+                "temp_blks_read" | "temp_blks_written" => f64::INFINITY,
+                _ if least == most => 0.0,
+                _ => most,
+            };
+            let ours = node.counters[counter].unwrap_or(0);
+            if !(least - slack..=most + slack).contains(&(ours as f64)) {
+                differ(column, format!("{least} to {most}"), ours.to_string());
+            }
+        }
+    }
+    found.extend(gather_differences(core, ours));
+    found
+}
+
+fn range(runs: &[&NodeCounts], value: impl Fn(&NodeCounts) -> f64) -> (f64, f64) {
+    let values = runs.iter().map(|run| value(run));
+    values.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), value| {
+        (least.min(value), most.max(value))
+    })
+}
+
+/// The least and the most rows that fit core's rounded figures in all runs; `None` where there is no such number.
+fn possible_rows(runs: &[&NodeCounts]) -> Option<(f64, f64)> {
+    let all = runs.iter().map(|run| run.total_rows());
+    let (least, most) = all.fold((f64::NEG_INFINITY, f64::INFINITY), |(least, most), range| {
+        (least.max(range.0), most.min(range.1))
+    });
+    (least <= most).then_some((least, most))
+}
+
+/// Each Gather of ours that has other rows than the node below it, though in core's runs it can have had as many.
+fn gather_differences(core: &[Vec<NodeCounts>], ours: &[MeasuredNode]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (id, pair) in ours.windows(2).enumerate() {
+        let [gather, child] = pair else { continue };
+        let passes_all = core.iter().all(|run| {
+            let (least, most) = run[id + 1].total_rows();
+            let (gathered, _) = run[id].total_rows();
+            (least..=most).contains(&gathered)
+        });
+        if gather.operation.starts_with("Gather") && passes_all && gather.rows != child.rows {
+            found.push(format!(
+                "node {id}: {}: {} rows, and {} below it",
+                gather.operation, gather.rows, child.rows
+            ));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn core(operation: &str, loops: u64, rows_per_loop: &str) -> NodeCounts {
+        NodeCounts {
+            depth: usize::from(operation == "Scan"),
+            operation: operation.to_string(),
+            init_plan: false,
+            loops,
+            rows_per_loop: rows_per_loop.to_string(),
+            counters: [5; COUNTERS.len()],
+            total_ms: None,
+        }
+    }
+
+    fn ours(operation: &str, starts: i64, rows: i64, counter: i64) -> MeasuredNode {
+        MeasuredNode {
+            node_id: i32::from(operation != "Gather"),
+            parent_id: None,
+            depth: i32::from(operation == "Scan"),
+            operation: operation.to_string(),
+            object_name: None,
+            starts: Some(starts),
+            rows,
+            counters: std::array::from_fn(|which| Some(if which == 1 { counter } else { 5 })),
+            total_ms: None,
+            self_ms: None,
+            error_ms: None,
+            timed_calls: None,
+            backsteps: 0,
+            init_plan: false,
+        }
+    }
+
+    #[test]
+    fn what_is_divided_by_chance_may_vary_and_nothing_else() {
+        // 100 rows, divided among two or three processes.
+        let runs = [
+            vec![core("Gather", 1, "100"), core("Scan", 3, "33")],
+            vec![core("Gather", 1, "100"), core("Scan", 2, "50")],
+        ];
+        let differ = |starts, gathered, rows, counter| {
+            let nodes = [
+                ours("Gather", 1, gathered, counter),
+                ours("Scan", starts, rows, counter),
+            ];
+            !differences_from_runs(&runs, &nodes, 3).is_empty()
+        };
+        assert!(!differ(3, 100, 100, 5));
+        assert!(!differ(1, 100, 100, 5), "one process did all");
+        assert!(differ(4, 100, 100, 5), "there are only three processes");
+        assert!(differ(3, 101, 101, 5), "a Gather's rows are known");
+        assert!(differ(3, 100, 99, 5), "the sum is not that of the Gather");
+        assert!(differ(3, 100, 102, 5), "what fits only one of the runs");
+        assert!(differ(3, 100, 100, 6), "a counter that is the same in all runs");
+    }
+
+    #[test]
+    fn what_each_process_does_is_done_as_often_as_there_are_processes() {
+        let runs = [vec![core("Hash", 2, "500")], vec![core("Hash", 3, "500")]];
+        let differ =
+            |starts, rows| !differences_from_runs(&runs, &[ours("Hash", starts, rows, 5)], 3).is_empty();
+        assert!(!differ(1, 500) && !differ(2, 1_000) && !differ(3, 1_500));
+        assert!(differ(1, 1_000) && differ(3, 500) && differ(2, 1_002));
+    }
+}

@@ -103,6 +103,8 @@ impl Environment {
             .env("LC_ALL", "C.UTF-8");
         for name in [
             "RUST_BACKTRACE",
+            // cargo-nextest sets it for the test itself.
+            "LD_LIBRARY_PATH",
             "PGDATA",
             "PGOPTIONS",
             "PGHOST",

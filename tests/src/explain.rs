@@ -48,12 +48,25 @@ impl NodeCounts {
         if self.loops == 0 {
             return rows == 0;
         }
-        let decimals = self
-            .rows_per_loop
-            .split_once('.')
-            .map_or(0, |(_, fraction)| fraction.len());
-        let printed = format!("{:.decimals$}", rows as f64 / self.loops as f64);
-        printed == self.rows_per_loop
+        let (printed, decimals) = self.printed_rows();
+        let ours = rows as f64 / self.loops as f64;
+        format!("{ours:.decimals$}") == format!("{printed:.decimals$}")
+    }
+
+    /// The least and the most rows over all loops that print as core printed them.
+    pub fn total_rows(&self) -> (f64, f64) {
+        let (printed, decimals) = self.printed_rows();
+        let half = 0.5 * 0.1f64.powi(decimals as i32);
+        let loops = self.loops as f64;
+        let least = (loops * (printed - half)).max(0.0).ceil();
+        (least, (loops * (printed + half)).floor())
+    }
+
+    /// What core printed as rows a loop, and its decimals.
+    fn printed_rows(&self) -> (f64, usize) {
+        let printed = self.rows_per_loop.parse().unwrap_or(0.0);
+        // Two, though the last of them may be lost where it is a zero.
+        (printed, if self.rows_per_loop.contains('.') { 2 } else { 0 })
     }
 }
 
@@ -67,6 +80,28 @@ pub fn explain_json(client: &mut Client, statement: &str, options: &str) -> Valu
     let sql = format!("EXPLAIN ({options}) {statement}");
     let text = first_column(client, &sql).join("\n");
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{sql}\n{text}\n{error}"))
+}
+
+/// Runs the statement and returns how many rows its nodes handled: those that they returned and those that they
+/// removed, over all loops, and one for each loop. It says how the work grows where a time would say how fast the
+/// machine is just now.
+pub fn rows_handled(client: &mut Client, statement: &str) -> f64 {
+    let document = explain_json(client, statement, "ANALYZE, TIMING OFF, FORMAT JSON");
+    rows_handled_below(&document[0]["Plan"])
+}
+
+fn rows_handled_below(plan: &Value) -> f64 {
+    const ROWS: [&str; 4] = [
+        "Actual Rows",
+        "Rows Removed by Filter",
+        "Rows Removed by Join Filter",
+        "Rows Removed by Index Recheck",
+    ];
+    let number = |key: &str| plan[key].as_f64().unwrap_or(0.0);
+    // A loop counts even where it has no rows: EXPLAIN rounds their mean, before PostgreSQL 18 to whole rows.
+    let own = number("Actual Loops") * (1.0 + ROWS.map(number).iter().sum::<f64>());
+    let children = plan["Plans"].as_array().into_iter().flatten();
+    own + children.map(rows_handled_below).sum::<f64>()
 }
 
 /// The first column of a statement's result, as text.

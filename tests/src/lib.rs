@@ -4,15 +4,16 @@
 //! `make test` sets `PGBIN` and `ROWSOURCE_RUN`; a plain `cargo test -p rowsource-tests` finds both
 //! by running `scripts/tree.sh`, which also installs what is built into the private tree.
 
+pub mod adversarial;
 pub mod attack;
 pub mod burn;
 pub mod callgrind;
 pub mod cases;
 pub mod compare;
 pub mod compiled;
+pub mod crashes;
 pub mod environment;
 pub mod explain;
-pub mod hostile;
 #[cfg(test)]
 mod imports;
 pub mod measured;
@@ -28,7 +29,7 @@ pub mod store;
 pub mod strace;
 pub mod tempfile;
 
-pub use compare::differences;
+pub use compare::{differences, differences_from_runs};
 pub use explain::{NodeCounts, explain_nodes};
 pub use measured::{MeasuredNode, display, last, measure, measured_nodes};
 pub use server::Server;

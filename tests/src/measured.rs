@@ -127,15 +127,22 @@ pub fn measured_nodes(client: &mut Client) -> Vec<MeasuredNode> {
 
 /// Runs one statement at level typical, goes back to basic, and returns its nodes.
 pub fn measure(client: &mut Client, statement: &str) -> Vec<MeasuredNode> {
+    measure_elapsed(client, statement).0
+}
+
+/// The same, with the milliseconds that the client waited for the statement.
+pub fn measure_elapsed(client: &mut Client, statement: &str) -> (Vec<MeasuredNode>, f64) {
     // Before the run: afterwards a CREATE TABLE AS could not be explained again.
     let described = explain_nodes(client, statement, "FORMAT JSON");
     let before = "SET pg_rowsource.statistics_level = typical";
     client
         .batch_execute(before)
         .unwrap_or_else(|error| panic!("{before}\n{}", describe(&error)));
+    let begin = Instant::now();
     client
         .simple_query(statement)
         .unwrap_or_else(|error| panic!("{statement}\n{}", describe(&error)));
+    let elapsed_ms = begin.elapsed().as_secs_f64() * 1e3;
     client
         .batch_execute("SET pg_rowsource.statistics_level = basic")
         .expect("the level can be set");
@@ -143,7 +150,7 @@ pub fn measure(client: &mut Client, statement: &str) -> Vec<MeasuredNode> {
     for (node, described) in nodes.iter_mut().zip(described) {
         node.init_plan = described.init_plan;
     }
-    nodes
+    (nodes, elapsed_ms)
 }
 
 /// How many times as long a statement takes when it is measured: the median of five pairs of runs.

@@ -1,38 +1,49 @@
 //! Processes of a server as the operating system sees them: memory, limits, signals.
 
 use crate::environment::environment;
+use procfs::process::{MMapPath, Process, Status};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-fn proc_file(pid: u32, name: &str) -> PathBuf {
-    PathBuf::from("/proc").join(pid.to_string()).join(name)
+fn process(pid: u32) -> Option<Process> {
+    Process::new(i32::try_from(pid).ok()?).ok()
 }
 
-/// Returns a figure of /proc/PID/status in bytes, 0 where the process has gone.
-pub fn status_bytes(pid: u32, name: &str) -> u64 {
-    let status = fs::read_to_string(proc_file(pid, "status")).unwrap_or_default();
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    kilobytes.unwrap_or(0) * 1024
+fn status(pid: u32) -> Option<Status> {
+    process(pid)?.status().ok()
 }
 
-/// Returns the memory that belongs to this process alone.
+/// Returns the memory that belongs to this process alone, 0 where it has gone.
 pub fn private_bytes(pid: u32) -> u64 {
-    status_bytes(pid, "RssAnon")
+    status(pid).and_then(|status| status.rssanon).unwrap_or(0) * 1024
 }
 
 /// Returns the most memory that the process had since [`reset_peak`], shared memory that it touched included.
 pub fn peak_bytes(pid: u32) -> u64 {
-    status_bytes(pid, "VmHWM")
+    status(pid).and_then(|status| status.vmhwm).unwrap_or(0) * 1024
+}
+
+/// Returns the address space of the process, 0 where it has gone.
+pub fn address_space(pid: u32) -> u64 {
+    status(pid).and_then(|status| status.vmsize).unwrap_or(0) * 1024
+}
+
+/// Returns how often the process has gone to sleep so far.
+pub fn sleeps(pid: u32) -> u64 {
+    let switches = status(pid).and_then(|status| status.voluntary_ctxt_switches);
+    switches.unwrap_or_else(|| panic!("process {pid} has gone"))
+}
+
+/// Returns the process that traces this one, 0 where there is none.
+pub fn tracer(pid: u32) -> Option<i32> {
+    Some(status(pid)?.tracerpid)
 }
 
 /// Sets the peak back to what the process has now.
 pub fn reset_peak(pid: u32) {
-    fs::write(proc_file(pid, "clear_refs"), "5").expect("the peak can be set back");
+    fs::write(format!("/proc/{pid}/clear_refs"), "5").expect("the peak can be set back");
 }
 
 /// Limits the address space of a running process; `None` lifts the limit.
@@ -57,35 +68,28 @@ pub fn send_signal(pid: u32, signal: &str) {
 
 /// Whether the process is stopped by a signal.
 pub fn is_stopped(pid: u32) -> bool {
-    let stat = fs::read_to_string(proc_file(pid, "stat")).unwrap_or_default();
-    stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
+    let stat = process(pid).and_then(|process| process.stat().ok());
+    stat.is_some_and(|stat| stat.state == 'T')
 }
 
 /// Returns the children of a process.
 pub fn children(pid: u32) -> Vec<u32> {
-    let name = format!("task/{pid}/children");
-    let list = fs::read_to_string(proc_file(pid, &name)).unwrap_or_default();
-    list.split_whitespace()
-        .filter_map(|pid| pid.parse().ok())
-        .collect()
+    let task = process(pid).and_then(|process| process.task_main_thread().ok());
+    task.and_then(|task| task.children().ok()).unwrap_or_default()
 }
 
 /// Returns the bytes of the dynamic shared memory that the server's processes have mapped. A segment that nobody has
 /// mapped is not seen: let a session read the views first.
 pub fn dynamic_shared_memory(postmaster: u32) -> u64 {
-    let mut segments: BTreeMap<String, u64> = BTreeMap::new();
+    let mut segments: BTreeMap<PathBuf, u64> = BTreeMap::new();
     for pid in children(postmaster) {
-        for line in fs::read_to_string(proc_file(pid, "maps"))
-            .unwrap_or_default()
-            .lines()
-        {
-            let Some(at) = line.find("/dev/shm/PostgreSQL.") else {
-                continue;
-            };
-            let range = line.split(' ').next().and_then(|range| range.split_once('-'));
-            let number = |hex: &str| u64::from_str_radix(hex, 16).unwrap_or(0);
-            let bytes = range.map_or(0, |(from, to)| number(to) - number(from));
-            segments.insert(line[at..].to_string(), bytes);
+        let maps = process(pid).and_then(|process| process.maps().ok());
+        for map in maps.iter().flatten() {
+            if let MMapPath::Path(path) = &map.pathname
+                && path.to_string_lossy().starts_with("/dev/shm/PostgreSQL.")
+            {
+                segments.insert(path.clone(), map.address.1 - map.address.0);
+            }
         }
     }
     segments.values().sum()

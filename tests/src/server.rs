@@ -1,5 +1,6 @@
 //! A throwaway server: its own data, its own socket, stopped and removed when dropped.
 
+use crate::crashes;
 use crate::environment::{Environment, environment};
 use crate::explain::describe;
 use crate::mounts::Mounts;
@@ -129,6 +130,7 @@ impl Server {
     /// A server's folder, and nothing in it yet.
     fn folder_for(name: &str, settings: &[&str]) -> Server {
         let environment = environment();
+        crashes::assert_none_before();
         remove_stale(environment);
         let folder = environment
             .run
@@ -325,18 +327,7 @@ impl Server {
 
     /// Fails if a server process died by a signal or the log holds a PANIC.
     pub fn assert_no_crash(&self) {
-        let log = self.log();
-        let crashes: Vec<&str> = log
-            .lines()
-            .filter(|line| {
-                line.contains("was terminated by signal") || line.contains("PANIC:") || line.contains("TRAP:")
-            })
-            .collect();
-        assert!(
-            crashes.is_empty(),
-            "the server crashed:\n{}\n--- log\n{log}",
-            crashes.join("\n")
-        );
+        assert_no_crash(&self.log());
     }
 
     /// Sends a signal to the postmaster.
@@ -383,15 +374,26 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if !std::thread::panicking() {
-            self.assert_no_crash();
-        } else if std::env::var_os("ROWSOURCE_SHOW_LOG").is_some() {
-            eprintln!("--- server log\n{}", self.log());
-        }
+        let log = self.log();
         self.signal("QUIT");
         self.wait();
         let _ = fs::remove_dir_all(&self.folder);
+        crashes::record(&self.folder, &log);
+        if !std::thread::panicking() {
+            assert_no_crash(&log);
+        } else if std::env::var_os("ROWSOURCE_SHOW_LOG").is_some() {
+            eprintln!("--- server log\n{log}");
+        }
     }
+}
+
+fn assert_no_crash(log: &str) {
+    let crashes = crashes::crashes(log);
+    assert!(
+        crashes.is_empty(),
+        "the server crashed:\n{}\n--- log\n{log}",
+        crashes.join("\n")
+    );
 }
 
 /// The same command, run by another program.
@@ -457,6 +459,8 @@ fn remove_stale(environment: &Environment) {
         if owner.is_some_and(|process| process.exists()) {
             continue;
         }
+        let log = fs::read(folder.join("log")).unwrap_or_default();
+        crashes::record(&folder, &String::from_utf8_lossy(&log));
         if let Ok(pid) = fs::read_to_string(folder.join("data/postmaster.pid")) {
             end_stale_postmaster(pid.lines().next().unwrap_or_default(), &folder);
         }

@@ -37,7 +37,8 @@ pub fn must_fail(client: &mut Client, sql: &str) -> (SqlState, String) {
     }
 }
 
-/// The server's major version: what newer ones have more is tested where it is there.
+/// Returns the server's major version, for expectations that differ. A test that does not fit a major at all says so in
+/// its name (`..._pg18_plus`, `..._before_pg17`), and is skipped there.
 pub fn major(client: &mut Client) -> i32 {
     value(
         client,

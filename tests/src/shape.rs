@@ -13,8 +13,9 @@ const TIMES: [&str; 6] = [
 ];
 
 /// Keys whose values depend on how processes divided the work among them: some are the leader's alone.
-const DIVISION: [&str; 6] = [
+const DIVISION: [&str; 7] = [
     "Workers",
+    "Workers Launched",
     "Sort Method",
     "Sort Space Used",
     "Sort Space Type",
@@ -22,9 +23,19 @@ const DIVISION: [&str; 6] = [
     "Lossy Heap Blocks",
 ];
 
-/// Everything in which the documents differ; `under` names the place for the message. Of a parallel
-/// plan the division of work between its processes is left out.
-pub fn shape_differences(core: &Value, ours: &Value, parallel: bool, under: &str) -> Vec<String> {
+/// How a plan's processes divided its work.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Division {
+    /// There is one process.
+    None,
+    /// One process of several did all of it: what says which one is left out.
+    OneOfSeveral,
+    /// By chance: numbers are left out too.
+    ByChance,
+}
+
+/// Everything in which the documents differ; `under` names the place for the message.
+pub fn shape_differences(core: &Value, ours: &Value, division: Division, under: &str) -> Vec<String> {
     match (core, ours) {
         (Value::Object(core), Value::Object(ours)) => {
             let keys = |object: &serde_json::Map<String, Value>| {
@@ -41,12 +52,12 @@ pub fn shape_differences(core: &Value, ours: &Value, parallel: bool, under: &str
             }
             core.iter()
                 .filter(|(key, _)| !matches!(key.as_str(), "Planning" | "JIT"))
-                .filter(|(key, _)| !(parallel && DIVISION.contains(&key.as_str())))
+                .filter(|(key, _)| !(division != Division::None && DIVISION.contains(&key.as_str())))
                 .flat_map(|(key, value)| {
                     if TIMES.contains(&key.as_str()) {
                         time_differences(&ours[key], &format!("{under}/{key}"))
                     } else {
-                        shape_differences(value, &ours[key], parallel, &format!("{under}/{key}"))
+                        shape_differences(value, &ours[key], division, &format!("{under}/{key}"))
                     }
                 })
                 .collect()
@@ -56,9 +67,10 @@ pub fn shape_differences(core: &Value, ours: &Value, parallel: bool, under: &str
             .zip(ours)
             .enumerate()
             .flat_map(|(index, (core, ours))| {
-                shape_differences(core, ours, parallel, &format!("{under}/{index}"))
+                shape_differences(core, ours, division, &format!("{under}/{index}"))
             })
             .collect(),
+        (Value::Number(_), Value::Number(_)) if division == Division::ByChance => Vec::new(),
         // The name of a foreign key's trigger ends in its number, which is new in each table made anew.
         (Value::String(core), Value::String(ours)) if without_number(core) == without_number(ours) => {
             Vec::new()

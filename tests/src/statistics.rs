@@ -12,6 +12,32 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// The median of the ratios of values that were measured in pairs: what makes the machine slower for a while is in both
+/// values of a pair.
+pub fn median_ratio(values: &[f64], bases: &[f64]) -> f64 {
+    assert_eq!(values.len(), bases.len(), "pairs");
+    let ratios: Vec<f64> = values
+        .iter()
+        .zip(bases)
+        .map(|(value, base)| value / base)
+        .collect();
+    median(&ratios)
+}
+
+/// How many times as long the first took, measured in pairs: the ratio of the minima or the median of the ratios,
+/// whichever is less. Other work of the machine disturbs these in different ways; what is really slower is so in both.
+pub fn undisturbed_ratio(values: &[f64], bases: &[f64]) -> f64 {
+    f64::min(minimum(values) / minimum(bases), median_ratio(values, bases))
+}
+
+/// One standard error of the median of these values, as if they were normally distributed.
+pub fn error_of_median(values: &[f64]) -> f64 {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    1.25 * (squares / (count - 1.0)).sqrt() / count.sqrt()
+}
+
 /// The smallest value.
 pub fn minimum(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::INFINITY, f64::min)

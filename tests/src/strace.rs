@@ -1,9 +1,9 @@
 //! A system-call trace of a server: what it asked of its temporary files, by strace.
 
 use crate::tempfile::{FILETYPES, Io};
-use crate::{Server, environment::environment};
+use crate::{Server, environment::environment, process};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,6 @@ impl Trace {
             .join(format!("strace-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("a folder for the trace");
-        let postmaster = server.postmaster().to_string();
         let child = Command::new("strace")
             .args([
                 "-f",
@@ -42,13 +41,13 @@ impl Trace {
                 "-o",
             ])
             .arg(folder.join("trace"))
-            .args(["-p", &postmaster])
+            .args(["-p", &server.postmaster().to_string()])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .expect("strace can be run");
         let deadline = Instant::now() + Duration::from_secs(20);
-        while tracer(&postmaster) == Some(0) {
+        while process::tracer(server.postmaster()) == Some(0) {
             assert!(
                 Instant::now() < deadline,
                 "strace cannot attach to the server (see kernel.yama.ptrace_scope)"
@@ -77,12 +76,6 @@ impl Trace {
         let _ = fs::remove_dir_all(&self.folder);
         (sums, processes)
     }
-}
-
-fn tracer(pid: &str) -> Option<u32> {
-    let status = fs::read_to_string(Path::new("/proc").join(pid).join("status")).ok()?;
-    let line = status.lines().find(|line| line.starts_with("TracerPid:"))?;
-    line.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// A line such as `pread64(17</data/base/pgsql_tmp/pgsql_tmp12.0>, ""..., 8192, 0) = 8192 <0.000012>`: the file type,

@@ -2,7 +2,8 @@
 
 use rowsource_tests::compiled::object;
 use rowsource_tests::session::{run_each, value};
-use rowsource_tests::{Server, measure};
+use rowsource_tests::statistics::minimum;
+use rowsource_tests::{Server, burn, measure};
 
 const TABLES: &str = "CREATE TABLE a AS SELECT i AS id, i % 1000 AS g FROM generate_series(1, 100000) i;
      CREATE TABLE b AS SELECT i AS id FROM generate_series(1, 1000) i; CREATE INDEX ON b (id); VACUUM ANALYZE";
@@ -11,6 +12,13 @@ const STATEMENTS: [&str; 3] = [
     "SELECT g, count(*) FROM a GROUP BY g ORDER BY 2",
     "SELECT count(*) FROM a JOIN b ON b.id = a.g",
 ];
+
+/// 2,000 rows, of 50 us each.
+const BURNING: &str =
+    "SELECT count(*) FROM a WHERE id <= 2000 AND burn(CASE WHEN id <= 2000 THEN 50 ELSE 0 END)";
+
+/// How often the clock may be read beside the timed calls of a node: by ticks, and where a node begins.
+const TICKS: i64 = 1_000;
 
 #[test]
 fn a_clock_that_steps_back() {
@@ -23,6 +31,7 @@ fn a_clock_that_steps_back() {
     for sampfreq in [1, 2, 16, 128] {
         run_each(&mut client, &format!("SET pg_rowsource.sampfreq = {sampfreq}"));
         for statement in STATEMENTS {
+            run_each(&mut client, "SELECT rowsource_reset()");
             for node in measure(&mut client, statement) {
                 let what = format!("{statement} at {sampfreq}: {node:?}");
                 // A step back is no time; the step forward after it cannot be told from time, and they add up.
@@ -30,7 +39,9 @@ fn a_clock_that_steps_back() {
                     node.total_ms.is_none_or(|ms| (0.0..2000.0).contains(&ms)),
                     "{what}"
                 );
-                assert!(node.backsteps >= 0, "{what}");
+                // It steps back every so many readings, and a timed call reads it twice.
+                let readings = 2 * node.timed_calls.unwrap_or(0) + TICKS;
+                assert!((0..=readings).contains(&node.backsteps), "{what}");
                 seen += node.backsteps;
             }
         }
@@ -49,6 +60,7 @@ fn all_sources_measure_alike() {
     let server = Server::preloaded("sources", &["max_parallel_workers_per_gather = 0"]);
     let mut client = server.session();
     run_each(&mut client, TABLES);
+    burn::create(&mut client);
     let usable: Vec<String> = client
         .query(
             "SELECT clock_source FROM rowsource_clocks(1000) WHERE usable",
@@ -59,18 +71,35 @@ fn all_sources_measure_alike() {
         .map(|row| row.get(0))
         .collect();
     assert!(usable.len() >= 3, "{usable:?}");
-    for source in usable.iter().filter(|source| *source != "coarse") {
-        run_each(&mut client, &format!("SET pg_rowsource.clock_source = {source}"));
-        run_each(&mut client, "SET pg_rowsource.sampfreq = 1");
-        let exact = measure(&mut client, STATEMENTS[1]);
-        let (root, scan) = (exact[0].total_ms, exact[exact.len() - 1].total_ms);
-        let (Some(root), Some(scan)) = (root, scan) else {
-            panic!("{source}: not timed")
-        };
-        println!("{source}: {root:.2} ms, of it the scan {scan:.2} ms");
+    run_each(&mut client, "SET pg_rowsource.sampfreq = 1");
+    let sources: Vec<&String> = usable.iter().filter(|source| *source != "coarse").collect();
+    // Each source measures the same burning in turn. How long it really took is known of each run.
+    let mut found: Vec<Vec<f64>> = vec![Vec::new(); sources.len()];
+    for _ in 0..5 {
+        for (source, found) in sources.iter().zip(&mut found) {
+            run_each(&mut client, &format!("SET pg_rowsource.clock_source = {source}"));
+            let _: f64 = value(&mut client, "SELECT burned()");
+            let nodes = measure(&mut client, BURNING);
+            let burned_ms: f64 = value(&mut client, "SELECT burned()");
+            let (Some(root), Some(scan)) = (nodes[0].total_ms, nodes[1].total_ms) else {
+                panic!("{source}: not timed: {nodes:#?}")
+            };
+            assert!(scan <= root, "{source}: {nodes:#?}");
+            assert_eq!(nodes[0].backsteps + nodes[1].backsteps, 0, "{source}: {nodes:#?}");
+            found.push(scan / burned_ms);
+        }
+    }
+    // The least of each: other work only adds to what is not burned.
+    let least: Vec<f64> = found.iter().map(|found| minimum(found)).collect();
+    for (source, found) in sources.iter().zip(&found) {
+        println!("{source}: the scan takes {found:.3?} of the time burned in it");
+    }
+    for (source, ratio) in sources.iter().zip(&least) {
         assert!(
-            root > 1.0 && scan > 0.1 && scan <= root,
-            "{source}: {root} ms, scan {scan} ms"
+            (ratio / least[0] - 1.0).abs() < 0.05 && (0.97..1.10).contains(ratio),
+            "{source}: {ratio:.3} of the time burned, {}: {:.3}",
+            sources[0],
+            least[0]
         );
     }
 }

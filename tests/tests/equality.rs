@@ -6,17 +6,50 @@
 //! sizes are equal, and equal counters are due.
 //!
 //! How a parallel plan divides its work is chance, and with it some counters (a worker that found no
-//! work never looks up a function). So for those both sides are run again until one of our results
-//! equals one of core's in everything. A wrong count would never be met.
+//! work never looks up a function). So such a plan is compared three times: where the leader does all of
+//! it, and where one worker does, everything must be equal; where the processes divide it as they like,
+//! each of several runs must have what holds in each (`differences_from_runs`).
 
 use rowsource_tests::cases::{self, Case};
 use rowsource_tests::explain::{COUNTS, describe, explain_json, nodes_of};
 use rowsource_tests::session::run_each;
-use rowsource_tests::shape::shape_differences;
-use rowsource_tests::{MeasuredNode, NodeCounts, Server, differences, explain_nodes, measure, schema};
+use rowsource_tests::shape::{Division, shape_differences};
+use rowsource_tests::{
+    MeasuredNode, NodeCounts, Server, differences, differences_from_runs, explain_nodes, measure, schema,
+};
 
-/// How often a parallel plan may be tried.
-const PARALLEL_TRIES: usize = 25;
+/// How many runs of ours are compared, each by itself, where the work is divided by chance.
+const RUNS: usize = 4;
+/// How many runs of core's they are compared with, at most: it is run again where something differs.
+const MOST_CORE_RUNS: usize = 25;
+/// The leader and its workers, at most.
+const PROCESSES: u64 = 3;
+
+/// How the work of a parallel plan is divided among its processes, and the settings for it.
+#[derive(Clone, Copy)]
+struct Way {
+    division: Division,
+    settings: &'static str,
+}
+
+const SERIAL: &[Way] = &[Way {
+    division: Division::None,
+    settings: "",
+}];
+const PARALLEL: &[Way] = &[
+    Way {
+        division: Division::OneOfSeveral,
+        settings: "SET max_parallel_workers = 0",
+    },
+    Way {
+        division: Division::OneOfSeveral,
+        settings: "SET max_parallel_workers = 1; SET parallel_leader_participation = off",
+    },
+    Way {
+        division: Division::ByChance,
+        settings: "",
+    },
+];
 
 /// With this in the environment core is compared with itself: shows whether a case is fit for comparison.
 fn self_test() -> bool {
@@ -34,26 +67,27 @@ fn server(name: &str) -> Server {
 }
 
 /// A session that has come to the point just before the run that counts.
-fn prepared_session(server: &Server, case: &Case) -> postgres::Client {
+fn prepared_session(server: &Server, case: &Case, way: Way) -> postgres::Client {
     let client = if self_test() {
         server.connect()
     } else {
         server.session()
     };
-    warmed_up(client, case)
+    warmed_up(client, case, way)
 }
 
 /// One whose warming up was measured too, so that the run that counts is not the plan's first.
-fn measuring_session(server: &Server, case: &Case) -> postgres::Client {
+fn measuring_session(server: &Server, case: &Case, way: Way) -> postgres::Client {
     let mut client = server.session();
     run_each(&mut client, "SET pg_rowsource.statistics_level = typical");
-    let mut client = warmed_up(client, case);
+    let mut client = warmed_up(client, case, way);
     run_each(&mut client, "SET pg_rowsource.statistics_level = basic");
     client
 }
 
-fn warmed_up(mut client: postgres::Client, case: &Case) -> postgres::Client {
+fn warmed_up(mut client: postgres::Client, case: &Case, way: Way) -> postgres::Client {
     run_each(&mut client, case.settings);
+    run_each(&mut client, way.settings);
     if !case.reset.is_empty() {
         // Once for nothing, so that the catalogues' pages are in memory on both sides.
         run_each(&mut client, case.reset);
@@ -76,8 +110,8 @@ fn run(client: &mut postgres::Client, sql: &str) {
         .unwrap_or_else(|error| panic!("{sql}\n{}", describe(&error)));
 }
 
-fn core_counts(server: &Server, case: &Case) -> Vec<NodeCounts> {
-    let nodes = explain_nodes(&mut prepared_session(server, case), case.statement, COUNTS);
+fn core_counts(server: &Server, case: &Case, way: Way) -> Vec<NodeCounts> {
+    let nodes = explain_nodes(&mut prepared_session(server, case, way), case.statement, COUNTS);
     for expected in case.expects {
         let found = nodes.iter().any(|node| node.operation == *expected);
         let plan: Vec<&str> = nodes.iter().map(|node| node.operation.as_str()).collect();
@@ -86,21 +120,79 @@ fn core_counts(server: &Server, case: &Case) -> Vec<NodeCounts> {
     nodes
 }
 
-fn our_counts(server: &Server, case: &Case) -> Vec<MeasuredNode> {
-    measure(&mut measuring_session(server, case), case.statement)
+fn our_counts(server: &Server, case: &Case, way: Way) -> Vec<MeasuredNode> {
+    measure(&mut measuring_session(server, case, way), case.statement)
 }
 
-/// What differs in every pairing of our runs with core's; empty as soon as one pair is equal.
-fn compare(case: &Case, mut difference: impl FnMut() -> Vec<String>) -> Vec<String> {
-    let tries = if case.parallel { PARALLEL_TRIES } else { 1 };
-    let mut last = Vec::new();
-    for _ in 0..tries {
-        last = difference();
-        if last.is_empty() {
-            break;
+/// Runs again what should be done by one process and was not: a worker that is done before the next one is asked for
+/// makes room for it.
+fn by_one_process<T>(way: Way, run: impl Fn() -> T, starts: impl Fn(&T) -> Vec<(String, u64)>) -> T {
+    const TRIES: usize = 20;
+    let one = |ran: &T| {
+        starts(ran)
+            .windows(2)
+            .all(|pair| !pair[0].0.starts_with("Gather") || pair[1].1 <= pair[0].1)
+    };
+    (0..TRIES)
+        .map(|_| run())
+        .find(|ran| way.division != Division::OneOfSeveral || one(ran))
+        .expect("a run of one process")
+}
+
+fn starts_of_core(nodes: &[NodeCounts]) -> Vec<(String, u64)> {
+    let starts = nodes.iter().map(|node| (node.operation.clone(), node.loops));
+    starts.collect()
+}
+
+fn starts_of_ours(nodes: &[MeasuredNode]) -> Vec<(String, u64)> {
+    let starts = nodes
+        .iter()
+        .map(|node| (node.operation.clone(), node.starts.unwrap_or(0) as u64));
+    starts.collect()
+}
+
+/// What differs between each of our runs and core's: one and one, or several where the work is divided by chance; then core
+/// is run again as long as something differs. Where one process should do all, the server may have had no worker to
+/// spare just then: the same pair is compared anew, twice.
+fn compare<C, O>(
+    case: &Case,
+    core: impl Fn(Way) -> C,
+    ours: impl Fn(Way) -> O,
+    differences: impl Fn(Division, &[C], &O) -> Vec<String>,
+) -> Vec<String> {
+    let compare_way = |&way: &Way| {
+        let (runs, most) = match way.division {
+            Division::ByChance => (RUNS, MOST_CORE_RUNS),
+            _ => (1, 1),
+        };
+        let mut of_core = Vec::new();
+        let mut of_ours = Vec::new();
+        for _ in 0..runs {
+            of_core.push(core(way));
+            of_ours.push(ours(way));
         }
-    }
-    last
+        let mut pairs = 1;
+        loop {
+            let each = of_ours.iter();
+            let found: Vec<String> = each
+                .flat_map(|ours| differences(way.division, &of_core, ours))
+                .map(|difference| format!("{} {difference}", way.settings))
+                .collect();
+            if found.is_empty()
+                || of_core.len() >= most && (way.division != Division::OneOfSeveral || pairs == 3)
+            {
+                return found;
+            }
+            if way.division == Division::OneOfSeveral {
+                (of_core, of_ours) = (vec![core(way)], vec![ours(way)]);
+                pairs += 1;
+            } else {
+                of_core.push(core(way));
+            }
+        }
+    };
+    let ways = if case.parallel { PARALLEL } else { SERIAL };
+    ways.iter().flat_map(compare_way).collect()
 }
 
 fn report(failures: Vec<(&str, Vec<String>)>, compared: usize) {
@@ -142,30 +234,34 @@ fn compare_all(name: &str, compare_case: impl Fn(&Server, &Case) -> Vec<String> 
 #[test]
 fn every_node_counts_what_core_counts() {
     compare_all("equality", |server, case| {
-        let (mut core, mut ours) = (Vec::new(), Vec::new());
-        compare(case, || {
-            core.push(core_counts(server, case));
-            if self_test() {
-                let again = core_counts(server, case);
-                let equal = core.contains(&again);
-                return if equal {
-                    Vec::new()
-                } else {
-                    vec![format!("{:#?}\n{again:#?}", core[0])]
-                };
-            }
-            ours.push(our_counts(server, case));
-            let mut least: Option<Vec<String>> = None;
-            for (core, ours) in core
-                .iter()
-                .flat_map(|core| ours.iter().map(move |ours| (core, ours)))
-            {
-                let found = differences(core, ours);
-                if least.as_ref().is_none_or(|least| found.len() < least.len()) {
-                    least = Some(found);
-                }
-            }
-            least.unwrap_or_default()
+        let core = |way| {
+            by_one_process(
+                way,
+                || core_counts(server, case, way),
+                |nodes| starts_of_core(nodes),
+            )
+        };
+        if self_test() {
+            return compare(
+                case,
+                core,
+                core,
+                |_, core: &[Vec<NodeCounts>], again| match core.contains(again) {
+                    true => Vec::new(),
+                    false => vec![format!("{:#?}\n{again:#?}", core[0])],
+                },
+            );
+        }
+        let ours = |way| {
+            by_one_process(
+                way,
+                || our_counts(server, case, way),
+                |nodes| starts_of_ours(nodes),
+            )
+        };
+        compare(case, core, ours, |division, core, ours| match division {
+            Division::ByChance => differences_from_runs(core, ours, PROCESSES),
+            _ => differences(&core[0], ours),
         })
     });
 }
@@ -177,21 +273,21 @@ fn explain_keeps_its_shape_and_counts() {
         return;
     }
     compare_all("explain-shape", |server, case| {
-        let mut core = Vec::new();
-        compare(case, || {
-            core.push(explain_json(
-                &mut prepared_session(server, case),
-                case.statement,
-                OPTIONS,
-            ));
-            let mut client = prepared_session(server, case);
-            run_each(&mut client, "SET pg_rowsource.explain = on");
-            let ours = explain_json(&mut client, case.statement, OPTIONS);
-            assert!(!nodes_of(&ours).is_empty());
-            core.iter()
-                .map(|core| shape_differences(core, &ours, case.parallel, ""))
-                .min_by_key(Vec::len)
-                .unwrap_or_default()
+        let explained = |way: Way, explain: &str| {
+            let run = || {
+                let mut client = prepared_session(server, case, way);
+                run_each(&mut client, &format!("SET pg_rowsource.explain = {explain}"));
+                explain_json(&mut client, case.statement, OPTIONS)
+            };
+            by_one_process(way, run, |json| starts_of_core(&nodes_of(json)))
+        };
+        let core = |way| explained(way, "off");
+        let ours = |way| explained(way, "on");
+        compare(case, core, ours, |division, core, ours| {
+            let each = core
+                .iter()
+                .map(|core| shape_differences(core, ours, division, ""));
+            each.min_by_key(Vec::len).unwrap_or_default()
         })
     });
 }

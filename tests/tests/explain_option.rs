@@ -2,10 +2,8 @@
 
 use postgres::Client;
 use rowsource_tests::Server;
-use rowsource_tests::session::{major, must_fail, run_each, texts, value};
+use rowsource_tests::session::{must_fail, run_each, texts, value};
 
-const OPTION: i32 = 18;
-const IN_AUTO_EXPLAIN: i32 = 19;
 const TABLE: &str = "CREATE TABLE e AS SELECT i AS id FROM generate_series(1, 20000) i; ANALYZE e";
 const SETTINGS: &str =
     "SELECT current_setting('pg_rowsource.sampfreq') || ' ' || current_setting('pg_rowsource.explain')
@@ -39,15 +37,10 @@ fn last(client: &mut Client) -> (i32, i64) {
 }
 
 #[test]
-fn it_measures_one_explain() {
+fn it_measures_one_explain_pg18_plus() {
     let server = server("explain-option", &[]);
     let mut client = server.session();
     let wanted = "EXPLAIN (ANALYZE, SAMPFREQ 1) SELECT count(*) FROM e";
-    if major(&mut client) < OPTION {
-        let (_, message) = must_fail(&mut client, wanted);
-        assert!(message.contains("unrecognized EXPLAIN option"), "{message}");
-        return;
-    }
     let before: String = value(&mut client, SETTINGS);
     let text = plan(&mut client, wanted);
     assert!(text.contains("actual time="), "{text}");
@@ -76,12 +69,9 @@ fn it_measures_one_explain() {
 }
 
 #[test]
-fn it_reaches_parallel_workers() {
+fn it_reaches_parallel_workers_pg18_plus() {
     let server = server("explain-parallel", &["min_parallel_table_scan_size = 0"]);
     let mut client = server.session();
-    if major(&mut client) < OPTION {
-        return;
-    }
     run_each(
         &mut client,
         "SET max_parallel_workers_per_gather = 2; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0",
@@ -102,12 +92,9 @@ fn it_reaches_parallel_workers() {
 }
 
 #[test]
-fn wrong_uses_are_told_and_leave_nothing_behind() {
+fn wrong_uses_are_told_and_leave_nothing_behind_pg18_plus() {
     let server = server("explain-wrong", &[]);
     let mut client = server.session();
-    if major(&mut client) < OPTION {
-        return;
-    }
     let before: String = value(&mut client, SETTINGS);
     let cases = [
         ("EXPLAIN (SAMPFREQ 1) SELECT 1", "requires ANALYZE"),
@@ -142,7 +129,7 @@ fn wrong_uses_are_told_and_leave_nothing_behind() {
 }
 
 #[test]
-fn auto_explain_takes_it_from_its_setting() {
+fn auto_explain_takes_it_from_its_setting_pg19_plus() {
     let server = Server::start(
         "explain-auto",
         &[
@@ -158,9 +145,6 @@ fn auto_explain_takes_it_from_its_setting() {
         &mut client,
         "SET auto_explain.log_min_duration = 0; SET auto_explain.log_analyze = on",
     );
-    if major(&mut client) < IN_AUTO_EXPLAIN {
-        return;
-    }
     for wrong in ["sampfreq", "sampfreq often", "sampfreq -1", "sampfreq 10000000"] {
         must_fail(
             &mut client,

@@ -102,7 +102,7 @@ fn a_session_without_memory() {
                 &mut client,
                 "SET pg_rowsource.statistics_level = 'typical'; SELECT 1; SELECT count(*) FROM rowsource_info()",
             );
-            process::limit_address_space(pid, Some(process::status_bytes(pid, "VmSize") + kilobytes * 1024));
+            process::limit_address_space(pid, Some(process::address_space(pid) + kilobytes * 1024));
             if let Err(error) = client.batch_execute(sql) {
                 let said = error.as_db_error().unwrap_or_else(|| {
                     panic!(
@@ -138,7 +138,7 @@ fn a_session_without_memory() {
 /// failed; one that loses the session fails the test.
 fn run_limited(server: &Server, client: &mut Client, more: u64, statements: &[&str]) -> usize {
     let pid = pid(client);
-    process::limit_address_space(pid, Some(process::status_bytes(pid, "VmSize") + more));
+    process::limit_address_space(pid, Some(process::address_space(pid) + more));
     let mut failed = 0;
     for sql in statements {
         if let Err(error) = client.batch_execute(sql) {
@@ -250,7 +250,7 @@ fn a_postmaster_without_memory() {
         make_plans(&mut client, 1_000, 10);
         drop(client);
         let postmaster = server.postmaster();
-        let bytes = process::status_bytes(postmaster, "VmSize") + megabytes * MB;
+        let bytes = process::address_space(postmaster) + megabytes * MB;
         process::limit_address_space(postmaster, Some(bytes));
         let ended = server.stopped();
         assert!(
@@ -268,11 +268,8 @@ fn a_postmaster_without_memory() {
 
 /// /dev/shm of 6 MB: what does not fit is not kept, and nobody hears of it but the log, once.
 #[test]
-fn little_shared_memory() {
-    let Some(mounts) = Mounts::new(&[(Path::new("/dev/shm"), 6 * MB)]) else {
-        println!("skipped: needs root and mount");
-        return;
-    };
+fn little_shared_memory_needs_mount() {
+    let mounts = Mounts::new(&[(Path::new("/dev/shm"), 6 * MB)]);
     let mut server = keeping("faults-shm", &["min_dynamic_shared_memory = 0"]);
     server.stop();
     server.run_inside(&mounts);
@@ -326,14 +323,11 @@ fn little_shared_memory() {
 
 /// pg_stat is a file system that is full: the server stops cleanly, says it in one line, and leaves no half file.
 #[test]
-fn no_room_for_the_file() {
+fn no_room_for_the_file_needs_mount() {
     let mut server = keeping("faults-disk", &[]);
     server.stop();
     let folder = server.data().join("pg_stat");
-    let Some(mounts) = Mounts::new(&[(&folder, 64 << 10)]) else {
-        println!("skipped: needs root and mount");
-        return;
-    };
+    let mounts = Mounts::new(&[(&folder, 64 << 10)]);
     server.run_inside(&mounts);
     server.launch();
     let mut client = server.connect();

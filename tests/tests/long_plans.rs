@@ -3,18 +3,16 @@
 use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::measured::display;
+use rowsource_tests::process::private_bytes;
 use rowsource_tests::session::{run_each, texts, value};
-use rowsource_tests::statistics::median;
+use rowsource_tests::statistics::{median, median_ratio};
 use rowsource_tests::store::info;
 use std::time::Instant;
 
 /// The session's private memory in kB.
 fn resident_kb(client: &mut Client) -> i64 {
     let pid: i32 = value(client, "SELECT pg_backend_pid()");
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the session's status");
-    let anonymous = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
-    let kb = anonymous.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
-    kb.expect("RssAnon")
+    (private_bytes(pid as u32) / 1024) as i64
 }
 
 fn run(client: &mut Client, statement: &str) {
@@ -34,8 +32,8 @@ fn shown(client: &mut Client) -> String {
         .join("\n")
 }
 
-/// The milliseconds of the first executions of statements at level typical, over those at level basic. Each statement is
-/// a new one, so each is described.
+/// The milliseconds of the first executions of statements at level basic, and how many times as long they take at level
+/// typical, by pairs. Each statement is a new one, so each is described.
 fn ratio(client: &mut Client, rounds: usize, statement: impl Fn(usize) -> String) -> (f64, f64) {
     let mut times = [Vec::new(), Vec::new()];
     for round in 0..rounds {
@@ -48,8 +46,8 @@ fn ratio(client: &mut Client, rounds: usize, statement: impl Fn(usize) -> String
             times.push(start.elapsed().as_secs_f64() * 1e3);
         }
     }
-    let [basic, typical] = times.map(|times| median(&times));
-    (basic, typical / basic)
+    let [basic, typical] = times;
+    (median(&basic), median_ratio(&typical, &basic))
 }
 
 const TABLES: &str =

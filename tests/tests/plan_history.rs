@@ -2,10 +2,9 @@
 
 use postgres::Client;
 use rowsource_tests::compiled;
+use rowsource_tests::explain::rows_handled;
 use rowsource_tests::session::{major, run_each, texts, value};
-use rowsource_tests::statistics::minimum;
 use rowsource_tests::store::{measured, quiet_server};
-use std::time::Instant;
 
 /// Fills the history with snapshots of plans, each of which ran in each snapshot.
 fn fill_plans(client: &mut Client, plans: usize, snapshots: usize) {
@@ -23,53 +22,109 @@ fn fill_plans(client: &mut Client, plans: usize, snapshots: usize) {
     );
 }
 
-/// The fastest of three runs, in seconds.
-fn seconds(client: &mut Client, sql: &str) -> f64 {
-    let mut run = || {
-        let begin = Instant::now();
-        run_each(client, sql);
-        begin.elapsed().as_secs_f64()
-    };
-    minimum(&[run(), run(), run()])
-}
-
 const WHOLE: &str = "SELECT count(*), sum(calls), sum(total_time) FROM rowsource_plan_history";
 
-/// Four times the plans take about four times the time. With a search through all of a snapshot's plans for each they
-/// took sixteen times.
+/// How much more work per unit of size a linear reading may take at the larger size: a plan may do the same otherwise.
+const LINEAR: f64 = 1.5;
+
+/// The work of one statement at two sizes.
+struct Growth {
+    /// How many times as large the second is.
+    larger: f64,
+    work: [f64; 2],
+}
+
+impl Growth {
+    /// How many times as much work the larger size is, per unit of size: 1 where it is linear.
+    fn factor(&self) -> f64 {
+        self.work[1] / self.work[0] / self.larger
+    }
+
+    fn is_linear(&self) -> bool {
+        self.factor() <= LINEAR
+    }
+
+    fn assert_linear(&self, what: &str) {
+        println!(
+            "{what}: {:?} rows handled, {:.2} per unit",
+            self.work,
+            self.factor()
+        );
+        assert!(self.is_linear(), "{what}: {:?} rows handled", self.work);
+    }
+
+    /// The way of judging must itself find what is quadratic.
+    fn assert_quadratic(&self, what: &str) {
+        println!(
+            "{what}: {:?} rows handled, {:.2} per unit",
+            self.work,
+            self.factor()
+        );
+        assert!(!self.is_linear(), "{what}: {:?} rows handled", self.work);
+    }
+}
+
+/// A search through all of a snapshot's plans for each plan.
+const PLAN_BY_PLAN: &str = "
+    SELECT count(b.calls) FROM rowsource_snapshot_plans p CROSS JOIN LATERAL
+           (SELECT b.calls FROM rowsource_snapshot_plans b
+             WHERE b.snap_id = p.snap_id AND b.queryid + 0 = p.queryid + 0 OFFSET 0) b
+     WHERE p.snap_id = 50";
+
 #[test]
 fn the_history_of_plans_is_read_in_linear_time() {
     const SNAPSHOTS: usize = 96;
     let server = quiet_server("history-growth", &[]);
     let mut client = server.connect();
-    fill_plans(&mut client, 250, SNAPSHOTS);
-    let few = seconds(&mut client, WHOLE);
-    fill_plans(&mut client, 1_000, SNAPSHOTS);
-    let many = seconds(&mut client, WHOLE);
-    let one = seconds(&mut client, &format!("{WHOLE} WHERE snap_id = 50"));
-    let query = seconds(&mut client, &format!("{WHOLE} WHERE queryid = 50"));
-    println!(
-        "250 plans {few:.3} s, 1,000 plans {many:.3} s, one snapshot {one:.4} s, one query {query:.4} s"
+    let statements = [
+        WHOLE,
+        &format!("{WHOLE} WHERE snap_id = 50"),
+        &format!("{WHOLE} WHERE queryid = 50"),
+        PLAN_BY_PLAN,
+    ];
+    let mut work = |plans: usize| {
+        fill_plans(&mut client, plans, SNAPSHOTS);
+        statements.map(|statement| rows_handled(&mut client, statement))
+    };
+    let (few, many) = (work(250), work(1_000));
+    let [whole, snapshot, _, plan_by_plan] = [0, 1, 2, 3].map(|at| Growth {
+        larger: 4.0,
+        work: [few[at], many[at]],
+    });
+    whole.assert_linear("the history of plans");
+    snapshot.assert_linear("one snapshot");
+    plan_by_plan.assert_quadratic("plan by plan");
+    let [whole, snapshot, query, _] = many;
+    println!("1,000 plans: {whole} rows handled, one snapshot {snapshot}, one query {query}");
+    // 1 of 95 snapshots, 1 of 250 queries: far less than all.
+    assert!(
+        snapshot < whole / 8.0 && query < whole / 8.0,
+        "one snapshot {snapshot} rows handled, one query {query}, all {whole}"
     );
     let rows: i64 = value(
         &mut client,
         "SELECT count(*) FROM rowsource_plan_history WHERE calls = 10",
     );
     assert_eq!(rows, 1_000 * (SNAPSHOTS as i64 - 1));
-    assert!(many < 8.0 * few, "{few} s for 250 plans, {many} s for 1,000");
-    // 1 of 95 snapshots, 1 of 250 queries: far less than all.
-    assert!(
-        one < many / 8.0 && query < many / 8.0,
-        "{one} s, {query} s, all {many} s"
-    );
 }
+
+/// A search through all of a snapshot's counters for each of them.
+const COUNTER_BY_COUNTER: &str = "
+    SELECT count(b.source) FROM rowsource_snapshot_tempfile_io p CROSS JOIN LATERAL
+           (SELECT b.source FROM rowsource_snapshot_tempfile_io b
+             WHERE b.snap_id = p.snap_id AND b.datname || '' = p.datname OFFSET 0) b
+     WHERE p.snap_id = 50";
 
 /// The same for databases.
 #[test]
 fn the_history_of_temporary_files_is_read_in_linear_time() {
     let server = quiet_server("tempfile-growth", &[]);
     let mut client = server.connect();
-    let mut run = |databases: usize| {
+    let statements = [
+        "SELECT sum(small_read_reqs) FROM rowsource_tempfile_history",
+        COUNTER_BY_COUNTER,
+    ];
+    let mut work = |databases: usize| {
         run_each(&mut client, "DELETE FROM rowsource_snapshots");
         run_each(
             &mut client,
@@ -87,12 +142,15 @@ fn the_history_of_temporary_files_is_read_in_linear_time() {
             "SELECT count(*) FROM rowsource_tempfile_history WHERE small_read_reqs = 1",
         );
         assert_eq!(rows, 95 * 2 * databases as i64);
-        let whole = "SELECT sum(small_read_reqs) FROM rowsource_tempfile_history";
-        seconds(&mut client, whole)
+        statements.map(|statement| rows_handled(&mut client, statement))
     };
-    let (few, many) = (run(64), run(512));
-    println!("64 databases {few:.3} s, 512 databases {many:.3} s");
-    assert!(many < 20.0 * few, "{few} s for 64 databases, {many} s for 512");
+    let (few, many) = (work(64), work(512));
+    let [history, counter_by_counter] = [0, 1].map(|at| Growth {
+        larger: 8.0,
+        work: [few[at], many[at]],
+    });
+    history.assert_linear("the history of temporary files");
+    counter_by_counter.assert_quadratic("counter by counter");
 }
 
 /// What the view must show, said in another way: the row before, by a window function.
@@ -203,7 +261,7 @@ fn a_snapshot_keeps_plans_apart_that_share_a_planid() {
           WHERE queryid = (SELECT queryid FROM pg_stat_rowsource_plans WHERE query LIKE 'PREPARE pruned%' LIMIT 1) GROUP BY 1",
     );
     if major(&mut client) < 18 {
-        println!("skipped: there is no planid of others before PostgreSQL 18");
+        // There is no planid of others: each of the two has one of its own.
         assert_eq!(shapes.len(), 2, "{shapes:?}");
         assert!(
             shapes.iter().all(|row| row[1].as_deref() == Some("0")),

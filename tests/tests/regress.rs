@@ -1,4 +1,4 @@
-//! Runs pg_regress over sql/*.sql and expected/*.out.
+//! Runs pg_regress over sql/*.sql and expected/*.out, as `make installcheck` does, on a server with default settings.
 
 use rowsource_tests::Server;
 use rowsource_tests::environment::{environment, pg_config};
@@ -16,14 +16,7 @@ fn sql_files_give_what_is_expected() {
         .collect();
     tests.sort();
     assert!(!tests.is_empty(), "no files in sql/");
-    let server = Server::preloaded(
-        "regress",
-        &[
-            "max_parallel_workers_per_gather = 0",
-            "jit = off",
-            "pg_rowsource.statistics_level = 'typical'",
-        ],
-    );
+    let server = Server::preloaded("regress", &[]);
     let program = environment
         .tree()
         .join(pg_config("--pkglibdir").trim_start_matches('/'))

@@ -1,8 +1,8 @@
 //! Bugs that were found once, each with the SQL that showed it.
 
 use postgres::Client;
-use rowsource_tests::Server;
 use rowsource_tests::session::{must_fail, run_each, texts, value};
+use rowsource_tests::{Server, process};
 use std::time::Duration;
 
 const TABLE: &str = "CREATE TABLE t AS SELECT i AS id, i % 100 AS g, nullif(i % 10, 0) AS nul FROM generate_series(1, 20000) i;
@@ -162,20 +162,9 @@ fn an_idle_session_does_not_tick() {
          PERFORM max(a.id) FROM t a, generate_series(1, 20) WHERE a.g + 1 > 0; END $$",
     );
     let pid: i32 = value(&mut client, "SELECT pg_backend_pid()");
-    let switches = || -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the backend's status");
-        let line = status
-            .lines()
-            .find(|line| line.starts_with("voluntary_ctxt_switches"))
-            .expect("the line");
-        line.split_whitespace()
-            .nth(1)
-            .and_then(|n| n.parse().ok())
-            .expect("a number")
-    };
-    let before = switches();
+    let before = process::sleeps(pid as u32);
     std::thread::sleep(Duration::from_millis(500));
-    let woken = switches() - before;
+    let woken = process::sleeps(pid as u32) - before;
     assert!(woken < 50, "woken {woken} times in half a second");
 }
 

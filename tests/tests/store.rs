@@ -4,7 +4,7 @@
 use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::explain::first_column;
-use rowsource_tests::session::{major, must_fail, run_each, value};
+use rowsource_tests::session::{must_fail, run_each, value};
 use rowsource_tests::store::{figure, info, kept, measured, measuring, quiet_server, the_kept};
 
 const TABLE: &str = "CREATE TABLE t (id int PRIMARY KEY, grp int, pad text);
@@ -331,15 +331,10 @@ fn reset_forgets_what_is_asked() {
 }
 
 /// From 17 on PostgreSQL hands out shared memory to libraries that it did not preload.
-const REGISTRY: i32 = 17;
-
 #[test]
-fn without_preloading_sessions_share_from_17_on() {
+fn without_preloading_sessions_share_pg17_plus() {
     let server = Server::start("registry", &["max_parallel_workers_per_gather = 0"]);
     let mut client = server.connect();
-    if major(&mut client) < REGISTRY {
-        return;
-    }
     run_each(&mut client, "CREATE EXTENSION pg_rowsource");
     run_each(&mut client, TABLE);
     run_each(&mut client, "SELECT count(pad) FROM t");
@@ -377,12 +372,9 @@ fn without_preloading_sessions_share_from_17_on() {
 }
 
 #[test]
-fn without_shared_memory_a_session_keeps_its_own() {
+fn without_shared_memory_a_session_keeps_its_own_before_pg17() {
     let server = Server::start("unshared", &[]);
     let mut client = server.connect();
-    if major(&mut client) >= REGISTRY {
-        return;
-    }
     run_each(&mut client, "CREATE EXTENSION pg_rowsource");
     run_each(&mut client, TABLE);
     let (code, message) = must_fail(&mut client, "SELECT * FROM rowsource_info()");

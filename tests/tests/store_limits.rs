@@ -144,10 +144,25 @@ fn a_long_text_is_no_problem() {
     );
     let plan = the_kept(&mut client, "SELECT 'long'%");
     assert_eq!(plan.calls, 1);
+    let bytes = info(&mut client, "bytes");
     println!(
-        "a text of {} bytes takes {} bytes of the store",
-        literal.len(),
-        info(&mut client, "bytes")
+        "a text of {} bytes takes {bytes} bytes of the store",
+        literal.len()
     );
+    // Of a plan the store keeps 16 kB of text and 16 kB of predicates, and 1.1 kB a node.
+    assert!(bytes < 40_000, "{bytes} bytes of the store");
+    assert!(
+        plan.query.len() <= (16 << 10) + "...".len(),
+        "{} bytes of text",
+        plan.query.len()
+    );
+    assert!(
+        plan.query
+            .starts_with("SELECT 'long', id FROM t WHERE length('xxx"),
+        "{:.100}",
+        plan.query
+    );
+    assert!(plan.query.ends_with("..."), "it says that it was cut");
+    assert_eq!(info(&mut client, "truncated"), 1);
     server.assert_no_crash();
 }

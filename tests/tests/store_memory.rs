@@ -4,6 +4,7 @@ use postgres::{Client, NoTls};
 use rowsource_tests::Server;
 use rowsource_tests::process;
 use rowsource_tests::session::{run_each, value};
+use rowsource_tests::statistics::{median, median_ratio};
 use rowsource_tests::store::{info, measure_all, quiet_server, the_kept};
 use std::time::{Duration, Instant};
 
@@ -147,24 +148,25 @@ fn five_thousand_plans_fit_and_are_read_in_little_memory() {
 
     // One plan is found without looking at all others.
     let time = |client: &mut Client, sql: &str| {
-        let times = (0..5).map(|_| {
-            let started = Instant::now();
-            client.simple_query(sql).expect("rows");
-            started.elapsed()
-        });
-        times.min().expect("five of them")
+        let started = Instant::now();
+        client.simple_query(sql).expect("rows");
+        started.elapsed().as_secs_f64()
     };
     let ids = client
         .query_one("SELECT queryid, planid FROM pg_stat_rowsource_plans LIMIT 1", &[])
         .expect("a plan");
     let (queryid, planid): (i64, i64) = (ids.get(0), ids.get(1));
-    let one = time(
-        &mut reader,
-        &format!("SELECT rowsource_display({queryid}, {planid})"),
-    );
-    let all = time(&mut reader, "SELECT count(*) FROM pg_stat_rowsource");
-    println!("one plan: {one:?}, all: {all:?}");
-    assert!(one < all / 10, "one plan: {one:?}, all: {all:?}");
+    let (mut one, mut all) = (Vec::new(), Vec::new());
+    for _ in 0..7 {
+        one.push(time(
+            &mut reader,
+            &format!("SELECT rowsource_display({queryid}, {planid})"),
+        ));
+        all.push(time(&mut reader, "SELECT count(*) FROM pg_stat_rowsource"));
+    }
+    let ratio = median_ratio(&one, &all);
+    println!("one plan takes {ratio:.4} of the time of all");
+    assert!(ratio < 0.1, "one plan takes {ratio} of the time of all");
 
     // A cancel is obeyed between two plans.
     let cancel = reader.cancel_token();
@@ -180,11 +182,9 @@ fn five_thousand_plans_fit_and_are_read_in_little_memory() {
     let at = canceller.join().expect("the other thread");
     let code = cancelled.expect_err("it was cancelled").code().cloned();
     assert_eq!(code, Some(postgres::error::SqlState::QUERY_CANCELED));
-    assert!(
-        ended - at < Duration::from_millis(100),
-        "{:?} after the cancel",
-        ended - at
-    );
+    // It reads the view thirty times, and ends within less than one more.
+    let most = Duration::from_secs_f64(0.05 + median(&all));
+    assert!(ended - at < most, "{:?} after the cancel", ended - at);
     server.assert_no_crash();
 }
 

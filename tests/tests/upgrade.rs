@@ -108,6 +108,24 @@ fn use_all(client: &mut Client) {
     }
 }
 
+/// Runs a program of the server's against a database of it, and returns what it wrote.
+fn run_program(server: &Server, name: &str, arguments: &[&str]) -> Vec<u8> {
+    let environment = environment();
+    let output = environment
+        .as_server(&environment.pgbin.join(name))
+        .args(["-U", "postgres", "-h"])
+        .arg(server.folder())
+        .args(arguments)
+        .output()
+        .unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert!(
+        output.status.success(),
+        "{name}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output.stdout
+}
+
 #[test]
 fn it_can_be_moved_and_dumped() {
     let server = Server::preloaded("relocate", &[]);
@@ -115,7 +133,53 @@ fn it_can_be_moved_and_dumped() {
     run_each(
         &mut client,
         "CREATE SCHEMA elsewhere; CREATE EXTENSION pg_rowsource; ALTER EXTENSION pg_rowsource SET SCHEMA elsewhere;
-         SELECT count(*) FROM elsewhere.rowsource_misestimates; SELECT count(*) FROM elsewhere.rowsource_plan_changes;
-         SELECT count(*) FROM elsewhere.pg_stat_rowsource; SELECT elsewhere.rowsource_reset()",
+         CREATE TABLE t AS SELECT 1 AS id; SELECT count(*) FROM t; SELECT elsewhere.rowsource_snapshot();
+         SELECT count(*) FROM t; SELECT elsewhere.rowsource_snapshot();
+         GRANT SELECT ON elsewhere.rowsource_misestimates TO pg_monitor; CREATE DATABASE restored",
     );
+    // What reads other objects of the extension finds them there.
+    let history = |client: &mut Client| {
+        run_each(
+            client,
+            "SELECT count(*) FROM elsewhere.rowsource_misestimates; SELECT count(*) FROM elsewhere.rowsource_plan_changes;
+             SELECT count(*) FROM elsewhere.pg_stat_rowsource; SELECT elsewhere.rowsource_iostat_report();
+             SELECT elsewhere.rowsource_display()",
+        );
+        texts(
+            client,
+            "SELECT * FROM elsewhere.rowsource_plan_history ORDER BY snap_id, queryid, planid",
+        )
+    };
+    let before = history(&mut client);
+    assert!(!before.is_empty(), "the second snapshot has a plan");
+    let moved = objects(&mut client);
+
+    let dump = run_program(&server, "pg_dump", &["-d", "postgres"]);
+    let text = String::from_utf8_lossy(&dump);
+    assert!(
+        text.contains("CREATE EXTENSION IF NOT EXISTS pg_rowsource WITH SCHEMA elsewhere"),
+        "{text}"
+    );
+    let file = server.folder().join("dump.sql");
+    fs::write(&file, &dump).expect("the dump can be written");
+    let file = file.to_string_lossy();
+    run_program(
+        &server,
+        "psql",
+        &["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", "restored", "-f", &file],
+    );
+    let mut restored = server.try_connect_to("postgres", "restored").expect("a session");
+    assert_eq!(history(&mut restored), before);
+    assert_eq!(objects(&mut restored), moved);
+    // It goes on with the numbers of the dump.
+    run_each(
+        &mut restored,
+        "SELECT elsewhere.rowsource_snapshot(); SELECT elsewhere.rowsource_reset()",
+    );
+    let last: i64 = value(
+        &mut restored,
+        "SELECT max(snap_id) FROM elsewhere.rowsource_snapshots",
+    );
+    assert_eq!(last, 3);
+    server.assert_no_crash();
 }

@@ -4,6 +4,7 @@
 use postgres::fallible_iterator::FallibleIterator;
 use postgres::{CancelToken, Client, NoTls};
 use rowsource_tests::measured::assert_consistent_times;
+use rowsource_tests::process::sleeps;
 use rowsource_tests::session::{run_each, value};
 use rowsource_tests::{Server, burn, measure};
 use std::time::{Duration, Instant};
@@ -26,17 +27,6 @@ fn server(name: &str) -> Server {
     server
 }
 
-/// How often a process has gone to sleep so far.
-fn sleeps(pid: i32) -> u64 {
-    let path = format!("/proc/{pid}/status");
-    let status = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-    line.and_then(|count| count.trim().parse().ok())
-        .unwrap_or_else(|| panic!("no count in {path}"))
-}
-
 /// Waits until a session waits for this, and fails if it wakes up often then.
 fn assert_sleeps(observer: &mut Client, pid: i32, event: &str) {
     let deadline = Instant::now() + PATIENCE;
@@ -44,14 +34,14 @@ fn assert_sleeps(observer: &mut Client, pid: i32, event: &str) {
     while value::<i64>(observer, &waits) == 0 {
         assert!(Instant::now() < deadline, "the session does not wait for {event}");
     }
-    let before = sleeps(pid);
+    let before = sleeps(pid as u32);
     std::thread::sleep(WATCHED);
     assert_eq!(
         value::<i64>(observer, &waits),
         1,
         "the session waits no more for {event}"
     );
-    let woken = sleeps(pid) - before;
+    let woken = sleeps(pid as u32) - before;
     println!("{event}: {woken} wake-ups in {WATCHED:?}");
     assert!(woken <= WAKE_UPS, "{event}: {woken} wake-ups in {WATCHED:?}");
 }
@@ -144,9 +134,9 @@ fn a_call_that_does_nothing() {
     while value::<i64>(&mut observer, &running) == 0 {
         assert!(Instant::now() < deadline, "the session does not run");
     }
-    let before = sleeps(pid);
+    let before = sleeps(pid as u32);
     std::thread::sleep(WATCHED / 2);
-    let woken = sleeps(pid) - before;
+    let woken = sleeps(pid as u32) - before;
     assert!(woken <= WAKE_UPS, "{woken} wake-ups in {:?}", WATCHED / 2);
     assert!(session.join().expect("the session"), "the statement ends well");
 }

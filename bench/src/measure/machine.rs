@@ -1,6 +1,7 @@
 //! Reads what a result depends on besides the code: the machine and the versions.
 
 use crate::model::machine::{Machine, Versions};
+use procfs::{CpuInfo, Current, LoadAverage, Meminfo};
 use rowsource_tests::environment::environment;
 use std::fs;
 use std::process::Command;
@@ -12,21 +13,23 @@ pub fn now() -> String {
 
 /// Describes this machine.
 pub fn machine() -> Machine {
+    let cpus = CpuInfo::current().ok();
     Machine {
-        cpu: value_of("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".to_string()),
+        cpu: cpus
+            .as_ref()
+            .and_then(|cpus| cpus.model_name(0))
+            .unwrap_or("unknown")
+            .to_string(),
         cores: std::thread::available_parallelism().map_or(1, usize::from),
-        memory_mb: value_of("/proc/meminfo", "MemTotal")
-            .and_then(|value| value.split(' ').next()?.parse::<u64>().ok())
-            .map_or(0, |kb| kb / 1024),
+        memory_mb: Meminfo::current().map_or(0, |memory| memory.mem_total >> 20),
         kernel: line_of("/proc/sys/kernel/osrelease"),
-        hypervisor: value_of("/proc/cpuinfo", "flags")
-            .is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
+        hypervisor: cpus
+            .as_ref()
+            .and_then(|cpus| cpus.flags(0))
+            .is_some_and(|flags| flags.contains(&"hypervisor")),
         clocksource: line_of("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
-        load: line_of("/proc/loadavg")
-            .split(' ')
-            .next()
-            .and_then(|load| load.parse().ok())
-            .unwrap_or(0.0),
+        // The kernel gives two decimals.
+        load: LoadAverage::current().map_or(0.0, |load| (f64::from(load.one) * 100.0).round() / 100.0),
     }
 }
 
@@ -49,16 +52,9 @@ pub fn versions() -> Versions {
     }
 }
 
+/// Returns a file of one line.
 fn line_of(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_string()
-}
-
-/// Returns the value of the first line "key : value" of a file in /proc.
-fn value_of(path: &str, key: &str) -> Option<String> {
-    fs::read_to_string(path).ok()?.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        (name.trim() == key).then(|| value.trim().to_string())
-    })
 }
 
 /// Returns what a program prints, or an empty text if it cannot be run.

@@ -1,16 +1,12 @@
 //! Numbers as the report prints them.
 
+use indicatif::HumanCount;
+
 /// Formats a whole number with commas between its thousands.
 pub fn count(number: f64) -> String {
-    let digits = format!("{:.0}", number.abs());
-    let groups: Vec<&str> = digits
-        .as_bytes()
-        .rchunks(3)
-        .rev()
-        .map(|group| std::str::from_utf8(group).expect("digits"))
-        .collect();
-    let sign = if number < 0.0 && digits != "0" { "-" } else { "" };
-    format!("{sign}{}", groups.join(","))
+    let rounded = number.round_ties_even();
+    let sign = if rounded < 0.0 { "-" } else { "" };
+    format!("{sign}{}", HumanCount(rounded.abs() as u64))
 }
 
 /// Formats a whole number as [`count`] does, always with a sign.

@@ -1,4 +1,4 @@
-//! Statements that burn a known time in known nodes (`rowsource_tests::hostile`).
+//! Statements that burn a known time in known nodes (`rowsource_tests::adversarial`).
 
 use super::frequencies::SAMPFREQS;
 use crate::measure::context::ExperimentContext;
@@ -7,7 +7,7 @@ use crate::model::check::Goal;
 use crate::model::spread::Spread;
 use crate::model::spread::spread;
 use crate::model::table::Table;
-use rowsource_tests::hostile::{CASES, base_times, create_tables, ratios, with_burning};
+use rowsource_tests::adversarial::{CASES, base_times, create_tables, ratios, with_burning};
 use rowsource_tests::measured::children_above_parents;
 use rowsource_tests::session::{run_each, value};
 use rowsource_tests::{Server, burn, measure};

@@ -21,7 +21,7 @@ pub struct Case {
     pub burns_in: (&'static str, &'static str),
 }
 
-/// The hostile plans of design 3.5, and some more.
+/// The adversarial plans of design 3.5, and some more.
 pub const CASES: &[Case] = &[
     Case {
         name: "few rows out of a cheap filter",
@@ -186,6 +186,18 @@ pub fn ratios(
         }
     }
     found
+}
+
+/// What the nodes took without burning in a run that burned so much and took so long in all: `base`, scaled to what that
+/// run took beside its burning. The machine may have another speed now than when `base` was measured.
+pub fn at_the_speed_of(base: &[NodeCounts], burned_ms: f64, elapsed_ms: f64) -> Vec<NodeCounts> {
+    let base_ms = base[0].total_ms.expect("the base is timed");
+    let speed = (elapsed_ms - burned_ms) / base_ms;
+    let mut scaled = base.to_vec();
+    for node in &mut scaled {
+        node.total_ms = node.total_ms.map(|ms| ms * speed);
+    }
+    scaled
 }
 
 /// What the nodes take without burning: core's times, shrunk to what the statement takes when core

@@ -108,7 +108,7 @@ fn check_log(log: &str, libraries: &str) {
 #[test]
 fn loaded_last() {
     check(
-        "neighbours-last",
+        "coexistence-last",
         "pg_stat_statements, auto_explain, pg_rowsource",
     );
 }
@@ -116,7 +116,7 @@ fn loaded_last() {
 #[test]
 fn loaded_first() {
     check(
-        "neighbours-first",
+        "coexistence-first",
         "pg_rowsource, pg_stat_statements, auto_explain",
     );
 }
@@ -124,7 +124,7 @@ fn loaded_first() {
 #[test]
 fn loaded_between() {
     check(
-        "neighbours-between",
+        "coexistence-between",
         "auto_explain, pg_rowsource, pg_stat_statements",
     );
 }

@@ -1,8 +1,8 @@
-//! What newer servers give, and older ones do without.
+//! What PostgreSQL 18 and newer offer.
 
 use rowsource_tests::compiled;
 use rowsource_tests::explain::explain_json;
-use rowsource_tests::session::{major, must_fail, run_each, texts, value};
+use rowsource_tests::session::{run_each, texts, value};
 use rowsource_tests::store::{measured, quiet_server};
 
 const TABLE: &str = "CREATE TABLE t (id int PRIMARY KEY, grp int); INSERT INTO t SELECT i, i % 10 FROM generate_series(1, 1000) i;
@@ -26,10 +26,6 @@ fn another_extensions_plan_id_is_kept() {
         &mut client,
         "SELECT planid FROM pg_stat_rowsource_plans WHERE query LIKE '%count(*) FROM t%'",
     );
-    if major(&mut client) < 18 {
-        assert_ne!(planid, 42, "there is no such number before 18");
-        return;
-    }
     assert_eq!(planid, 42);
     // One number, but nodes on other partitions: they are not added up.
     run_each(
@@ -53,19 +49,11 @@ fn another_extensions_plan_id_is_kept() {
 }
 
 #[test]
-fn auto_respects_the_servers_clock() {
+fn auto_respects_the_servers_clock_pg19_plus() {
     let server = quiet_server("clock-source", &[]);
     let mut client = server.connect();
     const AUTO: &str = "SELECT clock_source FROM rowsource_clocks(1000) WHERE auto";
     let ours: String = value(&mut client, AUTO);
-    if major(&mut client) < 19 {
-        let (_, message) = must_fail(&mut client, "SET timing_clock_source = 'system'");
-        assert!(
-            message.contains("unrecognized configuration parameter"),
-            "{message}"
-        );
-        return;
-    }
     run_each(&mut client, "SET timing_clock_source = 'system'");
     assert_eq!(value::<String>(&mut client, AUTO), "system");
     measured(&mut client, "SELECT 4711");
@@ -102,14 +90,9 @@ fn scan_below(node: &serde_json::Value) -> Option<&serde_json::Value> {
 
 /// 19 shows each scan's asynchronous I/O: as core counts it, whoever takes the times.
 #[test]
-fn the_servers_io_is_shown_as_ever() {
+fn the_servers_io_is_shown_as_ever_pg19_plus() {
     let server = quiet_server("io", &["shared_buffers = '64MB'"]);
     let mut client = server.connect();
-    if major(&mut client) < 19 {
-        let (_, message) = must_fail(&mut client, "EXPLAIN (ANALYZE, IO) SELECT 1");
-        assert!(message.contains("unrecognized EXPLAIN option"), "{message}");
-        return;
-    }
     run_each(
         &mut client,
         "CREATE EXTENSION pg_buffercache; CREATE TABLE read AS SELECT i AS id, repeat('x', 100) AS pad FROM generate_series(1, 100000) i;
