@@ -11,7 +11,7 @@
 //!
 //! Nothing here allocates, panics or has a destructor: an error may leave any of these frames by a longjmp.
 
-use crate::sampler::{Config, EveryCall, LongCallEvidence, NodeTimer, TimedCall};
+use crate::sampler::{Config, Detected, EveryCall, LongCallEvidence, NodeTimer, TimedCall};
 use rand_core::RngCore;
 
 /// How the blocks that a node's calls use are accounted for.
@@ -325,7 +325,6 @@ pub fn finish_previous_scan_call<H: Host, const TIMED: u8>(host: &mut H, scan: H
 /// Counts a call that was not timed, if it did I/O or somebody's reading of the clock shows that it was long.
 #[inline(always)]
 fn record_if_long<H: Host>(host: &mut H, node: H::Node, did_io: bool) {
-    let first_of_start = !host.has_begun(node);
     let before = host.before(node);
     host.gather_evidence();
     let sampling = host.sampling(node);
@@ -333,18 +332,27 @@ fn record_if_long<H: Host>(host: &mut H, node: H::Node, did_io: bool) {
         .timer
         .detect(sampling.config, before, did_io, sampling.evidence);
     if let Some(detected) = detected {
-        let end = host.read_clock();
-        let sampling = host.sampling(node);
-        sampling.timer.record_detected(
-            sampling.config,
-            detected,
-            before,
-            end,
-            first_of_start,
-            sampling.evidence,
-        );
+        record_detected(host, node, detected);
     }
     host.wake_tick();
+}
+
+/// Counts a call that was not timed but detected. Out of line, for few calls get here: whoever looks at each call saves
+/// fewer registers.
+#[inline(never)]
+fn record_detected<H: Host>(host: &mut H, node: H::Node, detected: Detected) {
+    let first_of_start = !host.has_begun(node);
+    let before = host.before(node);
+    let end = host.read_clock();
+    let sampling = host.sampling(node);
+    sampling.timer.record_detected(
+        sampling.config,
+        detected,
+        before,
+        end,
+        first_of_start,
+        sampling.evidence,
+    );
 }
 
 /// Charges the caller for what the counters moved by since the last charge, and makes the call.
