@@ -262,9 +262,7 @@ impl NodeTimer {
     }
 
     /// Takes note of a call that was not timed but detected; `end` was read at its exit.
-    ///
-    /// Out of line, for few calls get here: the code that looks at each saves fewer registers.
-    #[inline(never)]
+    #[inline]
     pub fn record_detected(
         &mut self,
         config: &Config,

@@ -11,7 +11,7 @@
 //!
 //! Nothing here allocates, panics or has a destructor: an error may leave any of these frames by a longjmp.
 
-use crate::sampler::{Config, EveryCall, LongCallEvidence, NodeTimer, TimedCall};
+use crate::sampler::{Config, Detected, EveryCall, LongCallEvidence, NodeTimer, TimedCall};
 use rand_core::RngCore;
 
 /// How the blocks that a node's calls use are accounted for.
@@ -184,7 +184,7 @@ pub trait Host {
     /// Calls [`call_sampled`] out of line.
     fn call_sampled<const ACCOUNTING: u8>(&mut self, call: Self::Call, node: Self::Node) -> Self::Row;
     /// Calls [`finish_changed_call`] out of line.
-    fn finish_changed_call<const TIMED: u8, const ACCOUNTING: u8>(
+    fn finish_changed_call<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
         &mut self,
         node: Self::Node,
         row: Self::Row,
@@ -192,7 +192,7 @@ pub trait Host {
     /// Calls [`finish_and_scan`] out of line.
     fn finish_and_scan<const TIMED: u8, const SCOPE: u8>(&mut self, call: Self::Call) -> Self::Row;
     /// Calls [`finish_previous_scan_call`] out of line.
-    fn finish_previous_scan_call<const TIMED: u8>(&mut self, scan: Self::Node);
+    fn finish_previous_scan_call<const TIMED: u8, const SCOPE: u8>(&mut self, scan: Self::Node);
 
     /// Returns the wrapper that is compiled from [`call`].
     fn call_method<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>() -> Self::Method;
@@ -258,7 +258,7 @@ pub fn call<H: Host, const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
         || ACCOUNTING > SWITCH
         || (TIMED == SAMPLED && host.last_reading() != host.before(node))
     {
-        return host.finish_changed_call::<TIMED, ACCOUNTING>(node, row);
+        return host.finish_changed_call::<TIMED, ACCOUNTING, SCOPE>(node, row);
     }
     if ACCOUNTING == SWITCH {
         host.set_running_account(host.caller(node));
@@ -307,15 +307,15 @@ pub fn scan<H: Host, const TIMED: u8, const SCOPE: u8>(host: &mut H, call: H::Ca
 /// Takes note of what a scan's previous call did, and makes the next.
 #[inline(always)]
 pub fn finish_and_scan<H: Host, const TIMED: u8, const SCOPE: u8>(host: &mut H, call: H::Call) -> H::Row {
-    host.finish_previous_scan_call::<TIMED>(host.node_of(call));
+    host.finish_previous_scan_call::<TIMED, SCOPE>(host.node_of(call));
     // Nothing moves before the second look.
     host.scan_again::<TIMED, SCOPE>(call)
 }
 
 /// Takes note of what a scan's previous call did.
 #[inline(always)]
-pub fn finish_previous_scan_call<H: Host, const TIMED: u8>(host: &mut H, scan: H::Node) {
-    let did_io = host.have_counters_moved::<{ scope::ALL }>() && host.charge(host.account(scan));
+pub fn finish_previous_scan_call<H: Host, const TIMED: u8, const SCOPE: u8>(host: &mut H, scan: H::Node) {
+    let did_io = host.have_counters_moved::<SCOPE>() && host.charge(host.account(scan));
     if TIMED == SAMPLED {
         record_if_long(host, scan, did_io);
         host.set_before(scan, host.last_reading());
@@ -325,7 +325,6 @@ pub fn finish_previous_scan_call<H: Host, const TIMED: u8>(host: &mut H, scan: H
 /// Counts a call that was not timed, if it did I/O or somebody's reading of the clock shows that it was long.
 #[inline(always)]
 fn record_if_long<H: Host>(host: &mut H, node: H::Node, did_io: bool) {
-    let first_of_start = !host.has_begun(node);
     let before = host.before(node);
     host.gather_evidence();
     let sampling = host.sampling(node);
@@ -333,18 +332,27 @@ fn record_if_long<H: Host>(host: &mut H, node: H::Node, did_io: bool) {
         .timer
         .detect(sampling.config, before, did_io, sampling.evidence);
     if let Some(detected) = detected {
-        let end = host.read_clock();
-        let sampling = host.sampling(node);
-        sampling.timer.record_detected(
-            sampling.config,
-            detected,
-            before,
-            end,
-            first_of_start,
-            sampling.evidence,
-        );
+        record_detected(host, node, detected);
     }
     host.wake_tick();
+}
+
+/// Counts a call that was not timed but detected. Out of line, for few calls get here: whoever looks at each call saves
+/// fewer registers.
+#[inline(never)]
+fn record_detected<H: Host>(host: &mut H, node: H::Node, detected: Detected) {
+    let first_of_start = !host.has_begun(node);
+    let before = host.before(node);
+    let end = host.read_clock();
+    let sampling = host.sampling(node);
+    sampling.timer.record_detected(
+        sampling.config,
+        detected,
+        before,
+        end,
+        first_of_start,
+        sampling.evidence,
+    );
 }
 
 /// Charges the caller for what the counters moved by since the last charge, and makes the call.
@@ -360,12 +368,12 @@ pub fn charge_and_call<H: Host, const TIMED: u8, const ACCOUNTING: u8, const SCO
 
 /// Finishes a call after which the counters or the last reading of the clock have moved.
 #[inline(always)]
-pub fn finish_changed_call<H: Host, const TIMED: u8, const ACCOUNTING: u8>(
+pub fn finish_changed_call<H: Host, const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
     host: &mut H,
     node: H::Node,
     row: H::Row,
 ) -> H::Row {
-    let did_io = leave::<H, TIMED, ACCOUNTING>(host, node);
+    let did_io = leave::<H, TIMED, ACCOUNTING, SCOPE>(host, node);
     if TIMED == SAMPLED {
         record_if_long(host, node, did_io);
     }
@@ -393,7 +401,7 @@ pub fn call_sampled<H: Host, const ACCOUNTING: u8>(host: &mut H, call: H::Call, 
         start,
         end,
         nested_readings,
-        did_io: leave::<H, SAMPLED, ACCOUNTING>(host, node),
+        did_io: leave::<H, SAMPLED, ACCOUNTING, { scope::ALL }>(host, node),
         first_of_start: !host.has_begun(node),
     };
     let sampling = host.sampling(node);
@@ -440,12 +448,15 @@ fn enter<H: Host, const ACCOUNTING: u8>(host: &mut H, node: H::Node) {
 /// Charges the node for its own part, and makes its caller's account the running one. Returns true if the call did I/O
 /// or touched many buffers.
 #[inline(always)]
-fn leave<H: Host, const TIMED: u8, const ACCOUNTING: u8>(host: &mut H, node: H::Node) -> bool {
+fn leave<H: Host, const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
+    host: &mut H,
+    node: H::Node,
+) -> bool {
     if ACCOUNTING == FUSED_AGGREGATE {
-        host.finish_previous_scan_call::<TIMED>(host.fused_scan(node));
+        host.finish_previous_scan_call::<TIMED, { scope::ALL }>(host.fused_scan(node));
     }
     let mut did_io = false;
-    if ACCOUNTING != NONE && host.have_counters_moved::<{ scope::ALL }>() {
+    if ACCOUNTING != NONE && host.have_counters_moved::<SCOPE>() {
         did_io = host.charge(host.account(node));
     }
     if ACCOUNTING >= SWITCH {

@@ -234,9 +234,13 @@ impl Host for Run<'_> {
         wrapper::call_sampled::<Self, ACCOUNTING>(self, call, node)
     }
 
-    fn finish_changed_call<const TIMED: u8, const ACCOUNTING: u8>(&mut self, node: usize, row: bool) -> bool {
+    fn finish_changed_call<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
+        &mut self,
+        node: usize,
+        row: bool,
+    ) -> bool {
         let timed = self.nodes[node].timer.timed_calls;
-        let row = wrapper::finish_changed_call::<Self, TIMED, ACCOUNTING>(self, node, row);
+        let row = wrapper::finish_changed_call::<Self, TIMED, ACCOUNTING, SCOPE>(self, node, row);
         if self.nodes[node].timer.timed_calls > timed {
             self.spend(node, 1.0, 0.25);
         }
@@ -247,9 +251,9 @@ impl Host for Run<'_> {
         wrapper::finish_and_scan::<Self, TIMED, SCOPE>(self, call)
     }
 
-    fn finish_previous_scan_call<const TIMED: u8>(&mut self, scan: usize) {
+    fn finish_previous_scan_call<const TIMED: u8, const SCOPE: u8>(&mut self, scan: usize) {
         let timed = self.nodes[scan].timer.timed_calls;
-        wrapper::finish_previous_scan_call::<Self, TIMED>(self, scan);
+        wrapper::finish_previous_scan_call::<Self, TIMED, SCOPE>(self, scan);
         if self.nodes[scan].timer.timed_calls > timed {
             self.spend(scan, 1.0, 0.25);
         }

@@ -289,13 +289,13 @@ impl Host for Executor {
     }
 
     #[inline(always)]
-    fn finish_changed_call<const TIMED: u8, const ACCOUNTING: u8>(
+    fn finish_changed_call<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
         &mut self,
         node: LiveNode,
         row: *mut TupleTableSlot,
     ) -> *mut TupleTableSlot {
         // SAFETY: the node is that of the call.
-        unsafe { finish_changed_call::<TIMED, ACCOUNTING>(node.0, row) }
+        unsafe { finish_changed_call::<TIMED, ACCOUNTING, SCOPE>(node.0, row) }
     }
 
     #[inline(always)]
@@ -305,9 +305,9 @@ impl Host for Executor {
     }
 
     #[inline(always)]
-    fn finish_previous_scan_call<const TIMED: u8>(&mut self, scan: LiveNode) {
+    fn finish_previous_scan_call<const TIMED: u8, const SCOPE: u8>(&mut self, scan: LiveNode) {
         // SAFETY: the scan is the node of the call, or the one below it.
-        unsafe { finish_previous_scan_call::<TIMED>(scan.0) }
+        unsafe { finish_previous_scan_call::<TIMED, SCOPE>(scan.0) }
     }
 
     fn call_method<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>() -> Method {
@@ -378,10 +378,10 @@ unsafe extern "C-unwind" fn finish_and_scan<const TIMED: u8, const SCOPE: u8>(
 /// # Safety
 /// As of [`Executor::finishes`].
 #[inline(never)]
-unsafe extern "C-unwind" fn finish_previous_scan_call<const TIMED: u8>(scan: *mut Node) {
+unsafe extern "C-unwind" fn finish_previous_scan_call<const TIMED: u8, const SCOPE: u8>(scan: *mut Node) {
     // SAFETY: the caller's promise.
     let (mut executor, scan) = unsafe { Executor::finishes(scan) };
-    wrapper::finish_previous_scan_call::<_, TIMED>(&mut executor, scan);
+    wrapper::finish_previous_scan_call::<_, TIMED, SCOPE>(&mut executor, scan);
 }
 
 /// Is [`wrapper::charge_and_call`] for PostgreSQL.
@@ -405,13 +405,13 @@ unsafe extern "C-unwind" fn charge_and_call<const TIMED: u8, const ACCOUNTING: u
 /// * `row` must be null or a live slot.
 #[inline(never)]
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
-unsafe extern "C-unwind" fn finish_changed_call<const TIMED: u8, const ACCOUNTING: u8>(
+unsafe extern "C-unwind" fn finish_changed_call<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
     node: *mut Node,
     row: *mut TupleTableSlot,
 ) -> *mut TupleTableSlot {
     // SAFETY: the caller's promise.
     let (mut executor, node) = unsafe { Executor::finishes(node) };
-    let row = wrapper::finish_changed_call::<_, TIMED, ACCOUNTING>(&mut executor, node, row);
+    let row = wrapper::finish_changed_call::<_, TIMED, ACCOUNTING, SCOPE>(&mut executor, node, row);
     // Hides that the result is the argument: else the hot path saves it across this call instead of jumping here.
     std::hint::black_box(row)
 }
