@@ -2,9 +2,9 @@
 //!
 //! To add a setting, add a static, a function that returns its value, and a call in [`init`].
 
-use crate::pg::backend_local::BackendLocal;
 use crate::pg::server;
-use crate::pg::setting::{self, About, Origin, Refusal, Word, Words, value};
+use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::setting::{self, About, Origin, Refusal, Word, Words, value};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PgLogLevel, PgSqlErrorCode, PostgresGucEnum};
 use rowsource_core::clock::Source;

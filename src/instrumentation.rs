@@ -1,8 +1,8 @@
 //! What a statement is measured with, as the settings say.
 
 use crate::guc::{self, ROWS_ONLY, StatisticsLevel};
-use crate::pg::backend_local::BackendLocal;
 use crate::pg::compat;
+use crate::pg::server::backend_local::BackendLocal;
 use rowsource_core::clock::{self, Source};
 use std::cell::Cell;
 

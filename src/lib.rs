@@ -28,7 +28,7 @@ pub extern "C-unwind" fn _PG_init() {
     pg::server::enable_query_ids();
     guc::init();
     pg::store::init();
-    pg::hooks::init();
+    pg::executor::hooks::init();
     pg::tempfile::init();
-    pg::explain::init();
+    pg::executor::explain::init();
 }

@@ -3,8 +3,9 @@
 
 mod plans;
 
-use crate::pg::backend_local::BackendLocal;
-use crate::pg::{memory, server, store};
+use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::{self, memory};
+use crate::pg::store;
 use plans::Plans;
 use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{

@@ -1,8 +1,8 @@
 //! `rowsource_clocks()`: what each clock source costs and how it behaves on this machine.
 
 use crate::instrumentation::auto_clock;
+use crate::pg::server::srf::{Rows, Value, text, value};
 use crate::pg::server::{self, fail};
-use crate::pg::srf::{Rows, Value, text, value};
 use pgrx::PgSqlErrorCode;
 use rowsource_core::clock::{Source, survey};
 

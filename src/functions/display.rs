@@ -1,8 +1,8 @@
 //! `rowsource_display()`: a plan as a table, and `rowsource_last()`: which statement was the last.
 
-use crate::pg::server::{self, fail};
-use crate::pg::srf::{Rows, value};
-use crate::pg::{memory, statement};
+use crate::pg::executor::statement;
+use crate::pg::server::srf::{Rows, value};
+use crate::pg::server::{self, fail, memory};
 use crate::session::{self, LastStatement};
 use pgrx::{PgSqlErrorCode, pg_sys};
 use rowsource_core::model::{Outcome, Plan, PlanKey, clock_name};

@@ -1,7 +1,7 @@
 //! The C functions that `pg_rowsource--*.sql` declares. Their names end with the version that added or changed them.
 
 use super::{clocks, display, history, store, temp_usage, tempfile, views};
-use crate::pg::srf::{Call, Rows, Shape, export};
+use crate::pg::server::srf::{Call, Rows, Shape, export};
 use pgrx::pg_sys::Datum;
 
 /// The longest display format, in bytes: several times the length of all words together.

@@ -1,7 +1,7 @@
 //! The report on the interval between two snapshots. SQL finds what it reads.
 
 use crate::pg::server::fail;
-use crate::pg::srf::Rows;
+use crate::pg::server::srf::Rows;
 use pgrx::PgSqlErrorCode;
 use rowsource_core::report::iostat;
 

@@ -1,10 +1,9 @@
 //! `rowsource_info()` and `rowsource_reset()`, about the store that all sessions share.
 
-use crate::guc;
 use crate::pg::server::fail;
-use crate::pg::srf::{Rows, timestamp, value};
+use crate::pg::server::srf::{Rows, timestamp, value};
 use crate::pg::store;
-use crate::session;
+use crate::{guc, session};
 use pgrx::{PgSqlErrorCode, pg_sys};
 
 /// Adds the row of `rowsource_info()`.

@@ -4,7 +4,7 @@
 
 use crate::pg::compat::{MAJOR_VERSION, pid_of_temp_tables};
 use crate::pg::server;
-use crate::pg::srf::{Rows, oid, value};
+use crate::pg::server::srf::{Rows, oid, value};
 use rowsource_core::tempfile::names::{Owner, TempName, parse};
 use std::collections::BTreeMap;
 use std::fs::{self, DirEntry};

@@ -1,6 +1,6 @@
 //! The rows of `pg_stat_tempfile_io` and its histogram, and their reset.
 
-use crate::pg::srf::{Rows, Value, oid, timestamp, value};
+use crate::pg::server::srf::{Rows, Value, oid, timestamp, value};
 use crate::pg::tempfile::source::{Source, source};
 use crate::pg::tempfile::{counters, fallback};
 use pgrx::pg_sys;

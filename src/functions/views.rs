@@ -2,7 +2,7 @@
 
 use super::display::outcome_name;
 use crate::pg::server;
-use crate::pg::srf::{Rows, Value, oid, text, timestamp, value};
+use crate::pg::server::srf::{Rows, Value, oid, text, timestamp, value};
 use crate::session;
 use rowsource_core::histogram::CallTimes;
 use rowsource_core::model::{Buffers, NodeStats, Plan, Time, Wal, clock_name};

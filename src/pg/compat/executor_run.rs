@@ -1,6 +1,6 @@
 //! ExecutorRun: its hook has one argument less from 18 on.
 
-use crate::pg::unguarded;
+use crate::pg::server::unguarded;
 use pgrx::pg_sys;
 
 #[cfg(pg_ge_18)]

@@ -1,6 +1,6 @@
 //! Shared memory: named segments, areas, hash tables, and the names of their locks.
 
-use crate::pg::unguarded;
+use crate::pg::server::unguarded;
 use pgrx::pg_sys;
 use std::ffi::{CStr, c_void};
 

@@ -7,4 +7,6 @@
 pub mod node;
 pub mod state;
 pub mod tick;
+pub mod timing;
+pub mod usage;
 pub mod wrapper;

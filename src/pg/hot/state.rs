@@ -1,7 +1,7 @@
 //! The state of this process that the hot path touches, in one place, so that it takes few lines of cache. Only `usage`,
 //! `timing`, the wrapper and the tick change it.
 
-use crate::pg::backend_local::BackendLocal;
+use crate::pg::server::backend_local::BackendLocal;
 use pgrx::pg_sys;
 use rand_core::RngCore;
 use rand_xoshiro::Xoroshiro128PlusPlus;

@@ -2,8 +2,10 @@
 //!
 //! A tick takes about 4 us on the machine of the benchmarks.
 
-use crate::pg::backend_local::BackendLocal;
-use crate::pg::{compat, timing, unguarded};
+use super::timing;
+use crate::pg::compat;
+use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::unguarded;
 use pgrx::pg_sys;
 use rowsource_core::sampler::Tick;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};

@@ -8,8 +8,8 @@
 
 use super::node::Node;
 use super::state::{HOT, Random, Usage};
-use super::tick;
-use crate::pg::{timing, unguarded, usage};
+use super::{tick, timing, usage};
+use crate::pg::server::unguarded;
 use pgrx::pg_sys::{self, PlanState, TupleTableSlot};
 use rowsource_core::clock::tsc;
 use rowsource_core::sampler::{EveryCall, NodeTimer};

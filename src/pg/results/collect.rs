@@ -1,9 +1,11 @@
 //! Copies what PostgreSQL and the wrappers hold of each node into plain structs.
 
+use super::node_table::{NodeRef, NodeTable};
+use super::parallel::Channel;
+use super::workarea;
+use crate::pg::compat;
 use crate::pg::hot::wrapper::Timed;
-use crate::pg::node_table::{NodeRef, NodeTable};
-use crate::pg::parallel::Channel;
-use crate::pg::{compat, tree, workarea};
+use crate::pg::plan::tree;
 use pgrx::pg_sys::{self, NodeTag};
 use rowsource_core::results::{Calls, CoreSample, NodeSample, Nodes, Place};
 use std::cell::Cell;

@@ -1,6 +1,6 @@
 //! Writes a statement's totals to core's struct, for those who read it: EXPLAIN, auto_explain, a parallel leader.
 
-use crate::pg::node_table::NodeTable;
+use super::node_table::NodeTable;
 use crate::pg::{compat, server};
 use rowsource_core::model::Buffers;
 use rowsource_core::results::Scratch;

@@ -16,12 +16,16 @@
 
 mod collect;
 mod export;
+pub mod node;
+pub mod node_table;
+pub mod parallel;
+mod workarea;
 
 pub use collect::Collector;
 
-use super::backend_local::BackendLocal;
-use super::node_table::NodeTable;
-use super::{compat, parallel};
+use crate::pg::compat;
+use crate::pg::server::backend_local::BackendLocal;
+use node_table::NodeTable;
 use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{Buffers, Wal};
 use rowsource_core::results::{Mode, Scratch, StatementSample, add_to_parents, assemble};

@@ -11,7 +11,7 @@ pub fn database_exists(oid: u32) -> bool {
 /// Returns the current user.
 pub fn user_id() -> u32 {
     // SAFETY: no arguments; returns a global.
-    unsafe { crate::pg::unguarded::GetUserId() }.to_u32()
+    unsafe { super::unguarded::GetUserId() }.to_u32()
 }
 
 /// Returns this session's database.

@@ -1,11 +1,25 @@
-//! Safe functions for what the server knows and does, by subject.
+//! The border with the server: functions for what it knows and does, by subject.
+//!
+//! * `pg_try` is PG_TRY for plain frames; `contained` runs work whose failure must not become the user's;
+//! * `unguarded` declares functions of PostgreSQL that are called without pgrx's guard;
+//! * `setting` defines checked settings, `srf` returns rows from SQL functions, `statfile` reads and writes statistics
+//!   files;
+//! * `memory` is Rust's allocator, `backend_local` holds state that needs no lock.
 
 mod access;
+pub mod backend_local;
+pub mod contained;
 mod encoding;
 mod error;
+pub mod memory;
+pub mod pg_try;
 mod process;
+pub mod setting;
+pub mod srf;
 mod statement_text;
+pub mod statfile;
 mod time;
+pub mod unguarded;
 mod user_error;
 
 pub use access::{database_exists, database_id, may_see, user_id};

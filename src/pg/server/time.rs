@@ -1,19 +1,19 @@
 //! The time of day, in microseconds since 2000-01-01 UTC.
 
-use crate::pg::backend_local::BackendLocal;
+use super::backend_local::BackendLocal;
 use rowsource_core::clock::Source;
 use std::cell::Cell;
 
 /// Returns the present.
 pub fn now() -> i64 {
     // SAFETY: the function asks for nothing of its caller.
-    unsafe { crate::pg::unguarded::GetCurrentTimestamp() }
+    unsafe { super::unguarded::GetCurrentTimestamp() }
 }
 
 /// Returns when the server began to work on the client's current message.
 pub fn message_time() -> i64 {
     // SAFETY: the function asks for nothing of its caller.
-    unsafe { crate::pg::unguarded::GetCurrentStatementStartTimestamp() }
+    unsafe { super::unguarded::GetCurrentStatementStartTimestamp() }
 }
 
 /// Returns the present, as [`now`] does. It asks the system ten times a second at most, and reckons from a clock in

@@ -1,8 +1,8 @@
 //! What a backend knows of the store once it has attached to it, and the locks.
 
 use super::control::Control;
-use crate::pg::backend_local::BackendLocal;
-use crate::pg::unguarded;
+use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::unguarded;
 use pgrx::pg_sys;
 use std::cell::Cell;
 

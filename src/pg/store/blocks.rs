@@ -4,8 +4,8 @@
 //! back to the system only when its small objects have gone, and free blocks of a few sizes serve any other plan; of
 //! large objects of many sizes the memory would be lost to fragmentation.
 
-use crate::pg::contained::contained;
-use crate::pg::unguarded;
+use crate::pg::server::contained::contained;
+use crate::pg::server::unguarded;
 use pgrx::pg_sys;
 use rowsource_core::model::NodeTotals;
 

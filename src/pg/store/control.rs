@@ -1,7 +1,7 @@
 //! The store's control block: where it lies, and what it counts.
 
 use crate::guc;
-use crate::pg::backend_local::BackendLocal;
+use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::{compat, server};
 use pgrx::{pg_guard, pg_sys};
 use rowsource_core::eviction::Limits;

@@ -2,8 +2,9 @@
 
 use super::access::{Store, locked, locked_by_control};
 use super::blocks::{self, NoMemory};
-use crate::pg::contained::contained;
-use crate::pg::{compat, memory, unguarded};
+use crate::pg::compat;
+use crate::pg::server::contained::contained;
+use crate::pg::server::{memory, unguarded};
 use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use rowsource_core::eviction::Candidate;

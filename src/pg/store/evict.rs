@@ -2,7 +2,7 @@
 
 use super::access::{Store, locked_by_control};
 use super::entry;
-use crate::pg::contained::contained;
+use crate::pg::server::contained::contained;
 use rowsource_core::eviction::{Candidate, least_recently_used};
 use rowsource_core::model::PlanKey;
 use std::sync::atomic::Ordering::Relaxed;

@@ -7,7 +7,7 @@ use super::access::Store;
 use super::control::Control;
 use super::entry::{self, NewPlan};
 use crate::guc;
-use crate::pg::{memory, server, statfile};
+use crate::pg::server::{self, memory, statfile};
 use rowsource_core::model::{Batch, NodeTotals, Plan, PlanDescription, PlanKey, PlanStats};
 use serde::{Deserialize, Serialize};
 use std::io;

@@ -9,9 +9,9 @@
 
 use super::access::Store;
 use super::entry;
-use crate::pg::backend_local::BackendLocal;
-use crate::pg::contained::contained;
 use crate::pg::server;
+use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::contained::contained;
 use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use rowsource_core::eviction::Candidate;

@@ -1,10 +1,9 @@
 //! Lists, copies and resets the plans of the store. Only functions that a user calls do this, and the postmaster at its end:
 //! they hold no lock, are inside no boundary, and may raise errors.
 
-use super::access;
 use super::attach::{attach, attach_and_see_all};
-use super::{entry, pending};
-use crate::pg::{memory, server};
+use super::{access, entry, pending};
+use crate::pg::server::{self, memory};
 use pgrx::pg_sys;
 use rowsource_core::model::{Plan, PlanKey};
 use std::sync::atomic::Ordering::Relaxed;

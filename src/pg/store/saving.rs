@@ -3,8 +3,9 @@
 use super::attach::attach_now;
 use super::{control, file, read};
 use crate::guc;
-use crate::pg::contained::contained;
-use crate::pg::{memory, server, tempfile};
+use crate::pg::server::contained::contained;
+use crate::pg::server::{self, memory};
+use crate::pg::tempfile;
 use pgrx::{pg_guard, pg_sys};
 use std::fs::File;
 use std::io::{self, Read};

@@ -2,7 +2,7 @@
 
 use super::control::{self, Control};
 use super::saving;
-use crate::pg::backend_local::BackendLocal;
+use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::{server, tempfile};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::{pg_guard, pg_sys};

@@ -1,8 +1,8 @@
 //! The counters of requests. They lie in main shared memory. A session that loaded the library by itself has its own.
 
 use super::source::{Source, source};
-use crate::pg::backend_local::BackendLocal;
 use crate::pg::server;
+use crate::pg::server::backend_local::BackendLocal;
 use pgrx::pg_sys;
 use rowsource_core::tempfile::counters::{self, Area, Copied, Database, OTHERS};
 use rowsource_core::tempfile::{FileType, Kind};

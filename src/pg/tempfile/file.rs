@@ -3,7 +3,7 @@
 use super::counters;
 use super::source::{Source, source};
 use crate::guc;
-use crate::pg::{server, statfile};
+use crate::pg::server::{self, statfile};
 use rowsource_core::tempfile::FileType;
 use rowsource_core::tempfile::counters::Copied;
 use std::io;

@@ -10,8 +10,8 @@
 use super::counters;
 use super::got::{self, Memory};
 use crate::guc;
-use crate::pg::backend_local::BackendLocal;
 use crate::pg::compat;
+use crate::pg::server::backend_local::BackendLocal;
 use libc::{c_int, c_void, iovec, off_t, size_t, ssize_t};
 use pgrx::pg_sys;
 use pgrx::pg_sys::WaitEventIO as Event;

@@ -21,7 +21,7 @@ pub mod interpose;
 pub mod interpose;
 pub mod source;
 
-use super::server;
+use crate::pg::server;
 
 /// Starts to count. To be called once, from `_PG_init`.
 pub fn init() {

@@ -1,7 +1,7 @@
 //! Where the counters of temporary files come from.
 
-use crate::pg::backend_local::BackendLocal;
 use crate::pg::compat;
+use crate::pg::server::backend_local::BackendLocal;
 use rowsource_core::tempfile::FileType;
 use std::cell::Cell;
 

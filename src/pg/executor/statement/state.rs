@@ -1,10 +1,11 @@
 //! What is known of one statement.
 
 use crate::instrumentation::InstrumentationLevel;
+use crate::pg::hot::timing;
+use crate::pg::hot::usage::Usage;
 use crate::pg::hot::wrapper::Timed;
-use crate::pg::node_table::NodeTable;
-use crate::pg::usage::Usage;
-use crate::pg::{parallel, timing};
+use crate::pg::results::node_table::NodeTable;
+use crate::pg::results::parallel;
 use crate::session::KnownPlan;
 use pgrx::pg_sys::{self, QueryDesc};
 use rowsource_core::clock::Source;

@@ -3,7 +3,7 @@
 //! Checks are plain Rust functions. PostgreSQL calls a hook of its own for each of them, which this file makes: one
 //! instance of a generic function per check.
 
-use super::compat;
+use crate::pg::compat;
 use pgrx::guc::{GucCheckError, GucEnum, GucValue};
 use pgrx::pg_sys::panic::pgrx_extern_c_guard;
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, pg_sys};

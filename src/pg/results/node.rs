@@ -1,6 +1,6 @@
 //! Allocates the nodes of a statement.
 
-pub use super::hot::node::Node;
+pub use crate::pg::hot::node::Node;
 use rowsource_core::histogram::Histogram;
 use std::alloc::{Layout, alloc_zeroed};
 

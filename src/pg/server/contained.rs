@@ -4,10 +4,10 @@
 //! would warn the client of each ("dynamic shared memory leak"). Therefore the work gets its own resource owner, which is
 //! released when the work fails.
 
+use super::HeldInterrupts;
 use super::backend_local::BackendLocal;
-use super::compat;
 use super::pg_try::is_cancel;
-use super::server::{self, HeldInterrupts};
+use crate::pg::{compat, server};
 use pgrx::pg_sys::panic::CaughtError;
 use pgrx::{PgTryBuilder, pg_sys};
 use std::cell::Cell;

@@ -13,10 +13,10 @@ mod constants;
 mod named;
 mod printing;
 
-use super::backend_local::BackendLocal;
-use super::contained::contained_or_cancelled;
 use super::tree::Found;
-use super::{memory, server};
+use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::contained::contained_or_cancelled;
+use crate::pg::server::{self, memory};
 use crate::session::KnownPlan;
 use pgrx::pg_sys::{self, QueryDesc};
 use rowsource_core::clock::system;

@@ -3,7 +3,7 @@
 //! Each row goes into PostgreSQL's tuplestore as soon as it is made. That keeps `work_mem` of rows in memory, and the rest
 //! in a file.
 
-use super::server;
+use crate::pg::server;
 use pgrx::{FromDatum, IntoDatum, pg_sys};
 
 /// One column's value; `None` is NULL.
@@ -194,7 +194,7 @@ macro_rules! export {
                     // SAFETY: PostgreSQL passes the call in progress, with arguments of the types that the SQL function
                     // declares. The guard turns panics into PostgreSQL's errors.
                     unsafe {
-                        let call = $crate::pg::srf::Call::new(fcinfo);
+                        let call = $crate::pg::server::srf::Call::new(fcinfo);
                         pgrx::pg_sys::panic::pgrx_extern_c_guard(|| ($body)(&call))
                     }
                 }

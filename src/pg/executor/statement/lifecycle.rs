@@ -2,11 +2,12 @@
 
 use super::state::Statement;
 use crate::instrumentation::InstrumentationLevel;
-use crate::pg::backend_local::BackendLocal;
+use crate::pg::hot::timing;
+use crate::pg::hot::usage::{self, Usage};
 use crate::pg::hot::wrapper::Timed;
-use crate::pg::results::{self, Collector};
-use crate::pg::usage::{self, Usage};
-use crate::pg::{parallel, server, tempfile, timing};
+use crate::pg::results::{self, Collector, parallel};
+use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::{server, tempfile};
 use crate::session;
 use rowsource_core::clock;
 use rowsource_core::histogram::Histogram;

@@ -1,7 +1,7 @@
 //! Describes a plan from its plan states alone, if EXPLAIN would print too much or fails: operations, objects and
 //! estimates, but no conditions.
 
-use crate::pg::tree::{Found, tag};
+use crate::pg::plan::tree::{Found, tag};
 use pgrx::pg_sys::{self, NodeTag, PlanState, QueryDesc};
 use rowsource_core::plan::{ExplainedPlan, PlanNode};
 use std::ffi::CStr;

@@ -7,7 +7,7 @@
 //! A file is a header (magic, major version), records (length, bytes), a record of length 0, and a checksum of all that.
 //! It is written and read record by record, so that no more than one record is in memory.
 
-use super::{compat, server};
+use crate::pg::{compat, server};
 use crc32fast::Hasher;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -4,8 +4,8 @@
 
 use super::state::Statement;
 use crate::instrumentation::InstrumentationPlan;
-use crate::pg::backend_local::BackendLocal;
-use crate::pg::node::Node;
+use crate::pg::results::node::Node;
+use crate::pg::server::backend_local::BackendLocal;
 use rowsource_core::model::PlanKey;
 use std::cell::{Cell, UnsafeCell};
 

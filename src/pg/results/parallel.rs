@@ -5,10 +5,10 @@
 //! to its workers, and hands extensions nothing else. Only the leader's own announcement can set it. Each plan node id has
 //! a slot, and workers add to it atomically.
 
-use super::backend_local::BackendLocal;
-use super::contained::contained;
-use super::server;
 use crate::guc;
+use crate::pg::server;
+use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::contained::contained;
 use pgrx::pg_sys;
 use rowsource_core::histogram::{BUCKETS, Histogram, SharedCounts};
 use rowsource_core::model::NodeStats;

@@ -4,9 +4,9 @@
 //! Looking at the counters costs one sum over them (the *signature*). Counters are copied only when that sum has moved.
 //! Only the hot path uses this state: a backend has one thread, and the tick's signal handler does not come here.
 
-pub use super::hot::state::Usage;
-use super::hot::state::{HOT, OUTSIDE};
-use super::unguarded;
+pub use super::state::Usage;
+use super::state::{HOT, OUTSIDE};
+use crate::pg::server::unguarded;
 use pgrx::pg_sys;
 use rowsource_core::sampler::MANY_BUFFERS;
 use rowsource_core::wrapper::scope;

@@ -1,7 +1,7 @@
 //! The clock in force and the sampler's process-wide state. A backend has one thread. The tick's signal handler shares only
 //! the two readings, which are atomic, and the clock's function, which is one word.
 
-use super::hot::state::{HOT, Random};
+use super::state::{HOT, Random};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoroshiro128PlusPlus;
 use rowsource_core::clock::{self, Source};

@@ -9,13 +9,14 @@
 //! All hooks are plain old frames, so an error from below may cross them. If something must be restored,
 //! `pg_try::pg_try` surrounds the call. The extension's own work that may panic is caught by its caller.
 
-use super::backend_local::BackendLocal;
-use super::hot::tick;
-use super::pg_try::{is_cancel, pg_try};
-use super::statement;
-use super::{compat, explain, nesting, server, unguarded, usage};
+use super::{explain, nesting, statement};
 use crate::guc;
 use crate::instrumentation::InstrumentationPlan;
+use crate::pg::compat;
+use crate::pg::hot::{tick, usage};
+use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::pg_try::{is_cancel, pg_try};
+use crate::pg::server::{self, unguarded};
 use pgrx::pg_sys::panic::{CaughtError, pgrx_extern_c_guard};
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
 use rowsource_core::hint;
@@ -301,7 +302,7 @@ unsafe extern "C-unwind" fn executor_end(query: *mut QueryDesc) {
 unsafe fn nests(utility: *mut pg_sys::Node) -> bool {
     // SAFETY: a utility statement; the cast follows its tag.
     unsafe {
-        match super::tree::tag(utility) {
+        match crate::pg::plan::tree::tag(utility) {
             NodeTag::T_ExecuteStmt
             | NodeTag::T_PrepareStmt
             | NodeTag::T_DeallocateStmt
@@ -350,7 +351,7 @@ unsafe extern "C-unwind" fn process_utility(
             );
         };
         let utility = (*statement).utilityStmt;
-        if super::tree::tag(utility) == NodeTag::T_ExplainStmt {
+        if crate::pg::plan::tree::tag(utility) == NodeTag::T_ExplainStmt {
             explain::around(process);
         } else if nests(utility) {
             nested(process);

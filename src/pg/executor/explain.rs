@@ -3,11 +3,13 @@
 //! EXPLAIN (ANALYZE, SAMPFREQ n) sets settings that are in force for this EXPLAIN only. They are set on a nest level of the
 //! settings, which ends with it, and so they reach its parallel workers too.
 
-use super::backend_local::BackendLocal;
-use super::pg_try::pg_try;
-use super::{compat, nesting, server, unguarded};
+use super::nesting;
 use crate::guc::SAMPFREQS;
 use crate::instrumentation::{InstrumentationPlan, is_timed};
+use crate::pg::compat;
+use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::pg_try::pg_try;
+use crate::pg::server::{self, unguarded};
 use pgrx::guc::GucCheckError;
 use pgrx::pg_sys::{self, DefElem, ExplainState, NodeTag};
 use pgrx::{PgSqlErrorCode, ereport, pg_guard};

@@ -3,7 +3,7 @@
 //! Core's planstate_tree_walker visits the same nodes, but does not say how a child hangs on its parent. That decides
 //! whether the child's time and buffers lie inside its parent's.
 
-use super::unguarded;
+use crate::pg::server::unguarded;
 use pgrx::pg_sys::{self, List, NodeTag, PlanState};
 use rowsource_core::reconcile::Edge;
 use smallvec::SmallVec;

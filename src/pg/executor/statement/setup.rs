@@ -7,10 +7,14 @@ use super::state::{
 };
 use super::{pool, sampling};
 use crate::instrumentation::{InstrumentationLevel, InstrumentationPlan};
+use crate::pg::executor::explain;
 use crate::pg::hot::tick;
-use crate::pg::node_table::NodeTable;
-use crate::pg::usage::Usage;
-use crate::pg::{compat, describe, explain, identity, memory, parallel, server, store, tree};
+use crate::pg::hot::usage::Usage;
+use crate::pg::plan::{describe, identity, tree};
+use crate::pg::results::node_table::NodeTable;
+use crate::pg::results::parallel;
+use crate::pg::server::{self, memory};
+use crate::pg::{compat, store};
 use crate::session;
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
 use rowsource_core::model::{Outcome, PlanKey};

@@ -1,7 +1,7 @@
 //! Working memory and disk of the nodes whose size PostgreSQL knows: sorts, hashes, hash aggregates, memoize. Memory is
 //! the peak of the process that used most, disk the sum over all processes; both in kB.
 
-use super::tree;
+use crate::pg::plan::tree;
 use pgrx::pg_sys::{self, NodeTag, PlanState};
 
 /// Returns memory and disk in kB; `None` if PostgreSQL does not know them.

@@ -2,8 +2,8 @@
 
 use super::state::Statement;
 use crate::instrumentation::InstrumentationLevel;
-use crate::pg::backend_local::BackendLocal;
 use crate::pg::hot::wrapper::Timed;
+use crate::pg::server::backend_local::BackendLocal;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoroshiro128PlusPlus;
 use rowsource_core::clock::{self, Source, measure_costs};

@@ -2,8 +2,8 @@
 //! in which order. It does not depend on literals, costs or text. It is stable across executions and restarts of one major
 //! version.
 
-use super::compat;
 use super::tree::{Found, tag};
+use crate::pg::compat;
 use pgrx::pg_sys::{self, NodeTag};
 use rowsource_core::model::PlanId;
 

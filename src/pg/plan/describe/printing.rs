@@ -5,8 +5,8 @@
 
 use super::constants::Shortened;
 use crate::pg::compat::expression::expression_tree_walker;
+use crate::pg::plan::tree::{Found, list, tag};
 use crate::pg::store::MOST_NODES;
-use crate::pg::tree::{Found, list, tag};
 use pgrx::pg_sys::{self, Const, List, Node, NodeTag, Plan, QueryDesc};
 use std::ffi::c_void;
 

@@ -3,9 +3,9 @@
 //! The wrappers write to the nodes through pointers of their own, whenever the executor calls them. So nobody else holds
 //! a reference to a node: a [`NodeRef`] copies a field out, or writes one, as a `Cell` does.
 
-use super::compat::NodeInstrumentation;
 use super::node::Node;
-use super::usage::Usage;
+use crate::pg::compat::NodeInstrumentation;
+use crate::pg::hot::usage::Usage;
 use pgrx::pg_sys::{ExecProcNodeMtd, PlanState};
 use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{Buffers, Wal};

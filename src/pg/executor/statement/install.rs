@@ -7,8 +7,9 @@ use super::state::{
 };
 use crate::instrumentation::InstrumentationLevel;
 use crate::pg::hot::wrapper::{self, Accounting};
-use crate::pg::node_table::NodeRef;
-use crate::pg::{compat, results, side_effects, tree};
+use crate::pg::plan::{side_effects, tree};
+use crate::pg::results::node_table::NodeRef;
+use crate::pg::{compat, results};
 use pgrx::pg_sys::{self, NodeTag};
 use rowsource_core::results::Mode;
 

@@ -14,7 +14,7 @@ macro_rules! declare {
         $($(#[$attribute])* const _: unsafe fn($($type),*) $(-> $result)? = pgrx::pg_sys::$name;)*
     };
 }
-pub(super) use declare;
+pub(in crate::pg) use declare;
 
 declare! {
     /// Raises an error if the stack is nearly full. Core calls this at a node's first call.

@@ -2,8 +2,8 @@
 
 use super::pool;
 use super::state::Statement;
-use crate::pg::backend_local::BackendLocal;
-use crate::pg::{server, unguarded};
+use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::{self, unguarded};
 use pgrx::pg_sys::{self, QueryDesc};
 use rowsource_core::phase::Phase;
 use std::cell::Cell;

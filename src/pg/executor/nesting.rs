@@ -1,6 +1,6 @@
 //! How deep the running code is nested in runs of statements, procedures and DO blocks.
 
-use super::backend_local::BackendLocal;
+use crate::pg::server::backend_local::BackendLocal;
 use std::cell::Cell;
 
 static DEPTH: BackendLocal<Cell<u32>> = BackendLocal::new(Cell::new(0));
