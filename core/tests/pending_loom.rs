@@ -183,8 +183,10 @@ type Own<'a, O> = OwnBuffer<'a, Plan, u64, 1, Loom<O>>;
 struct Shared<O: Orderings> {
     list: List<Loom<O>>,
     buffers: [TestBuffer<O>; 2],
-    /// Executions that the store was given.
-    counted: AtomicU64,
+    /// True where a buffer's memory was made. Who finds a buffer in the list must see that.
+    made: [loom::cell::UnsafeCell<bool>; 2],
+    /// Executions of plan A and of plan B that the store was given.
+    counted: [AtomicU64; 2],
     /// 1 where plan A was evicted from the store.
     evicted: AtomicI32,
 }
@@ -194,24 +196,38 @@ impl<O: Orderings> Shared<O> {
         Arc::new(Shared {
             list: List::default(),
             buffers: [Buffer::default(), Buffer::default()],
-            counted: AtomicU64::new(0),
+            made: [false, false].map(loom::cell::UnsafeCell::new),
+            counted: [0, 0].map(AtomicU64::new),
             evicted: AtomicI32::new(0),
         })
     }
 
     fn at(&self, address: u64) -> &TestBuffer<O> {
-        &self.buffers[address as usize - 1]
+        let at = address as usize - 1;
+        // SAFETY: loom checks that nobody writes meanwhile.
+        assert!(self.made[at].with(|made| unsafe { *made }));
+        &self.buffers[at]
+    }
+
+    fn make(&self, address: u64) -> Option<u64> {
+        // SAFETY: loom checks that nobody else uses it meanwhile.
+        self.made[address as usize - 1].with_mut(|made| unsafe { *made = true });
+        Some(address)
     }
 
     fn attach(&self, pid: i32, address: u64) -> Own<'_, O> {
         let own = self
             .list
-            .attach(pid, |address| self.at(address), || Some(address));
+            .attach(pid, |address| self.at(address), || self.make(address));
         own.expect("a buffer that is left, or a new one")
     }
 
-    fn count(&self, executions: u64) {
-        self.counted.fetch_add(executions, Relaxed);
+    fn count(&self, plan: Plan, executions: u64) {
+        self.counted[plan.0 as usize - 1].fetch_add(executions, Relaxed);
+    }
+
+    fn counted(&self) -> [u64; 2] {
+        [0, 1].map(|plan: usize| self.counted[plan].load(Relaxed))
     }
 
     /// One execution, as a session records it.
@@ -221,11 +237,11 @@ impl<O: Orderings> Shared<O> {
             *slot.value() = sum + 1;
             return;
         }
-        self.count(1);
+        self.count(plan, 1);
         if plan == A {
             self.evicted.store(0, Relaxed);
         }
-        own.claim(plan, now, now + KEPT, |_, _, sum| self.count(*sum));
+        own.claim(plan, now, now + KEPT, |_, plan, sum| self.count(*plan, *sum));
     }
 
     /// A reader flushes what is in its way.
@@ -244,7 +260,7 @@ impl<O: Orderings> Shared<O> {
             assert!([A, B].contains(plan));
             let known = *plan != A || self.evicted.load(Relaxed) == 0;
             if known {
-                self.count(*sum);
+                self.count(*plan, *sum);
             }
             known
         });
@@ -257,18 +273,18 @@ impl<O: Orderings> Shared<O> {
     /// The session ends: it flushes what no reader holds, and leaves the rest.
     fn leave(&self, own: Own<O>, pid: i32) {
         if let Some(guard) = own.slots()[0].try_hold(pid) {
-            own.flush(0, &guard, |_, _, sum| self.count(*sum));
+            own.flush(0, &guard, |_, plan, sum| self.count(*plan, *sum));
         }
     }
 
-    /// Asserts that so many executions are in the store once all is flushed.
-    fn assert_counted(&self, executions: u64) {
+    /// Asserts that so many executions of plan A and of plan B are in the store once all is flushed.
+    fn assert_counted(&self, executions: [u64; 2]) {
         self.evicted.store(0, Relaxed);
         self.flush_all(99);
-        assert_eq!(self.counted.load(Relaxed), executions);
+        assert_eq!(self.counted(), executions);
         // What was flushed is not flushed again.
         self.flush_all(99);
-        assert_eq!(self.counted.load(Relaxed), executions);
+        assert_eq!(self.counted(), executions);
     }
 }
 
@@ -281,7 +297,7 @@ fn check(other_threads: usize, body: impl Fn() + Sync + Send + 'static) {
 
 /// Lets a session run, and others beside it; counts what came of `executions`.
 fn beside_a_session<O: Orderings>(
-    executions: u64,
+    executions: [u64; 2],
     session: impl Fn(&Shared<O>) + Copy + Send + Sync + 'static,
     others: &'static [fn(&Shared<O>)],
 ) {
@@ -335,27 +351,27 @@ fn evictor<O: Orderings>(shared: &Shared<O>) {
 
 #[test]
 fn a_reader_flushes_while_the_session_adds() {
-    beside_a_session::<AsAsked>(3, three_executions, &[reader]);
+    beside_a_session::<AsAsked>([3, 0], three_executions, &[reader]);
 }
 
 #[test]
 fn a_reader_flushes_while_plans_take_turns_in_a_slot() {
-    beside_a_session::<AsAsked>(4, two_plans, &[reader]);
+    beside_a_session::<AsAsked>([2, 2], two_plans, &[reader]);
 }
 
 #[test]
 fn two_readers_flush_while_the_session_adds() {
-    beside_a_session::<AsAsked>(3, three_executions, &[reader, other_reader]);
+    beside_a_session::<AsAsked>([3, 0], three_executions, &[reader, other_reader]);
 }
 
 #[test]
 fn a_plan_is_evicted_while_the_session_adds() {
-    beside_a_session::<AsAsked>(3, three_executions, &[evictor]);
+    beside_a_session::<AsAsked>([3, 0], three_executions, &[evictor]);
 }
 
 #[test]
 fn a_plan_is_evicted_while_the_session_adds_and_a_reader_flushes() {
-    beside_a_session::<AsAsked>(3, three_executions, &[evictor, reader]);
+    beside_a_session::<AsAsked>([3, 0], three_executions, &[evictor, reader]);
 }
 
 #[test]
@@ -366,7 +382,7 @@ fn a_session_ends_while_a_reader_flushes() {
         shared.execute(&own, A, 2);
         shared.leave(own, 1);
     };
-    beside_a_session(2, session, &[reader]);
+    beside_a_session([2, 0], session, &[reader]);
 }
 
 /// The next session may take the buffer, or a new one where the first has not left it yet.
@@ -384,7 +400,7 @@ fn a_session_ends_while_another_begins_and_a_reader_flushes() {
         shared.execute(&own, A, 2);
         shared.leave(own, 1);
     };
-    beside_a_session(4, session, &[next, reader]);
+    beside_a_session([2, 2], session, &[next, reader]);
 }
 
 /// What a session could not flush at its end goes to the store when the next session needs the slot.
@@ -401,7 +417,7 @@ fn a_session_takes_what_the_last_one_left() {
         shared.execute(&own, A, 2);
         drop(own);
     };
-    beside_a_session(4, session, &[next, reader]);
+    beside_a_session([2, 2], session, &[next, reader]);
 }
 
 #[test]
@@ -417,6 +433,23 @@ fn sessions_that_begin_together_have_a_buffer_each() {
         let mut slots = 0;
         shared.each_slot(|_| slots += 1);
         assert_eq!(slots, 2);
+    });
+}
+
+#[test]
+fn only_one_session_takes_a_buffer_that_was_left() {
+    check(1, || {
+        let shared = Shared::<AsAsked>::new();
+        drop(shared.attach(3, 1));
+        let other = {
+            let shared = shared.clone();
+            thread::spawn(move || std::mem::forget(shared.attach(2, 2)))
+        };
+        std::mem::forget(shared.attach(1, 2));
+        other.join().expect("a thread that ends well");
+        let mut slots = 0;
+        shared.each_slot(|_| slots += 1);
+        assert_eq!(slots, 2, "one took the old buffer, the other made one");
     });
 }
 
@@ -442,10 +475,10 @@ fn a_reader_discards_while_the_session_adds() {
         other.join().expect("a thread that ends well");
         shared.flush_all(99);
         // The first execution went to the store at once; of the others, those before the reset may be missing.
-        let counted = shared.counted.load(Relaxed);
+        let [counted, _] = shared.counted();
         assert!((1..=3).contains(&counted), "{counted}");
         shared.execute(&own, A, 4);
-        shared.assert_counted(counted + 1);
+        shared.assert_counted([counted + 1, 0]);
     });
 }
 
@@ -464,7 +497,7 @@ fn an_evicted_plan_is_looked_up() {
         other.join().expect("a thread that ends well");
         shared.execute(&own, A, 3);
         assert_eq!(shared.evicted.load(Relaxed), 0, "the session made a new entry");
-        shared.assert_counted(3);
+        shared.assert_counted([3, 0]);
     });
 }
 
@@ -473,17 +506,17 @@ fn an_evicted_plan_is_looked_up() {
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn without_orderings_threads_use_a_slot_at_the_same_time() {
-    beside_a_session::<NoOrder>(4, two_plans, &[reader]);
+    beside_a_session::<NoOrder>([2, 2], two_plans, &[reader]);
 }
 
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn without_acquire_threads_use_a_slot_at_the_same_time() {
-    beside_a_session::<NoAcquire>(4, two_plans, &[reader]);
+    beside_a_session::<NoAcquire>([2, 2], two_plans, &[reader]);
 }
 
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn without_release_threads_use_a_slot_at_the_same_time() {
-    beside_a_session::<NoRelease>(4, two_plans, &[reader]);
+    beside_a_session::<NoRelease>([2, 2], two_plans, &[reader]);
 }

@@ -46,13 +46,15 @@ impl PlanKey {
         }
     }
 
-    /// Returns whether both are the same. Each statement compares keys: unlike `==` this is never a call, and has one branch.
+    /// Returns whether both are the same. Each statement compares keys: unlike `==` this is never a call, and compares whole
+    /// words.
     #[inline(always)]
     pub fn is(&self, other: &PlanKey) -> bool {
-        let ids = (self.queryid ^ other.queryid) | (self.planid ^ other.planid);
-        let owners = (self.userid ^ other.userid) | (self.dbid ^ other.dbid);
-        let rest = (self.toplevel ^ other.toplevel) | (self.shape ^ other.shape);
-        ids | i64::from(owners | rest) == 0
+        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        self.queryid == other.queryid
+            && self.planid == other.planid
+            && pair(self.userid, self.dbid) == pair(other.userid, other.dbid)
+            && pair(self.toplevel, self.shape) == pair(other.toplevel, other.shape)
     }
 
     /// Returns whether a client sent the statement, not a function.
