@@ -35,6 +35,11 @@ pub const RECORDED: &[Recorded] = &[
         statements: [2_630.0, 2_555.0, 2_450.0],
     },
     Recorded {
+        major: 17,
+        calls: [16.4, 38.4],
+        statements: [2_565.0, 2_550.0, 2_545.0],
+    },
+    Recorded {
         major: 18,
         calls: [16.8, 38.4],
         statements: [2_540.0, 2_520.0, 2_515.0],
