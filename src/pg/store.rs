@@ -41,7 +41,6 @@ mod saving;
 mod startup;
 
 pub use attach::attach;
-pub use entry::MOST_NODES;
 pub use pending::{PlanRef, PlanSlot};
 pub use read::{current_plan, info, keys, plan, reset};
 pub use record::record;

@@ -284,6 +284,37 @@ fn the_bench_has_one_direction() {
 }
 
 #[test]
+fn the_extension_has_one_direction() {
+    // From the bottom up. What all may import: PostgreSQL's differences, the border with the server.
+    let below = ["pg::compat", "pg::server"];
+    for (folder, may_import) in [
+        ("pg::compat", &[][..]),
+        ("pg::server", &[]),
+        ("pg::plan", &["guc"]),
+        ("pg::hot", &[]),
+        ("pg::tempfile", &["guc", "pg::hot"]),
+        ("pg::store", &["guc", "pg::tempfile"]),
+        ("session", &["guc", "pg::store"]),
+        ("pg::results", &["guc", "pg::hot", "pg::plan"]),
+        (
+            "pg::executor",
+            &[
+                "guc",
+                "instrumentation",
+                "session",
+                "pg::hot",
+                "pg::plan",
+                "pg::results",
+                "pg::store",
+                "pg::tempfile",
+            ],
+        ),
+    ] {
+        assert_direction("src", &[(folder, &[may_import, &below].concat())]);
+    }
+}
+
+#[test]
 fn the_extension_has_no_import_circle() {
     assert_no_circle("src");
 }

@@ -10,4 +10,4 @@ pub use batch::{Batch, ExecutionStats};
 pub use execution::{Outcome, Run, Times, clock_name};
 pub use key::{PlanId, PlanKey};
 pub use node::{Buffers, Measured, NodeStats, NodeTotals, Time, Wal};
-pub use plan::{Plan, PlanDescription, PlanStats};
+pub use plan::{MAX_NODES, Plan, PlanDescription, PlanStats};

@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 use std::hash::Hasher;
 use std::rc::Rc;
 
+/// Larger plans are not stored, and their conditions are not described.
+pub const MAX_NODES: usize = 1_000;
+
 /// The description of a plan: the statement's text and the nodes. It is made once, and all executions share it.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct PlanDescription {

@@ -17,7 +17,6 @@ use super::tree::Found;
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::contained_or_cancelled;
 use crate::pg::server::{self, memory};
-use crate::session::KnownPlan;
 use pgrx::pg_sys::{self, QueryDesc};
 use rowsource_core::clock::system;
 use rowsource_core::model::PlanDescription;
@@ -73,15 +72,14 @@ static BUDGET: BackendLocal<Cell<Budget>> = BackendLocal::new(Cell::new(Budget {
 #[inline(never)]
 pub unsafe fn description(
     query: *mut QueryDesc,
-    known: Option<&KnownPlan>,
+    known: Option<&Rc<PlanDescription>>,
     found: &[Found],
 ) -> Option<(Rc<PlanDescription>, bool)> {
     // SAFETY: `query` is started and `found` are its nodes, by the caller's promise.
     unsafe {
         let has_memory = || memory::has_headroom(found.len());
         if let Some(known) = known {
-            let known = known.description.borrow();
-            if is_of(&known, query) {
+            if is_of(known, query) {
                 return Some((known.clone(), false));
             }
             if !Budget::allows(system::monotonic()) || !has_memory() {

@@ -8,12 +8,9 @@ use crate::pg::server::{memory, unguarded};
 use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use rowsource_core::eviction::Candidate;
-use rowsource_core::model::{Batch, NodeTotals, Plan, PlanDescription, PlanKey, PlanStats};
+use rowsource_core::model::{Batch, MAX_NODES, NodeTotals, Plan, PlanDescription, PlanKey, PlanStats};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
-
-/// Larger plans are not kept.
-pub const MOST_NODES: usize = 1_000;
 
 /// A plan in the table. It begins with its key, which the table compares byte by byte: a [`PlanKey`] has no padding.
 #[repr(C)]
@@ -140,7 +137,7 @@ impl NewPlan {
     /// Makes it of the plan's first executions. `None` where the plan is too large, or without memory.
     pub(super) fn of(description: &PlanDescription, batch: &Batch) -> Option<Self> {
         let count = batch.node_count();
-        if count > MOST_NODES {
+        if count > MAX_NODES {
             return None;
         }
         let truncated = description.is_truncated();

@@ -123,7 +123,9 @@ unsafe fn set_up(
         } else {
             store::attach();
             let known = session::known(&key);
-            let (description, older_literals) = describe::description(query, known.as_deref(), found)?;
+            // A copy: while a plan is described, types' output functions may run statements, which replace it.
+            let earlier = known.as_ref().map(|plan| plan.description.borrow().clone());
+            let (description, older_literals) = describe::description(query, earlier.as_ref(), found)?;
             let plan = known.unwrap_or_else(|| session::newly_met(key, description.clone()));
             Some(Target {
                 plan,
@@ -220,8 +222,11 @@ impl Statement {
             if let Some(target) = &mut self.target {
                 if describe::is_of(&target.description, query) {
                     target.older_literals = false;
-                } else if let Some(described) = describe::description(query, Some(&target.plan), found) {
-                    (target.description, target.older_literals) = described;
+                } else {
+                    let earlier = target.plan.description.borrow().clone();
+                    if let Some(described) = describe::description(query, Some(&earlier), found) {
+                        (target.description, target.older_literals) = described;
+                    }
                 }
             }
             for (node, found) in self.nodes.iter().zip(found) {

@@ -6,8 +6,8 @@
 use super::constants::Shortened;
 use crate::pg::compat::expression::expression_tree_walker;
 use crate::pg::plan::tree::{Found, list, tag};
-use crate::pg::store::MOST_NODES;
 use pgrx::pg_sys::{self, Const, List, Node, NodeTag, Plan, QueryDesc};
+use rowsource_core::model::MAX_NODES;
 use std::ffi::c_void;
 
 /// Parts of expressions that EXPLAIN may print. Printing so many takes some milliseconds.
@@ -26,7 +26,7 @@ pub unsafe fn bounded(query: *mut QueryDesc, found: &[Found]) -> Option<Shortene
     // SAFETY: `query` is started and `found` are its nodes, by the caller's promise: the plan and its constants are
     // live.
     unsafe {
-        if found.len() > MOST_NODES || !columns_are_few((*(*query).plannedstmt).rtable) {
+        if found.len() > MAX_NODES || !columns_are_few((*(*query).plannedstmt).rtable) {
             return None;
         }
         Shortened::all(constants(found)?)
@@ -50,7 +50,7 @@ unsafe fn columns_are_few(table: *mut List) -> bool {
             };
             entries += 1;
             squares += columns * columns;
-            entries <= 2 * MOST_NODES && squares <= MOST_COLUMNS
+            entries <= 2 * MAX_NODES && squares <= MOST_COLUMNS
         })
     }
 }
