@@ -1,7 +1,7 @@
 //! Lists, copies and resets the plans of the store. Only functions that a user calls do this, and the postmaster at its end:
 //! they hold no lock, are inside no boundary, and may raise errors.
 
-use super::attach::{attach, attach_and_see_all};
+use super::attach::{attach, attach_and_wait_for_load};
 use super::{access, entry, pending};
 use crate::pg::server::{self, memory};
 use pgrx::pg_sys;
@@ -25,7 +25,7 @@ pub struct Info {
 /// # Errors
 /// Raises "out of memory".
 pub fn keys() -> Option<Vec<PlanKey>> {
-    attach_and_see_all();
+    attach_and_wait_for_load();
     // SAFETY: only functions of the user's, and the postmaster at its end, call this: no lock is held.
     unsafe {
         let store = access::store()?;
@@ -59,7 +59,7 @@ pub fn plan(key: &PlanKey) -> Option<Plan> {
 /// # Errors
 /// Raises "out of memory".
 pub fn current_plan(key: &PlanKey) -> Option<Plan> {
-    attach_and_see_all();
+    attach_and_wait_for_load();
     // SAFETY: only functions of the user's call this: no lock is held, and errors may be raised.
     unsafe {
         let store = access::store()?;
@@ -70,7 +70,7 @@ pub fn current_plan(key: &PlanKey) -> Option<Plan> {
 
 /// Forgets the plans of a user, database and query; 0 stands for any.
 pub fn reset(userid: u32, dbid: u32, queryid: i64) {
-    attach_and_see_all();
+    attach_and_wait_for_load();
     // SAFETY: only functions of the user's call this: no lock is held, and errors may be raised.
     unsafe {
         let Some(store) = access::store() else { return };
@@ -90,7 +90,7 @@ pub fn reset(userid: u32, dbid: u32, queryid: i64) {
 
 /// Returns what is known about the store; `None` without one.
 pub fn info() -> Option<Info> {
-    attach_and_see_all();
+    attach_and_wait_for_load();
     // SAFETY: the control block stays as long as the process, and what is read of it is atomic.
     unsafe {
         access::store().map(|store| {

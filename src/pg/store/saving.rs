@@ -86,7 +86,7 @@ fn stopped_cleanly() -> io::Result<bool> {
 
 /// Saves all plans, the most recently run first: of too many, those are loaded.
 fn save() -> io::Result<()> {
-    let control = control::preloaded();
+    let control = control::known();
     // SAFETY: in the postmaster, when nobody else is left: no lock can be contended, and mapping is safe.
     unsafe {
         if control.is_null() || !(*control).made.load(Relaxed) {
