@@ -1,4 +1,4 @@
-//! `rowsource_info()` and `rowsource_reset()`, about the store that all sessions share.
+//! `rowsource_info()` and `rowsource_reset()`: they show and reset the store that all sessions share.
 
 use crate::pg::server::fail;
 use crate::pg::server::srf::{Rows, timestamp, value};
@@ -27,7 +27,7 @@ pub fn info_row(rows: &mut Rows) {
     ]);
 }
 
-/// Forgets the plans of a user, a database and a query; 0 stands for any.
+/// Deletes the plans of a user, a database and a query. 0 means any.
 pub fn reset(userid: pg_sys::Oid, dbid: pg_sys::Oid, queryid: i64) {
     let (userid, dbid) = (userid.to_u32(), dbid.to_u32());
     session::reset(userid, dbid, queryid);

@@ -82,8 +82,8 @@ pub(super) fn attach_now() {
     }
 }
 
-/// Makes the store, or attaches to it. Returns `None` while another backend makes it. Mappings are pinned last: an error
-/// before that unmaps them.
+/// Makes the store, or attaches to it. Returns `None` while another backend makes it. Mappings and new areas are pinned
+/// last: an error before that releases them.
 ///
 /// # Safety
 /// * `control` must point to the store's control block.
