@@ -105,7 +105,7 @@ fn stored_plan(queryid: Option<i64>, planid: Option<i64>) -> Plan {
                 id(queryid),
                 id(planid)
             ),
-            "pg_stat_rowsource_plans lists the kept plans. Those of other roles are shown to roles with the privileges of pg_read_all_stats.",
+            "pg_stat_rowsource_plans lists the kept plans. Roles with the privileges of pg_read_all_stats also see those of other roles.",
         )
     })
 }

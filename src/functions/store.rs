@@ -12,7 +12,7 @@ pub fn info_row(rows: &mut Rows) {
         fail(
             PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             "pg_rowsource has no shared memory",
-            "Add pg_rowsource to \"shared_preload_libraries\" and restart the server. Until then each session keeps its own statistics.",
+            "Add pg_rowsource to \"shared_preload_libraries\" and restart the server. Until then, each session keeps its own statistics.",
         )
     };
     rows.add([

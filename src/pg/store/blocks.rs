@@ -52,8 +52,8 @@ pub(super) unsafe fn make<T: Stored>(
         let size = HEADER + size_of_val(values);
         let flags = pg_sys::DSA_ALLOC_NO_OOM as i32;
         // SAFETY: the caller ensures that `area` is attached and that no lock is held. A new block has `size` bytes, room for
-        // the header and the values, and nobody else knows it yet. `contained` catches errors, and then the blocks made so far
-        // are freed, which nobody else knows either.
+        // the header and the values, and nobody else knows it yet. `contained` catches errors. Then the
+        // blocks made so far are freed, and nobody else knows them.
         unsafe {
             let made = contained(|| {
                 let made = pg_sys::dsa_allocate_extended(area, size, flags);

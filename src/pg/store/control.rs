@@ -118,7 +118,7 @@ pub(super) fn may_exist() -> bool {
 /// The caller must be in a backend, outside of any FFI boundary, with a current memory context that lives as long as the
 /// process. Raises if there is no shared memory.
 pub(super) unsafe fn find_or_make(name: &CStr) -> *mut Control {
-    // SAFETY: the caller ensures what the registry needs. `initialize_registered` accepts a block of this size. Every process
+    // SAFETY: the caller is in a backend and outside of any boundary, as the registry requires. `initialize_registered` accepts a block of this size. Every process
     // requests the same size, because the name contains it.
     unsafe {
         if CONTROL.get().is_null() {

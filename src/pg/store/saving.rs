@@ -73,8 +73,8 @@ fn stopped_cleanly() -> io::Result<bool> {
     const LENGTH: usize = size_of::<pg_sys::ControlFileData>();
     // If memory is short, PostgreSQL's allocator falls back to blocks of 1 MB. This is twice that.
     const NEEDED: usize = 2 << 20;
-    // In a process that ends, an error that PostgreSQL raises is fatal. So this first tries what could raise one: to read the
-    // file, and to get memory.
+    // In a process that ends, an error that PostgreSQL raises is fatal. So this first checks that it can read the file and get
+    // memory.
     File::open("global/pg_control")?.read_exact(&mut [0; LENGTH])?;
     if !memory::can_map(NEEDED) {
         return Err(io::Error::other("the postmaster has no memory to read it"));
