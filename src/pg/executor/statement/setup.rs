@@ -126,7 +126,7 @@ unsafe fn set_up(
             // A copy: while a plan is described, types' output functions may run statements, which replace it.
             let earlier = known.as_ref().map(|plan| plan.description.borrow().clone());
             let (description, older_literals) = describe::description(query, earlier.as_ref(), found)?;
-            let plan = known.unwrap_or_else(|| session::newly_met(key, description.clone()));
+            let plan = known.unwrap_or_else(|| session::new_plan(key, description.clone()));
             Some(Target {
                 plan,
                 description,
