@@ -15,7 +15,7 @@ const MOST_NODES: usize = 16;
 /// the number of its nodes.
 #[inline(always)]
 pub fn may_be_exact(mode: Mode, core_contributes: bool, nodes: usize) -> bool {
-    mode == Mode::Ours && !core_contributes && nodes <= MOST_NODES
+    mode == Mode::RowsourceOnly && !core_contributes && nodes <= MOST_NODES
 }
 
 /// Fills in the statistics of all nodes of a statement that was sampled, by the wrappers alone, for this extension only.
@@ -34,7 +34,7 @@ pub fn assemble_exact<N: Nodes>(
     }
     let stats = &mut stats[..count];
     let statement = &StatementSample {
-        mode: Mode::Ours,
+        mode: Mode::RowsourceOnly,
         has_usage: true,
         is_timed: true,
         core_contributes: false,

@@ -8,7 +8,7 @@ use crate::sampler::{Config, NodeTimer};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// The wrappers measure, for this extension only.
-    Ours,
+    RowsourceOnly,
     /// The wrappers measure, and the results are also exported to core's struct: EXPLAIN, auto_explain or a parallel
     /// leader reads it.
     AlsoForCore,

@@ -75,9 +75,9 @@ fn what_is_not_exact_is_declined() {
     assert!(changed(|plan| plan.samples[1].interrupted = Some(1)).is_none());
     assert!(changed(|plan| plan.samples[1].is_instrumented = false).is_none());
     assert!(changed(|plan| plan.samples[1].calls = UNTIMED).is_none());
-    assert!(may_be_exact(Mode::Ours, false, 16));
-    assert!(!may_be_exact(Mode::Ours, false, 17));
-    assert!(!may_be_exact(Mode::Ours, true, 1));
+    assert!(may_be_exact(Mode::RowsourceOnly, false, 16));
+    assert!(!may_be_exact(Mode::RowsourceOnly, false, 17));
+    assert!(!may_be_exact(Mode::RowsourceOnly, true, 1));
     assert!(!may_be_exact(Mode::AlsoForCore, false, 1));
     assert!(!may_be_exact(Mode::CoreOnly, false, 1));
 }

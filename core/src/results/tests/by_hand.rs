@@ -113,7 +113,7 @@ pub const UNTIMED: Calls = Calls::Untimed { calls: 0 };
 /// A timed statement whose runs took so many nanoseconds.
 pub fn timed(elapsed_ns: f64) -> StatementSample<'static> {
     StatementSample {
-        mode: Mode::Ours,
+        mode: Mode::RowsourceOnly,
         has_usage: true,
         is_timed: true,
         core_contributes: false,
