@@ -29,7 +29,7 @@ impl<const BUCKETS: usize, const UNIT_NS: u32> Log2<BUCKETS, UNIT_NS> {
     }
 }
 
-/// The counts of a histogram that several processes share. Zero bytes are an empty one.
+/// The counts of a histogram that several processes share. Zero bytes are an empty histogram.
 #[repr(C)]
 #[derive(Debug)]
 pub struct SharedCounts<const BUCKETS: usize>([AtomicU64; BUCKETS]);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_counts() {
+    fn shared_counts_are_added_and_reset() {
         let counts = SharedCounts::<4>::default();
         counts.add(1, 2);
         counts.add(9, 1);
