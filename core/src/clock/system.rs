@@ -18,7 +18,7 @@ pub fn monotonic() -> u64 {
     gettime(libc::CLOCK_MONOTONIC)
 }
 
-/// Reads one of the system's clocks. Returns 0 if there is no such clock.
+/// Reads one of the system's clocks. Returns 0 if the clock does not exist.
 #[inline]
 pub(super) fn gettime(clock: libc::clockid_t) -> u64 {
     let mut now = ZERO;

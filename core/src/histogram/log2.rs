@@ -41,7 +41,7 @@ impl<const BUCKETS: usize> Default for SharedCounts<BUCKETS> {
 }
 
 impl<const BUCKETS: usize> SharedCounts<BUCKETS> {
-    /// Adds to the count of a bucket. Does nothing if there is no such bucket, so that it cannot panic.
+    /// Adds to the count of a bucket. Does nothing if the bucket does not exist, so that it cannot panic.
     #[inline(always)]
     pub fn add(&self, bucket: usize, count: u64) {
         if let Some(sum) = self.0.get(bucket) {

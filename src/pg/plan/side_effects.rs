@@ -99,7 +99,7 @@ unsafe fn calls_nothing_volatile(plan: *mut pg_sys::Plan) -> bool {
     }
 }
 
-/// Returns whether `aggregate` is a plain aggregate that does nothing but count or sum what `scan` returns.
+/// Returns whether `aggregate` is a plain aggregate that only counts or sums what `scan` returns.
 ///
 /// # Safety
 /// Both must be initialised plan states.
@@ -124,7 +124,7 @@ pub unsafe fn is_plain_aggregate_over_scan(aggregate: *mut PlanState, scan: *mut
 /// # Safety
 /// `nodes` must be null or a List of live expressions. May raise.
 unsafe fn are_all_free_of_side_effects(nodes: *const pg_sys::List) -> bool {
-    // SAFETY: null or a List of live expressions, by the caller's promise.
+    // SAFETY: the pointer is null or points to a List of live expressions, by the caller's promise.
     unsafe { list::<pg_sys::Node>(nodes).all(|node| is_free_of_side_effects(node)) }
 }
 
@@ -190,7 +190,7 @@ fn is_immutable_builtin(function: Oid) -> bool {
 /// # Safety
 /// `args` must be null or a List of live expressions. May raise.
 unsafe fn have_fixed_length(args: *const pg_sys::List) -> bool {
-    // SAFETY: null or a List of live expressions, by the caller's promise.
+    // SAFETY: the pointer is null or points to a List of live expressions, by the caller's promise.
     unsafe { list::<pg_sys::Node>(args).all(|arg| is_fixed_length(pg_sys::exprType(arg))) }
 }
 

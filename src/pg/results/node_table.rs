@@ -57,7 +57,7 @@ impl NodeTable {
     /// Returns a node.
     ///
     /// # Panics
-    /// If there is no such node.
+    /// If the node does not exist.
     #[inline(always)]
     pub fn get(&self, i: usize) -> NodeRef<'_> {
         assert!(i < self.count);

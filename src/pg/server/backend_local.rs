@@ -4,8 +4,8 @@ use std::ops::Deref;
 
 /// A value that only a backend's main thread uses. Fields that change are cells.
 ///
-/// A signal handler may interrupt the main thread anywhere. It may read such a value only if the value's comment allows it,
-/// and only fields that are read and written as one word.
+/// A signal handler may interrupt the main thread anywhere. It may read a value of this type only if the value's comment
+/// allows it, and only fields that are read and written as one word.
 pub struct BackendLocal<T>(T);
 
 // SAFETY: `Sync` lets other threads share the value, but there are none: PostgreSQL's backends have one thread, and this

@@ -14,7 +14,7 @@
 //!   description of a plan finds none, the statement runs unmeasured. [`ensure_headroom`] before the display of a plan and
 //!   [`ensure`] for each plan of a view raise PostgreSQL's "out of memory".
 //!
-//! The reserve is larger than all that is allocated between two such checks.
+//! The reserve is larger than everything that is allocated between two of these checks.
 
 use super::backend_local::BackendLocal;
 use dlmalloc::{Allocator, Dlmalloc};
