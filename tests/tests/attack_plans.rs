@@ -115,7 +115,7 @@ fn views_can_be_cancelled() {
     let [_, client] = &mut pair.clients;
     send(client, &distinct(4_900, 8));
     pair.reconnect();
-    pair.ours("SET pg_rowsource.statistics_level = basic");
+    pair.run_with("SET pg_rowsource.statistics_level = basic");
     pair.watch_memory();
     for view in [
         "pg_stat_rowsource",

@@ -23,7 +23,7 @@ fn a_text_of_any_length() {
     let mut pair = Pair::start("attack-length", &SETTINGS, "");
     for level in ["basic", "typical"] {
         pair.reconnect();
-        pair.ours(&format!("SET pg_rowsource.statistics_level = {level}"));
+        pair.run_with(&format!("SET pg_rowsource.statistics_level = {level}"));
         pair.watch_memory();
         let mut growth = Growth::of(&format!("a literal, level {level}"));
         // The longest takes seconds, most of them the client's: once is enough.
@@ -49,7 +49,7 @@ fn a_text_of_any_length() {
 fn beginnings_of_hints() {
     let mut pair = Pair::start("attack-hints", &SETTINGS, "");
     for level in ["basic", "typical"] {
-        pair.ours(&format!("SET pg_rowsource.statistics_level = {level}"));
+        pair.run_with(&format!("SET pg_rowsource.statistics_level = {level}"));
         for what in BEGINNINGS {
             let mut growth = Growth::of(&format!("{what:?} in a literal, level {level}"));
             for bytes in [10_000, 40_000, 300_000, 3_000_000] {
@@ -64,7 +64,7 @@ fn beginnings_of_hints() {
 #[test]
 fn comments_without_end() {
     let mut pair = Pair::start("attack-comments", &SETTINGS, "");
-    pair.ours("SET pg_rowsource.statistics_level = basic");
+    pair.run_with("SET pg_rowsource.statistics_level = basic");
     for what in [
         "/*+ x */",
         "/* */",
@@ -94,7 +94,7 @@ fn many_statements_in_one_message() {
         ("basic", "/* a */ SELECT 1 ;"),
     ] {
         pair.reconnect();
-        pair.ours(&format!("SET pg_rowsource.statistics_level = {level}"));
+        pair.run_with(&format!("SET pg_rowsource.statistics_level = {level}"));
         let mut growth = Growth::of(&format!("{statement} in one message, level {level}"));
         for statements in [1_000, 10_000, 100_000] {
             let sql = statement.repeat(statements);

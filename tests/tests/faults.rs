@@ -6,7 +6,7 @@ use rowsource_tests::attack::{send, wait_until};
 use rowsource_tests::mounts::Mounts;
 use rowsource_tests::process;
 use rowsource_tests::session::{run_each, value};
-use rowsource_tests::store::{info, measured, quiet_server};
+use rowsource_tests::store::{basic_server, info, measured};
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ fn make_plans(client: &mut Client, plans: usize, selects: usize) {
 fn keeping(name: &str, settings: &[&str]) -> Server {
     let mut all = vec!["pg_rowsource.track = 'all'"];
     all.extend(settings);
-    let server = quiet_server(name, &all);
+    let server = basic_server(name, &all);
     run_each(&mut server.connect(), "CREATE TABLE t AS SELECT 1 AS id");
     server
 }

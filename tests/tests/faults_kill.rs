@@ -4,7 +4,7 @@ use postgres::Client;
 use rowsource_tests::attack::{send, wait_until};
 use rowsource_tests::process;
 use rowsource_tests::session::{run_each, value};
-use rowsource_tests::store::quiet_server;
+use rowsource_tests::store::basic_server;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -66,7 +66,7 @@ fn work(
 
 #[test]
 fn killed_while_they_record() {
-    let server = quiet_server(
+    let server = basic_server(
         "faults-kill",
         &[
             "pg_rowsource.track = 'all'",

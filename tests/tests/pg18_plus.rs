@@ -3,7 +3,7 @@
 use rowsource_tests::compiled;
 use rowsource_tests::explain::explain_json;
 use rowsource_tests::session::{run_each, texts, value};
-use rowsource_tests::store::{measured, quiet_server};
+use rowsource_tests::store::{basic_server, measured};
 
 const TABLE: &str = "CREATE TABLE t (id int PRIMARY KEY, grp int); INSERT INTO t SELECT i, i % 10 FROM generate_series(1, 1000) i;
     CREATE TABLE p (id int) PARTITION BY RANGE (id); CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10);
@@ -12,7 +12,7 @@ const TABLE: &str = "CREATE TABLE t (id int PRIMARY KEY, grp int); INSERT INTO t
 #[test]
 fn another_extensions_plan_id_is_kept() {
     let library = compiled::object("planid/planid.c");
-    let server = quiet_server(
+    let server = basic_server(
         "planid",
         &[
             "plan_cache_mode = 'force_generic_plan'",
@@ -50,7 +50,7 @@ fn another_extensions_plan_id_is_kept() {
 
 #[test]
 fn auto_respects_the_servers_clock_pg19_plus() {
-    let server = quiet_server("clock-source", &[]);
+    let server = basic_server("clock-source", &[]);
     let mut client = server.connect();
     const AUTO: &str = "SELECT clock_source FROM rowsource_clocks(1000) WHERE auto";
     let ours: String = value(&mut client, AUTO);
@@ -91,7 +91,7 @@ fn scan_below(node: &serde_json::Value) -> Option<&serde_json::Value> {
 /// 19 shows each scan's asynchronous I/O: as core counts it, whoever takes the times.
 #[test]
 fn the_servers_io_is_shown_as_ever_pg19_plus() {
-    let server = quiet_server("io", &["shared_buffers = '64MB'"]);
+    let server = basic_server("io", &["shared_buffers = '64MB'"]);
     let mut client = server.connect();
     run_each(
         &mut client,

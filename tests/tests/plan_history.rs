@@ -4,7 +4,7 @@ use postgres::Client;
 use rowsource_tests::compiled;
 use rowsource_tests::explain::rows_handled;
 use rowsource_tests::session::{major, run_each, texts, value};
-use rowsource_tests::store::{measured, quiet_server};
+use rowsource_tests::store::{basic_server, measured};
 
 /// Fills the history with snapshots of plans, each of which ran in each snapshot.
 fn fill_plans(client: &mut Client, plans: usize, snapshots: usize) {
@@ -74,7 +74,7 @@ const PLAN_BY_PLAN: &str = "
 #[test]
 fn the_history_of_plans_is_read_in_linear_time() {
     const SNAPSHOTS: usize = 96;
-    let server = quiet_server("history-growth", &[]);
+    let server = basic_server("history-growth", &[]);
     let mut client = server.connect();
     let statements = [
         WHOLE,
@@ -118,7 +118,7 @@ const COUNTER_BY_COUNTER: &str = "
 /// The same for databases.
 #[test]
 fn the_history_of_temporary_files_is_read_in_linear_time() {
-    let server = quiet_server("tempfile-growth", &[]);
+    let server = basic_server("tempfile-growth", &[]);
     let mut client = server.connect();
     let statements = [
         "SELECT sum(small_read_reqs) FROM rowsource_tempfile_history",
@@ -166,7 +166,7 @@ const BY_WINDOW: &str = "
 
 #[test]
 fn each_interval_shows_what_ran_in_it() {
-    let server = quiet_server("history-intervals", &[]);
+    let server = basic_server("history-intervals", &[]);
     let mut client = server.connect();
     fill_plans(&mut client, 40, 12);
     // Plans that did not run, that were forgotten and seen again, whose counters were reset.
@@ -204,7 +204,7 @@ fn each_interval_shows_what_ran_in_it() {
 /// Plans that differ in their shape only are different plans.
 #[test]
 fn plans_with_one_number_have_a_history_each() {
-    let server = quiet_server("history-shape", &[]);
+    let server = basic_server("history-shape", &[]);
     let mut client = server.connect();
     run_each(
         &mut client,
@@ -229,7 +229,7 @@ fn plans_with_one_number_have_a_history_each() {
 #[test]
 fn a_snapshot_keeps_plans_apart_that_share_a_planid() {
     let library = compiled::object("planid/planid.c");
-    let server = quiet_server(
+    let server = basic_server(
         "history-planid",
         &[
             "plan_cache_mode = 'force_generic_plan'",
@@ -275,7 +275,7 @@ fn a_snapshot_keeps_plans_apart_that_share_a_planid() {
 /// A snapshot that goes takes its rows with it; they must be found by an index.
 #[test]
 fn what_belongs_to_a_snapshot_is_found_by_an_index() {
-    let server = quiet_server("history-indexes", &[]);
+    let server = basic_server("history-indexes", &[]);
     let tables = texts(
         &mut server.connect(),
         "SELECT conrelid::regclass, EXISTS (SELECT FROM pg_index i WHERE i.indrelid = conrelid AND i.indkey[0] = conkey[1])

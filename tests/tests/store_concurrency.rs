@@ -4,7 +4,7 @@
 use rowsource_tests::Server;
 use rowsource_tests::process;
 use rowsource_tests::session::{run_each, value};
-use rowsource_tests::store::{everything, figure, info, measured, measuring, quiet_server, the_kept};
+use rowsource_tests::store::{basic_server, everything, info, measured, measuring, node_value, only_kept};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ fn prepare(server: &Server) {
 
 #[test]
 fn totals_add_up_exactly() {
-    let server = quiet_server("add-up", &["pg_rowsource.max_plans = 100"]);
+    let server = basic_server("add-up", &["pg_rowsource.max_plans = 100"]);
     prepare(&server);
     let running = AtomicBool::new(true);
     std::thread::scope(|scope| {
@@ -77,19 +77,19 @@ fn totals_add_up_exactly() {
         (STATEMENTS[2], third, 0),
         (STATEMENTS[3], calls as usize, 1),
     ] {
-        let plan = the_kept(&mut client, &format!("{statement}%"));
+        let plan = only_kept(&mut client, &format!("{statement}%"));
         assert_eq!(
             (plan.calls, plan.failed_calls, plan.cancelled_calls),
             (calls, 0, 0),
             "{statement}"
         );
         assert_eq!(
-            figure(&mut client, &plan, node, "rows"),
+            node_value(&mut client, &plan, node, "rows"),
             rows as f64,
             "{statement}"
         );
         assert_eq!(
-            figure(&mut client, &plan, 0, "starts"),
+            node_value(&mut client, &plan, 0, "starts"),
             calls as f64,
             "{statement}"
         );
@@ -108,7 +108,7 @@ fn totals_add_up_exactly() {
 #[test]
 fn resets_evictions_readers_and_killed_sessions() {
     const SECONDS: u64 = 5;
-    let server = quiet_server("storm", &["pg_rowsource.max_plans = 100"]);
+    let server = basic_server("storm", &["pg_rowsource.max_plans = 100"]);
     prepare(&server);
     let end = Instant::now() + Duration::from_secs(SECONDS);
     let go = || Instant::now() < end;
@@ -203,23 +203,23 @@ fn resets_evictions_readers_and_killed_sessions() {
     run_each(&mut client, "SELECT rowsource_reset()");
     assert_eq!((info(&mut client, "plans"), info(&mut client, "bytes")), (0, 0));
     measured(&mut client, "SELECT sum(id) FROM t WHERE grp + 0 < 3");
-    assert_eq!(the_kept(&mut client, "SELECT sum(id) FROM t%").calls, 1);
+    assert_eq!(only_kept(&mut client, "SELECT sum(id) FROM t%").calls, 1);
     server.assert_no_crash();
 }
 
 #[test]
 fn what_a_session_gathers_is_seen_at_once_and_never_lost() {
-    let server = quiet_server("gather", &["pg_rowsource.max_plans = 100"]);
+    let server = basic_server("gather", &["pg_rowsource.max_plans = 100"]);
     prepare(&server);
     let (mut reader, mut runner) = (server.connect(), measuring(&server));
     const STATEMENT: &str = "SELECT id FROM t WHERE id <= 3";
-    let calls = |reader: &mut postgres::Client| the_kept(reader, STATEMENT).calls;
+    let calls = |reader: &mut postgres::Client| only_kept(reader, STATEMENT).calls;
     // Read while the runner sits idle.
     for round in 1..=20 {
         run_each(&mut runner, STATEMENT);
         assert_eq!(calls(&mut reader), round);
-        let plan = the_kept(&mut reader, STATEMENT);
-        assert_eq!(figure(&mut reader, &plan, 0, "rows"), 3.0 * round as f64);
+        let plan = only_kept(&mut reader, STATEMENT);
+        assert_eq!(node_value(&mut reader, &plan, 0, "rows"), 3.0 * round as f64);
     }
     // Forgotten by somebody else.
     for pause in [0, 1100] {
@@ -262,7 +262,7 @@ fn what_a_session_gathers_is_seen_at_once_and_never_lost() {
     assert_eq!(calls(&mut reader), 6);
     for columns in 1..30 {
         let statement = format!("SELECT {} 'g' FROM t", "id, ".repeat(columns));
-        assert_eq!(the_kept(&mut reader, &statement).calls, 10, "{columns}");
+        assert_eq!(only_kept(&mut reader, &statement).calls, 10, "{columns}");
     }
     assert_eq!(info(&mut reader, "refused"), 0);
     server.assert_no_crash();
@@ -270,7 +270,7 @@ fn what_a_session_gathers_is_seen_at_once_and_never_lost() {
 
 #[test]
 fn memory_is_given_back() {
-    let server = quiet_server("give-back", &["pg_rowsource.max_plans = 100"]);
+    let server = basic_server("give-back", &["pg_rowsource.max_plans = 100"]);
     prepare(&server);
     let mut client = measuring(&server);
     let churn = |client: &mut postgres::Client| {
@@ -296,7 +296,7 @@ fn memory_is_given_back() {
 fn the_first_statements_of_many_sessions_count() {
     const FIRST: usize = 24;
     for round in 0..3 {
-        let server = quiet_server(&format!("first-{round}"), &[]);
+        let server = basic_server(&format!("first-{round}"), &[]);
         run_each(&mut server.connect(), "CREATE TABLE t AS SELECT 1 AS id");
         let mut clients: Vec<_> = (0..FIRST).map(|_| measuring(&server)).collect();
         // All at once, while nobody has made the store yet.
@@ -310,7 +310,7 @@ fn the_first_statements_of_many_sessions_count() {
                 });
             }
         });
-        let plan = the_kept(&mut server.connect(), "SELECT id FROM t");
+        let plan = only_kept(&mut server.connect(), "SELECT id FROM t");
         assert_eq!(plan.calls, FIRST as i64, "round {round}");
     }
 }

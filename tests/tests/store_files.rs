@@ -4,14 +4,14 @@
 use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::session::{run_each, value};
-use rowsource_tests::store::{everything, info, kept, measured, quiet_server, the_kept};
+use rowsource_tests::store::{basic_server, everything, info, kept, measured, only_kept};
 use std::fs;
 use std::path::PathBuf;
 
 const STATEMENT: &str = "SELECT count(pad) FROM t WHERE id > 5";
 
 fn server_with_plans(name: &str) -> Server {
-    let server = quiet_server(name, &[]);
+    let server = basic_server(name, &[]);
     let mut client = server.connect();
     run_each(
         &mut client,
@@ -59,7 +59,7 @@ fn assert_begins_anew(client: &mut Client) {
     assert_eq!(info(client, "plans"), 0);
     assert_eq!(kept(client, "%"), []);
     measured(client, STATEMENT);
-    assert_eq!(the_kept(client, STATEMENT).calls, 1);
+    assert_eq!(only_kept(client, STATEMENT).calls, 1);
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_clean_restart_keeps_everything() {
     }
     let mut client = server.connect();
     measured(&mut client, STATEMENT);
-    assert_eq!(the_kept(&mut client, STATEMENT).calls, 3);
+    assert_eq!(only_kept(&mut client, STATEMENT).calls, 3);
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn figures_from_before_save_was_off_do_not_come_back() {
 
 #[test]
 fn a_smaller_store_keeps_the_plans_used_last() {
-    let mut server = quiet_server("smaller", &["pg_rowsource.max_plans = 1000"]);
+    let mut server = basic_server("smaller", &["pg_rowsource.max_plans = 1000"]);
     let mut client = server.connect();
     run_each(&mut client, "CREATE TABLE t AS SELECT 1 AS id");
     let statement = |i: usize| format!("SELECT {} 'plan {i:03}' FROM t", "id, ".repeat(i));
@@ -159,7 +159,7 @@ fn after_the_postmaster_was_killed_it_starts_empty() {
     // The same where a clean restart was before the crash.
     server.stop();
     server.launch();
-    assert_eq!(the_kept(&mut server.connect(), STATEMENT).calls, 1);
+    assert_eq!(only_kept(&mut server.connect(), STATEMENT).calls, 1);
     server.kill();
     server.launch();
     assert_begins_anew(&mut server.connect());
@@ -288,7 +288,7 @@ fn a_bad_file_costs_one_line() {
         assert_eq!(files(&server), SAVED, "{what}");
     }
     server.launch();
-    assert_eq!(the_kept(&mut server.connect(), STATEMENT).calls, 1);
+    assert_eq!(only_kept(&mut server.connect(), STATEMENT).calls, 1);
 }
 
 #[test]

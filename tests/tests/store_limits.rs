@@ -2,7 +2,7 @@
 
 use rowsource_tests::explain_nodes;
 use rowsource_tests::session::{run_each, value};
-use rowsource_tests::store::{info, kept, measure_all, measured, quiet_server, the_kept};
+use rowsource_tests::store::{basic_server, info, kept, measure_all, measured, only_kept};
 use std::collections::HashSet;
 
 const PLANS: usize = 300;
@@ -15,7 +15,7 @@ fn different(i: usize) -> String {
 
 #[test]
 fn the_plans_used_last_stay() {
-    let server = quiet_server("evictions", &["pg_rowsource.max_plans = 100"]);
+    let server = basic_server("evictions", &["pg_rowsource.max_plans = 100"]);
     let mut reader = server.connect();
     let mut runner = server.connect();
     run_each(
@@ -36,7 +36,7 @@ fn the_plans_used_last_stay() {
     // Those and nothing else: the statement that is in use all the time was never evicted.
     let (plans, evictions) = (info(&mut reader, "plans"), info(&mut reader, "evictions"));
     assert_eq!(plans + evictions, PLANS as i64 + 1);
-    assert_eq!(the_kept(&mut reader, "SELECT id FROM hot").calls, PLANS as i64);
+    assert_eq!(only_kept(&mut reader, "SELECT id FROM hot").calls, PLANS as i64);
     let texts: HashSet<String> = kept(&mut reader, "%different%")
         .into_iter()
         .map(|plan| plan.query)
@@ -51,7 +51,7 @@ fn the_plans_used_last_stay() {
     // An evicted plan begins anew.
     run_each(&mut runner, &different(1));
     assert_eq!(
-        the_kept(&mut reader, "%different 001%").calls,
+        only_kept(&mut reader, "%different 001%").calls,
         1,
         "it had been evicted"
     );
@@ -71,7 +71,7 @@ fn union(selects: usize) -> String {
 
 #[test]
 fn large_plans_are_kept_whole_and_larger_ones_refused() {
-    let server = quiet_server("large-plans", &[]);
+    let server = basic_server("large-plans", &[]);
     let mut client = server.connect();
     run_each(
         &mut client,
@@ -82,7 +82,7 @@ fn large_plans_are_kept_whole_and_larger_ones_refused() {
     assert!((900..=1000).contains(&nodes), "{nodes} nodes");
     measured(&mut client, &large);
     measured(&mut client, &large);
-    let plan = the_kept(&mut client, "SELECT count(*) + 0 %");
+    let plan = only_kept(&mut client, "SELECT count(*) + 0 %");
     assert_eq!(plan.calls, 2);
     let sums: Vec<i64> = [
         "count(*)",
@@ -134,7 +134,7 @@ fn large_plans_are_kept_whole_and_larger_ones_refused() {
 
 #[test]
 fn a_long_text_is_no_problem() {
-    let server = quiet_server("long-text", &[]);
+    let server = basic_server("long-text", &[]);
     let mut client = server.connect();
     run_each(&mut client, "CREATE TABLE t AS SELECT 1 AS id");
     let literal = "x".repeat(3_000_000);
@@ -142,7 +142,7 @@ fn a_long_text_is_no_problem() {
         &mut client,
         &format!("SELECT 'long', id FROM t WHERE length('{literal}') + id > 5"),
     );
-    let plan = the_kept(&mut client, "SELECT 'long'%");
+    let plan = only_kept(&mut client, "SELECT 'long'%");
     assert_eq!(plan.calls, 1);
     let bytes = info(&mut client, "bytes");
     println!(

@@ -5,7 +5,7 @@ use rowsource_tests::Server;
 use rowsource_tests::process;
 use rowsource_tests::session::{run_each, value};
 use rowsource_tests::statistics::{median, median_ratio};
-use rowsource_tests::store::{info, measure_all, quiet_server, the_kept};
+use rowsource_tests::store::{basic_server, info, measure_all, only_kept};
 use std::time::{Duration, Instant};
 
 const MB: i64 = 1 << 20;
@@ -31,7 +31,7 @@ fn table(client: &mut Client) {
 
 #[test]
 fn the_store_keeps_to_its_limit_and_gives_memory_back() {
-    let server = quiet_server("limit", &["pg_rowsource.max_memory = '4MB'"]);
+    let server = basic_server("limit", &["pg_rowsource.max_memory = '4MB'"]);
     let mut reader = server.connect();
     let mut runner = server.connect();
     table(&mut runner);
@@ -52,7 +52,7 @@ fn the_store_keeps_to_its_limit_and_gives_memory_back() {
     assert_eq!(info(&mut reader, "max_bytes"), 4 * MB);
     assert!(info(&mut reader, "evictions") > 0);
     assert_eq!(info(&mut reader, "refused"), 0);
-    assert_eq!(the_kept(&mut reader, &last).calls, 1);
+    assert_eq!(only_kept(&mut reader, &last).calls, 1);
     let full = mapped();
     println!("{most} bytes of plans in {full} bytes of dynamic shared memory, {empty} when empty");
     // When it is empty, the plans' area has a megabyte already.
@@ -77,7 +77,7 @@ fn the_store_keeps_to_its_limit_and_gives_memory_back() {
     assert_eq!(info(&mut reader, "bytes"), 0);
     assert_eq!(info(&mut reader, "truncated"), 0);
     run_each(&mut runner, &different(1, 1));
-    assert_eq!(the_kept(&mut reader, &different(1, 1)).calls, 1);
+    assert_eq!(only_kept(&mut reader, &different(1, 1)).calls, 1);
     let left = mapped();
     assert!(
         left <= empty + MB,
@@ -90,7 +90,7 @@ const PLANS: usize = 5_000;
 
 /// A server with 5,000 plans of five nodes.
 fn server_with_plans() -> (Server, Client) {
-    let server = quiet_server("many", &[]);
+    let server = basic_server("many", &[]);
     let mut client = server.connect();
     run_each(
         &mut client,
@@ -190,7 +190,7 @@ fn five_thousand_plans_fit_and_are_read_in_little_memory() {
 
 #[test]
 fn a_session_keeps_little() {
-    let server = quiet_server("session-memory", &[]);
+    let server = basic_server("session-memory", &[]);
     table(&mut server.connect());
     // A thousand statements with texts longer than any that is kept.
     let padding = "x".repeat(20_000);

@@ -3,14 +3,14 @@
 use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::session::{must_fail, run_each, texts, value};
-use rowsource_tests::store::{measure_all, quiet_server, the_kept};
+use rowsource_tests::store::{basic_server, measure_all, only_kept};
 
 const SECRET: &str = "sesame";
 const MASKED: &str = "<insufficient privilege>";
 
 /// A server on which the superuser ran statements with a secret, and `regress_a` one of its own.
 fn server_with_secrets(name: &str) -> Server {
-    let server = quiet_server(name, &[]);
+    let server = basic_server(name, &[]);
     let mut client = server.connect();
     run_each(
         &mut client,
@@ -54,7 +54,7 @@ fn learned(client: &mut Client) -> String {
 #[test]
 fn other_users_rows_are_masked() {
     let server = server_with_secrets("masked");
-    let secret = the_kept(&mut server.connect(), "SELECT sum(1 /%");
+    let secret = only_kept(&mut server.connect(), "SELECT sum(1 /%");
     for user in ["regress_a", "regress_b"] {
         let mut client = server.try_connect(user).expect("a session");
         let all = learned(&mut client);
@@ -102,7 +102,7 @@ fn other_users_rows_are_masked() {
 #[test]
 fn other_users_plans_are_not_displayed() {
     let server = server_with_secrets("not-displayed");
-    let secret = the_kept(&mut server.connect(), "SELECT sum(1 /%");
+    let secret = only_kept(&mut server.connect(), "SELECT sum(1 /%");
     let mut client = server.try_connect("regress_b").expect("a session");
     // Nobody learns from the error whether another role's plan exists.
     for (exists, unknown) in [
@@ -127,7 +127,7 @@ fn other_users_plans_are_not_displayed() {
     let (code, _) = must_fail(&mut client, "SELECT rowsource_reset()");
     assert_eq!(code.code(), "42501");
     // What two users ran alike each sees of itself.
-    let open = the_kept(&mut server.connect(), "SELECT count(*) FROM open");
+    let open = only_kept(&mut server.connect(), "SELECT count(*) FROM open");
     measure_all(&mut client);
     run_each(&mut client, "SELECT count(*) FROM open");
     run_each(&mut client, "SET pg_rowsource.statistics_level = 'basic'");

@@ -200,7 +200,7 @@ fn nodes_have_their_requests_times() {
          CREATE TEMPORARY TABLE gtt AS SELECT * FROM wide; SELECT count(*) FROM gtt; SET enable_mergejoin = off;
          SET pg_rowsource.statistics_level = 'typical'",
     );
-    let figure = |client: &mut Client, node: &str, column: &str| -> f64 {
+    let node_value = |client: &mut Client, node: &str, column: &str| -> f64 {
         value(
             client,
             &format!(
@@ -224,8 +224,8 @@ fn nodes_have_their_requests_times() {
         ] {
             let time = format!("temp_blk_{operation}_time");
             let (root, root_blocks) = (
-                figure(&mut client, "%Aggregate", &time),
-                figure(&mut client, "%Aggregate", blocks),
+                node_value(&mut client, "%Aggregate", &time),
+                node_value(&mut client, "%Aggregate", blocks),
             );
             assert!(
                 (root / requests.ms - 1.0).abs() < 1e-3,
@@ -243,8 +243,8 @@ fn nodes_have_their_requests_times() {
         }
         // Core itself measures a Hash; what it wrote is there with its time, and part of the join's.
         let (hash, joined) = (
-            figure(&mut client, "%Hash", "temp_blk_write_time"),
-            figure(&mut client, "%Hash Join", "temp_blk_write_time"),
+            node_value(&mut client, "%Hash", "temp_blk_write_time"),
+            node_value(&mut client, "%Hash Join", "temp_blk_write_time"),
         );
         assert!(0.0 < hash && hash < joined, "{way}: {hash} of {joined}");
         let lines = texts(&mut client, "SELECT rowsource_display()").concat();
@@ -256,13 +256,13 @@ fn nodes_have_their_requests_times() {
     let counted = io_during(&mut observer, || {
         run_each(&mut client, "SELECT count(*) FROM gtt")
     })[1];
-    let time = figure(&mut client, "%Aggregate", "local_blk_read_time");
+    let time = node_value(&mut client, "%Aggregate", "local_blk_read_time");
     assert!(
         (time / counted.reads().ms - 1.0).abs() < 1e-3,
         "{time} of {}",
         counted.reads().ms
     );
-    assert_eq!(figure(&mut client, "%Aggregate", "shared_blk_read_time"), 0.0);
+    assert_eq!(node_value(&mut client, "%Aggregate", "shared_blk_read_time"), 0.0);
     let lines = texts(&mut client, "SELECT rowsource_display()").concat();
     assert!(
         !lines.iter().flatten().any(|line| line.contains("Temp-")),
