@@ -1,10 +1,10 @@
-//! Texts of any length and kind: the library adds little time, less memory, and does not stand in a cancel's way.
+//! Texts of any length and kind: the library adds little time and memory, and does not delay a cancel.
 
 use rowsource_tests::attack::{Growth, Pair};
 
 const SETTINGS: [&str; 1] = ["max_stack_depth = '7MB'"];
 
-/// Beginnings of hints, comments and quotes, over and over.
+/// Beginnings of hints, comments and quotes, repeated.
 const BEGINNINGS: [&str; 6] = [
     "/*+",
     "/*+ gather_plan_statistics ",
@@ -19,14 +19,14 @@ fn repeated(what: &str, bytes: usize) -> String {
 }
 
 #[test]
-fn a_text_of_any_length() {
+fn texts_of_any_length_cost_little() {
     let mut pair = Pair::start("attack-length", &SETTINGS, "");
     for level in ["basic", "typical"] {
         pair.reconnect();
         pair.run_with(&format!("SET pg_rowsource.statistics_level = {level}"));
         pair.watch_memory();
         let mut growth = Growth::of(&format!("a literal, level {level}"));
-        // The longest takes seconds, most of them the client's: once is enough.
+        // The longest text takes seconds, mostly in the client: one run is enough.
         let most = if level == "typical" {
             100_000_000
         } else {
@@ -46,7 +46,7 @@ fn a_text_of_any_length() {
 }
 
 #[test]
-fn beginnings_of_hints() {
+fn beginnings_of_hints_cost_little() {
     let mut pair = Pair::start("attack-hints", &SETTINGS, "");
     for level in ["basic", "typical"] {
         pair.run_with(&format!("SET pg_rowsource.statistics_level = {level}"));
@@ -60,9 +60,9 @@ fn beginnings_of_hints() {
     }
 }
 
-/// The same outside of literals, where comments end and begin.
+/// Comments outside of literals.
 #[test]
-fn comments_without_end() {
+fn comments_without_end_cost_little() {
     let mut pair = Pair::start("attack-comments", &SETTINGS, "");
     pair.run_with("SET pg_rowsource.statistics_level = basic");
     for what in [
@@ -74,7 +74,7 @@ fn comments_without_end() {
         "$a$/*+$a$ || ",
     ] {
         let mut growth = Growth::of(&format!("{what:?} in the statement"));
-        // A chain of || is parsed by recursion, so it cannot be long.
+        // PostgreSQL parses a chain of || recursively, so it cannot be long.
         let most = if what.ends_with("|| ") { 30_000 } else { 10_000_000 };
         for bytes in [most / 100, most / 10, most] {
             let sql = format!("SELECT length({}'x')", repeated(what, bytes));
@@ -83,9 +83,9 @@ fn comments_without_end() {
     }
 }
 
-/// One message of many statements is placed statement by statement.
+/// One message holds many statements, each with its own position.
 #[test]
-fn many_statements_in_one_message() {
+fn many_statements_in_one_message_cost_little() {
     const TABLE: &str = "CREATE UNLOGGED TABLE t (id int)";
     let mut pair = Pair::start("attack-message", &SETTINGS, TABLE);
     for (level, statement) in [

@@ -33,7 +33,7 @@ fn server(name: &str) -> Server {
     server
 }
 
-/// How many plans of statements within statements are kept.
+/// Returns how many plans of nested statements are stored.
 fn nested_plans(client: &mut Client) -> i64 {
     value(
         client,
@@ -150,7 +150,7 @@ fn recursion_of_statements() {
 }
 
 #[test]
-fn statements_that_are_no_query() {
+fn utility_statements() {
     let server = server("utility");
     let mut client = session(&server, "top");
     measure(&mut client, "SELECT count(*) FROM n WHERE id < 10");

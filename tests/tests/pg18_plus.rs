@@ -1,4 +1,4 @@
-//! What PostgreSQL 18 and newer offer.
+//! Features of PostgreSQL 18 and newer.
 
 use rowsource_tests::compiled;
 use rowsource_tests::explain::explain_json;
@@ -27,7 +27,7 @@ fn another_extensions_plan_id_is_kept() {
         "SELECT planid FROM pg_stat_rowsource_plans WHERE query LIKE '%count(*) FROM t%'",
     );
     assert_eq!(planid, 42);
-    // One number, but nodes on other partitions: they are not added up.
+    // The same planid, but nodes on other partitions: they are not summed.
     run_each(
         &mut client,
         "PREPARE pruned (int) AS SELECT count(*) FROM p WHERE id = $1",
@@ -66,7 +66,7 @@ fn auto_respects_the_servers_clock_pg19_plus() {
     );
     run_each(&mut client, "SET timing_clock_source = 'auto'");
     assert_eq!(value::<String>(&mut client, AUTO), ours);
-    // What the user chose himself stands.
+    // The user's own choice stays in effect.
     run_each(
         &mut client,
         "SET timing_clock_source = 'system'; SET pg_rowsource.clock_source = 'coarse'",
@@ -88,7 +88,7 @@ fn scan_below(node: &serde_json::Value) -> Option<&serde_json::Value> {
     node["Plans"].as_array()?.iter().find_map(scan_below)
 }
 
-/// 19 shows each scan's asynchronous I/O: as core counts it, whoever takes the times.
+/// 19 shows each scan's asynchronous I/O, with core's counts, whether core or the sampler takes the times.
 #[test]
 fn the_servers_io_is_shown_as_ever_pg19_plus() {
     let server = basic_server("io", &["shared_buffers = '64MB'"]);

@@ -1,5 +1,5 @@
-//! The store that all sessions share, as other sessions see it: totals, last values, spread, failures, histograms,
-//! and what a plan's identity depends on.
+//! The store that all sessions share, as other sessions see it: totals, last values, spread, failures, histograms, and the
+//! identity of plans.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -35,7 +35,7 @@ fn another_session_sees_plans_at_once() {
     assert!((plan.mean_time * 3.0 - plan.total_time).abs() < 1e-6, "{plan:?}");
     assert!(plan.min_time + plan.max_time + plan.last_time <= plan.total_time + plan.max_time);
     assert!(plan.stddev_time >= 0.0 && plan.stddev_time <= plan.max_time - plan.min_time);
-    for (figures, wanted) in [
+    for (expression, wanted) in [
         ("rows", 1800.0),
         ("executions", 3.0),
         ("starts", 3.0),
@@ -47,13 +47,17 @@ fn another_session_sees_plans_at_once() {
             0.0,
         ),
     ] {
-        assert_eq!(node_value(&mut reader, &plan, 1, figures), wanted, "{figures}");
+        assert_eq!(
+            node_value(&mut reader, &plan, 1, expression),
+            wanted,
+            "{expression}"
+        );
     }
     assert_eq!(node_value(&mut reader, &plan, 0, "rows * 10 + last_rows"), 31.0);
     let times = "total_time > last_total_time AND last_total_time >= last_self_time AND last_self_time > 0
                  AND total_time >= startup_time AND self_time > last_self_time";
     assert_eq!(node_value(&mut reader, &plan, 1, &format!("({times})::int")), 1.0);
-    // The total of the whole plan is that of its root.
+    // The plan's total time is that of its root.
     let root = node_value(&mut reader, &plan, 0, "total_time");
     assert!(
         root > 0.0 && root <= plan.total_time,
@@ -64,7 +68,7 @@ fn another_session_sees_plans_at_once() {
     server.assert_no_crash();
 }
 
-/// rowsource_display of another session's plan, the last execution and the total.
+/// Checks rowsource_display of another session's plan, for the last execution and for the total.
 fn shows(reader: &mut postgres::Client, queryid: i64, planid: i64) {
     let last = display(reader, queryid, planid, "ALLSTATS LAST");
     assert!(last.contains("executions 3"), "{last}");
@@ -120,7 +124,7 @@ fn failed_and_cancelled_calls_keep_what_they_reached() {
 }
 
 #[test]
-fn histograms_add_up_and_know_reads() {
+fn histograms_add_up_and_count_reads() {
     let mut server = basic_server("histogram", &[]);
     run_each(&mut server.connect(), TABLE);
     server.stop();
@@ -178,13 +182,13 @@ fn a_plan_keeps_its_identity() {
     of(&mut client, 17);
     of(&mut client, 18);
     of(&mut server.connect(), 19);
-    // The first execution's text: a known plan is not described again.
+    // The text is that of the first execution, because a known plan is not described again.
     let first = only_kept(&mut client, "SELECT pad FROM t%");
     assert_eq!(
         (first.calls, &*first.query),
         (3, "SELECT pad FROM t WHERE id = 17")
     );
-    // Prepared, generic, by protocol: another queryid (a parameter is no constant), the same planid.
+    // A generic prepared statement by protocol has another queryid (a parameter is not a constant) and the same planid.
     measured(
         &mut client,
         "PREPARE p(int) AS SELECT pad FROM t WHERE id = $1; EXECUTE p(20); SET plan_cache_mode = force_generic_plan;
@@ -280,7 +284,7 @@ fn misestimates_are_listed_by_their_cost() {
     let server = basic_server("misestimates", &[]);
     let mut client = server.connect();
     run_each(&mut client, TABLE);
-    // 10,000 rows where the planner expects 1: the filter is always true.
+    // 10,000 rows, but the planner expects 1: the filter is always true.
     measured(
         &mut client,
         "SELECT count(pad) FROM t WHERE id + 0 = id AND grp = grp + 0; SELECT count(*) FROM t",
@@ -301,7 +305,7 @@ fn misestimates_are_listed_by_their_cost() {
 }
 
 #[test]
-fn reset_forgets_what_is_asked() {
+fn reset_deletes_the_requested_plans() {
     let server = basic_server("reset", &[]);
     let mut client = server.connect();
     run_each(&mut client, TABLE);
@@ -333,7 +337,7 @@ fn reset_forgets_what_is_asked() {
     assert_eq!(info(&mut client, "plans"), 1);
 }
 
-/// From 17 on PostgreSQL hands out shared memory to libraries that it did not preload.
+/// From 17 on, PostgreSQL gives shared memory to libraries that it did not preload.
 #[test]
 fn without_preloading_sessions_share_pg17_plus() {
     let server = Server::start("registry", &["max_parallel_workers_per_gather = 0"]);
@@ -350,7 +354,7 @@ fn without_preloading_sessions_share_pg17_plus() {
     }
     assert!(info(&mut client, "plans") > 1);
     drop(others);
-    // They outlive the sessions, and are gone with the server, which saves nothing.
+    // The plans outlive the sessions. They are lost when the server stops, because it does not save them.
     drop(client);
     let mut client = server.connect();
     assert_eq!(only_kept(&mut client, "SELECT count(pad)%").calls, 4);
@@ -359,7 +363,7 @@ fn without_preloading_sessions_share_pg17_plus() {
     run_each(&mut client, "SELECT count(pad) FROM t");
     assert_eq!(only_kept(&mut client, "SELECT count(pad)%").calls, 1);
     server.assert_no_crash();
-    // A crash of another backend takes the memory away; the next sessions make it anew.
+    // A crash of another backend removes the memory; the next sessions create it again.
     drop(client);
     server.crash_a_backend();
     let mut client = server.connect();

@@ -1,5 +1,5 @@
-//! Many sessions at once: figures add up exactly; and with resets, evictions, readers and killed sessions nothing
-//! fails and nothing is lost but what was forgotten on purpose.
+//! Many sessions at once: totals are exact. With resets, evictions, readers and killed sessions, nothing fails, and only
+//! what was reset or evicted is lost.
 
 use rowsource_tests::Server;
 use rowsource_tests::process;
@@ -37,7 +37,7 @@ fn totals_add_up_exactly() {
                 let mut reader = server.connect();
                 while running.load(Relaxed) {
                     everything(&mut reader);
-                    // A copy is never half an update: every execution returns one row from the aggregate.
+                    // A copy never contains half an update: every execution returns one row from the aggregate.
                     let torn: i64 = value(
                         &mut reader,
                         "SELECT count(*) FROM pg_stat_rowsource
@@ -106,7 +106,7 @@ fn totals_add_up_exactly() {
 }
 
 #[test]
-fn resets_evictions_readers_and_killed_sessions() {
+fn nothing_fails_with_resets_evictions_readers_and_kills() {
     const SECONDS: u64 = 5;
     let server = basic_server("storm", &["pg_rowsource.max_plans = 100"]);
     prepare(&server);
@@ -124,7 +124,7 @@ fn resets_evictions_readers_and_killed_sessions() {
                     run_each(&mut client, &format!("{}{}", STATEMENTS[round % 3], round % 10));
                 }
             });
-            // New plans all the time, by few queryids and by many.
+            // New plans all the time, with few queryids and with many.
             scope.spawn(move || {
                 let mut client = measuring(server);
                 let mut round = session * 50;
@@ -166,7 +166,7 @@ fn resets_evictions_readers_and_killed_sessions() {
                 }
             });
         }
-        // Sessions that are killed or cancelled in the middle of things.
+        // Sessions that are killed or cancelled at any moment.
         scope.spawn(move || {
             while go() {
                 let mut client = measuring(server);
@@ -208,20 +208,20 @@ fn resets_evictions_readers_and_killed_sessions() {
 }
 
 #[test]
-fn what_a_session_gathers_is_seen_at_once_and_never_lost() {
-    let server = basic_server("gather", &["pg_rowsource.max_plans = 100"]);
+fn pending_executions_are_seen_at_once_and_never_lost() {
+    let server = basic_server("pending", &["pg_rowsource.max_plans = 100"]);
     prepare(&server);
     let (mut reader, mut runner) = (server.connect(), measuring(&server));
     const STATEMENT: &str = "SELECT id FROM t WHERE id <= 3";
     let calls = |reader: &mut postgres::Client| only_kept(reader, STATEMENT).calls;
-    // Read while the runner sits idle.
+    // Read while the runner is idle.
     for round in 1..=20 {
         run_each(&mut runner, STATEMENT);
         assert_eq!(calls(&mut reader), round);
         let plan = only_kept(&mut reader, STATEMENT);
         assert_eq!(node_value(&mut reader, &plan, 0, "rows"), 3.0 * round as f64);
     }
-    // Forgotten by somebody else.
+    // Another session resets the statistics.
     for pause in [0, 1100] {
         run_each(&mut reader, "SELECT rowsource_reset()");
         std::thread::sleep(Duration::from_millis(pause));
@@ -230,7 +230,7 @@ fn what_a_session_gathers_is_seen_at_once_and_never_lost() {
             assert_eq!(calls(&mut reader), round, "after {pause} ms");
         }
     }
-    // Evicted by somebody else's plans.
+    // Another session's plans evict these.
     let mut other = measuring(&server);
     let longer_ago = info(&mut reader, "evictions");
     for round in 0..200 {
@@ -239,7 +239,7 @@ fn what_a_session_gathers_is_seen_at_once_and_never_lost() {
     assert!(info(&mut reader, "evictions") > longer_ago);
     run_each(&mut runner, STATEMENT);
     assert_eq!(calls(&mut reader), 1);
-    // More plans than there are places to gather in, and the session ends while it gathers.
+    // More plans than the session's buffer has slots, and the session ends with pending executions.
     for round in 0..10 {
         for columns in 1..30 {
             run_each(
@@ -299,7 +299,7 @@ fn the_first_statements_of_many_sessions_count() {
         let server = basic_server(&format!("first-{round}"), &[]);
         run_each(&mut server.connect(), "CREATE TABLE t AS SELECT 1 AS id");
         let mut clients: Vec<_> = (0..FIRST).map(|_| measuring(&server)).collect();
-        // All at once, while nobody has made the store yet.
+        // All at once, before the store exists.
         let start = std::sync::Barrier::new(FIRST);
         std::thread::scope(|scope| {
             for client in &mut clients {

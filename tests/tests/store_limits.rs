@@ -1,4 +1,4 @@
-//! The bounds of the store: how many plans, how large a plan, and which ones make room.
+//! The limits of the store: the number of plans, the size of a plan, and which plans are evicted.
 
 use rowsource_tests::explain_nodes;
 use rowsource_tests::session::{run_each, value};
@@ -8,7 +8,7 @@ use std::collections::HashSet;
 const PLANS: usize = 300;
 const MAX_PLANS: i64 = 100;
 
-/// A statement that differs from the others by the number of its columns.
+/// Returns a statement that differs from the others in its number of columns.
 fn different(i: usize) -> String {
     format!("SELECT {} 'different {i:03}' FROM t", "id, ".repeat(i))
 }
@@ -33,7 +33,7 @@ fn the_plans_used_last_stay() {
         (MAX_PLANS / 2..=MAX_PLANS).contains(&most),
         "{most} plans at most"
     );
-    // Those and nothing else: the statement that is in use all the time was never evicted.
+    // Only those: the statement that runs all the time was never evicted.
     let (plans, evictions) = (info(&mut reader, "plans"), info(&mut reader, "evictions"));
     assert_eq!(plans + evictions, PLANS as i64 + 1);
     assert_eq!(only_kept(&mut reader, "SELECT id FROM hot").calls, PLANS as i64);
@@ -48,7 +48,7 @@ fn the_plans_used_last_stay() {
     assert!(missing.is_empty(), "evicted before older ones: {missing:?}");
     assert_eq!(info(&mut reader, "refused"), 0);
     assert!(info(&mut reader, "bytes") > 0);
-    // An evicted plan begins anew.
+    // An evicted plan starts again from zero.
     run_each(&mut runner, &different(1));
     assert_eq!(
         only_kept(&mut reader, "%different 001%").calls,
@@ -61,7 +61,7 @@ fn the_plans_used_last_stay() {
     server.assert_no_crash();
 }
 
-/// UNION ALL of this many aggregates: an Append, and two nodes each.
+/// Returns a UNION ALL of this many aggregates: an Append, and two nodes for each aggregate.
 fn union(selects: usize) -> String {
     let selects: Vec<String> = (0..selects)
         .map(|i| format!("SELECT count(*) + {i} FROM t"))
@@ -121,7 +121,7 @@ fn large_plans_are_kept_whole_and_larger_ones_refused() {
             .enumerate()
             .all(|(i, row)| row.get::<_, i64>(0) == i as i64 + 5)
     );
-    // The session itself still shows it.
+    // The session itself can still show it.
     let lines = client
         .query("SELECT rowsource_display()", &[])
         .expect("rowsource_display");
@@ -133,7 +133,7 @@ fn large_plans_are_kept_whole_and_larger_ones_refused() {
 }
 
 #[test]
-fn a_long_text_is_no_problem() {
+fn a_long_text_is_stored_in_bounded_memory() {
     let server = basic_server("long-text", &[]);
     let mut client = server.connect();
     run_each(&mut client, "CREATE TABLE t AS SELECT 1 AS id");
@@ -149,7 +149,7 @@ fn a_long_text_is_no_problem() {
         "a text of {} bytes takes {bytes} bytes of the store",
         literal.len()
     );
-    // Of a plan the store keeps 16 kB of text and 16 kB of predicates, and 1.1 kB a node.
+    // The store keeps at most 16 kB of text, 16 kB of predicates and 1.1 kB a node of each plan.
     assert!(bytes < 40_000, "{bytes} bytes of the store");
     assert!(
         plan.query.len() <= (16 << 10) + "...".len(),

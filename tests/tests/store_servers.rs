@@ -1,5 +1,5 @@
-//! Where the store has to work too: on a hot standby, in read-only transactions, in several databases of several
-//! encodings, and while the extension is dropped and created again.
+//! The store on a hot standby, in read-only transactions, in several databases with several encodings, and while the
+//! extension is dropped and created again.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -103,13 +103,13 @@ fn dropped_and_created_again_while_sessions_measure() {
 }
 
 #[test]
-fn databases_are_apart() {
+fn databases_are_separate() {
     let server = basic_server("databases", &[]);
     let mut client = server.connect();
     run_each(&mut client, "CREATE DATABASE second");
     let mut second = server.try_connect_to("postgres", "second").expect("a session");
     run_each(&mut second, "CREATE EXTENSION pg_rowsource");
-    // The same system table, so the same ids.
+    // Both databases have the same system table, so the queryid and planid are equal.
     let statement = "SELECT count(*), 'both' FROM pg_class";
     measured(&mut client, statement);
     measured(&mut client, statement);
@@ -121,7 +121,7 @@ fn databases_are_apart() {
         (plans[1].queryid, plans[1].planid)
     );
     assert_eq!((plans[0].calls, plans[1].calls), (2, 1));
-    // Each database's own comes first.
+    // The plan of the session's own database comes first.
     for (client, calls) in [(&mut client, 2), (&mut second, 1)] {
         let shown = texts(
             client,
@@ -144,7 +144,7 @@ fn databases_are_apart() {
     assert_eq!(only_kept(&mut second, statement).calls, 2);
 }
 
-/// Runs a statement whose text and whose table's name are not ASCII; returns how its own display shows it.
+/// Runs a statement with a text and a table name that are not ASCII. Returns its display.
 fn run_umlauts(client: &mut Client, word: &str) -> String {
     run_each(
         client,
@@ -192,12 +192,12 @@ fn databases_of_several_encodings() {
         format!("{own:?}"),
         "SELECT 'größer'",
     );
-    // A word that the database's encoding writes in other bytes is a word like any other.
+    // A word with other bytes in the database's encoding works like any other word.
     for (client, word) in others.iter_mut().zip(["größe", "日本"]) {
         let (_, message) = must_fail(client, &format!("SELECT rowsource_display(format => '{word}')"));
         check("an unknown word", message, "unknown word \"");
     }
-    // Whatever is kept, no reader's view fails over another database's text.
+    // A view never fails because of another database's text.
     let mut databases = vec![utf8];
     databases.append(&mut others);
     for client in &mut databases {

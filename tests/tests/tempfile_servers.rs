@@ -1,4 +1,4 @@
-//! The counters through crashes and restarts, by database, in parallel; their reset; who may see and do what.
+//! The counters after crashes and restarts, by database, in parallel, after a reset; and the privileges for them.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -21,7 +21,7 @@ fn server(name: &str, settings: &[&str]) -> Server {
     server
 }
 
-/// All that the views show of this session's database.
+/// Returns everything that the views show of this session's database.
 fn shown(client: &mut Client) -> Vec<Vec<Option<String>>> {
     let mut all = texts(
         client,
@@ -59,7 +59,7 @@ fn restarts_and_crashes() {
     assert_eq!(
         io(&mut client),
         [Io::default(); 2],
-        "after a crash they begin anew"
+        "after a crash they start from zero"
     );
     let counted = io_during(&mut server.connect(), || run_each(&mut client, SORT));
     assert!(counted[0].small_write.reqs > 50, "and count");
@@ -153,7 +153,7 @@ fn each_database_has_its_own() {
     );
     run_each(&mut client, "SELECT rowsource_tempfile_reset()");
     assert_eq!(of(&mut client, "postgres"), 0);
-    // One that does not exist takes no place.
+    // A database that does not exist takes no slot.
     run_each(&mut client, "SELECT rowsource_tempfile_reset(4000000000)");
     assert_eq!(
         value::<i64>(
@@ -190,7 +190,7 @@ fn many_sessions_at_once() {
 }
 
 #[test]
-fn nodes_have_their_requests_times() {
+fn nodes_show_the_times_of_their_requests() {
     let server = server("tempfile-nodes", &["temp_buffers = 100"]);
     let mut observer = server.connect();
     let mut client = server.connect();
@@ -232,7 +232,7 @@ fn nodes_have_their_requests_times() {
                 "{way} {operation}: {root} of {}",
                 requests.ms
             );
-            // Reads at the end of a work file are requests, but bring core no block.
+            // Reads at the end of a work file are requests, but core counts no block for them.
             let empty = requests.reqs - root_blocks as i64;
             let most = if operation == "read" { 100 } else { 0 };
             assert!(
@@ -241,7 +241,7 @@ fn nodes_have_their_requests_times() {
                 requests.reqs
             );
         }
-        // Core itself measures a Hash; what it wrote is there with its time, and part of the join's.
+        // Core itself measures a Hash. Its write time is shown, and is part of the join's.
         let (hash, joined) = (
             node_value(&mut client, "%Hash", "temp_blk_write_time"),
             node_value(&mut client, "%Hash Join", "temp_blk_write_time"),
@@ -268,7 +268,7 @@ fn nodes_have_their_requests_times() {
         !lines.iter().flatten().any(|line| line.contains("Temp-")),
         "{lines:#?}"
     );
-    // EXPLAIN says what it always said.
+    // EXPLAIN's output is unchanged.
     run_each(
         &mut client,
         "SET pg_rowsource.explain = on; SET max_parallel_workers_per_gather = 0",
@@ -284,7 +284,7 @@ fn nodes_have_their_requests_times() {
 }
 
 #[test]
-fn who_may_do_what() {
+fn privileges_of_views_and_functions() {
     let server = server("tempfile-privileges", &[]);
     let mut client = server.connect();
     run_each(&mut client, "CREATE ROLE regress_user LOGIN");
@@ -305,7 +305,7 @@ fn who_may_do_what() {
         let (code, message) = must_fail(&mut user, sql);
         assert_eq!(code.code(), "42501", "{sql}: {message}");
     }
-    // Who may call it needs no other right.
+    // The privilege to call the function is enough.
     run_each(
         &mut client,
         "GRANT EXECUTE ON FUNCTION rowsource_snapshot() TO regress_user",
