@@ -1,8 +1,8 @@
-//! Runs the protocol of the sessions' buffers through the schedules and the orders of memory that a model checker (loom) can
-//! tell apart, with up to three changes of thread against a thread's will (two where there are three threads). Loom also finds cells that two threads use without
-//! an order between them.
+//! Runs the protocol of the sessions' buffers through all schedules and memory orders that a model checker (loom) can
+//! distinguish, with up to three preemptions (two if there are three threads). Loom also finds cells that two threads use
+//! without synchronization.
 //!
-//! The store is a pair of relaxed atomics, so that nothing but the protocol puts threads in order.
+//! The store is a pair of relaxed atomics, so that only the protocol synchronizes threads.
 
 #![allow(unsafe_code, reason = "the model checker's cells")]
 
@@ -14,34 +14,34 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, Relaxed};
 
-/// Decides which orderings an atomic really has.
+/// Maps the ordering that the protocol requests to the one that the atomic uses.
 trait Orderings: 'static {
-    fn really(asked: Ordering) -> Ordering;
+    fn used(requested: Ordering) -> Ordering;
 }
 
-/// The orderings that the protocol asks for.
-struct AsAsked;
+/// The orderings that the protocol requests.
+struct AsRequested;
 
-impl Orderings for AsAsked {
-    fn really(asked: Ordering) -> Ordering {
+impl Orderings for AsRequested {
+    fn used(requested: Ordering) -> Ordering {
         asked
     }
 }
 
-/// No ordering at all. Loom must find fault with it.
+/// No ordering at all. Loom must report an error.
 struct NoOrder;
 
 impl Orderings for NoOrder {
-    fn really(_asked: Ordering) -> Ordering {
+    fn used(_requested: Ordering) -> Ordering {
         Relaxed
     }
 }
 
-/// What takes something does not wait for what was released. Loom must find fault with it.
+/// Without acquire. Loom must report an error.
 struct NoAcquire;
 
 impl Orderings for NoAcquire {
-    fn really(asked: Ordering) -> Ordering {
+    fn used(requested: Ordering) -> Ordering {
         match asked {
             Ordering::Acquire => Relaxed,
             other => other,
@@ -49,11 +49,11 @@ impl Orderings for NoAcquire {
     }
 }
 
-/// What gives something back does not release it. Loom must find fault with it.
+/// Without release. Loom must report an error.
 struct NoRelease;
 
 impl Orderings for NoRelease {
-    fn really(asked: Ordering) -> Ordering {
+    fn used(requested: Ordering) -> Ordering {
         match asked {
             Ordering::Release => Relaxed,
             other => other,
@@ -80,11 +80,11 @@ macro_rules! ordered {
             }
 
             fn load(&self, order: Ordering) -> $value {
-                self.0.load(O::really(order))
+                self.0.load(O::used(order))
             }
 
             fn store(&self, value: $value, order: Ordering) {
-                self.0.store(value, O::really(order));
+                self.0.store(value, O::used(order));
             }
 
             fn compare_exchange(
@@ -95,7 +95,7 @@ macro_rules! ordered {
                 failure: Ordering,
             ) -> Result<$value, $value> {
                 self.0
-                    .compare_exchange(current, new, O::really(success), O::really(failure))
+                    .compare_exchange(current, new, O::used(success), O::used(failure))
             }
         }
     };
@@ -107,17 +107,17 @@ ordered!(AtomicU64, u64);
 
 struct LoomCell<T>(loom::cell::UnsafeCell<T>);
 
-/// Loom counts as a use of the cell what happens until this is dropped.
+/// A reference to the cell's value. For loom, the cell is in use until this is dropped.
 struct LoomRef<T>(loom::cell::ConstPtr<T>);
 
-/// Likewise, where the value may be changed.
+/// The same for an exclusive reference.
 struct LoomMut<T>(loom::cell::MutPtr<T>);
 
 impl<T> Deref for LoomRef<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: nobody writes the value meanwhile, by the promise of who made this, which loom checks.
+        // SAFETY: the caller of `read` ensured that no thread writes the value while this lives. Loom checks it.
         unsafe { self.0.deref() }
     }
 }
@@ -126,14 +126,14 @@ impl<T> Deref for LoomMut<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: nobody else uses the value meanwhile, by the promise of who made this, which loom checks.
+        // SAFETY: the caller of `write` ensured that no other thread uses the value while this lives. Loom checks it.
         unsafe { self.0.deref() }
     }
 }
 
 impl<T> DerefMut for LoomMut<T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: nobody else uses the value meanwhile, by the promise of who made this, which loom checks.
+        // SAFETY: the caller of `write` ensured that no other thread uses the value while this lives. Loom checks it.
         unsafe { self.0.deref() }
     }
 }
@@ -172,22 +172,22 @@ impl Key for Plan {
 
 const A: Plan = Plan(1);
 const B: Plan = Plan(2);
-/// A slot is kept for so long. Times are numbers of executions here.
-const KEPT: i64 = 10;
+/// How long a session keeps a slot. Times are numbers of executions here.
+const KEPT_FOR: i64 = 10;
 
 type TestSlot<O> = Slot<Plan, u64, Loom<O>>;
 type TestBuffer<O> = Buffer<Plan, u64, 1, Loom<O>>;
 type Own<'a, O> = OwnBuffer<'a, Plan, u64, 1, Loom<O>>;
 
-/// What all sessions share: the list, memory for two buffers, and the store.
+/// The state that all sessions share: the list, memory for two buffers, and the store.
 struct Shared<O: Orderings> {
     list: List<Loom<O>>,
     buffers: [TestBuffer<O>; 2],
-    /// True where a buffer's memory was made. Who finds a buffer in the list must see that.
+    /// Whether each buffer's memory is allocated. A thread that finds a buffer in the list must see true.
     made: [loom::cell::UnsafeCell<bool>; 2],
-    /// Executions of plan A and of plan B that the store was given.
+    /// Executions of plan A and of plan B in the store.
     counted: [AtomicU64; 2],
-    /// 1 where plan A was evicted from the store.
+    /// 1 if plan A was evicted from the store.
     evicted: AtomicI32,
 }
 
@@ -204,13 +204,13 @@ impl<O: Orderings> Shared<O> {
 
     fn at(&self, address: u64) -> &TestBuffer<O> {
         let at = address as usize - 1;
-        // SAFETY: loom checks that nobody writes meanwhile.
+        // SAFETY: `make` wrote the flag before the buffer was listed, and nothing writes it later. Loom checks it.
         assert!(self.made[at].with(|made| unsafe { *made }));
         &self.buffers[at]
     }
 
     fn make(&self, address: u64) -> Option<u64> {
-        // SAFETY: loom checks that nobody else uses it meanwhile.
+        // SAFETY: only the thread that adds this buffer to the list calls this, before it is listed. Loom checks it.
         self.made[address as usize - 1].with_mut(|made| unsafe { *made = true });
         Some(address)
     }
@@ -230,7 +230,7 @@ impl<O: Orderings> Shared<O> {
         [0, 1].map(|plan: usize| self.counted[plan].load(Relaxed))
     }
 
-    /// One execution, as a session records it.
+    /// Records one execution as a session does.
     fn execute(&self, own: &Own<O>, plan: Plan, now: i64) {
         if let Some(mut slot) = own.add_to(0, &plan, now) {
             let sum = if slot.is_empty() { 0 } else { *slot.value() };
@@ -241,10 +241,10 @@ impl<O: Orderings> Shared<O> {
         if plan == A {
             self.evicted.store(0, Relaxed);
         }
-        own.claim(plan, now, now + KEPT, |_, plan, sum| self.count(*plan, *sum));
+        own.claim(plan, now, now + KEPT_FOR, |_, plan, sum| self.count(*plan, *sum));
     }
 
-    /// A reader flushes what is in its way.
+    /// Flushes all slots as a reader does.
     fn flush_all(&self, pid: i32) {
         self.each_slot(|slot| {
             if slot.seems_filled(None)
@@ -270,32 +270,32 @@ impl<O: Orderings> Shared<O> {
         self.list.each_slot(|address| self.at(address), visit);
     }
 
-    /// The session ends: it flushes what no reader holds, and leaves the rest.
+    /// Ends the session: flushes its slot unless a reader holds it.
     fn leave(&self, own: Own<O>, pid: i32) {
         if let Some(guard) = own.slots()[0].try_hold(pid) {
             own.flush(0, &guard, |_, plan, sum| self.count(*plan, *sum));
         }
     }
 
-    /// Asserts that so many executions of plan A and of plan B are in the store once all is flushed.
+    /// Fails unless the store has this many executions of plan A and of plan B after a flush of all slots.
     fn assert_counted(&self, executions: [u64; 2]) {
         self.evicted.store(0, Relaxed);
         self.flush_all(99);
         assert_eq!(self.counted(), executions);
-        // What was flushed is not flushed again.
+        // A second flush adds nothing.
         self.flush_all(99);
         assert_eq!(self.counted(), executions);
     }
 }
 
-/// Runs all schedules of so many threads beside the first.
+/// Runs all schedules of the first thread and this many others.
 fn check(other_threads: usize, body: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(if other_threads > 1 { 2 } else { 3 });
     model.check(body);
 }
 
-/// Lets a session run, and others beside it; counts what came of `executions`.
+/// Runs a session and other threads, and checks that `executions` are counted.
 fn beside_a_session<O: Orderings>(
     executions: [u64; 2],
     session: impl Fn(&Shared<O>) + Copy + Send + Sync + 'static,
@@ -318,7 +318,7 @@ fn beside_a_session<O: Orderings>(
     });
 }
 
-/// Three executions of one plan: the first puts it into a slot.
+/// Records three executions of one plan. The first one puts it into a slot.
 fn three_executions<O: Orderings>(shared: &Shared<O>) {
     let own = shared.attach(1, 1);
     for now in 1..=3 {
@@ -326,7 +326,7 @@ fn three_executions<O: Orderings>(shared: &Shared<O>) {
     }
 }
 
-/// Two plans take turns in one slot.
+/// Records executions of two plans that use one slot in turn.
 fn two_plans<O: Orderings>(shared: &Shared<O>) {
     let own = shared.attach(1, 1);
     shared.execute(&own, A, 1);
@@ -351,32 +351,32 @@ fn evictor<O: Orderings>(shared: &Shared<O>) {
 
 #[test]
 fn a_reader_flushes_while_the_session_adds() {
-    beside_a_session::<AsAsked>([3, 0], three_executions, &[reader]);
+    beside_a_session::<AsRequested>([3, 0], three_executions, &[reader]);
 }
 
 #[test]
 fn a_reader_flushes_while_plans_take_turns_in_a_slot() {
-    beside_a_session::<AsAsked>([2, 2], two_plans, &[reader]);
+    beside_a_session::<AsRequested>([2, 2], two_plans, &[reader]);
 }
 
 #[test]
 fn two_readers_flush_while_the_session_adds() {
-    beside_a_session::<AsAsked>([3, 0], three_executions, &[reader, other_reader]);
+    beside_a_session::<AsRequested>([3, 0], three_executions, &[reader, other_reader]);
 }
 
 #[test]
 fn a_plan_is_evicted_while_the_session_adds() {
-    beside_a_session::<AsAsked>([3, 0], three_executions, &[evictor]);
+    beside_a_session::<AsRequested>([3, 0], three_executions, &[evictor]);
 }
 
 #[test]
 fn a_plan_is_evicted_while_the_session_adds_and_a_reader_flushes() {
-    beside_a_session::<AsAsked>([3, 0], three_executions, &[evictor, reader]);
+    beside_a_session::<AsRequested>([3, 0], three_executions, &[evictor, reader]);
 }
 
 #[test]
 fn a_session_ends_while_a_reader_flushes() {
-    let session = |shared: &Shared<AsAsked>| {
+    let session = |shared: &Shared<AsRequested>| {
         let own = shared.attach(1, 1);
         shared.execute(&own, A, 1);
         shared.execute(&own, A, 2);
@@ -385,7 +385,7 @@ fn a_session_ends_while_a_reader_flushes() {
     beside_a_session([2, 0], session, &[reader]);
 }
 
-/// The next session may take the buffer, or a new one where the first has not left it yet.
+/// The next session takes this buffer, or a new one if the first session has not left it yet.
 #[test]
 fn a_session_ends_while_another_begins_and_a_reader_flushes() {
     fn next<O: Orderings>(shared: &Shared<O>) {
@@ -394,7 +394,7 @@ fn a_session_ends_while_another_begins_and_a_reader_flushes() {
         shared.execute(&own, B, 2);
         shared.leave(own, 4);
     }
-    let session = |shared: &Shared<AsAsked>| {
+    let session = |shared: &Shared<AsRequested>| {
         let own = shared.attach(1, 1);
         shared.execute(&own, A, 1);
         shared.execute(&own, A, 2);
@@ -403,15 +403,15 @@ fn a_session_ends_while_another_begins_and_a_reader_flushes() {
     beside_a_session([2, 2], session, &[next, reader]);
 }
 
-/// What a session could not flush at its end goes to the store when the next session needs the slot.
+/// If a session could not flush a slot at its end, the next session flushes it when it needs the slot.
 #[test]
 fn a_session_takes_what_the_last_one_left() {
-    fn next(shared: &Shared<AsAsked>) {
+    fn next(shared: &Shared<AsRequested>) {
         let own = shared.attach(4, 2);
         shared.execute(&own, B, 2 * KEPT);
         shared.execute(&own, B, 2 * KEPT + 1);
     }
-    let session = |shared: &Shared<AsAsked>| {
+    let session = |shared: &Shared<AsRequested>| {
         let own = shared.attach(1, 1);
         shared.execute(&own, A, 1);
         shared.execute(&own, A, 2);
@@ -423,7 +423,7 @@ fn a_session_takes_what_the_last_one_left() {
 #[test]
 fn sessions_that_begin_together_have_a_buffer_each() {
     check(1, || {
-        let shared = Shared::<AsAsked>::new();
+        let shared = Shared::<AsRequested>::new();
         let other = {
             let shared = shared.clone();
             thread::spawn(move || std::mem::forget(shared.attach(2, 2)))
@@ -439,7 +439,7 @@ fn sessions_that_begin_together_have_a_buffer_each() {
 #[test]
 fn only_one_session_takes_a_buffer_that_was_left() {
     check(1, || {
-        let shared = Shared::<AsAsked>::new();
+        let shared = Shared::<AsRequested>::new();
         drop(shared.attach(3, 1));
         let other = {
             let shared = shared.clone();
@@ -453,11 +453,11 @@ fn only_one_session_takes_a_buffer_that_was_left() {
     });
 }
 
-/// A reset forgets what sessions have not flushed; what they do afterwards counts.
+/// A reset discards executions that sessions have not flushed. Later executions count.
 #[test]
 fn a_reader_discards_while_the_session_adds() {
     check(1, || {
-        let shared = Shared::<AsAsked>::new();
+        let shared = Shared::<AsRequested>::new();
         let other = {
             let shared = shared.clone();
             thread::spawn(move || {
@@ -474,7 +474,7 @@ fn a_reader_discards_while_the_session_adds() {
         }
         other.join().expect("a thread that ends well");
         shared.flush_all(99);
-        // The first execution went to the store at once; of the others, those before the reset may be missing.
+        // The first execution went to the store at once. Of the others, those before the reset may be missing.
         let [counted, _] = shared.counted();
         assert!((1..=3).contains(&counted), "{counted}");
         shared.execute(&own, A, 4);
@@ -482,11 +482,11 @@ fn a_reader_discards_while_the_session_adds() {
     });
 }
 
-/// An eviction that the session can know of is known at its next execution.
+/// If an eviction happened before an execution, this execution looks up the plan.
 #[test]
 fn an_evicted_plan_is_looked_up() {
     check(1, || {
-        let shared = Shared::<AsAsked>::new();
+        let shared = Shared::<AsRequested>::new();
         let own = shared.attach(1, 1);
         shared.execute(&own, A, 1);
         let other = {
@@ -501,7 +501,7 @@ fn an_evicted_plan_is_looked_up() {
     });
 }
 
-// That the checks above find something is checked with orderings that are too weak.
+// With orderings that are too weak, the checks above must fail.
 
 #[test]
 #[should_panic(expected = "Causality violation")]

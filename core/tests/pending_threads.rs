@@ -1,4 +1,4 @@
-//! Runs the protocol of the sessions' buffers on real threads, in memory that begins as zero bytes. To be run under Miri too:
+//! Runs the protocol of the sessions' buffers on real threads, in memory that starts as zero bytes. It also runs under Miri:
 //! `cargo +nightly miri test -p rowsource-core --test pending_threads`.
 
 #![allow(unsafe_code, reason = "memory as the extension gets it")]
@@ -17,7 +17,7 @@ impl Key for Plan {
     }
 }
 
-/// As large as what a slot really has, so that threads have time to meet.
+/// As large as a real slot's value, so that threads have time to conflict.
 type Sum = [u64; 64];
 type TestBuffer = Buffer<Plan, Sum, 2>;
 
@@ -27,7 +27,7 @@ const EXECUTIONS: i64 = if cfg!(miri) { 60 } else { 50_000 };
 struct Shared {
     list: List,
     buffers: [Box<TestBuffer>; SESSIONS],
-    /// What the store was given.
+    /// Executions in the store.
     counted: AtomicU64,
 }
 
@@ -36,7 +36,7 @@ impl Shared {
         Shared {
             list: List::default(),
             buffers: std::array::from_fn(|_| {
-                // SAFETY: zero bytes are a valid buffer, as its documentation says: key and value are integers.
+                // SAFETY: zero bytes are a valid buffer, because key and value are integers (see the documentation of `Buffer`).
                 unsafe { Box::new_zeroed().assume_init() }
             }),
             counted: AtomicU64::new(0),

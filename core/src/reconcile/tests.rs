@@ -19,7 +19,7 @@ fn totals(items: &[Item]) -> Vec<f64> {
     items.iter().map(|item| item.estimate.total).collect()
 }
 
-/// Equal but for rounding.
+/// Fails unless the values are equal, except for rounding.
 fn near(actual: &[f64], expected: &[f64]) {
     assert_eq!(actual.len(), expected.len());
     for (a, e) in actual.iter().zip(expected) {
@@ -31,7 +31,7 @@ fn near(actual: &[f64], expected: &[f64]) {
 }
 
 #[test]
-fn what_agrees_is_left_alone() {
+fn consistent_times_are_not_changed() {
     let mut items = [
         item(None, 100.0, 0.0),
         item(Some(0), 60.0, 5.0),
@@ -44,7 +44,7 @@ fn what_agrees_is_left_alone() {
 }
 
 #[test]
-fn nothing_at_all() {
+fn an_empty_tree_is_accepted() {
     assert!(reconcile(&mut []).expect("memory").is_empty());
     let mut items = [item(None, 0.0, 0.0), item(Some(0), 0.0, 0.0)];
     assert_eq!(reconcile(&mut items).expect("memory")[..], [0.0, 0.0]);
@@ -76,7 +76,7 @@ fn a_sum_above_its_exact_parent_is_scaled() {
 }
 
 #[test]
-fn an_estimate_gives_way_to_what_was_measured() {
+fn an_estimate_gives_way_to_an_exact_time() {
     let mut items = [
         item(None, 100.0, 0.0),
         item(Some(0), 50.0, 0.0),
@@ -84,7 +84,7 @@ fn an_estimate_gives_way_to_what_was_measured() {
     ];
     reconcile(&mut items).expect("memory");
     near(&totals(&items), &[100.0, 50.0, 50.0]);
-    // But not beyond its errors.
+    // But not by more than its errors.
     let mut items = [
         item(None, 100.0, 0.0),
         item(Some(0), 90.0, 0.0),
@@ -111,7 +111,7 @@ fn estimated_children_give_way_by_variance() {
 
 #[test]
 fn an_estimated_parent_is_raised_by_its_share() {
-    // The parent is as uncertain as the child: they meet half-way.
+    // The parent is as uncertain as the child: each gives way by half.
     let mut items = [
         item(None, 1000.0, 0.0),
         item(Some(0), 100.0, 10.0),
@@ -119,7 +119,7 @@ fn an_estimated_parent_is_raised_by_its_share() {
     ];
     reconcile(&mut items).expect("memory");
     near(&totals(&items), &[1000.0, 110.0, 110.0]);
-    // The child was measured: the parent must be as long.
+    // The child's time is exact: the parent must be at least as long.
     let mut items = [
         item(None, 1000.0, 0.0),
         item(Some(0), 100.0, 10.0),
@@ -127,7 +127,7 @@ fn an_estimated_parent_is_raised_by_its_share() {
     ];
     reconcile(&mut items).expect("memory");
     near(&totals(&items), &[1000.0, 120.0, 120.0]);
-    // The parent was measured: it stays.
+    // The parent's time is exact: it stays unchanged.
     let mut items = [
         item(None, 1000.0, 0.0),
         item(Some(0), 100.0, 0.0),
@@ -148,7 +148,7 @@ fn a_nested_node_does_not_compete() {
     let own = reconcile(&mut items).expect("memory");
     near(&totals(&items), &[100.0, 90.0, 80.0]);
     near(&own, &[10.0, 90.0, 80.0]);
-    // It still ran inside.
+    // It still ran inside its parent.
     items[2].estimate.total = 130.0;
     reconcile(&mut items).expect("memory");
     near(&totals(&items), &[100.0, 90.0, 100.0]);
@@ -163,7 +163,7 @@ fn a_node_that_ran_outside_is_not_bounded() {
     ];
     items[1].edge = Edge::Outside;
     let own = reconcile(&mut items).expect("memory");
-    // What runs inside it is.
+    // Nodes that run inside it are.
     near(&totals(&items), &[100.0, 300.0, 300.0]);
     near(&own, &[100.0, 0.0, 300.0]);
 }
@@ -186,7 +186,7 @@ fn processes_side_by_side_take_more_than_their_parent() {
 
 /// Random trees of every shape: exact and estimated nodes, all edges, parallel parts, wild totals.
 #[test]
-fn what_holds_of_every_tree() {
+fn random_trees_become_consistent() {
     let mut random = Xoroshiro128PlusPlus::seed_from_u64(11);
     for _ in 0..5_000 {
         let count = random.random_range(1..25);
@@ -239,7 +239,7 @@ fn what_holds_of_every_tree() {
                 assert!(total <= before[i].estimate.total, "an exact node was raised");
             }
         }
-        // What agrees is left alone.
+        // Consistent times are not changed.
         let again = reconcile(&mut items).expect("memory");
         for (a, b) in again.iter().zip(&own) {
             assert!((a - b).abs() <= 1e-6 * items[0].estimate.total.max(b.abs()).max(1.0));

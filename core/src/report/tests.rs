@@ -15,7 +15,7 @@ fn node(id: usize, depth: usize, operation: &str, object_name: &str, plan_rows: 
     }
 }
 
-fn figures(starts: u64, rows: u64, total_ms: f64, error_ms: f64, shared_hit: i64) -> NodeStats {
+fn stats(starts: u64, rows: u64, total_ms: f64, error_ms: f64, shared_hit: i64) -> NodeStats {
     NodeStats {
         starts: starts.into(),
         rows,
@@ -35,7 +35,7 @@ fn figures(starts: u64, rows: u64, total_ms: f64, error_ms: f64, shared_hit: i64
     }
 }
 
-/// The example of the design. Its rules are two characters shorter than its rows.
+/// Returns the example of the design. Its horizontal lines are two characters shorter than its rows.
 fn example() -> (Header, Vec<PlanNode>, Vec<NodeStats>) {
     let header = Header {
         queryid: 4711,
@@ -53,16 +53,16 @@ fn example() -> (Header, Vec<PlanNode>, Vec<NodeStats>) {
         node(1, 1, "Seq Scan", "test", 1e7),
     ];
     nodes[1].predicates = vec![("Filter".to_owned(), "(id < 10)".to_owned())];
-    let figures = vec![
-        figures(1, 1, 512.031, 0.0, 44_248),
-        figures(1, 10_000_000, 231.477, 0.926, 44_248),
+    let stats = vec![
+        stats(1, 1, 512.031, 0.0, 44_248),
+        stats(1, 10_000_000, 231.477, 0.926, 44_248),
     ];
-    (header, nodes, figures)
+    (header, nodes, stats)
 }
 
 fn shown(format: &str) -> Vec<String> {
-    let (header, nodes, figures) = example();
-    display(&header, &nodes, &figures, &format.parse().expect("a format"))
+    let (header, nodes, stats) = example();
+    display(&header, &nodes, &stats, &format.parse().expect("a format"))
 }
 
 fn headings(lines: &[String]) -> Vec<&str> {
@@ -119,24 +119,24 @@ fn every_column() {
         temp_read_ms: 1.5,
         ..Buffers::default()
     };
-    let mut figures = [
-        figures(1, 0, 3_600_000.0, 0.0, 0),
-        figures(3, 2_100_000, 1.5, 0.6, 0),
-        figures(0, 0, 0.0, 0.0, 0),
+    let mut stats = [
+        stats(1, 0, 3_600_000.0, 0.0, 0),
+        stats(3, 2_100_000, 1.5, 0.6, 0),
+        stats(0, 0, 0.0, 0.0, 0),
     ];
-    figures[0].buffers = buffers.into();
-    figures[0].wal = Wal {
+    stats[0].buffers = buffers.into();
+    stats[0].wal = Wal {
         records: 60_000,
         fpi: 3,
         bytes: 7_300_176,
     }
     .into();
-    figures[1].memory_kb = 4096.into();
-    figures[1].disk_kb = 123_456.into();
+    stats[1].memory_kb = 4096.into();
+    stats[1].disk_kb = 123_456.into();
     let lines = display(
         &header,
         &nodes,
-        &figures,
+        &stats,
         &"ALLSTATS +COST +BYTES +WAL".parse().expect("a format"),
     );
     let expected = "\
@@ -181,9 +181,9 @@ fn row_counts_alone() {
 
 #[test]
 fn no_timing_leaves_the_time_out() {
-    let (header, nodes, mut figures) = example();
-    figures.iter_mut().for_each(|figures| figures.time = None.into());
-    let lines = display(&header, &nodes, &figures, &Format::default());
+    let (header, nodes, mut stats) = example();
+    stats.iter_mut().for_each(|node| node.time = None.into());
+    let lines = display(&header, &nodes, &stats, &Format::default());
     assert_eq!(
         headings(&lines),
         ["Id", "Operation", "Name", "Starts", "E-Rows", "A-Rows", "Buffers"]
@@ -234,15 +234,15 @@ fn the_header_says_how_it_ended() {
 }
 
 #[test]
-fn odd_input_is_shown_as_far_as_it_goes() {
-    let (header, nodes, figures) = example();
+fn incomplete_input_is_shown_as_far_as_possible() {
+    let (header, nodes, stats) = example();
     let format = Format::default();
     assert_eq!(display(&header, &[], &[], &format).len(), 1);
-    assert_eq!(display(&header, &[], &figures, &format).len(), 1);
+    assert_eq!(display(&header, &[], &stats, &format).len(), 1);
 
     let without = display(&header, &nodes, &[], &format);
     assert_eq!(headings(&without), ["Id", "Operation", "Name", "E-Rows"]);
-    let fewer = display(&header, &nodes, &figures[..1], &format);
+    let fewer = display(&header, &nodes, &stats[..1], &format);
     assert_eq!(
         fewer[5],
         "|  1 |  Seq Scan            | test |        |    10M |        |                 |         |"
@@ -283,17 +283,17 @@ fn odd_input_is_shown_as_far_as_it_goes() {
 }
 
 #[test]
-fn sums_over_processes_are_owned_up_to() {
-    let (header, mut nodes, mut figures) = example();
-    let plain = display(&header, &nodes, &figures, &Format::default());
+fn sums_over_processes_have_a_note() {
+    let (header, mut nodes, mut stats) = example();
+    let plain = display(&header, &nodes, &stats, &Format::default());
     assert!(!plain.iter().any(|line| line == "Note"));
     nodes[0].operation = "Gather".to_owned();
-    figures[1].starts = 3.into();
-    let lines = display(&header, &nodes, &figures, &Format::default());
+    stats[1].starts = 3.into();
+    let lines = display(&header, &nodes, &stats, &Format::default());
     assert_eq!(lines[lines.len() - 3..], ["Note", "----", SUMMED]);
     let without_time = "ALLSTATS LAST -TIME".parse().expect("known words");
     assert!(
-        !display(&header, &nodes, &figures, &without_time)
+        !display(&header, &nodes, &stats, &without_time)
             .iter()
             .any(|line| line == "Note")
     );

@@ -6,7 +6,7 @@ use crate::reconcile::Edge;
 use crate::sampler::Config;
 use by_hand::*;
 
-/// A join of two scans, all calls timed, by sampling that never left the first calls.
+/// Returns a join of two scans with all calls timed: sampling, but only the first calls were made.
 fn join() -> Plan {
     let mut plan = Plan::default();
     plan.samples.push(node(None, sampled([6_000_000, 4_000_000]), 1));
@@ -62,7 +62,7 @@ fn memory_of_an_earlier_statement_is_used_again() {
 }
 
 #[test]
-fn what_is_not_exact_is_declined() {
+fn inexact_samples_are_declined() {
     let changed = |change: fn(&mut Plan)| {
         let mut plan = join();
         change(&mut plan);
@@ -116,16 +116,16 @@ fn the_root_takes_no_longer_than_the_runs() {
 }
 
 #[test]
-fn an_init_plan_was_charged_to_who_asked_for_it() {
+fn an_init_plan_is_charged_to_the_node_that_used_it() {
     let mut plan = join();
-    // What it used is also part of the 10 blocks of the scan that asked for it.
+    // Its blocks are also part of the 10 blocks of the scan that used it.
     plan.samples.push(node(Some(0), sampled([1_000_000]), 7));
     plan.samples[3].place.edge = Edge::Nested;
     plan.samples[3].place.by_expression = true;
     let stats = stats(&plan, &timed(1e12));
     let inclusive: Vec<i64> = stats.iter().map(hit).collect();
     assert_eq!(inclusive, [111, 10, 100, 7]);
-    // Its time lies in that of a sibling, and so is not taken from the parent's once more.
+    // Its time is part of a sibling's, so it is not subtracted from the parent's again.
     assert_eq!(time(&stats[0]).self_ms, 5.0 - 2.0 - 1.5);
     assert_eq!(time(&stats[3]).total_ms, 0.5);
 }
@@ -186,7 +186,7 @@ fn a_node_that_never_started_has_no_time() {
 }
 
 #[test]
-fn readings_below_are_taken_off_where_every_call_is_timed() {
+fn readings_below_are_subtracted_if_every_call_is_timed() {
     let config = Config {
         empty_interval: 20.0,
         reading: 30.0,
@@ -224,7 +224,7 @@ fn workers_add_to_what_the_leader_measured() {
         ],
         cores: vec![CoreSample::default(); 2],
     };
-    // A Gather with two workers: each node below it may take three times as long as the Gather.
+    // A Gather with two workers: each node below it may take up to three times as long as the Gather.
     plan.samples[0].processes = 3.0;
     plan.samples[1].loops = 3.0;
     plan.samples[1].rows = 100;
@@ -268,11 +268,11 @@ fn a_fused_scan_counts_calls_instead_of_rows() {
         cores: vec![CoreSample::default(); 2],
     };
     plan.samples[1].is_fused_scan = true;
-    // The last call of each start brings no row.
+    // The last call of each start returns no row.
     assert_eq!(stats(&plan, &timed(1e12))[1].rows, 100);
     plan.samples[1].calls = Calls::Untimed { calls: 101 };
     assert_eq!(stats(&plan, &timed(1e12))[1].rows, 100);
-    // Starts of workers are not this wrapper's.
+    // This wrapper does not count the starts of workers.
     plan.samples[1].loops = 3.0;
     plan.samples[1].core_rows = 40.0;
     plan.cores[1].worker_loops = 2.0;
@@ -281,7 +281,7 @@ fn a_fused_scan_counts_calls_instead_of_rows() {
         ..timed(1e12)
     };
     assert_eq!(stats(&plan, &statement)[1].rows, 140);
-    // Where every call is timed, its wrapper sees the rows.
+    // If every call is timed, its wrapper sees the rows.
     plan.samples[1].calls = every(101, 1);
     plan.samples[1].rows = 77;
     assert_eq!(stats(&plan, &statement)[1].rows, 117);
@@ -304,7 +304,7 @@ fn rows_only() {
         ..NodeStats::default()
     };
     assert_eq!(stats(&plan, &statement), [known]);
-    // At the next level only times are missing.
+    // At the next level, only times are missing.
     let statement = StatementSample {
         is_timed: false,
         ..timed(1e12)
@@ -315,7 +315,7 @@ fn rows_only() {
 }
 
 #[test]
-fn what_core_counted_is_added_once() {
+fn core_counts_are_added_once() {
     let mut plan = join();
     let counted = |hit| CoreSample {
         buffers: blocks(hit).into(),
@@ -325,7 +325,7 @@ fn what_core_counted_is_added_once() {
     plan.cores = vec![counted(1_000), counted(500), counted(50)];
     // Core measures the first scan alone.
     plan.cores[1].alone = true;
-    // The second scan's wrapper had been replaced while 20 blocks below it were charged: core's 50 contain them.
+    // The wrapper of the second scan was replaced while 20 blocks below it were charged. Core's 50 include them.
     plan.cores[2].charged_below = blocks(20);
     let statement = StatementSample {
         mode: Mode::AlsoForCore,
@@ -334,7 +334,7 @@ fn what_core_counted_is_added_once() {
     };
     let inclusive: Vec<i64> = stats(&plan, &statement).iter().map(hit).collect();
     assert_eq!(inclusive, [111 + 1_000, 500, 100 + 50 - 20]);
-    // With rows only, there is nothing to add to.
+    // At the level of rows only, core's counts are not added.
     let statement = StatementSample {
         has_usage: false,
         ..statement
@@ -357,13 +357,13 @@ fn core_alone() {
     let statement = StatementSample {
         mode: Mode::CoreOnly,
         core_contributes: true,
-        // Core's times are not bounded by ours.
+        // Core's times are not limited by the wrapper's.
         ..timed(1e6)
     };
     let stats = stats(&plan, &statement);
     assert_eq!((time(&stats[0]).total_ms, time(&stats[0]).self_ms), (8.0, 5.0));
     assert_eq!((time(&stats[1]).startup_ms, stats[1].rows), (1.0, 4));
-    // Core's counts are inclusive already, and it did not count WAL.
+    // Core's counts are already inclusive, and it did not count WAL.
     assert_eq!((hit(&stats[0]), hit(&stats[1])), (6, 6));
     assert_eq!(stats[0].wal.get(), None);
     assert_eq!(stats[0].timed_calls, 0);

@@ -4,7 +4,7 @@ use super::*;
 use rand::SeedableRng;
 use rand_xoshiro::Xoroshiro128PlusPlus;
 
-/// A clock of one tick a nanosecond that costs nothing to read.
+/// Returns the configuration for a clock of one tick a nanosecond that costs nothing to read.
 fn config(max_gap: u32) -> Config {
     Config::new(max_gap, 1.0, 0.0, 0.0, BOOKKEEPING_NS, 1.0)
 }
@@ -30,7 +30,7 @@ fn call(start: u64, end: u64) -> TimedCall {
     }
 }
 
-/// Makes `n` calls of `ns` each, one right after the other; returns how many were timed.
+/// Makes `n` calls of `ns` each without gaps between them. Returns how many were timed.
 fn calls(timer: &mut NodeTimer, config: &Config, random: &mut Xoroshiro128PlusPlus, n: u64, ns: u64) -> u64 {
     let before = timer.timed_calls;
     for i in 0..n {
@@ -48,13 +48,13 @@ fn calls(timer: &mut NodeTimer, config: &Config, random: &mut Xoroshiro128PlusPl
 }
 
 #[test]
-fn a_timer_that_saw_nothing() {
+fn a_timer_without_calls_estimates_zero() {
     let timer = started();
     assert_eq!(timer.calls(), 0);
     assert_eq!(timer.estimate(0.0, None), Estimate::default());
-    // Zeroed memory is valid too, though nobody asks it.
+    // Zeroed memory is a valid timer too.
     assert_eq!(NodeTimer::default().estimate(1.0, None), Estimate::default());
-    // The first call is still on its way.
+    // The first call has not ended yet.
     let estimate = timer.estimate(1.0, Some(300));
     assert_eq!(estimate.total, 300.0);
 }
@@ -75,7 +75,7 @@ fn the_first_calls_are_exact() {
 }
 
 #[test]
-fn every_call_is_timed_where_calls_are_long_or_the_setting_says_so() {
+fn every_call_is_timed_if_calls_are_long_or_the_setting_says_so() {
     let mut random = random();
     for (max_gap, ns) in [(1, 10), (128, 100_000)] {
         let mut timer = started();
@@ -136,7 +136,7 @@ fn each_call_of_a_block_is_as_likely_to_be_timed() {
 }
 
 #[test]
-fn the_cost_of_readings_is_taken_off() {
+fn the_cost_of_readings_is_subtracted() {
     let config = Config::new(1, 0.5, 40.0, 9.0, BOOKKEEPING_NS, 1.0);
     let mut timer = started();
     let nested = TimedCall {
@@ -190,7 +190,7 @@ fn a_clock_that_steps_back_counts_nothing() {
     assert_eq!(timer.detect(&config, 1_000_000, false, &evidence), None);
 }
 
-/// A timer whose next call is not timed: past its first calls, of 10 ns, and with blocks of 100.
+/// Returns a timer whose next call is not timed: its first calls, of 10 ns, are over, and its blocks have 100 calls.
 fn sampling(config: &Config, random: &mut Xoroshiro128PlusPlus) -> NodeTimer {
     let mut timer = started();
     calls(&mut timer, config, random, 50_000, 10);
@@ -229,7 +229,7 @@ fn a_long_call_is_counted_at_its_exit() {
         assert_eq!(timer.countdown, 1, "the next call is timed");
         let estimate = timer.estimate(0.0, None);
         let more = estimate.total - short;
-        // Longer than a tick: it is counted once, however it was detected.
+        // A call longer than a tick is counted once, however it was detected.
         assert!((more - 3e6).abs() < 1e4, "{more}");
         assert!(estimate.error < 1e4, "{}", estimate.error);
         let by_tick = told.ticked > 0;
@@ -242,20 +242,20 @@ fn a_long_call_is_counted_at_its_exit() {
 }
 
 #[test]
-fn other_readings_are_no_evidence() {
+fn unrelated_readings_are_not_evidence() {
     let (config, mut random) = (config(100), random());
     let timer = sampling(&config, &mut random);
     let at = 2_000_000_000_u64;
-    for told in [
+    for evidence in [
         LongCallEvidence::default(),
-        // All before the call.
+        // All readings were before the call.
         evidence(at - 5, at, at + 100),
-        // Too soon after the last reading: it need not have been inside for long.
+        // Too soon after the last reading: the call need not be long.
         evidence(at + 5_000, 0, at + 5_000),
-        // Somebody read the clock, but not the tick.
+        // Another reader read the clock, but not the tick.
         evidence(0, 0, at + 3_000_000),
     ] {
-        assert_eq!(timer.detect(&config, at, false, &told), None, "{told:?}");
+        assert_eq!(timer.detect(&config, at, false, &evidence), None, "{evidence:?}");
     }
 }
 
@@ -275,13 +275,13 @@ fn a_stall_between_two_ticks_does_not_weigh_a_gap() {
         &mut evidence(0, 0, at),
     );
     let more = timer.estimate(0.0, None).total - short;
-    // Blocks of 100 and a chance of a quarter to be ticked: it stands for four, less than a period.
+    // Blocks of 100 and a probability of a quarter to be ticked: the call counts four times, less than a period.
     assert!((1.5e6..2.2e6).contains(&more), "{more}");
-    assert!(timer.estimate(0.0, None).error > 1e6, "which is not known");
+    assert!(timer.estimate(0.0, None).error > 1e6, "the time is uncertain");
 }
 
 #[test]
-fn the_usual_distance_is_taken_off() {
+fn the_usual_distance_is_subtracted() {
     // The caller works 1 us between calls of 100 ns.
     let (config, mut random) = (config(16), random());
     let mut timer = started();
@@ -324,7 +324,7 @@ fn the_usual_distance_is_taken_off() {
 
 #[test]
 fn startups_of_an_inner_side() {
-    // Each start: a first call of 900 ns, then two of 50.
+    // Each start has a first call of 900 ns, then two of 50.
     let (config, mut random) = (config(32), random());
     let mut timer = started();
     for i in 0..90_000_u64 {
@@ -347,7 +347,7 @@ fn startups_of_an_inner_side() {
         estimate.startup
     );
     assert!((estimate.total / 30e6 - 1.0).abs() < 0.05, "{}", estimate.total);
-    // More starts than anybody timed: never more than all.
+    // With more starts than were timed, the startup time is at most the total.
     let estimate = timer.estimate(1e9, None);
     assert_eq!(estimate.startup, estimate.total);
 }
@@ -364,7 +364,7 @@ fn an_interrupted_call_is_added() {
 }
 
 #[test]
-fn a_coarse_clock_admits_what_it_does_not_see() {
+fn a_coarse_clock_reports_a_large_error() {
     let config = Config::new(128, 1.0, 0.0, 5.0, BOOKKEEPING_NS, 4e6);
     assert!(config.long >= 10e6);
     let mut random = random();

@@ -1,4 +1,4 @@
-//! Makes small plans by hand, and computes their statistics.
+//! Builds small plans by hand, and computes their statistics.
 
 use super::super::*;
 use crate::model::{Buffers, NodeStats, Time, Wal};
@@ -7,7 +7,7 @@ use crate::sampler::{Config, LongCallEvidence, NodeTimer, TimedCall};
 use rand::SeedableRng;
 use rand_xoshiro::Xoroshiro128PlusPlus;
 
-/// A clock whose tick is half a nanosecond, and which costs nothing to read.
+/// The tick of a clock in nanoseconds. Reading this clock costs nothing.
 pub const TICK_NS: f64 = 0.5;
 pub const CONFIG: Config = Config {
     max_gap: 16.0,
@@ -17,7 +17,7 @@ pub const CONFIG: Config = Config {
     long: 4e9,
 };
 
-/// A plan by hand.
+/// A plan built by hand.
 #[derive(Default)]
 pub struct Plan {
     pub samples: Vec<NodeSample>,
@@ -39,7 +39,7 @@ impl Nodes for Plan {
     }
 }
 
-/// A node that was started once, with blocks hit of its own.
+/// Returns a node that was started once, and hit `hit` blocks itself.
 pub fn node(parent: Option<usize>, calls: Calls, hit: i64) -> NodeSample {
     NodeSample {
         place: Place {
@@ -74,7 +74,7 @@ pub fn blocks(hit: i64) -> Buffers {
     }
 }
 
-/// Makes calls of these lengths in ticks, the first of which begins a start. Times those that the timer asks for.
+/// Makes calls of these lengths in ticks. The first one begins a start. Times the calls that the timer selects.
 pub fn sampled(lengths: impl IntoIterator<Item = u64>) -> Calls {
     let mut timer = NodeTimer::default();
     timer.start();
@@ -110,7 +110,7 @@ pub fn every(calls: u64, ticks: u64) -> Calls {
 
 pub const UNTIMED: Calls = Calls::Untimed { calls: 0 };
 
-/// A timed statement whose runs took so many nanoseconds.
+/// Returns a timed statement whose runs took this many nanoseconds.
 pub fn timed(elapsed_ns: f64) -> StatementSample<'static> {
     StatementSample {
         mode: Mode::Ours,
