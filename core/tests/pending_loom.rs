@@ -24,7 +24,7 @@ struct AsRequested;
 
 impl Orderings for AsRequested {
     fn used(requested: Ordering) -> Ordering {
-        asked
+        requested
     }
 }
 
@@ -42,7 +42,7 @@ struct NoAcquire;
 
 impl Orderings for NoAcquire {
     fn used(requested: Ordering) -> Ordering {
-        match asked {
+        match requested {
             Ordering::Acquire => Relaxed,
             other => other,
         }
@@ -54,7 +54,7 @@ struct NoRelease;
 
 impl Orderings for NoRelease {
     fn used(requested: Ordering) -> Ordering {
-        match asked {
+        match requested {
             Ordering::Release => Relaxed,
             other => other,
         }
@@ -331,8 +331,8 @@ fn two_plans<O: Orderings>(shared: &Shared<O>) {
     let own = shared.attach(1, 1);
     shared.execute(&own, A, 1);
     shared.execute(&own, A, 2);
-    shared.execute(&own, B, 2 * KEPT);
-    shared.execute(&own, B, 2 * KEPT + 1);
+    shared.execute(&own, B, 2 * KEPT_FOR);
+    shared.execute(&own, B, 2 * KEPT_FOR + 1);
 }
 
 fn reader<O: Orderings>(shared: &Shared<O>) {
@@ -408,8 +408,8 @@ fn a_session_ends_while_another_begins_and_a_reader_flushes() {
 fn a_session_takes_what_the_last_one_left() {
     fn next(shared: &Shared<AsRequested>) {
         let own = shared.attach(4, 2);
-        shared.execute(&own, B, 2 * KEPT);
-        shared.execute(&own, B, 2 * KEPT + 1);
+        shared.execute(&own, B, 2 * KEPT_FOR);
+        shared.execute(&own, B, 2 * KEPT_FOR + 1);
     }
     let session = |shared: &Shared<AsRequested>| {
         let own = shared.attach(1, 1);

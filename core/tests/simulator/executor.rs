@@ -191,7 +191,7 @@ impl Host for Run<'_> {
     }
 
     fn read_for_every_call<const TIMED: u8>(&mut self) -> u64 {
-        self.read_alone()
+        self.read_unrecorded()
     }
 
     fn gather_evidence(&mut self) {
