@@ -31,7 +31,7 @@ pub const RECORDED: &[Recorded] = &[
     Recorded {
         major: 15,
         calls: [17.6, 39.7],
-        statements: [2_630.0, 2_555.0, 2_450.0],
+        statements: [2_600.0, 2_570.0, 2_510.0],
     },
     Recorded {
         major: 17,
@@ -46,13 +46,13 @@ pub const RECORDED: &[Recorded] = &[
     Recorded {
         major: 19,
         calls: [15.9, 39.7],
-        // The first was 2,008 in the only run so far, unlike on the other majors: the value of the second is used.
-        statements: [2_525.0, 2_525.0, 2_420.0],
+        statements: [2_525.0, 2_525.0, 2_500.0],
     },
 ];
 
-/// The maximum ratio of counted to recorded instructions: it only allows for another compiler's code layout.
-const MARGIN: f64 = 1.03;
+/// Instructions may be this many times the recorded ones. Sessions flush their buffers once a second, and a slow machine
+/// takes more seconds for the same statements: runs of one build differ by 2 %.
+const MARGIN: f64 = 1.04;
 
 /// Returns the recorded instructions of a major. If there are none, only the design's budget holds.
 pub fn recorded(major: i32) -> Option<&'static Recorded> {

@@ -2,12 +2,14 @@
 
 mod batch;
 mod execution;
+mod format;
 mod key;
 mod node;
 mod plan;
 
 pub use batch::{Batch, ExecutionStats};
 pub use execution::{Outcome, Run, Times, clock_name};
+pub use format::FILE_FORMAT;
 pub use key::{PlanId, PlanKey};
 pub use node::{Buffers, Measured, NodeStats, NodeTotals, Time, Wal};
 pub use plan::{MAX_NODES, Plan, PlanDescription, PlanStats};

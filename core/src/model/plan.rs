@@ -63,6 +63,7 @@ impl PlanDescription {
     }
 
     /// Returns whether the description was made for this statement.
+    #[inline(always)]
     pub fn is_of(&self, text: &[u8]) -> bool {
         self.identity.0 == text.len() && self.identity == identity(text)
     }

@@ -9,14 +9,13 @@
 
 use crate::pg::{compat, server};
 use crc32fast::Hasher;
+use rowsource_core::model::FILE_FORMAT;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// Changes with what statistics look like in memory or in a file.
-pub const MAGIC: &[u8; 8] = b"ROWSRC04";
 /// A longer record is an error of the file's: a plan of a thousand nodes takes a fifth of this.
 const LONGEST_RECORD: u32 = 8 << 20;
 const READ_AT_ONCE: usize = 64 << 10;
@@ -51,7 +50,7 @@ impl Writer {
             checksum: Hasher::new(),
             record: Vec::new(),
         };
-        writer.write(MAGIC)?;
+        writer.write(&FILE_FORMAT)?;
         writer.write(&compat::MAJOR_VERSION.to_le_bytes())?;
         Ok(writer)
     }
@@ -174,7 +173,7 @@ fn check(mut file: File) -> io::Result<BufReader<File>> {
     let length = file.metadata()?.len();
     let mut head = [0; 12];
     file.read_exact(&mut head).map_err(|_| truncated())?;
-    if head[..8] != MAGIC[..] {
+    if head[..8] != FILE_FORMAT {
         return Err(io::Error::other("it is not of this version of pg_rowsource"));
     }
     let major = u32::from_le_bytes([head[8], head[9], head[10], head[11]]);

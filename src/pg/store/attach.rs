@@ -6,10 +6,11 @@ use super::entry::{Entry, NODE_SIZE};
 use super::{file, pending, record};
 use crate::guc;
 use crate::pg::compat;
+use crate::pg::server;
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::contained;
-use crate::pg::server::{self, statfile};
 use pgrx::pg_sys;
+use rowsource_core::model::FILE_FORMAT;
 use std::cell::Cell;
 use std::ffi::CString;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -155,7 +156,7 @@ fn registered_name() -> CString {
         NODE_SIZE,
         pending::BUFFER_SIZE,
     ];
-    let magic = String::from_utf8_lossy(statfile::MAGIC);
+    let magic = String::from_utf8_lossy(&FILE_FORMAT);
     let name = format!("pg_rowsource {} {magic} {layout:?}", env!("CARGO_PKG_VERSION"));
     CString::new(name).unwrap_or_default()
 }
