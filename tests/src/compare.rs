@@ -95,22 +95,21 @@ pub fn differences_from_runs(
             counts.prints_rows_as(node.rows as u64)
         });
         let rows = possible_rows(&runs);
-        if !in_each_process && rows.is_none_or(|(least, most)| !(least..=most).contains(&(node.rows as f64)))
-        {
+        if !in_each_process && rows.is_none_or(|(min, max)| !(min..=max).contains(&(node.rows as f64))) {
             differ("rows", format!("{rows:?}"), node.rows.to_string());
         }
         for (counter, (column, _)) in COUNTERS.iter().enumerate() {
-            let (least, most) = range(&runs, |run| run.counters[counter] as f64);
+            let (min, max) = range(&runs, |run| run.counters[counter] as f64);
             let slack = match *column {
                 "shared_blks_hit" => CATALOGUE_BLOCKS * processes as f64,
                 // Data may fit into the memory of several processes, but not into that of one.
                 "temp_blks_read" | "temp_blks_written" => f64::INFINITY,
-                _ if least == most => 0.0,
-                _ => most,
+                _ if min == max => 0.0,
+                _ => max,
             };
             let measured = node.counters[counter].unwrap_or(0);
-            if !(least - slack..=most + slack).contains(&(measured as f64)) {
-                differ(column, format!("{least} to {most}"), measured.to_string());
+            if !(min - slack..=max + slack).contains(&(measured as f64)) {
+                differ(column, format!("{min} to {max}"), measured.to_string());
             }
         }
     }
@@ -120,18 +119,18 @@ pub fn differences_from_runs(
 
 fn range(runs: &[&NodeCounts], value: impl Fn(&NodeCounts) -> f64) -> (f64, f64) {
     let values = runs.iter().map(|run| value(run));
-    values.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), value| {
-        (least.min(value), most.max(value))
+    values.fold((f64::INFINITY, f64::NEG_INFINITY), |(min, max), value| {
+        (min.min(value), max.max(value))
     })
 }
 
 /// Returns the minimum and maximum rows that fit core's rounded rows in all runs; `None` if no number does.
 fn possible_rows(runs: &[&NodeCounts]) -> Option<(f64, f64)> {
     let all = runs.iter().map(|run| run.total_rows());
-    let (least, most) = all.fold((f64::NEG_INFINITY, f64::INFINITY), |(least, most), range| {
-        (least.max(range.0), most.min(range.1))
+    let (min, max) = all.fold((f64::NEG_INFINITY, f64::INFINITY), |(min, max), range| {
+        (min.max(range.0), max.min(range.1))
     });
-    (least <= most).then_some((least, most))
+    (min <= max).then_some((min, max))
 }
 
 /// Returns each measured Gather whose rows differ from those of the node below it, though core's runs allow equality.
@@ -140,9 +139,9 @@ fn gather_differences(core: &[Vec<NodeCounts>], measured: &[MeasuredNode]) -> Ve
     for (id, pair) in measured.windows(2).enumerate() {
         let [gather, child] = pair else { continue };
         let passes_all = core.iter().all(|run| {
-            let (least, most) = run[id + 1].total_rows();
+            let (min, max) = run[id + 1].total_rows();
             let (gathered, _) = run[id].total_rows();
-            (least..=most).contains(&gathered)
+            (min..=max).contains(&gathered)
         });
         if gather.operation.starts_with("Gather") && passes_all && gather.rows != child.rows {
             found.push(format!(

@@ -278,8 +278,8 @@ impl Server {
         }
     }
 
-    /// Kills a backend, as in a crash, and waits until the postmaster has reinitialized: until then, a client may still connect to
-    /// the old state.
+    /// Kills a backend, as in a crash, and waits until the postmaster has reinitialized: until then, a client may still
+    /// connect to the old state.
     pub fn crash_a_backend(&self) {
         const REINITIALIZED: &str = "all server processes terminated; reinitializing";
         let restarts = || self.log().matches(REINITIALIZED).count();

@@ -27,12 +27,12 @@ fn texts_of_any_length_cost_little() {
         pair.watch_memory();
         let mut growth = Growth::of(&format!("a literal, level {level}"));
         // The longest text takes seconds, mostly in the client: one run is enough.
-        let most = if level == "typical" {
+        let longest = if level == "typical" {
             100_000_000
         } else {
             10_000_000
         };
-        for bytes in [1_000, 1_000_000, most] {
+        for bytes in [1_000, 1_000_000, longest] {
             let sql = format!("SELECT length('{}')", "x".repeat(bytes));
             let rounds = if bytes < 5_000_000 { 5 } else { 1 };
             growth.add(bytes, pair.elapsed_of(rounds, &sql));
@@ -75,8 +75,8 @@ fn comments_without_end_cost_little() {
     ] {
         let mut growth = Growth::of(&format!("{what:?} in the statement"));
         // PostgreSQL parses a chain of || recursively, so it cannot be long.
-        let most = if what.ends_with("|| ") { 30_000 } else { 10_000_000 };
-        for bytes in [most / 100, most / 10, most] {
+        let longest = if what.ends_with("|| ") { 30_000 } else { 10_000_000 };
+        for bytes in [longest / 100, longest / 10, longest] {
             let sql = format!("SELECT length({}'x')", repeated(what, bytes));
             growth.add(bytes, pair.elapsed_of(5, &sql));
         }

@@ -39,11 +39,11 @@ fn check(name: &str, libraries: &str) {
             );
             let what =
                 format!("{libraries}, auto_explain {auto_explain}, explain {explain}, timing {timing}");
-            let ours = measure(&mut client, STATEMENT);
-            assert_eq!(differences(&core, &ours), Vec::<String>::new(), "{what}");
+            let measured = measure(&mut client, STATEMENT);
+            assert_eq!(differences(&core, &measured), Vec::<String>::new(), "{what}");
             assert!(
-                ours.iter().all(|node| node.total_ms.is_some()),
-                "{what}: times are missing: {ours:#?}"
+                measured.iter().all(|node| node.total_ms.is_some()),
+                "{what}: times are missing: {measured:#?}"
             );
         }
     }

@@ -118,8 +118,8 @@ fn the_next_statement_is_measured_correctly() {
         must_fail(&mut client, "SELECT 1 / (id - 7) FROM n ORDER BY id");
         run_each(&mut client, "SET pg_rowsource.statistics_level = basic");
         let core = explain_nodes(&mut client, STATEMENT, rowsource_tests::explain::COUNTS);
-        let ours = measure(&mut client, STATEMENT);
-        assert_eq!(differences(&core, &ours), Vec::<String>::new());
+        let measured = measure(&mut client, STATEMENT);
+        assert_eq!(differences(&core, &measured), Vec::<String>::new());
     }
     let failed: i64 = value(
         &mut client,
@@ -161,9 +161,13 @@ fn errors_caught_in_a_function_leave_the_caller_right() {
         );
         run_each(&mut client, STATEMENT);
         let core = explain_nodes(&mut client, STATEMENT, rowsource_tests::explain::COUNTS);
-        let ours = measure(&mut client, STATEMENT);
-        assert_eq!(differences(&core, &ours), Vec::<String>::new(), "track {track}");
-        rowsource_tests::measured::assert_consistent_times(&ours, track);
+        let measured = measure(&mut client, STATEMENT);
+        assert_eq!(
+            differences(&core, &measured),
+            Vec::<String>::new(),
+            "track {track}"
+        );
+        rowsource_tests::measured::assert_consistent_times(&measured, track);
     }
 }
 

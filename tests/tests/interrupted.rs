@@ -70,7 +70,7 @@ fn assert_adds_up(observer: &mut Client, what: &str) {
         observer,
         "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_rowsource_plans WHERE query LIKE '%JOIN b USING%'",
     );
-    let most: i64 = value(
+    let blocks: i64 = value(
         observer,
         "SELECT (sum(pg_relation_size(oid)) / 8192)::bigint FROM pg_class WHERE relname IN ('a', 'b')",
     );
@@ -81,8 +81,8 @@ fn assert_adds_up(observer: &mut Client, what: &str) {
     );
     // Each starting worker reads catalogues.
     assert!(
-        root <= calls * (most + most / 10),
-        "{what}: {root} blocks in {calls} executions of two tables of {most}"
+        root <= calls * (blocks + blocks / 10),
+        "{what}: {root} blocks in {calls} executions of two tables of {blocks}"
     );
 }
 

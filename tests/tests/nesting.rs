@@ -90,13 +90,13 @@ fn nesting_does_not_disturb_the_outer_statement() {
             run_each(&mut client, statement);
             run_each(&mut client, statement);
             let core = explain_nodes(&mut client, statement, rowsource_tests::explain::COUNTS);
-            let ours = measure(&mut client, statement);
+            let measured = measure(&mut client, statement);
             assert_eq!(
-                differences(&core, &ours),
+                differences(&core, &measured),
                 Vec::<String>::new(),
                 "{statement} with track {track}"
             );
-            rowsource_tests::measured::assert_consistent_times(&ours, statement);
+            rowsource_tests::measured::assert_consistent_times(&measured, statement);
         }
     }
 }

@@ -53,7 +53,7 @@ fn auto_respects_the_servers_clock_pg19_plus() {
     let server = basic_server("clock-source", &[]);
     let mut client = server.connect();
     const AUTO: &str = "SELECT clock_source FROM rowsource_clocks(1000) WHERE auto";
-    let ours: String = value(&mut client, AUTO);
+    let chosen: String = value(&mut client, AUTO);
     run_each(&mut client, "SET timing_clock_source = 'system'");
     assert_eq!(value::<String>(&mut client, AUTO), "system");
     measured(&mut client, "SELECT 4711");
@@ -65,7 +65,7 @@ fn auto_respects_the_servers_clock_pg19_plus() {
         "system"
     );
     run_each(&mut client, "SET timing_clock_source = 'auto'");
-    assert_eq!(value::<String>(&mut client, AUTO), ours);
+    assert_eq!(value::<String>(&mut client, AUTO), chosen);
     // The user's own choice stays in effect.
     run_each(
         &mut client,
@@ -103,7 +103,7 @@ fn the_servers_io_is_shown_as_ever_pg19_plus() {
             &mut client,
             &format!("SET max_parallel_workers_per_gather = {workers}"),
         );
-        let [core, ours] = ["ANALYZE, IO", "ANALYZE, IO, SAMPFREQ 16"].map(|options| {
+        let [core, sampled] = ["ANALYZE, IO", "ANALYZE, IO, SAMPFREQ 16"].map(|options| {
             run_each(&mut client, "SELECT pg_buffercache_evict_relation('read')");
             let json = explain_json(
                 &mut client,
@@ -116,13 +116,13 @@ fn the_servers_io_is_shown_as_ever_pg19_plus() {
         });
         let names =
             |node: &serde_json::Map<String, serde_json::Value>| node.keys().cloned().collect::<Vec<_>>();
-        assert_eq!(names(&ours), names(&core), "{workers} workers");
+        assert_eq!(names(&sampled), names(&core), "{workers} workers");
         assert!(
             core["I/O Count"].as_i64().is_some_and(|count| count > 10),
             "{core:#?}"
         );
         if workers == 0 {
-            assert_eq!(ours["I/O Count"], core["I/O Count"]);
+            assert_eq!(sampled["I/O Count"], core["I/O Count"]);
         }
     }
 }

@@ -187,13 +187,13 @@ fn each_interval_shows_what_ran_in_it() {
             "SELECT setval('rowsource_snapshots_snap_id_seq', (SELECT max(snap_id) FROM rowsource_snapshots)); SELECT rowsource_snapshot()",
         );
     }
-    let ours = texts(
+    let shown = texts(
         &mut client,
         "SELECT snap_id, queryid, planid, plan_shape, toplevel, calls, temp_blks_read FROM rowsource_plan_history ORDER BY 1, 2, 3, 4, 5",
     );
     let expected = texts(&mut client, BY_WINDOW);
     assert!(expected.len() > 200, "{} rows", expected.len());
-    assert_eq!(ours, expected);
+    assert_eq!(shown, expected);
     let calls = texts(
         &mut client,
         "SELECT calls FROM rowsource_plan_history WHERE query = 'SELECT count(*) FROM t' ORDER BY snap_id",

@@ -55,7 +55,8 @@ fn short_statements_cost_few_instructions() {
         let recorded = recorded(major).map(|recorded| recorded.statements[which]);
         failures.extend(above_recorded(kind, counts[2] - counts[0], recorded));
         let (added, peers) = (counts[2] - counts[0], counts[3] - counts[0]);
-        // Must cost less than pg_stat_statements with auto_explain; from 18 on, where those became cheaper, at most `MAX_INSTRUCTIONS`.
+        // Must cost less than pg_stat_statements with auto_explain. From 18 on these are cheaper: there, it must cost at most
+        // `MAX_INSTRUCTIONS`.
         let limit = if major < 18 {
             peers
         } else {

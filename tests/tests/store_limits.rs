@@ -23,15 +23,15 @@ fn the_plans_used_last_stay() {
         "CREATE TABLE t AS SELECT 1 AS id; CREATE TABLE hot AS SELECT 1 AS id",
     );
     measure_all(&mut runner);
-    let mut most = 0;
+    let mut max_plans = 0;
     for i in 1..=PLANS {
         run_each(&mut runner, &different(i));
         run_each(&mut runner, "SELECT id FROM hot");
-        most = most.max(info(&mut reader, "plans"));
+        max_plans = max_plans.max(info(&mut reader, "plans"));
     }
     assert!(
-        (MAX_PLANS / 2..=MAX_PLANS).contains(&most),
-        "{most} plans at most"
+        (MAX_PLANS / 2..=MAX_PLANS).contains(&max_plans),
+        "{max_plans} plans at most"
     );
     // Only those: the statement that runs all the time was never evicted.
     let (plans, evictions) = (info(&mut reader, "plans"), info(&mut reader, "evictions"));

@@ -40,21 +40,24 @@ fn the_store_keeps_to_its_limit_and_gives_memory_back() {
     info(&mut reader, "plans");
     let empty = mapped();
     measure_all(&mut runner);
-    let mut most = 0;
+    let mut max_bytes = 0;
     for columns in 1..60 {
         for conditions in 0..50 {
             run_each(&mut runner, &different(columns, conditions));
         }
-        most = most.max(info(&mut reader, "bytes"));
+        max_bytes = max_bytes.max(info(&mut reader, "bytes"));
     }
     let last = different(59, 49);
-    assert!(most > 2 * MB && most <= 4 * MB, "{most} bytes at most");
+    assert!(
+        max_bytes > 2 * MB && max_bytes <= 4 * MB,
+        "{max_bytes} bytes at most"
+    );
     assert_eq!(info(&mut reader, "max_bytes"), 4 * MB);
     assert!(info(&mut reader, "evictions") > 0);
     assert_eq!(info(&mut reader, "refused"), 0);
     assert_eq!(only_kept(&mut reader, &last).calls, 1);
     let full = mapped();
-    println!("{most} bytes of plans in {full} bytes of dynamic shared memory, {empty} when empty");
+    println!("{max_bytes} bytes of plans in {full} bytes of dynamic shared memory, {empty} when empty");
     // Even when empty, the plans' area has a megabyte.
     assert!(
         full - empty <= 3 * MB + MB / 8,

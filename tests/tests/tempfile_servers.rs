@@ -234,9 +234,9 @@ fn nodes_show_the_times_of_their_requests() {
             );
             // Reads at the end of a work file are requests, but core counts no block for them.
             let empty = requests.reqs - root_blocks as i64;
-            let most = if operation == "read" { 100 } else { 0 };
+            let max_empty = if operation == "read" { 100 } else { 0 };
             assert!(
-                (0..=most).contains(&empty),
+                (0..=max_empty).contains(&empty),
                 "{way} {operation}: {empty} of {}",
                 requests.reqs
             );

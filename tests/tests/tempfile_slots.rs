@@ -137,9 +137,9 @@ fn the_table_is_as_protected_as_before() {
             protections(pid)
         },
     ] {
-        let (ours, theirs) = (of(&with), of(&without));
-        assert!(ours.len() >= 4, "{ours:?}");
-        assert_eq!(ours, theirs, "the program's memory with and without the library");
+        let (loaded, bare) = (of(&with), of(&without));
+        assert!(loaded.len() >= 4, "{loaded:?}");
+        assert_eq!(loaded, bare, "the program's memory with and without the library");
     }
     assert!(pid(&with) > 0);
 }

@@ -177,8 +177,8 @@ fn service_time_is_that_of_core() {
         ..170_000 => ["I/O Read Time", "I/O Write Time"],
         _ => ["Local I/O Read Time", "Local I/O Write Time"],
     };
-    // EXPLAIN of 15 has no time of writing temporary tables, and that of 16 has no time of reading them either. From 18 on, core's
-    // read time includes work on the pages (checksums); there, only the trace is compared.
+    // EXPLAIN of 15 has no time of writing temporary tables, and that of 16 has no time of reading them either. From 18 on,
+    // core's read time includes work on the pages (checksums); there, only the trace is compared.
     let comparable = match version / 10_000 {
         15 | 17 => 3,
         _ => 2,
