@@ -1,16 +1,16 @@
-# pg_rowsource: a thin front to cargo and the scripts.
+# pg_rowsource: each target runs cargo or a script.
 #
 #   make                builds the library for the PostgreSQL of PG_CONFIG
 #   make install        installs it there (DESTDIR is honoured)
 #   make installcheck   runs the regression tests of sql/ against the running server of PGHOST and PGPORT
-#   make demo           sets up, builds, and shows it at work on a throwaway server (KEEP=1: until make demo-stop)
+#   make demo           sets up, builds, and shows examples on a throwaway server (KEEP=1: it runs until make demo-stop)
 #   make test           sets up, builds, and runs every test
 #   make test-matrix    the same on PostgreSQL 17, 18 and 19, in chroots under target/ (root only)
-#   make package        target/packages/postgresql-NN-pg-rowsource_*.deb for the PostgreSQL of PG_CONFIG
-#   make dist           target/pg_rowsource-VERSION.zip, as PGXN wants it, from the last commit
-#   make bench          measures overhead and accuracy here (bench/README.md); WHAT=name: one experiment
-#   make bench QUICK=1  the same in a few minutes, to see that it works
-#   make clean          removes what was built, and stops the throwaway servers
+#   make package        builds target/packages/postgresql-NN-pg-rowsource_*.deb for the PostgreSQL of PG_CONFIG
+#   make dist           makes target/pg_rowsource-VERSION.zip for PGXN from the last commit
+#   make bench          measures overhead and accuracy on this machine (bench/README.md); WHAT=name: one experiment
+#   make bench QUICK=1  does the same in a few minutes, to check that it works
+#   make clean          removes all that was built, and stops the throwaway servers
 #
 # PG_CONFIG chooses the PostgreSQL: make install PG_CONFIG=/usr/lib/postgresql/15/bin/pg_config
 
@@ -27,7 +27,7 @@ PKGLIBDIR = $(shell $(PG_CONFIG) --pkglibdir)
 EXTENSIONDIR = $(shell $(PG_CONFIG) --sharedir)/extension
 BINDIR = $(shell $(PG_CONFIG) --bindir)
 
-# As in PGXS, whose own rules would replace the targets below.
+# These variables are PGXS's. PGXS itself is not included, because its rules would replace the targets below.
 REGRESS = $(patsubst $(srcdir)/sql/%.sql,%,$(sort $(wildcard $(srcdir)/sql/*.sql)))
 REGRESS_OPTS = --dbname=contrib_regression --load-extension=pg_rowsource
 PG_REGRESS = $(dir $(shell $(PG_CONFIG) --pgxs))../test/regress/pg_regress

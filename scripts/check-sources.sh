@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The fences of the code: `unsafe` stays in src/pg/ (and the TSC leaf of core), and files stay small.
+# Checks that `unsafe` occurs only in src/pg/ (and in core's TSC clock), and that files stay small.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 failed=0
-# Attributes may name it (`#[unsafe(no_mangle)]`, `allow(unsafe_code, reason = ...)`), and so may comments.
+# The word is allowed in attributes (`#[unsafe(no_mangle)]`, `allow(unsafe_code, reason = ...)`) and in comments.
 if grep -rnE '\bunsafe\b' --include='*.rs' --exclude-dir=pg src | grep -vE '^[^:]+:[0-9]+: *(//|#!?\[|reason = ")'; then
-    echo "check-sources.sh: the lines above say unsafe outside src/pg/" >&2
+    echo "check-sources.sh: the lines above use unsafe outside src/pg/" >&2
     failed=1
 fi
 find src core/src tests bench/src -name '*.rs' -exec wc -l {} + | awk '

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Prepares what is needed to build for another PostgreSQL major and to run its server, all under MATRIX:
+# Prepares chroots to build for another PostgreSQL major and to run its server, all under MATRIX:
 #   scripts/chroot.sh MAJOR [base]
-#     base-SUITE      the suite as its users have it, with nothing but apt
-#     MAJOR           the same with that server, and what the tests call; the server's headers lie in it too
-#     pg_config-MAJOR answers for that server, here and inside the chroot
-# What is there is kept. Nothing is mounted outside a namespace of its own, so nothing stays mounted.
+#     base-SUITE      the plain suite with apt
+#     MAJOR           the same with the server, its headers, and the programs that the tests call
+#     pg_config-MAJOR the server's pg_config, usable here and inside the chroot
+# Keeps what exists. It mounts only inside its own namespace, so nothing stays mounted.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 . "$(dirname "$0")/matrix-common.sh"
@@ -26,11 +26,11 @@ make_base() {
     reach "$mirror" "$suite" "$log"
     sources=("deb $mirror $suite main")
     if [ "$suite" = experimental ]; then
-        # It lies on top of sid. From there only the server and its client library; the rest stays sid's.
+        # experimental builds on sid. Only the server and its client library come from experimental.
         sources+=("deb $mirror sid main")
         preferences="Package: postgresql-*$major libpq*\nPin: release a=experimental\nPin-Priority: 990\n"
     fi
-    # The machine's own way to its mirror: proxies, certificates, retries.
+    # The machine's own settings for its mirror: proxies, certificates, retries.
     {
         apt-config dump | grep -E '^Acquire::(http|https|Retries)' || true
         echo 'Acquire::Check-Valid-Until "false"; APT::Install-Recommends "false";'
@@ -38,7 +38,7 @@ make_base() {
     mkdir -p "$MATRIX/$major.etc/postgresql-common" "$MATRIX/$major.etc/apt/preferences.d"
     # shellcheck disable=SC2059
     printf "$preferences" >"$MATRIX/$major.etc/apt/preferences.d/postgresql"
-    # The server's package would create a cluster: not wanted here.
+    # Without this, the server's package would create a cluster.
     echo "create_main_cluster = false" >"$MATRIX/$major.etc/postgresql-common/createcluster.conf"
     rm -rf "$base.part"
     mmdebstrap --quiet --mode=root --variant=apt --include=passwd --aptopt="$MATRIX/$major.apt.conf" \
@@ -47,7 +47,7 @@ make_base() {
     rm -rf "$MATRIX/$major.etc"
     [ ! -f /etc/ssl/certs/ca-certificates.crt ] ||
         install -D -m 644 /etc/ssl/certs/ca-certificates.crt "$base.part/etc/ssl/certs/ca-certificates.crt"
-    # The account has the same number inside and outside, since both write to the same folders.
+    # The account has the same ids inside and outside, because both write to the same folders.
     grep '^postgres:' /etc/passwd >>"$base.part/etc/passwd"
     grep '^postgres:' /etc/group | cut -d: -f1-3 | sed 's/$/:/' >>"$base.part/etc/group"
     mv "$base.part" "$base"
@@ -56,16 +56,15 @@ make_base() {
 make_server() {
     rm -rf "$chroot.part"
     cp -a "$base" "$chroot.part"
-    # gcc and its friends compile the tests' own libraries; the server's headers only are unpacked,
-    # as their package would bring in a whole clang.
+    # gcc compiles the tests' own libraries. The server's headers are only unpacked, because their package depends on clang.
     in_chroot "$chroot.part" sh -ec "apt-get -q -y install postgresql-$major gcc libc6-dev valgrind strace procps
         cd /tmp && apt-get -q download postgresql-server-dev-$major && dpkg -x postgresql-server-dev-$major*.deb / && rm *.deb" \
         >>"$log" 2>&1 || return 1
     mv "$chroot.part" "$chroot"
 }
 
-# The stand-in reads the answers from a file: the chroot's program runs only inside. The headers are named
-# by their place outside, which in_chroot shows inside too.
+# The script reads the answers from a file, because the chroot's own program runs only inside. Header paths are those from
+# outside; in_chroot mounts them inside at the same path.
 make_pg_config() {
     local answers=$MATRIX/pg_config-$major.answers
     in_chroot "$chroot" "/usr/lib/postgresql/$major/bin/pg_config" | sed -E "s|^(INCLUDEDIR.*= )|\1$chroot|" >"$answers" || return 1
@@ -82,7 +81,7 @@ SCRIPT
     mv "$MATRIX/pg_config-$major.part" "$MATRIX/pg_config-$major"
 }
 
-failed() { die "$1 for PostgreSQL $major could not be made: $(grep -E '^(E|error):|E: ' "$log" | tail -n 1) (see $log)"; }
+failed() { die "$1 for PostgreSQL $major could not be created: $(grep -E '^(E|error):|E: ' "$log" | tail -n 1) (see $log)"; }
 [ -d "$base" ] || make_base || failed "the chroot $suite"
 [ "${2:-}" != base ] || exit 0
 [ -d "$chroot" ] || make_server || failed "the server"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Stops the throwaway servers and removes everything that was built.
+# Stops the throwaway servers, and removes all that was built.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 if [ -d "$TARGET" ] && [ -x "$PG_CONFIG" ]; then

@@ -1,14 +1,14 @@
-# Shared by the other scripts (sourced, not run): where things are, how to become `postgres`,
-# how to start and stop a throwaway server. Nothing here touches the system's own PostgreSQL.
+# The other scripts source this file. It finds the folders, runs commands as `postgres`, and starts and stops throwaway
+# servers. It never changes the system's own PostgreSQL.
 #
 # ROOT     the checkout
 # TARGET   cargo's target folder
-# RUN      servers, their data and their private tree: TARGET/run, or a folder under /tmp where TARGET is too deep
-#          or closed to the account that runs the server
+# RUN      servers, their data and their private tree: TARGET/run, or a folder under /tmp if TARGET's path is too long
+#          or the account that runs the server cannot enter it
 # TREE     private copy (hard links) of the installed server; DESTDIR of `make install`
 # PGBIN    the server's programs inside TREE
-# INSTALLED  not empty: tests take the server as it is installed, with the extension from its package
-# PG_ROOT  the chroot in which PG_CONFIG's server is installed; empty: this machine
+# INSTALLED  if not empty, tests use the installed server, with the installed extension
+# PG_ROOT  the chroot in which PG_CONFIG's server is installed; empty for this machine
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 TARGET=${CARGO_TARGET_DIR:-$ROOT/target}
@@ -22,12 +22,12 @@ die() {
     exit 1
 }
 
-# major: the major version of PG_CONFIG's PostgreSQL.
+# major: prints the major version of PG_CONFIG's PostgreSQL.
 major() { "$PG_CONFIG" --version | sed -E 's/^[^0-9]*([0-9]+).*/\1/'; }
 
 say() { echo "== $*"; }
 
-# The account that runs servers: PostgreSQL refuses root.
+# The account that runs servers, because PostgreSQL refuses root.
 if [ "$(id -u)" = 0 ]; then
     SERVER_USER=postgres
     as_server() { runuser -u postgres -- env -u RUST_BACKTRACE LC_ALL=C.UTF-8 "$@"; }
@@ -36,8 +36,8 @@ else
     as_server() { env -u RUST_BACKTRACE LC_ALL=C.UTF-8 "$@"; }
 fi
 
-# choose_run: sets RUN, TREE and PGBIN, and makes the folders. The longest socket is RUN17/servers/<name>-<pid>/.s.PGSQL.5432,
-# and 107 bytes is the limit.
+# choose_run: sets RUN, TREE and PGBIN, and creates the folders. The longest socket path is
+# RUN17/servers/<name>-<pid>/.s.PGSQL.5432, and the limit is 107 bytes.
 choose_run() {
     mkdir -p "$TARGET" || die "cannot create $TARGET"
     id "$SERVER_USER" >/dev/null 2>&1 || die "there is no user $SERVER_USER to run the server as: run scripts/setup.sh first"
@@ -55,7 +55,7 @@ choose_run() {
     export PGBIN
 }
 
-# make_template: RUN/template, a data directory made by initdb once per server version.
+# make_template: creates RUN/template, a data directory, by initdb once per server version.
 make_template() {
     local template=$RUN/template version
     version=$("$PGBIN/postgres" --version)
@@ -69,14 +69,14 @@ make_template() {
     ) 9>"$RUN/template.lock"
 }
 
-# stop_server DIR: stops it if it runs; no complaint if not.
+# stop_server DIR: stops the server if it runs.
 stop_server() {
     [ -f "$1/data/postmaster.pid" ] || return 0
     (cd / && as_server "$PGBIN/pg_ctl" -D "$1/data" -m "${2:-fast}" -w stop >/dev/null 2>&1) || true
 }
 
-# stop_test_servers: whatever an interrupted test run left behind. A folder's name ends in the id of
-# the process that it belongs to; those of a living one are left alone.
+# stop_test_servers: stops and removes the servers of interrupted test runs. A folder's name ends with the id of its test
+# process; folders of running processes are kept.
 stop_test_servers() {
     local dir
     for dir in "$RUN"/servers/*/; do
@@ -87,7 +87,7 @@ stop_test_servers() {
     done
 }
 
-# run_child COMMAND...: runs it in a process group of its own, so that stop_child reaches all of it.
+# run_child COMMAND...: runs it in its own process group, so that stop_child stops all of its processes.
 CHILD=""
 run_child() {
     local status=0
@@ -109,7 +109,7 @@ stop_child() {
     done
 }
 
-# at_end COMMAND...: stops the child and runs this when the script ends, also where it is interrupted or terminated.
+# at_end COMMAND...: stops the child and runs this when the script ends, is interrupted or is terminated.
 at_end() {
     AT_END=("$@")
     trap 'status=$?; trap - EXIT INT TERM; stop_child; "${AT_END[@]}" "$status"; exit "$status"' EXIT
@@ -117,14 +117,14 @@ at_end() {
     trap 'echo "${0##*/}: terminated${phase:+ during $phase}" >&2; exit 143' TERM
 }
 
-# logged COMMAND...: what it prints goes to $log too.
+# logged COMMAND...: writes its output to $log too.
 logged() {
     "$@" 2>&1 | tee -a "$log"
     return "${PIPESTATUS[0]}"
 }
 
-# sum_up LOG...: "N passed, N failed, N skipped, N flaky" over the summaries of cargo test and cargo-nextest in them, as the
-# last line. (What stands indented is the output of a single test.)
+# sum_up LOG...: prints "N passed, N failed, N skipped, N flaky", summed over the summaries of cargo test and cargo-nextest in
+# the logs. (Indented lines are the output of a single test.)
 sum_up() {
     cat "$@" 2>/dev/null | awk '
         function number_before(word) { return match($0, "[0-9]+ " word) ? substr($0, RSTART) + 0 : 0 }

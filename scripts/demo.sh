@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Shows pg_rowsource at work on a throwaway server: loads ten million rows (once; they are kept in
-# RUN/demo for the next time), runs scripts/demo.sql, stops the server. KEEP=1 leaves it running.
+# Shows pg_rowsource on a throwaway server: loads ten million rows (once, then keeps them in RUN/demo), runs
+# scripts/demo.sql, and stops the server. KEEP=1 leaves it running.
 set -uo pipefail
 . "$(dirname "$0")/common.sh"
 cd "$ROOT"

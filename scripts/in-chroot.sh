@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs a command in the chroot ROWSOURCE_INSIDE, with the folders that the tests share with it at their
-# own places: cargo's runner for test programs, too. The mounts are in a namespace that ends with the
-# command, and the command replaces this shell, so that signals meant for it reach it.
+# Runs a command in the chroot ROWSOURCE_INSIDE, with the folders that the tests share with it mounted at the same paths.
+# Cargo also uses it as runner for test programs. The mounts are in a namespace that ends with the command. The command
+# replaces this shell, so that it gets signals directly.
 set -euo pipefail
 [ -n "${ROWSOURCE_UNSHARED:-}" ] || ROWSOURCE_UNSHARED=1 exec unshare --mount --propagation private "$0" "$@"
 unset ROWSOURCE_UNSHARED

@@ -1,11 +1,11 @@
-# Shared by the scripts of the version matrix (sourced after common.sh).
+# The scripts of the version matrix source this file after common.sh.
 #
-# MATRIX   chroots of newer Debian suites, and what is built for their servers
+# MATRIX   chroots of newer Debian suites, and the files built for their servers
 
 MATRIX=$TARGET/matrix
 MAJORS=(17 18 19)
 
-# suite_of MAJOR: the Debian suite that has this server.
+# suite_of MAJOR: prints the Debian suite that has this server.
 suite_of() {
     case $1 in
     15) echo bookworm ;;
@@ -16,7 +16,7 @@ suite_of() {
     esac
 }
 
-# find_mirror: the archive that this machine itself installs from.
+# find_mirror: prints the archive from which this machine installs packages.
 find_mirror() {
     local codename mirror=${ROWSOURCE_MIRROR:-}
     codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
@@ -26,7 +26,7 @@ find_mirror() {
     echo "$mirror"
 }
 
-# reach MIRROR SUITE LOG: whether the archive answers, by apt's own means.
+# reach MIRROR SUITE LOG: fails unless apt can reach the archive.
 reach() {
     local probe
     probe=$(mktemp)
@@ -38,5 +38,5 @@ reach() {
     rm -f "$probe"
 }
 
-# in_chroot DIR COMMAND...: runs it there.
+# in_chroot DIR COMMAND...: runs the command in this chroot.
 in_chroot() { ROWSOURCE_INSIDE=$1 "$ROOT/scripts/in-chroot.sh" "${@:2}"; }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Every other PostgreSQL major against its own server: builds and lints here, tests in a chroot of the
-# Debian suite that has it. The last line sums up.
-#   scripts/matrix.sh                      all of them
+# Tests every other PostgreSQL major with its own server: builds and lints on this machine, and tests in a chroot of the
+# Debian suite that has it. The last line is the summary.
+#   scripts/matrix.sh                      all majors
 #   scripts/matrix.sh MAJOR [NAME...]      builds, then only these files of tests/tests on this major
 set -uo pipefail
 . "$(dirname "$0")/common.sh"
@@ -28,8 +28,8 @@ scripts/setup.sh --matrix || exit 1
 choose_run
 host_run=$RUN
 
-# try NAME COMMAND...: says what it does, and remembers where it fails. Who calls it returns 0 then: anything else is an
-# end that nobody foresaw.
+# try NAME COMMAND...: prints the name, runs the command, and records a failure. Its callers return 0 after a failure: any
+# other status is an unexpected end.
 try() {
     phase=$1
     shift
@@ -51,16 +51,16 @@ prepare() {
     return $status
 }
 
-# use MAJOR: what the other scripts are to work on.
+# use MAJOR: makes the other scripts work on this major.
 use() {
     export PG_CONFIG=$MATRIX/pg_config-$1 PG_ROOT=$MATRIX/$1 ROWSOURCE_RUN=$host_run$1
     choose_run
 }
 
-# These look at what no major does differently: they run on 15 and on the newest.
+# These tests do not depend on the major: they run only on 15 and on the newest one.
 ATTACKS='binary(/^(attack|long)_/)'
 
-# one MAJOR [NAME...]: everything on that major that can run beside other work, or just these files of tests.
+# one MAJOR [NAME...]: runs everything on this major that can run at the same time as other work, or only these test files.
 one() {
     local major=$1 names
     shift
@@ -77,7 +77,7 @@ one() {
     return 0
 }
 
-# alone MAJOR: the tests that compare times.
+# alone MAJOR: runs the tests that compare times.
 alone() {
     local unfit=""
     [ "$1" = "${MAJORS[-1]}" ] || unfit=$ATTACKS
@@ -86,15 +86,14 @@ alone() {
     return 0
 }
 
-# fifteen: 15 itself is `make test`'s; here it is packaged, and what pg_upgrade starts from.
+# fifteen: tests the package of 15, which the pg_upgrade test needs too. `make test` runs the other tests of 15.
 fifteen() { ROWSOURCE_RUN=${host_run}p try "PostgreSQL 15: package" scripts/package-test.sh 15 || return 0; }
 
-# of_a_wheel: everything that needs no contrib modules, which its wheel lacks, on PostgreSQL 16. Nor
-# tempfile_slots, whose helper patches position-independent programs only, and the wheel's is none; nor what
-# compares times.
+# of_a_wheel: runs the tests of PostgreSQL 16, except those that compare times, those that need contrib modules, which the
+# wheel lacks, and tempfile_slots, whose helper patches only position-independent programs, and the wheel's server is not one.
 of_a_wheel() {
     local needs_contrib='binary(/^(coexistence|equality|explain_option|robust|store_callgrind|store_overhead|tempfile_slots)$/)'
-    PG_CONFIG=$(scripts/wheel.sh) || { say "PostgreSQL 16 is left out"; return 0; }
+    PG_CONFIG=$(scripts/wheel.sh) || { say "PostgreSQL 16 is skipped"; return 0; }
     export PG_CONFIG INSTALLED=1 PG_ROOT="" ROWSOURCE_RUN=${host_run}16
     scripts/build.sh && scripts/build.sh clippy && make -s --no-print-directory install &&
         UNFIT="group(timing) | $needs_contrib" scripts/server-tests.sh
@@ -102,8 +101,8 @@ of_a_wheel() {
 
 sixteen() { try "PostgreSQL 16, from a wheel" of_a_wheel || return 0; }
 
-# upgrade: from 15 as the test of its package left it. Its programs run in the chroot of the new server,
-# which lacks some of their libraries.
+# upgrade: runs the pg_upgrade test from the 15 of the package test. Its programs run in the chroot of the new server, which
+# lacks some of their libraries.
 upgrade() {
     local old=$MATRIX/clean-15 copy=$ROWSOURCE_RUN/old folder name path program
     local libraries=$copy/libraries programs=/usr/lib/postgresql/15/bin
@@ -122,7 +121,7 @@ upgrade() {
         ARGUMENTS='--run-ignored only' scripts/server-tests.sh pg_upgrade
 }
 
-# lane NUMBER COMMAND...: one after the other, each in a shell of its own, with a log of its own.
+# lane NUMBER COMMAND...: runs the commands one after the other, each in its own shell. Each lane has its own log.
 lane() {
     local command status=0
     log=$log.$1
@@ -133,7 +132,7 @@ lane() {
     return $status
 }
 
-# in_lanes: the majors go two ways at once, for most of the work keeps one processor busy.
+# in_lanes: runs the majors in two lanes at once, because most of the work uses only one processor.
 in_lanes() {
     local lane status=0
     set -m
@@ -159,7 +158,7 @@ export ROWSOURCE_TESTS_BUILT=1
 if [ $# -gt 0 ]; then
     run_child one "$@" || echo "PostgreSQL $1" >>"$failures"
 else
-    phase="the majors side by side"
+    phase="the majors in two lanes"
     in_lanes || echo "$phase" >>"$failures"
     for major in "${wanted[@]}"; do run_child alone "$major" || echo "$phase: PostgreSQL $major" >>"$failures"; done
 fi

@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# The tests on real servers (tests/), against the library as built for the server of PG_CONFIG:
+# Runs the tests on real servers (tests/) with the library as built for the server of PG_CONFIG:
 #   scripts/server-tests.sh [NAME...]     all, or only these files of tests/tests (without .rs)
 #   scripts/server-tests.sh EXPRESSION    those of a filter expression of cargo-nextest, such as 'group(timing)'
 #   scripts/server-tests.sh --build       only compiles them
-# With PG_ROOT, the chroot of that server, the tests run in it. ARGUMENTS go to `cargo nextest run`.
+# If PG_ROOT names the chroot of that server, the tests run in it. ARGUMENTS are passed to `cargo nextest run`.
 #
-# A test that does not fit the server says so in its name (..._pg18_plus, ..._before_pg17, ..._needs_mount); such tests
-# are skipped and listed. So are those of UNFIT, a filter expression too.
+# A test that does not fit every server says so in its name (..._pg18_plus, ..._before_pg17, ..._needs_mount). Tests that do
+# not fit are skipped and listed, and so are those of the filter expression UNFIT.
 set -uo pipefail
 . "$(dirname "$0")/common.sh"
 cd "$ROOT"
 kept=$TARGET/server-tests
 nextest=scripts/nextest.sh
-# What was built is run without cargo, which would wait while it builds for another server.
+# Runs the built programs without cargo, because cargo would wait for builds for another server.
 built=(--cargo-metadata "$kept.cargo.json" --binaries-metadata "$kept.binaries.json" --color never)
 
-# compile: the programs, and what cargo-nextest must know of them.
+# compile: builds the test programs, and the metadata that cargo-nextest needs.
 compile() {
     local cargo=(--locked --ignore-rust-version -p rowsource-tests)
     $nextest list "${cargo[@]}" --list-type binaries-only --message-format json >"$kept.binaries.json" 2>"$kept.log" &&
@@ -23,7 +23,7 @@ compile() {
         { cat "$kept.log" >&2; die "the tests could not be built"; }
 }
 
-# selection [NAME... or EXPRESSION]: as a filter expression.
+# selection [NAME... or EXPRESSION]: prints a filter expression for these tests.
 selection() {
     local expression=""
     for name in "$@"; do
@@ -36,14 +36,14 @@ selection() {
     echo "kind(test)${expression:+ & ($expression)}"
 }
 
-# unfit: a filter expression of the tests that do not fit this server.
+# unfit: prints a filter expression of the tests that do not fit this server.
 unfit() {
     local major later earlier name
     major=$(major)
     later=$(seq -s '|' $((major + 1)) $((major + 20)))
     earlier=$(seq -s '|' 15 "$major")
     echo "test(/_pg($later)_plus$/) | test(/_before_pg($earlier)$/)"
-    # Whole files may be for newer servers too.
+    # A whole file may be for newer servers only.
     for name in tests/tests/pg*_plus.rs; do
         name=$(basename "$name" .rs)
         [ "${name//[^0-9]/}" -le "$major" ] || echo "| binary(=$name)"
@@ -72,7 +72,7 @@ fi
 status=0
 # shellcheck disable=SC2086
 $nextest run "${built[@]}" ${ARGUMENTS:-} -E "($selected) - ($unfit)" 2>&1 || status=$?
-# A crash is a failure, whatever came after it.
+# A crash is a failure, even if a later try passed.
 if compgen -G "$RUN/crashes/*" >/dev/null; then
     sed "s|^|server crash: |" "$RUN"/crashes/*
     status=1

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# A throwaway server to play with, from what is built now, loaded by shared_preload_libraries:
+# Runs a throwaway server for experiments, with the current build loaded by shared_preload_libraries:
 #   scripts/server.sh start [option=value ...]   (NOPRELOAD=1: without the library)
 #   scripts/server.sh psql [psql arguments]
 #   scripts/server.sh stop | restart | log
-# ROWSOURCE_SERVER names its folder (play).
+# ROWSOURCE_SERVER is the name of its folder (default: play).
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 PGBIN=$("$ROOT/scripts/tree.sh")
@@ -15,7 +15,7 @@ case $command in
 start | restart)
     stop_server "$dir" immediate
     make_template
-    # A data folder of another major version goes.
+    # Replaces a data folder of another major version.
     if ! cmp -s "$dir/data/PG_VERSION" "$RUN/template/PG_VERSION"; then
         rm -rf "$dir"
         mkdir "$dir"

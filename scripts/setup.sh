@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs the packages that are missing to build and test on Debian 12: as root, or as a user with sudo.
-# Quiet where nothing is missing. Starts no server and creates no cluster.
-#   scripts/setup.sh --matrix         and what the other majors need
-#   scripts/setup.sh [PACKAGE ...]    and these packages too
+# Installs missing packages for building and testing on Debian 12: as root, or as a user with sudo. Prints nothing if none is
+# missing. Starts no server and creates no cluster.
+#   scripts/setup.sh --matrix         also installs the packages for the other majors
+#   scripts/setup.sh [PACKAGE ...]    also installs these packages
 set -uo pipefail
 . "$(dirname "$0")/common.sh"
 
@@ -17,7 +17,7 @@ else
     [ -x "${PG_ROOT:-}$("$PG_CONFIG" --bindir)/postgres" ] && [ -f "$("$PG_CONFIG" --includedir-server)/postgres.h" ] ||
         die "$PG_CONFIG does not lead to a PostgreSQL server and its headers"
 fi
-# Any version of LLVM will do.
+# Any version of LLVM works.
 [ -n "${LIBCLANG_PATH:-}" ] || compgen -G '/usr/lib/llvm-*/lib/libclang.so*' >/dev/null || packages+=(libclang-14-dev)
 command -v clang >/dev/null || compgen -G '/usr/lib/llvm-*/bin/clang' >/dev/null || packages+=(clang-14)
 if [ "${1:-}" = --matrix ]; then
@@ -39,7 +39,7 @@ fi
 mkdir -p "$TARGET"
 log=$TARGET/setup.log
 say "installing ${missing[*]}"
-# Debian's package would create a cluster and start it: not wanted here.
+# Without this, Debian's package would create a cluster and start it.
 conf=/etc/postgresql-common/createcluster.conf
 [ -e "$conf" ] || { "${sudo[@]}" mkdir -p "${conf%/*}" && echo "create_main_cluster = false" | "${sudo[@]}" tee "$conf" >/dev/null; }
 apt=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -y -q)

@@ -1,60 +1,60 @@
-//! The estimator against plans whose true times are known: the hostile cases of the design, and some more.
+//! Compares the estimator with plans whose true times are known: the adversarial cases of the design, and some more.
 
 #[allow(dead_code, reason = "the tests of the wrapper use the rest")]
 mod simulator;
 
 use rand::Rng;
 use simulator::plans::{self, aggregate, pass, scan};
-use simulator::{Fared, Machine, body, simulate};
+use simulator::{Accuracy, Machine, body, simulate};
 
 const SEEDS: u64 = 63;
 
-/// What one tick may add to an estimate: its period, in statements of less than a second.
-const TICK_NS: f64 = 2.2e6;
+/// The maximum that one tick may add to an estimate: its period, in statements of less than a second.
+const MAX_TICK_NS: f64 = 2.2e6;
 
-/// Every node: the median error, the error that 19 of 20 runs stay below, and `time_error`'s word.
-fn check(fared: &[Fared], median: f64, p95: f64) {
-    check_but(fared, median, p95, 0.0);
+/// Checks for every node the median error, the error that 19 of 20 runs do not exceed, and how often `time_error` holds.
+fn check(nodes: &[Accuracy], median: f64, p95: f64) {
+    check_with_grain(nodes, median, p95, 0.0);
 }
 
-/// The same, where 19 of 20 runs may be off by `grain` nanoseconds more.
-fn check_but(fared: &[Fared], median: f64, p95: f64, grain: f64) {
-    for (i, node) in fared.iter().enumerate() {
+/// Does the same, but allows 19 of 20 runs an error of `grain` nanoseconds more.
+fn check_with_grain(nodes: &[Accuracy], median: f64, p95: f64, grain: f64) {
+    for (i, node) in nodes.iter().enumerate() {
         let p95 = p95 + grain / node.true_ns;
         assert!(node.median <= median, "node {i}: median {:.4}", node.median);
         assert!(node.p95 <= p95, "node {i}: 95th percentile {:.4}", node.p95);
         assert!(node.covered >= 0.76, "node {i}: covered {:.2}", node.covered);
     }
-    let covered = fared.iter().map(|node| node.covered).sum::<f64>() / fared.len() as f64;
+    let covered = nodes.iter().map(|node| node.covered).sum::<f64>() / nodes.len() as f64;
     assert!(covered >= 0.88, "covered {covered:.2}");
 }
 
 #[test]
 fn few_long_calls() {
     let plan = plans::few_long_calls();
-    let fared = simulate("100 of 10M rows", Machine::default(), &plan, 1, SEEDS);
-    check(&fared, 0.001, 0.001);
-    assert!(fared[1].fixed > 0.9);
+    let nodes = simulate("100 of 10M rows", Machine::default(), &plan, 1, SEEDS);
+    check(&nodes, 0.001, 0.001);
+    assert!(nodes[1].fixed > 0.9);
 }
 
 #[test]
 fn phases() {
     let plan = plans::append_of_joins();
-    let fared = simulate("append over 20 hash joins", Machine::default(), &plan, 1, SEEDS);
-    check(&fared, 0.05, 0.10);
+    let nodes = simulate("append over 20 hash joins", Machine::default(), &plan, 1, SEEDS);
+    check(&nodes, 0.05, 0.10);
 }
 
 #[test]
 fn batches() {
     let plan = plans::hash_join_in_batches();
-    let fared = simulate("hash join in 128 batches", Machine::default(), &plan, 1, SEEDS);
-    check(&fared, 0.05, 0.10);
-    assert!(fared[1].fixed > 0.5);
-    // The same where nothing tells of the I/O.
+    let nodes = simulate("hash join in 128 batches", Machine::default(), &plan, 1, SEEDS);
+    check(&nodes, 0.05, 0.10);
+    assert!(nodes[1].fixed > 0.5);
+    // The same, if the counters do not show the I/O.
     let plan = [aggregate(1, 256_000, 20.0), scan(150.0, 2000, 600_000.0)];
-    let fared = simulate("128 batches, no I/O seen", Machine::default(), &plan, 1, SEEDS);
-    check(&fared, 0.05, 0.15);
-    assert!(fared[1].fixed > 0.5);
+    let nodes = simulate("128 batches, no I/O seen", Machine::default(), &plan, 1, SEEDS);
+    check(&nodes, 0.05, 0.15);
+    assert!(nodes[1].fixed > 0.5);
 }
 
 #[test]
@@ -67,48 +67,48 @@ fn rare_long_calls() {
         ("40 us each 500th row", 400_000, 500, 4e4),
     ] {
         let plan = plans::rare_long_calls(rows, each, long);
-        let fared = simulate(name, Machine::default(), &plan, 1, SEEDS);
-        check(&fared, 0.05, 0.15);
-        assert!(fared[1].fixed > 0.2);
+        let nodes = simulate(name, Machine::default(), &plan, 1, SEEDS);
+        check(&nodes, 0.05, 0.15);
+        assert!(nodes[1].fixed > 0.2);
     }
 }
 
 #[test]
 fn few_rows_of_a_costly_filter() {
     let plan = plans::few_rows_of_a_costly_filter();
-    let fared = simulate("few rows of a costly filter", Machine::default(), &plan, 1, SEEDS);
-    check(&fared, 0.01, 0.02);
-    assert!(fared[1].fixed > 0.1);
+    let nodes = simulate("few rows of a costly filter", Machine::default(), &plan, 1, SEEDS);
+    check(&nodes, 0.01, 0.02);
+    assert!(nodes[1].fixed > 0.1);
 }
 
 #[test]
 fn called_twice_per_loop() {
     let plan = plans::inner_side_called_twice();
-    let fared = simulate("inner side called twice", Machine::default(), &plan, 1, SEEDS);
-    check(&fared, 0.05, 0.10);
-    assert!(fared[2].fixed > 0.5);
-    assert!(fared[2].startup < 0.05);
+    let nodes = simulate("inner side called twice", Machine::default(), &plan, 1, SEEDS);
+    check(&nodes, 0.05, 0.10);
+    assert!(nodes[2].fixed > 0.5);
+    assert!(nodes[2].startup < 0.05);
 }
 
 #[test]
 fn narrow_scan() {
     let plan = plans::narrow_scan();
-    let fared = simulate("narrow scan", Machine::default(), &plan, 1, SEEDS);
-    check(&fared, 0.05, 0.10);
+    let nodes = simulate("narrow scan", Machine::default(), &plan, 1, SEEDS);
+    check(&nodes, 0.05, 0.10);
 }
 
 #[test]
 fn deep_pipelines() {
     for (name, leaf, own) in [("deep, 30 ns", 30.0, 15.0), ("deep, 300 ns", 300.0, 15.0)] {
         let plan = plans::deep_pipeline(leaf, own);
-        let fared = simulate(name, Machine::default(), &plan, 1, SEEDS);
-        check(&fared, 0.05, 0.10);
+        let nodes = simulate(name, Machine::default(), &plan, 1, SEEDS);
+        check(&nodes, 0.05, 0.10);
     }
 }
 
 #[test]
 fn below_a_busy_parent() {
-    // The readings below are far apart, since the parent works long between its calls.
+    // The readings below are far apart, because the parent works long between its calls.
     for (name, own, spread) in [
         ("below a busy parent, 1 us", 1000.0, 0.0),
         ("below a busy parent, 10 us", 10_000.0, 0.0),
@@ -129,10 +129,11 @@ fn below_a_busy_parent() {
             pass(3, 30.0),
             scan(40.0, 100, 200.0),
         ];
-        let fared = simulate(name, Machine::default(), &plan, 1, SEEDS);
-        // A tick just after a burst takes the burst for a part of the call that it meets. In one run of 20 two do.
-        let grain = if spread > 0.0 { 2.0 * TICK_NS } else { 0.0 };
-        check_but(&fared, 0.05, 0.08, grain);
+        let nodes = simulate(name, Machine::default(), &plan, 1, SEEDS);
+        // A tick just after a burst counts the burst as part of the call that it interrupts. This happens twice in one
+        // run of 20.
+        let grain = if spread > 0.0 { 2.0 * MAX_TICK_NS } else { 0.0 };
+        check_with_grain(&nodes, 0.05, 0.08, grain);
     }
 }
 
@@ -153,11 +154,11 @@ fn io() {
                 }
             }),
         ];
-        let fared = simulate(name, Machine::default(), &plan, 1, SEEDS);
-        check(&fared, 0.05, 0.10);
-        assert!(fared[1].fixed > 0.5 && fared[2].fixed > 0.5);
+        let nodes = simulate(name, Machine::default(), &plan, 1, SEEDS);
+        check(&nodes, 0.05, 0.10);
+        assert!(nodes[1].fixed > 0.5 && nodes[2].fixed > 0.5);
     }
-    // Each call reads a block, some from the kernel's cache.
+    // Each call reads a block, most of them from the kernel's cache.
     let plan = [
         aggregate(1, 50_000, 500.0),
         body(|run, _| {
@@ -169,8 +170,8 @@ fn io() {
             run.read_block(ns);
         }),
     ];
-    let fared = simulate("I/O at each call", Machine::default(), &plan, 1, SEEDS);
-    check(&fared, 0.02, 0.04);
+    let nodes = simulate("I/O at each call", Machine::default(), &plan, 1, SEEDS);
+    check(&nodes, 0.02, 0.04);
 }
 
 #[test]
@@ -189,9 +190,9 @@ fn preemptions() {
             pass(2, 30.0),
             scan(60.0, 100, 300.0),
         ];
-        let fared = simulate(name, machine, &plan, 1, SEEDS);
-        check(&fared, 0.05, 0.08);
-        assert!(fared.iter().all(|node| node.bias.abs() < 0.02));
+        let nodes = simulate(name, machine, &plan, 1, SEEDS);
+        check(&nodes, 0.05, 0.08);
+        assert!(nodes.iter().all(|node| node.bias.abs() < 0.02));
     }
 }
 
@@ -204,8 +205,8 @@ fn all_frequencies() {
         };
         let plan = [aggregate(1, 200_000, 20.0), pass(2, 20.0), scan(50.0, 100, 500.0)];
         let name = format!("sampfreq {sampfreq}");
-        let fared = simulate(&name, machine, &plan, 1, SEEDS);
-        check(&fared, 0.05, 0.10);
+        let nodes = simulate(&name, machine, &plan, 1, SEEDS);
+        check(&nodes, 0.05, 0.10);
     }
 }
 
@@ -213,8 +214,8 @@ fn all_frequencies() {
 fn few_calls() {
     for calls in [1, 2, 16, 17, 20, 40, 100, 300, 1000, 3000] {
         let plan = [aggregate(1, calls, 20.0), pass(2, 50.0), scan(300.0, 7, 200.0)];
-        let fared = simulate(&format!("{calls} calls"), Machine::default(), &plan, 1, 41);
-        check(&fared, 0.05, 0.15);
+        let nodes = simulate(&format!("{calls} calls"), Machine::default(), &plan, 1, 41);
+        check(&nodes, 0.05, 0.15);
     }
 }
 
@@ -234,8 +235,8 @@ fn changing_costs() {
                 run.about(ns, 0.3);
             }),
         ];
-        let fared = simulate(name, Machine::default(), &plan, 1, SEEDS);
-        check(&fared, 0.05, 0.10);
+        let nodes = simulate(name, Machine::default(), &plan, 1, SEEDS);
+        check(&nodes, 0.05, 0.10);
     }
 }
 
@@ -253,34 +254,35 @@ fn clocks() {
         ticks_per_ns: 1.0,
         ..Machine::default()
     };
-    let fared = simulate("slow clock", slow, &plan(), 1, SEEDS);
-    check(&fared, 0.05, 0.10);
-    // Which sees one call in thousands: it can only say how little it knows.
+    let nodes = simulate("slow clock", slow, &plan(), 1, SEEDS);
+    check(&nodes, 0.05, 0.10);
+    // This clock advances during one call in thousands. So the estimate is poor, and must report a large error.
     let coarse = Machine {
         reading_ns: 5.0,
         ticks_per_ns: 1.0,
         step_ns: 4e6,
         ..Machine::default()
     };
-    let fared = simulate("coarse clock", coarse, &plan(), 1, SEEDS);
-    assert!(fared[0].p95 < 0.05, "one step of 4 ms");
-    for node in &fared {
-        // Most runs see no step of the clock at all, few see one and take it for many: the mean of all is not far off.
+    let nodes = simulate("coarse clock", coarse, &plan(), 1, SEEDS);
+    assert!(nodes[0].p95 < 0.05, "one step of 4 ms");
+    for node in &nodes {
+        // Most runs see no step of the clock. A few see one, and their estimate is much too high. The mean over all runs is
+        // close to the truth.
         assert!(node.covered > 0.95 && node.bias.abs() < 0.6, "{node:?}");
         assert!(node.p95 < 6.0, "{node:?}");
     }
-    // What is long it sees.
+    // It measures long calls.
     let long = [aggregate(1, 200_000, 50.0), scan(300.0, 10_000, 2e7)];
-    let fared = simulate("coarse clock, long calls", coarse, &long, 1, SEEDS);
-    check(&fared, 0.10, 0.60);
+    let nodes = simulate("coarse clock, long calls", coarse, &long, 1, SEEDS);
+    check(&nodes, 0.10, 0.60);
     let mock = Machine {
         steps_back: Some((0.001, 5e6)),
         ticks_per_ns: 1.0,
         ..Machine::default()
     };
-    let fared = simulate("clock that steps back", mock, &plan(), 1, SEEDS);
-    // Each step back lengthens no call and shortens one, of which the root is the only one that is long.
-    check(&fared[1..], 0.05, 0.10);
-    assert!(fared[0].bias <= 0.0);
-    assert!(fared[1].backsteps + fared[2].backsteps > 10);
+    let nodes = simulate("clock that steps back", mock, &plan(), 1, SEEDS);
+    // Each step back shortens one call and lengthens none. Only the root has a long call.
+    check(&nodes[1..], 0.05, 0.10);
+    assert!(nodes[0].bias <= 0.0);
+    assert!(nodes[1].backsteps + nodes[2].backsteps > 10);
 }

@@ -1,5 +1,4 @@
-//! The wrapper, which is the extension's, in a simulated backend: what it counts is exact, whatever is timed and however
-//! blocks are accounted for.
+//! Runs the extension's wrapper in a simulated backend: its counts are exact in each mode of timing and accounting.
 
 #[allow(dead_code, reason = "the tests of the estimator use the rest")]
 mod simulator;
@@ -10,14 +9,14 @@ use simulator::{Body, Machine, Run, body};
 
 const EVERY_TIMED: [Timed; 4] = [Timed::Never, Timed::Sampled, Timed::EveryTsc, Timed::Every];
 
-/// A plan: how each node works, how it is accounted for, and which node is its parent.
+/// A plan: the body, the accounting mode and the parent of each node.
 struct Plan {
     bodies: Vec<Body>,
     accounting: Vec<Accounting>,
     parents: Vec<Option<usize>>,
 }
 
-/// Some work, and some blocks: often none, sometimes many, sometimes one that is read.
+/// Does some work, and uses blocks: often none, sometimes many, sometimes one that is read.
 fn work(run: &mut Run) {
     let ns = run.exponential(60.0);
     run.work(ns);
@@ -29,12 +28,12 @@ fn work(run: &mut Run) {
     }
 }
 
-/// Whether a node ends its start after so many rows.
+/// Returns whether a node ends its start after this many rows.
 fn ends(run: &Run, i: usize, rows: u64) -> bool {
     run.nodes[i].calls.is_multiple_of(rows + 1)
 }
 
-/// A scan that ends each start after so many rows.
+/// Returns a scan that ends each start after this many rows.
 fn scan(rows: u64) -> Body {
     body(move |run, i| {
         work(run);
@@ -44,7 +43,7 @@ fn scan(rows: u64) -> Body {
     })
 }
 
-/// A loop over an outer scan, with an inner side that is started again for each outer row.
+/// Returns a nested loop over an outer scan, whose inner side is rescanned for each outer row.
 fn nested_loop() -> Plan {
     Plan {
         bodies: vec![
@@ -76,7 +75,7 @@ fn nested_loop() -> Plan {
     }
 }
 
-/// The same loop, over an aggregate that reads each start of its scan to the end.
+/// Returns the same loop over an aggregate that reads each start of its scan to the end.
 fn fused() -> Plan {
     Plan {
         bodies: vec![
@@ -104,7 +103,7 @@ fn fused() -> Plan {
     }
 }
 
-/// Two nodes that ask for the same subplan.
+/// Returns a plan of two nodes that call the same subplan.
 fn subplan() -> Plan {
     let asks = |run: &mut Run| {
         if run.random.random_bool(0.3) {
@@ -149,7 +148,7 @@ fn subplan() -> Plan {
     }
 }
 
-/// Runs a plan, and checks what is known exactly of each node.
+/// Runs a plan, and checks all exact counts of each node.
 fn check(name: &str, plan: &Plan, timed: Timed, is_read_only: bool, machine: Machine) {
     let mut run = Run::new(machine, &plan.bodies, 7);
     for (i, accounting) in plan.accounting.iter().enumerate() {
@@ -189,7 +188,7 @@ fn check(name: &str, plan: &Plan, timed: Timed, is_read_only: bool, machine: Mac
             Timed::Never => assert_eq!((node.histogram, node.timer.timed_calls), ([0; 2], 0), "{name}"),
             Timed::Sampled => {
                 made += node.timer.timer_calls;
-                // Each timed call took two readings, each detected one only that at its end.
+                // Each timed call took two readings; each detected call took one, at its end.
                 let sampled = node.timer.timer_calls - node.timer.timed_calls;
                 assert_eq!(
                     node.histogram[0] + node.histogram[1],
@@ -272,7 +271,7 @@ fn every_call_is_timed() {
                 let ticks = [node.every.ticks, node.every.startup_ticks];
                 for (ticks, ns) in ticks.iter().zip([node.true_ns, node.true_startup_ns]) {
                     let off = *ticks as f64 / machine.ticks_per_ns - ns;
-                    // Each call is off by less than a tick.
+                    // The error of each call is less than a tick.
                     assert!(off.abs() <= node.calls as f64, "node {i}: {off} of {ns}");
                 }
             }
@@ -305,7 +304,7 @@ fn estimates_of_fused_nodes_and_subplans_are_close() {
 }
 
 #[test]
-fn the_cost_of_nested_readings_is_taken_off() {
+fn the_cost_of_nested_readings_is_subtracted() {
     let machine = Machine {
         sampfreq: 1,
         reading_ns: 30.0,

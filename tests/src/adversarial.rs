@@ -1,23 +1,23 @@
-//! Statements that burn a known time in known nodes, and how far the sampled times are from it.
+//! Statements that burn a known time in known nodes, and the ratio of the sampled times to it.
 //!
-//! The truth of a node is what burn() really took below it, plus what the node takes without burning:
-//! core's EXPLAIN (ANALYZE) of the same plan with burn(0), less what its own timing costs.
+//! The true time of a node is the time that burn() took below it, plus the time of the node without burning. The latter
+//! is the time of core's EXPLAIN (ANALYZE) of the same plan with burn(0), minus the cost of core's timing.
 
 use crate::explain::{NodeCounts, explain_json, nodes_of};
 use crate::measured::MeasuredNode;
 use crate::session::run_each;
 use postgres::Client;
 
-/// A node that takes less than this share of the statement is too small to be judged by a ratio.
+/// A node that takes a smaller share of the statement than this is too short to judge by a ratio.
 const SMALL: f64 = 0.05;
 
 /// A statement that burns a known time in known nodes.
 pub struct Case {
     pub name: &'static str,
     pub settings: &'static str,
-    /// With `{burn X}` where X microseconds are burned, or nothing for the base.
+    /// `{burn X}` burns X microseconds; for the base times it burns nothing.
     pub statement: &'static str,
-    /// The operation (and a part of the object's name) of the nodes in which the burning is done.
+    /// The operation (and a part of the object's name) of the nodes that burn.
     pub burns_in: (&'static str, &'static str),
 }
 
@@ -120,13 +120,13 @@ pub fn create_tables(client: &mut Client) {
     run_each(client, ROWS_OF_PARTITIONS);
 }
 
-/// The statement with its burning, or with burn(0) in its place.
+/// Returns the statement with its burning, or with burn(0) instead.
 pub fn with_burning(statement: &str, burning: bool) -> String {
     let Some((before, rest)) = statement.split_once("{burn ") else {
         return statement.to_string();
     };
     let (argument, after) = rest.split_once('}').expect("a closing brace");
-    // The base keeps the columns in the argument, so that its plan is the same.
+    // Without burning, the argument keeps its columns, so that the plan is the same.
     let argument = if burning {
         argument.to_string()
     } else {
@@ -135,7 +135,7 @@ pub fn with_burning(statement: &str, burning: bool) -> String {
     format!("{before}burn({argument}){after}")
 }
 
-/// Which nodes contain all of the burning, taken together: the burning ones, and each of their ancestors.
+/// Returns the groups of nodes that each contain all of the burning: the nodes that burn, and each of their ancestors.
 fn burning_groups(case: &Case, nodes: &[MeasuredNode]) -> Vec<Vec<usize>> {
     let burning: Vec<usize> = (0..nodes.len())
         .filter(|&id| {
@@ -155,7 +155,7 @@ fn burning_groups(case: &Case, nodes: &[MeasuredNode]) -> Vec<Vec<usize>> {
     groups
 }
 
-/// The estimate over the truth of each group of nodes, in one run.
+/// Returns the ratio of the estimated to the true time of each group of nodes, in one run.
 pub fn ratios(
     case: &Case,
     nodes: &[MeasuredNode],
@@ -173,7 +173,7 @@ pub fn ratios(
             )
         })
         .collect();
-    // Nodes that burn nothing must not be given the time of those that do.
+    // Nodes that burn nothing must not get the time of nodes that burn.
     let statement_ms = nodes[0].total_ms.unwrap_or_default();
     let burning: Vec<usize> = burning_groups(case, nodes).concat();
     for (id, node) in nodes.iter().enumerate().filter(|(id, _)| !burning.contains(id)) {
@@ -188,8 +188,8 @@ pub fn ratios(
     found
 }
 
-/// What the nodes took without burning in a run that burned so much and took so long in all: `base`, scaled to what that
-/// run took beside its burning. The machine may have another speed now than when `base` was measured.
+/// Returns the times of the nodes without burning, in a run that took `elapsed_ms` and burned `burned_ms` of them: `base`,
+/// scaled to the rest of that run. The machine's speed may have changed since `base` was measured.
 pub fn at_the_speed_of(base: &[NodeCounts], burned_ms: f64, elapsed_ms: f64) -> Vec<NodeCounts> {
     let base_ms = base[0].total_ms.expect("the base is timed");
     let speed = (elapsed_ms - burned_ms) / base_ms;
@@ -200,10 +200,10 @@ pub fn at_the_speed_of(base: &[NodeCounts], burned_ms: f64, elapsed_ms: f64) -> 
     scaled
 }
 
-/// What the nodes take without burning: core's times, shrunk to what the statement takes when core
-/// does not time it (in a join of a million calls its timing is a tenth of the whole).
+/// Returns the times of the nodes without burning: core's times, scaled down to the time of the statement when core does
+/// not time its nodes. (In a join of a million calls, core's timing is a tenth of the total.)
 pub fn base_times(client: &mut Client, statement: &str) -> Vec<NodeCounts> {
-    // The fastest of several: one alone may have been held up by the machine's other work.
+    // The fastest of several runs: other work on the machine may have delayed a single one.
     let mut run = |options: &str| {
         let timed = (0..7).map(|_| {
             let document = explain_json(client, statement, options);

@@ -1,4 +1,4 @@
-//! Sends the same to a server with the library and, in turn, to one without it, and compares time and memory.
+//! Sends the same statements in turn to a server with the library and to one without it, and compares time and memory.
 
 use crate::explain::describe;
 use crate::process;
@@ -10,30 +10,31 @@ use postgres::Client;
 use postgres::error::SqlState;
 use std::time::{Duration, Instant};
 
-/// How much longer a statement may take with the library: the goal is 1.1. The rest, and the milliseconds, are this
-/// machine's noise: medians of few rounds, on two cores that have other work.
-const TIMES: f64 = 1.25;
+/// A statement may take this many times as long with the library, and [`NOISE_S`] more. The goal is 1.1. The rest is noise:
+/// these are medians of a few rounds, on two cores that have other work.
+const MAX_SLOWDOWN: f64 = 1.25;
 const NOISE_S: f64 = 0.020;
 
-/// Shorter times are not compared with longer ones.
+/// Growth is not judged from times shorter than this.
 const MEASURABLE_S: f64 = 0.002;
 
-/// What it may take to describe and keep a plan of a few nodes that is new: it took 35 us when this was written, where a
-/// statement that runs once and never again takes 40 us in all. No plan that runs again pays it.
-const DESCRIBED_S: f64 = 60e-6;
+/// The maximum time to describe and store a new plan of a few nodes. It took 35 us when this was written; a statement that
+/// runs only once takes 40 us. A plan that runs again does not pay this.
+const MAX_NEW_PLAN_S: f64 = 60e-6;
 
-/// A statement that is cancelled ends this much later than without the library at most.
-const CANCEL_S: f64 = 0.100;
+/// A cancelled statement may end this much later than without the library.
+const MAX_CANCEL_DELAY_S: f64 = 0.100;
 
-/// What the store may take where the server has no `pg_rowsource.max_memory` yet; its default.
+/// The store's limit if the server has no `pg_rowsource.max_memory` yet: the default of that setting.
 const MAX_MEMORY: i64 = 48 << 20;
 
-/// What containers have of /dev/shm.
+/// The usual size of a container's /dev/shm.
 pub const DEV_SHM: u64 = 64 << 20;
 
-/// What a session may keep for us, and what it may take meanwhile, beyond a share of what the server itself takes.
-const SESSION_KEEPS: f64 = 8e6;
-const SESSION_TAKES: f64 = 24e6;
+/// The bytes that the library may keep in a session, and those that it may use at the peak, in addition to a share of the
+/// server's own.
+const MAX_SESSION_BYTES: f64 = 8e6;
+const MAX_SESSION_PEAK_BYTES: f64 = 24e6;
 
 const WITHOUT: usize = 0;
 const WITH: usize = 1;
@@ -44,8 +45,7 @@ pub struct Pair {
     pub clients: [Client; 2],
 }
 
-/// How long something took without and with the library, in seconds: the median without, and that times the median of
-/// the ratios of the pairs.
+/// Seconds without and with the library: the median without it, and this median times the median ratio of the pairs.
 #[derive(Clone, Copy, Debug)]
 pub struct Elapsed {
     pub without: f64,
@@ -53,7 +53,7 @@ pub struct Elapsed {
 }
 
 impl Pair {
-    /// Starts both, and makes the same tables on each.
+    /// Starts both servers, and creates the same tables on each.
     pub fn start(name: &str, settings: &[&str], tables: &str) -> Pair {
         let mut all = vec!["jit = off", "max_parallel_workers_per_gather = 0"];
         all.extend(settings);
@@ -74,28 +74,28 @@ impl Pair {
         &self.servers[WITH]
     }
 
-    /// Runs statements on both.
+    /// Runs statements on both servers.
     pub fn both(&mut self, sql: &str) {
         for client in &mut self.clients {
             run_each(client, sql);
         }
     }
 
-    /// Runs statements, settings of the library's, on the server with it.
-    pub fn ours(&mut self, sql: &str) {
+    /// Runs statements, such as the library's settings, on the server with the library only.
+    pub fn run_with(&mut self, sql: &str) {
         run_each(&mut self.clients[WITH], sql);
     }
 
-    /// New sessions: the memory of earlier ones is of no interest.
+    /// Opens new sessions, so that the memory of earlier ones does not count.
     pub fn reconnect(&mut self) {
         self.clients = [self.servers[WITHOUT].connect(), self.servers[WITH].connect()];
     }
 
-    /// Measures in turn, after a round that does not count.
+    /// Measures both servers in turn, after one round that does not count.
     pub fn elapsed(&mut self, rounds: usize, mut work: impl FnMut(&mut Client)) -> Elapsed {
         let mut seconds = [Vec::new(), Vec::new()];
         for round in 0..=rounds {
-            // Who comes first has caches to fill: they take turns in that too.
+            // The first one fills the caches, so the two servers take turns at being first.
             for which in [round % 2, 1 - round % 2] {
                 let begin = Instant::now();
                 work(&mut self.clients[which]);
@@ -112,13 +112,13 @@ impl Pair {
         }
     }
 
-    /// The same, of one text, sent as one message.
+    /// Measures one text, sent as one message.
     pub fn elapsed_of(&mut self, rounds: usize, sql: &str) -> Elapsed {
         self.elapsed(rounds, |client| send(client, sql))
     }
 
-    /// Fails unless a statement that runs into `statement_timeout`, after several shares of its time, ends about as
-    /// late as without the library.
+    /// Fails unless a statement ends soon after its `statement_timeout`, compared with the server without the library. Tries
+    /// timeouts of several shares of the statement's time.
     pub fn assert_cancelled_in_time(&mut self, what: &str, elapsed: Elapsed, sql: &str) {
         for share in [0.3, 0.7] {
             let timeout = (elapsed.with * share).max(0.005);
@@ -133,14 +133,13 @@ impl Pair {
                 "{what}: cancelled after {timeout:.3} s, late by {without:.3} s without, {with:.3} s with"
             );
             assert!(
-                with <= without + CANCEL_S,
+                with <= without + MAX_CANCEL_DELAY_S,
                 "{what}: cancelled {with:.3} s late, {without:.3} s without the library"
             );
         }
     }
 
-    /// Fails if the sessions differ by more memory than a session may take for us, now or at the peak since
-    /// [`Pair::watch_memory`].
+    /// Fails if the library uses more memory of the session than it may, now or at the peak since [`Pair::watch_memory`].
     pub fn assert_memory(&mut self, what: &str) {
         let pids = self.pids();
         let [without, with] = pids.map(|pid| process::private_bytes(pid) as f64);
@@ -154,16 +153,16 @@ impl Pair {
         );
         let shared = process::dynamic_shared_memory(self.with().postmaster()) as f64;
         assert!(
-            with <= 1.25 * without + SESSION_KEEPS,
+            with <= 1.25 * without + MAX_SESSION_BYTES,
             "{what}: the session keeps {with} bytes, {without} without the library"
         );
         assert!(
-            peak_with <= 1.25 * peak_without + SESSION_TAKES + shared,
+            peak_with <= 1.25 * peak_without + MAX_SESSION_PEAK_BYTES + shared,
             "{what}: the session took {peak_with} bytes, {peak_without} without the library"
         );
     }
 
-    /// Begins to look at the peak of both sessions.
+    /// Resets the peak memory of both sessions.
     pub fn watch_memory(&mut self) {
         self.pids().into_iter().for_each(process::reset_peak);
     }
@@ -174,8 +173,8 @@ impl Pair {
         [pid(without), pid(with)]
     }
 
-    /// Fails if the store, or all of the server's dynamic shared memory, is larger than it may be. Reads all views
-    /// first, so that a session has mapped it all.
+    /// Fails if the store, or the server's dynamic shared memory in total, exceeds its limit. Reads all views first, so that a
+    /// session has mapped all of it.
     pub fn assert_store(&self, what: &str) {
         let mut reader = self.with().connect();
         run_each(&mut reader, "SET pg_rowsource.statistics_level = basic");
@@ -197,7 +196,7 @@ impl Pair {
     }
 }
 
-/// The store's limit in bytes.
+/// Returns the store's limit in bytes.
 fn max_memory(client: &mut Client) -> i64 {
     let setting: Option<i64> = value(
         client,
@@ -206,17 +205,17 @@ fn max_memory(client: &mut Client) -> i64 {
     setting.unwrap_or(MAX_MEMORY)
 }
 
-/// Sends one message, and leaves out its results.
+/// Sends one message, and discards its results.
 pub fn send(client: &mut Client, sql: &str) {
     client
         .batch_execute(sql)
         .unwrap_or_else(|error| panic!("{:.200}\n{}", sql, describe(&error)));
 }
 
-/// How much later than its timeout a statement ends, in seconds; not at all where it ends by itself.
+/// Returns how many seconds after its timeout a statement ends; 0 if it completes in time.
 fn lateness(client: &mut Client, sql: &str, timeout: f64) -> f64 {
     let milliseconds = (timeout * 1000.0).ceil();
-    // In a transaction, whose end is also the end of the timeout: a statement that takes it back may run into it.
+    // SET LOCAL, so that the end of the transaction ends the timeout: a statement that resets it could itself time out.
     run_each(
         client,
         &format!("BEGIN; SET LOCAL statement_timeout = {milliseconds}"),
@@ -229,17 +228,17 @@ fn lateness(client: &mut Client, sql: &str, timeout: f64) -> f64 {
         let known = error.code().is_some_and(|code| expected.contains(&code));
         assert!(known, "{}", describe(&error));
     }
-    // Where the statement ended by itself, the timeout is in force once more.
+    // If the statement completed, the timeout still applies to ROLLBACK.
     let ended = (0..10).any(|_| client.batch_execute("ROLLBACK").is_ok());
     assert!(ended, "the transaction does not end");
     (elapsed - milliseconds / 1000.0).max(0.0)
 }
 
-/// Fails if the time grows faster than the size, or is much more than without the library.
+/// Fails if the time grows faster than the size, or is much longer than without the library.
 #[derive(Default)]
 pub struct Growth {
     what: String,
-    /// Seconds that each unit of size may take in addition.
+    /// Additional seconds allowed per unit of size.
     each: f64,
     measured: Vec<(f64, Elapsed)>,
 }
@@ -252,44 +251,44 @@ impl Growth {
         }
     }
 
-    /// The same where each unit of size is a plan that the server has not seen before: it is described, once.
+    /// Allows the time to describe a new plan for each unit of size.
     pub fn of_new_plans(what: &str) -> Growth {
         Growth {
-            each: DESCRIBED_S,
+            each: MAX_NEW_PLAN_S,
             ..Growth::of(what)
         }
     }
 
-    /// Adds what a size took. Smaller sizes come first, so that what is quadratic fails before it takes minutes.
+    /// Adds the time of one size. Smaller sizes come first, so that a quadratic cost fails before it takes minutes.
     pub fn add(&mut self, size: usize, elapsed: Elapsed) {
         let Elapsed { without, with } = elapsed;
         let what = &self.what;
         println!("{what}: {size}: {without:.4} s without, {with:.4} s with the library");
         for &(earlier, before) in &self.measured {
-            // What is too short to be measured well counts as so long. Where the server itself takes more than in
-            // proportion, so may the library.
+            // Times too short to measure well count as MEASURABLE_S. If the server itself grows faster than the size, so
+            // may the library.
             let ratio = |now: f64, before: f64| now / before.max(MEASURABLE_S);
             let larger = (size as f64 / earlier).max(ratio(without, before.without));
             let longer = ratio(with, before.with);
             assert!(
                 longer <= 2.5 * larger,
-                "{what}: {longer:.1} times the time where {larger:.1} times were to be expected: {elapsed:?}, {:?}",
+                "{what}: {longer:.1} times the time where {larger:.1} times were expected: {elapsed:?}, {:?}",
                 self.measured
             );
         }
         self.measured.push((size as f64, elapsed));
         assert!(
-            with <= TIMES * without + NOISE_S + self.each * size as f64,
+            with <= MAX_SLOWDOWN * without + NOISE_S + self.each * size as f64,
             "{what}: size {size}: {with:.4} s with the library, {without:.4} s without"
         );
     }
 }
 
 /// Waits until a condition holds.
-pub fn wait_until(what: &str, patience: Duration, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + patience;
+pub fn wait_until(what: &str, timeout: Duration, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + timeout;
     while !holds() {
-        assert!(Instant::now() < deadline, "{what}: not within {patience:?}");
+        assert!(Instant::now() < deadline, "{what}: not within {timeout:?}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -1,10 +1,10 @@
-//! The function that burns a known time: a few lines of C, compiled when a test wants it.
+//! The function that burns a known time: a few lines of C, compiled when a test needs it.
 
 use crate::compiled::object;
 use postgres::Client;
 
-/// Compiles the library into the run folder, and creates `burn(us)` and `burned()` in the session's
-/// database. The stated cost is next to nothing, so that the planner puts it first in every filter.
+/// Compiles the library into the run folder, and creates `burn(us)` and `burned()` in the session's database. Their declared
+/// cost is nearly zero, so that the planner puts them first in every filter.
 pub fn create(client: &mut Client) {
     let library = object("burn/burn.c");
     client

@@ -1,7 +1,7 @@
 //! Instructions of a single-user backend, counted by callgrind.
 //!
-//! What is wanted is what one call or one statement costs: the difference of two runs that differ in nothing but
-//! how many there are. That leaves out start-up and what is done once per plan, and is the same on every machine.
+//! The cost of one call or one statement is the difference of two runs that differ only in their number of calls or
+//! statements. So start-up and work done once per plan do not count, and the result is the same on every machine.
 
 use crate::environment::environment;
 use crate::session::run_each;
@@ -13,16 +13,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// The two sizes of table between which a call's instructions are counted.
+/// The rows of the two tables. The difference of their counts gives the instructions per call.
 const ROWS: [u64; 2] = [20_000, 220_000];
-/// The two numbers of statements between which one statement's are.
+/// The two numbers of statements. The difference of their counts gives the instructions per statement.
 const STATEMENTS: [usize; 2] = [200, 800];
 
-/// The instructions that were counted when this was last changed: what the library adds. They may fall; who makes them fall
-/// puts the new figures here.
+/// The recorded instructions that the library adds. The counts may fall: then record the new values here.
 pub struct Recorded {
     pub major: i32,
-    /// A call of a scan that an aggregate drains, and any other call.
+    /// A call of a scan fused with its aggregate, and any other call.
     pub calls: [f64; 2],
     /// The [`SHORT`] statements.
     pub statements: [f64; SHORT.len()],
@@ -55,37 +54,37 @@ pub const RECORDED: &[Recorded] = &[
 /// takes more seconds for the same statements: runs of one build differ by 2 %.
 const MARGIN: f64 = 1.04;
 
-/// Returns the recorded figures of a major, `None` where there are none: then the design's budget alone holds.
+/// Returns the recorded instructions of a major. If there are none, only the design's budget holds.
 pub fn recorded(major: i32) -> Option<&'static Recorded> {
     RECORDED.iter().find(|recorded| recorded.major == major)
 }
 
-/// Says that more instructions were counted than recorded, if so.
+/// Returns a message if more instructions were counted than recorded. Prints one if fewer were counted.
 pub fn above_recorded(what: &str, counted: f64, recorded: Option<f64>) -> Option<String> {
     let recorded = recorded?;
     if counted < recorded / MARGIN {
-        println!("{what}: {counted:.1} instructions, {recorded} recorded: record the new figure");
+        println!("{what}: {counted:.1} instructions, {recorded} recorded: record the new value");
     }
     (counted > recorded * MARGIN).then(|| format!("{what}: {counted:.1} instructions, {recorded} recorded"))
 }
 
-/// Where a backend's instructions went.
+/// A backend's instructions by function.
 pub struct Profile {
-    /// All of them.
+    /// All instructions.
     pub total: u64,
-    /// By function, with what it called.
+    /// By function, including the functions that it called.
     inclusive: HashMap<String, u64>,
 }
 
 impl Profile {
-    /// The instructions in a function and all that it called; 0 where it was not called.
+    /// Returns the instructions in a function and in all functions that it called; 0 if it was not called.
     pub fn within(&self, function: &str) -> u64 {
         self.inclusive.get(function).copied().unwrap_or(0)
     }
 }
 
-/// Instructions of a single-user backend that runs this script over `data`, with these settings. A statement ends at
-/// an empty line.
+/// Counts the instructions of a single-user backend that runs this script on `data`, with these settings. A statement ends
+/// at an empty line.
 pub fn instructions(data: &Path, settings: &[&str], script: &str) -> u64 {
     let output = run(data, settings, script);
     let counts = fs::read_to_string(&output).expect("callgrind's output");
@@ -100,7 +99,7 @@ pub fn instructions(data: &Path, settings: &[&str], script: &str) -> u64 {
         .expect("totals in callgrind's output")
 }
 
-/// The same, by function.
+/// Counts the instructions of a single-user backend, by function.
 pub fn profile(data: &Path, settings: &[&str], script: &str) -> Profile {
     let output = run(data, settings, script);
     let annotated = Command::new("callgrind_annotate")
@@ -128,7 +127,7 @@ pub fn profile(data: &Path, settings: &[&str], script: &str) -> Profile {
         let Ok(count) = count.replace(',', "").parse::<u64>() else {
             continue;
         };
-        // "file:function [object]", and a function may stand there once for each file that it was inlined from.
+        // "file:function [object]". A function may occur once for each file that it was inlined from.
         match name.trim() {
             "PROGRAM TOTALS" => total = Some(count),
             name => {
@@ -140,7 +139,7 @@ pub fn profile(data: &Path, settings: &[&str], script: &str) -> Profile {
         }
     }
     Profile {
-        total: total.expect("totals in what callgrind_annotate says"),
+        total: total.expect("totals in the output of callgrind_annotate"),
         inclusive,
     }
 }
@@ -198,7 +197,7 @@ pub fn create_tables(client: &mut Client) {
     );
 }
 
-/// Instructions that measuring a call takes over a bare call, at `sampfreq` 128: of the scan in `select ... from`.
+/// Returns the instructions that measuring adds to one call of the scan in `select ... from`, at `sampfreq` 128.
 pub fn of_a_call(data: &Path, select: &str) -> f64 {
     let count = |level: &str, table: &str| {
         let script = format!(
@@ -207,18 +206,18 @@ pub fn of_a_call(data: &Path, select: &str) -> f64 {
         instructions(data, &["shared_preload_libraries=pg_rowsource"], &script) as f64
     };
     let measuring = |table: &str| count("typical", table) - count("basic", table);
-    // The scan is called once for each row and once more, the aggregate above it twice.
+    // The scan is called once for each row and once more; the aggregate above it is called twice.
     (measuring("large") - measuring("small")) / (ROWS[1] - ROWS[0]) as f64
 }
 
-/// The short statements: lookups by primary key, as a prepared statement, as two of them in turns, and as a text.
+/// The short statements: lookups by primary key as one prepared statement, as two prepared statements in turn, and as text.
 pub const SHORT: [(&str, &[&str]); 3] = [
     ("prepared", &["EXECUTE p(1)"]),
     ("prepared, in turns", &["EXECUTE p(1)", "EXECUTE q(1)"]),
     ("simple", &["SELECT balance FROM accounts WHERE aid = 1"]),
 ];
 
-/// Instructions of one of the [`SHORT`] statements, where the libraries of `settings` do what `before` says.
+/// Returns the instructions of one of the [`SHORT`] statements, with `settings`, after the statements of `before`.
 pub fn of_a_statement(data: &Path, settings: &[&str], before: &str, statements: &[&str]) -> f64 {
     let count = |number: usize| {
         let script = format!(

@@ -1,39 +1,43 @@
-//! Node by node: core's counts against ours.
+//! Compares core's counts with pg_rowsource's, node by node.
 
 use crate::explain::{COUNTERS, NodeCounts};
 use crate::measured::MeasuredNode;
 
-/// Everything in which our nodes differ from core's; empty where they are equal.
-pub fn differences(core: &[NodeCounts], ours: &[MeasuredNode]) -> Vec<String> {
+/// Returns all differences between the measured nodes and core's.
+pub fn differences(core: &[NodeCounts], measured: &[MeasuredNode]) -> Vec<String> {
     let mut found = Vec::new();
-    if core.len() != ours.len() {
-        found.push(format!("core has {} nodes, we have {}", core.len(), ours.len()));
+    if core.len() != measured.len() {
+        found.push(format!(
+            "core has {} nodes, pg_rowsource has {}",
+            core.len(),
+            measured.len()
+        ));
     }
-    for (id, (core, ours)) in core.iter().zip(ours).enumerate() {
-        let mut differ = |what: &str, core: &dyn std::fmt::Display, ours: &dyn std::fmt::Display| {
-            found.push(format!("node {id}: {what}: core {core}, ours {ours}"));
+    for (id, (core, measured)) in core.iter().zip(measured).enumerate() {
+        let mut differ = |what: &str, core: &dyn std::fmt::Display, measured: &dyn std::fmt::Display| {
+            found.push(format!("node {id}: {what}: core {core}, measured {measured}"));
         };
-        if core.operation != ours.operation {
-            differ("operation", &core.operation, &ours.operation);
+        if core.operation != measured.operation {
+            differ("operation", &core.operation, &measured.operation);
         }
-        if core.depth as i64 != i64::from(ours.depth) {
-            differ("depth", &core.depth, &ours.depth);
+        if core.depth as i64 != i64::from(measured.depth) {
+            differ("depth", &core.depth, &measured.depth);
         }
-        // A node that never ran may have no starts; it must not claim any.
-        if ours.starts.unwrap_or(0) != core.loops as i64 {
+        // A node that never ran may have NULL starts.
+        if measured.starts.unwrap_or(0) != core.loops as i64 {
             differ(
                 &format!("{}: starts", core.operation),
                 &core.loops,
-                &format!("{:?}", ours.starts),
+                &format!("{:?}", measured.starts),
             );
         }
-        if !core.prints_rows_as(ours.rows as u64) {
+        if !core.prints_rows_as(measured.rows as u64) {
             let core_rows = format!("{} a loop in {} loops", core.rows_per_loop, core.loops);
-            differ(&format!("{}: rows", core.operation), &core_rows, &ours.rows);
+            differ(&format!("{}: rows", core.operation), &core_rows, &measured.rows);
         }
         for (counter, (column, _)) in COUNTERS.iter().enumerate() {
-            if ours.counters[counter].unwrap_or(0) != core.counters[counter] {
-                let value = format!("{:?}", ours.counters[counter]);
+            if measured.counters[counter].unwrap_or(0) != core.counters[counter] {
+                let value = format!("{:?}", measured.counters[counter]);
                 differ(
                     &format!("{}: {column}", core.operation),
                     &core.counters[counter],
@@ -45,29 +49,34 @@ pub fn differences(core: &[NodeCounts], ours: &[MeasuredNode]) -> Vec<String> {
     found
 }
 
-/// What a plan's processes may have found in shared buffers beside its own blocks, each when it needed it first: catalogues.
-const CATALOGUES: f64 = 100.0;
+/// How many catalogue blocks each process may have hit in addition to the plan's own blocks, because it needed them first.
+const CATALOGUE_BLOCKS: f64 = 100.0;
 
-/// Everything in which one of our runs of a plan, whose processes divide the work by chance, cannot be a run of core's;
-/// empty where it can.
+/// Returns why a measured run of a plan cannot be like core's runs, if the processes divide the work by chance.
 ///
-/// Each of these holds in each run, and so must hold in ours, whatever core's had: who took part is no more than the
-/// leader and its workers. The rows of a node are the same in all, or the same in each process that took part. A counter
-/// is about what core had. What a Gather returns is the sum of what its processes handed to it.
-pub fn differences_from_runs(core: &[Vec<NodeCounts>], ours: &[MeasuredNode], processes: u64) -> Vec<String> {
+/// These rules hold in every run, however the work was divided. At most the leader and its workers took part. The rows of a
+/// node are the same in all runs, or the same in each process that took part. A counter is close to core's. A Gather returns
+/// the sum of the rows of its processes.
+pub fn differences_from_runs(
+    core: &[Vec<NodeCounts>],
+    measured: &[MeasuredNode],
+    processes: u64,
+) -> Vec<String> {
     let mut found = Vec::new();
-    if core.iter().any(|run| run.len() != ours.len()) {
+    if core.iter().any(|run| run.len() != measured.len()) {
         return vec![format!(
-            "core has {} nodes, we have {}",
+            "core has {} nodes, pg_rowsource has {}",
             core[0].len(),
-            ours.len()
+            measured.len()
         )];
     }
-    for (id, node) in ours.iter().enumerate() {
+    for (id, node) in measured.iter().enumerate() {
         let runs: Vec<&NodeCounts> = core.iter().map(|run| &run[id]).collect();
         let name = &runs[0].operation;
-        let mut differ = |what: &str, core: String, ours: String| {
-            found.push(format!("node {id}: {name}: {what}: core {core}, ours {ours}"));
+        let mut differ = |what: &str, core: String, measured: String| {
+            found.push(format!(
+                "node {id}: {name}: {what}: core {core}, measured {measured}"
+            ));
         };
         if *name != node.operation || runs[0].depth as i64 != i64::from(node.depth) {
             differ("operation", name.clone(), node.operation.clone());
@@ -86,54 +95,53 @@ pub fn differences_from_runs(core: &[Vec<NodeCounts>], ours: &[MeasuredNode], pr
             counts.prints_rows_as(node.rows as u64)
         });
         let rows = possible_rows(&runs);
-        if !in_each_process && rows.is_none_or(|(least, most)| !(least..=most).contains(&(node.rows as f64)))
-        {
+        if !in_each_process && rows.is_none_or(|(min, max)| !(min..=max).contains(&(node.rows as f64))) {
             differ("rows", format!("{rows:?}"), node.rows.to_string());
         }
         for (counter, (column, _)) in COUNTERS.iter().enumerate() {
-            let (least, most) = range(&runs, |run| run.counters[counter] as f64);
+            let (min, max) = range(&runs, |run| run.counters[counter] as f64);
             let slack = match *column {
-                "shared_blks_hit" => CATALOGUES * processes as f64,
-                // What fits into the memory of several processes may not fit into that of one.
+                "shared_blks_hit" => CATALOGUE_BLOCKS * processes as f64,
+                // Data may fit into the memory of several processes, but not into that of one.
                 "temp_blks_read" | "temp_blks_written" => f64::INFINITY,
-                _ if least == most => 0.0,
-                _ => most,
+                _ if min == max => 0.0,
+                _ => max,
             };
-            let ours = node.counters[counter].unwrap_or(0);
-            if !(least - slack..=most + slack).contains(&(ours as f64)) {
-                differ(column, format!("{least} to {most}"), ours.to_string());
+            let measured = node.counters[counter].unwrap_or(0);
+            if !(min - slack..=max + slack).contains(&(measured as f64)) {
+                differ(column, format!("{min} to {max}"), measured.to_string());
             }
         }
     }
-    found.extend(gather_differences(core, ours));
+    found.extend(gather_differences(core, measured));
     found
 }
 
 fn range(runs: &[&NodeCounts], value: impl Fn(&NodeCounts) -> f64) -> (f64, f64) {
     let values = runs.iter().map(|run| value(run));
-    values.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), value| {
-        (least.min(value), most.max(value))
+    values.fold((f64::INFINITY, f64::NEG_INFINITY), |(min, max), value| {
+        (min.min(value), max.max(value))
     })
 }
 
-/// The least and the most rows that fit core's rounded figures in all runs; `None` where there is no such number.
+/// Returns the minimum and maximum rows that fit core's rounded rows in all runs; `None` if no number does.
 fn possible_rows(runs: &[&NodeCounts]) -> Option<(f64, f64)> {
     let all = runs.iter().map(|run| run.total_rows());
-    let (least, most) = all.fold((f64::NEG_INFINITY, f64::INFINITY), |(least, most), range| {
-        (least.max(range.0), most.min(range.1))
+    let (min, max) = all.fold((f64::NEG_INFINITY, f64::INFINITY), |(min, max), range| {
+        (min.max(range.0), max.min(range.1))
     });
-    (least <= most).then_some((least, most))
+    (min <= max).then_some((min, max))
 }
 
-/// Each Gather of ours that has other rows than the node below it, though in core's runs it can have had as many.
-fn gather_differences(core: &[Vec<NodeCounts>], ours: &[MeasuredNode]) -> Vec<String> {
+/// Returns each measured Gather whose rows differ from those of the node below it, though core's runs allow equality.
+fn gather_differences(core: &[Vec<NodeCounts>], measured: &[MeasuredNode]) -> Vec<String> {
     let mut found = Vec::new();
-    for (id, pair) in ours.windows(2).enumerate() {
+    for (id, pair) in measured.windows(2).enumerate() {
         let [gather, child] = pair else { continue };
         let passes_all = core.iter().all(|run| {
-            let (least, most) = run[id + 1].total_rows();
+            let (min, max) = run[id + 1].total_rows();
             let (gathered, _) = run[id].total_rows();
-            (least..=most).contains(&gathered)
+            (min..=max).contains(&gathered)
         });
         if gather.operation.starts_with("Gather") && passes_all && gather.rows != child.rows {
             found.push(format!(
@@ -161,7 +169,7 @@ mod tests {
         }
     }
 
-    fn ours(operation: &str, starts: i64, rows: i64, counter: i64) -> MeasuredNode {
+    fn measured(operation: &str, starts: i64, rows: i64, counter: i64) -> MeasuredNode {
         MeasuredNode {
             node_id: i32::from(operation != "Gather"),
             parent_id: None,
@@ -181,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_divided_by_chance_may_vary_and_nothing_else() {
+    fn only_the_division_of_work_may_vary() {
         // 100 rows, divided among two or three processes.
         let runs = [
             vec![core("Gather", 1, "100"), core("Scan", 3, "33")],
@@ -189,8 +197,8 @@ mod tests {
         ];
         let differ = |starts, gathered, rows, counter| {
             let nodes = [
-                ours("Gather", 1, gathered, counter),
-                ours("Scan", starts, rows, counter),
+                measured("Gather", 1, gathered, counter),
+                measured("Scan", starts, rows, counter),
             ];
             !differences_from_runs(&runs, &nodes, 3).is_empty()
         };
@@ -199,15 +207,15 @@ mod tests {
         assert!(differ(4, 100, 100, 5), "there are only three processes");
         assert!(differ(3, 101, 101, 5), "a Gather's rows are known");
         assert!(differ(3, 100, 99, 5), "the sum is not that of the Gather");
-        assert!(differ(3, 100, 102, 5), "what fits only one of the runs");
+        assert!(differ(3, 100, 102, 5), "the sum fits only one of the runs");
         assert!(differ(3, 100, 100, 6), "a counter that is the same in all runs");
     }
 
     #[test]
-    fn what_each_process_does_is_done_as_often_as_there_are_processes() {
+    fn rows_per_process_multiply_with_the_processes() {
         let runs = [vec![core("Hash", 2, "500")], vec![core("Hash", 3, "500")]];
         let differ =
-            |starts, rows| !differences_from_runs(&runs, &[ours("Hash", starts, rows, 5)], 3).is_empty();
+            |starts, rows| !differences_from_runs(&runs, &[measured("Hash", starts, rows, 5)], 3).is_empty();
         assert!(!differ(1, 500) && !differ(2, 1_000) && !differ(3, 1_500));
         assert!(differ(1, 1_000) && differ(3, 500) && differ(2, 1_002));
     }

@@ -1,17 +1,17 @@
-//! Shared objects that tests need: a few lines of C, compiled when a test wants them.
+//! Shared objects that tests need: a few lines of C, compiled when a test needs them.
 
 use crate::environment::{environment, pg_config};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Compiles a source below `tests/` into the run folder; returns the object's path.
+/// Compiles a source below `tests/` into the run folder. Returns the object's path.
 pub fn object(source: &str) -> PathBuf {
     let environment = environment();
     let source = environment.root.join("tests").join(source);
     let name = source.file_stem().expect("a name").to_string_lossy().into_owned();
     let object = environment.run.join(format!("rowsource_{name}.so"));
-    // Compiled under a name of its own, then renamed: two tests may do this at the same time.
+    // Compiled under a unique name, then renamed: two tests may do this at the same time.
     let fresh = environment.run.join(format!(
         "rowsource_{name}-{}-{:?}.so",
         std::process::id(),

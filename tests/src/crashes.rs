@@ -1,13 +1,13 @@
-//! Crashes of servers outlive the test that saw them: no later try of that test makes up for one.
+//! Records crashes of servers, so that a test that saw one fails in each later try too.
 //!
-//! Each crash leaves a file in RUN/crashes, named for the test. A test that finds its own there fails at once, and
-//! `scripts/server-tests.sh` fails where there is any.
+//! Each crash leaves a file in RUN/crashes with the name of the test. A test that finds its own file there fails at once.
+//! `scripts/server-tests.sh` fails if there is any file.
 
 use crate::environment::environment;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Returns the lines of a server's log that say a process of it crashed.
+/// Returns the lines of a server's log that report a crash of one of its processes.
 pub fn crashes(log: &str) -> Vec<&str> {
     const SIGNS: [&str; 3] = ["was terminated by signal", "PANIC:", "TRAP:"];
     log.lines()
@@ -15,7 +15,7 @@ pub fn crashes(log: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Leaves a record of the crashes in the log of the server of this folder, if there are any.
+/// Records the crashes in the log of the server in this folder, if there are any.
 pub fn record(server: &Path, log: &str) {
     let crashes = crashes(log);
     if crashes.is_empty() {
@@ -48,17 +48,17 @@ pub fn assert_none_before() {
     );
 }
 
-/// Returns what is recorded of this test.
+/// Returns the recorded crashes of this test.
 pub fn recorded() -> Option<String> {
     fs::read_to_string(record_of_this_test().1).ok()
 }
 
-/// Forgets what is recorded of this test: the crash was wanted.
+/// Deletes the record of this test, because the crash was intended.
 pub fn forget() {
     let _ = fs::remove_file(record_of_this_test().1);
 }
 
-/// The test that this process runs, by cargo-nextest's name for it, and the file of its crashes.
+/// Returns cargo-nextest's name of the test that this process runs, and the file of its crashes.
 fn record_of_this_test() -> (String, PathBuf) {
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
     let test = format!(
@@ -75,7 +75,7 @@ mod tests {
     use super::crashes;
 
     #[test]
-    fn a_crash_is_told_from_a_shutdown() {
+    fn a_shutdown_is_not_a_crash() {
         let crash = "2026 [1] LOG:  server process (PID 7) was terminated by signal 11: Segmentation fault";
         let log = format!(
             "2026 [1] LOG:  starting\n{crash}\n2026 [1] LOG:  terminating any other active server processes"

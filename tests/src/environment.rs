@@ -1,4 +1,4 @@
-//! Where the server's programs and the throwaway servers are.
+//! The locations of the server's programs and of the throwaway servers.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ pub struct Environment {
     pub root: PathBuf,
     /// The server's programs, inside the private tree.
     pub pgbin: PathBuf,
-    /// The folder in which servers live; the account that runs them may write there.
+    /// The folder of the servers; the account that runs them may write there.
     pub run: PathBuf,
-    /// Whether this is root, so that servers must be started as `postgres`.
+    /// Whether the tests run as root, so that servers must be started as `postgres`.
     pub is_root: bool,
 }
 
-/// The environment, looked up once.
+/// Returns the environment, looked up once.
 pub fn environment() -> &'static Environment {
     static ENVIRONMENT: OnceLock<Environment> = OnceLock::new();
     ENVIRONMENT.get_or_init(|| {
@@ -58,7 +58,7 @@ fn ask_script(root: &Path) -> (PathBuf, PathBuf) {
     (pgbin, run)
 }
 
-/// What `pg_config --OPTION` prints, of the installed server (not of the private tree).
+/// Returns the output of `pg_config --OPTION` of the installed server (not of the private tree).
 pub fn pg_config(option: &str) -> String {
     let program =
         std::env::var("PG_CONFIG").unwrap_or_else(|_| "/usr/lib/postgresql/15/bin/pg_config".to_string());
@@ -71,8 +71,8 @@ pub fn pg_config(option: &str) -> String {
 }
 
 impl Environment {
-    /// Where the server's other files are: the root of the private tree (what `DESTDIR` is to `make install`), or
-    /// that of the machine where a package is tested.
+    /// Returns the root of the server's files: that of the private tree (`DESTDIR` of `make install`), or `/` if a package is
+    /// tested.
     pub fn tree(&self) -> PathBuf {
         let programs = self.pgbin.to_string_lossy();
         let root = programs
@@ -81,15 +81,15 @@ impl Environment {
         PathBuf::from(if root.is_empty() { "/" } else { root })
     }
 
-    /// Whether the server has this library to load.
+    /// Returns whether the server can load this library.
     pub fn has_library(&self, name: &str) -> bool {
         let folder = pg_config("--pkglibdir");
         let folder = self.tree().join(folder.trim_start_matches('/'));
         folder.join(format!("{name}.so")).exists()
     }
 
-    /// A command run as the account that runs servers, free of settings that change the server's output.
-    /// The kernel stops it when the calling thread ends, so nothing outlives an interrupted test.
+    /// Returns a command that runs as the servers' account, without environment variables that change the server's output. The
+    /// kernel stops it when the calling thread ends, so nothing outlives an interrupted test.
     pub fn as_server(&self, program: &Path) -> Command {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "QUIT"]);
@@ -103,7 +103,7 @@ impl Environment {
             .env("LC_ALL", "C.UTF-8");
         for name in [
             "RUST_BACKTRACE",
-            // cargo-nextest sets it for the test itself.
+            // cargo-nextest sets it for the test process.
             "LD_LIBRARY_PATH",
             "PGDATA",
             "PGOPTIONS",

@@ -1,4 +1,4 @@
-//! Core's EXPLAIN (ANALYZE) in the form in which our figures are compared with it.
+//! Reads core's EXPLAIN (ANALYZE), in the form in which pg_rowsource's statistics are compared with it.
 
 use postgres::{Client, SimpleQueryMessage};
 use serde_json::Value;
@@ -20,7 +20,7 @@ pub const COUNTERS: [(&str, &str); 13] = [
     ("wal_bytes", "WAL Bytes"),
 ];
 
-/// The options under which core counts all that is compared, without timing.
+/// The options with which core counts everything that is compared, without timing.
 pub const COUNTS: &str = "ANALYZE, BUFFERS, WAL, TIMING OFF, FORMAT JSON";
 
 /// One node as core's EXPLAIN counted it.
@@ -34,26 +34,26 @@ pub struct NodeCounts {
     pub init_plan: bool,
     /// EXPLAIN's loops, over all processes.
     pub loops: u64,
-    /// Rows per loop as EXPLAIN prints them: rounded to whole rows before PostgreSQL 18, to two decimals since.
+    /// Rows per loop as EXPLAIN prints them: rounded to whole rows before PostgreSQL 18, to two decimals from 18 on.
     pub rows_per_loop: String,
     /// In the order of [`COUNTERS`].
     pub counters: [i64; COUNTERS.len()],
-    /// Milliseconds over all loops; absent under TIMING OFF.
+    /// Milliseconds over all loops; `None` with TIMING OFF.
     pub total_ms: Option<f64>,
 }
 
 impl NodeCounts {
-    /// Whether `rows` over `loops` prints as core printed it: its own total is lost in the rounding.
+    /// Returns whether `rows` divided by `loops` prints as core printed it. Core prints only this rounded quotient.
     pub fn prints_rows_as(&self, rows: u64) -> bool {
         if self.loops == 0 {
             return rows == 0;
         }
         let (printed, decimals) = self.printed_rows();
-        let ours = rows as f64 / self.loops as f64;
-        format!("{ours:.decimals$}") == format!("{printed:.decimals$}")
+        let mean = rows as f64 / self.loops as f64;
+        format!("{mean:.decimals$}") == format!("{printed:.decimals$}")
     }
 
-    /// The least and the most rows over all loops that print as core printed them.
+    /// Returns the minimum and maximum rows over all loops that print as core printed them.
     pub fn total_rows(&self) -> (f64, f64) {
         let (printed, decimals) = self.printed_rows();
         let half = 0.5 * 0.1f64.powi(decimals as i32);
@@ -62,10 +62,10 @@ impl NodeCounts {
         (least, (loops * (printed + half)).floor())
     }
 
-    /// What core printed as rows a loop, and its decimals.
+    /// Returns the rows per loop that core printed, and their number of decimals.
     fn printed_rows(&self) -> (f64, usize) {
         let printed = self.rows_per_loop.parse().unwrap_or(0.0);
-        // Two, though the last of them may be lost where it is a zero.
+        // Two decimals, even if the last one is a zero that JSON omits.
         (printed, if self.rows_per_loop.contains('.') { 2 } else { 0 })
     }
 }
@@ -82,9 +82,8 @@ pub fn explain_json(client: &mut Client, statement: &str, options: &str) -> Valu
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{sql}\n{text}\n{error}"))
 }
 
-/// Runs the statement and returns how many rows its nodes handled: those that they returned and those that they
-/// removed, over all loops, and one for each loop. It says how the work grows where a time would say how fast the
-/// machine is just now.
+/// Runs the statement and returns how many rows its nodes handled: the rows returned and the rows removed, over all loops,
+/// and one for each loop. Unlike a time, it does not depend on the machine's speed.
 pub fn rows_handled(client: &mut Client, statement: &str) -> f64 {
     let document = explain_json(client, statement, "ANALYZE, TIMING OFF, FORMAT JSON");
     rows_handled_below(&document[0]["Plan"])
@@ -98,13 +97,13 @@ fn rows_handled_below(plan: &Value) -> f64 {
         "Rows Removed by Index Recheck",
     ];
     let number = |key: &str| plan[key].as_f64().unwrap_or(0.0);
-    // A loop counts even where it has no rows: EXPLAIN rounds their mean, before PostgreSQL 18 to whole rows.
+    // A loop counts even if it returned no rows, because EXPLAIN rounds their mean (before PostgreSQL 18 to whole rows).
     let own = number("Actual Loops") * (1.0 + ROWS.map(number).iter().sum::<f64>());
     let children = plan["Plans"].as_array().into_iter().flatten();
     own + children.map(rows_handled_below).sum::<f64>()
 }
 
-/// The first column of a statement's result, as text.
+/// Returns the first column of a statement's result, as text.
 pub fn first_column(client: &mut Client, sql: &str) -> Vec<String> {
     let messages = client
         .simple_query(sql)
@@ -118,7 +117,7 @@ pub fn first_column(client: &mut Client, sql: &str) -> Vec<String> {
         .collect()
 }
 
-/// An error with the server's own words.
+/// Returns the server's text of an error.
 pub fn describe(error: &postgres::Error) -> String {
     match error.as_db_error() {
         Some(server) => format!("{server:?}"),
@@ -126,7 +125,7 @@ pub fn describe(error: &postgres::Error) -> String {
     }
 }
 
-/// The nodes of an EXPLAIN (FORMAT JSON) document, in the order in which EXPLAIN prints them.
+/// Returns the nodes of an EXPLAIN (FORMAT JSON) document, in the order in which EXPLAIN prints them.
 pub fn nodes_of(document: &Value) -> Vec<NodeCounts> {
     let mut nodes = Vec::new();
     add_nodes(&document[0]["Plan"], 0, &mut nodes);
@@ -151,7 +150,7 @@ fn add_nodes(plan: &Value, depth: usize, nodes: &mut Vec<NodeCounts>) {
     }
 }
 
-/// The node's name as the text format has it, which JSON spreads over several keys.
+/// Returns the node's name as in the text format. JSON spreads it over several keys.
 fn operation(plan: &Value) -> String {
     let key = |name: &str| plan[name].as_str().unwrap_or_default();
     let flag = |name: &str| plan[name].as_bool().unwrap_or(false);

@@ -1,12 +1,12 @@
-//! The imports of the project's own crates, read from their sources: no two files import each other, directly or by way
-//! of others.
+//! Reads the imports of the project's own crates from their sources: no two files import each other, directly or through
+//! others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use syn::visit::Visit;
 
-/// A module's path from the crate's root on: empty for the root itself.
+/// A module's path from the crate's root; empty for the root itself.
 type Module = Vec<String>;
 
 /// The source files of a crate, by module.
@@ -15,14 +15,14 @@ struct Crate {
 }
 
 impl Crate {
-    /// Finds the files under a crate's source folder.
+    /// Finds the files below a crate's source folder.
     fn of(source: &Path) -> Crate {
         let mut files = BTreeMap::new();
         collect(source, &Vec::new(), &mut files);
         Crate { files }
     }
 
-    /// Returns the module that a path from the crate's root on leads to: the longest part of it that is a file.
+    /// Returns the module that a path from the crate's root leads to: its longest prefix that is a file.
     fn module_of(&self, path: &[String]) -> Option<Module> {
         (1..=path.len())
             .rev()
@@ -30,8 +30,8 @@ impl Crate {
             .find(|module| self.files.contains_key(module))
     }
 
-    /// Returns the modules that each module imports. What a folder's own file defines is for the files of the folder: an
-    /// import of a module above does not count.
+    /// Returns the modules that each module imports. An import of a module above does not count: a folder's own file defines
+    /// items for the files of the folder.
     fn imports(&self) -> BTreeMap<Module, BTreeSet<Module>> {
         let imports_of = |(module, file): (&Module, &PathBuf)| {
             let text = fs::read_to_string(file).expect("a source file can be read");
@@ -53,7 +53,7 @@ impl Crate {
     }
 }
 
-/// Adds the files of a folder, whose module is `module`, and of those in it.
+/// Adds the files of a folder, whose module is `module`, and of the folders in it.
 fn collect(folder: &Path, module: &Module, files: &mut BTreeMap<Module, PathBuf>) {
     for entry in fs::read_dir(folder).expect("a source folder can be read") {
         let path = entry.expect("an entry").path();
@@ -68,24 +68,24 @@ fn collect(folder: &Path, module: &Module, files: &mut BTreeMap<Module, PathBuf>
     }
 }
 
-/// The paths that a file names. Code for tests only is left out.
+/// The paths that a file names, except those in test-only code.
 struct Paths<'a> {
     module: &'a Module,
-    /// What `use` makes known by a short name.
+    /// The short names that `use` defines.
     aliases: BTreeMap<String, Vec<String>>,
-    /// As written.
+    /// The paths as written.
     paths: Vec<Vec<String>>,
 }
 
 impl Paths<'_> {
-    /// Returns the paths from the crate's root on; those that lead out of it are left out.
+    /// Returns the paths within the crate, from its root.
     fn resolved(&self) -> BTreeSet<Vec<String>> {
         let uses = self.aliases.values().cloned();
         uses.chain(self.paths.iter().filter_map(|path| self.absolute(path)))
             .collect()
     }
 
-    /// Returns a path from the crate's root on.
+    /// Returns a path from the crate's root; `None` if it leads out of the crate.
     fn absolute(&self, path: &[String]) -> Option<Vec<String>> {
         let (first, rest) = path.split_first()?;
         match first.as_str() {
@@ -98,7 +98,7 @@ impl Paths<'_> {
             }
             name => match self.aliases.get(name) {
                 Some(alias) => Some([alias.as_slice(), rest].concat()),
-                // A module declared here.
+                // A module declared in this file.
                 None if !rest.is_empty() => Some([self.module.as_slice(), path].concat()),
                 None => None,
             },
@@ -127,7 +127,7 @@ impl Paths<'_> {
         }
     }
 
-    /// Adds the paths in a macro's arguments, which are tokens only.
+    /// Adds the paths in a macro's arguments, which are only tokens.
     fn add_tokens(&mut self, tokens: proc_macro2::TokenStream) {
         use proc_macro2::TokenTree;
         let mut path: Vec<String> = Vec::new();
@@ -165,7 +165,7 @@ fn is_test(attributes: &[syn::Attribute]) -> bool {
 
 impl<'ast> Visit<'ast> for Paths<'_> {
     fn visit_file(&mut self, file: &'ast syn::File) {
-        // Aliases first: they may be used above the line that makes them.
+        // Aliases first: they may be used above the line that defines them.
         for item in &file.items {
             if let syn::Item::Use(item) = item
                 && !is_test(&item.attrs)
@@ -200,8 +200,8 @@ impl<'ast> Visit<'ast> for Paths<'_> {
     }
 }
 
-/// Returns the circles: sets of modules each of which leads to each other (Tarjan's strongly connected components, by
-/// reachability, for the graph is small).
+/// Returns the circles: sets of modules that all import each other, directly or through others (strongly connected
+/// components). It compares reachable modules, which is fast enough because the graph is small.
 fn circles(imports: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<BTreeSet<Module>> {
     let reachable = |from: &Module| {
         let mut seen = BTreeSet::new();
@@ -225,7 +225,7 @@ fn circles(imports: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<BTreeSet<Module>
     found
 }
 
-/// Fails where files of a crate import each other.
+/// Fails if files of a crate import each other.
 fn assert_no_circle(source: &str) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(source);
     let imports = Crate::of(&source).imports();
@@ -248,7 +248,7 @@ fn assert_no_circle(source: &str) {
     assert!(report.is_empty(), "{report}");
 }
 
-/// Fails where a folder of a crate's source imports another one than those it may.
+/// Fails if a folder of a crate's source imports a folder that it must not.
 fn assert_direction(source: &str, folders: &[(&str, &[&str])]) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(source);
     let imports = Crate::of(&source).imports();
@@ -285,7 +285,7 @@ fn the_bench_has_one_direction() {
 
 #[test]
 fn the_extension_has_one_direction() {
-    // From the bottom up. What all may import: PostgreSQL's differences, the border with the server.
+    // From the bottom up. All may import the differences between PostgreSQL's majors and the border with the server.
     let below = ["pg::compat", "pg::server"];
     for (folder, may_import) in [
         ("pg::compat", &[][..]),

@@ -1,8 +1,8 @@
-//! The test driver: throwaway servers, core's EXPLAIN and our own figures in one form, comparison.
+//! The test driver: throwaway servers, core's EXPLAIN and pg_rowsource's statistics in one form, comparison.
 //!
 //! Every file under `tests/` starts its own server through [`Server`] and stops it at its end.
-//! `make test` sets `PGBIN` and `ROWSOURCE_RUN`; a plain `cargo test -p rowsource-tests` finds both
-//! by running `scripts/tree.sh`, which also installs what is built into the private tree.
+//! `make test` sets `PGBIN` and `ROWSOURCE_RUN`. A plain `cargo test -p rowsource-tests` finds both
+//! by running `scripts/tree.sh`, which also installs the built extension into the private tree.
 
 pub mod adversarial;
 pub mod attack;

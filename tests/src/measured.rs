@@ -1,4 +1,4 @@
-//! Our own figures of the session's last measured statement.
+//! Reads pg_rowsource's statistics of the session's last measured statement.
 
 use crate::explain::{COUNTERS, describe, explain_nodes, first_column};
 use crate::session::run_each;
@@ -19,13 +19,13 @@ pub struct MeasuredNode {
     pub operation: String,
     /// Table, index or other object.
     pub object_name: Option<String>,
-    /// Starts, where they were counted.
+    /// Starts; `None` if they were not counted.
     pub starts: Option<i64>,
     /// Rows over all starts.
     pub rows: i64,
-    /// In the order of [`COUNTERS`]; `None` where they were not counted.
+    /// In the order of [`COUNTERS`]; `None` if they were not counted.
     pub counters: [Option<i64>; COUNTERS.len()],
-    /// Milliseconds, inclusive; `None` where not timed.
+    /// Milliseconds, inclusive; `None` if not timed.
     pub total_ms: Option<f64>,
     /// Milliseconds in the node alone.
     pub self_ms: Option<f64>,
@@ -35,11 +35,11 @@ pub struct MeasuredNode {
     pub timed_calls: Option<i64>,
     /// Backward steps of the clock.
     pub backsteps: i64,
-    /// Whether it is an InitPlan, so that its time is part of the nodes that use its result.
+    /// Whether it is an InitPlan. Its time is part of the nodes that use its result.
     pub init_plan: bool,
 }
 
-/// On one line, without the counters that are zero: this is read in messages of failed tests.
+/// Prints one line, without counters that are zero. Messages of failed tests show it.
 impl std::fmt::Debug for MeasuredNode {
     fn fmt(&self, to: &mut std::fmt::Formatter) -> std::fmt::Result {
         let name = self.object_name.as_deref().unwrap_or_default();
@@ -69,7 +69,7 @@ impl std::fmt::Debug for MeasuredNode {
     }
 }
 
-/// The session's last measured statement: queryid, planid and how it ended.
+/// Returns queryid, planid and outcome of the session's last measured statement.
 pub fn last(client: &mut Client) -> Option<(i64, i64, String)> {
     let row = client
         .query_opt(
@@ -80,7 +80,7 @@ pub fn last(client: &mut Client) -> Option<(i64, i64, String)> {
     Some((row.get(0), row.get(1), row.get(2)))
 }
 
-/// The nodes of the session's last measured statement, in the order of the display.
+/// Returns the nodes of the session's last measured statement, in the order of the display.
 pub fn measured_nodes(client: &mut Client) -> Vec<MeasuredNode> {
     let counters: String = COUNTERS
         .iter()
@@ -130,9 +130,9 @@ pub fn measure(client: &mut Client, statement: &str) -> Vec<MeasuredNode> {
     measure_elapsed(client, statement).0
 }
 
-/// The same, with the milliseconds that the client waited for the statement.
+/// Does the same, and also returns the milliseconds that the client waited for the statement.
 pub fn measure_elapsed(client: &mut Client, statement: &str) -> (Vec<MeasuredNode>, f64) {
-    // Before the run: afterwards a CREATE TABLE AS could not be explained again.
+    // Before the run, because a CREATE TABLE AS cannot be explained after it.
     let described = explain_nodes(client, statement, "FORMAT JSON");
     let before = "SET pg_rowsource.statistics_level = typical";
     client
@@ -153,7 +153,7 @@ pub fn measure_elapsed(client: &mut Client, statement: &str) -> (Vec<MeasuredNod
     (nodes, elapsed_ms)
 }
 
-/// How many times as long a statement takes when it is measured: the median of five pairs of runs.
+/// Returns how many times as long a statement takes when it is measured: the median of five pairs of runs.
 pub fn slowdown(client: &mut Client, statement: &str) -> f64 {
     let mut took = |level: &str| {
         run_each(client, &format!("SET pg_rowsource.statistics_level = {level}"));
@@ -167,12 +167,12 @@ pub fn slowdown(client: &mut Client, statement: &str) -> f64 {
     median(&runs)
 }
 
-/// `rowsource_display()` of the last statement, as one text.
+/// Returns `rowsource_display()` of the last statement, as one text.
 pub fn display(client: &mut Client, format: &str) -> String {
     first_column(client, &format!("SELECT rowsource_display(format => '{format}')")).join("\n")
 }
 
-/// How many nodes are given more time than their parent.
+/// Returns how many nodes have more time than their parent.
 pub fn children_above_parents(nodes: &[MeasuredNode]) -> usize {
     const ROUNDING_MS: f64 = 1e-6;
     let above = |node: &&MeasuredNode| {
@@ -185,8 +185,8 @@ pub fn children_above_parents(nodes: &[MeasuredNode]) -> usize {
     nodes.iter().filter(above).count()
 }
 
-/// Fails unless every time is sensible and no node's children together take longer than the node.
-/// For serial plans: under a Gather children run side by side.
+/// Fails unless every time is valid and no node's children together take longer than the node. Only for serial plans: below a
+/// Gather, children run at the same time.
 pub fn assert_consistent_times(nodes: &[MeasuredNode], what: &str) {
     const ROUNDING_MS: f64 = 1e-6;
     for node in nodes {

@@ -1,16 +1,16 @@
-//! Mounts that only one server sees: a mount namespace, held by a process that sleeps. Needs root.
+//! Mounts that only one server sees: a mount namespace, kept by a sleeping process. Needs root.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// A mount namespace with a few small file systems in it. It ends with this value and the servers in it.
+/// A mount namespace with a few small file systems. It ends with this value and the servers in it.
 pub struct Mounts {
     holder: Child,
 }
 
 impl Mounts {
-    /// Makes a namespace in which each of these folders is an empty file system of so many bytes. Needs root and
-    /// `mount`, which the chroots of the other majors lack: the name of such a test ends in `_needs_mount`.
+    /// Creates a namespace in which each of these folders is an empty file system of this many bytes. Needs root and `mount`,
+    /// which the chroots of the other majors lack. So the name of each test that uses it ends in `_needs_mount`.
     pub fn new(folders: &[(&Path, u64)]) -> Mounts {
         let mut script = String::from("set -e\n");
         for (folder, bytes) in folders {
@@ -38,13 +38,13 @@ impl Mounts {
         Mounts { holder }
     }
 
-    /// Returns the command that runs what follows inside.
+    /// Returns the command prefix that runs a command inside.
     pub fn enter(&self) -> Vec<String> {
         let namespace = self.root().join("ns/mnt");
         ["nsenter".to_string(), format!("--mount={}", namespace.display())].to_vec()
     }
 
-    /// Returns where a path inside is seen from outside.
+    /// Returns the path outside of the namespace of a path inside.
     pub fn outside(&self, path: &Path) -> PathBuf {
         self.root()
             .join("root")

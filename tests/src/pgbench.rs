@@ -1,11 +1,11 @@
-//! pgbench against a throwaway server.
+//! Runs pgbench against a throwaway server.
 
 use crate::environment::environment;
 use crate::server::Server;
 use crate::session::run_each;
 use std::process::Command;
 
-/// Runs pgbench with these arguments in sessions with these settings (as in PGOPTIONS), and returns what it said.
+/// Runs pgbench with these arguments in sessions with these settings (as in PGOPTIONS), and returns its output.
 pub fn pgbench(server: &Server, options: &str, arguments: &[&str]) -> String {
     let environment = environment();
     let output = Command::new(environment.pgbin.join("pgbench"))
@@ -25,19 +25,19 @@ pub fn pgbench(server: &Server, options: &str, arguments: &[&str]) -> String {
     said
 }
 
-/// Makes pgbench's tables of this scale, and writes them out.
+/// Creates pgbench's tables of this scale, and writes them to disk.
 pub fn fill(server: &Server, scale: u32) {
     pgbench(server, "", &["-i", "-q", "-s", &scale.to_string()]);
     run_each(&mut server.connect(), "CHECKPOINT");
 }
 
-/// The throughput that a run of pgbench reports.
+/// Returns the throughput that a run of pgbench reports.
 pub fn transactions_per_second(server: &Server, options: &str, arguments: &[&str]) -> f64 {
     let said = pgbench(server, options, arguments);
     number_after(&said, "tps = ")
 }
 
-/// The number at the start of the rest of the line that begins with `words`.
+/// Returns the number that follows `words` in the line that begins with them.
 pub fn number_after(said: &str, words: &str) -> f64 {
     said.lines()
         .find_map(|line| line.strip_prefix(words)?.split([' ', '/']).next()?.parse().ok())

@@ -1,4 +1,4 @@
-//! Processes of a server as the operating system sees them: memory, limits, signals.
+//! Memory, limits and signals of a server's processes.
 
 use crate::environment::environment;
 use procfs::process::{MMapPath, Process, Status};
@@ -15,33 +15,33 @@ fn status(pid: u32) -> Option<Status> {
     process(pid)?.status().ok()
 }
 
-/// Returns the memory that belongs to this process alone, 0 where it has gone.
+/// Returns the memory that belongs to this process alone; 0 if it has ended.
 pub fn private_bytes(pid: u32) -> u64 {
     status(pid).and_then(|status| status.rssanon).unwrap_or(0) * 1024
 }
 
-/// Returns the most memory that the process had since [`reset_peak`], shared memory that it touched included.
+/// Returns the peak memory of the process since [`reset_peak`], including shared memory that it touched.
 pub fn peak_bytes(pid: u32) -> u64 {
     status(pid).and_then(|status| status.vmhwm).unwrap_or(0) * 1024
 }
 
-/// Returns the address space of the process, 0 where it has gone.
+/// Returns the address space of the process; 0 if it has ended.
 pub fn address_space(pid: u32) -> u64 {
     status(pid).and_then(|status| status.vmsize).unwrap_or(0) * 1024
 }
 
-/// Returns how often the process has gone to sleep so far.
+/// Returns the number of voluntary context switches of the process.
 pub fn sleeps(pid: u32) -> u64 {
     let switches = status(pid).and_then(|status| status.voluntary_ctxt_switches);
-    switches.unwrap_or_else(|| panic!("process {pid} has gone"))
+    switches.unwrap_or_else(|| panic!("process {pid} has ended"))
 }
 
-/// Returns the process that traces this one, 0 where there is none.
+/// Returns the process that traces this one; 0 if there is none.
 pub fn tracer(pid: u32) -> Option<i32> {
     Some(status(pid)?.tracerpid)
 }
 
-/// Sets the peak back to what the process has now.
+/// Resets the peak to the current memory of the process.
 pub fn reset_peak(pid: u32) {
     fs::write(format!("/proc/{pid}/clear_refs"), "5").expect("the peak can be set back");
 }
@@ -49,7 +49,7 @@ pub fn reset_peak(pid: u32) {
 /// Limits the address space of a running process; `None` lifts the limit.
 pub fn limit_address_space(pid: u32, bytes: Option<u64>) {
     let limit = bytes.map_or("unlimited".to_string(), |bytes| bytes.to_string());
-    // The soft limit alone: who has lowered the hard one cannot lift it again.
+    // Only the soft limit: a process that has lowered its hard limit cannot raise it again.
     let status = environment()
         .as_server("prlimit".as_ref())
         .args(["--pid", &pid.to_string(), &format!("--as={limit}:")])
@@ -58,7 +58,7 @@ pub fn limit_address_space(pid: u32, bytes: Option<u64>) {
     assert!(status.success(), "prlimit of process {pid}");
 }
 
-/// Sends a signal; a process that has gone does not matter.
+/// Sends a signal. Ignores a process that has ended.
 pub fn send_signal(pid: u32, signal: &str) {
     let _ = Command::new("kill")
         .args([&format!("-{signal}"), &pid.to_string()])
@@ -66,7 +66,7 @@ pub fn send_signal(pid: u32, signal: &str) {
         .status();
 }
 
-/// Whether the process is stopped by a signal.
+/// Returns whether a signal has stopped the process.
 pub fn is_stopped(pid: u32) -> bool {
     let stat = process(pid).and_then(|process| process.stat().ok());
     stat.is_some_and(|stat| stat.state == 'T')
@@ -78,8 +78,8 @@ pub fn children(pid: u32) -> Vec<u32> {
     task.and_then(|task| task.children().ok()).unwrap_or_default()
 }
 
-/// Returns the bytes of the dynamic shared memory that the server's processes have mapped. A segment that nobody has
-/// mapped is not seen: let a session read the views first.
+/// Returns the bytes of dynamic shared memory that the server's processes have mapped. It does not see a segment that no
+/// process has mapped, so let a session read the views first.
 pub fn dynamic_shared_memory(postmaster: u32) -> u64 {
     let mut segments: BTreeMap<PathBuf, u64> = BTreeMap::new();
     for pid in children(postmaster) {

@@ -3,7 +3,7 @@
 use crate::explain::describe;
 use crate::server::Server;
 
-/// Creates the tables, the functions and a postgres_fdw server that leads back to the same database.
+/// Creates the tables, the functions and a postgres_fdw server that connects to the same database.
 pub fn create(server: &Server) {
     let mut client = server.connect();
     let loopback = format!(

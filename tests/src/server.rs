@@ -1,4 +1,4 @@
-//! A throwaway server: its own data, its own socket, stopped and removed when dropped.
+//! A throwaway server with its own data and socket. Dropping it stops and removes it.
 
 use crate::crashes;
 use crate::environment::{Environment, environment};
@@ -12,10 +12,10 @@ use std::sync::{Once, mpsc};
 use std::time::{Duration, Instant};
 
 /// How long a server may take to accept connections or to stop.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Settings that make counters repeatable: nobody else writes pages, WAL holds no page images by
-/// chance, nothing is planned or scanned depending on what ran before.
+/// Settings that make counters repeatable: no other process writes pages, WAL gets no page images by chance, and neither
+/// plans nor scans depend on earlier statements.
 const REPEATABLE: &str = "
     listen_addresses = ''
     fsync = off
@@ -41,11 +41,11 @@ pub struct Server {
     folder: PathBuf,
     child: Option<Child>,
     settings: Vec<String>,
-    /// A library put before all others of the server's.
+    /// A library that the server loads before all others (LD_PRELOAD).
     object: Option<PathBuf>,
-    /// The program, where it is another than the private tree's `postgres`.
+    /// The server's program, if it is not the private tree's `postgres`.
     program: Option<PathBuf>,
-    /// The command that runs the server, where it is to run elsewhere than the test.
+    /// The command that runs the server, if it runs in another mount namespace than the test.
     inside: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ impl Server {
         Server::start(name, &all)
     }
 
-    /// Starts a server with these lines in its configuration and nothing preloaded unless they say so.
+    /// Starts a server with these lines in its configuration. It preloads only the libraries that they name.
     pub fn start(name: &str, settings: &[&str]) -> Server {
         let environment = environment();
         let mut server = Server::folder_for(name, settings);
@@ -69,7 +69,7 @@ impl Server {
         server
     }
 
-    /// Starts a server over a copy of a stopped one's data.
+    /// Starts a server on a copy of a stopped server's data.
     pub fn copy_of(original: &Server, name: &str, settings: &[&str]) -> Server {
         assert!(
             original.child.is_none(),
@@ -93,12 +93,12 @@ impl Server {
         server
     }
 
-    /// Has the server run in a mount namespace from the next launch on. The namespace must outlive the server.
+    /// Makes the server run in a mount namespace from the next launch on. The namespace must outlive the server.
     pub fn run_inside(&mut self, mounts: &Mounts) {
         self.inside = mounts.enter();
     }
 
-    /// Starts a server from another program than the usual one.
+    /// Starts a server from another program.
     pub fn of_program(name: &str, settings: &[&str], program: &Path) -> Server {
         let mut server = Server::preloaded(name, settings);
         server.stop();
@@ -127,7 +127,7 @@ impl Server {
         server
     }
 
-    /// A server's folder, and nothing in it yet.
+    /// Creates a server's folder, still empty.
     fn folder_for(name: &str, settings: &[&str]) -> Server {
         let environment = environment();
         crashes::assert_none_before();
@@ -150,37 +150,37 @@ impl Server {
         }
     }
 
-    /// Adds a line to the configuration, in force from the next launch on.
+    /// Adds a line to the configuration, which applies from the next launch on.
     pub fn configure(&mut self, setting: &str) {
         self.settings.push(setting.to_string());
     }
 
-    /// The folder of the socket, the data and the log.
+    /// Returns the folder of the socket, the data and the log.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The postmaster's process id.
+    /// Returns the postmaster's process id.
     pub fn postmaster(&self) -> u32 {
         self.child.as_ref().expect("a running server").id()
     }
 
-    /// The data directory.
+    /// Returns the data directory.
     pub fn data(&self) -> PathBuf {
         self.folder.join("data")
     }
 
-    /// The server's log so far.
+    /// Returns the server's log so far.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(self.folder.join("log")).unwrap_or_default()).into_owned()
     }
 
-    /// Empties the log: what comes is of interest, or what came was meant to happen.
+    /// Empties the log, if only later lines matter or the earlier errors were intended.
     pub fn clear_log(&self) {
         fs::write(self.folder.join("log"), "").expect("the log can be emptied");
     }
 
-    /// What the log says of failures, with the lines around them: for messages of tests that fail.
+    /// Returns the failures in the log with the lines around them, for messages of failed tests.
     pub fn log_extract(&self) -> String {
         const SIGNS: [&str; 6] = [
             "FATAL:",
@@ -208,7 +208,7 @@ impl Server {
         extract[extract.len().saturating_sub(30)..].join("\n")
     }
 
-    /// A new session as the superuser. Waits for a server that is recovering from a crash.
+    /// Opens a session as the superuser. Waits for a server that is recovering from a crash.
     pub fn connect(&self) -> Client {
         let deadline = Instant::now() + Duration::from_secs(15);
         loop {
@@ -222,7 +222,7 @@ impl Server {
         }
     }
 
-    /// A new session in which the extension exists and nothing is measured until asked.
+    /// Opens a session at level basic, with the extension created and loaded.
     pub fn session(&self) -> Client {
         let mut client = self.connect();
         client
@@ -234,12 +234,12 @@ impl Server {
         client
     }
 
-    /// A new session as `user`, or the error.
+    /// Opens a session as `user`, or returns the error.
     pub fn try_connect(&self, user: &str) -> Result<Client, postgres::Error> {
         self.try_connect_to(user, "postgres")
     }
 
-    /// A new session as `user` in another database, or the error.
+    /// Opens a session as `user` in another database, or returns the error.
     pub fn try_connect_to(&self, user: &str, database: &str) -> Result<Client, postgres::Error> {
         postgres::Config::new()
             .host_path(&self.folder)
@@ -249,18 +249,18 @@ impl Server {
             .connect(NoTls)
     }
 
-    /// Stops the server as an administrator would (`fast`), keeping its data.
+    /// Stops the server as an administrator would (`fast`), and keeps its data.
     pub fn stop(&mut self) {
         self.stopped();
     }
 
-    /// Stops the server likewise, and returns how the postmaster ended; `None` where it had to be killed.
+    /// Stops the server in the same way, and returns the postmaster's exit status; `None` if it had to be killed.
     pub fn stopped(&mut self) -> Option<ExitStatus> {
         self.signal("INT");
         self.wait()
     }
 
-    /// Kills the postmaster, as when the machine fails, and waits until its backends have noticed.
+    /// Kills the postmaster, as in a failure of the machine, and waits until its backends have ended.
     pub fn kill(&mut self) {
         let backends: Vec<i32> = self
             .connect()
@@ -271,23 +271,23 @@ impl Server {
             .collect();
         self.signal("KILL");
         self.wait();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let lives = |pid: &i32| Path::new("/proc").join(pid.to_string()).exists();
         while backends.iter().any(lives) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
-    /// Kills a backend, as when it crashes, and waits until the postmaster has begun anew: until then it may
-    /// still let somebody in to what was.
+    /// Kills a backend, as in a crash, and waits until the postmaster has reinitialized: until then, a client may still
+    /// connect to the old state.
     pub fn crash_a_backend(&self) {
-        const ANEW: &str = "all server processes terminated; reinitializing";
-        let restarts = || self.log().matches(ANEW).count();
+        const REINITIALIZED: &str = "all server processes terminated; reinitializing";
+        let restarts = || self.log().matches(REINITIALIZED).count();
         let before = restarts();
         let mut victim = self.connect();
         let pid: i32 = crate::session::value(&mut victim, "SELECT pg_backend_pid()");
         run(Command::new("kill").arg("-KILL").arg(pid.to_string()));
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while restarts() == before {
             assert!(Instant::now() < deadline, "no restart:\n{}", self.log());
             std::thread::sleep(Duration::from_millis(10));
@@ -321,11 +321,11 @@ impl Server {
             command.env("LD_PRELOAD", object);
         }
         command.stdout(log.try_clone().expect("the log")).stderr(log);
-        self.child = Some(spawn_for_good(command));
+        self.child = Some(spawn_from_lasting_thread(command));
         self.wait_until_ready();
     }
 
-    /// Fails if a server process died by a signal or the log holds a PANIC.
+    /// Fails if a signal killed a server process or the log contains a PANIC.
     pub fn assert_no_crash(&self) {
         assert_no_crash(&self.log());
     }
@@ -341,7 +341,7 @@ impl Server {
     }
 
     fn wait_until_ready(&mut self) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while self.try_connect("postgres").is_err() {
             let ended = self
                 .child
@@ -350,7 +350,7 @@ impl Server {
             assert!(!ended, "the server did not start:\n{}", self.log());
             assert!(
                 Instant::now() < deadline,
-                "the server is not ready after {PATIENCE:?}:\n{}",
+                "the server is not ready after {TIMEOUT:?}:\n{}",
                 self.log()
             );
             std::thread::sleep(Duration::from_millis(20));
@@ -359,7 +359,7 @@ impl Server {
 
     fn wait(&mut self) -> Option<ExitStatus> {
         let mut child = self.child.take()?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let mut killed = false;
         loop {
             match child.try_wait() {
@@ -396,7 +396,7 @@ fn assert_no_crash(log: &str) {
     );
 }
 
-/// The same command, run by another program.
+/// Returns the same command, run by another program.
 fn wrapped(program: &str, arguments: &[String], command: &Command) -> Command {
     let mut outer = Command::new(program);
     outer
@@ -413,9 +413,9 @@ fn wrapped(program: &str, arguments: &[String], command: &Command) -> Command {
     outer
 }
 
-/// Spawns from a thread that never ends: the death signal is tied to the thread that spawns, and a
-/// test's thread ends before the tests that share its server do.
-fn spawn_for_good(mut command: Command) -> Child {
+/// Spawns from a thread that never ends. The death signal comes when the spawning thread ends, and a test's thread ends
+/// before the tests that share its server do.
+fn spawn_from_lasting_thread(mut command: Command) -> Child {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let _ = sender.send(command.spawn());
@@ -429,8 +429,8 @@ fn spawn_for_good(mut command: Command) -> Child {
         .expect("the server can be started")
 }
 
-/// The data directory made once by initdb and copied for each server. The scripts make it, so that
-/// `make demo` shares it.
+/// Returns the data directory that initdb creates once; each server copies it. The scripts create it, so that `make demo`
+/// shares it.
 fn template(environment: &Environment) -> PathBuf {
     static MADE: Once = Once::new();
     MADE.call_once(|| {
@@ -445,7 +445,7 @@ fn template(environment: &Environment) -> PathBuf {
     environment.run.join("template")
 }
 
-/// Removes folders of servers whose test process is gone, and ends the server where it still runs.
+/// Removes folders of servers whose test process has ended, and stops the servers that still run.
 fn remove_stale(environment: &Environment) {
     let Ok(entries) = fs::read_dir(environment.run.join("servers")) else {
         return;
@@ -468,14 +468,14 @@ fn remove_stale(environment: &Environment) {
     }
 }
 
-/// Ends the postmaster `pid` if it really is the one of this folder: ids are used again.
+/// Stops the postmaster `pid` if it belongs to this folder, because the system reuses process ids.
 fn end_stale_postmaster(pid: &str, folder: &Path) {
     let command_line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     if !String::from_utf8_lossy(&command_line).contains(&*folder.to_string_lossy()) {
         return;
     }
     let _ = Command::new("kill").args(["-QUIT", pid]).status();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while Path::new("/proc").join(pid).exists() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(10));
     }

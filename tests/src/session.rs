@@ -1,11 +1,10 @@
-//! What tests do in a session.
+//! Helpers that run statements in a session.
 
 use crate::explain::describe;
 use postgres::error::SqlState;
 use postgres::{Client, SimpleQueryMessage};
 
-/// Runs statements one by one, each in its own transaction (VACUUM wants that). Splits at semicolons
-/// outside single quotes.
+/// Runs statements one by one, each in its own transaction (VACUUM requires that). Splits at semicolons outside single quotes.
 pub fn run_each(client: &mut Client, sql: &str) {
     let mut quoted = false;
     let statements = sql.split(|character| {
@@ -37,8 +36,8 @@ pub fn must_fail(client: &mut Client, sql: &str) -> (SqlState, String) {
     }
 }
 
-/// Returns the server's major version, for expectations that differ. A test that does not fit a major at all says so in
-/// its name (`..._pg18_plus`, `..._before_pg17`), and is skipped there.
+/// Returns the server's major version, for expected values that differ between majors. A test that does not fit a major says
+/// so in its name (`..._pg18_plus`, `..._before_pg17`), and is skipped there.
 pub fn major(client: &mut Client) -> i32 {
     value(
         client,
@@ -46,7 +45,7 @@ pub fn major(client: &mut Client) -> i32 {
     )
 }
 
-/// One value.
+/// Returns one value.
 pub fn value<T>(client: &mut Client, sql: &str) -> T
 where
     T: for<'a> postgres::types::FromSql<'a>,
@@ -57,7 +56,7 @@ where
         .get(0)
 }
 
-/// The rows of a query, each column as text.
+/// Returns the rows of a query, each column as text.
 pub fn texts(client: &mut Client, sql: &str) -> Vec<Vec<Option<String>>> {
     client
         .simple_query(sql)

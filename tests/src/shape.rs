@@ -1,4 +1,4 @@
-//! Whether two EXPLAIN (FORMAT JSON) documents have the same fields and, times aside, the same values.
+//! Compares two EXPLAIN (FORMAT JSON) documents: the same fields and, except for times, the same values.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ const TIMES: [&str; 6] = [
     "Timing",
 ];
 
-/// Keys whose values depend on how processes divided the work among them: some are the leader's alone.
+/// Keys whose values depend on how the processes divided the work: some are the leader's alone.
 const DIVISION: [&str; 7] = [
     "Workers",
     "Workers Launched",
@@ -28,26 +28,26 @@ const DIVISION: [&str; 7] = [
 pub enum Division {
     /// There is one process.
     None,
-    /// One process of several did all of it: what says which one is left out.
+    /// One process of several did all of it. Keys that depend on which one are not compared.
     OneOfSeveral,
-    /// By chance: numbers are left out too.
+    /// By chance. Numbers are not compared either.
     ByChance,
 }
 
-/// Everything in which the documents differ; `under` names the place for the message.
-pub fn shape_differences(core: &Value, ours: &Value, division: Division, under: &str) -> Vec<String> {
-    match (core, ours) {
-        (Value::Object(core), Value::Object(ours)) => {
+/// Returns all differences of the documents. `under` is the path of keys for the message.
+pub fn shape_differences(core: &Value, measured: &Value, division: Division, under: &str) -> Vec<String> {
+    match (core, measured) {
+        (Value::Object(core), Value::Object(measured)) => {
             let keys = |object: &serde_json::Map<String, Value>| {
                 let mut keys: Vec<String> = object.keys().cloned().collect();
                 keys.sort();
                 keys.join(", ")
             };
-            if keys(core) != keys(ours) {
+            if keys(core) != keys(measured) {
                 return vec![format!(
-                    "{under}: core has the fields {}; ours {}",
+                    "{under}: core has the fields {}; measured {}",
                     keys(core),
-                    keys(ours)
+                    keys(measured)
                 )];
             }
             core.iter()
@@ -55,28 +55,30 @@ pub fn shape_differences(core: &Value, ours: &Value, division: Division, under: 
                 .filter(|(key, _)| !(division != Division::None && DIVISION.contains(&key.as_str())))
                 .flat_map(|(key, value)| {
                     if TIMES.contains(&key.as_str()) {
-                        time_differences(&ours[key], &format!("{under}/{key}"))
+                        time_differences(&measured[key], &format!("{under}/{key}"))
                     } else {
-                        shape_differences(value, &ours[key], division, &format!("{under}/{key}"))
+                        shape_differences(value, &measured[key], division, &format!("{under}/{key}"))
                     }
                 })
                 .collect()
         }
-        (Value::Array(core), Value::Array(ours)) if core.len() == ours.len() => core
+        (Value::Array(core), Value::Array(measured)) if core.len() == measured.len() => core
             .iter()
-            .zip(ours)
+            .zip(measured)
             .enumerate()
-            .flat_map(|(index, (core, ours))| {
-                shape_differences(core, ours, division, &format!("{under}/{index}"))
+            .flat_map(|(index, (core, measured))| {
+                shape_differences(core, measured, division, &format!("{under}/{index}"))
             })
             .collect(),
         (Value::Number(_), Value::Number(_)) if division == Division::ByChance => Vec::new(),
-        // The name of a foreign key's trigger ends in its number, which is new in each table made anew.
-        (Value::String(core), Value::String(ours)) if without_number(core) == without_number(ours) => {
+        // The name of a foreign key's trigger ends in its OID, which changes when the table is created again.
+        (Value::String(core), Value::String(measured))
+            if without_number(core) == without_number(measured) =>
+        {
             Vec::new()
         }
-        _ if core == ours => Vec::new(),
-        _ => vec![format!("{under}: core {core}, ours {ours}")],
+        _ if core == measured => Vec::new(),
+        _ => vec![format!("{under}: core {core}, measured {measured}")],
     }
 }
 

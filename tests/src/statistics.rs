@@ -1,6 +1,6 @@
-//! The few statistics the tests need.
+//! Computes the statistics that tests need.
 
-/// The median; the mean of the two in the middle for an even count.
+/// Returns the median; for an even count, the mean of the middle two.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -12,7 +12,7 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The median of the ratios of values that were measured in pairs: what makes the machine slower for a while is in both
+/// Returns the median of the ratios of values that were measured in pairs. A temporary slowdown of the machine affects both
 /// values of a pair.
 pub fn median_ratio(values: &[f64], bases: &[f64]) -> f64 {
     assert_eq!(values.len(), bases.len(), "pairs");
@@ -24,13 +24,13 @@ pub fn median_ratio(values: &[f64], bases: &[f64]) -> f64 {
     median(&ratios)
 }
 
-/// How many times as long the first took, measured in pairs: the ratio of the minima or the median of the ratios,
-/// whichever is less. Other work of the machine disturbs these in different ways; what is really slower is so in both.
+/// Returns how many times as long the first took, measured in pairs: the lower of the ratio of the minima and the median of
+/// the ratios. Other work on the machine disturbs the two in different ways; a real slowdown shows in both.
 pub fn undisturbed_ratio(values: &[f64], bases: &[f64]) -> f64 {
     f64::min(minimum(values) / minimum(bases), median_ratio(values, bases))
 }
 
-/// One standard error of the median of these values, as if they were normally distributed.
+/// Returns one standard error of the median of these values, assuming a normal distribution.
 pub fn error_of_median(values: &[f64]) -> f64 {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
@@ -38,7 +38,7 @@ pub fn error_of_median(values: &[f64]) -> f64 {
     1.25 * (squares / (count - 1.0)).sqrt() / count.sqrt()
 }
 
-/// The smallest value.
+/// Returns the smallest value.
 pub fn minimum(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::INFINITY, f64::min)
 }

@@ -1,12 +1,11 @@
-//! What tests ask of the store that all sessions share. Questions are put at level basic, so that they do not
-//! become plans themselves.
+//! Queries of the store that all sessions share. They run at level basic, so that their own plans are not stored.
 
 use crate::server::Server;
 use crate::session::{run_each, value};
 use postgres::Client;
 
-/// A server whose sessions measure nothing until they say so, with the extension.
-pub fn quiet_server(name: &str, settings: &[&str]) -> Server {
+/// Starts a server at level basic, with the extension.
+pub fn basic_server(name: &str, settings: &[&str]) -> Server {
     let mut all = vec![
         "pg_rowsource.statistics_level = 'basic'",
         "max_parallel_workers_per_gather = 0",
@@ -18,14 +17,14 @@ pub fn quiet_server(name: &str, settings: &[&str]) -> Server {
     server
 }
 
-/// A session that measures every call.
+/// Opens a session that times every call.
 pub fn measuring(server: &Server) -> Client {
     let mut client = server.connect();
     measure_all(&mut client);
     client
 }
 
-/// Measures every call of this session from now on.
+/// Times every call of this session from now on.
 pub fn measure_all(client: &mut Client) {
     run_each(
         client,
@@ -33,7 +32,7 @@ pub fn measure_all(client: &mut Client) {
     );
 }
 
-/// Runs statements at level typical, with every call timed, in a session that is at level basic.
+/// Runs statements at level typical with every call timed, in a session at level basic.
 pub fn measured(client: &mut Client, sql: &str) {
     measure_all(client);
     run_each(client, sql);
@@ -58,7 +57,7 @@ pub struct KeptPlan {
     pub last_outcome: String,
 }
 
-/// The kept plans of statements whose text is LIKE this, the oldest first.
+/// Returns the stored plans of statements whose text is LIKE this, the oldest first.
 pub fn kept(client: &mut Client, like: &str) -> Vec<KeptPlan> {
     client
         .query(
@@ -87,15 +86,15 @@ pub fn kept(client: &mut Client, like: &str) -> Vec<KeptPlan> {
         .collect()
 }
 
-/// The one kept plan of statements whose text is LIKE this.
-pub fn the_kept(client: &mut Client, like: &str) -> KeptPlan {
+/// Returns the only stored plan of statements whose text is LIKE this.
+pub fn only_kept(client: &mut Client, like: &str) -> KeptPlan {
     let mut plans = kept(client, like);
     assert_eq!(plans.len(), 1, "{like}: {plans:#?}");
     plans.remove(0)
 }
 
-/// A figure of a kept plan's node, by an expression over pg_stat_rowsource.
-pub fn figure(client: &mut Client, plan: &KeptPlan, node: i32, expression: &str) -> f64 {
+/// Returns an expression over a node's row of pg_stat_rowsource.
+pub fn node_value(client: &mut Client, plan: &KeptPlan, node: i32, expression: &str) -> f64 {
     value(
         client,
         &format!(
@@ -106,7 +105,7 @@ pub fn figure(client: &mut Client, plan: &KeptPlan, node: i32, expression: &str)
     )
 }
 
-/// A column of rowsource_info().
+/// Returns a column of rowsource_info().
 pub fn info(client: &mut Client, column: &str) -> i64 {
     value(
         client,
@@ -114,7 +113,7 @@ pub fn info(client: &mut Client, column: &str) -> i64 {
     )
 }
 
-/// One text of everything that is kept, to compare before and after.
+/// Returns everything in the store as one text, to compare before and after.
 pub fn everything(client: &mut Client) -> String {
     let parts = [
         "pg_stat_rowsource_plans",

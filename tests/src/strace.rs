@@ -1,4 +1,4 @@
-//! A system-call trace of a server: what it asked of its temporary files, by strace.
+//! Traces a server's requests to its temporary files with strace.
 
 use crate::tempfile::{FILETYPES, Io};
 use crate::{Server, environment::environment, process};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const CALLS: &str = "trace=pread64,pwrite64,preadv,pwritev,preadv2,pwritev2";
 const BLOCK: i64 = 8192;
 
-/// A running trace of the postmaster and all processes that it starts from now on: connect after this.
+/// A running trace of the postmaster and of all processes that it starts after this. So connect after this.
 pub struct Trace {
     child: Child,
     folder: PathBuf,
@@ -31,7 +31,7 @@ impl Trace {
                 "-T",
                 "-s",
                 "0",
-                // All parts of a vectored request, for its size.
+                // Print all parts of a vectored request, to know its size.
                 "-e",
                 "abbrev=none",
                 "-e",
@@ -57,7 +57,7 @@ impl Trace {
         Trace { child, folder }
     }
 
-    /// Ends the trace; returns what was asked of each file type, and how many processes did.
+    /// Ends the trace. Returns the requests to each file type, and how many processes made requests.
     pub fn stop(mut self) -> ([Io; 2], usize) {
         let _ = Command::new("kill")
             .args(["-INT", &self.child.id().to_string()])
@@ -78,8 +78,8 @@ impl Trace {
     }
 }
 
-/// A line such as `pread64(17</data/base/pgsql_tmp/pgsql_tmp12.0>, ""..., 8192, 0) = 8192 <0.000012>`: the file type,
-/// whether it is a read, how much was asked for, how much came, and milliseconds.
+/// Reads a line such as `pread64(17</data/base/pgsql_tmp/pgsql_tmp12.0>, ""..., 8192, 0) = 8192 <0.000012>`. Returns the file
+/// type, whether it is a read, the requested bytes, the returned bytes, and milliseconds.
 fn request(line: &str) -> Option<(usize, bool, i64, i64, f64)> {
     let (call, rest) = line.split_once('(')?;
     let path = &rest[rest.find('<')? + 1..rest.find('>')?];

@@ -1,11 +1,11 @@
-//! What tests ask of `pg_stat_tempfile_io`.
+//! Queries of `pg_stat_tempfile_io`.
 
 use crate::compiled::object;
 use crate::session::{run_each, texts, value};
 use postgres::Client;
 use std::ops::{Add, Sub};
 
-/// The file types, as views name them.
+/// The file types, as in the views.
 pub const FILETYPES: [&str; 2] = ["work file", "temp table"];
 
 /// Requests of one kind.
@@ -60,7 +60,7 @@ impl Io {
         requests.ms += ms;
     }
 
-    /// Requests and bytes: what must agree exactly.
+    /// Returns requests and bytes, which must agree exactly.
     pub fn counts(&self) -> [(i64, i64); 4] {
         [
             self.small_read,
@@ -80,7 +80,7 @@ impl Io {
         }
     }
 
-    /// Of any size: temporary tables are read in large requests from PostgreSQL 17 on.
+    /// Returns the reads of any size. From PostgreSQL 17 on, temporary tables are read in large requests.
     pub fn reads(&self) -> Requests {
         self.small_read + self.large_read
     }
@@ -89,13 +89,13 @@ impl Io {
         self.small_write + self.large_write
     }
 
-    /// Milliseconds of reads, and of writes.
+    /// Returns the milliseconds of reads, and of writes.
     pub fn times(&self) -> [f64; 2] {
         [self.reads().ms, self.writes().ms]
     }
 }
 
-/// The requests so far of a session's database to each file type.
+/// Returns the requests so far of a session's database to each file type.
 pub fn io(client: &mut Client) -> [Io; 2] {
     FILETYPES.map(|filetype| {
         let row = client
@@ -122,7 +122,7 @@ pub fn io(client: &mut Client) -> [Io; 2] {
     })
 }
 
-/// What requests a body led to, as another session sees them.
+/// Returns the requests that a body led to, as another session sees them.
 pub fn io_during(observer: &mut Client, body: impl FnOnce()) -> [Io; 2] {
     let before = io(observer);
     body();
@@ -130,7 +130,7 @@ pub fn io_during(observer: &mut Client, body: impl FnOnce()) -> [Io; 2] {
     [after[0].since(&before[0]), after[1].since(&before[1])]
 }
 
-/// Where the counters of the session's database come from.
+/// Returns the sources of the counters of the session's database.
 pub fn sources(client: &mut Client) -> Vec<String> {
     texts(
         client,
@@ -142,7 +142,7 @@ pub fn sources(client: &mut Client) -> Vec<String> {
     .collect()
 }
 
-/// The SQL functions of the tracer object, for servers that it is put before the libraries of.
+/// Creates the SQL functions of the tracer object, on a server that preloads it (LD_PRELOAD).
 pub fn create_tracer(client: &mut Client) {
     let library = object("tracer/tracer.c");
     run_each(
@@ -158,7 +158,7 @@ pub fn create_tracer(client: &mut Client) {
     );
 }
 
-/// What the tracer has seen of this session: requests, bytes and milliseconds, of reads and of writes.
+/// Returns the requests, bytes and milliseconds that the tracer has seen of this session, of reads and of writes.
 pub fn traced(client: &mut Client, filetype: usize) -> [Requests; 2] {
     [false, true].map(|write| {
         let totals: String = value(

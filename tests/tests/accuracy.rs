@@ -1,8 +1,8 @@
-//! Sampled time against known time, on the adversarial plans of design 3.5 (`rowsource_tests::adversarial`). The bound is
-//! generous, since the machine is shared; the tight ones are in the pure crate, on a clock of its own.
+//! Compares sampled with known time, on the adversarial plans of design 3.5 (`rowsource_tests::adversarial`). The bound is
+//! loose, because the machine is shared; the pure crate has tight bounds, on a simulated clock.
 //!
-//! The machine may change its speed at any time. So each round takes the truth anew: what core says of the statement
-//! without burning, scaled to what the measured run itself took beside its burning, by the client's clock.
+//! The machine may change its speed at any time. So each round measures the true times again: core's times of the statement
+//! without burning, scaled to the time that the measured run took except for burning, by the client's clock.
 
 use rowsource_tests::adversarial::{CASES, at_the_speed_of, create_tables, ratios, with_burning};
 use rowsource_tests::explain::explain_nodes;
@@ -13,7 +13,7 @@ use rowsource_tests::{Server, burn};
 use std::collections::BTreeMap;
 
 const ROUNDS: usize = 5;
-/// How far the median over the rounds may be from the truth.
+/// The maximum relative error of the median over the rounds.
 const BOUND: f64 = 0.10;
 
 #[test]
@@ -51,7 +51,7 @@ fn sampled_time_is_close_to_known_time() {
             }
         }
         for (name, ratios) in found {
-            // A node that burns nothing is there only where it was given too much.
+            // A node that burns nothing is listed only if it got too much time.
             if ratios.len() <= ROUNDS / 2 {
                 continue;
             }

@@ -1,17 +1,16 @@
-//! Plans of any size and number: the library adds little time, keeps within its memory, and can be cancelled.
+//! Plans of any size and number: the library adds little time, stays within its memory limits, and can be cancelled.
 
 use postgres::Client;
 use rowsource_tests::attack::{Growth, Pair, send};
 
-/// The sizes that CI has time for, and with ROWSOURCE_LONG one more: the server takes minutes to make 10,000
-/// partitions.
+/// Returns the sizes for CI, and with ROWSOURCE_LONG one more: the server takes minutes to create 10,000 partitions.
 fn sizes(short: &[usize], long: usize) -> Vec<usize> {
     let more = std::env::var_os("ROWSOURCE_LONG").map(|_| long);
     short.iter().copied().chain(more).collect()
 }
 
 #[test]
-fn partitions() {
+fn partitions_cost_little() {
     let settings = [
         "max_locks_per_transaction = 1000",
         "plan_cache_mode = force_generic_plan",
@@ -21,7 +20,7 @@ fn partitions() {
     let mut largest = String::new();
     for partitions in sizes(&[10, 400, 2_000], 10_000) {
         let table = format!("p{partitions}");
-        // Made in parts: a transaction holds a lock on each.
+        // Created in parts, because a transaction holds a lock on each partition.
         pair.both(&format!("CREATE TABLE {table} (id int) PARTITION BY RANGE (id)"));
         for from in (0..partitions).step_by(500) {
             let to = partitions.min(from + 500) - 1;
@@ -44,7 +43,7 @@ fn partitions() {
 
 /// The planner folds `repeat` into a constant of 20 MB, which the statement's text does not show.
 #[test]
-fn predicates_of_20_mb() {
+fn predicates_of_20_mb_cost_little() {
     const PREDICATE: &str = "b = repeat('x', 20000000)";
     let mut pair = Pair::start("attack-predicates", &[], "CREATE TABLE t (id int, b text)");
     pair.watch_memory();
@@ -62,7 +61,7 @@ fn predicates_of_20_mb() {
 }
 
 #[test]
-fn lists_of_constants() {
+fn lists_of_constants_cost_little() {
     let mut pair = Pair::start("attack-lists", &[], "CREATE TABLE t AS SELECT 1 AS id");
     pair.watch_memory();
     let mut growth = Growth::of("IN list");
@@ -83,8 +82,8 @@ fn lists_of_constants() {
     pair.assert_cancelled_in_time("IN list", elapsed, &smaller);
 }
 
-/// A loop over so many statements, each with a plan and a queryid of its own: which of 14 columns are plain. Each is a
-/// UNION ALL of so many joins.
+/// Returns a loop over `plans` statements with different plans and queryids: they differ in which of 14 columns are plain.
+/// Each statement is a UNION ALL of `joins` joins.
 fn distinct(plans: usize, joins: usize) -> String {
     format!(
         "DO $$DECLARE q text; BEGIN FOR i IN 1..{plans} LOOP
@@ -95,7 +94,7 @@ fn distinct(plans: usize, joins: usize) -> String {
 }
 
 #[test]
-fn distinct_plans() {
+fn distinct_plans_cost_little() {
     const TABLE: &str = "CREATE TABLE t AS SELECT 1 AS id";
     let mut pair = Pair::start("attack-distinct", &["pg_rowsource.track = 'all'"], TABLE);
     pair.watch_memory();
@@ -107,7 +106,7 @@ fn distinct_plans() {
     pair.assert_store("distinct plans");
 }
 
-/// A view that is cancelled while it is made.
+/// The view is cancelled while it is read.
 #[test]
 fn views_can_be_cancelled() {
     const TABLE: &str = "CREATE TABLE t AS SELECT 1 AS id; CREATE TABLE nothing ()";
@@ -115,7 +114,7 @@ fn views_can_be_cancelled() {
     let [_, client] = &mut pair.clients;
     send(client, &distinct(4_900, 8));
     pair.reconnect();
-    pair.ours("SET pg_rowsource.statistics_level = basic");
+    pair.run_with("SET pg_rowsource.statistics_level = basic");
     pair.watch_memory();
     for view in [
         "pg_stat_rowsource",
@@ -123,7 +122,7 @@ fn views_can_be_cancelled() {
         "pg_stat_rowsource_histogram",
     ] {
         let sql = format!("SELECT count(*) FROM {view}");
-        // The other server has no such view, and something else that can be cancelled.
+        // The server without the library has no such view: it runs another statement that can be cancelled.
         let names = |client: &mut Client| {
             send(
                 client,
@@ -146,7 +145,7 @@ const NESTED: &str = "
     BEGIN IF n = 0 THEN RETURN 0; END IF; RETURN (SELECT nested(n - 1) + count(*) FROM generate_series(1, 3)); END$$";
 
 #[test]
-fn nested_functions() {
+fn nested_functions_cost_little() {
     let settings = ["max_stack_depth = '7MB'", "pg_rowsource.track = 'all'"];
     let mut pair = Pair::start("attack-nesting", &settings, "");
     for client in &mut pair.clients {
@@ -161,9 +160,9 @@ fn nested_functions() {
     pair.assert_store("nested functions");
 }
 
-/// Each cursor is a statement that is suspended, and goes on in turn with all others.
+/// Each cursor is a suspended statement, and all of them continue in turn.
 #[test]
-fn open_cursors() {
+fn open_cursors_cost_little() {
     const TABLE: &str = "CREATE TABLE t AS SELECT i AS id FROM generate_series(1, 10) i; ANALYZE t";
     let mut pair = Pair::start("attack-cursors", &[], TABLE);
     let mut growth = Growth::of("open cursors");
@@ -177,7 +176,7 @@ fn open_cursors() {
         growth.add(
             cursors,
             pair.elapsed(1, |client| {
-                // Each statement is a message, as from a client: one long message is another attack.
+                // Each statement is a message of its own, as from a client. Another test covers one long message.
                 send(client, "BEGIN");
                 for part in [&declare, &fetch, &fetch, &fetch] {
                     part.split_inclusive(';').for_each(|sql| send(client, sql));

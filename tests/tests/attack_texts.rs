@@ -1,10 +1,10 @@
-//! Texts of any length and kind: the library adds little time, less memory, and does not stand in a cancel's way.
+//! Texts of any length and kind: the library adds little time and memory, and does not delay a cancel.
 
 use rowsource_tests::attack::{Growth, Pair};
 
 const SETTINGS: [&str; 1] = ["max_stack_depth = '7MB'"];
 
-/// Beginnings of hints, comments and quotes, over and over.
+/// Beginnings of hints, comments and quotes, repeated.
 const BEGINNINGS: [&str; 6] = [
     "/*+",
     "/*+ gather_plan_statistics ",
@@ -19,20 +19,20 @@ fn repeated(what: &str, bytes: usize) -> String {
 }
 
 #[test]
-fn a_text_of_any_length() {
+fn texts_of_any_length_cost_little() {
     let mut pair = Pair::start("attack-length", &SETTINGS, "");
     for level in ["basic", "typical"] {
         pair.reconnect();
-        pair.ours(&format!("SET pg_rowsource.statistics_level = {level}"));
+        pair.run_with(&format!("SET pg_rowsource.statistics_level = {level}"));
         pair.watch_memory();
         let mut growth = Growth::of(&format!("a literal, level {level}"));
-        // The longest takes seconds, most of them the client's: once is enough.
-        let most = if level == "typical" {
+        // The longest text takes seconds, mostly in the client: one run is enough.
+        let longest = if level == "typical" {
             100_000_000
         } else {
             10_000_000
         };
-        for bytes in [1_000, 1_000_000, most] {
+        for bytes in [1_000, 1_000_000, longest] {
             let sql = format!("SELECT length('{}')", "x".repeat(bytes));
             let rounds = if bytes < 5_000_000 { 5 } else { 1 };
             growth.add(bytes, pair.elapsed_of(rounds, &sql));
@@ -46,10 +46,10 @@ fn a_text_of_any_length() {
 }
 
 #[test]
-fn beginnings_of_hints() {
+fn beginnings_of_hints_cost_little() {
     let mut pair = Pair::start("attack-hints", &SETTINGS, "");
     for level in ["basic", "typical"] {
-        pair.ours(&format!("SET pg_rowsource.statistics_level = {level}"));
+        pair.run_with(&format!("SET pg_rowsource.statistics_level = {level}"));
         for what in BEGINNINGS {
             let mut growth = Growth::of(&format!("{what:?} in a literal, level {level}"));
             for bytes in [10_000, 40_000, 300_000, 3_000_000] {
@@ -60,11 +60,11 @@ fn beginnings_of_hints() {
     }
 }
 
-/// The same outside of literals, where comments end and begin.
+/// Comments outside of literals.
 #[test]
-fn comments_without_end() {
+fn comments_without_end_cost_little() {
     let mut pair = Pair::start("attack-comments", &SETTINGS, "");
-    pair.ours("SET pg_rowsource.statistics_level = basic");
+    pair.run_with("SET pg_rowsource.statistics_level = basic");
     for what in [
         "/*+ x */",
         "/* */",
@@ -74,18 +74,18 @@ fn comments_without_end() {
         "$a$/*+$a$ || ",
     ] {
         let mut growth = Growth::of(&format!("{what:?} in the statement"));
-        // A chain of || is parsed by recursion, so it cannot be long.
-        let most = if what.ends_with("|| ") { 30_000 } else { 10_000_000 };
-        for bytes in [most / 100, most / 10, most] {
+        // PostgreSQL parses a chain of || recursively, so it cannot be long.
+        let longest = if what.ends_with("|| ") { 30_000 } else { 10_000_000 };
+        for bytes in [longest / 100, longest / 10, longest] {
             let sql = format!("SELECT length({}'x')", repeated(what, bytes));
             growth.add(bytes, pair.elapsed_of(5, &sql));
         }
     }
 }
 
-/// One message of many statements is placed statement by statement.
+/// One message holds many statements, each with its own position.
 #[test]
-fn many_statements_in_one_message() {
+fn many_statements_in_one_message_cost_little() {
     const TABLE: &str = "CREATE UNLOGGED TABLE t (id int)";
     let mut pair = Pair::start("attack-message", &SETTINGS, TABLE);
     for (level, statement) in [
@@ -94,7 +94,7 @@ fn many_statements_in_one_message() {
         ("basic", "/* a */ SELECT 1 ;"),
     ] {
         pair.reconnect();
-        pair.ours(&format!("SET pg_rowsource.statistics_level = {level}"));
+        pair.run_with(&format!("SET pg_rowsource.statistics_level = {level}"));
         let mut growth = Growth::of(&format!("{statement} in one message, level {level}"));
         for statements in [1_000, 10_000, 100_000] {
             let sql = statement.repeat(statements);

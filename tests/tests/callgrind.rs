@@ -4,7 +4,7 @@ use rowsource_tests::Server;
 use rowsource_tests::callgrind::{above_recorded, create_tables, of_a_call, recorded};
 use rowsource_tests::session::major;
 
-/// Instructions a call over a bare call that the hot path may take (design 3.2).
+/// The maximum instructions that the hot path may add to a call (design 3.2).
 const BUDGET: f64 = 40.0;
 
 #[test]
@@ -16,9 +16,9 @@ fn a_call_costs_few_instructions() {
     drop(client);
     server.stop();
     let mut failures = Vec::new();
-    // The aggregate that only counts lets its scan be tail-called; the one that compares texts does not.
+    // The scan below the aggregate that only counts is fused with it; the scan below the one that compares texts is not.
     for (which, (node, select)) in [
-        ("a scan that is only drained", "SELECT count(pad)"),
+        ("a fused scan", "SELECT count(pad)"),
         ("any other node", "SELECT max(pad)"),
     ]
     .into_iter()

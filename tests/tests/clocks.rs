@@ -1,4 +1,4 @@
-//! Clocks: the five sources measure alike, and one that steps back does no harm.
+//! Clocks: the five sources measure the same times, and a clock that steps back does no harm.
 
 use rowsource_tests::compiled::object;
 use rowsource_tests::session::{run_each, value};
@@ -13,15 +13,15 @@ const STATEMENTS: [&str; 3] = [
     "SELECT count(*) FROM a JOIN b ON b.id = a.g",
 ];
 
-/// 2,000 rows, of 50 us each.
+/// 2,000 rows of 50 us each.
 const BURNING: &str =
     "SELECT count(*) FROM a WHERE id <= 2000 AND burn(CASE WHEN id <= 2000 THEN 50 ELSE 0 END)";
 
-/// How often the clock may be read beside the timed calls of a node: by ticks, and where a node begins.
+/// The maximum readings of the clock besides the timed calls of a node: by ticks, and at a node's start.
 const TICKS: i64 = 1_000;
 
 #[test]
-fn a_clock_that_steps_back() {
+fn a_clock_that_steps_back_does_no_harm() {
     let object = object("backstep/backstep.c");
     let server = Server::overridden("backstep", &["max_parallel_workers_per_gather = 0"], &object);
     let mut client = server.session();
@@ -34,12 +34,12 @@ fn a_clock_that_steps_back() {
             run_each(&mut client, "SELECT rowsource_reset()");
             for node in measure(&mut client, statement) {
                 let what = format!("{statement} at {sampfreq}: {node:?}");
-                // A step back is no time; the step forward after it cannot be told from time, and they add up.
+                // A step back counts as no time. The step forward after it counts as time, and these add up.
                 assert!(
                     node.total_ms.is_none_or(|ms| (0.0..2000.0).contains(&ms)),
                     "{what}"
                 );
-                // It steps back every so many readings, and a timed call reads it twice.
+                // The clock steps back at fixed numbers of readings, and a timed call reads it twice.
                 let readings = 2 * node.timed_calls.unwrap_or(0) + TICKS;
                 assert!((0..=readings).contains(&node.backsteps), "{what}");
                 seen += node.backsteps;
@@ -56,7 +56,7 @@ fn a_clock_that_steps_back() {
 }
 
 #[test]
-fn all_sources_measure_alike() {
+fn all_sources_measure_the_same_time() {
     let server = Server::preloaded("sources", &["max_parallel_workers_per_gather = 0"]);
     let mut client = server.session();
     run_each(&mut client, TABLES);
@@ -73,7 +73,7 @@ fn all_sources_measure_alike() {
     assert!(usable.len() >= 3, "{usable:?}");
     run_each(&mut client, "SET pg_rowsource.sampfreq = 1");
     let sources: Vec<&String> = usable.iter().filter(|source| *source != "coarse").collect();
-    // Each source measures the same burning in turn. How long it really took is known of each run.
+    // Each source measures the same burning in turn. The true time of each run is known.
     let mut found: Vec<Vec<f64>> = vec![Vec::new(); sources.len()];
     for _ in 0..5 {
         for (source, found) in sources.iter().zip(&mut found) {
@@ -89,7 +89,7 @@ fn all_sources_measure_alike() {
             found.push(scan / burned_ms);
         }
     }
-    // The least of each: other work only adds to what is not burned.
+    // The minimum of each, because other work only adds to the time that is not burned.
     let least: Vec<f64> = found.iter().map(|found| minimum(found)).collect();
     for (source, found) in sources.iter().zip(&found) {
         println!("{source}: the scan takes {found:.3?} of the time burned in it");

@@ -1,4 +1,4 @@
-//! Beside pg_stat_statements and auto_explain, loaded before and after them: each sees what it should.
+//! Runs together with pg_stat_statements and auto_explain, loaded before and after them: each library measures correctly.
 
 use rowsource_tests::explain::COUNTS;
 use rowsource_tests::session::{run_each, value};
@@ -39,11 +39,11 @@ fn check(name: &str, libraries: &str) {
             );
             let what =
                 format!("{libraries}, auto_explain {auto_explain}, explain {explain}, timing {timing}");
-            let ours = measure(&mut client, STATEMENT);
-            assert_eq!(differences(&core, &ours), Vec::<String>::new(), "{what}");
+            let measured = measure(&mut client, STATEMENT);
+            assert_eq!(differences(&core, &measured), Vec::<String>::new(), "{what}");
             assert!(
-                ours.iter().all(|node| node.total_ms.is_some()),
-                "{what}: times are missing: {ours:#?}"
+                measured.iter().all(|node| node.total_ms.is_some()),
+                "{what}: times are missing: {measured:#?}"
             );
         }
     }
@@ -67,7 +67,7 @@ fn check(name: &str, libraries: &str) {
     check_log(&server.log(), libraries);
 }
 
-/// auto_explain's plans: rows and loops exact, times where they are wanted.
+/// Checks auto_explain's plans: rows and loops are exact, and times are there if requested.
 fn check_log(log: &str, libraries: &str) {
     let timed = log.lines().filter(|line| {
         line.contains("Seq Scan on n")
@@ -106,7 +106,7 @@ fn check_log(log: &str, libraries: &str) {
 }
 
 #[test]
-fn loaded_last() {
+fn works_when_loaded_last() {
     check(
         "coexistence-last",
         "pg_stat_statements, auto_explain, pg_rowsource",
@@ -114,7 +114,7 @@ fn loaded_last() {
 }
 
 #[test]
-fn loaded_first() {
+fn works_when_loaded_first() {
     check(
         "coexistence-first",
         "pg_rowsource, pg_stat_statements, auto_explain",
@@ -122,7 +122,7 @@ fn loaded_first() {
 }
 
 #[test]
-fn loaded_between() {
+fn works_when_loaded_between() {
     check(
         "coexistence-between",
         "auto_explain, pg_rowsource, pg_stat_statements",

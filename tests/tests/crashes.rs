@@ -1,10 +1,10 @@
-//! A server that crashes fails the test that started it, and no later try makes up for it.
+//! A crash of a server fails the test that started it, and each later try of this test.
 
 use rowsource_tests::{Server, crashes};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 #[test]
-fn a_crash_is_never_forgotten() {
+fn a_crash_fails_each_later_try() {
     let server = Server::start("crash", &[]);
     server.crash_a_backend();
     let failed = catch_unwind(AssertUnwindSafe(|| drop(server)));
@@ -17,9 +17,9 @@ fn a_crash_is_never_forgotten() {
     );
 }
 
-/// A server that was stopped, or a session that was ended, is no crash.
+/// Stopping a server or terminating a session is not a crash.
 #[test]
-fn an_orderly_end_is_no_crash() {
+fn an_orderly_end_is_not_a_crash() {
     let mut server = Server::start("no-crash", &[]);
     server.stop();
     server.launch();

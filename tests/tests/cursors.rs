@@ -1,4 +1,4 @@
-//! Cursors: many visits to the executor make one execution.
+//! Cursors: many calls of the executor are one execution.
 
 use postgres::Client;
 use rowsource_tests::measured::slowdown;
@@ -72,12 +72,12 @@ fn a_held_cursor_is_read_at_commit() {
         &mut client,
         "BEGIN; DECLARE c CURSOR WITH HOLD FOR SELECT * FROM n WHERE id <= 500; FETCH 10 FROM c; COMMIT; FETCH 5 FROM c; CLOSE c",
     );
-    // At COMMIT the executor starts over and everything is materialised; rows fetched before are counted too.
+    // At COMMIT the executor runs again from the start and materialises all rows. Rows fetched before count too.
     assert!(nodes[0].rows >= 500 && nodes[0].rows <= 520, "{nodes:#?}");
 }
 
 #[test]
-fn interleaved_cursors_and_statements_stay_apart() {
+fn interleaved_cursors_and_statements_stay_separate() {
     let server = server("cursor-interleaved");
     let mut client = server.session();
     run_each(&mut client, "SET pg_rowsource.statistics_level = typical; BEGIN");
@@ -102,7 +102,7 @@ fn interleaved_cursors_and_statements_stay_apart() {
     run_each(&mut client, "COMMIT");
 }
 
-/// The nodes, read at level basic, the level restored.
+/// Reads the nodes at level basic, then restores the level.
 fn measured_at_basic(client: &mut Client) -> Vec<MeasuredNode> {
     run_each(client, "SET pg_rowsource.statistics_level = basic");
     let nodes = measured_nodes(client);

@@ -1,4 +1,4 @@
-//! META.json is what PGXN's specification (version 1.0.0) wants, and tells the truth.
+//! META.json conforms to PGXN's specification (version 1.0.0), and its content is true.
 
 use rowsource_tests::environment::environment;
 use serde_json::Value;
@@ -22,7 +22,7 @@ fn is_semver(version: &str) -> bool {
     parts.len() == 3 && parts.iter().all(number)
 }
 
-/// The value of `KEY = 'VALUE'` or `KEY = "VALUE"` in a file of the checkout.
+/// Returns the value of `KEY = 'VALUE'` or `KEY = "VALUE"` in a file of the checkout.
 fn assigned(file: &str, key: &str) -> String {
     let text = fs::read_to_string(environment().root.join(file)).expect(file);
     let line = text
@@ -75,7 +75,7 @@ fn meta_json_is_valid() {
 }
 
 #[test]
-fn it_names_what_there_is() {
+fn meta_json_names_existing_files_and_versions() {
     let meta = meta();
     let version = text(&meta, "/version");
     assert_eq!(assigned("pg_rowsource.control", "default_version"), version);

@@ -1,14 +1,14 @@
-//! Every node's operation, starts, rows, blocks and WAL are equal to what core's EXPLAIN (ANALYZE,
-//! BUFFERS, WAL) counts, and `pg_rowsource.explain` changes nothing in EXPLAIN's output but times.
+//! Every node's operation, starts, rows, blocks and WAL are equal to the counts of core's EXPLAIN (ANALYZE,
+//! BUFFERS, WAL), and `pg_rowsource.explain` changes nothing in EXPLAIN's output but times.
 //!
-//! Both sides of a comparison are a session of their own that did exactly the same before (same
-//! settings, same tables made anew, same warming up), so that caches, local buffers and relation
-//! sizes are equal, and equal counters are due.
+//! Each side of a comparison is a session of its own. Both did exactly the same before (same settings, newly
+//! created tables, same warm-up), so caches, local buffers and relation sizes are equal, and the counters must be
+//! equal too.
 //!
-//! How a parallel plan divides its work is chance, and with it some counters (a worker that found no
-//! work never looks up a function). So such a plan is compared three times: where the leader does all of
-//! it, and where one worker does, everything must be equal; where the processes divide it as they like,
-//! each of several runs must have what holds in each (`differences_from_runs`).
+//! A parallel plan divides its work by chance, and some counters depend on it (a worker that found no work never
+//! looks up a function). So such a plan is compared three times. If the leader does all of the work, or one worker
+//! does, everything must be equal. If the processes divide it freely, each of several runs must meet the rules that
+//! hold in every run (`differences_from_runs`).
 
 use rowsource_tests::cases::{self, Case};
 use rowsource_tests::explain::{COUNTS, describe, explain_json, nodes_of};
@@ -18,40 +18,41 @@ use rowsource_tests::{
     MeasuredNode, NodeCounts, Server, differences, differences_from_runs, explain_nodes, measure, schema,
 };
 
-/// How many runs of ours are compared, each by itself, where the work is divided by chance.
+/// How many runs of pg_rowsource are compared, each by itself, if the work is divided by chance.
 const RUNS: usize = 4;
-/// How many runs of core's they are compared with, at most: it is run again where something differs.
-const MOST_CORE_RUNS: usize = 25;
-/// The leader and its workers, at most.
+/// The maximum number of core's runs that they are compared with. Core runs again if something differs.
+const MAX_CORE_RUNS: usize = 25;
+/// The maximum number of processes: the leader and its workers.
 const PROCESSES: u64 = 3;
 
-/// How the work of a parallel plan is divided among its processes, and the settings for it.
+/// How the processes of a plan divide its work, and the settings for it.
 #[derive(Clone, Copy)]
-struct Way {
+struct Mode {
     division: Division,
     settings: &'static str,
 }
 
-const SERIAL: &[Way] = &[Way {
+const SERIAL: &[Mode] = &[Mode {
     division: Division::None,
     settings: "",
 }];
-const PARALLEL: &[Way] = &[
-    Way {
+const PARALLEL: &[Mode] = &[
+    Mode {
         division: Division::OneOfSeveral,
         settings: "SET max_parallel_workers = 0",
     },
-    Way {
+    Mode {
         division: Division::OneOfSeveral,
         settings: "SET max_parallel_workers = 1; SET parallel_leader_participation = off",
     },
-    Way {
+    Mode {
         division: Division::ByChance,
         settings: "",
     },
 ];
 
-/// With this in the environment core is compared with itself: shows whether a case is fit for comparison.
+/// Returns whether core is compared with itself, as requested in the environment. This shows whether a case's counters are
+/// repeatable.
 fn self_test() -> bool {
     std::env::var_os("ROWSOURCE_SELF_TEST").is_some()
 }
@@ -66,35 +67,35 @@ fn server(name: &str) -> Server {
     server
 }
 
-/// A session that has come to the point just before the run that counts.
-fn prepared_session(server: &Server, case: &Case, way: Way) -> postgres::Client {
+/// Opens a session and prepares it for the compared run.
+fn prepared_session(server: &Server, case: &Case, mode: Mode) -> postgres::Client {
     let client = if self_test() {
         server.connect()
     } else {
         server.session()
     };
-    warmed_up(client, case, way)
+    warmed_up(client, case, mode)
 }
 
-/// One whose warming up was measured too, so that the run that counts is not the plan's first.
-fn measuring_session(server: &Server, case: &Case, way: Way) -> postgres::Client {
+/// Does the same with a measured warm-up, so that the compared run is not the plan's first.
+fn measuring_session(server: &Server, case: &Case, mode: Mode) -> postgres::Client {
     let mut client = server.session();
     run_each(&mut client, "SET pg_rowsource.statistics_level = typical");
-    let mut client = warmed_up(client, case, way);
+    let mut client = warmed_up(client, case, mode);
     run_each(&mut client, "SET pg_rowsource.statistics_level = basic");
     client
 }
 
-fn warmed_up(mut client: postgres::Client, case: &Case, way: Way) -> postgres::Client {
+fn warmed_up(mut client: postgres::Client, case: &Case, mode: Mode) -> postgres::Client {
     run_each(&mut client, case.settings);
-    run_each(&mut client, way.settings);
+    run_each(&mut client, mode.settings);
     if !case.reset.is_empty() {
-        // Once for nothing, so that the catalogues' pages are in memory on both sides.
+        // A first run, so that the catalogues' pages are in memory on both sides.
         run_each(&mut client, case.reset);
         run(&mut client, case.statement);
         run_each(&mut client, case.reset);
     }
-    // Naming everything in the plan fills the catalogue caches in the same way on both sides.
+    // VERBOSE names everything in the plan, which fills the catalogue caches in the same mode on both sides.
     run(&mut client, &format!("EXPLAIN (VERBOSE) {}", case.statement));
     if case.reset.is_empty() {
         for _ in 0..2 {
@@ -110,8 +111,8 @@ fn run(client: &mut postgres::Client, sql: &str) {
         .unwrap_or_else(|error| panic!("{sql}\n{}", describe(&error)));
 }
 
-fn core_counts(server: &Server, case: &Case, way: Way) -> Vec<NodeCounts> {
-    let nodes = explain_nodes(&mut prepared_session(server, case, way), case.statement, COUNTS);
+fn core_counts(server: &Server, case: &Case, mode: Mode) -> Vec<NodeCounts> {
+    let nodes = explain_nodes(&mut prepared_session(server, case, mode), case.statement, COUNTS);
     for expected in case.expects {
         let found = nodes.iter().any(|node| node.operation == *expected);
         let plan: Vec<&str> = nodes.iter().map(|node| node.operation.as_str()).collect();
@@ -120,13 +121,13 @@ fn core_counts(server: &Server, case: &Case, way: Way) -> Vec<NodeCounts> {
     nodes
 }
 
-fn our_counts(server: &Server, case: &Case, way: Way) -> Vec<MeasuredNode> {
-    measure(&mut measuring_session(server, case, way), case.statement)
+fn measured_counts(server: &Server, case: &Case, mode: Mode) -> Vec<MeasuredNode> {
+    measure(&mut measuring_session(server, case, mode), case.statement)
 }
 
-/// Runs again what should be done by one process and was not: a worker that is done before the next one is asked for
-/// makes room for it.
-fn by_one_process<T>(way: Way, run: impl Fn() -> T, starts: impl Fn(&T) -> Vec<(String, u64)>) -> T {
+/// Repeats a run that should use one process, until only one did all of the work. If a worker ends early, another one can
+/// start in its place.
+fn by_one_process<T>(mode: Mode, run: impl Fn() -> T, starts: impl Fn(&T) -> Vec<(String, u64)>) -> T {
     const TRIES: usize = 20;
     let one = |ran: &T| {
         starts(ran)
@@ -135,64 +136,64 @@ fn by_one_process<T>(way: Way, run: impl Fn() -> T, starts: impl Fn(&T) -> Vec<(
     };
     (0..TRIES)
         .map(|_| run())
-        .find(|ran| way.division != Division::OneOfSeveral || one(ran))
-        .expect("a run of one process")
+        .find(|ran| mode.division != Division::OneOfSeveral || one(ran))
+        .expect("a run that only one process did")
 }
 
-fn starts_of_core(nodes: &[NodeCounts]) -> Vec<(String, u64)> {
+fn core_starts(nodes: &[NodeCounts]) -> Vec<(String, u64)> {
     let starts = nodes.iter().map(|node| (node.operation.clone(), node.loops));
     starts.collect()
 }
 
-fn starts_of_ours(nodes: &[MeasuredNode]) -> Vec<(String, u64)> {
+fn measured_starts(nodes: &[MeasuredNode]) -> Vec<(String, u64)> {
     let starts = nodes
         .iter()
         .map(|node| (node.operation.clone(), node.starts.unwrap_or(0) as u64));
     starts.collect()
 }
 
-/// What differs between each of our runs and core's: one and one, or several where the work is divided by chance; then core
-/// is run again as long as something differs. Where one process should do all, the server may have had no worker to
-/// spare just then: the same pair is compared anew, twice.
+/// Returns the differences between pg_rowsource's runs and core's. If the work is divided by chance, it compares several
+/// runs, and runs core again as long as something differs. If one process should do all, the server may have had no
+/// free worker: then a new pair is compared, at most twice.
 fn compare<C, O>(
     case: &Case,
-    core: impl Fn(Way) -> C,
-    ours: impl Fn(Way) -> O,
+    core: impl Fn(Mode) -> C,
+    measured: impl Fn(Mode) -> O,
     differences: impl Fn(Division, &[C], &O) -> Vec<String>,
 ) -> Vec<String> {
-    let compare_way = |&way: &Way| {
-        let (runs, most) = match way.division {
-            Division::ByChance => (RUNS, MOST_CORE_RUNS),
+    let compare_mode = |&mode: &Mode| {
+        let (runs, max_core_runs) = match mode.division {
+            Division::ByChance => (RUNS, MAX_CORE_RUNS),
             _ => (1, 1),
         };
-        let mut of_core = Vec::new();
-        let mut of_ours = Vec::new();
+        let mut core_runs = Vec::new();
+        let mut measured_runs = Vec::new();
         for _ in 0..runs {
-            of_core.push(core(way));
-            of_ours.push(ours(way));
+            core_runs.push(core(mode));
+            measured_runs.push(measured(mode));
         }
         let mut pairs = 1;
         loop {
-            let each = of_ours.iter();
+            let each = measured_runs.iter();
             let found: Vec<String> = each
-                .flat_map(|ours| differences(way.division, &of_core, ours))
-                .map(|difference| format!("{} {difference}", way.settings))
+                .flat_map(|measured| differences(mode.division, &core_runs, measured))
+                .map(|difference| format!("{} {difference}", mode.settings))
                 .collect();
             if found.is_empty()
-                || of_core.len() >= most && (way.division != Division::OneOfSeveral || pairs == 3)
+                || core_runs.len() >= max_core_runs && (mode.division != Division::OneOfSeveral || pairs == 3)
             {
                 return found;
             }
-            if way.division == Division::OneOfSeveral {
-                (of_core, of_ours) = (vec![core(way)], vec![ours(way)]);
+            if mode.division == Division::OneOfSeveral {
+                (core_runs, measured_runs) = (vec![core(mode)], vec![measured(mode)]);
                 pairs += 1;
             } else {
-                of_core.push(core(way));
+                core_runs.push(core(mode));
             }
         }
     };
-    let ways = if case.parallel { PARALLEL } else { SERIAL };
-    ways.iter().flat_map(compare_way).collect()
+    let modes = if case.parallel { PARALLEL } else { SERIAL };
+    modes.iter().flat_map(compare_mode).collect()
 }
 
 fn report(failures: Vec<(&str, Vec<String>)>, compared: usize) {
@@ -234,11 +235,11 @@ fn compare_all(name: &str, compare_case: impl Fn(&Server, &Case) -> Vec<String> 
 #[test]
 fn every_node_counts_what_core_counts() {
     compare_all("equality", |server, case| {
-        let core = |way| {
+        let core = |mode| {
             by_one_process(
-                way,
-                || core_counts(server, case, way),
-                |nodes| starts_of_core(nodes),
+                mode,
+                || core_counts(server, case, mode),
+                |nodes| core_starts(nodes),
             )
         };
         if self_test() {
@@ -252,16 +253,16 @@ fn every_node_counts_what_core_counts() {
                 },
             );
         }
-        let ours = |way| {
+        let measured = |mode| {
             by_one_process(
-                way,
-                || our_counts(server, case, way),
-                |nodes| starts_of_ours(nodes),
+                mode,
+                || measured_counts(server, case, mode),
+                |nodes| measured_starts(nodes),
             )
         };
-        compare(case, core, ours, |division, core, ours| match division {
-            Division::ByChance => differences_from_runs(core, ours, PROCESSES),
-            _ => differences(&core[0], ours),
+        compare(case, core, measured, |division, core, measured| match division {
+            Division::ByChance => differences_from_runs(core, measured, PROCESSES),
+            _ => differences(&core[0], measured),
         })
     });
 }
@@ -273,20 +274,20 @@ fn explain_keeps_its_shape_and_counts() {
         return;
     }
     compare_all("explain-shape", |server, case| {
-        let explained = |way: Way, explain: &str| {
+        let explained = |mode: Mode, explain: &str| {
             let run = || {
-                let mut client = prepared_session(server, case, way);
+                let mut client = prepared_session(server, case, mode);
                 run_each(&mut client, &format!("SET pg_rowsource.explain = {explain}"));
                 explain_json(&mut client, case.statement, OPTIONS)
             };
-            by_one_process(way, run, |json| starts_of_core(&nodes_of(json)))
+            by_one_process(mode, run, |json| core_starts(&nodes_of(json)))
         };
-        let core = |way| explained(way, "off");
-        let ours = |way| explained(way, "on");
-        compare(case, core, ours, |division, core, ours| {
+        let core = |mode| explained(mode, "off");
+        let measured = |mode| explained(mode, "on");
+        compare(case, core, measured, |division, core, measured| {
             let each = core
                 .iter()
-                .map(|core| shape_differences(core, ours, division, ""));
+                .map(|core| shape_differences(core, measured, division, ""));
             each.min_by_key(Vec::len).unwrap_or_default()
         })
     });

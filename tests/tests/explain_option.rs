@@ -1,4 +1,4 @@
-//! EXPLAIN's option SAMPFREQ, from PostgreSQL 18 on, and in auto_explain's setting from 19 on.
+//! EXPLAIN's option SAMPFREQ from PostgreSQL 18 on, and the same option in auto_explain's setting from 19 on.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -23,7 +23,7 @@ fn plan(client: &mut Client, explain: &str) -> String {
     lines.join("\n")
 }
 
-/// The frequency and the timed calls of the scan in the session's last statement.
+/// Returns the frequency and the timed calls of the scan in the session's last statement.
 fn last(client: &mut Client) -> (i32, i64) {
     let row = client
         .query_one(
@@ -116,7 +116,7 @@ fn wrong_uses_are_told_and_leave_nothing_behind_pg18_plus() {
         assert!(message.contains(expected), "{statement}: {message}");
         assert_eq!(value::<String>(&mut client, SETTINGS), before, "{statement}");
     }
-    // Caught inside a transaction, and with a change of its own before.
+    // An error caught inside a transaction that set sampfreq itself before.
     run_each(
         &mut client,
         "BEGIN; SET LOCAL pg_rowsource.sampfreq = 77;
@@ -159,7 +159,7 @@ fn auto_explain_takes_it_from_its_setting_pg19_plus() {
         run_each(&mut client, "SELECT count(*) FROM e");
         last(&mut client)
     };
-    // Core times every call itself, unless the sampler is told to.
+    // Core times every call itself, unless the option asks for sampling.
     assert_eq!(frequency("").1, 0);
     assert_eq!(frequency("sampfreq 1"), (1, 20_001));
     let (sampfreq, timed) = frequency("sampfreq 500");

@@ -1,4 +1,4 @@
-//! Statements that do not reach their end: what they did until then is kept, and said to be partial.
+//! Statements that do not complete: their statistics up to that moment are kept, and marked as partial.
 
 use postgres::error::SqlState;
 use rowsource_tests::session::{must_fail, run_each, value};
@@ -17,7 +17,7 @@ fn server(name: &str) -> Server {
     server
 }
 
-/// The partial figures of the statement that has just failed at level typical.
+/// Returns the partial statistics of the statement that has just failed at level typical.
 fn partial(client: &mut postgres::Client, outcome: &str) -> Vec<MeasuredNode> {
     run_each(client, "SET pg_rowsource.statistics_level = basic");
     let (_, _, actual) = last(client).expect("a last statement");
@@ -42,7 +42,7 @@ fn node<'a>(nodes: &'a [MeasuredNode], operation: &str) -> &'a MeasuredNode {
 }
 
 #[test]
-fn statement_timeout_keeps_figures() {
+fn statement_timeout_keeps_statistics() {
     let server = server("timeout");
     let mut client = server.session();
     run_each(
@@ -86,11 +86,11 @@ fn an_error_keeps_exact_rows() {
 }
 
 #[test]
-fn a_cancel_request_keeps_figures() {
+fn a_cancel_request_keeps_statistics() {
     let server = server("cancel");
     let mut client = server.session();
     let pid: i32 = value(&mut client, "SELECT pg_backend_pid()");
-    // On a busy machine compiling alone may take all the time until the cancel.
+    // On a busy machine, JIT compilation alone may take all the time until the cancel.
     run_each(
         &mut client,
         "SET pg_rowsource.statistics_level = typical; SET jit = off",
@@ -108,7 +108,7 @@ fn a_cancel_request_keeps_figures() {
 }
 
 #[test]
-fn the_next_statement_is_measured_right() {
+fn the_next_statement_is_measured_correctly() {
     const STATEMENT: &str = "SELECT count(*) FROM n WHERE id % 2 = 0";
     let server = server("after-error");
     let mut client = server.session();
@@ -118,8 +118,8 @@ fn the_next_statement_is_measured_right() {
         must_fail(&mut client, "SELECT 1 / (id - 7) FROM n ORDER BY id");
         run_each(&mut client, "SET pg_rowsource.statistics_level = basic");
         let core = explain_nodes(&mut client, STATEMENT, rowsource_tests::explain::COUNTS);
-        let ours = measure(&mut client, STATEMENT);
-        assert_eq!(differences(&core, &ours), Vec::<String>::new());
+        let measured = measure(&mut client, STATEMENT);
+        assert_eq!(differences(&core, &measured), Vec::<String>::new());
     }
     let failed: i64 = value(
         &mut client,
@@ -161,14 +161,18 @@ fn errors_caught_in_a_function_leave_the_caller_right() {
         );
         run_each(&mut client, STATEMENT);
         let core = explain_nodes(&mut client, STATEMENT, rowsource_tests::explain::COUNTS);
-        let ours = measure(&mut client, STATEMENT);
-        assert_eq!(differences(&core, &ours), Vec::<String>::new(), "track {track}");
-        rowsource_tests::measured::assert_consistent_times(&ours, track);
+        let measured = measure(&mut client, STATEMENT);
+        assert_eq!(
+            differences(&core, &measured),
+            Vec::<String>::new(),
+            "track {track}"
+        );
+        rowsource_tests::measured::assert_consistent_times(&measured, track);
     }
 }
 
 #[test]
-fn a_terminated_session_hurts_nobody() {
+fn a_terminated_session_does_not_affect_others() {
     let server = server("terminate");
     let mut client = server.session();
     let pid: i32 = value(&mut client, "SELECT pg_backend_pid()");

@@ -1,4 +1,4 @@
-//! What fails around the server: memory, files, space. The library gives up what it keeps, and nothing else.
+//! Failures around the server: memory, files, space. Only the library's statistics may be lost.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -6,7 +6,7 @@ use rowsource_tests::attack::{send, wait_until};
 use rowsource_tests::mounts::Mounts;
 use rowsource_tests::process;
 use rowsource_tests::session::{run_each, value};
-use rowsource_tests::store::{info, measured, quiet_server};
+use rowsource_tests::store::{basic_server, info, measured};
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ const MB: u64 = 1 << 20;
 const PLANS_FILE: &str = "pg_stat/pg_rowsource.stat";
 const TEMPFILE_FILE: &str = "pg_stat/pg_rowsource_tempfile.stat";
 
-/// Runs so many statements, each of which has a plan of its own with about so many nodes.
+/// Runs `plans` statements, each with a different plan of about `selects` nodes.
 fn make_plans(client: &mut Client, plans: usize, selects: usize) {
     send(
         client,
@@ -30,11 +30,11 @@ fn make_plans(client: &mut Client, plans: usize, selects: usize) {
     );
 }
 
-/// A server that keeps the plans of all statements, those in functions too.
+/// Starts a server that stores the plans of all statements, including those in functions.
 fn keeping(name: &str, settings: &[&str]) -> Server {
     let mut all = vec!["pg_rowsource.track = 'all'"];
     all.extend(settings);
-    let server = quiet_server(name, &all);
+    let server = basic_server(name, &all);
     run_each(&mut server.connect(), "CREATE TABLE t AS SELECT 1 AS id");
     server
 }
@@ -43,8 +43,8 @@ fn pid(client: &mut Client) -> u32 {
     value::<i32>(client, "SELECT pg_backend_pid()") as u32
 }
 
-/// The lines of the log that name the library, and are not about a statement.
-fn lines_about_us(server: &Server) -> Vec<String> {
+/// Returns the lines of the log that name the library, except those about a statement.
+fn lines_about_library(server: &Server) -> Vec<String> {
     let log = server.log();
     let lines = log.lines().filter(|line| line.contains("pg_rowsource"));
     lines
@@ -53,7 +53,7 @@ fn lines_about_us(server: &Server) -> Vec<String> {
         .collect()
 }
 
-/// Fails unless the session measures what it runs.
+/// Fails unless the session measures its statements.
 fn assert_measures(client: &mut Client, number: usize) {
     let sql = format!("SELECT id, {number} AS probe FROM t");
     measured(client, "SELECT rowsource_reset()");
@@ -67,21 +67,21 @@ fn assert_measures(client: &mut Client, number: usize) {
     assert_eq!(calls, 3, "the session measures no more");
 }
 
-/// A session whose address space is full: malloc and palloc fail here and there. Any outcome but a crash will do.
+/// In a session with a full address space, malloc and palloc fail at many places. Any outcome but a crash is accepted.
 #[test]
-fn a_session_without_memory() {
+fn a_session_without_memory_does_not_crash() {
     let server = keeping("faults-memory", &[]);
     let mut client = server.connect();
     run_each(&mut client, "SET pg_rowsource.statistics_level = 'typical'");
     make_plans(&mut client, 1_500, 10);
     let nodes: i64 = value(&mut server.connect(), "SELECT count(*) FROM pg_stat_rowsource");
     println!("{nodes} nodes kept");
-    // A plan of many nodes, which no session has described yet.
+    // A plan of many nodes that no session has described yet.
     let fresh = |round: usize| {
         let select = format!("SELECT id{} FROM t WHERE id > 0", ", id".repeat(round + 1));
         vec![select; 100].join(" UNION ALL ")
     };
-    // What each statement may fail for: no memory, or what comes of it (no room to map, no plan that was kept).
+    // The allowed errors: out of memory, or its consequences (no space to map memory, no stored plan).
     const CODES: [&str; 5] = ["53200", "53000", "55000", "42704", "58030"];
     let mut failed = 0;
     let kilobytes = [0u64, 64, 256]
@@ -95,7 +95,7 @@ fn a_session_without_memory() {
             &fresh(round),
         ];
         for sql in statements {
-            // A session of its own for each: what one has freed would be room for the next.
+            // A new session for each, because memory that one statement freed would be available to the next.
             let mut client = server.connect();
             let pid = pid(&mut client);
             run_each(
@@ -129,13 +129,13 @@ fn a_session_without_memory() {
             assert!(only_the_scan, "the session measures no more: {last}");
         }
     }
-    println!("{failed} statements failed for want of memory");
+    println!("{failed} statements failed for lack of memory");
     assert!(failed > 10, "the limits limited nothing");
     assert_measures(&mut server.connect(), 1);
 }
 
-/// Runs statements in a session that may take so many bytes more than it has, and lifts the limit again. Returns how many
-/// failed; one that loses the session fails the test.
+/// Runs statements in a session that may take `more` bytes than it has, and lifts the limit again. Returns how many failed. A
+/// lost session fails the test.
 fn run_limited(server: &Server, client: &mut Client, more: u64, statements: &[&str]) -> usize {
     let pid = pid(client);
     process::limit_address_space(pid, Some(process::address_space(pid) + more));
@@ -154,11 +154,11 @@ fn run_limited(server: &Server, client: &mut Client, more: u64, statements: &[&s
     failed
 }
 
-/// As before, with a plan of thousands of nodes.
+/// The same with a plan of thousands of nodes.
 #[test]
-fn a_large_plan_without_memory() {
-    // Without core's counters: a session that had no memory for one of them crashes when it ends, on 15.20 (in
-    // pgstat_lock_entry), with the library or without.
+fn a_large_plan_without_memory_does_not_crash() {
+    // Without core's counters: on 15.20, a session that had no memory for one of them crashes at its end (in
+    // pgstat_lock_entry), with or without the library.
     let server = keeping(
         "faults-large-plan",
         &["max_locks_per_transaction = 4000", "track_counts = off"],
@@ -185,14 +185,14 @@ fn a_large_plan_without_memory() {
         let log = server.log_extract();
         assert!(!log.contains("by signal"), "{megabytes} MB more: {log}");
     }
-    println!("{failed} statements failed for want of memory");
+    println!("{failed} statements failed for lack of memory");
     assert!(failed > 5, "the limits limited nothing");
     assert_measures(&mut server.connect(), 1);
 }
 
-/// A plan that was made when there was memory is described, and a deep one displayed, when there is none.
+/// A plan is made with enough memory, and then described and displayed without memory.
 #[test]
-fn a_description_without_memory() {
+fn a_description_without_memory_does_not_crash() {
     let server = keeping("faults-describe", &["max_stack_depth = '7MB'"]);
     let mut client = server.connect();
     let deep = (0..900).fold("SELECT id FROM t".to_owned(), |inner, _| {
@@ -219,13 +219,13 @@ fn a_description_without_memory() {
         failed += run_limited(&server, &mut client, kilobytes * 1024, &statements);
         run_each(&mut client, "SELECT id FROM t");
     }
-    println!("{failed} statements failed for want of memory");
+    println!("{failed} statements failed for lack of memory");
     assert!(failed > 5, "the limits limited nothing");
     server.assert_no_crash();
     assert_measures(&mut server.connect(), 1);
 }
 
-/// A clean stop ends with a clean exit, plans saved or not: a service manager takes anything else for a crash.
+/// A clean stop ends with exit status 0, even if plans cannot be saved: a service manager takes anything else for a crash.
 #[test]
 fn a_clean_stop() {
     for save in ["on", "off"] {
@@ -240,7 +240,7 @@ fn a_clean_stop() {
     }
 }
 
-/// The postmaster saves what is kept when it has no memory for that, or says that it cannot.
+/// A postmaster without memory saves the statistics, or logs that it cannot.
 #[test]
 fn a_postmaster_without_memory() {
     let mut server = keeping("faults-postmaster", &[]);
@@ -266,7 +266,7 @@ fn a_postmaster_without_memory() {
     }
 }
 
-/// /dev/shm of 6 MB: what does not fit is not kept, and nobody hears of it but the log, once.
+/// With a /dev/shm of 6 MB, plans that do not fit are not stored. Only the log reports it, once.
 #[test]
 fn little_shared_memory_needs_mount() {
     let mounts = Mounts::new(&[(Path::new("/dev/shm"), 6 * MB)]);
@@ -278,7 +278,7 @@ fn little_shared_memory_needs_mount() {
     let mut client = server.connect();
     run_each(&mut client, "SET pg_rowsource.statistics_level = 'typical'");
     let before = server.log().lines().count();
-    // The client is told of warnings; the log has them at log_min_messages = warning too.
+    // The client gets warnings; with log_min_messages = warning the log has them too.
     make_plans(&mut client, 4_000, 5);
     let mut other = server.connect();
     run_each(&mut other, "SET pg_rowsource.statistics_level = 'typical'");
@@ -297,16 +297,16 @@ fn little_shared_memory_needs_mount() {
     );
     assert_eq!(warnings, 0, "{:.2000}", server.log_extract());
     assert!(
-        lines_about_us(&server).len() <= 2,
+        lines_about_library(&server).len() <= 2,
         "{:#?}",
-        lines_about_us(&server)
+        lines_about_library(&server)
     );
     assert_eq!(
         value::<i64>(&mut client, "SELECT count(*) FROM t"),
         1,
         "statements go on"
     );
-    // As soon as there is room, parallel queries of others go as ever.
+    // As soon as there is space, other sessions' parallel queries work.
     run_each(
         &mut client,
         "SET pg_rowsource.statistics_level = 'basic'; SELECT rowsource_reset()",
@@ -321,7 +321,7 @@ fn little_shared_memory_needs_mount() {
     assert_measures(&mut reader, 1);
 }
 
-/// pg_stat is a file system that is full: the server stops cleanly, says it in one line, and leaves no half file.
+/// If the file system of pg_stat is full, the server stops cleanly, logs one line, and leaves no incomplete file.
 #[test]
 fn no_room_for_the_file_needs_mount() {
     let mut server = keeping("faults-disk", &[]);
@@ -344,22 +344,22 @@ fn no_room_for_the_file_needs_mount() {
         .filter(|name| name.starts_with("pg_rowsource.stat"))
         .collect();
     assert!(left.is_empty(), "{left:?}");
-    let lines = lines_about_us(&server);
+    let lines = lines_about_library(&server);
     assert_eq!(lines.len(), 1, "{lines:#?}");
     assert!(
         lines[0].contains("LOG:") && lines[0].contains("could not save"),
         "{lines:#?}"
     );
-    // And what lies there, whatever it is, does not hold up the next start.
+    // The files there do not delay the next start.
     server.launch();
     assert_measures(&mut server.connect(), 1);
 }
 
-/// Lets a process that opened a FIFO for reading go on.
+/// Unblocks a process that opened a FIFO for reading.
 fn unblock(fifo: &Path) {
     let is_fifo = fs::metadata(fifo).is_ok_and(|metadata| metadata.file_type().is_fifo());
     if is_fifo {
-        // Without a reader this would block, and so would be no help.
+        // Non-blocking, because without a reader the open would block.
         let _ = Command::new("dd")
             .arg("if=/dev/null")
             .arg(format!("of={}", fifo.display()))
@@ -369,7 +369,7 @@ fn unblock(fifo: &Path) {
     }
 }
 
-/// Runs something; where it is not done after five seconds, whoever waits at the FIFO is let go, and it has hung.
+/// Returns whether `work` hangs: if it is not done after five seconds, the process that waits at the FIFO is unblocked.
 fn hangs(fifo: &Path, work: impl FnOnce()) -> bool {
     let (done, is_done) = std::sync::mpsc::channel::<()>();
     let fifo = fifo.to_path_buf();
@@ -389,10 +389,10 @@ fn hangs(fifo: &Path, work: impl FnOnce()) -> bool {
     watchdog.join().expect("the watchdog")
 }
 
-/// What it is, and how it is made.
+/// The kind of file, and the function that creates it.
 type StrangeFile<'a> = (&'static str, Box<dyn Fn() + 'a>);
 
-/// What may lie where a statistics file is expected.
+/// Returns the kinds of file that may be in the place of a statistics file.
 fn strange_files(at: &Path) -> [StrangeFile<'_>; 5] {
     let elsewhere = at.with_file_name("elsewhere");
     let run = |program: &str, arguments: &[&std::ffi::OsStr]| {
@@ -412,7 +412,7 @@ fn strange_files(at: &Path) -> [StrangeFile<'_>; 5] {
         (
             "a symbolic link",
             Box::new(move || {
-                fs::write(&target, "not ours").expect("a file");
+                fs::write(&target, "another file").expect("a file");
                 std::os::unix::fs::symlink(&target, at).expect("a link");
             }),
         ),
@@ -436,14 +436,14 @@ fn remove(at: &Path) {
     let _ = fs::remove_dir_all(at);
 }
 
-/// Whatever lies in a file's place costs one line, and little time and memory.
-fn a_strange_file(name: &str, file: &str) {
+/// Fails unless each strange file in the place of `file` costs one log line, and little time and memory.
+fn assert_strange_files_are_harmless(name: &str, file: &str) {
     let mut server = keeping(name, &[]);
     let at: PathBuf = server.data().join(file);
     let mut wrong = Vec::new();
     for (what, make) in strange_files(&at) {
         if what.contains("device") && std::env::var_os("ROWSOURCE_LONG").is_none() {
-            // Whoever reads that reads until the machine has no memory left.
+            // Reading that file to its end would take all of the machine's memory.
             continue;
         }
         server.stop();
@@ -465,7 +465,7 @@ fn a_strange_file(name: &str, file: &str) {
             assert_eq!(plans, 0, "{what}: it starts empty");
             peak = process::peak_bytes(pid(&mut client)).max(process::peak_bytes(server.postmaster()));
         });
-        let lines = lines_about_us(&server);
+        let lines = lines_about_library(&server);
         println!(
             "{what} for {file}: {:.2} s, peak {} MB, {lines:?}",
             begin.elapsed().as_secs_f64(),
@@ -488,18 +488,18 @@ fn a_strange_file(name: &str, file: &str) {
 }
 
 #[test]
-fn a_strange_file_for_plans() {
-    a_strange_file("faults-file", PLANS_FILE);
+fn strange_files_for_plans_are_harmless() {
+    assert_strange_files_are_harmless("faults-file", PLANS_FILE);
 }
 
 #[test]
-fn a_strange_file_for_temporary_files() {
-    a_strange_file("faults-tempfile", TEMPFILE_FILE);
+fn strange_files_for_temporary_files_are_harmless() {
+    assert_strange_files_are_harmless("faults-tempfile", TEMPFILE_FILE);
 }
 
-/// A session that is stopped while it records holds nobody up for long, whatever it holds just then.
+/// A session that is stopped while it records does not block others for long, whatever lock it holds.
 #[test]
-fn stopped_sessions() {
+fn stopped_sessions_do_not_block_others() {
     const SESSIONS: usize = 8;
     const ROUNDS: usize = 20;
     let server = keeping("faults-stopped", &[]);
@@ -514,7 +514,7 @@ fn stopped_sessions() {
     let mut latest = 0.0f64;
     std::thread::scope(|scope| {
         for (_, client) in &mut writers {
-            // Short statements inside one, so that most of its time is the executor's and ours.
+            // Short statements inside one statement, so that most of the time is spent in the executor and the library.
             scope.spawn(|| {
                 let _ = client.batch_execute(
                     "DO $$BEGIN LOOP PERFORM 1; PERFORM 1, 2; PERFORM 1, 2, 3; EXECUTE 'SELECT ' || (random() * 1000)::int; END LOOP; END$$",
@@ -527,7 +527,7 @@ fn stopped_sessions() {
             value::<i64>(&mut reader, running) == SESSIONS as i64
         });
         for round in 0..ROUNDS {
-            // Not in step with anything.
+            // A random delay, so that the stops hit different moments.
             std::thread::sleep(Duration::from_micros(5_000 + (round as u64 * 7_919) % 10_000));
             pids.iter().for_each(|&pid| process::send_signal(pid, "STOP"));
             wait_until("all are stopped", Duration::from_secs(5), || {
@@ -539,7 +539,7 @@ fn stopped_sessions() {
                 let begin = Instant::now();
                 let (done, is_done) = std::sync::mpsc::channel::<()>();
                 let pids = pids.clone();
-                // Who waits for ever is let go after ten seconds, so that the test can say so.
+                // After ten seconds the stopped session continues, so that the test can report the wait.
                 let watchdog = std::thread::spawn(move || {
                     if is_done.recv_timeout(Duration::from_secs(10))
                         == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
@@ -568,7 +568,7 @@ fn stopped_sessions() {
     assert!(latest < 0.5, "a reader was cancelled {latest} s late");
 }
 
-/// Stopped processes, which go on when this ends, however it ends.
+/// Stopped processes. Dropping this lets them continue.
 struct Stopped<'a>(&'a [u32]);
 
 impl Drop for Stopped<'_> {

@@ -1,17 +1,17 @@
-//! Sessions, leaders and workers are killed while they record and others read: after the recovery everything works.
+//! Kills sessions, leaders and workers while they record and others read: after the recovery everything works.
 
 use postgres::Client;
 use rowsource_tests::attack::{send, wait_until};
 use rowsource_tests::process;
 use rowsource_tests::session::{run_each, value};
-use rowsource_tests::store::quiet_server;
+use rowsource_tests::store::basic_server;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 const SESSIONS: usize = 8;
 const READERS: usize = 2;
 
-/// What is killed in each round: a pid by SQL.
+/// The process that each round kills: a name, and the SQL that gives its pid.
 const VICTIMS: [(&str, &str); 6] = [
     ("a session with short statements", "query LIKE 'DO %'"),
     (
@@ -36,7 +36,7 @@ const SHORT: &str = "DO $$BEGIN FOR i IN 1..2000 LOOP PERFORM 1; PERFORM 1, 2; E
 
 const PARALLEL: &str = "SELECT count(*) FROM large";
 
-/// Runs statements in sessions of its own, again and again, until told to stop; a session that is lost is replaced.
+/// Runs statements repeatedly in its own session until told to stop. Replaces a lost session.
 fn work(
     connect: &(dyn Fn() -> Option<Client> + Sync),
     statements: &[&str],
@@ -65,8 +65,8 @@ fn work(
 }
 
 #[test]
-fn killed_while_they_record() {
-    let server = quiet_server(
+fn the_server_recovers_from_kills_while_recording() {
+    let server = basic_server(
         "faults-kill",
         &[
             "pg_rowsource.track = 'all'",
@@ -104,7 +104,7 @@ fn killed_while_they_record() {
             wait_until("sessions work", Duration::from_secs(20), || {
                 done.load(Relaxed) > before + 20
             });
-            // A mark of this life of the server, which must not be seen in the next.
+            // This mark must not be visible after the crash.
             let mut client = server.connect();
             let mark = format!("SELECT id, {round} AS mark FROM t");
             let restarts = || {
@@ -114,20 +114,24 @@ fn killed_while_they_record() {
                     .count()
             };
             let seen = restarts();
-            assert_eq!(marks(&mut client), 0, "round {round}: figures of an earlier life");
+            assert_eq!(
+                marks(&mut client),
+                0,
+                "round {round}: statistics from before the crash"
+            );
             run_each(&mut client, "SET pg_rowsource.statistics_level = 'typical'");
             (0..=round).for_each(|_| run_each(&mut client, &mark));
             run_each(&mut client, "SET pg_rowsource.statistics_level = 'basic'");
             assert_eq!(
                 marks(&mut client),
                 round as i64 + 1,
-                "round {round}: figures of this life"
+                "round {round}: statistics since the crash"
             );
             let victim = format!(
                 "SELECT coalesce((SELECT pid FROM pg_stat_activity WHERE {condition} AND state = 'active'
                      AND pid <> pg_backend_pid() LIMIT 1), 0)"
             );
-            // A worker may end before the signal reaches it: then it is another's turn. The session is lost with the crash.
+            // A worker may end before the signal reaches it: then the next one is tried. The crash ends the session.
             wait_until(what, Duration::from_secs(30), || {
                 let pid = client
                     .query_one(&victim, &[])
@@ -137,7 +141,7 @@ fn killed_while_they_record() {
                 }
                 restarts() > seen
             });
-            // As soon as the server is there, each view answers.
+            // As soon as the server accepts connections, each view works.
             let mut client = server.connect();
             for view in VIEWS {
                 let begin = Instant::now();
@@ -167,7 +171,7 @@ fn killed_while_they_record() {
     server.clear_log();
 }
 
-/// Executions of statements that bear a mark.
+/// Returns the executions of statements with the mark.
 fn marks(client: &mut Client) -> i64 {
     value(
         client,
@@ -175,7 +179,7 @@ fn marks(client: &mut Client) -> i64 {
     )
 }
 
-/// Tells the workers that it is over, however it ends.
+/// Dropping this tells the threads to stop.
 struct Ended<'a>(&'a AtomicBool);
 
 impl Drop for Ended<'_> {

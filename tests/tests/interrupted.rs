@@ -1,5 +1,5 @@
-//! Statements that are ended from outside at any moment: what is recorded of them still adds up, and says that they
-//! were cancelled.
+//! Statements are cancelled or terminated at any moment: their statistics stay consistent, and say that they were
+//! cancelled.
 
 use postgres::error::SqlState;
 use postgres::{Client, NoTls};
@@ -8,7 +8,7 @@ use rowsource_tests::session::{must_fail, run_each, value};
 use std::time::{Duration, Instant};
 
 const JOIN: &str = "SELECT count(*), sum(length(a.pad)) FROM a JOIN b USING (id)";
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn server(name: &str) -> Server {
     let server = Server::preloaded(name, &["jit = off", "max_parallel_workers_per_gather = 2"]);
@@ -20,7 +20,7 @@ fn server(name: &str) -> Server {
     server
 }
 
-/// A session in which the join is a parallel one.
+/// Opens a session in which the join runs in parallel.
 fn session(server: &Server) -> Client {
     let mut client = server.session();
     run_each(
@@ -32,7 +32,7 @@ fn session(server: &Server) -> Client {
     client
 }
 
-/// The shortest of three runs.
+/// Returns the shortest time of three runs.
 fn duration_of_join(client: &mut Client) -> Duration {
     let run = |_| {
         let begin = Instant::now();
@@ -42,7 +42,7 @@ fn duration_of_join(client: &mut Client) -> Duration {
     (0..3).map(run).min().expect("runs")
 }
 
-/// Each node that is said to have used more shared or temporary blocks than its parent, over all plans.
+/// Returns each node of all plans that has more shared or temporary blocks than its parent.
 fn above_parents(client: &mut Client) -> Vec<String> {
     client
         .query(
@@ -63,14 +63,14 @@ const BLOCKS: &str = "CREATE VIEW blocks AS
            temp_blks_read + temp_blks_written AS temp
     FROM pg_stat_rowsource";
 
-/// Fails unless the records add up: no child above its parent, no more blocks than the tables have.
+/// Fails unless the statistics are consistent: no child above its parent, no more blocks than the tables have.
 fn assert_adds_up(observer: &mut Client, what: &str) {
     assert_eq!(above_parents(observer), Vec::<String>::new(), "{what}");
     let calls: i64 = value(
         observer,
         "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_rowsource_plans WHERE query LIKE '%JOIN b USING%'",
     );
-    let most: i64 = value(
+    let blocks: i64 = value(
         observer,
         "SELECT (sum(pg_relation_size(oid)) / 8192)::bigint FROM pg_class WHERE relname IN ('a', 'b')",
     );
@@ -79,19 +79,19 @@ fn assert_adds_up(observer: &mut Client, what: &str) {
         "SELECT coalesce(sum(shared), 0)::bigint FROM blocks WHERE parent_id IS NULL AND queryid IN
              (SELECT queryid FROM pg_stat_rowsource_plans WHERE query LIKE '%JOIN b USING%')",
     );
-    // Each worker that starts reads catalogs.
+    // Each starting worker reads catalogues.
     assert!(
-        root <= calls * (most + most / 10),
-        "{what}: {root} blocks in {calls} executions of two tables of {most}"
+        root <= calls * (blocks + blocks / 10),
+        "{what}: {root} blocks in {calls} executions of two tables of {blocks}"
     );
 }
 
 #[test]
-fn a_parallel_hash_join_cancelled_at_any_time() {
+fn a_parallel_hash_join_cancelled_at_any_time_adds_up() {
     let server = server("hash-cancel");
     let mut observer = server.session();
     run_each(&mut observer, BLOCKS);
-    // Without workers to be had, the leader does all by itself.
+    // Without free workers, the leader does all of the work.
     for (settings, sampfreq) in [
         ("SET max_parallel_workers = 0", 128),
         ("SET max_parallel_workers = 0", 0),
@@ -111,7 +111,7 @@ fn a_parallel_hash_join_cancelled_at_any_time() {
             let timeout = (whole * part / 16).as_millis().max(1);
             run_each(&mut client, &format!("SET statement_timeout = {timeout}"));
             cancelled += i32::from(client.simple_query(JOIN).is_err());
-            // This too may take longer than that.
+            // This may take longer than the timeout, too.
             while client.batch_execute("SET statement_timeout = 0").is_err() {}
             assert_adds_up(
                 &mut observer,
@@ -123,7 +123,7 @@ fn a_parallel_hash_join_cancelled_at_any_time() {
 }
 
 #[test]
-fn a_parallel_hash_join_ended_in_other_ways() {
+fn a_parallel_hash_join_ended_in_other_ways_adds_up() {
     let server = server("hash-terminate");
     let mut observer = server.session();
     run_each(&mut observer, BLOCKS);
@@ -150,7 +150,7 @@ fn a_parallel_hash_join_ended_in_other_ways() {
                 ),
             }
             running.join().expect("the session");
-            let deadline = Instant::now() + PATIENCE;
+            let deadline = Instant::now() + TIMEOUT;
             let alive = format!(
                 "SELECT count(*) FROM pg_stat_activity WHERE pid = {pid} OR leader_pid = {pid} AND state = 'active'"
             );
@@ -184,7 +184,7 @@ fn a_recovery_conflict_cancels() {
             "SELECT count(*) FROM n WHERE pg_sleep(0.1) IS NOT NULL",
         )
     });
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let waits = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid} AND wait_event = 'PgSleep'");
     while value::<i64>(&mut observer, &waits) == 0 {
         assert!(Instant::now() < deadline, "the standby's statement does not run");

@@ -1,4 +1,4 @@
-//! The ways to get the library into a session: each measures what it should, from when it should.
+//! The ways to load the library into a session: with each, measuring starts when it should.
 
 use postgres::Client;
 use rowsource_tests::session::{must_fail, run_each, value};
@@ -21,7 +21,7 @@ fn assert_measures(client: &mut Client, how: &str) {
     assert_parallel_measured(client, how);
 }
 
-/// Workers load the library too, and bring their figures home.
+/// Fails unless parallel workers load the library too and report their statistics.
 fn assert_parallel_measured(client: &mut Client, how: &str) {
     run_each(
         client,
@@ -46,7 +46,7 @@ fn assert_parallel_measured(client: &mut Client, how: &str) {
 
 #[test]
 fn create_extension_measures_in_the_same_session() {
-    let server = Server::start("way-create", &[]);
+    let server = Server::start("load-create", &[]);
     let mut client = server.connect();
     run_each(&mut client, TABLE);
     run_each(&mut client, "CREATE EXTENSION pg_rowsource");
@@ -55,7 +55,7 @@ fn create_extension_measures_in_the_same_session() {
 
 #[test]
 fn load_measures_from_then_on() {
-    let server = Server::start("way-load", &[]);
+    let server = Server::start("load-load", &[]);
     run_each(&mut server.connect(), TABLE);
     run_each(&mut server.connect(), "CREATE EXTENSION pg_rowsource");
     let mut client = server.connect();
@@ -67,7 +67,7 @@ fn load_measures_from_then_on() {
 
 #[test]
 fn a_function_of_the_extension_loads_it() {
-    let server = Server::start("way-function", &[]);
+    let server = Server::start("load-function", &[]);
     run_each(&mut server.connect(), TABLE);
     run_each(&mut server.connect(), "CREATE EXTENSION pg_rowsource");
     let mut client = server.connect();
@@ -77,7 +77,7 @@ fn a_function_of_the_extension_loads_it() {
 
 #[test]
 fn session_preload_measures_at_once() {
-    let server = Server::start("way-session", &["session_preload_libraries = 'pg_rowsource'"]);
+    let server = Server::start("load-session", &["session_preload_libraries = 'pg_rowsource'"]);
     run_each(&mut server.connect(), TABLE);
     run_each(&mut server.connect(), "CREATE EXTENSION pg_rowsource");
     let mut client = server.connect();
@@ -86,7 +86,7 @@ fn session_preload_measures_at_once() {
 
 #[test]
 fn shared_preload_measures_at_once() {
-    let server = Server::preloaded("way-shared", &[]);
+    let server = Server::preloaded("load-shared", &[]);
     run_each(&mut server.connect(), TABLE);
     run_each(&mut server.connect(), "CREATE EXTENSION pg_rowsource");
     let mut client = server.connect();
@@ -96,7 +96,7 @@ fn shared_preload_measures_at_once() {
 #[test]
 fn settings_come_from_file_role_and_session() {
     let server = Server::preloaded(
-        "way-settings",
+        "load-settings",
         &[
             "pg_rowsource.sampfreq = 16",
             "pg_rowsource.statistics_level = 'basic'",
@@ -117,7 +117,7 @@ fn settings_come_from_file_role_and_session() {
     let mut client = server.try_connect("regress_all").expect("a session of the role");
     client.simple_query(STATEMENT).expect("the statement");
     let nodes = measured_nodes(&mut client);
-    // The file set sampfreq explicitly: so level all does not time every call.
+    // The configuration file sets sampfreq explicitly, so level all does not time every call.
     let timed = nodes[1].timed_calls.expect("counted");
     assert!(
         (16..20_000).contains(&timed),
@@ -127,7 +127,7 @@ fn settings_come_from_file_role_and_session() {
 
 #[test]
 fn level_all_times_every_call_unless_told_otherwise() {
-    let server = Server::preloaded("way-all", &["max_parallel_workers_per_gather = 0"]);
+    let server = Server::preloaded("load-all", &["max_parallel_workers_per_gather = 0"]);
     let mut client = server.connect();
     run_each(&mut client, TABLE);
     run_each(
@@ -144,7 +144,7 @@ fn level_all_times_every_call_unless_told_otherwise() {
 
 #[test]
 fn a_user_without_rights_can_use_it() {
-    let server = Server::preloaded("way-user", &["max_parallel_workers_per_gather = 0"]);
+    let server = Server::preloaded("load-user", &["max_parallel_workers_per_gather = 0"]);
     let mut admin = server.connect();
     run_each(&mut admin, TABLE);
     run_each(

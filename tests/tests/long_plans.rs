@@ -1,4 +1,4 @@
-//! Plans may be large and show long conditions: a description costs little beside its statement, and keeps little.
+//! Large plans with long conditions: a description costs little compared with its statement, and stores little.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -9,7 +9,7 @@ use rowsource_tests::statistics::{median, median_ratio};
 use rowsource_tests::store::info;
 use std::time::Instant;
 
-/// The session's private memory in kB.
+/// Returns the session's private memory in kB.
 fn resident_kb(client: &mut Client) -> i64 {
     let pid: i32 = value(client, "SELECT pg_backend_pid()");
     (private_bytes(pid as u32) / 1024) as i64
@@ -21,7 +21,7 @@ fn run(client: &mut Client, statement: &str) {
         .unwrap_or_else(|error| panic!("{error:?}: {statement:.100}"));
 }
 
-/// What a display says.
+/// Returns the display of the last statement.
 fn shown(client: &mut Client) -> String {
     let lines = texts(client, "SELECT rowsource_display()");
     lines
@@ -32,8 +32,8 @@ fn shown(client: &mut Client) -> String {
         .join("\n")
 }
 
-/// The milliseconds of the first executions of statements at level basic, and how many times as long they take at level
-/// typical, by pairs. Each statement is a new one, so each is described.
+/// Returns the milliseconds of first executions at level basic, and how many times as long they take at level typical, by
+/// pairs. Each statement is new, so each is described.
 fn ratio(client: &mut Client, rounds: usize, statement: impl Fn(usize) -> String) -> (f64, f64) {
     let mut times = [Vec::new(), Vec::new()];
     for round in 0..rounds {
@@ -55,7 +55,7 @@ const TABLES: &str =
     CREATE INDEX ON t (id); CREATE INDEX ON t (b); ANALYZE t";
 
 #[test]
-fn long_constants_are_shortened_and_put_back() {
+fn long_constants_are_shortened_and_restored() {
     let server = Server::preloaded("constants", &[]);
     let mut client = server.session();
     run_each(&mut client, TABLES);
@@ -109,7 +109,7 @@ fn long_constants_are_shortened_and_put_back() {
         );
         assert!(shown.len() < 8_000, "{statement:.100}: {} bytes", shown.len());
     }
-    // A plan that is run again and again has its constants whole.
+    // A plan that runs repeatedly has its full constants.
     run_each(
         &mut client,
         "SET plan_cache_mode = force_generic_plan; SET pg_rowsource.statistics_level = typical;
@@ -195,7 +195,7 @@ fn conditions_take_little_memory_and_time() {
             println!(
                 "{what} {size}: {basic:.1} ms at basic, ratio {ratio:.2}, store {kept} bytes, session {grown} kB more"
             );
-            // What is short of itself says nothing.
+            // Short times are not reliable.
             if basic > 20.0 && ratio > most {
                 failures.push(format!("{what} {size}: ratio {ratio:.2}"));
             }
@@ -257,7 +257,7 @@ fn partitions_cost_in_proportion() {
                 "SELECT count(*) + {round} FROM {table} WHERE v > (SELECT count(*) FROM other WHERE other.id = {table}.v)"
             )
         };
-        // The first one fills the caches.
+        // The first run fills the caches.
         run(&mut client, &select(0));
         let (basic, ratio) = ratio(&mut client, 3, select);
         let nodes = display(&mut client, "ALLSTATS LAST");
@@ -265,7 +265,7 @@ fn partitions_cost_in_proportion() {
         assert!(nodes.contains(&wanted), "{partitions}: {wanted} is not shown");
         let kept = info(&mut client, "bytes");
         println!("{partitions} partitions: {basic:.1} ms at basic, ratio {ratio:.2}, store {kept} bytes");
-        // A fraction of a millisecond is anybody's.
+        // Differences of a few milliseconds are noise.
         const NOISE_MS: f64 = 5.0;
         if ratio * basic > most * basic + NOISE_MS {
             failures.push(format!("{partitions} partitions: ratio {ratio:.2}"));

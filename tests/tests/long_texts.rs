@@ -1,4 +1,4 @@
-//! What clients send may be long: the cost of a statement does not grow with its text, nor with its place in a message.
+//! Long texts: the cost of a statement does not grow with its text, nor with its position in a message.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -6,7 +6,7 @@ use rowsource_tests::session::{run_each, value};
 use rowsource_tests::statistics::{median, median_ratio};
 use std::time::Instant;
 
-/// Milliseconds of a message.
+/// Returns the milliseconds of a message.
 fn milliseconds(client: &mut Client, message: &str) -> f64 {
     let start = Instant::now();
     client
@@ -50,7 +50,7 @@ fn a_literal_full_of_hints_costs_what_any_literal_costs() {
 }
 
 #[test]
-fn hints_count_where_they_are_comments() {
+fn hints_count_only_in_comments() {
     let server = Server::preloaded("hints-found", &[]);
     let mut client = server.session();
     let measured = |client: &mut Client, message: &str| {
@@ -110,7 +110,7 @@ fn executions_do_not_read_the_whole_text() {
     let server = Server::preloaded("executions", &[]);
     let mut client = server.session();
     run_each(&mut client, "SET pg_rowsource.track = 'all'");
-    // A statement in a function, for EXECUTE copies the text itself. Its literal is gone once it is planned.
+    // A statement in a function, because EXECUTE itself copies the text. The planner folds its literal.
     for (name, bytes) in [("short", 1_000), ("long", 30_000_000)] {
         let literal = "x".repeat(bytes);
         client
@@ -128,7 +128,7 @@ fn executions_do_not_read_the_whole_text() {
             &mut client,
             &format!("SET pg_rowsource.statistics_level = {level}"),
         );
-        // The first ones compile and plan.
+        // The first runs compile and plan.
         in_turn(&mut client, 1, [&select("short"), &select("long")]);
         let (short, ratio) = in_turn(&mut client, 5, [&select("short"), &select("long")]);
         println!(

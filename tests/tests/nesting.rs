@@ -33,7 +33,7 @@ fn server(name: &str) -> Server {
     server
 }
 
-/// How many plans of statements within statements are kept.
+/// Returns how many plans of nested statements are stored.
 fn nested_plans(client: &mut Client) -> i64 {
     value(
         client,
@@ -90,13 +90,13 @@ fn nesting_does_not_disturb_the_outer_statement() {
             run_each(&mut client, statement);
             run_each(&mut client, statement);
             let core = explain_nodes(&mut client, statement, rowsource_tests::explain::COUNTS);
-            let ours = measure(&mut client, statement);
+            let measured = measure(&mut client, statement);
             assert_eq!(
-                differences(&core, &ours),
+                differences(&core, &measured),
                 Vec::<String>::new(),
                 "{statement} with track {track}"
             );
-            rowsource_tests::measured::assert_consistent_times(&ours, statement);
+            rowsource_tests::measured::assert_consistent_times(&measured, statement);
         }
     }
 }
@@ -150,7 +150,7 @@ fn recursion_of_statements() {
 }
 
 #[test]
-fn statements_that_are_no_query() {
+fn utility_statements() {
     let server = server("utility");
     let mut client = session(&server, "top");
     measure(&mut client, "SELECT count(*) FROM n WHERE id < 10");

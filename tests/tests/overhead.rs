@@ -1,6 +1,6 @@
-//! What measuring costs: the two scans of design 3, interleaved with the same statement unmeasured and
-//! with core's EXPLAIN (ANALYZE). Rounds go on until the ratios are within their bounds or the rounds are used
-//! up, since both ways of taking a ratio only ever get closer to the truth (`undisturbed_ratio`).
+//! The cost of measuring: the two scans of design 3, interleaved with the same statement unmeasured and with core's
+//! EXPLAIN (ANALYZE). Rounds continue until the ratios are within their bounds or the rounds are used up, because
+//! both kinds of ratio only become more accurate with more rounds (`undisturbed_ratio`).
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -9,8 +9,8 @@ use rowsource_tests::statistics::{median, median_ratio, minimum, undisturbed_rat
 use std::time::Instant;
 
 const ROWS: u32 = 3_000_000;
-const FEWEST_ROUNDS: usize = 11;
-const MOST_ROUNDS: usize = 33;
+const MIN_ROUNDS: usize = 11;
+const MAX_ROUNDS: usize = 33;
 
 struct Variant {
     name: &'static str,
@@ -45,7 +45,7 @@ const VARIANTS: [Variant; 4] = [
     },
 ];
 
-/// Milliseconds of one run, in this session.
+/// Returns the milliseconds of one run in this session.
 fn milliseconds(client: &mut Client, variant: &Variant, statement: &str) -> f64 {
     run_each(client, variant.settings);
     let sql = format!("{}{statement}", variant.prefix);
@@ -54,28 +54,28 @@ fn milliseconds(client: &mut Client, variant: &Variant, statement: &str) -> f64 
     start.elapsed().as_secs_f64() * 1000.0
 }
 
-/// The clock that `auto` picks, and what one reading costs here.
+/// The clock that `auto` chooses, and the cost of one reading on this machine.
 struct Clock {
     name: String,
     reading_ns: f64,
 }
 
-/// The bound at sampfreq 1 with the time stamp counter. Two readings a call cannot cost less than two readings:
-/// where they alone are more than a quarter of a row's time (a virtual machine's RDTSC beside a fast row), the
-/// bound is theirs and half of theirs for what is done with them, and the wrapper's.
+/// Returns the bound at sampfreq 1 with the time stamp counter. A call needs two readings. If these alone take more than a
+/// quarter of a row's time (RDTSC of a virtual machine, and a fast row), the bound is their cost, half of it again for
+/// processing them, and the cost of the wrapper.
 fn bound_of_every_call(clock: &Clock, row_ns: f64) -> f64 {
     f64::max(1.35, 1.08 + 2.0 * 1.5 * clock.reading_ns / row_ns)
 }
 
-/// The bound at sampfreq 128: 8 % of a row of 46 ns, and as much time of a faster one.
+/// Returns the bound at sampfreq 128: 8 % of a row of 46 ns, and the same time for a faster row.
 fn bound_of_sampling(row_ns: f64) -> f64 {
     f64::max(1.08, 1.0 + 0.08 * 46.0 / row_ns)
 }
 
-/// What core's own counting may be undercut by: 19's costs a slow row next to nothing.
-const CHEAP: f64 = 1.07;
+/// A ratio of at most this is good enough, even if core's own counting is cheaper: that of 19 costs a slow row almost nothing.
+const LOW_RATIO: f64 = 1.07;
 
-/// Why the ratios are not good enough yet; empty when they are.
+/// Returns why the ratios are not within their bounds yet.
 fn shortcomings(ratios: &[f64], clock: &Clock, row_ns: f64) -> Vec<String> {
     let mut found = Vec::new();
     let bound = bound_of_sampling(row_ns);
@@ -85,7 +85,7 @@ fn shortcomings(ratios: &[f64], clock: &Clock, row_ns: f64) -> Vec<String> {
             ratios[SAMPLED]
         ));
     }
-    if ratios[SAMPLED] >= f64::max(ratios[CORE], CHEAP) {
+    if ratios[SAMPLED] >= f64::max(ratios[CORE], LOW_RATIO) {
         found.push(format!(
             "sampfreq 128 costs {:.3}, core's EXPLAIN {:.3}",
             ratios[SAMPLED], ratios[CORE]
@@ -104,11 +104,11 @@ fn shortcomings(ratios: &[f64], clock: &Clock, row_ns: f64) -> Vec<String> {
 fn compare(client: &mut Client, name: &str, statement: &str, clock: &Clock) -> Vec<String> {
     let mut times: Vec<Vec<f64>> = vec![Vec::new(); VARIANTS.len()];
     let mut wanting = Vec::new();
-    for round in 1..=MOST_ROUNDS {
+    for round in 1..=MAX_ROUNDS {
         for (variant, times) in VARIANTS.iter().zip(&mut times) {
             times.push(milliseconds(client, variant, statement));
         }
-        if round < FEWEST_ROUNDS {
+        if round < MIN_ROUNDS {
             continue;
         }
         let base = minimum(&times[BASIC]);

@@ -1,9 +1,9 @@
-//! What PostgreSQL 18 and newer offer.
+//! Features of PostgreSQL 18 and newer.
 
 use rowsource_tests::compiled;
 use rowsource_tests::explain::explain_json;
 use rowsource_tests::session::{run_each, texts, value};
-use rowsource_tests::store::{measured, quiet_server};
+use rowsource_tests::store::{basic_server, measured};
 
 const TABLE: &str = "CREATE TABLE t (id int PRIMARY KEY, grp int); INSERT INTO t SELECT i, i % 10 FROM generate_series(1, 1000) i;
     CREATE TABLE p (id int) PARTITION BY RANGE (id); CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10);
@@ -12,7 +12,7 @@ const TABLE: &str = "CREATE TABLE t (id int PRIMARY KEY, grp int); INSERT INTO t
 #[test]
 fn another_extensions_plan_id_is_kept() {
     let library = compiled::object("planid/planid.c");
-    let server = quiet_server(
+    let server = basic_server(
         "planid",
         &[
             "plan_cache_mode = 'force_generic_plan'",
@@ -27,7 +27,7 @@ fn another_extensions_plan_id_is_kept() {
         "SELECT planid FROM pg_stat_rowsource_plans WHERE query LIKE '%count(*) FROM t%'",
     );
     assert_eq!(planid, 42);
-    // One number, but nodes on other partitions: they are not added up.
+    // The same planid, but nodes on other partitions: they are not summed.
     run_each(
         &mut client,
         "PREPARE pruned (int) AS SELECT count(*) FROM p WHERE id = $1",
@@ -50,10 +50,10 @@ fn another_extensions_plan_id_is_kept() {
 
 #[test]
 fn auto_respects_the_servers_clock_pg19_plus() {
-    let server = quiet_server("clock-source", &[]);
+    let server = basic_server("clock-source", &[]);
     let mut client = server.connect();
     const AUTO: &str = "SELECT clock_source FROM rowsource_clocks(1000) WHERE auto";
-    let ours: String = value(&mut client, AUTO);
+    let chosen: String = value(&mut client, AUTO);
     run_each(&mut client, "SET timing_clock_source = 'system'");
     assert_eq!(value::<String>(&mut client, AUTO), "system");
     measured(&mut client, "SELECT 4711");
@@ -65,8 +65,8 @@ fn auto_respects_the_servers_clock_pg19_plus() {
         "system"
     );
     run_each(&mut client, "SET timing_clock_source = 'auto'");
-    assert_eq!(value::<String>(&mut client, AUTO), ours);
-    // What the user chose himself stands.
+    assert_eq!(value::<String>(&mut client, AUTO), chosen);
+    // The user's own choice stays in effect.
     run_each(
         &mut client,
         "SET timing_clock_source = 'system'; SET pg_rowsource.clock_source = 'coarse'",
@@ -88,10 +88,10 @@ fn scan_below(node: &serde_json::Value) -> Option<&serde_json::Value> {
     node["Plans"].as_array()?.iter().find_map(scan_below)
 }
 
-/// 19 shows each scan's asynchronous I/O: as core counts it, whoever takes the times.
+/// 19 shows each scan's asynchronous I/O, with core's counts, whether core or the sampler takes the times.
 #[test]
 fn the_servers_io_is_shown_as_ever_pg19_plus() {
-    let server = quiet_server("io", &["shared_buffers = '64MB'"]);
+    let server = basic_server("io", &["shared_buffers = '64MB'"]);
     let mut client = server.connect();
     run_each(
         &mut client,
@@ -103,7 +103,7 @@ fn the_servers_io_is_shown_as_ever_pg19_plus() {
             &mut client,
             &format!("SET max_parallel_workers_per_gather = {workers}"),
         );
-        let [core, ours] = ["ANALYZE, IO", "ANALYZE, IO, SAMPFREQ 16"].map(|options| {
+        let [core, sampled] = ["ANALYZE, IO", "ANALYZE, IO, SAMPFREQ 16"].map(|options| {
             run_each(&mut client, "SELECT pg_buffercache_evict_relation('read')");
             let json = explain_json(
                 &mut client,
@@ -116,13 +116,13 @@ fn the_servers_io_is_shown_as_ever_pg19_plus() {
         });
         let names =
             |node: &serde_json::Map<String, serde_json::Value>| node.keys().cloned().collect::<Vec<_>>();
-        assert_eq!(names(&ours), names(&core), "{workers} workers");
+        assert_eq!(names(&sampled), names(&core), "{workers} workers");
         assert!(
             core["I/O Count"].as_i64().is_some_and(|count| count > 10),
             "{core:#?}"
         );
         if workers == 0 {
-            assert_eq!(ours["I/O Count"], core["I/O Count"]);
+            assert_eq!(sampled["I/O Count"], core["I/O Count"]);
         }
     }
 }

@@ -1,6 +1,6 @@
-//! pg_upgrade from PostgreSQL 15, with the extension installed and preloaded on both sides. `make test-matrix` runs it
-//! on 18 and names the old server's programs in ROWSOURCE_OLD_PGBIN, and in ROWSOURCE_OLD_LIBRARIES what they need
-//! of their suite.
+//! pg_upgrade from PostgreSQL 15, with the extension installed and preloaded on both sides. `make test-matrix` runs it on 18.
+//! ROWSOURCE_OLD_PGBIN is the folder of the old server's programs, ROWSOURCE_OLD_LIBRARIES that of the libraries that they
+//! need from their suite.
 
 use rowsource_tests::environment::environment;
 use rowsource_tests::session::{major, run_each, texts, value};
@@ -16,7 +16,7 @@ fn variable(name: &str) -> PathBuf {
     PathBuf::from(std::env::var_os(name).unwrap_or_else(|| panic!("{name} is not set: run make test-matrix")))
 }
 
-/// Runs a program as the server's user; it must succeed.
+/// Runs a program as the server's user. Fails unless it succeeds.
 fn run(program: &Path, arguments: &[&str], folder: &Path) -> String {
     let output = environment()
         .as_server(program)
@@ -38,7 +38,7 @@ fn run(program: &Path, arguments: &[&str], folder: &Path) -> String {
     said
 }
 
-/// What pg_upgrade's own logs say of errors: it only names them.
+/// Returns the errors in pg_upgrade's own logs, because its output only names these files.
 fn upgrade_logs(folder: &Path) -> String {
     let output = Command::new("grep")
         .args(["-rhE", "-A40", "(error|ERROR|FATAL):"])
@@ -59,7 +59,7 @@ fn ignored_files(log: &str) -> usize {
 fn from_15_with_the_extension_preloaded() {
     let environment = environment();
     let old_bin = variable("ROWSOURCE_OLD_PGBIN");
-    // The new server, with nothing in it yet; what pg_upgrade makes of it is copied over its data.
+    // The new server is still empty. The upgraded data is copied over its data.
     let mut new = Server::preloaded("pg-upgrade", &[]);
     new.stop();
     let folder = new.folder().to_path_buf();
@@ -88,7 +88,7 @@ fn from_15_with_the_extension_preloaded() {
     };
     fs::remove_dir_all(&new_data).expect("the empty cluster goes");
     initdb(&old_bin, &old_data, &[]);
-    // 18 has checksums by default, 15 has not, and both must agree.
+    // 18 has checksums by default, 15 does not, and both must agree.
     initdb(&environment.pgbin, &new_data, &["--no-data-checksums"]);
     let conf = format!(
         "{PRELOAD}\nunix_socket_directories = '{}'\nlisten_addresses = ''\n",
@@ -98,7 +98,7 @@ fn from_15_with_the_extension_preloaded() {
         fs::write(data.join("postgresql.auto.conf"), &conf).expect("the configuration can be written");
     }
 
-    // The old server measures, and saves what it measured.
+    // The old server measures, and saves its statistics.
     let (old, log) = (text(&old_data), text(&folder.join("old.log")));
     run(
         &old_bin.join("pg_ctl"),
@@ -151,7 +151,7 @@ fn from_15_with_the_extension_preloaded() {
         "pg_upgrade's own statements were measured"
     );
 
-    // An administrator who copies the folder pg_stat as well gets one line in the log, and empty statistics.
+    // If an administrator also copies the folder pg_stat, the log has one line, and the statistics are empty.
     fs::create_dir_all(new_data.join("pg_stat")).expect("pg_stat");
     fs::copy(old_data.join(SAVED), new_data.join(SAVED)).expect("the old statistics can be copied");
     let owned = Command::new("chown")
@@ -196,7 +196,7 @@ fn from_15_with_the_extension_preloaded() {
     assert_eq!(
         ignored_files(&new.log()),
         1,
-        "the old file is gone: {}",
+        "the old file no longer exists: {}",
         new.log()
     );
 }

@@ -1,12 +1,12 @@
-//! The history of plans: plans that have a number in common are kept apart, and the history is read in linear time.
+//! The history of plans: plans with the same queryid or planid stay separate, and the history is read in linear time.
 
 use postgres::Client;
 use rowsource_tests::compiled;
 use rowsource_tests::explain::rows_handled;
 use rowsource_tests::session::{major, run_each, texts, value};
-use rowsource_tests::store::{measured, quiet_server};
+use rowsource_tests::store::{basic_server, measured};
 
-/// Fills the history with snapshots of plans, each of which ran in each snapshot.
+/// Fills the history with snapshots of plans. Each plan ran in each snapshot.
 fn fill_plans(client: &mut Client, plans: usize, snapshots: usize) {
     run_each(client, "DELETE FROM rowsource_snapshots");
     run_each(
@@ -24,18 +24,18 @@ fn fill_plans(client: &mut Client, plans: usize, snapshots: usize) {
 
 const WHOLE: &str = "SELECT count(*), sum(calls), sum(total_time) FROM rowsource_plan_history";
 
-/// How much more work per unit of size a linear reading may take at the larger size: a plan may do the same otherwise.
+/// A linear reading may take this many times as much work per unit of size at the larger size, because its plan may change.
 const LINEAR: f64 = 1.5;
 
 /// The work of one statement at two sizes.
 struct Growth {
-    /// How many times as large the second is.
+    /// The ratio of the second size to the first.
     larger: f64,
     work: [f64; 2],
 }
 
 impl Growth {
-    /// How many times as much work the larger size is, per unit of size: 1 where it is linear.
+    /// Returns how many times as much work per unit of size the larger size takes: 1 if it is linear.
     fn factor(&self) -> f64 {
         self.work[1] / self.work[0] / self.larger
     }
@@ -53,7 +53,7 @@ impl Growth {
         assert!(self.is_linear(), "{what}: {:?} rows handled", self.work);
     }
 
-    /// The way of judging must itself find what is quadratic.
+    /// Fails unless the check finds that this quadratic query is not linear.
     fn assert_quadratic(&self, what: &str) {
         println!(
             "{what}: {:?} rows handled, {:.2} per unit",
@@ -64,7 +64,7 @@ impl Growth {
     }
 }
 
-/// A search through all of a snapshot's plans for each plan.
+/// A query that searches all of a snapshot's plans for each plan.
 const PLAN_BY_PLAN: &str = "
     SELECT count(b.calls) FROM rowsource_snapshot_plans p CROSS JOIN LATERAL
            (SELECT b.calls FROM rowsource_snapshot_plans b
@@ -74,7 +74,7 @@ const PLAN_BY_PLAN: &str = "
 #[test]
 fn the_history_of_plans_is_read_in_linear_time() {
     const SNAPSHOTS: usize = 96;
-    let server = quiet_server("history-growth", &[]);
+    let server = basic_server("history-growth", &[]);
     let mut client = server.connect();
     let statements = [
         WHOLE,
@@ -96,7 +96,7 @@ fn the_history_of_plans_is_read_in_linear_time() {
     plan_by_plan.assert_quadratic("plan by plan");
     let [whole, snapshot, query, _] = many;
     println!("1,000 plans: {whole} rows handled, one snapshot {snapshot}, one query {query}");
-    // 1 of 95 snapshots, 1 of 250 queries: far less than all.
+    // 1 of 95 snapshots, 1 of 250 queries: much less than all.
     assert!(
         snapshot < whole / 8.0 && query < whole / 8.0,
         "one snapshot {snapshot} rows handled, one query {query}, all {whole}"
@@ -108,17 +108,17 @@ fn the_history_of_plans_is_read_in_linear_time() {
     assert_eq!(rows, 1_000 * (SNAPSHOTS as i64 - 1));
 }
 
-/// A search through all of a snapshot's counters for each of them.
+/// A query that searches all of a snapshot's counters for each of them.
 const COUNTER_BY_COUNTER: &str = "
     SELECT count(b.source) FROM rowsource_snapshot_tempfile_io p CROSS JOIN LATERAL
            (SELECT b.source FROM rowsource_snapshot_tempfile_io b
              WHERE b.snap_id = p.snap_id AND b.datname || '' = p.datname OFFSET 0) b
      WHERE p.snap_id = 50";
 
-/// The same for databases.
+/// The same for the counters of databases.
 #[test]
 fn the_history_of_temporary_files_is_read_in_linear_time() {
-    let server = quiet_server("tempfile-growth", &[]);
+    let server = basic_server("tempfile-growth", &[]);
     let mut client = server.connect();
     let statements = [
         "SELECT sum(small_read_reqs) FROM rowsource_tempfile_history",
@@ -153,7 +153,7 @@ fn the_history_of_temporary_files_is_read_in_linear_time() {
     counter_by_counter.assert_quadratic("counter by counter");
 }
 
-/// What the view must show, said in another way: the row before, by a window function.
+/// The expected rows of the view, computed with a window function over the previous row.
 const BY_WINDOW: &str = "
     SELECT snap_id, queryid, planid, plan_shape, toplevel,
            CASE WHEN goes_on THEN calls - previous_calls ELSE calls END AS calls,
@@ -166,10 +166,10 @@ const BY_WINDOW: &str = "
 
 #[test]
 fn each_interval_shows_what_ran_in_it() {
-    let server = quiet_server("history-intervals", &[]);
+    let server = basic_server("history-intervals", &[]);
     let mut client = server.connect();
     fill_plans(&mut client, 40, 12);
-    // Plans that did not run, that were forgotten and seen again, whose counters were reset.
+    // Plans that did not run, that were evicted and stored again, and whose counters were reset.
     run_each(
         &mut client,
         "DELETE FROM rowsource_snapshot_plans WHERE (queryid * 7 + snap_id) % 3 = 0;
@@ -187,13 +187,13 @@ fn each_interval_shows_what_ran_in_it() {
             "SELECT setval('rowsource_snapshots_snap_id_seq', (SELECT max(snap_id) FROM rowsource_snapshots)); SELECT rowsource_snapshot()",
         );
     }
-    let ours = texts(
+    let shown = texts(
         &mut client,
         "SELECT snap_id, queryid, planid, plan_shape, toplevel, calls, temp_blks_read FROM rowsource_plan_history ORDER BY 1, 2, 3, 4, 5",
     );
     let expected = texts(&mut client, BY_WINDOW);
     assert!(expected.len() > 200, "{} rows", expected.len());
-    assert_eq!(ours, expected);
+    assert_eq!(shown, expected);
     let calls = texts(
         &mut client,
         "SELECT calls FROM rowsource_plan_history WHERE query = 'SELECT count(*) FROM t' ORDER BY snap_id",
@@ -201,10 +201,10 @@ fn each_interval_shows_what_ran_in_it() {
     assert_eq!(calls, [[Some("2".to_string())], [Some("3".to_string())]]);
 }
 
-/// Plans that differ in their shape only are different plans.
+/// Plans that differ only in their shape are different plans.
 #[test]
-fn plans_with_one_number_have_a_history_each() {
-    let server = quiet_server("history-shape", &[]);
+fn plans_with_the_same_number_have_separate_histories() {
+    let server = basic_server("history-shape", &[]);
     let mut client = server.connect();
     run_each(
         &mut client,
@@ -227,9 +227,9 @@ fn plans_with_one_number_have_a_history_each() {
 
 /// From 18 on another extension may give two plans of one statement the same number.
 #[test]
-fn a_snapshot_keeps_plans_apart_that_share_a_planid() {
+fn a_snapshot_separates_plans_that_share_a_planid() {
     let library = compiled::object("planid/planid.c");
-    let server = quiet_server(
+    let server = basic_server(
         "history-planid",
         &[
             "plan_cache_mode = 'force_generic_plan'",
@@ -261,7 +261,7 @@ fn a_snapshot_keeps_plans_apart_that_share_a_planid() {
           WHERE queryid = (SELECT queryid FROM pg_stat_rowsource_plans WHERE query LIKE 'PREPARE pruned%' LIMIT 1) GROUP BY 1",
     );
     if major(&mut client) < 18 {
-        // There is no planid of others: each of the two has one of its own.
+        // No other extension sets planids: each of the two plans has its own.
         assert_eq!(shapes.len(), 2, "{shapes:?}");
         assert!(
             shapes.iter().all(|row| row[1].as_deref() == Some("0")),
@@ -272,10 +272,10 @@ fn a_snapshot_keeps_plans_apart_that_share_a_planid() {
     assert_eq!(shapes, [[Some("42".to_string()), Some("2".to_string())]]);
 }
 
-/// A snapshot that goes takes its rows with it; they must be found by an index.
+/// Deleting a snapshot also deletes its rows, which an index must find.
 #[test]
-fn what_belongs_to_a_snapshot_is_found_by_an_index() {
-    let server = quiet_server("history-indexes", &[]);
+fn the_rows_of_a_snapshot_are_found_by_an_index() {
+    let server = basic_server("history-indexes", &[]);
     let tables = texts(
         &mut server.connect(),
         "SELECT conrelid::regclass, EXISTS (SELECT FROM pg_index i WHERE i.indrelid = conrelid AND i.indkey[0] = conkey[1])

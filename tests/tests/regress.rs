@@ -49,7 +49,7 @@ fn sql_files_give_what_is_expected() {
     );
 }
 
-/// Emptied before each run, kept after it: regression.diffs and results/ are there to be looked at.
+/// Returns the folder of regression.diffs and results/. Each run empties it first, and keeps it.
 fn output_folder() -> PathBuf {
     let folder = environment().run.join("regress");
     let _ = fs::remove_dir_all(&folder);

@@ -1,4 +1,4 @@
-//! Bugs that were found once, each with the SQL that showed it.
+//! Earlier bugs, each with the SQL that showed it.
 
 use postgres::Client;
 use rowsource_tests::session::{must_fail, run_each, texts, value};
@@ -14,14 +14,14 @@ fn server(name: &str) -> Server {
     server
 }
 
-/// A session that measures all it runs.
+/// Opens a session that measures all of its statements.
 fn measuring(server: &Server) -> Client {
     let mut client = server.session();
     run_each(&mut client, "SET pg_rowsource.statistics_level = typical");
     client
 }
 
-/// One statement as it is: quotes and semicolons inside.
+/// Runs one statement unchanged, with its quotes and semicolons.
 fn run(client: &mut Client, sql: &str) {
     client
         .batch_execute(sql)
@@ -32,7 +32,7 @@ fn shown(client: &mut Client) -> String {
     lines(client, "SELECT rowsource_display()")
 }
 
-/// All a query returns, a line a row.
+/// Returns the rows of a query, one per line.
 fn lines(client: &mut Client, sql: &str) -> String {
     let rows = texts(client, sql);
     rows.into_iter()
@@ -42,7 +42,7 @@ fn lines(client: &mut Client, sql: &str) -> String {
         .join("\n")
 }
 
-/// A subtransaction's abort unmapped the workers' memory before the suspended statement was closed.
+/// The abort of a subtransaction unmapped the workers' memory before the suspended statement was closed.
 #[test]
 fn a_suspended_parallel_statement_is_lost() {
     let server = server("suspended");
@@ -67,7 +67,7 @@ fn a_suspended_parallel_statement_is_lost() {
     server.assert_no_crash();
 }
 
-/// The budget for describing known plans anew forgave what was overspent.
+/// The time budget for describing known plans again did not carry over what was overspent.
 #[test]
 fn known_plans_are_rarely_described() {
     let server = server("described");
@@ -95,7 +95,7 @@ fn known_plans_are_rarely_described() {
     );
 }
 
-/// Less detail than EXPLAIN asks for was taken instead of core's.
+/// The library measured fewer details than EXPLAIN requested, and replaced core's.
 #[test]
 fn explain_shows_all_it_is_asked_for() {
     let server = server("asked");
@@ -127,9 +127,9 @@ fn explain_shows_all_it_is_asked_for() {
     }
 }
 
-/// Volatile functions touch local buffers and WAL in statements that only read.
+/// Volatile functions use local buffers and WAL even in statements that only read.
 #[test]
-fn volatile_functions_are_booked() {
+fn volatile_functions_are_charged() {
     let server = server("volatile");
     let mut client = measuring(&server);
     run_each(
@@ -150,7 +150,7 @@ fn volatile_functions_are_booked() {
     assert!(text.contains("WAL: records="), "{text}");
 }
 
-/// Below DO the tick was never stopped.
+/// Inside DO, the tick was never stopped.
 #[test]
 fn an_idle_session_does_not_tick() {
     let server = server("idle");
@@ -168,7 +168,7 @@ fn an_idle_session_does_not_tick() {
     assert!(woken < 50, "woken {woken} times in half a second");
 }
 
-/// Queries inside utilities counted as the client's own.
+/// Queries inside utility statements counted as sent by the client.
 #[test]
 fn queries_inside_utilities_are_nested() {
     let server = server("utilities");
@@ -202,7 +202,7 @@ fn queries_inside_utilities_are_nested() {
         );
         run_each(&mut client, "SELECT 4711 AS marker");
     }
-    // What the client wrote into a utility is its own.
+    // A query that the client wrote into a utility statement counts as sent by the client.
     for utility in [
         "CREATE TABLE made AS SELECT id FROM t",
         "COPY (SELECT id FROM t) TO PROGRAM 'cat > /dev/null'",
@@ -218,7 +218,7 @@ fn queries_inside_utilities_are_nested() {
     }
 }
 
-/// A suspended nested statement that ends after its caller, and a deferred check, became the last statement.
+/// A suspended nested statement that ended after its caller, or a deferred check, became the last statement.
 #[test]
 fn the_last_statement_is_the_clients() {
     let server = server("last");
@@ -243,7 +243,7 @@ fn the_last_statement_is_the_clients() {
     run_each(&mut client, "COMMIT");
 }
 
-/// An aggregate that fails half-way was taken for one that cannot.
+/// An aggregate that can fail was treated as one that cannot.
 #[test]
 fn rows_are_exact_when_an_aggregate_fails() {
     let server = server("failing");
@@ -259,7 +259,7 @@ fn rows_are_exact_when_an_aggregate_fails() {
     assert_eq!(rows, 5);
 }
 
-/// Parallel workers left their part to core, which timed every call, and reported no sampling counts.
+/// In parallel workers core measured and timed every call, and they reported no sampling counts.
 #[test]
 fn parallel_workers_sample_too() {
     let server = server("workers");
@@ -300,7 +300,7 @@ fn parallel_workers_sample_too() {
     server.assert_no_crash();
 }
 
-/// A description without literals was taken for one that no literal can change.
+/// A description without literals was treated as independent of literals.
 #[test]
 fn literals_that_no_predicate_shows() {
     let server = server("unshown");
@@ -323,7 +323,7 @@ fn literals_that_no_predicate_shows() {
     let text = shown(&mut client);
     assert!(text.contains("Filter: (NOT banner)"), "{text}");
 
-    // The estimates of the last execution, not of the first.
+    // The estimates are those of the last execution, not of the first.
     let estimated = |client: &mut Client| {
         let text = shown(client);
         let line = text

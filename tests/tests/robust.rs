@@ -1,4 +1,4 @@
-//! With everything on and every call timed: no crash, no leak, and the results of an unmeasured server.
+//! With all features on and every call timed: no crash, no leak, and the same results as without measuring.
 
 use postgres::{Client, SimpleQueryMessage};
 use rowsource_tests::measured::assert_consistent_times;
@@ -31,7 +31,7 @@ fn rows(client: &mut Client, statement: &str) -> Vec<Vec<Option<String>>> {
 fn results_are_those_of_an_unmeasured_session() {
     let server = Server::preloaded("robust", &[]);
     schema::create(&server);
-    // These choose their rows by order or chance of the processes.
+    // The rows of these statements depend on the order or timing of the processes.
     let by_chance = [
         "CTE read in part",
         "limit and offset",
@@ -106,7 +106,7 @@ const MIXED: &str = "
     END$$;
     PREPARE p(int) AS SELECT count(*) FROM n WHERE id > $1";
 
-/// The statements of one round; the second column says whether it must fail.
+/// The statements of one round, and whether each must fail.
 const ROUND: [(&str, bool); 20] = [
     (
         "SELECT count(*) FROM n a JOIN n b USING (id) WHERE a.id < 40",
@@ -139,8 +139,8 @@ const ROUND: [(&str, bool); 20] = [
     ),
 ];
 
-/// What a session's own memory grows by, in bytes, while it runs so many statements. Rust's heap is in it, of which
-/// PostgreSQL's memory contexts know nothing.
+/// Returns the growth of a session's private memory in bytes while it runs this many statements. This includes Rust's heap,
+/// which PostgreSQL's memory contexts do not show.
 fn growth(server: &Server, settings: &str, statements: usize) -> i64 {
     let mut client = server.connect();
     client
@@ -157,7 +157,7 @@ fn growth(server: &Server, settings: &str, statements: usize) -> i64 {
         }
         process::private_bytes(pid as u32) as i64
     };
-    // What is made once and kept is made by then.
+    // These runs allocate everything that the session keeps.
     let before = run(statements / 10);
     run(statements) - before
 }
@@ -165,7 +165,7 @@ fn growth(server: &Server, settings: &str, statements: usize) -> i64 {
 #[test]
 fn memory_does_not_grow_with_executions() {
     const STATEMENTS: usize = 20_000;
-    const MOST: i64 = 200_000;
+    const MAX_GROWTH: i64 = 200_000;
     let settings = ["jit = off", "max_parallel_workers_per_gather = 0"];
     let server = Server::preloaded("leak", &settings);
     run_each(&mut server.connect(), "CREATE EXTENSION pg_rowsource");
@@ -173,7 +173,7 @@ fn memory_does_not_grow_with_executions() {
     let without = growth(&Server::start("leak-without", &settings), "SELECT 1", STATEMENTS);
     println!("in {STATEMENTS} statements a session grew by {with} bytes, without the library by {without}");
     assert!(
-        with - without <= MOST,
+        with - without <= MAX_GROWTH,
         "a session grew by {with} bytes in {STATEMENTS} statements, without the library by {without}"
     );
 }

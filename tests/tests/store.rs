@@ -1,18 +1,18 @@
-//! The store that all sessions share, as other sessions see it: totals, last values, spread, failures, histograms,
-//! and what a plan's identity depends on.
+//! The store that all sessions share, as other sessions see it: totals, last values, spread, failures, histograms, and the
+//! identity of plans.
 
 use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::explain::first_column;
 use rowsource_tests::session::{must_fail, run_each, value};
-use rowsource_tests::store::{figure, info, kept, measured, measuring, quiet_server, the_kept};
+use rowsource_tests::store::{basic_server, info, kept, measured, measuring, node_value, only_kept};
 
 const TABLE: &str = "CREATE TABLE t (id int PRIMARY KEY, grp int, pad text);
     INSERT INTO t SELECT i, i % 10, repeat('x', 100) FROM generate_series(1, 10000) i; VACUUM (FREEZE, ANALYZE) t";
 
 #[test]
 fn another_session_sees_plans_at_once() {
-    let server = quiet_server("seen", &[]);
+    let server = basic_server("seen", &[]);
     let mut runner = measuring(&server);
     let mut reader = server.connect();
     run_each(&mut runner, TABLE);
@@ -21,11 +21,11 @@ fn another_session_sees_plans_at_once() {
             &mut runner,
             &format!("SELECT count(pad) FROM t WHERE grp >= 0 AND id + 0 <= {wanted}"),
         );
-        let plan = the_kept(&mut reader, "SELECT count(pad) FROM t%");
+        let plan = only_kept(&mut reader, "SELECT count(pad) FROM t%");
         assert_eq!(plan.calls, round as i64 + 1);
-        assert_eq!(figure(&mut reader, &plan, 1, "last_rows"), f64::from(wanted));
+        assert_eq!(node_value(&mut reader, &plan, 1, "last_rows"), f64::from(wanted));
     }
-    let plan = the_kept(&mut reader, "SELECT count(pad) FROM t%");
+    let plan = only_kept(&mut reader, "SELECT count(pad) FROM t%");
     assert_eq!(
         (plan.failed_calls, plan.cancelled_calls, &*plan.last_outcome),
         (0, 0, "completed")
@@ -35,7 +35,7 @@ fn another_session_sees_plans_at_once() {
     assert!((plan.mean_time * 3.0 - plan.total_time).abs() < 1e-6, "{plan:?}");
     assert!(plan.min_time + plan.max_time + plan.last_time <= plan.total_time + plan.max_time);
     assert!(plan.stddev_time >= 0.0 && plan.stddev_time <= plan.max_time - plan.min_time);
-    for (figures, wanted) in [
+    for (expression, wanted) in [
         ("rows", 1800.0),
         ("executions", 3.0),
         ("starts", 3.0),
@@ -47,14 +47,18 @@ fn another_session_sees_plans_at_once() {
             0.0,
         ),
     ] {
-        assert_eq!(figure(&mut reader, &plan, 1, figures), wanted, "{figures}");
+        assert_eq!(
+            node_value(&mut reader, &plan, 1, expression),
+            wanted,
+            "{expression}"
+        );
     }
-    assert_eq!(figure(&mut reader, &plan, 0, "rows * 10 + last_rows"), 31.0);
+    assert_eq!(node_value(&mut reader, &plan, 0, "rows * 10 + last_rows"), 31.0);
     let times = "total_time > last_total_time AND last_total_time >= last_self_time AND last_self_time > 0
                  AND total_time >= startup_time AND self_time > last_self_time";
-    assert_eq!(figure(&mut reader, &plan, 1, &format!("({times})::int")), 1.0);
-    // The total of the whole plan is that of its root.
-    let root = figure(&mut reader, &plan, 0, "total_time");
+    assert_eq!(node_value(&mut reader, &plan, 1, &format!("({times})::int")), 1.0);
+    // The plan's total time is that of its root.
+    let root = node_value(&mut reader, &plan, 0, "total_time");
     assert!(
         root > 0.0 && root <= plan.total_time,
         "{root} of {}",
@@ -64,7 +68,7 @@ fn another_session_sees_plans_at_once() {
     server.assert_no_crash();
 }
 
-/// rowsource_display of another session's plan, the last execution and the total.
+/// Checks rowsource_display of another session's plan, for the last execution and for the total.
 fn shows(reader: &mut postgres::Client, queryid: i64, planid: i64) {
     let last = display(reader, queryid, planid, "ALLSTATS LAST");
     assert!(last.contains("executions 3"), "{last}");
@@ -87,19 +91,22 @@ fn display(reader: &mut postgres::Client, queryid: i64, planid: i64, format: &st
 
 #[test]
 fn failed_and_cancelled_calls_keep_what_they_reached() {
-    let server = quiet_server("reached", &[]);
+    let server = basic_server("reached", &[]);
     let mut runner = measuring(&server);
     let mut reader = server.connect();
     run_each(&mut runner, TABLE);
     run_each(&mut runner, "SELECT sum(1 / (id - 50000)) FROM t");
     must_fail(&mut runner, "SELECT sum(1 / (id - 500)) FROM t");
     must_fail(&mut runner, "SELECT sum(1 / (id - 700)) FROM t");
-    let plan = the_kept(&mut reader, "SELECT sum(1 /%");
+    let plan = only_kept(&mut reader, "SELECT sum(1 /%");
     assert_eq!((plan.calls, plan.failed_calls, plan.cancelled_calls), (3, 2, 0));
     assert_eq!(plan.last_outcome, "failed");
-    assert_eq!(figure(&mut reader, &plan, 1, "rows"), 10_000.0 + 500.0 + 700.0);
-    assert_eq!(figure(&mut reader, &plan, 1, "last_rows"), 700.0);
-    assert_eq!(figure(&mut reader, &plan, 0, "rows"), 1.0);
+    assert_eq!(
+        node_value(&mut reader, &plan, 1, "rows"),
+        10_000.0 + 500.0 + 700.0
+    );
+    assert_eq!(node_value(&mut reader, &plan, 1, "last_rows"), 700.0);
+    assert_eq!(node_value(&mut reader, &plan, 0, "rows"), 1.0);
     assert!(display(&mut reader, plan.queryid, plan.planid, "ALLSTATS LAST").contains("fail"));
 
     run_each(&mut runner, "SET statement_timeout = 200");
@@ -107,26 +114,26 @@ fn failed_and_cancelled_calls_keep_what_they_reached() {
         &mut runner,
         "SELECT count(*) FROM t a, t b, t c WHERE a.id <> b.id",
     );
-    let plan = the_kept(&mut reader, "SELECT count(*) FROM t a, t b%");
+    let plan = only_kept(&mut reader, "SELECT count(*) FROM t a, t b%");
     assert_eq!((plan.calls, plan.failed_calls, plan.cancelled_calls), (1, 0, 1));
     assert_eq!(plan.last_outcome, "cancelled");
     assert!((190.0..5000.0).contains(&plan.last_time), "{plan:?}");
-    assert!(figure(&mut reader, &plan, 1, "rows") > 0.0);
+    assert!(node_value(&mut reader, &plan, 1, "rows") > 0.0);
     assert!(display(&mut reader, plan.queryid, plan.planid, "ALLSTATS LAST").contains("cancel"));
     server.assert_no_crash();
 }
 
 #[test]
-fn histograms_add_up_and_know_reads() {
-    let mut server = quiet_server("histogram", &[]);
+fn histograms_add_up_and_count_reads() {
+    let mut server = basic_server("histogram", &[]);
     run_each(&mut server.connect(), TABLE);
     server.stop();
     server.launch();
     let mut reader = server.connect();
     let statement = "SELECT count(pad) FROM t WHERE id > 0 AND grp < 9";
     measured(&mut server.connect(), statement);
-    let plan = the_kept(&mut reader, statement);
-    let reads = figure(&mut reader, &plan, 1, "shared_blks_read");
+    let plan = only_kept(&mut reader, statement);
+    let reads = node_value(&mut reader, &plan, 1, "shared_blks_read");
     assert!(reads > 100.0, "{reads} reads after a restart");
     let sum = |reader: &mut postgres::Client, node: i32, read: &str| -> i64 {
         value(
@@ -152,10 +159,10 @@ fn histograms_add_up_and_know_reads() {
     );
     assert_eq!(sum(&mut reader, 0, "true"), 1);
     for node in [0, 1] {
-        let timed = figure(&mut reader, &plan, node, "timed_calls");
+        let timed = node_value(&mut reader, &plan, node, "timed_calls");
         assert_eq!(sum(&mut reader, node, "true, false") as f64, timed, "node {node}");
     }
-    assert_eq!(figure(&mut reader, &plan, 1, "timed_calls"), 2.0 * 9001.0);
+    assert_eq!(node_value(&mut reader, &plan, 1, "timed_calls"), 2.0 * 9001.0);
     let odd: i64 = value(
         &mut reader,
         "SELECT count(*) FROM pg_stat_rowsource_histogram
@@ -166,7 +173,7 @@ fn histograms_add_up_and_know_reads() {
 
 #[test]
 fn a_plan_keeps_its_identity() {
-    let mut server = quiet_server("identity", &[]);
+    let mut server = basic_server("identity", &[]);
     let mut client = server.connect();
     run_each(&mut client, TABLE);
     let of = |client: &mut postgres::Client, id: i32| {
@@ -175,13 +182,13 @@ fn a_plan_keeps_its_identity() {
     of(&mut client, 17);
     of(&mut client, 18);
     of(&mut server.connect(), 19);
-    // The first execution's text: a known plan is not described again.
-    let first = the_kept(&mut client, "SELECT pad FROM t%");
+    // The text is that of the first execution, because a known plan is not described again.
+    let first = only_kept(&mut client, "SELECT pad FROM t%");
     assert_eq!(
         (first.calls, &*first.query),
         (3, "SELECT pad FROM t WHERE id = 17")
     );
-    // Prepared, generic, by protocol: another queryid (a parameter is no constant), the same planid.
+    // A generic prepared statement by protocol has another queryid (a parameter is not a constant) and the same planid.
     measured(
         &mut client,
         "PREPARE p(int) AS SELECT pad FROM t WHERE id = $1; EXECUTE p(20); SET plan_cache_mode = force_generic_plan;
@@ -207,13 +214,13 @@ fn a_plan_keeps_its_identity() {
     let mut client = server.connect();
     run_each(&mut client, "VACUUM FULL t");
     of(&mut client, 23);
-    let again = the_kept(&mut client, "SELECT pad FROM t WHERE id = 17");
+    let again = only_kept(&mut client, "SELECT pad FROM t WHERE id = 17");
     assert_eq!((again.planid, again.calls), (first.planid, 4));
 }
 
 #[test]
 fn another_plan_of_a_query_is_another_row() {
-    let server = quiet_server("other-plan", &[]);
+    let server = basic_server("other-plan", &[]);
     let mut client = server.connect();
     run_each(&mut client, TABLE);
     let statement = "SELECT max(pad) FROM t WHERE id < 100";
@@ -250,7 +257,7 @@ fn another_plan_of_a_query_is_another_row() {
 
 #[test]
 fn the_order_of_a_self_join_is_part_of_the_plan() {
-    let server = quiet_server("self-join", &[]);
+    let server = basic_server("self-join", &[]);
     let mut client = server.connect();
     run_each(&mut client, TABLE);
     run_each(
@@ -274,10 +281,10 @@ fn the_order_of_a_self_join_is_part_of_the_plan() {
 
 #[test]
 fn misestimates_are_listed_by_their_cost() {
-    let server = quiet_server("misestimates", &[]);
+    let server = basic_server("misestimates", &[]);
     let mut client = server.connect();
     run_each(&mut client, TABLE);
-    // 10,000 rows where the planner expects 1: the filter is always true.
+    // 10,000 rows, but the planner expects 1: the filter is always true.
     measured(
         &mut client,
         "SELECT count(pad) FROM t WHERE id + 0 = id AND grp = grp + 0; SELECT count(*) FROM t",
@@ -298,15 +305,15 @@ fn misestimates_are_listed_by_their_cost() {
 }
 
 #[test]
-fn reset_forgets_what_is_asked() {
-    let server = quiet_server("reset", &[]);
+fn reset_deletes_the_requested_plans() {
+    let server = basic_server("reset", &[]);
     let mut client = server.connect();
     run_each(&mut client, TABLE);
     measured(
         &mut client,
         "SELECT count(*) FROM t; SELECT sum(id) FROM t; SELECT min(pad) FROM t",
     );
-    let plan = the_kept(&mut client, "SELECT sum(id)%");
+    let plan = only_kept(&mut client, "SELECT sum(id)%");
     run_each(
         &mut client,
         &format!("SELECT rowsource_reset(queryid => {})", plan.queryid),
@@ -318,7 +325,7 @@ fn reset_forgets_what_is_asked() {
     );
     assert_eq!(info(&mut client, "plans"), 2);
     measured(&mut client, "SELECT sum(id) FROM t");
-    assert_eq!(the_kept(&mut client, "SELECT sum(id)%").calls, 1);
+    assert_eq!(only_kept(&mut client, "SELECT sum(id)%").calls, 1);
     run_each(&mut client, "SELECT rowsource_reset()");
     assert_eq!((info(&mut client, "plans"), info(&mut client, "bytes")), (0, 0));
     let fresh: bool = value(
@@ -330,7 +337,7 @@ fn reset_forgets_what_is_asked() {
     assert_eq!(info(&mut client, "plans"), 1);
 }
 
-/// From 17 on PostgreSQL hands out shared memory to libraries that it did not preload.
+/// From 17 on, PostgreSQL gives shared memory to libraries that it did not preload.
 #[test]
 fn without_preloading_sessions_share_pg17_plus() {
     let server = Server::start("registry", &["max_parallel_workers_per_gather = 0"]);
@@ -343,27 +350,27 @@ fn without_preloading_sessions_share_pg17_plus() {
         run_each(other, "LOAD 'pg_rowsource'; SELECT count(pad) FROM t");
     }
     for session in others.iter_mut().chain([&mut client]) {
-        assert_eq!(the_kept(session, "SELECT count(pad)%").calls, 4);
+        assert_eq!(only_kept(session, "SELECT count(pad)%").calls, 4);
     }
     assert!(info(&mut client, "plans") > 1);
     drop(others);
-    // They outlive the sessions, and are gone with the server, which saves nothing.
+    // The plans outlive the sessions. They are lost when the server stops, because it does not save them.
     drop(client);
     let mut client = server.connect();
-    assert_eq!(the_kept(&mut client, "SELECT count(pad)%").calls, 4);
+    assert_eq!(only_kept(&mut client, "SELECT count(pad)%").calls, 4);
     run_each(&mut client, "SELECT rowsource_reset()");
     assert!(kept(&mut client, "SELECT count(pad)%").is_empty());
     run_each(&mut client, "SELECT count(pad) FROM t");
-    assert_eq!(the_kept(&mut client, "SELECT count(pad)%").calls, 1);
+    assert_eq!(only_kept(&mut client, "SELECT count(pad)%").calls, 1);
     server.assert_no_crash();
-    // A crash of another backend takes the memory away; the next sessions make it anew.
+    // A crash of another backend removes the memory; the next sessions create it again.
     drop(client);
     server.crash_a_backend();
     let mut client = server.connect();
     run_each(&mut client, "LOAD 'pg_rowsource'");
     assert!(kept(&mut client, "SELECT count(pad)%").is_empty());
     run_each(&mut client, "SELECT count(pad) FROM t");
-    assert_eq!(the_kept(&mut client, "SELECT count(pad)%").calls, 1);
+    assert_eq!(only_kept(&mut client, "SELECT count(pad)%").calls, 1);
     server.clear_log();
     drop(client);
     let mut server = server;
@@ -381,7 +388,7 @@ fn without_shared_memory_a_session_keeps_its_own_before_pg17() {
     assert_eq!(code.code(), "55000");
     assert!(message.contains("shared_preload_libraries"), "{message}");
     run_each(&mut client, "SELECT count(pad) FROM t");
-    assert_eq!(the_kept(&mut client, "SELECT count(pad)%").calls, 1);
+    assert_eq!(only_kept(&mut client, "SELECT count(pad)%").calls, 1);
     let mut other = server.connect();
     run_each(&mut other, "LOAD 'pg_rowsource'");
     assert!(kept(&mut other, "SELECT count(pad)%").is_empty());

@@ -1,10 +1,10 @@
-//! Many sessions at once: figures add up exactly; and with resets, evictions, readers and killed sessions nothing
-//! fails and nothing is lost but what was forgotten on purpose.
+//! Many sessions at once: totals are exact. With resets, evictions, readers and killed sessions, nothing fails, and only
+//! what was reset or evicted is lost.
 
 use rowsource_tests::Server;
 use rowsource_tests::process;
 use rowsource_tests::session::{run_each, value};
-use rowsource_tests::store::{everything, figure, info, measured, measuring, quiet_server, the_kept};
+use rowsource_tests::store::{basic_server, everything, info, measured, measuring, node_value, only_kept};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ fn prepare(server: &Server) {
 
 #[test]
 fn totals_add_up_exactly() {
-    let server = quiet_server("add-up", &["pg_rowsource.max_plans = 100"]);
+    let server = basic_server("add-up", &["pg_rowsource.max_plans = 100"]);
     prepare(&server);
     let running = AtomicBool::new(true);
     std::thread::scope(|scope| {
@@ -37,7 +37,7 @@ fn totals_add_up_exactly() {
                 let mut reader = server.connect();
                 while running.load(Relaxed) {
                     everything(&mut reader);
-                    // A copy is never half an update: every execution returns one row from the aggregate.
+                    // A copy never contains half an update: every execution returns one row from the aggregate.
                     let torn: i64 = value(
                         &mut reader,
                         "SELECT count(*) FROM pg_stat_rowsource
@@ -77,19 +77,19 @@ fn totals_add_up_exactly() {
         (STATEMENTS[2], third, 0),
         (STATEMENTS[3], calls as usize, 1),
     ] {
-        let plan = the_kept(&mut client, &format!("{statement}%"));
+        let plan = only_kept(&mut client, &format!("{statement}%"));
         assert_eq!(
             (plan.calls, plan.failed_calls, plan.cancelled_calls),
             (calls, 0, 0),
             "{statement}"
         );
         assert_eq!(
-            figure(&mut client, &plan, node, "rows"),
+            node_value(&mut client, &plan, node, "rows"),
             rows as f64,
             "{statement}"
         );
         assert_eq!(
-            figure(&mut client, &plan, 0, "starts"),
+            node_value(&mut client, &plan, 0, "starts"),
             calls as f64,
             "{statement}"
         );
@@ -106,9 +106,9 @@ fn totals_add_up_exactly() {
 }
 
 #[test]
-fn resets_evictions_readers_and_killed_sessions() {
+fn nothing_fails_with_resets_evictions_readers_and_kills() {
     const SECONDS: u64 = 5;
-    let server = quiet_server("storm", &["pg_rowsource.max_plans = 100"]);
+    let server = basic_server("storm", &["pg_rowsource.max_plans = 100"]);
     prepare(&server);
     let end = Instant::now() + Duration::from_secs(SECONDS);
     let go = || Instant::now() < end;
@@ -124,7 +124,7 @@ fn resets_evictions_readers_and_killed_sessions() {
                     run_each(&mut client, &format!("{}{}", STATEMENTS[round % 3], round % 10));
                 }
             });
-            // New plans all the time, by few queryids and by many.
+            // New plans all the time, with few queryids and with many.
             scope.spawn(move || {
                 let mut client = measuring(server);
                 let mut round = session * 50;
@@ -166,7 +166,7 @@ fn resets_evictions_readers_and_killed_sessions() {
                 }
             });
         }
-        // Sessions that are killed or cancelled in the middle of things.
+        // Sessions that are killed or cancelled at any moment.
         scope.spawn(move || {
             while go() {
                 let mut client = measuring(server);
@@ -203,25 +203,25 @@ fn resets_evictions_readers_and_killed_sessions() {
     run_each(&mut client, "SELECT rowsource_reset()");
     assert_eq!((info(&mut client, "plans"), info(&mut client, "bytes")), (0, 0));
     measured(&mut client, "SELECT sum(id) FROM t WHERE grp + 0 < 3");
-    assert_eq!(the_kept(&mut client, "SELECT sum(id) FROM t%").calls, 1);
+    assert_eq!(only_kept(&mut client, "SELECT sum(id) FROM t%").calls, 1);
     server.assert_no_crash();
 }
 
 #[test]
-fn what_a_session_gathers_is_seen_at_once_and_never_lost() {
-    let server = quiet_server("gather", &["pg_rowsource.max_plans = 100"]);
+fn pending_executions_are_seen_at_once_and_never_lost() {
+    let server = basic_server("pending", &["pg_rowsource.max_plans = 100"]);
     prepare(&server);
     let (mut reader, mut runner) = (server.connect(), measuring(&server));
     const STATEMENT: &str = "SELECT id FROM t WHERE id <= 3";
-    let calls = |reader: &mut postgres::Client| the_kept(reader, STATEMENT).calls;
-    // Read while the runner sits idle.
+    let calls = |reader: &mut postgres::Client| only_kept(reader, STATEMENT).calls;
+    // Read while the runner is idle.
     for round in 1..=20 {
         run_each(&mut runner, STATEMENT);
         assert_eq!(calls(&mut reader), round);
-        let plan = the_kept(&mut reader, STATEMENT);
-        assert_eq!(figure(&mut reader, &plan, 0, "rows"), 3.0 * round as f64);
+        let plan = only_kept(&mut reader, STATEMENT);
+        assert_eq!(node_value(&mut reader, &plan, 0, "rows"), 3.0 * round as f64);
     }
-    // Forgotten by somebody else.
+    // Another session resets the statistics.
     for pause in [0, 1100] {
         run_each(&mut reader, "SELECT rowsource_reset()");
         std::thread::sleep(Duration::from_millis(pause));
@@ -230,7 +230,7 @@ fn what_a_session_gathers_is_seen_at_once_and_never_lost() {
             assert_eq!(calls(&mut reader), round, "after {pause} ms");
         }
     }
-    // Evicted by somebody else's plans.
+    // Another session's plans evict these.
     let mut other = measuring(&server);
     let longer_ago = info(&mut reader, "evictions");
     for round in 0..200 {
@@ -239,7 +239,7 @@ fn what_a_session_gathers_is_seen_at_once_and_never_lost() {
     assert!(info(&mut reader, "evictions") > longer_ago);
     run_each(&mut runner, STATEMENT);
     assert_eq!(calls(&mut reader), 1);
-    // More plans than there are places to gather in, and the session ends while it gathers.
+    // More plans than the session's buffer has slots, and the session ends with pending executions.
     for round in 0..10 {
         for columns in 1..30 {
             run_each(
@@ -262,7 +262,7 @@ fn what_a_session_gathers_is_seen_at_once_and_never_lost() {
     assert_eq!(calls(&mut reader), 6);
     for columns in 1..30 {
         let statement = format!("SELECT {} 'g' FROM t", "id, ".repeat(columns));
-        assert_eq!(the_kept(&mut reader, &statement).calls, 10, "{columns}");
+        assert_eq!(only_kept(&mut reader, &statement).calls, 10, "{columns}");
     }
     assert_eq!(info(&mut reader, "refused"), 0);
     server.assert_no_crash();
@@ -270,7 +270,7 @@ fn what_a_session_gathers_is_seen_at_once_and_never_lost() {
 
 #[test]
 fn memory_is_given_back() {
-    let server = quiet_server("give-back", &["pg_rowsource.max_plans = 100"]);
+    let server = basic_server("give-back", &["pg_rowsource.max_plans = 100"]);
     prepare(&server);
     let mut client = measuring(&server);
     let churn = |client: &mut postgres::Client| {
@@ -296,10 +296,10 @@ fn memory_is_given_back() {
 fn the_first_statements_of_many_sessions_count() {
     const FIRST: usize = 24;
     for round in 0..3 {
-        let server = quiet_server(&format!("first-{round}"), &[]);
+        let server = basic_server(&format!("first-{round}"), &[]);
         run_each(&mut server.connect(), "CREATE TABLE t AS SELECT 1 AS id");
         let mut clients: Vec<_> = (0..FIRST).map(|_| measuring(&server)).collect();
-        // All at once, while nobody has made the store yet.
+        // All at once, before the store exists.
         let start = std::sync::Barrier::new(FIRST);
         std::thread::scope(|scope| {
             for client in &mut clients {
@@ -310,7 +310,7 @@ fn the_first_statements_of_many_sessions_count() {
                 });
             }
         });
-        let plan = the_kept(&mut server.connect(), "SELECT id FROM t");
+        let plan = only_kept(&mut server.connect(), "SELECT id FROM t");
         assert_eq!(plan.calls, FIRST as i64, "round {round}");
     }
 }

@@ -1,17 +1,17 @@
-//! What survives: a clean restart with `save`, not without it; nothing after a crash; and a file that is not good
-//! costs one line in the log, no more.
+//! Plans survive a clean restart with `save`, but not without it, and not a crash. A damaged file only costs one line in the
+//! log.
 
 use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::session::{run_each, value};
-use rowsource_tests::store::{everything, info, kept, measured, quiet_server, the_kept};
+use rowsource_tests::store::{basic_server, everything, info, kept, measured, only_kept};
 use std::fs;
 use std::path::PathBuf;
 
 const STATEMENT: &str = "SELECT count(pad) FROM t WHERE id > 5";
 
 fn server_with_plans(name: &str) -> Server {
-    let server = quiet_server(name, &[]);
+    let server = basic_server(name, &[]);
     let mut client = server.connect();
     run_each(
         &mut client,
@@ -31,7 +31,7 @@ fn file(server: &Server) -> PathBuf {
     server.data().join("pg_stat/pg_rowsource.stat")
 }
 
-/// Files of ours in the data folder.
+/// Returns the library's files in the data folder.
 fn files(server: &Server) -> Vec<String> {
     let folder = fs::read_dir(server.data().join("pg_stat")).expect("pg_stat");
     let mut names: Vec<String> = folder
@@ -43,10 +43,10 @@ fn files(server: &Server) -> Vec<String> {
     names
 }
 
-/// What a clean stop leaves: the plans, and the counters of temporary files.
+/// The files that a clean stop leaves: the plans, and the counters of temporary files.
 const SAVED: [&str; 2] = ["pg_rowsource.stat", "pg_rowsource_tempfile.stat"];
 
-fn lines_about_us(server: &Server) -> Vec<String> {
+fn lines_about_library(server: &Server) -> Vec<String> {
     let log = server.log();
     log.lines()
         .filter(|line| line.contains("rowsource"))
@@ -54,12 +54,12 @@ fn lines_about_us(server: &Server) -> Vec<String> {
         .collect()
 }
 
-/// Nothing is kept, and measuring works.
-fn assert_begins_anew(client: &mut Client) {
+/// Fails unless the store is empty and measuring works.
+fn assert_starts_empty(client: &mut Client) {
     assert_eq!(info(client, "plans"), 0);
     assert_eq!(kept(client, "%"), []);
     measured(client, STATEMENT);
-    assert_eq!(the_kept(client, STATEMENT).calls, 1);
+    assert_eq!(only_kept(client, STATEMENT).calls, 1);
 }
 
 #[test]
@@ -82,15 +82,15 @@ fn a_clean_restart_keeps_everything() {
         let now: String = value(&mut client, "SELECT stats_reset::text FROM rowsource_info()");
         assert_eq!(now, reset_at);
         assert_eq!(files(&server), Vec::<String>::new(), "read once");
-        assert_eq!(lines_about_us(&server), Vec::<String>::new());
+        assert_eq!(lines_about_library(&server), Vec::<String>::new());
     }
     let mut client = server.connect();
     measured(&mut client, STATEMENT);
-    assert_eq!(the_kept(&mut client, STATEMENT).calls, 3);
+    assert_eq!(only_kept(&mut client, STATEMENT).calls, 3);
 }
 
 #[test]
-fn nobody_looked_between_two_restarts() {
+fn plans_survive_two_restarts_without_a_reader_between() {
     let mut server = server_with_plans("not-looked");
     let before = everything(&mut server.connect());
     for _ in 0..3 {
@@ -111,27 +111,27 @@ fn without_save_nothing_is_kept() {
     server.stop();
     assert_eq!(files(&server), Vec::<String>::new());
     server.launch();
-    assert_begins_anew(&mut server.connect());
+    assert_starts_empty(&mut server.connect());
     server.stop();
     assert_eq!(files(&server), Vec::<String>::new());
 }
 
 #[test]
-fn figures_from_before_save_was_off_do_not_come_back() {
+fn plans_from_before_save_was_off_do_not_come_back() {
     let mut server = server_with_plans("revived");
     server.stop();
     server.configure("pg_rowsource.save = off");
     server.launch();
-    assert_begins_anew(&mut server.connect());
+    assert_starts_empty(&mut server.connect());
     server.stop();
     server.configure("pg_rowsource.save = on");
     server.launch();
-    assert_begins_anew(&mut server.connect());
+    assert_starts_empty(&mut server.connect());
 }
 
 #[test]
 fn a_smaller_store_keeps_the_plans_used_last() {
-    let mut server = quiet_server("smaller", &["pg_rowsource.max_plans = 1000"]);
+    let mut server = basic_server("smaller", &["pg_rowsource.max_plans = 1000"]);
     let mut client = server.connect();
     run_each(&mut client, "CREATE TABLE t AS SELECT 1 AS id");
     let statement = |i: usize| format!("SELECT {} 'plan {i:03}' FROM t", "id, ".repeat(i));
@@ -154,15 +154,15 @@ fn after_the_postmaster_was_killed_it_starts_empty() {
     server.kill();
     server.clear_log();
     server.launch();
-    assert_begins_anew(&mut server.connect());
-    assert_eq!(lines_about_us(&server), Vec::<String>::new());
-    // The same where a clean restart was before the crash.
+    assert_starts_empty(&mut server.connect());
+    assert_eq!(lines_about_library(&server), Vec::<String>::new());
+    // The same after a clean restart before the crash.
     server.stop();
     server.launch();
-    assert_eq!(the_kept(&mut server.connect(), STATEMENT).calls, 1);
+    assert_eq!(only_kept(&mut server.connect(), STATEMENT).calls, 1);
     server.kill();
     server.launch();
-    assert_begins_anew(&mut server.connect());
+    assert_starts_empty(&mut server.connect());
 }
 
 #[test]
@@ -171,11 +171,11 @@ fn after_a_backend_crashed_it_starts_empty() {
     for _ in 0..2 {
         server.crash_a_backend();
         let mut client = server.connect();
-        assert_begins_anew(&mut client);
+        assert_starts_empty(&mut client);
         assert_eq!(files(&server), Vec::<String>::new());
     }
-    assert_eq!(lines_about_us(&server), Vec::<String>::new());
-    // What came after the crash is kept by a clean restart.
+    assert_eq!(lines_about_library(&server), Vec::<String>::new());
+    // A clean restart keeps the plans from after the crash.
     let before = everything(&mut server.connect());
     server.clear_log();
     server.stop();
@@ -191,13 +191,13 @@ fn an_immediate_shutdown_keeps_nothing() {
     assert_eq!(files(&server), Vec::<String>::new());
     server.clear_log();
     server.launch();
-    assert_begins_anew(&mut server.connect());
+    assert_starts_empty(&mut server.connect());
 }
 
 #[test]
-fn an_immediate_shutdown_under_load_is_no_panic() {
+fn an_immediate_shutdown_under_load_does_not_panic() {
     let mut server = server_with_plans("busy-end");
-    // A large plan, so that the locks of the store are held for long when the backends are gone at once.
+    // A large plan, so that the store's locks are held for a long time when all backends end at once.
     let prepared = format!(
         "PREPARE p AS {}",
         vec!["SELECT count(*)"; 480].join(" UNION ALL ")
@@ -225,7 +225,7 @@ fn an_immediate_shutdown_under_load_is_no_panic() {
     }
 }
 
-/// CRC-32 as in zlib.
+/// Computes CRC-32 as zlib does.
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0u32, |crc, &byte| {
         (0..8).fold(crc ^ u32::from(byte), |crc, _| {
@@ -251,7 +251,7 @@ fn a_bad_file_costs_one_line() {
         bytes[at] ^= 0x10;
         bytes
     };
-    // A checksum that is right over a body that makes no sense.
+    // A correct checksum of an invalid body.
     let with_body = |body: &[u8]| {
         let mut bytes = good[..HEADER].to_vec();
         bytes.extend(body);
@@ -278,8 +278,8 @@ fn a_bad_file_costs_one_line() {
         fs::write(file(&server), bytes).expect("the file can be written");
         server.clear_log();
         server.launch();
-        assert_begins_anew(&mut server.connect());
-        let lines = lines_about_us(&server);
+        assert_starts_empty(&mut server.connect());
+        let lines = lines_about_library(&server);
         assert!(
             lines.len() == 1 && lines[0].contains("LOG:") && lines[0].contains("pg_stat/pg_rowsource.stat"),
             "{what}: {lines:#?}"
@@ -288,21 +288,21 @@ fn a_bad_file_costs_one_line() {
         assert_eq!(files(&server), SAVED, "{what}");
     }
     server.launch();
-    assert_eq!(the_kept(&mut server.connect(), STATEMENT).calls, 1);
+    assert_eq!(only_kept(&mut server.connect(), STATEMENT).calls, 1);
 }
 
 #[test]
-fn a_file_that_cannot_be_written_holds_nothing_up() {
+fn a_file_that_cannot_be_written_delays_nothing() {
     let mut server = server_with_plans("unwritable");
     let temporary = server.data().join("pg_stat/pg_rowsource.stat.tmp");
     fs::create_dir(&temporary).expect("a folder in its place");
     server.clear_log();
     server.stop();
-    let lines = lines_about_us(&server);
+    let lines = lines_about_library(&server);
     assert!(lines.len() == 1 && lines[0].contains("LOG:"), "{lines:#?}");
     assert!(server.log().contains("database system is shut down"));
     fs::remove_dir(&temporary).expect("it goes");
-    // A rest of an earlier attempt is no obstacle.
+    // A file that an earlier attempt left does no harm.
     fs::write(&temporary, "rest").expect("a rest");
     let owner = std::process::Command::new("chown")
         .arg(format!("--reference={}", server.data().display()))
@@ -311,8 +311,8 @@ fn a_file_that_cannot_be_written_holds_nothing_up() {
     assert!(owner.expect("chown").success());
     server.clear_log();
     server.launch();
-    assert_begins_anew(&mut server.connect());
+    assert_starts_empty(&mut server.connect());
     server.stop();
     assert_eq!(files(&server), SAVED);
-    assert_eq!(lines_about_us(&server), Vec::<String>::new());
+    assert_eq!(lines_about_library(&server), Vec::<String>::new());
 }

@@ -1,21 +1,21 @@
-//! The bounds of the store: how many plans, how large a plan, and which ones make room.
+//! The limits of the store: the number of plans, the size of a plan, and which plans are evicted.
 
 use rowsource_tests::explain_nodes;
 use rowsource_tests::session::{run_each, value};
-use rowsource_tests::store::{info, kept, measure_all, measured, quiet_server, the_kept};
+use rowsource_tests::store::{basic_server, info, kept, measure_all, measured, only_kept};
 use std::collections::HashSet;
 
 const PLANS: usize = 300;
 const MAX_PLANS: i64 = 100;
 
-/// A statement that differs from the others by the number of its columns.
+/// Returns a statement that differs from the others in its number of columns.
 fn different(i: usize) -> String {
     format!("SELECT {} 'different {i:03}' FROM t", "id, ".repeat(i))
 }
 
 #[test]
 fn the_plans_used_last_stay() {
-    let server = quiet_server("evictions", &["pg_rowsource.max_plans = 100"]);
+    let server = basic_server("evictions", &["pg_rowsource.max_plans = 100"]);
     let mut reader = server.connect();
     let mut runner = server.connect();
     run_each(
@@ -23,20 +23,20 @@ fn the_plans_used_last_stay() {
         "CREATE TABLE t AS SELECT 1 AS id; CREATE TABLE hot AS SELECT 1 AS id",
     );
     measure_all(&mut runner);
-    let mut most = 0;
+    let mut max_plans = 0;
     for i in 1..=PLANS {
         run_each(&mut runner, &different(i));
         run_each(&mut runner, "SELECT id FROM hot");
-        most = most.max(info(&mut reader, "plans"));
+        max_plans = max_plans.max(info(&mut reader, "plans"));
     }
     assert!(
-        (MAX_PLANS / 2..=MAX_PLANS).contains(&most),
-        "{most} plans at most"
+        (MAX_PLANS / 2..=MAX_PLANS).contains(&max_plans),
+        "{max_plans} plans at most"
     );
-    // Those and nothing else: the statement that is in use all the time was never evicted.
+    // Only those: the statement that runs all the time was never evicted.
     let (plans, evictions) = (info(&mut reader, "plans"), info(&mut reader, "evictions"));
     assert_eq!(plans + evictions, PLANS as i64 + 1);
-    assert_eq!(the_kept(&mut reader, "SELECT id FROM hot").calls, PLANS as i64);
+    assert_eq!(only_kept(&mut reader, "SELECT id FROM hot").calls, PLANS as i64);
     let texts: HashSet<String> = kept(&mut reader, "%different%")
         .into_iter()
         .map(|plan| plan.query)
@@ -48,10 +48,10 @@ fn the_plans_used_last_stay() {
     assert!(missing.is_empty(), "evicted before older ones: {missing:?}");
     assert_eq!(info(&mut reader, "refused"), 0);
     assert!(info(&mut reader, "bytes") > 0);
-    // An evicted plan begins anew.
+    // An evicted plan starts again from zero.
     run_each(&mut runner, &different(1));
     assert_eq!(
-        the_kept(&mut reader, "%different 001%").calls,
+        only_kept(&mut reader, "%different 001%").calls,
         1,
         "it had been evicted"
     );
@@ -61,7 +61,7 @@ fn the_plans_used_last_stay() {
     server.assert_no_crash();
 }
 
-/// UNION ALL of this many aggregates: an Append, and two nodes each.
+/// Returns a UNION ALL of this many aggregates: an Append, and two nodes for each aggregate.
 fn union(selects: usize) -> String {
     let selects: Vec<String> = (0..selects)
         .map(|i| format!("SELECT count(*) + {i} FROM t"))
@@ -71,7 +71,7 @@ fn union(selects: usize) -> String {
 
 #[test]
 fn large_plans_are_kept_whole_and_larger_ones_refused() {
-    let server = quiet_server("large-plans", &[]);
+    let server = basic_server("large-plans", &[]);
     let mut client = server.connect();
     run_each(
         &mut client,
@@ -82,7 +82,7 @@ fn large_plans_are_kept_whole_and_larger_ones_refused() {
     assert!((900..=1000).contains(&nodes), "{nodes} nodes");
     measured(&mut client, &large);
     measured(&mut client, &large);
-    let plan = the_kept(&mut client, "SELECT count(*) + 0 %");
+    let plan = only_kept(&mut client, "SELECT count(*) + 0 %");
     assert_eq!(plan.calls, 2);
     let sums: Vec<i64> = [
         "count(*)",
@@ -121,7 +121,7 @@ fn large_plans_are_kept_whole_and_larger_ones_refused() {
             .enumerate()
             .all(|(i, row)| row.get::<_, i64>(0) == i as i64 + 5)
     );
-    // The session itself still shows it.
+    // The session itself can still show it.
     let lines = client
         .query("SELECT rowsource_display()", &[])
         .expect("rowsource_display");
@@ -133,8 +133,8 @@ fn large_plans_are_kept_whole_and_larger_ones_refused() {
 }
 
 #[test]
-fn a_long_text_is_no_problem() {
-    let server = quiet_server("long-text", &[]);
+fn a_long_text_is_stored_in_bounded_memory() {
+    let server = basic_server("long-text", &[]);
     let mut client = server.connect();
     run_each(&mut client, "CREATE TABLE t AS SELECT 1 AS id");
     let literal = "x".repeat(3_000_000);
@@ -142,14 +142,14 @@ fn a_long_text_is_no_problem() {
         &mut client,
         &format!("SELECT 'long', id FROM t WHERE length('{literal}') + id > 5"),
     );
-    let plan = the_kept(&mut client, "SELECT 'long'%");
+    let plan = only_kept(&mut client, "SELECT 'long'%");
     assert_eq!(plan.calls, 1);
     let bytes = info(&mut client, "bytes");
     println!(
         "a text of {} bytes takes {bytes} bytes of the store",
         literal.len()
     );
-    // Of a plan the store keeps 16 kB of text and 16 kB of predicates, and 1.1 kB a node.
+    // The store keeps at most 16 kB of text, 16 kB of predicates and 1.1 kB a node of each plan.
     assert!(bytes < 40_000, "{bytes} bytes of the store");
     assert!(
         plan.query.len() <= (16 << 10) + "...".len(),

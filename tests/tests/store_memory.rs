@@ -1,16 +1,16 @@
-//! The memory that statistics take: of the store, of its readers, of each session.
+//! The memory of the store, of its readers, and of each session.
 
 use postgres::{Client, NoTls};
 use rowsource_tests::Server;
 use rowsource_tests::process;
 use rowsource_tests::session::{run_each, value};
 use rowsource_tests::statistics::{median, median_ratio};
-use rowsource_tests::store::{info, measure_all, quiet_server, the_kept};
+use rowsource_tests::store::{basic_server, info, measure_all, only_kept};
 use std::time::{Duration, Instant};
 
 const MB: i64 = 1 << 20;
 
-/// A statement that differs from the others by its numbers of columns and conditions.
+/// Returns a statement that differs from the others in its numbers of columns and conditions.
 fn different(columns: usize, conditions: usize) -> String {
     format!(
         "SELECT {}'different' FROM t WHERE {}true",
@@ -19,7 +19,7 @@ fn different(columns: usize, conditions: usize) -> String {
     )
 }
 
-/// The memory of a session that is its own, in bytes: without shared memory and files.
+/// Returns a session's private memory in bytes: without shared memory and files.
 fn own_memory(client: &mut Client) -> i64 {
     let pid: i32 = value(client, "SELECT pg_backend_pid()");
     process::private_bytes(pid as u32) as i64
@@ -31,37 +31,40 @@ fn table(client: &mut Client) {
 
 #[test]
 fn the_store_keeps_to_its_limit_and_gives_memory_back() {
-    let server = quiet_server("limit", &["pg_rowsource.max_memory = '4MB'"]);
+    let server = basic_server("limit", &["pg_rowsource.max_memory = '4MB'"]);
     let mut reader = server.connect();
     let mut runner = server.connect();
     table(&mut runner);
-    // Both areas begin with a megabyte.
+    // Both areas start with a megabyte.
     let mapped = || process::dynamic_shared_memory(server.postmaster()) as i64;
     info(&mut reader, "plans");
     let empty = mapped();
     measure_all(&mut runner);
-    let mut most = 0;
+    let mut max_bytes = 0;
     for columns in 1..60 {
         for conditions in 0..50 {
             run_each(&mut runner, &different(columns, conditions));
         }
-        most = most.max(info(&mut reader, "bytes"));
+        max_bytes = max_bytes.max(info(&mut reader, "bytes"));
     }
     let last = different(59, 49);
-    assert!(most > 2 * MB && most <= 4 * MB, "{most} bytes at most");
+    assert!(
+        max_bytes > 2 * MB && max_bytes <= 4 * MB,
+        "{max_bytes} bytes at most"
+    );
     assert_eq!(info(&mut reader, "max_bytes"), 4 * MB);
     assert!(info(&mut reader, "evictions") > 0);
     assert_eq!(info(&mut reader, "refused"), 0);
-    assert_eq!(the_kept(&mut reader, &last).calls, 1);
+    assert_eq!(only_kept(&mut reader, &last).calls, 1);
     let full = mapped();
-    println!("{most} bytes of plans in {full} bytes of dynamic shared memory, {empty} when empty");
-    // When it is empty, the plans' area has a megabyte already.
+    println!("{max_bytes} bytes of plans in {full} bytes of dynamic shared memory, {empty} when empty");
+    // Even when empty, the plans' area has a megabyte.
     assert!(
         full - empty <= 3 * MB + MB / 8,
         "{full} bytes mapped, {empty} when empty"
     );
 
-    // A smaller limit is in force with the next new plan.
+    // A smaller limit applies from the next new plan on.
     run_each(&mut reader, "ALTER SYSTEM SET pg_rowsource.max_memory = '2MB'");
     run_each(&mut reader, "SELECT pg_reload_conf()");
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -77,7 +80,7 @@ fn the_store_keeps_to_its_limit_and_gives_memory_back() {
     assert_eq!(info(&mut reader, "bytes"), 0);
     assert_eq!(info(&mut reader, "truncated"), 0);
     run_each(&mut runner, &different(1, 1));
-    assert_eq!(the_kept(&mut reader, &different(1, 1)).calls, 1);
+    assert_eq!(only_kept(&mut reader, &different(1, 1)).calls, 1);
     let left = mapped();
     assert!(
         left <= empty + MB,
@@ -88,16 +91,16 @@ fn the_store_keeps_to_its_limit_and_gives_memory_back() {
 
 const PLANS: usize = 5_000;
 
-/// A server with 5,000 plans of five nodes.
+/// Starts a server, and runs 5,000 plans there.
 fn server_with_plans() -> (Server, Client) {
-    let server = quiet_server("many", &[]);
+    let server = basic_server("many", &[]);
     let mut client = server.connect();
     run_each(
         &mut client,
         "CREATE TABLE t AS SELECT i AS id, i AS other FROM generate_series(1, 3) i; ANALYZE t",
     );
     measure_all(&mut client);
-    // As many as there are; each a Sort over a HashAggregate over a Hash Join of two scans and a Hash.
+    // Each plan is a Sort over a HashAggregate over a Hash Join of two scans and a Hash.
     client
         .batch_execute(
         "DO $$ BEGIN
@@ -127,7 +130,7 @@ fn five_thousand_plans_fit_and_are_read_in_little_memory() {
     let nodes: i64 = value(&mut client, "SELECT count(*) FROM pg_stat_rowsource");
     assert!(nodes >= 5 * plans, "{nodes} nodes");
 
-    // Rows beyond work_mem are in a file.
+    // Rows beyond work_mem go to a file.
     let mut reader = server.connect();
     run_each(
         &mut reader,
@@ -146,7 +149,7 @@ fn five_thousand_plans_fit_and_are_read_in_little_memory() {
         assert!(grown < 12 * MB, "{view}: {grown} bytes more");
     }
 
-    // One plan is found without looking at all others.
+    // Finding one plan does not read all others.
     let time = |client: &mut Client, sql: &str| {
         let started = Instant::now();
         client.simple_query(sql).expect("rows");
@@ -168,7 +171,7 @@ fn five_thousand_plans_fit_and_are_read_in_little_memory() {
     println!("one plan takes {ratio:.4} of the time of all");
     assert!(ratio < 0.1, "one plan takes {ratio} of the time of all");
 
-    // A cancel is obeyed between two plans.
+    // The view checks for a cancel between two plans.
     let cancel = reader.cancel_token();
     let canceller = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(30));
@@ -182,17 +185,17 @@ fn five_thousand_plans_fit_and_are_read_in_little_memory() {
     let at = canceller.join().expect("the other thread");
     let code = cancelled.expect_err("it was cancelled").code().cloned();
     assert_eq!(code, Some(postgres::error::SqlState::QUERY_CANCELED));
-    // It reads the view thirty times, and ends within less than one more.
-    let most = Duration::from_secs_f64(0.05 + median(&all));
-    assert!(ended - at < most, "{:?} after the cancel", ended - at);
+    // The statement reads the view thirty times, and ends within the time of one reading.
+    let limit = Duration::from_secs_f64(0.05 + median(&all));
+    assert!(ended - at < limit, "{:?} after the cancel", ended - at);
     server.assert_no_crash();
 }
 
 #[test]
 fn a_session_keeps_little() {
-    let server = quiet_server("session-memory", &[]);
+    let server = basic_server("session-memory", &[]);
     table(&mut server.connect());
-    // A thousand statements with texts longer than any that is kept.
+    // A thousand statements with texts longer than the stored maximum.
     let padding = "x".repeat(20_000);
     let grown = |level: &str| {
         let mut runner = server.connect();

@@ -1,7 +1,7 @@
-//! What the extension costs short statements: pgbench -S -M prepared, in interleaved runs, at most 2 % (design 2.7).
-//! Single runs differ by more than that. So the verdict is about the median of the ratios of pairs, rounds go on while it
-//! is too low, and it is too low where it is so by more than chance; store_callgrind.rs counts instructions.
-//! `ROWSOURCE_PGBENCH_ROUNDS` asks for more rounds (default 4), `ROWSOURCE_PGBENCH_SECONDS` for longer runs (1).
+//! The extension's cost for short statements: pgbench -S -M prepared, in interleaved runs, at most 2 % (design 2.7).
+//! Single runs differ by more than that. So the test judges the median ratio of pairs. Rounds continue while it is too low, and
+//! the test fails only if it is too low by more than chance. store_callgrind.rs counts instructions.
+//! `ROWSOURCE_PGBENCH_ROUNDS` is the number of rounds (default 4), `ROWSOURCE_PGBENCH_SECONDS` the seconds of a run (1).
 
 use rowsource_tests::Server;
 use rowsource_tests::pgbench::{fill, transactions_per_second};
@@ -13,7 +13,7 @@ const COMMON: [&str; 3] = [
     "jit = off",
     "shared_buffers = '128MB'",
 ];
-const RIVALS: [&str; 4] = [
+const PEERS: [&str; 4] = [
     "shared_preload_libraries = 'pg_stat_statements, auto_explain'",
     "auto_explain.log_analyze = on",
     "auto_explain.log_buffers = on",
@@ -31,10 +31,10 @@ fn number(variable: &str, otherwise: usize) -> usize {
     value.and_then(|value| value.parse().ok()).unwrap_or(otherwise)
 }
 
-/// The part of the throughput that level typical must keep.
-const KEEPS: f64 = 0.98;
-/// How many rounds there are at most, while it seems to keep less.
-const MOST_ROUNDS: usize = 24;
+/// The share of the throughput that level typical must keep.
+const MIN_SHARE: f64 = 0.98;
+/// The maximum number of rounds, while it seems to keep less.
+const MAX_ROUNDS: usize = 24;
 
 const BARE: usize = 0;
 const TYPICAL: usize = 2;
@@ -63,14 +63,14 @@ impl Throughput<'_> {
         }
     }
 
-    /// The ratios of a variant's throughput to that without a library, round by round.
+    /// Returns the ratios of a variant's throughput to that without a library, by round.
     fn ratios(&self, which: usize) -> Vec<f64> {
         let pairs = self.found[which].iter().zip(&self.found[BARE]);
         pairs.map(|(own, bare)| own / bare).collect()
     }
 }
 
-/// Measures all variants. Returns by how much level typical keeps too little, beyond chance: nothing where it does not.
+/// Measures all variants. Returns a message if level typical keeps too little, beyond chance.
 fn shortcoming(variants: &[Variant], clients: &'static str) -> Option<String> {
     let rounds = number("ROWSOURCE_PGBENCH_ROUNDS", 4);
     let mut throughput = Throughput {
@@ -81,7 +81,7 @@ fn shortcoming(variants: &[Variant], clients: &'static str) -> Option<String> {
     };
     let mut order: Vec<usize> = (0..variants.len()).collect();
     for _ in 0..rounds {
-        // Not always in the same order: what runs first after a pause is faster.
+        // The order changes, because the first run after a pause is faster.
         order.rotate_left(1);
         throughput.round(&order);
     }
@@ -95,7 +95,7 @@ fn shortcoming(variants: &[Variant], clients: &'static str) -> Option<String> {
         );
     }
     let mut pair = [BARE, TYPICAL];
-    while median(&throughput.ratios(TYPICAL)) < KEEPS && throughput.ratios(TYPICAL).len() < MOST_ROUNDS {
+    while median(&throughput.ratios(TYPICAL)) < MIN_SHARE && throughput.ratios(TYPICAL).len() < MAX_ROUNDS {
         pair.reverse();
         throughput.round(&pair);
     }
@@ -105,20 +105,20 @@ fn shortcoming(variants: &[Variant], clients: &'static str) -> Option<String> {
         "    level typical keeps {keeps:.3} after {} rounds, standard error {error:.3}",
         ratios.len()
     );
-    (keeps + 2.0 * error < KEEPS)
+    (keeps + 2.0 * error < MIN_SHARE)
         .then(|| format!("{clients} clients: level typical keeps {keeps:.3} +- {error:.3} of the throughput"))
 }
 
 #[test]
-fn throughput_of_short_statements() {
-    let with = |first: &[&'static str]| first.iter().chain(&COMMON).copied().collect::<Vec<_>>();
+fn short_statements_keep_their_throughput() {
+    let with_common = |first: &[&'static str]| first.iter().chain(&COMMON).copied().collect::<Vec<_>>();
     let bare = Server::start("bench-bare", &COMMON);
-    let ours = Server::preloaded("bench-ours", &COMMON);
-    let rivals = Server::start("bench-rivals", &with(&RIVALS));
-    for server in [&bare, &ours, &rivals] {
+    let preloaded = Server::preloaded("bench-with", &COMMON);
+    let peers = Server::start("bench-peers", &with_common(&PEERS));
+    for server in [&bare, &preloaded, &peers] {
         fill(server, 5);
     }
-    run_each(&mut ours.connect(), "CREATE EXTENSION pg_rowsource");
+    run_each(&mut preloaded.connect(), "CREATE EXTENSION pg_rowsource");
     let variant = |name, server, options| Variant {
         name,
         server,
@@ -128,15 +128,15 @@ fn throughput_of_short_statements() {
         variant("no library", &bare, ""),
         variant(
             "pg_rowsource, basic",
-            &ours,
+            &preloaded,
             "-c pg_rowsource.statistics_level=basic",
         ),
         variant(
             "pg_rowsource, typical",
-            &ours,
+            &preloaded,
             "-c pg_rowsource.statistics_level=typical",
         ),
-        variant("pg_stat_statements + auto_explain", &rivals, ""),
+        variant("pg_stat_statements + auto_explain", &peers, ""),
     ];
     let shortcomings: Vec<String> = ["1", "8"]
         .into_iter()

@@ -1,16 +1,16 @@
-//! What a user may learn of the statements of others: how much they cost, not what they are.
+//! Users see the cost of other users' statements, but not their texts and plans.
 
 use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::session::{must_fail, run_each, texts, value};
-use rowsource_tests::store::{measure_all, quiet_server, the_kept};
+use rowsource_tests::store::{basic_server, measure_all, only_kept};
 
 const SECRET: &str = "sesame";
 const MASKED: &str = "<insufficient privilege>";
 
-/// A server on which the superuser ran statements with a secret, and `regress_a` one of its own.
+/// Starts a server on which the superuser ran statements with a secret, and `regress_a` ran one statement.
 fn server_with_secrets(name: &str) -> Server {
-    let server = quiet_server(name, &[]);
+    let server = basic_server(name, &[]);
     let mut client = server.connect();
     run_each(
         &mut client,
@@ -45,7 +45,7 @@ const VIEWS: [&str; 8] = [
     "pg_stat_rowsource_histogram()",
 ];
 
-fn learned(client: &mut Client) -> String {
+fn visible_rows(client: &mut Client) -> String {
     VIEWS
         .map(|view| format!("{:?}", texts(client, &format!("SELECT v::text FROM {view} v"))))
         .join("\n")
@@ -54,14 +54,14 @@ fn learned(client: &mut Client) -> String {
 #[test]
 fn other_users_rows_are_masked() {
     let server = server_with_secrets("masked");
-    let secret = the_kept(&mut server.connect(), "SELECT sum(1 /%");
+    let secret = only_kept(&mut server.connect(), "SELECT sum(1 /%");
     for user in ["regress_a", "regress_b"] {
         let mut client = server.try_connect(user).expect("a session");
-        let all = learned(&mut client);
+        let all = visible_rows(&mut client);
         assert!(!all.contains(SECRET), "{user}: {all}");
         let (queryid, planid) = (secret.queryid.to_string(), secret.planid.to_string());
         assert!(!all.contains(&queryid) && !all.contains(&planid), "{user}: {all}");
-        // The rows are there, with their figures, as in pg_stat_statements.
+        // The rows are visible with their values, as in pg_stat_statements.
         let masked = texts(
             &mut client,
             "SELECT DISTINCT query, queryid, planid, calls, calls > 0 AND total_time > 0 AND userid = 10
@@ -87,7 +87,7 @@ fn other_users_rows_are_masked() {
     }
     // A member of pg_read_all_stats sees all.
     let mut reader = server.try_connect("regress_reader").expect("a session");
-    assert!(learned(&mut reader).contains(SECRET));
+    assert!(visible_rows(&mut reader).contains(SECRET));
     let masked: i64 = value(
         &mut reader,
         "SELECT count(*) FROM pg_stat_rowsource_plans WHERE queryid IS NULL OR query LIKE '<%'",
@@ -102,9 +102,9 @@ fn other_users_rows_are_masked() {
 #[test]
 fn other_users_plans_are_not_displayed() {
     let server = server_with_secrets("not-displayed");
-    let secret = the_kept(&mut server.connect(), "SELECT sum(1 /%");
+    let secret = only_kept(&mut server.connect(), "SELECT sum(1 /%");
     let mut client = server.try_connect("regress_b").expect("a session");
-    // Nobody learns from the error whether another role's plan exists.
+    // The error does not tell whether another role's plan exists.
     for (exists, unknown) in [
         (
             format!("{}, {}", secret.queryid, secret.planid),
@@ -126,8 +126,8 @@ fn other_users_plans_are_not_displayed() {
     }
     let (code, _) = must_fail(&mut client, "SELECT rowsource_reset()");
     assert_eq!(code.code(), "42501");
-    // What two users ran alike each sees of itself.
-    let open = the_kept(&mut server.connect(), "SELECT count(*) FROM open");
+    // If two users ran the same statement, each sees its own row.
+    let open = only_kept(&mut server.connect(), "SELECT count(*) FROM open");
     measure_all(&mut client);
     run_each(&mut client, "SELECT count(*) FROM open");
     run_each(&mut client, "SET pg_rowsource.statistics_level = 'basic'");
@@ -155,10 +155,10 @@ fn set_role_and_security_definer() {
         &mut client,
         "SELECT count(*) FROM sesame WHERE word = 'sesame'; SET pg_rowsource.statistics_level = 'basic'; SET ROLE regress_b",
     );
-    // The session's last statement was another user's.
+    // The session's last statement ran as another user.
     let (code, message) = must_fail(&mut client, "SELECT rowsource_display()");
     assert_eq!(code.code(), "42501", "{message}");
-    assert!(!learned(&mut client).contains(SECRET));
+    assert!(!visible_rows(&mut client).contains(SECRET));
     let last = texts(&mut client, "SELECT queryid, planid FROM rowsource_last()");
     println!("rowsource_last() after SET ROLE: {last:?}");
     measure_all(&mut client);
@@ -176,7 +176,7 @@ fn set_role_and_security_definer() {
     );
     assert_eq!(owner, "regress_b");
 
-    // What runs inside a SECURITY DEFINER function is its owner's; the caller learns nothing of it.
+    // A statement inside a SECURITY DEFINER function belongs to the function's owner; the caller sees nothing of it.
     run_each(
         &mut client,
         "CREATE FUNCTION definer() RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = public AS
@@ -188,7 +188,7 @@ fn set_role_and_security_definer() {
         &mut user,
         "SET pg_rowsource.track = 'all'; SELECT definer(); SELECT rowsource_display()",
     );
-    let all = learned(&mut user);
+    let all = visible_rows(&mut user);
     assert!(!all.contains(SECRET), "{all}");
     let shown = texts(&mut user, "SELECT rowsource_display()");
     assert!(!format!("{shown:?}").contains(SECRET), "{shown:?}");
@@ -199,7 +199,7 @@ fn set_role_and_security_definer() {
     server.assert_no_crash();
 }
 
-/// Objects that fit better than the server's own, made by somebody before the extension was created.
+/// Objects that another user created before the extension, and that match calls better than the server's own.
 const TRAPS: &str = "
     CREATE TABLE trapped (what text);
     CREATE FUNCTION trap(text) RETURNS int LANGUAGE plpgsql AS
@@ -220,7 +220,7 @@ const TRAPS: &str = "
 fn objects_of_others_are_not_called() {
     let server = Server::preloaded("traps", &["pg_rowsource.statistics_level = 'basic'"]);
     let mut client = server.connect();
-    // Only functions' bodies hold semicolons.
+    // Only function bodies contain semicolons.
     client.batch_execute(TRAPS).expect("the traps");
     run_each(
         &mut client,

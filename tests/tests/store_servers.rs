@@ -1,16 +1,16 @@
-//! Where the store has to work too: on a hot standby, in read-only transactions, in several databases of several
-//! encodings, and while the extension is dropped and created again.
+//! The store on a hot standby, in read-only transactions, in several databases with several encodings, and while the
+//! extension is dropped and created again.
 
 use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::session::{must_fail, run_each, texts, value};
-use rowsource_tests::store::{info, kept, measure_all, measured, measuring, quiet_server, the_kept};
+use rowsource_tests::store::{basic_server, info, kept, measure_all, measured, measuring, only_kept};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 #[test]
 fn a_hot_standby_keeps_its_own() {
-    let primary = quiet_server("primary", &["wal_level = 'replica'", "hot_standby = on"]);
+    let primary = basic_server("primary", &["wal_level = 'replica'", "hot_standby = on"]);
     let mut client = primary.connect();
     run_each(
         &mut client,
@@ -25,7 +25,7 @@ fn a_hot_standby_keeps_its_own() {
         std::thread::sleep(Duration::from_millis(50));
     }
     measured(&mut client, "SELECT count(*), 'standby' FROM t");
-    assert_eq!(the_kept(&mut client, "%'standby'%").calls, 1);
+    assert_eq!(only_kept(&mut client, "%'standby'%").calls, 1);
     assert_eq!(kept(&mut client, "%'primary'%"), []);
     run_each(
         &mut client,
@@ -36,16 +36,16 @@ fn a_hot_standby_keeps_its_own() {
     standby.stop();
     standby.launch();
     let mut client = standby.connect();
-    assert_eq!(the_kept(&mut client, "%'standby'%").calls, 1);
+    assert_eq!(only_kept(&mut client, "%'standby'%").calls, 1);
     run_each(&mut client, "SELECT rowsource_reset()");
     assert_eq!(info(&mut client, "plans"), 0);
-    assert_eq!(the_kept(&mut primary.connect(), "%'primary'%").calls, 1);
+    assert_eq!(only_kept(&mut primary.connect(), "%'primary'%").calls, 1);
     standby.assert_no_crash();
 }
 
 #[test]
 fn read_only_transactions() {
-    let server = quiet_server("read-only", &[]);
+    let server = basic_server("read-only", &[]);
     let mut client = server.connect();
     run_each(
         &mut client,
@@ -57,14 +57,14 @@ fn read_only_transactions() {
         "SELECT count(*), 'read only' FROM pg_class; SELECT rowsource_display(); SELECT count(*) FROM pg_stat_rowsource;
          SET pg_rowsource.statistics_level = 'basic'; COMMIT",
     );
-    assert_eq!(the_kept(&mut client, "%'read only'%").calls, 1);
+    assert_eq!(only_kept(&mut client, "%'read only'%").calls, 1);
     run_each(&mut client, "SELECT rowsource_reset()");
     assert_eq!(info(&mut client, "plans"), 0);
 }
 
 #[test]
 fn dropped_and_created_again_while_sessions_measure() {
-    let server = quiet_server("dropped", &[]);
+    let server = basic_server("dropped", &[]);
     let mut client = server.connect();
     run_each(
         &mut client,
@@ -98,18 +98,18 @@ fn dropped_and_created_again_while_sessions_measure() {
             .map(|runner| runner.join().expect("a session"))
             .sum()
     });
-    assert_eq!(the_kept(&mut client, "SELECT count(*) FROM t").calls, executions);
+    assert_eq!(only_kept(&mut client, "SELECT count(*) FROM t").calls, executions);
     server.assert_no_crash();
 }
 
 #[test]
-fn databases_are_apart() {
-    let server = quiet_server("databases", &[]);
+fn databases_are_separate() {
+    let server = basic_server("databases", &[]);
     let mut client = server.connect();
     run_each(&mut client, "CREATE DATABASE second");
     let mut second = server.try_connect_to("postgres", "second").expect("a session");
     run_each(&mut second, "CREATE EXTENSION pg_rowsource");
-    // The same system table, so the same ids.
+    // Both databases have the same system table, so the queryid and planid are equal.
     let statement = "SELECT count(*), 'both' FROM pg_class";
     measured(&mut client, statement);
     measured(&mut client, statement);
@@ -121,7 +121,7 @@ fn databases_are_apart() {
         (plans[1].queryid, plans[1].planid)
     );
     assert_eq!((plans[0].calls, plans[1].calls), (2, 1));
-    // Each database's own comes first.
+    // The plan of the session's own database comes first.
     for (client, calls) in [(&mut client, 2), (&mut second, 1)] {
         let shown = texts(
             client,
@@ -141,10 +141,10 @@ fn databases_are_apart() {
         &mut client,
         "SELECT rowsource_reset(dbid => (SELECT oid FROM pg_database WHERE datname = 'second'))",
     );
-    assert_eq!(the_kept(&mut second, statement).calls, 2);
+    assert_eq!(only_kept(&mut second, statement).calls, 2);
 }
 
-/// Runs a statement whose text and whose table's name are not ASCII; returns how its own display shows it.
+/// Runs a statement with a text and a table name that are not ASCII. Returns its display.
 fn run_umlauts(client: &mut Client, word: &str) -> String {
     run_each(
         client,
@@ -159,7 +159,7 @@ fn run_umlauts(client: &mut Client, word: &str) -> String {
 
 #[test]
 fn databases_of_several_encodings() {
-    let server = quiet_server("encodings", &[]);
+    let server = basic_server("encodings", &[]);
     let mut utf8 = server.connect();
     for encoding in ["LATIN1", "EUC_JP", "SQL_ASCII"] {
         run_each(
@@ -192,12 +192,12 @@ fn databases_of_several_encodings() {
         format!("{own:?}"),
         "SELECT 'größer'",
     );
-    // A word that the database's encoding writes in other bytes is a word like any other.
+    // A word with other bytes in the database's encoding works like any other word.
     for (client, word) in others.iter_mut().zip(["größe", "日本"]) {
         let (_, message) = must_fail(client, &format!("SELECT rowsource_display(format => '{word}')"));
         check("an unknown word", message, "unknown word \"");
     }
-    // Whatever is kept, no reader's view fails over another database's text.
+    // A view never fails because of another database's text.
     let mut databases = vec![utf8];
     databases.append(&mut others);
     for client in &mut databases {

@@ -1,4 +1,4 @@
-//! Snapshots, the report on an interval, and what survives resets, restarts, retention, dump and restore.
+//! Snapshots, the report on an interval, and the history after resets, restarts, retention, dump and restore.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -31,7 +31,7 @@ fn report(client: &mut Client, arguments: &str) -> Vec<String> {
         .collect()
 }
 
-/// The cells of a line of the report.
+/// Returns the cells of a line of the report.
 fn cells(report: &[String], filetype: &str) -> Vec<String> {
     let line = report
         .iter()
@@ -43,7 +43,7 @@ fn cells(report: &[String], filetype: &str) -> Vec<String> {
         .collect()
 }
 
-/// Reads and writes of work files in the interval that ends with a snapshot.
+/// Returns reads, writes and the average read time of work files in the interval that ends with a snapshot.
 fn interval(client: &mut Client, snapshot: i64) -> (i64, i64, f64) {
     let row = client
         .query_one(
@@ -60,7 +60,7 @@ fn interval(client: &mut Client, snapshot: i64) -> (i64, i64, f64) {
 }
 
 #[test]
-fn what_to_do_without_snapshots() {
+fn the_report_says_what_to_do_without_snapshots() {
     let server = server("no-snapshots");
     let mut client = server.connect();
     for taken in 0..2 {
@@ -106,7 +106,7 @@ fn intervals_add_up() {
         0,
         "the first snapshot ends no interval"
     );
-    // The last two by default; any two that are wanted.
+    // The last two snapshots by default, or any two.
     let last = report(&mut client, "");
     println!("{}", last.join("\n"));
     assert_eq!(last[0], "IOStat by Filetype summary");
@@ -143,7 +143,7 @@ fn resets_restarts_and_crashes_give_no_negative_numbers() {
     let mut client = server.connect();
     let once = io_during(&mut server.connect(), || run_each(&mut client, SORT))[0];
     let expect = |client: &mut Client, runs: i64, what: &str| {
-        // After a crash their numbers leave a gap.
+        // After a crash the snapshot numbers have a gap.
         let snapshot: i64 = value(client, SNAPSHOT);
         let (reads, writes, _) = interval(client, snapshot);
         let expected = (runs * once.small_read.reqs, runs * once.small_write.reqs);
@@ -175,7 +175,7 @@ fn resets_restarts_and_crashes_give_no_negative_numbers() {
              large_read_reqs, small_write_reqs, small_write_bytes, small_write_service_time, large_write_reqs) < 0",
     );
     assert_eq!(negative, 0);
-    // The whole: all but what was lost with the reset and the crash.
+    // The total interval: everything except what the reset and the crash lost.
     let all = report(&mut client, "1");
     let rate: f64 = cells(&all, "work file")[2].parse().expect("a number");
     let seconds: f64 = value(
@@ -347,9 +347,9 @@ fn pg_upgrade_keeps_the_history() {
     assert_eq!(value::<i64>(&mut client, SNAPSHOT), 3);
 }
 
-/// In another schema, and for a session whose search_path is somebody else's.
+/// In another schema, and in a session with an untrusted search_path.
 #[test]
-fn it_trusts_no_search_path() {
+fn the_history_does_not_depend_on_search_path() {
     let server = server("history-path");
     let mut client = server.connect();
     run_each(

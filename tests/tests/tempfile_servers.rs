@@ -1,4 +1,4 @@
-//! The counters through crashes and restarts, by database, in parallel; their reset; who may see and do what.
+//! The counters after crashes and restarts, by database, in parallel, after a reset; and the privileges for them.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -21,7 +21,7 @@ fn server(name: &str, settings: &[&str]) -> Server {
     server
 }
 
-/// All that the views show of this session's database.
+/// Returns everything that the views show of this session's database.
 fn shown(client: &mut Client) -> Vec<Vec<Option<String>>> {
     let mut all = texts(
         client,
@@ -59,7 +59,7 @@ fn restarts_and_crashes() {
     assert_eq!(
         io(&mut client),
         [Io::default(); 2],
-        "after a crash they begin anew"
+        "after a crash they start from zero"
     );
     let counted = io_during(&mut server.connect(), || run_each(&mut client, SORT));
     assert!(counted[0].small_write.reqs > 50, "and count");
@@ -153,7 +153,7 @@ fn each_database_has_its_own() {
     );
     run_each(&mut client, "SELECT rowsource_tempfile_reset()");
     assert_eq!(of(&mut client, "postgres"), 0);
-    // One that does not exist takes no place.
+    // A database that does not exist takes no slot.
     run_each(&mut client, "SELECT rowsource_tempfile_reset(4000000000)");
     assert_eq!(
         value::<i64>(
@@ -190,7 +190,7 @@ fn many_sessions_at_once() {
 }
 
 #[test]
-fn nodes_have_their_requests_times() {
+fn nodes_show_the_times_of_their_requests() {
     let server = server("tempfile-nodes", &["temp_buffers = 100"]);
     let mut observer = server.connect();
     let mut client = server.connect();
@@ -200,7 +200,7 @@ fn nodes_have_their_requests_times() {
          CREATE TEMPORARY TABLE gtt AS SELECT * FROM wide; SELECT count(*) FROM gtt; SET enable_mergejoin = off;
          SET pg_rowsource.statistics_level = 'typical'",
     );
-    let figure = |client: &mut Client, node: &str, column: &str| -> f64 {
+    let node_value = |client: &mut Client, node: &str, column: &str| -> f64 {
         value(
             client,
             &format!(
@@ -224,27 +224,27 @@ fn nodes_have_their_requests_times() {
         ] {
             let time = format!("temp_blk_{operation}_time");
             let (root, root_blocks) = (
-                figure(&mut client, "%Aggregate", &time),
-                figure(&mut client, "%Aggregate", blocks),
+                node_value(&mut client, "%Aggregate", &time),
+                node_value(&mut client, "%Aggregate", blocks),
             );
             assert!(
                 (root / requests.ms - 1.0).abs() < 1e-3,
                 "{way} {operation}: {root} of {}",
                 requests.ms
             );
-            // Reads at the end of a work file are requests, but bring core no block.
+            // Reads at the end of a work file are requests, but core counts no block for them.
             let empty = requests.reqs - root_blocks as i64;
-            let most = if operation == "read" { 100 } else { 0 };
+            let max_empty = if operation == "read" { 100 } else { 0 };
             assert!(
-                (0..=most).contains(&empty),
+                (0..=max_empty).contains(&empty),
                 "{way} {operation}: {empty} of {}",
                 requests.reqs
             );
         }
-        // Core itself measures a Hash; what it wrote is there with its time, and part of the join's.
+        // Core itself measures a Hash. Its write time is shown, and is part of the join's.
         let (hash, joined) = (
-            figure(&mut client, "%Hash", "temp_blk_write_time"),
-            figure(&mut client, "%Hash Join", "temp_blk_write_time"),
+            node_value(&mut client, "%Hash", "temp_blk_write_time"),
+            node_value(&mut client, "%Hash Join", "temp_blk_write_time"),
         );
         assert!(0.0 < hash && hash < joined, "{way}: {hash} of {joined}");
         let lines = texts(&mut client, "SELECT rowsource_display()").concat();
@@ -256,19 +256,19 @@ fn nodes_have_their_requests_times() {
     let counted = io_during(&mut observer, || {
         run_each(&mut client, "SELECT count(*) FROM gtt")
     })[1];
-    let time = figure(&mut client, "%Aggregate", "local_blk_read_time");
+    let time = node_value(&mut client, "%Aggregate", "local_blk_read_time");
     assert!(
         (time / counted.reads().ms - 1.0).abs() < 1e-3,
         "{time} of {}",
         counted.reads().ms
     );
-    assert_eq!(figure(&mut client, "%Aggregate", "shared_blk_read_time"), 0.0);
+    assert_eq!(node_value(&mut client, "%Aggregate", "shared_blk_read_time"), 0.0);
     let lines = texts(&mut client, "SELECT rowsource_display()").concat();
     assert!(
         !lines.iter().flatten().any(|line| line.contains("Temp-")),
         "{lines:#?}"
     );
-    // EXPLAIN says what it always said.
+    // EXPLAIN's output is unchanged.
     run_each(
         &mut client,
         "SET pg_rowsource.explain = on; SET max_parallel_workers_per_gather = 0",
@@ -284,7 +284,7 @@ fn nodes_have_their_requests_times() {
 }
 
 #[test]
-fn who_may_do_what() {
+fn privileges_of_views_and_functions() {
     let server = server("tempfile-privileges", &[]);
     let mut client = server.connect();
     run_each(&mut client, "CREATE ROLE regress_user LOGIN");
@@ -305,7 +305,7 @@ fn who_may_do_what() {
         let (code, message) = must_fail(&mut user, sql);
         assert_eq!(code.code(), "42501", "{sql}: {message}");
     }
-    // Who may call it needs no other right.
+    // The privilege to call the function is enough.
     run_each(
         &mut client,
         "GRANT EXECUTE ON FUNCTION rowsource_snapshot() TO regress_user",

@@ -1,5 +1,5 @@
-//! The server's import table: patched once, kept protected, shared with others who patch it, and left alone where it is
-//! not as expected.
+//! The server's import table: it is patched once, keeps its protection, and works with other libraries that patch it. It is
+//! not changed if it is not as expected.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -22,7 +22,7 @@ const SORT: &str = "SELECT count(*) FROM (SELECT i, repeat('x', 50) FROM generat
 const TABLE: &str =
     "CREATE TEMPORARY TABLE gtt AS SELECT i, repeat('x', 500) FROM generate_series(1, 20000) i";
 
-/// Blocks that core counts for a statement: work files read and written, temporary tables read and written.
+/// Returns the blocks that core counts for a statement: work files read and written, temporary tables read and written.
 fn blocks(client: &mut Client, statement: &str) -> [i64; 4] {
     let plan = texts(
         client,
@@ -39,7 +39,7 @@ fn blocks(client: &mut Client, statement: &str) -> [i64; 4] {
     .map(|name| plan[0]["Plan"][name].as_i64().expect("a count"))
 }
 
-/// What corresponds to core's blocks: requests to work files, and blocks of temporary tables.
+/// Returns the counts that correspond to core's blocks: requests to work files, and blocks of temporary tables.
 fn requests(io: &[Io; 2]) -> [i64; 4] {
     [
         io[0].reads().reqs,
@@ -49,7 +49,7 @@ fn requests(io: &[Io; 2]) -> [i64; 4] {
     ]
 }
 
-/// Whether requests are seen, as many as core counts blocks.
+/// Fails unless the library counts as many requests as core counts blocks.
 fn assert_seen(server: &Server, what: &str) {
     let mut client = server.connect();
     let mut observer = server.connect();
@@ -62,7 +62,7 @@ fn assert_seen(server: &Server, what: &str) {
         println!("{what}: {core:?}");
         assert!(core[0] > 50 || core[2] > 500, "{what}: {core:?}");
         let [mut counted, core] = [requests(&counted), core];
-        // Reads at the end of a work file are requests, but bring core no block.
+        // Reads at the end of a work file are requests, but core counts no block for them.
         assert!(
             (core[0]..=core[0] + 10).contains(&counted[0]),
             "{what}: {counted:?}, {core:?}"
@@ -111,7 +111,7 @@ fn another_library_patched_the_same_slot() {
     }
 }
 
-/// The lines of a process's memory map that end in the server's program.
+/// Returns the lines of a process's memory map that end with the server's program.
 fn protections(pid: i32) -> Vec<String> {
     let program = environment().pgbin.join("postgres");
     let program = program.to_string_lossy().into_owned();
@@ -137,16 +137,16 @@ fn the_table_is_as_protected_as_before() {
             protections(pid)
         },
     ] {
-        let (ours, theirs) = (of(&with), of(&without));
-        assert!(ours.len() >= 4, "{ours:?}");
-        assert_eq!(ours, theirs, "the program's memory with and without the library");
+        let (loaded, bare) = (of(&with), of(&without));
+        assert!(loaded.len() >= 4, "{loaded:?}");
+        assert_eq!(loaded, bare, "the program's memory with and without the library");
     }
     assert!(pid(&with) > 0);
 }
 
-/// The program with its section headers cut off: it runs as ever, but where its import slots are is not written in it.
+/// The server's program without section headers: it runs, but does not say where its import slots are.
 #[test]
-fn a_program_that_is_not_understood_is_left_alone() {
+fn a_program_without_known_import_slots_is_not_changed() {
     let environment = environment();
     let usual = environment.pgbin.join("postgres");
     let program = environment
@@ -178,8 +178,8 @@ fn a_program_that_is_not_understood_is_left_alone() {
     run_each(&mut client, "CREATE EXTENSION pg_rowsource");
     let mut observer = server.connect();
     assert_eq!(sources(&mut observer), ["counter"]);
-    falls_back(&server);
-    // What parallel workers did comes to their leader, and is counted once.
+    assert_falls_back(&server);
+    // Requests of parallel workers reach their leader, and count once.
     let parallel = "SELECT count(*) FROM (SELECT * FROM big ORDER BY pad, id DESC OFFSET 1) s";
     run_each(
         &mut client,
@@ -193,8 +193,8 @@ fn a_program_that_is_not_understood_is_left_alone() {
     assert_eq!(requests(&counted), core);
 }
 
-/// In a server or session without interception, core's counters are shown, as blocks.
-fn falls_back(server: &Server) {
+/// Fails unless the view shows core's counters, as blocks. This is so in a server or session without interposition.
+fn assert_falls_back(server: &Server) {
     let mut client = server.connect();
     run_each(&mut client, "LOAD 'pg_rowsource'");
     run_each(&mut client, TABLE);
@@ -208,7 +208,7 @@ fn falls_back(server: &Server) {
         assert_eq!(requests(&counted), core, "{statement}");
         assert_eq!(counted[0].small_read.bytes, 8192 * core[0]);
     }
-    // Nobody timed them, and nothing is known of single ones.
+    // Without times, and without counts of single requests.
     let timed: i64 = value(
         &mut client,
         "SELECT count(*) FROM pg_stat_tempfile_io
@@ -246,7 +246,7 @@ fn a_session_that_loads_the_library() {
     run_each(&mut server.connect(), "CREATE EXTENSION pg_rowsource");
     let mut client = server.connect();
     assert_eq!(sources(&mut client), ["counter"]);
-    falls_back(&server);
+    assert_falls_back(&server);
     assert!(
         !server.log().contains("does not time"),
         "nothing was tried: {}",

@@ -1,5 +1,5 @@
-//! How long requests take: against a trace without a tracer's cost, against core's own times, on a slow disk, and what
-//! the measuring costs those that it is not about.
+//! The service time of requests, compared with an in-process trace and with core's own times, and on a slow disk; and the cost
+//! of measuring for requests that are not counted.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -34,35 +34,35 @@ fn traced_server(name: &str) -> Server {
     server
 }
 
-/// The fastest of several runs, by us and by somebody else: what other processes take of the CPU between two readings of
-/// one clock, and not between those of the other, is in neither.
+/// The shortest times of several runs, by the library and by the other measurement. If another process takes the CPU between
+/// the readings of only one of them, that run is not the shortest.
 #[derive(Clone, Copy)]
 struct Fastest {
-    ours: f64,
-    theirs: f64,
+    measured: f64,
+    reference: f64,
 }
 
 impl Fastest {
     const NONE: Fastest = Fastest {
-        ours: f64::MAX,
-        theirs: f64::MAX,
+        measured: f64::MAX,
+        reference: f64::MAX,
     };
 
-    fn add(&mut self, ours: f64, theirs: f64) {
-        self.ours = self.ours.min(ours);
-        self.theirs = self.theirs.min(theirs);
+    fn add(&mut self, measured: f64, reference: f64) {
+        self.measured = self.measured.min(measured);
+        self.reference = self.reference.min(reference);
     }
 
-    fn assert_near(&self, most: f64, what: &str) {
-        let ratio = self.ours / self.theirs;
+    fn assert_near(&self, max_error: f64, what: &str) {
+        let ratio = self.measured / self.reference;
         println!("{what}: {ratio:.3}");
-        assert!((ratio - 1.0).abs() < most, "{what}: {ratio}");
+        assert!((ratio - 1.0).abs() < max_error, "{what}: {ratio}");
     }
 }
 
 #[test]
 fn service_time_is_that_of_a_trace() {
-    const MOST: f64 = 0.20;
+    const MAX_ERROR: f64 = 0.20;
     let server = traced_server("time-trace");
     let mut observer = server.connect();
     let mut client = server.connect();
@@ -74,23 +74,27 @@ fn service_time_is_that_of_a_trace() {
             let before = traced(&mut client, filetype);
             let counted = io_during(&mut observer, || run_each(&mut client, statement))[filetype];
             let after = traced(&mut client, filetype);
-            for (operation, ours) in [counted.reads(), counted.writes()].into_iter().enumerate() {
+            for (operation, counted) in [counted.reads(), counted.writes()].into_iter().enumerate() {
                 let seen = after[operation] - before[operation];
-                assert_eq!((ours.reqs, ours.bytes), (seen.reqs, seen.bytes), "{statement}");
+                assert_eq!(
+                    (counted.reqs, counted.bytes),
+                    (seen.reqs, seen.bytes),
+                    "{statement}"
+                );
                 if seen.reqs > 1_000 {
-                    fastest[operation].add(ours.ms, seen.ms);
+                    fastest[operation].add(counted.ms, seen.ms);
                 }
             }
         }
-        let measured = fastest.iter().filter(|fastest| fastest.ours < f64::MAX);
+        let measured = fastest.iter().filter(|fastest| fastest.measured < f64::MAX);
         assert!(measured.count() > 0, "{statement}");
         for (operation, fastest) in ["read", "write"].iter().zip(fastest) {
-            if fastest.ours < f64::MAX {
+            if fastest.measured < f64::MAX {
                 let what = format!(
                     "{} {operation}, over the trace ({statement})",
                     FILETYPES[filetype]
                 );
-                fastest.assert_near(MOST, &what);
+                fastest.assert_near(MAX_ERROR, &what);
             }
         }
     }
@@ -115,7 +119,7 @@ fn interrupted_and_short_requests_are_requests() {
     });
     for filetype in 0..2 {
         let after = traced(&mut client, filetype);
-        for (operation, ours) in [counted[filetype].reads(), counted[filetype].writes()]
+        for (operation, counted) in [counted[filetype].reads(), counted[filetype].writes()]
             .iter()
             .enumerate()
         {
@@ -127,12 +131,12 @@ fn interrupted_and_short_requests_are_requests() {
                 !single || seen.bytes < seen.reqs * 8192 * 95 / 100,
                 "there were faults"
             );
-            assert_eq!((ours.reqs, ours.bytes), (seen.reqs, seen.bytes));
+            assert_eq!((counted.reqs, counted.bytes), (seen.reqs, seen.bytes));
         }
     }
 }
 
-/// What core's EXPLAIN says of the root.
+/// Returns values of the root from core's EXPLAIN.
 fn explained(client: &mut Client, statement: &str, names: [&str; 2]) -> [f64; 2] {
     let plan: String = texts(
         client,
@@ -155,7 +159,7 @@ fn explained(client: &mut Client, statement: &str, names: [&str; 2]) -> [f64; 2]
 
 #[test]
 fn service_time_is_that_of_core() {
-    const MOST: f64 = 0.10;
+    const MAX_ERROR: f64 = 0.10;
     let server = Server::preloaded("time-core", &SETTINGS);
     let mut observer = server.connect();
     run_each(&mut observer, "CREATE EXTENSION pg_rowsource");
@@ -173,8 +177,8 @@ fn service_time_is_that_of_core() {
         ..170_000 => ["I/O Read Time", "I/O Write Time"],
         _ => ["Local I/O Read Time", "Local I/O Write Time"],
     };
-    // EXPLAIN of 15 has no time of writing temporary tables, and that of 16 none of reading them either. From 18 on core's
-    // time of reading one includes what it does with the pages (checksums); there the trace alone is held against ours.
+    // EXPLAIN of 15 has no time of writing temporary tables, and that of 16 has no time of reading them either. From 18 on,
+    // core's read time includes work on the pages (checksums); there, only the trace is compared.
     let comparable = match version / 10_000 {
         15 | 17 => 3,
         _ => 2,
@@ -197,7 +201,7 @@ fn service_time_is_that_of_core() {
                 "{} {operation}, over core's time ({statement})",
                 FILETYPES[filetype]
             );
-            fastest.assert_near(MOST, &what);
+            fastest.assert_near(MAX_ERROR, &what);
         }
     }
 }
@@ -223,7 +227,7 @@ fn a_slow_disk_is_in_the_histogram() {
         ),
     );
     println!("{requests} requests, {slow} of them in the bucket of 4 to 8 ms or above");
-    // A machine that stands still for 4 ms by itself may add one or another.
+    // A machine that stalls for 4 ms may add a few slow requests.
     assert!(
         (requests / EVERY..=requests / EVERY + requests / 200).contains(&slow),
         "{slow} of {requests}"
@@ -243,7 +247,7 @@ fn a_slow_disk_is_in_the_histogram() {
     );
     assert!(most >= DELAY_US as f64 / 1e3, "{most}");
     assert!(total >= (requests / EVERY * DELAY_US) as f64 / 1e3, "{total}");
-    // The statement's own nodes have it too.
+    // The statement's nodes show the time too.
     run_each(&mut client, "SET pg_rowsource.statistics_level = 'typical'");
     run_each(&mut client, &format!("SELECT tracer_delay({DELAY_US}, {EVERY})"));
     let counted = io_during(&mut observer, || run_each(&mut client, SORT))[0];
@@ -261,17 +265,17 @@ fn a_slow_disk_is_in_the_histogram() {
     assert!((of_node / total - 1.0).abs() < 0.001, "{of_node} of {total}");
 }
 
-/// The scans of an ordinary table that does not fit into shared buffers: each block is a request.
+/// Scans of an ordinary table that does not fit into shared buffers: each block is a request.
 #[test]
 fn ordinary_requests_are_not_slowed() {
-    const MOST: f64 = 0.01;
+    const MAX_ERROR: f64 = 0.01;
     let mut server = Server::preloaded("ordinary", &["shared_buffers = '1MB'"]);
     run_each(
         &mut server.connect(),
         "CREATE TABLE t AS SELECT i AS id, repeat('x', 500) AS pad FROM generate_series(1, 30000) i; VACUUM (FREEZE, ANALYZE) t;
          CHECKPOINT",
     );
-    // Elapsed time, in one session and turn by turn. From 18 on workers would read for it, and wake up when they do.
+    // Elapsed time, in one session and in turn. Without io_method = sync, I/O workers would read the blocks from 18 on.
     let mut client = server.connect();
     if major(&mut client) >= 18 {
         drop(client);
@@ -287,7 +291,7 @@ fn ordinary_requests_are_not_slowed() {
         ["Shared Read Blocks", "Shared Hit Blocks"],
     );
     assert!(read > 1_900.0, "the table is read from its file: {read}");
-    // As many rounds as a busy machine needs; what is really slower is so in all.
+    // More rounds, if the machine is busy: a real slowdown shows in all of them.
     let mut times = [Vec::new(), Vec::new()];
     let mut ratio = f64::MAX;
     for round in 1..=10 {
@@ -304,15 +308,15 @@ fn ordinary_requests_are_not_slowed() {
         }
         ratio = undisturbed_ratio(&times[1], &times[0]);
         println!("elapsed after {round} rounds, on over off: {ratio:.4}");
-        if ratio - 1.0 < MOST {
+        if ratio - 1.0 < MAX_ERROR {
             break;
         }
     }
-    assert!(ratio - 1.0 < MOST, "{ratio}");
+    assert!(ratio - 1.0 < MAX_ERROR, "{ratio}");
     drop(client);
     server.stop();
     let count = |settings: &[&str], scans: usize| {
-        // How far 19 reads ahead depends on how long its reads take.
+        // The read-ahead distance of 19 depends on the time of its reads.
         let mut all = vec![
             "shared_buffers=1MB",
             "autovacuum=off",
@@ -336,6 +340,6 @@ fn ordinary_requests_are_not_slowed() {
         (off - none) / 2_143.0,
         (on - none) / 2_143.0
     );
-    assert!(on / off - 1.0 < MOST, "{}", on / off);
-    assert!(on / none - 1.0 < MOST, "{}", on / none);
+    assert!(on / off - 1.0 < MAX_ERROR, "{}", on / off);
+    assert!(on / none - 1.0 < MAX_ERROR, "{}", on / none);
 }

@@ -1,4 +1,4 @@
-//! Requests and bytes agree with a system-call trace, exactly: the rule that pg_stat_tempfile_io is held to.
+//! The requests and bytes of pg_stat_tempfile_io are exactly those of a system-call trace.
 
 use rowsource_tests::Server;
 use rowsource_tests::session::{major, run_each, value};
@@ -25,7 +25,7 @@ fn server(name: &str) -> Server {
     server
 }
 
-/// Runs statements in a session of their own under a trace; returns what both saw, which must be the same.
+/// Runs statements in a session of their own with a trace. Returns the requests, which must be equal in both.
 fn agree(server: &Server, name: &str, body: impl FnOnce(&Server)) -> ([Io; 2], usize) {
     let mut observer = server.connect();
     assert_eq!(sources(&mut observer), ["request"]);
@@ -33,7 +33,7 @@ fn agree(server: &Server, name: &str, body: impl FnOnce(&Server)) -> ([Io; 2], u
     let mut seen = None;
     let counted = io_during(&mut observer, || {
         body(server);
-        // The last process to end may still be counting.
+        // The last process may still add its counts while it ends.
         std::thread::sleep(std::time::Duration::from_millis(100));
         seen = Some(trace.stop());
     });
@@ -50,9 +50,9 @@ fn agree_on(server: &Server, name: &str, sql: &str) -> ([Io; 2], usize) {
 }
 
 #[test]
-fn the_experiment_on_a_temporary_table() {
+fn a_temporary_table_agrees_with_the_trace() {
     let server = server("trace-gtt");
-    // The original's size, which takes a tracer a minute, on one major is enough.
+    // The full size takes a minute with a tracer: one major is enough for it.
     let (rows, least_blocks) = match major(&mut server.connect()) {
         15 => (700_000, 99_000),
         _ => (70_000, 8_900),
@@ -65,13 +65,13 @@ fn the_experiment_on_a_temporary_table() {
              INSERT INTO gtt SELECT i, repeat('*', 1000) FROM generate_series(1, {rows}) i; SELECT count(*) FROM gtt"
         ),
     );
-    // 7 rows to a block; the last ones may never have left the session's buffers.
+    // 7 rows per block. The last blocks may still be in the session's buffers.
     assert!(seen[1].reads().bytes >= least_blocks * 8192, "{seen:?}");
     assert!(seen[1].writes().bytes >= least_blocks * 8192, "{seen:?}");
 }
 
 #[test]
-fn statements_that_spill() {
+fn statements_that_spill_agree_with_the_trace() {
     let server = server("trace-spill");
     let statements = [
         (
@@ -108,7 +108,7 @@ fn statements_that_spill() {
         );
         assert_eq!(seen[1], Io::default(), "{name}");
     }
-    // Files of ordinary tables that are written and read outside shared buffers are none of ours.
+    // Files of ordinary tables that are written and read outside shared buffers do not count.
     let (seen, _) = agree_on(
         &server,
         "ordinary",
@@ -119,7 +119,7 @@ fn statements_that_spill() {
 }
 
 #[test]
-fn temporary_tables_in_every_way() {
+fn temporary_tables_agree_with_the_trace() {
     let server = server("trace-tables");
     let (seen, _) = agree_on(
         &server,
@@ -133,7 +133,7 @@ fn temporary_tables_in_every_way() {
         seen[1].reads().bytes > 5_000 * 8192 && seen[1].writes().bytes > 5_000 * 8192,
         "{seen:?}"
     );
-    // Their descriptors come and go, and mean other files then.
+    // The server closes and reuses their file descriptors.
     let (seen, _) = agree_on(
         &server,
         "descriptors",
@@ -148,7 +148,7 @@ fn temporary_tables_in_every_way() {
 }
 
 #[test]
-fn parallel_workers_and_shared_file_sets() {
+fn parallel_workers_and_shared_file_sets_agree_with_the_trace() {
     let server = server("trace-parallel");
     let force = "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
                  SET max_parallel_workers_per_gather = 2; SET max_parallel_maintenance_workers = 2; SET enable_mergejoin = off";
@@ -174,7 +174,7 @@ fn parallel_workers_and_shared_file_sets() {
 }
 
 #[test]
-fn sessions_that_end_early() {
+fn sessions_that_end_early_agree_with_the_trace() {
     let server = server("trace-early");
     let endless = "SELECT count(*) FROM (SELECT * FROM wide a, wide b ORDER BY a.pad, b.id OFFSET 0) s";
     let (seen, _) = agree(&server, "cancelled", |server| {
@@ -197,7 +197,7 @@ fn sessions_that_end_early() {
 }
 
 #[test]
-fn a_thousand_runs() {
+fn a_thousand_runs_are_counted_exactly() {
     let server = server("thousand");
     let mut observer = server.connect();
     let mut client = server.connect();
@@ -221,7 +221,7 @@ fn a_thousand_runs() {
                 }
             })
         };
-        // The first runs write out what the table's creation left dirty.
+        // The first runs write the pages that the table's creation left dirty.
         run(3);
         let once = run(1)[filetype];
         assert!(once.reads().reqs > 10, "{name}: {once:?}");

@@ -1,4 +1,4 @@
-//! Who uses temporary space now: rowsource_temp_usage() against what lies on disk.
+//! The current users of temporary space: compares rowsource_temp_usage() with the files on disk.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -31,7 +31,7 @@ fn server(name: &str) -> Server {
 /// User, database, kind, files and bytes.
 type Used = (Option<String>, Option<String>, String, i64, i64);
 
-/// What is used, as a reader sees it, of a process.
+/// Returns the temporary space of a process, as a reader sees it.
 fn usage(client: &mut Client, pid: i32) -> Vec<Used> {
     client
         .query(
@@ -48,7 +48,7 @@ fn pid(client: &mut Client) -> i32 {
     value(client, "SELECT pg_backend_pid()")
 }
 
-/// Files below a folder whose names begin so, and their bytes.
+/// Returns the number and bytes of files below a folder whose names start with this prefix.
 fn on_disk(folder: &Path, prefix: &str) -> (i64, i64) {
     let mut sum = (0, 0);
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -61,13 +61,13 @@ fn on_disk(folder: &Path, prefix: &str) -> (i64, i64) {
 }
 
 #[test]
-fn work_files_and_temporary_tables() {
+fn work_files_and_temporary_tables_are_shown() {
     let server = server("usage");
     let mut observer = server.connect();
     let mut client = server.try_connect("regress_a").expect("a session");
     let mine = pid(&mut client);
     assert!(usage(&mut observer, mine).is_empty());
-    // A cursor keeps its sort's files.
+    // A cursor keeps the files of its sort.
     run_each(
         &mut client,
         "CREATE TEMPORARY TABLE gtt AS SELECT i, repeat('x', 500) FROM generate_series(1, 20000) i; CREATE INDEX ON gtt (i);
@@ -95,12 +95,12 @@ fn work_files_and_temporary_tables() {
     run_each(&mut client, "COMMIT");
     assert_eq!(usage(&mut observer, mine), [who("temp table", tables)]);
     run_each(&mut client, "DROP TABLE gtt");
-    // A dropped relation's file stays, empty, until the next checkpoint.
+    // The file of a dropped relation stays until the next checkpoint, empty.
     assert!(usage(&mut observer, mine).iter().all(|(.., bytes)| *bytes == 0));
 }
 
 #[test]
-fn other_tablespaces() {
+fn other_tablespaces_are_shown() {
     let server = server("usage-spaces");
     let folder = server.folder().join("space");
     fs::create_dir(&folder).expect("a folder");
@@ -138,7 +138,7 @@ fn other_tablespaces() {
     run_each(&mut client, "COMMIT; DROP TABLE gtt");
 }
 
-/// Waits until a running statement uses temporary space of a kind.
+/// Waits until a running statement uses temporary space of this kind.
 fn wait_for(observer: &mut Client, kind: &str) {
     let deadline = Instant::now() + Duration::from_secs(30);
     let used = format!("SELECT count(*) FROM rowsource_temp_usage() WHERE kind = '{kind}' AND bytes > 0");
@@ -190,7 +190,7 @@ fn the_running_statement_and_who_may_see_it() {
 }
 
 #[test]
-fn shared_file_sets() {
+fn shared_file_sets_are_shown() {
     let server = server("usage-sets");
     let mut observer = server.connect();
     let mut client = server.connect();
@@ -218,9 +218,9 @@ fn shared_file_sets() {
     });
 }
 
-/// Files come and go while the function looks.
+/// Files appear and disappear while the function reads the folders.
 #[test]
-fn files_that_vanish() {
+fn vanishing_files_cause_no_error() {
     let server = server("usage-vanish");
     std::thread::scope(|scope| {
         for _ in 0..3 {
@@ -240,13 +240,13 @@ fn files_that_vanish() {
             run_each(&mut observer, "SELECT * FROM rowsource_temp_usage()");
         }
     });
-    // Strange names, and folders that cannot be read, are nobody's.
+    // Files with strange names, and folders that cannot be read, are not shown.
     let folder = server.data().join("base/pgsql_tmp");
     fs::create_dir_all(&folder).expect("a folder");
     for name in ["pgsql_tmp", "pgsql_tmpx.1", "pgsql_tmp99999999999.1", "stray"] {
         fs::write(folder.join(name), "x").expect("a file");
     }
-    // Of a process that is gone: shown, without a user.
+    // Files of a process that has ended are shown, without a user.
     fs::write(folder.join("pgsql_tmp2147483647.0"), "four").expect("a file");
     let mut observer = server.connect();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What fails in our own work is nobody else's trouble: the statement goes on, and so does measuring.
+//! An error in the library's own work does not affect the user's statement: it continues, and so does measuring.
 
 use postgres::error::SqlState;
 use postgres::{Client, NoTls};
@@ -24,8 +24,8 @@ fn server(name: &str) -> Server {
     server
 }
 
-/// The next call of a function of the server's by pg_rowsource fails.
-fn let_fail(client: &mut Client, function: &str) {
+/// Makes pg_rowsource's next call of a function of the server fail.
+fn fail_next_call(client: &mut Client, function: &str) {
     run_each(client, "SET pg_rowsource.statistics_level = basic");
     run_each(client, &format!("SELECT failing('{function}')"));
     run_each(client, "SET pg_rowsource.statistics_level = typical");
@@ -45,10 +45,10 @@ fn an_error_that_cannot_be_copied() {
             "CREATE OR REPLACE PROCEDURE fails() LANGUAGE plpgsql AS
                  'BEGIN PERFORM sum(1 / (id - 500)) FROM n; END'",
         );
-        let_fail(&mut client, "CopyErrorData");
+        fail_next_call(&mut client, "CopyErrorData");
         let (code, _) = must_fail(&mut client, statement);
         assert_eq!(code, SqlState::OUT_OF_MEMORY, "{statement}: the copy was to fail");
-        // Nothing else is in the way: the session's next statements are measured as ever, and at top level.
+        // The session's next statements are measured as before, and at top level.
         for _ in 0..3 {
             let nodes = measure(&mut client, "SELECT count(*) FROM n");
             assert_eq!(nodes[1].rows, 100_000, "{statement}: {nodes:#?}");
@@ -72,7 +72,7 @@ fn a_statement_that_cannot_be_set_up_runs_unmeasured() {
     const STATEMENT: &str = "SELECT count(*) FROM n";
     let server = server("set-up");
     let mut client = server.session();
-    let_fail(&mut client, "contain_volatile_functions");
+    fail_next_call(&mut client, "contain_volatile_functions");
     assert_eq!(value::<i64>(&mut client, STATEMENT), 100_000);
     assert!(
         server.log().contains("out of memory, as a test wants it"),
@@ -85,7 +85,7 @@ fn a_statement_that_cannot_be_set_up_runs_unmeasured() {
     assert_eq!(nodes[1].rows, 100_000, "{nodes:#?}");
 }
 
-/// The session hears a cancel request.
+/// Fails unless the session reacts to a cancel request.
 fn assert_cancellable(client: &mut Client, after: &str) {
     run_each(client, "SET statement_timeout = '200ms'");
     let (code, _) = must_fail(client, "SELECT pg_sleep(20)");
@@ -97,7 +97,7 @@ fn assert_cancellable(client: &mut Client, after: &str) {
 fn a_plan_that_cannot_be_kept_leaves_the_session_cancellable() {
     let server = server("not-kept");
     let mut client = server.session();
-    // Recorded where a statement ends, where a transaction is rolled back, and where an error ends both.
+    // Statistics are recorded when a statement ends, when a transaction is rolled back, and when an error ends both.
     for (statement, fails) in [
         ("SELECT id, 0 FROM n LIMIT 1", false),
         (
@@ -111,7 +111,7 @@ fn a_plan_that_cannot_be_kept_leaves_the_session_cancellable() {
         ),
     ] {
         run_each(&mut client, "SET pg_rowsource.track = 'all'");
-        let_fail(&mut client, "dsa_allocate_extended");
+        fail_next_call(&mut client, "dsa_allocate_extended");
         match fails {
             true => drop(must_fail(&mut client, statement)),
             false => run_each(&mut client, statement),
@@ -152,7 +152,7 @@ fn workers_without_shared_memory_to_report_in() {
     let mut timed_calls = Vec::new();
     for fails in [true, false] {
         if fails {
-            let_fail(&mut client, "dsm_create");
+            fail_next_call(&mut client, "dsm_create");
         }
         let nodes = measure(&mut client, "SELECT count(*) FROM n");
         assert_eq!(nodes[3].rows, 100_000, "{nodes:#?}");

@@ -1,4 +1,4 @@
-//! ALTER EXTENSION UPDATE from every version that was ever released leads to what a fresh CREATE EXTENSION makes.
+//! ALTER EXTENSION UPDATE from every released version gives the same objects as a new CREATE EXTENSION.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -6,7 +6,7 @@ use rowsource_tests::environment::environment;
 use rowsource_tests::session::{run_each, texts, value};
 use std::fs;
 
-/// Versions whose script lies in the repository: `pg_rowsource--A.sql` installs A, `pg_rowsource--A--B.sql` leads on.
+/// Returns the versions with a script in the repository: `pg_rowsource--A.sql` installs A, `pg_rowsource--A--B.sql` updates it.
 fn installable() -> Vec<String> {
     let mut versions: Vec<String> = fs::read_dir(&environment().root)
         .expect("the checkout")
@@ -31,7 +31,7 @@ fn default_version() -> String {
     line.split('\'').nth(1).expect("a version").to_string()
 }
 
-/// The extension's objects, how each is defined, and who may use it.
+/// Returns the extension's objects with their definitions and privileges.
 fn objects(client: &mut Client) -> Vec<String> {
     let rows = texts(
         client,
@@ -67,7 +67,7 @@ fn every_version_updates_to_the_default() {
             &mut client,
             &format!("CREATE EXTENSION pg_rowsource VERSION '{version}'"),
         );
-        // The library of today serves the objects of that day.
+        // The current library works with the objects of the old version.
         use_all(&mut client);
         client
             .batch_execute("ALTER EXTENSION pg_rowsource UPDATE")
@@ -86,7 +86,7 @@ fn every_version_updates_to_the_default() {
 
 /// Reads every view and calls every function that the extension has.
 fn use_all(client: &mut Client) {
-    // The report wants two snapshots.
+    // The report needs two snapshots.
     run_each(
         client,
         "SELECT count(*) FROM pg_class; SELECT rowsource_snapshot(); SELECT rowsource_snapshot()",
@@ -108,7 +108,7 @@ fn use_all(client: &mut Client) {
     }
 }
 
-/// Runs a program of the server's against a database of it, and returns what it wrote.
+/// Runs a program of the server on one of its databases, and returns its output.
 fn run_program(server: &Server, name: &str, arguments: &[&str]) -> Vec<u8> {
     let environment = environment();
     let output = environment
@@ -127,7 +127,7 @@ fn run_program(server: &Server, name: &str, arguments: &[&str]) -> Vec<u8> {
 }
 
 #[test]
-fn it_can_be_moved_and_dumped() {
+fn the_extension_can_be_moved_and_dumped() {
     let server = Server::preloaded("relocate", &[]);
     let mut client = server.connect();
     run_each(
@@ -137,7 +137,7 @@ fn it_can_be_moved_and_dumped() {
          SELECT count(*) FROM t; SELECT elsewhere.rowsource_snapshot();
          GRANT SELECT ON elsewhere.rowsource_misestimates TO pg_monitor; CREATE DATABASE restored",
     );
-    // What reads other objects of the extension finds them there.
+    // Functions and views find the extension's other objects there.
     let history = |client: &mut Client| {
         run_each(
             client,
@@ -171,7 +171,7 @@ fn it_can_be_moved_and_dumped() {
     let mut restored = server.try_connect_to("postgres", "restored").expect("a session");
     assert_eq!(history(&mut restored), before);
     assert_eq!(objects(&mut restored), moved);
-    // It goes on with the numbers of the dump.
+    // The snapshot numbers continue after those of the dump.
     run_each(
         &mut restored,
         "SELECT elsewhere.rowsource_snapshot(); SELECT elsewhere.rowsource_reset()",

@@ -1,5 +1,5 @@
-//! Sessions that wait cost nothing: what watches for long calls while a statement runs fades out when nothing is
-//! called, and comes back afterwards.
+//! Waiting sessions cost nothing: the tick that detects long calls stops when no node is called, and starts again
+//! afterwards.
 
 use postgres::fallible_iterator::FallibleIterator;
 use postgres::{CancelToken, Client, NoTls};
@@ -9,12 +9,12 @@ use rowsource_tests::session::{run_each, value};
 use rowsource_tests::{Server, burn, measure};
 use std::time::{Duration, Instant};
 
-/// How long a wait is watched.
+/// How long the test watches a wait.
 const WATCHED: Duration = Duration::from_secs(2);
-/// So often may a session wake up meanwhile: a few times for what the server itself does.
-const WAKE_UPS: u64 = 6;
-/// How long a session may take until it waits.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The maximum number of wake-ups meanwhile. The server itself causes a few.
+const MAX_WAKE_UPS: u64 = 6;
+/// The maximum time until a session waits.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn server(name: &str) -> Server {
     let server = Server::preloaded(name, &["max_parallel_workers_per_gather = 0", "jit = off"]);
@@ -27,9 +27,9 @@ fn server(name: &str) -> Server {
     server
 }
 
-/// Waits until a session waits for this, and fails if it wakes up often then.
+/// Waits until a session waits for this event, and fails if the session then wakes up often.
 fn assert_sleeps(observer: &mut Client, pid: i32, event: &str) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let waits = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid} AND wait_event = '{event}'");
     while value::<i64>(observer, &waits) == 0 {
         assert!(Instant::now() < deadline, "the session does not wait for {event}");
@@ -43,15 +43,14 @@ fn assert_sleeps(observer: &mut Client, pid: i32, event: &str) {
     );
     let woken = sleeps(pid as u32) - before;
     println!("{event}: {woken} wake-ups in {WATCHED:?}");
-    assert!(woken <= WAKE_UPS, "{event}: {woken} wake-ups in {WATCHED:?}");
+    assert!(woken <= MAX_WAKE_UPS, "{event}: {woken} wake-ups in {WATCHED:?}");
 }
 
 fn pid(client: &mut Client) -> i32 {
     value(client, "SELECT pg_backend_pid()")
 }
 
-/// Lets a session run a statement that waits at its 2,000th row, when its scan is long sampled; fails if it wakes up
-/// often.
+/// Runs a statement that waits at its 2,000th row, long after sampling began. Fails if the session wakes up often.
 fn assert_sleeps_inside(server: &Server, waiting: &str, event: &str) {
     let mut observer = server.session();
     run_each(&mut observer, "SELECT pg_advisory_lock(1)");
@@ -71,17 +70,17 @@ fn assert_sleeps_inside(server: &Server, waiting: &str, event: &str) {
 }
 
 #[test]
-fn a_wait_for_a_lock() {
+fn a_session_sleeps_while_it_waits_for_a_lock() {
     assert_sleeps_inside(&server("wait-lock"), "pg_advisory_lock(1)", "advisory");
 }
 
 #[test]
-fn a_wait_for_the_time() {
+fn a_session_sleeps_in_pg_sleep() {
     assert_sleeps_inside(&server("wait-sleep"), "pg_sleep(60)", "PgSleep");
 }
 
 #[test]
-fn a_wait_for_a_client_that_does_not_read() {
+fn a_session_sleeps_while_its_client_does_not_read() {
     let server = server("wait-client");
     let mut observer = server.session();
     let mut client = server.session();
@@ -96,7 +95,7 @@ fn a_wait_for_a_client_that_does_not_read() {
 }
 
 #[test]
-fn a_cursor_that_is_not_fetched_from() {
+fn a_session_sleeps_between_fetches() {
     let server = server("wait-cursor");
     let mut observer = server.session();
     let mut client = server.session();
@@ -109,9 +108,9 @@ fn a_cursor_that_is_not_fetched_from() {
     assert_sleeps(&mut observer, pid, "ClientRead");
 }
 
-/// A function that takes its time without a word to PostgreSQL is not known to wait; but nothing is called.
+/// PostgreSQL does not know that a function waits without a wait event. But no node is called, so the tick stops.
 #[test]
-fn a_call_that_does_nothing() {
+fn the_tick_stops_during_an_unknown_wait() {
     let server = server("wait-unknown");
     let mut observer = server.session();
     let library = rowsource_tests::compiled::object("doze/doze.c");
@@ -127,7 +126,7 @@ fn a_call_that_does_nothing() {
     let pid = pid(&mut client);
     let statement = "SELECT count(*) FROM n WHERE CASE WHEN id = 2000 THEN doze(4000) ELSE burn(1) END";
     let session = std::thread::spawn(move || client.simple_query(statement).is_ok());
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let running = format!(
         "SELECT count(*) FROM pg_stat_activity WHERE pid = {pid} AND now() - query_start > '2 seconds'"
     );
@@ -137,7 +136,7 @@ fn a_call_that_does_nothing() {
     let before = sleeps(pid as u32);
     std::thread::sleep(WATCHED / 2);
     let woken = sleeps(pid as u32) - before;
-    assert!(woken <= WAKE_UPS, "{woken} wake-ups in {:?}", WATCHED / 2);
+    assert!(woken <= MAX_WAKE_UPS, "{woken} wake-ups in {:?}", WATCHED / 2);
     assert!(session.join().expect("the session"), "the statement ends well");
 }
 

@@ -1,4 +1,4 @@
-//! The setting by which parallel workers find their leader's memory is the extension's own: nobody else sets it.
+//! Parallel workers find their leader's memory by an internal setting. Only the extension can set it.
 
 use postgres::{Client, NoTls};
 use rowsource_tests::session::{must_fail, run_each};
@@ -13,7 +13,7 @@ fn server(name: &str) -> Server {
     server
 }
 
-/// Fails unless parallel workers tell their leader how often they timed.
+/// Fails unless parallel workers report to their leader how many calls they timed.
 fn assert_workers_report(client: &mut Client, what: &str) {
     run_each(
         client,
@@ -31,7 +31,7 @@ fn assert_workers_report(client: &mut Client, what: &str) {
 }
 
 #[test]
-fn users_cannot_set_it() {
+fn users_cannot_set_the_channel() {
     let server = server("channel");
     let mut client = server.session();
     run_each(&mut client, "CREATE ROLE r LOGIN");
@@ -69,7 +69,7 @@ fn users_cannot_set_it() {
 }
 
 #[test]
-fn what_was_set_before_the_library_was_loaded_does_not_count() {
+fn a_value_set_before_the_library_was_loaded_is_ignored() {
     let server = Server::start("channel-before", &["jit = off"]);
     let mut client = server.connect();
     run_each(

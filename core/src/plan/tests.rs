@@ -1,7 +1,7 @@
 use super::*;
 use crate::processor_time;
 
-/// Statements with EXPLAIN's output in both formats. The names must match the text format.
+/// Statements with EXPLAIN's output in both formats. Names must be those of the text format.
 const EXPLAIN_15: &str = include_str!("explain15.txt");
 
 struct Case {
@@ -269,7 +269,7 @@ fn input_without_a_plan_is_refused() {
 }
 
 #[test]
-fn deep_plans_are_read_and_absurd_ones_refused() {
+fn deep_plans_are_read_and_too_deep_ones_refused() {
     let chain = |nodes| {
         let open = r#"{"Node Type": "Limit", "Plans": ["#.repeat(nodes);
         format!(r#"{{"Plan": {open}{}}}"#, "]}".repeat(nodes))
@@ -318,7 +318,7 @@ fn texts_are_cut_and_counted() {
         assert_eq!(plan.nodes[0].predicates, [("Filter".to_owned(), kept)]);
         assert_eq!((plan.cut, plan.generic), (cut, false));
     }
-    // A parameter counts even if it stands in a part that was cut.
+    // A parameter counts even if it is in a part that was cut.
     assert!(plan(&format!(r#""Filter": "{} = $1""#, "x".repeat(2000))).generic);
     assert!(!plan(r#""Filter": "(a = '$')", "Sort Key": ["$1"]"#).generic);
 }

@@ -11,7 +11,7 @@ use std::ops::{AddAssign, Sub};
 pub struct Counters {
     pub hits: i64,
     pub reads: i64,
-    /// Of temporary tables: a read-only statement has none.
+    /// Blocks of temporary tables. A read-only statement uses none.
     pub local_hits: i64,
 }
 
@@ -35,7 +35,7 @@ impl Sub for Counters {
     }
 }
 
-/// Charges what is left when a statement is left.
+/// Charges the remaining blocks when a statement ends.
 pub fn charge_rest(run: &mut Run) {
     if run.have_counters_moved::<{ scope::ALL }>() {
         run.charge(run.running_account);
@@ -191,7 +191,7 @@ impl Host for Run<'_> {
     }
 
     fn read_for_every_call<const TIMED: u8>(&mut self) -> u64 {
-        self.read_alone()
+        self.read_unrecorded()
     }
 
     fn gather_evidence(&mut self) {

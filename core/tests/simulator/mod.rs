@@ -1,8 +1,8 @@
 //! A simulated backend: plans whose nodes take known times and touch known blocks. Each call goes through the wrapper that
 //! the extension runs, [`rowsource_core::wrapper`], built on this backend instead of PostgreSQL's executor.
 //!
-//! Time passes in simulated nanoseconds. Own work of a node, stalls, clock readings, the bookkeeping after a
-//! reading and the tick's handler all let it pass; the last three are not part of a node's true time.
+//! Time is in simulated nanoseconds. A node's own work, stalls, clock readings, the bookkeeping after a reading and the
+//! tick's handler all take time; the last three are not part of a node's true time.
 
 mod executor;
 pub mod plans;
@@ -15,7 +15,7 @@ use rowsource_core::sampler::{
 };
 use rowsource_core::wrapper::{self, Accounting, Timed};
 
-/// What a node does in one call: lets time pass with [`Run::work`] and calls children with [`Run::call`].
+/// The body of a node, run at each call: it takes time with [`Run::work`] and calls children with [`Run::call`].
 pub type Body = Box<dyn Fn(&mut Run, usize)>;
 
 /// A compiled wrapper. Returns whether the node returned a row.
@@ -27,14 +27,14 @@ pub struct Machine {
     pub sampfreq: u32,
     pub reading_ns: f64,
     pub bookkeeping_ns: f64,
-    /// The clock moves in steps of this many nanoseconds.
+    /// The clock advances in steps of this many nanoseconds.
     pub step_ns: f64,
     pub ticks_per_ns: f64,
     pub tick: bool,
     pub handler_ns: f64,
-    /// Mean nanoseconds between stalls, and their shortest and longest.
+    /// The mean nanoseconds between stalls, and their minimum and maximum length.
     pub stalls: Option<(f64, f64, f64)>,
-    /// Chance that the clock steps back at a reading, and how far at most.
+    /// The probability that the clock steps back at a reading, and the maximum step.
     pub steps_back: Option<(f64, f64)>,
 }
 
@@ -54,15 +54,15 @@ impl Default for Machine {
     }
 }
 
-/// What the wrapper keeps of one node, and what only the simulation knows of it.
+/// The wrapper's state of one node, and the true values that only the simulation knows.
 #[derive(Clone, Copy, Debug)]
 pub struct Node {
     pub timer: NodeTimer,
     pub every: EveryCall,
-    /// How many calls the wrapper counted in the histogram, and how many of them as reading.
+    /// The calls that the wrapper counted in the histogram, and how many of them read blocks.
     pub histogram: [u64; 2],
     pub rows: u64,
-    /// What the wrapper charged to it.
+    /// The blocks that the wrapper charged to the node.
     pub used: Counters,
     last_charged_at_entry: Counters,
     /// The account of its caller.
@@ -72,7 +72,7 @@ pub struct Node {
     before: u64,
     /// The wrapper's mark that the start has begun; the simulation's own is `running`.
     begun: bool,
-    /// Counted as core does: at the rescan after a start that the wrapper marked.
+    /// Counted as in core: at the rescan after a start that the wrapper marked.
     pub starts: u64,
 
     /// The node that called it.
@@ -83,7 +83,7 @@ pub struct Node {
     pub true_starts: u64,
     /// Calls in which blocks were read.
     pub true_reading_calls: u64,
-    /// What it used, and what the subplans it asked for used.
+    /// The blocks that the node used, including those of the subplans that it called.
     pub true_used: Counters,
     pub true_ns: f64,
     pub true_startup_ns: f64,
@@ -101,22 +101,22 @@ pub struct Run<'a> {
     config: Config,
     bodies: &'a [Body],
     pub nodes: Vec<Node>,
-    /// The node that runs now, truly.
+    /// The node that really runs now.
     runs: Option<usize>,
     now: f64,
     overhead: f64,
     back: f64,
-    /// Readings of the clock, as in the extension's process.
+    /// The last readings of the clock, as in a process with the extension.
     last: u64,
     ticked: u64,
     pub readings: u64,
     evidence: LongCallEvidence,
-    /// PostgreSQL's counters, and what they were at the last charge.
+    /// PostgreSQL's counters, now and at the last charge.
     counters: Counters,
     last_charged: Counters,
-    /// The running account: a node's, or one more for all that is outside of nodes.
+    /// The running account: that of a node, or an additional one for everything outside of nodes.
     pub running_account: usize,
-    /// What was charged outside of all nodes.
+    /// The blocks charged outside of all nodes.
     pub outside: Counters,
     /// Whether the call that ends now returns a row.
     is_row: bool,
@@ -202,7 +202,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Names the parents of all nodes, whose accounts are those of their callers. Needed only where blocks matter.
+    /// Links each node to its parent, whose account is that of its caller. Needed only if the test checks blocks.
     pub fn link_accounts(&mut self, parents: &[Option<usize>]) {
         let outside = self.nodes.len();
         for (node, parent) in self.nodes.iter_mut().zip(parents) {
@@ -216,12 +216,12 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// An exponentially distributed number.
+    /// Returns an exponentially distributed number.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -mean * (1.0 - self.random.random::<f64>()).ln()
     }
 
-    /// The clock's value at a moment.
+    /// Returns the clock's value at a moment.
     fn clock(&self, at: f64) -> u64 {
         let mut ns = at - self.back;
         if self.machine.step_ns > 0.0 {
@@ -230,8 +230,8 @@ impl<'a> Run<'a> {
         (ns.max(0.0) * self.machine.ticks_per_ns) as u64
     }
 
-    /// Reads the clock; nobody else learns of it.
-    fn read_alone(&mut self) -> u64 {
+    /// Reads the clock without recording the reading.
+    fn read_unrecorded(&mut self) -> u64 {
         if let Some((chance, most)) = self.machine.steps_back
             && self.random.random::<f64>() < chance
         {
@@ -244,7 +244,7 @@ impl<'a> Run<'a> {
     }
 
     fn read(&mut self) -> u64 {
-        let value = self.read_alone();
+        let value = self.read_unrecorded();
         self.last = value;
         self.readings += 1;
         value
@@ -276,18 +276,18 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Own work of the node that runs.
+    /// Does own work of the running node.
     pub fn work(&mut self, ns: f64) {
         self.pass(ns);
     }
 
-    /// Own work whose length varies by `spread` either way.
+    /// Does own work whose length varies by `spread` in both directions.
     pub fn about(&mut self, ns: f64, spread: f64) {
         let factor = 1.0 + spread * (2.0 * self.random.random::<f64>() - 1.0);
         self.pass(ns * factor);
     }
 
-    /// The node that runs touches blocks that are in memory.
+    /// Makes the running node use blocks that are in memory.
     pub fn hit_blocks(&mut self, blocks: i64) {
         self.use_blocks(Counters {
             hits: blocks,
@@ -295,7 +295,7 @@ impl<'a> Run<'a> {
         });
     }
 
-    /// The node that runs reads a block.
+    /// Makes the running node read a block.
     pub fn read_block(&mut self, ns: f64) {
         self.use_blocks(Counters {
             reads: 1,
@@ -304,7 +304,7 @@ impl<'a> Run<'a> {
         self.pass(ns);
     }
 
-    /// The node that runs uses a block of a temporary table.
+    /// Makes the running node use a block of a temporary table.
     pub fn hit_local_block(&mut self) {
         self.use_blocks(Counters {
             local_hits: 1,
@@ -319,12 +319,12 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The call that ends returns no row: it is the end of a start.
+    /// Makes the current call return no row, which ends the start.
     pub fn end(&mut self) {
         self.is_row = false;
     }
 
-    /// The node is started again at its next call.
+    /// Rescans a node: its next call begins a new start.
     pub fn rescan(&mut self, i: usize) {
         let node = &mut self.nodes[i];
         if std::mem::take(&mut node.begun) {
@@ -361,7 +361,7 @@ impl<'a> Run<'a> {
         is_row
     }
 
-    /// Calls the root of a subplan for the node that runs: what it uses also belongs to that node.
+    /// Calls the root of a subplan for the running node. The subplan's blocks also belong to that node.
     pub fn call_subplan(&mut self, i: usize) -> bool {
         let before = self.counters;
         let is_row = self.call(i);
@@ -372,7 +372,7 @@ impl<'a> Run<'a> {
         is_row
     }
 
-    /// Ends the statement: counts the last starts, and charges what is left.
+    /// Ends the statement: counts the last starts, and charges the remaining blocks.
     pub fn end_statement(&mut self) {
         for i in 0..self.nodes.len() {
             self.rescan(i);
@@ -380,10 +380,10 @@ impl<'a> Run<'a> {
         executor::charge_rest(self);
     }
 
-    /// A node's estimate, in nanoseconds.
+    /// Returns a node's estimate, in nanoseconds.
     pub fn estimate(&self, i: usize) -> Estimate {
         let node = &self.nodes[i];
-        // A start that has not ended counts too.
+        // A start that has not ended also counts.
         let starts = node.starts + u64::from(node.begun);
         let ticks = node.timer.estimate(starts as f64, None);
         let ns = 1.0 / self.machine.ticks_per_ns;
@@ -395,33 +395,33 @@ impl<'a> Run<'a> {
     }
 }
 
-/// A body that does the same at each call.
+/// Returns a body that does the same at each call.
 pub fn body(f: impl Fn(&mut Run, usize) + 'static) -> Body {
     Box::new(f)
 }
 
-/// How one node fared over all seeds.
+/// The accuracy of one node's estimates over all seeds.
 #[derive(Clone, Debug)]
-pub struct Fared {
+pub struct Accuracy {
     /// Mean true time.
     pub true_ns: f64,
     /// Median of |estimate/true - 1|.
     pub median: f64,
-    /// 95th percentile of it.
+    /// 95th percentile of |estimate/true - 1|.
     pub p95: f64,
     /// Mean of estimate/true - 1.
     pub bias: f64,
-    /// The same as `median`, for sampling at fixed intervals.
+    /// The same as `median`, but for sampling at fixed intervals.
     pub fixed: f64,
-    /// Share of the runs whose true time lies within two standard errors, and 1 % for what the timer itself took.
+    /// Share of the runs whose true time lies within two standard errors, plus 1 % for the time of the timer itself.
     pub covered: f64,
     /// Median of |estimate/true - 1| of the startup time.
     pub startup: f64,
-    /// The timer's share of the node's true time, on the mean.
+    /// Mean ratio of the timer's time to the node's true time.
     pub cost: f64,
     /// Mean share of calls that were timed.
     pub timed: f64,
-    /// Steps back that its timer saw, over all runs.
+    /// Backward steps of the clock that the node's timer saw, over all runs.
     pub backsteps: u64,
 }
 
@@ -429,8 +429,8 @@ fn percentile(sorted: &[f64], p: f64) -> f64 {
     sorted[((sorted.len() - 1) as f64 * p).round() as usize]
 }
 
-/// Runs a plan whose root is node 0 and is called until it has been called `calls` times, for each seed.
-pub fn simulate(name: &str, machine: Machine, bodies: &[Body], calls: u64, seeds: u64) -> Vec<Fared> {
+/// Runs a plan for each seed: calls its root, node 0, `calls` times.
+pub fn simulate(name: &str, machine: Machine, bodies: &[Body], calls: u64, seeds: u64) -> Vec<Accuracy> {
     let mut runs = Vec::new();
     for seed in 0..seeds {
         let mut run = Run::new(machine, bodies, 1 + seed);
@@ -462,7 +462,7 @@ pub fn simulate(name: &str, machine: Machine, bodies: &[Body], calls: u64, seeds
                 runs.iter().map(|nodes| f(&nodes[i])).sum::<f64>() / seeds as f64
             };
             let off = sorted(&|(n, e)| (e.total / n.true_ns - 1.0).abs());
-            let fared = Fared {
+            let accuracy = Accuracy {
                 true_ns: mean(&|(n, _)| n.true_ns),
                 median: percentile(&off, 0.5),
                 p95: percentile(&off, 0.95),
@@ -484,16 +484,16 @@ pub fn simulate(name: &str, machine: Machine, bodies: &[Body], calls: u64, seeds
                 "{name:<40} {i:>2} calls {:>9} true {:>10.3} ms  median {:>6.2}%  p95 {:>7.2}%  bias {:>7.2}%  fixed {:>8.1}%  covered {:>4.0}%  startup {:>6.1}%  cost {:>5.2}%  timed {:>6.2}%",
                 runs[0][i].0.calls,
                 runs[0][i].0.true_ns / 1e6,
-                100.0 * fared.median,
-                100.0 * fared.p95,
-                100.0 * fared.bias,
-                100.0 * fared.fixed,
-                100.0 * fared.covered,
-                100.0 * fared.startup,
-                100.0 * fared.cost,
-                100.0 * fared.timed,
+                100.0 * accuracy.median,
+                100.0 * accuracy.p95,
+                100.0 * accuracy.bias,
+                100.0 * accuracy.fixed,
+                100.0 * accuracy.covered,
+                100.0 * accuracy.startup,
+                100.0 * accuracy.cost,
+                100.0 * accuracy.timed,
             );
-            fared
+            accuracy
         })
         .collect()
 }

@@ -1,8 +1,8 @@
-//! The hostile plans of the design, as nodes of a simulated backend. Node 0 is the root.
+//! The adversarial plans of the design, as nodes of a simulated backend. Node 0 is the root.
 
 use super::{Body, Run, body};
 
-/// A node that calls node `child` `calls` times in its only call, with `own` nanoseconds of its own for each.
+/// Returns a node that calls node `child` `calls` times in its only call, with `own` nanoseconds of its own for each.
 pub fn aggregate(child: usize, calls: u64, own: f64) -> Body {
     body(move |run: &mut Run, _| {
         for _ in 0..calls {
@@ -12,7 +12,7 @@ pub fn aggregate(child: usize, calls: u64, own: f64) -> Body {
     })
 }
 
-/// A scan at `ns` a row whose every `each`th row costs `long` more.
+/// Returns a scan of `ns` a row, whose every `each`th row takes `long` more.
 pub fn scan(ns: f64, each: u64, long: f64) -> Body {
     body(move |run, i| {
         run.about(ns, 0.5);
@@ -22,7 +22,7 @@ pub fn scan(ns: f64, each: u64, long: f64) -> Body {
     })
 }
 
-/// A node that passes on what its child returns.
+/// Returns a node that passes on the rows of its child.
 pub fn pass(child: usize, own: f64) -> Body {
     body(move |run, _| {
         run.about(own / 2.0, 0.5);
@@ -31,12 +31,12 @@ pub fn pass(child: usize, own: f64) -> Body {
     })
 }
 
-/// 100 rows out of ten million.
+/// Returns a scan of 100 out of ten million rows.
 pub fn few_long_calls() -> Vec<Body> {
     vec![aggregate(1, 100, 100.0), scan(5e6, u64::MAX, 0.0)]
 }
 
-/// Append over 20 hash joins: each starts with a build, then many cheap rows.
+/// Returns an Append over 20 hash joins: each starts with a build, followed by many cheap rows.
 pub fn append_of_joins() -> Vec<Body> {
     vec![
         aggregate(1, 200_000, 30.0),
@@ -64,7 +64,7 @@ pub fn append_of_joins() -> Vec<Body> {
     ]
 }
 
-/// A hash join in 128 batches: long gaps, in which a batch is loaded, between bursts of cheap rows.
+/// Returns a hash join in 128 batches: bursts of cheap rows, and long gaps to load a batch between them.
 pub fn hash_join_in_batches() -> Vec<Body> {
     vec![
         aggregate(1, 256_000, 20.0),
@@ -77,12 +77,12 @@ pub fn hash_join_in_batches() -> Vec<Body> {
     ]
 }
 
-/// A filter at 0.3 us a row, but `long` nanoseconds more at each `each`th.
+/// Returns a filter of 0.3 us a row, and `long` nanoseconds more at each `each`th row.
 pub fn rare_long_calls(rows: u64, each: u64, long: f64) -> Vec<Body> {
     vec![aggregate(1, rows, 50.0), scan(300.0, each, long)]
 }
 
-/// Each row comes after many that the filter drops.
+/// Returns a scan whose filter removes many rows before each returned row.
 pub fn few_rows_of_a_costly_filter() -> Vec<Body> {
     vec![
         aggregate(1, 2000, 50.0),
@@ -93,7 +93,7 @@ pub fn few_rows_of_a_costly_filter() -> Vec<Body> {
     ]
 }
 
-/// One call finds the row, the second the end.
+/// Returns a loop whose inner side is called twice: the first call finds the row, the second the end.
 pub fn inner_side_called_twice() -> Vec<Body> {
     vec![
         body(|run, _| {
@@ -114,12 +114,12 @@ pub fn inner_side_called_twice() -> Vec<Body> {
     ]
 }
 
-/// Ten million times 30 ns, in small.
+/// Returns a scan of 30 ns a row: ten million rows, scaled down.
 pub fn narrow_scan() -> Vec<Body> {
     vec![aggregate(1, 1_000_000, 15.0), scan(30.0, 200, 300.0)]
 }
 
-/// Seven nodes, each of which only passes on what is below it.
+/// Returns seven nodes, each of which only passes on the rows of the node below it.
 pub fn deep_pipeline(leaf: f64, own: f64) -> Vec<Body> {
     vec![
         aggregate(1, 150_000, 30.0),

@@ -1,4 +1,4 @@
-//! The statements whose figures are compared with core's, by topic.
+//! The statements whose statistics are compared with core's, by topic.
 
 pub mod dml;
 pub mod joins;
@@ -9,22 +9,22 @@ pub mod shaping;
 /// One compared statement.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// What it is about.
+    /// The case's name.
     pub name: &'static str,
     /// The statement.
     pub statement: &'static str,
-    /// Operations that must be in its plan, so that the case covers what its name says.
+    /// Operations that the plan must contain, so that the case covers what its name says.
     pub expects: &'static [&'static str],
-    /// Run first in each session.
+    /// SQL that runs first in each session.
     pub settings: &'static str,
-    /// Run before each single run, where the statement changes something.
+    /// SQL that runs before each run, if the statement changes something.
     pub reset: &'static str,
-    /// Whether it divides work between processes by chance (see `tests/equality.rs`).
+    /// Whether processes divide its work by chance (see `tests/equality.rs`).
     pub parallel: bool,
 }
 
 impl Case {
-    /// A statement without further ado.
+    /// Creates a case of a statement alone.
     pub const fn new(name: &'static str, statement: &'static str, expects: &'static [&'static str]) -> Case {
         Case {
             name,
@@ -36,17 +36,17 @@ impl Case {
         }
     }
 
-    /// With settings (any SQL) at the start of the session.
+    /// Adds settings (any SQL) for the start of the session.
     pub const fn settings(self, settings: &'static str) -> Case {
         Case { settings, ..self }
     }
 
-    /// With SQL that brings back the state before each run; such a statement is not warmed up.
+    /// Adds SQL that restores the state before each run. There is no warm-up run of this statement.
     pub const fn reset(self, reset: &'static str) -> Case {
         Case { reset, ..self }
     }
 
-    /// As one whose work is divided by chance.
+    /// Marks the work as divided by chance.
     pub const fn parallel(self) -> Case {
         Case {
             parallel: true,
@@ -55,7 +55,7 @@ impl Case {
     }
 }
 
-/// All of them.
+/// Returns all cases.
 pub fn all() -> impl Iterator<Item = &'static Case> {
     [
         scans::CASES,

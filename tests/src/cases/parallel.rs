@@ -1,4 +1,4 @@
-//! Parallel plans. Which process does how much is chance; the sums are not (see `tests/equality.rs`).
+//! Parallel plans. The share of each process depends on chance; the sums do not (see `tests/equality.rs`).
 
 use super::Case;
 
