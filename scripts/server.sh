@@ -3,16 +3,17 @@
 #   scripts/server.sh start [option=value ...]   (NOPRELOAD=1: without the library)
 #   scripts/server.sh psql [psql arguments]
 #   scripts/server.sh stop | restart | log
+#   scripts/server.sh remove                     stops them all and removes their data
 # ROWSOURCE_SERVER names its folder (play).
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
-PGBIN=$("$ROOT/scripts/tree.sh")
 choose_run
 dir=$RUN/${ROWSOURCE_SERVER:-play}
 command=${1:-}
 shift || true
 case $command in
 start | restart)
+    "$ROOT/scripts/tree.sh" >/dev/null
     stop_server "$dir" immediate
     make_template
     # A data folder of another major version goes.
@@ -32,5 +33,10 @@ start | restart)
 psql) exec "$PGBIN/psql" -X -h "$dir" -U postgres "$@" ;;
 stop) stop_server "$dir" ;;
 log) cat "$dir/log" ;;
-*) die "usage: server.sh start|restart [option=value ...] | psql ... | stop | log" ;;
+remove)
+    for dir in "$RUN"/*/data; do stop_server "${dir%/data}" immediate; done
+    rm -rf "$RUN"
+    rmdir "${RUN%/run}" 2>/dev/null || true
+    ;;
+*) die "usage: server.sh start|restart [option=value ...] | psql ... | stop | log | remove" ;;
 esac
