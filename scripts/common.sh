@@ -12,7 +12,7 @@
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 TARGET=$(cd "$ROOT" && realpath -ms "${CARGO_TARGET_DIR:-target}")
-MATRIX=$TARGET/matrix
+MATRIX=$(realpath -m "$TARGET/matrix")
 export PG_CONFIG=${PG_CONFIG:-/usr/lib/postgresql/15/bin/pg_config}
 unset RUST_BACKTRACE PGDATA PGHOST PGPORT PGUSER PGDATABASE PGOPTIONS PGPASSWORD PGSERVICE
 

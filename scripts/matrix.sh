@@ -101,7 +101,7 @@ upgrade() {
 lane() {
     local command
     # shellcheck disable=SC2086
-    for command; do ($command) 2>&1 || echo "matrix.sh: failed: $command"; done | grep -a --line-buffered ''
+    for command; do ($command; true) 2>&1 || echo "matrix.sh: failed: $command"; done | grep -a --line-buffered ''
 }
 
 # run [MAJOR [NAME...]]: the majors go two ways at once, for most of the work keeps one processor busy.

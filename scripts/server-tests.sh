@@ -31,11 +31,15 @@ for name; do
 done
 selected="kind(test) & (${selected:-all()})"
 
-# Single tests, or whole files, may be for newer servers only.
 major=$(major)
 later=$(seq -s '|' $((major + 1)) $((major + 20))) earlier=$(seq -s '|' 15 "$major")
-unfit="test(/_pg($later)_plus$/) | binary(/^pg($later)_plus$/) | test(/_before_pg($earlier)$/)${UNFIT:+ | $UNFIT}"
+unfit="test(/_pg($later)_plus$/) | test(/_before_pg($earlier)$/)${UNFIT:+ | $UNFIT}"
 { [ "$(id -u)" = 0 ] && [ -x "${PG_ROOT:-}/bin/mount" ]; } || unfit+=" | test(/_needs_mount$/)"
+# Whole files may be for newer servers only.
+for name in tests/tests/pg*_plus.rs; do
+    name=$(basename "$name" .rs)
+    [ "${name//[^0-9]/}" -le "$major" ] || unfit+=" | binary(=$name)"
+done
 skipped=$(scripts/nextest.sh list "${built[@]}" -T oneline -E "($selected) & ($unfit)" 2>/dev/null)
 if [ -n "$skipped" ]; then
     echo "Skipped: $(wc -l <<<"$skipped") tests that do not fit PostgreSQL $major here"
