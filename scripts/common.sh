@@ -101,7 +101,10 @@ together() {
 # end_group: ends what `together` began. It waits: cargo-nextest ends its tests first, and servers die with their test.
 end_group() {
     kill -TERM -- "-$!" 2>/dev/null || return 0
-    timeout 20 sh -c 'while kill -0 -- "-$1" 2>/dev/null; do sleep 0.1; done' - "$!"
+    for _ in {1..200}; do
+        kill -0 -- "-$!" 2>/dev/null || return 0
+        sleep 0.1
+    done
 }
 
 # sum_up LOG...: "N passed, N failed, N skipped, N flaky" over the summaries of cargo test and cargo-nextest in them, as the
