@@ -1,5 +1,13 @@
-//! The pure part of pg_rowsource: what can be said about clocks, sampling, estimates, plans and
-//! their display without a PostgreSQL server. The extension crate feeds it; plain `cargo test` tests it.
+//! The pure part of pg_rowsource: everything that needs no PostgreSQL server. The extension crate calls it; plain `cargo
+//! test` tests it.
+//!
+//! * `model` holds the types that all others speak of: plans, executions, nodes and their statistics;
+//! * `clock` reads and calibrates clocks; `sampler` decides which calls are timed and estimates the rest;
+//! * `wrapper` measures the call of a node; `phase` says what may happen to a statement when;
+//! * `results` computes a statement's statistics from samples of its nodes; `reconcile` makes estimated times agree;
+//! * `histogram` counts times in powers of two; `tempfile` counts requests to temporary files;
+//! * `pending` is the protocol of the sessions' buffers in shared memory; `eviction` chooses the plans that go;
+//! * `plan` reads EXPLAIN's output; `hint` finds the hint in a statement's text; `report` prints tables.
 
 pub mod clock;
 pub mod eviction;

@@ -1,5 +1,6 @@
 //! Reads and writes core's counters and times of a node, whose fields and units differ by version.
 
+use super::counters::{buffer_usage, wal_usage};
 use pgrx::pg_sys;
 use rowsource_core::clock;
 use rowsource_core::model::{Buffers, Wal};
@@ -111,8 +112,7 @@ pub fn core_interrupted_ns(instr: &mut NodeInstrumentation) -> Option<f64> {
 /// Returns the buffers and WAL that were used since the beginning of the call that core measures.
 pub fn core_interrupted_usage(instr: &mut NodeInstrumentation) -> (Buffers, Wal) {
     // SAFETY: these are globals of plain types, which only this thread writes. Both are copied.
-    let (mut now, mut wal_now) =
-        unsafe { (buffers(&{ pg_sys::pgBufferUsage }), wal(&{ pg_sys::pgWalUsage })) };
+    let (mut now, mut wal_now) = unsafe { (buffers(&{ *buffer_usage() }), wal(&{ *wal_usage() })) };
     now -= buffers(&common_instrumentation(instr).bufusage_start);
     wal_now -= wal(&common_instrumentation(instr).walusage_start);
     (now, wal_now)

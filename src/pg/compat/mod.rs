@@ -1,5 +1,6 @@
 //! Handles every difference between PostgreSQL's major versions, in functions with one signature for all versions.
 //!
+//! * `counters` finds the process's counters of buffers and WAL;
 //! * `instrumentation` reads and writes core's counters and times of a node;
 //! * `shared_memory` creates areas, tables and locks that all sessions share;
 //! * `temp_tables` returns how temporary tables are read, and which process owns them;
@@ -8,6 +9,7 @@
 //! The build script sets `pg_ge_NN` where the major is at least NN. The newest branch comes first and names the first major
 //! that needs it; the older one is `not(pg_ge_NN)`. So a new major uses the newest branch everywhere.
 
+mod counters;
 pub mod executor_run;
 pub mod explain_option;
 pub mod expression;
@@ -15,6 +17,7 @@ mod instrumentation;
 mod shared_memory;
 mod temp_tables;
 
+pub use counters::{buffer_usage, wal_usage};
 pub use instrumentation::{
     NodeInstrumentation, abort_io, add_io_time, buffers, common_instrumentation, core_interrupted_ns,
     core_interrupted_usage, core_startup_ns, core_total_ns, set_buffers, set_core_totals, set_wal, temp_ns,

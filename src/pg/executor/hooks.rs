@@ -174,13 +174,29 @@ unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
             let memory = pg_sys::CurrentMemoryContext;
             let held = server::HeldInterrupts::now();
             let attached = catch_unwind(AssertUnwindSafe(|| {
-                statement::attach(query, &measuring, others, added, toplevel);
+                statement::attach(query, &measuring, others, added, toplevel)
             }));
-            if let Err(error) = attached {
-                pg_sys::CurrentMemoryContext = memory;
-                not_attached(query, error, &held);
+            match attached {
+                Ok(true) => {}
+                Ok(false) => withdraw_request((*query).estate),
+                Err(error) => {
+                    pg_sys::CurrentMemoryContext = memory;
+                    not_attached(query, error, &held);
+                }
             }
         }
+    }
+}
+
+/// Withdraws the request that parallel workers measure: nothing would read their reports.
+///
+/// # Safety
+/// `estate` must be null or live.
+#[cold]
+unsafe fn withdraw_request(estate: *mut pg_sys::EState) {
+    // SAFETY: it is null or live by the caller's promise, and nobody holds a reference to it.
+    if let Some(estate) = unsafe { estate.as_mut() } {
+        estate.es_instrument &= !statement::INSTRUMENT_ROWSOURCE;
     }
 }
 
@@ -209,11 +225,7 @@ unsafe fn not_attached(query: *mut QueryDesc, error: Box<dyn Any + Send>, held: 
         pg_sys::FlushErrorState();
         pg_sys::LWLockReleaseAll();
         held.restore();
-        let estate = (*query).estate;
-        if !estate.is_null() {
-            // Nothing would read the reports of parallel workers.
-            (*estate).es_instrument &= !statement::INSTRUMENT_ROWSOURCE;
-        }
+        withdraw_request((*query).estate);
         let _ = server::caught(|| {
             let message = server::message(&*error);
             server::log_alone(&format!("pg_rowsource: a statement is not measured: {message}"));

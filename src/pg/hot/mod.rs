@@ -1,8 +1,13 @@
 //! The hot path: the code that runs once per call of a plan node, and the state that it uses.
 //!
 //! An error may leave any function of this folder by a longjmp. So all of them are plain frames: no guard, no guarded
-//! function of PostgreSQL, no destructor, no allocation, no panic. `scripts/check-plain.sh` checks all functions of this
-//! folder in the built library, and all functions that they call.
+//! function of PostgreSQL, no destructor, no allocation, no panic. A test checks all functions of this folder in the built
+//! library, and all functions that they call (`tests/src/plain_frames.rs`).
+//!
+//! * `wrapper` stands in for a node's method and measures the call; its logic is `rowsource_core::wrapper`;
+//! * `node` is what it writes of each node, `state` what it writes of the process;
+//! * `usage` charges buffers and WAL to nodes, `timing` holds the clock in force;
+//! * `tick` reads the clock now and then, so that no long call is missed.
 
 pub mod node;
 pub mod state;

@@ -1,6 +1,7 @@
 //! The per-process state of the hot path. It is in one struct, so that it takes few cache lines. Only `usage`, `timing`,
 //! the wrapper and the tick change it.
 
+use crate::pg::compat;
 use crate::pg::server::backend_local::BackendLocal;
 use pgrx::pg_sys;
 use rand_core::RngCore;
@@ -80,7 +81,7 @@ pub static OUTSIDE: BackendLocal<UnsafeCell<Usage>> = BackendLocal::new(UnsafeCe
 
 pub static HOT: BackendLocal<Hot> = BackendLocal::new(Hot {
     current: Cell::new(OUTSIDE.inner().get()),
-    counters: Cell::new(&raw const pg_sys::pgBufferUsage),
+    counters: Cell::new(compat::buffer_usage().cast_const()),
     signatures: [const { Cell::new(0) }; 3],
     last: AtomicU64::new(0),
     readings: Cell::new(0),

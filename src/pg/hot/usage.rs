@@ -6,8 +6,8 @@
 
 pub use super::state::Usage;
 use super::state::{HOT, OUTSIDE};
+use crate::pg::compat;
 use crate::pg::server::unguarded;
-use pgrx::pg_sys;
 use rowsource_core::sampler::MANY_BUFFERS;
 use rowsource_core::wrapper::scope;
 
@@ -15,7 +15,7 @@ use rowsource_core::wrapper::scope;
 /// again instead of keeping it in a register.
 pub fn init() {
     HOT.counters
-        .set(std::hint::black_box(&raw const pg_sys::pgBufferUsage));
+        .set(std::hint::black_box(compat::buffer_usage().cast_const()));
 }
 
 /// Returns the account of the running node.
@@ -56,7 +56,7 @@ fn signature<const SCOPE: u8>() -> i64 {
             .wrapping_add((*u).local_blks_read)
             .wrapping_add((*u).local_blks_dirtied)
             .wrapping_add((*u).local_blks_written)
-            .wrapping_add(pg_sys::pgWalUsage.wal_records)
+            .wrapping_add((*compat::wal_usage()).wal_records)
     }
 }
 
@@ -71,7 +71,7 @@ pub fn moved<const SCOPE: u8>() -> bool {
 pub fn reads() -> i64 {
     // SAFETY: these are PostgreSQL's own counters. They are global, and only this thread writes them.
     unsafe {
-        let u = &raw const pg_sys::pgBufferUsage;
+        let u = compat::buffer_usage().cast_const();
         (*u).shared_blks_read
             .wrapping_add((*u).local_blks_read)
             .wrapping_add((*u).temp_blks_read)
@@ -88,7 +88,7 @@ pub unsafe fn charge(account: *mut Usage) -> bool {
     // SAFETY: only this thread writes PostgreSQL's counters. `account` is live by the caller's promise, and it is not
     // `last_charged`, because no account is.
     unsafe {
-        let now = &raw const pg_sys::pgBufferUsage;
+        let now = compat::buffer_usage().cast_const();
         let last = &raw mut (*HOT.last_charged.as_ptr()).buffers;
         let to = &raw mut (*account).buffers;
         let io = (*now).shared_blks_read != (*last).shared_blks_read
@@ -112,7 +112,7 @@ pub unsafe fn charge(account: *mut Usage) -> bool {
             (*last).local_blks_hit = (*now).local_blks_hit;
             (*last).local_blks_dirtied = (*now).local_blks_dirtied;
         }
-        let wal = &raw const pg_sys::pgWalUsage;
+        let wal = compat::wal_usage();
         let last_wal = &raw mut (*HOT.last_charged.as_ptr()).wal;
         if (*wal).wal_records != (*last_wal).wal_records {
             unguarded::WalUsageAccumDiff(&raw mut (*account).wal, wal, last_wal);

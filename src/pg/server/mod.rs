@@ -4,7 +4,10 @@
 //! * `unguarded` declares functions of PostgreSQL that are called without pgrx's guard;
 //! * `setting` defines checked settings, `srf` returns rows from SQL functions, `statfile` reads and writes statistics
 //!   files;
-//! * `memory` is Rust's allocator, `backend_local` holds state that needs no lock.
+//! * `memory` is Rust's allocator, `backend_local` holds state that needs no lock;
+//! * `access` answers who the user is and what he may see, `process` what kind of process this is, `time` what time it is;
+//! * `error` catches errors, `user_error` raises those of SQL functions;
+//! * `encoding` converts texts, `statement_text` finds a statement's text in its message.
 
 mod access;
 pub mod backend_local;

@@ -25,7 +25,7 @@ pub fn init() {
     // SAFETY: the callback has the type that PostgreSQL calls, and needs no argument. Only this thread writes PostgreSQL's
     // counters.
     unsafe {
-        SEEN.set(pg_sys::pgBufferUsage);
+        SEEN.set(*compat::buffer_usage());
         pg_sys::RegisterXactCallback(Some(at_end_of_transaction), std::ptr::null_mut());
     }
     if !server::preloading() {
@@ -47,7 +47,7 @@ pub fn add() {
         return;
     }
     // SAFETY: these are PostgreSQL's own counters, which only this thread writes.
-    let now = unsafe { pg_sys::pgBufferUsage };
+    let now = unsafe { *compat::buffer_usage() };
     let seen = SEEN.replace(now);
     for filetype in FileType::ALL
         .into_iter()

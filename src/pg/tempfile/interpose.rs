@@ -368,7 +368,7 @@ fn timed(
             (*requests).add(if result > 0 { result as u64 } else { 0 }, ns);
         }
         if PER_NODE.get() && !pg_sys::track_io_timing {
-            compat::add_io_time(&raw mut pg_sys::pgBufferUsage, filetype, operation, ns);
+            compat::add_io_time(compat::buffer_usage(), filetype, operation, ns);
         }
         result
     }

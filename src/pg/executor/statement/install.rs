@@ -8,7 +8,7 @@ use crate::instrumentation::InstrumentationLevel;
 use crate::pg::hot::wrapper::{self, Accounting};
 use crate::pg::plan::{side_effects, tree};
 use crate::pg::results::node_table::NodeRef;
-use crate::pg::{compat, results};
+use crate::pg::{compat, results, server};
 use pgrx::pg_sys::{self, NodeTag};
 use rowsource_core::results::Mode;
 
@@ -224,7 +224,8 @@ unsafe extern "C-unwind" fn gather_first_call(ps: *mut pg_sys::PlanState) -> *mu
     unsafe {
         let slot = wrapper::first_call(ps);
         if let Some(statement) = owner::of((*ps).state) {
-            statement.note_unwrapped();
+            // No guard stands above this frame.
+            let _ = server::caught(|| statement.note_unwrapped());
         }
         slot
     }

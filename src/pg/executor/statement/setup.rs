@@ -23,7 +23,7 @@ use rowsource_core::results::Mode;
 use std::cell::{Cell, UnsafeCell};
 
 /// Sets up a started statement for measuring. `requested_before` is the instrumentation that others had requested from core
-/// before the start, and `added_by_us` is what pg_rowsource added.
+/// before the start, and `added_by_us` is what pg_rowsource added. Returns false if the statement will run unmeasured.
 ///
 /// # Safety
 /// `query` must have been started.
@@ -34,14 +34,14 @@ pub unsafe fn attach(
     requested_before: i32,
     added_by_us: i32,
     toplevel: bool,
-) {
+) -> bool {
     // SAFETY: the query is started by the caller's promise, and everything that it points to is valid until its context is
     // freed.
     unsafe {
         let estate = (*query).estate;
         let root = (*query).planstate;
         if estate.is_null() || root.is_null() || memory::is_short() {
-            return;
+            return false;
         }
         let requested_by_others = requested_before | ((*estate).es_instrument & !added_by_us);
         let setting = &if requested_by_others & INSTRUMENT_TIMER != 0 {
@@ -52,7 +52,7 @@ pub unsafe fn attach(
         let mode = mode(setting, requested_by_others);
         let found = tree::walk(root);
         if found.is_empty() {
-            return;
+            return false;
         }
         let key = PlanKey::new(
             server::user_id(),
@@ -73,10 +73,11 @@ pub unsafe fn attach(
             }
             None => match set_up(query, setting, &found, key, requested_by_others, mode) {
                 Some(statement) => statement,
-                None => return,
+                None => return false,
             },
         };
         statement.register_reset_callback((*estate).es_query_cxt);
+        true
     }
 }
 
