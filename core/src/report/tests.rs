@@ -74,7 +74,7 @@ fn headings(lines: &[String]) -> Vec<&str> {
 }
 
 #[test]
-fn the_example_of_the_design() {
+fn the_example_of_the_design_is_displayed() {
     let expected = "\
 queryid 4711  planid 815  executions 1  sampfreq 128  clock tsc
 --------------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ Predicate Information (identified by operation id):
 }
 
 #[test]
-fn every_column() {
+fn every_column_is_shown() {
     let header = Header {
         executions: 3,
         sampfreq: 1,
@@ -169,7 +169,7 @@ fn words_add_and_remove_columns() {
 }
 
 #[test]
-fn row_counts_alone() {
+fn row_counts_are_shown_alone() {
     let (header, nodes, _) = example();
     let rows = [1, 10_000_000].map(|rows| NodeStats {
         rows,

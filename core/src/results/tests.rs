@@ -19,7 +19,7 @@ fn join() -> Plan {
 }
 
 #[test]
-fn exact_times() {
+fn exact_statistics_are_computed() {
     let stats = exact(&join()).expect("exact");
     let root = time(&stats[0]);
     assert_eq!((root.total_ms, root.startup_ms), (5.0, 3.0));
@@ -288,7 +288,7 @@ fn a_fused_scan_counts_calls_instead_of_rows() {
 }
 
 #[test]
-fn rows_only() {
+fn at_the_level_of_rows_only_rows_are_counted() {
     let mut plan = Plan {
         samples: vec![node(None, UNTIMED, 5)],
         cores: Vec::new(),

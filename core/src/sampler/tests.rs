@@ -120,7 +120,7 @@ fn the_timer_costs_its_share() {
 }
 
 #[test]
-fn each_call_of_a_block_is_as_likely_to_be_timed() {
+fn each_call_of_a_block_is_equally_likely_to_be_timed() {
     let (config, mut random) = (config(8), random());
     let mut timer = started();
     calls(&mut timer, &config, &mut random, 1000, 5);
@@ -323,7 +323,7 @@ fn the_usual_distance_is_subtracted() {
 }
 
 #[test]
-fn startups_of_an_inner_side() {
+fn startups_of_an_inner_side_are_estimated() {
     // Each start has a first call of 900 ns, then two of 50.
     let (config, mut random) = (config(32), random());
     let mut timer = started();
