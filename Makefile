@@ -10,6 +10,7 @@
 #   make dist           makes target/pg_rowsource-VERSION.zip for PGXN from the last commit
 #   make bench          measures overhead and accuracy on this machine (bench/README.md); WHAT=name: one experiment
 #   make bench QUICK=1  does the same in a few minutes, to check that it works
+#   make accept         takes what sql/*.sql give now as expected; read the difference before you commit it
 #   make clean          removes all that was built, and stops the throwaway servers
 #
 # PG_CONFIG chooses the PostgreSQL: make install PG_CONFIG=/usr/lib/postgresql/15/bin/pg_config
@@ -19,6 +20,7 @@ srcdir := $(patsubst %/,%,$(dir $(realpath $(lastword $(MAKEFILE_LIST)))))
 PG_CONFIG ?= /usr/lib/postgresql/15/bin/pg_config
 CARGO_TARGET_DIR ?= $(srcdir)/target
 export PG_CONFIG CARGO_TARGET_DIR
+SHELL = /bin/bash
 
 VERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" $(srcdir)/pg_rowsource.control)
 MAJOR = $(shell $(PG_CONFIG) --version | sed -E 's/^[^0-9]*([0-9]+).*/\1/')
@@ -32,7 +34,7 @@ REGRESS = $(patsubst $(srcdir)/sql/%.sql,%,$(sort $(wildcard $(srcdir)/sql/*.sql
 REGRESS_OPTS = --dbname=contrib_regression --load-extension=pg_rowsource
 PG_REGRESS = $(dir $(shell $(PG_CONFIG) --pgxs))../test/regress/pg_regress
 
-.PHONY: all build setup install uninstall installcheck demo demo-stop test check test-matrix package dist bench clean
+.PHONY: all build setup install uninstall installcheck demo demo-stop test check test-matrix package dist bench accept clean
 
 all: build
 
@@ -82,8 +84,26 @@ dist:
 	git -C $(srcdir) archive --format zip --prefix pg_rowsource-$(VERSION)/ \
 	    --output "$(CARGO_TARGET_DIR)/pg_rowsource-$(VERSION).zip" HEAD
 
-bench:
-	@WHAT="$(WHAT)" QUICK="$(QUICK)" SCALE="$(SCALE)" REPEAT="$(REPEAT)" OUTPUT="$(OUTPUT)" $(srcdir)/scripts/bench.sh
+# Small and short with QUICK=1: whether all works. Peers that cannot be had are left out of the comparison.
+bench_output = $(if $(OUTPUT),$(OUTPUT),$(if $(filter-out 0,$(QUICK)),$(CARGO_TARGET_DIR)/bench,bench/results))
+bench_peers = $(if $(filter 15,$(MAJOR)),postgresql-15-pg-stat-kcache postgresql-15-pgaudit)
+
+bench: setup
+	@cd $(srcdir) && { scripts/setup.sh $(bench_peers) || echo "== going on without $(bench_peers)"; }
+	@cd $(srcdir) && scripts/build.sh
+	@cd $(srcdir) && cargo build --locked --ignore-rust-version --profile lab -p rowsource-bench
+	@cd $(srcdir) && scripts/tree.sh >/dev/null
+	@cd $(srcdir) && "$(CARGO_TARGET_DIR)/lab/rowsource-bench" run $(if $(filter-out 0,$(QUICK)),--quick) \
+	    --scale $(or $(SCALE),1) --repeat $(or $(REPEAT),1) --output "$(bench_output)" -- "$(WHAT)"
+
+# pg_regress ends at a file without an expected result.
+accept:
+	@cd $(srcdir) && touch $(REGRESS:%=expected/%.out)
+	@cd $(srcdir) && results=$$(. scripts/common.sh && choose_run && echo "$$RUN/regress/results") && rm -rf "$$results" && \
+	    { scripts/test.sh regress >"$(CARGO_TARGET_DIR)/accept.log" 2>&1; cp "$$results"/*.out expected/; } || \
+	    { echo "make accept: the tests did not run (see $(CARGO_TARGET_DIR)/accept.log)" >&2; exit 1; }
+	@git -C $(srcdir) --no-pager diff --stat -- expected
 
 clean:
-	@$(srcdir)/scripts/clean.sh
+	@[ ! -d "$(CARGO_TARGET_DIR)" ] || [ ! -x "$(PG_CONFIG)" ] || $(srcdir)/scripts/server.sh remove
+	rm -rf "$(CARGO_TARGET_DIR)"

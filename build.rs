@@ -1,7 +1,7 @@
-//! Tells the code which PostgreSQL it is built for: `pg_ge_NN` is set where the major version is at least NN.
+//! Tells the code which PostgreSQL it is built for: sets `pg_ge_NN` if the major version is at least NN.
 //!
-//! The features `pgNN` of Cargo.toml are the only list of supported majors. The code asks `not(pg_ge_NN)` for what an
-//! older major does differently, so a new major takes the newest branch until it gets one of its own.
+//! The features `pgNN` of Cargo.toml are the only list of supported majors. Code for older majors is marked
+//! `not(pg_ge_NN)`, so a new major uses the newest branch until it gets its own.
 
 use std::{env, fs};
 
@@ -34,7 +34,7 @@ fn main() {
     }
 }
 
-/// Returns the majors that Cargo.toml has a feature for, the oldest first.
+/// Returns the majors for which Cargo.toml has a feature, in ascending order.
 fn supported_majors() -> Vec<u32> {
     let manifest = fs::read_to_string("Cargo.toml").expect("Cargo runs build scripts beside Cargo.toml");
     let mut majors: Vec<u32> = manifest

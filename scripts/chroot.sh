@@ -1,88 +1,97 @@
 #!/usr/bin/env bash
-# Prepares chroots to build for another PostgreSQL major and to run its server, all under MATRIX:
-#   scripts/chroot.sh MAJOR [base]
-#     base-SUITE      the plain suite with apt
-#     MAJOR           the same with the server, its headers, and the programs that the tests call
-#     pg_config-MAJOR the server's pg_config, usable here and inside the chroot
-# Keeps what exists. It mounts only inside its own namespace, so nothing stays mounted.
+# Prepares, under MATRIX, what is needed to build for another PostgreSQL major and to run its server. What is there is kept.
+#   scripts/chroot.sh MAJOR
+#     base-SUITE      Debian's suite that has the server, with nothing but apt
+#     MAJOR           the same with the server, and what the tests call; the server's headers lie in it too
+#     pg_config-MAJOR answers for that server, here and inside the chroot
+#   scripts/chroot.sh MAJOR FOLDER PACKAGE...    makes FOLDER anew: the same suite, with these packages only
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
-. "$(dirname "$0")/matrix-common.sh"
-major=${1:?usage: chroot.sh MAJOR [base]}
-suite=$(suite_of "$major")
-base=$MATRIX/base-$suite
-chroot=$MATRIX/$major
-log=$MATRIX/$major.log
-mkdir -p "$MATRIX"
+major=${1:?usage: chroot.sh MAJOR [FOLDER PACKAGE...]} pg_config=$MATRIX/pg_config-$1 log=$MATRIX/$1.log
+case $major in
+15) suite=bookworm ;;
+17) suite=trixie ;;
+18) suite=sid ;;
+19) suite=experimental ;;
+*) die "PostgreSQL $major is in no Debian suite known here" ;;
+esac
+base=$MATRIX/base-$suite downloaded=$MATRIX/packages-$suite
+mkdir -p "$downloaded"
 exec 9>"$MATRIX/$major.lock"
 flock 9
-[ ! -x "$MATRIX/pg_config-$major" ] || exit 0
-[ "${2:-}" != base ] || [ ! -d "$base" ] || exit 0
+[ $# -gt 1 ] || [ ! -x "$pg_config" ] || exit 0
 : >"$log"
+try() { "${@:2}" >>"$log" 2>&1 || die "$1 cannot be made: $(grep -E '^(E|error):|E: ' "$log" | tail -n 1) (see $log)"; }
 
-make_base() {
-    local mirror sources preferences=""
-    mirror=$(find_mirror)
-    reach "$mirror" "$suite" "$log"
+# make_base: from the mirror that this machine itself installs from, unless ROWSOURCE_MIRROR names another.
+make_base() (
+    set -e
+    etc=$MATRIX/$major.etc mirror=${ROWSOURCE_MIRROR:-}
+    [ -n "$mirror" ] || mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 'Component: main' \
+        "Codename: $(. /etc/os-release && echo "$VERSION_CODENAME")" | head -n 1)
+    [ -n "$mirror" ] || die "E: no Debian mirror in this machine's apt configuration: name one in ROWSOURCE_MIRROR"
     sources=("deb $mirror $suite main")
+    mkdir -p "$etc"/{apt/preferences.d,postgresql-common,ssl/certs}
     if [ "$suite" = experimental ]; then
-        # experimental builds on sid. Only the server and its client library come from experimental.
+        # It lies on top of sid. From there only the server and its client library; the rest stays sid's.
         sources+=("deb $mirror sid main")
-        preferences="Package: postgresql-*$major libpq*\nPin: release a=experimental\nPin-Priority: 990\n"
+        printf '%s\n' "Package: postgresql-*$major libpq*" "Pin: release a=experimental" "Pin-Priority: 990" \
+            >"$etc/apt/preferences.d/postgresql"
     fi
-    # The machine's own settings for its mirror: proxies, certificates, retries.
-    {
-        apt-config dump | grep -E '^Acquire::(http|https|Retries)' || true
-        echo 'Acquire::Check-Valid-Until "false"; APT::Install-Recommends "false";'
-    } >"$MATRIX/$major.apt.conf"
-    mkdir -p "$MATRIX/$major.etc/postgresql-common" "$MATRIX/$major.etc/apt/preferences.d"
-    # shellcheck disable=SC2059
-    printf "$preferences" >"$MATRIX/$major.etc/apt/preferences.d/postgresql"
-    # Without this, the server's package would create a cluster.
-    echo "create_main_cluster = false" >"$MATRIX/$major.etc/postgresql-common/createcluster.conf"
+    # The machine's own way to its mirror: proxies, certificates, retries.
+    apt-config dump | grep -E '^Acquire::(http|https|Retries)' >"$MATRIX/$major.apt.conf" || true
+    echo 'Acquire::Check-Valid-Until "false"; APT::Install-Recommends "false";' >>"$MATRIX/$major.apt.conf"
+    cp /etc/ssl/certs/ca-certificates.crt "$etc/ssl/certs/" || true
+    # The server's package would create a cluster: not wanted here.
+    echo "create_main_cluster = false" >"$etc/postgresql-common/createcluster.conf"
     rm -rf "$base.part"
     mmdebstrap --quiet --mode=root --variant=apt --include=passwd --aptopt="$MATRIX/$major.apt.conf" \
-        --skip=cleanup/apt/lists --setup-hook="mkdir -p \"\$1/etc\"; cp -r '$MATRIX/$major.etc/.' \"\$1/etc\"" \
-        "" "$base.part" "${sources[@]}" >>"$log" 2>&1 || return 1
-    rm -rf "$MATRIX/$major.etc"
-    [ ! -f /etc/ssl/certs/ca-certificates.crt ] ||
-        install -D -m 644 /etc/ssl/certs/ca-certificates.crt "$base.part/etc/ssl/certs/ca-certificates.crt"
-    # The account has the same ids inside and outside, because both write to the same folders.
+        --skip=cleanup/apt/lists --setup-hook="mkdir -p \"\$1/etc\"; cp -r '$etc/.' \"\$1/etc\"" \
+        "" "$base.part" "${sources[@]}"
+    rm -rf "$etc"
+    # The account has the same number inside and outside, since both write to the same folders.
     grep '^postgres:' /etc/passwd >>"$base.part/etc/passwd"
     grep '^postgres:' /etc/group | cut -d: -f1-3 | sed 's/$/:/' >>"$base.part/etc/group"
     mv "$base.part" "$base"
+)
+
+# clone FOLDER PACKAGE...: what was downloaded before is not downloaded again.
+clone() {
+    rm -rf "$1" && cp -a "$base" "$1" && cp "$downloaded"/*.deb "$1/var/cache/apt/archives/" || true
+    in_chroot "$1" env DEBIAN_FRONTEND=noninteractive apt-get -q -y install "${@:2}" &&
+        find "$1/var/cache/apt/archives" -name '*.deb' -exec mv -t "$downloaded" {} +
 }
 
+# make_server: gcc and its friends compile the tests' own libraries. The server's headers only are unpacked, as their package
+# would bring in a whole clang.
 make_server() {
-    rm -rf "$chroot.part"
-    cp -a "$base" "$chroot.part"
-    # gcc compiles the tests' own libraries. The server's headers are only unpacked, because their package depends on clang.
-    in_chroot "$chroot.part" sh -ec "apt-get -q -y install postgresql-$major gcc libc6-dev valgrind strace procps
-        cd /tmp && apt-get -q download postgresql-server-dev-$major && dpkg -x postgresql-server-dev-$major*.deb / && rm *.deb" \
-        >>"$log" 2>&1 || return 1
-    mv "$chroot.part" "$chroot"
+    local headers=postgresql-server-dev-$major
+    clone "$MATRIX/$major.part" "postgresql-$major" gcc libc6-dev valgrind strace procps &&
+        in_chroot "$MATRIX/$major.part" sh -ec "cd /tmp; apt-get -q download $headers; dpkg -x $headers*.deb /; rm *.deb" &&
+        mv "$MATRIX/$major.part" "$MATRIX/$major"
 }
 
-# The script reads the answers from a file, because the chroot's own program runs only inside. Header paths are those from
-# outside; in_chroot mounts them inside at the same path.
+# make_pg_config: a script that knows the answers, for the chroot's program runs only inside. The headers are named by their
+# place outside, which in_chroot shows inside too.
 make_pg_config() {
-    local answers=$MATRIX/pg_config-$major.answers
-    in_chroot "$chroot" "/usr/lib/postgresql/$major/bin/pg_config" | sed -E "s|^(INCLUDEDIR.*= )|\1$chroot|" >"$answers" || return 1
-    cat >"$MATRIX/pg_config-$major.part" <<SCRIPT
+    cat >"$pg_config.part" <<SCRIPT && chmod 755 "$pg_config.part" && mv "$pg_config.part" "$pg_config"
 #!/bin/sh
-# pg_config of the PostgreSQL $major in $chroot.
-[ \$# -gt 0 ] || exec cat "$answers"
+# pg_config of the PostgreSQL $major in $MATRIX/$major.
+answers() { cat <<'ANSWERS'
+$(in_chroot "$MATRIX/$major" "/usr/lib/postgresql/$major/bin/pg_config" | sed -E "s|^(INCLUDEDIR.*= )|\1$MATRIX/$major|")
+ANSWERS
+}
+[ \$# -gt 0 ] || answers
 for option; do
-    name=\$(echo "\${option#--}" | tr a-z A-Z)
-    sed -n "s/^\$name = //p" "$answers" | grep . || { echo "pg_config-$major: \$option?" >&2; exit 1; }
+    answers | sed -n "s/^\$(echo "\${option#--}" | tr a-z A-Z) = //p" | grep . || { echo "\$0: \$option?" >&2; exit 1; }
 done
 SCRIPT
-    chmod 755 "$MATRIX/pg_config-$major.part"
-    mv "$MATRIX/pg_config-$major.part" "$MATRIX/pg_config-$major"
 }
 
-failed() { die "$1 for PostgreSQL $major could not be created: $(grep -E '^(E|error):|E: ' "$log" | tail -n 1) (see $log)"; }
-[ -d "$base" ] || make_base || failed "the chroot $suite"
-[ "${2:-}" != base ] || exit 0
-[ -d "$chroot" ] || make_server || failed "the server"
-make_pg_config || failed "pg_config"
+[ -d "$base" ] || try "the chroot of $suite" make_base
+if [ $# -gt 1 ]; then
+    try "a chroot with ${*:3}" clone "${@:2}"
+else
+    [ -d "$MATRIX/$major" ] || try "the server of PostgreSQL $major" make_server
+    try "$pg_config" make_pg_config
+fi

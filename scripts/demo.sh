@@ -6,31 +6,31 @@ set -uo pipefail
 cd "$ROOT"
 ROWS=${ROWS:-10000000}
 export ROWSOURCE_SERVER=demo
+psql() { scripts/server.sh psql -q -v ON_ERROR_STOP=1 "$@"; }
+quiet=(-c "SET client_min_messages = warning")
 
-finish() {
-    if [ "${KEEP:-}" = 1 ] && [ "$1" -eq 0 ]; then
-        say "the server keeps running: connect with"
-        echo "    $PGBIN/psql -h $RUN/demo -U postgres"
-        echo "and stop it with"
-        echo "    make demo-stop"
-    elif [ -n "${RUN:-}" ]; then
-        stop_server "$RUN/demo" immediate
+run() {
+    say "building the library"
+    scripts/build.sh || die "the build failed"
+    scripts/server.sh start "shared_buffers = '1GB'" "autovacuum = off" "jit = off" >/dev/null || exit 1
+    if [ "$(psql -Atc "SELECT obj_description(to_regclass('test'), 'pg_class')")" != "$ROWS rows" ]; then
+        say "loading $ROWS rows"
+        psql "${quiet[@]}" -c "DROP TABLE IF EXISTS test" \
+            -c "CREATE TABLE test AS SELECT i AS id, '*'::text AS pad FROM generate_series(1, $ROWS) i" \
+            -c "CREATE INDEX test_id ON test (id)" -c "VACUUM ANALYZE test" -c "CHECKPOINT" \
+            -c "COMMENT ON TABLE test IS '$ROWS rows'" || die "loading failed (see $RUN/demo/log)"
     fi
+    psql "${quiet[@]}" -c "DROP EXTENSION IF EXISTS pg_rowsource CASCADE" || die "the old extension could not be dropped"
+    psql -f scripts/demo.sql || die "the demo failed (see above, and $RUN/demo/log)"
 }
-psql() { run_child scripts/server.sh psql -q -v ON_ERROR_STOP=1 "$@"; }
 
 scripts/setup.sh || exit 1
-at_end finish
-say "building the library"
-run_child scripts/build.sh || die "the build failed"
 choose_run
-run_child scripts/server.sh start "shared_buffers = '1GB'" "autovacuum = off" "jit = off" >/dev/null || exit 1
-if [ "$(psql -Atc "SELECT obj_description(to_regclass('test'), 'pg_class')")" != "$ROWS rows" ]; then
-    say "loading $ROWS rows"
-    psql -c "SET client_min_messages = warning" -c "DROP TABLE IF EXISTS test" \
-        -c "CREATE TABLE test AS SELECT i AS id, '*'::text AS pad FROM generate_series(1, $ROWS) i" \
-        -c "CREATE INDEX test_id ON test (id)" -c "VACUUM ANALYZE test" -c "CHECKPOINT" \
-        -c "COMMENT ON TABLE test IS '$ROWS rows'" || die "loading failed (see $RUN/demo/log)"
-fi
-psql -c "SET client_min_messages = warning" -c "DROP EXTENSION IF EXISTS pg_rowsource CASCADE" || die "the old extension could not be dropped"
-psql -f scripts/demo.sql || die "the demo failed (see above, and $RUN/demo/log)"
+trap 'stop_server "$RUN/demo" immediate' EXIT
+together "$TARGET/demo.log" run || exit 1
+[ "${KEEP:-}" = 1 ] || exit 0
+trap - EXIT
+say "the server keeps running: connect with"
+echo "    $PGBIN/psql -h $RUN/demo -U postgres"
+echo "and stop it with"
+echo "    make demo-stop"

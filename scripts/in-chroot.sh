@@ -6,12 +6,10 @@ set -euo pipefail
 [ -n "${ROWSOURCE_UNSHARED:-}" ] || ROWSOURCE_UNSHARED=1 exec unshare --mount --propagation private "$0" "$@"
 unset ROWSOURCE_UNSHARED
 . "$(dirname "$0")/common.sh"
-inside=$ROWSOURCE_INSIDE
-mount -t proc proc "$inside/proc"
-mount --rbind /dev "$inside/dev"
-for folder in "$ROOT" "$TARGET" "${ROWSOURCE_RUN:-}"; do
-    [ -n "$folder" ] || continue
-    mkdir -p "$inside$folder"
-    mount --bind "$folder" "$inside$folder"
+mount -t proc proc "$ROWSOURCE_INSIDE/proc"
+mount --rbind /dev "$ROWSOURCE_INSIDE/dev"
+for folder in "$ROOT" "$TARGET" "$MATRIX" ${ROWSOURCE_RUN:+"$ROWSOURCE_RUN"}; do
+    mkdir -p "$ROWSOURCE_INSIDE$folder"
+    mount --bind "$folder" "$ROWSOURCE_INSIDE$folder"
 done
-exec chroot "$inside" /bin/sh -c 'cd "$0" 2>/dev/null || cd /; exec "$@"' "$PWD" "$@"
+exec chroot "$ROWSOURCE_INSIDE" /bin/sh -c 'cd "$0" 2>/dev/null || cd /; exec "$@"' "$PWD" "$@"

@@ -1,21 +1,22 @@
 #!/usr/bin/env bash
-# Runs a throwaway server for experiments, with the current build loaded by shared_preload_libraries:
+# A throwaway server to play with, from what is built now, loaded by shared_preload_libraries:
 #   scripts/server.sh start [option=value ...]   (NOPRELOAD=1: without the library)
 #   scripts/server.sh psql [psql arguments]
 #   scripts/server.sh stop | restart | log
-# ROWSOURCE_SERVER is the name of its folder (default: play).
+#   scripts/server.sh remove                     stops them all and removes their data
+# ROWSOURCE_SERVER names its folder (play).
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
-PGBIN=$("$ROOT/scripts/tree.sh")
 choose_run
 dir=$RUN/${ROWSOURCE_SERVER:-play}
 command=${1:-}
 shift || true
 case $command in
 start | restart)
+    "$ROOT/scripts/tree.sh" >/dev/null
     stop_server "$dir" immediate
     make_template
-    # Replaces a data folder of another major version.
+    # A data folder of another major version goes.
     if ! cmp -s "$dir/data/PG_VERSION" "$RUN/template/PG_VERSION"; then
         rm -rf "$dir"
         mkdir "$dir"
@@ -32,5 +33,10 @@ start | restart)
 psql) exec "$PGBIN/psql" -X -h "$dir" -U postgres "$@" ;;
 stop) stop_server "$dir" ;;
 log) cat "$dir/log" ;;
-*) die "usage: server.sh start|restart [option=value ...] | psql ... | stop | log" ;;
+remove)
+    for dir in "$RUN"/*/data; do stop_server "${dir%/data}" immediate; done
+    rm -rf "$RUN"
+    rmdir "${RUN%/run}" 2>/dev/null || true
+    ;;
+*) die "usage: server.sh start|restart [option=value ...] | psql ... | stop | log | remove" ;;
 esac

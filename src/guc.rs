@@ -1,4 +1,4 @@
-//! All settings: what they are called, what they mean, and how the rest of the extension reads them.
+//! All settings: their names, their meanings, and the functions that return their values.
 //!
 //! To add a setting, add a static, a function that returns its value, and a call in [`init`].
 
@@ -66,29 +66,29 @@ impl Words for ClockChoice {
 static STATISTICS_LEVEL: GucSetting<StatisticsLevel> =
     GucSetting::<StatisticsLevel>::new(StatisticsLevel::Typical);
 static SAMPFREQ: GucSetting<i32> = GucSetting::<i32>::new(128);
-/// Whether somebody set `sampfreq`: in the configuration file, for a database or role, or in the session.
+/// Whether `sampfreq` was set: in the configuration file, for a database or role, or in the session.
 static SAMPFREQ_EXPLICIT: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 static CLOCK_SOURCE: GucSetting<Word<ClockChoice>> =
     GucSetting::<Word<ClockChoice>>::new(Word(ClockChoice(None)));
 static TRACK: GucSetting<Track> = GucSetting::<Track>::new(Track::Top);
 static EXPLAIN: GucSetting<bool> = GucSetting::<bool>::new(false);
 static MAX_PLANS: GucSetting<i32> = GucSetting::<i32>::new(5000);
-/// In kilobytes.
+/// The unit is a kilobyte.
 static MAX_MEMORY: GucSetting<i32> = GucSetting::<i32>::new(48 * 1024);
 static SAVE: GucSetting<bool> = GucSetting::<bool>::new(true);
 static TEMPFILE_TIMING: GucSetting<bool> = GucSetting::<bool>::new(true);
-/// In minutes. Only rowsource_snapshot() reads it, in SQL.
+/// The unit is a minute. Only the SQL of `rowsource_snapshot()` reads it.
 static SNAPSHOT_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(8 * 24 * 60);
-/// The bits of the handle of the memory that a leader shares with its workers; 0 is none.
+/// The handle of the memory that a leader shares with its workers, as signed bits; 0 if there is none.
 static WORKER_CHANNEL: GucSetting<i32> = GucSetting::<i32>::new(0);
 const WORKER_CHANNEL_NAME: &CStr = c"pg_rowsource.worker_channel";
 
-/// The values of `sampfreq`.
+/// The allowed values of `sampfreq`.
 pub const SAMPFREQS: RangeInclusive<i32> = 0..=1_000_000;
 /// The value of `sampfreq` that counts rows only, as in Oracle.
 pub const ROWS_ONLY: i32 = 3;
 
-/// Defines all settings. To be called once, from `_PG_init`.
+/// Defines all settings. Only `_PG_init` may call this, and only once.
 pub fn init() {
     GucRegistry::define_enum_guc(
         c"pg_rowsource.statistics_level",
@@ -102,7 +102,7 @@ pub fn init() {
         &SAMPFREQ,
         About {
             name: c"pg_rowsource.sampfreq",
-            summary: c"Times one call of a plan node in this many, on average.",
+            summary: c"Sets how often calls of plan nodes are timed: one call in this many, on average.",
             details: c"0: no timing. 1: every call. 3: row counts only, as in Oracle.",
             context: GucContext::Userset,
             flags: GucFlags::default(),
@@ -132,7 +132,7 @@ pub fn init() {
     );
     GucRegistry::define_bool_guc(
         c"pg_rowsource.explain",
-        c"Lets EXPLAIN (ANALYZE) and auto_explain take node times from the sampler.",
+        c"Makes EXPLAIN (ANALYZE) and auto_explain take node times from the sampler.",
         c"When off, they time every call themselves, and pg_rowsource shows their times.",
         &EXPLAIN,
         GucContext::Userset,
@@ -145,8 +145,8 @@ pub fn init() {
         &MAX_PLANS,
         100,
         1_000_000,
-        // PostgreSQL lets nobody define a setting for server start once the server has started. Then users can only
-        // read it.
+        // After the server has started, PostgreSQL allows no new setting of the context `Postmaster`. The setting is
+        // read-only then.
         if server::preloading() {
             GucContext::Postmaster
         } else {
@@ -205,7 +205,7 @@ pub fn init() {
     setting::reserve_prefix(c"pg_rowsource");
 }
 
-/// Accepts all values. Says what 3 means when a session sets it, because it measures less than 4 does, not more.
+/// Accepts all values. Shows a notice when a session sets 3: this value does not time one call in three, but counts only rows.
 fn check_sampfreq(sampfreq: i32, origin: Origin) -> Result<(), Refusal> {
     if sampfreq == ROWS_ONLY && origin.is_session() {
         ErrorReport::new(
@@ -214,14 +214,14 @@ fn check_sampfreq(sampfreq: i32, origin: Origin) -> Result<(), Refusal> {
             "pg_rowsource",
         )
         .set_detail(
-            "This is Oracle's special value; use 2 or 4 to time calls, 0 for starts and buffers without time.",
+            "This is Oracle's special value. Use 2 or 4 to time calls, or 0 for starts and buffers without time.",
         )
         .report(PgLogLevel::NOTICE);
     }
     Ok(())
 }
 
-/// Refuses a clock that this machine lacks, and says why.
+/// Refuses a clock that cannot be used on this machine, with the reason.
 fn check_clock_source(chosen: Word<ClockChoice>, _: Origin) -> Result<(), Refusal> {
     let Word(ClockChoice(Some(source))) = chosen else {
         return Ok(());
@@ -239,8 +239,8 @@ fn check_clock_source(chosen: Word<ClockChoice>, _: Origin) -> Result<(), Refusa
     })
 }
 
-/// Refuses all values but the default and those that [`announce_worker_channel`] sets. PostgreSQL gives a parallel worker
-/// its leader's settings together with where they came from.
+/// Refuses all values except the default and those that [`announce_worker_channel`] sets. PostgreSQL passes a leader's settings
+/// to its parallel workers, with their origins.
 fn check_worker_channel(channel: i32, origin: Origin) -> Result<(), Refusal> {
     if channel == 0 && origin.is_default() || origin.is_override() {
         return Ok(());
@@ -256,12 +256,12 @@ pub fn statistics_level() -> StatisticsLevel {
     value(&STATISTICS_LEVEL)
 }
 
-/// Returns how rarely calls are timed.
+/// Returns the sampling frequency: on average, one call in this many is timed.
 pub fn sampfreq() -> i32 {
     value(&SAMPFREQ)
 }
 
-/// Returns whether somebody set `sampfreq`.
+/// Returns whether `sampfreq` was set explicitly.
 pub fn is_sampfreq_explicit() -> bool {
     SAMPFREQ_EXPLICIT.get()
 }
@@ -281,18 +281,18 @@ pub fn track_all() -> bool {
     value(&TRACK) == Track::All
 }
 
-/// Returns the largest number of plans that are kept.
+/// Returns the maximum number of stored plans.
 pub fn max_plans() -> usize {
     usize::try_from(value(&MAX_PLANS)).unwrap_or(1)
 }
 
-/// Returns the bytes of shared memory that plans may take.
+/// Returns the maximum number of bytes of shared memory for plans.
 pub fn max_memory() -> usize {
     usize::try_from(value(&MAX_MEMORY)).unwrap_or(0) * 1024
 }
 
-/// Returns whether requests to temporary files are counted and timed. Called for every request to any file, so it has
-/// no guard.
+/// Returns whether requests to temporary files are counted and timed. This runs for every request to any file, so it makes no
+/// guarded call.
 #[inline(always)]
 pub fn tempfile_timing() -> bool {
     value(&TEMPFILE_TIMING)
@@ -303,7 +303,7 @@ pub fn save() -> bool {
     value(&SAVE)
 }
 
-/// Tells the parallel workers that start from now on which memory to attach to.
+/// Sets the handle of the memory that parallel workers attach to when they start.
 pub fn announce_worker_channel(handle: u32) {
     setting::override_int(WORKER_CHANNEL_NAME, handle as i32);
 }

@@ -1,4 +1,4 @@
-//! What a statement is measured with, as the settings say.
+//! Derives from the settings how a statement is measured.
 
 use crate::guc::{self, ROWS_ONLY, StatisticsLevel};
 use crate::pg::compat;
@@ -13,7 +13,7 @@ pub enum InstrumentationLevel {
     Rows,
     /// Rows, starts, buffers and WAL.
     Buffers,
-    /// All of these, and the time of sampled calls.
+    /// Rows, starts, buffers, WAL, and the time of sampled calls.
     Timed,
 }
 
@@ -30,19 +30,19 @@ impl InstrumentationLevel {
 /// How a statement is measured. This is decided once, when the statement starts.
 #[derive(Clone, Copy, Debug)]
 pub struct InstrumentationPlan {
-    /// What is measured.
+    /// How much is measured.
     pub level: InstrumentationLevel,
-    /// One call in this many is timed.
+    /// On average, one call in this many is timed.
     pub sampfreq: i32,
-    /// The clock that calls are timed with.
+    /// The clock that times the calls.
     pub clock: Source,
     /// Core's EXPLAIN and auto_explain take their times from the sampler.
     pub explain: bool,
 }
 
 impl InstrumentationPlan {
-    /// Returns the plan that the settings ask for, if they ask for any. `hinted` is called only where the answer depends
-    /// on it.
+    /// Returns the plan that the settings require. Returns `None` if the statement must not be measured. Calls `hinted` only if
+    /// the result depends on it.
     pub fn from_settings(hinted: impl FnOnce() -> bool) -> Option<Self> {
         let sampfreq = match guc::statistics_level() {
             StatisticsLevel::Basic if hinted() => guc::sampfreq(),
@@ -54,12 +54,13 @@ impl InstrumentationPlan {
         Some(Self::with_sampfreq(sampfreq))
     }
 
-    /// Returns the plan of a parallel worker whose leader measures. It is the leader's.
+    /// Returns the plan of a parallel worker whose leader measures. A worker has its leader's settings, so it is the leader's
+    /// plan.
     pub fn as_leader() -> Self {
         Self::from_settings(|| true).unwrap_or_else(|| Self::with_sampfreq(guc::sampfreq()))
     }
 
-    /// Returns the plan for a frequency.
+    /// Returns the plan for a sampling frequency.
     pub fn with_sampfreq(sampfreq: i32) -> Self {
         InstrumentationPlan {
             level: InstrumentationLevel::of(sampfreq),
@@ -70,14 +71,14 @@ impl InstrumentationPlan {
     }
 }
 
-/// Returns whether calls are timed at this frequency.
+/// Returns whether calls are timed at this sampling frequency.
 pub fn is_timed(sampfreq: i32) -> bool {
     InstrumentationLevel::of(sampfreq) == InstrumentationLevel::Timed
 }
 
-/// Returns the clock that `auto` stands for. It is the system's where the server's `timing_clock_source` says so.
+/// Returns the clock that `auto` means. It is the system's clock if the server's `timing_clock_source` requires that.
 pub fn auto_clock() -> Source {
-    /// Asked once, for it does not change.
+    /// The result of `clock::auto`, which does not change.
     static AUTO: BackendLocal<Cell<Option<Source>>> = BackendLocal::new(Cell::new(None));
     if compat::system_clock_wanted() {
         return Source::System;

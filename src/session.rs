@@ -1,5 +1,5 @@
-//! What this session knows of its own statements: the plans it ran, and its last statement. An execution is recorded in the
-//! store that all sessions share (`pg::store`), or where there is none, here.
+//! The plans that this session ran, and its last statement. Executions are recorded in the store that all sessions share
+//! (`pg::store`). If there is none, they are recorded here.
 
 mod plans;
 
@@ -14,18 +14,18 @@ use rowsource_core::model::{
 use std::cell::RefCell;
 use std::rc::Rc;
 
-pub use plans::{KnownPlan, newly_met};
+pub use plans::{KnownPlan, new_plan};
 
 /// One finished, failed or cancelled execution.
 pub struct Execution<'a> {
     pub run: Run,
     pub plan: &'a Rc<KnownPlan>,
     pub description: &'a Rc<PlanDescription>,
-    /// The description's literals are those of an earlier execution.
+    /// The description's literals come from an earlier execution.
     pub older_literals: bool,
     pub stats: &'a mut Vec<NodeStats>,
     pub histograms: &'a [&'a Histogram],
-    /// It becomes the session's last statement.
+    /// The execution becomes the session's last statement.
     pub last: bool,
 }
 
@@ -48,13 +48,13 @@ static SESSION: BackendLocal<RefCell<Session>> = BackendLocal::new(RefCell::new(
     last: None,
 }));
 
-/// Returns a plan that the session has met before.
+/// Returns a plan that the session has run before.
 pub fn known(key: &PlanKey) -> Option<Rc<KnownPlan>> {
     SESSION.borrow().plans.get(key).cloned()
 }
 
-/// Adds an execution to its plan's statistics: in the shared store, or without one in this session. Its nodes' statistics
-/// may be taken.
+/// Adds an execution to its plan's statistics: in the shared store, or in this session if there is none. May move the nodes'
+/// statistics out of `execution`.
 #[inline(always)]
 pub fn record(execution: &mut Execution) {
     let (plan, description) = (execution.plan, execution.description);
@@ -64,7 +64,7 @@ pub fn record(execution: &mut Execution) {
         histograms: execution.histograms,
     };
     let is_shared = store::record(plan.for_store(description), stats);
-    // May run while an error is cleaned up: it must not raise another.
+    // This may run during the cleanup after an error. So it must not panic, as `borrow_mut` could.
     let Ok(mut session) = SESSION.try_borrow_mut() else {
         return;
     };
@@ -81,9 +81,11 @@ pub fn record(execution: &mut Execution) {
     }
 }
 
-/// The session's last statement: its plan, whose totals are those of all executions, and the statistics of its own nodes.
+/// The session's last statement.
 pub struct LastStatement {
+    /// The plan, with the totals of all executions.
     pub plan: Plan,
+    /// The statistics of the nodes in this execution.
     pub stats: Vec<NodeStats>,
 }
 
@@ -94,17 +96,17 @@ pub struct LastStatement {
 pub fn last() -> Option<LastStatement> {
     let session = SESSION.borrow();
     let last = session.last.as_ref()?;
-    let kept = store::current_plan(&last.plan.key).or_else(|| last.plan.own());
-    let kept = kept.unwrap_or_else(|| {
-        let mut alone = Plan::new(last.plan.key, last.description.clone());
-        alone.statistics.add(&last.run);
-        alone.nodes = memory::with_room(last.stats.len());
-        alone.nodes.extend(last.stats.iter().map(|stats| NodeTotals {
+    let stored = store::current_plan(&last.plan.key).or_else(|| last.plan.local_copy());
+    let stored = stored.unwrap_or_else(|| {
+        let mut single = Plan::new(last.plan.key, last.description.clone());
+        single.statistics.add(&last.run);
+        single.nodes = memory::with_room(last.stats.len());
+        single.nodes.extend(last.stats.iter().map(|stats| NodeTotals {
             total: *stats,
             last: *stats,
             histogram: Histogram::default(),
         }));
-        alone
+        single
     });
     let mut stats = memory::with_room(last.stats.len());
     stats.extend_from_slice(&last.stats);
@@ -116,22 +118,22 @@ pub fn last() -> Option<LastStatement> {
             last_outcome: last.run.outcome,
             sampfreq: last.run.sampfreq,
             clock: last.run.clock,
-            ..kept.statistics
+            ..stored.statistics
         },
-        ..kept
+        ..stored
     };
     Some(LastStatement { plan, stats })
 }
 
-/// Returns queryid, planid and outcome of the session's last statement.
+/// Returns the key and the outcome of the session's last statement.
 pub fn last_outcome() -> Option<(PlanKey, Outcome)> {
     let session = SESSION.borrow();
     let last = session.last.as_ref()?;
     Some((last.plan.key, last.run.outcome))
 }
 
-/// Returns the keys of all kept plans, the most recently run first: those of the shared store, or without one those of
-/// this session.
+/// Returns the keys of all stored plans, the most recently run first. They are from the shared store, or from this session if
+/// there is none.
 ///
 /// # Errors
 /// Raises "out of memory".
@@ -139,15 +141,15 @@ pub fn keys() -> Vec<PlanKey> {
     store::keys().unwrap_or_else(|| SESSION.borrow().plans.keys())
 }
 
-/// Returns a copy of a kept plan; `None` where it has gone meanwhile.
+/// Returns a copy of a stored plan. Returns `None` if it was evicted or reset in the meantime.
 ///
 /// # Errors
 /// Raises "out of memory".
 pub fn plan(key: &PlanKey) -> Option<Plan> {
-    store::plan(key).or_else(|| SESSION.borrow().plans.get(key)?.own())
+    store::plan(key).or_else(|| SESSION.borrow().plans.get(key)?.local_copy())
 }
 
-/// Visits all kept plans, one at a time, the most recently run first. May be cancelled in between.
+/// Visits all stored plans, one at a time, the most recently run first. The user can cancel this.
 ///
 /// # Errors
 /// Raises "out of memory".
@@ -161,7 +163,7 @@ pub fn each_plan(mut visit: impl FnMut(Plan)) {
     }
 }
 
-/// Forgets the session's own plans of a user, database and query; 0 stands for any.
+/// Deletes the session's own plans of a user, database and query. 0 means any.
 pub fn reset(userid: u32, dbid: u32, queryid: i64) {
     let mut session = SESSION.borrow_mut();
     session.plans.reset(userid, dbid, queryid);
@@ -185,8 +187,8 @@ impl Session {
                 last.run = execution.run;
                 std::mem::swap(&mut last.stats, execution.stats);
             }
-            none => {
-                *none = Some(Last {
+            empty => {
+                *empty = Some(Last {
                     plan: execution.plan.clone(),
                     description: execution.description.clone(),
                     older_literals: execution.older_literals,

@@ -1,43 +1,42 @@
-//! Which plans go when there is no room for another.
+//! Selects the plans to evict when there is no room for a new one.
 
-/// How many plans are kept at most, and how many bytes they may take.
+/// The maximum number of plans, and of bytes that they may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The plans.
+    /// The maximum number of plans.
     pub plans: u64,
-    /// The bytes of all plans.
+    /// The maximum number of bytes of all plans together.
     pub bytes: u64,
 }
 
 impl Limits {
-    /// Returns whether so many plans of so many bytes leave no room for another.
+    /// Returns whether one of the limits is reached.
     pub fn are_reached(&self, plans: u64, bytes: u64) -> bool {
         plans >= self.plans || bytes >= self.bytes
     }
 }
 
-/// The parts of the plans that go one after the other until there is room for a new one: a twentieth, and where that frees no
-/// block of the size that is wanted, more.
+/// Evictions try these divisors one after the other until there is room for the new plan. 20 evicts one plan in twenty. If
+/// that frees no block of the needed size, the later steps evict larger parts.
 pub const PARTS: [usize; 5] = [20, 20, 10, 4, 2];
 
-/// A plan that may go, and when it was last used.
+/// A plan that may be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate<K> {
-    /// What identifies it.
+    /// Identifies the plan.
     pub key: K,
-    /// When it was last used; larger is later.
+    /// When the plan was last used; larger is later.
     pub last_used: i64,
 }
 
-/// Returns the plans that go: one in `part`, those that were used longest ago, and at least one. Puts the candidates into
-/// another order.
+/// Returns the least recently used plans: about one in `part`, and at least one. Reorders the candidates.
 pub fn least_recently_used<K>(candidates: &mut [Candidate<K>], part: usize) -> &mut [Candidate<K>] {
     let Some(last) = candidates.len().checked_sub(1) else {
         return candidates;
     };
-    let last_to_go = (candidates.len() / part.max(1)).min(last);
-    candidates.select_nth_unstable_by_key(last_to_go, |candidate| candidate.last_used);
-    &mut candidates[..=last_to_go]
+    let last_selected = (candidates.len() / part.max(1)).min(last);
+    candidates.select_nth_unstable_by_key(last_selected, |candidate| candidate.last_used);
+    &mut candidates[..=last_selected]
 }
 
 #[cfg(test)]
@@ -52,16 +51,16 @@ mod tests {
 
     fn evicted(uses: &[i64], part: usize) -> Vec<i64> {
         let mut candidates = candidates(uses);
-        let mut gone: Vec<i64> = least_recently_used(&mut candidates, part)
+        let mut evicted: Vec<i64> = least_recently_used(&mut candidates, part)
             .iter()
-            .map(|gone| gone.last_used)
+            .map(|plan| plan.last_used)
             .collect();
-        gone.sort_unstable();
-        gone
+        evicted.sort_unstable();
+        evicted
     }
 
     #[test]
-    fn those_used_longest_ago_go() {
+    fn the_least_recently_used_plans_are_evicted() {
         assert_eq!(evicted(&[5, 3, 9, 1, 7], 20), [1]);
         assert_eq!(evicted(&[5, 3, 9, 1, 7], 4), [1, 3]);
         let uses: Vec<i64> = (0..100).map(|i| i * 37 % 100).collect();
@@ -70,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn at_least_one_goes_and_never_more_than_there_are() {
+    fn at_least_one_plan_and_at_most_all_plans_are_evicted() {
         assert!(evicted(&[], 20).is_empty());
         assert_eq!(evicted(&[4], 20), [4]);
         assert_eq!(evicted(&[4], 1), [4]);
@@ -79,27 +78,27 @@ mod tests {
     }
 
     #[test]
-    fn of_plans_used_at_one_moment_no_more_go() {
+    fn equal_times_of_use_do_not_evict_more_plans() {
         for part in PARTS {
             assert_eq!(evicted(&[8; 100], part).len(), 100 / part + 1);
         }
     }
 
     #[test]
-    fn each_plan_goes_once() {
+    fn no_plan_is_evicted_twice() {
         let mut candidates = candidates(&[3, 3, 3, 1, 1, 2, 2, 9, 9, 9]);
-        let gone = least_recently_used(&mut candidates, 2);
-        let mut keys: Vec<usize> = gone.iter().map(|gone| gone.key).collect();
+        let evicted = least_recently_used(&mut candidates, 2);
+        let mut keys: Vec<usize> = evicted.iter().map(|plan| plan.key).collect();
         keys.sort_unstable();
         keys.dedup();
         assert_eq!(keys.len(), 6);
-        let newest_gone = gone.iter().map(|gone| gone.last_used).max();
-        let oldest_kept = candidates[6..].iter().map(|kept| kept.last_used).min();
-        assert!(newest_gone <= oldest_kept);
+        let newest_evicted = evicted.iter().map(|plan| plan.last_used).max();
+        let oldest_kept = candidates[6..].iter().map(|plan| plan.last_used).min();
+        assert!(newest_evicted <= oldest_kept);
     }
 
     #[test]
-    fn either_limit_is_one() {
+    fn one_reached_limit_suffices() {
         let limits = Limits {
             plans: 10,
             bytes: 1_000,

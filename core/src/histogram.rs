@@ -1,5 +1,5 @@
-//! The histogram of a node's timed calls. Calls that read blocks are counted apart from the others, because a mean of both
-//! means nothing.
+//! The histogram of a node's timed calls. Calls that read blocks are counted separately, because a mean of both kinds is
+//! meaningless.
 
 mod log2;
 
@@ -16,10 +16,10 @@ pub const BUCKETS: usize = 32;
 /// Counts of calls by their time.
 ///
 /// Most statements are short and use few buckets. A bucket's count is valid only if its bit is set, so clearing and adding
-/// histograms need not go through all buckets.
+/// histograms need not visit all buckets.
 ///
-/// Zero bytes are an empty histogram. Memory for histograms is zeroed when it is allocated: [`Histogram::add_to`] reads
-/// a count before it decides whether the count means something.
+/// Zero bytes are an empty histogram. Memory for histograms is zeroed when it is allocated: [`Histogram::add_to`] reads a
+/// count before it checks whether the count is valid.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[repr(C)]
 pub struct Histogram {
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readers_are_apart() {
+    fn calls_that_read_are_counted_separately() {
         let mut histogram = Histogram::default();
         histogram.count(100.0, false);
         histogram.count(100.0, true);
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(found(&sum), [(false, 0, 5), (true, 6, 1), (true, 31, 3)]);
     }
 
-    /// Uses a histogram as the nodes of a statement do. Miri detects every read of memory that was not initialised.
+    /// Uses a histogram as the nodes of a statement do. Miri detects every read of uninitialised memory.
     #[test]
     #[allow(unsafe_code, reason = "the nodes of a statement are allocated like this")]
     fn zeroed_memory_is_an_empty_histogram() {

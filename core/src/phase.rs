@@ -1,17 +1,17 @@
-//! The life of a measured statement, as a sequence of phases.
+//! The phases of a measured statement.
 
-/// Where a statement is in its life.
+/// The phase of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// It has been set up, and has not run.
+    /// It is set up, and has not run.
     SetUp,
-    /// It has run, and is not running now: a cursor between two fetches, or a statement that is about to end.
+    /// It has run, but is not running now: a cursor between two fetches, or a statement that is about to end.
     Suspended,
     /// A run of it is on the stack.
     Running,
-    /// Its statistics are on record.
+    /// Its statistics are recorded.
     Recorded,
-    /// Nothing more is done with it.
+    /// It is not used any more.
     Closed,
 }
 
@@ -20,7 +20,7 @@ pub enum Phase {
 pub enum Event {
     /// A run begins.
     Enter,
-    /// The run ends, by any way.
+    /// The run ends, also after an error.
     Leave,
     /// Its statistics are recorded.
     Record,
@@ -31,7 +31,8 @@ pub enum Event {
 }
 
 impl Phase {
-    /// Returns the phase after an event. Returns `None` if the event is out of place: nothing must be done then.
+    /// Returns the phase after an event. Returns `None` if the event is not allowed in this phase. Then the caller must do
+    /// nothing.
     #[inline(always)]
     pub fn after(self, event: Event) -> Option<Phase> {
         match (self, event) {
@@ -64,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_runs_more_than_once() {
+    fn a_cursor_may_run_more_than_once() {
         use Event::*;
         assert_eq!(after(&[]), Some(Phase::SetUp));
         assert_eq!(after(&[Enter, Leave, Enter]), Some(Phase::Running));
@@ -76,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_happens_twice() {
+    fn no_event_may_happen_twice() {
         use Event::*;
         assert_eq!(after(&[Enter, Enter]), None);
         assert_eq!(after(&[Enter, Leave, Leave]), None);
@@ -86,13 +87,13 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_left_before_anything_else() {
+    fn a_running_statement_accepts_only_leave() {
         let running = EVENTS.map(|event| Phase::Running.after(event));
         assert_eq!(running, [None, Some(Phase::Suspended), None, None, None]);
     }
 
     #[test]
-    fn what_is_on_record_does_not_change() {
+    fn a_recorded_statement_can_only_be_closed_and_reused() {
         let recorded = EVENTS.map(|event| Phase::Recorded.after(event));
         assert_eq!(recorded, [None, None, None, Some(Phase::Closed), None]);
         let closed = EVENTS.map(|event| Phase::Closed.after(event));

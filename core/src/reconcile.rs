@@ -1,20 +1,20 @@
-//! Makes the estimates of a plan's nodes agree: no child, and no sum of children that ran one after the other,
-//! takes more time than its parent.
+//! Makes the estimates of a plan's nodes consistent: no child, and no sum of children that ran one after the other, takes
+//! more time than its parent.
 
 use crate::sampler::Estimate;
 use smallvec::SmallVec;
 
-/// An estimate is lowered by up to this many of its standard errors before measured values are changed.
-const GIVES_WAY: f64 = 3.0;
+/// An estimate is lowered by at most this many of its standard errors before measured values are changed.
+const MAX_LOWERING: f64 = 3.0;
 
-/// How a node's work lies inside its parent's.
+/// How a node's work is contained in its parent's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
-    /// An input or a correlated subplan: runs inside its parent, one after the other with its siblings.
+    /// An input or a correlated subplan: it runs inside its parent, before or after its siblings.
     Sequential,
-    /// An InitPlan or a CTE: runs inside whichever node below the parent asks first, so a sibling may contain it.
+    /// An InitPlan or a CTE: it runs inside the first node below the parent that needs it, so a sibling may contain it.
     Nested,
-    /// Ran outside its parent (a modifying CTE completed after the main plan): not bounded by it.
+    /// It ran outside its parent (a modifying CTE completed after the main plan), so the parent's time is no limit.
     Outside,
 }
 
@@ -23,9 +23,9 @@ pub enum Edge {
 pub struct Item {
     /// Index of the parent; `None` at the root.
     pub parent: Option<usize>,
-    /// How the node lies inside the parent.
+    /// How the node's work is contained in the parent's.
     pub edge: Edge,
-    /// Processes that ran it, beyond those that ran its parent: workers and leader below a Gather, else 1.
+    /// How many processes ran it for each process that ran its parent: workers and leader below a Gather, else 1.
     pub processes: f64,
     /// Its estimate; `total` and `startup` are adjusted in place.
     pub estimate: Estimate,
@@ -42,7 +42,8 @@ impl Item {
         self.parent.filter(|&p| p < i && self.edge == Edge::Sequential)
     }
 
-    /// Returns how many processes work at the same time: the node's time may be as many times its parent's.
+    /// Returns how many processes ran the node for each process of its parent. Its time may be that many times its
+    /// parent's.
     fn share(&self) -> f64 {
         self.processes.max(1.0)
     }
@@ -54,19 +55,19 @@ impl Item {
     }
 }
 
-/// Adjusts the estimates, and returns each node's own time: its total less that of its sequential children.
+/// Adjusts the estimates, and returns each node's own time: its total minus that of its sequential children.
 ///
 /// If children exceed an estimated parent, the parent is raised by its share of the joint variance. If they still exceed
 /// it, the estimated children are lowered by their variance, as far as their errors allow. If that is not enough, all
-/// children are scaled down. An exactly timed parent is never raised. Returns `None` without memory.
-pub fn reconcile(items: &mut [Item]) -> Option<SmallVec<[f64; FEW]>> {
+/// children are scaled down. An exactly timed parent is never raised. Returns `None` if there is no memory.
+pub fn reconcile(items: &mut [Item]) -> Option<SmallVec<[f64; MAX_INLINE]>> {
     if let [alone] = items {
         return filled(1, alone.estimate.total);
     }
     let mut own_time = filled(items.len(), 0.0)?;
     let family = Family::of(items)?;
     raise_parents(items)?;
-    // Pre-order: a parent is final before its children are looked at.
+    // In pre-order, a parent's total is final before its children are adjusted.
     for i in 0..items.len() {
         if let Some(p) = items[i].bounded_by(i) {
             let room = items[p].estimate.total * items[i].share();
@@ -82,21 +83,21 @@ pub fn reconcile(items: &mut [Item]) -> Option<SmallVec<[f64; FEW]>> {
     Some(own_time)
 }
 
-/// Plans of up to so many nodes need no allocation. Most are as small.
-const FEW: usize = 8;
+/// Plans of at most this many nodes need no allocation. Most plans are that small.
+const MAX_INLINE: usize = 8;
 
-/// Returns a value for each of `count` nodes; `None` without memory.
-fn filled<T: Copy>(count: usize, value: T) -> Option<SmallVec<[T; FEW]>> {
+/// Returns a value for each of `count` nodes; `None` if there is no memory.
+fn filled<T: Copy>(count: usize, value: T) -> Option<SmallVec<[T; MAX_INLINE]>> {
     let mut all = SmallVec::new();
     all.try_reserve(count).ok()?;
     all.resize(count, value);
     Some(all)
 }
 
-/// Each node's sequential children: the first of them, and each one's next sibling; 0 where there is none.
+/// Each node's sequential children: the first child, and the next sibling of each; 0 if there is none.
 struct Family {
-    first: SmallVec<[usize; FEW]>,
-    next: SmallVec<[usize; FEW]>,
+    first: SmallVec<[usize; MAX_INLINE]>,
+    next: SmallVec<[usize; MAX_INLINE]>,
 }
 
 impl Family {
@@ -153,7 +154,7 @@ fn lower_children(items: &mut [Item], room: f64, children: impl Iterator<Item = 
         for c in children.clone() {
             let cut = (excess * (items[c].variance() / variance)) * items[c].share();
             let estimate = &mut items[c].estimate;
-            estimate.total = (estimate.total - cut.min(GIVES_WAY * estimate.error)).max(0.0);
+            estimate.total = (estimate.total - cut.min(MAX_LOWERING * estimate.error)).max(0.0);
         }
     }
     let left = sum(items, children.clone());

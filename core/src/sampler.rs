@@ -1,31 +1,31 @@
-//! How a node's time is estimated from a few clock readings.
+//! Estimates a node's time from a few clock readings.
 //!
-//! A call is timed or detected in one of three ways. It then weighs the inverse of the chance that this had:
+//! A call is timed or detected in one of three ways. Its weight is then the inverse of the probability of that:
 //!
-//! * **Sampled.** Calls are dealt into blocks of g. One call of each block is timed, each with the same chance. The size
-//!   of a block is chosen before it begins, from what is known by then. So the sum is unbiased however the costs change
+//! * **Sampled.** Calls are divided into blocks of g. One call of each block is timed, each with the same probability. The
+//!   size of a block is chosen before it begins, from what is known then. So the sum is unbiased, however the costs change
 //!   and however g follows them. (A random distance from one timed call to the next would be biased: if the costs rise,
-//!   fewer calls than its gap precede the first expensive sample.) The first calls of each node form blocks of one, and
-//!   so do all calls of a slow node: their time is known, not estimated.
-//! * **Certain.** A call that did I/O, and a call that contains a certain one that was not short. If it is not timed
-//!   anyway, the clock is read at its exit. It weighs 1.
-//! * **By the tick.** A call in which the tick read the clock long after the last reading before it. A call of length t
-//!   meets a tick of period T with a chance of t/T. With the samples its chance is 1 - (1 - t/T)(1 - 1/g), and no single
-//!   call contributes more than T. So a stall that happens to be sampled does not weigh g, and rare long calls are found
-//!   by the tick rather than by luck.
+//!   fewer calls than its gap precede the first expensive sample.) The first calls of each node are blocks of one, and so
+//!   are all calls of a slow node. Their time is known, not estimated.
+//! * **Certain.** A call that did I/O, or that contains a certain call that was not short. If it is not timed anyway, the
+//!   clock is read at its end. Its weight is 1.
+//! * **By the tick.** A call in which the tick read the clock long after the last reading before it. A tick of period T
+//!   falls into a call of length t with a probability of t/T. Together with sampling, the probability is 1 - (1 - t/T)(1 -
+//!   1/g), and no single call contributes more than T. So a stall that happens to be sampled does not get the weight g, and
+//!   the tick detects rare long calls, not chance.
 //!
 //! All other calls are short. Their time is their exact number times the mean of the short samples.
 //!
-//! The start of a call that is not timed is not known: it lies between the last reading before the call and the one at
-//! its exit. The usual distance from a reading to a call of this node, known from the timed calls, is taken off. This
-//! distance can be large if the caller works long between its calls. So a reading alone does not show that the clock was
-//! read inside a call, and a tick counts only from several times that distance on.
+//! The start of a call that is not timed is unknown: it is between the last reading before the call and the one at its end.
+//! The usual distance from a reading to a call of this node is known from the timed calls, and is subtracted. This distance
+//! can be large if the caller works long between its calls. So a reading alone does not prove that the clock was read
+//! inside a call, and a tick counts only from several times that distance on.
 //!
 //! A detected call much longer than a gap ends its block, and the call after it is timed, so that g follows a change at
 //! once.
 //!
-//! Everything here is plain arithmetic on numbers that the caller provides: no allocation, no panic, no clock.
-//! All times are raw ticks of the clock in use.
+//! This code only computes with numbers that the caller provides: no allocation, no panic, no clock. All times are raw
+//! ticks of the clock in use.
 
 mod config;
 mod estimate;
@@ -43,38 +43,38 @@ pub use tick::Tick;
 
 use rand_core::RngCore;
 
-/// Timed without gaps at the start of each node: fast statements are measured whole.
+/// The number of calls that are timed without gaps at the start of each node. So all calls of short statements are timed.
 const FIRST_CALLS: u64 = 16;
 
-/// A gap is at most this part of the calls so far, so that a few hundred calls still give some samples: the first
-/// few thousand calls cost about 50 samples more (2 us a node), and a drift of the costs shows early.
+/// A gap is at most this part of the calls so far, so that a few hundred calls still give some samples, and changes of the
+/// costs are detected early. For this, the first few thousand calls cost about 50 more samples (2 us per node).
 const GROWTH: f64 = 1.0 / 12.0;
 
-/// A tick shows that a call is long from this many times the usual distance after the last reading on.
+/// A tick proves that a call is long only if it comes at least this many times the usual distance after the last reading.
 const FAR_FACTOR: f64 = 8.0;
 
-/// Mean distance of a call from the timed call before it, over that of one timed call from the other, when one
+/// The mean distance of a call from the timed call before it, relative to the mean distance between timed calls, if one
 /// call of each block is timed: (1 + 1/6)/2.
 const AGE: f64 = 7.0 / 12.0;
 
-/// A detected call as long as this many gaps full of usual calls ends its block.
+/// A detected call that is longer than all usual calls of this many gaps ends its block.
 const CHANGE_FACTOR: f64 = 4.0;
 
-/// Buffers touched in one call that make it worth a clock reading of its own.
+/// A call that uses at least this many buffers counts as one that did I/O.
 pub const MANY_BUFFERS: i64 = 32;
 
 /// The clock readings around one timed call.
 #[derive(Clone, Copy, Debug)]
 pub struct TimedCall {
-    /// The last reading before this call, by anyone.
+    /// The last reading before this call, by any node or by the tick.
     pub before: u64,
-    /// Read at entry.
+    /// The reading at its start.
     pub start: u64,
-    /// Read at exit.
+    /// The reading at its end.
     pub end: u64,
-    /// Readings made by others inside the call.
+    /// The number of readings that other nodes made inside the call.
     pub nested_readings: u64,
-    /// The call did I/O or touched many buffers.
+    /// The call did I/O or used many buffers.
     pub did_io: bool,
     /// The first call since the node was started or rescanned.
     pub first_of_start: bool,
@@ -86,15 +86,16 @@ pub struct TimedCall {
 struct Samples {
     weight: f64,
     ticks: f64,
-    /// Their variance: g(g-1) times half the squared difference to the sample before, so that phases of different
-    /// cost do not count as noise.
+    /// Their variance: g(g-1) times half the squared difference to the previous sample, so that phases of different cost do
+    /// not count as noise.
     variance: f64,
     previous: f64,
-    /// What one step of a coarse clock in one sample adds to the estimate: seen or not, it may be the only one.
+    /// What one step of a coarse clock in one sample adds to the estimate. Such a step may have been missed, or be the only
+    /// one.
     step: f64,
 }
 
-/// Long calls beyond those counted one by one: how many there must be, and their time.
+/// The estimated number and time of long calls that are not counted individually.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 struct LongCalls {
@@ -103,7 +104,7 @@ struct LongCalls {
     variance: f64,
 }
 
-/// First calls of a start beyond those counted one by one.
+/// The estimated number and time of first calls of a start that are not counted individually.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 struct FirstCalls {
@@ -111,44 +112,44 @@ struct FirstCalls {
     ticks: f64,
 }
 
-/// The timing state of one plan node. Zeroed memory plus [`NodeTimer::start`] is a valid start.
+/// The timing state of one plan node. Zeroed memory is a valid initial value, after a call of [`NodeTimer::start`].
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct NodeTimer {
-    /// Calls until the next timed one; the call that counts it down to zero is timed.
+    /// The number of calls until the next timed one. The call that counts it down to zero is timed.
     pub countdown: u64,
     drawn: u64,
-    /// Calls of the block that follow its timed one.
+    /// The number of calls of the block that follow its timed one.
     left: u64,
-    /// Size of the block: the weight of its timed call.
+    /// The size of the block, which is the weight of its timed call.
     gap: f64,
     recent: f64,
-    /// What the first call took.
+    /// The time of the first call.
     opening: f64,
     certain_calls: u64,
     certain_ticks: f64,
     detected_calls: u64,
     detected_ticks: f64,
     detected_variance: f64,
-    /// Ticks to the first row of each start, over the calls counted one by one.
+    /// Ticks to the first row of each start, summed over the calls that are counted individually.
     startup_ticks: f64,
     startup_calls: u64,
     samples: Samples,
     long: LongCalls,
     first: FirstCalls,
-    /// Usual ticks from the last reading to a call of this node.
+    /// The usual ticks from the last reading to a call of this node.
     distance: f64,
-    /// End of the last timed call.
+    /// The end of the last timed call.
     own_reading: u64,
-    /// Calls between two own readings, and calls that were detected.
+    /// The number of timed calls and of detected calls.
     pub timed_calls: u64,
-    /// Clock readings made for this node.
+    /// The number of clock readings for this node.
     pub timer_calls: u64,
-    /// Readings smaller than the one before them.
+    /// The number of readings smaller than the one before.
     pub clock_backsteps: u64,
 }
 
-/// Returns later minus earlier, and whether the clock stepped back (then 0: never negative, never absurdly large).
+/// Returns later minus earlier, and the number of backward steps. If the clock stepped back, the difference is 0.
 #[inline(always)]
 fn elapsed(earlier: u64, later: u64) -> (f64, u64) {
     if later >= earlier {
@@ -159,16 +160,16 @@ fn elapsed(earlier: u64, later: u64) -> (f64, u64) {
 }
 
 impl NodeTimer {
-    /// Makes the first call a timed one.
+    /// Makes the timer time the first call.
     pub fn start(&mut self) {
         self.countdown = 1;
         self.drawn = 1;
         self.gap = 1.0;
     }
 
-    /// Takes note of a timed call and draws the gap to the next.
+    /// Records a timed call and draws the gap to the next.
     ///
-    /// Returns true if the gap left the first, gapless calls behind: the caller then wants its tick.
+    /// Returns true if the gap is larger than 1. Then the caller must arm its tick.
     #[inline(always)]
     pub fn record_timed(
         &mut self,
@@ -179,7 +180,8 @@ impl NodeTimer {
     ) -> bool {
         let (raw, backsteps) = elapsed(call.start, call.end);
         let overhead = config.empty_interval + call.nested_readings as i64 as f64 * config.nested_reading();
-        // A short call may measure less than the mean empty interval: cutting each at zero would bias the sum.
+        // A short call may measure less than the mean empty interval. Setting each negative value to zero would bias the
+        // sum.
         let ticks = if backsteps == 0 { raw - overhead } else { 0.0 };
         if self.timed_calls == 0 {
             self.opening = ticks;
@@ -199,7 +201,7 @@ impl NodeTimer {
         self.draw(config, random, ticks)
     }
 
-    /// Counts a timed call as itself.
+    /// Counts a timed call individually.
     #[inline]
     fn count(&mut self, ticks: f64, first_of_start: bool) {
         self.certain_calls += 1;
@@ -210,7 +212,7 @@ impl NodeTimer {
         }
     }
 
-    /// Takes note of a timed call among others that are not.
+    /// Records a timed call of a block whose other calls are not timed.
     #[inline]
     fn weigh(
         &mut self,
@@ -221,8 +223,8 @@ impl NodeTimer {
         evidence: &mut LongCallEvidence,
     ) {
         let first = call.first_of_start;
-        // Before the distance takes this call in: the same test as for a call that is not timed. Readings before the start
-        // belong to others.
+        // This must come before `note_distance`, so that the test is the same as for a call that is not timed. Readings
+        // before the start belong to other nodes.
         match evidence.of_call(call.start, call.before, || self.far(config), call.did_io) {
             Some(detected) => {
                 if detected == Detected::ByTick {
@@ -248,8 +250,7 @@ impl NodeTimer {
         self.countdown == 0
     }
 
-    /// Returns how a call that was not timed is detected, if it is. `before` is the last reading before the call, by
-    /// anyone.
+    /// Returns how a call that was not timed is detected, or `None`. `before` is the last reading before the call.
     #[inline]
     pub fn detect(
         &self,
@@ -261,7 +262,7 @@ impl NodeTimer {
         evidence.of_call(before, before, || self.far(config), did_io)
     }
 
-    /// Takes note of a call that was not timed but detected; `end` was read at its exit.
+    /// Records a call that was not timed but detected. `end` was read at its end.
     #[inline]
     pub fn record_detected(
         &mut self,
@@ -318,11 +319,11 @@ impl NodeTimer {
         }
     }
 
-    /// Adds a long call that the tick or a sample found, of which `counted` are counted one by one.
+    /// Adds a long call that the tick or a sample found. `counted` is 1 if it is also counted individually, else 0.
     #[inline]
     fn note_long(&mut self, config: &Config, ticks: f64, period: f64, counted: f64, first_of_start: bool) {
         let by_tick = if period > 0.0 {
-            // It is detected only if the tick comes late enough in it.
+            // It is detected only if the tick comes late enough in the call.
             ((ticks + self.distance - self.far(config)) / period).clamp(0.0, 1.0)
         } else {
             counted
@@ -339,12 +340,12 @@ impl NodeTimer {
         }
     }
 
-    /// Chooses the next block and the call in it: blocks of 1 at first, then as small as the timer's share allows, never
-    /// above `sampfreq`.
+    /// Chooses the next block and its timed call. The size of a block is 1 at first, then as small as the timer's share
+    /// allows, and never above `sampfreq`.
     #[inline(always)]
     fn draw(&mut self, config: &Config, random: &mut impl RngCore, ticks: f64) -> bool {
-        // The very first call builds, opens and positions: it says little about the next ones.
-        // Not `clamp`, which panics where its bounds are no numbers: an error may cross this frame, a panic must not.
+        // The first call also does set-up work, so it does not predict the next ones. `clamp` is not used, because it
+        // panics if its bounds are not numbers, and no panic may cross this frame.
         let clipped = ticks.max(0.0).min(2.0 * config.affordable);
         self.recent = match self.timed_calls {
             0..=2 => clipped,
@@ -356,14 +357,14 @@ impl NodeTimer {
             return false;
         }
         let calls = self.drawn as f64;
-        // Rare long calls, too, pay for samples: the others like them are to be found. What is left of that share is
-        // spent over as many calls as there were.
+        // Rare long calls also justify samples, so that similar calls are found. The rest of their share is spent on as
+        // many calls as there were before.
         let known = self.certain_ticks + self.detected_ticks + self.samples.ticks + self.long.ticks;
         let spent = self.timed_calls as f64 * config.affordable;
         let usual = self.recent.max((known - self.opening - spent) / calls);
-        let most = config.max_gap.min(calls * GROWTH);
-        let mean = if usual * most <= config.affordable {
-            most
+        let max = config.max_gap.min(calls * GROWTH);
+        let mean = if usual * max <= config.affordable {
+            max
         } else {
             config.affordable / usual
         };
@@ -383,29 +384,29 @@ impl NodeTimer {
         size > 1
     }
 
-    /// Returns the ticks after the last reading before a call from which a reading in it shows that it is long.
+    /// Returns how many ticks after the last reading before a call a tick must come to prove that the call is long.
     #[inline]
     fn far(&self, config: &Config) -> f64 {
         config.long.max(FAR_FACTOR * self.distance)
     }
 
-    /// Returns whether a detected call is worth looking at the next one.
+    /// Returns whether a detected call is so long that the next call must be timed.
     #[inline]
     fn is_change(&self, ticks: f64) -> bool {
         ticks > CHANGE_FACTOR * self.gap * self.recent
     }
 
-    /// Takes note of how long ago the last reading was when a call began.
+    /// Records the time between the last reading and the start of a call.
     #[inline]
     fn note_distance(&mut self, before: u64, start: u64) {
         let (ticks, backsteps) = elapsed(before, start);
         self.clock_backsteps += backsteps;
-        // The distance of a call that is not timed is wanted: shorter, where the timed calls are what there is.
+        // The distance is used for calls that are not timed. It is shorter if all readings are those of timed calls.
         let age = if before == self.own_reading { AGE } else { 1.0 };
         self.distance += (age * ticks - self.distance) / 8.0;
     }
 
-    /// Returns all calls of the node so far.
+    /// Returns the number of calls of the node so far.
     pub fn calls(&self) -> u64 {
         self.drawn.saturating_sub(self.countdown)
     }

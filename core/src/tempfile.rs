@@ -1,4 +1,4 @@
-//! Requests to temporary files: their kinds, and what is counted of them.
+//! Requests to temporary files: their kinds and their counters.
 
 pub mod counters;
 pub mod names;
@@ -6,7 +6,7 @@ pub mod names;
 use crate::histogram::Log2;
 use serde::{Deserialize, Serialize};
 
-/// What the file of a request is for.
+/// What a temporary file is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileType {
     /// Sorts, hashes, materialised results, and shared file sets of parallel workers.
@@ -15,7 +15,7 @@ pub enum FileType {
     TempTable,
 }
 
-/// Which way the data goes.
+/// The direction of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Operation {
     /// From the file.
@@ -24,7 +24,7 @@ pub enum Operation {
     Write,
 }
 
-/// How large a request is.
+/// The size class of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Size {
     /// One block or less.
@@ -57,7 +57,7 @@ impl Operation {
 }
 
 impl Size {
-    /// Returns the size of a request of so many bytes.
+    /// Returns the size class of a request of `bytes`.
     #[inline(always)]
     pub const fn of(bytes: usize, block: usize) -> Size {
         if bytes > block { Size::Large } else { Size::Small }
@@ -75,11 +75,11 @@ impl Size {
 /// A kind of requests. Each kind has its own counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
-    /// What the file is for.
+    /// What the file is used for.
     pub filetype: FileType,
-    /// Which way the data goes.
+    /// The direction of the data.
     pub operation: Operation,
-    /// How large the request is.
+    /// The size class of the request.
     pub size: Size,
 }
 
@@ -120,11 +120,11 @@ pub struct Requests {
     pub count: u64,
     /// The bytes read or written.
     pub bytes: u64,
-    /// The total of their times.
+    /// The total of their times in nanoseconds.
     pub ns: u64,
     /// The time of the longest one.
     pub max_ns: u64,
-    /// Their times.
+    /// The histogram of their times.
     pub histogram: [u64; RequestTimes::BUCKETS],
 }
 
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_has_its_place() {
+    fn every_kind_is_at_its_index() {
         let kinds: Vec<Kind> = Kind::all().collect();
         assert_eq!(kinds.len(), KINDS);
         for (i, kind) in kinds.iter().enumerate() {

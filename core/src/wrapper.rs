@@ -1,32 +1,34 @@
 //! The logic of the wrapper around each call of a plan node, without PostgreSQL.
 //!
-//! A call does this besides calling the node. It counts the row. It looks whether the buffer counters moved: before the
-//! call that was the caller's work, after it the node's own. It counts down to the next timed call. It looks whether
-//! anybody read the clock inside the call, which may show that the call was long. Whatever one of these finds is left
-//! to functions out of line, which are called last, so that the frequent case saves few registers.
+//! In addition to calling the node, the wrapper does this. It counts the row. It checks whether the buffer counters have
+//! changed: before the call this is charged to the caller, after it to the node itself. It counts down to the next timed
+//! call. It checks whether the clock was read inside the call, which may prove that the call was long. All these cases are
+//! handled by functions out of line, which are tail-called, so that the frequent case saves few registers.
 //!
-//! [`Host`] is all that the logic needs: the node, its counters, a clock. The extension implements it for PostgreSQL's
-//! executor, in `src/pg/hot/`. The tests of this crate implement it for a simulated backend. Both compile these very
-//! functions, by static dispatch: what the tests prove is what runs.
+//! [`Host`] provides all that the logic needs: the node, its counters, a clock. The extension implements it for
+//! PostgreSQL's executor, in `src/pg/hot/`. The tests of this crate implement it for a simulated backend. Both compile the
+//! same functions, by static dispatch, so the tests check the code that runs.
 //!
-//! Nothing here allocates, panics or has a destructor: an error may leave any of these frames by a longjmp.
+//! This code does not allocate or panic, and has no destructors, because an error may leave any of these frames by a
+//! longjmp.
 
 use crate::sampler::{Config, Detected, EveryCall, LongCallEvidence, NodeTimer, TimedCall};
 use rand_core::RngCore;
 
-/// How the blocks that a node's calls use are accounted for.
+/// How the blocks that a node's calls use are charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Accounting {
-    /// Not at all.
+    /// They are not charged.
     None,
     /// For the scan below a [`Accounting::FusedAggregate`]: see [`scan`].
     FusedScan,
-    /// For most nodes: each call makes the node's account the running one, and the caller's again at its end.
+    /// For most nodes: each call makes the node's account the running one. At its end, the caller's account becomes the
+    /// running one again.
     Switch,
-    /// For the root of an InitPlan or subplan: what it used also belongs to the node that asked for it.
+    /// For the root of an InitPlan or subplan: what it used is also charged to the node that called it.
     SubplanRoot,
-    /// For a plain aggregate that only counts or sums what the scan below it returns: it runs on the scan's account.
+    /// For a plain aggregate that only counts or sums what the scan below it returns: it uses the scan's account.
     FusedAggregate,
 }
 
@@ -36,15 +38,15 @@ pub enum Accounting {
 pub enum Timed {
     /// None.
     Never,
-    /// Those that the sampler chooses.
+    /// The calls that the sampler chooses.
     Sampled,
-    /// All, by the time stamp counter, which is read in place.
+    /// All calls, with the time stamp counter, which is read inline.
     EveryTsc,
-    /// All, by any other clock.
+    /// All calls, with any other clock.
     Every,
 }
 
-/// The enums as numbers: constant parameters of functions cannot be enums.
+/// The enums as numbers, because const parameters of functions cannot be enums.
 mod mode {
     use super::{Accounting, Timed};
 
@@ -61,18 +63,18 @@ mod mode {
 }
 use mode::*;
 
-/// Which counters can move first while a statement runs.
+/// Which counters must be checked while a statement runs.
 pub mod scope {
-    /// Any: statements that write, and those on temporary tables.
+    /// All counters: for statements that write or use temporary tables.
     pub const ALL: u8 = 0;
-    /// A statement that only reads, and no temporary table: shared buffers and work files. Writing a buffer out
-    /// comes with reading one, and WAL (pruning, hint bits) with touching or dirtying one.
+    /// Shared buffers and work files: for a statement that only reads, and reads no temporary table. There, a buffer is
+    /// written only when another is read, and WAL (pruning, hint bits) is written only when a buffer is hit or dirtied.
     pub const READS: u8 = 1;
-    /// A scan of such a statement: shared buffers.
+    /// Shared buffers: for a scan of a statement that only reads.
     pub const SCAN: u8 = 2;
 }
 
-/// What the sampler needs to take note of a call.
+/// What the sampler needs to record a call.
 pub struct Sampling<'a, R> {
     /// The node's timing state.
     pub timer: &'a mut NodeTimer,
@@ -80,19 +82,19 @@ pub struct Sampling<'a, R> {
     pub config: &'a Config,
     /// Chooses the calls.
     pub random: &'a mut R,
-    /// As [`Host::gather_evidence`] left it.
+    /// The evidence, as [`Host::gather_evidence`] left it.
     pub evidence: &'a mut LongCallEvidence,
 }
 
-/// What a wrapper is built on: an executor, its counters, a clock, and the state of its nodes.
+/// What a wrapper needs: an executor, its counters, a clock, and the state of its nodes.
 ///
-/// Of the parameters of methods, `TIMED` is a [`Timed`], `ACCOUNTING` an [`Accounting`], and `SCOPE` a [`scope`].
+/// In the methods, `TIMED` is a [`Timed`], `ACCOUNTING` an [`Accounting`], and `SCOPE` a [`scope`].
 pub trait Host {
-    /// A call of a node that is to be made.
+    /// A call of a node.
     type Call: Copy;
     /// The state of a node.
     type Node: Copy;
-    /// What a node used by itself.
+    /// What a node itself used.
     type Account: Copy;
     /// What a call returns.
     type Row: Copy;
@@ -105,17 +107,17 @@ pub trait Host {
     fn node_of(&self, call: Self::Call) -> Self::Node;
     /// Calls the node itself.
     fn run(&mut self, call: Self::Call) -> Self::Row;
-    /// Returns whether a call returned a row, and not the end.
+    /// Returns whether a call returned a row. Otherwise it returned the end.
     fn is_row(&self, row: Self::Row) -> bool;
 
-    /// Returns whether counters of the scope moved since the last charge.
+    /// Returns whether counters of the scope have changed since the last charge.
     fn have_counters_moved<const SCOPE: u8>(&self) -> bool;
-    /// Returns how many blocks were read so far, from disk or work files.
+    /// Returns how many blocks were read so far, including those of work files.
     fn blocks_read(&self) -> i64;
-    /// Adds what the counters moved by since the last charge to an account. Returns true if that includes I/O or many
+    /// Adds the increase of the counters since the last charge to an account. Returns true if that includes I/O or many
     /// buffers.
     fn charge(&mut self, account: Self::Account) -> bool;
-    /// Returns the account of the node that runs now.
+    /// Returns the account of the running node.
     fn running_account(&self) -> Self::Account;
     /// Makes an account the running one.
     fn set_running_account(&mut self, account: Self::Account);
@@ -124,11 +126,11 @@ pub trait Host {
     fn account(&self, node: Self::Node) -> Self::Account;
     /// Returns the account of the node's caller.
     fn caller(&self, node: Self::Node) -> Self::Account;
-    /// Notes whose call this is.
+    /// Sets the account of the node's caller.
     fn set_caller(&mut self, node: Self::Node, caller: Self::Account);
     /// Returns the scan below a fused aggregate.
     fn fused_scan(&self, node: Self::Node) -> Self::Node;
-    /// Keeps the counters of the last charge with the node.
+    /// Stores the counters of the last charge in the node.
     fn keep_last_charged(&mut self, node: Self::Node);
     /// Adds all that was charged since [`Host::keep_last_charged`] to the account of the node's caller.
     fn charge_caller_since_kept(&mut self, node: Self::Node);
@@ -139,10 +141,10 @@ pub trait Host {
     fn has_begun(&self, node: Self::Node) -> bool;
     /// Notes that the node was called.
     fn set_begun(&mut self, node: Self::Node);
-    /// Returns the last reading of the clock when the node's call in progress began. For a fused scan: when its last
-    /// call began.
+    /// Returns the last clock reading before the node's current call. For a fused scan, this is the reading before its last
+    /// call.
     fn before(&self, node: Self::Node) -> u64;
-    /// Notes the last reading of the clock when a call begins.
+    /// Stores the last clock reading before a call.
     fn set_before(&mut self, node: Self::Node, reading: u64);
     /// Returns the sums of a node whose every call is timed.
     fn every_call(&mut self, node: Self::Node) -> &mut EveryCall;
@@ -153,27 +155,27 @@ pub trait Host {
     /// Returns what the sampler needs.
     fn sampling(&mut self, node: Self::Node) -> Sampling<'_, Self::Random>;
 
-    /// Returns the last reading of the clock, by anyone.
+    /// Returns the last clock reading, by any node or by the tick.
     fn last_reading(&self) -> u64;
-    /// Returns how many readings were made so far, the tick's aside.
+    /// Returns how many readings were made so far, without those of the tick.
     fn readings(&self) -> u64;
     /// Reads the clock and remembers the reading.
     fn read_clock(&mut self) -> u64;
-    /// Reads the clock where every call is timed: nobody else asks for the reading.
+    /// Reads the clock if every call is timed. The reading is not remembered.
     fn read_for_every_call<const TIMED: u8>(&mut self) -> u64;
-    /// Puts the last readings so far, by anyone and by the tick, into the evidence.
+    /// Copies the last reading and the tick's last reading into the evidence.
     fn gather_evidence(&mut self);
-    /// Sees to it that the tick runs, and slows it down with the statement's age.
+    /// Makes the tick run, and slows it down with the statement's age.
     fn want_tick(&mut self);
     /// Wakes the tick up if it sleeps.
     fn wake_tick(&mut self);
 
-    /// Makes a call again from its beginning, by [`call`].
+    /// Restarts the wrapper [`call`] from its beginning.
     fn call_again<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
         &mut self,
         call: Self::Call,
     ) -> Self::Row;
-    /// Makes a call again from its beginning, by [`scan`].
+    /// Restarts the wrapper [`scan`] from its beginning.
     fn scan_again<const TIMED: u8, const SCOPE: u8>(&mut self, call: Self::Call) -> Self::Row;
 
     /// Calls [`charge_and_call`] out of line.
@@ -200,7 +202,7 @@ pub trait Host {
     fn scan_method<const TIMED: u8, const SCOPE: u8>() -> Self::Method;
 }
 
-/// Returns the wrapper for a node. In a read-only statement only shared buffers and work files can move.
+/// Returns the wrapper for a node. In a read-only statement, only the counters of shared buffers and work files can change.
 pub fn method<H: Host>(timed: Timed, accounting: Accounting, is_read_only: bool) -> H::Method {
     match timed {
         Timed::Never if accounting == Accounting::FusedScan => scan_method::<H, NEVER>(is_read_only),
@@ -215,7 +217,7 @@ pub fn method<H: Host>(timed: Timed, accounting: Accounting, is_read_only: bool)
 fn call_method<H: Host, const TIMED: u8>(accounting: Accounting, is_read_only: bool) -> H::Method {
     match (accounting, is_read_only) {
         (Accounting::None, _) => H::call_method::<TIMED, NONE, { scope::ALL }>(),
-        // Every end of a call must be seen to be timed, but the fused aggregate charges for the scan.
+        // The end of every call must be timed, so the scan gets the usual wrapper. The fused aggregate charges for it.
         (Accounting::FusedScan, _) => H::call_method::<TIMED, NONE, { scope::ALL }>(),
         (Accounting::Switch, false) => H::call_method::<TIMED, SWITCH, { scope::ALL }>(),
         (Accounting::Switch, true) => H::call_method::<TIMED, SWITCH, { scope::READS }>(),
@@ -267,7 +269,7 @@ pub fn call<H: Host, const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
     row
 }
 
-/// Calls a node and times the call. What the readings of nodes below cost is taken off when the statement ends.
+/// Calls a node and times the call. The cost of the readings of nodes below is subtracted when the statement ends.
 #[inline(always)]
 fn run_every<H: Host, const TIMED: u8>(host: &mut H, call: H::Call, node: H::Node) -> H::Row {
     let blocks_read = host.blocks_read();
@@ -283,10 +285,10 @@ fn run_every<H: Host, const TIMED: u8>(host: &mut H, call: H::Call, node: H::Nod
     row
 }
 
-/// Calls the scan below a fused aggregate. The aggregate runs on the scan's account, for it uses nothing itself and
-/// cannot fail between two calls of the scan. So nothing need be seen when a call ends, and the node is called last.
-/// Whether a call did I/O or was long is looked at when the next one begins, or when the aggregate's call ends. Rows are
-/// the calls less one for each start: each start is read to its end.
+/// Calls the scan below a fused aggregate. The aggregate uses the scan's account, because it uses nothing itself and cannot
+/// fail between two calls of the scan. So nothing is checked when a call ends, and the node is tail-called. Whether a call
+/// did I/O or was long is checked when the next call begins, or when the aggregate's call ends. The number of rows is the
+/// number of calls minus one for each start, because each start is read to its end.
 #[inline(always)]
 pub fn scan<H: Host, const TIMED: u8, const SCOPE: u8>(host: &mut H, call: H::Call) -> H::Row {
     let node = host.node_of(call);
@@ -304,15 +306,15 @@ pub fn scan<H: Host, const TIMED: u8, const SCOPE: u8>(host: &mut H, call: H::Ca
     host.run(call)
 }
 
-/// Takes note of what a scan's previous call did, and makes the next.
+/// Charges and records a scan's previous call, and makes the next one.
 #[inline(always)]
 pub fn finish_and_scan<H: Host, const TIMED: u8, const SCOPE: u8>(host: &mut H, call: H::Call) -> H::Row {
     host.finish_previous_scan_call::<TIMED, SCOPE>(host.node_of(call));
-    // Nothing moves before the second look.
+    // No counter changes before the second check.
     host.scan_again::<TIMED, SCOPE>(call)
 }
 
-/// Takes note of what a scan's previous call did.
+/// Charges and records a scan's previous call.
 #[inline(always)]
 pub fn finish_previous_scan_call<H: Host, const TIMED: u8, const SCOPE: u8>(host: &mut H, scan: H::Node) {
     let did_io = host.have_counters_moved::<SCOPE>() && host.charge(host.account(scan));
@@ -322,7 +324,7 @@ pub fn finish_previous_scan_call<H: Host, const TIMED: u8, const SCOPE: u8>(host
     }
 }
 
-/// Counts a call that was not timed, if it did I/O or somebody's reading of the clock shows that it was long.
+/// Records a call that was not timed, if it did I/O or if a clock reading proves that it was long.
 #[inline(always)]
 fn record_if_long<H: Host>(host: &mut H, node: H::Node, did_io: bool) {
     let before = host.before(node);
@@ -337,8 +339,8 @@ fn record_if_long<H: Host>(host: &mut H, node: H::Node, did_io: bool) {
     host.wake_tick();
 }
 
-/// Counts a call that was not timed but detected. Out of line, for few calls get here: whoever looks at each call saves
-/// fewer registers.
+/// Records a call that was not timed but detected. It is out of line, because it is rare, and its callers then save fewer
+/// registers.
 #[inline(never)]
 fn record_detected<H: Host>(host: &mut H, node: H::Node, detected: Detected) {
     let first_of_start = !host.has_begun(node);
@@ -355,18 +357,18 @@ fn record_detected<H: Host>(host: &mut H, node: H::Node, detected: Detected) {
     );
 }
 
-/// Charges the caller for what the counters moved by since the last charge, and makes the call.
+/// Charges the caller with the increase of the counters since the last charge, and makes the call.
 #[inline(always)]
 pub fn charge_and_call<H: Host, const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
     host: &mut H,
     call: H::Call,
 ) -> H::Row {
     host.charge(host.running_account());
-    // Nothing moves before the second look.
+    // No counter changes before the second check.
     host.call_again::<TIMED, ACCOUNTING, SCOPE>(call)
 }
 
-/// Finishes a call after which the counters or the last reading of the clock have moved.
+/// Finishes a call after which the counters or the last clock reading have changed.
 #[inline(always)]
 pub fn finish_changed_call<H: Host, const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
     host: &mut H,
@@ -381,7 +383,7 @@ pub fn finish_changed_call<H: Host, const TIMED: u8, const ACCOUNTING: u8, const
     row
 }
 
-/// Makes the call that the countdown chose, and times it.
+/// Makes and times the call that the countdown chose.
 #[inline(always)]
 pub fn call_sampled<H: Host, const ACCOUNTING: u8>(host: &mut H, call: H::Call, node: H::Node) -> H::Row {
     enter::<H, ACCOUNTING>(host, node);
@@ -445,8 +447,8 @@ fn enter<H: Host, const ACCOUNTING: u8>(host: &mut H, node: H::Node) {
     }
 }
 
-/// Charges the node for its own part, and makes its caller's account the running one. Returns true if the call did I/O
-/// or touched many buffers.
+/// Charges the node with its own part, and makes its caller's account the running one. Returns true if the call did I/O or
+/// used many buffers.
 #[inline(always)]
 fn leave<H: Host, const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
     host: &mut H,

@@ -1,10 +1,10 @@
-//! Runs the protocol of the sessions' buffers through all schedules and memory orders that a model checker (loom) can
-//! distinguish, with up to three preemptions (two if there are three threads). Loom also finds cells that two threads use
-//! without synchronization.
+//! Runs the protocol of the sessions' buffers through all schedules and memory orders that a model checker (loom)
+//! distinguishes. Each schedule has up to three preemptions, or up to two if there are three threads. Loom also finds cells
+//! that two threads use without synchronization.
 //!
 //! The store is a pair of relaxed atomics, so that only the protocol synchronizes threads.
 
-#![allow(unsafe_code, reason = "the model checker's cells")]
+#![allow(unsafe_code, reason = "the model checker's cells give raw pointers")]
 
 use loom::sync::atomic::{AtomicI32, AtomicI64, AtomicU64};
 use loom::thread;
@@ -14,34 +14,35 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, Relaxed};
 
-/// Maps the ordering that the protocol requests to the one that the atomic uses.
+/// Decides which orderings an atomic uses.
 trait Orderings: 'static {
-    fn used(requested: Ordering) -> Ordering;
+    /// Returns the ordering to use if the protocol requests `requested`.
+    fn used_for(requested: Ordering) -> Ordering;
 }
 
-/// The orderings that the protocol requests.
+/// Uses the orderings that the protocol requests.
 struct AsRequested;
 
 impl Orderings for AsRequested {
-    fn used(requested: Ordering) -> Ordering {
+    fn used_for(requested: Ordering) -> Ordering {
         requested
     }
 }
 
-/// No ordering at all. Loom must report an error.
+/// Makes all orderings relaxed. Loom must report an error.
 struct NoOrder;
 
 impl Orderings for NoOrder {
-    fn used(_requested: Ordering) -> Ordering {
+    fn used_for(_requested: Ordering) -> Ordering {
         Relaxed
     }
 }
 
-/// Without acquire. Loom must report an error.
+/// Makes `Acquire` relaxed. Loom must report an error.
 struct NoAcquire;
 
 impl Orderings for NoAcquire {
-    fn used(requested: Ordering) -> Ordering {
+    fn used_for(requested: Ordering) -> Ordering {
         match requested {
             Ordering::Acquire => Relaxed,
             other => other,
@@ -49,11 +50,11 @@ impl Orderings for NoAcquire {
     }
 }
 
-/// Without release. Loom must report an error.
+/// Makes `Release` relaxed. Loom must report an error.
 struct NoRelease;
 
 impl Orderings for NoRelease {
-    fn used(requested: Ordering) -> Ordering {
+    fn used_for(requested: Ordering) -> Ordering {
         match requested {
             Ordering::Release => Relaxed,
             other => other,
@@ -80,11 +81,11 @@ macro_rules! ordered {
             }
 
             fn load(&self, order: Ordering) -> $value {
-                self.0.load(O::used(order))
+                self.0.load(O::used_for(order))
             }
 
             fn store(&self, value: $value, order: Ordering) {
-                self.0.store(value, O::used(order));
+                self.0.store(value, O::used_for(order));
             }
 
             fn compare_exchange(
@@ -95,7 +96,7 @@ macro_rules! ordered {
                 failure: Ordering,
             ) -> Result<$value, $value> {
                 self.0
-                    .compare_exchange(current, new, O::used(success), O::used(failure))
+                    .compare_exchange(current, new, O::used_for(success), O::used_for(failure))
             }
         }
     };
@@ -107,17 +108,17 @@ ordered!(AtomicU64, u64);
 
 struct LoomCell<T>(loom::cell::UnsafeCell<T>);
 
-/// A reference to the cell's value. For loom, the cell is in use until this is dropped.
+/// A reference that can read the value. For loom, the cell is in use until this is dropped.
 struct LoomRef<T>(loom::cell::ConstPtr<T>);
 
-/// The same for an exclusive reference.
+/// A reference that can change the value. For loom, the cell is in use until this is dropped.
 struct LoomMut<T>(loom::cell::MutPtr<T>);
 
 impl<T> Deref for LoomRef<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: the caller of `read` ensured that no thread writes the value while this lives. Loom checks it.
+        // SAFETY: the caller of `read` ensures that nobody writes the value as long as this lives. Loom checks it.
         unsafe { self.0.deref() }
     }
 }
@@ -126,14 +127,14 @@ impl<T> Deref for LoomMut<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: the caller of `write` ensured that no other thread uses the value while this lives. Loom checks it.
+        // SAFETY: the caller of `write` ensures that nobody else uses the value as long as this lives. Loom checks it.
         unsafe { self.0.deref() }
     }
 }
 
 impl<T> DerefMut for LoomMut<T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the caller of `write` ensured that no other thread uses the value while this lives. Loom checks it.
+        // SAFETY: the caller of `write` ensures that nobody else uses the value as long as this lives. Loom checks it.
         unsafe { self.0.deref() }
     }
 }
@@ -172,20 +173,20 @@ impl Key for Plan {
 
 const A: Plan = Plan(1);
 const B: Plan = Plan(2);
-/// How long a session keeps a slot. Times are numbers of executions here.
-const KEPT_FOR: i64 = 10;
+/// How long a slot is kept until it must be flushed. In these tests, a time is the number of an execution.
+const FLUSH_AFTER: i64 = 10;
 
 type TestSlot<O> = Slot<Plan, u64, Loom<O>>;
 type TestBuffer<O> = Buffer<Plan, u64, 1, Loom<O>>;
 type Own<'a, O> = OwnBuffer<'a, Plan, u64, 1, Loom<O>>;
 
-/// The state that all sessions share: the list, memory for two buffers, and the store.
+/// The memory that all sessions share: the list, memory for two buffers, and the store.
 struct Shared<O: Orderings> {
     list: List<Loom<O>>,
     buffers: [TestBuffer<O>; 2],
-    /// Whether each buffer's memory is allocated. A thread that finds a buffer in the list must see true.
+    /// True if a buffer's memory was made. A thread that finds the buffer in the list must see true.
     made: [loom::cell::UnsafeCell<bool>; 2],
-    /// Executions of plan A and of plan B in the store.
+    /// The number of executions of plan A and of plan B in the store.
     counted: [AtomicU64; 2],
     /// 1 if plan A was evicted from the store.
     evicted: AtomicI32,
@@ -204,13 +205,13 @@ impl<O: Orderings> Shared<O> {
 
     fn at(&self, address: u64) -> &TestBuffer<O> {
         let at = address as usize - 1;
-        // SAFETY: `make` wrote the flag before the buffer was listed, and nothing writes it later. Loom checks it.
+        // SAFETY: a buffer is made before it is listed, and never written again. Loom checks it.
         assert!(self.made[at].with(|made| unsafe { *made }));
         &self.buffers[at]
     }
 
     fn make(&self, address: u64) -> Option<u64> {
-        // SAFETY: only the thread that adds this buffer to the list calls this, before it is listed. Loom checks it.
+        // SAFETY: the buffer is not listed yet, so no other thread knows it. Loom checks it.
         self.made[address as usize - 1].with_mut(|made| unsafe { *made = true });
         Some(address)
     }
@@ -219,7 +220,7 @@ impl<O: Orderings> Shared<O> {
         let own = self
             .list
             .attach(pid, |address| self.at(address), || self.make(address));
-        own.expect("a buffer that is left, or a new one")
+        own.expect("a free buffer or a new one")
     }
 
     fn count(&self, plan: Plan, executions: u64) {
@@ -241,10 +242,12 @@ impl<O: Orderings> Shared<O> {
         if plan == A {
             self.evicted.store(0, Relaxed);
         }
-        own.claim(plan, now, now + KEPT_FOR, |_, plan, sum| self.count(*plan, *sum));
+        own.claim(plan, now, now + FLUSH_AFTER, |_, plan, sum| {
+            self.count(*plan, *sum)
+        });
     }
 
-    /// Flushes all slots as a reader does.
+    /// Flushes all slots that nobody holds, as a reader does.
     fn flush_all(&self, pid: i32) {
         self.each_slot(|slot| {
             if slot.seems_filled(None)
@@ -270,14 +273,14 @@ impl<O: Orderings> Shared<O> {
         self.list.each_slot(|address| self.at(address), visit);
     }
 
-    /// Ends the session: flushes its slot unless a reader holds it.
-    fn leave(&self, own: Own<O>, pid: i32) {
+    /// Ends the session: flushes its slot unless a reader holds it, and gives the buffer up.
+    fn end_session(&self, own: Own<O>, pid: i32) {
         if let Some(guard) = own.slots()[0].try_hold(pid) {
             own.flush(0, &guard, |_, plan, sum| self.count(*plan, *sum));
         }
     }
 
-    /// Fails unless the store has this many executions of plan A and of plan B after a flush of all slots.
+    /// Asserts that after a flush of all slots, the store has these numbers of executions of plan A and of plan B.
     fn assert_counted(&self, executions: [u64; 2]) {
         self.evicted.store(0, Relaxed);
         self.flush_all(99);
@@ -288,15 +291,15 @@ impl<O: Orderings> Shared<O> {
     }
 }
 
-/// Runs all schedules of the first thread and this many others.
+/// Runs `body` in all schedules. `body` starts `other_threads` threads.
 fn check(other_threads: usize, body: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(if other_threads > 1 { 2 } else { 3 });
     model.check(body);
 }
 
-/// Runs a session and other threads, and checks that `executions` are counted.
-fn beside_a_session<O: Orderings>(
+/// Runs a session and `others` at the same time, in all schedules. Asserts that the store has `executions` afterwards.
+fn check_session_with<O: Orderings>(
     executions: [u64; 2],
     session: impl Fn(&Shared<O>) + Copy + Send + Sync + 'static,
     others: &'static [fn(&Shared<O>)],
@@ -312,13 +315,13 @@ fn beside_a_session<O: Orderings>(
             .collect();
         session(&shared);
         for thread in other_threads {
-            thread.join().expect("a thread that ends well");
+            thread.join().expect("the thread does not panic");
         }
         shared.assert_counted(executions);
     });
 }
 
-/// Records three executions of one plan. The first one puts it into a slot.
+/// Runs one plan three times. The first execution puts the plan into a slot.
 fn three_executions<O: Orderings>(shared: &Shared<O>) {
     let own = shared.attach(1, 1);
     for now in 1..=3 {
@@ -326,13 +329,13 @@ fn three_executions<O: Orderings>(shared: &Shared<O>) {
     }
 }
 
-/// Records executions of two plans that use one slot in turn.
+/// Runs two plans. The second one replaces the first in the slot.
 fn two_plans<O: Orderings>(shared: &Shared<O>) {
     let own = shared.attach(1, 1);
     shared.execute(&own, A, 1);
     shared.execute(&own, A, 2);
-    shared.execute(&own, B, 2 * KEPT_FOR);
-    shared.execute(&own, B, 2 * KEPT_FOR + 1);
+    shared.execute(&own, B, 2 * FLUSH_AFTER);
+    shared.execute(&own, B, 2 * FLUSH_AFTER + 1);
 }
 
 fn reader<O: Orderings>(shared: &Shared<O>) {
@@ -343,73 +346,73 @@ fn other_reader<O: Orderings>(shared: &Shared<O>) {
     shared.flush_all(3);
 }
 
-/// Evicts plan A, and tells the buffers.
+/// Evicts plan A, and invalidates its slots.
 fn evictor<O: Orderings>(shared: &Shared<O>) {
     shared.evicted.store(1, Relaxed);
     shared.each_slot(|slot| slot.invalidate(|tag| tag == A.tag()));
 }
 
 #[test]
-fn a_reader_flushes_while_the_session_adds() {
-    beside_a_session::<AsRequested>([3, 0], three_executions, &[reader]);
+fn a_reader_that_flushes_loses_no_execution() {
+    check_session_with::<AsRequested>([3, 0], three_executions, &[reader]);
 }
 
 #[test]
-fn a_reader_flushes_while_plans_take_turns_in_a_slot() {
-    beside_a_session::<AsRequested>([2, 2], two_plans, &[reader]);
+fn a_reader_that_flushes_while_a_slot_changes_its_plan_loses_no_execution() {
+    check_session_with::<AsRequested>([2, 2], two_plans, &[reader]);
 }
 
 #[test]
-fn two_readers_flush_while_the_session_adds() {
-    beside_a_session::<AsRequested>([3, 0], three_executions, &[reader, other_reader]);
+fn two_readers_that_flush_count_no_execution_twice() {
+    check_session_with::<AsRequested>([3, 0], three_executions, &[reader, other_reader]);
 }
 
 #[test]
-fn a_plan_is_evicted_while_the_session_adds() {
-    beside_a_session::<AsRequested>([3, 0], three_executions, &[evictor]);
+fn an_eviction_loses_no_unflushed_execution() {
+    check_session_with::<AsRequested>([3, 0], three_executions, &[evictor]);
 }
 
 #[test]
-fn a_plan_is_evicted_while_the_session_adds_and_a_reader_flushes() {
-    beside_a_session::<AsRequested>([3, 0], three_executions, &[evictor, reader]);
+fn an_eviction_and_a_reader_together_lose_no_execution() {
+    check_session_with::<AsRequested>([3, 0], three_executions, &[evictor, reader]);
 }
 
 #[test]
-fn a_session_ends_while_a_reader_flushes() {
+fn a_session_that_ends_while_a_reader_flushes_loses_no_execution() {
     let session = |shared: &Shared<AsRequested>| {
         let own = shared.attach(1, 1);
         shared.execute(&own, A, 1);
         shared.execute(&own, A, 2);
-        shared.leave(own, 1);
+        shared.end_session(own, 1);
     };
-    beside_a_session([2, 0], session, &[reader]);
+    check_session_with([2, 0], session, &[reader]);
 }
 
-/// The next session takes this buffer, or a new one if the first session has not left it yet.
+/// The next session takes the first one's buffer, or a new one if the first session has not ended yet.
 #[test]
-fn a_session_ends_while_another_begins_and_a_reader_flushes() {
+fn a_session_that_starts_while_another_ends_loses_no_execution() {
     fn next<O: Orderings>(shared: &Shared<O>) {
         let own = shared.attach(4, 2);
         shared.execute(&own, B, 1);
         shared.execute(&own, B, 2);
-        shared.leave(own, 4);
+        shared.end_session(own, 4);
     }
     let session = |shared: &Shared<AsRequested>| {
         let own = shared.attach(1, 1);
         shared.execute(&own, A, 1);
         shared.execute(&own, A, 2);
-        shared.leave(own, 1);
+        shared.end_session(own, 1);
     };
-    beside_a_session([2, 2], session, &[next, reader]);
+    check_session_with([2, 2], session, &[next, reader]);
 }
 
-/// If a session could not flush a slot at its end, the next session flushes it when it needs the slot.
+/// The content that a session could not flush at its end is flushed to the store when the next session needs the slot.
 #[test]
-fn a_session_takes_what_the_last_one_left() {
+fn the_next_session_flushes_the_content_of_the_last_one() {
     fn next(shared: &Shared<AsRequested>) {
         let own = shared.attach(4, 2);
-        shared.execute(&own, B, 2 * KEPT_FOR);
-        shared.execute(&own, B, 2 * KEPT_FOR + 1);
+        shared.execute(&own, B, 2 * FLUSH_AFTER);
+        shared.execute(&own, B, 2 * FLUSH_AFTER + 1);
     }
     let session = |shared: &Shared<AsRequested>| {
         let own = shared.attach(1, 1);
@@ -417,11 +420,11 @@ fn a_session_takes_what_the_last_one_left() {
         shared.execute(&own, A, 2);
         drop(own);
     };
-    beside_a_session([2, 2], session, &[next, reader]);
+    check_session_with([2, 2], session, &[next, reader]);
 }
 
 #[test]
-fn sessions_that_begin_together_have_a_buffer_each() {
+fn sessions_that_start_together_get_different_buffers() {
     check(1, || {
         let shared = Shared::<AsRequested>::new();
         let other = {
@@ -429,7 +432,7 @@ fn sessions_that_begin_together_have_a_buffer_each() {
             thread::spawn(move || std::mem::forget(shared.attach(2, 2)))
         };
         std::mem::forget(shared.attach(1, 1));
-        other.join().expect("a thread that ends well");
+        other.join().expect("the thread does not panic");
         let mut slots = 0;
         shared.each_slot(|_| slots += 1);
         assert_eq!(slots, 2);
@@ -437,7 +440,7 @@ fn sessions_that_begin_together_have_a_buffer_each() {
 }
 
 #[test]
-fn only_one_session_takes_a_buffer_that_was_left() {
+fn only_one_session_takes_a_free_buffer() {
     check(1, || {
         let shared = Shared::<AsRequested>::new();
         drop(shared.attach(3, 1));
@@ -446,16 +449,16 @@ fn only_one_session_takes_a_buffer_that_was_left() {
             thread::spawn(move || std::mem::forget(shared.attach(2, 2)))
         };
         std::mem::forget(shared.attach(1, 2));
-        other.join().expect("a thread that ends well");
+        other.join().expect("the thread does not panic");
         let mut slots = 0;
         shared.each_slot(|_| slots += 1);
         assert_eq!(slots, 2, "one took the old buffer, the other made one");
     });
 }
 
-/// A reset discards executions that sessions have not flushed. Later executions count.
+/// A reset discards the executions that sessions have not flushed.
 #[test]
-fn a_reader_discards_while_the_session_adds() {
+fn executions_after_a_discard_are_counted() {
     check(1, || {
         let shared = Shared::<AsRequested>::new();
         let other = {
@@ -472,9 +475,9 @@ fn a_reader_discards_while_the_session_adds() {
         for now in 1..=3 {
             shared.execute(&own, A, now);
         }
-        other.join().expect("a thread that ends well");
+        other.join().expect("the thread does not panic");
         shared.flush_all(99);
-        // The first execution went to the store at once. Of the others, those before the reset may be missing.
+        // The first execution was added to the store at once. The others may be missing if they were before the reset.
         let [counted, _] = shared.counted();
         assert!((1..=3).contains(&counted), "{counted}");
         shared.execute(&own, A, 4);
@@ -482,9 +485,9 @@ fn a_reader_discards_while_the_session_adds() {
     });
 }
 
-/// If an eviction happened before an execution, this execution looks up the plan.
+/// After `join`, the session can see the eviction. So its next execution must use it.
 #[test]
-fn an_evicted_plan_is_looked_up() {
+fn an_evicted_plan_is_looked_up_at_the_next_execution() {
     check(1, || {
         let shared = Shared::<AsRequested>::new();
         let own = shared.attach(1, 1);
@@ -494,29 +497,29 @@ fn an_evicted_plan_is_looked_up() {
             thread::spawn(move || evictor(&shared))
         };
         shared.execute(&own, A, 2);
-        other.join().expect("a thread that ends well");
+        other.join().expect("the thread does not panic");
         shared.execute(&own, A, 3);
         assert_eq!(shared.evicted.load(Relaxed), 0, "the session made a new entry");
         shared.assert_counted([3, 0]);
     });
 }
 
-// With orderings that are too weak, the checks above must fail.
+// The tests below use orderings that are too weak. They show that loom finds errors of this kind.
 
 #[test]
 #[should_panic(expected = "Causality violation")]
-fn without_orderings_threads_use_a_slot_at_the_same_time() {
-    beside_a_session::<NoOrder>([2, 2], two_plans, &[reader]);
+fn relaxed_orderings_are_found_to_be_too_weak() {
+    check_session_with::<NoOrder>([2, 2], two_plans, &[reader]);
 }
 
 #[test]
 #[should_panic(expected = "Causality violation")]
-fn without_acquire_threads_use_a_slot_at_the_same_time() {
-    beside_a_session::<NoAcquire>([2, 2], two_plans, &[reader]);
+fn a_missing_acquire_is_found() {
+    check_session_with::<NoAcquire>([2, 2], two_plans, &[reader]);
 }
 
 #[test]
 #[should_panic(expected = "Causality violation")]
-fn without_release_threads_use_a_slot_at_the_same_time() {
-    beside_a_session::<NoRelease>([2, 2], two_plans, &[reader]);
+fn a_missing_release_is_found() {
+    check_session_with::<NoRelease>([2, 2], two_plans, &[reader]);
 }

@@ -1,7 +1,7 @@
 //! Runs the protocol of the sessions' buffers on real threads, in memory that starts as zero bytes. It also runs under Miri:
 //! `cargo +nightly miri test -p rowsource-core --test pending_threads`.
 
-#![allow(unsafe_code, reason = "memory as the extension gets it")]
+#![allow(unsafe_code, reason = "buffers are made of zero bytes, as in the extension")]
 
 use rowsource_core::pending::{Buffer, Key, List, Slot};
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,7 +17,7 @@ impl Key for Plan {
     }
 }
 
-/// As large as a real slot's value, so that threads have time to conflict.
+/// Many integers instead of one, so that threads have time to use a slot at the same time.
 type Sum = [u64; 64];
 type TestBuffer = Buffer<Plan, Sum, 2>;
 
@@ -27,7 +27,7 @@ const EXECUTIONS: i64 = if cfg!(miri) { 60 } else { 50_000 };
 struct Shared {
     list: List,
     buffers: [Box<TestBuffer>; SESSIONS],
-    /// Executions in the store.
+    /// The number of executions in the store.
     counted: AtomicU64,
 }
 
@@ -36,7 +36,7 @@ impl Shared {
         Shared {
             list: List::default(),
             buffers: std::array::from_fn(|_| {
-                // SAFETY: zero bytes are a valid buffer, because key and value are integers (see the documentation of `Buffer`).
+                // SAFETY: zero bytes are a valid buffer if they are a valid key and a valid value. Both are integers here.
                 unsafe { Box::new_zeroed().assume_init() }
             }),
             counted: AtomicU64::new(0),
@@ -48,7 +48,7 @@ impl Shared {
     }
 
     fn count(&self, sum: &Sum) {
-        assert!(sum.iter().all(|part| *part == sum[0]), "a whole sum");
+        assert!(sum.iter().all(|part| *part == sum[0]), "a torn sum");
         self.counted.fetch_add(sum[0], Relaxed);
     }
 
@@ -58,10 +58,10 @@ impl Shared {
             .list
             .attach(pid, |address| self.at(address), || Some(address))
             .expect("a buffer");
-        let mut places = vec![0; plans as usize];
+        let mut slots = vec![0; plans as usize];
         for now in 1..=EXECUTIONS {
             let plan = Plan(now as u64 % plans);
-            let at = &mut places[plan.0 as usize];
+            let at = &mut slots[plan.0 as usize];
             if let Some(mut slot) = own.add_to(*at, &plan, now) {
                 if slot.is_empty() {
                     *slot.value() = [0; 64];
@@ -100,7 +100,7 @@ impl Shared {
 }
 
 #[test]
-fn each_execution_is_counted_once() {
+fn each_execution_is_counted_exactly_once() {
     let shared = Shared::new();
     let running = AtomicUsize::new(SESSIONS);
     thread::scope(|threads| {

@@ -1,4 +1,4 @@
-//! `rowsource_clocks()`: what each clock source costs and how it behaves on this machine.
+//! `rowsource_clocks()`: the cost and the behaviour of each clock source on this machine.
 
 use crate::instrumentation::auto_clock;
 use crate::pg::server::srf::{Rows, Value, text, value};
@@ -6,7 +6,7 @@ use crate::pg::server::{self, fail};
 use pgrx::PgSqlErrorCode;
 use rowsource_core::clock::{Source, survey};
 
-/// Adds a row for each clock source, which is read so many times.
+/// Reads each clock source `calls` times, and adds a row for it.
 pub fn rows(rows: &mut Rows, calls: i32) {
     let Some(calls) = u32::try_from(calls).ok().filter(|&calls| calls > 0) else {
         fail(

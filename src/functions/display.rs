@@ -1,4 +1,4 @@
-//! `rowsource_display()`: a plan as a table, and `rowsource_last()`: which statement was the last.
+//! `rowsource_display()` shows a plan as a table. `rowsource_last()` identifies the last statement.
 
 use crate::pg::executor::statement;
 use crate::pg::server::srf::{Rows, value};
@@ -10,16 +10,16 @@ use rowsource_core::report::{self, FORMAT_WORDS, Format, Header};
 
 /// Adds the rows of `rowsource_display()`.
 pub fn lines(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, format: Option<&str>) {
-    // This comes first: even if the call fails, its statement is not the one that the user wants to see next.
+    // This comes first, so that the calling statement is excluded even if the call fails.
     statement::exclude_running_from_last();
     let format = parse(format.unwrap_or_default());
     let (plan, last) = if queryid.is_none() && planid.is_none() {
         let LastStatement { plan, stats } = last();
         (plan, Some(stats))
     } else {
-        (known(queryid, planid), None)
+        (stored_plan(queryid, planid), None)
     };
-    // The whole table is made in memory, because its columns are as wide as their widest value.
+    // The whole table is made in memory, because each column is as wide as its widest value.
     memory::ensure_headroom(plan.description.nodes.len());
     let statistics = &plan.statistics;
     let header = Header {
@@ -65,7 +65,7 @@ fn last() -> LastStatement {
     let last = session::last().unwrap_or_else(|| {
         fail(PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             "no statement of this session has been measured",
-            "Run one first. At pg_rowsource.statistics_level basic only statements with the hint /*+ gather_plan_statistics */ are measured."
+            "Run one first. If pg_rowsource.statistics_level is basic, only statements with the hint /*+ gather_plan_statistics */ are measured."
         )
     });
     if !server::may_see(last.plan.key.userid) {
@@ -78,10 +78,10 @@ fn last() -> LastStatement {
     last
 }
 
-/// Returns the plan with these ids. A plan of this database comes before one of another, and a plan of the user before one
-/// of another user. Plans that the user may not see are ignored: an error that mentioned them would say that they exist.
-fn known(queryid: Option<i64>, planid: Option<i64>) -> Plan {
-    let wanted = |key: &&PlanKey| {
+/// Returns the plan with these ids. Prefers plans of this database, then plans of the user. Ignores plans that the user may
+/// not see: an error that mentions them would reveal that they exist.
+fn stored_plan(queryid: Option<i64>, planid: Option<i64>) -> Plan {
+    let matches = |key: &&PlanKey| {
         queryid.is_none_or(|id| id == key.queryid)
             && planid.is_none_or(|id| id == key.planid)
             && server::may_see(key.userid)
@@ -90,10 +90,10 @@ fn known(queryid: Option<i64>, planid: Option<i64>) -> Plan {
         let other_database = key.dbid != server::database_id();
         (other_database, key.userid != server::user_id())
     };
-    // The keys are sorted by use, so of several equal plans this takes the one that ran last.
+    // The keys are sorted by use. So among equally near plans, this takes the one that ran last.
     let key = session::keys()
         .iter()
-        .filter(wanted)
+        .filter(matches)
         .min_by_key(distance)
         .copied();
     key.and_then(|key| session::plan(&key)).unwrap_or_else(|| {
@@ -105,7 +105,7 @@ fn known(queryid: Option<i64>, planid: Option<i64>) -> Plan {
                 id(queryid),
                 id(planid)
             ),
-            "pg_stat_rowsource_plans lists the kept plans. Those of other roles are shown to roles with the privileges of pg_read_all_stats.",
+            "pg_stat_rowsource_plans lists the kept plans. Roles with the privileges of pg_read_all_stats also see those of other roles.",
         )
     })
 }
@@ -122,7 +122,7 @@ pub fn last_row(rows: &mut Rows) {
     }
 }
 
-/// Returns the word for an outcome in the views.
+/// Returns the name of an outcome in the views.
 pub fn outcome_name(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Completed => "completed",

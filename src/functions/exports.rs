@@ -4,12 +4,12 @@ use super::{clocks, display, history, store, temp_usage, tempfile, views};
 use crate::pg::server::srf::{Call, Rows, Shape, export};
 use pgrx::pg_sys::Datum;
 
-/// The longest display format, in bytes: several times the length of all words together.
-const LONGEST_FORMAT: usize = 1_000;
-/// The longest text that the SQL of a report passes, in bytes.
-const LONGEST_REPORT: usize = 64 << 10;
+/// The maximum length of a display format, in bytes: several times the length of all words together.
+const MAX_FORMAT_BYTES: usize = 1_000;
+/// The maximum length of a text that the SQL of a report passes, in bytes.
+const MAX_REPORT_BYTES: usize = 64 << 10;
 
-/// Returns the rows of a function without arguments.
+/// Returns the result of a set-returning function without arguments.
 fn rows(call: &Call, make: fn(&mut Rows)) -> Datum {
     call.returns(Shape::Rows, |_, rows| make(rows))
 }
@@ -19,7 +19,7 @@ const VOID: usize = 0;
 
 export! {
     rowsource_display_0_1 => |call: &Call| call.returns(Shape::Values, |call, rows| {
-        let format = call.text(2, LONGEST_FORMAT);
+        let format = call.text(2, MAX_FORMAT_BYTES);
         display::lines(rows, call.argument(0), call.argument(1), format.as_deref());
     });
     rowsource_last_0_1 => |call| rows(call, display::last_row);
@@ -46,12 +46,12 @@ export! {
     };
     rowsource_temp_files_0_1 => |call| rows(call, temp_usage::file_rows);
     rowsource_iostat_lines_0_1 => |call: &Call| call.returns(Shape::Values, |call, rows| {
-        let filetypes = call.text(7, LONGEST_REPORT);
+        let filetypes = call.text(7, MAX_REPORT_BYTES);
         history::iostat_lines(
             rows,
             [call.argument(0), call.argument(1)],
             [call.argument(2), call.argument(3)],
-            [call.text(4, LONGEST_REPORT), call.text(5, LONGEST_REPORT)],
+            [call.text(4, MAX_REPORT_BYTES), call.text(5, MAX_REPORT_BYTES)],
             call.argument(6),
             filetypes.as_deref(),
         );

@@ -1,28 +1,28 @@
-//! The report on the interval between two snapshots. SQL finds what it reads.
+//! The report on the interval between two snapshots. Its SQL function reads the snapshots and passes the values.
 
 use crate::pg::server::fail;
 use crate::pg::server::srf::Rows;
 use pgrx::PgSqlErrorCode;
 use rowsource_core::report::iostat;
 
-const HOW_TO_TAKE: &str = "Take one with SELECT rowsource_snapshot(), and another when something has happened; or regularly, with pg_cron: SELECT cron.schedule('rowsource', '*/15 * * * *', 'SELECT rowsource_snapshot()').";
+const HOW_TO_TAKE: &str = "Take one with SELECT rowsource_snapshot(), and another one later; or take them regularly with pg_cron: SELECT cron.schedule('rowsource', '*/15 * * * *', 'SELECT rowsource_snapshot()').";
 
-/// Adds the rows of `rowsource_iostat_report()`. The arguments are the numbers of the wanted snapshots and of those that
-/// were found, when these were taken, the seconds between them, and what happened in that time.
+/// Adds the rows of `rowsource_iostat_report()`. The arguments are the numbers of the requested snapshots and of the found
+/// ones, the times when these were taken, the seconds between them, and the statistics of that interval as JSON.
 pub fn iostat_lines(
     rows: &mut Rows,
-    wanted: [Option<i64>; 2],
+    requested: [Option<i64>; 2],
     found: [Option<i64>; 2],
     at: [Option<String>; 2],
     seconds: Option<f64>,
     filetypes: Option<&str>,
 ) {
-    for (wanted, found) in wanted.into_iter().zip(found) {
-        match (wanted, found) {
-            (Some(wanted), None) => fail(
+    for (requested, found) in requested.into_iter().zip(found) {
+        match (requested, found) {
+            (Some(requested), None) => fail(
                 PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
-                &format!("there is no snapshot {wanted}"),
-                "The snapshots are listed in rowsource_snapshots.",
+                &format!("there is no snapshot {requested}"),
+                "The table rowsource_snapshots lists the snapshots.",
             ),
             (None, None) => fail(
                 PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -47,7 +47,7 @@ pub fn iostat_lines(
         fail(
             PgSqlErrorCode::ERRCODE_INTERNAL_ERROR,
             &error.to_string(),
-            "This is an error of pg_rowsource.",
+            "This is a bug in pg_rowsource.",
         )
     });
     let heading = [

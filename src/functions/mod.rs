@@ -1,4 +1,4 @@
-//! What SQL sees. The SQL that declares these functions is written by hand: `pg_rowsource--*.sql`.
+//! The SQL functions. `pg_rowsource--*.sql`, which is written by hand, declares them.
 
 mod clocks;
 mod display;

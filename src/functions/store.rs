@@ -1,4 +1,4 @@
-//! `rowsource_info()` and `rowsource_reset()`, about the store that all sessions share.
+//! `rowsource_info()` and `rowsource_reset()`: they show and reset the store that all sessions share.
 
 use crate::pg::server::fail;
 use crate::pg::server::srf::{Rows, timestamp, value};
@@ -12,7 +12,7 @@ pub fn info_row(rows: &mut Rows) {
         fail(
             PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             "pg_rowsource has no shared memory",
-            "Add pg_rowsource to \"shared_preload_libraries\" and restart the server. Until then each session keeps its own statistics.",
+            "Add pg_rowsource to \"shared_preload_libraries\" and restart the server. Until then, each session keeps its own statistics.",
         )
     };
     rows.add([
@@ -27,7 +27,7 @@ pub fn info_row(rows: &mut Rows) {
     ]);
 }
 
-/// Forgets the plans of a user, a database and a query; 0 stands for any.
+/// Deletes the plans of a user, a database and a query. 0 means any.
 pub fn reset(userid: pg_sys::Oid, dbid: pg_sys::Oid, queryid: i64) {
     let (userid, dbid) = (userid.to_u32(), dbid.to_u32());
     session::reset(userid, dbid, queryid);

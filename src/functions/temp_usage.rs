@@ -1,6 +1,6 @@
-//! Temporary files on disk. PostgreSQL keeps no list of them, but their names tell which process made them.
+//! Temporary files on disk. PostgreSQL keeps no list of them, but their names show which process made them.
 //!
-//! Files appear and disappear during the search. A file that cannot be read is treated as gone.
+//! Files appear and disappear during the search. A file that cannot be read is not counted.
 
 use crate::pg::compat::{MAJOR_VERSION, pid_of_temp_tables};
 use crate::pg::server;
@@ -52,8 +52,8 @@ pub fn file_rows(rows: &mut Rows) {
     }
 }
 
-/// Returns the folders that contain databases' folders and `pgsql_tmp`: the default one, and this version's folder of each
-/// tablespace.
+/// Returns the folders that contain `pgsql_tmp` and the folders of databases: the default one, and this version's folder in
+/// each tablespace.
 fn tablespaces() -> Vec<PathBuf> {
     let version = format!("PG_{MAJOR_VERSION}_");
     let mut all = vec![PathBuf::from("base")];
@@ -65,7 +65,7 @@ fn tablespaces() -> Vec<PathBuf> {
     all
 }
 
-/// Returns the entries of a folder, or none if it does not exist. The user can cancel this, for there can be many.
+/// Returns the entries of a folder, or none if it does not exist. There can be many, so the user can cancel this.
 fn entries(folder: &Path) -> impl Iterator<Item = DirEntry> + use<> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.inspect(|_| server::check_for_interrupts())

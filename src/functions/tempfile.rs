@@ -9,7 +9,7 @@ use rowsource_core::tempfile::{FileType, Kind, RequestTimes, Requests};
 
 const NS_PER_MS: f64 = 1e6;
 
-/// Returns the number of a database; NULL for the databases that share one set of counters.
+/// Returns the OID of a database; NULL for the databases that share one set of counters.
 fn database(number: u32) -> Value {
     (number != OTHERS).then(|| oid(number)).flatten()
 }
@@ -23,7 +23,7 @@ pub fn io_rows(rows: &mut Rows) {
             let mut row = vec![database(counted.oid), value(filetype.name())];
             let kinds = Kind::all().zip(&counted.kinds);
             for (_, requests) in kinds.filter(|(kind, _)| kind.filetype == filetype) {
-                row.extend(figures(requests, source));
+                row.extend(request_values(requests, source));
             }
             row.extend([value(source.as_str()), timestamp(counted.reset_at)]);
             rows.add(row);
@@ -31,9 +31,9 @@ pub fn io_rows(rows: &mut Rows) {
     });
 }
 
-/// Returns the number of requests and bytes, and their milliseconds in total, on average and at most. Requests that were
-/// not timed have no time.
-fn figures(requests: &Requests, source: Source) -> [Value; 5] {
+/// Returns the numbers of requests and bytes, and the total, the mean and the maximum time in milliseconds. The times are NULL
+/// if the requests were not timed.
+fn request_values(requests: &Requests, source: Source) -> [Value; 5] {
     let timed = source == Source::Request || requests.ns > 0 || requests.count == 0;
     let total = requests.ns as f64 / NS_PER_MS;
     let average = (requests.count > 0).then(|| total / requests.count as f64);
@@ -70,7 +70,7 @@ pub fn histogram_rows(rows: &mut Rows) {
     });
 }
 
-/// Resets the counters of a database, or of all databases if the number is 0.
+/// Resets the counters of a database, or of all databases if the OID is 0.
 pub fn reset(dbid: pg_sys::Oid) {
     fallback::add();
     counters::reset(dbid.to_u32());

@@ -7,20 +7,20 @@ use crate::session;
 use rowsource_core::histogram::CallTimes;
 use rowsource_core::model::{Buffers, NodeStats, Plan, Time, Wal, clock_name};
 
-/// Replaces the words of other users' statements, as in pg_stat_statements.
+/// Replaces the texts of other users' statements, as in pg_stat_statements.
 const MASKED: &str = "<insufficient privilege>";
 
-/// A kept plan, and whether the user may see its statement. All users may see its statistics.
+/// A stored plan, and whether the user may see its statement. All users may see its statistics.
 struct Row {
     plan: Plan,
-    seen: bool,
+    visible: bool,
 }
 
-/// Visits the kept plans, one at a time.
+/// Visits the stored plans, one at a time.
 fn each_plan(mut visit: impl FnMut(&Row)) {
     session::each_plan(|plan| {
         visit(&Row {
-            seen: server::may_see(plan.key.userid),
+            visible: server::may_see(plan.key.userid),
             plan,
         });
     });
@@ -33,19 +33,19 @@ impl Row {
         vec![
             oid(key.userid),
             oid(key.dbid),
-            self.seen.then_some(key.queryid).and_then(value),
-            self.seen.then_some(key.planid).and_then(value),
-            self.seen.then_some(i64::from(key.shape())).and_then(value),
+            self.visible.then_some(key.queryid).and_then(value),
+            self.visible.then_some(key.planid).and_then(value),
+            self.visible.then_some(i64::from(key.shape())).and_then(value),
             value(key.toplevel()),
         ]
     }
 
-    fn words<'a>(&self, words: &'a str) -> &'a str {
-        if self.seen { words } else { MASKED }
+    fn text_or_mask<'a>(&self, text: &'a str) -> &'a str {
+        if self.visible { text } else { MASKED }
     }
 }
 
-/// Adds the rows of `pg_stat_rowsource`: one per node of each kept plan. Each statistic comes twice: in total, and of the
+/// Adds the rows of `pg_stat_rowsource`: one per node of each stored plan. Each statistic has two columns: the total, and the
 /// last execution.
 pub fn node_rows(rows: &mut Rows) {
     each_plan(|row| {
@@ -59,16 +59,19 @@ fn node_row(row: &Row, i: usize) -> Vec<Value> {
     let plan = &row.plan;
     let node = &plan.description.nodes[i];
     let (total, last) = match plan.nodes.get(i) {
-        Some(node) => (figures(&node.total), figures(&node.last)),
-        None => (figures(&NodeStats::default()), figures(&NodeStats::default())),
+        Some(node) => (node_values(&node.total), node_values(&node.last)),
+        None => (
+            node_values(&NodeStats::default()),
+            node_values(&NodeStats::default()),
+        ),
     };
     let mut values = row.key();
     values.extend([
         value(node.id as i32),
         node.parent.and_then(|parent| value(parent as i32)),
         value(node.depth as i32),
-        text(row.words(&node.operation)),
-        node.object_name.as_deref().filter(|_| row.seen).and_then(text),
+        text(row.text_or_mask(&node.operation)),
+        node.object_name.as_deref().filter(|_| row.visible).and_then(text),
         value(node.plan_rows),
         value(plan.statistics.times.calls as i64),
     ]);
@@ -82,22 +85,22 @@ fn node_row(row: &Row, i: usize) -> Vec<Value> {
 }
 
 /// Returns the statistics in the order of the view's columns.
-fn figures(figures: &NodeStats) -> Vec<Value> {
-    let time = |of: fn(&Time) -> f64| figures.time.get().as_ref().map(of).and_then(value);
-    let blocks = |of: fn(&Buffers) -> i64| figures.buffers.get().as_ref().map(of).and_then(value);
-    let io_time = |of: fn(&Buffers) -> f64| figures.buffers.get().as_ref().map(of).and_then(value);
-    let wal = |of: fn(&Wal) -> i64| figures.wal.get().as_ref().map(of).and_then(value);
+fn node_values(stats: &NodeStats) -> Vec<Value> {
+    let time = |of: fn(&Time) -> f64| stats.time.get().as_ref().map(of).and_then(value);
+    let blocks = |of: fn(&Buffers) -> i64| stats.buffers.get().as_ref().map(of).and_then(value);
+    let io_time = |of: fn(&Buffers) -> f64| stats.buffers.get().as_ref().map(of).and_then(value);
+    let wal = |of: fn(&Wal) -> i64| stats.wal.get().as_ref().map(of).and_then(value);
     let count = |n: u64| value(n as i64);
     vec![
-        figures.starts.get().and_then(count),
-        count(figures.rows),
+        stats.starts.get().and_then(count),
+        count(stats.rows),
         time(|t| t.total_ms),
         time(|t| t.startup_ms),
         time(|t| t.self_ms),
         time(|t| t.error_ms),
-        count(figures.timed_calls),
-        count(figures.timer_calls),
-        count(figures.clock_backsteps),
+        count(stats.timed_calls),
+        count(stats.timer_calls),
+        count(stats.clock_backsteps),
         blocks(|b| b.shared_hit),
         blocks(|b| b.shared_read),
         blocks(|b| b.shared_dirtied),
@@ -117,8 +120,8 @@ fn figures(figures: &NodeStats) -> Vec<Value> {
         wal(|w| w.records),
         wal(|w| w.fpi),
         wal(|w| w.bytes as i64),
-        figures.memory_kb.get().and_then(count),
-        figures.disk_kb.get().and_then(count),
+        stats.memory_kb.get().and_then(count),
+        stats.disk_kb.get().and_then(count),
     ]
 }
 
@@ -142,7 +145,7 @@ pub fn histogram_rows(rows: &mut Rows) {
     });
 }
 
-/// Adds the rows of `pg_stat_rowsource_plans`: one per kept plan.
+/// Adds the rows of `pg_stat_rowsource_plans`: one per stored plan.
 pub fn plan_rows(rows: &mut Rows) {
     each_plan(|row| rows.add(plan_row(row)));
 }
@@ -152,7 +155,7 @@ fn plan_row(row: &Row) -> Vec<Value> {
     let times = &statistics.times;
     let mut values = row.key();
     values.extend([
-        text(row.words(&row.plan.description.text)),
+        text(row.text_or_mask(&row.plan.description.text)),
         value(times.calls as i64),
         value(statistics.failed_calls as i64),
         value(statistics.cancelled_calls as i64),

@@ -1,5 +1,5 @@
-//! The plans that this session has met. A statement finds its plan here, with the description and its place in the shared
-//! store. Without a shared store, the plan's statistics are here too.
+//! The plans that this session has run. A statement finds its plan here, with the description and its slot in the session's
+//! buffer. If there is no shared store, the plan's statistics are here too.
 
 use crate::guc;
 use crate::pg::store::{PlanRef, PlanSlot};
@@ -11,29 +11,28 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// The plans that a session lists, and their bytes.
-const MOST: Limits = Limits {
+/// The limits of a session's list.
+const MAX_LISTED: Limits = Limits {
     plans: 1_000,
     bytes: 4 << 20,
 };
-/// One plan in so many goes when there are too many.
+/// If there are too many plans, one in this many is evicted.
 const EVICTED_PART: usize = 10;
 
-/// A plan that the session has met. Its statements hold on to it, so that what they find at their start they need
-/// not look for at their end.
+/// A plan of this session. A statement keeps a reference to it from its start to its end, so it looks up its plan only once.
 pub struct KnownPlan {
     pub key: PlanKey,
-    /// Its slot in the session's buffer of the shared store.
+    /// The plan's slot in the session's buffer of the shared store.
     slot: PlanSlot,
     pub description: RefCell<Rc<PlanDescription>>,
-    /// Whether it is in the session's list.
+    /// Whether the plan is in the session's list.
     listed: Cell<bool>,
-    /// The memory that the list counts for it.
+    /// The plan's part of the list's memory.
     bytes: Cell<usize>,
-    /// When it was last used: the number of the session's execution.
+    /// When the plan was last used: the number of the session's execution.
     used: Cell<i64>,
-    /// Its statistics, where no shared store has them.
-    own: RefCell<Option<Box<Plan>>>,
+    /// The plan's statistics, if there is no shared store that has them.
+    local: RefCell<Option<Box<Plan>>>,
 }
 
 impl KnownPlan {
@@ -45,11 +44,11 @@ impl KnownPlan {
             listed: Cell::new(false),
             bytes: Cell::new(0),
             used: Cell::new(0),
-            own: RefCell::new(None),
+            local: RefCell::new(None),
         }
     }
 
-    /// Returns the plan as the shared store takes it, with the description of an execution.
+    /// Returns the plan in the form that the shared store expects, with the description of an execution.
     #[inline(always)]
     pub fn for_store<'a>(&'a self, description: &'a Rc<PlanDescription>) -> PlanRef<'a> {
         PlanRef {
@@ -59,34 +58,34 @@ impl KnownPlan {
         }
     }
 
-    /// Returns a copy of the plan with its own statistics, if it has any.
-    pub fn own(&self) -> Option<Plan> {
-        self.own.borrow().as_deref().cloned()
+    /// Returns a copy of the plan with the statistics in this session, if there are any.
+    pub fn local_copy(&self) -> Option<Plan> {
+        self.local.borrow().as_deref().cloned()
     }
 
-    /// Changes its own statistics.
-    fn with_own(&self, description: &Rc<PlanDescription>, change: impl FnOnce(&mut Plan)) {
-        let mut own = self.own.borrow_mut();
-        change(own.get_or_insert_with(|| Box::new(Plan::new(self.key, description.clone()))));
+    /// Changes the statistics in this session.
+    fn change_local(&self, description: &Rc<PlanDescription>, change: impl FnOnce(&mut Plan)) {
+        let mut local = self.local.borrow_mut();
+        change(local.get_or_insert_with(|| Box::new(Plan::new(self.key, description.clone()))));
     }
 
-    /// Returns the bytes that it keeps in this session.
+    /// Returns the bytes that the plan uses in this session.
     fn size(&self) -> usize {
-        let own = self.own.borrow();
-        let nodes = own.as_ref().map_or(0, |plan| plan.nodes.capacity());
+        let local = self.local.borrow();
+        let nodes = local.as_ref().map_or(0, |plan| plan.nodes.capacity());
         size_of::<KnownPlan>() + self.description.borrow().size() + nodes * size_of::<NodeTotals>()
     }
 }
 
-/// Makes a plan that the session meets now; it is listed when it has run.
-pub fn newly_met(key: PlanKey, description: Rc<PlanDescription>) -> Rc<KnownPlan> {
+/// Makes a plan that is new in this session. It is listed after it has run.
+pub fn new_plan(key: PlanKey, description: Rc<PlanDescription>) -> Rc<KnownPlan> {
     Rc::new(KnownPlan::new(key, description))
 }
 
-/// The plans that the session has met and run, up to a limit.
+/// The list of the plans that the session has run, up to a limit.
 pub(super) struct Plans {
     plans: FxHashMap<PlanKey, Rc<KnownPlan>>,
-    /// The memory of the listed plans.
+    /// The memory of the listed plans, in bytes.
     bytes: usize,
     executions: i64,
 }
@@ -100,20 +99,20 @@ impl Plans {
         }
     }
 
-    /// Returns a plan of the list.
+    /// Returns a listed plan.
     pub fn get(&self, key: &PlanKey) -> Option<&Rc<KnownPlan>> {
         self.plans.get(key)
     }
 
-    /// Returns the keys of the plans that have statistics of their own, the most recently run first.
+    /// Returns the keys of the plans whose statistics are in this session, the most recently run first.
     pub fn keys(&self) -> Vec<PlanKey> {
         let mut plans: Vec<&Rc<KnownPlan>> = self.plans.values().collect();
-        plans.retain(|plan| plan.own.borrow().is_some());
+        plans.retain(|plan| plan.local.borrow().is_some());
         plans.sort_by_key(|plan| std::cmp::Reverse(plan.used.get()));
         plans.iter().map(|plan| plan.key).collect()
     }
 
-    /// Notes that a plan has run, with this description.
+    /// Marks a plan as the most recently used one, lists it if needed, and stores its new description.
     #[inline(always)]
     pub fn note_use(&mut self, plan: &Rc<KnownPlan>, description: &Rc<PlanDescription>) {
         self.executions += 1;
@@ -123,12 +122,12 @@ impl Plans {
         }
         if !Rc::ptr_eq(&plan.description.borrow(), description) {
             plan.description.replace(description.clone());
-            self.count(plan);
+            self.update_bytes(plan);
         }
     }
 
-    /// Adds an execution to the plan's own statistics. The arguments are apart, so that a caller has no need to put them into
-    /// memory before it knows that it calls this.
+    /// Adds an execution to the plan's statistics in this session. The arguments are separate, so that the caller does not
+    /// write them to memory unless it calls this.
     #[cold]
     #[inline(never)]
     pub fn record(
@@ -140,29 +139,30 @@ impl Plans {
         nodes: &[NodeStats],
         histograms: &[&Histogram],
     ) {
-        let first = plan.own.borrow().is_none();
-        plan.with_own(description, |own| {
-            own.add(run, nodes, histograms);
-            own.description.clone_from(description);
-            own.older_literals = older_literals;
+        let first = plan.local.borrow().is_none();
+        plan.change_local(description, |local| {
+            local.add(run, nodes, histograms);
+            local.description.clone_from(description);
+            local.older_literals = older_literals;
         });
         if first {
-            self.count(plan);
+            self.update_bytes(plan);
         }
     }
 
-    /// Forgets the plans of a user, database and query; 0 stands for any.
+    /// Removes the plans of a user, database and query, and their statistics. 0 means any.
     pub fn reset(&mut self, userid: u32, dbid: u32, queryid: i64) {
-        self.forget(|plan| {
-            let forgotten = plan.key.matches(userid, dbid, queryid);
-            if forgotten {
-                plan.own.replace(None);
+        self.remove(|plan| {
+            let is_unwanted = plan.key.matches(userid, dbid, queryid);
+            if is_unwanted {
+                plan.local.replace(None);
             }
-            forgotten
+            is_unwanted
         });
     }
 
-    /// Lists a plan that has run. Where two open statements met it at the same time, the later one's stays.
+    /// Lists a plan that has run. If two open statements made the same plan, this one replaces the earlier one and takes over
+    /// its statistics.
     #[cold]
     fn list(&mut self, plan: &Rc<KnownPlan>) {
         self.make_room();
@@ -172,26 +172,26 @@ impl Plans {
         if let Some(earlier) = self.plans.insert(plan.key, plan.clone()) {
             self.bytes -= earlier.bytes.replace(0);
             earlier.listed.set(false);
-            plan.own.replace(earlier.own.take());
+            plan.local.replace(earlier.local.take());
         }
         plan.listed.set(true);
-        self.count(plan);
+        self.update_bytes(plan);
     }
 
-    /// Counts the memory of a listed plan again.
+    /// Updates the memory of the list after a listed plan changed its size.
     #[cold]
-    fn count(&mut self, plan: &KnownPlan) {
+    fn update_bytes(&mut self, plan: &KnownPlan) {
         if plan.listed.get() {
             let bytes = plan.size();
             self.bytes = self.bytes - plan.bytes.replace(bytes) + bytes;
         }
     }
 
-    /// Evicts the tenth of the plans that was used longest ago, while the session's plans are too many, or too large.
+    /// Evicts the least recently used tenth of the plans until the list is below its limits.
     fn make_room(&mut self) {
         let limits = Limits {
-            plans: MOST.plans.min(guc::max_plans() as u64),
-            ..MOST
+            plans: MAX_LISTED.plans.min(guc::max_plans() as u64),
+            ..MAX_LISTED
         };
         while !self.plans.is_empty() && limits.are_reached(self.plans.len() as u64, self.bytes as u64) {
             let mut candidates: Vec<Candidate<()>> = Vec::with_capacity(self.plans.len());
@@ -199,18 +199,18 @@ impl Plans {
                 key: (),
                 last_used: plan.used.get(),
             }));
-            // No two plans were used at one moment.
-            let to_go = least_recently_used(&mut candidates, EVICTED_PART);
-            let last_to_go = to_go.last().map_or(i64::MAX, |plan| plan.last_used);
-            self.forget(|plan| plan.used.get() <= last_to_go);
+            // Each execution has its own number, so no two plans have the same time of use.
+            let evicted = least_recently_used(&mut candidates, EVICTED_PART);
+            let last_evicted = evicted.last().map_or(i64::MAX, |plan| plan.last_used);
+            self.remove(|plan| plan.used.get() <= last_evicted);
         }
     }
 
-    /// Takes the plans that are `unwanted` off the list.
-    fn forget(&mut self, unwanted: impl Fn(&KnownPlan) -> bool) {
+    /// Removes the plans that `is_unwanted` selects from the list.
+    fn remove(&mut self, is_unwanted: impl Fn(&KnownPlan) -> bool) {
         let bytes = &mut self.bytes;
         self.plans.retain(|_, plan| {
-            let kept = !unwanted(plan);
+            let kept = !is_unwanted(plan);
             plan.listed.set(kept);
             if !kept {
                 *bytes -= plan.bytes.replace(0);

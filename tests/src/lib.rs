@@ -19,11 +19,15 @@ mod imports;
 pub mod measured;
 pub mod mounts;
 pub mod pgbench;
+#[cfg(test)]
+mod plain_frames;
 pub mod process;
 pub mod schema;
 pub mod server;
 pub mod session;
 pub mod shape;
+#[cfg(test)]
+mod sources;
 pub mod statistics;
 pub mod store;
 pub mod strace;

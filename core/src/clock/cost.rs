@@ -1,4 +1,4 @@
-//! What reading a clock costs. This is subtracted from the times that are measured with it.
+//! Measures what reading a clock costs. This is subtracted from the times that are measured with it.
 
 use std::hint::black_box;
 
@@ -6,30 +6,30 @@ use super::scale::elapsed;
 use super::source::{self, Source};
 use super::tsc;
 
-/// Pairs of readings in one round.
+/// The number of pairs of readings in one round.
 const PAIRS: usize = 8;
 /// The largest number of rounds. With [`PAIRS`] this makes 64 empty intervals: enough for a stable middle half.
 const ROUNDS: usize = 8;
-/// The smallest number of rounds, also for a slow clock: a preemption may spoil one of three.
-const FEWEST_ROUNDS: usize = 3;
-/// No round starts later than this after the first, so a backend spends at most about 50 us here.
+/// The smallest number of rounds, also for a slow clock. With three, one may be preempted.
+const MIN_ROUNDS: usize = 3;
+/// No round starts later than this after the first, so the measurement takes at most about 50 us.
 const BUDGET_NS: f64 = 35_000.0;
 
-/// What it costs to read a clock, in this process and on this CPU.
+/// The cost of reading a clock, in this process and on this CPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
     /// The difference between two readings in a row, in raw ticks. It is subtracted from every timed interval.
     pub empty_interval_ticks: u64,
-    /// What one reading takes, in nanoseconds. It is what a timer call costs the statement.
+    /// The time of one reading in nanoseconds. This is what a timer call costs the statement.
     pub reading_ns: f64,
 }
 
-/// Measures the cost of reading `source`, which must be [usable](Source::usable). Takes at most about 50 us
-/// (slow clocks get fewer rounds), so that a backend can do it once per source when it first needs it.
+/// Measures the cost of reading `source`, which must be [usable](Source::usable). It takes at most about 50 us, because
+/// slow clocks get fewer rounds. A backend does this once per source, when it first needs the source.
 ///
-/// The TSC's frequency should be known by then; see [`source::prepare`].
+/// The TSC's frequency should be known before; see [`source::prepare`].
 ///
-/// The TSC is read inlined, the others through the pointer of [`Source::read_fn`], as the hot path does.
+/// As on the hot path, the TSC is read inline, and other clocks are read through the pointer of [`Source::read_fn`].
 pub fn measure_costs(source: Source) -> Cost {
     let reference = source::auto();
     let (clock, scale) = (reference.read_fn(), reference.scale());
@@ -40,7 +40,7 @@ pub fn measure_costs(source: Source) -> Cost {
     }
 }
 
-/// Measures `read` by `clock`. `ns` turns two readings of `clock` into the nanoseconds between them.
+/// Measures `read` by `clock`. `ns` returns the nanoseconds between two readings of `clock`.
 fn measure(
     mut read: impl FnMut() -> u64,
     mut clock: impl FnMut() -> u64,
@@ -49,8 +49,8 @@ fn measure(
     let mut intervals = [0u64; PAIRS * ROUNDS];
     let mut readings = [0f64; ROUNDS];
     let (begun, mut rounds) = (clock(), 0);
-    // The first round warms up, and the second one overwrites its figures. This takes 0.2 to 4 us. The first readings miss
-    // the caches and take 10 to 100 times as long.
+    // The first round only fills the caches, and the second one overwrites its results. It takes 0.2 to 4 us. The first
+    // readings miss the caches and take 10 to 100 times as long.
     for round in 0..=ROUNDS {
         rounds = round.saturating_sub(1);
         let slots = &mut intervals[rounds * PAIRS..][..PAIRS];
@@ -63,7 +63,7 @@ fn measure(
         // The interval contains one reading of the reference clock, which is subtracted.
         let net = ns(start, end) - ns(before, start);
         readings[rounds] = (net / (2 * PAIRS) as f64).max(0.0);
-        if rounds + 1 >= FEWEST_ROUNDS && ns(begun, end) > BUDGET_NS {
+        if rounds + 1 >= MIN_ROUNDS && ns(begun, end) > BUDGET_NS {
             break;
         }
     }
@@ -75,7 +75,7 @@ fn measure(
 }
 
 /// Returns the mean of the middle half. It is as robust as the median, but also resolves values between the ticks of a
-/// clock: an interval of 25.6 ns is seen as 25 or 26, one of 15 ns on a clock of 40 ns as 0 or 40.
+/// clock: an interval of 25.6 ns is read as 25 or 26, an interval of 15 ns on a clock of 40 ns as 0 or 40.
 fn middle_mean(values: &mut [u64]) -> f64 {
     values.sort_unstable();
     let quarter = values.len() / 4;
@@ -94,12 +94,12 @@ mod tests {
     use super::*;
     use crate::clock::mock::Mock;
 
-    /// Returns the cost that is found for a clock whose readings take `ticks`, but every `hiccup`th one much more.
-    fn found(ticks: u64, hiccup: u64) -> (Cost, u64) {
+    /// Measures a clock whose readings take `ticks`, except every `outlier`th one, which takes much longer.
+    fn measured(ticks: u64, outlier: u64) -> (Cost, u64) {
         let time = Mock::new(0);
         let read = || {
             let now = time.now();
-            time.advance(if time.readings() % hiccup == hiccup - 1 {
+            time.advance(if time.readings() % outlier == outlier - 1 {
                 100 * ticks
             } else {
                 ticks
@@ -116,9 +116,9 @@ mod tests {
     }
 
     #[test]
-    fn the_cost_is_found() {
+    fn the_cost_is_measured() {
         assert_eq!(
-            found(25, u64::MAX).0,
+            measured(25, u64::MAX).0,
             Cost {
                 empty_interval_ticks: 25,
                 reading_ns: 25.0
@@ -127,9 +127,9 @@ mod tests {
     }
 
     #[test]
-    fn hiccups_do_not_matter() {
+    fn outliers_are_ignored() {
         assert_eq!(
-            found(25, 37).0,
+            measured(25, 37).0,
             Cost {
                 empty_interval_ticks: 25,
                 reading_ns: 25.0
@@ -139,13 +139,13 @@ mod tests {
 
     #[test]
     fn a_slow_clock_gets_fewer_rounds() {
-        let (cost, took) = found(1000, u64::MAX);
+        let (cost, took) = measured(1000, u64::MAX);
         assert_eq!(cost.empty_interval_ticks, 1000);
         assert!(took < 70_000, "took {took} ns");
     }
 
     #[test]
-    fn a_clock_that_steps_back_costs_nothing_rather_than_ages() {
+    fn a_clock_that_steps_back_has_a_cost_of_zero() {
         let back = Mock::new(1 << 40);
         let read = || {
             back.step_back(7);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_middle_mean_resolves_less_than_a_tick() {
+    fn the_middle_mean_resolves_fractions_of_a_tick() {
         assert_eq!(middle_mean(&mut [26, 9000, 25, 26, 0, 25, 26, 26]), 25.75);
         assert_eq!(middle_mean(&mut []), 0.0);
     }

@@ -1,8 +1,8 @@
-//! Which clocks this machine has, and whether its TSC can be trusted.
+//! Detects which clocks this machine has, and whether its TSC can be trusted.
 //!
-//! The rule for the TSC is that of PostgreSQL 19 for `auto`. The CPU must have RDTSCP and an invariant TSC. In addition it
-//! must have the `TSC_ADJUST` register, with which the kernel keeps the CPUs' counters together, or the kernel itself must
-//! keep time by the TSC, which it has watched since it booted.
+//! The rule for the TSC is that of PostgreSQL 19 for `auto`. The CPU must have RDTSCP and an invariant TSC. In addition,
+//! the CPU must have the `TSC_ADJUST` register, with which the kernel synchronises the CPUs' counters. Otherwise the kernel
+//! itself must use the TSC as its clock source, because then it has checked the TSC since it booted.
 
 use std::sync::OnceLock;
 
@@ -12,40 +12,40 @@ pub enum Unusable {
     /// The program was built for another CPU.
     #[error("only x86-64 CPUs have a TSC")]
     NotX86,
-    /// CPUID shows no RDTSCP, so this is an old or a much reduced (virtual) CPU.
+    /// CPUID shows no RDTSCP, so this is an old or a restricted (virtual) CPU.
     #[error("the CPU has no RDTSCP instruction")]
     NoRdtscp,
     /// The counter's rate changes with the CPU's frequency, or it stops when the CPU sleeps.
     #[error("the CPU has no invariant TSC")]
     NotInvariant,
-    /// A reading would be a SIGSEGV.
+    /// A reading would raise SIGSEGV.
     #[error("the kernel does not let this process read the TSC")]
     Forbidden,
-    /// The kernel found, or has to assume, that the counters of the CPUs do not agree.
+    /// The kernel found, or must assume, that the counters of the CPUs differ.
     #[error("the kernel does not trust the TSC (its clock source is {clock_source})")]
     Untrusted {
         /// The clock that the kernel uses instead; `unknown` if it does not say.
         clock_source: String,
     },
-    /// CPUID does not state it and it cannot be measured: the TSC or the system clock does not move.
-    #[error("the frequency of the TSC cannot be found out")]
+    /// CPUID does not state the frequency, and it cannot be measured: the TSC or the system clock does not move.
+    #[error("the frequency of the TSC is unknown")]
     NoFrequency,
-    /// The operating system has no such clock, or a sandbox does not let the process have it.
+    /// The operating system does not have this clock, or a sandbox forbids it.
     #[error("the operating system does not offer this clock")]
     NotOffered,
 }
 
-/// The verdict on the TSC. It is found only once, because CPUID is slow in a virtual machine (each leaf is an exit to the
-/// hypervisor) and the kernel's clock source is a file.
+/// Whether the TSC can be used. This is checked only once, because CPUID is slow in a virtual machine (each leaf is an exit
+/// to the hypervisor), and the kernel's clock source must be read from a file.
 static TSC: OnceLock<Result<(), Unusable>> = OnceLock::new();
 
-/// Returns whether the TSC can be used. Only the first call asks the machine.
+/// Returns whether the TSC can be used. Only the first call checks it.
 pub(super) fn tsc() -> Result<(), Unusable> {
     TSC.get_or_init(|| judge(features(), super::tsc::permitted(), clock_source))
         .clone()
 }
 
-/// Returns whether a system clock can be read. A failed reading is 0.
+/// Returns whether a system clock can be read. A failed reading returns 0.
 pub(super) fn answers(read: fn() -> u64) -> Result<(), Unusable> {
     if read() != 0 {
         Ok(())
@@ -54,7 +54,7 @@ pub(super) fn answers(read: fn() -> u64) -> Result<(), Unusable> {
     }
 }
 
-/// What CPUID says about the TSC.
+/// The features of the TSC that CPUID shows.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 struct Features {
@@ -63,7 +63,7 @@ struct Features {
     adjust: bool,
 }
 
-/// Applies the rule. `clock_source` is called only if the answer depends on it.
+/// Applies the rule. Calls `clock_source` only if the result depends on it.
 fn judge(
     features: Option<Features>,
     permitted: bool,
@@ -111,8 +111,8 @@ fn features() -> Option<Features> {
     None
 }
 
-/// Returns the clock that the kernel uses now. (`available_clocksource` lists an untrusted TSC too.) `None` if it does not
-/// say: on another operating system, or in a container without `/sys`.
+/// Returns the clock that the kernel uses now. (`available_clocksource` lists an untrusted TSC too.) Returns `None` on
+/// other operating systems, and in containers without `/sys`.
 fn clock_source() -> Option<String> {
     let text =
         std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource").ok()?;
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lacking_feature_is_named() {
+    fn a_missing_feature_is_the_reason() {
         let verdict = |features| judge(features, true, not_asked);
         assert_eq!(verdict(None), Err(Unusable::NotX86));
         assert_eq!(

@@ -1,9 +1,10 @@
-//! The TSC's frequency. The hypervisor or the CPU states it, and the system clock confirms it; or it is measured.
+//! Finds the TSC's frequency. The hypervisor or the CPU states it, and the system clock confirms it. Otherwise it is
+//! measured.
 //!
 //! The hypervisor's leaf 0x40000010 (KVM, VMware) comes first, because under a hypervisor the CPU's own leaves may be those
-//! of another host. CPUID 0x15 with a crystal frequency comes next. A stated frequency is checked for a millisecond. If it
-//! is off by more than [`MOST_DISAGREEMENT`], the measured frequency is used. If none is stated, the frequency is measured
-//! for some milliseconds. CPUID 0x16, the base frequency in whole MHz, is used only if the system clock is too bad for a
+//! of another host. CPUID 0x15 with a crystal frequency comes next. A stated frequency is checked for a millisecond. If its
+//! error is above [`MAX_DISAGREEMENT`], the measured frequency is used. If none is stated, the frequency is measured for
+//! some milliseconds. CPUID 0x16, the base frequency in whole MHz, is used only if the system clock is too inaccurate for a
 //! measurement.
 
 use std::fmt;
@@ -14,26 +15,26 @@ use super::calibrate::{Bench, FIRST_WINDOW, Measured, TARGET_ERROR};
 use super::detect::{self, Unusable};
 use super::{system, tsc};
 
-/// The largest relative difference between the stated and the measured frequency at which the stated one is used. It is
-/// twice what NTP may slew the system clock by, so a correct statement is never rejected. Nobody would see such an error in
-/// a time.
-const MOST_DISAGREEMENT: f64 = 1e-3;
-/// How long a stated frequency is checked: enough for an error of 50 ppm on any usual machine.
+/// The largest relative difference between the stated and the measured frequency at which the stated one is used. NTP may
+/// slew the system clock by half of this, so a correct statement is never rejected. In displayed times this error is not
+/// noticeable.
+const MAX_DISAGREEMENT: f64 = 1e-3;
+/// How long a stated frequency is checked. This suffices for an error of 50 ppm on usual machines.
 const CHECK_WINDOW: Duration = Duration::from_millis(1);
 /// A check with a larger error is ignored.
-const CHECK_ERROR: f64 = MOST_DISAGREEMENT / 4.0;
-/// The relative error of CPUID 0x16. It is a marketing figure: a "2.3 GHz" CPU may tick at 2.295 GHz.
+const CHECK_ERROR: f64 = MAX_DISAGREEMENT / 4.0;
+/// The relative error of CPUID 0x16. It is a rounded number: a "2.3 GHz" CPU may tick at 2.295 GHz.
 const BASE_FREQUENCY_ERROR: f64 = 5e-3;
 
 /// A frequency with a larger relative error is not used, because times would be visibly wrong.
-const MOST_ERROR: f64 = 1e-2;
+const MAX_ERROR: f64 = 1e-2;
 
-/// How fast the TSC ticks, and where that is known from.
+/// The TSC's frequency, and its origin.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Frequency {
     /// Ticks per second.
     pub hz: f64,
-    /// Where the figure comes from.
+    /// Where the frequency comes from.
     pub origin: Origin,
     /// Its largest relative error: that of the measurement, or of the check of a stated frequency.
     pub error: f64,
@@ -48,9 +49,9 @@ pub enum Origin {
     Crystal,
     /// Measured against `CLOCK_MONOTONIC`.
     Measured,
-    /// The CPU's base frequency in whole MHz (CPUID 0x16), if there is nothing better.
+    /// The CPU's base frequency in whole MHz (CPUID 0x16), if nothing better is available.
     BaseFrequency,
-    /// Nothing is known: the TSC cannot be used here, and its tick counts as a nanosecond.
+    /// The frequency is unknown. The TSC cannot be used here, and its tick counts as a nanosecond.
     Unknown,
 }
 
@@ -66,7 +67,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The frequency, found once for the whole tree of processes.
+/// The frequency. It is found once, and child processes inherit it.
 static FREQUENCY: OnceLock<Frequency> = OnceLock::new();
 
 /// Returns the TSC's frequency. The first call finds it, which takes some milliseconds: see [`prepare`](super::prepare).
@@ -84,7 +85,7 @@ pub fn frequency() -> Frequency {
     })
 }
 
-/// Returns whether the frequency could be found.
+/// Returns whether the frequency is known.
 pub(super) fn known() -> Result<(), Unusable> {
     if frequency().origin == Origin::Unknown {
         Err(Unusable::NoFrequency)
@@ -93,7 +94,7 @@ pub(super) fn known() -> Result<(), Unusable> {
     }
 }
 
-/// A frequency that makes a tick a nanosecond.
+/// An unknown frequency, at which a tick is a nanosecond.
 const UNKNOWN: Frequency = Frequency {
     hz: 1e9,
     origin: Origin::Unknown,
@@ -108,33 +109,33 @@ struct Stated {
     base: Option<f64>,
 }
 
-/// Chooses the frequency. `measure` takes the first window and the error to reach, as [`Bench::measure`] does.
+/// Chooses the frequency. `measure` takes the first window and the target error, as [`Bench::measure`] does.
 fn choose(stated: Stated, mut measure: impl FnMut(Duration, f64) -> Option<Measured>) -> Frequency {
-    let claims = [
+    let candidates = [
         (stated.hypervisor, Origin::Hypervisor),
         (stated.crystal, Origin::Crystal),
     ];
-    let mut claims = claims
+    let mut candidates = candidates
         .into_iter()
         .filter_map(|(hz, origin)| Some((hz?, origin)))
         .peekable();
-    if claims.peek().is_some() {
+    if candidates.peek().is_some() {
         let check = measure(CHECK_WINDOW, CHECK_ERROR).filter(|check| check.error <= CHECK_ERROR);
-        for (hz, origin) in claims {
+        for (hz, origin) in candidates {
             let off = check.map_or(0.0, |check| (check.hz / hz - 1.0).abs());
-            if off <= MOST_DISAGREEMENT {
-                let error = check.map_or(MOST_DISAGREEMENT, |check| off + check.error);
+            if off <= MAX_DISAGREEMENT {
+                let error = check.map_or(MAX_DISAGREEMENT, |check| off + check.error);
                 return Frequency { hz, origin, error };
             }
         }
     }
-    // A bad measurement is better than none, but not better than the CPU's statement.
-    let most = if stated.base.is_some() {
+    // An inaccurate measurement is better than none, but not better than the CPU's statement.
+    let max_error = if stated.base.is_some() {
         BASE_FREQUENCY_ERROR
     } else {
-        MOST_ERROR
+        MAX_ERROR
     };
-    match measure(FIRST_WINDOW, TARGET_ERROR).filter(|measured| measured.error <= most) {
+    match measure(FIRST_WINDOW, TARGET_ERROR).filter(|measured| measured.error <= max_error) {
         Some(Measured { hz, error }) => Frequency {
             hz,
             origin: Origin::Measured,
@@ -153,7 +154,7 @@ fn stated() -> Stated {
     use raw_cpuid::{CpuId, Hypervisor};
 
     let cpuid = CpuId::new();
-    // Other hypervisors use leaf 0x40000010 for other things, or for nothing.
+    // Other hypervisors use leaf 0x40000010 for other purposes, or not at all.
     let hypervisor = cpuid
         .get_hypervisor_info()
         .filter(|leaf| matches!(leaf.identify(), Hypervisor::KVM | Hypervisor::VMware))

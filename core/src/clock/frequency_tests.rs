@@ -1,14 +1,14 @@
-//! Tests of the rule by which the TSC's frequency is chosen.
+//! Tests of the rule that chooses the TSC's frequency.
 
 use super::*;
 
-/// A measurement of `hz` with this relative error, whatever was asked for.
+/// Returns a function that always measures `hz` with this relative error.
 fn measuring(hz: f64, error: f64) -> impl FnMut(Duration, f64) -> Option<Measured> {
     move |_, _| Some(Measured { hz, error })
 }
 
 #[test]
-fn the_hypervisor_is_believed_before_the_crystal_if_the_clock_agrees() {
+fn the_hypervisor_has_priority_over_the_crystal_if_the_clock_agrees() {
     let stated = Stated {
         hypervisor: Some(2.3e9),
         crystal: Some(2.3001e9),
@@ -20,7 +20,7 @@ fn the_hypervisor_is_believed_before_the_crystal_if_the_clock_agrees() {
 }
 
 #[test]
-fn the_claim_that_the_clock_confirms_wins() {
+fn the_frequency_that_the_clock_confirms_is_chosen() {
     let stated = Stated {
         hypervisor: Some(2.5e9),
         crystal: Some(2.3e9),
@@ -30,7 +30,7 @@ fn the_claim_that_the_clock_confirms_wins() {
 }
 
 #[test]
-fn the_measured_frequency_beats_a_claim_off_by_more_than_a_thousandth() {
+fn the_measured_frequency_replaces_a_stated_one_with_an_error_above_a_thousandth() {
     let stated = Stated {
         crystal: Some(2.3e9),
         base: Some(2.3e9),
@@ -48,7 +48,7 @@ fn the_measured_frequency_beats_a_claim_off_by_more_than_a_thousandth() {
 }
 
 #[test]
-fn a_check_that_says_nothing_leaves_the_claim() {
+fn an_inaccurate_check_does_not_reject_the_stated_frequency() {
     let stated = Stated {
         crystal: Some(2.3e9),
         ..Stated::default()
@@ -82,7 +82,7 @@ fn a_frequency_that_cannot_be_measured_is_unknown() {
 }
 
 #[test]
-fn a_confirmed_claim_costs_one_short_check() {
+fn a_confirmed_frequency_needs_one_short_check() {
     let mut asked = Vec::new();
     let stated = Stated {
         hypervisor: Some(2.3e9),

@@ -1,23 +1,23 @@
-//! What every clock offers.
+//! The trait of all clocks.
 
 use super::detect::Unusable;
 use super::scale::Scale;
 use std::ffi::CStr;
 
-/// A clock. Each one is a type of its own, so that loops over readings can be compiled for it.
+/// A clock. Each clock is a type, so that loops over readings can be compiled for it.
 pub(super) trait Clock {
-    /// The word for the clock in settings and displays.
+    /// The name of the clock in settings and displays.
     const NAME: &'static CStr;
 
-    /// The length of the steps that the clock moves in, in nanoseconds; 0 if they are shorter than a reading takes.
+    /// The length of the clock's steps in nanoseconds; 0 if they are shorter than a reading.
     const RESOLUTION_NS: f64 = 0.0;
 
-    /// Reads the clock, in raw ticks; 0 if the machine does not have it. Called for a usable clock only.
+    /// Reads the clock, in raw ticks. Returns 0 if the machine does not have it. Only a usable clock is read.
     ///
-    /// It must not allocate, lock or panic: it is called in signal handlers and in frames that a longjmp crosses.
+    /// It must not allocate, lock or panic, because signal handlers and frames that a longjmp crosses call it.
     fn read() -> u64;
 
-    /// Returns whether this machine has the clock and it can be trusted.
+    /// Returns whether this machine has the clock, and whether it can be trusted.
     fn usable() -> Result<(), Unusable>;
 
     /// Returns how long a raw tick is.
@@ -26,11 +26,11 @@ pub(super) trait Clock {
     }
 }
 
-/// Something that is done with a clock and compiled for each.
+/// An operation on a clock. It is compiled for each clock.
 pub(super) trait Visitor {
-    /// What comes out of it.
+    /// The result of the operation.
     type Output;
 
-    /// Does it.
+    /// Performs the operation.
     fn visit<C: Clock>(self) -> Self::Output;
 }

@@ -1,8 +1,8 @@
-//! A clock for tests. The test sets its time and lets it move on or step back.
+//! A clock for tests. The test sets its time, advances it, or makes it step back.
 
 use std::cell::Cell;
 
-/// A clock under a test's control. Every method takes `&self`, so it can be shared by reference.
+/// A clock that a test controls. Every method takes `&self`, so it can be shared by reference.
 ///
 /// ```
 /// use rowsource_core::clock::mock::Mock;
@@ -21,7 +21,7 @@ pub struct Mock {
 }
 
 impl Mock {
-    /// Returns a clock that stands at `now` ticks.
+    /// Returns a clock whose time is `now` ticks.
     pub const fn new(now: u64) -> Mock {
         Mock {
             now: Cell::new(now),
@@ -30,7 +30,7 @@ impl Mock {
         }
     }
 
-    /// Makes the clock move on by `ticks` after every reading.
+    /// Makes every reading advance the clock by `ticks`.
     pub fn with_cost(self, ticks: u64) -> Mock {
         self.per_reading.set(ticks);
         self
@@ -54,12 +54,12 @@ impl Mock {
         self.readings.get()
     }
 
-    /// Sets the clock to any time.
+    /// Sets the time.
     pub fn set(&self, now: u64) {
         self.now.set(now);
     }
 
-    /// Lets `ticks` pass.
+    /// Advances the clock by `ticks`.
     pub fn advance(&self, ticks: u64) {
         self.now.set(self.now.get().saturating_add(ticks));
     }
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reading_costs_what_it_was_told_to() {
+    fn a_reading_advances_the_clock_by_its_cost() {
         let clock = Mock::new(10).with_cost(3);
         assert_eq!([clock.read(), clock.read(), clock.now()], [10, 13, 16]);
         assert_eq!(clock.readings(), 2);

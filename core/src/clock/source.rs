@@ -1,4 +1,4 @@
-//! The sources of time, and which of them can be used.
+//! The list of clocks, and which of them can be used.
 //!
 //! A new clock is a file in `source/`, which implements [`Clock`], and a line in the list below.
 
@@ -14,12 +14,12 @@ use super::scale::Scale;
 use serde::{Deserialize, Serialize};
 use std::ffi::CStr;
 
-/// Makes the enum of clocks and all that differs between them.
+/// Defines the enum of clocks and the functions that differ between them.
 macro_rules! clocks {
     ($($(#[$doc:meta])+ $name:ident = $clock:ty;)+) => {
         /// A clock that can be read. The setting `auto` chooses one of these.
         ///
-        /// Stored statistics contain the clock by its place in the list.
+        /// Stored statistics contain the index of the clock in this list.
         #[repr(u8)]
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub enum Source {
@@ -30,24 +30,24 @@ macro_rules! clocks {
             /// All sources, in the order in which they are listed to users.
             pub const ALL: [Source; [$(Source::$name),+].len()] = [$(Source::$name),+];
 
-            /// Returns the word for the source in settings and displays, as PostgreSQL takes it.
+            /// Returns the name of the source in settings and displays, as a C string.
             pub const fn c_name(self) -> &'static CStr {
                 match self {
                     $(Source::$name => <$clock as Clock>::NAME,)+
                 }
             }
 
-            /// Returns whether this machine has the source and it can be trusted.
+            /// Returns whether this machine has the source, and whether it can be trusted.
             ///
             /// # Errors
-            /// The reason, in a user's words.
+            /// The reason, in words for users.
             pub fn usable(self) -> Result<(), Unusable> {
                 match self {
                     $(Source::$name => <$clock as Clock>::usable(),)+
                 }
             }
 
-            /// Returns the function that reads the clock. Call it for a [usable](Self::usable) source only.
+            /// Returns the function that reads the clock. It may be called only for a [usable](Self::usable) source.
             ///
             /// It does not allocate, lock or panic, so it may be called in a signal handler and in a frame that a
             /// longjmp crosses.
@@ -57,22 +57,21 @@ macro_rules! clocks {
                 }
             }
 
-            /// Returns how long a raw tick of this source is.
+            /// Returns the length of a raw tick of this source.
             pub fn scale(self) -> Scale {
                 match self {
                     $(Source::$name => <$clock as Clock>::scale(),)+
                 }
             }
 
-            /// Returns the length of the steps that the clock moves in, in nanoseconds; 0 if they are shorter than a
-            /// reading takes.
+            /// Returns the length of the clock's steps in nanoseconds; 0 if they are shorter than a reading.
             pub const fn resolution_ns(self) -> f64 {
                 match self {
                     $(Source::$name => <$clock as Clock>::RESOLUTION_NS,)+
                 }
             }
 
-            /// Does something that is compiled for each clock.
+            /// Performs an operation that is compiled for each clock.
             pub(super) fn visit<V: Visitor>(self, visitor: V) -> V::Output {
                 match self {
                     $(Source::$name => visitor.visit::<$clock>(),)+
@@ -87,14 +86,14 @@ clocks! {
     Tsc = tsc::Tsc;
     /// `CLOCK_MONOTONIC`, through the vDSO if the kernel offers one.
     System = system::System;
-    /// `CLOCK_MONOTONIC_COARSE`: cheap, but it moves only with the kernel's tick (1 to 10 ms).
+    /// `CLOCK_MONOTONIC_COARSE`: cheap, but it changes only with the kernel's tick (1 to 10 ms).
     Coarse = coarse::Coarse;
-    /// `CLOCK_MONOTONIC` by a real system call, without the vDSO.
+    /// `CLOCK_MONOTONIC`, read with a real system call, without the vDSO.
     Syscall = syscall::Syscall;
 }
 
 impl Source {
-    /// Returns the word for the source in settings and displays.
+    /// Returns the name of the source in settings and displays.
     pub const fn name(self) -> &'static str {
         match self.c_name().to_str() {
             Ok(name) => name,
@@ -112,7 +111,7 @@ impl Source {
     }
 }
 
-/// Returns the source that the setting `auto` stands for: the TSC if it is usable, else the system clock.
+/// Returns the source that the setting `auto` chooses: the TSC if it is usable, else the system clock.
 pub fn auto() -> Source {
     match Source::Tsc.usable() {
         Ok(()) => Source::Tsc,
@@ -120,10 +119,10 @@ pub fn auto() -> Source {
     }
 }
 
-/// Finds out what takes long: whether the TSC may be used and, if so, its frequency.
+/// Checks whether the TSC can be used, and finds its frequency, which takes long.
 ///
-/// The postmaster calls this, and backends inherit the answer by fork. At `LOAD` it costs the session 1 to 5 ms (70 ms on
-/// the noisiest machine). Later calls cost nothing. Without this call, the first function that needs the answer is slow.
+/// The postmaster calls this, and backends inherit the result by fork. At `LOAD` it costs the session 1 to 5 ms (70 ms on
+/// the noisiest machine). Later calls cost nothing. Without this call, the first function that needs the result is slow.
 pub fn prepare() {
     frequency();
 }
@@ -150,27 +149,27 @@ mod tests {
     }
 
     #[test]
-    fn every_usable_source_moves_at_the_pace_of_the_system_clock() {
+    fn every_usable_source_is_as_fast_as_the_system_clock() {
         prepare();
         for source in Source::ALL.into_iter().filter(|source| source.usable().is_ok()) {
             let (read, scale) = (source.read_fn(), source.scale());
-            // Readings of the system clock around each, so that a preemption anywhere does no harm.
+            // The system clock is read before and after each source, so that a preemption does no harm.
             let around = || (monotonic(), read(), monotonic());
             let start = around();
             std::thread::sleep(std::time::Duration::from_millis(40));
             let end = around();
-            let told = scale.nanoseconds(elapsed(start.1, end.1).unwrap());
-            let (least, most) = ((end.0 - start.2) as f64, (end.2 - start.0) as f64);
+            let measured = scale.nanoseconds(elapsed(start.1, end.1).unwrap());
+            let (min, max) = ((end.0 - start.2) as f64, (end.2 - start.0) as f64);
             // The coarse clock may be a tick of 10 ms behind at either end, or more on a busy virtual
             // machine.
             let slack = if source == Source::Coarse {
                 30e6
             } else {
-                0.005 * most
+                0.005 * max
             };
             assert!(
-                least - slack < told && told < most + slack,
-                "{source:?}: {told} in {least}..{most} ns"
+                min - slack < measured && measured < max + slack,
+                "{source:?}: {measured} in {min}..{max} ns"
             );
         }
     }

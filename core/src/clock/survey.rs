@@ -1,4 +1,4 @@
-//! What a clock is like on this machine, for `rowsource_clocks()`: its speed, its steps, its faults.
+//! Measures a clock of this machine for `rowsource_clocks()`: its speed, its steps, and its backward steps.
 
 use super::detect::Unusable;
 use super::leaf::{Clock, Visitor};
@@ -9,10 +9,10 @@ use super::system;
 /// Readings between two calls of the survey's callback: 1 ms with a fast clock, 50 ms with a slow one.
 pub const SURVEY_CHUNK: u32 = 100_000;
 
-/// What a survey found.
+/// The result of a survey.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Survey {
-    /// Whether the clock can be used. If not, the other figures are empty.
+    /// Whether the clock can be used. If not, the other values are empty.
     pub usable: Result<(), Unusable>,
     /// The time of one reading in nanoseconds; `None` without readings.
     pub ns_per_reading: Option<f64>,
@@ -21,13 +21,13 @@ pub struct Survey {
     pub resolution_ns: Option<f64>,
     /// How often a reading was less than the one before it.
     pub backward_steps: u64,
-    /// The largest such step, in nanoseconds; 0 without one.
+    /// The largest backward step in nanoseconds; 0 if there is none.
     pub largest_backward_step_ns: f64,
 }
 
-/// Reads `source` `calls` times in a tight loop, and once more to start from.
+/// Reads `source` `calls` times in a tight loop, and once before as the start.
 ///
-/// `between` is called after every [`SURVEY_CHUNK`] readings except the last ones, so that the caller can look for
+/// `between` is called after every [`SURVEY_CHUNK`] readings except the last ones, so that the caller can check for
 /// interrupts. It may unwind. Its time is not counted.
 pub fn survey(source: Source, calls: u32, between: impl FnMut()) -> Survey {
     let usable = source.usable();
@@ -38,7 +38,7 @@ pub fn survey(source: Source, calls: u32, between: impl FnMut()) -> Survey {
     steps.report(usable, source.scale())
 }
 
-/// Observes a clock. The loop is compiled for each clock, so that the reading is inlined as on the hot path.
+/// Observes a clock. The loop is compiled for each clock, so the reading is inlined as on the hot path.
 struct Observe<F> {
     calls: u32,
     between: F,
@@ -62,7 +62,7 @@ struct Steps {
     largest_backward: u64,
 }
 
-/// Reads a clock `calls` times. `timer` measures, in nanoseconds, how long the chunks take.
+/// Reads a clock `calls` times. `timer` measures the time of the chunks in nanoseconds.
 fn observe(
     mut read: impl FnMut() -> u64,
     calls: u32,
@@ -71,8 +71,8 @@ fn observe(
 ) -> Steps {
     let mut steps = Steps::default();
     let (mut last, mut left) = (read(), calls);
-    // The smallest step minus one. A step of 0 wraps to the largest value and so is never the minimum. This takes one
-    // comparison instead of two in a loop of nanoseconds.
+    // The smallest step minus one. A step of 0 wraps to the largest value, so it is never the minimum. This takes one
+    // comparison instead of two, in a loop that takes only nanoseconds.
     let mut smallest_less_one = u64::MAX;
     while left > 0 {
         let chunk = left.min(SURVEY_CHUNK);

@@ -1,9 +1,9 @@
-//! Tests of the survey, on clocks that misbehave.
+//! Tests of the survey with faulty clocks.
 
 use super::*;
 use crate::clock::mock::Mock;
 
-/// Surveys the readings given, with a timer that stands still.
+/// Surveys these readings, with a timer that stands still.
 fn steps_of(readings: &[u64]) -> Steps {
     let mut next = readings.iter().copied();
     observe(|| next.next().unwrap(), readings.len() as u32 - 1, || 0, || {})
@@ -38,12 +38,12 @@ fn backward_steps_are_counted_and_measured() {
 fn the_extremes_do_not_wrap() {
     let steps = steps_of(&[u64::MAX, 0, u64::MAX, u64::MAX - 1]);
     assert_eq!((steps.backward, steps.largest_backward), (2, u64::MAX));
-    // The one step forward is the largest there can be.
+    // The only step forward is the largest possible one.
     assert_eq!(steps.smallest, Some(u64::MAX));
 }
 
 #[test]
-fn random_walks_agree_with_plain_arithmetic() {
+fn steps_of_random_walks_agree_with_plain_subtraction() {
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
 
@@ -69,7 +69,7 @@ fn random_walks_agree_with_plain_arithmetic() {
 }
 
 #[test]
-fn readings_come_in_chunks_with_the_callback_between_and_not_timed() {
+fn the_callback_runs_between_chunks_and_is_not_timed() {
     let clock = Mock::new(0).with_cost(20);
     let mut interrupts = 0;
     let calls = 2 * SURVEY_CHUNK + 1;
@@ -101,7 +101,7 @@ fn ticks_are_reported_as_nanoseconds() {
 }
 
 #[test]
-fn every_source_of_this_machine_gives_a_sane_survey() {
+fn every_source_of_this_machine_has_a_plausible_survey() {
     for source in Source::ALL {
         let survey = survey(source, 1000, || {});
         assert_eq!(survey.ns_per_reading.is_some(), survey.usable.is_ok());
@@ -118,6 +118,6 @@ fn every_source_of_this_machine_gives_a_sane_survey() {
 }
 
 #[test]
-fn no_calls_no_figures() {
+fn a_survey_without_calls_has_no_reading_time() {
     assert_eq!(survey(Source::System, 0, || {}).ns_per_reading, None);
 }

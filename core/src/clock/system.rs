@@ -1,6 +1,6 @@
 //! The operating system's monotonic clock, in nanoseconds since an arbitrary start.
 //!
-//! Reading it does not allocate, lock or panic: it is read in signal handlers and in frames that a longjmp crosses.
+//! Reading it does not allocate, lock or panic, because signal handlers and frames that a longjmp crosses read it.
 #![allow(unsafe_code)]
 
 /// Nanoseconds in a second.
@@ -18,16 +18,16 @@ pub fn monotonic() -> u64 {
     gettime(libc::CLOCK_MONOTONIC)
 }
 
-/// Reads one of the system's clocks. Returns 0 if there is no such clock.
+/// Reads one of the system's clocks. Returns 0 if the clock does not exist.
 #[inline]
 pub(super) fn gettime(clock: libc::clockid_t) -> u64 {
     let mut now = ZERO;
-    // SAFETY: `now` is a live local of the type asked for; an unknown clock is an error, not undefined.
+    // SAFETY: `now` is a live local of the required type. An unknown clock only makes the call fail.
     let rc = unsafe { libc::clock_gettime(clock, &raw mut now) };
     if rc == 0 { nanoseconds(now) } else { 0 }
 }
 
-/// Returns a timespec in nanoseconds. It wraps after 584 years of uptime, and never panics.
+/// Converts a timespec to nanoseconds. It wraps after 584 years of uptime, and never panics.
 #[inline]
 pub(super) fn nanoseconds(time: libc::timespec) -> u64 {
     (time.tv_sec as u64)

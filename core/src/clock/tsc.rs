@@ -1,21 +1,21 @@
 //! The CPU's time stamp counter (TSC).
 //!
-//! Only this module, `system` and `source::syscall` contain `unsafe` among the clocks.
+//! Among the clocks, only this module, `system` and `source::syscall` contain `unsafe`.
 #![allow(unsafe_code)]
 
 /// Reads the counter, in raw ticks.
 ///
-/// Call it only if [`Source::usable`](super::Source::usable) allows it. Otherwise it may tick at a changing rate, or the
-/// kernel may forbid it. On other CPUs than x86-64 this reads the system clock, in nanoseconds.
+/// It may be called only if [`Source::usable`](super::Source::usable) allows it. Otherwise the counter's rate may change,
+/// or the kernel may forbid the reading. On other CPUs than x86-64 this reads the system clock, in nanoseconds.
 ///
-/// It neither allocates nor panics. It uses RDTSC without a fence, because waiting for all earlier work would cost more than
-/// the instructions that may move past the reading.
+/// It neither allocates nor panics. It uses RDTSC without a fence, because waiting for all earlier instructions would cost
+/// more than the few that may move past the reading.
 #[inline(always)]
 pub fn read() -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
         // SAFETY: every x86-64 CPU has RDTSC, and it touches no memory. If the kernel forbids it, the process gets a
-        // SIGSEGV, which is not unsound. `permitted` rules that out before the source is offered.
+        // SIGSEGV, which is not undefined behaviour. `permitted` checks that before the source is used.
         unsafe { core::arch::x86_64::_rdtsc() }
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -25,12 +25,12 @@ pub fn read() -> u64 {
 }
 
 /// Returns whether the kernel lets this process read the counter. If a sandbox has forbidden it (`prctl(PR_SET_TSC)`), a
-/// reading is a SIGSEGV.
+/// reading raises SIGSEGV.
 pub(super) fn permitted() -> bool {
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     {
         let mut state: libc::c_int = libc::PR_TSC_ENABLE;
-        // SAFETY: PR_GET_TSC writes one int to the address given, which is that of a live local.
+        // SAFETY: PR_GET_TSC writes one int to the address, which is that of a live local.
         let rc = unsafe { libc::prctl(libc::PR_GET_TSC, &raw mut state) };
         rc != 0 || state == libc::PR_TSC_ENABLE
     }

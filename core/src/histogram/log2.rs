@@ -29,7 +29,7 @@ impl<const BUCKETS: usize, const UNIT_NS: u32> Log2<BUCKETS, UNIT_NS> {
     }
 }
 
-/// The counts of a histogram that several processes share. Zero bytes are an empty one.
+/// The counts of a histogram that several processes share. Zero bytes are an empty histogram.
 #[repr(C)]
 #[derive(Debug)]
 pub struct SharedCounts<const BUCKETS: usize>([AtomicU64; BUCKETS]);
@@ -41,7 +41,7 @@ impl<const BUCKETS: usize> Default for SharedCounts<BUCKETS> {
 }
 
 impl<const BUCKETS: usize> SharedCounts<BUCKETS> {
-    /// Adds to the count of a bucket. Does nothing if there is no such bucket, so that it cannot panic.
+    /// Adds to the count of a bucket. Does nothing if the bucket does not exist, so that it cannot panic.
     #[inline(always)]
     pub fn add(&self, bucket: usize, count: u64) {
         if let Some(sum) = self.0.get(bucket) {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_counts() {
+    fn shared_counts_are_added_and_reset() {
         let counts = SharedCounts::<4>::default();
         counts.add(1, 2);
         counts.add(9, 1);

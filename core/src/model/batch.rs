@@ -1,23 +1,23 @@
-//! Statistics of one plan on their way to where they are kept.
+//! Statistics of one plan that are about to be added to the store.
 
 use super::execution::Run;
 use super::node::{NodeStats, NodeTotals};
 use super::plan::PlanStats;
 use crate::histogram::Histogram;
 
-/// What one execution did: as a whole, and node by node.
+/// The statistics of one execution: as a whole, and of each node.
 #[derive(Clone, Copy)]
 pub struct ExecutionStats<'a> {
     /// The execution as a whole.
     pub run: &'a Run,
-    /// Its nodes, in EXPLAIN's order.
+    /// The statistics of the nodes, in EXPLAIN's order.
     pub nodes: &'a [NodeStats],
-    /// Of each node, how long its calls took.
+    /// For each node, how long its calls took.
     pub histograms: &'a [&'a Histogram],
 }
 
 impl ExecutionStats<'_> {
-    /// Adds its nodes to as many totals.
+    /// Adds each node to the total with the same index.
     #[inline(always)]
     pub fn add_to_nodes(&self, totals: &mut [NodeTotals]) {
         let nodes = self.nodes.iter().zip(self.histograms);
@@ -27,7 +27,7 @@ impl ExecutionStats<'_> {
     }
 }
 
-/// Statistics of a plan and of its nodes, as they come to the store.
+/// Statistics of a plan and of its nodes, to be added to the store.
 #[derive(Clone, Copy)]
 pub enum Batch<'a> {
     /// One execution.
@@ -61,7 +61,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Adds it to the statistics of a plan. Returns whether it is the more recent part of them.
+    /// Adds the batch to the statistics of a plan. Returns whether the batch contains the last execution.
     pub fn add_to_plan(&self, stats: &mut PlanStats) -> bool {
         match self {
             Batch::Execution(execution) => {
@@ -72,7 +72,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Adds its nodes from `first` on to as many totals. `newer` is what [`Batch::add_to_plan`] returned.
+    /// Adds the nodes from index `first` on to the totals, one to each. `newer` is the result of [`Batch::add_to_plan`].
     pub fn add_to_nodes(&self, newer: bool, first: usize, totals: &mut [NodeTotals]) {
         match self {
             Batch::Execution(execution) => {
@@ -116,9 +116,9 @@ mod tests {
         })
     }
 
-    /// Executions that are added one by one are the same as their sum, in whichever pieces the nodes come.
+    /// The nodes are added in parts of different sizes.
     #[test]
-    fn a_sum_is_its_executions() {
+    fn a_sum_has_the_same_totals_as_its_single_executions() {
         let histogram = Histogram::default();
         let histograms = [&histogram; 3];
         let runs = [run(5, 2.0), run(7, 4.0)];

@@ -9,9 +9,9 @@ pub enum Outcome {
     /// It ran to its end, or its cursor was closed.
     #[default]
     Completed,
-    /// An error ended it. The statistics are those up to the error.
+    /// An error ended it. The statistics end with the error.
     Failed,
-    /// A cancel request or a timeout ended it. The statistics are those up to that moment.
+    /// A cancel request or a timeout ended it. The statistics end at that moment.
     Cancelled,
 }
 
@@ -53,14 +53,14 @@ impl Times {
         if other.calls == 0 {
             return;
         }
-        let (own, added) = (self.calls as f64, other.calls as f64);
+        let (ours, theirs) = (self.calls as f64, other.calls as f64);
         let difference = other.mean_ms - self.mean_ms;
         self.min_ms = self.min_ms.min(other.min_ms);
         self.max_ms = self.max_ms.max(other.max_ms);
         self.calls += other.calls;
         self.total_ms += other.total_ms;
-        self.mean_ms += difference * added / (own + added);
-        self.square_ms += other.square_ms + difference * difference * own * added / (own + added);
+        self.mean_ms += difference * theirs / (ours + theirs);
+        self.square_ms += other.square_ms + difference * difference * ours * theirs / (ours + theirs);
     }
 
     /// Returns the population's standard deviation, as in pg_stat_statements.
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spread_of_times() {
+    fn times_have_mean_and_standard_deviation() {
         let mut times = Times::default();
         assert_eq!(times.stddev_ms(), 0.0);
         for ms in [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0] {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn spread_of_times_counted_separately() {
+    fn merged_times_equal_times_added_together() {
         let all = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0];
         let of = |part: &[f64]| {
             let mut times = Times::default();

@@ -5,14 +5,15 @@ use serde::{Deserialize, Serialize};
 /// The number of a plan, and its shape if the number is not unique.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanId {
-    /// The planid that views show.
+    /// The `planid` in the views.
     pub number: i64,
-    /// Distinguishes plans with different nodes (for example with other partitions pruned) to which core or another
-    /// extension gave the same number. It is 0 if the number is pg_rowsource's own, which is different for such plans.
+    /// Distinguishes plans with different nodes (for example, with different pruned partitions) to which core or another
+    /// extension gave the same number. It is 0 if the number is pg_rowsource's own: plans with different nodes then have
+    /// different numbers.
     pub shape: u32,
 }
 
-/// Identifies a plan of a statement, as run by a user in a database.
+/// Identifies a plan of a statement that a user ran in a database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(C)]
 pub struct PlanKey {
@@ -20,9 +21,9 @@ pub struct PlanKey {
     pub queryid: i64,
     /// The plan's number.
     pub planid: i64,
-    /// OID of the user who ran it.
+    /// The OID of the user who ran it.
     pub userid: u32,
-    /// OID of the database in which it ran.
+    /// The OID of the database in which it ran.
     pub dbid: u32,
     /// 1 if a client sent the statement, 0 if a function did. It has 32 bits, so that the key has no padding.
     toplevel: u32,
@@ -46,8 +47,8 @@ impl PlanKey {
         }
     }
 
-    /// Returns whether both are the same. Each statement compares keys: unlike `==` this is never a call, and compares whole
-    /// words.
+    /// Returns whether both keys are the same. Each statement compares keys, so this is faster than `==`: it is always inlined
+    /// and compares whole words.
     #[inline(always)]
     pub fn is(&self, other: &PlanKey) -> bool {
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
@@ -67,7 +68,7 @@ impl PlanKey {
         self.shape
     }
 
-    /// Returns whether the plan belongs to this user, database and query. 0 stands for any.
+    /// Returns whether the plan belongs to this user, database and query. 0 means any.
     pub fn matches(&self, userid: u32, dbid: u32, queryid: i64) -> bool {
         (userid == 0 || self.userid == userid)
             && (dbid == 0 || self.dbid == dbid)
@@ -80,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_the_same_if_all_parts_are() {
+    fn keys_are_the_same_only_if_all_parts_are() {
         let key = PlanKey::new(1, 2, -3, PlanId { number: 4, shape: 5 }, true);
         assert!(key.is(&key.clone()));
         let others = [

@@ -1,10 +1,10 @@
-//! The statistics of one plan node. A new fact per node needs a field here and one place that collects it.
+//! The statistics of one plan node. A new statistic per node needs a field here and one place that collects it.
 
 use crate::histogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::ops::{AddAssign, SubAssign};
 
-/// A value that may not have been measured. The value is then zero, so that sums need no test.
+/// A value that may be unknown because it was not measured. An unknown value is zero, so sums need no check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Serialize, Deserialize)]
 pub struct Measured<T> {
     known: bool,
@@ -18,7 +18,7 @@ impl<T: Copy> Measured<T> {
         self.known.then_some(self.value)
     }
 
-    /// Returns a reference to change the value, or `None` if it was not measured.
+    /// Returns a mutable reference to the value, or `None` if it was not measured.
     #[inline(always)]
     pub fn get_mut(&mut self) -> Option<&mut T> {
         self.known.then_some(&mut self.value)
@@ -86,7 +86,7 @@ pub struct Buffers {
     pub shared_read_ms: f64,
     /// Milliseconds writing data-file blocks; zero unless `track_io_timing`.
     pub shared_write_ms: f64,
-    /// Milliseconds reading temporary-table blocks (PostgreSQL 17 and newer; before that they are in `shared_read_ms`).
+    /// Milliseconds reading temporary-table blocks (PostgreSQL 17 and newer; older versions add them to `shared_read_ms`).
     pub local_read_ms: f64,
     /// Milliseconds writing temporary-table blocks (PostgreSQL 17 and newer).
     pub local_write_ms: f64,
@@ -99,11 +99,11 @@ pub struct Buffers {
 /// The WAL that a node and its children generated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wal {
-    /// Records.
+    /// The number of records.
     pub records: i64,
-    /// Full page images.
+    /// The number of full page images.
     pub fpi: i64,
-    /// Bytes.
+    /// The number of bytes.
     pub bytes: u64,
 }
 
@@ -237,7 +237,7 @@ impl NodeTotals {
         self.histogram.add(histogram);
     }
 
-    /// Adds executions that were counted separately. `newer` says that the last of all executions is among them.
+    /// Adds executions that were counted separately. `newer` means that they include the last execution of all.
     pub fn merge(&mut self, other: &NodeTotals, newer: bool) {
         self.total.add(&other.total);
         if newer {
@@ -246,7 +246,7 @@ impl NodeTotals {
         self.histogram.add(&other.histogram);
     }
 
-    /// Forgets all executions.
+    /// Deletes the sums of all executions. `last` stays until the next execution.
     pub fn clear(&mut self) {
         self.total = NodeStats::default();
         self.histogram.clear();

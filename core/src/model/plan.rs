@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::hash::Hasher;
 use std::rc::Rc;
 
-/// Larger plans are not stored, and their conditions are not described.
+/// The maximum number of nodes. Larger plans are not stored, and their conditions are not described.
 pub const MAX_NODES: usize = 1_000;
 
 /// The description of a plan: the statement's text and the nodes. It is made once, and all executions share it.
@@ -19,7 +19,7 @@ pub const MAX_NODES: usize = 1_000;
 pub struct PlanDescription {
     /// The beginning of the statement's text.
     pub text: String,
-    /// Length and hash of the part of the text that [`PlanDescription::is_of`] compares.
+    /// The length and the hash of the statement's text, which [`PlanDescription::is_of`] compares.
     identity: (usize, u64),
     /// The nodes in EXPLAIN's order.
     pub nodes: Vec<PlanNode>,
@@ -30,8 +30,8 @@ pub struct PlanDescription {
 }
 
 impl PlanDescription {
-    /// Makes the description. `statement` is the text that [`PlanDescription::is_of`] compares; `shown` is the part of it
-    /// that is kept.
+    /// Makes the description. [`PlanDescription::is_of`] compares the text `statement`; `shown` is the part of it that is
+    /// stored.
     pub fn new(statement: &[u8], shown: String, is_cut: bool, plan: ExplainedPlan) -> Self {
         PlanDescription {
             text: shown,
@@ -42,14 +42,14 @@ impl PlanDescription {
         }
     }
 
-    /// Returns whether a text was cut.
+    /// Returns whether at least one text was cut.
     pub fn is_truncated(&self) -> bool {
         self.cut > 0
     }
 
     /// Returns how many bytes the description takes.
     pub fn size(&self) -> usize {
-        let words = |node: &PlanNode| {
+        let node_size = |node: &PlanNode| {
             let labelled = node.predicates.iter().chain(&node.keys);
             size_of::<PlanNode>()
                 + node.operation.len()
@@ -59,7 +59,7 @@ impl PlanDescription {
                     .map(|(label, text)| 48 + label.len() + text.len())
                     .sum::<usize>()
         };
-        size_of::<Self>() + self.text.len() + self.nodes.iter().map(words).sum::<usize>()
+        size_of::<Self>() + self.text.len() + self.nodes.iter().map(node_size).sum::<usize>()
     }
 
     /// Returns whether the description was made for this statement.
@@ -69,7 +69,7 @@ impl PlanDescription {
     }
 }
 
-/// Returns the length and a hash of a text. Each execution computes them.
+/// Returns the length and a hash of a text. Each execution calls this.
 #[inline(always)]
 fn identity(text: &[u8]) -> (usize, u64) {
     let mut hasher = FxHasher::default();
@@ -94,9 +94,9 @@ pub struct PlanStats {
     pub sampfreq: i32,
     /// The clock of the last execution; `None` is PostgreSQL's own.
     pub clock: Option<Source>,
-    /// When its first execution ended, in microseconds since 2000-01-01 UTC.
+    /// When the first execution ended, in microseconds since 2000-01-01 UTC.
     pub first_seen: i64,
-    /// When its last execution ended, in the same unit.
+    /// When the last execution ended, in the same unit.
     pub last_seen: i64,
 }
 
@@ -117,7 +117,7 @@ impl PlanStats {
         self.last_seen = run.at;
     }
 
-    /// Adds executions that were counted separately. Returns whether the last of all executions is among them.
+    /// Adds executions that were counted separately. Returns whether they include the last execution of all.
     pub fn merge(&mut self, other: &PlanStats) -> bool {
         let first = self.times.calls == 0;
         let newer = first || other.last_seen >= self.last_seen;
@@ -141,11 +141,11 @@ impl PlanStats {
 /// A plan and its statistics.
 #[derive(Clone)]
 pub struct Plan {
-    /// Its identity.
+    /// Identifies the plan.
     pub key: PlanKey,
-    /// Its text and nodes.
+    /// The statement's text, and the plan's nodes.
     pub description: Rc<PlanDescription>,
-    /// Whether the literals in the description are from an execution before the last one.
+    /// Whether the literals in the description come from an execution before the last one.
     pub older_literals: bool,
     /// The statistics of all executions.
     pub statistics: PlanStats,
@@ -168,8 +168,8 @@ impl Plan {
     /// Adds an execution. If there is no memory for its nodes, adds it only to the plan as a whole.
     pub fn add(&mut self, run: &Run, stats: &[NodeStats], histograms: &[&Histogram]) {
         self.statistics.add(run);
-        let more = stats.len().saturating_sub(self.nodes.len());
-        if self.nodes.try_reserve(more).is_ok() {
+        let missing = stats.len().saturating_sub(self.nodes.len());
+        if self.nodes.try_reserve(missing).is_ok() {
             self.nodes.resize_with(stats.len(), NodeTotals::default);
         }
         let stats = stats.iter().zip(histograms);

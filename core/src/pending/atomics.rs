@@ -1,13 +1,13 @@
-//! The atomics and the cell that the protocol is made of. The extension uses those of the standard library. The tests also
-//! use those of a model checker.
+//! The atomics and the cell that the protocol uses. The extension uses those of the standard library. The tests also use
+//! those of a model checker.
 
-#![allow(unsafe_code, reason = "the cells that a slot's owner guards")]
+#![allow(unsafe_code, reason = "the slot's owner guards the cells, not the compiler")]
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU64, Ordering};
 
-/// A family of atomics, and the cell that goes with them.
+/// A family of atomics and its cell.
 pub trait Atomics {
     /// Holds a process number or a flag.
     type I32: Atomic<i32>;
@@ -15,26 +15,26 @@ pub trait Atomics {
     type I64: Atomic<i64>;
     /// Holds an address or a tag.
     type U64: Atomic<u64>;
-    /// Holds what an owner guards.
+    /// Holds a value that an owner guards.
     type Cell<T>: SharedCell<T>;
 }
 
 /// An atomic number.
 pub trait Atomic<T> {
-    /// Makes one.
+    /// Makes an atomic with this value.
     fn new(value: T) -> Self;
-    /// Reads it.
+    /// Reads the value.
     fn load(&self, order: Ordering) -> T;
-    /// Writes it.
+    /// Writes the value.
     fn store(&self, value: T, order: Ordering);
-    /// Writes `new` if it is `current`. Returns what it was; as an error where that is not `current`.
+    /// Writes `new` if the value is `current`. Returns the previous value.
     ///
     /// # Errors
-    /// Returns the value that was found instead of `current`.
+    /// Returns the value if it is not `current`.
     fn compare_exchange(&self, current: T, new: T, success: Ordering, failure: Ordering) -> Result<T, T>;
 }
 
-/// A value that several processes share, and that something else guards.
+/// A value that several processes share. Something else must guard it.
 pub trait SharedCell<T> {
     /// A reference to the value.
     type Ref<'a>: Deref<Target = T>
@@ -45,24 +45,24 @@ pub trait SharedCell<T> {
     where
         Self: 'a;
 
-    /// Makes one.
+    /// Makes a cell with this value.
     fn new(value: T) -> Self;
 
-    /// Returns the value, to be read.
+    /// Returns a reference that can read the value.
     ///
     /// # Safety
-    /// Nobody may write the value as long as the reference lives, and all earlier writes must happen before this.
+    /// Nobody may write the value as long as the reference lives, and all earlier writes must happen before this call.
     unsafe fn read(&self) -> Self::Ref<'_>;
 
-    /// Returns the value, to be written.
+    /// Returns a reference that can change the value.
     ///
     /// # Safety
     /// Nobody else may read or write the value as long as the reference lives, and all earlier reads and writes must happen
-    /// before this.
+    /// before this call.
     unsafe fn write(&self) -> Self::Mut<'_>;
 }
 
-/// The atomics of the standard library. Zero bytes are their zero, and a cell has the bytes of its value.
+/// The atomics of the standard library. Zero bytes are an atomic 0, and a cell has the same bytes as its value.
 #[derive(Debug)]
 pub struct Native;
 
@@ -129,13 +129,13 @@ impl<T> SharedCell<T> for NativeCell<T> {
 
     #[inline(always)]
     unsafe fn read(&self) -> &T {
-        // SAFETY: nobody writes the value meanwhile, by the caller's promise.
+        // SAFETY: the caller ensures that nobody writes the value as long as the reference lives.
         unsafe { &*self.0.get() }
     }
 
     #[inline(always)]
     unsafe fn write(&self) -> &mut T {
-        // SAFETY: nobody else reads or writes the value meanwhile, by the caller's promise.
+        // SAFETY: the caller ensures that nobody else reads or writes the value as long as the reference lives.
         unsafe { &mut *self.0.get() }
     }
 }

@@ -1,18 +1,18 @@
-//! The buffers: one for each session that runs, in a list that only grows.
+//! The buffers: one for each running session, in a list that only grows.
 
 use super::atomics::{Atomic, Atomics, Native};
 use super::slot::{Adding, Key, Slot, SlotGuard};
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// The slots of one session. A session that ends leaves its buffer to the next.
+/// The slots of one session. When the session ends, another session can take the buffer.
 ///
 /// With [`Native`] atomics, zero bytes are an empty buffer if they are a valid `K` and `V`.
 #[repr(C)]
 pub struct Buffer<K, V, const SLOTS: usize, A: Atomics = Native> {
-    /// The address of the buffer that was listed before it; 0 at the first.
+    /// The address of the buffer that was listed before this one; 0 in the first buffer.
     next: A::U64,
-    /// 1 where a session has it.
+    /// 1 if a session has the buffer.
     taken: A::I32,
     slots: [Slot<K, V, A>; SLOTS],
 }
@@ -28,12 +28,12 @@ impl<K: Key, V: Default, const SLOTS: usize, A: Atomics> Default for Buffer<K, V
 }
 
 impl<K: Key, V, const SLOTS: usize, A: Atomics> Buffer<K, V, SLOTS, A> {
-    /// Returns its slots.
+    /// Returns the buffer's slots.
     pub fn slots(&self) -> &[Slot<K, V, A>; SLOTS] {
         &self.slots
     }
 
-    /// Takes the buffer for the session of the process `pid`; `None` where a session has it.
+    /// Takes the buffer for the session of the process `pid`. Returns `None` if a session has it.
     fn take(&self, pid: i32) -> Option<OwnBuffer<'_, K, V, SLOTS, A>> {
         self.taken.compare_exchange(0, 1, Acquire, Relaxed).ok()?;
         Some(OwnBuffer {
@@ -44,7 +44,7 @@ impl<K: Key, V, const SLOTS: usize, A: Atomics> Buffer<K, V, SLOTS, A> {
     }
 }
 
-/// All buffers. Addresses are the caller's; none of them is 0.
+/// All buffers. The caller defines what an address is; no address is 0.
 #[repr(transparent)]
 pub struct List<A: Atomics = Native> {
     /// The address of the newest buffer, or 0.
@@ -75,7 +75,7 @@ impl<A: Atomics> List<A> {
             if let Some(found) = visit(buffer) {
                 return Some(found);
             }
-            // Nobody changes it once the buffer is listed.
+            // `next` does not change after the buffer was listed.
             address = buffer.next.load(Relaxed);
         }
         None
@@ -95,8 +95,8 @@ impl<A: Atomics> List<A> {
         });
     }
 
-    /// Gives the session of the process `pid` a buffer: one that a session left, or one that `make` makes and returns the
-    /// address of. `at` returns the buffer at an address. `None` where none is left and `make` makes none.
+    /// Gives the session of the process `pid` a buffer: a listed one that no session has, or a new one from `make`, which
+    /// returns its address. `at` returns the buffer at an address. Returns `None` if `make` returns `None`.
     pub fn attach<'a, K: Key + 'a, V: 'a, const SLOTS: usize>(
         &self,
         pid: i32,
@@ -109,20 +109,20 @@ impl<A: Atomics> List<A> {
         self.find(&at, |buffer| buffer.take(pid)).or_else(|| {
             let address = make()?;
             let buffer = at(address);
-            // Nobody else knows it yet.
+            // This succeeds, because no other session knows the buffer yet.
             let own = buffer.take(pid)?;
             self.push(address, buffer);
             Some(own)
         })
     }
 
-    /// Puts a new buffer into the list.
+    /// Adds a new buffer to the list.
     fn push<K, V, const SLOTS: usize>(&self, address: u64, buffer: &Buffer<K, V, SLOTS, A>) {
         let mut newest = self.newest.load(Relaxed);
         loop {
             buffer.next.store(newest, Relaxed);
-            // Who finds the buffer finds it complete. An exchange goes on with what an earlier one released, so that this
-            // holds for the older buffers too.
+            // `Release` ensures that readers who find the buffer see it complete. The exchange continues the release
+            // sequences of earlier exchanges, so this is also true for the older buffers.
             match self.newest.compare_exchange(newest, address, Release, Relaxed) {
                 Ok(_) => return,
                 Err(newer) => newest = newer,
@@ -131,22 +131,23 @@ impl<A: Atomics> List<A> {
     }
 }
 
-/// A session's own buffer. Another session may take it when this is dropped.
+/// A session's own buffer. After this is dropped, another session can take the buffer.
 pub struct OwnBuffer<'a, K, V, const SLOTS: usize, A: Atomics = Native> {
     buffer: &'a Buffer<K, V, SLOTS, A>,
     pid: i32,
-    /// A slot's key is read without holding the slot: two threads must not use this at the same time.
+    /// Makes the type `!Sync`: a slot's key is read without holding the slot, so two threads must not use this type at the
+    /// same time.
     not_shared: PhantomData<*const ()>,
 }
 
 impl<'a, K: Key, V, const SLOTS: usize, A: Atomics> OwnBuffer<'a, K, V, SLOTS, A> {
-    /// Returns its slots.
+    /// Returns the buffer's slots.
     pub fn slots(&self) -> &'a [Slot<K, V, A>; SLOTS] {
         &self.buffer.slots
     }
 
-    /// Holds the slot `at`, to add what was done at the time `now`. `None` where the slot is not kept for the key, is to be
-    /// flushed, or is held by a reader: then the store takes it.
+    /// Holds the slot `at`, to add an execution that ended at the time `now`. Returns `None` if the slot is not kept for the
+    /// key, must be flushed, or is held by a reader. The caller then adds the execution to the store.
     #[inline(always)]
     pub fn add_to<Q>(&self, at: usize, key: &Q, now: i64) -> Option<Adding<'a, K, V, A>>
     where
@@ -159,15 +160,16 @@ impl<'a, K: Key, V, const SLOTS: usize, A: Atomics> OwnBuffer<'a, K, V, SLOTS, A
         slot.try_hold(self.pid).map(Adding::to)
     }
 
-    /// Keeps a slot for a key until the time `until`: its own, or one that is free, or one that is to be flushed at the time
-    /// `now`. What it has goes to `sink`. Returns the slot's number; `None` where there is none.
+    /// Keeps a slot for a key until the time `until`: the slot that the key has, or a free one, or one that must be flushed
+    /// at the time `now`. Flushes the slot's earlier content to `sink`. Returns the slot's number, or `None` if no slot is
+    /// available.
     ///
     /// `sink` is called while the slot is held. It must not wait for a slot.
     pub fn claim(&self, key: K, now: i64, until: i64, sink: impl FnOnce(usize, &K, &V)) -> Option<usize> {
         let slots = &self.buffer.slots;
-        let own = slots.iter().position(|slot| slot.is_kept_for(&key));
-        let at = own.or_else(|| slots.iter().position(|slot| slot.is_due(now)))?;
-        // Its own is not due where a reader held it just now.
+        let kept_for_key = slots.iter().position(|slot| slot.is_kept_for(&key));
+        let at = kept_for_key.or_else(|| slots.iter().position(|slot| slot.is_due(now)))?;
+        // The key's own slot may not be due: the caller could not add to it because a reader held it.
         if !slots[at].is_due(now) {
             return None;
         }
@@ -177,7 +179,7 @@ impl<'a, K: Key, V, const SLOTS: usize, A: Atomics> OwnBuffer<'a, K, V, SLOTS, A
         Some(at)
     }
 
-    /// Hands what the slot `at` has to `sink`, and frees it. `guard` is that slot's.
+    /// Passes the content of the slot `at` to `sink`, and frees the slot. `guard` must be the guard of that slot.
     ///
     /// `sink` is called while the slot is held. It must not wait for a slot.
     pub fn flush(&self, at: usize, guard: &SlotGuard<'_, K, V, A>, sink: impl FnOnce(usize, &K, &V)) {

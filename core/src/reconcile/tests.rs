@@ -19,8 +19,8 @@ fn totals(items: &[Item]) -> Vec<f64> {
     items.iter().map(|item| item.estimate.total).collect()
 }
 
-/// Fails unless the values are equal, except for rounding.
-fn near(actual: &[f64], expected: &[f64]) {
+/// Asserts that values are equal, except for rounding.
+fn assert_near(actual: &[f64], expected: &[f64]) {
     assert_eq!(actual.len(), expected.len());
     for (a, e) in actual.iter().zip(expected) {
         assert!(
@@ -31,7 +31,7 @@ fn near(actual: &[f64], expected: &[f64]) {
 }
 
 #[test]
-fn consistent_times_are_not_changed() {
+fn consistent_estimates_do_not_change() {
     let mut items = [
         item(None, 100.0, 0.0),
         item(Some(0), 60.0, 5.0),
@@ -44,7 +44,7 @@ fn consistent_times_are_not_changed() {
 }
 
 #[test]
-fn an_empty_tree_is_accepted() {
+fn empty_plans_and_zero_times_are_accepted() {
     assert!(reconcile(&mut []).expect("memory").is_empty());
     let mut items = [item(None, 0.0, 0.0), item(Some(0), 0.0, 0.0)];
     assert_eq!(reconcile(&mut items).expect("memory")[..], [0.0, 0.0]);
@@ -58,8 +58,8 @@ fn a_child_above_its_exact_parent_is_scaled_with_all_below_it() {
         item(Some(1), 110.0, 0.0),
     ];
     let own = reconcile(&mut items).expect("memory");
-    near(&totals(&items), &[100.0, 100.0, 100.0]);
-    near(&own, &[0.0, 0.0, 100.0]);
+    assert_near(&totals(&items), &[100.0, 100.0, 100.0]);
+    assert_near(&own, &[0.0, 0.0, 100.0]);
 }
 
 #[test]
@@ -70,21 +70,21 @@ fn a_sum_above_its_exact_parent_is_scaled() {
         item(Some(0), 60.0, 0.0),
     ];
     let own = reconcile(&mut items).expect("memory");
-    near(&totals(&items), &[100.0, 60.0, 40.0]);
-    near(&own, &[0.0, 60.0, 40.0]);
+    assert_near(&totals(&items), &[100.0, 60.0, 40.0]);
+    assert_near(&own, &[0.0, 60.0, 40.0]);
     assert!(items[1].estimate.startup <= items[1].estimate.total);
 }
 
 #[test]
-fn an_estimate_gives_way_to_an_exact_time() {
+fn an_estimate_is_lowered_before_a_measured_value() {
     let mut items = [
         item(None, 100.0, 0.0),
         item(Some(0), 50.0, 0.0),
         item(Some(0), 60.0, 5.0),
     ];
     reconcile(&mut items).expect("memory");
-    near(&totals(&items), &[100.0, 50.0, 50.0]);
-    // But not by more than its errors.
+    assert_near(&totals(&items), &[100.0, 50.0, 50.0]);
+    // But it is not lowered beyond its errors.
     let mut items = [
         item(None, 100.0, 0.0),
         item(Some(0), 90.0, 0.0),
@@ -92,49 +92,49 @@ fn an_estimate_gives_way_to_an_exact_time() {
     ];
     reconcile(&mut items).expect("memory");
     let left = 90.0 + 45.0;
-    near(
+    assert_near(
         &totals(&items),
         &[100.0, 90.0 / left * 100.0, 45.0 / left * 100.0],
     );
 }
 
 #[test]
-fn estimated_children_give_way_by_variance() {
+fn estimated_children_are_lowered_by_their_variance() {
     let mut items = [
         item(None, 100.0, 0.0),
         item(Some(0), 55.0, 8.0),
         item(Some(0), 55.0, 4.0),
     ];
     reconcile(&mut items).expect("memory");
-    near(&totals(&items), &[100.0, 47.0, 53.0]);
+    assert_near(&totals(&items), &[100.0, 47.0, 53.0]);
 }
 
 #[test]
 fn an_estimated_parent_is_raised_by_its_share() {
-    // The parent is as uncertain as the child: each gives way by half.
+    // The parent is as uncertain as the child, so both get the mean.
     let mut items = [
         item(None, 1000.0, 0.0),
         item(Some(0), 100.0, 10.0),
         item(Some(1), 120.0, 10.0),
     ];
     reconcile(&mut items).expect("memory");
-    near(&totals(&items), &[1000.0, 110.0, 110.0]);
-    // The child's time is exact: the parent must be at least as long.
+    assert_near(&totals(&items), &[1000.0, 110.0, 110.0]);
+    // The child was measured, so the parent must be as long.
     let mut items = [
         item(None, 1000.0, 0.0),
         item(Some(0), 100.0, 10.0),
         item(Some(1), 120.0, 0.0),
     ];
     reconcile(&mut items).expect("memory");
-    near(&totals(&items), &[1000.0, 120.0, 120.0]);
-    // The parent's time is exact: it stays unchanged.
+    assert_near(&totals(&items), &[1000.0, 120.0, 120.0]);
+    // The parent was measured, so it does not change.
     let mut items = [
         item(None, 1000.0, 0.0),
         item(Some(0), 100.0, 0.0),
         item(Some(1), 120.0, 10.0),
     ];
     reconcile(&mut items).expect("memory");
-    near(&totals(&items), &[1000.0, 100.0, 100.0]);
+    assert_near(&totals(&items), &[1000.0, 100.0, 100.0]);
 }
 
 #[test]
@@ -146,12 +146,12 @@ fn a_nested_node_does_not_compete() {
     ];
     items[2].edge = Edge::Nested;
     let own = reconcile(&mut items).expect("memory");
-    near(&totals(&items), &[100.0, 90.0, 80.0]);
-    near(&own, &[10.0, 90.0, 80.0]);
-    // It still ran inside its parent.
+    assert_near(&totals(&items), &[100.0, 90.0, 80.0]);
+    assert_near(&own, &[10.0, 90.0, 80.0]);
+    // But its parent's time is still its limit.
     items[2].estimate.total = 130.0;
     reconcile(&mut items).expect("memory");
-    near(&totals(&items), &[100.0, 90.0, 100.0]);
+    assert_near(&totals(&items), &[100.0, 90.0, 100.0]);
 }
 
 #[test]
@@ -163,13 +163,13 @@ fn a_node_that_ran_outside_is_not_bounded() {
     ];
     items[1].edge = Edge::Outside;
     let own = reconcile(&mut items).expect("memory");
-    // Nodes that run inside it are.
-    near(&totals(&items), &[100.0, 300.0, 300.0]);
-    near(&own, &[100.0, 0.0, 300.0]);
+    // A node inside it is bounded by it.
+    assert_near(&totals(&items), &[100.0, 300.0, 300.0]);
+    assert_near(&own, &[100.0, 0.0, 300.0]);
 }
 
 #[test]
-fn processes_side_by_side_take_more_than_their_parent() {
+fn parallel_processes_may_take_more_than_their_parent() {
     let mut items = [
         item(None, 100.0, 0.0),
         item(Some(0), 290.0, 0.0),
@@ -177,14 +177,14 @@ fn processes_side_by_side_take_more_than_their_parent() {
     ];
     items[1].processes = 3.0;
     let own = reconcile(&mut items).expect("memory");
-    near(&totals(&items), &[100.0, 290.0, 200.0]);
-    near(&own, &[100.0 - 290.0 / 3.0, 90.0, 200.0]);
+    assert_near(&totals(&items), &[100.0, 290.0, 200.0]);
+    assert_near(&own, &[100.0 - 290.0 / 3.0, 90.0, 200.0]);
     items[1].estimate.total = 330.0;
     reconcile(&mut items).expect("memory");
-    near(&totals(&items), &[100.0, 300.0, 200.0]);
+    assert_near(&totals(&items), &[100.0, 300.0, 200.0]);
 }
 
-/// Random trees of every shape: exact and estimated nodes, all edges, parallel parts, wild totals.
+/// Checks random trees of every shape: exact and estimated nodes, all edges, parallel parts, extreme totals.
 #[test]
 fn random_trees_become_consistent() {
     let mut random = Xoroshiro128PlusPlus::seed_from_u64(11);
@@ -239,7 +239,7 @@ fn random_trees_become_consistent() {
                 assert!(total <= before[i].estimate.total, "an exact node was raised");
             }
         }
-        // Consistent times are not changed.
+        // Consistent estimates do not change.
         let again = reconcile(&mut items).expect("memory");
         for (a, b) in again.iter().zip(&own) {
             assert!((a - b).abs() <= 1e-6 * items[0].estimate.total.max(b.abs()).max(1.0));

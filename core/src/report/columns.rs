@@ -1,4 +1,4 @@
-//! The columns of the table: what each shows of a node, and when it is shown.
+//! The columns of the table: their contents, and when they are shown.
 
 use super::format::Format;
 use super::numbers::{bytes, cost, count, kilobytes, relative_error, time};
@@ -7,36 +7,36 @@ use super::text::{on_one_line, shortened};
 use crate::model::{Buffers, NodeStats, Time, Wal};
 use crate::plan::PlanNode;
 
-/// Deeper nodes are indented no more than this, because all lines are as wide as the widest one.
-const DEEPEST: usize = 200;
+/// The maximal indentation. It is limited because all lines are as wide as the widest one.
+const MAX_INDENT: usize = 200;
 /// Longer names are cut. An identifier has at most 63 bytes, but a foreign join names all its relations.
-const LONGEST_NAME: usize = 64;
+const MAX_NAME: usize = 64;
 
 /// Wide enough for most operations, so that the tables of simple statements look alike.
 const OPERATION_WIDTH: usize = 20;
 
 struct Row<'a> {
     node: &'a PlanNode,
-    figures: Option<&'a NodeStats>,
+    stats: Option<&'a NodeStats>,
 }
 
 impl Row<'_> {
     /// Returns the node's time. A node that never started has none, like one that was not measured.
     fn time(&self) -> Option<Time> {
-        let started = self.figures.filter(|figures| figures.starts.get() != Some(0));
+        let started = self.stats.filter(|stats| stats.starts.get() != Some(0));
         started?.time.get()
     }
 
     fn blocks(&self, of: fn(&Buffers) -> i64) -> String {
-        let buffers = self.figures.and_then(|figures| figures.buffers.get());
+        let buffers = self.stats.and_then(|stats| stats.buffers.get());
         buffers
             .map(|buffers| count(of(&buffers) as f64))
             .unwrap_or_default()
     }
 
-    /// Returns milliseconds of I/O; `None` if there was no I/O, or nobody timed it.
+    /// Returns the time of I/O; empty if there was none, or if it was not timed.
     fn io_time(&self, of: fn(&Buffers) -> f64) -> String {
-        let buffers = self.figures.and_then(|figures| figures.buffers.get());
+        let buffers = self.stats.and_then(|stats| stats.buffers.get());
         buffers
             .map(|buffers| of(&buffers))
             .filter(|ms| *ms > 0.0)
@@ -45,16 +45,16 @@ impl Row<'_> {
     }
 
     fn wal(&self, written: fn(&Wal) -> String) -> String {
-        let wal = self.figures.and_then(|figures| figures.wal.get());
+        let wal = self.stats.and_then(|stats| stats.wal.get());
         wal.as_ref().map(written).unwrap_or_default()
     }
 
     fn size(&self, kb: fn(&NodeStats) -> Option<u64>) -> String {
-        self.figures.and_then(kb).map(kilobytes).unwrap_or_default()
+        self.stats.and_then(kb).map(kilobytes).unwrap_or_default()
     }
 
     fn operation(&self) -> String {
-        let indent = " ".repeat(self.node.depth.min(DEEPEST));
+        let indent = " ".repeat(self.node.depth.min(MAX_INDENT));
         let operation = on_one_line(&self.node.operation);
         match &self.node.subplan_name {
             None => format!("{indent}{operation}"),
@@ -64,7 +64,7 @@ impl Row<'_> {
 
     fn name(&self) -> String {
         let name = self.node.object_name.as_deref().unwrap_or_default();
-        shortened(&on_one_line(name), LONGEST_NAME)
+        shortened(&on_one_line(name), MAX_NAME)
     }
 }
 
@@ -88,29 +88,29 @@ struct Spec {
     heading: &'static str,
     align: Align,
     width: usize,
-    /// A column that contains only zeros is left out like an empty one: most plans read, spill and log nothing.
-    zeros_are_nothing: bool,
-    asked_for: fn(&Format) -> bool,
+    /// A column that contains only zeros is left out like an empty one, because most plans read, spill and log nothing.
+    hides_zeros: bool,
+    is_selected: fn(&Format) -> bool,
     cell: fn(&Row) -> String,
 }
 
 /// A column of numbers.
-const fn number(heading: &'static str, asked_for: fn(&Format) -> bool, cell: fn(&Row) -> String) -> Spec {
+const fn number(heading: &'static str, is_selected: fn(&Format) -> bool, cell: fn(&Row) -> String) -> Spec {
     Spec {
         heading,
         align: Align::Right,
         width: 0,
-        zeros_are_nothing: false,
-        asked_for,
+        hides_zeros: false,
+        is_selected,
         cell,
     }
 }
 
 /// A column of numbers that is left out if all of them are zero.
-const fn nonzero(heading: &'static str, asked_for: fn(&Format) -> bool, cell: fn(&Row) -> String) -> Spec {
+const fn nonzero(heading: &'static str, is_selected: fn(&Format) -> bool, cell: fn(&Row) -> String) -> Spec {
     Spec {
-        zeros_are_nothing: true,
-        ..number(heading, asked_for, cell)
+        hides_zeros: true,
+        ..number(heading, is_selected, cell)
     }
 }
 
@@ -119,13 +119,13 @@ const fn text(heading: &'static str, width: usize, cell: fn(&Row) -> String) -> 
         heading,
         align: Align::Left,
         width,
-        zeros_are_nothing: false,
-        asked_for: |_| true,
+        hides_zeros: false,
+        is_selected: |_| true,
         cell,
     }
 }
 
-/// All columns, in the order of DBMS_XPLAN. Columns that Oracle does not have stand beside related ones.
+/// All columns, in the order of DBMS_XPLAN. Columns that Oracle does not have are next to related ones.
 static SPECS: [Spec; 22] = [
     number("Id", |_| true, |row| row.node.id.to_string()),
     text("Operation", OPERATION_WIDTH, |row| row.operation()),
@@ -134,8 +134,8 @@ static SPECS: [Spec; 22] = [
         "Starts",
         |_| true,
         |row| {
-            row.figures
-                .and_then(|figures| figures.starts.get())
+            row.stats
+                .and_then(|stats| stats.starts.get())
                 .map(|starts| count(starts as f64))
                 .unwrap_or_default()
         },
@@ -151,8 +151,8 @@ static SPECS: [Spec; 22] = [
         "A-Rows",
         |_| true,
         |row| {
-            row.figures
-                .map(|figures| count(figures.rows as f64))
+            row.stats
+                .map(|stats| count(stats.rows as f64))
                 .unwrap_or_default()
         },
     ),
@@ -220,28 +220,28 @@ static SPECS: [Spec; 22] = [
     nonzero(
         "Used-Mem",
         |format| format.memory,
-        |row| row.size(|figures| figures.memory_kb.get()),
+        |row| row.size(|stats| stats.memory_kb.get()),
     ),
     nonzero(
         "Used-Tmp",
         |format| format.memory,
-        |row| row.size(|figures| figures.disk_kb.get()),
+        |row| row.size(|stats| stats.disk_kb.get()),
     ),
 ];
 
-/// Returns the columns that `format` asks for and that contain anything.
-pub(super) fn filled(nodes: &[PlanNode], figures: &[NodeStats], format: &Format) -> Vec<Column> {
-    let figures = figures.iter().map(Some).chain(std::iter::repeat(None));
+/// Returns the columns that `format` selects and that are not empty.
+pub(super) fn filled(nodes: &[PlanNode], stats: &[NodeStats], format: &Format) -> Vec<Column> {
+    let stats = stats.iter().map(Some).chain(std::iter::repeat(None));
     let rows: Vec<Row> = nodes
         .iter()
-        .zip(figures)
-        .map(|(node, figures)| Row { node, figures })
+        .zip(stats)
+        .map(|(node, stats)| Row { node, stats })
         .collect();
-    let asked_for = SPECS.iter().filter(|spec| (spec.asked_for)(format));
-    asked_for
+    let is_selected = SPECS.iter().filter(|spec| (spec.is_selected)(format));
+    is_selected
         .filter_map(|spec| {
             let cells: Vec<String> = rows.iter().map(spec.cell).collect();
-            let nothing = |cell: &String| cell.is_empty() || spec.zeros_are_nothing && cell == "0";
+            let nothing = |cell: &String| cell.is_empty() || spec.hides_zeros && cell == "0";
             (!cells.iter().all(nothing)).then(|| Column::new(spec.heading, spec.align, spec.width, cells))
         })
         .collect()

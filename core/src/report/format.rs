@@ -1,8 +1,8 @@
-//! The words of a display format, as in DBMS_XPLAN: `ALLSTATS LAST -PREDICATE +COST`.
+//! Parses display formats as in DBMS_XPLAN: `ALLSTATS LAST -PREDICATE +COST`.
 
 use std::str::FromStr;
 
-/// The words that a display format may hold.
+/// The words that a display format may contain.
 pub const FORMAT_WORDS: [&str; 11] = [
     "ALLSTATS",
     "IOSTATS",
@@ -17,8 +17,7 @@ pub const FORMAT_WORDS: [&str; 11] = [
     "PREDICATE",
 ];
 
-/// The words that choose among the statistics. A format without any of them shows all, so `LAST` or `-COST` alone work as
-/// expected.
+/// The words that select statistics. A format without any of them shows all, so `LAST` or `-COST` alone work as expected.
 const STATISTICS_WORDS: [&str; 3] = ["ALLSTATS", "IOSTATS", "MEMSTATS"];
 
 /// What is displayed.
@@ -64,7 +63,7 @@ impl Default for Format {
 }
 
 impl Format {
-    /// Returns whether the last execution is displayed, and not the total of all.
+    /// Returns whether the last execution is displayed, not the totals.
     pub fn last(&self) -> bool {
         self.last
     }

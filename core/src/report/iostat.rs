@@ -1,4 +1,4 @@
-//! The "IOStat by Filetype summary" of an interval, as in Oracle's AWR report.
+//! Formats the "IOStat by Filetype summary" of an interval, as in Oracle's AWR report.
 
 use super::numbers::bytes;
 use super::table::{self, Align, Column};
@@ -11,7 +11,7 @@ pub struct Requests {
     pub reqs: u64,
     /// The bytes read or written.
     pub bytes: u64,
-    /// The total of their milliseconds; `None` if nobody timed them.
+    /// Their total time in milliseconds; `None` if they were not timed.
     pub service_time: Option<f64>,
 }
 
@@ -30,9 +30,9 @@ pub struct FileTypeIo {
     pub large_write: Requests,
 }
 
-/// Why there is no report.
+/// An error: the input cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the interval's figures cannot be read: {0}")]
+#[error("the interval's statistics cannot be read: {0}")]
 pub struct Unreadable(String);
 
 impl Requests {
@@ -74,10 +74,10 @@ fn per_second(count: u64, seconds: f64) -> Option<f64> {
     (seconds > 0.0).then(|| count as f64 / seconds)
 }
 
-/// Returns the report of an interval of so many seconds. `filetypes` is a JSON array of [`FileTypeIo`].
+/// Returns the report of an interval of `seconds`. `json` is an array of [`FileTypeIo`].
 ///
 /// # Errors
-/// The text is not such an array.
+/// `json` is not an array of this type.
 pub fn report(seconds: f64, json: &str) -> Result<Vec<String>, Unreadable> {
     let mut rows: Vec<FileTypeIo> =
         serde_json::from_str(json).map_err(|error| Unreadable(error.to_string()))?;
@@ -129,7 +129,7 @@ mod tests {
          "large_write": {"reqs": 0, "bytes": 0, "service_time": 0}}]"#;
 
     #[test]
-    fn a_summary() {
+    fn the_summary_has_rates_averages_and_a_total() {
         let lines = report(10.0, TWO).expect("a report");
         let heading = "| Filetype   | Reads: Data | Reqs/s | Data/s | Writes: Data | Reqs/s | Data/s | Small Read | Large Read |";
         assert_eq!(lines[1], heading);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn no_time_has_no_rates_and_no_times_no_averages() {
+    fn without_a_length_there_are_no_rates_and_without_times_no_averages() {
         let untimed = r#"[{"filetype": "work file", "small_read": {"reqs": 9, "bytes": 9},
             "large_read": {"reqs": 0, "bytes": 0}, "small_write": {"reqs": 0, "bytes": 0},
             "large_write": {"reqs": 0, "bytes": 0}}]"#;

@@ -28,16 +28,15 @@ pub struct Header {
     pub sampfreq: i32,
     /// The clock that was read; empty if none was.
     pub clock: String,
-    /// How the execution shown ended.
+    /// The outcome of the displayed execution.
     pub outcome: Outcome,
-    /// Whether the figures are those of the last execution. Otherwise they are totals of all.
+    /// Whether the statistics are those of the last execution. Otherwise they are totals.
     pub last: bool,
     /// Executions that an error ended.
     pub failed_calls: u64,
     /// Executions that a cancel request or a timeout ended.
     pub cancelled_calls: u64,
-    /// The server's block size in bytes; 0 if it is not known. It is shown only if it is not PostgreSQL's default, which
-    /// readers of block counts expect.
+    /// The server's block size in bytes; 0 if it is not known. It is shown only if it is not PostgreSQL's default.
     pub block_size: u32,
     /// Whether the literals in the predicates are those of an earlier execution.
     pub older_literals: bool,
@@ -79,7 +78,7 @@ impl Header {
             Outcome::Failed => "statement failed",
             Outcome::Cancelled => "statement was cancelled",
         };
-        Some(format!("{what_happened}; figures up to that moment"))
+        Some(format!("{what_happened}; statistics up to that moment"))
     }
 
     fn totals(&self) -> String {
@@ -94,16 +93,17 @@ impl Header {
     }
 }
 
-/// Returns the lines of the display. `figures[i]` belongs to `nodes[i]`. A node without figures shows only its estimates.
+/// Returns the lines of the display. `stats[i]` belongs to `nodes[i]`. For a node without statistics, only its estimates
+/// are shown.
 ///
-/// The figures are those of one execution, or totals: the caller chose by [`Format::last`], and the header says which.
-pub fn display(header: &Header, nodes: &[PlanNode], figures: &[NodeStats], format: &Format) -> Vec<String> {
+/// The caller passes the statistics of the last execution or the totals, as [`Format::last`] says. The header names which.
+pub fn display(header: &Header, nodes: &[PlanNode], stats: &[NodeStats], format: &Format) -> Vec<String> {
     let mut lines = header.lines();
-    lines.extend(table::lines(&columns::filled(nodes, figures, format)));
+    lines.extend(table::lines(&columns::filled(nodes, stats, format)));
     if format.predicates {
         lines.extend(predicates::lines(nodes, header.older_literals));
     }
-    if format.time && summed_over_processes(nodes, figures) {
+    if format.time && summed_over_processes(nodes, stats) {
         lines.extend(["Note".to_owned(), "----".to_owned(), SUMMED.to_owned()]);
     }
     lines
@@ -112,11 +112,11 @@ pub fn display(header: &Header, nodes: &[PlanNode], figures: &[NodeStats], forma
 const SUMMED: &str = "   - below a Gather, Starts and A-Time are summed over the processes that took part";
 
 /// Returns whether more than one process ran a node below a Gather. Then its time may exceed the Gather's.
-fn summed_over_processes(nodes: &[PlanNode], figures: &[NodeStats]) -> bool {
-    nodes.iter().zip(figures).any(|(node, own)| {
+fn summed_over_processes(nodes: &[PlanNode], stats: &[NodeStats]) -> bool {
+    nodes.iter().zip(stats).any(|(node, own)| {
         let parent = node
             .parent
-            .and_then(|parent| nodes.get(parent).zip(figures.get(parent)));
+            .and_then(|parent| nodes.get(parent).zip(stats.get(parent)));
         parent.is_some_and(|(node, of_parent)| {
             node.operation.starts_with("Gather") && own.starts.get() > of_parent.starts.get()
         })

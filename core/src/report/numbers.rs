@@ -1,13 +1,12 @@
-//! How the display writes counts, sizes, times and errors. A value that is not a number is never written as one.
+//! Formats counts, sizes, times and errors for the display. NaN and infinity become empty texts.
 
-/// Smaller numbers are written in full, others in the next unit: `44248` and `99999`, but `100K`.
+/// Numbers below this are written in full, others in the next unit: `44248` and `99999`, but `100K`.
 const FIRST_SHORTENED: f64 = 100_000.0;
 
 /// From this number of a unit on, the next unit is used: `3749K` and `9999K`, but `10M`.
 const UNIT_LIMIT: f64 = 10_000.0;
 
-/// Returns `number` in one of `units`. Each is `step` times the one before. The number is rounded, so that 9.9M does not
-/// become 9M.
+/// Returns `number` in one of `units`. Each unit is `step` times the previous one. The number is rounded, not truncated.
 fn in_units(number: f64, step: f64, units: &[&str]) -> String {
     if !number.is_finite() {
         return String::new();
@@ -24,7 +23,7 @@ fn in_units(number: f64, step: f64, units: &[&str]) -> String {
         }
         scaled /= step;
     }
-    // It is too large for the last unit, like the planner's upper limit of 1e100 rows.
+    // The number is too large for the last unit, like the planner's upper limit of 1e100 rows.
     format!("{number:.0e}")
 }
 

@@ -3,15 +3,15 @@
 use super::text::{on_one_line, shortened};
 use crate::plan::PlanNode;
 
-/// Longer conditions are cut. An IN list may contain thousands of values, and its beginning is enough.
-const LONGEST_CONDITION: usize = 4000;
+/// Longer conditions are cut, because an IN list may contain thousands of values.
+const MAX_CONDITION: usize = 4000;
 
 const TITLE: &str = "Predicate Information (identified by operation id):";
 
 const OLDER_LITERALS: &str = " with the literals of an earlier execution";
 
-/// Returns the section's lines; none if no node has a predicate. The title says if the literals are not those of the
-/// execution that is shown.
+/// Returns the section's lines; none if no node has a predicate. The title says so if the literals are those of an earlier
+/// execution.
 pub(super) fn lines(nodes: &[PlanNode], older_literals: bool) -> Vec<String> {
     let mut lines = Vec::new();
     for node in nodes {
@@ -19,7 +19,7 @@ pub(super) fn lines(nodes: &[PlanNode], older_literals: bool) -> Vec<String> {
         for (label, condition) in &node.predicates {
             lines.push(format!(
                 "{margin}{label}: {}",
-                shortened(&on_one_line(condition), LONGEST_CONDITION)
+                shortened(&on_one_line(condition), MAX_CONDITION)
             ));
             margin = " ".repeat(margin.len());
         }
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn predicates_of_one_node_stand_below_each_other() {
+    fn each_predicate_of_a_node_has_its_own_line() {
         let nodes = [
             node(0, &[]),
             node(1, &[("Index Cond", "(a = 5)"), ("Filter", "(b > 3)")]),
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_without_predicates() {
+    fn without_predicates_there_are_no_lines() {
         assert!(lines(&[node(0, &[])], false).is_empty());
     }
 
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn older_literals_are_owned_up_to() {
+    fn the_title_names_older_literals() {
         let lines = lines(&[node(0, &[("Filter", "(a = 1)")])], true);
         assert_eq!(
             lines[0],

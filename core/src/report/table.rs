@@ -1,5 +1,5 @@
-//! The table's layout. Oracle's rules (a line above and below the heading, one below the rows, none between) are few, and
-//! no table crate has them.
+//! Formats a table in Oracle's layout: a line above and below the heading, and one below the rows. No table crate has this
+//! layout.
 
 use unicode_width::UnicodeWidthStr;
 
@@ -10,7 +10,7 @@ pub(super) enum Align {
     Left,
     /// Numbers.
     Right,
-    /// Cells as wide as each other, with a short heading in the middle.
+    /// Cells of equal width, with a short heading in the middle.
     Centre,
 }
 
@@ -34,7 +34,7 @@ impl Column {
     }
 
     fn padded(&self, text: &str) -> String {
-        // `{:width$}` would count characters, but some take two places on the screen, or none.
+        // `{:width$}` would count characters, but some take two columns on the screen, or none.
         let missing = self.width.saturating_sub(text.width());
         let before = match self.align {
             Align::Left => 0,
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_characters_take_two_places() {
+    fn wide_characters_take_two_columns() {
         let columns = [
             column("Name", Align::Left, &["日本語表", "größe"]),
             column("N", Align::Right, &["1", "2"]),
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn no_columns_and_uneven_ones_are_no_trouble() {
+    fn tables_may_have_no_columns_or_columns_of_different_lengths() {
         assert!(lines(&[]).is_empty());
         let uneven = [
             column("A", Align::Left, &["1", "2"]),

@@ -35,7 +35,7 @@ fn stats(starts: u64, rows: u64, total_ms: f64, error_ms: f64, shared_hit: i64) 
     }
 }
 
-/// Returns the example of the design. Its horizontal lines are two characters shorter than its rows.
+/// Returns the example of the design.
 fn example() -> (Header, Vec<PlanNode>, Vec<NodeStats>) {
     let header = Header {
         queryid: 4711,
@@ -91,7 +91,7 @@ Predicate Information (identified by operation id):
 }
 
 #[test]
-fn every_column_is_shown() {
+fn every_column_is_displayed() {
     let header = Header {
         executions: 3,
         sampfreq: 1,
@@ -169,7 +169,7 @@ fn words_add_and_remove_columns() {
 }
 
 #[test]
-fn row_counts_are_shown_alone() {
+fn statistics_with_row_counts_only_have_few_columns() {
     let (header, nodes, _) = example();
     let rows = [1, 10_000_000].map(|rows| NodeStats {
         rows,
@@ -180,9 +180,9 @@ fn row_counts_are_shown_alone() {
 }
 
 #[test]
-fn no_timing_leaves_the_time_out() {
+fn without_timing_there_is_no_time_column() {
     let (header, nodes, mut stats) = example();
-    stats.iter_mut().for_each(|node| node.time = None.into());
+    stats.iter_mut().for_each(|stats| stats.time = None.into());
     let lines = display(&header, &nodes, &stats, &Format::default());
     assert_eq!(
         headings(&lines),
@@ -191,7 +191,7 @@ fn no_timing_leaves_the_time_out() {
 }
 
 #[test]
-fn the_header_says_how_it_ended() {
+fn the_header_names_the_outcome() {
     let (header, ..) = example();
     let second = |header: Header| header.lines().get(1).cloned().unwrap_or_default();
     assert_eq!(second(header.clone()), "");
@@ -200,14 +200,14 @@ fn the_header_says_how_it_ended() {
             outcome: Outcome::Cancelled,
             ..header.clone()
         }),
-        "statement was cancelled; figures up to that moment"
+        "statement was cancelled; statistics up to that moment"
     );
     assert_eq!(
         second(Header {
             outcome: Outcome::Failed,
             ..header.clone()
         }),
-        "statement failed; figures up to that moment"
+        "statement failed; statistics up to that moment"
     );
     let total = Header {
         last: false,
@@ -234,7 +234,7 @@ fn the_header_says_how_it_ended() {
 }
 
 #[test]
-fn incomplete_input_is_shown_as_far_as_possible() {
+fn incomplete_and_extreme_input_is_displayed() {
     let (header, nodes, stats) = example();
     let format = Format::default();
     assert_eq!(display(&header, &[], &[], &format).len(), 1);
@@ -283,7 +283,7 @@ fn incomplete_input_is_shown_as_far_as_possible() {
 }
 
 #[test]
-fn sums_over_processes_have_a_note() {
+fn a_note_names_sums_over_processes() {
     let (header, mut nodes, mut stats) = example();
     let plain = display(&header, &nodes, &stats, &Format::default());
     assert!(!plain.iter().any(|line| line == "Note"));

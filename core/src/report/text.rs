@@ -1,11 +1,11 @@
-//! Texts that fit into a line and a column.
+//! Makes texts fit into a line and a column.
 
-/// Returns `text` with a space for each control character. Names and literals may contain newlines.
+/// Returns `text` with a space instead of each control character. Names and literals may contain newlines.
 pub(super) fn on_one_line(text: &str) -> String {
     text.replace(char::is_control, " ")
 }
 
-/// Returns at most `limit` characters of `text`. Dots mark a cut.
+/// Returns at most `limit` characters of `text`. A cut is marked with dots.
 pub(super) fn shortened(text: &str, limit: usize) -> String {
     const MARK: &str = "...";
     if text.chars().nth(limit).is_none() {

@@ -1,4 +1,4 @@
-//! Statistics where times are estimated, or core measured too.
+//! Computes statistics if times are estimated, or if core measured too.
 
 use super::node::{NS_PER_MS, add_to_parents, add_usage_to_parents, fill_in};
 use super::sample::{Calls, CoreSample, Mode, NodeSample, Nodes, StatementSample};
@@ -6,23 +6,23 @@ use crate::model::{NodeStats, Time};
 use crate::reconcile::{Item, reconcile};
 use crate::sampler::Estimate;
 
-/// The memory that statistics are computed in. It is kept between statements, for most are short.
+/// The memory in which statistics are computed. It is kept between statements, because most are short.
 #[derive(Default)]
 pub struct Scratch {
     /// The statistics of all nodes, in the order of EXPLAIN.
     pub stats: Vec<NodeStats>,
-    /// What the wrappers measured. Filled in by [`assemble`], and so are all that follow.
+    /// What the wrappers measured. [`assemble`] fills in this field and all that follow.
     samples: Vec<NodeSample>,
-    /// What core measured. Empty where it measured nothing.
+    /// What core measured. Empty if it measured nothing.
     cores: Vec<CoreSample>,
-    /// The estimates. They agree with each other in the end.
+    /// The estimates. Finally they are consistent with each other.
     items: Vec<Item>,
-    /// The calls of all nodes below each node. Filled in only where every call reads the clock.
+    /// For each node, the calls of all nodes below it. Filled in only if every call is timed.
     calls_below: Vec<u64>,
 }
 
 impl Scratch {
-    /// Makes room for `count` nodes. Returns `None` without memory.
+    /// Reserves memory for `count` nodes. Returns `None` if there is none.
     fn reserve(&mut self, count: usize) -> Option<()> {
         fn room<T>(list: &mut Vec<T>, count: usize) -> Option<()> {
             list.clear();
@@ -35,7 +35,7 @@ impl Scratch {
         room(&mut self.calls_below, count)
     }
 
-    /// Returns the nodes' samples and totals, in nanoseconds, with their statistics: what core's struct is to show.
+    /// Returns the totals of all nodes that have instrumentation, to be written to core's struct.
     pub fn totals(&self) -> impl Iterator<Item = Totals<'_>> {
         let nodes = self.samples.iter().zip(&self.items).zip(&self.stats);
         nodes
@@ -49,7 +49,7 @@ impl Scratch {
             })
     }
 
-    /// Removes the root's statistics if EXPLAIN does not show it. No other node is ever hidden.
+    /// Removes the root's statistics if EXPLAIN does not show the root. No other node can be hidden.
     pub fn remove_hidden_root(&mut self) {
         if self.samples.first().is_some_and(|root| root.place.hidden) && !self.stats.is_empty() {
             self.stats.remove(0);
@@ -61,7 +61,7 @@ impl Scratch {
 pub struct Totals<'a> {
     /// Its index among the statement's nodes.
     pub index: usize,
-    /// How often it was started.
+    /// The number of its starts.
     pub starts: f64,
     /// Its time, in nanoseconds.
     pub estimate: &'a Estimate,
@@ -69,7 +69,8 @@ pub struct Totals<'a> {
     pub stats: &'a NodeStats,
 }
 
-/// Fills in the statistics of all nodes, whoever measured them, and the hidden root included. Returns `None` without memory.
+/// Computes the statistics of all nodes, including a hidden root, no matter whether the wrappers or core measured them.
+/// Returns `None` if there is no memory.
 #[inline(never)]
 pub fn assemble<N: Nodes>(nodes: &N, statement: &StatementSample, scratch: &mut Scratch) -> Option<()> {
     let count = nodes.count();
@@ -121,7 +122,7 @@ pub fn assemble<N: Nodes>(nodes: &N, statement: &StatementSample, scratch: &mut 
     Some(())
 }
 
-/// Returns a node's place and its time in nanoseconds, before the nodes are made to agree.
+/// Returns a node's place and its estimated time in nanoseconds, before reconciliation.
 fn item(
     i: usize,
     samples: &[NodeSample],
@@ -186,7 +187,7 @@ fn own_estimate(
     }
 }
 
-/// Adds what core counted in its own calls of a node, less what the wrappers below charged inside those.
+/// Adds what core counted in its own calls of a node, and subtracts what the wrappers below charged inside those calls.
 fn add_core_usage(stats: &mut NodeStats, core: &CoreSample) {
     let (Some(buffers), Some(wal)) = (stats.buffers.get_mut(), stats.wal.get_mut()) else {
         return;

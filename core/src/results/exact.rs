@@ -1,6 +1,6 @@
-//! Statistics where nothing has to be estimated: every call of every node was timed, by the wrappers alone.
+//! Computes statistics if nothing must be estimated: the wrappers alone measured, and timed every call of every node.
 //!
-//! Each sample is used where it is collected. Both are inlined, so nothing of a sample is copied that is not used here.
+//! Collecting a sample is inlined here, so only those fields are copied that are used.
 
 use super::node::{NS_PER_MS, add_usage_to_parents, fill_in};
 use super::sample::{Calls, Mode, Nodes, StatementSample};
@@ -8,18 +8,17 @@ use crate::model::{NodeStats, Time};
 use crate::reconcile::Edge;
 use crate::sampler::Config;
 
-/// Statements with more nodes last long enough not to need this.
-const MOST_NODES: usize = 16;
+/// Statements with more nodes take so long that this would save nothing.
+const MAX_NODES: usize = 16;
 
-/// Returns whether it is worth trying [`assemble_exact`] for a statement whose calls are sampled, by who measured it and by
-/// the number of its nodes.
+/// Returns whether [`assemble_exact`] is worth trying for a sampled statement of this mode and number of nodes.
 #[inline(always)]
 pub fn may_be_exact(mode: Mode, core_contributes: bool, nodes: usize) -> bool {
-    mode == Mode::Ours && !core_contributes && nodes <= MOST_NODES
+    mode == Mode::RowsourceOnly && !core_contributes && nodes <= MAX_NODES
 }
 
-/// Fills in the statistics of all nodes of a statement that was sampled, by the wrappers alone, for this extension only.
-/// Returns false, with nothing of meaning filled in, if times must be estimated or made to agree, or without memory.
+/// Computes the statistics of all nodes of a sampled statement in [`Mode::RowsourceOnly`] that core did not contribute to.
+/// Returns false if times must be estimated or reconciled, or if there is no memory. Then `stats` is not valid.
 #[inline(always)]
 pub fn assemble_exact<N: Nodes>(
     nodes: &N,
@@ -34,7 +33,7 @@ pub fn assemble_exact<N: Nodes>(
     }
     let stats = &mut stats[..count];
     let statement = &StatementSample {
-        mode: Mode::Ours,
+        mode: Mode::RowsourceOnly,
         has_usage: true,
         is_timed: true,
         core_contributes: false,
@@ -69,7 +68,7 @@ pub fn assemble_exact<N: Nodes>(
         let Some(parent) = sample.place.parent else {
             continue;
         };
-        // A parent takes at least as long as its children, but for what the readings in between are thought to cost.
+        // A parent takes at least as long as its children. The estimated cost of readings may make it seem shorter.
         let Some(time) = stats[parent].time.get_mut() else {
             return false;
         };
@@ -82,7 +81,8 @@ pub fn assemble_exact<N: Nodes>(
     true
 }
 
-/// Makes room for `count` nodes. The room of the last statement mostly fits. Returns `None` without memory.
+/// Makes room for `count` nodes. The memory of the last statement is usually large enough. Returns `None` if there is no
+/// memory.
 #[inline(never)]
 fn resize(stats: &mut Vec<NodeStats>, count: usize) -> Option<()> {
     stats.try_reserve(count.saturating_sub(stats.len())).ok()?;

@@ -1,15 +1,14 @@
 //! Computes the statistics of a statement's nodes from what was measured while it ran.
 //!
-//! All of it is pure. The extension hands over a [`NodeSample`] for each node, and a [`CoreSample`] where PostgreSQL
-//! measured too.
+//! This code is pure. The extension passes a [`NodeSample`] for each node, and a [`CoreSample`] if PostgreSQL measured too.
 //!
 //! If every call of every node was timed by the wrappers alone, the times are exact, and [`assemble_exact`] computes the
-//! statistics. Most statements are like that, and too short for anything more elaborate.
+//! statistics. This is so for most statements, which are short.
 //!
 //! [`assemble`] computes them in all other cases:
 //!
 //! 1. Each node's time is estimated, and what core timed is added.
-//! 2. The estimates are made to agree ([`crate::reconcile`]).
+//! 2. The estimates are made consistent ([`crate::reconcile`]).
 //! 3. Buffers and WAL are summed up from the leaves to the root.
 //! 4. Buffers and WAL that core counted in its own calls are added.
 

@@ -1,12 +1,12 @@
-//! The statistics of one node, and how they add up.
+//! Computes the statistics of one node, and sums over the nodes below it.
 
 use super::sample::{CoreSample, Mode, NodeSample, Place, StatementSample};
 use crate::model::{Measured, NodeStats, Time};
 
 pub const NS_PER_MS: f64 = 1e6;
 
-/// Fills in a node's own statistics: blocks and WAL are those that its wrapper charged to itself. There are none for a
-/// node without instrumentation: the statement ended before core had allocated it.
+/// Fills in a node's own statistics: blocks and WAL are those that were charged to it alone. A node without instrumentation
+/// has none, because the statement ended before core allocated it.
 #[inline(always)]
 pub fn fill_in(
     stats: &mut NodeStats,
@@ -26,7 +26,7 @@ pub fn fill_in(
         _ if statement.has_usage => (sample.buffers.into(), sample.wal.into()),
         _ => (Measured::default(), Measured::default()),
     };
-    // Each field is written in place. The pattern names all of them, so that none is forgotten.
+    // The pattern names all fields, so that none is forgotten.
     let NodeStats {
         starts,
         rows,
@@ -52,11 +52,11 @@ pub fn fill_in(
     (*memory_kb, *disk_kb) = (sample.memory_kb.into(), sample.disk_kb.into());
 }
 
-/// Hands each node's value on to its parent, if it has one. Children follow their parents, so from the last to the
-/// first every sum is complete before it is handed on.
+/// Adds each node's value to that of its parent, if it has one. Children follow their parents. So from the last node to the
+/// first, every sum is complete before it is added.
 ///
-/// `parent` returns the index of the node that takes a node's value, and `add` adds: parent's value, child's value, and
-/// the child's index.
+/// `parent` returns the index of the node to which a node's value is added. `add` gets the parent's value, the child's
+/// value, and the child's index.
 #[inline(always)]
 pub fn add_to_parents<T>(
     values: &mut [T],
@@ -71,8 +71,8 @@ pub fn add_to_parents<T>(
     }
 }
 
-/// Adds what each node used to its parent. Not that of InitPlans and subplans: what they used was charged to the node
-/// that asked for them.
+/// Adds what each node used to its parent. InitPlans and subplans are not added, because what they used was charged to the
+/// node that called them.
 #[inline(always)]
 pub fn add_usage_to_parents(stats: &mut [NodeStats], place: impl Fn(usize) -> Place) {
     add_to_parents(

@@ -1,14 +1,14 @@
-//! What was measured of a statement and of each of its nodes, in plain numbers.
+//! The measurements of a statement and of each of its nodes.
 
 use crate::model::{Buffers, Measured, Wal};
 use crate::reconcile::Edge;
 use crate::sampler::{Config, NodeTimer};
 
-/// Who measures a statement, and for whom.
+/// Whether the wrappers or core measure a statement, and who needs the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// The wrappers measure, for this extension only.
-    Ours,
+    /// The wrappers measure, and only this extension uses the results.
+    RowsourceOnly,
     /// The wrappers measure, and the results are also exported to core's struct: EXPLAIN, auto_explain or a parallel
     /// leader reads it.
     AlsoForCore,
@@ -16,10 +16,10 @@ pub enum Mode {
     CoreOnly,
 }
 
-/// What holds for all nodes of a statement.
+/// The properties that all nodes of a statement share.
 #[derive(Clone, Copy, Debug)]
 pub struct StatementSample<'a> {
-    /// Who measured.
+    /// Whether the wrappers or core measured.
     pub mode: Mode,
     /// Whether starts, buffers and WAL were measured.
     pub has_usage: bool,
@@ -27,24 +27,24 @@ pub struct StatementSample<'a> {
     pub is_timed: bool,
     /// Whether core measured some of the nodes, or workers reported some.
     pub core_contributes: bool,
-    /// Nanoseconds of a tick.
+    /// Nanoseconds per tick.
     pub tick_ns: f64,
-    /// What the clock costs.
+    /// The costs of the clock.
     pub config: &'a Config,
     /// Nanoseconds in all runs of the statement.
     pub elapsed_ns: f64,
 }
 
-/// Where a node hangs in the plan.
+/// A node's place in the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Index of the parent, which is lower than the node's own; `None` at the root.
     pub parent: Option<usize>,
-    /// How its time lies in its parent's.
+    /// How its time is contained in its parent's.
     pub edge: Edge,
-    /// Run by an expression (InitPlan, CTE, subplan), not by its parent as an input.
+    /// An expression runs it (InitPlan, CTE, subplan), not its parent as an input.
     pub by_expression: bool,
-    /// Not shown by EXPLAIN.
+    /// EXPLAIN does not show it.
     pub hidden: bool,
 }
 
@@ -56,25 +56,25 @@ impl Place {
     }
 }
 
-/// The calls that a node's wrapper saw in this process.
+/// The calls of a node's wrapper in this process.
 #[derive(Clone, Copy, Debug)]
 pub enum Calls {
-    /// None was timed.
+    /// No call was timed.
     Untimed {
         /// Calls of a fused scan. The wrappers of other nodes count rows instead.
         calls: u64,
     },
-    /// Some were timed.
+    /// Some calls were timed.
     Sampled(NodeTimer),
     /// Every call was timed.
     Every {
-        /// All calls.
+        /// The number of calls.
         calls: u64,
         /// Their time.
         ticks: u64,
         /// The time to the first row of each start.
         startup_ticks: u64,
-        /// Readings smaller than the one before them.
+        /// The number of readings smaller than the one before.
         clock_backsteps: u64,
     },
 }
@@ -89,7 +89,7 @@ impl Calls {
         }
     }
 
-    /// Returns timed calls, clock readings, and readings smaller than the one before them.
+    /// Returns the numbers of timed calls, of clock readings, and of readings smaller than the one before.
     #[inline(always)]
     pub fn timer_counts(&self) -> (u64, u64, u64) {
         match self {
@@ -104,16 +104,16 @@ impl Calls {
     }
 }
 
-/// What is known of one node, besides what core timed and counted by itself. Sizes are in kB.
+/// The measurements of one node, without those that core made itself. Sizes are in kB.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeSample {
     /// Where it hangs in the plan.
     pub place: Place,
-    /// Whether core has instrumentation for it. The rest means nothing without.
+    /// Whether core has instrumentation for it. Without it, the other fields are not valid.
     pub is_instrumented: bool,
-    /// The processes that run its inputs: workers and leader below a Gather, else 1.
+    /// The number of processes that run its inputs: workers and leader below a Gather, else 1.
     pub processes: f64,
-    /// Finished starts, by core's count; those that workers reported are included.
+    /// Finished starts, as core counted them, including those that workers reported.
     pub loops: f64,
     /// Whether a start is in progress.
     pub is_running: bool,
@@ -121,8 +121,8 @@ pub struct NodeSample {
     pub rows: u64,
     /// Rows that core counted in its own calls.
     pub core_rows: f64,
-    /// Whether its wrapper sees only the beginnings of calls, and so counts calls instead of rows: a scan that an
-    /// aggregate reads to its end.
+    /// Whether it is a scan that an aggregate reads to its end. Its wrapper sees only the beginnings of calls, and counts
+    /// calls instead of rows.
     pub is_fused_scan: bool,
     /// An error ended the statement inside a call of this node, this many ticks after the call began.
     pub interrupted: Option<u64>,
@@ -132,52 +132,52 @@ pub struct NodeSample {
     pub buffers: Buffers,
     /// WAL that was charged to it alone.
     pub wal: Wal,
-    /// Peak working memory, where PostgreSQL knows it.
+    /// Peak working memory, if PostgreSQL knows it.
     pub memory_kb: Option<u64>,
-    /// Peak disk space, where PostgreSQL knows it.
+    /// Peak disk space, if PostgreSQL knows it.
     pub disk_kb: Option<u64>,
 }
 
-/// What parallel workers reported for a node, beyond what core adds up by itself.
+/// What parallel workers reported for a node in addition to core's instrumentation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WorkerReport {
     /// The standard error of their time.
     pub error_ns: f64,
-    /// Calls whose time they took.
+    /// The number of calls that they timed.
     pub timed_calls: u64,
-    /// Their clock readings.
+    /// The number of their clock readings.
     pub timer_calls: u64,
-    /// Readings smaller than the one before them.
+    /// The number of readings smaller than the one before.
     pub clock_backsteps: u64,
 }
 
-/// What core timed and counted in its own calls of a node, and what came from parallel workers.
+/// What core timed and counted in its own calls of a node, and what parallel workers reported.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CoreSample {
-    /// Only core measures the node: it is called by other ways than its wrapper.
+    /// Only core measures the node, because its calls do not go through a wrapper.
     pub alone: bool,
     /// An error ended the statement inside a call that core timed.
     pub is_interrupted: bool,
-    /// Time, that of an interrupted call included.
+    /// Time, including that of an interrupted call.
     pub total_ns: f64,
     /// Time to the first row of each start.
     pub startup_ns: f64,
-    /// Blocks, where core counted them.
+    /// Blocks, if core counted them.
     pub buffers: Measured<Buffers>,
-    /// WAL, where core counted it.
+    /// WAL, if core counted it.
     pub wal: Measured<Wal>,
     /// Blocks that wrappers below charged while core measured this node, so that both counted them.
     pub charged_below: Buffers,
-    /// WAL, likewise.
+    /// WAL that wrappers below charged while core measured this node.
     pub wal_charged_below: Wal,
     /// Starts that workers reported.
     pub worker_loops: f64,
-    /// What else they reported.
+    /// The other values that workers reported.
     pub workers: WorkerReport,
 }
 
 impl NodeSample {
-    /// Returns how often the node was started in all processes, the start in progress included.
+    /// Returns how often the node was started in all processes, including the start in progress.
     #[inline(always)]
     pub fn starts(&self, core: Option<&CoreSample>) -> f64 {
         let interrupted = self.interrupted.is_some() || core.is_some_and(|core| core.is_interrupted);
@@ -191,14 +191,14 @@ impl NodeSample {
         (self.starts(core) - by_workers).max(0.0)
     }
 
-    /// Returns how many rows the node returned, by the wrapper's count and by core's.
+    /// Returns how many rows the node returned, as counted by the wrapper and by core.
     #[inline(always)]
     pub fn rows(&self, core: Option<&CoreSample>) -> f64 {
         let ends_seen = !self.is_fused_scan || matches!(self.calls, Calls::Every { .. });
         let wrapped = if ends_seen {
             self.rows as i64 as f64
         } else {
-            // Each start ended with a call that brought no row, or was interrupted in one.
+            // The last call of each start returned no row or was interrupted.
             self.calls.count() as f64 - self.own_starts(core)
         };
         wrapped.max(0.0) + self.core_rows
@@ -207,12 +207,12 @@ impl NodeSample {
 
 /// The nodes of a statement that has ended, in the order of EXPLAIN: a parent before its children.
 pub trait Nodes {
-    /// Returns how many there are.
+    /// Returns the number of nodes.
     fn count(&self) -> usize;
-    /// Returns where a node hangs in the plan.
+    /// Returns a node's place in the plan.
     fn place(&self, i: usize) -> Place;
-    /// Returns what is known of a node.
+    /// Returns the measurements of a node.
     fn sample(&self, i: usize) -> NodeSample;
-    /// Returns what core and workers contributed. Asked only where they did.
+    /// Returns what core and workers contributed. Called only if they did.
     fn core(&self, i: usize) -> CoreSample;
 }

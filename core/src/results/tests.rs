@@ -6,7 +6,7 @@ use crate::reconcile::Edge;
 use crate::sampler::Config;
 use by_hand::*;
 
-/// Returns a join of two scans with all calls timed: sampling, but only the first calls were made.
+/// Returns a join of two scans. All calls are timed, because they are the first calls of the sampler.
 fn join() -> Plan {
     let mut plan = Plan::default();
     plan.samples.push(node(None, sampled([6_000_000, 4_000_000]), 1));
@@ -19,7 +19,7 @@ fn join() -> Plan {
 }
 
 #[test]
-fn exact_statistics_are_computed() {
+fn exact_times_are_computed() {
     let stats = exact(&join()).expect("exact");
     let root = time(&stats[0]);
     assert_eq!((root.total_ms, root.startup_ms), (5.0, 3.0));
@@ -34,7 +34,7 @@ fn exact_statistics_are_computed() {
 }
 
 #[test]
-fn both_ways_agree_where_times_are_exact() {
+fn both_functions_agree_if_times_are_exact() {
     let plan = join();
     assert_eq!(exact(&plan).expect("exact"), stats(&plan, &timed(1e12)));
     let alone = Plan {
@@ -45,7 +45,7 @@ fn both_ways_agree_where_times_are_exact() {
 }
 
 #[test]
-fn memory_of_an_earlier_statement_is_used_again() {
+fn memory_of_an_earlier_statement_is_reused() {
     let mut scratch = assembled(&join(), &timed(1e12));
     let alone = Plan {
         samples: vec![node(None, sampled([4_000_000]), 1)],
@@ -62,7 +62,7 @@ fn memory_of_an_earlier_statement_is_used_again() {
 }
 
 #[test]
-fn inexact_samples_are_declined() {
+fn statements_that_are_not_exact_are_refused() {
     let changed = |change: fn(&mut Plan)| {
         let mut plan = join();
         change(&mut plan);
@@ -75,9 +75,9 @@ fn inexact_samples_are_declined() {
     assert!(changed(|plan| plan.samples[1].interrupted = Some(1)).is_none());
     assert!(changed(|plan| plan.samples[1].is_instrumented = false).is_none());
     assert!(changed(|plan| plan.samples[1].calls = UNTIMED).is_none());
-    assert!(may_be_exact(Mode::Ours, false, 16));
-    assert!(!may_be_exact(Mode::Ours, false, 17));
-    assert!(!may_be_exact(Mode::Ours, true, 1));
+    assert!(may_be_exact(Mode::RowsourceOnly, false, 16));
+    assert!(!may_be_exact(Mode::RowsourceOnly, false, 17));
+    assert!(!may_be_exact(Mode::RowsourceOnly, true, 1));
     assert!(!may_be_exact(Mode::AlsoForCore, false, 1));
     assert!(!may_be_exact(Mode::CoreOnly, false, 1));
 }
@@ -116,9 +116,9 @@ fn the_root_takes_no_longer_than_the_runs() {
 }
 
 #[test]
-fn an_init_plan_is_charged_to_the_node_that_used_it() {
+fn an_init_plan_is_charged_to_the_node_that_called_it() {
     let mut plan = join();
-    // Its blocks are also part of the 10 blocks of the scan that used it.
+    // What it used is also part of the 10 blocks of the scan that called it.
     plan.samples.push(node(Some(0), sampled([1_000_000]), 7));
     plan.samples[3].place.edge = Edge::Nested;
     plan.samples[3].place.by_expression = true;
@@ -224,7 +224,7 @@ fn workers_add_to_what_the_leader_measured() {
         ],
         cores: vec![CoreSample::default(); 2],
     };
-    // A Gather with two workers: each node below it may take up to three times as long as the Gather.
+    // A Gather with two workers: each node below it may take three times as long as the Gather.
     plan.samples[0].processes = 3.0;
     plan.samples[1].loops = 3.0;
     plan.samples[1].rows = 100;
@@ -272,7 +272,7 @@ fn a_fused_scan_counts_calls_instead_of_rows() {
     assert_eq!(stats(&plan, &timed(1e12))[1].rows, 100);
     plan.samples[1].calls = Calls::Untimed { calls: 101 };
     assert_eq!(stats(&plan, &timed(1e12))[1].rows, 100);
-    // This wrapper does not count the starts of workers.
+    // This wrapper does not see the starts of workers.
     plan.samples[1].loops = 3.0;
     plan.samples[1].core_rows = 40.0;
     plan.cores[1].worker_loops = 2.0;
@@ -288,7 +288,7 @@ fn a_fused_scan_counts_calls_instead_of_rows() {
 }
 
 #[test]
-fn at_the_level_of_rows_only_rows_are_counted() {
+fn lower_levels_have_fewer_statistics() {
     let mut plan = Plan {
         samples: vec![node(None, UNTIMED, 5)],
         cores: Vec::new(),
@@ -315,7 +315,7 @@ fn at_the_level_of_rows_only_rows_are_counted() {
 }
 
 #[test]
-fn core_counts_are_added_once() {
+fn the_counts_of_core_are_added_once() {
     let mut plan = join();
     let counted = |hit| CoreSample {
         buffers: blocks(hit).into(),
@@ -323,9 +323,9 @@ fn core_counts_are_added_once() {
         ..CoreSample::default()
     };
     plan.cores = vec![counted(1_000), counted(500), counted(50)];
-    // Core measures the first scan alone.
+    // Only core measures the first scan.
     plan.cores[1].alone = true;
-    // The wrapper of the second scan was replaced while 20 blocks below it were charged. Core's 50 include them.
+    // The second scan's wrapper had been replaced while 20 blocks below it were charged: core's 50 contain them.
     plan.cores[2].charged_below = blocks(20);
     let statement = StatementSample {
         mode: Mode::AlsoForCore,
@@ -334,7 +334,7 @@ fn core_counts_are_added_once() {
     };
     let inclusive: Vec<i64> = stats(&plan, &statement).iter().map(hit).collect();
     assert_eq!(inclusive, [111 + 1_000, 500, 100 + 50 - 20]);
-    // At the level of rows only, core's counts are not added.
+    // At the level of rows, there are no buffers to add.
     let statement = StatementSample {
         has_usage: false,
         ..statement
@@ -343,7 +343,7 @@ fn core_counts_are_added_once() {
 }
 
 #[test]
-fn core_alone() {
+fn statistics_of_core_alone_are_used_unchanged() {
     let mut plan = Plan {
         samples: vec![node(None, UNTIMED, 99), node(Some(0), UNTIMED, 99)],
         cores: vec![CoreSample::default(); 2],
@@ -357,7 +357,7 @@ fn core_alone() {
     let statement = StatementSample {
         mode: Mode::CoreOnly,
         core_contributes: true,
-        // Core's times are not limited by the wrapper's.
+        // Core's times are not limited by pg_rowsource's.
         ..timed(1e6)
     };
     let stats = stats(&plan, &statement);
@@ -389,7 +389,7 @@ fn a_call_of_core_that_was_interrupted_counts_as_a_start() {
 }
 
 #[test]
-fn a_node_without_instrumentation_shows_only_what_is_below_it() {
+fn a_node_without_instrumentation_has_only_the_buffers_below_it() {
     let mut plan = join();
     plan.samples[0].is_instrumented = false;
     let stats = stats(&plan, &timed(1e12));

@@ -1,38 +1,37 @@
-//! What the sampler must know about the clock and the settings.
+//! What the sampler needs to know about the clock and the settings.
 
-/// The timer may cost this share of the time it measures; the gaps adapt to it.
+/// The timer may cost this share of the time that it measures. The gaps are adapted to this.
 pub(super) const TIMER_SHARE: f64 = 0.005;
 
-/// What a sample costs besides its two readings, in nanoseconds, where it is not measured: the sums, the next gap, a
-/// mispredicted branch.
+/// The default cost of a sample without its two readings, in nanoseconds: the sums, the next gap, a mispredicted branch.
 pub const BOOKKEEPING_NS: f64 = 40.0;
 
-/// A call is long from this many times the length from which every call is timed.
+/// A call is long if it takes this many times as long as calls of which every one is timed.
 const LONG_FACTOR: f64 = 4.0;
 
-/// A difference of this many steps of a coarse clock is more than an accident of where the steps fall.
+/// A difference of this many steps of a coarse clock cannot be an artefact of its steps.
 const LONG_STEPS: f64 = 2.5;
 
-/// What the sampler must know about the clock and the settings; fixed for one statement.
+/// What the sampler needs to know about the clock and the settings; fixed for one statement.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Largest mean gap (`sampfreq`); 1 times every call.
+    /// The largest mean gap (`sampfreq`). With 1, every call is timed.
     pub max_gap: f64,
-    /// Ticks that an empty interval measures.
+    /// The measured length of an empty interval, in ticks.
     pub empty_interval: f64,
-    /// Ticks that one reading costs.
+    /// The cost of one reading, in ticks.
     pub reading: f64,
-    /// Ticks of a call from which the timer costs less than its share, so that every call is timed.
+    /// If calls take at least this many ticks, every call is timed, because the timer then costs less than its share.
     pub affordable: f64,
-    /// Ticks from which a call is long. Also the least distance from the last reading before a call to the one that
-    /// shows that it is long.
+    /// The ticks from which a call is long. This is also the minimal time between the last reading before a call and a
+    /// reading that proves that the call is long.
     pub long: f64,
 }
 
 impl Config {
-    /// Returns the configuration for a clock of `ns_per_tick` that costs `reading_ns` to read and moves in steps of
-    /// `resolution_ns`: a single step of a coarse clock must not show that a call is long. `bookkeeping_ns` is what a
-    /// sample costs besides its readings.
+    /// Returns the configuration for a clock of `ns_per_tick`. A reading costs `reading_ns`, and a sample costs
+    /// `bookkeeping_ns` besides its readings. The clock moves in steps of `resolution_ns`: a single step of a coarse clock
+    /// must not prove that a call is long.
     pub fn new(
         max_gap: u32,
         ns_per_tick: f64,
@@ -51,16 +50,16 @@ impl Config {
         }
     }
 
-    /// Returns the ticks that a reading inside a call costs it, with its half of the sample's bookkeeping.
+    /// Returns the ticks that a reading inside a call adds to it, including half of a sample's bookkeeping.
     #[inline]
     pub(super) fn nested_reading(&self) -> f64 {
         self.affordable * (TIMER_SHARE / 2.0)
     }
 
-    /// Returns the steps in which a coarse clock moves, 0 for a fine one.
+    /// Returns the step of a coarse clock, or 0 for a fine one.
     #[inline]
     pub(super) fn step(&self) -> f64 {
-        // Apart by more than rounding.
+        // The factor allows for rounding errors.
         if self.long > 1.001 * LONG_FACTOR * self.affordable {
             self.long / LONG_STEPS
         } else {

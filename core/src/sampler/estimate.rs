@@ -1,20 +1,20 @@
-//! The estimate from all that a node's timer has seen.
+//! Estimates a node's time from its timer.
 
 use super::NodeTimer;
 
-/// What the readings say about one node, in ticks.
+/// The estimated times of one node, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {
-    /// Time in the node and all below it.
+    /// Time in the node and in all nodes below it.
     pub total: f64,
     /// Time to the first row of each start, summed over the starts.
     pub startup: f64,
-    /// One standard error of `total`; zero where every call was timed.
+    /// One standard error of `total`; zero if every call was timed.
     pub error: f64,
 }
 
 impl NodeTimer {
-    /// Returns the node's time and its time to first rows if every call was timed.
+    /// Returns the node's time and its time to first rows, if every call was timed.
     #[inline(always)]
     pub fn exact(&self) -> Option<(f64, f64)> {
         (self.calls() == self.certain_calls).then(|| {
@@ -23,8 +23,8 @@ impl NodeTimer {
         })
     }
 
-    /// Returns the estimate from all readings; `starts` is the exact number of starts, `interrupted` the ticks of a last
-    /// call that an error ended.
+    /// Returns the estimate from all readings. `starts` is the exact number of starts, and `interrupted` is the ticks of a
+    /// last call that an error ended.
     pub fn estimate(&self, starts: f64, interrupted: Option<u64>) -> Estimate {
         if interrupted.is_none()
             && let Some((total, startup)) = self.exact()
@@ -54,7 +54,7 @@ impl NodeTimer {
                 (self.samples.variance + self.samples.step * self.samples.step) * share * share,
             )
         } else {
-            // Nothing was drawn from the rest: its size is a guess, and its error the guess itself.
+            // No call of the rest was sampled. So its time is a guess, and the error is as large as the guess.
             let guess = rest * self.recent;
             (self.recent, guess * guess)
         };

@@ -1,16 +1,16 @@
-//! A node whose every call is timed needs no estimate.
+//! The statistics of a node of which every call is timed. They need no estimate.
 
-/// Sums over all calls of a node. Zeroed memory is a valid start.
+/// Sums over all calls of a node. Zeroed memory is a valid initial value.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct EveryCall {
-    /// All calls.
+    /// The number of calls.
     pub calls: u64,
     /// Their time.
     pub ticks: u64,
     /// The time to the first row of each start.
     pub startup_ticks: u64,
-    /// Readings smaller than the one before them.
+    /// The number of readings smaller than the one before.
     pub clock_backsteps: u64,
 }
 

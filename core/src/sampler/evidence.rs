@@ -1,18 +1,18 @@
-//! What shows that a call was long, though it was not sampled.
+//! Detects that a call was long, although it was not sampled.
 
 use super::elapsed;
 
-/// What shows to a node that a call was long. There is one for the process: every reading of the clock counts,
-/// whoever made it.
+/// The evidence from which a node detects that a call was long. There is one for the process, because the readings of all
+/// nodes and of the tick count.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LongCallEvidence {
-    /// The last reading, by anyone.
+    /// The last reading, by any node or by the tick.
     pub last: u64,
     /// The last reading by the tick.
     pub ticked: u64,
     /// The tick's period, in ticks of the clock; 0 if it does not run.
     pub period: f64,
-    /// The end of the last call that was certain to be detected, and long enough to be worth a reading in each node
+    /// The end of the last call whose detection was certain, and which was long enough to justify a reading in each node
     /// above.
     pub detected: u64,
 }
@@ -20,14 +20,14 @@ pub struct LongCallEvidence {
 /// How a call was detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detected {
-    /// It did I/O, or contains such a call that was not short.
+    /// The call did I/O, or contains such a call that was not short.
     Certain,
-    /// By the tick alone.
+    /// Only the tick detected it.
     ByTick,
 }
 
 impl LongCallEvidence {
-    /// Nothing was detected, and no tick runs.
+    /// No evidence: nothing was detected, and no tick runs.
     pub const NONE: LongCallEvidence = LongCallEvidence {
         last: 0,
         ticked: 0,
@@ -35,8 +35,8 @@ impl LongCallEvidence {
         detected: 0,
     };
 
-    /// Returns how a call is detected that began after the reading `since`, if it is. The tick must have read the clock
-    /// at least `far()` ticks after `before`, the last reading before the call.
+    /// Returns how a call that began after the reading `since` is detected, or `None`. The tick detects it only if it read
+    /// the clock at least `far()` ticks after `before`, the last reading before the call.
     #[inline(always)]
     pub(super) fn of_call(
         &self,
@@ -55,8 +55,7 @@ impl LongCallEvidence {
     }
 }
 
-/// Returns whether a reading was made after `since`. A reading after the last one is left over from before the clock
-/// stepped back.
+/// Returns whether a reading was made after `since`. A reading later than `last` was made before the clock stepped back.
 #[inline]
 pub(super) fn is_within(reading: u64, since: u64, last: u64) -> bool {
     reading > since && reading <= last

@@ -4,7 +4,7 @@ use super::*;
 use rand::SeedableRng;
 use rand_xoshiro::Xoroshiro128PlusPlus;
 
-/// Returns the configuration for a clock of one tick a nanosecond that costs nothing to read.
+/// A clock of one tick per nanosecond that costs nothing to read.
 fn config(max_gap: u32) -> Config {
     Config::new(max_gap, 1.0, 0.0, 0.0, BOOKKEEPING_NS, 1.0)
 }
@@ -30,7 +30,7 @@ fn call(start: u64, end: u64) -> TimedCall {
     }
 }
 
-/// Makes `n` calls of `ns` each without gaps between them. Returns how many were timed.
+/// Makes `n` calls of `ns` each, one right after the other. Returns how many were timed.
 fn calls(timer: &mut NodeTimer, config: &Config, random: &mut Xoroshiro128PlusPlus, n: u64, ns: u64) -> u64 {
     let before = timer.timed_calls;
     for i in 0..n {
@@ -52,9 +52,9 @@ fn a_timer_without_calls_estimates_zero() {
     let timer = started();
     assert_eq!(timer.calls(), 0);
     assert_eq!(timer.estimate(0.0, None), Estimate::default());
-    // Zeroed memory is a valid timer too.
+    // Zeroed memory is valid too.
     assert_eq!(NodeTimer::default().estimate(1.0, None), Estimate::default());
-    // The first call has not ended yet.
+    // The first call was interrupted.
     let estimate = timer.estimate(1.0, Some(300));
     assert_eq!(estimate.total, 300.0);
 }
@@ -75,7 +75,7 @@ fn the_first_calls_are_exact() {
 }
 
 #[test]
-fn every_call_is_timed_if_calls_are_long_or_the_setting_says_so() {
+fn every_call_is_timed_if_calls_are_long_or_sampfreq_is_1() {
     let mut random = random();
     for (max_gap, ns) in [(1, 10), (128, 100_000)] {
         let mut timer = started();
@@ -87,7 +87,7 @@ fn every_call_is_timed_if_calls_are_long_or_the_setting_says_so() {
 }
 
 #[test]
-fn gaps_grow_to_the_setting_and_no_further() {
+fn gaps_grow_to_sampfreq_and_no_further() {
     let (config, mut random) = (config(64), random());
     let mut timer = started();
     let timed = calls(&mut timer, &config, &mut random, 10_000, 5);
@@ -98,13 +98,13 @@ fn gaps_grow_to_the_setting_and_no_further() {
     let estimate = timer.estimate(0.0, None);
     assert!(
         (estimate.total - 370_000.0).abs() < 1e-3,
-        "equal calls leave nothing to estimate"
+        "equal calls have no error"
     );
     assert!(estimate.error < 1e-3);
 }
 
 #[test]
-fn the_timer_costs_its_share() {
+fn the_timer_costs_no_more_than_its_share() {
     let config = Config::new(1024, 1.0, 9.0, 9.0, BOOKKEEPING_NS, 1.0);
     let mut random = random();
     for ns in [100, 500, 3000] {
@@ -144,14 +144,14 @@ fn the_cost_of_readings_is_subtracted() {
         ..call(1000, 2000)
     };
     timer.record_timed(&config, &mut random(), &nested, &mut LongCallEvidence::default());
-    // Four nested readings are two samples.
+    // Four nested readings cost as much as two samples.
     let samples = 2.0 * (2.0 * 9.0 + BOOKKEEPING_NS) / 0.5;
     assert!((timer.calls(), timer.estimate(0.0, None).error) == (1, 0.0));
     assert!((timer.estimate(0.0, None).total - (1000.0 - 40.0 - samples)).abs() < 1e-9);
 }
 
 #[test]
-fn a_clock_that_steps_back_counts_nothing() {
+fn a_backward_step_adds_no_time_and_no_evidence() {
     let (config, mut random) = (config(1), random());
     let mut timer = started();
     timer.countdown = 0;
@@ -179,7 +179,7 @@ fn a_clock_that_steps_back_counts_nothing() {
     assert_eq!(timer.clock_backsteps, 2);
     let estimate = timer.estimate(0.0, None);
     assert!(estimate.total.is_finite() && estimate.total >= 0.0);
-    // Evidence from before the step does not count.
+    // Evidence from before the step is ignored.
     let evidence = LongCallEvidence {
         last: 2_000_000,
         ticked: 9_000_000,
@@ -190,7 +190,7 @@ fn a_clock_that_steps_back_counts_nothing() {
     assert_eq!(timer.detect(&config, 1_000_000, false, &evidence), None);
 }
 
-/// Returns a timer whose next call is not timed: its first calls, of 10 ns, are over, and its blocks have 100 calls.
+/// Returns a timer whose next call is not timed: it has made its first calls, of 10 ns, and has blocks of 100.
 fn sampling(config: &Config, random: &mut Xoroshiro128PlusPlus) -> NodeTimer {
     let mut timer = started();
     calls(&mut timer, config, random, 50_000, 10);
@@ -216,43 +216,48 @@ fn a_long_call_is_counted_at_its_exit() {
     let short = timer.estimate(0.0, None).total;
     let at = 2_000_000_000_u64;
     let end = at + 3_000_000;
-    for (did_io, told) in [
+    for (did_io, evidence) in [
         (true, LongCallEvidence::default()),
         (false, evidence(at + 1_500_000, 0, end)),
         (false, evidence(0, end - 10, end)),
     ] {
         let mut timer = timer;
-        let mut told = LongCallEvidence { last: end, ..told };
+        let mut evidence = LongCallEvidence {
+            last: end,
+            ..evidence
+        };
         timer.countdown -= 1;
-        let detected = timer.detect(&config, at, did_io, &told).expect("it is detected");
-        timer.record_detected(&config, detected, at, end, false, &mut told);
+        let detected = timer
+            .detect(&config, at, did_io, &evidence)
+            .expect("it is detected");
+        timer.record_detected(&config, detected, at, end, false, &mut evidence);
         assert_eq!(timer.countdown, 1, "the next call is timed");
         let estimate = timer.estimate(0.0, None);
         let more = estimate.total - short;
-        // A call longer than a tick is counted once, however it was detected.
+        // It is longer than a period of the tick, so it is counted once, however it was detected.
         assert!((more - 3e6).abs() < 1e4, "{more}");
         assert!(estimate.error < 1e4, "{}", estimate.error);
-        let by_tick = told.ticked > 0;
+        let by_tick = evidence.ticked > 0;
         assert_eq!(
-            told.detected == end,
+            evidence.detected == end,
             !by_tick,
-            "nodes above see the tick themselves"
+            "nodes above detect the tick themselves"
         );
     }
 }
 
 #[test]
-fn unrelated_readings_are_not_evidence() {
+fn other_readings_are_no_evidence() {
     let (config, mut random) = (config(100), random());
     let timer = sampling(&config, &mut random);
     let at = 2_000_000_000_u64;
     for evidence in [
         LongCallEvidence::default(),
-        // All readings were before the call.
+        // All these readings were made before the call.
         evidence(at - 5, at, at + 100),
-        // Too soon after the last reading: the call need not be long.
+        // This tick came too soon after the last reading to prove that the call was long.
         evidence(at + 5_000, 0, at + 5_000),
-        // Another reader read the clock, but not the tick.
+        // Another node read the clock, but the tick did not.
         evidence(0, 0, at + 3_000_000),
     ] {
         assert_eq!(timer.detect(&config, at, false, &evidence), None, "{evidence:?}");
@@ -260,7 +265,7 @@ fn unrelated_readings_are_not_evidence() {
 }
 
 #[test]
-fn a_stall_between_two_ticks_does_not_weigh_a_gap() {
+fn a_stall_between_two_ticks_weighs_less_than_a_gap() {
     let (config, mut random) = (config(100), random());
     let mut timer = sampling(&config, &mut random);
     let short = timer.estimate(0.0, None).total;
@@ -275,9 +280,10 @@ fn a_stall_between_two_ticks_does_not_weigh_a_gap() {
         &mut evidence(0, 0, at),
     );
     let more = timer.estimate(0.0, None).total - short;
-    // Blocks of 100 and a probability of a quarter to be ticked: the call counts four times, less than a period.
+    // The block has 100 calls, and the tick meets the call with a chance of a quarter. So it weighs four, which is less
+    // than a period.
     assert!((1.5e6..2.2e6).contains(&more), "{more}");
-    assert!(timer.estimate(0.0, None).error > 1e6, "the time is uncertain");
+    assert!(timer.estimate(0.0, None).error > 1e6, "its weight is uncertain");
 }
 
 #[test]
@@ -286,7 +292,7 @@ fn the_usual_distance_is_subtracted() {
     let (config, mut random) = (config(16), random());
     let mut timer = started();
     let (mut now, mut last) = (0_u64, 0_u64);
-    let mut told = LongCallEvidence::default();
+    let mut evidence = LongCallEvidence::default();
     for i in 0..100_000_u64 {
         now += 1000;
         let ns = if i % 500 == 499 { 50_000 } else { 100 };
@@ -297,13 +303,13 @@ fn the_usual_distance_is_subtracted() {
                 did_io: ns > 1000,
                 ..call(now, now + ns)
             };
-            told.last = now;
-            timer.record_timed(&config, &mut random, &timed, &mut told);
+            evidence.last = now;
+            timer.record_timed(&config, &mut random, &timed, &mut evidence);
             last = now + ns;
         } else if ns > 1000 {
-            told.last = now;
-            let detected = timer.detect(&config, last, true, &told).expect("it did I/O");
-            timer.record_detected(&config, detected, last, now + ns, false, &mut told);
+            evidence.last = now;
+            let detected = timer.detect(&config, last, true, &evidence).expect("it did I/O");
+            timer.record_detected(&config, detected, last, now + ns, false, &mut evidence);
             last = now + ns;
         }
         now += ns;
@@ -323,7 +329,7 @@ fn the_usual_distance_is_subtracted() {
 }
 
 #[test]
-fn startups_of_an_inner_side_are_estimated() {
+fn the_startup_time_of_an_inner_side_is_estimated() {
     // Each start has a first call of 900 ns, then two of 50.
     let (config, mut random) = (config(32), random());
     let mut timer = started();
@@ -336,8 +342,8 @@ fn startups_of_an_inner_side_are_estimated() {
                 first_of_start,
                 ..call(i * 1000, i * 1000 + ns)
             };
-            let mut told = LongCallEvidence::default();
-            timer.record_timed(&config, &mut random, &timed, &mut told);
+            let mut evidence = LongCallEvidence::default();
+            timer.record_timed(&config, &mut random, &timed, &mut evidence);
         }
     }
     let estimate = timer.estimate(30_000.0, None);
@@ -347,7 +353,7 @@ fn startups_of_an_inner_side_are_estimated() {
         estimate.startup
     );
     assert!((estimate.total / 30e6 - 1.0).abs() < 0.05, "{}", estimate.total);
-    // With more starts than were timed, the startup time is at most the total.
+    // With many more starts than were timed, the startup time is at most the total.
     let estimate = timer.estimate(1e9, None);
     assert_eq!(estimate.startup, estimate.total);
 }
@@ -357,14 +363,14 @@ fn an_interrupted_call_is_added() {
     let (config, mut random) = (config(16), random());
     let mut timer = started();
     calls(&mut timer, &config, &mut random, 10, 100);
-    // The eleventh has begun.
+    // The eleventh call has begun.
     timer.countdown -= 1;
     let estimate = timer.estimate(1.0, Some(70_000));
     assert_eq!((timer.calls(), estimate.total), (11, 71_000.0));
 }
 
 #[test]
-fn a_coarse_clock_reports_a_large_error() {
+fn the_error_of_a_coarse_clock_covers_its_steps() {
     let config = Config::new(128, 1.0, 0.0, 5.0, BOOKKEEPING_NS, 4e6);
     assert!(config.long >= 10e6);
     let mut random = random();

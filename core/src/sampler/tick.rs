@@ -1,33 +1,33 @@
-//! When the tick runs: a timer that reads the clock while a sampled statement runs, so that no call much longer than
-//! its period can hide.
+//! Decides when the tick runs: a timer that reads the clock while a sampled statement runs, so that every call much longer
+//! than its period is detected.
 //!
-//! It is armed only when the gaps of a node grow beyond 1: short statements never pay for it. It slows down with the
-//! statement's age. Each timeout fires once, and the tick decides whether to set the next one. If nobody has read the
-//! clock since the tick before, nothing is called that could be measured, and the tick goes to sleep: at once in a wait,
-//! and otherwise after a while. So a wait costs two wake-ups. Whoever then notices the tick's reading wakes it up.
+//! It is armed only when the gaps of a node grow beyond 1, so it costs short statements nothing. It slows down with the
+//! statement's age. Each timeout fires once, and the tick decides whether to set the next one. If no node has read the
+//! clock since the previous tick, no measured node is called, and the tick goes to sleep: immediately in a wait, otherwise
+//! after some time. So a wait costs two wake-ups. The node that next detects the tick's reading wakes it up.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
-/// Up to how many ticks, and the milliseconds between them: 1 ms for the first 20 ms, 2 ms for the first second, then 4
-/// ms.
+/// For each period: the number of ticks up to which it is used, and its milliseconds. These are 1 ms for the first 20 ms, 2
+/// ms for the first second, then 4 ms.
 const PERIODS: [(u32, i32); 3] = [(20, 1), (500, 2), (u32::MAX, 4)];
-/// Idle ticks until it sleeps: in what PostgreSQL calls a wait, and else. Where a node is seldom called, readings may
-/// lie further apart than ticks.
-const MOST_IDLE_WAITING: u32 = 1;
-const MOST_IDLE: u32 = 100;
+/// The number of idle ticks until it sleeps: while PostgreSQL reports a wait event, and otherwise. If a node is seldom
+/// called, several ticks may pass between its readings.
+const MAX_IDLE_WAITING: u32 = 1;
+const MAX_IDLE: u32 = 100;
 
 /// The state of the tick. A signal handler may interrupt its owner anywhere, so all of it is atomic.
 #[derive(Debug, Default)]
 pub struct Tick {
-    /// Ticks since armed.
+    /// Ticks since it was armed.
     ticks: AtomicU32,
-    /// Ticks since anyone else read the clock.
+    /// Ticks since a node read the clock.
     idle: AtomicU32,
-    /// Armed, but no timeout is set.
+    /// Whether it is armed and no timeout is set.
     is_asleep: AtomicBool,
     /// Milliseconds to the next tick.
     period_ms: AtomicI32,
-    /// How many of the periods were begun; 0 while not armed.
+    /// The number of periods that have begun; 0 if it is not armed.
     begun: AtomicUsize,
 }
 
@@ -43,9 +43,9 @@ impl Tick {
         }
     }
 
-    /// Takes note of a timeout. `is_idle`: nobody has read the clock since the tick before. `is_waiting`: the process
-    /// waits for something. Returns the milliseconds to the next timeout that is to be set, or `None` if the tick
-    /// sleeps from now on.
+    /// Records a timeout. `is_idle` says that no node has read the clock since the previous tick, `is_waiting` that the
+    /// process waits for something. Returns the milliseconds to the next timeout, which the caller must set, or `None` if
+    /// the tick sleeps from now on.
     pub fn on_timeout(&self, is_idle: bool, is_waiting: bool) -> Option<i32> {
         self.ticks
             .store(self.ticks.load(Relaxed).wrapping_add(1), Relaxed);
@@ -55,8 +55,8 @@ impl Tick {
             0
         };
         self.idle.store(idle, Relaxed);
-        let most = if is_waiting { MOST_IDLE_WAITING } else { MOST_IDLE };
-        if idle < most {
+        let max_idle = if is_waiting { MAX_IDLE_WAITING } else { MAX_IDLE };
+        if idle < max_idle {
             Some(self.period_ms.load(Relaxed))
         } else {
             self.is_asleep.store(true, Relaxed);
@@ -64,8 +64,8 @@ impl Tick {
         }
     }
 
-    /// Arms the tick, or slows it down with its age. Returns the new period in milliseconds if it changed. An armed
-    /// tick begins asleep.
+    /// Arms the tick, or slows it down with its age. Returns the new period in milliseconds if it changed. A newly armed
+    /// tick sleeps.
     pub fn want(&self) -> Option<i32> {
         let begun = self.begun.load(Relaxed);
         let is_armed = begun > 0;
@@ -85,13 +85,13 @@ impl Tick {
         Some(period_ms)
     }
 
-    /// Returns whether the tick is armed, and no timeout is set.
+    /// Returns whether the tick is armed and no timeout is set.
     #[inline(always)]
     pub fn is_asleep(&self) -> bool {
         self.is_asleep.load(Relaxed)
     }
 
-    /// Wakes the tick up. Returns the milliseconds to the timeout that is to be set.
+    /// Wakes the tick up. Returns the milliseconds to the timeout, which the caller must set.
     pub fn wake(&self) -> i32 {
         self.is_asleep.store(false, Relaxed);
         self.idle.store(0, Relaxed);
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(tick.on_timeout(true, true), None, "at once in a wait");
         assert!(tick.is_asleep());
         assert_eq!(tick.wake(), 1);
-        for _ in 1..MOST_IDLE {
+        for _ in 1..MAX_IDLE {
             assert_eq!(tick.on_timeout(true, false), Some(1));
         }
         assert_eq!(tick.on_timeout(true, false), None);

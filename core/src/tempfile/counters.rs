@@ -1,15 +1,15 @@
 //! Counters of requests per database and kind, for memory that many processes share.
 //!
 //! The counters are atomic, and there are no locks. A request takes microseconds and is counted as soon as it ends, so none
-//! is lost when its process dies. A fixed number of databases have counters of their own. Further databases share one set,
-//! so that totals stay right. Zeroed memory is a valid, empty area.
+//! is lost when its process dies. A fixed number of databases have separate counters. Further databases share one set, so
+//! that totals are right. Zeroed memory is a valid, empty area.
 
 use super::{KINDS, RequestTimes, Requests};
 use crate::histogram::SharedCounts;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Stands for the databases that share one set.
+/// The number that represents the databases that share one set.
 pub const OTHERS: u32 = u32::MAX;
 
 /// The requests of one kind.
@@ -27,13 +27,13 @@ pub struct Cell {
 #[repr(C)]
 #[derive(Default)]
 pub struct Database {
-    /// 0 is free, except for the first one of an area, which is for processes without a database.
+    /// 0 means free, except for the first entry of an area, which is for processes without a database.
     oid: AtomicU32,
     reset_at: AtomicI64,
     cells: [Cell; KINDS],
 }
 
-/// The counters of `N` databases, number 0 included, and of all others.
+/// The counters of `N` databases, including number 0, and of all others.
 #[repr(C)]
 pub struct Area<const N: usize> {
     databases: [Database; N],
@@ -92,14 +92,14 @@ impl Cell {
 }
 
 impl Database {
-    /// Returns the counters of a kind by its index. An index that does not exist gives the first kind's.
+    /// Returns the counters of a kind by its index. For an invalid index, returns the counters of the first kind.
     #[inline(always)]
     pub fn cell(&self, kind: usize) -> &Cell {
         // This is called inside system calls, so it must not panic.
         self.cells.get(kind).unwrap_or(&self.cells[0])
     }
 
-    /// Returns a copy. The caller names the database.
+    /// Returns a copy of the counters for the database `oid`.
     pub fn copy(&self, oid: u32) -> Copied {
         Copied {
             oid,
@@ -116,7 +116,7 @@ impl Database {
 }
 
 impl<const N: usize> Area<N> {
-    /// Returns the counters of a database. If it has none, it gets free ones; if there are none, it shares the common ones.
+    /// Returns the counters of a database. If it has none, it gets free ones. If none are free, it uses the shared ones.
     pub fn of(&self, oid: u32) -> &Database {
         if oid == OTHERS {
             return &self.others;
@@ -134,7 +134,7 @@ impl<const N: usize> Area<N> {
             .unwrap_or(&self.others)
     }
 
-    /// Returns copies of all counters in use. Empty ones that belong to no database are left out.
+    /// Returns copies of all counters in use. Empty counters that belong to no database are left out.
     pub fn copies(&self) -> impl Iterator<Item = Copied> + '_ {
         let own = self
             .databases
@@ -148,7 +148,7 @@ impl<const N: usize> Area<N> {
             .filter(move |copy| !([0, OTHERS].contains(&copy.oid) && idle(copy)))
     }
 
-    /// Returns whether a further database would have to share.
+    /// Returns whether a further database would have to use the shared counters.
     pub fn is_full(&self) -> bool {
         self.databases
             .iter()
@@ -156,7 +156,7 @@ impl<const N: usize> Area<N> {
             .all(|database| database.oid.load(Relaxed) != 0)
     }
 
-    /// Frees the counters of databases that do not exist any more. No session may be connected to those.
+    /// Frees the counters of databases that do not exist any more. No session may be connected to them.
     pub fn forget(&self, exists: impl Fn(u32) -> bool) {
         for database in self.databases.iter().skip(1) {
             let oid = database.oid.load(Relaxed);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_counted_once_everywhere() {
+    fn a_request_is_counted_once_in_each_counter() {
         let area = area::<4>();
         let cell = area.of(5).cell(3);
         cell.add(8192, 1_500);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_databases_share_and_none_is_lost() {
+    fn further_databases_share_counters_and_no_request_is_lost() {
         let area = area::<4>();
         for oid in [0, 11, 12, 13, 14, 15, 11, 15] {
             area.of(oid).cell(0).add(1, 1);
@@ -233,7 +233,7 @@ mod tests {
         let counts = [0, 11, 12, 13, 14, 15, OTHERS].map(|oid| count(&area, oid));
         assert_eq!(counts, [Some(1), Some(2), Some(1), Some(1), None, None, Some(3)]);
         assert!(area.is_full());
-        // A dropped database makes room.
+        // A dropped database frees its counters.
         area.forget(|oid| oid != 12);
         assert_eq!((count(&area, 12), area.is_full()), (None, false));
         area.of(16).cell(0).add(1, 1);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn many_at_once() {
+    fn concurrent_requests_are_all_counted() {
         const THREADS: u32 = 8;
         const EACH: u64 = 20_000;
         let area = area::<6>();

@@ -1,20 +1,20 @@
-//! The names of temporary files, which tell who made them.
+//! Parses names of temporary files, which tell their owner.
 
-/// Who made a file.
+/// The owner of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// A process, by its id.
     Process(i32),
-    /// A session, by its number among all.
+    /// A session, by its number.
     Backend(i32),
 }
 
 /// The parts of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TempName {
-    /// Who made it.
+    /// Its owner.
     pub owner: Owner,
-    /// Whether it is a folder of files that parallel workers share.
+    /// Whether it is a directory of files that parallel workers share.
     pub is_set: bool,
 }
 
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names() {
+    fn names_of_temporary_files_are_parsed() {
         let process = |pid, is_set| {
             Some(TempName {
                 owner: Owner::Process(pid),

@@ -1,4 +1,4 @@
-//! ExecutorRun: its hook has one argument less from 18 on.
+//! ExecutorRun: from 18 on, its hook has one argument fewer.
 
 use crate::pg::server::unguarded;
 use pgrx::pg_sys;
@@ -17,22 +17,22 @@ unguarded::declare! {
     );
 }
 
-/// Defines the function `$hook`, which PostgreSQL can call as its hook. It calls `$run` with the query, the direction,
-/// the number of rows and whether the query runs only once.
+/// Defines `$hook`, a function that PostgreSQL can call as its hook. It calls `$run` with the query, the direction, the
+/// number of rows and whether the query runs only once.
 #[cfg(pg_ge_18)]
 macro_rules! executor_run_hook {
     ($hook:ident, $run:path) => {
         /// Runs a query.
         ///
         /// # Safety
-        /// To be called by PostgreSQL as its hook of this name, with a started `query`.
+        /// Only PostgreSQL may call this, as its hook of this name, with a started `query`.
         #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
         unsafe extern "C-unwind" fn $hook(
             query: *mut pgrx::pg_sys::QueryDesc,
             direction: pgrx::pg_sys::ScanDirection::Type,
             count: u64,
         ) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the query is started, by the caller's promise.
             unsafe { $run(query, direction, count, false) }
         }
     };
@@ -43,7 +43,7 @@ macro_rules! executor_run_hook {
         /// Runs a query.
         ///
         /// # Safety
-        /// To be called by PostgreSQL as its hook of this name, with a started `query`.
+        /// Only PostgreSQL may call this, as its hook of this name, with a started `query`.
         #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
         unsafe extern "C-unwind" fn $hook(
             query: *mut pgrx::pg_sys::QueryDesc,
@@ -51,14 +51,14 @@ macro_rules! executor_run_hook {
             count: u64,
             execute_once: bool,
         ) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the query is started, by the caller's promise.
             unsafe { $run(query, direction, count, execute_once) }
         }
     };
 }
 pub(crate) use executor_run_hook;
 
-/// Runs a query by the hook that was set before, or by PostgreSQL's own function.
+/// Runs a query with the previous hook, or with PostgreSQL's own function.
 ///
 /// # Safety
 /// `query` must be a started QueryDesc.
@@ -72,12 +72,12 @@ pub unsafe fn call(
     let run = previous.unwrap_or(standard_ExecutorRun);
     #[cfg(pg_ge_18)]
     let _ = execute_once;
-    // SAFETY: the caller's promise.
+    // SAFETY: the query is started, by the caller's promise.
     #[cfg(pg_ge_18)]
     unsafe {
         run(query, direction, count);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the query is started, by the caller's promise.
     #[cfg(not(pg_ge_18))]
     unsafe {
         run(query, direction, count, execute_once);

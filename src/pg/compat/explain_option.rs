@@ -13,8 +13,8 @@ mod before_18 {
     /// Registers an option of EXPLAIN, if extensions can have one.
     ///
     /// # Safety
-    /// To be called once, from `_PG_init`. The functions must be sound to call with what PostgreSQL passes to
-    /// functions of their kind.
+    /// Only `_PG_init` may call this, once. The functions must be sound to call with the arguments that PostgreSQL passes
+    /// to them.
     pub unsafe fn register(
         _name: &'static CStr,
         _apply: unsafe extern "C-unwind" fn(*mut ExplainState, *mut DefElem, *mut ParseState),
@@ -23,7 +23,7 @@ mod before_18 {
     ) {
     }
 
-    /// Returns the options in auto_explain's setting, of which there are none before 19.
+    /// Returns the options in auto_explain's setting. Before 19 there are none.
     pub fn of_auto_explain() -> Option<String> {
         None
     }
@@ -46,17 +46,17 @@ mod from_18 {
     /// Registers an option of EXPLAIN, if extensions can have one.
     ///
     /// # Safety
-    /// To be called once, from `_PG_init`. The functions must be sound to call with what PostgreSQL passes to
-    /// functions of their kind.
+    /// Only `_PG_init` may call this, once. The functions must be sound to call with the arguments that PostgreSQL passes
+    /// to them.
     pub unsafe fn register(
         name: &'static CStr,
         apply: unsafe extern "C-unwind" fn(*mut ExplainState, *mut DefElem, *mut ParseState),
         check: unsafe extern "C-unwind" fn(*const c_char, *const c_char, NodeTag) -> bool,
-        validate_ours: Validate,
+        validate_option: Validate,
     ) {
-        // SAFETY: called once from _PG_init, with a static name.
+        // SAFETY: `_PG_init` calls this once, and the name is static. Each function has the type that PostgreSQL calls.
         unsafe {
-            VALIDATE.set(Some(validate_ours));
+            VALIDATE.set(Some(validate_option));
             #[cfg(not(pg_ge_19))]
             {
                 let _ = check;
@@ -69,13 +69,13 @@ mod from_18 {
         }
     }
 
-    /// Checks the options of an EXPLAIN, after the hook that stood there before.
+    /// Checks the options of an EXPLAIN, after the previous hook.
     ///
     /// # Safety
-    /// To be called by PostgreSQL as its hook of this name.
+    /// Only PostgreSQL may call this, as its hook of this name.
     #[allow(
         clippy::missing_safety_doc,
-        reason = "of the function that the guard makes inside"
+        reason = "pg_guard makes an inner function without a doc"
     )]
     #[pg_guard]
     unsafe extern "C-unwind" fn validate(
@@ -83,18 +83,18 @@ mod from_18 {
         options: *mut pg_sys::List,
         parse: *mut ParseState,
     ) {
-        // SAFETY: PostgreSQL passes valid arguments, which go on unchanged.
+        // SAFETY: PostgreSQL passes valid arguments, which are passed on unchanged.
         unsafe {
             if let Some(previous) = PREV_VALIDATE.get() {
                 pg_guard_ffi_boundary(|| previous(state, options, parse));
             }
-            if let Some(ours) = VALIDATE.get() {
-                ours(state);
+            if let Some(validate_option) = VALIDATE.get() {
+                validate_option(state);
             }
         }
     }
 
-    /// Returns the options in auto_explain's setting, of which there are none before 19.
+    /// Returns the options in auto_explain's setting. Before 19 there are none.
     #[cfg(not(pg_ge_19))]
     pub fn of_auto_explain() -> Option<String> {
         None

@@ -1,9 +1,9 @@
-//! Walking expressions: from 16 on the function has another name.
+//! Walks expressions: from 16 on, PostgreSQL's function has another name.
 
 use pgrx::pg_sys;
 use std::ffi::c_void;
 
-/// A function that PostgreSQL calls for a part of an expression.
+/// The type of a function that PostgreSQL calls for a part of an expression.
 type Walker = unsafe extern "C-unwind" fn(*mut pg_sys::Node, *mut c_void) -> bool;
 
 #[cfg(pg_ge_16)]
@@ -25,14 +25,14 @@ unsafe extern "C-unwind" {
     ) -> bool;
 }
 
-/// Calls a walker for each part directly below a part of an expression. It has no guard, because the walker calls it again:
-/// an error crosses all these frames.
+/// Calls a walker for each part directly below a part of an expression. It has no guard, because the walker calls it
+/// recursively, and an error may cross all these frames.
 ///
 /// # Safety
-/// * `node` must be null or a part of an expression; the walker must accept `context`.
-/// * The caller's frame and the walker's must be plain: an error crosses them.
+/// * `node` must be null or a part of a live expression; the walker must accept `context`.
+/// * The frames of the caller and of the walker must be plain, because an error may cross them.
 #[inline(always)]
 pub unsafe fn expression_tree_walker(node: *mut pg_sys::Node, walker: Walker, context: *mut c_void) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: the node is live, and the walker accepts it and the context, by the caller's promise. All frames are plain.
     unsafe { expression_tree_walker_impl(node, Some(walker), context) }
 }

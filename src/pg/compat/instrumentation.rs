@@ -1,17 +1,17 @@
-//! What core counts and times for a node: where it is kept, and in which units.
+//! Reads and writes core's counters and times of a node, whose fields and units differ by version.
 
 use pgrx::pg_sys;
 use rowsource_core::clock;
 use rowsource_core::model::{Buffers, Wal};
 use rowsource_core::tempfile::{FileType, Operation};
 
-/// What `PlanState.instrument` points to.
+/// The type of `*PlanState.instrument`.
 #[cfg(pg_ge_19)]
 pub type NodeInstrumentation = pg_sys::NodeInstrumentation;
 #[cfg(not(pg_ge_19))]
 pub type NodeInstrumentation = pg_sys::Instrumentation;
 
-/// Returns the part of it that 19 shares with other instrumentation: what is measured, and time, buffers and WAL.
+/// Returns the part with the options, time, buffers and WAL. From 19 on, this is a struct of its own.
 #[cfg(pg_ge_19)]
 pub fn common_instrumentation(instr: &mut NodeInstrumentation) -> &mut pg_sys::Instrumentation {
     &mut instr.instr
@@ -28,7 +28,7 @@ const NS_PER_S: f64 = 1e9;
 /// Returns the nanoseconds of one tick of core's own clock: 19 may count in ticks of the time stamp counter.
 #[cfg(pg_ge_19)]
 fn core_tick_ns() -> f64 {
-    // SAFETY: a plain global, which PostgreSQL sets before the first query.
+    // SAFETY: this is a global of a plain type, which PostgreSQL sets before the first query.
     match unsafe { pg_sys::ticks_per_ns_scaled } {
         0 => 1.0,
         scaled => scaled as f64 / f64::from(1 << pg_sys::TICKS_TO_NS_SHIFT),
@@ -39,10 +39,10 @@ fn core_tick_ns() -> f64 {
     1.0
 }
 
-/// Returns the present by core's own clock, in nanoseconds.
+/// Returns the current time of core's own clock, in nanoseconds.
 #[cfg(pg_ge_19)]
 fn core_now_ns() -> f64 {
-    // SAFETY: a plain global of this process; only this thread writes it.
+    // SAFETY: this is a global of a plain type, which only this thread writes.
     match unsafe { pg_sys::timing_tsc_enabled } {
         true => clock::tsc::read() as f64 * core_tick_ns(),
         false => clock::system::monotonic() as f64,
@@ -60,7 +60,7 @@ fn instr_time_ns(t: pg_sys::instr_time) -> f64 {
 }
 #[cfg(not(pg_ge_16))]
 fn instr_time_ns(t: pg_sys::instr_time) -> f64 {
-    // Most intervals are zero, and there are many.
+    // Most intervals are zero, so this saves time.
     if t.tv_sec | t.tv_nsec == 0 {
         return 0.0;
     }
@@ -82,7 +82,7 @@ fn instr_time_from_ns(ns: f64) -> pg_sys::instr_time {
     }
 }
 
-/// Returns a node's total or startup time in nanoseconds: core keeps an interval from 19 on, seconds as a number before.
+/// Returns a node's total or startup time in nanoseconds. Core stores it as an interval from 19 on, and as seconds before.
 #[cfg(pg_ge_19)]
 fn total_ns(total: pg_sys::instr_time) -> f64 {
     instr_time_ns(total)
@@ -101,16 +101,16 @@ fn total_from_ns(ns: f64) -> f64 {
     ns / NS_PER_S
 }
 
-/// Returns the nanoseconds since the beginning of a call that core is timing now; after an error, of the interrupted
-/// one.
+/// Returns the nanoseconds since the beginning of the call that core is timing. After an error, this is the interrupted
+/// call.
 pub fn core_interrupted_ns(instr: &mut NodeInstrumentation) -> Option<f64> {
     let start = instr_time_ns(common_instrumentation(instr).starttime);
     (start > 0.0).then(|| (core_now_ns() - start).max(0.0))
 }
 
-/// Returns the buffers and WAL since the beginning of a call of core's that an error interrupted.
+/// Returns the buffers and WAL that were used since the beginning of the call that core measures.
 pub fn core_interrupted_usage(instr: &mut NodeInstrumentation) -> (Buffers, Wal) {
-    // SAFETY: plain globals of this process; only this thread writes them, and both are copied.
+    // SAFETY: these are globals of plain types, which only this thread writes. Both are copied.
     let (mut now, mut wal_now) =
         unsafe { (buffers(&{ pg_sys::pgBufferUsage }), wal(&{ pg_sys::pgWalUsage })) };
     now -= buffers(&common_instrumentation(instr).bufusage_start);
@@ -118,7 +118,7 @@ pub fn core_interrupted_usage(instr: &mut NodeInstrumentation) -> (Buffers, Wal)
     (now, wal_now)
 }
 
-/// Returns the nanoseconds that core itself timed: finished cycles, and the one still running.
+/// Returns the nanoseconds that core itself timed: finished cycles and the running one.
 pub fn core_total_ns(instr: &mut NodeInstrumentation) -> f64 {
     let running = if instr.running {
         instr_time_ns(instr.counter)
@@ -128,7 +128,7 @@ pub fn core_total_ns(instr: &mut NodeInstrumentation) -> f64 {
     total_ns(common_instrumentation(instr).total) + running
 }
 
-/// Returns the nanoseconds to the first row as core timed it.
+/// Returns the nanoseconds to the first row, as core timed them.
 pub fn core_startup_ns(instr: &mut NodeInstrumentation) -> f64 {
     let running = if instr.running {
         total_ns(instr.firsttuple)
@@ -138,7 +138,7 @@ pub fn core_startup_ns(instr: &mut NodeInstrumentation) -> f64 {
     total_ns(instr.startup) + running
 }
 
-/// Writes a node's finished totals where EXPLAIN and the way back from parallel workers read them.
+/// Writes a node's final totals to the fields that EXPLAIN and a parallel leader read.
 pub fn set_core_totals(
     instr: &mut NodeInstrumentation,
     total_ns: f64,
@@ -176,7 +176,7 @@ fn io_times(u: &pg_sys::BufferUsage) -> [pg_sys::instr_time; 6] {
 #[cfg(not(pg_ge_17))]
 fn io_times(u: &pg_sys::BufferUsage) -> [pg_sys::instr_time; 6] {
     let zero = instr_time_from_ns(0.0);
-    // SAFETY: a global of a plain type, which is valid at all times.
+    // SAFETY: this is a global of a plain type, which is valid at all times.
     let (shared, local) = match unsafe { pg_sys::track_io_timing } {
         true => ([u.blk_read_time, u.blk_write_time], [zero; 2]),
         false => ([zero; 2], [u.blk_read_time, u.blk_write_time]),
@@ -208,13 +208,14 @@ fn set_io_times(u: &mut pg_sys::BufferUsage, b: &Buffers) {
     u.temp_blk_write_time = instr_time_from_ns(b.temp_write_ms * NS_PER_MS);
 }
 
-/// Adds the time of a request to a temporary file to core's counters, as core itself would if it timed I/O.
+/// Adds the time of a request to a temporary file to core's counters, as core does if it times I/O. It is a plain frame,
+/// and nothing in it raises.
 ///
 /// # Safety
-/// `u` must be valid, and no other thread may use it. A plain frame: nothing here raises.
+/// `u` must be valid, and no other thread may use it.
 #[inline(always)]
 pub unsafe fn add_io_time(u: *mut pg_sys::BufferUsage, filetype: FileType, operation: Operation, ns: u64) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `u` is valid, and no other thread uses it, by the caller's promise.
     unsafe {
         let time = match (filetype, operation) {
             (FileType::WorkFile, Operation::Read) => &raw mut (*u).temp_blk_read_time,
@@ -232,8 +233,8 @@ pub unsafe fn add_io_time(u: *mut pg_sys::BufferUsage, filetype: FileType, opera
     }
 }
 
-/// Returns the nanoseconds of core's reads and writes of a kind of temporary files. They are zero if core does not tell
-/// these files from others (temporary tables before 17).
+/// Returns the nanoseconds of core's reads and writes of a type of temporary files. They are zero if core does not time
+/// these files separately (temporary tables before 17).
 pub fn temp_ns(u: &pg_sys::BufferUsage, filetype: FileType) -> [f64; 2] {
     match filetype {
         FileType::WorkFile => [u.temp_blk_read_time, u.temp_blk_write_time].map(instr_time_ns),
@@ -305,13 +306,13 @@ pub fn set_wal(u: &mut pg_sys::WalUsage, w: &Wal) {
     u.wal_bytes = w.bytes;
 }
 
-/// Ends what an error interrupted in the buffer manager, as the abort of a subtransaction does. From 16 on resource owners
-/// keep reads and writes in progress.
+/// Cleans up the buffer manager after an error, as the abort of a subtransaction does. From 16 on, resource owners do this
+/// for reads and writes in progress.
 ///
 /// # Safety
-/// Main thread, after an error was swallowed.
+/// An error must have been caught just before.
 pub unsafe fn abort_io() {
-    // SAFETY: the caller's promise; both do nothing where nothing is in progress.
+    // SAFETY: an error was caught, by the caller's promise. Both functions do nothing if nothing is in progress.
     unsafe {
         #[cfg(not(pg_ge_16))]
         pg_sys::AbortBufferIO();

@@ -1,12 +1,12 @@
-//! Every difference between PostgreSQL's major versions, as functions with one signature.
+//! Handles every difference between PostgreSQL's major versions, in functions with one signature for all versions.
 //!
-//! * `instrumentation` reads and writes what core counts and times for a node;
-//! * `shared_memory` makes areas, tables and locks that all sessions share;
-//! * `temp_tables` tells how temporary tables are read, and which process owns them;
+//! * `instrumentation` reads and writes core's counters and times of a node;
+//! * `shared_memory` creates areas, tables and locks that all sessions share;
+//! * `temp_tables` returns how temporary tables are read, and which process owns them;
 //! * `executor_run`, `explain_option` and `expression` wrap functions that have another name or signature in some major.
 //!
-//! The build script sets `pg_ge_NN` where the major is at least NN. The newest branch comes first and names the major
-//! that brought it; the older one is `not(pg_ge_NN)`. So a new major takes the newest branch everywhere.
+//! The build script sets `pg_ge_NN` where the major is at least NN. The newest branch comes first and names the first major
+//! that needs it; the older one is `not(pg_ge_NN)`. So a new major uses the newest branch everywhere.
 
 pub mod executor_run;
 pub mod explain_option;
@@ -28,24 +28,24 @@ pub use temp_tables::{pid_of_temp_tables, temp_tables_bypass_syscalls};
 
 use pgrx::pg_sys;
 
-/// The major version that this is built for.
+/// The major version for which this library is built.
 pub const MAJOR_VERSION: u32 = pg_sys::PG_MAJORVERSION_NUM;
 
-/// Allocates memory for a setting's extra data, which PostgreSQL frees. Returns null if there is none.
+/// Allocates memory for a setting's extra data, which PostgreSQL frees. Returns null if there is no memory.
 pub fn guc_malloc(size: usize) -> *mut std::ffi::c_void {
-    // SAFETY: at LOG it does not raise; PostgreSQL frees it with `guc_free`, its counterpart.
+    // SAFETY: at LOG the function raises no error. PostgreSQL frees the memory with `guc_free`, its counterpart.
     #[cfg(pg_ge_16)]
     unsafe {
         pg_sys::guc_malloc(pg_sys::LOG as i32, size)
     }
-    // SAFETY: `malloc` takes any size; PostgreSQL frees it with `free`, its counterpart.
+    // SAFETY: `malloc` accepts any size. PostgreSQL frees the memory with `free`, its counterpart.
     #[cfg(not(pg_ge_16))]
     unsafe {
         libc::malloc(size)
     }
 }
 
-/// Returns the number of a statement's text.
+/// Returns a statement's queryid.
 #[cfg(pg_ge_18)]
 pub fn query_id(statement: &pg_sys::PlannedStmt) -> i64 {
     statement.queryId
@@ -55,7 +55,7 @@ pub fn query_id(statement: &pg_sys::PlannedStmt) -> i64 {
     statement.queryId as i64
 }
 
-/// Returns the number that core or another extension gave a plan; 0 if none did.
+/// Returns the planid that core or another extension set; 0 if none did.
 #[cfg(pg_ge_18)]
 pub fn plan_id(statement: &pg_sys::PlannedStmt) -> i64 {
     statement.planId
@@ -65,10 +65,10 @@ pub fn plan_id(_statement: &pg_sys::PlannedStmt) -> i64 {
     0
 }
 
-/// Returns whether the server was told to time by the system's clock.
+/// Returns whether the setting `timing_clock_source` chooses the system's clock.
 #[cfg(pg_ge_19)]
 pub fn system_clock_wanted() -> bool {
-    // SAFETY: a plain global of this process, the variable of a setting; only this thread writes it.
+    // SAFETY: this is the variable of a setting, a global of a plain type, which only this thread writes.
     let chosen = unsafe { pg_sys::timing_clock_source };
     chosen == pg_sys::TimingClockSourceType::TIMING_CLOCK_SOURCE_SYSTEM as i32
 }
@@ -77,8 +77,8 @@ pub fn system_clock_wanted() -> bool {
     false
 }
 
-/// Asks `RegisterTimeout` for any free timeout of extensions.
+/// A number that makes `RegisterTimeout` use any free timeout of extensions.
 ///
-/// For every number from `USER_TIMEOUT` of timeout.h on, it takes the first free one. `USER_TIMEOUT` itself is 12 or 13 so
-/// far, and the last number is ten more. This number lies between them in every major.
+/// For every number from timeout.h's `USER_TIMEOUT` on, it takes the first free one. `USER_TIMEOUT` itself is 12 or 13 so
+/// far, and the last number is ten more. So this number is valid in every major.
 pub const USER_TIMEOUT: i32 = 20;

@@ -1,17 +1,17 @@
-//! Shared memory: named segments, areas, hash tables, and the names of their locks.
+//! Creates shared memory: named segments, areas, hash tables, and the tranches of their locks.
 
 use crate::pg::server::unguarded;
 use pgrx::pg_sys;
 use std::ffi::{CStr, c_void};
 
-/// Returns a number for the extension's locks. From 19 on PostgreSQL learns their name with it.
+/// Returns a new tranche id for the extension's locks. From 19 on, this also registers their name.
 pub fn new_tranche(name: &'static CStr) -> i32 {
     // SAFETY: the name is terminated, and PostgreSQL copies it.
     #[cfg(pg_ge_19)]
     unsafe {
         pg_sys::LWLockNewTrancheId(name.as_ptr())
     }
-    // SAFETY: no arguments.
+    // SAFETY: the function takes no arguments and has no preconditions.
     #[cfg(not(pg_ge_19))]
     unsafe {
         let _ = name;
@@ -19,7 +19,7 @@ pub fn new_tranche(name: &'static CStr) -> i32 {
     }
 }
 
-/// Tells this backend the name of the extension's locks. From 19 on it is known already.
+/// Registers the name of the extension's locks in this backend. From 19 on, it is already known.
 pub fn register_tranche(tranche: i32, name: &'static CStr) {
     #[cfg(pg_ge_19)]
     let _ = (tranche, name);
@@ -30,43 +30,45 @@ pub fn register_tranche(tranche: i32, name: &'static CStr) {
     }
 }
 
-/// Makes an area of shared memory. From 17 on the segments' sizes are arguments; these are PostgreSQL's own defaults.
+/// Creates an area of shared memory. From 17 on, the segments' sizes are arguments; these are PostgreSQL's own defaults.
 pub fn dsa_create(tranche: i32) -> *mut pg_sys::dsa_area {
-    // SAFETY: any tranche is allowed, and the sizes are within PostgreSQL's limits. An error leaves nothing behind.
+    // SAFETY: any tranche is allowed, and the sizes are within PostgreSQL's limits. After an error, nothing remains
+    // allocated.
     #[cfg(pg_ge_17)]
     unsafe {
         const INITIAL: usize = 1 << 20;
-        const LARGEST: usize = 1 << 40;
-        pg_sys::dsa_create_ext(tranche, INITIAL, LARGEST)
+        const MAX: usize = 1 << 40;
+        pg_sys::dsa_create_ext(tranche, INITIAL, MAX)
     }
-    // SAFETY: any tranche is allowed. An error leaves nothing behind.
+    // SAFETY: any tranche is allowed. After an error, nothing remains allocated.
     #[cfg(not(pg_ge_17))]
     unsafe {
         pg_sys::dsa_create(tranche)
     }
 }
 
-/// Whether the server gives shared memory by name to libraries that it did not preload.
+/// Whether the server provides named shared memory to libraries that it did not preload.
 pub const HAS_REGISTRY: bool = cfg!(pg_ge_17);
 
-/// Sets up a block that the registry has just made.
+/// The type of a function that initialises a new block.
 type BeginBlock = unsafe extern "C-unwind" fn(*mut c_void);
 
-/// Returns a block of shared memory by its name. The first process that asks makes it, and sets it up with `begin`. Returns
-/// null if the server has no such registry.
+/// Returns a block of shared memory by its name. The first process that calls this creates it and initialises it with
+/// `begin`. Returns null if the server has no registry of blocks.
 ///
 /// # Safety
-/// * In a backend, outside of any FFI boundary. May raise.
+/// * This process must be a backend, and must not be inside an FFI boundary. May raise.
 /// * `begin` must accept a block of `size` bytes. Every process must ask for the same size.
 pub unsafe fn named_dsm_segment(name: &CStr, size: usize, begin: BeginBlock) -> *mut c_void {
-    // SAFETY: the caller's promise; the name is terminated, and both variables outlive the call.
+    // SAFETY: `begin` accepts a block of this size, by the caller's promise. The name is terminated, and both variables
+    // outlive the call.
     #[cfg(pg_ge_19)]
     unsafe {
         let (mut found, mut begin) = (false, begin);
         let argument = (&raw mut begin).cast();
         pg_sys::GetNamedDSMSegment(name.as_ptr(), size, Some(begin_by), &mut found, argument)
     }
-    // SAFETY: the caller's promise; the name is terminated.
+    // SAFETY: `begin` accepts a block of this size, by the caller's promise. The name is terminated.
     #[cfg(all(pg_ge_17, not(pg_ge_19)))]
     unsafe {
         let mut found = false;
@@ -79,13 +81,13 @@ pub unsafe fn named_dsm_segment(name: &CStr, size: usize, begin: BeginBlock) -> 
     }
 }
 
-/// Sets up a block with the function that the argument points to.
+/// Initialises a block with the function that the argument points to.
 ///
 /// # Safety
 /// `begin` must point to a [`BeginBlock`] that accepts the block.
 #[cfg(pg_ge_19)]
 unsafe extern "C-unwind" fn begin_by(block: *mut c_void, begin: *mut c_void) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the pointer is valid and its function accepts the block, by the caller's promise.
     unsafe { (*begin.cast::<BeginBlock>())(block) }
 }
 
@@ -102,7 +104,7 @@ pub fn dshash_parameters(key_size: usize, entry_size: usize, tranche: i32) -> pg
     }
 }
 
-/// Finds or makes an entry, and locks its partition exclusively.
+/// Finds or inserts an entry, and locks its partition exclusively.
 ///
 /// # Safety
 /// * `table` must be attached, and this process must hold none of its partition locks.
@@ -113,12 +115,12 @@ pub unsafe fn dshash_find_or_insert(
     key: *const c_void,
     found: &mut bool,
 ) -> *mut c_void {
-    // SAFETY: the caller's table is attached, its key is one of that table, and no partition lock is held.
+    // SAFETY: by the caller's promise the table is attached, the key belongs to it, and no partition lock is held.
     #[cfg(pg_ge_19)]
     unsafe {
         pg_sys::dshash_find_or_insert_extended(table, key, found, 0)
     }
-    // SAFETY: the caller's table is attached, its key is one of that table, and no partition lock is held.
+    // SAFETY: by the caller's promise the table is attached, the key belongs to it, and no partition lock is held.
     #[cfg(not(pg_ge_19))]
     unsafe {
         pg_sys::dshash_find_or_insert(table, key, found)

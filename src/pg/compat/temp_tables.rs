@@ -1,13 +1,13 @@
-//! Temporary tables: how they are read, and which process owns them.
+//! Returns how temporary tables are read, and which process owns them.
 
 use pgrx::pg_sys;
 
-/// Returns whether temporary tables are read without system calls of the backend's own: by io_uring, from 18 on.
+/// Returns whether temporary tables are read without system calls of the backend. From 18 on, io_uring does that.
 #[cfg(pg_ge_18)]
 #[inline(always)]
 pub fn temp_tables_bypass_syscalls() -> bool {
     const IO_URING: i32 = pg_sys::IoMethod::IOMETHOD_IO_URING as i32;
-    // SAFETY: a plain global, which PostgreSQL sets at server start and never again.
+    // SAFETY: this is a global of a plain type, which PostgreSQL sets only at server start.
     unsafe { pg_sys::io_method == IO_URING }
 }
 #[cfg(not(pg_ge_18))]
@@ -16,20 +16,21 @@ pub fn temp_tables_bypass_syscalls() -> bool {
     false
 }
 
-/// Returns the process that owns the temporary tables of a database whose files have this number; `None` if it has ended.
+/// Returns the process that owns the temporary tables whose files have this number, in a database. Returns `None` if it has
+/// ended.
 pub fn pid_of_temp_tables(number: i32, database: u32) -> Option<i32> {
-    // SAFETY: the entry lies in shared memory, and stays there while the server runs.
+    // SAFETY: the entry is null or in shared memory, where it remains while the server runs.
     let process = unsafe { process_of_temp_tables(number).as_ref() }?;
     (process.pid != 0 && process.databaseId.to_u32() == database).then_some(process.pid)
 }
 
 #[cfg(pg_ge_17)]
 fn process_of_temp_tables(number: i32) -> *mut pg_sys::PGPROC {
-    // SAFETY: PostgreSQL checks the number and returns null for one that nobody has.
+    // SAFETY: PostgreSQL checks the number, and returns null if no process has it.
     unsafe { pg_sys::ProcNumberGetProc(number) }
 }
 #[cfg(not(pg_ge_17))]
 fn process_of_temp_tables(number: i32) -> *mut pg_sys::PGPROC {
-    // SAFETY: PostgreSQL checks the number and returns null for one that nobody has.
+    // SAFETY: PostgreSQL checks the number, and returns null if no process has it.
     unsafe { pg_sys::BackendIdGetProc(number) }
 }

@@ -1,7 +1,7 @@
 //! The option SAMPFREQ of EXPLAIN, from PostgreSQL 18 on, and from 19 on of auto_explain.log_extension_options.
 //!
-//! EXPLAIN (ANALYZE, SAMPFREQ n) sets settings that are in force for this EXPLAIN only. They are set on a nest level of the
-//! settings, which ends with it, and so they reach its parallel workers too.
+//! EXPLAIN (ANALYZE, SAMPFREQ n) changes settings for this EXPLAIN only. They are changed on a GUC nest level, which ends
+//! with the EXPLAIN. So its parallel workers get them too.
 
 use super::nesting;
 use crate::guc::SAMPFREQS;
@@ -21,7 +21,7 @@ static EXPLAINING: BackendLocal<Cell<Option<Explaining>>> = BackendLocal::new(Ce
 
 #[derive(Clone, Copy)]
 struct Explaining {
-    /// The depth of nesting. Runs at another depth are those of functions inside it.
+    /// The nesting depth of the EXPLAIN itself. Runs at another depth belong to functions that it calls.
     depth: u32,
     sampfreq: Option<c_int>,
 }
@@ -31,7 +31,8 @@ struct Explaining {
 /// # Safety
 /// The caller's frame and those of `body` must be plain: an error crosses them.
 pub unsafe fn around(body: impl FnOnce()) {
-    // SAFETY: the caller's promise; the level is closed by whoever opened it.
+    // SAFETY: the caller promises plain frames. The level is closed here, or by the abort of the transaction after an
+    // error.
     unsafe {
         let outer = EXPLAINING.get();
         let level = unguarded::NewGUCNestLevel();
@@ -47,17 +48,17 @@ pub unsafe fn around(body: impl FnOnce()) {
 
 /// Registers the option, if EXPLAIN can have options of extensions.
 pub fn init() {
-    // SAFETY: this runs once, from _PG_init, and the functions are of the types that EXPLAIN calls.
+    // SAFETY: this runs once, from _PG_init, and the functions have the types that EXPLAIN calls.
     unsafe { compat::explain_option::register(c"sampfreq", apply, check, validate) }
 }
 
 /// Reads the option for EXPLAIN. auto_explain calls this too, but only after its statement has run.
 ///
 /// # Safety
-/// To be called by EXPLAIN only, with a live option.
+/// Only EXPLAIN may call this, with a live option.
 #[allow(
     clippy::missing_safety_doc,
-    reason = "of the function that the guard makes inside"
+    reason = "pg_guard makes an inner function without a doc"
 )]
 #[pg_guard]
 unsafe extern "C-unwind" fn apply(
@@ -87,12 +88,12 @@ unsafe extern "C-unwind" fn apply(
     }
 }
 
-/// Checks the option when EXPLAIN has read all its options, and sets the settings.
+/// Checks the option after EXPLAIN has read all its options, and changes the settings.
 ///
 /// # Safety
-/// `state` must be that EXPLAIN's.
+/// `state` must be the live state of the running EXPLAIN.
 unsafe fn validate(state: *mut ExplainState) {
-    // SAFETY: `state` is that of the EXPLAIN that runs, by the caller's promise, and nobody else looks at it now.
+    // SAFETY: `state` is live by the caller's promise, and EXPLAIN does not use it during this call.
     unsafe {
         let Some(sampfreq) = EXPLAINING.get().and_then(|explaining| explaining.sampfreq) else {
             return;
@@ -112,10 +113,10 @@ unsafe fn validate(state: *mut ExplainState) {
     }
 }
 
-/// Sets a setting for the present nest level.
+/// Changes a setting on the current nest level.
 fn set(name: &CStr, value: &str) {
     let value = std::ffi::CString::new(value).unwrap_or_default();
-    // SAFETY: both strings are terminated. It is a setting of this extension that any user may set, with a valid value.
+    // SAFETY: both strings are terminated. The setting is pg_rowsource's, any user may set it, and the value is valid.
     unsafe {
         pg_sys::set_config_option(
             name.as_ptr(),
@@ -133,32 +134,31 @@ fn set(name: &CStr, value: &str) {
 /// Checks a value in auto_explain's setting.
 ///
 /// # Safety
-/// To be called by auto_explain only. `value` must be null, or a C string where `kind` says that there is one.
+/// Only auto_explain may call this. `value` must be null or a C string.
 #[allow(
     clippy::missing_safety_doc,
-    reason = "of the function that the guard makes inside"
+    reason = "pg_guard makes an inner function without a doc"
 )]
 #[pg_guard]
 unsafe extern "C-unwind" fn check(_option: *const c_char, value: *const c_char, kind: NodeTag) -> bool {
-    // SAFETY: PostgreSQL passes a string, or none.
+    // SAFETY: PostgreSQL passes a C string or null.
     let value = unsafe { (!value.is_null()).then(|| CStr::from_ptr(value).to_string_lossy()) };
-    let good = kind == NodeTag::T_Integer && value.is_some_and(|value| in_range(&value).is_some());
-    if !good {
+    let is_valid = kind == NodeTag::T_Integer && value.is_some_and(|value| parse_sampfreq(&value).is_some());
+    if !is_valid {
         // SAFETY: PostgreSQL calls this as a check hook, which may leave a message for its error.
         unsafe {
             GucCheckError::new("EXPLAIN option \"sampfreq\" needs an integer from 0 to 1000000").apply();
         }
     }
-    good
+    is_valid
 }
 
-/// Parses a frequency.
-fn in_range(value: &str) -> Option<c_int> {
+/// Parses a sampling frequency. Returns `None` if it is not valid.
+fn parse_sampfreq(value: &str) -> Option<c_int> {
     value.parse().ok().filter(|sampfreq| SAMPFREQS.contains(sampfreq))
 }
 
-/// Returns how a statement is measured that auto_explain lets core time. If auto_explain's setting contains a frequency,
-/// that one is used.
+/// Returns how to measure a statement that core times for auto_explain. A frequency in auto_explain's setting has priority.
 #[inline(never)]
 pub fn with_auto_explain(setting: &InstrumentationPlan) -> InstrumentationPlan {
     let explained = EXPLAINING
@@ -167,7 +167,7 @@ pub fn with_auto_explain(setting: &InstrumentationPlan) -> InstrumentationPlan {
     if explained || server::is_parallel_worker() {
         return *setting;
     }
-    match compat::explain_option::of_auto_explain().and_then(|text| named(&text)) {
+    match compat::explain_option::of_auto_explain().and_then(|text| find_sampfreq(&text)) {
         Some(sampfreq) if is_timed(sampfreq) => InstrumentationPlan {
             explain: true,
             ..InstrumentationPlan::with_sampfreq(sampfreq)
@@ -177,7 +177,7 @@ pub fn with_auto_explain(setting: &InstrumentationPlan) -> InstrumentationPlan {
 }
 
 /// Returns the value of the option in a list like `debug, sampfreq 128`, which auto_explain has checked.
-fn named(list: &str) -> Option<c_int> {
+fn find_sampfreq(list: &str) -> Option<c_int> {
     list.split(',').find_map(|option| {
         let mut words = option
             .split(|c: char| c.is_whitespace() || c == '"' || c == '\'')
@@ -185,6 +185,6 @@ fn named(list: &str) -> Option<c_int> {
         words
             .next()?
             .eq_ignore_ascii_case("sampfreq")
-            .then(|| words.next().and_then(in_range))?
+            .then(|| words.next().and_then(parse_sampfreq))?
     })
 }

@@ -1,13 +1,13 @@
-//! The executor and utility hooks. They decide what is measured, count nesting, and handle all ways to leave a run.
+//! The executor and utility hooks. They decide what is measured, count nesting, and handle every way a run can end.
 //!
 //! Invariants:
 //! * Each hook calls the previous hook or the standard function exactly once.
-//! * What a run replaces (nesting, running account, clock) is restored on every way out, also after an error.
+//! * Whatever a run replaces (nesting, running account, clock) is restored when it ends, also after an error.
 //! * A failure of the extension never becomes the statement's failure.
 //! * No locks are taken.
 //!
-//! All hooks are plain old frames, so an error from below may cross them. If something must be restored,
-//! `pg_try::pg_try` surrounds the call. The extension's own work that may panic is caught by its caller.
+//! All hooks are plain frames, so an error may cross them. If something must be restored, `pg_try::pg_try` surrounds the
+//! call. Each caller of the extension's own code catches its panics.
 
 use super::{explain, nesting, statement};
 use crate::guc;
@@ -37,7 +37,7 @@ const fn previous<Hook>() -> Previous<Option<Hook>> {
     BackendLocal::new(Cell::new(None))
 }
 
-/// Sets the hooks. Sets none while pg_upgrade runs the server, because nobody wants to see its statements.
+/// Sets the hooks. Sets none while pg_upgrade runs the server, because its statements are of no interest.
 pub fn init() {
     if server::is_upgrading() {
         return;
@@ -58,19 +58,19 @@ pub fn init() {
     }
 }
 
-/// Leaves a level of nesting. Stops the tick when the outermost level is left.
+/// Leaves one nesting level. Stops the tick if it was the outermost one.
 fn unnest() {
     if nesting::leave() {
         tick::disarm();
     }
 }
 
-/// Runs `body` as one more level of nesting.
+/// Runs `body` one nesting level deeper.
 ///
 /// # Safety
-/// The caller's frame and those of `body` must be plain: an error crosses those of `body`, and leaves the caller.
+/// The frames of the caller and of `body` must be plain, because an error crosses them.
 unsafe fn nested(body: impl FnOnce()) {
-    // SAFETY: called by plain frames, with a plain body.
+    // SAFETY: the frames are plain, by the caller's promise.
     unsafe {
         nesting::enter();
         pg_try(body, |_| unnest(), || {});
@@ -78,17 +78,18 @@ unsafe fn nested(body: impl FnOnce()) {
     }
 }
 
-/// Runs `body` as one more level of nesting, with the statement's accounts in force. If it fails, the statistics so far
-/// are recorded before the error goes on.
+/// Runs `body` one nesting level deeper, with the statement's accounts active. If it fails, the statistics so far are
+/// recorded before the error is raised again.
 ///
 /// # Safety
-/// * `query` must be started, and stay so until this returns.
-/// * The caller's frame and those of `body` must be plain: an error crosses those of `body`, and leaves the caller.
+/// * `query` must be started, and must not end before this returns.
+/// * The frames of the caller and of `body` must be plain, because an error crosses them.
 unsafe fn run(query: *mut QueryDesc, body: impl FnOnce()) {
-    // SAFETY: by the caller's promise the frames are plain and the query is started. What is entered is left once.
+    // SAFETY: by the caller's promise the frames are plain and the query is started. Each successful `enter` is followed by
+    // exactly one `leave`.
     unsafe {
         nesting::enter();
-        // The statement does not move while its query's memory lives, and no run outlives that.
+        // The statement does not move while its query's memory is live, and no run lives longer than that memory.
         let entered = statement::find(query).filter(|statement| statement.enter());
         pg_try(
             body,
@@ -97,7 +98,7 @@ unsafe fn run(query: *mut QueryDesc, body: impl FnOnce()) {
                     statement.interrupt(outcome);
                     statement.leave();
                 }
-                settle();
+                charge_current_account();
                 unnest();
             },
             || {
@@ -110,14 +111,14 @@ unsafe fn run(query: *mut QueryDesc, body: impl FnOnce()) {
         if let Some(statement) = entered {
             statement.leave();
         }
-        settle();
+        charge_current_account();
         unnest();
     }
 }
 
-/// Books what a nested run used to the node that runs now: a run that is not measured itself may have used what its
-/// surroundings do not look at.
-fn settle() {
+/// Charges the running node with what a nested run used. If the nested run was not measured, it may have moved counters
+/// that the wrapper of the running node does not check.
+fn charge_current_account() {
     let current = usage::current();
     if !usage::is_outside(current) {
         // SAFETY: the running account is always live, and stays the running one.
@@ -125,10 +126,10 @@ fn settle() {
     }
 }
 
-/// Returns how the statement is to be measured, if at all.
+/// Returns how to measure the statement, or `None` if it is not measured.
 ///
 /// # Safety
-/// `query` must point to a QueryDesc that is about to be started.
+/// `query` must point to a QueryDesc that is not started yet.
 unsafe fn decide(query: *mut QueryDesc, eflags: i32, toplevel: bool) -> Option<InstrumentationPlan> {
     // SAFETY: PostgreSQL passes a valid QueryDesc.
     unsafe {
@@ -151,7 +152,7 @@ unsafe fn decide(query: *mut QueryDesc, eflags: i32, toplevel: bool) -> Option<I
 /// Starts a query, and sets it up for measuring.
 ///
 /// # Safety
-/// To be called by PostgreSQL as its hook of this name, with a `query` that is to be started.
+/// Only PostgreSQL may call this, as its hook of this name, with a valid `query` that is not started yet.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
     // SAFETY: PostgreSQL passes a valid QueryDesc.
@@ -159,8 +160,8 @@ unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
         let toplevel = nesting::depth() == 0 && server::portal_or_background();
         let measuring = decide(query, eflags, toplevel);
         let others = (*query).instrument_options & !statement::INSTRUMENT_ROWSOURCE;
-        // If others let core measure, the extension's bits are added to theirs. If not, core does not allocate what the
-        // extension has itself.
+        // If others have core measure, the extension adds its bits to theirs. Otherwise core need not allocate its
+        // instrumentation, because the extension has its own.
         let added = match measuring {
             Some(_) if others != 0 => statement::INSTRUMENT_ROWSOURCE | statement::INSTRUMENT_ROWS,
             _ => 0,
@@ -183,12 +184,12 @@ unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
     }
 }
 
-/// Handles a statement that could not be set up. It runs unmeasured. A cancel or shutdown request that came meanwhile goes
-/// on.
+/// Handles a statement that could not be set up. It runs unmeasured. A cancel or shutdown request that arrived meanwhile is
+/// raised again.
 ///
 /// # Safety
 /// * `query` must be started.
-/// * The caller's frame must be plain, for an error may cross it, and hold no lightweight lock.
+/// * The caller's frame must be plain, because an error may cross it. The caller must hold no lightweight lock.
 #[cold]
 unsafe fn not_attached(query: *mut QueryDesc, error: Box<dyn Any + Send>, held: &server::HeldInterrupts) {
     let cancel = match error.downcast_ref::<CaughtError>() {
@@ -197,8 +198,9 @@ unsafe fn not_attached(query: *mut QueryDesc, error: Box<dyn Any + Send>, held: 
         }
         _ => false,
     };
-    // SAFETY: the caller's frame is plain and owns nothing. The panic has a copy of the error; PostgreSQL's own record of
-    // it must be removed unless it is raised again. Nobody holds a lightweight lock when a statement starts.
+    // SAFETY: the caller's frame is plain. The panic has a copy of the error. PostgreSQL's own record of it must be removed
+    // unless it is raised again. The caller holds no lightweight lock, so all locks that are still held belong to the
+    // failed set-up.
     unsafe {
         if cancel {
             pgrx_extern_c_guard::<_, ()>(|| resume_unwind(error));
@@ -206,10 +208,10 @@ unsafe fn not_attached(query: *mut QueryDesc, error: Box<dyn Any + Send>, held: 
         }
         pg_sys::FlushErrorState();
         pg_sys::LWLockReleaseAll();
-        held.put_back();
+        held.restore();
         let estate = (*query).estate;
         if !estate.is_null() {
-            // Nobody would read what parallel workers report.
+            // Nothing would read the reports of parallel workers.
             (*estate).es_instrument &= !statement::INSTRUMENT_ROWSOURCE;
         }
         let _ = server::caught(|| {
@@ -233,7 +235,8 @@ unsafe fn executor_run(
     count: u64,
     execute_once: bool,
 ) {
-    // SAFETY: `query` is started by the caller's promise. The caller's frame and the body are plain.
+    // SAFETY: the caller promises a started `query` and a plain frame. The body is plain, because it only calls functions
+    // of PostgreSQL and the previous hook.
     unsafe {
         run(query, || {
             compat::executor_run::call(PREV_EXECUTOR_RUN.get(), query, direction, count, execute_once)
@@ -241,10 +244,10 @@ unsafe fn executor_run(
     }
 }
 
-/// Finishes a query, and records what it took.
+/// Finishes a query, and records its statistics.
 ///
 /// # Safety
-/// To be called by PostgreSQL as its hook of this name, with a started `query`.
+/// Only PostgreSQL may call this, as its hook of this name, with a started `query`.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe extern "C-unwind" fn executor_finish(query: *mut QueryDesc) {
     // SAFETY: PostgreSQL passes a started QueryDesc.
@@ -265,7 +268,7 @@ unsafe extern "C-unwind" fn executor_finish(query: *mut QueryDesc) {
     }
 }
 
-/// Returns whether ExecutorFinish has triggers to fire, or data-modifying CTEs to run to their end.
+/// Returns whether ExecutorFinish may fire triggers or has data-modifying CTEs to complete.
 ///
 /// # Safety
 /// `query` must be started.
@@ -281,7 +284,7 @@ unsafe fn runs_at_finish(query: *mut QueryDesc) -> bool {
 /// Ends a query.
 ///
 /// # Safety
-/// To be called by PostgreSQL as its hook of this name, with a started `query`.
+/// Only PostgreSQL may call this, as its hook of this name, with a started `query`.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe extern "C-unwind" fn executor_end(query: *mut QueryDesc) {
     // SAFETY: PostgreSQL passes a started QueryDesc.
@@ -294,13 +297,13 @@ unsafe extern "C-unwind" fn executor_end(query: *mut QueryDesc) {
     }
 }
 
-/// Returns whether the queries that a utility statement runs are nested in it. Queries that the client wrote into it are
-/// not.
+/// Returns whether queries that a utility statement runs count as nested in it. A query that is part of the statement's own
+/// text does not.
 ///
 /// # Safety
 /// `utility` must point to a live utility statement, whose tag tells its type.
 unsafe fn nests(utility: *mut pg_sys::Node) -> bool {
-    // SAFETY: a utility statement; the cast follows its tag.
+    // SAFETY: the utility statement is live by the caller's promise, and the cast follows its tag.
     unsafe {
         match crate::pg::plan::tree::tag(utility) {
             NodeTag::T_ExecuteStmt
@@ -317,11 +320,11 @@ unsafe fn nests(utility: *mut pg_sys::Node) -> bool {
     }
 }
 
-/// Runs a utility statement. Statements inside utilities (CALL, DO, a COPY's triggers, an ALTER TABLE's checks) are nested,
-/// although no executor run surrounds them.
+/// Runs a utility statement. Statements inside utilities (CALL, DO, a COPY's triggers, an ALTER TABLE's checks) count as
+/// nested, although no executor run surrounds them.
 ///
 /// # Safety
-/// To be called by PostgreSQL as its hook of this name.
+/// Only PostgreSQL may call this, as its hook of this name.
 #[allow(clippy::too_many_arguments, reason = "PostgreSQL's signature")]
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe extern "C-unwind" fn process_utility(
@@ -334,7 +337,7 @@ unsafe extern "C-unwind" fn process_utility(
     dest: *mut pg_sys::DestReceiver,
     qc: *mut pg_sys::QueryCompletion,
 ) {
-    // SAFETY: PostgreSQL passes valid arguments, which go down unchanged.
+    // SAFETY: PostgreSQL passes valid arguments, which are passed on unchanged.
     unsafe {
         let process = || {
             PREV_PROCESS_UTILITY

@@ -1,5 +1,5 @@
-//! Measures statements while the executor runs them: `hooks` decide what is measured, and count `nesting`; `statement` is
-//! the state of one running statement; `explain` is the option that EXPLAIN has from 18 on.
+//! Measures statements while the executor runs them: `hooks` decide what is measured, and count `nesting`; `statement`
+//! holds the state of one running statement; `explain` implements EXPLAIN's option SAMPFREQ (18 and newer).
 
 pub mod explain;
 pub mod hooks;

@@ -1,11 +1,11 @@
-//! How deep the running code is nested in runs of statements, procedures and DO blocks.
+//! Counts how deep the running code is nested in statements, procedures and DO blocks.
 
 use crate::pg::server::backend_local::BackendLocal;
 use std::cell::Cell;
 
 static DEPTH: BackendLocal<Cell<u32>> = BackendLocal::new(Cell::new(0));
 
-/// Returns how many levels are entered now; 0 is the top level.
+/// Returns the current nesting level; 0 is the top level.
 pub fn depth() -> u32 {
     DEPTH.get()
 }

@@ -1,19 +1,19 @@
-//! The state of one measured statement, from ExecutorStart until its statistics are on record.
+//! The state of one measured statement, from ExecutorStart until its statistics are recorded.
 //!
-//! It belongs to the QueryDesc, because cursors overlap, statements nest, and some never reach ExecutorEnd. A callback on
-//! the statement's query context takes it back in every case, also when its nodes are about to go. The same callback is
-//! how the statement of a query is found.
+//! There is one statement per QueryDesc, because cursors overlap, statements nest, and some never reach ExecutorEnd. A
+//! reset callback of the query's memory context always takes the statement back before its plan states are freed. The same
+//! callback is used to find the statement of a query.
 //!
-//! A statement belongs to its [`Box`] until it is handed to its query's context, and again once that context has gone. In
-//! between it is reached in several ways: by its context, by the list of running statements, by a run on the stack. So
-//! all of them use shared references only, and what changes lies in cells.
+//! A statement is owned by a [`Box`] until it is handed to its query's context, and again after that context is reset. In
+//! between, it can be reached in several ways: from its context, from the list of running statements, and from a run on the
+//! stack. So all of them use shared references only, and fields that change are cells.
 //!
 //! * `state` holds the state itself;
-//! * `setup` makes a statement, or prepares one of the `pool` for another execution;
+//! * `setup` creates a statement, or prepares one from the `pool` for another execution;
 //! * `owner` hands it to its query's context, finds it there, and takes it back;
 //! * `install` puts the wrappers into its plan states;
 //! * `lifecycle` enters and leaves its runs, and records it;
-//! * `sampling` holds what the sampler must know.
+//! * `sampling` configures the sampler.
 
 mod install;
 mod lifecycle;

@@ -1,5 +1,5 @@
-//! The state of this process that the hot path touches, in one place, so that it takes few lines of cache. Only `usage`,
-//! `timing`, the wrapper and the tick change it.
+//! The per-process state of the hot path. It is in one struct, so that it takes few cache lines. Only `usage`, `timing`,
+//! the wrapper and the tick change it.
 
 use crate::pg::server::backend_local::BackendLocal;
 use pgrx::pg_sys;
@@ -10,7 +10,7 @@ use rowsource_core::sampler::{Config, LongCallEvidence};
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::AtomicU64;
 
-/// What one node used by itself.
+/// The buffers and WAL that one node used.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Usage {
@@ -20,12 +20,12 @@ pub struct Usage {
 
 impl Usage {
     pub const fn zero() -> Self {
-        // SAFETY: both are plain integers, for which zero bytes are a valid value.
+        // SAFETY: both structs consist of plain integers, for which zero bytes are a valid value.
         unsafe { std::mem::zeroed() }
     }
 }
 
-/// A random number generator that exists from the start, so that the hot path need not ask for it.
+/// A random number generator that always exists, so that the hot path need not check for it.
 pub struct Random(pub Option<Xoroshiro128PlusPlus>);
 
 impl RngCore for Random {
@@ -42,40 +42,40 @@ impl RngCore for Random {
     }
 }
 
-/// Each call of a node touches what lies first, each statement what lies last.
+/// The first fields are used by each call of a node, the last ones by each statement.
 #[repr(C, align(64))]
 pub struct Hot {
-    /// The account of the node that runs now; always live.
+    /// The account of the running node. It is always live.
     pub current: Cell<*mut Usage>,
-    /// PostgreSQL's counters. By a variable, so that the hot path loads their address twice rather than keep it in a
-    /// register that it must save.
+    /// The address of PostgreSQL's counters. It is a variable, so that the hot path loads it twice instead of keeping it in
+    /// a register that must be saved.
     pub counters: Cell<*const pg_sys::BufferUsage>,
     /// The signatures of the counters at the last charge, one per `wrapper::scope`.
     pub signatures: [Cell<i64>; 3],
-    /// The last reading of the clock by anyone, in raw ticks of the clock in force. The tick's signal handler writes it.
+    /// The last clock reading, in raw ticks of the current clock. The tick's signal handler writes it too.
     pub last: AtomicU64,
-    /// Readings made so far in this backend, the tick's aside.
+    /// The number of readings in this backend, without those of the tick.
     pub readings: Cell<u64>,
-    /// Whether the clock in force is the time stamp counter, which is read in place.
+    /// Whether the current clock is the time stamp counter, which is read inline.
     pub tsc: Cell<bool>,
-    /// Reads the clock in force. The tick's signal handler reads it, as one word.
+    /// Reads the current clock. The tick's signal handler loads this pointer as one word.
     pub read: Cell<fn() -> u64>,
-    /// Nanoseconds of a tick of the clock in force.
+    /// Nanoseconds per tick of the current clock.
     pub ns_per_tick: Cell<f64>,
     /// The last reading by the tick.
     pub ticked: AtomicU64,
-    /// What shows that calls were long; `last` and `ticked` are filled in from the two above before it is asked.
+    /// The evidence that calls were long. Its `last` and `ticked` are copied from the two fields above before it is used.
     pub evidence: Cell<LongCallEvidence>,
     pub config: Cell<Config>,
-    /// Where the gaps come from; seeded when a backend first measures.
+    /// Generates the gaps between samples. It is seeded when a backend first measures.
     pub random: UnsafeCell<Random>,
     /// The counters at the last charge.
     pub last_charged: Cell<Usage>,
-    /// Measured statements that are running.
+    /// The number of running measured statements.
     pub depth: Cell<u32>,
 }
 
-/// Takes what happens outside every measured node.
+/// The account of everything outside all measured nodes.
 pub static OUTSIDE: BackendLocal<UnsafeCell<Usage>> = BackendLocal::new(UnsafeCell::new(Usage::zero()));
 
 pub static HOT: BackendLocal<Hot> = BackendLocal::new(Hot {

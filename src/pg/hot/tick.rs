@@ -1,4 +1,4 @@
-//! The tick: core's timeout facility reads the clock while a sampled statement runs. [`Tick`] decides when.
+//! The tick: a timeout of PostgreSQL that reads the clock while a sampled statement runs. [`Tick`] decides when.
 //!
 //! A tick takes about 4 us on the machine of the benchmarks.
 
@@ -14,16 +14,16 @@ static TICK: BackendLocal<Tick> = BackendLocal::new(Tick::new());
 /// The timeout's number, once it is registered.
 static TIMEOUT: AtomicI32 = AtomicI32::new(0);
 
-/// Runs in a signal handler: reads the clock, and sets the next timeout or sleeps. Core's own periodic timeouts are
-/// set again at this point too.
+/// Runs in a signal handler: reads the clock, and sets the next timeout or sleeps. Core also sets its periodic timeouts
+/// again in the handler.
 ///
 /// # Safety
-/// To be called by PostgreSQL's timeout handler only, for the timeout that is registered here.
+/// Only PostgreSQL's timeout handler may call this, for the timeout that [`prepare`] registered.
 unsafe extern "C-unwind" fn ticked() {
     let is_idle = timing::last() == timing::ticked();
     timing::tick();
     // SAFETY: the wait event is this process's own. While a handler runs, the signal is blocked and the list of timeouts is
-    // consistent. The timeout is registered, or this would not be called.
+    // consistent. The timeout is registered, because only then this is called.
     unsafe {
         let is_waiting = pg_sys::my_wait_event_info.read_volatile() != 0;
         if let Some(period_ms) = TICK.on_timeout(is_idle, is_waiting) {
@@ -35,10 +35,11 @@ unsafe extern "C-unwind" fn ticked() {
 /// Registers the timeout with this backend, once.
 ///
 /// # Safety
-/// In a backend whose timeouts are initialised.
+/// The timeouts of this backend must be initialised.
 pub unsafe fn prepare() {
     if TIMEOUT.load(Relaxed) == 0 {
-        // SAFETY: RegisterTimeout takes the first free user id when given any of them.
+        // SAFETY: the timeouts are initialised by the caller's promise. RegisterTimeout accepts any user id and takes the
+        // first free one.
         TIMEOUT.store(
             unsafe { unguarded::RegisterTimeout(compat::USER_TIMEOUT, ticked) },
             Relaxed,
@@ -57,16 +58,16 @@ pub unsafe fn want() {
     wake();
 }
 
-/// Sets the timeout again if the tick sleeps: its last reading was noticed.
+/// Wakes the tick up if it sleeps. The hot path calls this when the tick's last reading was used.
 #[inline(always)]
 pub fn wake() {
     if TICK.is_asleep() {
-        // SAFETY: the tick sleeps only once it is armed, and so registered.
+        // SAFETY: only an armed tick sleeps, and it is armed only after it is registered.
         unsafe { set() }
     }
 }
 
-/// Wakes the tick up and sets the timeout.
+/// Ends the tick's sleep and sets the timeout.
 ///
 /// # Safety
 /// The timeout must be registered.
@@ -77,10 +78,10 @@ unsafe fn set() {
     unsafe { unguarded::enable_timeout_after(TIMEOUT.load(Relaxed), period_ms) }
 }
 
-/// Stops the tick; called whenever the outermost measured statement is left, by any way.
+/// Stops the tick. This is called whenever the outermost statement is left, also after an error.
 pub fn disarm() {
     if TICK.disarm() {
-        // SAFETY: the tick is armed only once it is registered. The timeout functions do not raise.
+        // SAFETY: the tick is armed only after it is registered. The timeout functions do not raise.
         unsafe { unguarded::disable_timeout(TIMEOUT.load(Relaxed), false) };
         timing::note_period(0.0);
     }

@@ -1,4 +1,4 @@
-//! The clock in force and the sampler's process-wide state. A backend has one thread. The tick's signal handler shares only
+//! The current clock and the sampler's process-wide state. A backend has one thread. The tick's signal handler uses only
 //! the two readings, which are atomic, and the clock's function, which is one word.
 
 use super::state::{HOT, Random};
@@ -8,7 +8,7 @@ use rowsource_core::clock::{self, Source};
 use rowsource_core::sampler::Config;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What a measured statement inside another one replaces while it runs, and restores when it is left.
+/// The values that a nested measured statement replaces while it runs, and restores when it is left.
 pub struct Outer {
     tsc: bool,
     ns_per_tick: f64,
@@ -16,7 +16,7 @@ pub struct Outer {
     config: Config,
 }
 
-/// Returns the last reading of the clock by anyone.
+/// Returns the last clock reading.
 #[inline(always)]
 pub fn last() -> u64 {
     HOT.last.load(Relaxed)
@@ -41,7 +41,8 @@ pub fn read() -> u64 {
     now
 }
 
-/// Reads the clock for the tick. Async-signal-safe: all clocks are, and the clock in force changes as one word.
+/// Reads the clock for the tick. It is async-signal-safe, because all clocks are, and the current clock changes as one
+/// word.
 pub fn tick() {
     let now = (HOT.read.get())();
     HOT.last.store(now, Relaxed);
@@ -56,24 +57,23 @@ pub fn note_period(ns: f64) {
 /// Notes the tick's period in ticks of the clock.
 #[inline(always)]
 fn set_period(period: f64) {
-    // SAFETY: only the hot path takes a reference to the evidence, for the length of one call into the sampler, which does
-    // not come here.
+    // SAFETY: only the hot path takes a reference to the evidence, for one call into the sampler, which does not call this.
     unsafe { (*HOT.evidence.as_ptr()).period = period };
 }
 
-/// Puts a statement's clock and configuration in force.
+/// Makes a statement's clock and configuration the current ones.
 #[inline(always)]
 pub fn enter(source: Source, ns_per_tick: f64, config: &Config) -> Option<Outer> {
     let random = HOT.random.get();
-    // SAFETY: only the hot path takes a reference to the generator too, for the length of one call into the sampler, which
-    // does not come here.
+    // SAFETY: only the hot path also takes a reference to the generator, for one call into the sampler, which does not call
+    // this.
     unsafe {
         if let Random(None) = *random {
             let seed = clock::system::monotonic() ^ (u64::from(std::process::id()) << 32);
             *random = Random(Some(Xoroshiro128PlusPlus::seed_from_u64(seed)));
         }
     }
-    forget_evidence();
+    clear_evidence();
     let outer = (HOT.depth.get() > 0).then(|| Outer {
         tsc: HOT.tsc.get(),
         ns_per_tick: HOT.ns_per_tick.get(),
@@ -95,7 +95,7 @@ pub fn enter(source: Source, ns_per_tick: f64, config: &Config) -> Option<Outer>
 /// Restores what [`enter`] replaced.
 #[inline(always)]
 pub fn leave(outer: Option<&Outer>) {
-    forget_evidence();
+    clear_evidence();
     HOT.depth.set(HOT.depth.get() - 1);
     if let Some(outer) = outer {
         set_period(HOT.evidence.get().period * (HOT.ns_per_tick.get() / outer.ns_per_tick));
@@ -107,21 +107,19 @@ pub fn leave(outer: Option<&Outer>) {
     }
 }
 
-/// Forgets the evidence: readings of another statement, or by another clock, do not count. The tick goes on.
+/// Clears the evidence, because readings of another statement or by another clock are no evidence. The tick goes on.
 #[inline(always)]
-fn forget_evidence() {
+fn clear_evidence() {
     HOT.ticked.store(0, Relaxed);
-    // SAFETY: only the hot path takes a reference to the evidence, for the length of one call into the sampler, which does
-    // not come here.
+    // SAFETY: only the hot path takes a reference to the evidence, for one call into the sampler, which does not call this.
     unsafe { (*HOT.evidence.as_ptr()).detected = 0 };
 }
 
-/// Puts the last readings so far, by anyone and by the tick, into the evidence.
+/// Copies the last reading and the tick's last reading into the evidence.
 #[inline(always)]
 pub fn gather_evidence() {
     let evidence = HOT.evidence.as_ptr();
-    // SAFETY: only the hot path takes a reference to the evidence, for the length of one call into the sampler, which does
-    // not come here.
+    // SAFETY: only the hot path takes a reference to the evidence, for one call into the sampler, which does not call this.
     unsafe {
         (*evidence).last = last();
         (*evidence).ticked = ticked();

@@ -1,8 +1,8 @@
 //! Charges buffers and WAL to the node that used them. The running node's account is remembered. Whenever another node
-//! begins or ends, that account is charged with what PostgreSQL's counters have moved by since the last charge.
+//! begins or ends, that account is charged with the increase of PostgreSQL's counters since the last charge.
 //!
-//! Looking at the counters costs one sum over them (the *signature*). Counters are copied only when that sum has moved.
-//! Only the hot path uses this state: a backend has one thread, and the tick's signal handler does not come here.
+//! Checking the counters costs one sum over them (the *signature*). Counters are copied only if that sum has changed. A
+//! backend has one thread, and the tick's signal handler does not use this state.
 
 pub use super::state::Usage;
 use super::state::{HOT, OUTSIDE};
@@ -18,7 +18,7 @@ pub fn init() {
         .set(std::hint::black_box(&raw const pg_sys::pgBufferUsage));
 }
 
-/// Returns the account of the node that runs now.
+/// Returns the account of the running node.
 #[inline(always)]
 pub fn current() -> *mut Usage {
     HOT.current.get()
@@ -30,7 +30,8 @@ pub fn last_charged() -> Usage {
     HOT.last_charged.get()
 }
 
-/// Returns the sum of the counters that can move. Every change of WAL makes a record, every change of an I/O time a block.
+/// Returns the sum of the counters that can change in this scope. WAL bytes and I/O times need not be added, because they
+/// change only together with WAL records and blocks.
 #[inline(always)]
 fn signature<const SCOPE: u8>() -> i64 {
     // SAFETY: `counters` always points to PostgreSQL's own counters. They are global, and only this thread writes them.
@@ -59,13 +60,13 @@ fn signature<const SCOPE: u8>() -> i64 {
     }
 }
 
-/// Returns whether counters of the scope have moved since the last charge.
+/// Returns whether counters of the scope have changed since the last charge.
 #[inline(always)]
 pub fn moved<const SCOPE: u8>() -> bool {
     signature::<SCOPE>() != HOT.signatures[SCOPE as usize].get()
 }
 
-/// Returns the blocks read so far, from disk or work files.
+/// Returns the number of blocks read so far, including those of work files.
 #[inline(always)]
 pub fn reads() -> i64 {
     // SAFETY: these are PostgreSQL's own counters. They are global, and only this thread writes them.
@@ -80,12 +81,12 @@ pub fn reads() -> i64 {
 /// Charges `account` with what was used since the last charge. Returns whether that included I/O or many buffers.
 ///
 /// # Safety
-/// `account` must point to a live `Usage` that nobody holds a reference to.
+/// `account` must point to a live `Usage`, and no reference to it may exist.
 #[inline(never)]
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 pub unsafe fn charge(account: *mut Usage) -> bool {
-    // SAFETY: only this thread writes PostgreSQL's counters. `account` is live by the caller's promise, and the counters of
-    // the last charge are nobody's account.
+    // SAFETY: only this thread writes PostgreSQL's counters. `account` is live by the caller's promise, and it is not
+    // `last_charged`, because no account is.
     unsafe {
         let now = &raw const pg_sys::pgBufferUsage;
         let last = &raw mut (*HOT.last_charged.as_ptr()).buffers;
@@ -124,11 +125,11 @@ pub unsafe fn charge(account: *mut Usage) -> bool {
     }
 }
 
-/// Adds all that was charged since `entry` (what [`last_charged`] returned then) to an account: what an InitPlan or a
-/// nested statement used also belongs to the node that asked for it.
+/// Adds all that was charged since `entry` (an earlier result of [`last_charged`]) to an account. So the node that calls an
+/// InitPlan or a nested statement is also charged with what that used.
 ///
 /// # Safety
-/// `account` and `entry` must point to live values, and nobody may hold a reference to `account`.
+/// `account` and `entry` must point to live values, and no reference to `account` may exist.
 pub unsafe fn add_since(account: *mut Usage, entry: *const Usage) {
     // SAFETY: both are live by the caller's promise. Only this thread writes the counters of the last charge.
     unsafe {
@@ -146,12 +147,12 @@ pub unsafe fn add_since(account: *mut Usage, entry: *const Usage) {
     }
 }
 
-/// Returns whether this is the account of what happens outside every measured node.
+/// Returns whether this is the account of everything outside all measured nodes.
 pub fn is_outside(account: *mut Usage) -> bool {
     std::ptr::eq(account, OUTSIDE.get())
 }
 
-/// Charges the running account for the last time, for its memory goes.
+/// Charges the running account for the last time, because its memory is about to be freed.
 ///
 /// # Safety
 /// The running account must still be live.
@@ -164,12 +165,12 @@ pub unsafe fn switch_outside() {
 ///
 /// # Safety
 /// * The running account must still be live.
-/// * `account` must stay live until another account runs, on every way out.
-/// * Nobody may hold a reference to either.
+/// * `account` must stay live until another account becomes the running one, also after an error.
+/// * No reference to either may exist.
 pub unsafe fn switch(account: *mut Usage) -> *mut Usage {
     let before = HOT.current.get();
     if moved::<{ scope::ALL }>() {
-        // SAFETY: the running account is live by the caller's promise.
+        // SAFETY: the running account is live, and no reference to it exists, by the caller's promise.
         unsafe { charge(before) };
     }
     HOT.current.set(account);

@@ -1,10 +1,10 @@
-//! The functions that stand in for `PlanState.ExecProcNode`: the logic of [`rowsource_core::wrapper`], for PostgreSQL.
+//! The functions that replace `PlanState.ExecProcNode`: the logic of [`rowsource_core::wrapper`] with PostgreSQL's
+//! executor.
 //!
-//! Budget: 3 ns and 40 instructions a call over a bare call at `sampfreq` 128.
+//! At `sampfreq` 128, a call may cost at most 3 ns and 40 instructions more than without the wrapper.
 //!
-//! Each combination of [`Timed`], [`Accounting`] and the counters that can move in the statement is a function of its
-//! own. The functions that deal with the rare cases are tail-called, so that the frequent case saves only one register,
-//! which holds the node.
+//! Each combination of [`Timed`], [`Accounting`] and scope of counters is a separate function. The functions for rare cases
+//! are tail-called, so that the frequent case saves only one register, which holds the node.
 
 use super::node::Node;
 use super::state::{HOT, Random, Usage};
@@ -16,16 +16,16 @@ use rowsource_core::sampler::{EveryCall, NodeTimer};
 use rowsource_core::wrapper::{self, Host, Sampling};
 pub use rowsource_core::wrapper::{Accounting, Timed};
 
-/// What stands in `PlanState.ExecProcNode`.
+/// The type of `PlanState.ExecProcNode`.
 pub type Method = unsafe extern "C-unwind" fn(*mut PlanState) -> *mut TupleTableSlot;
 
-/// Returns the wrapper for a node. In a read-only statement only shared buffers and work files can move.
+/// Returns the wrapper for a node. In a read-only statement, only the counters of shared buffers and work files can change.
 pub fn method(timed: Timed, accounting: Accounting, is_read_only: bool) -> Method {
     wrapper::method::<Executor>(timed, accounting, is_read_only)
 }
 
-/// A plan state that the executor calls now, of a statement that is set up. It is live, and so are its node, the
-/// accounts of the node and its caller, and the scan below a fused aggregate.
+/// A plan state that the executor calls now, of a statement that is set up. The plan state, its node, the accounts of the
+/// node and its caller, and the scan below a fused aggregate are live.
 #[derive(Clone, Copy)]
 struct LiveCall(*mut PlanState);
 
@@ -33,12 +33,12 @@ struct LiveCall(*mut PlanState);
 #[derive(Clone, Copy)]
 struct LiveNode(*mut Node);
 
-/// An account that is live: of such a node, or the running one.
+/// A live account: that of such a node or its caller, or the running one.
 #[derive(Clone, Copy)]
 struct LiveAccount(*mut Usage);
 
-/// PostgreSQL's executor in this process. A value of this type stands for one call, and lends out its nodes. Of several
-/// values, only that of the innermost call is in use: the others wait in [`Host::run`].
+/// PostgreSQL's executor in this process. A value of this type represents one call and gives access to its nodes. If there
+/// are several values, only that of the innermost call is in use: the others wait in [`Host::run`].
 struct Executor;
 
 impl Executor {
@@ -48,16 +48,16 @@ impl Executor {
     /// * The executor must call `ps` now, and the wrapper must be that of its node.
     /// * `ps` must belong to a statement that is set up: node, accounts, and the scan below a fused aggregate are live
     ///   until the call returns.
-    /// * Nobody may hold a reference to a node of the statement.
+    /// * No reference to a node of the statement may exist.
     #[inline(always)]
     unsafe fn calls(ps: *mut PlanState) -> (Executor, LiveCall) {
         (Executor, LiveCall(ps))
     }
 
-    /// Returns the executor, for a node whose call it finishes.
+    /// Returns the executor, to finish the call of a node.
     ///
     /// # Safety
-    /// As of [`Executor::calls`], for the plan state of `node`.
+    /// The same as for [`Executor::calls`], for the plan state of `node`.
     #[inline(always)]
     unsafe fn finishes(node: *mut Node) -> (Executor, LiveNode) {
         (Executor, LiveNode(node))
@@ -65,14 +65,14 @@ impl Executor {
 
     #[inline(always)]
     fn node(&self, node: LiveNode) -> &Node {
-        // SAFETY: the node is live, and whoever changes it borrows the executor.
+        // SAFETY: the node is live, and all code that changes it borrows the executor mutably.
         unsafe { &*node.0 }
     }
 
     #[inline(always)]
     fn node_mut(&mut self, node: LiveNode) -> &mut Node {
-        // SAFETY: the node is live. The reference borrows the executor, and so is the only one: it ends before the executor
-        // calls another node.
+        // SAFETY: the node is live. The reference borrows the executor mutably, so it is the only one, and it ends before
+        // the executor calls another node.
         unsafe { &mut *node.0 }
     }
 }
@@ -87,14 +87,14 @@ impl Host for Executor {
 
     #[inline(always)]
     fn node_of(&self, call: LiveCall) -> LiveNode {
-        // SAFETY: the plan state is live, and its statement is set up.
+        // SAFETY: a `LiveCall`'s plan state is live, and its statement is set up.
         LiveNode(unsafe { Node::of(call.0) })
     }
 
     #[inline(always)]
     fn run(&mut self, call: LiveCall) -> *mut TupleTableSlot {
-        // SAFETY: core sets ExecProcNodeReal for every node before its first call. An error may leave this frame, which
-        // has nothing to drop.
+        // SAFETY: core sets ExecProcNodeReal for every node before its first call. An error may cross this frame, because
+        // it has nothing to drop.
         unsafe { (*call.0).ExecProcNodeReal.unwrap_unchecked()(call.0) }
     }
 
@@ -116,7 +116,7 @@ impl Host for Executor {
 
     #[inline(always)]
     fn charge(&mut self, account: LiveAccount) -> bool {
-        // SAFETY: the account is live. A reference to its node would borrow the executor.
+        // SAFETY: the account is live. No reference to its node exists, because that would borrow the executor.
         unsafe { usage::charge(account.0) }
     }
 
@@ -132,7 +132,7 @@ impl Host for Executor {
 
     #[inline(always)]
     fn account(&self, node: LiveNode) -> LiveAccount {
-        // SAFETY: the node is live. No reference is made, for the address is kept longer.
+        // SAFETY: the node is live. This makes no reference, because the address is kept longer than the borrow.
         LiveAccount(unsafe { &raw mut (*node.0).usage })
     }
 
@@ -158,7 +158,8 @@ impl Host for Executor {
 
     #[inline(always)]
     fn charge_caller_since_kept(&mut self, node: LiveNode) {
-        // SAFETY: the node and its caller's account are live. A reference to a node would borrow the executor.
+        // SAFETY: the node and its caller's account are live. No reference to a node exists, because that would borrow the
+        // executor.
         unsafe { usage::add_since((*node.0).caller, &raw const (*node.0).last_charged_at_entry) }
     }
 
@@ -167,7 +168,7 @@ impl Host for Executor {
         self.node_mut(node).rows += 1;
     }
 
-    /// Core's InstrEndLoop counts the start, and clears the mark.
+    /// Core's InstrEndLoop counts the start and clears this flag.
     #[inline(always)]
     fn has_begun(&self, node: LiveNode) -> bool {
         self.node(node).instr.running
@@ -206,8 +207,8 @@ impl Host for Executor {
 
     #[inline(always)]
     fn sampling(&mut self, node: LiveNode) -> Sampling<'_, Random> {
-        // SAFETY: evidence, configuration and generator stay where they are. Others change them only while the sampler is
-        // not at work: between statements, and in the functions of this trait, which would borrow the executor too.
+        // SAFETY: evidence, configuration and generator are parts of a static. Other code changes them only while the
+        // sampler does not run: between statements, and in the functions of this trait, which borrow the executor too.
         unsafe {
             Sampling {
                 config: &*HOT.config.as_ptr().cast_const(),
@@ -249,7 +250,7 @@ impl Host for Executor {
 
     #[inline(always)]
     fn want_tick(&mut self) {
-        // SAFETY: the tick is prepared where a statement is timed by sampling, and only there it is wanted.
+        // SAFETY: `set_up` prepares the tick for each timed statement, and only the wrappers of timed statements call this.
         unsafe { tick::want() }
     }
 
@@ -263,13 +264,13 @@ impl Host for Executor {
         &mut self,
         again: LiveCall,
     ) -> *mut TupleTableSlot {
-        // SAFETY: the call is what it was.
+        // SAFETY: this is the call for which this value was made, under the same promises.
         unsafe { call::<TIMED, ACCOUNTING, SCOPE>(again.0) }
     }
 
     #[inline(always)]
     fn scan_again<const TIMED: u8, const SCOPE: u8>(&mut self, call: LiveCall) -> *mut TupleTableSlot {
-        // SAFETY: the call is what it was.
+        // SAFETY: this is the call for which this value was made, under the same promises.
         unsafe { scan::<TIMED, SCOPE>(call.0) }
     }
 
@@ -278,13 +279,13 @@ impl Host for Executor {
         &mut self,
         call: LiveCall,
     ) -> *mut TupleTableSlot {
-        // SAFETY: the call is what it was.
+        // SAFETY: this is the call for which this value was made, under the same promises.
         unsafe { charge_and_call::<TIMED, ACCOUNTING, SCOPE>(call.0) }
     }
 
     #[inline(always)]
     fn call_sampled<const ACCOUNTING: u8>(&mut self, call: LiveCall, node: LiveNode) -> *mut TupleTableSlot {
-        // SAFETY: the call is what it was, and this is its node.
+        // SAFETY: this is the call for which this value was made, under the same promises, and this is its node.
         unsafe { call_sampled::<ACCOUNTING>(call.0, node.0) }
     }
 
@@ -294,19 +295,20 @@ impl Host for Executor {
         node: LiveNode,
         row: *mut TupleTableSlot,
     ) -> *mut TupleTableSlot {
-        // SAFETY: the node is that of the call.
+        // SAFETY: this is the node of the call for which this value was made, under the same promises.
         unsafe { finish_changed_call::<TIMED, ACCOUNTING, SCOPE>(node.0, row) }
     }
 
     #[inline(always)]
     fn finish_and_scan<const TIMED: u8, const SCOPE: u8>(&mut self, call: LiveCall) -> *mut TupleTableSlot {
-        // SAFETY: the call is what it was.
+        // SAFETY: this is the call for which this value was made, under the same promises.
         unsafe { finish_and_scan::<TIMED, SCOPE>(call.0) }
     }
 
     #[inline(always)]
     fn finish_previous_scan_call<const TIMED: u8, const SCOPE: u8>(&mut self, scan: LiveNode) {
-        // SAFETY: the scan is the node of the call, or the one below it.
+        // SAFETY: the scan is the node of the call for which this value was made, or the fused scan below it. Both are
+        // live.
         unsafe { finish_previous_scan_call::<TIMED, SCOPE>(scan.0) }
     }
 
@@ -319,10 +321,10 @@ impl Host for Executor {
     }
 }
 
-/// Makes a node's first call: checks the stack, as core does here, and then installs its own wrapper for good.
+/// Makes a node's first call: checks the stack, as core does at the first call, and installs the node's wrapper.
 ///
 /// # Safety
-/// Called by the executor with a plan state whose statement is set up.
+/// Only the executor may call this, with a plan state whose statement is set up.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 pub unsafe extern "C-unwind" fn first_call(ps: *mut PlanState) -> *mut TupleTableSlot {
     // SAFETY: the executor calls this with a plan state whose node is live, and whose `method` was set with the node.
@@ -334,74 +336,74 @@ pub unsafe extern "C-unwind" fn first_call(ps: *mut PlanState) -> *mut TupleTabl
     }
 }
 
-/// Is [`wrapper::call`] for PostgreSQL.
+/// Calls [`wrapper::call`] with PostgreSQL's executor.
 ///
 /// # Safety
-/// As of [`Executor::calls`].
+/// The same as for [`Executor::calls`].
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe extern "C-unwind" fn call<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
     ps: *mut PlanState,
 ) -> *mut TupleTableSlot {
-    // SAFETY: the executor calls this for a plan state that was set up.
+    // SAFETY: this function's caller makes the same promises.
     let (mut executor, call) = unsafe { Executor::calls(ps) };
     wrapper::call::<_, TIMED, ACCOUNTING, SCOPE>(&mut executor, call)
 }
 
-/// Is [`wrapper::scan`] for PostgreSQL.
+/// Calls [`wrapper::scan`] with PostgreSQL's executor.
 ///
 /// # Safety
-/// As of [`Executor::calls`].
+/// The same as for [`Executor::calls`].
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe extern "C-unwind" fn scan<const TIMED: u8, const SCOPE: u8>(
     ps: *mut PlanState,
 ) -> *mut TupleTableSlot {
-    // SAFETY: the executor calls this for a plan state that was set up.
+    // SAFETY: this function's caller makes the same promises.
     let (mut executor, call) = unsafe { Executor::calls(ps) };
     wrapper::scan::<_, TIMED, SCOPE>(&mut executor, call)
 }
 
-/// Is [`wrapper::finish_and_scan`] for PostgreSQL.
+/// Calls [`wrapper::finish_and_scan`] with PostgreSQL's executor.
 ///
 /// # Safety
-/// As of [`Executor::calls`].
+/// The same as for [`Executor::calls`].
 #[inline(never)]
 unsafe extern "C-unwind" fn finish_and_scan<const TIMED: u8, const SCOPE: u8>(
     ps: *mut PlanState,
 ) -> *mut TupleTableSlot {
-    // SAFETY: the caller's promise.
+    // SAFETY: this function's caller makes the same promises.
     let (mut executor, call) = unsafe { Executor::calls(ps) };
     wrapper::finish_and_scan::<_, TIMED, SCOPE>(&mut executor, call)
 }
 
-/// Is [`wrapper::finish_previous_scan_call`] for PostgreSQL.
+/// Calls [`wrapper::finish_previous_scan_call`] with PostgreSQL's executor.
 ///
 /// # Safety
-/// As of [`Executor::finishes`].
+/// The same as for [`Executor::finishes`].
 #[inline(never)]
 unsafe extern "C-unwind" fn finish_previous_scan_call<const TIMED: u8, const SCOPE: u8>(scan: *mut Node) {
-    // SAFETY: the caller's promise.
+    // SAFETY: this function's caller makes the same promises.
     let (mut executor, scan) = unsafe { Executor::finishes(scan) };
     wrapper::finish_previous_scan_call::<_, TIMED, SCOPE>(&mut executor, scan);
 }
 
-/// Is [`wrapper::charge_and_call`] for PostgreSQL.
+/// Calls [`wrapper::charge_and_call`] with PostgreSQL's executor.
 ///
 /// # Safety
-/// As of [`Executor::calls`].
+/// The same as for [`Executor::calls`].
 #[inline(never)]
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe extern "C-unwind" fn charge_and_call<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
     ps: *mut PlanState,
 ) -> *mut TupleTableSlot {
-    // SAFETY: the caller's promise.
+    // SAFETY: this function's caller makes the same promises.
     let (mut executor, call) = unsafe { Executor::calls(ps) };
     wrapper::charge_and_call::<_, TIMED, ACCOUNTING, SCOPE>(&mut executor, call)
 }
 
-/// Is [`wrapper::finish_changed_call`] for PostgreSQL.
+/// Calls [`wrapper::finish_changed_call`] with PostgreSQL's executor.
 ///
 /// # Safety
-/// * As of [`Executor::finishes`].
+/// * The same as for [`Executor::finishes`].
 /// * `row` must be null or a live slot.
 #[inline(never)]
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
@@ -409,24 +411,24 @@ unsafe extern "C-unwind" fn finish_changed_call<const TIMED: u8, const ACCOUNTIN
     node: *mut Node,
     row: *mut TupleTableSlot,
 ) -> *mut TupleTableSlot {
-    // SAFETY: the caller's promise.
+    // SAFETY: this function's caller makes the same promises.
     let (mut executor, node) = unsafe { Executor::finishes(node) };
     let row = wrapper::finish_changed_call::<_, TIMED, ACCOUNTING, SCOPE>(&mut executor, node, row);
-    // Hides that the result is the argument: else the hot path saves it across this call instead of jumping here.
+    // Hides that the result is the argument. Otherwise the hot path would save it across this call instead of jumping here.
     std::hint::black_box(row)
 }
 
-/// Is [`wrapper::call_sampled`] for PostgreSQL.
+/// Calls [`wrapper::call_sampled`] with PostgreSQL's executor.
 ///
 /// # Safety
-/// As of [`Executor::calls`], and `node` must be the node of `ps`.
+/// The same as for [`Executor::calls`], and `node` must be the node of `ps`.
 #[inline(never)]
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe extern "C-unwind" fn call_sampled<const ACCOUNTING: u8>(
     ps: *mut PlanState,
     node: *mut Node,
 ) -> *mut TupleTableSlot {
-    // SAFETY: the caller's promise.
+    // SAFETY: this function's caller makes the same promises.
     let (mut executor, call) = unsafe { Executor::calls(ps) };
     wrapper::call_sampled::<_, ACCOUNTING>(&mut executor, call, LiveNode(node))
 }

@@ -1,13 +1,13 @@
-//! Describes a plan by PostgreSQL's own EXPLAIN (FORMAT JSON), once, not at each execution.
+//! Describes a plan with PostgreSQL's EXPLAIN (FORMAT JSON), once, not at each execution.
 //!
-//! A plan that the session knows is described again only if its statement's text has changed, because its literals may have
-//! changed with it, and if the session's budget allows it. Describing may take 0.2 % of a session's time, and a session can
-//! save up for a few hundred descriptions. So an interactive user or a script sees the literals of the last execution. A
-//! connection that sends thousands of statements a second pays next to nothing, and its display says that its literals are
-//! older.
+//! A plan that the session knows is described again only if its statement's text has changed, because then its literals may
+//! have changed too, and only if the session's budget allows it. Describing may take 0.2 % of a session's time. A session
+//! can save time for a few hundred descriptions. So an interactive user or a script sees the literals of the last
+//! execution. For a connection that sends thousands of statements a second, the cost is negligible, and the display says
+//! that the literals are older.
 //!
-//! The cost and the size of a description are bounded, whatever a user sends. `printing` makes EXPLAIN print no long
-//! constants. A plan whose conditions are too long even so is described without them (`named`).
+//! The cost and the size of a description are bounded for any statement. `printing` makes EXPLAIN shorten long constants.
+//! If the conditions are still too long, the plan is described without them (`named`).
 
 mod constants;
 mod named;
@@ -24,31 +24,31 @@ use rowsource_core::plan::{ExplainedPlan, parse_explain_json};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// The nanoseconds of describing that a session may save up. It also begins with them.
-const MOST_SAVED: i64 = 10_000_000;
-/// One nanosecond in this many may be spent on describing.
+/// The maximal budget of a session in nanoseconds, which is also the initial one.
+const MAX_BUDGET: i64 = 10_000_000;
+/// A session may spend one of this many nanoseconds on describing.
 const SHARE: u64 = 500;
 
 /// The time that a session may still spend on describing known plans again.
 #[derive(Clone, Copy)]
 struct Budget {
-    /// Nanoseconds. Negative after a description that took more than had been saved.
+    /// Nanoseconds. Negative after a description that took longer than the budget allowed.
     left: i64,
-    /// When it was last topped up, in nanoseconds.
+    /// When it was last increased, in nanoseconds.
     at: u64,
 }
 
 impl Budget {
-    /// Returns whether there is something left, after adding what has been earned.
+    /// Increases the budget by the time since the last call. Returns whether any budget is left.
     fn allows(now: u64) -> bool {
         let Budget { left, at } = BUDGET.get();
-        let earned = i64::try_from(now.saturating_sub(at) / SHARE).unwrap_or(MOST_SAVED);
-        let left = left.saturating_add(earned).min(MOST_SAVED);
+        let earned = i64::try_from(now.saturating_sub(at) / SHARE).unwrap_or(MAX_BUDGET);
+        let left = left.saturating_add(earned).min(MAX_BUDGET);
         BUDGET.set(Budget { left, at: now });
         left > 0
     }
 
-    /// Takes off the nanoseconds that a description took.
+    /// Subtracts the nanoseconds that a description took.
     fn pay(spent: u64) {
         let spent = i64::try_from(spent).unwrap_or(i64::MAX);
         let Budget { left, at } = BUDGET.get();
@@ -60,15 +60,15 @@ impl Budget {
 }
 
 static BUDGET: BackendLocal<Cell<Budget>> = BackendLocal::new(Cell::new(Budget {
-    left: MOST_SAVED,
+    left: MAX_BUDGET,
     at: 0,
 }));
 
-/// Returns the description of a started statement's plan, and whether its literals are those of an earlier execution. Makes
-/// the description unless a good one is known. Returns `None` without memory to make it.
+/// Returns the description of a started statement's plan, and whether its literals are those of an earlier execution.
+/// Creates the description unless a usable one is known. Returns `None` if there is no memory for it.
 ///
 /// # Safety
-/// `query` must be started, and `found` be the nodes of its plan.
+/// `query` must be started, and `found` must be the nodes of its plan.
 #[inline(never)]
 pub unsafe fn description(
     query: *mut QueryDesc,
@@ -92,7 +92,7 @@ pub unsafe fn description(
     }
 }
 
-/// Returns whether a description of a plan holds for an execution of it, its literals included.
+/// Returns whether a plan's description is right for an execution, including the literals.
 ///
 /// # Safety
 /// `query` must be valid.
@@ -106,13 +106,13 @@ pub unsafe fn is_of(description: &PlanDescription, query: *mut QueryDesc) -> boo
 }
 
 /// Longer statement texts are cut, because a plan's statistics must not hold megabytes.
-const LONGEST_TEXT: usize = 16 * 1024;
+const MAX_TEXT: usize = 16 * 1024;
 
-/// Describes the plan, and takes the time off the budget.
+/// Describes the plan, and subtracts the time from the budget.
 ///
 /// # Safety
-/// * `query` must be started, and `found` be the nodes of its plan.
-/// * An error may be raised: a cancel request is passed on.
+/// * `query` must be started, and `found` must be the nodes of its plan.
+/// * The caller must allow errors: a cancel request is raised again.
 #[inline(never)]
 unsafe fn describe(query: *mut QueryDesc, found: &[Found]) -> PlanDescription {
     let start = system::monotonic();
@@ -121,7 +121,7 @@ unsafe fn describe(query: *mut QueryDesc, found: &[Found]) -> PlanDescription {
         let plan = explained(query, found).unwrap_or_else(|| named::plan(query, found));
         Budget::pay(system::monotonic().saturating_sub(start));
         let text = server::statement_text((*query).sourceText, (*query).plannedstmt);
-        let kept = server::first_bytes(text, LONGEST_TEXT);
+        let kept = server::first_bytes(text, MAX_TEXT);
         let is_cut = kept.len() < text.len();
         let mark = if is_cut { "..." } else { "" };
         // It is allocated in one piece, because a text that grows leaves holes in the heap.
@@ -130,15 +130,15 @@ unsafe fn describe(query: *mut QueryDesc, found: &[Found]) -> PlanDescription {
     }
 }
 
-/// Returns EXPLAIN's view of the plan. Returns `None` if it would be too long, if EXPLAIN fails, or if it shows other nodes
-/// than we found.
+/// Returns the plan as EXPLAIN shows it. Returns `None` if it would be too long, if EXPLAIN fails, or if the number of
+/// nodes differs from `found`.
 ///
 /// # Safety
-/// * `query` must be started, and `found` be the nodes of its plan.
-/// * An error may be raised: a cancel request is passed on.
+/// * `query` must be started, and `found` must be the nodes of its plan.
+/// * The caller must allow errors: a cancel request is raised again.
 unsafe fn explained(query: *mut QueryDesc, found: &[Found]) -> Option<ExplainedPlan> {
-    // SAFETY: `query` is started, and `found` are its nodes, by the caller's promise. Everything is allocated in a context
-    // of its own, which is deleted at the end. The constants have been put back by then.
+    // SAFETY: `query` is started, and `found` are its nodes, by the caller's promise. Everything is allocated in a separate
+    // context, which is deleted at the end. The constants are restored before that.
     unsafe {
         let _memory = Scratch::enter();
         let parsed = contained_or_cancelled(|| {
@@ -170,7 +170,7 @@ unsafe fn explained(query: *mut QueryDesc, found: &[Found]) -> Option<ExplainedP
     }
 }
 
-/// A memory context for one description. It is deleted when this is dropped.
+/// A memory context for one description. Dropping this deletes it.
 struct Scratch {
     context: pg_sys::MemoryContext,
     before: pg_sys::MemoryContext,
@@ -180,9 +180,9 @@ impl Scratch {
     /// Creates a memory context, and makes it the current one.
     ///
     /// # Safety
-    /// The memory context that is current now must stay current, and live, until the answer is dropped.
+    /// The current memory context must stay current and live until the result is dropped.
     unsafe fn enter() -> Scratch {
-        // SAFETY: the new context is a child of the current one, which lives longer by the caller's promise.
+        // SAFETY: the new context is a child of the current one, which outlives it by the caller's promise.
         unsafe {
             let context = pg_sys::AllocSetContextCreateInternal(
                 pg_sys::CurrentMemoryContext,
@@ -199,7 +199,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // SAFETY: `enter` created the context, and nothing that lies in it is used any more. The context before is live by the
+        // SAFETY: `enter` created the context, and nothing in it is used any more. The previous context is live by the
         // promise of `enter`'s caller.
         unsafe {
             pg_sys::MemoryContextSwitchTo(self.before);
@@ -212,7 +212,7 @@ impl Drop for Scratch {
 ///
 /// # Safety
 /// * `query` must be started.
-/// * The memory context that is current must outlive the answer.
+/// * The current memory context must outlive the result.
 unsafe fn explain_json<'a>(query: *mut QueryDesc) -> &'a mut [u8] {
     // SAFETY: `query` is started by the caller's promise. A StringInfo has `len` bytes at `data`.
     unsafe {

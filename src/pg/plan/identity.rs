@@ -7,8 +7,8 @@ use crate::pg::compat;
 use pgrx::pg_sys::{self, NodeTag};
 use rowsource_core::model::PlanId;
 
-/// Returns the identity of a walked plan. From 18 on it is the number that core or another extension gave it, if one did.
-/// Else it is ours.
+/// Returns the identity of a walked plan. From 18 on, this is the number that core or another extension gave it. If there
+/// is none, pg_rowsource computes it.
 ///
 /// # Safety
 /// `found` must come from a live plan state tree.
@@ -27,7 +27,7 @@ pub unsafe fn plan_id(found: &[Found], statement: &pg_sys::PlannedStmt) -> PlanI
     }
 }
 
-/// Returns our own number of a plan.
+/// Computes pg_rowsource's number of a plan.
 ///
 /// # Safety
 /// `found` must be the nodes of a live, initialised plan state tree.
@@ -44,7 +44,7 @@ unsafe fn own_id(found: &[Found]) -> i64 {
             details(plan, (*place.plan_state).state, &mut add);
         }
     }
-    // Numbers that differ in the high bits only must differ in all bits.
+    // Copies differences in the high bits to the low bits.
     (hash ^ (hash >> 32)).wrapping_mul(MULTIPLIER) as i64
 }
 
@@ -53,14 +53,14 @@ const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Mixes a number into a hash.
 ///
-/// It is quick rather than strong, because it only has to tell the plans of one statement apart. It is our own, because
-/// libraries that are as quick do not promise the same numbers for ever.
+/// It is fast, not strong, because it only has to tell the plans of one statement apart. No library is used, because
+/// equally fast libraries do not promise that their results never change.
 #[inline(always)]
 fn mixed(hash: u64, number: i64) -> u64 {
     (hash ^ number as u64).wrapping_mul(MULTIPLIER).rotate_left(29)
 }
 
-/// Hands to `add` what distinguishes a node from others of its kind.
+/// Passes to `add` the values that distinguish a node from others of its kind.
 ///
 /// # Safety
 /// * `plan` must point to a live plan node, whose tag tells its type.
@@ -79,7 +79,7 @@ unsafe fn details(plan: *mut pg_sys::Plan, estate: *mut pg_sys::EState, add: &mu
             | NodeTag::T_FunctionScan
             | NodeTag::T_ValuesScan
             | NodeTag::T_CteScan => {
-                // If a table is joined with itself, this tells the two apart.
+                // If a table is joined with itself, this tells the two scans apart.
                 add(i64::from((*plan.cast::<pg_sys::Scan>()).scanrelid));
                 add(scanned(plan, estate));
             }
@@ -145,13 +145,14 @@ unsafe fn scanned(plan: *mut pg_sys::Plan, estate: *mut pg_sys::EState) -> i64 {
     unsafe { relation((*plan.cast::<pg_sys::Scan>()).scanrelid, estate) }
 }
 
-/// Returns the OID of the relation at a range table index. For an entry that is not a relation, returns a number of its kind.
+/// Returns the OID of the relation at a range table index. For an entry that is not a relation, returns a number for its
+/// kind.
 ///
 /// # Safety
 /// `estate` must point to a live executor state.
 unsafe fn relation(index: pg_sys::Index, estate: *mut pg_sys::EState) -> i64 {
-    // SAFETY: the executor state is live by the caller's promise, and so is its range table, a list of entries. Indexes count
-    // from 1, and 0 stands for a join that is pushed down to a remote server: it is out of bounds below.
+    // SAFETY: the executor state is live by the caller's promise, and so is its range table, a list of entries. Indexes
+    // count from 1. 0 means a join that a remote server executes. The check of `at` rejects it.
     unsafe {
         let table = (*estate).es_range_table;
         let at = (index as usize).wrapping_sub(1);

@@ -1,5 +1,5 @@
-//! Reads plans: `tree` walks plan states, `identity` computes a plan's number, `describe` has EXPLAIN describe a plan, and
-//! `side_effects` tells which plans only read.
+//! Reads plans: `tree` walks plan states, `identity` computes a plan's number, `describe` describes a plan with EXPLAIN,
+//! and `side_effects` finds plans that only read.
 
 pub mod describe;
 pub mod identity;

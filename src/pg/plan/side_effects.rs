@@ -1,40 +1,42 @@
-//! Decides when the wrapper may look at fewer buffer counters, or less often, and still account for every block.
+//! Decides when the wrapper may check fewer buffer counters, or check them less often, and still charge every block.
 //!
-//! A statement that writes nothing, names no temporary table and calls no volatile function moves only the counters of
-//! shared buffers and work files. If a function's own queries move others, these are charged when their run is left.
+//! A statement that writes nothing, uses no temporary table and calls no volatile function changes only the counters of
+//! shared buffers and work files. If queries inside a function change others, these are charged when the run of those
+//! queries ends.
 //!
-//! A plain aggregate that only counts, sums or compares columns of fixed length touches no buffers and cannot fail
-//! between two calls of the scan below it. The wrapper uses this to do half as much for each call of the scan, where its
-//! cost matters most. Expressions around the aggregates may only consist of immutable built-in functions on types of
-//! fixed length: these read no catalog, no table and no TOAST.
+//! A plain aggregate that only counts, sums or compares columns of fixed length touches no buffers and cannot fail between
+//! two calls of the scan below it. So the wrapper does only half the work for each call of the scan, where its cost matters
+//! most. Expressions around the aggregates may only consist of immutable built-in functions on types of fixed length: these
+//! read no catalog, no table and no TOAST.
 
 use super::tree::{list, tag};
 use pgrx::pg_sys::{self, NodeTag, Oid, PlanState};
 
-/// Aggregates that neither fail nor look anything up: count(any), count(*), and of integers, oids, dates and
-/// timestamps avg, sum, max and min.
+/// Aggregates that neither fail nor read catalogs: count(any), count(*), and avg, sum, max and min of integers, oids, dates
+/// and timestamps.
 const NEVER_FAILING: [u32; 22] = [
     2147, 2803, 2100, 2101, 2102, 2107, 2108, 2109, 2115, 2116, 2117, 2118, 2122, 2126, 2127, 2131, 2132,
     2133, 2134, 2138, 2142, 2143,
 ];
-/// Finding out whether a statement only reads costs something too: it pays from this cost of a plan on.
-const WORTH_A_LOOK: f64 = 1000.0;
-/// Objects below this number belong to PostgreSQL.
+/// Cheaper plans are not checked, because the check would cost more than it saves.
+const MIN_CHECKED_COST: f64 = 1000.0;
+/// Objects with smaller OIDs belong to PostgreSQL.
 const FIRST_GENBKI_OBJECT_ID: u32 = 10_000;
 
-/// Returns whether the statement only reads, and no temporary tables. Returns false for cheap statements without looking.
+/// Returns whether the statement only reads, and reads no temporary tables. Returns false for cheap statements without a
+/// check.
 ///
 /// # Safety
-/// `query` must be started, and `nodes` be all its plan states.
+/// `query` must be started, and `nodes` must be all its plan states.
 pub unsafe fn is_read_only(
     query: *mut pg_sys::QueryDesc,
     nodes: impl Iterator<Item = *mut PlanState>,
 ) -> bool {
-    // SAFETY: the caller's promise; the range table's relations are open.
+    // SAFETY: the query is started by the caller's promise, so its plan, range table and receiver are live.
     unsafe {
         let plan = (*query).plannedstmt;
         (*query).operation == pg_sys::CmdType::CMD_SELECT
-            && (*(*(*query).planstate).plan).total_cost > WORTH_A_LOOK
+            && (*(*(*query).planstate).plan).total_cost > MIN_CHECKED_COST
             && !(*plan).hasModifyingCTE
             && (*plan).rowMarks.is_null()
             && (*(*query).dest).mydest != pg_sys::CommandDest::DestIntoRel
@@ -47,8 +49,8 @@ pub unsafe fn is_read_only(
     }
 }
 
-/// Returns whether none of a plan node's expressions calls a volatile function; false for node types whose expressions
-/// are not all listed here.
+/// Returns whether no expression of a plan node calls a volatile function. Returns false for node types that are not listed
+/// here.
 ///
 /// # Safety
 /// * `plan` must point to a live plan node, whose tag tells its type.
@@ -97,7 +99,7 @@ unsafe fn calls_nothing_volatile(plan: *mut pg_sys::Plan) -> bool {
     }
 }
 
-/// Returns whether `aggregate` is a plain aggregate that does nothing but count or sum what `scan` returns.
+/// Returns whether `aggregate` is a plain aggregate that only counts or sums what `scan` returns.
 ///
 /// # Safety
 /// Both must be initialised plan states.
@@ -122,7 +124,7 @@ pub unsafe fn is_plain_aggregate_over_scan(aggregate: *mut PlanState, scan: *mut
 /// # Safety
 /// `nodes` must be null or a List of live expressions. May raise.
 unsafe fn are_all_free_of_side_effects(nodes: *const pg_sys::List) -> bool {
-    // SAFETY: null or a List of live expressions, by the caller's promise.
+    // SAFETY: the pointer is null or points to a List of live expressions, by the caller's promise.
     unsafe { list::<pg_sys::Node>(nodes).all(|node| is_free_of_side_effects(node)) }
 }
 
@@ -172,9 +174,9 @@ unsafe fn is_free_of_side_effects(node: *mut pg_sys::Node) -> bool {
     }
 }
 
-/// Returns whether a function is PostgreSQL's own and immutable: it looks nothing up.
+/// Returns whether a function is built-in and immutable. Such a function reads no catalogs.
 fn is_immutable_builtin(function: Oid) -> bool {
-    // SAFETY: any number may be asked for; an unknown one raises an error.
+    // SAFETY: the function accepts any number. An unknown one raises an error.
     unsafe {
         let number = function.to_u32();
         number != 0
@@ -188,13 +190,13 @@ fn is_immutable_builtin(function: Oid) -> bool {
 /// # Safety
 /// `args` must be null or a List of live expressions. May raise.
 unsafe fn have_fixed_length(args: *const pg_sys::List) -> bool {
-    // SAFETY: null or a List of live expressions, by the caller's promise.
+    // SAFETY: the pointer is null or points to a List of live expressions, by the caller's promise.
     unsafe { list::<pg_sys::Node>(args).all(|arg| is_fixed_length(pg_sys::exprType(arg))) }
 }
 
-/// Returns whether a type is a built-in base type of fixed length. Enums, domains and records look into catalogs.
+/// Returns whether a type is a built-in base type of fixed length. Functions of enums, domains and records read catalogs.
 fn is_fixed_length(oid: Oid) -> bool {
-    // SAFETY: any number may be asked for; that of no type has no length.
+    // SAFETY: the functions accept any number. For an unknown type the length is 0.
     unsafe {
         oid.to_u32() < FIRST_GENBKI_OBJECT_ID
             && pg_sys::get_typlen(oid) > 0

@@ -1,21 +1,21 @@
 //! Walks plan state trees in EXPLAIN's order: InitPlans, outer, inner, members, subplans.
 //!
-//! Core's planstate_tree_walker visits the same nodes, but does not say how a child hangs on its parent. That decides
-//! whether the child's time and buffers lie inside its parent's.
+//! Core's planstate_tree_walker visits the same nodes, but does not tell how a child is linked to its parent. This link
+//! decides whether the parent's time and buffers include the child's.
 
 use crate::pg::server::unguarded;
 use pgrx::pg_sys::{self, List, NodeTag, PlanState};
 use rowsource_core::reconcile::Edge;
 use smallvec::SmallVec;
 
-/// One node of the tree, with its place in it.
+/// A node of the tree and its place in it.
 pub struct Found {
     pub plan_state: *mut PlanState,
     /// Index of the parent in the walk; -1 at the root.
     pub parent: i32,
     pub depth: u16,
     pub edge: Edge,
-    /// Run by an expression that asks for it (InitPlan, CTE, subplan), not by its parent as an input.
+    /// An expression runs it (InitPlan, CTE, subplan), not its parent as an input.
     pub by_expression: bool,
     pub under_gather: bool,
     pub hidden: bool,
@@ -24,9 +24,9 @@ pub struct Found {
 /// Returns the type of a node.
 ///
 /// # Safety
-/// `node` must point to a live node of PostgreSQL's, which begins with its tag.
+/// `node` must point to a live PostgreSQL node, which begins with its tag.
 pub unsafe fn tag<T>(node: *const T) -> NodeTag {
-    // SAFETY: the node is live by the caller's promise, and every node of PostgreSQL's begins with its tag.
+    // SAFETY: the node is live by the caller's promise, and every PostgreSQL node begins with its tag.
     unsafe { *node.cast::<NodeTag>() }
 }
 
@@ -35,7 +35,7 @@ pub unsafe fn tag<T>(node: *const T) -> NodeTag {
 /// # Safety
 /// `ps` must point to an initialised plan state.
 pub unsafe fn is_gather(ps: *const PlanState) -> bool {
-    // SAFETY: a plan state, which the caller promises, begins with its tag.
+    // SAFETY: the plan state is initialised by the caller's promise, and begins with its tag.
     let kind = unsafe { tag(ps) };
     matches!(kind, NodeTag::T_GatherState | NodeTag::T_GatherMergeState)
 }
@@ -45,7 +45,7 @@ pub unsafe fn is_gather(ps: *const PlanState) -> bool {
 /// # Safety
 /// `list` must be null or a List of pointers, which is neither changed nor freed while the iterator is used.
 pub unsafe fn list<T>(list: *const List) -> impl Iterator<Item = *mut T> {
-    // SAFETY: the list is not changed or freed meanwhile, by the caller's promise. Its elements are `length` cells.
+    // SAFETY: the list is not changed or freed meanwhile, by the caller's promise. It has `length` elements.
     unsafe {
         let length = if list.is_null() {
             0
@@ -56,17 +56,17 @@ pub unsafe fn list<T>(list: *const List) -> impl Iterator<Item = *mut T> {
     }
 }
 
-/// A walk under way.
+/// The state of a walk.
 struct Walk {
     found: SmallVec<[Found; 4]>,
-    /// A bit for each subplan that was visited, by its plan id: several expressions may share one.
+    /// A bit per plan id, set if that subplan was visited. Several expressions may share a subplan.
     subplans: SmallVec<[u64; 1]>,
     /// The tree is so deep that the stack is nearly used up, or so large that there is not enough memory for it.
     given_up: bool,
 }
 
-/// Returns all nodes in pre-order, each once, even if several expressions share a subplan. Returns none if the tree is too
-/// deep for the stack, or without memory.
+/// Returns all nodes in pre-order, each once, even if several expressions share a subplan. Returns no nodes if the tree is
+/// too deep for the stack, or if there is no memory.
 ///
 /// # Safety
 /// `root` must be an initialised plan state tree.
@@ -95,26 +95,26 @@ pub unsafe fn walk(root: *mut PlanState) -> SmallVec<[Found; 4]> {
     walk.found
 }
 
-/// Levels between two checks of the stack.
-const LEVELS_A_CHECK: u16 = 64;
+/// The stack is checked at every this many levels.
+const LEVELS_PER_CHECK: u16 = 64;
 
 /// Adds a node, and all nodes below it.
 ///
 /// # Safety
-/// `place` must have an initialised plan state, and so must all that it leads to.
+/// `place` must have an initialised plan state tree.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe fn visit(mut place: Found, walk: &mut Walk) {
     let ps = place.plan_state;
-    // Users choose how deep a plan is. Core has been this deep before, but it uses less of the stack at each level.
-    // SAFETY: the function asks for nothing of its caller, and raises nothing.
-    if place.depth % LEVELS_A_CHECK == LEVELS_A_CHECK - 1 && unsafe { unguarded::stack_is_too_deep() } {
+    // A user's statement determines how deep its plan is. Core has already walked it, but needs less stack per level.
+    // SAFETY: the function has no preconditions, and raises nothing.
+    if place.depth % LEVELS_PER_CHECK == LEVELS_PER_CHECK - 1 && unsafe { unguarded::stack_is_too_deep() } {
         walk.given_up = true;
     }
     if walk.given_up {
         return;
     }
-    // SAFETY: `ps` is initialised by the caller's promise, and so is everything that it leads to. Each node is of the type
-    // that its tag says.
+    // SAFETY: `ps` and all nodes below it are initialised by the caller's promise. Each node is of the type that its tag
+    // says.
     unsafe {
         let kind = tag(ps);
         let gather = is_gather(ps);
@@ -176,16 +176,15 @@ unsafe fn visit(mut place: Found, walk: &mut Walk) {
     }
 }
 
-/// Visits a subplan when the first expression with it is met. EXPLAIN shows it once too.
+/// Visits a subplan unless it was visited before. EXPLAIN shows it only once too.
 ///
 /// # Safety
-/// `sub` must point to an initialised subplan state, and `place` have its plan state or none.
+/// `sub` must point to an initialised subplan state, and `place` must have its plan state or null.
 unsafe fn visit_subplan(sub: *mut pg_sys::SubPlanState, place: Found, walk: &mut Walk) {
     if place.plan_state.is_null() {
         return;
     }
-    // SAFETY: the subplan's state is initialised by the caller's promise, and so has its expression. That tells its place
-    // among the statement's subplans, from 1 on.
+    // SAFETY: the subplan's state is initialised by the caller's promise, so it has its expression. Plan ids count from 1.
     let id = unsafe { (*(*sub).subplan).plan_id }.max(0) as usize;
     let (word, bit) = (id / 64, 1 << (id % 64));
     if word >= walk.subplans.len() {
@@ -193,18 +192,18 @@ unsafe fn visit_subplan(sub: *mut pg_sys::SubPlanState, place: Found, walk: &mut
     }
     if walk.subplans[word] & bit == 0 {
         walk.subplans[word] |= bit;
-        // SAFETY: the subplan's plan state is initialised by the caller's promise, and so is all that it leads to.
+        // SAFETY: the subplan's plan state tree is initialised by the caller's promise.
         unsafe { visit(place, walk) }
     }
 }
 
-/// Returns the inputs of a node that has them in an array: the address of the first, and how many there are.
+/// Returns the inputs of a node that has them in an array: the address of the first, and their number.
 ///
 /// # Safety
 /// `ps` must point to an initialised plan state of this `kind`.
 unsafe fn members(ps: *mut PlanState, kind: NodeTag) -> (*mut *mut PlanState, usize) {
-    // SAFETY: the plan state is initialised and of this kind, by the caller's promise. Each array is as long as the number
-    // beside it says.
+    // SAFETY: the plan state is initialised and of this kind, by the caller's promise. The count field of each array is its
+    // length.
     unsafe {
         let (members, count) = match kind {
             NodeTag::T_AppendState => {

@@ -1,4 +1,4 @@
-//! Copies what PostgreSQL and the wrappers hold of each node into plain structs.
+//! Copies the data that PostgreSQL and the wrappers have of each node into plain structs.
 
 use super::node_table::{NodeRef, NodeTable};
 use super::parallel::Channel;
@@ -14,18 +14,18 @@ use std::cell::Cell;
 pub struct Collector<'a> {
     pub(super) nodes: &'a NodeTable,
     pub(super) channel: &'a Cell<Option<Channel>>,
-    /// Whether the statement's memory contexts still stand.
+    /// Whether the statement's memory contexts are live.
     pub(super) core_alive: bool,
-    /// Which calls the wrappers timed; `None` where they were not installed.
+    /// Which calls the wrappers timed; `None` if they were not installed.
     timed: Option<Timed>,
 }
 
 impl<'a> Collector<'a> {
-    /// Takes the nodes of a statement, and the channel to its workers if it has one.
+    /// Creates a collector for the nodes of a statement, and for the channel to its workers if it has one.
     ///
     /// # Safety
     /// * The plan states of the nodes must be live as long as the collector is used.
-    /// * If `core_alive`, so must the memory contexts of the statement be.
+    /// * If `core_alive`, the memory contexts of the statement must be live too.
     #[inline(always)]
     pub unsafe fn new(
         nodes: &'a NodeTable,
@@ -41,7 +41,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Returns what the wrapper knows of a node's calls.
+    /// Returns what the wrapper counted of a node's calls.
     #[inline(always)]
     fn calls(&self, node: NodeRef) -> Calls {
         match self.timed {
@@ -78,8 +78,8 @@ impl Nodes for Collector<'_> {
     fn sample(&self, i: usize) -> NodeSample {
         let node = self.nodes.get(i);
         let plan_state = node.plan_state();
-        // SAFETY: the plan state is live, and with `core_alive` so are its memory contexts: `new` asked for that. Its
-        // instrumentation is null or lives as long as it.
+        // SAFETY: the plan state is live, and with `core_alive` so are its memory contexts, because `new` requires that.
+        // Its instrumentation is null or lives as long as it.
         let (instr, processes, (memory_kb, disk_kb)) = unsafe {
             let sizes = match self.core_alive {
                 true => workarea::size(plan_state),
@@ -112,8 +112,8 @@ impl Nodes for Collector<'_> {
     fn core(&self, i: usize) -> CoreSample {
         let node = self.nodes.get(i);
         let plan_state = node.plan_state();
-        // SAFETY: the plan state is live: `new` asked for that. Its instrumentation is null or lives as long as it, and
-        // this is the only reference to it.
+        // SAFETY: the plan state is live, because `new` requires that. Its instrumentation is null or lives as long as it,
+        // and this is the only reference to it.
         let Some(instr) = (unsafe { (*plan_state).instrument.as_mut() }) else {
             return CoreSample::default();
         };
@@ -121,7 +121,7 @@ impl Nodes for Collector<'_> {
         let base = compat::common_instrumentation(instr);
         let mut buffers = base.need_bufusage.then(|| compat::buffers(&base.bufusage));
         let mut wal = base.need_walusage.then(|| compat::wal(&base.walusage));
-        // Where core measures alone, EXPLAIN does not show what an interrupted call used either.
+        // If core alone measures, EXPLAIN does not show what an interrupted call used, so it is not added here either.
         if interrupted_ns.is_some()
             && self.timed.is_some()
             && let (Some(buffers), Some(wal)) = (&mut buffers, &mut wal)
@@ -139,7 +139,7 @@ impl Nodes for Collector<'_> {
             wal: wal.into(),
             charged_below: node.charged_below(),
             wal_charged_below: node.wal_charged_below(),
-            // SAFETY: the plan state is live.
+            // SAFETY: the plan state is live, because `new` requires that.
             worker_loops: unsafe { worker_loops(plan_state) },
             workers: self
                 .channel
@@ -150,7 +150,7 @@ impl Nodes for Collector<'_> {
     }
 }
 
-/// Returns the processes that run the inputs of a node.
+/// Returns how many processes run the inputs of a node.
 ///
 /// # Safety
 /// `ps` must point to an initialised plan state.
@@ -167,13 +167,13 @@ unsafe fn processes(ps: *mut pg_sys::PlanState) -> f64 {
     1.0 + f64::from(workers)
 }
 
-/// Returns the finished starts that workers reported for a node.
+/// Returns how many finished loops the workers reported for a node.
 ///
 /// # Safety
 /// `ps` must point to an initialised plan state.
 unsafe fn worker_loops(ps: *mut pg_sys::PlanState) -> f64 {
-    // SAFETY: the plan state is initialised by the caller's promise. The workers' array, where there is one, lives as
-    // long as it, and has `num_workers` entries.
+    // SAFETY: the plan state is initialised by the caller's promise. The workers' array, if there is one, lives as long as
+    // it and has `num_workers` entries.
     unsafe {
         let Some(workers) = (*ps).worker_instrument.as_ref() else {
             return 0.0;

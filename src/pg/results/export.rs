@@ -1,4 +1,4 @@
-//! Writes a statement's totals to core's struct, for those who read it: EXPLAIN, auto_explain, a parallel leader.
+//! Writes a statement's totals to core's struct, which EXPLAIN, auto_explain and a parallel leader read.
 
 use super::node_table::NodeTable;
 use crate::pg::{compat, server};
@@ -8,12 +8,12 @@ use rowsource_core::results::Scratch;
 /// Writes the totals of all nodes that have instrumentation.
 ///
 /// # Safety
-/// `scratch` must have been filled in from these nodes, and their plan states must still be live.
+/// `scratch` must have been computed from these nodes, and their plan states must still be live.
 pub unsafe fn to_core(nodes: &NodeTable, scratch: &Scratch) {
     for node in scratch.totals() {
         let plan_state = nodes.get(node.index).plan_state();
-        // SAFETY: the plan state is live by the caller's promise. Only nodes that have instrumentation are among the totals,
-        // and nobody else has a reference to it.
+        // SAFETY: the plan state is live by the caller's promise. Only nodes that have instrumentation are among the
+        // totals, and this is the only reference to it.
         let instr = unsafe { &mut *(*plan_state).instrument };
         let (estimate, stats) = (node.estimate, node.stats);
         compat::set_core_totals(
@@ -31,8 +31,8 @@ pub unsafe fn to_core(nodes: &NodeTable, scratch: &Scratch) {
     }
 }
 
-/// Returns what core's struct is to show. It shows times of I/O only if core takes them itself. A worker's are kept, for
-/// they are on their way to its leader.
+/// Returns the buffers to write to core's struct. They have I/O times only if core itself times I/O. A worker always keeps
+/// its times, because it sends them to its leader.
 fn as_core(buffers: Buffers) -> Buffers {
     if server::is_parallel_worker() || server::core_times_io() {
         return buffers;

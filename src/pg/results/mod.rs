@@ -1,18 +1,18 @@
-//! From a statement that has ended to its stored record. The way is a straight line:
+//! The steps from the end of a statement to its stored record:
 //!
-//! 1. `hooks` sees that a statement has ended, or that an error has ended it.
-//! 2. `Statement::record` changes its phase, so that this happens once.
-//! 3. `Statement::note_unwrapped` notes what core measured in place of a wrapper below a Gather.
-//! 4. [`with_scratch`] lends memory for the statistics, which is kept between statements.
-//! 5. [`Collector`] copies what PostgreSQL and the wrappers hold of each node into plain structs.
+//! 1. A hook sees that a statement has ended, also after an error.
+//! 2. `Statement::record` changes its phase, so that it is recorded only once.
+//! 3. `Statement::note_unwrapped` notes what core measured instead of a wrapper below a Gather.
+//! 4. [`with_scratch`] provides memory for the statistics, which is kept between statements.
+//! 5. [`Collector`] copies the data that PostgreSQL and the wrappers have of each node into plain structs.
 //! 6. `rowsource_core::results` computes the statistics from them.
-//! 7. `export` writes the totals to core's struct, if others will read it.
+//! 7. `export` writes the totals to core's struct if others will read it.
 //! 8. The hidden root is removed.
-//! 9. [`histograms`] takes in the workers' histograms.
-//! 10. In a parallel worker, `parallel::report` sends everything to the leader. This is the end there.
-//! 11. `session::record` has `store::record` add the execution to the plan's statistics in shared memory, or adds it to
-//!     the session's own.
-//! 12. It also keeps it as the session's last statement.
+//! 9. [`histograms`] adds the workers' histograms.
+//! 10. In a parallel worker, `parallel::report` sends everything to the leader. This is a worker's last step.
+//! 11. `session::record` has `store::record` add the execution to the plan's statistics in shared memory, or adds it to the
+//!     session's own statistics.
+//! 12. It also keeps the execution as the session's last statement.
 
 mod collect;
 mod export;
@@ -32,8 +32,8 @@ use rowsource_core::results::{Mode, Scratch, StatementSample, add_to_parents, as
 use smallvec::SmallVec;
 use std::cell::Cell;
 
-/// The memory for the statistics of so many nodes is kept.
-const MOST_KEPT: usize = 128;
+/// Memory for the statistics of more nodes is not kept.
+const MAX_KEPT_NODES: usize = 128;
 
 /// Runs a body with memory for statistics.
 #[inline(always)]
@@ -41,12 +41,12 @@ pub fn with_scratch(body: impl FnOnce(&mut Scratch)) {
     static SCRATCH: BackendLocal<Cell<Option<Box<Scratch>>>> = BackendLocal::new(Cell::new(None));
     let mut scratch = SCRATCH.take().unwrap_or_default();
     body(&mut scratch);
-    if scratch.stats.capacity() <= MOST_KEPT {
+    if scratch.stats.capacity() <= MAX_KEPT_NODES {
         SCRATCH.set(Some(scratch));
     }
 }
 
-/// Computes the statistics of a statement's nodes, and exports them if its mode asks for that. Returns false without
+/// Computes the statistics of a statement's nodes, and exports them if its mode requires that. Returns false if there is no
 /// memory.
 #[inline(never)]
 pub fn compute(collector: &Collector, statement: &StatementSample, scratch: &mut Scratch) -> bool {
@@ -54,19 +54,20 @@ pub fn compute(collector: &Collector, statement: &StatementSample, scratch: &mut
         return false;
     }
     if statement.mode == Mode::AlsoForCore && collector.core_alive {
-        // SAFETY: the collector's plan states are live, and the statistics have just been computed from them.
+        // SAFETY: the collector's plan states are live, because `Collector::new` requires that. The statistics have just
+        // been computed from them.
         unsafe { export::to_core(collector.nodes, scratch) };
     }
     scratch.remove_hidden_root();
     true
 }
 
-/// Collects the histograms of the nodes that EXPLAIN shows, and adds the workers' calls to them. Returns false without
-/// memory.
+/// Collects the histograms of the nodes that EXPLAIN shows, and adds the workers' calls to them. Returns false if there is
+/// no memory.
 ///
 /// # Safety
-/// * The executor must not call the nodes as long as the result is used.
-/// * To be called once for each execution.
+/// * The executor must not call the nodes while the result is used.
+/// * This must be called only once for each execution.
 #[inline(always)]
 pub unsafe fn histograms<'a>(
     nodes: &'a NodeTable,
@@ -83,15 +84,15 @@ pub unsafe fn histograms<'a>(
         {
             node.add_to_histogram(&workers);
         }
-        // SAFETY: the executor does not call the node by the caller's promise. What is written above is written to
-        // histograms before there is a reference to them, for each node comes up once.
+        // SAFETY: the executor does not call the node, by the caller's promise. Each node is visited once, so its histogram
+        // is written above before this reference to it exists.
         histograms.push(unsafe { node.histogram() });
     }
     true
 }
 
-/// Returns what each node and all inputs below it used while their wrappers charged them. InitPlans and subplans are left
-/// out: what they used was charged to the node that asked for them. Returns `None` without memory.
+/// Returns what was charged to each node and to all inputs below it. InitPlans and subplans are not added, because what
+/// they used was charged to the node that called them. Returns `None` if there is no memory.
 pub fn charged_below(nodes: &NodeTable) -> Option<Vec<(Buffers, Wal)>> {
     let mut used: Vec<(Buffers, Wal)> = Vec::new();
     used.try_reserve_exact(nodes.count()).ok()?;

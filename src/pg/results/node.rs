@@ -5,9 +5,10 @@ use rowsource_core::histogram::Histogram;
 use std::alloc::{Layout, alloc_zeroed};
 
 impl Node {
-    /// Returns `count` nodes at the beginning of a place that is kept for them, as if new; `None` without memory.
+    /// Resets the first `count` nodes of a vector's memory to their initial state, and returns them. Allocates if the
+    /// memory is too small. Returns `None` if there is none.
     ///
-    /// The place is empty, or made by this function: all its memory was zeroed when it was allocated.
+    /// The vector must have no memory, or memory that this function allocated and zeroed.
     pub fn fresh(place: &mut Vec<Node>, count: usize) -> Option<*mut Node> {
         const FIXED: usize = std::mem::offset_of!(Node, histogram) + size_of::<Histogram>();
         place.clear();
@@ -17,7 +18,7 @@ impl Node {
         }
         let nodes = place.as_mut_ptr();
         for i in 0..count {
-            // SAFETY: the place has room for `count` nodes. Zero bytes are a valid value for all fields that are cleared.
+            // SAFETY: the memory has room for `count` nodes. Zero bytes are a valid value for all fields that are cleared.
             unsafe {
                 let node = nodes.add(i);
                 Node::reset_for_reexecution(node);
@@ -29,14 +30,14 @@ impl Node {
         Some(nodes)
     }
 
-    /// Allocates a place for `count` nodes, all of its bytes zero; `None` without memory.
+    /// Allocates zeroed memory for `count` nodes. Returns `None` if there is none.
     ///
-    /// A histogram's counts are read before their first use, and no execution clears them, for they are many: only
-    /// here they get their first value.
+    /// A histogram reads its counts before it first uses them. They are many, so no execution clears them. They are only
+    /// initialised here.
     fn zeroed(count: usize) -> Option<Vec<Node>> {
         let layout = Layout::array::<Node>(count).ok()?;
-        // SAFETY: `count` is larger than some capacity, so the layout is not empty. The memory was allocated by the
-        // allocator of `Vec`, with the layout of a `Vec` of this capacity.
+        // SAFETY: the layout is not empty, because `fresh` asks only for a `count` above the capacity. The memory was
+        // allocated by the allocator of `Vec`, with the layout of a `Vec` of this capacity.
         unsafe {
             let nodes = alloc_zeroed(layout).cast::<Node>();
             (!nodes.is_null()).then(|| Vec::from_raw_parts(nodes, 0, count))

@@ -1,7 +1,7 @@
-//! The nodes of one statement, as a table that is safe to use.
+//! A safe table of the nodes of one statement.
 //!
-//! The wrappers write to the nodes through pointers of their own, whenever the executor calls them. So nobody else holds
-//! a reference to a node: a [`NodeRef`] copies a field out, or writes one, as a `Cell` does.
+//! The wrappers write to the nodes through their own pointers, whenever the executor calls them. So no other code keeps a
+//! reference to a node: a [`NodeRef`] copies a field out or writes one, as a `Cell` does.
 
 use super::node::Node;
 use crate::pg::compat::NodeInstrumentation;
@@ -14,14 +14,14 @@ use rowsource_core::results::Place;
 use rowsource_core::sampler::{EveryCall, NodeTimer};
 use std::marker::PhantomData;
 
-/// Owns the nodes of a statement. They stay where they are until it is dropped, even if it is moved.
+/// Owns the nodes of a statement. Their addresses do not change until it is dropped, even if it is moved.
 pub struct NodeTable {
     first: *mut Node,
     count: usize,
     memory: Vec<Node>,
 }
 
-/// One node of a table. The table has been borrowed, so the node is live.
+/// One node of a table. It borrows the table, so the node is live.
 #[derive(Clone, Copy)]
 pub struct NodeRef<'a> {
     node: *mut Node,
@@ -29,26 +29,26 @@ pub struct NodeRef<'a> {
 }
 
 impl NodeTable {
-    /// Makes a table of `count` nodes, as if new, in memory that [`NodeTable::take_memory`] returned, or in new memory. Returns
-    /// `None` without memory.
+    /// Creates a table of `count` nodes in their initial state. `memory` is empty or comes from [`NodeTable::take_memory`].
+    /// Returns `None` if there is no memory.
     pub fn new(mut memory: Vec<Node>, count: usize) -> Option<NodeTable> {
         let first = Node::fresh(&mut memory, count)?;
         Some(NodeTable { first, count, memory })
     }
 
-    /// Takes the memory out, and leaves no nodes.
+    /// Takes the memory out. The table then has no nodes.
     pub fn take_memory(&mut self) -> Vec<Node> {
         self.count = 0;
         self.first = std::ptr::null_mut();
         std::mem::take(&mut self.memory)
     }
 
-    /// Returns how many nodes there is memory for.
+    /// Returns for how many nodes there is memory.
     pub fn capacity(&self) -> usize {
         self.memory.capacity()
     }
 
-    /// Returns how many nodes there are.
+    /// Returns the number of nodes.
     #[inline(always)]
     pub fn count(&self) -> usize {
         self.count
@@ -57,12 +57,12 @@ impl NodeTable {
     /// Returns a node.
     ///
     /// # Panics
-    /// If there is no such node.
+    /// If the node does not exist.
     #[inline(always)]
     pub fn get(&self, i: usize) -> NodeRef<'_> {
         assert!(i < self.count);
         NodeRef {
-            // SAFETY: the memory holds `count` nodes from `first` on, of which `i` is one.
+            // SAFETY: the memory holds `count` nodes from `first` on, and `i` is less than `count`.
             node: unsafe { self.first.add(i) },
             table: PhantomData,
         }
@@ -72,13 +72,13 @@ impl NodeTable {
     #[inline(always)]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = NodeRef<'_>> + ExactSizeIterator {
         (0..self.count).map(|i| NodeRef {
-            // SAFETY: the memory holds `count` nodes from `first` on, of which `i` is one.
+            // SAFETY: the memory holds `count` nodes from `first` on, and `i` is less than `count`.
             node: unsafe { self.first.add(i) },
             table: PhantomData,
         })
     }
 
-    /// Returns the node in which an account lies, if it lies in one of these.
+    /// Returns the node that contains an account, if it is one of these nodes.
     pub fn of_account(&self, account: *const Usage) -> Option<NodeRef<'_>> {
         let offset = (account as usize).checked_sub(self.first as usize)?;
         let i = offset / size_of::<Node>();
@@ -86,15 +86,15 @@ impl NodeTable {
     }
 }
 
-/// Defines what copies a field out of a node.
+/// Defines functions that copy a field out of a node.
 macro_rules! getters {
     ($($name:ident: $($field:ident).+ => $type:ty;)+) => {
         impl NodeRef<'_> {
             $(
                 #[inline(always)]
                 pub fn $name(self) -> $type {
-                    // SAFETY: the node is live as long as its table is borrowed. Only this thread writes to it, and
-                    // nobody holds a reference to it that could be written through meanwhile.
+                    // SAFETY: the node is live as long as its table is borrowed. Only this thread writes to it, and no
+                    // mutable reference to it exists during this call.
                     unsafe { (*self.node).$($field).+ }
                 }
             )+
@@ -102,15 +102,15 @@ macro_rules! getters {
     };
 }
 
-/// Defines what writes a field of a node.
+/// Defines functions that write a field of a node.
 macro_rules! setters {
     ($($name:ident: $($field:ident).+ => $type:ty;)+) => {
         impl NodeRef<'_> {
             $(
                 #[inline(always)]
                 pub fn $name(self, value: $type) {
-                    // SAFETY: the node is live as long as its table is borrowed. Only this thread uses it, and nobody
-                    // holds a reference to this field: the only ones that are handed out are to histograms.
+                    // SAFETY: the node is live as long as its table is borrowed. Only this thread uses it, and no reference
+                    // to this field exists, because the table hands out references to histograms only.
                     unsafe { (*self.node).$($field).+ = value }
                 }
             )+
@@ -164,7 +164,7 @@ setters! {
 }
 
 impl<'a> NodeRef<'a> {
-    /// Returns the node's address, for pointers that others follow.
+    /// Returns the node's address, to store it in other nodes.
     #[inline(always)]
     pub fn as_ptr(self) -> *mut Node {
         self.node
@@ -184,7 +184,7 @@ impl<'a> NodeRef<'a> {
         unsafe { &raw mut (*self.node).usage }
     }
 
-    /// Returns where it hangs in the plan.
+    /// Returns its place in the plan.
     #[inline(always)]
     pub fn place(self) -> Place {
         Place {
@@ -195,38 +195,38 @@ impl<'a> NodeRef<'a> {
         }
     }
 
-    /// Forgets what an execution counted.
+    /// Clears what an execution counted.
     #[inline(always)]
     pub fn reset(self) {
-        // SAFETY: the table's memory was made by `Node::fresh`. Whoever has a reference to the histogram has promised that
-        // nothing writes to it meanwhile.
+        // SAFETY: `Node::fresh` made the table's memory. No reference to the histogram is in use, because the callers of
+        // `histogram` promise that nothing writes to it while they use theirs.
         unsafe { Node::reset_for_reexecution(self.node) }
     }
 
-    /// Makes its first call a timed one.
+    /// Makes the timer time the first call.
     #[inline(always)]
     pub fn start_timer(self) {
-        // SAFETY: the node is live as long as its table is borrowed, and nobody else uses its timer meanwhile: this thread
-        // is here.
+        // SAFETY: the node is live as long as its table is borrowed. Only this thread uses its timer, and no reference to
+        // it exists during this call.
         unsafe { (*self.node).timer.start() }
     }
 
-    /// Adds to its histogram what parallel workers reported.
+    /// Adds the parallel workers' histogram to its own.
     #[inline(always)]
     pub fn add_to_histogram(self, workers: &Histogram) {
-        // SAFETY: the node is live as long as its table is borrowed. Whoever has a reference to the histogram has promised
-        // that nothing writes to it meanwhile.
+        // SAFETY: the node is live as long as its table is borrowed. No reference to the histogram is in use, because the
+        // callers of `histogram` promise that nothing writes to it while they use theirs.
         unsafe { (*self.node).histogram.add(workers) }
     }
 
     /// Returns the histogram of its calls.
     ///
     /// # Safety
-    /// As long as the reference is used, the executor must not call the node, and nothing else may write to its
-    /// histogram.
+    /// While the reference is used, the executor must not call the node, and nothing else may write to its histogram.
     #[inline(always)]
     pub unsafe fn histogram(self) -> &'a Histogram {
-        // SAFETY: the node is live as long as its table is borrowed, and nobody writes by the caller's promise.
+        // SAFETY: the node is live as long as its table is borrowed, and nothing writes to the histogram, by the caller's
+        // promise.
         unsafe { &(*self.node).histogram }
     }
 }

@@ -1,9 +1,10 @@
-//! Carries what parallel workers report beyond core's own instrumentation: how much was sampled, and how well.
+//! Sends what parallel workers report in addition to core's instrumentation: sampling counts, sampling error and
+//! histograms.
 //!
-//! Rows, loops, times and buffers come back in core's struct. The rest goes through a small shared memory segment of the
-//! leader. Workers learn of it by a setting (`pg_rowsource.worker_channel`), because PostgreSQL hands a leader's settings
-//! to its workers, and hands extensions nothing else. Only the leader's own announcement can set it. Each plan node id has
-//! a slot, and workers add to it atomically.
+//! Core's struct carries rows, loops, times and buffers. A small shared memory segment of the leader carries the rest.
+//! Workers get its handle from a setting (`pg_rowsource.worker_channel`), because a leader's settings are all that
+//! PostgreSQL passes to its workers for extensions. Only the leader's own announcement can set it. Each plan node id has a
+//! slot, and workers add to it atomically.
 
 use crate::guc;
 use crate::pg::server;
@@ -18,8 +19,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const MAGIC: u64 = 0x726f_7773_7263_0001;
 
-/// Plans with more nodes have no channel, because it would take more than about a megabyte of shared memory.
-const MOST_SLOTS: usize = 2000;
+/// Plans with more nodes have no channel, because a channel would take more than about a megabyte of shared memory.
+const MAX_SLOTS: usize = 2000;
 
 #[repr(C)]
 struct Header {
@@ -39,9 +40,9 @@ struct Slot {
     reading: SharedCounts<BUCKETS>,
 }
 
-/// The leader's end. The segment belongs to the resource owner of the run that made it. An abort, also that of a
-/// subtransaction, unmaps it, while the statement may live on. So each segment has a number, which is listed while it is
-/// mapped.
+/// The leader's end. The segment belongs to the resource owner of the run that made it. An abort, also of a subtransaction,
+/// unmaps it, although the statement may still be live. So each segment has a number, which is in a list while the segment
+/// is mapped.
 #[derive(Clone, Copy)]
 pub struct Channel {
     number: u64,
@@ -53,19 +54,19 @@ pub struct Channel {
 /// The numbers of the channels that are mapped.
 static MAPPED: BackendLocal<RefCell<Vec<u64>>> = BackendLocal::new(RefCell::new(Vec::new()));
 
-/// Takes a channel off the list when PostgreSQL unmaps its segment, for whatever reason.
+/// Removes a channel from the list when PostgreSQL unmaps its segment.
 ///
 /// # Safety
-/// To be called by PostgreSQL only, with the number of a channel whose segment is unmapped.
-unsafe extern "C-unwind" fn unmapped(_segment: *mut pg_sys::dsm_segment, number: pg_sys::Datum) {
+/// Only PostgreSQL may call this, with the number of a channel whose segment is unmapped.
+unsafe extern "C-unwind" fn on_unmapped(_segment: *mut pg_sys::dsm_segment, number: pg_sys::Datum) {
     MAPPED
         .borrow_mut()
         .retain(|&known| known != number.value() as u64);
 }
 
 impl Channel {
-    /// Returns a channel that is to be opened at the first run.
-    pub fn wanted() -> Channel {
+    /// Returns a channel that is not opened yet. The first run opens it.
+    pub fn unopened() -> Channel {
         Channel {
             number: 0,
             segment: std::ptr::null_mut(),
@@ -78,13 +79,13 @@ impl Channel {
     /// is very large, only the workers' sampling counts are missing.
     ///
     /// # Safety
-    /// In ExecutorRun, before the plan starts its workers.
+    /// The caller must be in ExecutorRun, and the plan must not have started its workers yet.
     pub unsafe fn announce(&mut self, count: usize) {
-        if server::is_parallel_mode() || count > MOST_SLOTS {
+        if server::is_parallel_mode() || count > MAX_SLOTS {
             return;
         }
-        // SAFETY: the caller is in ExecutorRun, where PostgreSQL's functions may be called. The new segment is at least as
-        // large as asked for, and nobody else knows it yet.
+        // SAFETY: the caller is in ExecutorRun, where PostgreSQL's functions may be called. The new segment has at least
+        // the requested size, and no other process knows it yet.
         unsafe {
             if !self.is_mapped() {
                 let size = size_of::<Header>() + count * size_of::<Slot>();
@@ -99,7 +100,7 @@ impl Channel {
                 if segment.is_null() {
                     return;
                 }
-                // From here on it belongs to the run.
+                // From here on the run's resource owner owns it.
                 pg_sys::dsm_unpin_mapping(segment);
                 let base: *mut u8 = pg_sys::dsm_segment_address(segment).cast();
                 base.write_bytes(0, size);
@@ -112,7 +113,7 @@ impl Channel {
                 self.number = NUMBER.get() + 1;
                 NUMBER.set(self.number);
                 MAPPED.borrow_mut().push(self.number);
-                pg_sys::on_dsm_detach(segment, Some(unmapped), pg_sys::Datum::from(self.number));
+                pg_sys::on_dsm_detach(segment, Some(on_unmapped), pg_sys::Datum::from(self.number));
                 self.segment = segment;
                 self.slots = base.add(size_of::<Header>()).cast();
                 self.count = count;
@@ -129,7 +130,7 @@ impl Channel {
         if !self.is_mapped() || id >= self.count {
             return WorkerReport::default();
         }
-        // SAFETY: the segment is mapped, and has `count` slots, of which this is one.
+        // SAFETY: the segment is mapped, and has `count` slots, and `id` is less than that.
         let slot = unsafe { &*self.slots.add(id) };
         WorkerReport {
             error_ns: f64::from_bits(slot.error_square.load(Relaxed)).sqrt(),
@@ -139,12 +140,12 @@ impl Channel {
         }
     }
 
-    /// Returns the workers' part of the histogram of a plan node id.
+    /// Returns the workers' histogram of a plan node id.
     pub fn histogram(&self, plan_node_id: i32) -> Option<Histogram> {
         let id = usize::try_from(plan_node_id)
             .ok()
             .filter(|&id| self.is_mapped() && id < self.count)?;
-        // SAFETY: the segment is mapped, and has `count` slots, of which this is one.
+        // SAFETY: the segment is mapped, and has `count` slots, and `id` is less than that.
         let slot = unsafe { &*self.slots.add(id) };
         let mut histogram = Histogram::default();
         for (read, counts) in [(false, &slot.plain), (true, &slot.reading)] {
@@ -162,20 +163,19 @@ impl Channel {
         MAPPED.borrow().contains(&self.number)
     }
 
-    /// Unmaps the segment, at the statement's regular end.
+    /// Unmaps the segment. This is called if the statement ends without an error.
     pub fn close(self) {
         if self.is_mapped() {
-            // SAFETY: `announce` mapped the segment, and it has not been unmapped since, for its number is listed.
+            // SAFETY: `announce` mapped the segment, and it is still mapped, because its number is in the list.
             unsafe { pg_sys::dsm_detach(self.segment) }
         }
     }
 }
 
-/// Adds a worker's statistics to the leader's slots. `plan_node_ids` are the planner's numbers for the nodes, in the same
-/// order.
+/// Adds a worker's statistics to the leader's slots. `plan_node_ids` has the nodes' ids in the same order.
 ///
 /// # Safety
-/// To be called in a parallel worker, where PostgreSQL's functions may be called.
+/// This process must be a parallel worker, in a state in which PostgreSQL's functions may be called.
 pub unsafe fn report(
     stats: &[NodeStats],
     histograms: &[&Histogram],
@@ -185,8 +185,8 @@ pub unsafe fn report(
     if handle == 0 {
         return;
     }
-    // SAFETY: this is a parallel worker by the caller's promise, and so has a lock group. The segment is checked to be the
-    // leader's channel, and large enough for its slots, before any slot is touched.
+    // SAFETY: this is a parallel worker by the caller's promise, so `MyProc` is valid. Before any slot is used, the segment
+    // is checked to be the leader's channel and large enough for its slots.
     unsafe {
         let known = pg_sys::dsm_find_mapping(handle);
         let segment = if known.is_null() {
@@ -201,12 +201,12 @@ pub unsafe fn report(
         let length = pg_sys::dsm_segment_map_length(segment) as usize;
         let header = base.cast::<Header>();
         let leader = (*pg_sys::MyProc).lockGroupLeader;
-        let ours = length >= size_of::<Header>()
+        let is_leaders = length >= size_of::<Header>()
             && (*header).magic == MAGIC
             && !leader.is_null()
             && (*header).leader == (*leader).pid
             && length >= size_of::<Header>() + (*header).slots as usize * size_of::<Slot>();
-        if ours {
+        if is_leaders {
             let slots: *const Slot = base.add(size_of::<Header>()).cast();
             for ((stats, histogram), id) in stats.iter().zip(histograms).zip(plan_node_ids) {
                 if let Ok(id) = usize::try_from(id)

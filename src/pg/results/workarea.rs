@@ -1,5 +1,5 @@
-//! Working memory and disk of the nodes whose size PostgreSQL knows: sorts, hashes, hash aggregates, memoize. Memory is
-//! the peak of the process that used most, disk the sum over all processes; both in kB.
+//! Returns the memory and disk that sorts, hashes, aggregates and memoize nodes used, as far as PostgreSQL knows them.
+//! Memory is the largest peak of any process, disk is the sum over all processes; both in kB.
 
 use crate::pg::plan::tree;
 use pgrx::pg_sys::{self, NodeTag, PlanState};
@@ -7,10 +7,10 @@ use pgrx::pg_sys::{self, NodeTag, PlanState};
 /// Returns memory and disk in kB; `None` if PostgreSQL does not know them.
 ///
 /// # Safety
-/// `ps` must be a plan state whose memory contexts still stand.
+/// `ps` must be an initialised plan state whose memory contexts are live.
 #[inline(always)]
 pub unsafe fn size(ps: *mut PlanState) -> (Option<u64>, Option<u64>) {
-    // SAFETY: `ps` is a plan state whose memory contexts stand, by the caller's promise.
+    // SAFETY: `ps` is a plan state whose memory contexts are live, by the caller's promise.
     unsafe {
         match tree::tag(ps) {
             NodeTag::T_SortState
@@ -23,13 +23,13 @@ pub unsafe fn size(ps: *mut PlanState) -> (Option<u64>, Option<u64>) {
     }
 }
 
-/// Returns memory and disk of a node whose size PostgreSQL knows.
+/// Returns memory and disk of a node of one of these types.
 ///
 /// # Safety
-/// `ps` must be a plan state whose memory contexts still stand.
+/// `ps` must be an initialised plan state whose memory contexts are live.
 #[inline(never)]
 unsafe fn known_size(ps: *mut PlanState) -> (Option<u64>, Option<u64>) {
-    // SAFETY: casts follow the tag.
+    // SAFETY: the plan state and its memory contexts are live by the caller's promise, and each cast follows the tag.
     unsafe {
         match tree::tag(ps) {
             NodeTag::T_SortState => sort(ps.cast()),
@@ -46,7 +46,7 @@ fn kb(bytes: u64) -> u64 {
     bytes.div_ceil(1024)
 }
 
-/// Collects the sizes of participating processes: the largest memory, the sum of the disk.
+/// Combines the sizes of all processes: the largest memory, the sum of the disk.
 #[derive(Default)]
 struct Participants {
     memory_kb: Option<u64>,
@@ -79,9 +79,10 @@ impl Participants {
 /// Returns memory and disk of a sort.
 ///
 /// # Safety
-/// `state` must point to an initialised plan state of this type, whose memory contexts still stand.
+/// `state` must point to an initialised plan state of this type, whose memory contexts are live.
 unsafe fn sort(state: *mut pg_sys::SortState) -> (Option<u64>, Option<u64>) {
-    // SAFETY: tuplesortstate is set once sort_Done; shared_info has num_workers entries.
+    // SAFETY: the state is live by the caller's promise. With sort_Done, tuplesortstate is null or a live sort. shared_info
+    // has num_workers entries.
     unsafe {
         let mut all = Participants::default();
         if (*state).sort_Done && !(*state).tuplesortstate.is_null() {
@@ -104,9 +105,9 @@ unsafe fn sort(state: *mut pg_sys::SortState) -> (Option<u64>, Option<u64>) {
 /// Returns memory and disk of an incremental sort.
 ///
 /// # Safety
-/// `state` must point to an initialised plan state of this type, whose memory contexts still stand.
+/// `state` must point to an initialised plan state of this type, whose memory contexts are live.
 unsafe fn incremental_sort(state: *mut pg_sys::IncrementalSortState) -> (Option<u64>, Option<u64>) {
-    // SAFETY: shared_info has num_workers entries.
+    // SAFETY: the state is live by the caller's promise, and shared_info has num_workers entries.
     unsafe {
         let mut all = Participants::default();
         let mut add = |info: &pg_sys::IncrementalSortInfo| {
@@ -137,9 +138,10 @@ unsafe fn incremental_sort(state: *mut pg_sys::IncrementalSortState) -> (Option<
 /// Returns memory and disk of a hash.
 ///
 /// # Safety
-/// `state` must point to an initialised plan state of this type, whose memory contexts still stand.
+/// `state` must point to an initialised plan state of this type, whose memory contexts are live.
 unsafe fn hash(state: *mut pg_sys::HashState) -> (Option<u64>, Option<u64>) {
-    // SAFETY: hinstrument and hashtable are null or valid; shared_info has num_workers entries.
+    // SAFETY: the state is live by the caller's promise. hinstrument and hashtable are null or valid. shared_info has
+    // num_workers entries.
     unsafe {
         let mut all = Participants::default();
         let own = (*state).hinstrument;
@@ -165,9 +167,9 @@ unsafe fn hash(state: *mut pg_sys::HashState) -> (Option<u64>, Option<u64>) {
 /// Returns memory and disk of an aggregate.
 ///
 /// # Safety
-/// `state` must point to an initialised plan state of this type, whose memory contexts still stand.
+/// `state` must point to an initialised plan state of this type, whose memory contexts are live.
 unsafe fn aggregate(state: *mut pg_sys::AggState) -> (Option<u64>, Option<u64>) {
-    // SAFETY: shared_info has num_workers entries.
+    // SAFETY: the state is live by the caller's promise, and shared_info has num_workers entries.
     unsafe {
         let mut all = Participants::default();
         if (*state).hash_mem_peak > 0 {
@@ -194,9 +196,9 @@ unsafe fn aggregate(state: *mut pg_sys::AggState) -> (Option<u64>, Option<u64>) 
 /// Returns memory and disk of a cache.
 ///
 /// # Safety
-/// `state` must point to an initialised plan state of this type, whose memory contexts still stand.
+/// `state` must point to an initialised plan state of this type, whose memory contexts are live.
 unsafe fn memoize(state: *mut pg_sys::MemoizeState) -> (Option<u64>, Option<u64>) {
-    // SAFETY: shared_info has num_workers entries.
+    // SAFETY: the state is live by the caller's promise, and shared_info has num_workers entries.
     unsafe {
         let mut all = Participants::default();
         let stats = &(*state).stats;

@@ -1,16 +1,16 @@
-//! Users and databases.
+//! Returns users and databases, and checks privileges.
 
 use pgrx::pg_sys;
 
-/// Returns whether a database of this number exists.
+/// Returns whether a database with this OID exists.
 pub fn database_exists(oid: u32) -> bool {
-    // SAFETY: a lookup in the catalog; the name lies in the current memory context, which frees it.
+    // SAFETY: the function accepts any number. The name is allocated in the current memory context, which frees it.
     unsafe { !pg_sys::get_database_name(pg_sys::Oid::from(oid)).is_null() }
 }
 
 /// Returns the current user.
 pub fn user_id() -> u32 {
-    // SAFETY: no arguments; returns a global.
+    // SAFETY: the function takes no arguments and returns a global.
     unsafe { super::unguarded::GetUserId() }.to_u32()
 }
 

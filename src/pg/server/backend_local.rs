@@ -1,15 +1,15 @@
-//! State of a backend. A backend has one thread, so its state needs neither locks nor thread-local storage.
+//! Holds a backend's state. A backend has one thread, so its state needs neither locks nor thread-local storage.
 
 use std::ops::Deref;
 
 /// A value that only a backend's main thread uses. Fields that change are cells.
 ///
-/// A signal handler may interrupt the main thread anywhere. It may read such a value only if the value's comment allows it,
-/// and only fields that are read and written as one word.
+/// A signal handler may interrupt the main thread anywhere. It may read a value of this type only if the value's comment
+/// allows it, and only fields that are read and written as one word.
 pub struct BackendLocal<T>(T);
 
-// SAFETY: `Sync` lets other threads share the value, and there are none: PostgreSQL's backends have one thread, and this
-// library starts no other. Nobody borrows from a cell in a signal handler.
+// SAFETY: `Sync` lets other threads share the value, but there are none: PostgreSQL's backends have one thread, and this
+// library starts no other. A signal handler takes no reference into a cell.
 unsafe impl<T> Sync for BackendLocal<T> {}
 
 impl<T> BackendLocal<T> {
@@ -17,7 +17,7 @@ impl<T> BackendLocal<T> {
         BackendLocal(value)
     }
 
-    /// Returns the value. Can be called in the initialiser of a static.
+    /// Returns the value. This can also be called in the initialiser of a static.
     pub const fn inner(&self) -> &T {
         &self.0
     }

@@ -1,8 +1,8 @@
 //! Runs work of the extension that must not fail the user's statement. Catches its errors and cleans up after them.
 //!
-//! A caught error leaves locks held and resources registered with the statement's resource owner. At commit PostgreSQL
-//! would warn the client of each ("dynamic shared memory leak"). Therefore the work gets its own resource owner, which is
-//! released when the work fails.
+//! After a caught error, locks are still held, and resources are still registered with the statement's resource owner. At
+//! commit PostgreSQL would warn the client of each ("dynamic shared memory leak"). So the work gets its own resource owner,
+//! which is released if the work fails.
 
 use super::HeldInterrupts;
 use super::backend_local::BackendLocal;
@@ -20,7 +20,8 @@ static REUSABLE_OWNER: BackendLocal<Cell<pg_sys::ResourceOwner>> =
 /// Runs a body that may raise an error while it holds lightweight locks. On an error, releases the locks and all resources
 /// of the body, and returns the error's message.
 ///
-/// The body must not keep resources: it must pin shared memory that stays mapped. The caller must hold no lightweight lock.
+/// The body must leave no resources with its owner: it must pin shared memory that stays mapped. The caller must hold no
+/// lightweight lock.
 pub fn contained<T>(body: impl FnOnce() -> T) -> Result<T, String> {
     // SAFETY: only this body uses the owner, because a nested `contained` takes another one. The outer owner is current
     // again before this one is released, whether the body succeeds or fails.
@@ -57,13 +58,14 @@ pub fn contained<T>(body: impl FnOnce() -> T) -> Result<T, String> {
 }
 
 /// Runs a body that may raise an error and that calls any part of PostgreSQL: catalogs, functions of types, foreign data
-/// wrappers. Returns `None` if it fails. Passes on a cancel or shutdown request.
+/// wrappers. Returns `None` if it fails. A cancel or shutdown request is raised again.
 ///
 /// # Safety
-/// The caller must be in a transaction, at a place where an error may be raised, and must hold no lightweight lock.
+/// The caller must be in a transaction, must allow errors, and must hold no lightweight lock.
 pub unsafe fn contained_or_cancelled<T>(body: impl FnOnce() -> Option<T>) -> Option<T> {
     // SAFETY: the owner is a child of the current owner, as in a subtransaction, and is not used after its release. If the
-    // body succeeds, its locks pass to the outer owner. If it fails, the same is released as when a subtransaction aborts.
+    // body succeeds, its locks pass to the outer owner. If it fails, everything is released that the abort of a
+    // subtransaction releases.
     unsafe {
         let outer = pg_sys::CurrentResourceOwner;
         let held = HeldInterrupts::now();
@@ -86,7 +88,7 @@ pub unsafe fn contained_or_cancelled<T>(body: impl FnOnce() -> Option<T>) -> Opt
         if result.is_err() {
             pg_sys::LWLockReleaseAll();
             compat::abort_io();
-            held.put_back();
+            held.restore();
         }
         release(owner, result.is_ok(), false);
         result.ok().flatten()

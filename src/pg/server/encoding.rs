@@ -1,4 +1,4 @@
-//! Text in the database's encoding, and its conversion from and to UTF-8.
+//! Converts text between the database's encoding and UTF-8.
 
 use super::error::caught;
 use pgrx::pg_sys;
@@ -17,8 +17,8 @@ pub fn to_database(text: &str) -> Vec<u8> {
     converted(text.as_bytes(), pg_sys::pg_any_to_server).unwrap_or_else(|| text.chars().map(ascii).collect())
 }
 
-/// Returns a message as it can be raised in this database. pgrx passes its bytes to PostgreSQL, which expects them in the
-/// database's encoding. If that is not UTF-8, characters that are not ASCII become question marks.
+/// Returns a message that can be raised in this database. pgrx passes its bytes to PostgreSQL, which expects the database's
+/// encoding. If that is not UTF-8, characters that are not ASCII become question marks.
 pub fn as_message(text: &str) -> String {
     let ascii = |c: char| if c.is_ascii() { c } else { '?' };
     match is_utf8() {
@@ -27,13 +27,14 @@ pub fn as_message(text: &str) -> String {
     }
 }
 
-/// Returns what one of PostgreSQL's conversions to or from UTF-8 makes of a text; `None` if it fails.
+/// Converts a text with one of PostgreSQL's functions. Returns `None` if that fails.
 fn converted(bytes: &[u8], with: unsafe fn(*const c_char, i32, i32) -> *mut c_char) -> Option<Vec<u8>> {
     if bytes.is_ascii() || is_utf8() {
         return Some(bytes.to_vec());
     }
     caught(|| {
-        // SAFETY: the source and its length are those of a slice; the result is a palloc'd, terminated string, or the source.
+        // SAFETY: the source and its length are those of a slice. The result is the source or a palloc'd, terminated
+        // string.
         unsafe {
             let source = bytes.as_ptr().cast();
             let result = with(source, bytes.len() as i32, UTF8);
@@ -47,14 +48,15 @@ fn converted(bytes: &[u8], with: unsafe fn(*const c_char, i32, i32) -> *mut c_ch
     .ok()
 }
 
-/// Returns text in the database's encoding as UTF-8, without a copy if that is the encoding. Invalid bytes become question
+/// Returns text in the database's encoding as UTF-8. It is not copied if it is UTF-8 already. Invalid bytes become question
 /// marks.
 ///
 /// # Safety
-/// A converted text lies in the current memory context, which must outlive the result. May raise.
+/// The current memory context must outlive the result, because a converted text is allocated in it. May raise.
 pub unsafe fn as_utf8(bytes: &mut [u8]) -> &str {
     if !is_utf8() && !bytes.is_ascii() {
-        // SAFETY: the source and its length are those of a slice; the result is a palloc'd, terminated string, or the source.
+        // SAFETY: the source and its length are those of a slice. The result is the source or a palloc'd, terminated
+        // string.
         return unsafe {
             let source = bytes.as_ptr().cast();
             let result = pg_sys::pg_server_to_any(source, bytes.len() as i32, UTF8);
@@ -73,28 +75,28 @@ pub unsafe fn as_utf8(bytes: &mut [u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or_default()
 }
 
-/// Returns the beginning of a text in the database's encoding: at most so many bytes, and whole characters.
-pub fn first_bytes(text: &[u8], most: usize) -> &[u8] {
-    clipped(text, most, pg_sys::pg_mbcliplen)
+/// Returns the beginning of a text in the database's encoding: at most `max` bytes, and only whole characters.
+pub fn first_bytes(text: &[u8], max: usize) -> &[u8] {
+    clipped(text, max, pg_sys::pg_mbcliplen)
 }
 
-/// Returns the beginning of a text in the database's encoding: at most so many characters.
-pub fn first_characters(text: &[u8], most: usize) -> &[u8] {
-    clipped(text, most, pg_sys::pg_mbcharcliplen)
+/// Returns the beginning of a text in the database's encoding: at most `max` characters.
+pub fn first_characters(text: &[u8], max: usize) -> &[u8] {
+    clipped(text, max, pg_sys::pg_mbcharcliplen)
 }
 
-/// Returns the beginning of a text that one of PostgreSQL's functions measures.
-fn clipped(text: &[u8], most: usize, by: unsafe fn(*const c_char, i32, i32) -> i32) -> &[u8] {
-    if text.len() <= most {
+/// Returns the beginning of a text. One of PostgreSQL's functions computes its length.
+fn clipped(text: &[u8], max: usize, by: unsafe fn(*const c_char, i32, i32) -> i32) -> &[u8] {
+    if text.len() <= max {
         return text;
     }
-    // SAFETY: the pointer and the length are those of a slice, which the length passed does not exceed. No character has
-    // more than four bytes, so the function need not look at more.
+    // SAFETY: the pointer is a slice's, and the length that is passed does not exceed the slice's. No character has more
+    // than four bytes, so the function needs no more.
     let length = unsafe {
         by(
             text.as_ptr().cast(),
-            text.len().min(4 * most + 4) as i32,
-            most as i32,
+            text.len().min(4 * max + 4) as i32,
+            max as i32,
         )
     };
     &text[..(length.max(0) as usize).min(text.len())]
@@ -102,9 +104,9 @@ fn clipped(text: &[u8], most: usize, by: unsafe fn(*const c_char, i32, i32) -> i
 
 const UTF8: i32 = pg_sys::pg_enc::PG_UTF8 as i32;
 
-/// Returns whether the database's text can be taken as UTF-8.
+/// Returns whether the database's text needs no conversion: it is UTF-8, or has no known encoding.
 fn is_utf8() -> bool {
-    // SAFETY: the function asks for nothing of its caller.
+    // SAFETY: the function has no preconditions.
     let encoding = unsafe { pg_sys::GetDatabaseEncoding() };
     encoding == UTF8 || encoding == pg_sys::pg_enc::PG_SQL_ASCII as i32
 }

@@ -1,31 +1,32 @@
-//! Errors that are caught, what they say, and interrupts.
+//! Catches errors, returns their messages, and handles interrupts.
 
 use pgrx::pg_sys;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs a body that may raise, and returns its error.
+/// Runs a body that may raise an error, and returns the error.
 pub fn caught<T>(body: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
     let held = HeldInterrupts::now();
     catch_unwind(AssertUnwindSafe(body)).inspect_err(|_| {
-        // SAFETY: the panic has a copy of the error. PostgreSQL's own record of it must be removed, or its stack fills.
+        // SAFETY: the panic has a copy of the error, so PostgreSQL's own record of it is not needed. It must be removed,
+        // because its stack of records has room for only a few.
         unsafe { pg_sys::FlushErrorState() }
-        held.put_back();
+        held.restore();
     })
 }
 
-/// How often interrupts are held off. An error resets this count, which is right if it ends a transaction. If it is caught
-/// here, the functions above that hold interrupts off would decrement the count below zero, and the session would never
-/// see an interrupt again.
+/// How often interrupts are held off. An error resets this count, which is right if the error ends a transaction. If the
+/// error is caught, callers that hold interrupts off would decrement the count below zero, and the session would never
+/// handle an interrupt again.
 pub struct HeldInterrupts {
     interrupts: u32,
     cancels: u32,
 }
 
 impl HeldInterrupts {
-    /// Remembers the present count.
+    /// Copies the current count.
     pub fn now() -> Self {
-        // SAFETY: globals of plain types, which are valid at all times.
+        // SAFETY: these are globals of plain types, which are valid at all times.
         unsafe {
             HeldInterrupts {
                 interrupts: pg_sys::InterruptHoldoffCount,
@@ -34,9 +35,9 @@ impl HeldInterrupts {
         }
     }
 
-    /// Restores the count. To be called after an error was caught. The caller must hold no lightweight lock.
-    pub fn put_back(&self) {
-        // SAFETY: globals of plain types. The functions that held interrupts off at that time still run.
+    /// Restores the count after an error was caught. The caller must hold no lightweight lock.
+    pub fn restore(&self) {
+        // SAFETY: these are globals of plain types. The functions that held interrupts off at that time still run.
         unsafe {
             pg_sys::InterruptHoldoffCount = self.interrupts;
             pg_sys::QueryCancelHoldoffCount = self.cancels;
@@ -44,7 +45,7 @@ impl HeldInterrupts {
     }
 }
 
-/// Returns the message of an error that [`caught`] took.
+/// Returns the message of an error that [`caught`] returned.
 pub fn message(error: &(dyn Any + Send)) -> String {
     use pg_sys::panic::CaughtError;
     match error.downcast_ref::<CaughtError>() {
@@ -56,10 +57,10 @@ pub fn message(error: &(dyn Any + Send)) -> String {
     }
 }
 
-/// Writes to the server's log without the user's statement, which has nothing to do with the message.
+/// Writes a message to the server's log, without the user's unrelated statement.
 pub fn log_alone(message: &str) {
-    // SAFETY: globals of plain types, which are restored at once. A LOG line raises nothing while interrupts are held off:
-    // a cancel request waits.
+    // SAFETY: these are globals of plain types, which are restored at once. A LOG line raises no error while interrupts are
+    // held off, because cancel requests wait.
     unsafe {
         let statement = pg_sys::debug_query_string;
         pg_sys::debug_query_string = std::ptr::null();
@@ -70,7 +71,7 @@ pub fn log_alone(message: &str) {
     }
 }
 
-/// Raises an error if the user cancelled the statement, or the session is to end.
+/// Raises an error if the user cancelled the statement, or if the session must end.
 pub fn check_for_interrupts() {
     pgrx::check_for_interrupts!();
 }

@@ -14,7 +14,7 @@
 //!   description of a plan finds none, the statement runs unmeasured. [`ensure_headroom`] before the display of a plan and
 //!   [`ensure`] for each plan of a view raise PostgreSQL's "out of memory".
 //!
-//! The reserve is larger than all that is allocated between two such checks.
+//! The reserve is larger than everything that is allocated between two of these checks.
 
 use super::backend_local::BackendLocal;
 use dlmalloc::{Allocator, Dlmalloc};
@@ -25,10 +25,10 @@ use std::cell::{Cell, UnsafeCell};
 /// The size of the reserve in bytes.
 const RESERVE: usize = 1 << 20;
 /// Larger requests are not served from the reserve, because their callers can handle a failure.
-const LARGEST: usize = RESERVE / 2;
+const MAX_FROM_RESERVE: usize = RESERVE / 2;
 const PAGE: usize = 4096;
 
-/// The first reserve. An unused page on each side keeps the heap from joining it with a mapping next to it.
+/// The first reserve. An unused page on each side prevents the heap from merging it with an adjacent mapping.
 #[repr(C, align(4096))]
 struct Reserve {
     _before: [u8; PAGE],
@@ -44,7 +44,8 @@ static FIRST: Reserve = Reserve {
     memory: UnsafeCell::new([0; RESERVE]),
     _after: [0; PAGE],
 };
-/// The reserve: the static one, or a mapping that replaced it when there was memory again. Null while the heap uses it.
+/// The reserve: the static one, or a mapping that replaced it after memory became available again. Null while the heap uses
+/// it.
 static RESERVED: BackendLocal<Cell<*mut u8>> = BackendLocal::new(Cell::new(FIRST.memory.get().cast()));
 
 static HEAP: BackendLocal<UnsafeCell<Dlmalloc<System>>> =
@@ -60,25 +61,25 @@ struct Heap;
 unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: only this thread uses the heap, and it does not call back.
+        // SAFETY: only this thread uses the heap, and the heap does not call itself.
         unsafe { (*HEAP.get()).malloc(layout.size(), layout.align()) }
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: only this thread uses the heap, and it does not call back.
+        // SAFETY: only this thread uses the heap, and the heap does not call itself.
         unsafe { (*HEAP.get()).calloc(layout.size(), layout.align()) }
     }
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller gives back a block of this heap with its layout. Only this thread uses the heap.
+        // SAFETY: the caller frees a block of this heap with its layout. Only this thread uses the heap.
         unsafe { (*HEAP.get()).free(block, layout.size(), layout.align()) }
     }
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller gives a block of this heap with its layout. Only this thread uses the heap.
+        // SAFETY: the caller resizes a block of this heap with its layout. Only this thread uses the heap.
         unsafe { (*HEAP.get()).realloc(block, layout.size(), layout.align(), size) }
     }
 }
@@ -91,8 +92,8 @@ unsafe impl Allocator for System {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         match map(size) {
             Some(region) => (region, size, 0),
-            // Gives null if the heap already has the reserve.
-            None if size <= LARGEST => (RESERVED.replace(std::ptr::null_mut()), RESERVE, 0),
+            // This is null if the heap already has the reserve.
+            None if size <= MAX_FROM_RESERVE => (RESERVED.replace(std::ptr::null_mut()), RESERVE, 0),
             None => (std::ptr::null_mut(), 0, 0),
         }
     }
@@ -167,7 +168,7 @@ fn replace_reserve() -> bool {
     !RESERVED.get().is_null()
 }
 
-/// Returns whether there is memory to work on this many nodes of a plan, also for the functions that the extension calls.
+/// Returns whether there is memory to process this many nodes of a plan, including memory for PostgreSQL's functions.
 pub fn has_headroom(nodes: usize) -> bool {
     const HEADROOM: usize = 16 << 20;
     const PER_NODE: usize = 8 << 10;
@@ -200,7 +201,7 @@ pub fn out_of_memory() -> ! {
     unreachable!("an ERROR does not return")
 }
 
-/// Returns an empty vector with room for `count` values. Raises "out of memory" if there is none.
+/// Returns an empty vector with capacity for `count` values. Raises "out of memory" if there is no memory.
 pub fn with_room<T>(count: usize) -> Vec<T> {
     let mut values = Vec::new();
     if values.try_reserve_exact(count).is_err() {

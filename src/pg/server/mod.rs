@@ -1,6 +1,6 @@
-//! The border with the server: functions for what it knows and does, by subject.
+//! Wraps the services of the server, by subject:
 //!
-//! * `pg_try` is PG_TRY for plain frames; `contained` runs work whose failure must not become the user's;
+//! * `pg_try` is PG_TRY for plain frames; `contained` runs work that must not fail the user's statement;
 //! * `unguarded` declares functions of PostgreSQL that are called without pgrx's guard;
 //! * `setting` defines checked settings, `srf` returns rows from SQL functions, `statfile` reads and writes statistics
 //!   files;

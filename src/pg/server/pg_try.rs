@@ -1,5 +1,5 @@
-//! PostgreSQL's PG_TRY for plain old frames. It does what pgrx's guard and boundary do together, at a third of their cost,
-//! and does not change the error.
+//! PostgreSQL's PG_TRY for plain frames. It replaces pgrx's guard and boundary at a third of their cost, and does not
+//! change the error.
 
 use super::unguarded;
 use cee_scape::{SigJmpBufFields, call_with_sigsetjmp};
@@ -7,18 +7,18 @@ use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys;
 use rowsource_core::model::Outcome;
 
-/// Runs a body. If it raises an error, `put_back` and then `afterwards` run before the error is raised again.
+/// Runs a body. If it raises an error, `restore` and then `afterwards` run before the error is raised again.
 ///
 /// While `afterwards` runs, the error is kept in a copy. `afterwards` does not run after an error "out of memory", because
 /// there is no memory for the copy. A failed copy would raise an error within the error, and PostgreSQL ends the server at
 /// the fifth of those.
 ///
 /// # Safety
-/// * The caller's frame and those of the body must be plain: an error crosses those of the body, and leaves the caller.
-/// * Neither `put_back` nor `afterwards` may raise or panic.
-/// * `put_back` must not touch PostgreSQL's record of the error.
+/// * The frames of the caller and of the body must be plain, because an error crosses them.
+/// * Neither `restore` nor `afterwards` may raise or panic.
+/// * `restore` must not change PostgreSQL's record of the error.
 #[inline(always)]
-pub unsafe fn pg_try(body: impl FnOnce(), put_back: impl FnOnce(Outcome), afterwards: impl FnOnce()) {
+pub unsafe fn pg_try(body: impl FnOnce(), restore: impl FnOnce(Outcome), afterwards: impl FnOnce()) {
     // SAFETY: the exception stack points to this buffer only while the body runs. The values that are restored were read
     // before the jump buffer was made, and have not changed since.
     unsafe {
@@ -36,7 +36,7 @@ pub unsafe fn pg_try(body: impl FnOnce(), put_back: impl FnOnce(Outcome), afterw
         if raised != 0 {
             pg_sys::CurrentMemoryContext = memory;
             let code = unguarded::geterrcode();
-            put_back(outcome(code));
+            restore(outcome(code));
             if code == PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY as i32 {
                 unguarded::pg_re_throw();
             }
@@ -48,7 +48,7 @@ pub unsafe fn pg_try(body: impl FnOnce(), put_back: impl FnOnce(Outcome), afterw
     }
 }
 
-/// Returns how an error of this code ends a statement.
+/// Returns the outcome of a statement that an error with this code ends.
 fn outcome(sqlerrcode: i32) -> Outcome {
     if is_cancel(sqlerrcode) {
         Outcome::Cancelled
@@ -57,8 +57,9 @@ fn outcome(sqlerrcode: i32) -> Outcome {
     }
 }
 
-/// Returns whether an error of this code ends a statement from outside: a cancel or shutdown request, or on a standby a
-/// conflict with recovery. Statements on a standby cause no such errors themselves, except deadlocks of advisory locks.
+/// Returns whether an error with this code ends a statement from outside: a cancel or shutdown request, or on a standby a
+/// conflict with recovery. On a standby, statements themselves cause errors with these codes only by deadlocks of advisory
+/// locks.
 pub fn is_cancel(sqlerrcode: i32) -> bool {
     const REQUESTS: [PgSqlErrorCode; 4] = [
         PgSqlErrorCode::ERRCODE_QUERY_CANCELED,
@@ -71,6 +72,6 @@ pub fn is_cancel(sqlerrcode: i32) -> bool {
         PgSqlErrorCode::ERRCODE_T_R_DEADLOCK_DETECTED,
     ];
     let is_one_of = |codes: &[PgSqlErrorCode]| codes.iter().any(|&code| code as i32 == sqlerrcode);
-    // SAFETY: the function asks for nothing of its caller. It only reads shared memory.
+    // SAFETY: the function has no preconditions. It only reads shared memory.
     is_one_of(&REQUESTS) || (is_one_of(&CONFLICTS) && unsafe { unguarded::RecoveryInProgress() })
 }

@@ -1,7 +1,7 @@
-//! Settings whose values are checked by more than their range, and settings whose values are words.
+//! Defines settings whose values are checked by functions, and settings whose values are words.
 //!
-//! Checks are plain Rust functions. PostgreSQL calls a hook of its own for each of them, which this file makes: one
-//! instance of a generic function per check.
+//! Checks are safe Rust functions. PostgreSQL needs a hook for each of them. Each hook is one instance of a generic
+//! function of this file.
 
 use crate::pg::compat;
 use pgrx::guc::{GucCheckError, GucEnum, GucValue};
@@ -11,7 +11,7 @@ use std::ffi::{CStr, CString, c_int, c_void};
 use std::ops::RangeInclusive;
 use std::ptr::NonNull;
 
-/// Returns a setting's value as PostgreSQL last assigned it. Unlike [`GucSetting::get`] it has no guard.
+/// Returns a setting's value as PostgreSQL last assigned it. Unlike [`GucSetting::get`], this has no guard.
 #[inline(always)]
 pub fn value<T: GucValue>(setting: &GucSetting<T>) -> T {
     // SAFETY: `setting` owns the value, which only this thread writes. PostgreSQL checked it before it assigned it.
@@ -23,17 +23,17 @@ pub fn value<T: GucValue>(setting: &GucSetting<T>) -> T {
 pub struct Origin(pg_sys::GucSource::Type);
 
 impl Origin {
-    /// Returns whether this is the built-in value, not one that somebody set.
+    /// Returns whether this is the built-in value.
     pub fn is_default(self) -> bool {
         self.0 == pg_sys::GucSource::PGC_S_DEFAULT
     }
 
-    /// Returns whether somebody set the value: in the configuration file, for a database or role, or in the session.
+    /// Returns whether the value was set in the configuration file, for a database or role, or in the session.
     pub fn is_explicit(self) -> bool {
         self.0 > pg_sys::GucSource::PGC_S_DYNAMIC_DEFAULT
     }
 
-    /// Returns whether a `SET` of this session sets the value.
+    /// Returns whether a `SET` in this session set the value.
     pub fn is_session(self) -> bool {
         self.0 == pg_sys::GucSource::PGC_S_SESSION
     }
@@ -52,7 +52,7 @@ pub struct Refusal {
     pub detail_and_hint: Option<(String, String)>,
 }
 
-/// What a setting is called, and who may set it.
+/// The name and properties of a setting.
 pub struct About {
     /// The name with its prefix.
     pub name: &'static CStr,
@@ -76,14 +76,14 @@ pub fn define_checked_int<C>(
     C: Check<i32>,
 {
     let _ = check;
-    // SAFETY: the hook is guarded, and an instance for values of this setting's type.
+    // SAFETY: the hook is guarded, and it is an instance for this setting's type.
     unsafe {
         define_int(setting, about, range, Some(check_hook::<i32, C, false>), None);
     }
 }
 
-/// Defines an integer setting as [`define_checked_int`] does. `assign` is called when a value comes into force; it must be
-/// a function, or a closure that captures nothing.
+/// Defines an integer setting as [`define_checked_int`] does. `assign` is called when PostgreSQL assigns a value; it must
+/// be a function, or a closure that captures nothing.
 pub fn define_assigned_int<C, A>(
     setting: &'static GucSetting<i32>,
     about: About,
@@ -95,8 +95,8 @@ pub fn define_assigned_int<C, A>(
     A: Fn(i32, Origin) + Copy + 'static,
 {
     let _ = (check, assign);
-    // SAFETY: the hooks are guarded. Both are instances for values of this setting's type, and `assign_hook` gets the
-    // extra data that `check_hook` leaves.
+    // SAFETY: the hooks are guarded. Both are instances for this setting's type, and `assign_hook` gets the extra data that
+    // `check_hook` stored.
     unsafe {
         define_int(
             setting,
@@ -119,7 +119,7 @@ unsafe fn define_int(
     check: pg_sys::GucIntCheckHook,
     assign: pg_sys::GucIntAssignHook,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the hooks are guarded and fit the setting, by the caller's promise.
     unsafe {
         GucRegistry::define_int_guc_with_hooks(
             about.name,
@@ -145,7 +145,7 @@ where
     C: Check<T>,
 {
     let _ = check;
-    // SAFETY: the hook is guarded, and an instance for values of this setting's type.
+    // SAFETY: the hook is guarded, and it is an instance for this setting's type.
     unsafe {
         GucRegistry::define_enum_guc_with_hooks(
             about.name,
@@ -165,23 +165,23 @@ where
 pub trait Check<T>: Fn(T, Origin) -> Result<(), Refusal> + Copy + 'static {}
 impl<T, C: Fn(T, Origin) -> Result<(), Refusal> + Copy + 'static> Check<T> for C {}
 
-/// Returns a function by its type.
+/// Returns the value of a function type that captures nothing.
 ///
 /// # Safety
-/// A value of the type must have been made before.
+/// A value of the type must have existed before.
 unsafe fn instance<F: Copy + 'static>() -> F {
     const { assert!(size_of::<F>() == 0, "a check must not capture anything") };
-    // SAFETY: the type has no bytes, so any aligned address holds a value of it. By the caller's promise it has values.
+    // SAFETY: the type has no bytes, so any aligned address is valid for it. It has a value, by the caller's promise.
     unsafe { NonNull::<F>::dangling().read() }
 }
 
-/// Calls a check, and leaves its refusal for PostgreSQL's error. If `NOTE` is set, it also leaves the value's origin for
-/// [`assign_hook`].
+/// Calls a check, and stores its refusal for PostgreSQL's error. If `STORE_ORIGIN` is set, it also stores the value's
+/// origin for [`assign_hook`].
 ///
 /// # Safety
-/// * To be called by PostgreSQL only, as the check hook of a setting whose values are `T`s.
-/// * A value of the type `C` must have been made before.
-unsafe extern "C-unwind" fn check_hook<T, C, const NOTE: bool>(
+/// * Only PostgreSQL may call this, as the check hook of a setting of type `T`.
+/// * A value of the type `C` must have existed before.
+unsafe extern "C-unwind" fn check_hook<T, C, const STORE_ORIGIN: bool>(
     new: *mut c_int,
     extra: *mut *mut c_void,
     source: pg_sys::GucSource::Type,
@@ -191,7 +191,7 @@ where
     C: Check<T>,
 {
     // SAFETY: PostgreSQL passes the address of a new value of the setting, and room for the address of the extra data,
-    // which it frees. The guard turns a panic or error of the check into one that PostgreSQL can take.
+    // which it frees. The guard turns a panic or error of the check into PostgreSQL's error.
     unsafe {
         pgrx_extern_c_guard(|| {
             let check = instance::<C>();
@@ -203,7 +203,7 @@ where
                 error.apply();
                 return false;
             }
-            if !NOTE {
+            if !STORE_ORIGIN {
                 return true;
             }
             let origin: *mut Origin = compat::guc_malloc(size_of::<Origin>()).cast();
@@ -217,17 +217,17 @@ where
     }
 }
 
-/// Calls a setting's function for a value that comes into force.
+/// Calls a setting's function for a value that PostgreSQL assigns.
 ///
 /// # Safety
-/// * To be called by PostgreSQL only, as the assign hook of a setting whose check hook is [`check_hook`].
-/// * A value of the type `A` must have been made before.
+/// * Only PostgreSQL may call this, as the assign hook of a setting whose check hook is [`check_hook`].
+/// * A value of the type `A` must have existed before.
 unsafe extern "C-unwind" fn assign_hook<T, A>(new: c_int, extra: *mut c_void)
 where
     T: GucValue<Raw = i32>,
     A: Fn(T, Origin) + Copy + 'static,
 {
-    // SAFETY: PostgreSQL passes a checked value, and the extra data that `check_hook` left for it, or null.
+    // SAFETY: PostgreSQL passes a checked value, and the extra data that `check_hook` stored for it, or null.
     unsafe {
         pgrx_extern_c_guard(|| {
             let origin = extra.cast::<Origin>().as_ref().copied();
@@ -240,7 +240,7 @@ where
     }
 }
 
-/// Sets an integer setting in a way that users cannot. It stays when a transaction is rolled back.
+/// Sets an integer setting with a source that users cannot use. A rollback does not undo this.
 pub fn override_int(name: &CStr, value: i32) {
     let value = CString::new(value.to_string()).unwrap_or_default();
     // SAFETY: both strings are terminated, and PostgreSQL copies the value.
@@ -256,38 +256,38 @@ pub fn override_int(name: &CStr, value: i32) {
 
 /// Makes PostgreSQL refuse unknown settings with this prefix from now on.
 pub fn reserve_prefix(prefix: &'static CStr) {
-    // SAFETY: a terminated string, which PostgreSQL copies.
+    // SAFETY: the string is terminated, and PostgreSQL copies it.
     unsafe { pg_sys::MarkGUCPrefixReserved(prefix.as_ptr()) }
 }
 
-/// The values of a setting, which users know by words.
+/// A type whose values are the words of a setting.
 pub trait Words: Copy + Send + Sync + 'static {
     /// The words, in the order of the values.
     const WORDS: &'static [&'static CStr];
 
-    /// Returns the value of a word by its place.
+    /// Returns the value of the word at an index.
     fn from_place(place: usize) -> Self;
 
-    /// Returns the place of a value's word.
+    /// Returns the index of a value's word.
     fn place(self) -> usize;
 }
 
-/// Words of one setting at most.
-const MOST_WORDS: usize = 31;
+/// The maximal number of words of a setting.
+const MAX_WORDS: usize = 31;
 
-/// A setting's value that users know by a word.
+/// A value of a setting whose values are words.
 #[derive(Clone, Copy)]
 pub struct Word<T>(pub T);
 
 impl<T: Words> Word<T> {
-    /// What PostgreSQL wants: an entry for each word, and an empty one at the end.
-    const ENTRIES: [pg_sys::config_enum_entry; MOST_WORDS + 1] = {
-        assert!(T::WORDS.len() <= MOST_WORDS, "a setting has too many words");
+    /// The entries that PostgreSQL needs: one for each word, and an empty one at the end.
+    const ENTRIES: [pg_sys::config_enum_entry; MAX_WORDS + 1] = {
+        assert!(T::WORDS.len() <= MAX_WORDS, "a setting has too many words");
         let mut entries = [pg_sys::config_enum_entry {
             name: std::ptr::null(),
             val: 0,
             hidden: false,
-        }; MOST_WORDS + 1];
+        }; MAX_WORDS + 1];
         let mut place = 0;
         while place < T::WORDS.len() {
             entries[place].name = T::WORDS[place].as_ptr();
@@ -298,7 +298,7 @@ impl<T: Words> Word<T> {
     };
 }
 
-// SAFETY: the entries are constants, so they live as long as the process; an empty one ends them.
+// SAFETY: the entries are constants, so they live as long as the process, and an empty one ends them.
 unsafe impl<T: Words> GucEnum for Word<T> {
     fn from_ordinal(ordinal: i32) -> Self {
         Word(T::from_place(usize::try_from(ordinal).unwrap_or(0)))

@@ -1,7 +1,7 @@
-//! How SQL functions are exported, read their arguments and return sets of rows.
+//! Exports SQL functions, reads their arguments and returns their rows.
 //!
-//! Each row goes into PostgreSQL's tuplestore as soon as it is made. That keeps `work_mem` of rows in memory, and the rest
-//! in a file.
+//! Each row is put into PostgreSQL's tuplestore at once. The tuplestore keeps up to `work_mem` of rows in memory, and
+//! writes more to a file.
 
 use crate::pg::server;
 use pgrx::{FromDatum, IntoDatum, pg_sys};
@@ -17,12 +17,12 @@ pub fn value<T: IntoDatum>(value: T) -> Value {
 /// Returns a text in the database's encoding.
 pub fn text(text: &str) -> Value {
     let bytes = server::to_database(text);
-    // SAFETY: pointer and length are those of a slice, which PostgreSQL copies.
+    // SAFETY: the pointer and the length are those of a slice, which PostgreSQL copies.
     let varlena = unsafe { pg_sys::cstring_to_text_with_len(bytes.as_ptr().cast(), bytes.len() as i32) };
     Some(pg_sys::Datum::from(varlena))
 }
 
-/// Returns an object's number.
+/// Returns an OID.
 pub fn oid(number: u32) -> Value {
     pg_sys::Oid::from(number).into_datum()
 }
@@ -38,18 +38,18 @@ pub struct Rows {
     columns: usize,
     values: Vec<pg_sys::Datum>,
     nulls: Vec<bool>,
-    /// The memory of a row, which is freed once the row is stored.
+    /// The memory of the current row. It is reset after the row is stored.
     row_context: pg_sys::MemoryContext,
 }
 
 impl Rows {
-    /// Begins the result of a call. From here on memory is allocated for the row that is being made.
+    /// Begins the result of a call. Makes the memory context of the current row the current one.
     ///
     /// # Safety
-    /// `fcinfo` must be the call in progress.
+    /// `fcinfo` must be the current call.
     unsafe fn begin(fcinfo: pg_sys::FunctionCallInfo, flags: u32) -> Self {
         // SAFETY: InitMaterializedSRF checks the caller and sets up the tuplestore and its descriptor. The context is a
-        // child of the caller's, which frees it at the latest.
+        // child of the current one, so it is freed with it at the latest.
         unsafe {
             pg_sys::InitMaterializedSRF(fcinfo, flags);
             let result = (*fcinfo).resultinfo.cast::<pg_sys::ReturnSetInfo>();
@@ -83,7 +83,7 @@ impl Rows {
         if row != columns {
             pgrx::error!("pg_rowsource returns {row} columns where {columns} are declared");
         }
-        // SAFETY: as many values as the tuplestore has columns; it copies them.
+        // SAFETY: there are as many values as the tuplestore has columns, and it copies them.
         unsafe {
             pg_sys::tuplestore_putvalues(
                 (*self.result).setResult,
@@ -102,13 +102,13 @@ impl Rows {
     }
 }
 
-/// The call of a function that is in progress.
+/// The current call of a function.
 pub struct Call(pg_sys::FunctionCallInfo);
 
 /// What a set-returning function returns.
 #[derive(Clone, Copy)]
 pub enum Shape {
-    /// Rows as the function's declaration describes them.
+    /// Rows with the columns that the function declares.
     Rows,
     /// Plain values.
     Values,
@@ -118,27 +118,27 @@ impl Call {
     /// Returns the call that PostgreSQL passes to a function.
     ///
     /// # Safety
-    /// `fcinfo` must be the call in progress. Its arguments must have the types that the function reads.
+    /// `fcinfo` must be the current call. Its arguments must have the types that the function reads.
     pub unsafe fn new(fcinfo: pg_sys::FunctionCallInfo) -> Self {
         Call(fcinfo)
     }
 
     /// Returns an argument that is passed by value; `None` is NULL.
     pub fn argument<T: ByValue>(&self, n: usize) -> Option<T> {
-        // SAFETY: the call is in progress, and every bit pattern is a value of the type.
+        // SAFETY: the call is in progress by the promise of `new`, and every bit pattern is a value of the type.
         unsafe { pgrx::pg_getarg(self.0, n) }
     }
 
-    /// Returns an argument of type text, in UTF-8. One of more than `longest` bytes is an error, and is not copied.
-    pub fn text(&self, n: usize, longest: usize) -> Option<String> {
+    /// Returns an argument of type text, in UTF-8. Raises an error if it has more than `max` bytes, without copying it.
+    pub fn text(&self, n: usize, max: usize) -> Option<String> {
         // SAFETY: the call is in progress, and its argument is a text, by the promise of `new`.
         unsafe {
             let datum: pg_sys::Datum = pgrx::pg_getarg_datum(self.0, n)?;
-            if pg_sys::toast_raw_datum_size(datum) - pg_sys::VARHDRSZ > longest {
+            if pg_sys::toast_raw_datum_size(datum) - pg_sys::VARHDRSZ > max {
                 server::fail(
                     pgrx::PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
                     "argument is too long",
-                    &format!("It may have {longest} bytes."),
+                    &format!("It may have {max} bytes."),
                 );
             }
             let cstring = pg_sys::text_to_cstring(datum.cast_mut_ptr());
@@ -154,7 +154,7 @@ impl Call {
             Shape::Rows => 0,
             Shape::Values => pg_sys::MAT_SRF_USE_EXPECTED_DESC,
         };
-        // SAFETY: the call is in progress. The context is the one that was current before.
+        // SAFETY: the call is in progress by the promise of `new`. The context is the one that was current before.
         unsafe {
             let context = pg_sys::CurrentMemoryContext;
             let mut rows = Rows::begin(self.0, flags);
@@ -173,7 +173,7 @@ impl ByValue for i64 {}
 impl ByValue for f64 {}
 impl ByValue for pg_sys::Oid {}
 
-/// Exports functions under C names. `$body` gets the [`Call`]; what it returns is the result.
+/// Exports functions under C names. `$body` gets the [`Call`] and returns the result.
 macro_rules! export {
     ($($name:ident => $body:expr;)+) => {
         $(
@@ -186,12 +186,12 @@ macro_rules! export {
                 }
 
                 /// # Safety
-                /// To be called by PostgreSQL only, with the call in progress of the SQL function of this name.
+                /// Only PostgreSQL may call this, with the current call of the SQL function of this name.
                 #[unsafe(export_name = stringify!($name))]
                 unsafe extern "C-unwind" fn call(
                     fcinfo: pgrx::pg_sys::FunctionCallInfo,
                 ) -> pgrx::pg_sys::Datum {
-                    // SAFETY: PostgreSQL passes the call in progress, with arguments of the types that the SQL function
+                    // SAFETY: PostgreSQL passes the current call, with arguments of the types that the SQL function
                     // declares. The guard turns panics into PostgreSQL's errors.
                     unsafe {
                         let call = $crate::pg::server::srf::Call::new(fcinfo);

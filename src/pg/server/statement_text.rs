@@ -1,14 +1,15 @@
-//! The text of a statement, out of the query string that it came in.
+//! Finds the text of a statement in its query string.
 
 use pgrx::pg_sys;
 use rowsource_core::hint;
 use std::ffi::c_char;
 
-/// The bytes of a statement's text that are read. A prepared statement may have 100 MB and run thousands of times a second.
-const LONGEST_TEXT: usize = 64 * 1024;
+/// The maximal bytes of a statement's text that are read. A prepared statement may have 100 MB and run thousands of times a
+/// second.
+const MAX_TEXT: usize = 64 * 1024;
 
-/// Returns the text of one statement in its query string, in the server's encoding: at most [`LONGEST_TEXT`] of it. From 18
-/// on PostgreSQL leaves out the comments before it.
+/// Returns the text of one statement in its query string, in the server's encoding, and at most [`MAX_TEXT`] bytes of it.
+/// From 18 on, PostgreSQL leaves out the comments before it.
 ///
 /// # Safety
 /// `source` must be a valid C string, and `statement` a valid planned statement made from it.
@@ -16,12 +17,12 @@ pub unsafe fn statement_text<'a>(source: *const c_char, statement: *const pg_sys
     // SAFETY: the text and the statement are valid by the caller's promise; `place` stays within the text.
     unsafe {
         let (location, length) = place(source, statement);
-        beginning(source.add(location), length.min(LONGEST_TEXT))
+        beginning(source.add(location), length.min(MAX_TEXT))
     }
 }
 
-/// Returns the text and the comments before it, as far as a hint is looked for in them. There is nothing else between a
-/// statement and the one before it.
+/// Returns the text and the comments before it, as far as they are searched for a hint. Only comments and spaces are
+/// between a statement and the previous one.
 ///
 /// # Safety
 /// `source` must be a valid C string, or null, and `statement` a valid planned statement made from it.
@@ -29,7 +30,8 @@ pub unsafe fn commented_text<'a>(source: *const c_char, statement: *const pg_sys
     if source.is_null() {
         return &[];
     }
-    // SAFETY: the caller's promise; what lies before the statement is part of the same string.
+    // SAFETY: the string and the statement are valid by the caller's promise. `location` is a place in the string, so the
+    // bytes before it are part of the string.
     unsafe {
         let (location, length) = place(source, statement);
         let start = source.add(location);
@@ -42,7 +44,7 @@ pub unsafe fn commented_text<'a>(source: *const c_char, statement: *const pg_sys
 }
 
 /// Returns where in its query string a statement begins, and its maximal length. The cost does not depend on the length of
-/// the string, which may contain ten thousands of statements.
+/// the string, which may contain tens of thousands of statements.
 ///
 /// # Safety
 /// `statement` must point to a live planned statement.
@@ -59,14 +61,14 @@ unsafe fn place(source: *const c_char, statement: *const pg_sys::PlannedStmt) ->
     }
 }
 
-/// Returns the beginning of a C string, and reads no more than that.
+/// Returns at most `max` bytes from the beginning of a C string, and reads no more.
 ///
 /// # Safety
-/// `text` must be a C string that stays valid, unless `longest` is 0.
-unsafe fn beginning<'a>(text: *const c_char, longest: usize) -> &'a [u8] {
-    if longest == 0 {
+/// `text` must be a C string that stays valid while the result is used, unless `max` is 0.
+unsafe fn beginning<'a>(text: *const c_char, max: usize) -> &'a [u8] {
+    if max == 0 {
         return &[];
     }
-    // SAFETY: the caller's promise; strnlen stops at the end of the string.
-    unsafe { std::slice::from_raw_parts(text.cast(), libc::strnlen(text, longest)) }
+    // SAFETY: the string is valid by the caller's promise, and strnlen stops at its end.
+    unsafe { std::slice::from_raw_parts(text.cast(), libc::strnlen(text, max)) }
 }

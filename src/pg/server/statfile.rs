@@ -1,11 +1,11 @@
-//! The files that carry statistics across a clean restart.
+//! Writes and reads the files that keep statistics across a clean restart.
 //!
-//! They lie in the data folder, where PostgreSQL keeps its own. Each is written to a temporary name first, and removed
-//! when it has been read. So after a crash there is none, and statistics begin anew. A file that is truncated, corrupt
-//! or from another version is dropped with one LOG line.
+//! They are in the data directory, where PostgreSQL keeps its own. Each is first written under a temporary name, and
+//! removed when it is read. So after a crash there is no file, and statistics start empty. A file that is truncated,
+//! corrupt or from another version is ignored with one LOG line.
 //!
-//! A file is a header (magic, major version), records (length, bytes), a record of length 0, and a checksum of all that.
-//! It is written and read record by record, so that no more than one record is in memory.
+//! A file is a header (magic, major version), records (length, bytes), a record of length 0, and a checksum of all these.
+//! It is written and read record by record, so only one record is in memory.
 
 use crate::pg::{compat, server};
 use crc32fast::Hasher;
@@ -16,16 +16,16 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// A longer record is an error of the file's: a plan of a thousand nodes takes a fifth of this.
-const LONGEST_RECORD: u32 = 8 << 20;
+/// A file with a longer record is corrupt: a plan of a thousand nodes takes a fifth of this.
+const MAX_RECORD: u32 = 8 << 20;
 const READ_AT_ONCE: usize = 64 << 10;
 
-/// Removes what an earlier run saved: it is not to come back later.
+/// Removes a file, so that its statistics do not come back later.
 pub fn forget(name: &str) {
     let _ = fs::remove_file(name);
 }
 
-/// A file that is being written. What is not finished is removed.
+/// A file that is being written. Dropping it before [`Writer::finish`] removes the file.
 pub struct Writer {
     name: String,
     file: Option<BufWriter<File>>,
@@ -37,7 +37,7 @@ impl Writer {
     /// Begins a file that will take the place of the one with this name.
     pub fn create(name: &str) -> io::Result<Self> {
         let temporary = temporary(name);
-        // What lies there may be anything: writing to a pipe would wait for a reader.
+        // The name may belong to anything. Opening a pipe, for example, would wait for a reader.
         let _ = fs::remove_file(&temporary);
         let file = OpenOptions::new()
             .write(true)
@@ -77,7 +77,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the file, and puts it in its place.
+    /// Ends the file, and gives it its final name.
     pub fn finish(mut self) -> io::Result<()> {
         self.write(&0u32.to_le_bytes())?;
         let checksum = self.checksum.clone().finalize();
@@ -108,22 +108,22 @@ fn temporary(name: &str) -> String {
     format!("{name}.tmp")
 }
 
-/// A file whose checksum is right, and whose records are being read.
+/// A checked file whose records are being read.
 pub struct Reader {
     name: String,
     file: BufReader<File>,
     record: Vec<u8>,
 }
 
-/// Opens a file, if there is one of at most `longest` bytes, and removes its name. A file that cannot be used is a LOG
-/// line and no file.
-pub fn take(name: &str, longest: u64) -> Option<Reader> {
-    let (found, file) = match open(name, longest) {
+/// Opens a file, if there is one of at most `max_bytes`, and removes its name. If it cannot be used, logs the reason and
+/// returns `None`.
+pub fn take(name: &str, max_bytes: u64) -> Option<Reader> {
+    let (found, file) = match open(name, max_bytes) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
         Err(error) => (false, Err(error)),
         Ok(file) => (true, check(file)),
     };
-    // What is no file of ours is not ours to remove.
+    // If it could not be opened as a regular file, it is not removed, because pg_rowsource did not write it.
     if found {
         forget(name);
     }
@@ -134,20 +134,20 @@ pub fn take(name: &str, longest: u64) -> Option<Reader> {
             record: Vec::new(),
         }),
         Err(error) => {
-            ignored(name, &error);
+            log_ignored(name, &error);
             None
         }
     }
 }
 
-fn ignored(name: &str, why: &dyn std::fmt::Display) {
+fn log_ignored(name: &str, why: &dyn std::fmt::Display) {
     server::log_alone(&format!(
         "pg_rowsource ignores \"{name}\": {why}; statistics start empty"
     ));
 }
 
-/// Opens a file without waiting for anything: a pipe would wait for a writer.
-fn open(name: &str, longest: u64) -> io::Result<File> {
+/// Opens a file without waiting. Opening a pipe would otherwise wait for a writer.
+fn open(name: &str, max_bytes: u64) -> io::Result<File> {
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW)
@@ -160,13 +160,13 @@ fn open(name: &str, longest: u64) -> io::Result<File> {
     if !metadata.is_file() {
         return Err(io::Error::other("it is not a file"));
     }
-    if metadata.len() > longest {
+    if metadata.len() > max_bytes {
         return Err(io::Error::other("it is too large"));
     }
     Ok(file)
 }
 
-/// Reads a file whole to see whether it is one of ours and undamaged; leaves it at its first record.
+/// Reads the whole file to check that pg_rowsource wrote it and that it is intact. Returns it at its first record.
 fn check(mut file: File) -> io::Result<BufReader<File>> {
     const CHECKSUM: u64 = 4;
     let truncated = || io::Error::other("it is truncated");
@@ -224,17 +224,17 @@ fn next_length(file: &mut impl Read) -> io::Result<u32> {
     file.read_exact(&mut length)
         .map_err(|_| io::Error::other("it is truncated"))?;
     let length = u32::from_le_bytes(length);
-    if length > LONGEST_RECORD {
+    if length > MAX_RECORD {
         return Err(io::Error::other("a record is too long"));
     }
     Ok(length)
 }
 
 impl Reader {
-    /// Reads the next record; `None` after the last, or where the rest cannot be read.
+    /// Reads the next record. Returns `None` after the last record, or if the record cannot be read.
     pub fn next<T: DeserializeOwned>(&mut self) -> Option<T> {
         self.read()
-            .inspect_err(|error| ignored(&self.name, error))
+            .inspect_err(|error| log_ignored(&self.name, error))
             .ok()
             .flatten()
     }

@@ -1,32 +1,32 @@
-//! The time of day, in microseconds since 2000-01-01 UTC.
+//! Returns times of day, in microseconds since 2000-01-01 UTC.
 
 use super::backend_local::BackendLocal;
 use rowsource_core::clock::Source;
 use std::cell::Cell;
 
-/// Returns the present.
+/// Returns the current time.
 pub fn now() -> i64 {
-    // SAFETY: the function asks for nothing of its caller.
+    // SAFETY: the function has no preconditions.
     unsafe { super::unguarded::GetCurrentTimestamp() }
 }
 
-/// Returns when the server began to work on the client's current message.
+/// Returns when the server began to process the client's current message.
 pub fn message_time() -> i64 {
-    // SAFETY: the function asks for nothing of its caller.
+    // SAFETY: the function has no preconditions.
     unsafe { super::unguarded::GetCurrentStatementStartTimestamp() }
 }
 
-/// Returns the present, as [`now`] does. It asks the system ten times a second at most, and reckons from a clock in
-/// between.
+/// Returns the current time, as [`now`] does. It asks the system at most ten times a second, and computes the time from a
+/// clock in between.
 pub fn time_of_day(source: Source, ns_per_tick: f64) -> i64 {
-    const KEPT: f64 = 1e5;
+    const MAX_AGE_US: f64 = 1e5;
     static ASKED: BackendLocal<Cell<Option<(Source, u64, i64)>>> = BackendLocal::new(Cell::new(None));
     let reading = source.read();
     if let Some((clock, then, at)) = ASKED.get()
         && clock == source
     {
         let since = reading.wrapping_sub(then) as i64 as f64 * ns_per_tick / 1e3;
-        if (0.0..KEPT).contains(&since) {
+        if (0.0..MAX_AGE_US).contains(&since) {
             return at + since as i64;
         }
     }

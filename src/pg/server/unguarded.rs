@@ -1,11 +1,11 @@
-//! PostgreSQL functions that are called without pgrx's guard: their caller is a plain old frame that a longjmp may cross
-//! (the hot path), or pgrx has no binding for them (the timeout facility).
+//! PostgreSQL functions that are called without pgrx's guard, because their caller is a plain frame that a longjmp may
+//! cross (the hot path), or because pgrx has no binding for them (timeouts).
 
 use pgrx::pg_sys;
 use std::ffi::{c_char, c_int, c_void};
 
-/// Declares functions of PostgreSQL. Each is checked against pgrx's guarded binding of the same name: if any type differs,
-/// it does not compile.
+/// Declares functions of PostgreSQL. Each is checked against pgrx's guarded binding of the same name: if a type differs,
+/// the code does not compile.
 macro_rules! declare {
     ($($(#[$attribute:meta])* $visibility:vis fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?;)*) => {
         unsafe extern "C-unwind" {
@@ -80,7 +80,7 @@ unsafe extern "C-unwind" {
     pub fn disable_timeout(id: c_int, keep_indicator: bool);
 }
 
-// From 18 on pgrx's binding does not say that it never returns, so only its argument is checked.
+// From 18 on, pgrx's binding does not declare that it never returns, so only its argument is checked.
 unsafe extern "C-unwind" {
     pub fn ReThrowError(error: *mut pg_sys::ErrorData) -> !;
 }

@@ -1,4 +1,4 @@
-//! Errors that tell users what to do.
+//! Raises errors with a hint for the user.
 
 use super::encoding::as_message;
 use pgrx::pg_sys::panic::ErrorReport;

@@ -1,4 +1,4 @@
-//! What a backend knows of the store once it has attached to it, and the locks.
+//! A backend's pointers to the store after it has attached, and the locks.
 
 use super::control::Control;
 use crate::pg::server::backend_local::BackendLocal;
@@ -6,7 +6,7 @@ use crate::pg::server::unguarded;
 use pgrx::pg_sys;
 use std::cell::Cell;
 
-/// This backend's access to the store. All that it points to stays as long as the process.
+/// This backend's pointers to the store. All of them stay valid until the process ends.
 #[derive(Clone, Copy)]
 pub(super) struct Store {
     pub control: *mut Control,
@@ -28,27 +28,28 @@ pub(super) fn store() -> Option<Store> {
 /// Returns whether this backend has attached to the store.
 #[inline(always)]
 pub(super) fn is_attached() -> bool {
-    // SAFETY: only this thread uses the cell, and the reference ends here.
+    // SAFETY: a backend has one thread that uses the cell. Nothing writes the cell before the reference ends, in this line.
     unsafe { (*STORE.as_ptr()).is_some() }
 }
 
-/// Notes that this backend has attached to the store.
+/// Stores the pointers after this backend has attached to the store.
 pub(super) fn set_attached(store: Store) {
     STORE.set(Some(store));
 }
 
-/// Runs a body under a lock. Raises nothing, so that it may stand inside one boundary with others.
+/// Runs a body under a lock. It raises nothing, so one FFI boundary can contain several of these calls.
 ///
 /// # Safety
 /// * `lock` must point to a lock that this process does not hold.
-/// * `body` must not raise: nobody would release the lock.
+/// * `body` must not raise: then the lock would not be released.
 pub(super) unsafe fn locked<T>(lock: *mut pg_sys::LWLock, exclusive: bool, body: impl FnOnce() -> T) -> T {
     let mode = if exclusive {
         pg_sys::LWLockMode::LW_EXCLUSIVE
     } else {
         pg_sys::LWLockMode::LW_SHARED
     };
-    // SAFETY: the caller's lock, which this process does not hold. `body` does not raise, so that the lock is released.
+    // SAFETY: the caller ensures that `lock` is a lock, that this process does not hold it, and that `body` does not raise. So
+    // the lock is always released.
     unsafe {
         unguarded::LWLockAcquire(lock, mode);
         let result = body();
@@ -60,11 +61,11 @@ pub(super) unsafe fn locked<T>(lock: *mut pg_sys::LWLock, exclusive: bool, body:
 /// Runs a body under the control lock, exclusively.
 ///
 /// # Safety
-/// * This process must not hold the control lock, nor one that is taken after it.
-/// * The caller must be inside [`contained`](crate::pg::contained::contained), which releases the lock after an error.
+/// * This process must not hold the control lock, nor a lock that is taken after it.
+/// * The caller must be inside [`contained`](crate::pg::server::contained::contained), which releases the lock after an error.
 pub(super) unsafe fn locked_by_control<T>(store: &Store, body: impl FnOnce() -> T) -> T {
-    // SAFETY: the lock lies in shared memory, and this process does not hold it. An error of the body leaves it to
-    // `contained`.
+    // SAFETY: the lock lies in the control block, which stays valid. The caller ensures that this process does not hold it.
+    // After an error of the body, `contained` releases it.
     unsafe {
         let lock = &raw mut (*store.control).lock;
         pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);

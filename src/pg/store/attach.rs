@@ -16,9 +16,9 @@ use std::ffi::CString;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::{Duration, Instant};
 
-/// Attaches this backend to the store, making and loading it first where nobody has. To be called where memory may
-/// be allocated for good, and where a cancel request may be heard: when a statement starts, or from a function. A backend
-/// that cannot (there is no shared memory left) tries again after a minute.
+/// Attaches this backend to the store. Makes and loads the store first if no backend has done so. The caller must allow
+/// memory allocation until the end of the process, and cancellation: the start of a statement, or an SQL function. If the
+/// backend cannot attach (there is no shared memory left), it tries again after a minute.
 #[inline(always)]
 pub fn attach() {
     if !access::is_attached() {
@@ -26,34 +26,41 @@ pub fn attach() {
     }
 }
 
-/// Attaches as [`attach`] does, and waits until the file is in.
-pub(super) fn attach_and_see_all() {
+/// Attaches as [`attach`] does, and waits until the statistics file is loaded.
+pub(super) fn attach_and_wait_for_load() {
     attach();
     while access::is_attached() && control::is_being_made() {
         pause();
     }
 }
 
-/// Waits a moment for another backend; may be cancelled.
+/// Waits a millisecond for another backend. The user can cancel this.
 fn pause() {
     server::check_for_interrupts();
     std::thread::sleep(Duration::from_millis(1));
 }
 
-/// Attaches to the store now, if there may be one.
+/// Attaches to the store now, unless there can be none, or an attempt failed within the last minute.
 #[cold]
 #[inline(never)]
 pub(super) fn attach_now() {
-    const RETRY: i64 = 60_000_000;
-    /// So long a statement waits for the backend that makes the store: some milliseconds, unless that is stopped.
-    const PATIENCE: Duration = Duration::from_secs(2);
+    const RETRY_AFTER_US: i64 = 60_000_000;
+    /// How long a statement waits for the backend that makes the store. Usually, that takes some milliseconds. It takes longer
+    /// if that backend is stopped.
+    const MAX_WAIT: Duration = Duration::from_secs(2);
     static FAILED_AT: BackendLocal<Cell<Option<i64>>> = BackendLocal::new(Cell::new(None));
-    if !control::may_exist() || FAILED_AT.get().is_some_and(|at| server::now() - at < RETRY) {
+    let failed_lately = || {
+        FAILED_AT
+            .get()
+            .is_some_and(|at| server::now() - at < RETRY_AFTER_US)
+    };
+    if !control::may_exist() || failed_lately() {
         return;
     }
     let began = Instant::now();
     loop {
-        // SAFETY: the caller holds no lock. Shared memory is mapped for good, and so is what PostgreSQL keeps about it.
+        // SAFETY: callers hold no lock, and `contained` catches errors. PostgreSQL's own data about the mapped memory goes to
+        // `TopMemoryContext`, so it stays valid as long as the mapping.
         let attached = unsafe {
             let context = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
             let attached = contained(|| make_or_attach(control::find_or_make(&registered_name())));
@@ -63,10 +70,10 @@ pub(super) fn attach_now() {
         match attached {
             Ok(Some(store)) => {
                 access::set_attached(store);
-                // SAFETY: as above.
-                return unsafe { complete(&store) };
+                // SAFETY: callers hold no lock, and this code is outside of `contained`.
+                return unsafe { load_and_take_buffer(&store) };
             }
-            Ok(None) if began.elapsed() < PATIENCE => pause(),
+            Ok(None) if began.elapsed() < MAX_WAIT => pause(),
             Ok(None) => return FAILED_AT.set(Some(server::now())),
             Err(message) => {
                 FAILED_AT.set(Some(server::now()));
@@ -76,14 +83,15 @@ pub(super) fn attach_now() {
     }
 }
 
-/// Makes the store, or attaches to it; `None` while another backend makes it. What it maps and makes is pinned last: an
-/// error before that gives all of it back.
+/// Makes the store, or attaches to it. Returns `None` while another backend makes it. Mappings and new areas are pinned
+/// last: an error before that releases them.
 ///
 /// # Safety
 /// * `control` must point to the store's control block.
-/// * Not inside a boundary, holding no lock. Raises where there is no memory; the rest is left to `contained`.
+/// * The caller must be inside `contained`, outside of any FFI boundary, and hold no lock. Raises if there is no memory.
 unsafe fn make_or_attach(control: *mut Control) -> Option<Store> {
-    // SAFETY: who is the maker makes the store alone; handles of a made store do not change.
+    // SAFETY: the caller ensures that `control` is valid. Only the maker, one process at a time, writes the handles, and only
+    // before it sets `made`. Other processes read them only after they see `made`.
     unsafe {
         compat::register_tranche((*control).tranche, control::TRANCHE);
         let parameters = compat::dshash_parameters(Entry::KEY_SIZE, size_of::<Entry>(), (*control).tranche);
@@ -133,12 +141,13 @@ unsafe fn make_or_attach(control: *mut Control) -> Option<Store> {
     }
 }
 
-/// Loads the file where nobody has, and takes a buffer, once this backend is attached. It can do without.
+/// Loads the file if no backend has done so, and takes a buffer for this session. The store also works without them.
 ///
 /// # Safety
-/// Not inside a boundary, holding no lock.
-unsafe fn complete(store: &Store) {
-    // SAFETY: the caller holds no lock.
+/// The caller must be outside of any FFI boundary, and hold no lock.
+unsafe fn load_and_take_buffer(store: &Store) {
+    // SAFETY: the caller is outside of any boundary and holds no lock. `contained` catches the error that `attach_backend`
+    // may raise.
     unsafe {
         file::load(store);
         if !server::is_postmaster() {
@@ -147,8 +156,8 @@ unsafe fn complete(store: &Store) {
     }
 }
 
-/// Returns the registry's name for the control block. A library that was exchanged while the server runs must not find what
-/// another one made.
+/// Returns the registry's name for the control block. The name differs if the layout does: if the library is replaced while
+/// the server runs, the new one must not use the old one's memory.
 fn registered_name() -> CString {
     let layout = [
         size_of::<Control>(),

@@ -1,8 +1,8 @@
 //! The memory of a plan in the store: chains of small blocks.
 //!
-//! A plan's statistics can take a megabyte, but no block is larger than 8 kB. PostgreSQL's allocator gives a segment
-//! back to the system only when its small objects have gone, and free blocks of a few sizes serve any other plan; of
-//! large objects of many sizes the memory would be lost to fragmentation.
+//! A plan's statistics can take a megabyte, but no block is larger than 8 kB. Blocks have few sizes, so each plan can reuse
+//! the free blocks of any other plan. With large objects of many sizes, fragmentation would waste the memory: PostgreSQL's
+//! allocator returns a segment to the system only when the segment is empty.
 
 use crate::pg::server::contained::contained;
 use crate::pg::server::unguarded;
@@ -12,51 +12,48 @@ use rowsource_core::model::NodeTotals;
 /// The largest object that PostgreSQL's allocator takes from a pool.
 const BLOCK: usize = 8192;
 const HEADER: usize = size_of::<Header>();
-/// Nodes in a full block.
-const NODES: usize = (BLOCK - HEADER) / size_of::<NodeTotals>();
-/// Bytes in a full block.
-const BYTES: usize = BLOCK - HEADER;
 
-/// What a block begins with; its values follow.
+/// The beginning of a block; its values follow.
 #[repr(C)]
 struct Header {
-    /// The next block of the chain; 0 at the last.
+    /// The next block of the chain; 0 in the last block.
     next: pg_sys::dsa_pointer,
-    /// Values in this block.
+    /// The number of values in this block.
     count: usize,
 }
 
 const _: () = assert!(HEADER.is_multiple_of(align_of::<NodeTotals>()));
 
-/// What a block may hold.
+/// A type of values that blocks may hold.
 pub(super) trait Stored: Copy {
-    /// Values in a full block.
-    const MOST: usize;
+    /// The number of values in a full block.
+    const MAX_VALUES: usize = (BLOCK - HEADER) / size_of::<Self>();
 }
 
-impl Stored for NodeTotals {
-    const MOST: usize = NODES;
-}
+impl Stored for NodeTotals {}
 
-impl Stored for u8 {
-    const MOST: usize = BYTES;
-}
+impl Stored for u8 {}
 
-/// Makes a chain that holds `values`, and returns its first block; an error without memory: of the store, or of the system.
+/// Makes a chain that holds `values`, and returns its first block.
+///
+/// # Errors
+/// Returns an error if the store's limit is reached, or the system has no memory.
 ///
 /// # Safety
-/// Holding no lock.
+/// * `area` must be an area that this process has attached.
+/// * The caller must be outside of any FFI boundary, and hold no lock.
 pub(super) unsafe fn make<T: Stored>(
     area: *mut pg_sys::dsa_area,
     values: &[T],
 ) -> Result<pg_sys::dsa_pointer, NoMemory> {
     let mut first: pg_sys::dsa_pointer = 0;
     // From the last block to the first, so that each can point to the next.
-    for values in values.chunks(T::MOST).rev() {
+    for values in values.chunks(T::MAX_VALUES).rev() {
         let size = HEADER + size_of_val(values);
         let flags = pg_sys::DSA_ALLOC_NO_OOM as i32;
-        // SAFETY: plain calls; a new block is as large as asked for, and nobody else knows it yet. An error leaves the
-        // blocks made so far to be freed here.
+        // SAFETY: the caller ensures that `area` is attached and that no lock is held. A new block has `size` bytes, room for
+        // the header and the values, and nobody else knows it yet. `contained` catches errors. Then the
+        // blocks made so far are freed, and nobody else knows them.
         unsafe {
             let made = contained(|| {
                 let made = pg_sys::dsa_allocate_extended(area, size, flags);
@@ -91,29 +88,32 @@ pub(super) unsafe fn make<T: Stored>(
 pub(super) enum NoMemory {
     /// The store's own limit is reached.
     Limit,
-    /// The system has no more shared memory; with what it said.
+    /// The system has no more shared memory; with the error message.
     System(String),
 }
 
-/// Gives a chain back. What cannot be mapped in is lost.
+/// Frees a chain. The rest of the chain is lost if a block cannot be mapped.
 ///
 /// # Safety
-/// Main thread, holding no lock but those that `contained` may release. Nobody else may know the chain any more.
+/// * `first` must be 0 or the first block of a chain in `area`, and nobody else may know the chain any more.
+/// * The caller must be outside of any FFI boundary, and hold no LWLock: `contained` may release all of them.
 pub(super) unsafe fn free(area: *mut pg_sys::dsa_area, first: pg_sys::dsa_pointer) {
     if first != 0 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller ensures that nobody else knows the chain. `contained` catches errors.
         let _ = contained(|| unsafe { free_raising(area, first) });
     }
 }
 
-/// The same where errors are the caller's.
+/// Frees a chain as [`free`] does. Raises if a block cannot be mapped.
 ///
 /// # Safety
-/// Nobody else may know the chain any more.
+/// * `first` must be 0 or the first block of a chain in `area`, and nobody else may know the chain any more.
+/// * The caller must be outside of any FFI boundary.
 pub(super) unsafe fn free_raising(area: *mut pg_sys::dsa_area, first: pg_sys::dsa_pointer) {
     let mut at = first;
     while at != 0 {
-        // SAFETY: nobody else knows the chain, by the caller's promise, so its blocks are whole and used by nobody.
+        // SAFETY: the caller ensures that this is a chain and that nobody else knows it. So each block is valid until it is
+        // freed here, after its `next` was read.
         unsafe {
             let next = (*pg_sys::dsa_get_address(area, at).cast::<Header>()).next;
             pg_sys::dsa_free(area, at);
@@ -125,8 +125,8 @@ pub(super) unsafe fn free_raising(area: *mut pg_sys::dsa_area, first: pg_sys::ds
 /// Visits the values of a chain block by block, with the index of each block's first value.
 ///
 /// # Safety
-/// Inside a boundary: a block may have to be mapped in, which may raise. The chain must stay, and its values must not be
-/// changed meanwhile, but by `visit`.
+/// * The caller must be inside an FFI boundary: this raises if a block cannot be mapped.
+/// * During the call, the chain must not be freed, and nobody but `visit` may change its values.
 #[inline(always)]
 pub(super) unsafe fn each<T: Stored>(
     area: *mut pg_sys::dsa_area,
@@ -135,7 +135,8 @@ pub(super) unsafe fn each<T: Stored>(
 ) {
     let (mut at, mut index) = (first, 0);
     while at != 0 {
-        // SAFETY: the caller's promise; a block holds as many values as its header says.
+        // SAFETY: the caller ensures that the chain stays and that nobody else changes its values. `make` wrote `count` values
+        // of this type behind the header.
         unsafe {
             let block: *mut Header = unguarded::dsa_get_address(area, at).cast();
             let count = (*block).count;
@@ -146,12 +147,13 @@ pub(super) unsafe fn each<T: Stored>(
     }
 }
 
-/// Maps a chain's blocks in, so that nothing is raised when they are visited.
+/// Maps a chain's blocks, so that later visits raise nothing.
 ///
 /// # Safety
-/// Inside a boundary: a block may have to be mapped in, which may raise. The chain must stay meanwhile.
+/// * The caller must be inside an FFI boundary: this raises if a block cannot be mapped.
+/// * During the call, the chain must not be freed.
 #[inline(always)]
 pub(super) unsafe fn map<T: Stored>(area: *mut pg_sys::dsa_area, first: pg_sys::dsa_pointer) {
-    // SAFETY: the chain stays, and its values are not looked at.
+    // SAFETY: the caller ensures that the chain stays, and the closure reads and writes no values.
     unsafe { each::<T>(area, first, |_, _| ()) }
 }

@@ -1,4 +1,4 @@
-//! The store's control block: where it lies, and what it counts.
+//! The store's control block: its place in shared memory, the handles and the counters in it.
 
 use crate::guc;
 use crate::pg::server::backend_local::BackendLocal;
@@ -10,29 +10,30 @@ use std::cell::Cell;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
-/// Zeroed when it is made.
+/// The control block. It is made as zero bytes.
 #[repr(C)]
 pub(super) struct Control {
     pub lock: pg_sys::LWLock,
+    /// The store has been made: the handles below are valid.
     pub made: AtomicBool,
     /// The process that makes the store or loads the file.
     maker: Owner,
-    /// The file has been loaded, or need not be.
+    /// The file has been loaded, or there is none to load.
     pub loaded: AtomicBool,
-    /// It was logged that there is no more shared memory.
+    /// The lack of shared memory has been logged.
     logged: AtomicBool,
     pub plans_area: pg_sys::dsa_handle,
     pub pending_area: pg_sys::dsa_handle,
     pub table: pg_sys::dshash_table_handle,
     pub tranche: i32,
     pub plans: AtomicU64,
-    /// Of the plans, without the sessions' buffers.
+    /// The bytes of the plans, without the sessions' buffers.
     pub bytes: AtomicU64,
-    /// The limit in bytes that is in force for the plans' area.
+    /// The current limit of the plans' area, in bytes.
     limit: AtomicU64,
-    /// The highest that was in force.
+    /// The highest limit so far.
     highest_limit: AtomicU64,
-    /// Until then the system is not asked for more memory: it had none.
+    /// The system had no more memory. It is asked again after this time.
     exhausted_until: AtomicI64,
     /// The sessions' buffers.
     pub buffers: List,
@@ -43,8 +44,8 @@ pub(super) struct Control {
 }
 
 static CONTROL: BackendLocal<Cell<*mut Control>> = BackendLocal::new(Cell::new(std::ptr::null_mut()));
-/// The sessions' buffers take this part of `pg_rowsource.max_memory` at most, beside it. Sessions for which there is no room
-/// go to the store at once.
+/// The sessions' buffers can take up to one part in this many of `pg_rowsource.max_memory`, in addition to it. Sessions
+/// without a buffer add each execution to the store at once.
 pub(super) const PENDING_PART: usize = 4;
 /// The name of the control block and of its locks.
 pub(super) const TRANCHE: &CStr = c"pg_rowsource";
@@ -52,26 +53,26 @@ pub(super) const TRANCHE: &CStr = c"pg_rowsource";
 /// Finds or makes the control block of a preloaded library.
 ///
 /// # Safety
-/// To be called in PostgreSQL's hook in which shared memory is set up.
+/// Only PostgreSQL's `shmem_startup_hook` may call this.
 pub(super) unsafe fn find_or_make_preloaded() {
-    // SAFETY: the caller is that hook. PostgreSQL calls it before any other process can see a new block; a block that was
-    // found is whole.
+    // SAFETY: the caller is the hook in which PostgreSQL allows `ShmemInitStruct`. No other process can see a new block
+    // before the hook returns. A block that was found has been initialized.
     unsafe {
         let mut found = false;
         let control = pg_sys::ShmemInitStruct(TRANCHE.as_ptr(), size_of::<Control>(), &mut found).cast();
         CONTROL.set(control);
         if !found {
-            begin(control);
+            initialize(control);
         }
     }
 }
 
-/// Makes a control block, while nobody else can see it.
+/// Initializes a control block.
 ///
 /// # Safety
-/// `control` must point to room for a control block that nobody else can see yet.
-unsafe fn begin(control: *mut Control) {
-    // SAFETY: the caller has room for a block, and nobody else sees it. Zero bytes are a valid value for all fields.
+/// `control` must point to room for a control block that no other process can see yet.
+unsafe fn initialize(control: *mut Control) {
+    // SAFETY: the caller ensures that there is room, and that no other process sees it. Zero bytes are valid for all fields.
     unsafe {
         control.write_bytes(0, 1);
         (*control).tranche = compat::new_tranche(TRANCHE);
@@ -80,79 +81,84 @@ unsafe fn begin(control: *mut Control) {
     }
 }
 
-/// Called by the registry for a block that it has just made.
+/// Initializes a control block that the registry has just made.
 ///
 /// # Safety
-/// To be called by the registry only, with a new block as large as a control block.
+/// Only the registry may call this, with a new block of the size of a control block.
 #[allow(
     clippy::missing_safety_doc,
-    reason = "of the function that the guard makes inside"
+    reason = "pg_guard makes an inner function that has no doc comment"
 )]
 #[pg_guard]
-unsafe extern "C-unwind" fn begin_registered(block: *mut std::ffi::c_void) {
+unsafe extern "C-unwind" fn initialize_registered(block: *mut std::ffi::c_void) {
     let control: *mut Control = block.cast();
-    // SAFETY: a new block of the size that was asked for.
+    // SAFETY: the registry made the block with the size that `find_or_make` requested, and shows it to no other process
+    // before this returns.
     unsafe {
-        begin(control);
-        // Nobody saves it, so there is nothing to load; what an earlier run saved is not its past.
+        initialize(control);
+        // A store in the registry is never saved, so it loads no file either. A file would be from an earlier preloaded
+        // store.
         (*control).loaded.store(true, Relaxed);
     }
 }
 
-/// Returns the control block of a preloaded library; null where there is none.
-pub(super) fn preloaded() -> *mut Control {
+/// Returns the control block that this process knows, or null.
+pub(super) fn known() -> *mut Control {
     CONTROL.get()
 }
 
-/// Returns whether there is a control block, or one may be made.
+/// Returns whether there is a control block, or the registry can make one.
 pub(super) fn may_exist() -> bool {
-    !preloaded().is_null() || (compat::HAS_REGISTRY && server::is_under_postmaster())
+    !known().is_null() || (compat::HAS_REGISTRY && server::is_under_postmaster())
 }
 
-/// Returns the control block. Makes it in PostgreSQL's registry, under this name, where nobody has made one.
+/// Returns the control block. If the library was not preloaded, finds or makes it in PostgreSQL's registry under this name.
 ///
 /// # Safety
-/// Where memory may be allocated for good. Raises where there is no shared memory.
+/// The caller must be in a backend, outside of any FFI boundary, with a current memory context that lives as long as the
+/// process. Raises if there is no shared memory.
 pub(super) unsafe fn find_or_make(name: &CStr) -> *mut Control {
-    // SAFETY: nobody has made the block before, as far as this process knows, and memory may be allocated for good.
+    // SAFETY: the caller is in a backend and outside of any boundary, as the registry requires. `initialize_registered` accepts a block of this size. Every process
+    // requests the same size, because the name contains it.
     unsafe {
         if CONTROL.get().is_null() {
-            let registered = compat::named_dsm_segment(name, size_of::<Control>(), begin_registered);
+            let registered = compat::named_dsm_segment(name, size_of::<Control>(), initialize_registered);
             CONTROL.set(registered.cast());
         }
         CONTROL.get()
     }
 }
 
-/// Writes to the server's log that there is no more shared memory: once in a server's life.
+/// Writes to the server's log that there is no more shared memory: once while the server runs.
 pub(super) fn log_no_memory(message: &str) {
-    /// Of this session, where there is no control block.
+    /// Used if there is no control block: once per session.
     static LOGGED: AtomicBool = AtomicBool::new(false);
-    // SAFETY: null or a control block, which stays.
-    let logged = unsafe { preloaded().as_ref() }.map_or(&LOGGED, |control| &control.logged);
+    // SAFETY: the pointer is null, or points to the control block, which stays mapped until the process ends.
+    let logged = unsafe { known().as_ref() }.map_or(&LOGGED, |control| &control.logged);
     if !logged.swap(true, Relaxed) {
         server::log_alone(&format!(
-            "pg_rowsource got no more shared memory: {message}; it keeps the plans that it has room for, and counts others as refused in rowsource_info()"
+            "pg_rowsource got no more shared memory: {message}; it keeps the plans that fit, and counts executions of other plans as refused in rowsource_info()"
         ));
     }
 }
 
-/// Returns whether a backend is making the store, or loading its file.
+/// Returns whether another process is making the store, or loading its file.
 pub(super) fn is_being_made() -> bool {
-    // SAFETY: null or a control block, which stays.
-    unsafe { preloaded().as_ref() }.is_some_and(|control| {
+    // SAFETY: the pointer is null, or points to the control block, which stays mapped until the process ends.
+    unsafe { known().as_ref() }.is_some_and(|control| {
         let maker = control.maker.pid();
         maker != 0 && maker != server::pid() && server::is_alive(maker)
     })
 }
 
 impl Control {
-    /// Lets this process make the store or load the file, until the answer is dropped. `None` while another one does.
+    /// Lets this process make the store or load the file, until the guard is dropped. Returns `None` while another process
+    /// does so.
     pub fn become_maker(&self) -> Option<OwnerGuard<'_>> {
         self.maker.hold_or_inherit(server::pid(), server::is_alive)
     }
 
-    /// Returns whether a new plan needs room made for it.
+    /// Returns whether plans must be evicted before a new one is inserted.
     pub fn is_full(&self) -> bool {
         let limits = Limits {
             plans: guc::max_plans() as u64,
@@ -161,17 +167,17 @@ impl Control {
         limits.are_reached(self.plans.load(Relaxed), self.bytes.load(Relaxed))
     }
 
-    /// Notes the limit that the plans' area was made with.
+    /// Stores the limit with which the plans' area was made.
     pub fn note_limit(&self, limit: usize) {
         self.limit.store(limit as u64, Relaxed);
         self.highest_limit.fetch_max(limit as u64, Relaxed);
     }
 
-    /// Puts the limit of the plans' area in force: that of the setting, or none at all for a minute after the system
-    /// had no memory. Each failed request costs the server a file that is made and removed.
+    /// Sets the limit of the plans' area to that of the setting. For a minute after the system had no memory, sets it to 0
+    /// instead, so that the area does not grow: each failed request would make and remove a file.
     ///
     /// # Safety
-    /// `area` must be the plans' area, which this process has attached.
+    /// `area` must be the plans' area, and this process must have attached to it.
     pub unsafe fn apply_limit(&self, area: *mut pg_sys::dsa_area) {
         let exhausted = self.exhausted_until.load(Relaxed);
         let wanted = match exhausted != 0 && server::now() < exhausted {
@@ -180,33 +186,34 @@ impl Control {
         };
         self.highest_limit.fetch_max(wanted, Relaxed);
         if self.limit.swap(wanted, Relaxed) != wanted {
-            // SAFETY: `area` is the plans' area by the caller's promise, and this process has it attached.
+            // SAFETY: the caller ensures that `area` is the plans' area and that this process has attached to it.
             unsafe { pg_sys::dsa_set_size_limit(area, wanted as usize) }
         }
     }
 
-    /// Returns the bytes that a process needs to map the store, at most.
+    /// Returns the maximum number of bytes that a process needs to map the store.
     pub fn mapped_bytes(&self) -> usize {
         const SLACK: usize = 8 << 20;
         let limit = self.highest_limit.load(Relaxed).max(guc::max_memory() as u64) as usize;
         limit + limit / PENDING_PART + SLACK
     }
 
-    /// Notes that the system has no more shared memory.
+    /// Stores that the system has no more shared memory, and logs it.
     pub fn note_exhausted(&self, message: &str) {
-        const PAUSE: i64 = 60_000_000;
-        self.exhausted_until.store(server::now() + PAUSE, Relaxed);
+        const RETRY_AFTER_US: i64 = 60_000_000;
+        self.exhausted_until
+            .store(server::now() + RETRY_AFTER_US, Relaxed);
         log_no_memory(message);
     }
 
-    /// Counts a plan that came, or one that went.
-    pub fn count(&self, bytes: usize, truncated: bool, came: bool) {
-        let add = |counter: &AtomicU64, amount: u64| match came {
+    /// Updates the counters after a plan was inserted, or deleted.
+    pub fn count(&self, bytes: usize, truncated: bool, inserted: bool) {
+        let change = |counter: &AtomicU64, amount: u64| match inserted {
             true => counter.fetch_add(amount, Relaxed),
             false => counter.fetch_sub(amount, Relaxed),
         };
-        add(&self.plans, 1);
-        add(&self.bytes, bytes as u64);
-        add(&self.truncated, u64::from(truncated));
+        change(&self.plans, 1);
+        change(&self.bytes, bytes as u64);
+        change(&self.truncated, u64::from(truncated));
     }
 }

@@ -1,4 +1,4 @@
-//! The entries of the shared store: one per plan, its nodes' statistics and its description beside it.
+//! The entries of the shared store: one per plan. The statistics of the nodes and the description lie in separate memory.
 
 use super::access::{Store, locked, locked_by_control};
 use super::blocks::{self, NoMemory};
@@ -18,13 +18,13 @@ pub(super) struct Entry {
     key: PlanKey,
     /// Guards everything below but `used`.
     lock: pg_sys::LWLock,
-    /// When it was last run, to be looked at without the lock.
+    /// When the plan last ran. It can be read without the lock.
     used: AtomicI64,
     stats: PlanStats,
     memory: Memory,
 }
 
-/// The memory of a plan. Which blocks there are does not change as long as the entry is in the table.
+/// The memory of a plan. The blocks stay the same as long as the entry is in the table.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Memory {
@@ -49,8 +49,8 @@ impl Memory {
         size_of::<Entry>() + self.node_count as usize * NODE_SIZE + self.description_size as usize
     }
 
-    /// Of no plan.
-    const NOTHING: Memory = Memory {
+    /// No memory.
+    const EMPTY: Memory = Memory {
         nodes: 0,
         description: 0,
         node_count: 0,
@@ -61,14 +61,15 @@ impl Memory {
     /// Allocates the memory of a plan.
     ///
     /// # Safety
-    /// Not inside a boundary, holding no lock.
+    /// The caller must be outside of any FFI boundary, and hold no LWLock.
     unsafe fn make(
         store: &Store,
         nodes: &[NodeTotals],
         description: &[u8],
         truncated: bool,
     ) -> Result<Memory, NoMemory> {
-        // SAFETY: the caller holds no lock. Nobody else knows a chain that was made just now.
+        // SAFETY: the caller holds no LWLock and is outside of any boundary. `store` is attached. Only this function knows the
+        // chain that it frees, because it has just made it.
         unsafe {
             let chain = blocks::make(store.plans, nodes)?;
             let text =
@@ -83,12 +84,13 @@ impl Memory {
         }
     }
 
-    /// Gives the memory back.
+    /// Frees the memory.
     ///
     /// # Safety
-    /// Not inside a boundary, holding no lock. Nobody else may know it any more.
+    /// * The caller must be outside of any FFI boundary, and hold no LWLock.
+    /// * No entry may have this memory, and nobody may use it afterwards.
     unsafe fn free(&self, store: &Store) {
-        // SAFETY: nobody else knows the chains, by the caller's promise.
+        // SAFETY: the caller ensures that nobody else knows the chains, and holds no LWLock.
         unsafe {
             blocks::free(store.plans, self.nodes);
             blocks::free(store.plans, self.description);
@@ -96,12 +98,13 @@ impl Memory {
     }
 }
 
-/// Adds to a known plan. Returns false where the plan is not known.
+/// Adds a batch to a plan's entry, unless the entry has another number of nodes. Returns false if there is no entry.
 ///
 /// # Safety
-/// Inside a boundary: memory may be mapped in, which may raise.
+/// The caller must be inside an FFI boundary, and hold no partition lock. Raises if memory cannot be mapped.
 pub(super) unsafe fn update(store: &Store, key: &PlanKey, batch: &Batch) -> bool {
-    // SAFETY: the entry stays while the partition lock is held; its statistics change under its own lock only.
+    // SAFETY: the partition lock keeps the entry in the table until it is released at the end. The statistics are changed only
+    // under the entry's own lock, which `locked` takes.
     unsafe {
         let key: *const PlanKey = key;
         let entry: *mut Entry = unguarded::dshash_find(store.table, key.cast(), false).cast();
@@ -124,7 +127,7 @@ pub(super) unsafe fn update(store: &Store, key: &PlanKey, batch: &Batch) -> bool
     }
 }
 
-/// What a new entry begins with.
+/// The content of a new entry.
 pub(super) struct NewPlan {
     stats: PlanStats,
     nodes: Vec<NodeTotals>,
@@ -134,7 +137,7 @@ pub(super) struct NewPlan {
 }
 
 impl NewPlan {
-    /// Makes it of the plan's first executions. `None` where the plan is too large, or without memory.
+    /// Makes the content from the plan's first executions. Returns `None` if the plan is too large, or there is no memory.
     pub(super) fn of(description: &PlanDescription, batch: &Batch) -> Option<Self> {
         let count = batch.node_count();
         if count > MAX_NODES {
@@ -157,7 +160,7 @@ impl NewPlan {
     }
 }
 
-/// Serialises a description; `None` without memory for it.
+/// Serialises a description. Returns `None` if there is no memory.
 fn serialised(description: &PlanDescription) -> Option<Vec<u8>> {
     let size = postcard::experimental::serialized_size(description).ok()?;
     let mut bytes = Vec::new();
@@ -169,32 +172,32 @@ fn serialised(description: &PlanDescription) -> Option<Vec<u8>> {
 
 /// Why a plan could not be inserted.
 pub(super) enum NoRoom {
-    /// The plan itself has no memory.
+    /// There is no memory for the plan's chains.
     Plan(NoMemory),
-    /// The table has no memory for its entry; with what the system said.
+    /// There is no memory for the plan's entry in the table; with the error message.
     Entry(String),
 }
 
-/// Makes an entry for a new plan, or adds the batch to the entry that somebody else has made. False where that is one of
-/// another number of nodes.
+/// Makes an entry for a new plan. If another session has already made the entry, adds the batch to it as [`update`] does.
+/// Returns whether the plan has an entry now.
 ///
 /// # Safety
-/// Not inside a boundary, holding no lock but a slot. Raises nothing.
+/// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises nothing.
 pub(super) unsafe fn insert_or_update(
     store: &Store,
     key: &PlanKey,
     new: &NewPlan,
     batch: &Batch,
 ) -> Result<bool, NoRoom> {
-    // SAFETY: the caller holds no lock; an error leaves those taken here to `contained`. The memory is freed only where no
-    // entry has it.
+    // SAFETY: the caller holds no LWLock and is outside of any boundary. `contained` catches errors, and then releases the
+    // locks that were taken here. The memory is freed only if `taken` says that no entry has it.
     unsafe {
         let memory =
             Memory::make(store, &new.nodes, &new.description, new.truncated).map_err(NoRoom::Plan)?;
         let mut taken = false;
         let kept = contained(|| {
             locked_by_control(store, || {
-                // Somebody else may have been first with this plan.
+                // Another session may have inserted this plan in the meantime.
                 pg_guard_ffi_boundary(|| update(store, key, batch)) || {
                     taken = insert(store, key, &new.stats, memory);
                     taken
@@ -208,12 +211,15 @@ pub(super) unsafe fn insert_or_update(
     }
 }
 
-/// Inserts a plan that is not there yet; false where it is.
+/// Inserts a plan. Returns false if it has an entry already.
 ///
 /// # Safety
-/// Under the control lock. Raises where there is no memory for the entry.
+/// * The caller must hold the control lock, and no partition lock.
+/// * The caller must be outside of any FFI boundary. Raises if there is no memory for the entry.
+/// * `memory` must be of this plan. It belongs to the entry if this returns true.
 unsafe fn insert(store: &Store, key: &PlanKey, stats: &PlanStats, memory: Memory) -> bool {
-    // SAFETY: the new entry is locked by its partition lock.
+    // SAFETY: the table returns the entry with its partition locked exclusively, so nobody else sees it until all of its
+    // fields are written.
     unsafe {
         let mut found = false;
         let key: *const PlanKey = key;
@@ -233,9 +239,10 @@ unsafe fn insert(store: &Store, key: &PlanKey, stats: &PlanStats, memory: Memory
 /// Deletes a plan, unless it has been used since `last_used`. Returns whether it was deleted.
 ///
 /// # Safety
-/// Not inside a boundary, holding no partition lock. Raises where memory cannot be mapped in.
+/// The caller must be outside of any FFI boundary, and hold no partition lock. Raises if memory cannot be mapped.
 pub(super) unsafe fn delete_unused(store: &Store, key: &PlanKey, last_used: i64) -> bool {
-    // SAFETY: the partition is locked exclusively while the entry is looked at and deleted.
+    // SAFETY: the table returns the entry with its partition locked exclusively, until it is released or deleted. So nobody
+    // else uses the entry.
     unsafe {
         let key: *const PlanKey = key;
         let entry: *mut Entry = pg_sys::dshash_find(store.table, key.cast_mut().cast(), true).cast();
@@ -252,47 +259,49 @@ pub(super) unsafe fn delete_unused(store: &Store, key: &PlanKey, last_used: i64)
     }
 }
 
-/// Deletes the plans whose keys `wanted` picks.
+/// Deletes the plans whose keys `is_unwanted` selects.
 ///
 /// # Safety
-/// Not inside a boundary, holding no partition lock. Raises where memory cannot be mapped in.
-pub(super) unsafe fn delete(store: &Store, wanted: impl Fn(&PlanKey) -> bool) {
-    // SAFETY: the partition is locked exclusively while an entry is looked at and deleted.
+/// The caller must be outside of any FFI boundary, and hold no partition lock. Raises if memory cannot be mapped.
+pub(super) unsafe fn delete(store: &Store, is_unwanted: impl Fn(&PlanKey) -> bool) {
+    // SAFETY: with `exclusive`, `each` holds the entry's partition lock exclusively during the closure.
     unsafe {
         each(store, true, |entry| {
-            let gone = wanted(&(*entry).key);
-            if gone {
+            let deleted = is_unwanted(&(*entry).key);
+            if deleted {
                 free_memory(store, entry);
             }
-            gone
+            deleted
         });
     }
 }
 
-/// Gives back the memory of an entry that is to be deleted.
+/// Frees the memory of an entry that is about to be deleted.
 ///
 /// # Safety
-/// The entry's partition must be locked exclusively. Raises where memory cannot be mapped in.
+/// * This process must hold the entry's partition lock exclusively.
+/// * The caller must be outside of any FFI boundary. Raises if memory cannot be mapped.
 unsafe fn free_memory(store: &Store, entry: *mut Entry) {
-    // SAFETY: nobody else reads the entry while its partition is locked exclusively. Where an error interrupts this, the
-    // entry stays, and has nothing.
+    // SAFETY: the caller's exclusive lock ensures that nobody else uses the entry. The entry loses its memory first: if an
+    // error interrupts this, the entry stays, but refers to no freed block.
     unsafe {
-        let memory = std::mem::replace(&mut (*entry).memory, Memory::NOTHING);
+        let memory = std::mem::replace(&mut (*entry).memory, Memory::EMPTY);
         (*store.control).count(memory.bytes(), memory.truncated, false);
         blocks::free_raising(store.plans, memory.nodes);
         blocks::free_raising(store.plans, memory.description);
     }
 }
 
-/// Visits all entries; deletes those for which `visit` returns true, if `exclusive`.
+/// Visits all entries. If `exclusive`, deletes those for which `visit` returns true.
 ///
 /// # Safety
-/// * This process must hold no partition lock of the table.
-/// * `visit` must not hold on to an entry, nor take a partition lock. It may write to an entry only where `exclusive`
-///   is true, but for atomics.
-/// * Raises what `visit` raises, and leaves the lock to the abort.
+/// * This process must hold no partition lock of the table, and be outside of any FFI boundary.
+/// * `visit` must not keep the pointer to an entry, nor take a partition lock. Unless `exclusive`, it may write only atomics
+///   of an entry.
+/// * Raises if memory cannot be mapped, or if `visit` raises. The abort then releases the partition lock.
 unsafe fn each(store: &Store, exclusive: bool, mut visit: impl FnMut(*mut Entry) -> bool) {
-    // SAFETY: the sequential scan holds the lock of the partition it is in.
+    // SAFETY: the sequential scan holds the partition lock of the entry that it returns, so the entry stays during `visit`. It
+    // is deleted only if that lock is exclusive.
     unsafe {
         let mut status = std::mem::zeroed::<pg_sys::dshash_seq_status>();
         pg_sys::dshash_seq_init(&mut status, store.table, exclusive);
@@ -309,12 +318,13 @@ unsafe fn each(store: &Store, exclusive: bool, mut visit: impl FnMut(*mut Entry)
     }
 }
 
-/// Lists all plans, and when each was last run. Plans for which the list has no room are left out.
+/// Lists all plans and when each last ran. Lists only as many plans as the vector has room for.
 ///
 /// # Safety
-/// Not inside a boundary, holding no partition lock. Raises where memory cannot be mapped in.
+/// The caller must be outside of any FFI boundary, and hold no partition lock. Raises if memory cannot be mapped.
 pub(super) unsafe fn list(store: &Store, plans: &mut Vec<Candidate<PlanKey>>) {
-    // SAFETY: entries are only looked at while their partition is locked.
+    // SAFETY: `each` holds the entry's partition lock during the closure. The closure reads the key, which never changes, and
+    // an atomic.
     unsafe {
         each(store, false, |entry| {
             if plans.len() < plans.capacity() {
@@ -328,16 +338,16 @@ pub(super) unsafe fn list(store: &Store, plans: &mut Vec<Candidate<PlanKey>>) {
     }
 }
 
-/// Returns a copy of a plan; `None` where it is not in the store, or its description cannot be read.
+/// Returns a copy of a plan. Returns `None` if it is not in the store, or its description cannot be read.
 ///
 /// # Safety
-/// In a function of the user's: raises "out of memory".
+/// The caller must be an SQL function, outside of any FFI boundary, and hold no lock. Raises "out of memory".
 pub(super) unsafe fn copy(store: &Store, key: &PlanKey) -> Option<Plan> {
-    // SAFETY: the entry stays while the partition lock is held; it is copied under its own lock. An error leaves both
-    // to the abort.
+    // SAFETY: the partition lock keeps the entry and its chains until it is released. The statistics are copied under the
+    // entry's own lock. After an error, the abort releases both locks.
     unsafe {
-        let find: *const PlanKey = key;
-        let entry: *mut Entry = pg_sys::dshash_find(store.table, find.cast(), false).cast();
+        let key_pointer: *const PlanKey = key;
+        let entry: *mut Entry = pg_sys::dshash_find(store.table, key_pointer.cast(), false).cast();
         if entry.is_null() {
             return None;
         }

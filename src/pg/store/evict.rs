@@ -1,4 +1,4 @@
-//! Evicts plans to make room for a new one. Which plans go is decided in `rowsource_core::eviction`.
+//! Evicts plans to make room for a new one. `rowsource_core::eviction` selects them.
 
 use super::access::{Store, locked_by_control};
 use super::entry;
@@ -7,14 +7,15 @@ use rowsource_core::eviction::{Candidate, least_recently_used};
 use rowsource_core::model::PlanKey;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Evicts the plans that were used longest ago: one in `part`, and at least one. With `only_if_full` that is for the case that
-/// no other session has made room meanwhile. Returns the plans that went, and maybe some that stayed.
+/// Evicts the least recently used plans: one in `part`, and at least one. With `only_if_full`, does nothing if another session
+/// has made room in the meantime. Returns the selected plans; some of them may have been used again and stayed.
 ///
 /// # Safety
-/// Not inside a boundary, holding no lock but a slot. Raises nothing.
+/// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises nothing.
 pub(super) unsafe fn evict(store: &Store, part: usize, only_if_full: bool) -> Vec<Candidate<PlanKey>> {
     let mut plans = Vec::new();
-    // SAFETY: the caller holds no lock. An error in between leaves the store as it is, and its locks to `contained`.
+    // SAFETY: the caller holds no LWLock and is outside of any boundary. `contained` catches errors and releases the locks. The
+    // control block stays mapped until the process ends.
     unsafe {
         let control = &*store.control;
         let _ = contained(|| {
@@ -27,15 +28,15 @@ pub(super) unsafe fn evict(store: &Store, part: usize, only_if_full: bool) -> Ve
                     return;
                 }
                 entry::list(store, &mut plans);
-                let to_go = least_recently_used(&mut plans, part);
-                // Who runs a plan holds no control lock: the plan may be in use again.
-                let gone = to_go
+                let selected = least_recently_used(&mut plans, part);
+                // Sessions use plans without the control lock, so a plan may have been used again.
+                let deleted = selected
                     .iter()
                     .filter(|plan| entry::delete_unused(store, &plan.key, plan.last_used))
                     .count();
-                control.evictions.fetch_add(gone as u64, Relaxed);
-                let listed = to_go.len();
-                plans.truncate(listed);
+                control.evictions.fetch_add(deleted as u64, Relaxed);
+                let count = selected.len();
+                plans.truncate(count);
             });
         });
     }

@@ -1,7 +1,7 @@
-//! The file that carries the plans across a clean restart: see [`crate::pg::statfile`].
+//! The file that keeps the plans across a clean restart, see [`crate::pg::server::statfile`].
 //!
-//! The postmaster writes it when the server stops cleanly, plan by plan. The first backend that needs the store reads it in
-//! the same way.
+//! The postmaster writes it when the server stops cleanly, one plan after the other. The first backend that needs the store
+//! reads it in the same way.
 
 use super::access::Store;
 use super::control::Control;
@@ -15,12 +15,13 @@ use std::sync::atomic::Ordering::Relaxed;
 
 pub(super) const NAME: &str = "pg_stat/pg_rowsource.stat";
 
-/// What the file begins with.
+/// The first record of the file.
 #[derive(Serialize, Deserialize)]
 struct Head {
     reset_at: i64,
 }
 
+/// The record of a plan, to be written.
 #[derive(Serialize)]
 struct PlanOut<'a> {
     key: &'a PlanKey,
@@ -29,7 +30,7 @@ struct PlanOut<'a> {
     nodes: &'a [NodeTotals],
 }
 
-/// As [`PlanOut`].
+/// The record of a plan that was read. It has the same fields as [`PlanOut`].
 #[derive(Deserialize)]
 struct PlanIn {
     key: PlanKey,
@@ -38,8 +39,8 @@ struct PlanIn {
     nodes: Vec<NodeTotals>,
 }
 
-/// Removes what an earlier run saved: it is not to come back later.
-pub(super) fn forget() {
+/// Removes the file of an earlier run, so that no later run loads it.
+pub(super) fn remove() {
     statfile::forget(NAME);
 }
 
@@ -58,15 +59,15 @@ pub(super) fn write(reset_at: i64, plans: impl Iterator<Item = Plan>) -> io::Res
     file.finish()
 }
 
-/// Reads the file into the store, if there is one, and removes it; once in a server's life. Plans that others run
-/// meanwhile are not overwritten.
+/// Reads the file into the store, if there is one, and removes it: once while the server runs. If a plan already has an entry,
+/// its statistics are added.
 ///
 /// # Safety
-/// Holding no lock, not inside a boundary.
+/// The caller must be outside of any FFI boundary, and hold no lock.
 pub(super) unsafe fn load(store: &Store) {
-    /// What a record of the longest takes while it is read.
-    const ROOM: usize = 16 << 20;
-    // SAFETY: the caller holds no lock; the store's control block stays.
+    /// The memory that the largest record needs while it is read.
+    const MAX_RECORD_MEMORY: usize = 16 << 20;
+    // SAFETY: the caller holds no lock and is outside of any boundary. The control block stays mapped until the process ends.
     unsafe {
         let control: &Control = &*store.control;
         if control.loaded.load(Relaxed) {
@@ -79,17 +80,18 @@ pub(super) unsafe fn load(store: &Store) {
             return;
         }
         if !guc::save() {
-            return forget();
+            return remove();
         }
-        // Plans that have no room here are left out; but a file that no store has written is not read through.
-        let longest = (4 * guc::max_memory()).max(256 << 20) as u64;
-        let Some(mut file) = statfile::take(NAME, longest) else {
+        // This limit rejects files that no store can have written. A store that was larger than this one is accepted, and the
+        // plans that do not fit are skipped.
+        let max_bytes = (4 * guc::max_memory()).max(256 << 20) as u64;
+        let Some(mut file) = statfile::take(NAME, max_bytes) else {
             return;
         };
         let Some(head) = file.next::<Head>() else { return };
         control.reset_at.store(head.reset_at.min(server::now()), Relaxed);
         for _ in 0..guc::max_plans() {
-            if !memory::can_map(ROOM) {
+            if !memory::can_map(MAX_RECORD_MEMORY) {
                 break;
             }
             let Some(plan) = file.next::<PlanIn>() else { break };

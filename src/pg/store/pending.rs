@@ -1,11 +1,11 @@
-//! The sessions' buffers in shared memory: what a session's short plans did and has not reached the store yet. The protocol is
-//! that of `rowsource_core::pending`.
+//! The sessions' buffers in shared memory. They hold the executions of short plans that are not in the store yet. The protocol
+//! is in `rowsource_core::pending`.
 //!
-//! Nothing is hidden by the buffers: who reads the store first flushes all sessions' slots. The session itself flushes a slot
-//! after a second, when another plan needs it, and when it ends.
+//! The buffers hide nothing: readers flush the slots of all sessions before they read the store. The session itself flushes a
+//! slot after a second, when another plan needs the slot, and when the session ends.
 //!
-//! A slot is guarded by an atomic owner pid instead of an LWLock: acquiring an LWLock costs a short statement as much as
-//! adding to its statistics. Who waits for a slot holds no lock.
+//! Each slot is guarded by an atomic owner pid instead of an LWLock, because acquiring an LWLock costs a short statement as
+//! much as adding to its statistics. A process that waits for a slot holds no LWLock.
 
 use super::access::Store;
 use super::entry;
@@ -23,18 +23,18 @@ use std::hash::BuildHasher;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Plans that a session's buffer holds at the same time.
+/// The number of plans that a session's buffer holds at the same time.
 const SLOTS: usize = 8;
-/// Larger plans go to the store at once: they take longer than that does.
-const NODES: usize = 8;
+/// The maximum number of nodes. Executions of larger plans are added to the store at once: they take longer than that does.
+const MAX_SLOT_NODES: usize = 8;
 /// Microseconds until a slot is flushed.
-const KEPT: i64 = 1_000_000;
+const FLUSH_AFTER_US: i64 = 1_000_000;
 
-/// Where a session keeps which slot of its buffer a plan has, if any.
+/// The number of the slot that a plan last had in the session's buffer. Another plan may have the slot by now.
 #[derive(Default)]
 pub struct PlanSlot(Cell<usize>);
 
-/// A plan as a session hands it to the store.
+/// A plan as a session passes it to the store.
 #[derive(Clone, Copy)]
 pub struct PlanRef<'a> {
     pub key: &'a PlanKey,
@@ -42,25 +42,25 @@ pub struct PlanRef<'a> {
     pub description: &'a Rc<PlanDescription>,
 }
 
-/// What a slot is kept for.
+/// The plan that a slot is kept for.
 #[derive(Clone, Copy, Default, PartialEq)]
 #[repr(C)]
 struct SlotKey {
     plan: PlanKey,
-    /// The plan's nodes, at most [`NODES`].
+    /// The number of the plan's nodes, at most [`MAX_SLOT_NODES`].
     nodes: usize,
 }
 
-/// What a slot is looked for by.
-struct Wanted<'a> {
+/// A [`SlotKey`] without a copy of the plan's key, for comparisons.
+struct BorrowedSlotKey<'a> {
     plan: &'a PlanKey,
     nodes: usize,
 }
 
-impl PartialEq<Wanted<'_>> for SlotKey {
+impl PartialEq<BorrowedSlotKey<'_>> for SlotKey {
     #[inline(always)]
-    fn eq(&self, wanted: &Wanted<'_>) -> bool {
-        self.nodes == wanted.nodes && self.plan.is(wanted.plan)
+    fn eq(&self, other: &BorrowedSlotKey<'_>) -> bool {
+        self.nodes == other.nodes && self.plan.is(other.plan)
     }
 }
 
@@ -70,21 +70,21 @@ impl Key for SlotKey {
     }
 }
 
-/// Returns a number that tells most plans apart.
+/// Returns a number that distinguishes most plans.
 fn tag(plan: &PlanKey) -> u64 {
     FxBuildHasher.hash_one(plan)
 }
 
-/// What one plan did.
+/// The statistics of one plan's executions.
 #[derive(Default)]
 #[repr(C)]
 struct Sum {
     plan: PlanStats,
-    nodes: [NodeTotals; NODES],
+    nodes: [NodeTotals; MAX_SLOT_NODES],
 }
 
 impl Sum {
-    /// Returns it as the store takes it. `key` is its slot's.
+    /// Returns the batch to add to the store. `key` is the key of the slot.
     fn batch(&self, key: &SlotKey) -> Batch<'_> {
         Batch::Sum(&self.plan, self.nodes.get(..key.nodes).unwrap_or_default())
     }
@@ -97,13 +97,13 @@ type OwnBuffer = pending::OwnBuffer<'static, SlotKey, Sum, SLOTS>;
 
 pub(super) const BUFFER_SIZE: usize = size_of::<Buffer>();
 
-// PostgreSQL aligns what it allocates to this.
+// PostgreSQL aligns allocated memory to `MAXIMUM_ALIGNOF`.
 const _: () = assert!(align_of::<Buffer>() <= pg_sys::MAXIMUM_ALIGNOF as usize);
 
-/// What this session has of the buffers.
+/// This session's buffer.
 struct Own {
     buffer: Cell<Option<OwnBuffer>>,
-    /// Describe the plans of the slots: for the store, where it meets one again that was evicted.
+    /// The descriptions of the slots' plans. The store needs one if the plan was evicted.
     descriptions: [RefCell<Option<Rc<PlanDescription>>>; SLOTS],
 }
 
@@ -115,20 +115,21 @@ static OWN: BackendLocal<Own> = BackendLocal::new(Own {
 /// Returns this session's buffer, if it has one.
 ///
 /// # Safety
-/// The caller must not keep the reference beyond [`attach_backend`] or [`leave`].
+/// The caller must not use the reference after a call of [`attach_backend`] or [`release_buffer`].
 #[inline(always)]
 unsafe fn own() -> Option<&'static OwnBuffer> {
-    // SAFETY: only this thread uses the cell. It changes only in the two functions that the caller knows of.
+    // SAFETY: a backend has one thread that uses the cell. Only `attach_backend` and `release_buffer` change it, and the
+    // caller does not use the reference after them.
     unsafe { (*OWN.buffer.as_ptr()).as_ref() }
 }
 
-/// Gives this session a buffer. Returns whether there is one.
+/// Gives this session a buffer. Returns whether it got one.
 ///
 /// # Safety
-/// Not inside a boundary, holding no lock. Raises where memory cannot be mapped in.
+/// The caller must be outside of any FFI boundary, and hold no lock. Raises if memory cannot be mapped.
 pub(super) unsafe fn attach_backend(store: &Store) -> bool {
-    // SAFETY: the store stays, and so do buffers. A new one is zero bytes, which the protocol wants, and which are valid
-    // statistics.
+    // SAFETY: the store stays mapped until the process ends, and buffers are never freed. The list contains only addresses of
+    // buffers. A new buffer is `BUFFER_SIZE` zero bytes: a valid empty buffer, because zero bytes are valid keys and sums.
     unsafe {
         let own = (*store.control).buffers.attach(
             server::pid(),
@@ -145,18 +146,19 @@ pub(super) unsafe fn attach_backend(store: &Store) -> bool {
     }
 }
 
-/// Adds an execution to the slot of its plan; false where it has none, or the slot is to be flushed. Raises nothing.
+/// Adds an execution to the slot of its plan. Returns false if the plan has no slot, the slot must be flushed, or a reader
+/// holds it. Raises nothing.
 #[inline(always)]
 pub(super) fn add(plan: PlanRef<'_>, execution: ExecutionStats<'_>) -> bool {
-    // SAFETY: the reference is not used beyond this function, which does not attach or leave.
+    // SAFETY: the reference is used only in this function, which neither attaches nor releases the buffer.
     let Some(own) = (unsafe { own() }) else {
         return false;
     };
     let nodes = execution.nodes.len();
-    if nodes > NODES {
+    if nodes > MAX_SLOT_NODES {
         return false;
     }
-    let key = Wanted {
+    let key = BorrowedSlotKey {
         plan: plan.key,
         nodes,
     };
@@ -175,19 +177,19 @@ pub(super) fn add(plan: PlanRef<'_>, execution: ExecutionStats<'_>) -> bool {
     true
 }
 
-/// Begins to keep a plan in a slot, where one is free, or due to be flushed to `sink`.
+/// Keeps a slot for a plan from now on, if one is free, or can be flushed to `sink`.
 ///
-/// `sink` gets a plan's key, its description if this session has one, and what the plan did. It is called while the slot is
+/// `sink` gets a plan's key, its description if this session has one, and the statistics. It is called while the slot is
 /// held, and must not raise.
 pub(super) fn claim_slot(
     plan: PlanRef<'_>,
     execution: ExecutionStats<'_>,
     sink: impl FnOnce(&PlanKey, Option<&PlanDescription>, &Batch),
 ) {
-    // SAFETY: the reference is not used beyond this function, which does not attach or leave.
+    // SAFETY: the reference is used only in this function, which neither attaches nor releases the buffer.
     let Some(own) = (unsafe { own() }) else { return };
     let nodes = execution.nodes.len();
-    if nodes > NODES {
+    if nodes > MAX_SLOT_NODES {
         return;
     }
     let key = SlotKey {
@@ -195,8 +197,8 @@ pub(super) fn claim_slot(
         nodes,
     };
     let now = execution.run.at;
-    let claimed = own.claim(key, now, now + KEPT, |at, key, sum| {
-        hand_to(sink, at, key, sum);
+    let claimed = own.claim(key, now, now + FLUSH_AFTER_US, |at, key, sum| {
+        pass_to(sink, at, key, sum);
     });
     if let Some(at) = claimed {
         OWN.descriptions[at].replace(Some(plan.description.clone()));
@@ -204,22 +206,22 @@ pub(super) fn claim_slot(
     }
 }
 
-/// Flushes all slots of this session to `sink`, which is as in [`claim_slot`]. Does not wait long for readers: what one of them
-/// holds then is left to others.
+/// Flushes all slots of this session to `sink`, see [`claim_slot`]. Waits for readers up to 0.1 s in total. Other processes
+/// can later flush the slots that a reader still holds then.
 pub(super) fn flush_own(mut sink: impl FnMut(&PlanKey, Option<&PlanDescription>, &Batch)) {
-    // SAFETY: the reference is not used beyond this function, which does not attach or leave.
+    // SAFETY: the reference is used only in this function, which neither attaches nor releases the buffer.
     let Some(own) = (unsafe { own() }) else { return };
-    let mut patience = Patience::at_exit();
+    let mut wait = SlotWait::at_exit();
     for (at, slot) in own.slots().iter().enumerate() {
-        if let Some(guard) = wait_for(slot, &mut patience) {
-            own.flush(at, &guard, |at, key, sum| hand_to(&mut sink, at, key, sum));
+        if let Some(guard) = wait_for(slot, &mut wait) {
+            own.flush(at, &guard, |at, key, sum| pass_to(&mut sink, at, key, sum));
             OWN.descriptions[at].replace(None);
         }
     }
 }
 
-/// Hands the slot `at` of this session to a sink.
-fn hand_to(
+/// Passes the content of this session's slot `at` to a sink.
+fn pass_to(
     sink: impl FnOnce(&PlanKey, Option<&PlanDescription>, &Batch),
     at: usize,
     key: &SlotKey,
@@ -229,49 +231,49 @@ fn hand_to(
     sink(&key.plan, description.as_deref(), &sum.batch(key));
 }
 
-/// Leaves this session's buffer to the next session.
-pub(super) fn leave() {
+/// Releases this session's buffer. Another session can take it.
+pub(super) fn release_buffer() {
     OWN.buffer.set(None);
 }
 
-/// Flushes the slots of all sessions. A plan that was evicted is left to its session, which can describe it.
+/// Flushes the slots of all sessions. Skips evicted plans, because only their sessions can describe them.
 ///
 /// # Safety
-/// In a function of the user's, not inside a boundary, holding no lock.
+/// The caller must be an SQL function, outside of any FFI boundary, and hold no lock.
 pub(super) unsafe fn flush_all(store: &Store) {
-    // SAFETY: the caller's promise.
-    unsafe { flush(store, None, Patience::of_reader()) }
+    // SAFETY: the caller is outside of any boundary, and an SQL function may raise errors.
+    unsafe { flush(store, None, SlotWait::of_reader()) }
 }
 
 /// Flushes the slots of one plan, as [`flush_all`] does.
 ///
 /// # Safety
-/// In a function of the user's, not inside a boundary, holding no lock.
+/// The caller must be an SQL function, outside of any FFI boundary, and hold no lock.
 pub(super) unsafe fn flush_plan(store: &Store, plan: &PlanKey) {
-    // SAFETY: the caller's promise.
-    unsafe { flush(store, Some(plan), Patience::of_reader()) }
+    // SAFETY: the caller is outside of any boundary, and an SQL function may raise errors.
+    unsafe { flush(store, Some(plan), SlotWait::of_reader()) }
 }
 
-/// Flushes the slots that nobody holds just now.
+/// Flushes the slots that nobody holds now.
 ///
 /// # Safety
-/// Not inside a boundary, holding no lock but a slot. Raises nothing.
+/// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises nothing.
 pub(super) unsafe fn flush_free(store: &Store) {
-    // SAFETY: the caller's promise; errors end here.
-    let _ = contained(|| unsafe { flush(store, None, Patience::none()) });
+    // SAFETY: the caller is outside of any boundary, and `contained` catches errors.
+    let _ = contained(|| unsafe { flush(store, None, SlotWait::none()) });
 }
 
-/// Flushes the slots of all sessions: those of one plan, if one is named.
+/// Flushes the slots of all sessions. If a plan is given, flushes only its slots.
 ///
 /// # Safety
-/// Not inside a boundary, holding no lock but a slot. Raises where memory cannot be mapped in.
-unsafe fn flush(store: &Store, plan: Option<&PlanKey>, mut patience: Patience) {
+/// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises if memory cannot be mapped.
+unsafe fn flush(store: &Store, plan: Option<&PlanKey>, mut wait: SlotWait) {
     let tag = plan.map(tag);
-    // SAFETY: the caller holds no lock; the store stays.
+    // SAFETY: the caller holds no LWLock, so `update` may take its locks. It runs inside a boundary of its own, as it requires.
     unsafe {
         each_slot(store, |slot| {
             if slot.seems_filled(tag)
-                && let Some(guard) = wait_for(slot, &mut patience)
+                && let Some(guard) = wait_for(slot, &mut wait)
             {
                 guard.flush(|key, sum| {
                     plan.is_none_or(|plan| *plan == key.plan)
@@ -282,20 +284,20 @@ unsafe fn flush(store: &Store, plan: Option<&PlanKey>, mut patience: Patience) {
     }
 }
 
-/// Forgets what sessions have not flushed yet of these plans. Their next executions make new entries.
+/// Discards the unflushed executions of the plans that `is_unwanted` selects. Later executions make new entries.
 ///
 /// # Safety
-/// In a function of the user's, not inside a boundary, holding no lock.
-pub(super) unsafe fn discard(store: &Store, unwanted: impl Fn(&PlanKey) -> bool) {
-    let mut patience = Patience::of_reader();
-    // SAFETY: the caller's promise.
+/// The caller must be an SQL function, outside of any FFI boundary, and hold no lock.
+pub(super) unsafe fn discard(store: &Store, is_unwanted: impl Fn(&PlanKey) -> bool) {
+    let mut wait = SlotWait::of_reader();
+    // SAFETY: the caller is outside of any boundary, and an SQL function may raise errors.
     unsafe {
         each_slot(store, |slot| {
             if slot.seems_used() {
-                match wait_for(slot, &mut patience) {
-                    Some(guard) if unwanted(&guard.key().plan) => guard.discard(),
+                match wait_for(slot, &mut wait) {
+                    Some(guard) if is_unwanted(&guard.key().plan) => guard.discard(),
                     Some(_) => (),
-                    // Its plan may be one of them: the session is to look it up.
+                    // The slot's plan may be an unwanted one. So the session must look it up in the store.
                     None => slot.invalidate(|_| true),
                 }
             }
@@ -303,10 +305,10 @@ pub(super) unsafe fn discard(store: &Store, unwanted: impl Fn(&PlanKey) -> bool)
     }
 }
 
-/// Plans have been evicted: the next executions of those that have a slot are to make new entries.
+/// Makes the sessions look up the evicted plans again. Their next executions make new entries.
 ///
 /// # Safety
-/// Not inside a boundary, holding no lock but a slot. Raises nothing.
+/// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises nothing.
 pub(super) unsafe fn invalidate(store: &Store, evicted: &[Candidate<PlanKey>]) {
     if evicted.is_empty() {
         return;
@@ -317,66 +319,67 @@ pub(super) unsafe fn invalidate(store: &Store, evicted: &[Candidate<PlanKey>]) {
         tags.extend(evicted.iter().map(|plan| tag(&plan.key)));
         tags.sort_unstable();
     }
-    // A plan that is looked up in vain costs its session a little time.
-    let gone = |tag: u64| !listed || tags.binary_search(&tag).is_ok();
-    // SAFETY: the caller's promise; errors end here.
-    let _ = contained(|| unsafe { each_slot(store, |slot| slot.invalidate(gone)) });
+    // Without memory for the tags, this is true for each plan. An unnecessary lookup only costs its session a little time.
+    let may_be_evicted = |tag: u64| !listed || tags.binary_search(&tag).is_ok();
+    // SAFETY: the caller is outside of any boundary, and `contained` catches errors.
+    let _ = contained(|| unsafe { each_slot(store, |slot| slot.invalidate(may_be_evicted)) });
 }
 
-/// Waits for a slot as long as there is patience, and may be cancelled meanwhile.
-fn wait_for<'a>(slot: &'a Slot, patience: &mut Patience) -> Option<SlotGuard<'a>> {
+/// Waits for a slot as long as `wait` allows. The user can cancel the wait if `wait` says so.
+fn wait_for<'a>(slot: &'a Slot, wait: &mut SlotWait) -> Option<SlotGuard<'a>> {
     loop {
         let guard = slot.try_hold(server::pid());
-        if guard.is_some() || patience.most.is_zero() {
+        if guard.is_some() || wait.max.is_zero() {
             return guard;
         }
-        if !patience.pause() {
+        if !wait.pause() {
             return slot.hold_or_inherit(server::pid(), server::is_alive);
         }
     }
 }
 
-/// How long a reader waits for slots, all of them together: a process that is stopped while it holds one must not hold up
-/// others for long.
-struct Patience {
+/// How long a process waits for slots, for all of them together. So a process that is stopped while it holds a slot does not
+/// delay others for long.
+struct SlotWait {
+    /// When the wait ends. It is set when the wait starts.
     until: Option<Instant>,
-    most: Duration,
+    max: Duration,
     cancellable: bool,
 }
 
-impl Patience {
-    /// Of a function that a user called.
+impl SlotWait {
+    /// Returns the wait of an SQL function.
     fn of_reader() -> Self {
-        Patience {
+        SlotWait {
             until: None,
-            most: Duration::from_millis(500),
+            max: Duration::from_millis(500),
             cancellable: true,
         }
     }
 
-    /// Of who does not wait at all.
+    /// Returns the wait of code that must not wait.
     fn none() -> Self {
-        Patience {
+        SlotWait {
             until: None,
-            most: Duration::ZERO,
+            max: Duration::ZERO,
             cancellable: false,
         }
     }
 
-    /// Of a session that ends.
+    /// Returns the wait of a session that ends.
     fn at_exit() -> Self {
-        Patience {
+        SlotWait {
             until: None,
-            most: Duration::from_millis(100),
+            max: Duration::from_millis(100),
             cancellable: false,
         }
     }
 
-    /// Waits a moment; false where the patience is at its end.
+    /// Sleeps for a tenth of a millisecond. Returns false if the wait has ended.
     fn pause(&mut self) -> bool {
         const PAUSE: Duration = Duration::from_micros(100);
         let now = Instant::now();
-        if now >= *self.until.get_or_insert(now + self.most) {
+        if now >= *self.until.get_or_insert(now + self.max) {
             return false;
         }
         if self.cancellable {
@@ -390,9 +393,9 @@ impl Patience {
 /// Visits the slots of all sessions.
 ///
 /// # Safety
-/// Not inside a boundary. Raises where memory cannot be mapped in.
+/// The caller must be outside of any FFI boundary. Raises if memory cannot be mapped.
 unsafe fn each_slot(store: &Store, visit: impl FnMut(&'static Slot)) {
-    // SAFETY: the store stays, and the list has only buffers' addresses.
+    // SAFETY: the control block stays mapped until the process ends, and the list contains only addresses of buffers.
     unsafe {
         let list = &(*store.control).buffers;
         list.each_slot(|address| buffer_at(store, address), visit);
@@ -402,9 +405,10 @@ unsafe fn each_slot(store: &Store, visit: impl FnMut(&'static Slot)) {
 /// Returns the buffer at an address.
 ///
 /// # Safety
-/// * `address` must be that of a buffer in the store's area.
-/// * Not inside a boundary. Raises where memory cannot be mapped in.
+/// * `address` must be the address of a buffer in the store's area.
+/// * The caller must be outside of any FFI boundary. Raises if memory cannot be mapped.
 unsafe fn buffer_at(store: &Store, address: u64) -> &'static Buffer {
-    // SAFETY: there is a buffer, by the caller's promise. Buffers are never freed, and the area stays mapped.
+    // SAFETY: the caller ensures that there is a buffer. Buffers are never freed, and the area stays mapped until the process
+    // ends.
     unsafe { &*pg_sys::dsa_get_address(store.pending, address).cast::<Buffer>() }
 }

@@ -1,4 +1,4 @@
-//! Adds an execution to the store: to the session's buffer, or at once to its plan's entry, which may have to be made.
+//! Adds an execution to the store: to the session's buffer, or directly to its plan's entry. Makes the entry if needed.
 
 use super::access::{self, Store};
 use super::blocks::NoMemory;
@@ -15,8 +15,8 @@ use rowsource_core::model::{Batch, ExecutionStats, NodeStats, PlanDescription, P
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Adds an execution to its plan's statistics, making an entry for a plan that is new. Never raises: without a store,
-/// without memory, or for too large a plan it returns false.
+/// Adds an execution to its plan's statistics. Makes an entry for a new plan. Raises nothing: returns false if there is no
+/// store or no memory, or if the plan is too large.
 #[inline(always)]
 pub fn record(plan: PlanRef<'_>, execution: ExecutionStats<'_>) -> bool {
     let (run, nodes, histograms) = (execution.run, execution.nodes, execution.histograms);
@@ -25,8 +25,8 @@ pub fn record(plan: PlanRef<'_>, execution: ExecutionStats<'_>) -> bool {
             || record_at_once(plan.key, plan.slot, plan.description, run, nodes, histograms))
 }
 
-/// Adds an execution that cannot wait in the session's buffer. The arguments are apart, so that a caller has no need to put
-/// them into memory before it knows that it calls this.
+/// Adds an execution directly to its plan's entry. The arguments are separate, so that the caller does not write them to
+/// memory unless it calls this.
 #[inline(never)]
 fn record_at_once(
     key: &PlanKey,
@@ -49,30 +49,30 @@ fn record_at_once(
         nodes,
         histograms,
     };
-    // SAFETY: this session has attached to the store, which stays. It records where it holds no lock and is inside no
-    // boundary.
+    // SAFETY: this session has attached to the store, which stays mapped until the process ends. Executions are recorded at
+    // places where the session holds no lock and is outside of any boundary.
     unsafe {
-        // An error would be fatal to a process that ends.
+        // In a process that ends, an error is fatal. So this first checks that there is enough memory.
         if server::is_exiting() && !memory::can_map((*store.control).mapped_bytes()) {
             return false;
         }
         let batch = Batch::Execution(execution);
-        let kept = keep(&store, key, Some(description), &batch);
+        let kept = add_or_insert(&store, key, Some(description), &batch);
         if kept {
             pending::claim_slot(plan, execution, |key, description, batch| {
-                keep(&store, key, description, batch);
+                add_or_insert(&store, key, description, batch);
             });
         }
         kept
     }
 }
 
-/// Gives this session a buffer, which is flushed and left when the session ends.
+/// Gives this session a buffer. It is flushed and released when the session ends.
 ///
 /// # Safety
-/// Not inside a boundary, holding no lock. Raises where memory cannot be mapped in.
+/// The caller must be outside of any FFI boundary, and hold no lock. Raises if memory cannot be mapped.
 pub(super) unsafe fn attach_backend(store: &Store) {
-    // SAFETY: the caller's promise. The callback is a valid one.
+    // SAFETY: the caller is outside of any boundary and holds no lock. `at_exit` has the type of the callback.
     unsafe {
         if pending::attach_backend(store) {
             pg_sys::before_shmem_exit(Some(at_exit), pg_sys::Datum::from(0));
@@ -80,37 +80,43 @@ pub(super) unsafe fn attach_backend(store: &Store) {
     }
 }
 
-/// Flushes the session's buffer when it ends: while its shared memory is still mapped, and before the server counts it as
-/// gone.
+/// Flushes and releases the session's buffer when the session ends. The session's shared memory is still mapped then, and other
+/// processes still see the session as running.
 ///
 /// # Safety
-/// To be called by PostgreSQL only, before this process detaches from shared memory.
+/// Only PostgreSQL may call this, before this process detaches from shared memory.
 #[allow(
     clippy::missing_safety_doc,
-    reason = "of the function that the guard makes inside"
+    reason = "pg_guard makes an inner function that has no doc comment"
 )]
 #[pg_guard]
 unsafe extern "C-unwind" fn at_exit(_code: i32, _arg: pg_sys::Datum) {
     let Some(store) = access::store() else { return };
-    // SAFETY: shared memory is still mapped. A process that ends holds no lock and is inside no boundary.
+    // SAFETY: shared memory is still mapped. A process that ends holds no lock and is outside of any boundary.
     unsafe {
-        // Errors are fatal here, and nothing raises them where there is room. Others find what this process leaves.
+        // Errors are fatal here, and none are raised if there is enough memory. Otherwise other processes flush the buffer.
         if memory::can_map((*store.control).mapped_bytes()) {
             pending::flush_own(|key, description, batch| {
-                keep(&store, key, description, batch);
+                add_or_insert(&store, key, description, batch);
             });
         }
     }
-    pending::leave();
+    pending::release_buffer();
 }
 
-/// Adds to a plan's entry, or makes one if there is a description. Where neither can be done, the executions are counted as
-/// refused, and it returns false.
+/// Adds a batch to a plan's entry, or makes an entry if there is a description. If neither is possible, counts the executions
+/// as refused and returns false.
 ///
 /// # Safety
-/// Not inside a boundary, holding no lock but a slot. Raises nothing.
-unsafe fn keep(store: &Store, key: &PlanKey, description: Option<&PlanDescription>, batch: &Batch) -> bool {
-    // SAFETY: the caller's promise. One boundary stands around calls that take and release their locks.
+/// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises nothing.
+unsafe fn add_or_insert(
+    store: &Store,
+    key: &PlanKey,
+    description: Option<&PlanDescription>,
+    batch: &Batch,
+) -> bool {
+    // SAFETY: the caller is outside of any boundary and holds no LWLock. `update` runs inside a boundary, as it requires, and
+    // `contained` catches its errors.
     unsafe {
         let kept = contained(|| pg_guard_ffi_boundary(|| entry::update(store, key, batch))) == Ok(true)
             || description.is_some_and(|description| insert_new(store, key, description, batch));
@@ -121,17 +127,18 @@ unsafe fn keep(store: &Store, key: &PlanKey, description: Option<&PlanDescriptio
     }
 }
 
-/// Makes an entry for a new plan, and evicts others where there is no room. False where it cannot be kept.
+/// Makes an entry for a new plan, and evicts other plans if there is no room. Returns whether the plan has an entry now.
 ///
 /// # Safety
-/// Not inside a boundary, holding no lock but a slot. Raises nothing.
+/// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises nothing.
 #[cold]
 #[inline(never)]
 unsafe fn insert_new(store: &Store, key: &PlanKey, description: &PlanDescription, batch: &Batch) -> bool {
     let Some(new) = NewPlan::of(description, batch) else {
         return false;
     };
-    // SAFETY: the caller's promise; the store stays.
+    // SAFETY: the caller is outside of any boundary and holds no LWLock. The control block stays mapped until the process ends,
+    // and the plans' area is attached.
     unsafe {
         let control = &*store.control;
         if control.is_full() {
@@ -140,7 +147,7 @@ unsafe fn insert_new(store: &Store, key: &PlanKey, description: &PlanDescription
         let mut parts = eviction::PARTS.into_iter();
         loop {
             control.apply_limit(store.plans);
-            // Without room for the plan, or for its entry in the table, others go.
+            // If there is no room for the plan or for its entry in the table, other plans are evicted.
             let failure = match entry::insert_or_update(store, key, &new, batch) {
                 Ok(kept) => return kept,
                 Err(NoRoom::Entry(message)) => Some(message),
@@ -161,13 +168,13 @@ unsafe fn insert_new(store: &Store, key: &PlanKey, description: &PlanDescription
     }
 }
 
-/// Evicts one in `part` of the plans, and tells the sessions' buffers. Which plans were used last is only known when all that
-/// sessions have not flushed yet has come in.
+/// Evicts one in `part` of the plans, and invalidates their slots. Flushes the free slots first, so that the store knows which
+/// plans were used last.
 ///
 /// # Safety
-/// Not inside a boundary, holding no lock but a slot. Raises nothing.
+/// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises nothing.
 unsafe fn make_room(store: &Store, part: usize, only_if_full: bool) {
-    // SAFETY: the caller's promise.
+    // SAFETY: all three functions require the same as this one, and raise nothing.
     unsafe {
         pending::flush_free(store);
         let evicted = evict::evict(store, part, only_if_full);

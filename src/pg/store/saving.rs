@@ -11,10 +11,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Lets the postmaster save the plans when the server stops. To be called when shared memory has been set up.
+/// Lets the postmaster save the plans when the server stops. Call it after shared memory was set up. A single-user backend
+/// does not save: it has unmapped the store by then.
 pub(super) fn save_at_exit() {
-    // SAFETY: a valid callback; runs in the postmaster after all backends have gone. A single-user backend has
-    // unmapped the store by then.
+    // SAFETY: `at_exit` has the type of the callback. PostgreSQL calls it in the postmaster, after all backends have ended.
     unsafe {
         if server::is_postmaster() {
             pg_sys::on_shmem_exit(Some(at_exit), pg_sys::Datum::from(0));
@@ -22,17 +22,17 @@ pub(super) fn save_at_exit() {
     }
 }
 
-/// Saves the plans, where the server stops cleanly.
+/// Saves the plans if the server stops cleanly.
 ///
 /// # Safety
-/// To be called by PostgreSQL only, in the postmaster, when no other process is left.
+/// Only PostgreSQL may call this, in the postmaster, after all other processes have ended.
 #[allow(
     clippy::missing_safety_doc,
-    reason = "of the function that the guard makes inside"
+    reason = "pg_guard makes an inner function that has no doc comment"
 )]
 #[pg_guard]
 unsafe extern "C-unwind" fn at_exit(code: i32, _arg: pg_sys::Datum) {
-    // After a crash or an immediate shutdown the statistics are not to be trusted, and locks may be held for ever.
+    // After a crash or an immediate shutdown, the statistics may be inconsistent, and locks may never be released.
     if code != 0 {
         return;
     }
@@ -40,61 +40,63 @@ unsafe extern "C-unwind" fn at_exit(code: i32, _arg: pg_sys::Datum) {
         Ok(true) => (),
         Ok(false) => return,
         Err(error) => {
-            pgrx::log!("pg_rowsource saves no statistics, as it cannot read \"global/pg_control\": {error}");
+            pgrx::log!(
+                "pg_rowsource could not save its statistics, because it cannot read \"global/pg_control\": {error}"
+            );
             return;
         }
     }
     if !guc::save() {
-        file::forget();
+        file::remove();
         tempfile::file::forget();
         return;
     }
-    saved_or_logged(tempfile::file::NAME, tempfile::file::save);
-    saved_or_logged(file::NAME, save);
-    // What was mapped to read the plans must go before main shared memory does: PostgreSQL would look there for what it
-    // knows about it.
-    // SAFETY: this is the postmaster, and nobody else is left who would use what is unmapped.
+    save_or_log(tempfile::file::NAME, tempfile::file::save);
+    save_or_log(file::NAME, save);
+    // `save` mapped dynamic shared memory to read the plans. It must be unmapped before main shared memory: PostgreSQL keeps
+    // data about the mappings there.
+    // SAFETY: this is the postmaster, which uses no mapped segment afterwards.
     unsafe { pg_sys::dsm_backend_shutdown() }
 }
 
-/// A server that stops must not be held up by its statistics.
-fn saved_or_logged(name: &str, save: fn() -> io::Result<()>) {
+/// Saves statistics with `save`. Logs an error, so that the server can still stop.
+fn save_or_log(name: &str, save: fn() -> io::Result<()>) {
     let saved = contained(|| save().map_err(|error| error.to_string()));
     if let Err(error) = saved.flatten() {
         pgrx::log!("pg_rowsource could not save its statistics to \"{name}\": {error}");
     }
 }
 
-/// Returns whether the checkpointer has written its last checkpoint, as the control file says.
+/// Returns whether the checkpointer has written the shutdown checkpoint. The control file says so.
 fn stopped_cleanly() -> io::Result<bool> {
     use pg_sys::DBState::{DB_SHUTDOWNED, DB_SHUTDOWNED_IN_RECOVERY};
     const LENGTH: usize = size_of::<pg_sys::ControlFileData>();
-    // PostgreSQL does without blocks larger than 1 MB when memory is short; this is twice that.
+    // If memory is short, PostgreSQL's allocator falls back to blocks of 1 MB. This is twice that.
     const NEEDED: usize = 2 << 20;
-    // An error that PostgreSQL raises in a process that ends is fatal to it. So what could raise one is tried first:
-    // reading the file, and getting memory.
+    // In a process that ends, an error that PostgreSQL raises is fatal. So this first checks that it can read the file and get
+    // memory.
     File::open("global/pg_control")?.read_exact(&mut [0; LENGTH])?;
     if !memory::can_map(NEEDED) {
         return Err(io::Error::other("the postmaster has no memory to read it"));
     }
     let mut is_intact = false;
-    // SAFETY: the path is terminated. It is relative to the data directory, where all processes of a server work. The
-    // answer is palloc'd and belongs to this function; it is left to the end of the process.
+    // SAFETY: the path ends with a NUL byte, and is relative to the data directory, the working directory of all server
+    // processes. The function returns a valid pointer that this function owns. The process ends soon, so it is not freed.
     let state = unsafe { (*pg_sys::get_controlfile(c".".as_ptr(), &mut is_intact)).state };
     Ok(is_intact && matches!(state, DB_SHUTDOWNED | DB_SHUTDOWNED_IN_RECOVERY))
 }
 
-/// Saves all plans, the most recently run first: of too many, those are loaded.
+/// Saves all plans, the most recently run first. If the next run has no room for all, it loads those.
 fn save() -> io::Result<()> {
-    let control = control::preloaded();
-    // SAFETY: in the postmaster, when nobody else is left: no lock can be contended, and mapping is safe.
+    let control = control::known();
+    // SAFETY: the pointer is null, or points to the control block in main shared memory, which is still mapped here.
     unsafe {
         if control.is_null() || !(*control).made.load(Relaxed) {
             return Ok(());
         }
     }
-    // An error that PostgreSQL raises in a process that ends is fatal to it. So nothing is asked of it in vain.
-    // SAFETY: this is the postmaster, nobody else is left, and the block was found to be there.
+    // In a process that ends, an error that PostgreSQL raises is fatal. So this first checks that there is enough memory.
+    // SAFETY: the pointer is not null, as checked above, and the control block is still mapped.
     if !memory::can_map(unsafe { (*control).mapped_bytes() }) {
         return Err(io::Error::other("the postmaster has no memory to read them"));
     }
@@ -102,7 +104,7 @@ fn save() -> io::Result<()> {
     let Some(keys) = read::keys() else {
         return Err(io::Error::other("their shared memory cannot be read"));
     };
-    // SAFETY: this is the postmaster, nobody else is left, and the block was found to be there.
+    // SAFETY: the pointer is not null, as checked above, and the control block is still mapped.
     let reset_at = unsafe { (*control).reset_at.load(Relaxed) };
     file::write(reset_at, keys.iter().filter_map(read::plan))
 }

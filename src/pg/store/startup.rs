@@ -1,4 +1,4 @@
-//! The postmaster asks for the store's main shared memory, where the server preloads the library.
+//! Requests the store's main shared memory, in a postmaster that preloads the library.
 
 use super::control::{self, Control};
 use super::saving;
@@ -13,12 +13,12 @@ static PREV_SHMEM_REQUEST: BackendLocal<Cell<pg_sys::shmem_request_hook_type>> =
 static PREV_SHMEM_STARTUP: BackendLocal<Cell<pg_sys::shmem_startup_hook_type>> =
     BackendLocal::new(Cell::new(None));
 
-/// Asks for shared memory; does nothing in a session that loads the library later.
+/// Installs the hooks that set up shared memory. Does nothing in a session that loads the library later.
 pub fn init() {
     if !server::preloading() {
         return;
     }
-    // SAFETY: _PG_init runs once in the postmaster.
+    // SAFETY: this runs once, in the postmaster's `_PG_init`, when there is one thread. The hooks have the right types.
     unsafe {
         PREV_SHMEM_REQUEST.set(pg_sys::shmem_request_hook);
         pg_sys::shmem_request_hook = Some(shmem_request);
@@ -27,17 +27,17 @@ pub fn init() {
     }
 }
 
-/// Asks for shared memory.
+/// Requests shared memory.
 ///
 /// # Safety
-/// To be called by PostgreSQL as its hook of this name.
+/// Only PostgreSQL may call this, as its hook of this name.
 #[allow(
     clippy::missing_safety_doc,
-    reason = "of the function that the guard makes inside"
+    reason = "pg_guard makes an inner function that has no doc comment"
 )]
 #[pg_guard]
 unsafe extern "C-unwind" fn shmem_request() {
-    // SAFETY: PostgreSQL calls this as the hook in which shared memory may be asked for.
+    // SAFETY: PostgreSQL calls this hook when libraries may request shared memory. The previous hook expects the same.
     unsafe {
         if let Some(previous) = PREV_SHMEM_REQUEST.get() {
             pg_guard_ffi_boundary(|| previous());
@@ -47,17 +47,17 @@ unsafe extern "C-unwind" fn shmem_request() {
     }
 }
 
-/// Finds or makes what lies in shared memory.
+/// Finds or makes the extension's structures in main shared memory.
 ///
 /// # Safety
-/// To be called by PostgreSQL as its hook of this name.
+/// Only PostgreSQL may call this, as its hook of this name.
 #[allow(
     clippy::missing_safety_doc,
-    reason = "of the function that the guard makes inside"
+    reason = "pg_guard makes an inner function that has no doc comment"
 )]
 #[pg_guard]
 unsafe extern "C-unwind" fn shmem_startup() {
-    // SAFETY: PostgreSQL calls this as the hook in which shared memory is set up.
+    // SAFETY: PostgreSQL calls this hook to set up shared memory, as `find_or_make_preloaded` and the previous hook expect.
     unsafe {
         if let Some(previous) = PREV_SHMEM_STARTUP.get() {
             pg_guard_ffi_boundary(|| previous());

@@ -1,4 +1,4 @@
-//! The counters of requests. They lie in main shared memory. A session that loaded the library by itself has its own.
+//! The counters of requests. They are in main shared memory. If the library was not preloaded, each session has its own.
 
 use super::source::{Source, source};
 use crate::pg::server;
@@ -10,12 +10,12 @@ use std::cell::Cell;
 use std::ffi::CStr;
 use std::sync::LazyLock;
 
-/// The number of databases that have counters of their own. All counters take 530 kB.
+/// The number of databases that have separate counters. All counters take 530 kB.
 const DATABASES: usize = 256;
 
 type Shared = Area<DATABASES>;
 
-/// The bytes of shared memory that the counters take.
+/// The size of the counters in shared memory, in bytes.
 pub const SIZE: usize = size_of::<Shared>();
 const NAME: &CStr = c"pg_rowsource temporary files";
 
@@ -28,13 +28,16 @@ static OWN: LazyLock<Database> = LazyLock::new(Database::default);
 
 /// Returns the shared area, if there is one.
 fn area() -> Option<&'static Shared> {
-    // SAFETY: null, or the area in main shared memory, which stays as long as the process. It consists of atomics.
+    // SAFETY: the pointer is null or points to the area in main shared memory, which lives as long as the process. The area
+    // consists of atomics.
     unsafe { AREA.get().as_ref() }
 }
 
-/// Finds or makes the shared area, from the hook in which shared memory is set up. Returns whether it is new.
+/// Finds or creates the shared area. Only the hook that sets up shared memory may call this. Returns whether the area is
+/// new.
 pub fn set_up() -> bool {
-    // SAFETY: the hook is the place where shared memory may be claimed. The area has SIZE bytes, and zeroes are valid in it.
+    // SAFETY: the caller is the hook in which shared memory may be allocated. The area has SIZE bytes, for which zero is a
+    // valid value.
     unsafe {
         let mut found = false;
         let area: *mut Shared = pg_sys::ShmemInitStruct(NAME.as_ptr(), SIZE, &mut found).cast();
@@ -48,11 +51,12 @@ pub fn set_up() -> bool {
     }
 }
 
-/// Returns this process's counters for a kind; null if there is no shared memory. It is a plain frame, because it is
-/// called by the functions that replace system calls.
+/// Returns the counters for a kind of request in this process's database; null if there is no shared memory. It is a plain
+/// frame, because the functions that replace system calls call it.
 #[inline(always)]
 pub fn mine(kind: Kind) -> *const counters::Cell {
-    // SAFETY: MyDatabaseId is a plain global of this process. MINE is null, or lies in main shared memory, which stays.
+    // SAFETY: MyDatabaseId is a plain global of this process. MINE is null or points into main shared memory, which lives
+    // as long as the process.
     unsafe {
         let oid = pg_sys::MyDatabaseId.to_u32();
         if MINE.get().is_null() || MINE_OF.get() != oid {
@@ -66,15 +70,15 @@ pub fn mine(kind: Kind) -> *const counters::Cell {
     }
 }
 
-/// Returns the counters for a kind to which core's counters are added. Without shared memory they are the session's own.
+/// Returns the counters to which core's counters of a kind are added. Without shared memory, these are the session's own.
 pub fn of_core(kind: Kind) -> &'static counters::Cell {
-    // SAFETY: null, or in main shared memory, which stays as long as the process.
+    // SAFETY: the pointer is null or points into main shared memory, which lives as long as the process.
     let shared = unsafe { mine(kind).as_ref() };
     shared.unwrap_or_else(|| OWN.cell(kind.index()))
 }
 
-/// Visits copies of all counters. Those of this session's database are always among them. Those of dropped databases are
-/// left out. They are removed if there is no more room.
+/// Visits copies of all counters, always including those of this session's database. Those of dropped databases are left
+/// out. They are removed if the area is full.
 pub fn each(mut visit: impl FnMut(Copied)) {
     let me = server::database_id();
     let Some(area) = area() else {
@@ -89,7 +93,7 @@ pub fn each(mut visit: impl FnMut(Copied)) {
         .for_each(visit);
 }
 
-/// Resets the counters of a database, or of all databases if the number is 0.
+/// Resets the counters of a database, or of all databases if `oid` is 0.
 pub fn reset(oid: u32) {
     let now = server::now();
     match area() {
@@ -105,7 +109,7 @@ pub fn begin_own() {
     OWN.reset(server::now());
 }
 
-/// Returns what is saved for the next run of the server: the source of each file type, and all counters.
+/// Returns the data to save for the next run of the server: the source of each file type, and all counters.
 pub(super) fn to_save() -> Option<([Source; 2], impl Iterator<Item = Copied>)> {
     area().map(|area| (FileType::ALL.map(source), area.copies()))
 }

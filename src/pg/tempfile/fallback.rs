@@ -1,7 +1,7 @@
-//! The fallback if requests are not seen: core's own counters of blocks.
+//! The fallback if requests cannot be intercepted: core's own counters of blocks.
 //!
-//! Their increase is added when a transaction ends, in whatever way, and before the counters are shown. A parallel worker
-//! adds nothing, because core passes its counters to its leader.
+//! Their increase is added when a transaction commits or aborts, and before the counters are shown. A parallel worker adds
+//! nothing, because core passes its counters to its leader.
 
 use super::counters::{self, of_core};
 use super::source::{Source, source};
@@ -12,18 +12,18 @@ use rowsource_core::tempfile::{FileType, Kind, Operation, Requests, Size};
 use std::cell::Cell;
 use std::ffi::c_void;
 
-/// Core's counters when they were read last.
+/// Core's counters at the last reading.
 static SEEN: BackendLocal<Cell<pg_sys::BufferUsage>> =
-    // SAFETY: plain integers, for which zero bytes are a valid value.
+    // SAFETY: the struct consists of plain integers, for which zero bytes are a valid value.
     BackendLocal::new(Cell::new(unsafe { std::mem::zeroed() }));
 
-/// Starts to add core's counters, if any requests are not seen. To be called once, from `_PG_init`.
+/// Starts to add core's counters, unless all requests are intercepted. Only `_PG_init` may call this, once.
 pub fn init() {
     if FileType::ALL.map(source) == [Source::Request; 2] {
         return;
     }
-    // SAFETY: the callback is of the type that PostgreSQL calls, and asks for nothing. PostgreSQL's counters are only
-    // written by this thread.
+    // SAFETY: the callback has the type that PostgreSQL calls, and needs no argument. Only this thread writes PostgreSQL's
+    // counters.
     unsafe {
         SEEN.set(pg_sys::pgBufferUsage);
         pg_sys::RegisterXactCallback(Some(at_end_of_transaction), std::ptr::null_mut());
@@ -36,17 +36,17 @@ pub fn init() {
 /// Adds the counters at the end of a transaction. It is a plain frame, and nothing in it raises.
 ///
 /// # Safety
-/// To be called by PostgreSQL only, when a transaction ends.
+/// Only PostgreSQL may call this, when a transaction ends.
 unsafe extern "C-unwind" fn at_end_of_transaction(_event: pg_sys::XactEvent::Type, _arg: *mut c_void) {
     add();
 }
 
-/// Adds the increase of core's counters since the last time.
+/// Adds the increase of core's counters since the last reading.
 pub fn add() {
     if server::is_parallel_worker() {
         return;
     }
-    // SAFETY: PostgreSQL's own counters, written by this thread only.
+    // SAFETY: these are PostgreSQL's own counters, which only this thread writes.
     let now = unsafe { pg_sys::pgBufferUsage };
     let seen = SEEN.replace(now);
     for filetype in FileType::ALL

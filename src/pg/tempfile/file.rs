@@ -1,4 +1,4 @@
-//! The counters across a clean restart: see [`crate::pg::statfile`].
+//! Keeps the counters across a clean restart: see [`crate::pg::server::statfile`].
 
 use super::counters;
 use super::source::{Source, source};
@@ -12,9 +12,9 @@ use std::io;
 pub const NAME: &str = "pg_stat/pg_rowsource_tempfile.stat";
 
 /// The largest file that is read, in bytes. The counters of all databases take less.
-const LONGEST: u64 = 16 << 20;
+const MAX_BYTES: u64 = 16 << 20;
 
-/// Saves the counters. To be called when the postmaster ends without an error.
+/// Saves the counters. This is called when the postmaster ends without an error.
 pub fn save() -> io::Result<()> {
     let Some((sources, databases)) = counters::to_save() else {
         return Ok(());
@@ -32,8 +32,8 @@ pub fn forget() {
     statfile::forget(NAME);
 }
 
-/// Adds the counters that the last run of the server saved. To be called when shared memory is new; does nothing outside
-/// the postmaster. Counters from other sources than today's are dropped, because the two cannot be added.
+/// Adds the counters that the last run of the server saved. This is called when shared memory is new. Does nothing outside
+/// the postmaster. Counters whose sources differ from the current ones are dropped, because they cannot be added to these.
 pub(super) fn load() {
     if !server::is_postmaster() {
         return;
@@ -41,7 +41,7 @@ pub(super) fn load() {
     if !guc::save() {
         return forget();
     }
-    let Some(mut file) = statfile::take(NAME, LONGEST) else {
+    let Some(mut file) = statfile::take(NAME, MAX_BYTES) else {
         return;
     };
     if file.next::<[Source; 2]>() == Some(FileType::ALL.map(source)) {

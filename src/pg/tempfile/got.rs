@@ -1,9 +1,9 @@
-//! The main program's global offset table (GOT): where the slots of imported functions are, and how one is replaced.
+//! Finds and replaces slots of imported functions in the main program's global offset table (GOT).
 //!
-//! The loader fills a slot (a word of the table) with the address of an imported function. With full RELRO, which is
-//! usual, it then makes the table read-only. If anything is not exactly as expected, nothing is replaced: the file must
-//! be the program that is mapped, a slot must lie in its writable part, and its value must be the address of code. If a
-//! slot holds another library's function, the replacement calls that one.
+//! The loader fills a slot (a word of the table) with the address of an imported function. With full RELRO, which is usual,
+//! it then makes the table read-only. Nothing is replaced unless everything is as expected: the file must be the program
+//! that is mapped, a slot must be in its writable part, and its value must be the address of code. If another library has
+//! replaced the function in a slot, the replacement calls that library's function.
 
 use object::elf::{PF_W, PT_LOAD, RelocationType};
 use object::read::elf::{ElfFile64, ProgramHeader};
@@ -22,7 +22,7 @@ const SLOT_TYPES: [RelocationType; 0] = [];
 /// A slot of the main program.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot {
-    /// The index of the imported function's name among the wanted names.
+    /// The index of the imported function in the list of names that was passed to [`find`].
     pub name: usize,
     address: *mut usize,
 }
@@ -34,7 +34,7 @@ struct Mapping {
     protection: c_int,
 }
 
-/// This process's memory as the kernel sees it.
+/// The list of this process's memory mappings.
 pub struct Memory(Vec<Mapping>);
 
 impl Memory {
@@ -57,7 +57,7 @@ impl Memory {
         self.of(address).map(|m| m.protection)
     }
 
-    /// Returns whether the address is that of code.
+    /// Returns whether an address is in executable memory.
     pub fn is_code(&self, address: usize) -> bool {
         self.protection(address)
             .is_some_and(|protection| protection & libc::PROT_EXEC != 0)
@@ -84,7 +84,7 @@ fn mapping(line: &str) -> Option<Mapping> {
     })
 }
 
-/// The main program as it is mapped: the difference between its addresses in memory and in the file, and its segments.
+/// The mapped main program: the difference between its addresses in memory and in the file, and its segments.
 struct Program {
     bias: usize,
     segments: Vec<libc::Elf64_Phdr>,
@@ -113,13 +113,13 @@ impl Program {
     }
 }
 
-/// Takes the first program that the loader names, which is the main one. Returns 1 to end the iteration.
+/// Stores the first program that the loader lists, which is the main one. Returns 1 to end the iteration.
 ///
 /// # Safety
-/// To be called by the loader only, with its description of a program and the address of an `Option<Program>` to
-/// which nobody holds a reference.
+/// Only the loader may call this, with its description of a program and the address of an `Option<Program>`. No other
+/// reference to that may be in use.
 unsafe extern "C" fn take_first(info: *mut libc::dl_phdr_info, _size: usize, found: *mut c_void) -> c_int {
-    // SAFETY: the loader passes a valid description; `found` is the address given to it.
+    // SAFETY: the loader passes a valid description and the address that `mapped` gave to it.
     unsafe {
         let segments = std::slice::from_raw_parts((*info).dlpi_phdr, (*info).dlpi_phnum.into());
         *found.cast::<Option<Program>>() = Some(Program {
@@ -133,7 +133,8 @@ unsafe extern "C" fn take_first(info: *mut libc::dl_phdr_info, _size: usize, fou
 /// Returns the main program's slots for these imported functions.
 pub fn find(names: &[&CStr]) -> Result<Vec<Slot>, String> {
     let program = Program::mapped()?;
-    // The name comes first: under a tracer /proc/self/exe may be the tracer. The file may have been removed since.
+    // The file is first opened by its name, because under a tracer /proc/self/exe may be the tracer. If the file was
+    // removed, /proc/self/exe still works.
     let path = fs::read_link("/proc/self/exe").map_err(|e| format!("/proc/self/exe: {e}"))?;
     let bytes = fs::read(&path)
         .or_else(|_| fs::read("/proc/self/exe"))
@@ -188,12 +189,12 @@ pub fn find(names: &[&CStr]) -> Result<Vec<Slot>, String> {
 impl Slot {
     /// Returns the slot's value.
     pub fn value(self) -> usize {
-        // SAFETY: `find` made sure that it is an aligned word of a mapped segment.
+        // SAFETY: `find` checked that this is an aligned word of a mapped segment.
         unsafe { self.address.read_volatile() }
     }
 
-    /// Returns the function that the slot leads to. A loader that resolves names lazily puts a piece of the program itself
-    /// into the slot until the first call. Then this is the function that the slot would contain after it.
+    /// Returns the function that a call through the slot reaches. If the loader resolves names lazily, the slot points into
+    /// the program itself until the first call. Then this returns the function that the slot will contain after that call.
     pub fn function(self, name: &CStr, memory: &Memory) -> Result<usize, String> {
         let program = Program::mapped()?;
         let mut function = self.value();
@@ -214,7 +215,7 @@ impl Slot {
         if protection & libc::PROT_WRITE == 0 {
             self.protect(protection | libc::PROT_WRITE)?;
         }
-        // SAFETY: mapped, aligned, and writable now; this process has one thread.
+        // SAFETY: the slot is mapped, aligned, and writable now. This process has one thread.
         unsafe { self.address.write_volatile(value) };
         if protection & libc::PROT_WRITE == 0 {
             self.protect(protection)?;
@@ -229,7 +230,7 @@ impl Slot {
         // SAFETY: the function takes no pointers.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let start = self.address as usize & !(page - 1);
-        // SAFETY: a page of the main program's data; a slot does not cross pages.
+        // SAFETY: this is a page of the main program's data, and an aligned slot does not cross pages.
         match unsafe { libc::mprotect(start as *mut c_void, page, protection) } {
             0 => Ok(()),
             _ => Err(format!(
@@ -240,8 +241,8 @@ impl Slot {
     }
 }
 
-/// Returns the address that the loader would resolve a name to.
+/// Returns the address to which the loader resolves a name.
 fn resolved(name: &CStr) -> usize {
-    // SAFETY: a C string, which ends with a zero.
+    // SAFETY: the name is a C string, which ends with a zero.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) as usize }
 }

@@ -1,11 +1,11 @@
 //! The functions that replace `pread` and similar ones in every process of the server.
 //!
-//! They are plain old frames: they call no PostgreSQL function, do not allocate or panic, and leave errno as the system
-//! call left it. Any other request than one to a temporary file goes to the original function after one branch (if timing
-//! is off) or a few (the wait event says what the request is for).
+//! They are plain frames: they call no PostgreSQL function, do not allocate or panic, and keep the system call's errno. A
+//! request that is not to a temporary file is passed to the original function after one branch (if timing is off) or a few
+//! (the wait event tells the kind of request).
 //!
-//! A request is one system call, as in a trace of system calls. A read at the end of a file and an interrupted read count
-//! as requests of no bytes.
+//! Each system call counts as one request. A read at the end of a file and an interrupted read count as requests of zero
+//! bytes.
 
 use super::counters;
 use super::got::{self, Memory};
@@ -20,8 +20,8 @@ use rowsource_core::tempfile::{FileType, Kind, Operation, Size};
 use std::cell::Cell;
 use std::ffi::CStr;
 
-/// The functions to replace, by the names that servers import them under. `close` is among them because what is known
-/// of a descriptor becomes invalid with it.
+/// The functions to replace, by the names that servers import them under. `close` is among them because it invalidates what
+/// is known of a descriptor.
 const NAMES: [&CStr; 9] = [
     c"pread",
     c"pread64",
@@ -43,17 +43,18 @@ static ORIGINALS: BackendLocal<[Cell<usize>; NAMES.len()]> =
 static TSC: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 static NS_PER_TICK: BackendLocal<Cell<f64>> = BackendLocal::new(Cell::new(1.0));
 
-/// Whether times are also added to core's counters of the running statement: see [`per_node`].
+/// Whether times are also added to core's counters: see [`per_node`].
 static PER_NODE: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 
-/// What is known of each descriptor. No server has more than some thousands. Nothing is remembered of higher ones.
+/// The type of each descriptor's file, if known. Servers have at most some thousands of descriptors. For higher ones than
+/// these nothing is stored.
 static DESCRIPTORS: BackendLocal<[Cell<u8>; 1 << 16]> =
     BackendLocal::new([const { Cell::new(UNKNOWN) }; 1 << 16]);
 const UNKNOWN: u8 = 0;
 const OTHER: u8 = 1;
 const TEMP_TABLE: u8 = 2;
-/// Whether `close` is replaced too, so that something may be remembered of descriptors.
-static CLOSES_SEEN: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
+/// Whether `close` is replaced too. Only then types of descriptors may be stored.
+static IS_CLOSE_REPLACED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 
 type Plain = unsafe extern "C-unwind" fn(c_int, *mut c_void, size_t, off_t) -> ssize_t;
 type Vectored = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int, off_t) -> ssize_t;
@@ -81,8 +82,8 @@ const fn operation(name: usize) -> Operation {
     }
 }
 
-/// Puts all functions into the server's import table, or none of them. Does nothing if that was done before: another
-/// library may have replaced them since, and the two would call each other for ever.
+/// Installs all functions in the server's import table, or none of them. Does nothing if they were installed before: if
+/// another library had replaced them since, the two would call each other endlessly.
 pub fn install() -> Result<(), String> {
     static INSTALLED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
     if INSTALLED.get() {
@@ -105,7 +106,7 @@ pub fn install() -> Result<(), String> {
     for (cell, original) in ORIGINALS.iter().zip(originals) {
         cell.set(original);
     }
-    CLOSES_SEEN.set(imported(CLOSE));
+    IS_CLOSE_REPLACED.set(imported(CLOSE));
     TSC.set(clock::auto() == Source::Tsc);
     NS_PER_TICK.set(clock::auto().scale().ns_per_tick());
     for (done, slot) in slots.iter().enumerate() {
@@ -120,11 +121,10 @@ pub fn install() -> Result<(), String> {
     Ok(())
 }
 
-/// Switches on or off that the times of requests are added to core's own counters. Returns what was in force before.
+/// Switches on or off that the times of requests are added to core's own counters. Returns the previous value.
 ///
-/// It is on while a statement is measured and core does not time I/O itself. So the times reach every node on the ways
-/// that blocks do: through the extension's accounts, through core's calls of Hash and bitmap nodes, and from parallel
-/// workers.
+/// It is on while a statement is measured and core does not time I/O itself. So the times are charged to nodes in the same
+/// way as blocks: by the extension's accounts, by core for Hash and bitmap nodes, and by parallel workers.
 pub fn per_node(on: bool) -> bool {
     PER_NODE.replace(on)
 }
@@ -132,15 +132,16 @@ pub fn per_node(on: bool) -> bool {
 /// Replaces `pread` and `pwrite`, which have the same ABI.
 ///
 /// # Safety
-/// To be called instead of the system call, with its arguments, once [`install`] has noted the original of this name.
+/// Only a caller of the replaced function may call this, with that function's arguments, after [`install`] has stored the
+/// original.
 unsafe extern "C-unwind" fn plain<const NAME: usize>(
     descriptor: c_int,
     buffer: *mut c_void,
     bytes: size_t,
     offset: off_t,
 ) -> ssize_t {
-    // SAFETY: only `install` puts this function into the server's table, and notes the original of the same name and type
-    // before. Arguments go on unchanged.
+    // SAFETY: only `install` puts this function into the server's table, and stores the original of the same name and type
+    // before. Arguments are passed on unchanged.
     unsafe {
         let original: Plain = std::mem::transmute(ORIGINALS[NAME].get());
         if is_passed_on(descriptor, buffer) {
@@ -153,15 +154,16 @@ unsafe extern "C-unwind" fn plain<const NAME: usize>(
 /// Replaces `preadv` and `pwritev`.
 ///
 /// # Safety
-/// To be called instead of the system call, with its arguments, once [`install`] has noted the original of this name.
+/// Only a caller of the replaced function may call this, with that function's arguments, after [`install`] has stored the
+/// original.
 unsafe extern "C-unwind" fn vectored<const NAME: usize>(
     descriptor: c_int,
     parts: *const iovec,
     count: c_int,
     offset: off_t,
 ) -> ssize_t {
-    // SAFETY: only `install` puts this function into the server's table, and notes the original of the same name and type
-    // before. The first part is looked at only where there is one; arguments go on unchanged.
+    // SAFETY: only `install` puts this function into the server's table, and stores the original of the same name and type
+    // before. The first part is read only if there is one. Arguments are passed on unchanged.
     unsafe {
         let original: Vectored = std::mem::transmute(ORIGINALS[NAME].get());
         if count <= 0 || is_passed_on(descriptor, (*parts).iov_base) {
@@ -171,12 +173,13 @@ unsafe extern "C-unwind" fn vectored<const NAME: usize>(
     }
 }
 
-/// Replaces `close`, after which the number may mean another file.
+/// Replaces `close`. After it, the descriptor may belong to another file.
 ///
 /// # Safety
-/// To be called instead of the system call, with its arguments, once [`install`] has noted the original of this name.
+/// Only a caller of the replaced function may call this, with that function's arguments, after [`install`] has stored the
+/// original.
 unsafe extern "C-unwind" fn close(descriptor: c_int) -> c_int {
-    // SAFETY: only `install` puts this function into the server's table, and notes the original `close` before.
+    // SAFETY: only `install` puts this function into the server's table, and stores the original `close` before.
     unsafe {
         if (descriptor as usize) < 1 << 16 {
             DESCRIPTORS[descriptor as usize].set(UNKNOWN);
@@ -186,7 +189,7 @@ unsafe extern "C-unwind" fn close(descriptor: c_int) -> c_int {
     }
 }
 
-/// Returns whether a request is certainly not to a temporary file, as far as a few comparisons tell.
+/// Returns whether a few comparisons prove that a request is not to a temporary file.
 #[inline(always)]
 fn is_passed_on(descriptor: c_int, buffer: *mut c_void) -> bool {
     // SAFETY: PostgreSQL keeps the address of this process's wait event valid at all times.
@@ -209,17 +212,17 @@ fn is_data_file(event: u32) -> bool {
         || event == Event::WAIT_EVENT_DATA_FILE_EXTEND
 }
 
-/// Returns whether a block belongs to shared buffers, and so not to a temporary table.
+/// Returns whether a block is in shared buffers. Then it does not belong to a temporary table.
 #[inline(always)]
 fn is_shared(buffer: *mut c_void) -> bool {
-    // SAFETY: two globals that are set when the process starts. The address is compared, not followed.
+    // SAFETY: these are two globals that are set when the process starts. The address is only compared.
     unsafe {
         let offset = (buffer as usize).wrapping_sub(pg_sys::BufferBlocks as usize);
         offset < pg_sys::NBuffers as usize * pg_sys::BLCKSZ as usize
     }
 }
 
-/// Returns what is known of a descriptor.
+/// Returns the type of a descriptor's file, if known.
 #[inline(always)]
 fn known(descriptor: c_int) -> u8 {
     match DESCRIPTORS.get(descriptor as usize) {
@@ -228,8 +231,8 @@ fn known(descriptor: c_int) -> u8 {
     }
 }
 
-/// Returns the type of a file, or `None` if it is not temporary. A block outside shared buffers may also belong to an
-/// index that is being built, or to a table that is being copied or extended. Only the file's name tells them apart.
+/// Returns the type of a file, or `None` if it is not temporary. A block outside shared buffers may also belong to an index
+/// that is being built, or to a table that is being copied or extended. Only the file's name distinguishes them.
 #[inline(always)]
 fn filetype(descriptor: c_int) -> Option<FileType> {
     // SAFETY: PostgreSQL keeps the address of this process's wait event valid at all times.
@@ -245,11 +248,12 @@ fn filetype(descriptor: c_int) -> Option<FileType> {
     }
 }
 
-/// Asks the kernel for a file's name. Names of temporary tables begin with a `t`, names of other relations with a digit.
+/// Returns the type of a file by its name, which the kernel returns. Names of temporary tables begin with a `t`, names of
+/// other relations with a digit.
 #[cold]
 #[inline(never)]
 fn look_up(descriptor: c_int) -> u8 {
-    // SAFETY: the buffers lie on the stack and have the lengths given; errno's address is valid in every thread.
+    // SAFETY: the buffers are on the stack and have the lengths that are passed. errno's address is always valid.
     unsafe {
         let errno = *libc::__errno_location();
         let mut link = [0; 32];
@@ -270,7 +274,7 @@ fn look_up(descriptor: c_int) -> u8 {
             first = byte;
         }
         let what = if first == b't' { TEMP_TABLE } else { OTHER };
-        if CLOSES_SEEN.get() && (descriptor as usize) < 1 << 16 {
+        if IS_CLOSE_REPLACED.get() && (descriptor as usize) < 1 << 16 {
             DESCRIPTORS[descriptor as usize].set(what);
         }
         what
@@ -280,7 +284,7 @@ fn look_up(descriptor: c_int) -> u8 {
 /// Makes a request that may be to a temporary file.
 ///
 /// # Safety
-/// * `name` must be the index of a function of this type in [`NAMES`], whose original is noted.
+/// * `name` must be the index of a function of this type in [`NAMES`], whose original is stored.
 /// * The other arguments must be those of that function.
 #[inline(never)]
 unsafe fn timed_plain(
@@ -290,8 +294,8 @@ unsafe fn timed_plain(
     offset: off_t,
     name: usize,
 ) -> ssize_t {
-    // SAFETY: by the caller's promise `name` is an index of `ORIGINALS`, where a function of this type is noted, and the
-    // arguments are its own.
+    // SAFETY: by the caller's promise `name` is an index of `ORIGINALS`, where a function of this type is stored, and the
+    // arguments are valid for it.
     unsafe {
         let original: Plain = std::mem::transmute(ORIGINALS.get_unchecked(name).get());
         match filetype(descriptor) {
@@ -306,7 +310,7 @@ unsafe fn timed_plain(
 /// Makes a request that may be to a temporary file.
 ///
 /// # Safety
-/// * `name` must be the index of a function of this type in [`NAMES`], whose original is noted.
+/// * `name` must be the index of a function of this type in [`NAMES`], whose original is stored.
 /// * The other arguments must be those of that function.
 #[inline(never)]
 unsafe fn timed_vectored(
@@ -316,8 +320,8 @@ unsafe fn timed_vectored(
     offset: off_t,
     name: usize,
 ) -> ssize_t {
-    // SAFETY: by the caller's promise `name` is an index of `ORIGINALS`, where a function of this type is noted, and the
-    // arguments are its own: there are `count` parts.
+    // SAFETY: by the caller's promise `name` is an index of `ORIGINALS`, where a function of this type is stored, and the
+    // arguments are valid for it: there are `count` parts.
     unsafe {
         let original: Vectored = std::mem::transmute(ORIGINALS.get_unchecked(name).get());
         match filetype(descriptor) {
@@ -343,7 +347,8 @@ fn timed(
     bytes: size_t,
     request: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
-    // SAFETY: PostgreSQL's own globals, which only this thread writes. A counter is null, or stays as long as the process.
+    // SAFETY: these are PostgreSQL's own globals, which only this thread writes. The pointer to the counters is null or
+    // valid as long as the process lives.
     unsafe {
         let kind = Kind {
             filetype,

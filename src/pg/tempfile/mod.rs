@@ -1,13 +1,12 @@
-//! Requests to temporary files: their kind, how many there are, how large they are and how long each one takes.
+//! Measures requests to temporary files: their kind, number, size and time.
 //!
 //! PostgreSQL calls `pread` and similar functions through its import table. `got` finds those entries of the main program,
-//! and `interpose` replaces them with its own functions. The postmaster does this once, and its children inherit it.
-//! These functions add to `counters`, which lie in shared memory. If an entry is not as expected, nothing is replaced.
-//! Then `fallback` fills the same counters from core's own: they count blocks, and have no longest request and no
-//! histogram.
+//! and `interpose` replaces them with its own functions. The postmaster does this once, and its children inherit it. These
+//! functions add to `counters`, which are in shared memory. If an entry is not as expected, nothing is replaced. Then
+//! `fallback` fills the same counters from core's own. These count blocks, and have no longest request and no histogram.
 //!
-//! A session that loads the library later replaces nothing. It would write to the table of a running process, and gain
-//! only figures of that one session, which core's counters contain too. It shows core's counters.
+//! A session that loads the library later replaces nothing, and shows core's counters. Otherwise it would write to the
+//! table of a running process, only to count the requests of that one session.
 
 pub mod counters;
 pub mod fallback;
@@ -23,7 +22,7 @@ pub mod source;
 
 use crate::pg::server;
 
-/// Starts to count. To be called once, from `_PG_init`.
+/// Starts to count. Only `_PG_init` may call this, once.
 pub fn init() {
     if server::preloading() {
         match interpose::install() {
@@ -36,7 +35,8 @@ pub fn init() {
     fallback::init();
 }
 
-/// Sets up the counters, from the hook in which shared memory is set up. Adds what the last run of the server saved.
+/// Sets up the counters, and adds those that the last run of the server saved. Only the hook that sets up shared memory may
+/// call this.
 pub fn set_up() {
     if counters::set_up() {
         file::load();

@@ -1,11 +1,11 @@
-//! Where the counters of temporary files come from.
+//! The sources of the counters of temporary files.
 
 use crate::pg::compat;
 use crate::pg::server::backend_local::BackendLocal;
 use rowsource_core::tempfile::FileType;
 use std::cell::Cell;
 
-/// Where the counters of a file type come from.
+/// The source of the counters of a file type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Source {
     /// Each request is counted when it is made.
@@ -24,15 +24,15 @@ impl Source {
     }
 }
 
-/// The postmaster sets this once, and its children inherit it.
+/// Whether requests are intercepted. The postmaster sets this once, and its children inherit it.
 static INTERPOSED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 
-/// Notes that the requests of this process and its children are seen.
+/// Notes that the requests of this process and its children are intercepted.
 pub fn note_interposed() {
     INTERPOSED.set(true);
 }
 
-/// Returns where the counters of a file type come from.
+/// Returns the source of the counters of a file type.
 pub fn source(filetype: FileType) -> Source {
     let is_bypassed = filetype == FileType::TempTable && compat::temp_tables_bypass_syscalls();
     if INTERPOSED.get() && !is_bypassed {

@@ -1,11 +1,11 @@
-//! Systems other than Linux, whose import tables this extension cannot read.
+//! Replaces `interpose` on systems other than Linux, whose import tables this extension cannot read.
 
 /// Refuses to replace anything.
 pub fn install() -> Result<(), String> {
     Err("that is done on Linux only".into())
 }
 
-/// Does nothing, because no request is seen.
+/// Does nothing, because no request is intercepted.
 pub fn per_node(_on: bool) -> bool {
     false
 }

@@ -18,7 +18,7 @@ impl Clock for Tsc {
         tsc::read()
     }
 
-    /// The verdict is reached once per tree of processes: see [`prepare`](crate::clock::prepare).
+    /// Only the first call checks the TSC, and child processes inherit the result: see [`prepare`](crate::clock::prepare).
     fn usable() -> Result<(), Unusable> {
         detect::tsc().and_then(|()| frequency::known())
     }

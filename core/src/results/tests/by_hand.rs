@@ -1,4 +1,4 @@
-//! Builds small plans by hand, and computes their statistics.
+//! Builds small plans, and computes their statistics.
 
 use super::super::*;
 use crate::model::{Buffers, NodeStats, Time, Wal};
@@ -7,7 +7,7 @@ use crate::sampler::{Config, LongCallEvidence, NodeTimer, TimedCall};
 use rand::SeedableRng;
 use rand_xoshiro::Xoroshiro128PlusPlus;
 
-/// The tick of a clock in nanoseconds. Reading this clock costs nothing.
+/// A clock whose tick is half a nanosecond, and whose reading costs nothing.
 pub const TICK_NS: f64 = 0.5;
 pub const CONFIG: Config = Config {
     max_gap: 16.0,
@@ -17,7 +17,7 @@ pub const CONFIG: Config = Config {
     long: 4e9,
 };
 
-/// A plan built by hand.
+/// A plan for tests.
 #[derive(Default)]
 pub struct Plan {
     pub samples: Vec<NodeSample>,
@@ -39,7 +39,7 @@ impl Nodes for Plan {
     }
 }
 
-/// Returns a node that was started once, and hit `hit` blocks itself.
+/// Returns a node that was started once and itself hit this many blocks.
 pub fn node(parent: Option<usize>, calls: Calls, hit: i64) -> NodeSample {
     NodeSample {
         place: Place {
@@ -74,7 +74,7 @@ pub fn blocks(hit: i64) -> Buffers {
     }
 }
 
-/// Makes calls of these lengths in ticks. The first one begins a start. Times the calls that the timer selects.
+/// Makes calls of these lengths in ticks. The first call begins a start. Times the calls that the timer chooses.
 pub fn sampled(lengths: impl IntoIterator<Item = u64>) -> Calls {
     let mut timer = NodeTimer::default();
     timer.start();
@@ -110,10 +110,10 @@ pub fn every(calls: u64, ticks: u64) -> Calls {
 
 pub const UNTIMED: Calls = Calls::Untimed { calls: 0 };
 
-/// Returns a timed statement whose runs took this many nanoseconds.
+/// Returns a timed statement whose runs took `elapsed_ns`.
 pub fn timed(elapsed_ns: f64) -> StatementSample<'static> {
     StatementSample {
-        mode: Mode::Ours,
+        mode: Mode::RowsourceOnly,
         has_usage: true,
         is_timed: true,
         core_contributes: false,

@@ -1,5 +1,4 @@
-//! Makes a statement's nodes measure: puts their instrumentation and their wrappers into its plan states, and puts
-//! wrappers back where core has replaced them.
+//! Installs a statement's instrumentation and wrappers in its plan states, and restores wrappers that core has replaced.
 
 use super::owner;
 use super::state::{
@@ -14,28 +13,28 @@ use pgrx::pg_sys::{self, NodeTag};
 use rowsource_core::results::Mode;
 
 impl Statement {
-    /// Makes `PlanState.instrument` point into the nodes, says what core is to measure, and chooses the wrappers.
+    /// Makes `PlanState.instrument` point into the nodes, tells core what to measure, and chooses the wrappers.
     ///
     /// # Safety
-    /// * The statement's query must be started, and its nodes have their plan states.
-    /// * No node of it may have been run yet.
+    /// * The statement's query must be started, and its nodes must have their plan states.
+    /// * None of its nodes may have run yet.
     pub(super) unsafe fn install_instrumentation(&mut self, has_gather: bool, requested_by_others: i32) {
         let is_timed = self.level == InstrumentationLevel::Timed;
         let has_usage = self.level != InstrumentationLevel::Rows;
         // SAFETY: the query is started, and the plan states are live, by the caller's promise. Core uses `instrument` only
-        // through the plan state. The nodes live as long as the statement, which goes with the query's context.
+        // through the plan state. The nodes live as long as the statement, which lives as long as the query's context.
         unsafe {
             let estate = (*self.query).estate;
-            // If core measures nothing, it has allocated nothing.
+            // If core measures nothing, it has not allocated instrumentation.
             let core_measures = (*estate).es_instrument != 0;
             let only_reads =
                 side_effects::is_read_only(self.query, self.nodes.iter().map(|node| node.plan_state()));
-            // `only_reads` depends on more than the plan's identity, and so need not hold for the next execution.
-            let mut reusable = self.mode == Mode::Ours && !only_reads && self.has_queryid();
+            // `only_reads` depends on more than the plan's identity, so it may be wrong for the next execution.
+            let mut reusable = self.mode == Mode::RowsourceOnly && !only_reads && self.has_queryid();
             self.link_accounts();
             self.pair_fused_scans();
-            // The loop goes from the last node to the first, so parents come after their children. The nodes that come next
-            // have a node below them whose shutdown does work of its own, as long as they are less deep than this.
+            // The loop goes from the last node to the first, so parents come after their children. As long as the next
+            // nodes are less deep than `above`, they have a node below them whose shutdown does work of its own.
             let mut above = 0;
             for node in self.nodes.iter().rev() {
                 let ps = node.plan_state();
@@ -50,7 +49,7 @@ impl Statement {
                     continue;
                 }
                 let is_async = (*ps).async_capable;
-                // Core's calls around shutdown only matter where workers or remote servers are shut down.
+                // Core's calls around shutdown only matter if workers or remote servers are shut down.
                 let core_contributes =
                     node.by_core() || is_async || node.under_gather() || has_gather || shuts_down;
                 self.core_contributes |= core_contributes;
@@ -71,7 +70,7 @@ impl Statement {
             }
             self.reusable = reusable && !self.core_contributes;
             if has_gather {
-                // What workers are to report.
+                // This is what workers report.
                 let mut options =
                     (*estate).es_instrument | requested_by_others | INSTRUMENT_ROWSOURCE | INSTRUMENT_ROWS;
                 if is_timed {
@@ -85,10 +84,10 @@ impl Statement {
         }
     }
 
-    /// Tells each node its caller's account: that of the next node above which has a wrapper. Core calls Hash and the like
-    /// by other ways.
+    /// Gives each node its caller's account: the account of the nearest node above that has a wrapper. Nodes such as Hash
+    /// have none, because core does not call them by ExecProcNode.
     ///
-    /// The accounts stay valid as long as the statement stays where it is.
+    /// The accounts stay valid until the statement is moved or dropped.
     fn link_accounts(&self) {
         for node in self.nodes.iter() {
             let caller = match usize::try_from(node.parent()).map(|parent| self.nodes.get(parent)) {
@@ -100,7 +99,7 @@ impl Statement {
         }
     }
 
-    /// Pairs each aggregate that does nothing but read a scan to its end with that scan.
+    /// Pairs each plain aggregate with its scan, if it does nothing but read that scan to its end.
     ///
     /// # Safety
     /// The plan states must be live.
@@ -136,8 +135,8 @@ impl Statement {
         }
     }
 
-    /// Puts the wrappers in place. To be done at the first run, not at the start, because Parallel Hash resets
-    /// `ExecProcNode` in a worker between the two.
+    /// Installs the wrappers. This happens at the first run, not at the start, because in a worker Parallel Hash resets
+    /// `ExecProcNode` between the two.
     ///
     /// # Safety
     /// The plan states must be live.
@@ -160,9 +159,9 @@ impl Statement {
         }
     }
 
-    /// Puts wrappers back where core has replaced them, and notes what was used below meanwhile, because core's counts
-    /// include it. Parallel Hash resets `ExecProcNode` in the leader too, inside the Gather's first call. To be called
-    /// when that call has returned, or an error has ended it.
+    /// Restores wrappers that core has replaced, and notes what the nodes below used meanwhile, because core's counts
+    /// include it. Parallel Hash resets `ExecProcNode` in the leader too, inside the Gather's first call. So this is called
+    /// after that call has returned or failed.
     ///
     /// # Safety
     /// The plan states must be live if core has replaced a wrapper.
@@ -179,7 +178,7 @@ impl Statement {
             }
             // SAFETY: the plan states are live by the caller's promise.
             unsafe { (*node.plan_state()).ExecProcNode = node.method() };
-            // Without memory for the sums these blocks count twice.
+            // If there is no memory for the sums, these blocks are counted twice.
             if let Some(charged) = &charged {
                 let (buffers, wal) = charged[i];
                 node.set_charged_below(buffers);
@@ -194,12 +193,13 @@ impl Statement {
 /// # Safety
 /// `ps` must point to an initialised plan state.
 unsafe fn shuts_down(ps: *mut pg_sys::PlanState) -> bool {
-    // SAFETY: a plan state, which the caller promises, begins with its tag.
+    // SAFETY: the plan state is initialised by the caller's promise, and begins with its tag.
     let kind = unsafe { tree::tag(ps) };
     matches!(kind, NodeTag::T_ForeignScanState | NodeTag::T_CustomScanState)
 }
 
-/// Returns whether core has replaced a node's wrapper. The addresses that we put there are known; core's own are not.
+/// Returns whether core has replaced a node's wrapper. That is so if the address is none of those that pg_rowsource
+/// installed.
 ///
 /// # Safety
 /// The node's plan state must be live.
@@ -216,11 +216,11 @@ unsafe fn is_unwrapped(node: NodeRef) -> bool {
 /// The wrapper of a Gather's first call.
 ///
 /// # Safety
-/// * To be called by the executor only, for a plan state that [`Statement::install`] put this into.
+/// * Only the executor may call this, for a plan state in which [`Statement::install`] installed it.
 /// * An error crosses this frame.
 unsafe extern "C-unwind" fn gather_first_call(ps: *mut pg_sys::PlanState) -> *mut pg_sys::TupleTableSlot {
-    // SAFETY: the executor calls this for a node of an open statement. The statement is looked for after the call only, so
-    // that this frame holds nothing when an error crosses it.
+    // SAFETY: the executor calls this for a node of an open statement. The statement is looked up only after the call, so
+    // this frame holds nothing when an error crosses it.
     unsafe {
         let slot = wrapper::first_call(ps);
         if let Some(statement) = owner::of((*ps).state) {

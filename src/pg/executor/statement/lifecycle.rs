@@ -20,28 +20,28 @@ use std::cell::Cell;
 /// The innermost running statement. Each running statement knows the next outer one.
 static RUNNING: BackendLocal<Cell<*const Statement>> = BackendLocal::new(Cell::new(std::ptr::null()));
 
-/// Keeps the statements that are running now from becoming the last statement: one of them has asked for a display.
+/// Prevents the running statements from becoming the last statement, because one of them displays the last statement.
 pub fn exclude_running_from_last() {
     let mut running = RUNNING.get();
-    // SAFETY: a statement leaves this list before its memory goes: in `leave`, or in `on_context_reset`.
+    // SAFETY: `leave` or `on_context_reset` removes a statement from this list before its memory is freed.
     while let Some(statement) = unsafe { running.as_ref() } {
         statement.excluded_from_last.set(true);
         running = statement.replaced.statement.get();
     }
 }
 
-/// Returns whether a measured statement is running, so that a new one is nested in it.
+/// Returns whether a measured statement is running. A new one is then nested in it.
 fn any_running() -> bool {
     !RUNNING.get().is_null()
 }
 
 impl Statement {
-    /// Enters a run: puts the statement's clock and accounts in force. Returns false, and does nothing, if it is running
-    /// already.
+    /// Enters a run: activates the statement's clock and accounts. Does nothing and returns false if it is already running.
     ///
     /// # Safety
     /// * The statement's query must be started, and its plan states live.
-    /// * If this returns true, [`Statement::leave`] must be called on every way out, before the query ends.
+    /// * If this returns true, [`Statement::leave`] must be called when the run ends, also after an error, before the query
+    ///   ends.
     #[inline(always)]
     pub unsafe fn enter(&self) -> bool {
         let first = self.life.phase() == Phase::SetUp;
@@ -52,21 +52,21 @@ impl Statement {
         replaced.statement.set(RUNNING.get());
         RUNNING.set(self);
         if self.is_wrapped() {
-            // SAFETY: the caller's statement is started, and its plan states are live. A run begins before its plan starts
-            // workers.
+            // SAFETY: the query is started and its plan states are live, by the caller's promise. The plan has not started
+            // workers yet in this run.
             unsafe {
                 if first {
                     self.install();
                 }
                 if let Some(mut channel) = self.channel.take() {
-                    // Without it only the workers' sampling counts are missing.
+                    // If this fails, only the workers' sampling counts are missing.
                     let _ = server::caught(|| channel.announce(self.channel_slots()));
                     self.channel.set(Some(channel));
                 }
             }
         }
-        // SAFETY: the outside account lives as long as the statement. Before the statement is dropped, another account
-        // runs: `leave` and `on_context_reset` see to that.
+        // SAFETY: the outside account lives as long as the statement. `leave` and `on_context_reset` switch to another
+        // account before the statement is dropped.
         let account = unsafe { usage::switch(self.outside.get()) };
         replaced.account.set(account);
         replaced.last_charged.set(None);
@@ -88,17 +88,17 @@ impl Statement {
         true
     }
 
-    /// Returns how many slots a channel to the workers needs: one for each of the planner's numbers, from 0 on.
+    /// Returns how many slots a channel to the workers needs: one for each plan node id, from 0 on.
     fn channel_slots(&self) -> usize {
         let ids = self.plan_node_ids().map(|id| usize::try_from(id).unwrap_or(0));
-        ids.max().map_or(0, |most| most + 1)
+        ids.max().map_or(0, |last| last + 1)
     }
 
     /// Leaves a run.
     ///
     /// # Safety
-    /// To be called once for each [`Statement::enter`] that returned true, after all runs inside this one were left: the
-    /// account that was running then must still be live.
+    /// This must be called once for each [`Statement::enter`] that returned true, after all runs inside this one have
+    /// ended. The account that was running before must still be live.
     #[inline(always)]
     pub unsafe fn leave(&self) {
         let replaced = &self.replaced;
@@ -113,8 +113,8 @@ impl Statement {
         }
         tempfile::interpose::per_node(replaced.tempfile_times.get());
         let account = replaced.account.get();
-        // SAFETY: the account that was running before belongs to the surrounding statement, or to none. It is live by the
-        // caller's promise. Only `enter` writes the counters of the last charge, and `usage` does not call back here.
+        // SAFETY: the account that was running before is live by the caller's promise. Only `enter` writes the counters of
+        // the last charge, and `usage` does not call back here.
         unsafe {
             usage::switch(account);
             if let Some(last_charged) = &*replaced.last_charged.as_ptr() {
@@ -123,8 +123,8 @@ impl Statement {
         }
     }
 
-    /// Notes that an error is leaving the run: how the statement ends by it, which nodes' calls it interrupts, and when
-    /// those began. The innermost is the node whose account is running. Each node knows its caller's account.
+    /// Notes that an error ends the run: the outcome, the nodes whose calls it interrupts, and how long ago those calls
+    /// began. The innermost is the node whose account is running. Each node knows its caller's account.
     pub fn interrupt(&self, outcome: Outcome) {
         self.outcome.set(outcome);
         if !self.is_wrapped() {
@@ -141,13 +141,13 @@ impl Statement {
         }
     }
 
-    /// Returns whether an account is one of its own.
+    /// Returns whether an account belongs to this statement.
     fn owns(&self, account: *mut Usage) -> bool {
         std::ptr::eq(account, self.outside.get()) || self.nodes.of_account(account).is_some()
     }
 
-    /// Records the statement, unless that has been done: computes the statistics, exports them to core's struct, and has
-    /// the session store them. With `core_alive`, the statement's memory contexts still stand.
+    /// Records the statement, unless that was done before: computes the statistics, exports them to core's struct, and has
+    /// the session store them. `core_alive` says that the statement's memory contexts are live.
     #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
     pub fn record(&self, core_alive: bool) {
         let has_run = self.life.phase() != Phase::SetUp;
@@ -159,16 +159,16 @@ impl Statement {
             self.channel.set(None);
         }
         if self.core_contributes && has_run {
-            // SAFETY: the plan states are live until the query's context has gone, and this runs before.
+            // SAFETY: the plan states are live until the query's context is freed, and this runs before.
             unsafe { self.note_unwrapped() };
         }
         results::with_scratch(|scratch| {
             let mut histograms = SmallVec::new();
-            // SAFETY: no run is on the stack, and none begins, for the phase is `Recorded` now. So nobody writes to the
+            // SAFETY: the phase is `Recorded` now, so no run is on the stack, and none begins. So nothing writes to the
             // histograms, and this happens once.
             let is_known = self.compute(core_alive, scratch)
                 && unsafe { results::histograms(&self.nodes, &self.channel, &mut histograms) };
-            // Without memory for its statistics it is not on record.
+            // If there is no memory for its statistics, the statement is not recorded.
             if is_known {
                 self.store(core_alive, &mut scratch.stats, &histograms);
             }
@@ -178,15 +178,15 @@ impl Statement {
         }
     }
 
-    /// Computes the statistics. Returns false without memory.
+    /// Computes the statistics. Returns false if there is no memory.
     #[inline(always)]
     fn compute(&self, core_alive: bool, scratch: &mut Scratch) -> bool {
         let may_be_exact = self.timed == Timed::Sampled
             && may_be_exact(self.mode, self.core_contributes, self.nodes.count());
         if may_be_exact {
             let (config, elapsed_ns) = (&self.config, self.elapsed_ns.get());
-            // SAFETY: the plan states are live until the query's context has gone, and this runs before. With `core_alive`
-            // the memory contexts stand.
+            // SAFETY: the plan states are live until the query's context is freed, and this runs before. With `core_alive`
+            // the memory contexts are live.
             let collector =
                 unsafe { Collector::new(&self.nodes, &self.channel, core_alive, Some(Timed::Sampled)) };
             if assemble_exact(&collector, config, self.tick_ns, elapsed_ns, &mut scratch.stats) {
@@ -196,12 +196,12 @@ impl Statement {
         self.compute_any(core_alive, scratch)
     }
 
-    /// Computes the statistics, whoever measured. Returns false without memory.
+    /// Computes the statistics, no matter whether the wrappers or core measured. Returns false if there is no memory.
     #[inline(never)]
     fn compute_any(&self, core_alive: bool, scratch: &mut Scratch) -> bool {
         let timed = self.is_wrapped().then_some(self.timed);
-        // SAFETY: the plan states are live until the query's context has gone, and this runs before. With `core_alive` the
-        // memory contexts stand.
+        // SAFETY: the plan states are live until the query's context is freed, and this runs before. With `core_alive` the
+        // memory contexts are live.
         let collector = unsafe { Collector::new(&self.nodes, &self.channel, core_alive, timed) };
         let sample = StatementSample {
             mode: self.mode,
@@ -239,8 +239,8 @@ impl Statement {
         });
     }
 
-    /// Returns whether it becomes the last statement. One that a client sent always does. One inside a procedure or DO
-    /// block does if the client's message has no other.
+    /// Returns whether it becomes the last statement. A statement that a client sent always does. A statement inside a
+    /// procedure or DO block does if the client's message had no top-level statement.
     fn becomes_last(&self) -> bool {
         static LAST_MESSAGE: BackendLocal<Cell<i64>> = BackendLocal::new(Cell::new(0));
         let message = server::message_time();
@@ -251,30 +251,31 @@ impl Statement {
         toplevel || (!any_running() && LAST_MESSAGE.get() != message)
     }
 
-    /// Closes it: nothing more is done with it.
+    /// Closes it. It is not used any more.
     pub fn close(&self) {
         self.life.advance(Event::Close);
     }
 
-    /// Returns whether it has run, and is not on record yet.
+    /// Returns whether it has run and is not recorded yet.
     pub fn is_unrecorded(&self) -> bool {
         matches!(self.life.phase(), Phase::Suspended | Phase::Running)
     }
 
-    /// Closes it because its memory goes. If it never reached ExecutorEnd, its statistics are recorded as far as they
-    /// got. That uses our own memory and the plan states only, for other memory of core's may have gone.
+    /// Closes it because its memory is about to be freed. If it never reached ExecutorEnd, its statistics so far are
+    /// recorded. This uses only the extension's own memory and the plan states, because other memory of core may already be
+    /// freed.
     ///
-    /// It counts as cancelled if it was running: its session ended. A client's cursor that a rollback closes has not
-    /// failed itself. A statement inside another one has failed if an error ended that one.
+    /// If it was running, its session has ended, and it counts as cancelled. A client's cursor that a rollback closes has
+    /// not failed itself. A nested statement that never ended counts as failed.
     pub(super) fn on_context_reset(&self) {
         let current = usage::current();
         if !usage::is_outside(current) && self.owns(current) {
-            // SAFETY: the running account is the statement's, whose memory is still there.
+            // SAFETY: the running account belongs to this statement, whose memory is still live.
             unsafe { usage::switch_outside() };
         }
         let was_running = self.life.advance(Event::Leave);
         if was_running {
-            // Only the end of the session takes memory away from under a run, and then from all of them.
+            // Memory is freed during a run only if the session ends, and then for all runs.
             RUNNING.set(std::ptr::null());
         }
         if self.is_unrecorded() {

@@ -1,4 +1,5 @@
-//! A statement belongs to its query's memory context while the query lives. Here it is handed over, found, and taken back.
+//! While a query lives, its memory context owns its statement. This file hands the statement over, finds it, and takes it
+//! back.
 
 use super::pool;
 use super::state::Statement;
@@ -8,29 +9,29 @@ use pgrx::pg_sys::{self, QueryDesc};
 use rowsource_core::phase::Phase;
 use std::cell::Cell;
 
-/// How many statements belong to query contexts.
+/// The number of statements that query contexts own.
 static OPEN: BackendLocal<Cell<usize>> = BackendLocal::new(Cell::new(0));
 
 /// Returns the open statement of a started query.
 ///
 /// # Safety
 /// * `query` must point to a QueryDesc whose execution state is null or live.
-/// * The reference must not be used after that execution state has gone.
+/// * The reference must not be used after that execution state is freed.
 #[inline(always)]
 pub unsafe fn find(query: *mut QueryDesc) -> Option<&'static Statement> {
     if OPEN.get() == 0 {
         return None;
     }
-    // SAFETY: the caller passes a valid QueryDesc, and keeps the reference no longer than the execution state lives.
+    // SAFETY: the caller passes a valid QueryDesc, and does not use the reference after the execution state is freed.
     unsafe { of((*query).estate).filter(|statement| statement.life.phase() != Phase::Closed) }
 }
 
-/// Returns the statement that belongs to an execution state's query context. Its callback is the first one there, except
-/// for those that others have registered since it started.
+/// Returns the statement that belongs to an execution state's query context. Its callback is the first in the list, unless
+/// others have registered callbacks later.
 ///
 /// # Safety
 /// * `estate` must be null or live.
-/// * The reference must not be used after `estate` has gone.
+/// * The reference must not be used after `estate` is freed.
 pub unsafe fn of(estate: *mut pg_sys::EState) -> Option<&'static Statement> {
     // SAFETY: a live execution state has a query context, whose callbacks are a list that ends with null. Only
     // `register_reset_callback` registers `RESET`, with a statement that lives until the context has called it.
@@ -56,14 +57,14 @@ const RESET: unsafe extern "C-unwind" fn(*mut std::ffi::c_void) = context_reset;
 /// Takes a statement back from its query's context.
 ///
 /// # Safety
-/// To be called by a memory context only, once, with the address that `register_reset_callback` registered.
+/// Only a memory context may call this, once, with the address that `register_reset_callback` registered.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe extern "C-unwind" fn context_reset(statement: *mut std::ffi::c_void) {
     OPEN.set(OPEN.get() - 1);
-    // SAFETY: `register_reset_callback` made this address of a box, and gave it to the context, which calls this once.
-    // Everybody else finds the statement through this context, which is going.
+    // SAFETY: `register_reset_callback` got this address from a box and gave it to the context, which calls this once. All
+    // others find the statement through this context, which is being reset.
     let statement = unsafe { Box::from_raw(statement.cast::<Statement>()) };
-    // Nothing may be raised while a memory context goes.
+    // No error may be raised while a memory context is reset.
     let _ = server::caught(|| {
         statement.on_context_reset();
         pool::recycle(statement);
@@ -71,13 +72,12 @@ unsafe extern "C-unwind" fn context_reset(statement: *mut std::ffi::c_void) {
 }
 
 impl Statement {
-    /// Hands the statement to its query's context. The context gives it back when it is reset, whatever becomes of the
-    /// query.
+    /// Hands the statement to its query's context. The context always gives it back when it is reset.
     ///
     /// # Safety
-    /// `context` must be the query context of the execution that the statement was set up for.
+    /// `context` must be the query context of the execution for which the statement was set up.
     pub unsafe fn register_reset_callback(self: Box<Self>, context: pg_sys::MemoryContext) {
-        // SAFETY: the callback lies in the statement, which stays where it is until the context has called it.
+        // SAFETY: the callback is part of the statement, which is neither moved nor freed until the context has called it.
         unsafe {
             let statement = Box::into_raw(self);
             (*statement).callback.func = Some(RESET);

@@ -1,6 +1,5 @@
-//! Keeps statements that have ended, for the next ones. Most statements are short, and setting one up costs more than
-//! measuring it. If the same plan is run again in the same way, everything that was found out about it still holds. Else
-//! the memory is used again.
+//! Keeps ended statements for reuse. Most statements are short, and setting one up costs more than measuring it. If the
+//! same plan runs again with the same settings, its statement is reused as it is. Otherwise only its memory is reused.
 
 use super::state::Statement;
 use crate::instrumentation::InstrumentationPlan;
@@ -9,38 +8,39 @@ use crate::pg::server::backend_local::BackendLocal;
 use rowsource_core::model::PlanKey;
 use std::cell::{Cell, UnsafeCell};
 
-/// How many are kept.
-const KEPT: usize = 8;
+/// The number of statements that are kept.
+const POOL_SIZE: usize = 8;
 /// Statements with more nodes are not kept.
-const MOST_NODES: usize = 16;
+const MAX_NODES: usize = 16;
 
-static POOL: BackendLocal<UnsafeCell<[Option<Box<Statement>>; KEPT]>> =
-    BackendLocal::new(UnsafeCell::new([const { None }; KEPT]));
-/// The place that is used next if none is free.
+static POOL: BackendLocal<UnsafeCell<[Option<Box<Statement>>; POOL_SIZE]>> =
+    BackendLocal::new(UnsafeCell::new([const { None }; POOL_SIZE]));
+/// The place that is used next if the pool is full.
 static NEXT: BackendLocal<Cell<usize>> = BackendLocal::new(Cell::new(0));
 
-/// Runs a body with the statements that are kept.
+/// Runs a body with the pool.
 ///
-/// A `RefCell` would do the same, but its count costs each statement some instructions.
+/// A `RefCell` would do the same, but would cost some instructions per statement.
 ///
 /// # Safety
 /// `body` must not call this function again.
 #[inline(always)]
-unsafe fn with_pool<T>(body: impl FnOnce(&mut [Option<Box<Statement>>; KEPT]) -> T) -> T {
-    // SAFETY: this is the only reference: no other is made anywhere else, and the body does not call this again.
+unsafe fn with_pool<T>(body: impl FnOnce(&mut [Option<Box<Statement>>; POOL_SIZE]) -> T) -> T {
+    // SAFETY: this is the only reference, because only this function makes one, and the body does not call it again.
     body(unsafe { &mut *POOL.get() })
 }
 
 /// Keeps a closed statement.
 pub fn recycle(mut statement: Box<Statement>) {
-    if statement.nodes.capacity() > MOST_NODES {
+    if statement.nodes.capacity() > MAX_NODES {
         return;
     }
     if !statement.reusable {
         statement.target = None;
     }
     statement.channel.set(None);
-    // SAFETY: the body calls only `next` of this file. The caller drops the statement that is replaced.
+    // SAFETY: the body calls no function of this file but `next`, which does not use the pool. The caller drops the
+    // statement that is replaced.
     let _replaced = unsafe {
         with_pool(|pool| {
             let free = pool.iter().position(Option::is_none);
@@ -49,7 +49,7 @@ pub fn recycle(mut statement: Box<Statement>) {
     };
 }
 
-/// Takes a statement of the same plan that was set up in the same way.
+/// Takes a statement of the same plan that was set up with the same settings.
 pub fn take_matching(key: &PlanKey, setting: &InstrumentationPlan, count: usize) -> Option<Box<Statement>> {
     let matches = |statement: &Statement| {
         let target = statement.target.as_ref().filter(|_| statement.reusable);
@@ -58,7 +58,7 @@ pub fn take_matching(key: &PlanKey, setting: &InstrumentationPlan, count: usize)
             && (statement.level, statement.sampfreq, statement.clock)
                 == (setting.level, setting.sampfreq, setting.clock)
     };
-    // SAFETY: the body only compares statements.
+    // SAFETY: the body only compares and takes statements.
     unsafe {
         with_pool(|pool| {
             let at = pool
@@ -69,11 +69,11 @@ pub fn take_matching(key: &PlanKey, setting: &InstrumentationPlan, count: usize)
     }
 }
 
-/// Takes memory for nodes, and the box that a statement is to be put into, if there is one: one that nobody can use again,
-/// or, if the pool is full, the one that was made longest ago.
+/// Takes memory for nodes and a box for a new statement, if the pool has one to give away: one that has no target, or any
+/// one if the pool is full.
 pub fn take_any() -> (Vec<Node>, Option<Box<Statement>>) {
     let is_usable = |statement: &Statement| statement.target.is_some();
-    // SAFETY: the body calls only `next` of this file.
+    // SAFETY: the body calls no function of this file but `next`, which does not use the pool.
     let taken = unsafe {
         with_pool(|pool| {
             let useless = pool
@@ -91,14 +91,14 @@ pub fn take_any() -> (Vec<Node>, Option<Box<Statement>>) {
     }
 }
 
-/// Returns the place whose turn it is.
+/// Returns the places of the pool in turn.
 fn next() -> usize {
     let at = NEXT.get();
-    NEXT.set((at + 1) % KEPT);
+    NEXT.set((at + 1) % POOL_SIZE);
     at
 }
 
-/// Puts a statement into a box: into this one, or into a new one. Returns `None` without memory.
+/// Puts a statement into the given box, or into a new one. Returns `None` if there is no memory.
 pub fn into_box(statement: Statement, place: Option<Box<Statement>>) -> Option<Box<Statement>> {
     if let Some(mut place) = place {
         *place = statement;

@@ -1,4 +1,4 @@
-//! What the sampler must know of the clock and of its own cost.
+//! Configures the sampler: the clock, its costs, and the cost of a sample.
 
 use super::state::Statement;
 use crate::instrumentation::InstrumentationLevel;
@@ -11,7 +11,7 @@ use rowsource_core::sampler::{BOOKKEEPING_NS, Config, LongCallEvidence, NodeTime
 use std::cell::Cell;
 
 impl Statement {
-    /// Returns which calls are timed, by the settings.
+    /// Returns which calls are timed with these settings.
     pub(super) fn timed(level: InstrumentationLevel, sampfreq: i32, clock: Source) -> Timed {
         match (level, sampfreq, clock) {
             (InstrumentationLevel::Timed, 1, Source::Tsc) => Timed::EveryTsc,
@@ -22,7 +22,7 @@ impl Statement {
     }
 }
 
-/// Returns the sampler's configuration. It seldom changes.
+/// Returns the sampler's configuration. The last one is kept, because it seldom changes.
 pub(super) fn config(source: Source, sampfreq: i32) -> Config {
     static LAST: BackendLocal<Cell<Option<(Source, i32, Config)>>> = BackendLocal::new(Cell::new(None));
     match LAST.get() {
@@ -35,7 +35,7 @@ pub(super) fn config(source: Source, sampfreq: i32) -> Config {
     }
 }
 
-/// Makes a configuration. The costs of the clock and of a sample are measured once per backend and clock.
+/// Creates a configuration. The costs of the clock and of a sample are measured once per backend and clock.
 fn new_config(source: Source, sampfreq: i32) -> Config {
     type Costs = Cell<Option<(f64, f64, f64)>>;
     static COSTS: BackendLocal<[Costs; Source::ALL.len()]> =
@@ -60,8 +60,8 @@ fn new_config(source: Source, sampfreq: i32) -> Config {
     )
 }
 
-/// Returns what a sample costs besides its readings. The usual cost is the least: in a tight loop a sample takes less than
-/// among other work. On a slow machine, or under an emulator, the measured cost is higher.
+/// Returns the cost of a sample without its clock readings, in nanoseconds. It is at least the usual cost, because a sample
+/// is faster in this tight loop than in a statement. On a slow machine or under an emulator, the measured cost is higher.
 fn bookkeeping_ns() -> f64 {
     const SAMPLES: u32 = 64;
     let config = Config::new(128, 1.0, 0.0, 10.0, BOOKKEEPING_NS, 0.0);

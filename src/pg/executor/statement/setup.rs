@@ -1,5 +1,5 @@
-//! Sets up a started statement: allocates its nodes, names its plan, and decides who measures it. If the pool has a
-//! statement of the same plan, that one is prepared for another execution instead.
+//! Sets up a started statement: allocates its nodes, identifies its plan, and decides whether the wrappers or core measure
+//! it. If the pool has a statement of the same plan, that one is prepared for another execution instead.
 
 use super::state::{
     INSTRUMENT_BUFFERS, INSTRUMENT_ROWSOURCE, INSTRUMENT_TIMER, INSTRUMENT_WAL, Life, Replaced, Statement,
@@ -22,8 +22,8 @@ use rowsource_core::phase::Event;
 use rowsource_core::results::Mode;
 use std::cell::{Cell, UnsafeCell};
 
-/// Sets a started statement up for measuring. `requested_before` is what others had asked core for when it started, and
-/// `added_by_us` what we had.
+/// Sets up a started statement for measuring. `requested_before` is the instrumentation that others had requested from core
+/// before the start, and `added_by_us` is what pg_rowsource added.
 ///
 /// # Safety
 /// `query` must have been started.
@@ -35,8 +35,8 @@ pub unsafe fn attach(
     added_by_us: i32,
     toplevel: bool,
 ) {
-    // SAFETY: the query is started by the caller's promise, and everything that is reached from it is valid until its
-    // context goes.
+    // SAFETY: the query is started by the caller's promise, and everything that it points to is valid until its context is
+    // freed.
     unsafe {
         let estate = (*query).estate;
         let root = (*query).planstate;
@@ -61,7 +61,7 @@ pub unsafe fn attach(
             identity::plan_id(&found, &*(*query).plannedstmt),
             toplevel,
         );
-        let matching = if mode == Mode::Ours {
+        let matching = if mode == Mode::RowsourceOnly {
             pool::take_matching(&key, setting, found.len())
         } else {
             None
@@ -80,10 +80,10 @@ pub unsafe fn attach(
     }
 }
 
-/// Sets a statement up from nothing. Returns `None` without memory for its nodes.
+/// Sets up a new statement. Returns `None` if there is no memory for it.
 ///
 /// # Safety
-/// `query` must be started, and `found` be all nodes of its plan states.
+/// `query` must be started, and `found` must be all its plan states.
 #[inline(never)]
 unsafe fn set_up(
     query: *mut QueryDesc,
@@ -94,8 +94,8 @@ unsafe fn set_up(
     mode: Mode,
 ) -> Option<Box<Statement>> {
     let is_worker = server::is_parallel_worker();
-    // SAFETY: `query` is started and `found` are its nodes, by the caller's promise. Everything that is reached from it is
-    // valid until its context goes.
+    // SAFETY: `query` is started and `found` are its nodes, by the caller's promise. Everything that it points to is valid
+    // until its context is freed.
     unsafe {
         let (memory, place) = pool::take_any();
         let nodes = NodeTable::new(memory, found.len())?;
@@ -123,10 +123,10 @@ unsafe fn set_up(
         } else {
             store::attach();
             let known = session::known(&key);
-            // A copy: while a plan is described, types' output functions may run statements, which replace it.
+            // This is a copy, because describing a plan may run output functions of types, whose statements may replace it.
             let earlier = known.as_ref().map(|plan| plan.description.borrow().clone());
             let (description, older_literals) = describe::description(query, earlier.as_ref(), found)?;
-            let plan = known.unwrap_or_else(|| session::newly_met(key, description.clone()));
+            let plan = known.unwrap_or_else(|| session::new_plan(key, description.clone()));
             Some(Target {
                 plan,
                 description,
@@ -135,7 +135,7 @@ unsafe fn set_up(
         };
         let level = match mode {
             Mode::CoreOnly => core_level(requested_by_others),
-            Mode::Ours | Mode::AlsoForCore => setting.level,
+            Mode::RowsourceOnly | Mode::AlsoForCore => setting.level,
         };
         let statement = Statement {
             query,
@@ -154,7 +154,7 @@ unsafe fn set_up(
             target,
             outside: UnsafeCell::new(Usage::zero()),
             elapsed_ns: Cell::new(0.0),
-            replaced: Replaced::nothing(),
+            replaced: Replaced::empty(),
             outcome: Cell::new(Outcome::Completed),
             excluded_from_last: Cell::new(false),
             channel: Cell::new(None),
@@ -169,15 +169,16 @@ unsafe fn set_up(
                 tick::prepare();
             }
             if has_gather && !is_worker {
-                statement.channel.set(Some(parallel::Channel::wanted()));
+                statement.channel.set(Some(parallel::Channel::unopened()));
             }
         }
         Some(statement)
     }
 }
 
-/// Decides who measures a statement, and for whom. In a parallel worker the wrappers always do: our bit has asked for it,
-/// and the leader sets that only if its own wrappers measure. Whatever else it asks for is what the worker must report.
+/// Decides whether the wrappers or core measure a statement, and whether core's struct needs the results. In a parallel
+/// worker the wrappers always measure: the worker saw `INSTRUMENT_ROWSOURCE`, which the leader sets only if its own
+/// wrappers measure. The other bits say what the worker must report.
 fn mode(setting: &InstrumentationPlan, requested_by_others: i32) -> Mode {
     if server::is_parallel_worker() {
         Mode::AlsoForCore
@@ -186,11 +187,11 @@ fn mode(setting: &InstrumentationPlan, requested_by_others: i32) -> Mode {
     } else if requested_by_others != 0 {
         Mode::AlsoForCore
     } else {
-        Mode::Ours
+        Mode::RowsourceOnly
     }
 }
 
-/// Returns whether we measure everything that others (EXPLAIN, auto_explain) have asked core for.
+/// Returns whether the wrappers measure everything that others (EXPLAIN, auto_explain) have requested from core.
 fn covers(setting: &InstrumentationPlan, requested_by_others: i32) -> bool {
     let has_times = setting.explain && setting.level == InstrumentationLevel::Timed;
     let has_blocks = setting.level != InstrumentationLevel::Rows;
@@ -212,13 +213,12 @@ impl Statement {
     ///
     /// # Safety
     /// * `query` must be started.
-    /// * `found` must be all its plan states, in the same order and of the same kinds as those that the statement was
-    ///   set up for.
+    /// * `found` must be all its plan states, with the same kinds and order as those for which the statement was set up.
     unsafe fn reset_for_reexecution(&mut self, query: *mut QueryDesc, found: &[tree::Found]) {
         // SAFETY: `query` is started and `found` are its nodes, by the caller's promise. So the plan states are live, and
-        // will point to nodes that live as long as the statement.
+        // they get pointers to nodes that live as long as the statement.
         unsafe {
-            // This comes first, because it may be cancelled. No plan state may point to a node then, for the nodes go.
+            // This comes first, because it may be cancelled, which frees the nodes. Then no plan state may point to one.
             if let Some(target) = &mut self.target {
                 if describe::is_of(&target.description, query) {
                     target.older_literals = false;
@@ -245,7 +245,7 @@ impl Statement {
         self.excluded_from_last.set(false);
     }
 
-    /// Returns whether its query has a queryid. Only then do equal keys mean equal expressions.
+    /// Returns whether its query has a queryid. Equal keys mean equal expressions only with a queryid.
     pub(super) fn has_queryid(&self) -> bool {
         let target = self.target.as_ref();
         target.is_some_and(|target| target.plan.key.queryid != 0)

@@ -1,4 +1,4 @@
-//! What is known of one statement.
+//! The data of one measured statement.
 
 use crate::instrumentation::InstrumentationLevel;
 use crate::pg::hot::timing;
@@ -16,7 +16,7 @@ use rowsource_core::sampler::Config;
 use std::cell::{Cell, UnsafeCell};
 use std::rc::Rc;
 
-/// Our own bit in `instrument_options`. It tells parallel workers to measure as their leader does.
+/// pg_rowsource's bit in `instrument_options`. It tells parallel workers to measure as their leader does.
 pub const INSTRUMENT_ROWSOURCE: i32 = 1 << 24;
 pub const INSTRUMENT_TIMER: i32 = pg_sys::InstrumentOption::INSTRUMENT_TIMER as i32;
 pub const INSTRUMENT_BUFFERS: i32 = pg_sys::InstrumentOption::INSTRUMENT_BUFFERS as i32;
@@ -25,30 +25,30 @@ pub const INSTRUMENT_WAL: i32 = pg_sys::InstrumentOption::INSTRUMENT_WAL as i32;
 
 pub struct Statement {
     pub query: *mut QueryDesc,
-    /// Linked into the statement's query context, which so owns the statement.
+    /// The reset callback of the statement's query context, which owns the statement.
     pub callback: pg_sys::MemoryContextCallback,
     pub life: Life,
     pub mode: Mode,
     pub nodes: NodeTable,
     /// Core measures some of its nodes, or workers report some.
     pub core_contributes: bool,
-    /// What was found out at set-up holds for all executions of the plan.
+    /// The results of the set-up are valid for all executions of the plan.
     pub reusable: bool,
     pub level: InstrumentationLevel,
     pub sampfreq: i32,
     pub clock: Source,
     /// Which calls are timed.
     pub timed: Timed,
-    /// Nanoseconds of a tick of the clock.
+    /// Nanoseconds per tick of the clock.
     pub tick_ns: f64,
     pub config: Config,
-    /// What it is recorded as. A parallel worker's statement has none.
+    /// The plan that it is recorded under. A parallel worker's statement has none.
     pub target: Option<Target>,
-    /// The account of what the statement uses outside its nodes. It is charged through its address.
+    /// The account of what the statement uses outside its nodes. The hot path charges it through a pointer.
     pub outside: UnsafeCell<Usage>,
     /// Nanoseconds in ExecutorRun and ExecutorFinish.
     pub elapsed_ns: Cell<f64>,
-    /// What the run that is on the stack replaced.
+    /// The values that the current run replaced.
     pub replaced: Replaced,
     /// How it ended. A statement that has not failed is completed.
     pub outcome: Cell<Outcome>,
@@ -57,11 +57,11 @@ pub struct Statement {
     pub channel: Cell<Option<parallel::Channel>>,
 }
 
-/// The phase of a statement. It changes by events only.
+/// The phase of a statement. Only events change it.
 pub struct Life(Cell<Phase>);
 
 impl Life {
-    /// Returns the life of a statement that has just been set up.
+    /// Returns the initial phase of a statement.
     pub const fn new() -> Life {
         Life(Cell::new(Phase::SetUp))
     }
@@ -72,7 +72,7 @@ impl Life {
         self.0.get()
     }
 
-    /// Changes the phase. Returns false, and changes nothing, if the event is out of place.
+    /// Changes the phase. Returns false and changes nothing if the event is not allowed in this phase.
     #[inline(always)]
     pub fn advance(&self, event: Event) -> bool {
         let next = self.phase().after(event);
@@ -83,18 +83,18 @@ impl Life {
     }
 }
 
-/// What an execution is recorded as.
+/// The plan and description under which an execution is recorded.
 pub struct Target {
     pub plan: Rc<KnownPlan>,
     pub description: Rc<PlanDescription>,
-    /// The description's literals are those of an earlier execution.
+    /// The description shows literals of an earlier execution.
     pub older_literals: bool,
 }
 
-/// What a run of a statement replaced. It is put back when the run is left, by any way.
+/// The values that a run of a statement replaced. They are restored when the run ends, also after an error.
 pub struct Replaced {
     pub account: Cell<*mut Usage>,
-    /// The counters when the run began, if a node asked for the run: all that it uses also belongs to that node.
+    /// The counters when the run began, if a node called for the run: that node is charged with all that the run uses.
     pub last_charged: Cell<Option<Usage>>,
     pub timing: Cell<Option<timing::Outer>>,
     /// The statement that was running.
@@ -106,8 +106,8 @@ pub struct Replaced {
 }
 
 impl Replaced {
-    /// Returns what stands there before the first run.
-    pub const fn nothing() -> Replaced {
+    /// Returns the value before the first run.
+    pub const fn empty() -> Replaced {
         Replaced {
             account: Cell::new(std::ptr::null_mut()),
             last_charged: Cell::new(None),
@@ -120,7 +120,7 @@ impl Replaced {
 }
 
 impl Statement {
-    /// Returns whether the wrappers measure it. Else core measures everything.
+    /// Returns whether the wrappers measure it. Otherwise core measures everything.
     #[inline(always)]
     pub fn is_wrapped(&self) -> bool {
         self.mode != Mode::CoreOnly
@@ -139,7 +139,7 @@ impl Statement {
             .is_some_and(|target| target.plan.key.toplevel())
     }
 
-    /// Returns the planner's numbers for its nodes. They are the same in leader and workers.
+    /// Returns the plan node ids of its nodes. They are the same in the leader and its workers.
     pub fn plan_node_ids(&self) -> impl Iterator<Item = i32> {
         self.nodes.iter().map(|node| node.plan_node_id())
     }

@@ -1,35 +1,36 @@
-//! Shortens long constants of a plan in place while EXPLAIN prints it, and puts them back.
+//! Shortens long constants of a plan in place while EXPLAIN prints it, and restores them afterwards.
 
 use crate::pg::server;
 use pgrx::pg_sys::{self, Const};
 use std::ffi::{CStr, CString, c_char};
 
-/// Bytes of a constant that is printed in full.
-const LONGEST: usize = 1_024;
-/// Bytes of all constants that are printed in full.
-const MOST_IN_FULL: usize = 64 * 1024;
-/// Characters of a shortened constant, elements of a shortened array.
-const SHORTENED: usize = 100;
-/// How many constants are shortened at most.
-const MOST_SHORTENED: usize = 1_000;
-/// Stands where something was cut.
+/// The maximal bytes of a constant that is printed in full.
+const MAX_BYTES: usize = 1_024;
+/// The maximal bytes of all constants that are printed in full.
+const MAX_TOTAL_BYTES: usize = 64 * 1024;
+/// The characters that are kept of a constant or of an array element. No element is added to a shortened array from this
+/// length on.
+const KEPT_CHARACTERS: usize = 100;
+/// The maximal number of shortened constants.
+const MAX_SHORTENED: usize = 1_000;
+/// Marks a place where text was cut.
 const CUT: &CStr = c"...";
 
-/// Constants that are shortened now, with their originals. They are put back when this is dropped.
+/// Constants that are shortened now, with their originals. Dropping this restores them.
 #[derive(Default)]
 pub struct Shortened(Vec<(*mut Const, Const)>);
 
 impl Shortened {
-    /// Shortens the long ones among these constants. Returns `None` if there are too many.
+    /// Shortens the long constants. Returns `None` if there are too many.
     ///
     /// # Safety
-    /// * Each must be a constant by reference, not null, of a live plan.
-    /// * The plan must stay, and nobody else may look at its constants, until the answer is dropped. May raise.
+    /// * Each must point to a constant of a live plan, which is not null and passed by reference.
+    /// * Until the result is dropped, the plan must stay live, and no other code may read its constants. May raise.
     pub unsafe fn all(constants: Vec<*mut Const>) -> Option<Shortened> {
         let mut shortened = Shortened::default();
-        let mut left = MOST_IN_FULL;
+        let mut left = MAX_TOTAL_BYTES;
         for constant in constants {
-            // SAFETY: the caller promises the same.
+            // SAFETY: the caller makes the same promises.
             unsafe { shortened.consider(constant, &mut left)? };
         }
         Some(shortened)
@@ -40,28 +41,27 @@ impl Shortened {
         self.0.len()
     }
 
-    /// Shortens a constant if it is long, or if the others have used up the bytes that are `left`. Returns `None` if too many
-    /// are shortened.
+    /// Shortens a constant if it is long, or if no bytes are `left`. Returns `None` if too many are shortened.
     ///
     /// # Safety
-    /// * `constant` must be a constant by reference, not null, of a live plan.
-    /// * The plan must stay, and nobody else may look at the constant, until `self` is dropped. May raise.
+    /// * `constant` must point to a constant of a live plan, which is not null and passed by reference.
+    /// * Until `self` is dropped, the plan must stay live, and no other code may read the constant. May raise.
     unsafe fn consider(&mut self, constant: *mut Const, left: &mut usize) -> Option<()> {
-        // SAFETY: the constant is live, and its value is a live one by reference, by the caller's promise.
+        // SAFETY: the constant is live, and its value is not null and passed by reference, by the caller's promise.
         unsafe {
             let short = match size(&*constant) {
-                size if size > LONGEST => beginning(&*constant),
+                size if size > MAX_BYTES => beginning(&*constant),
                 _ if *left == 0 => CUT.to_owned(),
                 size if is_text((*constant).consttype) => {
                     *left = left.saturating_sub(size);
                     return Some(());
                 }
-                // Few bytes may be a long text: the number 1e100000 is one.
+                // A value of few bytes may be printed as a long text, for example the number 1e100000.
                 _ => {
                     let text = printed((*constant).consttype, (*constant).constvalue);
                     let length = text.count_bytes();
                     *left = left.saturating_sub(length);
-                    if length <= LONGEST {
+                    if length <= MAX_BYTES {
                         return Some(());
                     }
                     clipped(text.to_bytes())
@@ -71,21 +71,21 @@ impl Shortened {
         }
     }
 
-    /// Puts a text of no type in a constant's place. A literal is such a text before it gets a type.
+    /// Replaces a constant by a text of type "unknown", as a literal has before it gets its type.
     ///
     /// # Safety
     /// * `constant` must point to a constant of a live plan.
-    /// * The plan and the current memory context must stay, and nobody else may look at the constant, until `self` is
-    ///   dropped.
+    /// * Until `self` is dropped, the plan and the current memory context must stay live, and no other code may read the
+    ///   constant.
     unsafe fn replace(&mut self, constant: *mut Const, short: &CStr) -> Option<()> {
-        if self.0.len() == MOST_SHORTENED {
+        if self.0.len() == MAX_SHORTENED {
             return None;
         }
-        // SAFETY: the constant is written in place, because copying the plan would copy the long constants. Its memory is
-        // this process's own, though a plan cache may share it. The executor has compiled the values into its expressions
-        // before, and does not read the constants any more. It runs no node and starts no worker until EXPLAIN has
-        // finished, and dropping `self` puts everything back on every way out. The new value lies in the current memory
-        // context, which stays until after that.
+        // SAFETY: the constant is written in place, because copying the plan would copy the long constants. Its memory
+        // belongs to this process, although a plan cache may share it. The executor has already compiled the values into
+        // its expressions, and does not read the constants any more. It runs no node and starts no worker until EXPLAIN has
+        // finished. Dropping `self` restores everything, also after an error. The new value is in the current memory
+        // context, which outlives `self`.
         unsafe {
             self.0.push((constant, *constant));
             let text = pg_sys::pstrdup(short.as_ptr());
@@ -101,36 +101,36 @@ impl Shortened {
 
 impl Drop for Shortened {
     fn drop(&mut self) {
-        // This goes from the last to the first, because a constant may be there twice.
+        // The order is reversed, because a constant may be in the list twice.
         for (constant, original) in self.0.drain(..).rev() {
-            // SAFETY: the caller of `all` promised that the plan stays until now, and that nobody looks at its constants.
+            // SAFETY: the caller of `all` promised that the plan is still live, and that no other code reads its constants.
             unsafe { constant.write(original) };
         }
     }
 }
 
-/// Returns the bytes of a constant's value.
+/// Returns how many bytes a constant's value has.
 ///
 /// # Safety
-/// The value of `constant` must be a live one by reference, of the length that `constlen` says.
+/// The value of `constant` must be live, passed by reference, and of the length that `constlen` says.
 unsafe fn size(constant: &Const) -> usize {
-    // SAFETY: the value is a pointer, by the caller's promise, to as many bytes as the length says.
+    // SAFETY: the value points to as many bytes as the length says, by the caller's promise.
     unsafe {
         let value: *const c_char = constant.constvalue.cast_mut_ptr();
         match constant.constlen {
-            // A value that is compressed or stored elsewhere was long.
+            // A value is only compressed or stored elsewhere if it is long.
             -1 if is_stored_otherwise(constant) => usize::MAX,
             -1 => pgrx::varsize_any_exhdr(value.cast()),
-            -2 => libc::strnlen(value, LONGEST + 1),
+            -2 => libc::strnlen(value, MAX_BYTES + 1),
             length => length.max(0) as usize,
         }
     }
 }
 
-/// Returns whether a value is compressed, or stored outside of the constant.
+/// Returns whether a value is compressed or stored outside the constant.
 ///
 /// # Safety
-/// The value of `constant` must be a live one with a varlena header.
+/// The value of `constant` must be live and have a varlena header.
 unsafe fn is_stored_otherwise(constant: &Const) -> bool {
     let value: *const pg_sys::varlena = constant.constvalue.cast_mut_ptr();
     // SAFETY: the value has a header by the caller's promise.
@@ -149,13 +149,13 @@ fn is_text(kind: pg_sys::Oid) -> bool {
     texts.contains(&kind)
 }
 
-/// Returns what a value's type prints of it.
+/// Returns a value as its type prints it.
 ///
 /// # Safety
 /// * `value` must be a live value of type `kind`.
-/// * The memory context that is current must outlive the answer. May raise.
+/// * The current memory context must outlive the result. May raise.
 unsafe fn printed<'a>(kind: pg_sys::Oid, value: pg_sys::Datum) -> &'a CStr {
-    // SAFETY: the value is of this type by the caller's promise. The text lies in the current memory context.
+    // SAFETY: the value is of this type by the caller's promise. The text is allocated in the current memory context.
     unsafe {
         let (mut function, mut is_varlena) = (pg_sys::InvalidOid, false);
         pg_sys::getTypeOutputInfo(kind, &mut function, &mut is_varlena);
@@ -163,12 +163,12 @@ unsafe fn printed<'a>(kind: pg_sys::Oid, value: pg_sys::Datum) -> &'a CStr {
     }
 }
 
-/// Returns the beginning of a long constant, if it can be read without reading the rest.
+/// Returns the beginning of a long constant, if it can be read without the rest.
 ///
 /// # Safety
-/// The value of `constant` must be a live one by reference, of its type. May raise.
+/// The value of `constant` must be live, of its type, and passed by reference. May raise.
 unsafe fn beginning(constant: &Const) -> CString {
-    // SAFETY: the value is of its type by the caller's promise, and so as long as its header says.
+    // SAFETY: the value is live and of its type by the caller's promise, so its header tells its length.
     unsafe {
         if constant.constlen != -1 || is_stored_otherwise(constant) {
             return CUT.to_owned();
@@ -184,13 +184,13 @@ unsafe fn beginning(constant: &Const) -> CString {
     }
 }
 
-/// Returns the bytes of a value.
+/// Returns the bytes of a varlena value.
 ///
 /// # Safety
 /// * `value` must point to a value that is neither compressed nor stored elsewhere.
-/// * The value must outlive the answer.
+/// * The value must outlive the result.
 unsafe fn varlena<'a>(value: *const pg_sys::varlena) -> &'a [u8] {
-    // SAFETY: the value is neither compressed nor stored elsewhere, by the caller's promise: its bytes follow its
+    // SAFETY: the value is neither compressed nor stored elsewhere, by the caller's promise. So its bytes follow its
     // header.
     unsafe { std::slice::from_raw_parts(pgrx::vardata_any(value).cast(), pgrx::varsize_any_exhdr(value)) }
 }
@@ -198,8 +198,8 @@ unsafe fn varlena<'a>(value: *const pg_sys::varlena) -> &'a [u8] {
 /// Returns the first elements of a long array, if a short element of their type prints few bytes.
 ///
 /// # Safety
-/// `array` must point to a live array whose elements are of type `kind`, neither compressed nor stored elsewhere. May
-/// raise.
+/// `array` must point to a live array that is neither compressed nor stored elsewhere. Its elements must be of type `kind`.
+/// May raise.
 unsafe fn first_elements(array: *mut pg_sys::ArrayType, kind: pg_sys::Oid) -> CString {
     let mut text = b"{".to_vec();
     // SAFETY: the array has elements of this type by the caller's promise. Those that are not texts are passed by value.
@@ -209,7 +209,7 @@ unsafe fn first_elements(array: *mut pg_sys::ArrayType, kind: pg_sys::Oid) -> CS
         }
         let elements = pg_sys::array_create_iterator(array, 0, std::ptr::null_mut());
         let (mut value, mut is_null) = (pg_sys::Datum::null(), false);
-        while text.len() < SHORTENED && pg_sys::array_iterate(elements, &mut value, &mut is_null) {
+        while text.len() < KEPT_CHARACTERS && pg_sys::array_iterate(elements, &mut value, &mut is_null) {
             if is_null {
                 text.extend_from_slice(b"NULL");
             } else if is_text(kind) {
@@ -228,9 +228,9 @@ unsafe fn first_elements(array: *mut pg_sys::ArrayType, kind: pg_sys::Oid) -> CS
     CString::new(text).unwrap_or_default()
 }
 
-/// Returns a text's first characters, and a mark if that is not all.
+/// Returns a text's first characters, and a mark if it was cut.
 fn clipped(text: &[u8]) -> CString {
-    let kept = server::first_characters(text, SHORTENED);
+    let kept = server::first_characters(text, KEPT_CHARACTERS);
     let mark: &[u8] = if kept.len() < text.len() {
         CUT.to_bytes()
     } else {

@@ -1,5 +1,5 @@
-//! Describes a plan from its plan states alone, if EXPLAIN would print too much or fails: operations, objects and
-//! estimates, but no conditions.
+//! Describes a plan without EXPLAIN, if that would print too much or fails: operations, objects and estimates, but no
+//! conditions.
 
 use crate::pg::plan::tree::{Found, tag};
 use pgrx::pg_sys::{self, NodeTag, PlanState, QueryDesc};
@@ -15,7 +15,7 @@ pub unsafe fn plan(query: *mut QueryDesc, found: &[Found]) -> ExplainedPlan {
     let shown = found.iter().filter(|place| !place.hidden).enumerate();
     let mut nodes: Vec<PlanNode> = shown
         .map(|(id, place)| {
-            // SAFETY: the plan states are initialised by the caller's promise, and so each has a plan.
+            // SAFETY: the plan states are initialised by the caller's promise, so each has a plan.
             unsafe {
                 let plan = (*place.plan_state).plan;
                 PlanNode {
@@ -37,13 +37,13 @@ pub unsafe fn plan(query: *mut QueryDesc, found: &[Found]) -> ExplainedPlan {
     }
     ExplainedPlan {
         nodes,
-        // It shows no literals, so it holds for all executions.
+        // It shows no literals, so it is right for all executions.
         generic: true,
         cut: 1,
     }
 }
 
-/// Returns the kind of node in EXPLAIN's words.
+/// Returns EXPLAIN's name for the type of a node.
 ///
 /// # Safety
 /// `plan` must point to a live plan node, whose tag tells its type.
@@ -89,7 +89,7 @@ unsafe fn prefixed(plan: *mut pg_sys::Plan, name: &str) -> String {
     format!("{parallel}{name}")
 }
 
-/// Returns the words of a node tag: `T_IndexOnlyScan` is an `Index Only Scan`.
+/// Splits a node tag into words: `T_IndexOnlyScan` becomes `Index Only Scan`.
 fn words(tag: &str) -> String {
     let name = tag.trim_start_matches("T_");
     let mut words = String::with_capacity(name.len() + 3);
@@ -102,8 +102,8 @@ fn words(tag: &str) -> String {
     words
 }
 
-/// Returns the name of the index or relation that a node works on. The executor has opened it, so nothing is looked up. For
-/// other sources of rows, returns what the statement calls them.
+/// Returns the name of the index or relation that a node uses. The executor has opened it, so no catalog is read. For other
+/// sources of rows, returns their alias in the statement.
 ///
 /// # Safety
 /// `ps` must be an initialised plan state of the started `query`, which keeps its relations open.
@@ -144,13 +144,13 @@ unsafe fn object_name(ps: *mut PlanState, query: *mut QueryDesc) -> Option<Strin
     }
 }
 
-/// Returns what the statement calls a range table entry.
+/// Returns the alias of the range table entry that a node scans.
 ///
 /// # Safety
-/// `plan` must point to a scan's plan node, and `query` to the started query that it is of.
+/// `plan` must point to a scan's plan node, and `query` to the started query that it belongs to.
 unsafe fn alias(plan: *mut pg_sys::Plan, query: *mut QueryDesc) -> Option<String> {
-    // SAFETY: a scan's plan, which the caller promises, begins with `Scan`. The range table is a list of its entries, and its
-    // indexes count from 1.
+    // SAFETY: the plan node is a scan's by the caller's promise, so it begins with `Scan`. The range table is a list of its
+    // entries, and its indexes count from 1.
     unsafe {
         let index = (*plan.cast::<pg_sys::Scan>()).scanrelid as usize;
         let table = (*(*query).plannedstmt).rtable;

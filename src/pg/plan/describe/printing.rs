@@ -1,7 +1,7 @@
-//! Bounds what EXPLAIN prints of a plan. EXPLAIN itself prints every expression and every constant in full.
+//! Limits what EXPLAIN prints of a plan. EXPLAIN itself prints every expression and every constant in full.
 //!
-//! The expressions are walked beforehand, up to a limit. Long constants are shortened while EXPLAIN prints (`constants`).
-//! A plan that is too long even so is not printed at all.
+//! Before EXPLAIN runs, the expressions are walked up to a limit. Long constants are shortened while EXPLAIN prints
+//! (`constants`). If the plan is still too long, it is not printed at all.
 
 use super::constants::Shortened;
 use crate::pg::compat::expression::expression_tree_walker;
@@ -10,20 +10,21 @@ use pgrx::pg_sys::{self, Const, List, Node, NodeTag, Plan, QueryDesc};
 use rowsource_core::model::MAX_NODES;
 use std::ffi::c_void;
 
-/// Parts of expressions that EXPLAIN may print. Printing so many takes some milliseconds.
-const MOST_PRINTED: u64 = 20_000;
-/// Parts of all expressions that are walked. Most are columns that nodes only hand on, and are not printed.
-const MOST_WALKED: u64 = 200_000;
-/// Bounds the sum over all range table entries of the square of their columns, because EXPLAIN compares the names of a
-/// table's columns with each other.
-const MOST_COLUMNS: u64 = 20_000_000;
-/// Makes what EXPLAIN would print short enough, until the answer is dropped. Returns `None` if that cannot be done.
+/// The maximal number of expression parts that EXPLAIN may print, which takes some milliseconds.
+const MAX_PRINTED: u64 = 20_000;
+/// The maximal number of expression parts that are walked. Most are columns that nodes only pass on, which are not printed.
+const MAX_WALKED: u64 = 200_000;
+/// The maximal sum of the squared numbers of columns of all range table entries. EXPLAIN compares the names of a table's
+/// columns with each other.
+const MAX_SQUARED_COLUMNS: u64 = 20_000_000;
+
+/// Shortens what EXPLAIN prints until the result is dropped. Returns `None` if it would still be too long.
 ///
 /// # Safety
-/// `query` must be started, and `found` be the nodes of its plan. May raise. Nobody else may look at the plan's
-/// constants until the answer is dropped.
+/// `query` must be started, and `found` be the nodes of its plan. No other code may read the plan's constants until the
+/// result is dropped. May raise.
 pub unsafe fn bounded(query: *mut QueryDesc, found: &[Found]) -> Option<Shortened> {
-    // SAFETY: `query` is started and `found` are its nodes, by the caller's promise: the plan and its constants are
+    // SAFETY: `query` is started and `found` are its nodes, by the caller's promise. So the plan and its constants are
     // live.
     unsafe {
         if found.len() > MAX_NODES || !columns_are_few((*(*query).plannedstmt).rtable) {
@@ -33,13 +34,14 @@ pub unsafe fn bounded(query: *mut QueryDesc, found: &[Found]) -> Option<Shortene
     }
 }
 
-/// Returns whether EXPLAIN can make the names of all columns differ in reasonable time.
+/// Returns whether EXPLAIN can make all column names unique in reasonable time.
 ///
 /// # Safety
 /// `table` must be null or the range table of a live planned statement.
 unsafe fn columns_are_few(table: *mut List) -> bool {
     let (mut entries, mut squares) = (0, 0);
-    // SAFETY: a range table is a list of its entries, and every entry has its column names.
+    // SAFETY: the range table is live by the caller's promise. It is a list of entries, and each entry has its column
+    // names.
     unsafe {
         list::<pg_sys::RangeTblEntry>(table).all(|entry| {
             let names = (*(*entry).eref).colnames;
@@ -50,28 +52,28 @@ unsafe fn columns_are_few(table: *mut List) -> bool {
             };
             entries += 1;
             squares += columns * columns;
-            entries <= 2 * MAX_NODES && squares <= MOST_COLUMNS
+            entries <= 2 * MAX_NODES && squares <= MAX_SQUARED_COLUMNS
         })
     }
 }
 
 /// Walks all expressions. Returns the constants among them that may be long, or `None` if EXPLAIN would print too much.
 ///
-/// EXPLAIN prints a reference to a column of a node below as that column's expression, and so on down to the tables. So the
-/// walk goes from the bottom up.
+/// EXPLAIN prints a reference to a column of a lower node as that column's expression, recursively down to the tables. So
+/// the walk goes from the bottom up.
 ///
 /// # Safety
 /// `found` must be the initialised nodes of a live plan. May raise.
 unsafe fn constants(found: &[Found]) -> Option<Vec<*mut Const>> {
     let mut walk = Walk::default();
-    // The parts of the longest column of the nodes directly below each node.
+    // For each node, the parts of the longest column of the nodes directly below it.
     let mut below = vec![1u64; found.len()];
     let (mut printed, mut parameters, mut longest) = (0u64, 0u64, 1u64);
     for (i, place) in found.iter().enumerate().rev() {
-        // SAFETY: the nodes are initialised by the caller's promise, and so have plan nodes of their types.
+        // SAFETY: the nodes are initialised by the caller's promise, so they have plan nodes of their types.
         unsafe {
             let plan = (*place.plan_state).plan;
-            // An index's or a foreign scan's own columns.
+            // Columns of an index, or of a foreign or custom scan itself.
             for column in list::<Node>(own_columns(plan)) {
                 below[i] = below[i].max(walk.count(column)?.parts);
             }
@@ -92,22 +94,22 @@ unsafe fn constants(found: &[Found]) -> Option<Vec<*mut Const>> {
             }
         }
     }
-    // A parameter is printed as the expression of another node that it stands for.
+    // A parameter is printed as the expression of another node that computes it.
     printed = printed.saturating_add(parameters.saturating_mul(longest));
-    (printed <= MOST_PRINTED).then_some(walk.constants)
+    (printed <= MAX_PRINTED).then_some(walk.constants)
 }
 
-/// The parts of one expression.
+/// The numbers of parts of one expression.
 #[derive(Clone, Copy, Default)]
 struct Counted {
     parts: u64,
-    /// References to columns of nodes below.
+    /// References to columns of lower nodes.
     references: u64,
     parameters: u64,
 }
 
 impl Counted {
-    /// Returns the parts that are printed for it, if a reference is printed as so many.
+    /// Returns how many parts are printed for it, if each reference is printed as `reference` parts.
     fn takes(self, reference: u64) -> u64 {
         self.references
             .saturating_mul(reference)
@@ -137,12 +139,12 @@ impl Walk {
     }
 }
 
-/// Visits a part of an expression. Returning true stops the walk.
+/// Visits a part of an expression. Returns true to stop the walk.
 ///
 /// # Safety
 /// * `node` must be null or a part of an expression of a live plan.
-/// * `context` must point to a [`Walk`] to which nobody holds a reference.
-/// * An error crosses the caller's frame, which must be plain.
+/// * `context` must point to a [`Walk`], and no other code may use a reference to it.
+/// * The caller's frame must be plain, because an error may cross it.
 unsafe extern "C-unwind" fn visit(node: *mut Node, context: *mut c_void) -> bool {
     if node.is_null() {
         return false;
@@ -152,7 +154,7 @@ unsafe extern "C-unwind" fn visit(node: *mut Node, context: *mut c_void) -> bool
         let walk = context.cast::<Walk>();
         (*walk).walked += 1;
         (*walk).counted.parts += 1;
-        if (*walk).walked > MOST_WALKED {
+        if (*walk).walked > MAX_WALKED {
             return true;
         }
         match tag(node) {
@@ -162,7 +164,7 @@ unsafe extern "C-unwind" fn visit(node: *mut Node, context: *mut c_void) -> bool
                 let constant = node.cast::<Const>();
                 let constants = &mut (*walk).constants;
                 if !(*constant).constisnull && !(*constant).constbyval {
-                    if constants.len() as u64 >= MOST_PRINTED || constants.try_reserve(1).is_err() {
+                    if constants.len() as u64 >= MAX_PRINTED || constants.try_reserve(1).is_err() {
                         return true;
                     }
                     constants.push(constant);
@@ -191,7 +193,7 @@ unsafe fn own_columns(plan: *mut Plan) -> *mut List {
     }
 }
 
-/// Returns the expressions of a node that EXPLAIN prints as they are.
+/// Returns the expressions of a node that EXPLAIN prints.
 ///
 /// # Safety
 /// `plan` must point to a live plan node, whose tag tells its type.
@@ -302,8 +304,8 @@ unsafe fn keys(plan: *mut Plan) -> u64 {
 /// # Safety
 /// `agg` must point to a live aggregation's plan node.
 unsafe fn grouping_keys(agg: *mut pg_sys::Agg) -> u64 {
-    // SAFETY: the aggregation is live by the caller's promise. Grouping sets are lists of numbers. A chain has further
-    // aggregations, each with a sort below it or none.
+    // SAFETY: the aggregation is live by the caller's promise. Grouping sets are lists of numbers. Further aggregations are
+    // in the chain, each with a sort or null below it.
     unsafe {
         let sets: u64 = list::<List>((*agg).groupingSets)
             .map(|set| if set.is_null() { 1 } else { (*set).length as u64 })
