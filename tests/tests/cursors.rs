@@ -111,7 +111,7 @@ fn measured_at_basic(client: &mut Client) -> Vec<MeasuredNode> {
 }
 
 #[test]
-fn a_portal_read_in_pieces() {
+fn rows_of_a_portal_read_in_pieces_are_summed() {
     let server = server("portal");
     let mut client = server.session();
     run_each(&mut client, "SET pg_rowsource.statistics_level = typical");
@@ -129,7 +129,7 @@ fn a_portal_read_in_pieces() {
 }
 
 #[test]
-fn a_cursor_left_open_at_rollback() {
+fn a_cursor_left_open_at_rollback_does_not_change_the_next_statement() {
     let server = server("cursor-rollback");
     let mut client = server.session();
     run_each(&mut client, "SET pg_rowsource.statistics_level = typical");

@@ -137,7 +137,7 @@ fn procedures_that_commit() {
 }
 
 #[test]
-fn recursion_of_statements() {
+fn recursive_statements_are_stored() {
     let server = server("recursion");
     let mut client = session(&server, "all");
     let nodes = measure(&mut client, "SELECT deep(30)");

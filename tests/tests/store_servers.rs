@@ -44,7 +44,7 @@ fn a_hot_standby_keeps_its_own() {
 }
 
 #[test]
-fn read_only_transactions() {
+fn read_only_transactions_are_measured() {
     let server = basic_server("read-only", &[]);
     let mut client = server.connect();
     run_each(

@@ -152,7 +152,7 @@ fn only_node(properties: &str) -> PlanNode {
 }
 
 #[test]
-fn nodes_that_a_plain_server_does_not_show() {
+fn unusual_nodes_are_named() {
     for (properties, operation, object) in [
         (
             r#""Node Type": "Custom Scan", "Custom Plan Provider": "Columnar", "Relation Name": "t""#,
