@@ -82,7 +82,7 @@ pub struct Sampling<'a, R> {
     pub config: &'a Config,
     /// Chooses the calls.
     pub random: &'a mut R,
-    /// The evidence, as [`Host::gather_evidence`] left it.
+    /// The evidence, as [`Host::collect_evidence`] left it.
     pub evidence: &'a mut LongCallEvidence,
 }
 
@@ -164,7 +164,7 @@ pub trait Host {
     /// Reads the clock if every call is timed. The reading is not remembered.
     fn read_for_every_call<const TIMED: u8>(&mut self) -> u64;
     /// Copies the last reading and the tick's last reading into the evidence.
-    fn gather_evidence(&mut self);
+    fn collect_evidence(&mut self);
     /// Makes the tick run, and slows it down with the statement's age.
     fn want_tick(&mut self);
     /// Wakes the tick up if it sleeps.
@@ -328,7 +328,7 @@ pub fn finish_previous_scan_call<H: Host, const TIMED: u8, const SCOPE: u8>(host
 #[inline(always)]
 fn record_if_long<H: Host>(host: &mut H, node: H::Node, did_io: bool) {
     let before = host.before(node);
-    host.gather_evidence();
+    host.collect_evidence();
     let sampling = host.sampling(node);
     let detected = sampling
         .timer
@@ -393,7 +393,7 @@ pub fn call_sampled<H: Host, const ACCOUNTING: u8>(host: &mut H, call: H::Call, 
     host.set_before(node, start);
     let readings = host.readings();
     let row = host.run(call);
-    host.gather_evidence();
+    host.collect_evidence();
     let nested_readings = host.readings() - readings;
     let end = host.read_clock();
     let did_read = host.blocks_read() != blocks_read;

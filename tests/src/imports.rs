@@ -284,12 +284,35 @@ fn the_bench_has_one_direction() {
 }
 
 #[test]
+fn the_pure_crate_has_one_direction() {
+    let folders: &[(&str, &[&str])] = &[
+        ("clock", &[]),
+        ("histogram", &[]),
+        ("sampler", &[]),
+        ("phase", &[]),
+        ("pending", &[]),
+        ("eviction", &[]),
+        ("plan", &[]),
+        ("hint", &[]),
+        ("tempfile", &["histogram"]),
+        ("model", &["clock", "histogram", "plan", "tempfile"]),
+        ("wrapper", &["sampler"]),
+        ("reconcile", &["sampler"]),
+        ("results", &["model", "reconcile", "sampler"]),
+        ("report", &["model", "plan"]),
+    ];
+    assert_direction("core/src", folders);
+}
+
+#[test]
 fn the_extension_has_one_direction() {
     // From the bottom up. All may import the differences between PostgreSQL's majors and the border with the server.
     let below = ["pg::compat", "pg::server"];
     for (folder, may_import) in [
         ("pg::compat", &[][..]),
         ("pg::server", &[]),
+        ("guc", &[]),
+        ("instrumentation", &["guc"]),
         ("pg::plan", &["guc"]),
         ("pg::hot", &[]),
         ("pg::tempfile", &["guc", "pg::hot"]),
@@ -305,6 +328,17 @@ fn the_extension_has_one_direction() {
                 "pg::hot",
                 "pg::plan",
                 "pg::results",
+                "pg::store",
+                "pg::tempfile",
+            ],
+        ),
+        (
+            "functions",
+            &[
+                "guc",
+                "instrumentation",
+                "session",
+                "pg::executor",
                 "pg::store",
                 "pg::tempfile",
             ],

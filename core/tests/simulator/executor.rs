@@ -194,7 +194,7 @@ impl Host for Run<'_> {
         self.read_unrecorded()
     }
 
-    fn gather_evidence(&mut self) {
+    fn collect_evidence(&mut self) {
         self.evidence.last = self.last;
         self.evidence.ticked = self.ticked;
     }

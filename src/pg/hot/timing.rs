@@ -117,7 +117,7 @@ fn clear_evidence() {
 
 /// Copies the last reading and the tick's last reading into the evidence.
 #[inline(always)]
-pub fn gather_evidence() {
+pub fn collect_evidence() {
     let evidence = HOT.evidence.as_ptr();
     // SAFETY: only the hot path takes a reference to the evidence, for one call into the sampler, which does not call this.
     unsafe {

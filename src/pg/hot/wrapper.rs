@@ -244,8 +244,8 @@ impl Host for Executor {
     }
 
     #[inline(always)]
-    fn gather_evidence(&mut self) {
-        timing::gather_evidence();
+    fn collect_evidence(&mut self) {
+        timing::collect_evidence();
     }
 
     #[inline(always)]
