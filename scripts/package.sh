@@ -3,11 +3,9 @@
 # folder of its own, because debian/control names one major and dpkg-buildpackage writes to the parent folder.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
-scripts=$ROOT/scripts
-"$scripts/setup.sh" debhelper postgresql-server-dev-all >&2
+"$ROOT/scripts/setup.sh" debhelper postgresql-server-dev-all >&2
 major=$(major)
-folder=$TARGET/packages/build-$major
-log=$TARGET/packages/$major.log
+folder=$TARGET/packages/build-$major log=$TARGET/packages/$major.log
 rm -rf "$folder" "$TARGET"/packages/*-"$major"-*.deb
 mkdir -p "$folder"
 cp -r "$ROOT"/{debian,README.md,CHANGELOG.md} "$folder/"
@@ -16,7 +14,6 @@ cd "$folder"
 # Any minor version will do: the library calls nothing that only the newest has. Debian's list asks for the newest, which
 # a suite may not have yet.
 : >debian/minor_versions
-
 # setup.sh has looked for what the build needs, and accepts any version of LLVM.
 command=(dpkg-buildpackage -b -us -uc -d)
 export PG_SUPPORTED_VERSIONS=$major CARGO_TARGET_DIR=$TARGET

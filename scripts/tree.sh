@@ -4,16 +4,15 @@
 # Prints the tree's folder of programs.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
-[ -x "$PG_CONFIG" ] || die "$PG_CONFIG not found: run scripts/setup.sh, or set PG_CONFIG"
 choose_run
-bindir=$("$PG_CONFIG" --bindir) pkglibdir=$("$PG_CONFIG" --pkglibdir) sharedir=$("$PG_CONFIG" --sharedir)
+folders=("$("$PG_CONFIG" --bindir)" "$("$PG_CONFIG" --pkglibdir)" "$("$PG_CONFIG" --sharedir)")
 # Installing or removing an extension changes the time of the folder.
-stamp="$("$PG_CONFIG" --version) $bindir $(stat -L -c '%i %Y' "${PG_ROOT:-}$bindir/postgres" "${PG_ROOT:-}$pkglibdir")"
+stamp="${folders[0]} $(stat -L -c '%i %Y' "${PG_ROOT:-}${folders[0]}/postgres" "${PG_ROOT:-}${folders[1]}")"
 exec 9>"$RUN/tree.lock"
 flock 9
 if [ "$(cat "$TREE.stamp" 2>/dev/null)" != "$stamp" ]; then
     rm -rf "$TREE" "$TREE.stamp"
-    for folder in "$bindir" "$pkglibdir" "$sharedir"; do
+    for folder in "${folders[@]}"; do
         mkdir -p "$TREE$folder"
         # Links cost nothing. Where they cannot be made (another file system, another owner), it copies.
         cp -al "${PG_ROOT:-}$folder/." "$TREE$folder/" 2>/dev/null ||
