@@ -6,7 +6,7 @@
 
 #![allow(
     unsafe_code,
-    reason = "pgrx's macros expand to unsafe; scripts/check-sources.sh allows written unsafe only in src/pg/"
+    reason = "pgrx's macros expand to unsafe; tests/src/sources.rs allows written unsafe only in src/pg/"
 )]
 
 mod functions;

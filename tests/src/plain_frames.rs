@@ -101,7 +101,7 @@ fn is_forbidden(name: &str) -> bool {
     ];
     let fails = ["result", "option", "slice", "str", "cell"].iter().any(|module| {
         name.split_once(&format!("core::{module}::"))
-            .is_some_and(|(_, rest)| rest.contains("failed") || rest.contains("fail"))
+            .is_some_and(|(_, rest)| rest.contains("fail"))
     });
     fails || PARTS.iter().any(|part| name.contains(part))
 }
