@@ -10,21 +10,18 @@ cd "$ROOT"
 MAJORS=(17 18 19)
 
 # use MAJOR: what the other scripts are to work on.
-use() {
-    export PG_CONFIG=$MATRIX/pg_config-$1 PG_ROOT=$MATRIX/$1 ROWSOURCE_RUN=$host_run$1
-    choose_run
-}
+use() { export PG_CONFIG=$MATRIX/pg_config-$1 PG_ROOT=$MATRIX/$1 ROWSOURCE_RUN=$host_run$1; }
 
 # one MAJOR [NAME...]: everything on that major that can run beside other work, or just these files of tests.
 one() {
     local major=$1
-    shift && use "$major"
+    use "$1" && shift
     step "PostgreSQL $major: library" scripts/build.sh || return
     step "PostgreSQL $major: private server tree" scripts/tree.sh || return
     step "PostgreSQL $major: server tests" scripts/server-tests.sh "${@:-not group(timing)}"
     [ $# -eq 0 ] || return
     [ "$major" != 18 ] || step "pg_upgrade from 15 to $major" upgrade
-    ROWSOURCE_RUN=${ROWSOURCE_RUN}p step "PostgreSQL $major: package" scripts/package-test.sh "$major"
+    package "$major"
     step "PostgreSQL $major: lints of the library" scripts/build.sh clippy
 }
 
@@ -36,8 +33,8 @@ timing() {
     step "PostgreSQL $1: tests that compare times" scripts/server-tests.sh 'group(timing)'
 }
 
-# fifteen: 15 itself is `make test`'s; here it is packaged, and what pg_upgrade starts from.
-fifteen() { ROWSOURCE_RUN=${host_run}p step "PostgreSQL 15: package" scripts/package-test.sh 15; }
+# package MAJOR: also for 15. What its test leaves is what `upgrade` starts from.
+package() { ROWSOURCE_RUN=${host_run}p$1 step "PostgreSQL $1: package" scripts/package-test.sh "$1"; }
 
 # sixteen [NAME...]: 16 is in none of the Debian suites at hand, but a Python wheel carries its server with headers and
 # pg_regress (no contrib modules). Tested is what needs no contrib module; nor tempfile_slots, whose helper patches
@@ -95,7 +92,7 @@ run() {
     case ${1:-} in
     16) sixteen "${@:2}" ;;
     ?*) one "$@" ;;
-    *) lane fifteen sixteen "one 18" & lane "one 17" "one 19"; wait; lane "${MAJORS[@]/#/timing }" ;;
+    *) lane "package 15" sixteen "one 18" & lane "one 17" "one 19"; wait; lane "${MAJORS[@]/#/timing }" ;;
     esac
 }
 

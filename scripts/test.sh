@@ -19,11 +19,11 @@ without_server() {
 run() {
     local nextest beside
     # Where it is missing, it is built beside the library, whose last minute keeps one processor busy.
-    scripts/nextest.sh --install &
+    scripts/nextest.sh --install >"$TARGET/nextest.log" 2>&1 &
     nextest=$!
     [ $# -gt 0 ] || step "format" cargo fmt --all --check || return
     step "library" scripts/build.sh && step "private server tree" scripts/tree.sh &&
-        step "cargo-nextest" wait "$nextest" && step "test programs" scripts/server-tests.sh --build || return
+        step "cargo-nextest (see $TARGET/nextest.log)" wait "$nextest" && step "test programs" scripts/server-tests.sh --build || return
     export ROWSOURCE_TESTS_BUILT=1
     if [ $# -eq 0 ]; then
         without_server >"$TARGET/beside.log" 2>&1 &
