@@ -42,8 +42,8 @@ fn beginning(line: &str) -> Option<(&str, &str)> {
     is_address.then(|| (address.trim_start_matches('0'), name))
 }
 
-/// Returns where a line calls or jumps to, if that is the beginning of a function: of "  85a70:	call   85830 <name>" and
-/// "  85a72:	jne    85a76 <name+0x76>" the first.
+/// Returns where a line calls or jumps to, if that is the beginning of a function: of "  85a70: call   85830 <name>" and
+/// "  85a72: jne    85a76 <name+0x76>" the first.
 fn call(line: &str) -> Option<&str> {
     let (_, instruction) = line.split_once(":\t")?;
     let instruction = instruction.strip_prefix("addr32 ").unwrap_or(instruction);
