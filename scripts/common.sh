@@ -89,7 +89,7 @@ together() {
 # end_group: ends what `together` began. It waits: cargo-nextest ends its tests first, and servers die with their test.
 end_group() {
     kill -TERM -- "-$!" 2>/dev/null || return 0
-    while kill -0 -- "-$!" 2>/dev/null; do sleep 0.1; done
+    for _ in {1..200}; do kill -0 -- "-$!" 2>/dev/null && sleep 0.1 || break; done
 }
 
 # judge LOG COMMAND...: runs it together, repeats which steps failed, sums up, and exits.
