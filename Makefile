@@ -20,7 +20,6 @@ srcdir := $(patsubst %/,%,$(dir $(realpath $(lastword $(MAKEFILE_LIST)))))
 PG_CONFIG ?= /usr/lib/postgresql/15/bin/pg_config
 CARGO_TARGET_DIR ?= $(srcdir)/target
 export PG_CONFIG CARGO_TARGET_DIR
-SHELL = /bin/bash
 
 VERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" $(srcdir)/pg_rowsource.control)
 MAJOR = $(shell $(PG_CONFIG) --version | sed -E 's/^[^0-9]*([0-9]+).*/\1/')
@@ -97,6 +96,7 @@ bench: setup
 	    --scale $(or $(SCALE),1) --repeat $(or $(REPEAT),1) --output "$(bench_output)" -- "$(WHAT)"
 
 # pg_regress ends at a file without an expected result.
+accept: SHELL = bash
 accept:
 	@cd $(srcdir) && touch $(REGRESS:%=expected/%.out)
 	@cd $(srcdir) && results=$$(. scripts/common.sh && choose_run && echo "$$RUN/regress/results") && rm -rf "$$results" && \

@@ -1,23 +1,19 @@
 #!/usr/bin/env bash
 # Builds target/pgNN/pg_rowsource.so for the PostgreSQL of PG_CONFIG; cargo-pgrx is not needed.
-# With "clippy" as first argument, it lints the library instead, with the same settings, so that both share the bindings.
+# With "clippy" as first argument: lints it with the same settings, so that both share the bindings.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 [ -x "$PG_CONFIG" ] || die "$PG_CONFIG not found: run scripts/setup.sh, or set PG_CONFIG"
+cd "$ROOT"
 major=$(major)
-grep -q "^pg$major *=" "$ROOT/Cargo.toml" || die "$("$PG_CONFIG" --version) is not supported: the supported ones are the features of Cargo.toml"
-# Cargo rebuilds the bindings if one of these changes: the path of pg_config, or the variables that dh sets for C.
+grep -q "^pg$major *=" Cargo.toml || die "$("$PG_CONFIG" --version) is not supported: the supported ones are the features of Cargo.toml"
+# Cargo builds the bindings again when one of these changes: pg_config's path, or what dh sets for C.
 PGRX_PG_CONFIG_PATH=$(readlink -f "$PG_CONFIG")
 export PGRX_PG_CONFIG_PATH
 unset CFLAGS CXXFLAGS CPPFLAGS LDFLAGS SOURCE_DATE_EPOCH
-cd "$ROOT"
-locked=(--locked)
-[ -f Cargo.lock ] || locked=()
-options=(--release --ignore-rust-version "${locked[@]}" -p pg_rowsource --no-default-features --features "pg$major")
-if [ "${1:-}" = clippy ]; then
-    exec cargo clippy "${options[@]}" -- -D warnings
-fi
-# Cargo writes the library to the same path for every major. So other builds wait until it is copied.
+options=(--release --locked --ignore-rust-version -p pg_rowsource --no-default-features --features "pg$major")
+[ "${1:-}" != clippy ] || exec cargo clippy "${options[@]}" -- -D warnings
+# Cargo's own place for it is the same for every major: nobody else builds until it is taken away from there.
 mkdir -p "$TARGET"
 exec 8>"$TARGET/build.lock"
 flock 8

@@ -8,50 +8,41 @@
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 major=${1:?usage: chroot.sh MAJOR [FOLDER PACKAGE...]} pg_config=$MATRIX/pg_config-$1 log=$MATRIX/$1.log
-case $major in
-15) suite=bookworm ;;
-17) suite=trixie ;;
-18) suite=sid ;;
-19) suite=experimental ;;
-*) die "PostgreSQL $major is in no Debian suite known here" ;;
-esac
+# The Debian suites that have the servers.
+declare -A suites=([15]=bookworm [17]=trixie [18]=sid [19]=experimental)
+suite=${suites[$major]:-}
+[ -n "$suite" ] || die "PostgreSQL $major is in no Debian suite known here"
 base=$MATRIX/base-$suite downloaded=$MATRIX/packages-$suite
 mkdir -p "$downloaded"
 exec 9>"$MATRIX/$major.lock"
 flock 9
 [ $# -gt 1 ] || [ ! -x "$pg_config" ] || exit 0
 : >"$log"
-try() { "${@:2}" >>"$log" 2>&1 || die "$1 cannot be made: $(grep -E '^(E|error):|E: ' "$log" | tail -n 1) (see $log)"; }
+try() { "${@:2}" >>"$log" 2>&1 || die "$1 cannot be made: $(grep -E '^(E|error):|E: ' "$log" | head -n 1) (see $log)"; }
 
 # make_base: from the mirror that this machine itself installs from, unless ROWSOURCE_MIRROR names another.
 make_base() (
-    set -e
-    etc=$MATRIX/$major.etc mirror=${ROWSOURCE_MIRROR:-}
-    [ -n "$mirror" ] || mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 'Component: main' \
-        "Codename: $(. /etc/os-release && echo "$VERSION_CODENAME")" | head -n 1)
+    mirror=${ROWSOURCE_MIRROR:-$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 'Component: main' \
+        "Codename: $(. /etc/os-release && echo "$VERSION_CODENAME")" | head -n 1)}
     [ -n "$mirror" ] || die "E: no Debian mirror in this machine's apt configuration: name one in ROWSOURCE_MIRROR"
     sources=("deb $mirror $suite main")
-    mkdir -p "$etc"/{apt/preferences.d,postgresql-common,ssl/certs}
-    if [ "$suite" = experimental ]; then
-        # It lies on top of sid. From there only the server and its client library; the rest stays sid's.
-        sources+=("deb $mirror sid main")
-        printf '%s\n' "Package: postgresql-*$major libpq*" "Pin: release a=experimental" "Pin-Priority: 990" \
-            >"$etc/apt/preferences.d/postgresql"
-    fi
+    # It lies on top of sid.
+    [ "$suite" != experimental ] || sources+=("deb $mirror sid main")
     # The machine's own way to its mirror: proxies, certificates, retries.
-    apt-config dump | grep -E '^Acquire::(http|https|Retries)' >"$MATRIX/$major.apt.conf" || true
-    echo 'Acquire::Check-Valid-Until "false"; APT::Install-Recommends "false";' >>"$MATRIX/$major.apt.conf"
-    cp /etc/ssl/certs/ca-certificates.crt "$etc/ssl/certs/" || true
-    # The server's package would create a cluster: not wanted here.
-    echo "create_main_cluster = false" >"$etc/postgresql-common/createcluster.conf"
+    apt-config dump | grep -E '^Acquire::(http|https|Retries)' >"$log.apt"
+    echo 'Acquire::Check-Valid-Until "false"; APT::Install-Recommends "false";' >>"$log.apt"
     rm -rf "$base.part"
-    mmdebstrap --quiet --mode=root --variant=apt --include=passwd --aptopt="$MATRIX/$major.apt.conf" \
-        --skip=cleanup/apt/lists --setup-hook="mkdir -p \"\$1/etc\"; cp -r '$etc/.' \"\$1/etc\"" \
-        "" "$base.part" "${sources[@]}"
-    rm -rf "$etc"
+    mmdebstrap --mode=root --variant=apt --include=passwd --aptopt="$log.apt" \
+        --skip=cleanup/apt/lists "" "$base.part" "${sources[@]}" && cd "$base.part/etc" || exit
+    mkdir -p postgresql-common ssl/certs
+    cp /etc/ssl/certs/ca-certificates.crt ssl/certs/
+    # From experimental only the server and its client library; the rest stays sid's.
+    printf '%s\n' "Package: postgresql-*$major libpq*" "Pin: release a=experimental" "Pin-Priority: 990" >apt/preferences.d/postgresql
+    # The server's package would create a cluster: not wanted here.
+    echo "create_main_cluster = false" >postgresql-common/createcluster.conf
     # The account has the same number inside and outside, since both write to the same folders.
-    grep '^postgres:' /etc/passwd >>"$base.part/etc/passwd"
-    grep '^postgres:' /etc/group | cut -d: -f1-3 | sed 's/$/:/' >>"$base.part/etc/group"
+    grep '^postgres:' /etc/passwd >>passwd
+    grep '^postgres:' /etc/group | cut -d: -f1-3 | sed 's/$/:/' >>group
     mv "$base.part" "$base"
 )
 
@@ -65,10 +56,9 @@ clone() {
 # make_server: gcc and its friends compile the tests' own libraries. The server's headers only are unpacked, as their package
 # would bring in a whole clang.
 make_server() {
-    local headers=postgresql-server-dev-$major
     clone "$MATRIX/$major.part" "postgresql-$major" gcc libc6-dev valgrind strace procps &&
-        in_chroot "$MATRIX/$major.part" sh -ec "cd /tmp; apt-get -q download $headers; dpkg -x $headers*.deb /; rm *.deb" &&
-        mv "$MATRIX/$major.part" "$MATRIX/$major"
+        in_chroot "$MATRIX/$major.part" sh -ec 'cd /tmp; apt-get -q download "$0"; dpkg -x "$0"*.deb /; rm ./*.deb' \
+            "postgresql-server-dev-$major" && mv "$MATRIX/$major.part" "$MATRIX/$major"
 }
 
 # make_pg_config: a script that knows the answers, for the chroot's program runs only inside. The headers are named by their
@@ -89,9 +79,6 @@ SCRIPT
 }
 
 [ -d "$base" ] || try "the chroot of $suite" make_base
-if [ $# -gt 1 ]; then
-    try "a chroot with ${*:3}" clone "${@:2}"
-else
-    [ -d "$MATRIX/$major" ] || try "the server of PostgreSQL $major" make_server
-    try "$pg_config" make_pg_config
-fi
+[ $# -eq 1 ] || { try "a chroot with ${*:3}" clone "${@:2}"; exit; }
+[ -d "$MATRIX/$major" ] || try "the server of PostgreSQL $major" make_server
+try "$pg_config" make_pg_config

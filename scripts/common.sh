@@ -1,14 +1,11 @@
 # Shared by the other scripts (sourced, not run). Nothing here touches the system's own PostgreSQL.
 #
-# ROOT     the checkout
-# TARGET   cargo's target folder
-# MATRIX   chroots of other Debian suites, and what is built for their servers
-# RUN      servers, their data and their private tree: TARGET/run, or a folder under /tmp where TARGET is too deep
-#          or closed to the account that runs the server
-# TREE     private copy (hard links) of the installed server; DESTDIR of `make install`
-# PGBIN    the server's programs inside TREE
+# ROOT, TARGET, MATRIX   the checkout; cargo's target folder; in it chroots of other Debian suites and what belongs to them
+# RUN        servers, their data and their private tree (choose_run)
+# TREE       private copy (hard links) of the installed server; DESTDIR of `make install`
+# PGBIN      the server's programs inside TREE
 # INSTALLED  not empty: tests take the server as it is installed, with the extension from its package
-# PG_ROOT  the chroot in which PG_CONFIG's server is installed; empty: this machine
+# PG_ROOT    the chroot in which PG_CONFIG's server is installed; empty: this machine
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 TARGET=$(cd "$ROOT" && realpath -ms "${CARGO_TARGET_DIR:-target}")
@@ -17,18 +14,19 @@ export PG_CONFIG=${PG_CONFIG:-/usr/lib/postgresql/15/bin/pg_config}
 unset RUST_BACKTRACE PGDATA PGHOST PGPORT PGUSER PGDATABASE PGOPTIONS PGPASSWORD PGSERVICE
 
 say() { echo "== $*"; }
+die() { echo "${0##*/}: $*" >&2; exit 1; }
 
-die() {
-    echo "${0##*/}: $*" >&2
-    exit 1
+# step NAME COMMAND...: says what it does, and where it fails.
+step() {
+    say "$1"
+    "${@:2}" && return
+    echo "${0##*/}: failed: $1" && return 1
 }
 
 # major: the major version of PG_CONFIG's PostgreSQL.
 major() { "$PG_CONFIG" --version | sed -E 's/^[^0-9]*([0-9]+).*/\1/'; }
 
 # as_server COMMAND...: runs it as the account that runs servers, for PostgreSQL refuses root.
-SERVER_USER=$(id -un)
-[ "$SERVER_USER" != root ] || SERVER_USER=postgres
 as_server() {
     [ "$(id -u)" != 0 ] || set -- runuser -u postgres -- "$@"
     LC_ALL=C.UTF-8 "$@"
@@ -37,23 +35,21 @@ as_server() {
 # in_chroot DIR COMMAND...: runs it there.
 in_chroot() { ROWSOURCE_INSIDE=$1 "$ROOT/scripts/in-chroot.sh" "${@:2}"; }
 
-# choose_run: sets RUN, TREE and PGBIN, and makes the folders. The longest socket is RUN17/servers/<name>-<pid>/.s.PGSQL.5432,
-# and 107 bytes is the limit.
+# choose_run: sets RUN, TREE and PGBIN, and makes the folders. RUN is TARGET/run, or a folder under /tmp where TARGET is too
+# deep (a socket's name has 107 bytes at most) or closed to the account that runs the server.
 choose_run() {
-    mkdir -p "$TARGET" || die "cannot create $TARGET"
-    id "$SERVER_USER" >/dev/null 2>&1 || die "there is no user $SERVER_USER to run the server as: run scripts/setup.sh first"
+    as_server true 2>/dev/null || die "there is no user postgres to run the server as: run scripts/setup.sh first"
     RUN=${ROWSOURCE_RUN:-$TARGET/run}
     if [ -z "${ROWSOURCE_RUN:-}" ] && ! { [ ${#TARGET} -le 48 ] && (cd / && as_server test -x "$TARGET"); }; then
         RUN=/tmp/pg_rowsource-$(id -u)-$(cksum <<<"$TARGET" | cut -d' ' -f1)/run
         mkdir -p -m 755 "${RUN%/run}" && [ -O "${RUN%/run}" ] && [ ! -L "${RUN%/run}" ] || die "${RUN%/run} belongs to another user"
     fi
-    export ROWSOURCE_RUN=$RUN
     mkdir -p "$RUN/servers" || die "cannot create $RUN"
     [ "$(id -u)" != 0 ] || chown postgres: "$RUN" "$RUN/servers"
     TREE=$RUN/tree
     [ -z "${INSTALLED:-}" ] || TREE=""
     PGBIN=$TREE$("$PG_CONFIG" --bindir) || die "cannot run $PG_CONFIG"
-    export PGBIN
+    export ROWSOURCE_RUN=$RUN PGBIN
 }
 
 # make_template: RUN/template, a data directory made by initdb once per server version.
@@ -71,13 +67,6 @@ make_template() (
 # stop_server DIR [MODE]: stops it if it runs; no complaint if not.
 stop_server() { (cd / && as_server "$PGBIN/pg_ctl" -D "$1/data" -m "${2:-fast}" -w stop >/dev/null 2>&1) || true; }
 
-# remove_test_servers: the folders that interrupted tests left, whose servers the kernel has stopped. A folder's name ends in
-# the id of the process that it belongs to; those of a living one are left alone.
-remove_test_servers() {
-    local dir
-    for dir in "$RUN"/servers/*; do [ -d "/proc/${dir##*-}" ] || rm -rf "$dir"; done
-}
-
 # together LOG COMMAND...: runs it as a process group, with its output in LOG too. The whole group ends with it, and where
 # this script is interrupted or terminated.
 together() {
@@ -94,27 +83,31 @@ together() {
     trap 'end_group; echo "${0##*/}: terminated" >&2; exit 143' TERM
     wait $! || status=$?
     end_group
-    trap - INT TERM
     return $status
 }
 
 # end_group: ends what `together` began. It waits: cargo-nextest ends its tests first, and servers die with their test.
 end_group() {
     kill -TERM -- "-$!" 2>/dev/null || return 0
-    for _ in {1..200}; do
-        kill -0 -- "-$!" 2>/dev/null || return 0
-        sleep 0.1
-    done
+    for _ in {1..200}; do kill -0 -- "-$!" 2>/dev/null && sleep 0.1 || break; done
 }
 
-# sum_up LOG...: "N passed, N failed, N skipped, N flaky" over the summaries of cargo test and cargo-nextest in them, as the
-# last line. (What stands indented is the output of a single test.)
+# judge LOG COMMAND...: runs it together, repeats which steps failed, sums up, and exits.
+judge() {
+    local status=0
+    together "$@" || status=1
+    ! grep -a "^${0##*/}: failed: " "$1" | sort -u >&2 || status=1
+    sum_up "$1"
+    exit $status
+}
+
+# sum_up LOG...: "N passed, N failed, N skipped, N flaky" over the summaries of cargo test and cargo-nextest in them. (What
+# stands indented deeper is the output of a single test.)
 sum_up() {
     cat "$@" 2>/dev/null | awk '
-        function number_before(word) { return match($0, "[0-9]+ " word) ? substr($0, RSTART) + 0 : 0 }
+        function number(word) { return match($0, "[0-9]+ " word) ? substr($0, RSTART) + 0 : 0 }
         /^test result:/ || /^ +Summary \[/ {
-            passed += number_before("passed"); flaky += number_before("flaky")
-            failed += number_before("failed") + number_before("timed out") + number_before("exec failed")
+            passed += number("passed"); failed += number("failed") + number("timed out") + number("exec failed"); flaky += number("flaky")
         }
         /^Skipped: / { skipped += $2 }
         /^server crash: / { crashed = "; a server crashed" }

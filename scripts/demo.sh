@@ -4,8 +4,7 @@
 set -uo pipefail
 . "$(dirname "$0")/common.sh"
 cd "$ROOT"
-ROWS=${ROWS:-10000000}
-export ROWSOURCE_SERVER=demo
+export ROWSOURCE_SERVER=demo ROWS=${ROWS:-10000000}
 psql() { scripts/server.sh psql -q -v ON_ERROR_STOP=1 "$@"; }
 quiet=(-c "SET client_min_messages = warning")
 
@@ -31,6 +30,4 @@ together "$TARGET/demo.log" run || exit 1
 [ "${KEEP:-}" = 1 ] || exit 0
 trap - EXIT
 say "the server keeps running: connect with"
-echo "    $PGBIN/psql -h $RUN/demo -U postgres"
-echo "and stop it with"
-echo "    make demo-stop"
+printf '%s\n' "    $PGBIN/psql -h $RUN/demo -U postgres" "and stop it with" "    make demo-stop"

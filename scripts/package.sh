@@ -1,26 +1,23 @@
 #!/usr/bin/env bash
-# Builds target/packages/postgresql-NN-pg-rowsource_*.deb for the PostgreSQL of PG_CONFIG from debian/. It uses a separate
-# folder, because debian/control names one major and dpkg-buildpackage writes to the parent folder.
+# Builds target/packages/postgresql-NN-pg-rowsource_*.deb for the PostgreSQL of PG_CONFIG, from debian/. It does so in a
+# folder of its own, because debian/control names one major and dpkg-buildpackage writes to the parent folder.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
-scripts=$ROOT/scripts
-"$scripts/setup.sh" debhelper postgresql-server-dev-all >&2
+"$ROOT/scripts/setup.sh" debhelper postgresql-server-dev-all >&2
 major=$(major)
-folder=$TARGET/packages/build-$major
-log=$TARGET/packages/$major.log
+folder=$TARGET/packages/build-$major log=$TARGET/packages/$major.log
 rm -rf "$folder" "$TARGET"/packages/*-"$major"-*.deb
 mkdir -p "$folder"
 cp -r "$ROOT"/{debian,README.md,CHANGELOG.md} "$folder/"
 ln -s "$ROOT/Makefile" "$folder/"
 cd "$folder"
-# Accepts any minor version, because the library calls no function that only the newest has. Debian's own list requires the
-# newest, which a suite may not have yet.
+# Any minor version will do: the library calls nothing that only the newest has. Debian's list asks for the newest, which
+# a suite may not have yet.
 : >debian/minor_versions
-
-# setup.sh has already checked the build's requirements, and accepts any version of LLVM.
+# setup.sh has looked for what the build needs, and accepts any version of LLVM.
 command=(dpkg-buildpackage -b -us -uc -d)
 export PG_SUPPORTED_VERSIONS=$major CARGO_TARGET_DIR=$TARGET
-# pg_buildext reads pg_config at one path only. Put the script there that answers for a server in a chroot.
+# pg_buildext looks for pg_config in one place only. Show it the one of a server in a chroot, whose programs do not run here.
 place=/usr/lib/postgresql/$major/bin
 if [ "$PG_CONFIG" != "$place/pg_config" ]; then
     export DEB_BUILD_OPTIONS=nocheck
