@@ -12,7 +12,7 @@ without_server() {
     step "lints of the library" scripts/build.sh clippy
     step "lints of the other crates" cargo clippy "${cargo[@]}" -p rowsource-core -p rowsource-tests -p rowsource-bench \
         --all-targets -- -D warnings
-    step "tests of the pure crate and the laboratory" cargo test "${cargo[@]}" -p rowsource-core -p rowsource-bench
+    step "tests of the pure crate and the bench" cargo test "${cargo[@]}" -p rowsource-core -p rowsource-bench
     step "sources and plain frames" cargo test "${cargo[@]}" -p rowsource-tests --lib
 }
 
