@@ -11,6 +11,7 @@
 
 pub mod clock;
 pub mod eviction;
+mod float;
 pub mod hint;
 pub mod histogram;
 pub mod model;

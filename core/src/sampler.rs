@@ -41,6 +41,7 @@ pub use every_call::EveryCall;
 pub use evidence::{Detected, LongCallEvidence};
 pub use tick::Tick;
 
+use crate::float::{at_least, at_most};
 use rand_core::RngCore;
 
 /// The number of calls that are timed without gaps at the start of each node. So all calls of short statements are timed.
@@ -346,7 +347,7 @@ impl NodeTimer {
     fn draw(&mut self, config: &Config, random: &mut impl RngCore, ticks: f64) -> bool {
         // The first call also does set-up work, so it does not predict the next ones. `clamp` is not used, because it
         // panics if its bounds are not numbers, and no panic may cross this frame.
-        let clipped = ticks.max(0.0).min(2.0 * config.affordable);
+        let clipped = at_most(at_least(ticks, 0.0), 2.0 * config.affordable);
         self.recent = match self.timed_calls {
             0..=2 => clipped,
             _ => self.recent + (clipped - self.recent) / 8.0,
@@ -387,7 +388,7 @@ impl NodeTimer {
     /// Returns how many ticks after the last reading before a call a tick must come to prove that the call is long.
     #[inline]
     fn far(&self, config: &Config) -> f64 {
-        config.long.max(FAR_FACTOR * self.distance)
+        at_least(FAR_FACTOR * self.distance, config.long)
     }
 
     /// Returns whether a detected call is so long that the next call must be timed.

@@ -287,18 +287,18 @@ fn the_bench_has_one_direction() {
 fn the_pure_crate_has_one_direction() {
     let folders: &[(&str, &[&str])] = &[
         ("clock", &[]),
-        ("histogram", &[]),
-        ("sampler", &[]),
+        ("histogram", &["float"]),
+        ("sampler", &["float"]),
         ("phase", &[]),
         ("pending", &[]),
         ("eviction", &[]),
         ("plan", &[]),
         ("hint", &[]),
         ("tempfile", &["histogram"]),
-        ("model", &["clock", "histogram", "plan", "tempfile"]),
+        ("model", &["clock", "float", "histogram", "plan", "tempfile"]),
         ("wrapper", &["sampler"]),
         ("reconcile", &["sampler"]),
-        ("results", &["model", "reconcile", "sampler"]),
+        ("results", &["float", "model", "reconcile", "sampler"]),
         ("report", &["model", "plan"]),
     ];
     assert_direction("core/src", folders);

@@ -1,5 +1,6 @@
 //! Histograms of times whose buckets are powers of two.
 
+use crate::float::at_least;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The buckets of a histogram of times.
@@ -17,7 +18,7 @@ impl<const BUCKETS: usize, const UNIT_NS: u32> Log2<BUCKETS, UNIT_NS> {
     #[inline(always)]
     pub fn bucket(ns: f64) -> usize {
         // The exponent of a double is its logarithm. `max` also replaces negative values and NaN.
-        let units = (ns / f64::from(UNIT_NS)).max(1.0);
+        let units = at_least(ns / f64::from(UNIT_NS), 1.0);
         ((units.to_bits() >> 52) as usize - 1023).min(BUCKETS - 1)
     }
 

@@ -1,6 +1,7 @@
 //! One execution of a plan as a whole, and the times of many executions.
 
 use crate::clock::Source;
+use crate::float::{at_least, at_most};
 use serde::{Deserialize, Serialize};
 
 /// How an execution ended.
@@ -35,12 +36,16 @@ pub struct Times {
 impl Times {
     /// Adds one execution.
     pub fn add(&mut self, ms: f64) {
-        self.min_ms = if self.calls == 0 { ms } else { self.min_ms.min(ms) };
-        self.max_ms = self.max_ms.max(ms);
+        self.min_ms = if self.calls == 0 {
+            ms
+        } else {
+            at_most(ms, self.min_ms)
+        };
+        self.max_ms = at_least(ms, self.max_ms);
         self.calls += 1;
         self.total_ms += ms;
         let difference = ms - self.mean_ms;
-        self.mean_ms += difference / self.calls as f64;
+        self.mean_ms += difference / self.calls as i64 as f64;
         self.square_ms += difference * (ms - self.mean_ms);
     }
 

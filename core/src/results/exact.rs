@@ -4,6 +4,7 @@
 
 use super::node::{NS_PER_MS, add_usage_to_parents, fill_in};
 use super::sample::{Calls, Mode, Nodes, StatementSample};
+use crate::float::at_most;
 use crate::model::{NodeStats, Time};
 use crate::reconcile::Edge;
 use crate::sampler::Config;
@@ -56,11 +57,11 @@ pub fn assemble_exact<N: Nodes>(
         let mut total_ms = total * tick_ms;
         if sample.place.parent.is_none() {
             // The root ran inside the statement's own runs, whose time is exact.
-            total_ms = total_ms.min(statement.elapsed_ns / NS_PER_MS);
+            total_ms = at_most(total_ms, statement.elapsed_ns / NS_PER_MS);
         }
         let time = (sample.starts(None) > 0.0).then(|| Time {
             total_ms,
-            startup_ms: (startup * tick_ms).min(total_ms),
+            startup_ms: at_most(startup * tick_ms, total_ms),
             self_ms: total_ms,
             error_ms: 0.0,
         });

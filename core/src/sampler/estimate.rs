@@ -1,6 +1,7 @@
 //! Estimates a node's time from its timer.
 
 use super::NodeTimer;
+use crate::float::{at_least, at_most};
 
 /// The estimated times of one node, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -18,8 +19,8 @@ impl NodeTimer {
     #[inline(always)]
     pub fn exact(&self) -> Option<(f64, f64)> {
         (self.calls() == self.certain_calls).then(|| {
-            let total = self.certain_ticks.max(0.0);
-            (total, self.startup_ticks.clamp(0.0, total))
+            let total = at_least(self.certain_ticks, 0.0);
+            (total, at_most(at_least(self.startup_ticks, 0.0), total))
         })
     }
 

@@ -13,6 +13,9 @@
 //! 11. `session::record` has `store::record` add the execution to the plan's statistics in shared memory, or adds it to the
 //!     session's own statistics.
 //! 12. It also keeps the execution as the session's last statement.
+//!
+//! Steps 5 and 6 go node by node: each sample is used where it is collected. A list of samples would cost a short statement
+//! about 120 instructions. Only where times are estimated are the samples copied into a list first.
 
 mod collect;
 mod export;

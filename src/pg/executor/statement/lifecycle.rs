@@ -105,7 +105,7 @@ impl Statement {
         self.life.advance(Event::Leave);
         RUNNING.set(replaced.statement.get());
         let end = self.clock.read();
-        let elapsed = clock::elapsed(replaced.start.get(), end).unwrap_or(0) as f64 * self.tick_ns;
+        let elapsed = clock::elapsed(replaced.start.get(), end).unwrap_or(0) as i64 as f64 * self.tick_ns;
         self.elapsed_ns.set(self.elapsed_ns.get() + elapsed);
         if self.is_timed() {
             // SAFETY: only `enter` writes it, and `timing` does not call back here.
