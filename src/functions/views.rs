@@ -120,8 +120,8 @@ fn node_values(stats: &NodeStats) -> Vec<Value> {
         wal(|w| w.records),
         wal(|w| w.fpi),
         wal(|w| w.bytes as i64),
-        stats.memory_kb.get().and_then(count),
-        stats.disk_kb.get().and_then(count),
+        stats.facts.memory_kb.get().and_then(count),
+        stats.facts.disk_kb.get().and_then(count),
     ]
 }
 

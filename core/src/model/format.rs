@@ -9,7 +9,8 @@ mod tests {
     use super::*;
     use crate::clock::Source;
     use crate::model::{
-        NodeStats, NodeTotals, Outcome, PlanDescription, PlanId, PlanKey, PlanStats, Run, Time, Wal,
+        NodeFacts, NodeStats, NodeTotals, Outcome, PlanDescription, PlanId, PlanKey, PlanStats, Run, Time,
+        Wal,
     };
     use crate::plan::parse_explain_json;
     use crate::tempfile::FileType;
@@ -59,7 +60,10 @@ mod tests {
                 bytes: 3,
             }
             .into(),
-            memory_kb: 64.into(),
+            facts: NodeFacts {
+                memory_kb: 64.into(),
+                ..NodeFacts::default()
+            },
             ..NodeStats::default()
         };
         node.add(&stats, &Default::default());

@@ -1,63 +1,10 @@
-//! The statistics of one plan node. A new statistic per node needs a field here and one place that collects it.
+//! The statistics of one plan node.
 
+use super::facts::NodeFacts;
+use super::measured::Measured;
 use crate::histogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::ops::{AddAssign, SubAssign};
-
-/// A value that may be unknown because it was not measured. An unknown value is zero, so sums need no check.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Serialize, Deserialize)]
-pub struct Measured<T> {
-    known: bool,
-    value: T,
-}
-
-impl<T: Copy> Measured<T> {
-    /// Returns the value, or `None` if it was not measured.
-    #[inline(always)]
-    pub fn get(&self) -> Option<T> {
-        self.known.then_some(self.value)
-    }
-
-    /// Returns a mutable reference to the value, or `None` if it was not measured.
-    #[inline(always)]
-    pub fn get_mut(&mut self) -> Option<&mut T> {
-        self.known.then_some(&mut self.value)
-    }
-}
-
-impl<T> From<T> for Measured<T> {
-    #[inline(always)]
-    fn from(value: T) -> Self {
-        Measured { known: true, value }
-    }
-}
-
-impl<T: Default> From<Option<T>> for Measured<T> {
-    #[inline(always)]
-    fn from(value: Option<T>) -> Self {
-        Measured {
-            known: value.is_some(),
-            value: value.unwrap_or_default(),
-        }
-    }
-}
-
-impl<T: AddAssign> AddAssign for Measured<T> {
-    #[inline(always)]
-    fn add_assign(&mut self, add: Self) {
-        self.known |= add.known;
-        self.value += add.value;
-    }
-}
-
-impl Measured<u64> {
-    /// Keeps the larger of the two values.
-    #[inline(always)]
-    fn raise_to(&mut self, other: Self) {
-        self.known |= other.known;
-        self.value = self.value.max(other.value);
-    }
-}
 
 /// The blocks that a node and its children used. Counts are blocks of the server's block size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -139,10 +86,8 @@ pub struct NodeStats {
     pub timer_calls: u64,
     /// Clock readings smaller than the one before them.
     pub clock_backsteps: u64,
-    /// Peak working memory in kB, if PostgreSQL knows it (sort, hash, aggregate, memoize).
-    pub memory_kb: Measured<u64>,
-    /// Peak disk space of the work area in kB, if PostgreSQL knows it.
-    pub disk_kb: Measured<u64>,
+    /// What PostgreSQL knows of the node.
+    pub facts: NodeFacts,
 }
 
 macro_rules! add_assign_fields {
@@ -200,7 +145,7 @@ impl NodeStats {
         self.wal += input.wal;
     }
 
-    /// Adds one execution to a total. Memory and disk space keep the largest value.
+    /// Adds one execution to a total.
     #[inline(always)]
     pub fn add(&mut self, execution: &NodeStats) {
         self.starts += execution.starts;
@@ -211,8 +156,7 @@ impl NodeStats {
         self.timed_calls += execution.timed_calls;
         self.timer_calls += execution.timer_calls;
         self.clock_backsteps += execution.clock_backsteps;
-        self.memory_kb.raise_to(execution.memory_kb);
-        self.disk_kb.raise_to(execution.disk_kb);
+        self.facts.add(&execution.facts);
     }
 }
 
@@ -257,6 +201,13 @@ impl NodeTotals {
 mod tests {
     use super::*;
 
+    fn memory(kb: u64) -> NodeFacts {
+        NodeFacts {
+            memory_kb: kb.into(),
+            ..NodeFacts::default()
+        }
+    }
+
     #[test]
     fn totals_add_up_and_keep_the_peak() {
         let execution = NodeStats {
@@ -268,13 +219,13 @@ mod tests {
                 ..Time::default()
             }
             .into(),
-            memory_kb: 64.into(),
+            facts: memory(64),
             ..NodeStats::default()
         };
         let mut total = NodeStats::default();
         total.add(&execution);
         total.add(&NodeStats {
-            memory_kb: 32.into(),
+            facts: memory(32),
             time: Time {
                 total_ms: 4.0,
                 error_ms: 4.0,
@@ -284,11 +235,11 @@ mod tests {
             ..execution
         });
         assert_eq!(
-            (total.starts.get(), total.rows, total.memory_kb.get()),
+            (total.starts.get(), total.rows, total.facts.memory_kb.get()),
             (Some(4), 20, Some(64))
         );
         let time = total.time.get().expect("timed");
         assert_eq!((time.total_ms, time.error_ms), (7.0, 5.0));
-        assert_eq!((total.buffers.get(), total.disk_kb.get()), (None, None));
+        assert_eq!((total.buffers.get(), total.facts.disk_kb.get()), (None, None));
     }
 }

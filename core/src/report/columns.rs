@@ -220,12 +220,12 @@ static SPECS: [Spec; 22] = [
     nonzero(
         "Used-Mem",
         |format| format.memory,
-        |row| row.size(|stats| stats.memory_kb.get()),
+        |row| row.size(|stats| stats.facts.memory_kb.get()),
     ),
     nonzero(
         "Used-Tmp",
         |format| format.memory,
-        |row| row.size(|stats| stats.disk_kb.get()),
+        |row| row.size(|stats| stats.facts.disk_kb.get()),
     ),
 ];
 

@@ -131,8 +131,8 @@ fn every_column_is_displayed() {
         bytes: 7_300_176,
     }
     .into();
-    stats[1].memory_kb = 4096.into();
-    stats[1].disk_kb = 123_456.into();
+    stats[1].facts.memory_kb = 4096.into();
+    stats[1].facts.disk_kb = 123_456.into();
     let lines = display(
         &header,
         &nodes,

@@ -36,8 +36,7 @@ pub fn fill_in(
         timed_calls: to_timed_calls,
         timer_calls: to_timer_calls,
         clock_backsteps: to_clock_backsteps,
-        memory_kb,
-        disk_kb,
+        facts,
     } = stats;
     *starts = statement
         .has_usage
@@ -49,7 +48,7 @@ pub fn fill_in(
     *to_timed_calls = timed_calls + workers.timed_calls;
     *to_timer_calls = timer_calls + workers.timer_calls;
     *to_clock_backsteps = clock_backsteps + workers.clock_backsteps;
-    (*memory_kb, *disk_kb) = (sample.memory_kb.into(), sample.disk_kb.into());
+    *facts = sample.facts;
 }
 
 /// Adds each node's value to that of its parent, if it has one. Children follow their parents. So from the last node to the

@@ -1,6 +1,6 @@
 //! The measurements of a statement and of each of its nodes.
 
-use crate::model::{Buffers, Measured, Wal};
+use crate::model::{Buffers, Measured, NodeFacts, Wal};
 use crate::reconcile::Edge;
 use crate::sampler::{Config, NodeTimer};
 
@@ -132,10 +132,8 @@ pub struct NodeSample {
     pub buffers: Buffers,
     /// WAL that was charged to it alone.
     pub wal: Wal,
-    /// Peak working memory, if PostgreSQL knows it.
-    pub memory_kb: Option<u64>,
-    /// Peak disk space, if PostgreSQL knows it.
-    pub disk_kb: Option<u64>,
+    /// What PostgreSQL knows of it.
+    pub facts: NodeFacts,
 }
 
 /// What parallel workers reported for a node in addition to core's instrumentation.

@@ -14,7 +14,7 @@ fn join() -> Plan {
     plan.samples.push(node(Some(0), sampled([1_000_000; 3]), 100));
     plan.samples[0].rows = 1;
     plan.samples[1].rows = 2;
-    plan.samples[1].memory_kb = Some(25);
+    plan.samples[1].facts.memory_kb = 25.into();
     plan
 }
 
@@ -26,7 +26,7 @@ fn exact_times_are_computed() {
     assert_eq!((root.self_ms, root.error_ms), (5.0 - 2.0 - 1.5, 0.0));
     assert_eq!(time(&stats[1]).self_ms, 2.0);
     assert_eq!((stats[0].rows, stats[1].rows), (1, 2));
-    assert_eq!(stats[1].memory_kb.get(), Some(25));
+    assert_eq!(stats[1].facts.memory_kb.get(), Some(25));
     assert_eq!((stats[2].timed_calls, stats[2].timer_calls), (3, 6));
     let inclusive: Vec<i64> = stats.iter().map(hit).collect();
     assert_eq!(inclusive, [111, 10, 100]);

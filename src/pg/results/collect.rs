@@ -7,6 +7,7 @@ use crate::pg::compat;
 use crate::pg::hot::wrapper::Timed;
 use crate::pg::plan::tree;
 use pgrx::pg_sys::{self, NodeTag};
+use rowsource_core::model::NodeFacts;
 use rowsource_core::results::{Calls, CoreSample, NodeSample, Nodes, Place};
 use std::cell::Cell;
 
@@ -83,7 +84,7 @@ impl Nodes for Collector<'_> {
         let (instr, processes, (memory_kb, disk_kb)) = unsafe {
             let sizes = match self.core_alive {
                 true => workarea::size(plan_state),
-                false => (None, None),
+                false => Default::default(),
             };
             ((*plan_state).instrument.as_ref(), processes(plan_state), sizes)
         };
@@ -104,8 +105,10 @@ impl Nodes for Collector<'_> {
             calls: self.calls(node),
             buffers: compat::buffers(&usage.buffers),
             wal: compat::wal(&usage.wal),
-            memory_kb,
-            disk_kb,
+            facts: NodeFacts {
+                memory_kb: memory_kb.into(),
+                disk_kb: disk_kb.into(),
+            },
         }
     }
 

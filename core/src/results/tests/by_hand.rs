@@ -1,7 +1,7 @@
 //! Builds small plans, and computes their statistics.
 
 use super::super::*;
-use crate::model::{Buffers, NodeStats, Time, Wal};
+use crate::model::{Buffers, NodeFacts, NodeStats, Time, Wal};
 use crate::reconcile::Edge;
 use crate::sampler::{Config, LongCallEvidence, NodeTimer, TimedCall};
 use rand::SeedableRng;
@@ -62,8 +62,7 @@ pub fn node(parent: Option<usize>, calls: Calls, hit: i64) -> NodeSample {
             records: hit,
             ..Wal::default()
         },
-        memory_kb: None,
-        disk_kb: None,
+        facts: NodeFacts::default(),
     }
 }
 
