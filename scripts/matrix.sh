@@ -12,7 +12,7 @@ MAJORS=(17 18 19)
 # use MAJOR: what the other scripts are to work on.
 use() { export PG_CONFIG=$MATRIX/pg_config-$1 PG_ROOT=$MATRIX/$1 ROWSOURCE_RUN=$host_run$1; }
 
-# plain_frames: looks at the library that was built last.
+# plain_frames: checks the library of the major that is in use.
 plain_frames() { cargo test --locked --ignore-rust-version -p rowsource-tests --lib plain_frames; }
 
 # one MAJOR [NAME...]: everything on that major that can run beside other work, or just these files of tests.

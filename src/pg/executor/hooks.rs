@@ -158,23 +158,25 @@ unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
     // SAFETY: PostgreSQL passes a valid QueryDesc.
     unsafe {
         let toplevel = nesting::depth() == 0 && server::portal_or_background();
-        let measuring = decide(query, eflags, toplevel);
-        let others = (*query).instrument_options & !statement::INSTRUMENT_ROWSOURCE;
+        let setting = decide(query, eflags, toplevel);
+        let requested_by_others = (*query).instrument_options & !statement::INSTRUMENT_ROWSOURCE;
         // If others have core measure, the extension adds its bits to theirs. Otherwise core need not allocate its
         // instrumentation, because the extension has its own.
-        let added = match measuring {
-            Some(_) if others != 0 => statement::INSTRUMENT_ROWSOURCE | statement::INSTRUMENT_ROWS,
+        let added_by_us = match setting {
+            Some(_) if requested_by_others != 0 => {
+                statement::INSTRUMENT_ROWSOURCE | statement::INSTRUMENT_ROWS
+            }
             _ => 0,
         };
-        (*query).instrument_options |= added;
+        (*query).instrument_options |= added_by_us;
         PREV_EXECUTOR_START
             .get()
             .unwrap_or(unguarded::standard_ExecutorStart)(query, eflags);
-        if let Some(measuring) = measuring {
+        if let Some(setting) = setting {
             let memory = pg_sys::CurrentMemoryContext;
             let held = server::HeldInterrupts::now();
             let attached = catch_unwind(AssertUnwindSafe(|| {
-                statement::attach(query, &measuring, others, added, toplevel)
+                statement::attach(query, &setting, requested_by_others, added_by_us, toplevel)
             }));
             match attached {
                 Ok(true) => {}
