@@ -51,6 +51,8 @@ pub fn differences(core: &[NodeCounts], measured: &[MeasuredNode]) -> Vec<String
 
 /// How many catalogue blocks each process may have hit in addition to the plan's own blocks, because it needed them first.
 const CATALOGUE_BLOCKS: f64 = 100.0;
+/// How many of these each process may have read, because they were not in shared buffers.
+const CATALOGUE_READS: f64 = 5.0;
 
 /// Returns why a measured run of a plan cannot be like core's runs, if the processes divide the work by chance.
 ///
@@ -102,6 +104,7 @@ pub fn differences_from_runs(
             let (min, max) = range(&runs, |run| run.counters[counter] as f64);
             let slack = match *column {
                 "shared_blks_hit" => CATALOGUE_BLOCKS * processes as f64,
+                "shared_blks_read" => CATALOGUE_READS * processes as f64 + if min == max { 0.0 } else { max },
                 // Data may fit into the memory of several processes, but not into that of one.
                 "temp_blks_read" | "temp_blks_written" => f64::INFINITY,
                 _ if min == max => 0.0,
