@@ -1,25 +1,37 @@
 //! Reads the imports of the project's own crates from their sources: no two files import each other, directly or through
 //! others.
 
+use crate::sources::rust_files;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
 use syn::visit::Visit;
 
 /// A module's path from the crate's root; empty for the root itself.
 type Module = Vec<String>;
 
-/// The source files of a crate, by module.
+/// The text of a crate's source files, by module.
 struct Crate {
-    files: BTreeMap<Module, PathBuf>,
+    files: BTreeMap<Module, String>,
 }
 
 impl Crate {
-    /// Finds the files below a crate's source folder.
-    fn of(source: &Path) -> Crate {
-        let mut files = BTreeMap::new();
-        collect(source, &Vec::new(), &mut files);
-        Crate { files }
+    /// Reads the files below a crate's source folder. Files of tests are left out.
+    fn of(source: &str) -> Crate {
+        let files = rust_files(source).into_iter().filter_map(|(path, text)| {
+            let inside = path.strip_prefix(source).expect("a path in the folder");
+            let mut module: Module = inside
+                .with_extension("")
+                .iter()
+                .map(|part| part.to_string_lossy().into_owned())
+                .collect();
+            let stem = module.last().expect("a file's name").clone();
+            if matches!(stem.as_str(), "mod" | "lib" | "main") {
+                module.pop();
+            }
+            (!stem.ends_with("tests")).then_some((module, text))
+        });
+        Crate {
+            files: files.collect(),
+        }
     }
 
     /// Returns the module that a path from the crate's root leads to: its longest prefix that is a file.
@@ -33,9 +45,8 @@ impl Crate {
     /// Returns the modules that each module imports. An import of a module above does not count: a folder's own file defines
     /// items for the files of the folder.
     fn imports(&self) -> BTreeMap<Module, BTreeSet<Module>> {
-        let imports_of = |(module, file): (&Module, &PathBuf)| {
-            let text = fs::read_to_string(file).expect("a source file can be read");
-            let parsed = syn::parse_file(&text).expect("a source file is Rust");
+        let imports_of = |(module, text): (&Module, &String)| {
+            let parsed = syn::parse_file(text).expect("a source file is Rust");
             let mut found = Paths {
                 module,
                 aliases: BTreeMap::new(),
@@ -50,21 +61,6 @@ impl Crate {
             (module.clone(), imported.collect())
         };
         self.files.iter().map(imports_of).collect()
-    }
-}
-
-/// Adds the files of a folder, whose module is `module`, and of the folders in it.
-fn collect(folder: &Path, module: &Module, files: &mut BTreeMap<Module, PathBuf>) {
-    for entry in fs::read_dir(folder).expect("a source folder can be read") {
-        let path = entry.expect("an entry").path();
-        let stem = path.file_stem().expect("a name").to_string_lossy().into_owned();
-        let below = || [module.as_slice(), std::slice::from_ref(&stem)].concat();
-        if path.is_dir() {
-            collect(&path, &below(), files);
-        } else if path.extension().is_some_and(|extension| extension == "rs") && !stem.ends_with("tests") {
-            let own = matches!(stem.as_str(), "mod" | "lib" | "main");
-            files.insert(if own { module.clone() } else { below() }, path);
-        }
     }
 }
 
@@ -227,8 +223,7 @@ fn circles(imports: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<BTreeSet<Module>
 
 /// Fails if files of a crate import each other.
 fn assert_no_circle(source: &str) {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(source);
-    let imports = Crate::of(&source).imports();
+    let imports = Crate::of(source).imports();
     assert!(imports.len() > 10, "{source:?} has {} files", imports.len());
     let mut report = String::new();
     for circle in circles(&imports) {
@@ -250,8 +245,7 @@ fn assert_no_circle(source: &str) {
 
 /// Fails if a folder of a crate's source imports a folder that it must not.
 fn assert_direction(source: &str, folders: &[(&str, &[&str])]) {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(source);
-    let imports = Crate::of(&source).imports();
+    let imports = Crate::of(source).imports();
     for (folder, may_import) in folders {
         let folder: Module = folder.split("::").map(str::to_string).collect();
         let inside = imports.iter().filter(|(module, _)| module.starts_with(&folder));

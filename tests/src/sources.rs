@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Returns the Rust files under a folder of the checkout, with their text.
-fn rust_files(folder: &str) -> Vec<(PathBuf, String)> {
+/// Returns the Rust files under a folder of the checkout: their paths in the checkout, and their text.
+pub fn rust_files(folder: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
-    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder)];
+    let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut folders = vec![checkout.join(folder)];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).expect("a source folder can be read") {
             let path = entry.expect("an entry").path();
@@ -14,7 +15,8 @@ fn rust_files(folder: &str) -> Vec<(PathBuf, String)> {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let text = fs::read_to_string(&path).expect("a source file can be read");
-                found.push((path, text));
+                let inside = path.strip_prefix(&checkout).expect("a path in the checkout");
+                found.push((inside.to_path_buf(), text));
             }
         }
     }

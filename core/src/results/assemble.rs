@@ -86,10 +86,7 @@ pub fn assemble<N: Nodes>(nodes: &N, statement: &StatementSample, scratch: &mut 
     if statement.core_contributes {
         cores.extend((0..count).map(|i| nodes.core(i)));
     }
-    if samples
-        .iter()
-        .any(|node| matches!(node.calls, Calls::Every { .. }))
-    {
+    if samples.iter().any(|node| matches!(node.calls, Calls::Every(_))) {
         calls_below.resize(count, 0);
         add_to_parents(
             calls_below,
@@ -163,19 +160,14 @@ fn own_estimate(
     let ticks = match &sample.calls {
         Calls::Untimed { .. } => return Estimate::default(),
         Calls::Sampled(timer) => timer.estimate(sample.own_starts(core), sample.interrupted),
-        Calls::Every {
-            calls,
-            ticks,
-            startup_ticks,
-            ..
-        } => {
+        Calls::Every(every) => {
             // Each call below made two readings.
-            let overhead = *calls as f64 * statement.config.empty_interval
+            let overhead = every.calls as f64 * statement.config.empty_interval
                 + (2 * calls_below) as f64 * statement.config.reading;
-            let total = (*ticks as f64 - overhead).max(0.0) + sample.interrupted.unwrap_or(0) as f64;
+            let total = (every.ticks as f64 - overhead).max(0.0) + sample.interrupted.unwrap_or(0) as f64;
             Estimate {
                 total,
-                startup: (*startup_ticks as f64).min(total),
+                startup: (every.startup_ticks as f64).min(total),
                 error: 0.0,
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::model::{Buffers, Measured, NodeFacts, Wal};
 use crate::reconcile::Edge;
-use crate::sampler::{Config, NodeTimer};
+use crate::sampler::{Config, EveryCall, NodeTimer};
 
 /// Whether the wrappers or core measure a statement, and who needs the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,16 +67,7 @@ pub enum Calls {
     /// Some calls were timed.
     Sampled(NodeTimer),
     /// Every call was timed.
-    Every {
-        /// The number of calls.
-        calls: u64,
-        /// Their time.
-        ticks: u64,
-        /// The time to the first row of each start.
-        startup_ticks: u64,
-        /// The number of readings smaller than the one before.
-        clock_backsteps: u64,
-    },
+    Every(EveryCall),
 }
 
 impl Calls {
@@ -84,7 +75,8 @@ impl Calls {
     #[inline(always)]
     pub fn count(&self) -> u64 {
         match self {
-            Calls::Untimed { calls } | Calls::Every { calls, .. } => *calls,
+            Calls::Untimed { calls } => *calls,
+            Calls::Every(every) => every.calls,
             Calls::Sampled(timer) => timer.calls(),
         }
     }
@@ -95,11 +87,7 @@ impl Calls {
         match self {
             Calls::Untimed { .. } => (0, 0, 0),
             Calls::Sampled(timer) => (timer.timed_calls, timer.timer_calls, timer.clock_backsteps),
-            Calls::Every {
-                calls,
-                clock_backsteps,
-                ..
-            } => (*calls, 2 * calls, *clock_backsteps),
+            Calls::Every(every) => (every.calls, 2 * every.calls, every.clock_backsteps),
         }
     }
 }
@@ -192,7 +180,7 @@ impl NodeSample {
     /// Returns how many rows the node returned, as counted by the wrapper and by core.
     #[inline(always)]
     pub fn rows(&self, core: Option<&CoreSample>) -> f64 {
-        let ends_seen = !self.is_fused_scan || matches!(self.calls, Calls::Every { .. });
+        let ends_seen = !self.is_fused_scan || matches!(self.calls, Calls::Every(_));
         let wrapped = if ends_seen {
             self.rows as i64 as f64
         } else {

@@ -19,7 +19,6 @@ unguarded::declare! {
 
 /// Defines `$hook`, a function that PostgreSQL can call as its hook. It calls `$run` with the query, the direction, the
 /// number of rows and whether the query runs only once.
-#[cfg(pg_ge_18)]
 macro_rules! executor_run_hook {
     ($hook:ident, $run:path) => {
         /// Runs a query.
@@ -31,26 +30,10 @@ macro_rules! executor_run_hook {
             query: *mut pgrx::pg_sys::QueryDesc,
             direction: pgrx::pg_sys::ScanDirection::Type,
             count: u64,
+            #[cfg(not(pg_ge_18))] execute_once: bool,
         ) {
-            // SAFETY: the query is started, by the caller's promise.
-            unsafe { $run(query, direction, count, false) }
-        }
-    };
-}
-#[cfg(not(pg_ge_18))]
-macro_rules! executor_run_hook {
-    ($hook:ident, $run:path) => {
-        /// Runs a query.
-        ///
-        /// # Safety
-        /// Only PostgreSQL may call this, as its hook of this name, with a started `query`.
-        #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
-        unsafe extern "C-unwind" fn $hook(
-            query: *mut pgrx::pg_sys::QueryDesc,
-            direction: pgrx::pg_sys::ScanDirection::Type,
-            count: u64,
-            execute_once: bool,
-        ) {
+            #[cfg(pg_ge_18)]
+            let execute_once = false;
             // SAFETY: the query is started, by the caller's promise.
             unsafe { $run(query, direction, count, execute_once) }
         }

@@ -21,7 +21,7 @@ pub struct Node {
     /// The last clock reading when the call in progress began.
     pub before: u64,
     pub timer: NodeTimer,
-    pub every: EveryCall,
+    pub every_call: EveryCall,
     /// What the node itself used, plus what the InitPlans and subplans that it called used.
     pub usage: Usage,
     /// An error ended the statement inside a call of this node, this many ticks after the call began.
@@ -31,8 +31,8 @@ pub struct Node {
     /// The counters at entry, kept by the wrapper of InitPlan and subplan roots.
     pub last_charged_at_entry: Usage,
     /// What nodes below it used while core measured this node instead of the wrapper. It is already in `instr`.
-    pub below_unwrapped: Buffers,
-    pub wal_below_unwrapped: Wal,
+    pub charged_below: Buffers,
+    pub wal_charged_below: Wal,
     pub plan_state: *mut pg_sys::PlanState,
     /// The account of its caller. For the root of an InitPlan or subplan, that is the node that makes the current call. For
     /// all other nodes, it is the parent.

@@ -191,7 +191,7 @@ impl Host for Executor {
 
     #[inline(always)]
     fn every_call(&mut self, node: LiveNode) -> &mut EveryCall {
-        &mut self.node_mut(node).every
+        &mut self.node_mut(node).every_call
     }
 
     #[inline(always)]

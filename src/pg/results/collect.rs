@@ -51,15 +51,7 @@ impl<'a> Collector<'a> {
             Some(Timed::Never) => Calls::Untimed {
                 calls: node.every_call().calls,
             },
-            Some(Timed::EveryTsc | Timed::Every) => {
-                let every = node.every_call();
-                Calls::Every {
-                    calls: every.calls,
-                    ticks: every.ticks,
-                    startup_ticks: every.startup_ticks,
-                    clock_backsteps: every.clock_backsteps,
-                }
-            }
+            Some(Timed::EveryTsc | Timed::Every) => Calls::Every(node.every_call()),
         }
     }
 }

@@ -88,14 +88,14 @@ impl NodeTable {
 
 /// Defines functions that copy a field out of a node.
 macro_rules! getters {
-    ($($name:ident: $($field:ident).+ => $type:ty;)+) => {
+    ($($field:ident: $type:ty;)+) => {
         impl NodeRef<'_> {
             $(
                 #[inline(always)]
-                pub fn $name(self) -> $type {
+                pub fn $field(self) -> $type {
                     // SAFETY: the node is live as long as its table is borrowed. Only this thread writes to it, and no
                     // mutable reference to it exists during this call.
-                    unsafe { (*self.node).$($field).+ }
+                    unsafe { (*self.node).$field }
                 }
             )+
         }
@@ -104,14 +104,14 @@ macro_rules! getters {
 
 /// Defines functions that write a field of a node.
 macro_rules! setters {
-    ($($name:ident: $($field:ident).+ => $type:ty;)+) => {
+    ($($name:ident: $field:ident => $type:ty;)+) => {
         impl NodeRef<'_> {
             $(
                 #[inline(always)]
                 pub fn $name(self, value: $type) {
                     // SAFETY: the node is live as long as its table is borrowed. Only this thread uses it, and no reference
                     // to this field exists, because the table hands out references to histograms only.
-                    unsafe { (*self.node).$($field).+ = value }
+                    unsafe { (*self.node).$field = value }
                 }
             )+
         }
@@ -119,28 +119,28 @@ macro_rules! setters {
 }
 
 getters! {
-    plan_state: plan_state => *mut PlanState;
-    plan_node_id: plan_node_id => i32;
-    parent: parent => i32;
-    depth: depth => u16;
-    edge: edge => Edge;
-    by_expression: by_expression => bool;
-    under_gather: under_gather => bool;
-    hidden: hidden => bool;
-    by_core: by_core => bool;
-    caller: caller => *mut Usage;
-    method: method => ExecProcNodeMtd;
-    installed: installed => ExecProcNodeMtd;
-    fused_scan: fused_scan => *mut Node;
-    is_fused_scan: is_fused_scan => bool;
-    rows: rows => u64;
-    before: before => u64;
-    interrupted: interrupted => Option<u64>;
-    timer: timer => NodeTimer;
-    every_call: every => EveryCall;
-    usage: usage => Usage;
-    charged_below: below_unwrapped => Buffers;
-    wal_charged_below: wal_below_unwrapped => Wal;
+    plan_state: *mut PlanState;
+    plan_node_id: i32;
+    parent: i32;
+    depth: u16;
+    edge: Edge;
+    by_expression: bool;
+    under_gather: bool;
+    hidden: bool;
+    by_core: bool;
+    caller: *mut Usage;
+    method: ExecProcNodeMtd;
+    installed: ExecProcNodeMtd;
+    fused_scan: *mut Node;
+    is_fused_scan: bool;
+    rows: u64;
+    before: u64;
+    interrupted: Option<u64>;
+    timer: NodeTimer;
+    every_call: EveryCall;
+    usage: Usage;
+    charged_below: Buffers;
+    wal_charged_below: Wal;
 }
 
 setters! {
@@ -159,8 +159,8 @@ setters! {
     set_fused_scan: fused_scan => *mut Node;
     set_is_fused_scan: is_fused_scan => bool;
     set_interrupted: interrupted => Option<u64>;
-    set_charged_below: below_unwrapped => Buffers;
-    set_wal_charged_below: wal_below_unwrapped => Wal;
+    set_charged_below: charged_below => Buffers;
+    set_wal_charged_below: wal_charged_below => Wal;
 }
 
 impl<'a> NodeRef<'a> {

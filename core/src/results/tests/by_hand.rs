@@ -3,7 +3,7 @@
 use super::super::*;
 use crate::model::{Buffers, NodeFacts, NodeStats, Time, Wal};
 use crate::reconcile::Edge;
-use crate::sampler::{Config, LongCallEvidence, NodeTimer, TimedCall};
+use crate::sampler::{Config, EveryCall, LongCallEvidence, NodeTimer, TimedCall};
 use rand::SeedableRng;
 use rand_xoshiro::Xoroshiro128PlusPlus;
 
@@ -99,12 +99,12 @@ pub fn sampled(lengths: impl IntoIterator<Item = u64>) -> Calls {
 }
 
 pub fn every(calls: u64, ticks: u64) -> Calls {
-    Calls::Every {
+    Calls::Every(EveryCall {
         calls,
         ticks,
         startup_ticks: ticks / 2,
         clock_backsteps: 0,
-    }
+    })
 }
 
 pub const UNTIMED: Calls = Calls::Untimed { calls: 0 };
