@@ -7,10 +7,12 @@
 //! * `results` computes a statement's statistics from samples of its nodes; `reconcile` makes estimated times agree;
 //! * `histogram` counts times in powers of two; `tempfile` counts requests to temporary files;
 //! * `pending` is the protocol of the sessions' buffers in shared memory; `eviction` chooses the plans that go;
-//! * `plan` reads EXPLAIN's output; `hint` finds the hint in a statement's text; `report` prints tables.
+//! * `plan` reads EXPLAIN's output; `hint` finds the hint in a statement's text; `report` prints tables; `export` writes plans
+//!   in the formats of other tools.
 
 pub mod clock;
 pub mod eviction;
+pub mod export;
 mod float;
 pub mod hint;
 pub mod histogram;
