@@ -2,8 +2,10 @@
 //! meaningless.
 
 mod log2;
+mod plot;
 
 pub use log2::{Log2, SharedCounts};
+pub use plot::{Bucket, plot};
 
 use serde::{Deserialize, Serialize};
 
