@@ -29,7 +29,11 @@ pub fn plot(buckets: &[Bucket]) -> Vec<String> {
     if buckets.is_empty() {
         return Vec::new();
     }
-    let mut lines = vec![format!("{:>10}  {TITLE:-^width$} count", "value", width = BAR.len())];
+    let mut lines = vec![format!(
+        "{:>10}  {TITLE:-^width$} count",
+        "value",
+        width = BAR.len()
+    )];
     let mut expected = buckets[0].from_us;
     for bucket in &buckets {
         // Bounds are powers of two; half of one allows for rounding.
@@ -99,7 +103,10 @@ mod tests {
     fn the_first_bucket_may_begin_at_zero() {
         let lines = plotted(&[(0.0, 1), (0.064, 1)]);
         assert_eq!(lines.len(), 3);
-        assert!(lines[1].starts_with("       0ns |@@@@@@@@@@@@@@@@@@@@ "), "{lines:?}");
+        assert!(
+            lines[1].starts_with("       0ns |@@@@@@@@@@@@@@@@@@@@ "),
+            "{lines:?}"
+        );
     }
 
     #[test]
@@ -119,10 +126,21 @@ mod tests {
 
     #[test]
     fn times_have_three_digits_and_a_unit() {
-        let times = [0.0, 0.064, 1.024, 16.384, 524.288, 1048.576, 16777.216, 2147483.648];
+        let times = [
+            0.0,
+            0.064,
+            1.024,
+            16.384,
+            524.288,
+            1048.576,
+            16777.216,
+            2147483.648,
+        ];
         assert_eq!(
             times.map(time),
-            ["0ns", "64ns", "1.02us", "16.4us", "524us", "1.05ms", "16.8ms", "2.15s"]
+            [
+                "0ns", "64ns", "1.02us", "16.4us", "524us", "1.05ms", "16.8ms", "2.15s"
+            ]
         );
     }
 }

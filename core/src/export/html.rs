@@ -1,0 +1,401 @@
+//! One self-contained page about a plan: no script, no network. It can be mailed, and opened anywhere.
+
+use super::frames::{name, own_us};
+use crate::histogram::{Bucket, CallTimes, Histogram, plot};
+use crate::model::{Buffers, NodeStats};
+use crate::plan::PlanNode;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+/// What a page shows.
+pub struct Page<'a> {
+    /// The page's title.
+    pub title: &'a str,
+    /// Facts about the statement and its execution, with their names.
+    pub facts: &'a [(&'a str, String)],
+    /// The statement's text.
+    pub statement: &'a str,
+    /// The lines of the plan's table.
+    pub table: &'a [String],
+    /// The plan's nodes.
+    pub nodes: &'a [PlanNode],
+    /// The statistics of the nodes.
+    pub stats: &'a [NodeStats],
+    /// How long the calls of the nodes took.
+    pub histograms: &'a [&'a Histogram],
+    /// The number of executions that the statistics sum up.
+    pub executions: f64,
+}
+
+const STYLE: &str = "
+body { font: 14px/1.4 sans-serif; margin: 2em auto; max-width: 1200px; padding: 0 1em; color: #222; background: #fff }
+h1 { font-size: 1.4em } h2 { font-size: 1.1em; margin-top: 2em }
+pre { overflow-x: auto; padding: .6em; background: #f6f6f4; font: 12px/1.35 monospace }
+.statement { white-space: pre-wrap; overflow-wrap: anywhere; max-height: 20em; overflow-y: auto }
+dl { display: grid; grid-template-columns: max-content auto; gap: .1em 1em } dt { color: #666 } dd { margin: 0 }
+svg { width: 100%; height: auto } svg text { font: 11px monospace; pointer-events: none }
+svg rect { stroke: #fff; stroke-width: .5 }
+.cpu { fill: #e8b45a } .read { fill: #6fa8dc } .temp { fill: #c27ba0 }
+.key { display: inline-block; width: 1em; height: 1em; margin: 0 .4em 0 1em; vertical-align: -.1em }
+";
+
+/// What a node spent most of its own time on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// The processor, and everything that is not known to be one of the others.
+    Cpu,
+    /// Reads and writes of tables and indexes.
+    Blocks,
+    /// Reads and writes of temporary files.
+    Temp,
+}
+
+impl Kind {
+    const ALL: [Kind; 3] = [Kind::Cpu, Kind::Blocks, Kind::Temp];
+
+    fn class(self) -> &'static str {
+        match self {
+            Kind::Cpu => "cpu",
+            Kind::Blocks => "read",
+            Kind::Temp => "temp",
+        }
+    }
+
+    /// The colour is in the style sheet of the page, but a key is not an SVG element, so it has its own.
+    fn colour(self) -> &'static str {
+        match self {
+            Kind::Cpu => "#e8b45a",
+            Kind::Blocks => "#6fa8dc",
+            Kind::Temp => "#c27ba0",
+        }
+    }
+
+    fn label(self) -> &'static str {
+        match self {
+            Kind::Cpu => "processor and other",
+            Kind::Blocks => "table and index I/O",
+            Kind::Temp => "temporary files",
+        }
+    }
+}
+
+impl Page<'_> {
+    /// Returns the page as HTML. All texts in it are escaped.
+    pub fn html(&self) -> String {
+        let page = html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    title { (self.title) }
+                    style { (PreEscaped(STYLE)) }
+                }
+                body {
+                    h1 { (self.title) }
+                    dl { @for (label, value) in self.facts { dt { (label) } dd { (value) } } }
+                    h2 { "Statement" }
+                    pre.statement { (self.statement) }
+                    h2 { "Time by node" }
+                    (self.icicle())
+                    h2 { "Plan" }
+                    pre { @for line in self.table { (line) "\n" } }
+                    (self.call_times())
+                }
+            }
+        };
+        page.into_string()
+    }
+
+    /// Returns the plan as a picture. Each node is a box below its parent, as wide as its own time and that of all nodes below
+    /// it.
+    fn icicle(&self) -> Markup {
+        const WIDTH: f64 = 1000.0;
+        const HEIGHT: usize = 18;
+        /// Narrower boxes cannot be seen.
+        const MIN_WIDTH: f64 = 0.2;
+        let own: Vec<f64> = (0..self.nodes.len())
+            .map(|i| own_us(self.stats.get(i), self.executions))
+            .collect();
+        let mut widths = own.clone();
+        for i in (1..widths.len()).rev() {
+            if let Some(parent) = self.nodes[i].parent.filter(|&parent| parent < i) {
+                widths[parent] += widths[i];
+            }
+        }
+        let all = widths.first().copied().unwrap_or(0.0);
+        if all <= 0.0 {
+            return html! { p { "The nodes of this execution were not timed." } };
+        }
+        let mut left = vec![0.0; widths.len()];
+        // Where the next child of each node begins.
+        let mut next = vec![0.0; widths.len()];
+        for (i, node) in self.nodes.iter().enumerate() {
+            if let Some(parent) = node.parent.filter(|&parent| parent < i) {
+                left[i] = next[parent];
+                next[parent] += widths[i];
+            }
+            next[i] = left[i];
+        }
+        let scale = WIDTH / all;
+        let depth = self.nodes.iter().map(|node| node.depth + 1).max().unwrap_or(1);
+        let kinds = self.kinds();
+        html! {
+            p {
+                @for kind in Kind::ALL {
+                    span.key style={ "background:" (kind.colour()) } {} (kind.label())
+                }
+            }
+            svg viewBox={ "0 0 " (WIDTH) " " (depth * HEIGHT) } role="img" {
+                @for (i, node) in self.nodes.iter().enumerate() {
+                    @let width = widths[i] * scale;
+                    @if width >= MIN_WIDTH {
+                        @let (x, y) = (left[i] * scale, node.depth * HEIGHT);
+                        g {
+                            title {
+                                (node.id) ": " (name(node)) ", own time " (milliseconds(own[i]))
+                                ", with the nodes below " (milliseconds(widths[i]))
+                            }
+                            rect.(kinds[i].class()) x=(format!("{x:.1}")) y=(y) width=(format!("{width:.1}")) height=(HEIGHT) {}
+                            (label(&name(node), x, y, width))
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns what each node spent most of its own time on, as far as it is known.
+    fn kinds(&self) -> Vec<Kind> {
+        // The I/O times of each node: of tables and indexes, and of temporary files.
+        let mut own: Vec<[f64; 2]> = (0..self.nodes.len())
+            .map(|i| {
+                let buffers = self.stats.get(i).and_then(|stats| stats.buffers.get());
+                let times = |b: Buffers| {
+                    let blocks = b.shared_read_ms + b.shared_write_ms + b.local_read_ms + b.local_write_ms;
+                    [blocks, b.temp_read_ms + b.temp_write_ms]
+                };
+                buffers.map_or([0.0; 2], times)
+            })
+            .collect();
+        // The times of a node include those of its inputs, but not those of its InitPlans and subplans. Nodes follow their
+        // parents, so a node's own times are what is left when its turn comes.
+        let all = own.clone();
+        for (node, times) in self.nodes.iter().zip(all) {
+            let is_input = node.subplan_name.is_none();
+            if let Some(parent) = node
+                .parent
+                .and_then(|parent| own.get_mut(parent))
+                .filter(|_| is_input)
+            {
+                parent[0] -= times[0];
+                parent[1] -= times[1];
+            }
+        }
+        let kind = |(i, [blocks, temp]): (usize, [f64; 2])| {
+            let rest = own_us(self.stats.get(i), 1.0) / 1e3 - blocks - temp;
+            if temp > blocks && temp > rest {
+                Kind::Temp
+            } else if blocks > rest {
+                Kind::Blocks
+            } else {
+                Kind::Cpu
+            }
+        };
+        own.into_iter().enumerate().map(kind).collect()
+    }
+
+    /// Returns the histograms of the nodes that have one.
+    fn call_times(&self) -> Markup {
+        /// Plots of more nodes would make the page large. The nodes with the most own time come first.
+        const MAX_NODES: usize = 20;
+        let mut chosen: Vec<usize> = (0..self.nodes.len().min(self.histograms.len()))
+            .filter(|&i| self.histograms[i].counts().next().is_some())
+            .collect();
+        chosen.sort_by(|&a, &b| {
+            let own = |i| own_us(self.stats.get(i), 1.0);
+            own(b).total_cmp(&own(a))
+        });
+        chosen.truncate(MAX_NODES);
+        html! {
+            @if !chosen.is_empty() {
+                h2 { "Time of calls, all executions" }
+                @for i in chosen {
+                    details {
+                        summary { (self.nodes[i].id) ": " (name(&self.nodes[i])) }
+                        @for (heading, reads) in [("calls that read no block", false), ("calls that read blocks", true)] {
+                            @let lines = plot(&buckets(self.histograms[i], reads));
+                            @if !lines.is_empty() {
+                                pre { (heading) "\n" @for line in lines { (line) "\n" } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Returns the buckets of a node's histogram: of the calls that read blocks, or of the others.
+pub fn buckets(histogram: &Histogram, reads: bool) -> Vec<Bucket> {
+    let counts = histogram.counts().filter(|(read, _, _)| *read == reads);
+    counts
+        .map(|(_, bucket, count)| Bucket {
+            from_us: CallTimes::bounds_us(bucket).0,
+            count,
+        })
+        .collect()
+}
+
+/// Returns a box's label, cut to its width. Narrow boxes have none.
+fn label(name: &str, x: f64, y: usize, width: f64) -> Markup {
+    const CHARACTER: f64 = 6.7;
+    let room = (width / CHARACTER) as usize;
+    html! {
+        @if room >= 4 {
+            text x=(format!("{:.1}", x + 3.0)) y=(y + 13) { (name.chars().take(room - 1).collect::<String>()) }
+        }
+    }
+}
+
+fn milliseconds(us: f64) -> String {
+    format!("{:.3} ms", us / 1e3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::frames::tests::{node, timed};
+    use super::*;
+    use crate::model::Time;
+
+    fn page(nodes: &[PlanNode], stats: &[NodeStats], statement: &str) -> String {
+        let facts = [("user", "a <b>bold</b> name".to_owned())];
+        let histogram = Histogram::default();
+        let page = Page {
+            title: "queryid 1 & planid 2",
+            facts: &facts,
+            statement,
+            table: &["| Id | <Operation> |".to_owned()],
+            nodes,
+            stats,
+            histograms: &vec![&histogram; nodes.len()],
+            executions: 1.0,
+        };
+        page.html()
+    }
+
+    fn child(id: usize, parent: usize, depth: usize) -> PlanNode {
+        PlanNode {
+            id,
+            parent: Some(parent),
+            ..node(depth, "Seq Scan", Some("t"))
+        }
+    }
+
+    #[test]
+    fn texts_are_escaped() {
+        let hostile = "SELECT '</pre><script>alert(\"x\")</script>' < 1 && '&amp;'";
+        let odd = PlanNode {
+            operation: "<img src=x onerror=alert(1)>".to_owned(),
+            ..node(0, "", Some("\"><script>"))
+        };
+        let page = page(&[odd], &[timed(1.0)], hostile);
+        assert!(!page.contains("<script") && !page.contains("<img") && !page.contains("<b>"));
+        assert!(page.contains("&lt;/pre&gt;&lt;script&gt;") && page.contains("&amp;amp;"));
+        assert!(!page.contains("http") && !page.contains("url("), "no network");
+    }
+
+    #[test]
+    fn a_box_is_as_wide_as_its_time() {
+        let nodes = [
+            node(0, "Append", None),
+            child(1, 0, 1),
+            child(2, 0, 1),
+            child(3, 2, 2),
+        ];
+        let page = page(&nodes, &[1.0, 2.0, 3.0, 4.0].map(timed), "");
+        let box_of = |x: &str, y: usize, width: &str| {
+            format!("<rect class=\"cpu\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"18\">")
+        };
+        for expected in [
+            box_of("0.0", 0, "1000.0"),
+            box_of("0.0", 18, "200.0"),
+            box_of("200.0", 18, "700.0"),
+            box_of("200.0", 36, "400.0"),
+        ] {
+            assert!(page.contains(&expected), "{expected} in {page}");
+        }
+    }
+
+    #[test]
+    fn the_colour_tells_what_took_most_of_the_time() {
+        let stats = |self_ms: f64, read: f64, temp: f64| NodeStats {
+            time: Time {
+                self_ms,
+                ..Time::default()
+            }
+            .into(),
+            buffers: Buffers {
+                shared_read_ms: read,
+                temp_read_ms: temp,
+                ..Buffers::default()
+            }
+            .into(),
+            ..NodeStats::default()
+        };
+        let nodes = [node(0, "Sort", None), child(1, 0, 1), child(2, 1, 2)];
+        // The figures of a node include those of its inputs.
+        let stats = [
+            stats(10.0, 8.0, 7.0),
+            stats(10.0, 8.0, 0.0),
+            stats(10.0, 1.0, 0.0),
+        ];
+        let page = Page {
+            title: "",
+            facts: &[],
+            statement: "",
+            table: &[],
+            nodes: &nodes,
+            stats: &stats,
+            histograms: &[],
+            executions: 1.0,
+        };
+        assert_eq!(page.kinds(), [Kind::Temp, Kind::Blocks, Kind::Cpu]);
+    }
+
+    #[test]
+    fn a_hundred_nodes_make_a_small_page() {
+        let mut histogram = Histogram::default();
+        for bucket in 0..30 {
+            histogram.add_to(bucket, bucket % 2 == 0, 1_000_000);
+        }
+        for count in [100, 300] {
+            let nodes: Vec<PlanNode> = (0..count)
+                .map(|i| {
+                    if i == 0 {
+                        node(0, "Append", None)
+                    } else {
+                        child(i, i - 1, i)
+                    }
+                })
+                .collect();
+            let page = Page {
+                title: "queryid 1",
+                facts: &[],
+                statement: "SELECT 1",
+                table: &vec!["x".repeat(120); count],
+                nodes: &nodes,
+                stats: &vec![timed(1.0); count],
+                histograms: &vec![&histogram; count],
+                executions: 1.0,
+            };
+            let html = page.html();
+            assert!(html.len() < count * 2_000, "{count} nodes: {} bytes", html.len());
+            assert_eq!(html.matches("<rect").count(), count);
+        }
+    }
+
+    #[test]
+    fn a_plan_without_times_has_no_picture() {
+        let page = page(&[node(0, "Result", None)], &[NodeStats::default()], "SELECT 1");
+        assert!(page.contains("were not timed") && !page.contains("<svg"));
+    }
+}
