@@ -12,6 +12,34 @@ CREATE FUNCTION rowsource_display(
 AS 'MODULE_PATHNAME', 'rowsource_display_0_1'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
 
+-- Exports a plan as folded stacks, as flamegraph.pl, inferno and speedscope read them. The weight of a node is its own time in
+-- microseconds. which: last, mean or total. Without ids it exports this session's last measured statement.
+CREATE FUNCTION rowsource_folded(
+    queryid bigint DEFAULT NULL,
+    planid bigint DEFAULT NULL,
+    which text DEFAULT 'last'
+) RETURNS SETOF text
+AS 'MODULE_PATHNAME', 'rowsource_folded_0_1'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+
+-- Exports a plan as a file of speedscope.
+CREATE FUNCTION rowsource_speedscope(
+    queryid bigint DEFAULT NULL,
+    planid bigint DEFAULT NULL,
+    which text DEFAULT 'last'
+) RETURNS SETOF text
+AS 'MODULE_PATHNAME', 'rowsource_speedscope_0_1'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+
+-- Plots how long a node's timed calls took, as text.
+CREATE FUNCTION rowsource_histogram_plot(
+    queryid bigint DEFAULT NULL,
+    planid bigint DEFAULT NULL,
+    node_id int DEFAULT 0
+) RETURNS SETOF text
+AS 'MODULE_PATHNAME', 'rowsource_histogram_plot_0_1'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+
 -- Identifies this session's last measured statement.
 CREATE FUNCTION rowsource_last(OUT queryid bigint, OUT planid bigint, OUT outcome text) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'rowsource_last_0_1'

@@ -61,7 +61,7 @@ fn parse(words: &str) -> Format {
 }
 
 /// Returns the session's last statement, or raises an error if the user may not see it or there is none.
-fn last() -> LastStatement {
+pub(super) fn last() -> LastStatement {
     let last = session::last().unwrap_or_else(|| {
         fail(PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             "no statement of this session has been measured",
@@ -78,9 +78,25 @@ fn last() -> LastStatement {
     last
 }
 
-/// Returns the plan with these ids. Prefers plans of this database, then plans of the user. Ignores plans that the user may
-/// not see: an error that mentions them would reveal that they exist.
+/// Returns the plan with these ids, or raises an error.
 fn stored_plan(queryid: Option<i64>, planid: Option<i64>) -> Plan {
+    find_plan(queryid, planid).unwrap_or_else(|| {
+        let id = |id: Option<i64>| id.map_or("any".to_owned(), |id| id.to_string());
+        fail(
+            PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
+            &format!(
+                "no plan is kept for queryid {}, planid {}",
+                id(queryid),
+                id(planid)
+            ),
+            "pg_stat_rowsource_plans lists the kept plans. Roles with the privileges of pg_read_all_stats also see those of other roles.",
+        )
+    })
+}
+
+/// Returns the plan with these ids, if there is one. Prefers plans of this database, then plans of the user. Ignores plans that
+/// the user may not see: an error that mentions them would reveal that they exist.
+pub(super) fn find_plan(queryid: Option<i64>, planid: Option<i64>) -> Option<Plan> {
     let matches = |key: &&PlanKey| {
         queryid.is_none_or(|id| id == key.queryid)
             && planid.is_none_or(|id| id == key.planid)
@@ -96,18 +112,7 @@ fn stored_plan(queryid: Option<i64>, planid: Option<i64>) -> Plan {
         .filter(matches)
         .min_by_key(distance)
         .copied();
-    key.and_then(|key| session::plan(&key)).unwrap_or_else(|| {
-        let id = |id: Option<i64>| id.map_or("any".to_owned(), |id| id.to_string());
-        fail(
-            PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
-            &format!(
-                "no plan is kept for queryid {}, planid {}",
-                id(queryid),
-                id(planid)
-            ),
-            "pg_stat_rowsource_plans lists the kept plans. Roles with the privileges of pg_read_all_stats also see those of other roles.",
-        )
-    })
+    key.and_then(|key| session::plan(&key))
 }
 
 /// Adds the row of `rowsource_last()`, if a statement was measured.

@@ -1,6 +1,6 @@
 //! The C functions that `pg_rowsource--*.sql` declares. Their names end with the version that added or changed them.
 
-use super::{clocks, display, history, store, temp_usage, tempfile, views};
+use super::{clocks, display, export, history, store, temp_usage, tempfile, views};
 use crate::pg::server::srf::{Call, Rows, Shape, export};
 use pgrx::pg_sys::Datum;
 
@@ -21,6 +21,17 @@ export! {
     rowsource_display_0_1 => |call: &Call| call.returns(Shape::Values, |call, rows| {
         let format = call.text(2, MAX_FORMAT_BYTES);
         display::lines(rows, call.argument(0), call.argument(1), format.as_deref());
+    });
+    rowsource_folded_0_1 => |call: &Call| call.returns(Shape::Values, |call, rows| {
+        let which = call.text(2, MAX_FORMAT_BYTES);
+        export::folded_lines(rows, call.argument(0), call.argument(1), which.as_deref());
+    });
+    rowsource_speedscope_0_1 => |call: &Call| call.returns(Shape::Values, |call, rows| {
+        let which = call.text(2, MAX_FORMAT_BYTES);
+        export::speedscope_row(rows, call.argument(0), call.argument(1), which.as_deref());
+    });
+    rowsource_histogram_plot_0_1 => |call: &Call| call.returns(Shape::Values, |call, rows| {
+        export::plot_lines(rows, call.argument(0), call.argument(1), call.argument(2).unwrap_or(0));
     });
     rowsource_last_0_1 => |call| rows(call, display::last_row);
     rowsource_clocks_0_1 => |call: &Call| call.returns(Shape::Rows, |call, rows| {

@@ -2,6 +2,7 @@
 
 mod clocks;
 mod display;
+mod export;
 mod exports;
 mod history;
 mod store;

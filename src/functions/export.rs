@@ -1,0 +1,133 @@
+//! Plans in the formats of other tools: folded stacks, speedscope, an HTML page; and histograms as text.
+
+use super::display;
+use crate::pg::executor::statement;
+use crate::pg::server::srf::Rows;
+use crate::pg::server::{fail, memory};
+use crate::session::LastStatement;
+use pgrx::PgSqlErrorCode;
+use rowsource_core::export;
+use rowsource_core::histogram::{Histogram, plot};
+use rowsource_core::model::{NodeStats, Plan};
+
+/// The executions that an export is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    /// The last one.
+    Last,
+    /// The mean of all.
+    Mean,
+    /// The sum of all.
+    Total,
+}
+
+/// The words for [`Which`], as users write them.
+const WHICH: [(&str, Which); 3] = [
+    ("last", Which::Last),
+    ("mean", Which::Mean),
+    ("total", Which::Total),
+];
+
+/// A plan with the statistics that are exported.
+struct Exported {
+    plan: Plan,
+    stats: Vec<NodeStats>,
+    /// The statistics are divided by this.
+    executions: f64,
+}
+
+/// Returns the plan with these ids, or the session's last statement if both are missing. Returns `None` if no such plan is kept.
+///
+/// # Errors
+/// Raises an error if `which` is unknown, or if ids are missing and no statement was measured.
+fn chosen(queryid: Option<i64>, planid: Option<i64>, which: Option<&str>) -> Option<Exported> {
+    // This comes first, so that the calling statement is excluded even if the call fails.
+    statement::exclude_running_from_last();
+    let which = parse(which.unwrap_or_default());
+    let (plan, last) = if queryid.is_none() && planid.is_none() {
+        let LastStatement { plan, stats } = display::last();
+        (plan, Some(stats))
+    } else {
+        (display::find_plan(queryid, planid)?, None)
+    };
+    memory::ensure_headroom(plan.description.nodes.len());
+    let is_last = which == Which::Last;
+    let stats = last.filter(|_| is_last).unwrap_or_else(|| {
+        let mut stats = memory::with_room(plan.nodes.len());
+        let nodes = plan.nodes.iter();
+        stats.extend(nodes.map(|node| if is_last { node.last } else { node.total }));
+        stats
+    });
+    let executions = match which {
+        Which::Mean => plan.statistics.times.calls.max(1) as f64,
+        _ => 1.0,
+    };
+    Some(Exported {
+        plan,
+        stats,
+        executions,
+    })
+}
+
+fn parse(word: &str) -> Which {
+    let known = WHICH
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(word.trim()));
+    known.map(|(_, which)| *which).unwrap_or_else(|| {
+        let names = WHICH.map(|(name, _)| name).join(", ");
+        fail(
+            PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+            &format!("unknown word \"{word}\" for the executions"),
+            &format!("Known words: {names}."),
+        )
+    })
+}
+
+/// Adds the rows of `rowsource_folded()`.
+pub fn folded_lines(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, which: Option<&str>) {
+    let Some(exported) = chosen(queryid, planid, which) else {
+        return;
+    };
+    let nodes = &exported.plan.description.nodes;
+    for line in export::folded(nodes, &exported.stats, exported.executions) {
+        rows.add_line(&line);
+    }
+}
+
+/// Adds the row of `rowsource_speedscope()`.
+pub fn speedscope_row(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, which: Option<&str>) {
+    let Some(exported) = chosen(queryid, planid, which) else {
+        return;
+    };
+    let description = &exported.plan.description;
+    rows.add_line(&export::speedscope(
+        &description.text,
+        &description.nodes,
+        &exported.stats,
+        exported.executions,
+    ));
+}
+
+/// Adds the rows of `rowsource_histogram_plot()`.
+pub fn plot_lines(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, node: i32) {
+    let Some(exported) = chosen(queryid, planid, Some("total")) else {
+        return;
+    };
+    let Some(totals) = usize::try_from(node)
+        .ok()
+        .and_then(|i| exported.plan.nodes.get(i))
+    else {
+        return;
+    };
+    let histogram: &Histogram = &totals.histogram;
+    for (heading, reads) in [
+        ("calls that read no block", false),
+        ("calls that read blocks", true),
+    ] {
+        let lines = plot(&export::buckets(histogram, reads));
+        if !lines.is_empty() {
+            rows.add_line(heading);
+        }
+        lines.iter().for_each(|line| rows.add_line(line));
+    }
+}
