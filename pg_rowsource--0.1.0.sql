@@ -40,6 +40,39 @@ CREATE FUNCTION rowsource_histogram_plot(
 AS 'MODULE_PATHNAME', 'rowsource_histogram_plot_0_1'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
 
+-- Plots a histogram as text: the lower bounds of its buckets in microseconds, and their counts.
+CREATE FUNCTION rowsource_histogram_plot(from_us float8[], counts bigint[]) RETURNS SETOF text
+AS 'MODULE_PATHNAME', 'rowsource_histogram_lines_0_1'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+-- Gets blocks of a relation through the buffer manager, and returns how long that took: a row per bucket of times. hits found
+-- the block in a buffer, reads had to read it. Each row repeats the summaries of all gets. Times are microseconds, without what
+-- reading the clock took (timer_us). pattern: sequential or random.
+CREATE FUNCTION rowsource_logical_io(
+    rel regclass,
+    fork text DEFAULT 'main',
+    blocks bigint DEFAULT NULL,
+    pattern text DEFAULT 'sequential',
+    seed bigint DEFAULT NULL,
+    OUT from_us float8,
+    OUT to_us float8,
+    OUT hits bigint,
+    OUT reads bigint,
+    OUT hit_min_us float8,
+    OUT hit_mean_us float8,
+    OUT hit_p50_us float8,
+    OUT hit_p99_us float8,
+    OUT hit_max_us float8,
+    OUT read_min_us float8,
+    OUT read_mean_us float8,
+    OUT read_p50_us float8,
+    OUT read_p99_us float8,
+    OUT read_max_us float8,
+    OUT timer_us float8
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'rowsource_logical_io_0_1'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+
 -- Identifies this session's last measured statement.
 CREATE FUNCTION rowsource_last(OUT queryid bigint, OUT planid bigint, OUT outcome text) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'rowsource_last_0_1'

@@ -6,6 +6,7 @@
 //! * `wrapper` measures the call of a node; `phase` says what may happen to a statement when;
 //! * `results` computes a statement's statistics from samples of its nodes; `reconcile` makes estimated times agree;
 //! * `histogram` counts times in powers of two; `tempfile` counts requests to temporary files;
+//! * `logical_io` sums up the times of gets of blocks;
 //! * `pending` is the protocol of the sessions' buffers in shared memory; `eviction` chooses the plans that go;
 //! * `plan` reads EXPLAIN's output; `hint` finds the hint in a statement's text; `report` prints tables; `export` writes plans
 //!   in the formats of other tools.
@@ -16,6 +17,7 @@ pub mod export;
 mod float;
 pub mod hint;
 pub mod histogram;
+pub mod logical_io;
 pub mod model;
 pub mod pending;
 pub mod phase;

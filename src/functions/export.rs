@@ -7,7 +7,7 @@ use crate::pg::server::{fail, memory};
 use crate::session::LastStatement;
 use pgrx::PgSqlErrorCode;
 use rowsource_core::export;
-use rowsource_core::histogram::{Histogram, plot};
+use rowsource_core::histogram::{Bucket, Histogram, plot};
 use rowsource_core::model::{NodeStats, Plan};
 
 /// The executions that an export is about.
@@ -130,4 +130,27 @@ pub fn plot_lines(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, no
         }
         lines.iter().for_each(|line| rows.add_line(line));
     }
+}
+
+/// Adds the rows of `rowsource_histogram_plot()` for given buckets: their lower bounds in microseconds, and their counts. Buckets
+/// without a bound or a count are left out.
+pub fn histogram_lines(rows: &mut Rows, from_us: Vec<Option<f64>>, counts: Vec<Option<i64>>) {
+    if from_us.len() != counts.len() {
+        fail(
+            PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+            &format!("there are {} bounds and {} counts", from_us.len(), counts.len()),
+            "Give a lower bound and a count for each bucket.",
+        )
+    }
+    let buckets: Vec<Bucket> = from_us
+        .into_iter()
+        .zip(counts)
+        .filter_map(|(from_us, count)| {
+            Some(Bucket {
+                from_us: from_us?,
+                count: u64::try_from(count?).ok()?,
+            })
+        })
+        .collect();
+    plot(&buckets).iter().for_each(|line| rows.add_line(line));
 }

@@ -1,6 +1,6 @@
 //! The C functions that `pg_rowsource--*.sql` declares. Their names end with the version that added or changed them.
 
-use super::{clocks, display, export, history, store, temp_usage, tempfile, views};
+use super::{clocks, display, export, history, logical_io, store, temp_usage, tempfile, views};
 use crate::pg::server::srf::{Call, Rows, Shape, export};
 use pgrx::pg_sys::Datum;
 
@@ -8,6 +8,9 @@ use pgrx::pg_sys::Datum;
 const MAX_FORMAT_BYTES: usize = 1_000;
 /// The maximum length of a text that the SQL of a report passes, in bytes.
 const MAX_REPORT_BYTES: usize = 64 << 10;
+
+/// The maximum number of buckets of a histogram that is plotted.
+const MAX_BUCKETS: usize = 10_000;
 
 /// Returns the result of a set-returning function without arguments.
 fn rows(call: &Call, make: fn(&mut Rows)) -> Datum {
@@ -32,6 +35,16 @@ export! {
     });
     rowsource_histogram_plot_0_1 => |call: &Call| call.returns(Shape::Values, |call, rows| {
         export::plot_lines(rows, call.argument(0), call.argument(1), call.argument(2).unwrap_or(0));
+    });
+    rowsource_logical_io_0_1 => |call: &Call| call.returns(Shape::Rows, |call, rows| {
+        // A missing relation, fork or pattern gives no rows, as in PostgreSQL's own functions.
+        let (fork, pattern) = (call.text(1, MAX_FORMAT_BYTES), call.text(3, MAX_FORMAT_BYTES));
+        if let (Some(relation), Some(fork), Some(pattern)) = (call.argument(0), fork, pattern) {
+            logical_io::rows(rows, relation, &fork, call.argument(2), &pattern, call.argument(4));
+        }
+    });
+    rowsource_histogram_lines_0_1 => |call: &Call| call.returns(Shape::Values, |call, rows| {
+        export::histogram_lines(rows, call.array(0, MAX_BUCKETS), call.array(1, MAX_BUCKETS));
     });
     rowsource_last_0_1 => |call| rows(call, display::last_row);
     rowsource_clocks_0_1 => |call: &Call| call.returns(Shape::Rows, |call, rows| {

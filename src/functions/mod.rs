@@ -5,6 +5,7 @@ mod display;
 mod export;
 mod exports;
 mod history;
+mod logical_io;
 mod store;
 mod temp_usage;
 mod tempfile;

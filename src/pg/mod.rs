@@ -4,6 +4,7 @@
 //! * `results` collects what their nodes counted, and has the core crate compute the statistics;
 //! * `store` keeps the statistics of all sessions in shared memory and in a file;
 //! * `tempfile` counts and times requests to temporary files;
+//! * `buffers` reads blocks of a relation, and times each get;
 //! * `plan` reads plans: their nodes, identity and description;
 //! * `hot` runs once per call of a plan node;
 //! * `server` wraps the services of the server: errors, memory, processes, settings, rows;
@@ -13,6 +14,7 @@
 //! kept out of it with `inline(never)`. If many sessions share a processor, a short statement finds the processor's caches
 //! empty. Then fetching code costs more than executing it.
 
+pub mod buffers;
 pub mod compat;
 pub mod executor;
 pub mod hot;

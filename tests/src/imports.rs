@@ -294,6 +294,8 @@ fn the_pure_crate_has_one_direction() {
         ("reconcile", &["sampler"]),
         ("results", &["float", "model", "reconcile", "sampler"]),
         ("report", &["model", "plan"]),
+        ("export", &["histogram", "model", "plan"]),
+        ("logical_io", &["histogram"]),
     ];
     assert_direction("core/src", folders);
 }
@@ -307,6 +309,7 @@ fn the_extension_has_one_direction() {
         ("pg::server", &[]),
         ("guc", &[]),
         ("instrumentation", &["guc"]),
+        ("pg::buffers", &[]),
         ("pg::plan", &["guc"]),
         ("pg::hot", &[]),
         ("pg::tempfile", &["guc", "pg::hot"]),
@@ -332,6 +335,7 @@ fn the_extension_has_one_direction() {
                 "guc",
                 "instrumentation",
                 "session",
+                "pg::buffers",
                 "pg::executor",
                 "pg::store",
                 "pg::tempfile",

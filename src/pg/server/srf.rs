@@ -148,6 +148,26 @@ impl Call {
         }
     }
 
+    /// Returns an argument of an array type; empty for NULL. Raises an error if it has more than `max` elements.
+    pub fn array<T>(&self, n: usize, max: usize) -> Vec<Option<T>>
+    where
+        T: ByValue + for<'a> pgrx::datum::UnboxDatum<As<'a> = T> + 'static,
+    {
+        // SAFETY: the call is in progress, and its argument is an array of this type, by the promise of `new`.
+        let array = unsafe { pgrx::pg_getarg::<pgrx::Array<T>>(self.0, n) };
+        let Some(array) = array else {
+            return Vec::new();
+        };
+        if array.len() > max {
+            server::fail(
+                pgrx::PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+                "array is too long",
+                &format!("It may have {max} elements."),
+            );
+        }
+        array.iter().collect()
+    }
+
     /// Returns the rows that `make` adds as the function's result.
     pub fn returns(&self, shape: Shape, make: impl FnOnce(&Call, &mut Rows)) -> pg_sys::Datum {
         let flags = match shape {

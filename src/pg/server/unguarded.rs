@@ -68,6 +68,15 @@ declare! {
     pub fn dsa_get_address(area: *mut pg_sys::dsa_area, pointer: pg_sys::dsa_pointer) -> *mut c_void;
     pub fn dshash_memcmp(a: *const c_void, b: *const c_void, size: usize, arg: *mut c_void) -> c_int;
     pub fn dshash_memhash(key: *const c_void, size: usize, arg: *mut c_void) -> u32;
+    /// Returns a block in a pinned buffer. Raises PostgreSQL's errors.
+    pub fn ReadBufferExtended(
+        relation: pg_sys::Relation,
+        fork: pg_sys::ForkNumber::Type,
+        block: pg_sys::BlockNumber,
+        mode: pg_sys::ReadBufferMode::Type,
+        strategy: pg_sys::BufferAccessStrategy,
+    ) -> pg_sys::Buffer;
+    pub fn ReleaseBuffer(buffer: pg_sys::Buffer);
     #[cfg(pg_ge_17)]
     pub fn dshash_memcpy(to: *mut c_void, from: *const c_void, size: usize, arg: *mut c_void);
 }
