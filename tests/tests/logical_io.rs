@@ -244,7 +244,10 @@ fn any_histogram_can_be_plotted() {
     );
     let plot = "SELECT rowsource_histogram_plot('{2,NULL,1}'::float8[], '{5,6,NULL}')";
     assert_eq!(texts(&mut client, plot).len(), 2);
-    let (_, message) = must_fail(&mut client, "SELECT rowsource_histogram_plot('{1,2}'::float8[], '{5}')");
+    let (_, message) = must_fail(
+        &mut client,
+        "SELECT rowsource_histogram_plot('{1,2}'::float8[], '{5}')",
+    );
     assert!(message.contains("2 bounds and 1 counts"), "{message}");
     let (_, message) = must_fail(
         &mut client,

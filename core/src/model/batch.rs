@@ -97,7 +97,7 @@ impl Batch<'_> {
 mod tests {
     use super::*;
     use crate::clock::Source;
-    use crate::model::Outcome;
+    use crate::model::{Outcome, Planning};
 
     fn run(at: i64, elapsed_ms: f64) -> Run {
         Run {
@@ -105,6 +105,7 @@ mod tests {
             sampfreq: 1,
             clock: Some(Source::Tsc),
             elapsed_ms,
+            planning: Planning::default(),
             at,
         }
     }

@@ -77,6 +77,45 @@ impl Times {
     }
 }
 
+/// What the planner did for a plan, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Planning {
+    /// How often a statement was planned.
+    pub plans: u64,
+    /// The sum of the times.
+    pub total_ms: f64,
+    /// The shortest time.
+    pub min_ms: f64,
+    /// The longest time.
+    pub max_ms: f64,
+}
+
+impl Planning {
+    /// Adds one planning, or several of them.
+    #[inline(always)]
+    pub fn add(&mut self, other: &Planning) {
+        if other.plans == 0 {
+            return;
+        }
+        self.min_ms = if self.plans == 0 {
+            other.min_ms
+        } else {
+            at_most(self.min_ms, other.min_ms)
+        };
+        self.max_ms = at_least(self.max_ms, other.max_ms);
+        self.plans += other.plans;
+        self.total_ms += other.total_ms;
+    }
+
+    /// Returns the mean time; 0 if nothing was planned.
+    pub fn mean_ms(&self) -> f64 {
+        if self.plans == 0 {
+            return 0.0;
+        }
+        self.total_ms / self.plans as f64
+    }
+}
+
 /// Returns the name that views show for the clock of an execution. `None` is PostgreSQL's own clock: EXPLAIN ANALYZE measured
 /// the times.
 pub fn clock_name(clock: Option<Source>) -> &'static str {
@@ -94,6 +133,8 @@ pub struct Run {
     pub clock: Option<Source>,
     /// Milliseconds that it ran, without the time between the fetches of a cursor.
     pub elapsed_ms: f64,
+    /// What the planner did for it.
+    pub planning: Planning,
     /// When it ended, in microseconds since 2000-01-01 UTC.
     pub at: i64,
 }
@@ -112,6 +153,24 @@ mod tests {
         assert_eq!((times.calls, times.total_ms), (8, 40.0));
         assert_eq!((times.min_ms, times.max_ms, times.mean_ms), (2.0, 9.0, 5.0));
         assert!((times.stddev_ms() - 2.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn planning_is_summed_up() {
+        let one = |ms| Planning {
+            plans: 1,
+            total_ms: ms,
+            min_ms: ms,
+            max_ms: ms,
+        };
+        let mut sum = Planning::default();
+        assert_eq!(sum.mean_ms(), 0.0);
+        sum.add(&one(3.0));
+        sum.add(&Planning::default());
+        sum.add(&one(1.0));
+        sum.add(&one(5.0));
+        assert_eq!((sum.plans, sum.total_ms, sum.mean_ms()), (3, 9.0, 3.0));
+        assert_eq!((sum.min_ms, sum.max_ms), (1.0, 5.0));
     }
 
     #[test]

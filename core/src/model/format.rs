@@ -2,15 +2,15 @@
 
 /// What such a file begins with. A file that begins with anything else is dropped. Give it the next number when the
 /// test below fails: the records have changed.
-pub const FILE_FORMAT: [u8; 8] = *b"ROWSRC05";
+pub const FILE_FORMAT: [u8; 8] = *b"ROWSRC06";
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::clock::Source;
     use crate::model::{
-        NodeFacts, NodeStats, NodeTotals, Outcome, PlanDescription, PlanId, PlanKey, PlanStats, Run, Time,
-        Wal,
+        NodeFacts, NodeStats, NodeTotals, Outcome, PlanDescription, PlanId, PlanKey, PlanStats, Planning,
+        Run, Time, Wal,
     };
     use crate::plan::parse_explain_json;
     use crate::tempfile::FileType;
@@ -40,6 +40,7 @@ mod tests {
             sampfreq: 128,
             clock: Some(Source::Tsc),
             elapsed_ms: 1.5,
+            planning: Planning::default(),
             at: 7,
         });
         let json = r#"{"Plan": {"Node Type": "Seq Scan", "Relation Name": "t", "Filter": "(a > 1)", "Plan Rows": 3}}"#;
@@ -80,7 +81,7 @@ mod tests {
         hasher.write(&all);
         assert_eq!(
             (FILE_FORMAT, all.len(), hasher.finish()),
-            (*b"ROWSRC05", 429, 2_367_255_502_581_378_225),
+            (*b"ROWSRC06", 454, 14_074_154_686_048_378_574),
             "the records of statistics files have changed: give FILE_FORMAT the next number"
         );
     }

@@ -10,7 +10,7 @@ mod node;
 mod plan;
 
 pub use batch::{Batch, ExecutionStats};
-pub use execution::{Outcome, Run, Times, clock_name};
+pub use execution::{Outcome, Planning, Run, Times, clock_name};
 pub use facts::NodeFacts;
 pub use format::FILE_FORMAT;
 pub use key::{PlanId, PlanKey};

@@ -1,6 +1,6 @@
 //! A plan: its description, and the statistics of its executions.
 
-use super::execution::{Outcome, Run, Times};
+use super::execution::{Outcome, Planning, Run, Times};
 use super::key::PlanKey;
 use super::node::{NodeStats, NodeTotals};
 use crate::clock::Source;
@@ -82,6 +82,8 @@ fn identity(text: &[u8]) -> (usize, u64) {
 pub struct PlanStats {
     /// The number of executions and their times.
     pub times: Times,
+    /// What the planner did for it.
+    pub planning: Planning,
     /// The number of executions that an error ended.
     pub failed_calls: u64,
     /// The number of executions that a cancel request or a timeout ended.
@@ -108,6 +110,7 @@ impl PlanStats {
             self.first_seen = run.at;
         }
         self.times.add(run.elapsed_ms);
+        self.planning.add(&run.planning);
         self.failed_calls += u64::from(run.outcome == Outcome::Failed);
         self.cancelled_calls += u64::from(run.outcome == Outcome::Cancelled);
         self.last_ms = run.elapsed_ms;
@@ -131,9 +134,14 @@ impl PlanStats {
             },
             ..if newer { *other } else { *self }
         };
-        let mut times = self.times;
+        let (mut times, mut planning) = (self.times, self.planning);
         times.merge(&other.times);
-        *self = PlanStats { times, ..sum };
+        planning.add(&other.planning);
+        *self = PlanStats {
+            times,
+            planning,
+            ..sum
+        };
         newer
     }
 }

@@ -9,7 +9,7 @@
 //! All hooks are plain frames, so an error may cross them. If something must be restored, `pg_try::pg_try` surrounds the
 //! call. Each caller of the extension's own code catches its panics.
 
-use super::{explain, nesting, statement};
+use super::{explain, nesting, planning, statement};
 use crate::guc;
 use crate::instrumentation::InstrumentationPlan;
 use crate::pg::compat;
@@ -43,6 +43,7 @@ pub fn init() {
         return;
     }
     usage::init();
+    planning::init();
     // SAFETY: _PG_init runs once, before any of these hooks can be called.
     unsafe {
         PREV_EXECUTOR_START.set(pg_sys::ExecutorStart_hook);

@@ -2,6 +2,7 @@
 
 use super::state::Statement;
 use crate::instrumentation::InstrumentationLevel;
+use crate::pg::executor::planning;
 use crate::pg::hot::timing;
 use crate::pg::hot::usage::{self, Usage};
 use crate::pg::hot::wrapper::Timed;
@@ -233,6 +234,7 @@ impl Statement {
                 sampfreq: if self.is_wrapped() { self.sampfreq } else { 1 },
                 clock: self.is_wrapped().then_some(self.clock),
                 elapsed_ms: self.elapsed_ns.get() / 1e6,
+                planning: planning::take(target.plan.key.queryid),
                 at: server::time_of_day(self.clock, self.tick_ns),
             },
             last: core_alive && !self.excluded_from_last.get() && self.becomes_last(),
