@@ -29,5 +29,5 @@ say "installing ${missing[*]}"
 "${as_root[@]}" sh -c 'cd /etc && mkdir -p "${1%/*}" && [ -e "$1" ] || echo "create_main_cluster = false" >"$1"' \
     - postgresql-common/createcluster.conf
 "${as_root[@]}" apt-get -y -q update >"$log" 2>&1 &&
-    "${as_root[@]}" apt-get -y -q -o Dpkg::Options::=--force-confold install --no-install-recommends "${missing[@]}" >>"$log" 2>&1 ||
+    "${as_root[@]}" apt-get -yq -o Dpkg::Options::=--force-confold --no-install-recommends install "${missing[@]}" >>"$log" 2>&1 ||
     die "apt-get failed: $(grep -E '^[EW]:' "$log" | tail -n 1) (see $log)"

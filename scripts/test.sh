@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Runs every test, from a fresh clone on. The last line sums up.
-#   scripts/test.sh            everything
-#   scripts/test.sh NAME...    builds, then only these files of tests/tests (without .rs)
+#   scripts/test.sh                everything
+#   scripts/test.sh NAME...        builds, then only these files of tests/tests (without .rs)
+#   scripts/test.sh EXPRESSION     the same for a filter expression of cargo-nextest, such as 'test(cursor)'
 set -uo pipefail
 . "$(dirname "$0")/common.sh"
+. "$ROOT/scripts/testing.sh"
 cd "$ROOT"
 
 # without_server: lints, and the tests that need no server. Among these are the checks of sources and of plain frames.
@@ -17,20 +19,16 @@ without_server() {
 }
 
 run() {
-    local nextest beside
     # Where it is missing, it is built beside the library, whose last minute keeps one processor busy.
-    scripts/nextest.sh --install >"$TARGET/nextest.log" 2>&1 &
-    nextest=$!
+    install_nextest >"$TARGET/nextest.log" 2>&1 &
     [ $# -gt 0 ] || step "format" cargo fmt --all --check || return
-    step "library" scripts/build.sh && step "private server tree" scripts/tree.sh &&
-        step "cargo-nextest (see $TARGET/nextest.log)" wait "$nextest" && step "test programs" scripts/server-tests.sh --build || return
-    export ROWSOURCE_TESTS_BUILT=1
-    if [ $# -eq 0 ]; then
-        without_server >"$TARGET/beside.log" 2>&1 &
-        beside=$!
-    fi
-    step "server tests" scripts/server-tests.sh "$@"
-    [ $# -gt 0 ] || { wait "$beside"; cat "$TARGET/beside.log"; }
+    step "library" scripts/build.sh && step "private server tree" scripts/server.sh tree &&
+        step "cargo-nextest (see $TARGET/nextest.log)" wait $! && step "test programs" build_tests || return
+    [ $# -eq 0 ] || { step "server tests" server_tests "$@"; return; }
+    without_server >"$TARGET/beside.log" 2>&1 &
+    step "server tests" server_tests
+    wait
+    cat "$TARGET/beside.log"
 }
 
 # Not in the background: sudo may want to ask.
