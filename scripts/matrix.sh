@@ -1,20 +1,15 @@
 #!/usr/bin/env bash
-# Every other PostgreSQL major against its own server: builds and lints here, tests in a chroot of the
-# Debian suite that has it. The last line sums up.
+# Every other PostgreSQL major: builds and lints here, and tests in a chroot of the Debian suite that has its server.
 #   scripts/matrix.sh                      all of them
 #   scripts/matrix.sh 16                   the one that comes from a Python wheel
 #   scripts/matrix.sh MAJOR [NAME...]      builds, then only these files of tests/tests on this major
-set -uo pipefail
-. "$(dirname "$0")/common.sh"
-. "$ROOT/scripts/testing.sh"
-cd "$ROOT"
+. "$(dirname "$0")/testing.sh"
 MAJORS=(17 18 19)
 
-# use MAJOR: what the rest is to work on. The server of 16 runs on this machine, where its wheel was unpacked. Tested is what
-# needs no contrib module; nor tempfile_slots, whose helper patches position-independent programs only, and the wheel's is
-# none; nor what compares times.
+# use MAJOR: what the rest is to work on. The server of 16 runs on this machine, from its wheel: without tests that compare
+# times, that need contrib modules, or whose helper patches position-independent programs only (tempfile_slots).
 use() {
-    export PG_CONFIG=$MATRIX/pg_config-$1 PG_ROOT=$MATRIX/$1 ROWSOURCE_RUN=$host_run$1
+    export PG_CONFIG=$MATRIX/pg_config-$1 PG_ROOT=$MATRIX/$1 ROWSOURCE_RUN=$RUN$1
     [ "$1" = 16 ] || return 0
     export PG_ROOT="" INSTALLED=1 UNFIT="group(timing) | binary(=tempfile_slots) |
         binary(/^(coexistence|equality|explain_option|robust|store_callgrind|store_overhead)$/)"
@@ -31,7 +26,7 @@ one() {
     step "$name: server tests" server_tests "${@:-not group(timing)}"
     [ $# -eq 0 ] || return 0
     [ "$major" != 18 ] || step "pg_upgrade from 15 to $major" upgrade
-    [ "$major" = 16 ] || package "$major"
+    [ "$major" = 16 ] || step "$name: package" package "$major"
     step "$name: lints of the library" scripts/build.sh clippy
 }
 
@@ -45,8 +40,8 @@ timing() {
 
 # package MAJOR: also for 15. Installs the package with apt into a chroot that has nothing but apt, as a DBA would, and runs
 # there the package's own test (debian/tests), and what updates and loads the extension.
-package() { ROWSOURCE_RUN=${host_run}p$1 step "PostgreSQL $1: package" test_package "$1"; }
-test_package() {
+package() {
+    local -x ROWSOURCE_RUN=${RUN}p$1
     local clean=$MATRIX/clean-$1 package
     rm -rf "$ROWSOURCE_RUN"
     package=$(scripts/package.sh) && scripts/chroot.sh "$1" "$clean" "$package" make procps || return
@@ -57,13 +52,12 @@ test_package() {
     [ "$1" = 15 ] || rm -rf "$clean"
 }
 
-# upgrade: from 15 as the test of its package left it. Its programs run in the chroot of the new server, with the libraries
-# of their own suite that are missing there.
+# upgrade: from 15 as the test of its package left it. Its programs run in the chroot of the new server.
 upgrade() {
     local old=$ROWSOURCE_RUN/old
     rm -rf "$old" && mkdir -p "$old" &&
         (cd "$MATRIX/clean-15" && cp -a --parents usr/lib/postgresql usr/share/postgresql usr/lib/*-linux-gnu "$old") || return
-    ROWSOURCE_OLD=$old ARGUMENTS='--run-ignored only' server_tests pg_upgrade
+    ROWSOURCE_OLD=$old server_tests pg_upgrade
 }
 
 # lane COMMAND...: one after the other, each in a shell of its own. Two lanes write whole lines to one log.
@@ -79,7 +73,7 @@ run() {
     step "cargo-nextest" install_nextest || return
     step "test programs" build_tests || return
     [ $# -eq 0 ] || { one "$@"; return; }
-    lane "package 15" "one 16" "one 18" &
+    lane "step package-of-15 package 15" "one 16" "one 18" &
     lane "one 17" "one 19"
     wait
     lane "${MAJORS[@]/#/timing }"
@@ -90,5 +84,4 @@ run() {
 scripts/setup.sh mmdebstrap debhelper postgresql-server-dev-all \
     $(python3 -m pip --version >/dev/null 2>&1 || echo python3-pip) || exit 1
 choose_run
-host_run=$RUN
 judge "$TARGET/matrix.log" run "$@"

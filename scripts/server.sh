@@ -14,17 +14,15 @@ dir=$RUN/${ROWSOURCE_SERVER:-play}
 make_tree() (
     exec 9>"$RUN/tree.lock"
     flock 9
-    folders=("$("$PG_CONFIG" --bindir)" "$("$PG_CONFIG" --pkglibdir)" "$("$PG_CONFIG" --sharedir)")
+    folders=("$("$PG_CONFIG" --bindir)/." "$("$PG_CONFIG" --pkglibdir)/." "$("$PG_CONFIG" --sharedir)/.")
     # Installing or removing an extension changes the time of the folder.
     stamp="${folders[0]} $(stat -L -c '%i %Y' "${PG_ROOT:-}${folders[0]}/postgres" "${PG_ROOT:-}${folders[1]}")"
     if [ -n "$TREE" ] && [ "$(cat "$TREE.stamp" 2>/dev/null)" != "$stamp" ]; then
         rm -rf "$TREE" "$TREE.stamp"
-        for folder in "${folders[@]}"; do
-            mkdir -p "$TREE$folder"
-            # Links cost nothing. Where they cannot be made (another file system, another owner), it copies.
-            cp -al "${PG_ROOT:-}$folder/." "$TREE$folder/" 2>/dev/null ||
-                cp -a --remove-destination "${PG_ROOT:-}$folder/." "$TREE$folder/" || die "cannot copy $folder into $TREE"
-        done
+        mkdir -p "$TREE"
+        copy=(env -C "${PG_ROOT:-/}" cp -a --parents "${folders[@]#/}" "$TREE/")
+        # Links cost nothing. Where they cannot be made (another file system, another owner), it copies.
+        "${copy[@]}" --link 2>/dev/null || "${copy[@]}" --remove-destination || die "cannot copy ${folders[*]} into $TREE"
         echo "$stamp" >"$TREE.stamp"
     fi
     [ ! -f "$TARGET/pg$(major)/pg_rowsource.so" ] || make -s --no-print-directory -C "$ROOT" install DESTDIR="$TREE" >&2

@@ -3,19 +3,13 @@
 #   scripts/test.sh                everything
 #   scripts/test.sh NAME...        builds, then only these files of tests/tests (without .rs)
 #   scripts/test.sh EXPRESSION     the same for a filter expression of cargo-nextest, such as 'test(cursor)'
-set -uo pipefail
-. "$(dirname "$0")/common.sh"
-. "$ROOT/scripts/testing.sh"
-cd "$ROOT"
+. "$(dirname "$0")/testing.sh"
 
 # without_server: lints, and the tests that need no server. Among these are the checks of sources and of plain frames.
 without_server() {
-    local cargo=(--locked --ignore-rust-version)
-    step "lints of the library" scripts/build.sh clippy
-    step "lints of the other crates" cargo clippy "${cargo[@]}" -p rowsource-core -p rowsource-tests -p rowsource-bench \
-        --all-targets -- -D warnings
-    step "tests of the pure crate and the bench" cargo test "${cargo[@]}" -p rowsource-core -p rowsource-bench
-    step "sources and plain frames" cargo test "${cargo[@]}" -p rowsource-tests --lib
+    step "lints" make -s lint
+    step "tests of the pure crate and the bench" cargo test --locked --ignore-rust-version -p rowsource-core -p rowsource-bench
+    step "sources and plain frames" cargo test --locked --ignore-rust-version -p rowsource-tests --lib
 }
 
 run() {

@@ -1,5 +1,6 @@
-# What test.sh and matrix.sh share (sourced, not run): cargo-nextest, the tests on real servers (tests/), and the sum of
-# their results.
+# Shared by test.sh, matrix.sh and .ci/run (sourced, not run): runs tests, and sums up their results.
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+cd "$ROOT" || exit
 
 # step NAME COMMAND...: says what it does, and where it fails.
 step() {
@@ -32,8 +33,8 @@ build_tests() {
 
 # server_tests [NAME...]: runs all tests against the library as built for the server of PG_CONFIG, or those of these files
 # of tests/tests, or of a filter expression of cargo-nextest, such as 'group(timing)'. With PG_ROOT, they run in that chroot.
-# ARGUMENTS go to `cargo nextest run`. A test that does not fit the server says so in its name (..._pg18_plus,
-# ..._before_pg17, ..._needs_mount); such tests are skipped and listed. So are those of UNFIT, a filter expression too.
+# Tests whose name says that they do not fit here (CONTRIBUTING.md) are skipped and listed. So are those of UNFIT, a filter
+# expression too.
 server_tests() (
     selected="none()" major=$(major) status=0
     for name in "${@:-all()}"; do
@@ -44,18 +45,17 @@ server_tests() (
     later=$(seq -s '|' $((major + 1)) $((major + 20))) earlier=$(seq -s '|' 15 "$major")
     unfit="test(/_pg($later)_plus$/) | test(/_before_pg($earlier)$/)${UNFIT:+ | $UNFIT}"
     { [ "$(id -u)" = 0 ] && [ -x "${PG_ROOT:-}/bin/mount" ]; } || unfit+=" | test(/_needs_mount$/)"
+    [ -n "${ROWSOURCE_OLD:-}" ] || unfit+=" | test(/_needs_old_server$/)"
     nextest list "${run_built[@]}" -T oneline -E "kind(test) & ($selected) & ($unfit)" 2>/dev/null | awk -v "major=$major" '
         { print "        SKIP " $0 }
         END { if (NR > 0) print "Skipped: " NR " tests that do not fit PostgreSQL " major " here" }'
-
     choose_run
     # What interrupted tests left goes; their servers died with them. A folder's name ends in the id of its process.
     for dir in "$RUN"/servers/*; do [ -d "/proc/${dir##*-}" ] || rm -rf "$dir"; done
     rm -rf "$RUN/crashes"
     export ROWSOURCE_INSIDE=${PG_ROOT:-}
     [ -z "$ROWSOURCE_INSIDE" ] || run_built+=(--config "target.'cfg(unix)'.runner = '$ROOT/scripts/in-chroot.sh'")
-    # shellcheck disable=SC2086
-    nextest run "${run_built[@]}" ${ARGUMENTS:-} -E "kind(test) & ($selected) - ($unfit)" 2>&1 || status=$?
+    nextest run "${run_built[@]}" -E "kind(test) & ($selected) - ($unfit)" 2>&1 || status=$?
     # A crash is a failure, whatever came after it.
     ! compgen -G "$RUN/crashes/*" >/dev/null || { sed "s|^|server crash: |" "$RUN"/crashes/* && status=1; }
     exit $status

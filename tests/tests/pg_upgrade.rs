@@ -63,8 +63,7 @@ fn ignored_files(log: &str) -> usize {
 }
 
 #[test]
-#[ignore = "needs the servers of two majors: make test-matrix"]
-fn from_15_with_the_extension_preloaded() {
+fn from_15_with_the_extension_preloaded_needs_old_server() {
     let environment = environment();
     let old_bin = old("usr/lib/postgresql/15/bin");
     // The new server is still empty. The upgraded data is copied over its data.
