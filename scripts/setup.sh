@@ -18,13 +18,13 @@ command -v dpkg-query >/dev/null || { say "not a Debian machine: packages like $
 installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${packages[@]}" 2>/dev/null | sed -n 's/^installed //p')
 mapfile -t missing < <(printf '%s\n' "${packages[@]}" | grep -vxF "$installed")
 [ ${#missing[@]} -gt 0 ] || exit 0
-as_root=(env)
-[ "$(id -u)" = 0 ] || as_root=(sudo)
+as_root=(env DEBIAN_FRONTEND=noninteractive)
+[ "$(id -u)" = 0 ] || as_root=(sudo "${as_root[@]}")
 command -v "${as_root[0]}" >/dev/null || die "missing: ${missing[*]} (run as root, or install sudo)"
 mkdir -p "$TARGET" && log=$TARGET/setup.log
 say "installing ${missing[*]}"
 # Debian's package would create a cluster and start it: not wanted here.
-"${as_root[@]}" DEBIAN_FRONTEND=noninteractive sh -ec '
+"${as_root[@]}" sh -ec '
     mkdir -p /etc/postgresql-common && cd /etc/postgresql-common
     [ -e createcluster.conf ] || echo "create_main_cluster = false" >createcluster.conf
     apt-get -yq update
