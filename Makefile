@@ -6,6 +6,8 @@
 #   make demo           sets up, builds, and shows examples on a throwaway server (KEEP=1: it runs until make demo-stop)
 #   make test           sets up, builds, and runs every test
 #   make test-matrix    the same on PostgreSQL 17, 18 and 19, in chroots under target/ (root only)
+#   make lint           lints all crates
+#   make miri           runs the protocol of the sessions' buffers under Miri, if that is installed
 #   make package        builds target/packages/postgresql-NN-pg-rowsource_*.deb for the PostgreSQL of PG_CONFIG
 #   make dist           makes target/pg_rowsource-VERSION.zip for PGXN from the last commit
 #   make bench          measures overhead and accuracy on this machine (bench/README.md); WHAT=name: one experiment
@@ -33,7 +35,7 @@ REGRESS = $(patsubst $(srcdir)/sql/%.sql,%,$(sort $(wildcard $(srcdir)/sql/*.sql
 REGRESS_OPTS = --dbname=contrib_regression --load-extension=pg_rowsource
 PG_REGRESS = $(dir $(shell $(PG_CONFIG) --pgxs))../test/regress/pg_regress
 
-.PHONY: all build setup install uninstall installcheck demo demo-stop test check test-matrix package dist bench accept clean
+.PHONY: all build setup install uninstall installcheck demo demo-stop lint test check test-matrix miri package dist bench accept clean
 
 all: build
 
@@ -63,17 +65,32 @@ installcheck:
 	esac
 	"$(PG_REGRESS)" --inputdir="$(srcdir)" --bindir="$(BINDIR)" $(REGRESS_OPTS) $(EXTRA_REGRESS_OPTS) $(REGRESS)
 
-demo:
+demo: setup
+	@$(srcdir)/scripts/build.sh
 	@KEEP=$(KEEP) $(srcdir)/scripts/demo.sh
 
 demo-stop:
 	@ROWSOURCE_SERVER=demo $(srcdir)/scripts/server.sh stop
+
+lint:
+	@$(srcdir)/scripts/build.sh clippy
+	cd $(srcdir) && cargo clippy --locked --ignore-rust-version -p rowsource-core -p rowsource-tests -p rowsource-bench \
+	    --all-targets -- -D warnings
 
 test check:
 	@$(srcdir)/scripts/test.sh
 
 test-matrix:
 	@$(srcdir)/scripts/matrix.sh
+
+# Loom checks that protocol in any case (make test).
+miri:
+	@if rustup component list --toolchain nightly --installed 2>/dev/null | grep -q '^miri'; then \
+	    cargo +nightly miri test --locked --ignore-rust-version -p rowsource-core --test pending_threads \
+	        --target-dir "$(CARGO_TARGET_DIR)/miri"; \
+	else \
+	    echo "skipped: Miri is not installed"; \
+	fi
 
 package:
 	@$(srcdir)/scripts/package.sh
@@ -91,7 +108,7 @@ bench: setup
 	@cd $(srcdir) && { scripts/setup.sh $(bench_peers) || echo "== going on without $(bench_peers)"; }
 	@cd $(srcdir) && scripts/build.sh
 	@cd $(srcdir) && cargo build --locked --ignore-rust-version --profile lab -p rowsource-bench
-	@cd $(srcdir) && scripts/tree.sh >/dev/null
+	@cd $(srcdir) && scripts/server.sh tree >/dev/null
 	@cd $(srcdir) && "$(CARGO_TARGET_DIR)/lab/rowsource-bench" run $(if $(filter-out 0,$(QUICK)),--quick) \
 	    --scale $(or $(SCALE),1) --repeat $(or $(REPEAT),1) --output "$(bench_output)" -- "$(WHAT)"
 

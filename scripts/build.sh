@@ -6,7 +6,7 @@ set -euo pipefail
 [ -x "$PG_CONFIG" ] || die "$PG_CONFIG not found: run scripts/setup.sh, or set PG_CONFIG"
 cd "$ROOT"
 major=$(major)
-grep -q "^pg$major *=" Cargo.toml || die "$("$PG_CONFIG" --version) is not supported: the supported ones are the features of Cargo.toml"
+grep -q "^pg$major *=" Cargo.toml || die "PostgreSQL $major is not supported: the supported ones are the features of Cargo.toml"
 # Cargo builds the bindings again when one of these changes: pg_config's path, or what dh sets for C.
 PGRX_PG_CONFIG_PATH=$(readlink -f "$PG_CONFIG")
 export PGRX_PG_CONFIG_PATH

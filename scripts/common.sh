@@ -1,12 +1,12 @@
 # Shared by the other scripts (sourced, not run). Nothing here touches the system's own PostgreSQL.
-#
 # ROOT, TARGET, MATRIX   the checkout; cargo's target folder; in it chroots of other Debian suites and what belongs to them
 # RUN        servers, their data and their private tree (choose_run)
 # TREE       private copy (hard links) of the installed server; DESTDIR of `make install`
 # PGBIN      the server's programs inside TREE
-# INSTALLED  not empty: tests take the server as it is installed, with the extension from its package
+# INSTALLED  not empty: tests take the server as it is installed, and TREE is empty
 # PG_ROOT    the chroot in which PG_CONFIG's server is installed; empty: this machine
 
+set -uo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 TARGET=$(cd "$ROOT" && realpath -ms "${CARGO_TARGET_DIR:-target}")
 MATRIX=$(realpath -m "$TARGET/matrix")
@@ -15,13 +15,6 @@ unset RUST_BACKTRACE PGDATA PGHOST PGPORT PGUSER PGDATABASE PGOPTIONS PGPASSWORD
 
 say() { echo "== $*"; }
 die() { echo "${0##*/}: $*" >&2; exit 1; }
-
-# step NAME COMMAND...: says what it does, and where it fails.
-step() {
-    say "$1"
-    "${@:2}" && return
-    echo "${0##*/}: failed: $1" && return 1
-}
 
 # major: the major version of PG_CONFIG's PostgreSQL.
 major() { "$PG_CONFIG" --version | sed -E 's/^[^0-9]*([0-9]+).*/\1/'; }
@@ -42,7 +35,8 @@ choose_run() {
     RUN=${ROWSOURCE_RUN:-$TARGET/run}
     if [ -z "${ROWSOURCE_RUN:-}" ] && ! { [ ${#TARGET} -le 48 ] && (cd / && as_server test -x "$TARGET"); }; then
         RUN=/tmp/pg_rowsource-$(id -u)-$(cksum <<<"$TARGET" | cut -d' ' -f1)/run
-        mkdir -p -m 755 "${RUN%/run}" && [ -O "${RUN%/run}" ] && [ ! -L "${RUN%/run}" ] || die "${RUN%/run} belongs to another user"
+        mkdir -m 755 "${RUN%/run}" 2>/dev/null || true
+        [ -O "${RUN%/run}" ] && [ ! -L "${RUN%/run}" ] || die "${RUN%/run} belongs to another user"
     fi
     mkdir -p "$RUN/servers" || die "cannot create $RUN"
     [ "$(id -u)" != 0 ] || chown postgres: "$RUN" "$RUN/servers"
@@ -52,35 +46,17 @@ choose_run() {
     export ROWSOURCE_RUN=$RUN PGBIN
 }
 
-# make_template: RUN/template, a data directory made by initdb once per server version.
-make_template() (
-    template=$RUN/template version=$("$PGBIN/postgres" --version)
-    exec 9>"$template.lock"
-    flock 9
-    [ "$(cat "$template.done" 2>/dev/null)" != "$version" ] || exit 0
-    rm -rf "$template" "$template.done"
-    cd "$RUN" && as_server "$PGBIN/initdb" -D "$template" -U postgres -A trust -E UTF8 --locale=C -N \
-        >"$TARGET/initdb.log" 2>&1 9>&- || die "initdb failed: $(tail -n 1 "$TARGET/initdb.log") (see $TARGET/initdb.log)"
-    echo "$version" >"$template.done"
-)
-
 # stop_server DIR [MODE]: stops it if it runs; no complaint if not.
 stop_server() { (cd / && as_server "$PGBIN/pg_ctl" -D "$1/data" -m "${2:-fast}" -w stop >/dev/null 2>&1) || true; }
 
-# together LOG COMMAND...: runs it as a process group, with its output in LOG too. The whole group ends with it, and where
-# this script is interrupted or terminated.
+# together LOG COMMAND...: runs it as a process group, with its output in LOG too. The group ends with it or with this script.
 together() {
     local log=$1 status=0
     mkdir -p "$TARGET"
     set -m
-    {
-        set +m
-        "${@:2}" 2>&1 </dev/null | (trap '' TERM && exec tee "$log")
-        exit "${PIPESTATUS[0]}"
-    } &
+    { set +m; "${@:2}" 2>&1 </dev/null | (trap '' TERM && exec tee "$log"); } &
     set +m
-    trap 'end_group; echo "${0##*/}: interrupted" >&2; exit 130' INT
-    trap 'end_group; echo "${0##*/}: terminated" >&2; exit 143' TERM
+    trap 'end_group; echo "${0##*/}: interrupted" >&2; exit 130' INT TERM HUP
     wait $! || status=$?
     end_group
     return $status
@@ -90,26 +66,4 @@ together() {
 end_group() {
     kill -TERM -- "-$!" 2>/dev/null || return 0
     for _ in {1..200}; do kill -0 -- "-$!" 2>/dev/null && sleep 0.1 || break; done
-}
-
-# judge LOG COMMAND...: runs it together, repeats which steps failed, sums up, and exits.
-judge() {
-    local status=0
-    together "$@" || status=1
-    ! grep -a "^${0##*/}: failed: " "$1" | sort -u >&2 || status=1
-    sum_up "$1"
-    exit $status
-}
-
-# sum_up LOG...: "N passed, N failed, N skipped, N flaky" over the summaries of cargo test and cargo-nextest in them. (What
-# stands indented deeper is the output of a single test.)
-sum_up() {
-    cat "$@" 2>/dev/null | awk '
-        function number(word) { return match($0, "[0-9]+ " word) ? substr($0, RSTART) + 0 : 0 }
-        /^test result:/ || /^ +Summary \[/ {
-            passed += number("passed"); failed += number("failed") + number("timed out") + number("exec failed"); flaky += number("flaky")
-        }
-        /^Skipped: / { skipped += $2 }
-        /^server crash: / { crashed = "; a server crashed" }
-        END { print passed + 0 " passed, " failed + 0 " failed, " skipped + 0 " skipped, " flaky + 0 " flaky" crashed }'
 }

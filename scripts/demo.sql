@@ -1,4 +1,5 @@
--- `make demo` runs this file. It shows statements, each followed by what pg_rowsource measured.
+-- `make demo` runs this file. It shows statements, each followed by what pg_rowsource measured. The variable rows is the
+-- number of rows of their table.
 \set QUIET on
 \pset tuples_only on
 \pset format unaligned
@@ -7,6 +8,18 @@
 \o /dev/null
 SET client_min_messages = warning;
 SET max_parallel_workers_per_gather = 0;
+DROP EXTENSION IF EXISTS pg_rowsource CASCADE;
+-- The table of an earlier run is used again. Its comment is written last.
+SELECT obj_description(to_regclass('test'), 'pg_class') IS DISTINCT FROM :'rows' AS load \gset
+\if :load
+\echo == loading :rows rows
+DROP TABLE IF EXISTS test;
+CREATE TABLE test AS SELECT i AS id, '*'::text AS pad FROM generate_series(1, :rows) i;
+CREATE INDEX test_id ON test (id);
+VACUUM ANALYZE test;
+CHECKPOINT;
+COMMENT ON TABLE test IS :'rows';
+\endif
 \o
 
 \echo

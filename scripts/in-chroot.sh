@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Runs a command in the chroot ROWSOURCE_INSIDE, with the folders that the tests share with it mounted at the same paths.
-# Cargo also uses it as runner for test programs. The mounts are in a namespace that ends with the command. The command
-# replaces this shell, so that it gets signals directly.
+# Runs a command in the chroot ROWSOURCE_INSIDE, also for cargo-nextest, with the folders that the tests share with it mounted
+# at the same paths. The mounts end with the command, which replaces this shell, so that it gets signals directly.
 set -euo pipefail
 [ -n "${ROWSOURCE_UNSHARED:-}" ] || ROWSOURCE_UNSHARED=1 exec unshare --mount --propagation private "$0" "$@"
 unset ROWSOURCE_UNSHARED

@@ -11,18 +11,17 @@ mkdir -p "$folder"
 cp -r "$ROOT"/{debian,README.md,CHANGELOG.md} "$folder/"
 ln -s "$ROOT/Makefile" "$folder/"
 cd "$folder"
-# Any minor version will do: the library calls nothing that only the newest has. Debian's list asks for the newest, which
-# a suite may not have yet.
+# Any minor version will do. Debian's list asks for the newest, which a suite may not have yet.
 : >debian/minor_versions
 # setup.sh has looked for what the build needs, and accepts any version of LLVM.
 command=(dpkg-buildpackage -b -us -uc -d)
 export PG_SUPPORTED_VERSIONS=$major CARGO_TARGET_DIR=$TARGET
-# pg_buildext looks for pg_config in one place only. Show it the one of a server in a chroot, whose programs do not run here.
+# pg_buildext looks for pg_config in one place only: there it sees that of a server in a chroot. No test can run here then.
 place=/usr/lib/postgresql/$major/bin
 if [ "$PG_CONFIG" != "$place/pg_config" ]; then
     export DEB_BUILD_OPTIONS=nocheck
-    command=(unshare --mount sh -ec 'mount -t tmpfs tmpfs /usr/lib/postgresql; mkdir -p "$0"; ln -s "$PG_CONFIG" "$0/pg_config"; exec "$@"'
-        "$place" "${command[@]}")
+    command=(unshare --mount sh -ec 'mount -t tmpfs tmpfs /usr/lib/postgresql
+        mkdir -p "$0"; ln -s "$PG_CONFIG" "$0/pg_config"; exec "$@"' "$place" "${command[@]}")
 fi
 pg_buildext updatecontrol
 "${command[@]}" >"$log" 2>&1 || die "the package could not be built: $(grep -iE 'error' "$log" | tail -n 1) (see $log)"

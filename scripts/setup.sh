@@ -2,7 +2,6 @@
 # Installs the packages that are missing to build and test on Debian 12: as root, or as a user with sudo.
 # Quiet where nothing is missing. Starts no server and creates no cluster.
 #   scripts/setup.sh [PACKAGE ...]    and these packages too
-set -uo pipefail
 . "$(dirname "$0")/common.sh"
 { cargo fmt --version && cargo clippy --version; } >/dev/null 2>&1 ||
     die "cargo not found: install Rust (with rustfmt and clippy) and put cargo on the PATH"
@@ -15,7 +14,6 @@ fi
 # Any version of LLVM will do.
 [ -n "${LIBCLANG_PATH:-}" ] || compgen -G '/usr/lib/llvm-*/lib/libclang.so*' >/dev/null || packages+=(libclang-14-dev)
 command -v clang >/dev/null || compgen -G '/usr/lib/llvm-*/bin/clang' >/dev/null || packages+=(clang-14)
-
 command -v dpkg-query >/dev/null || { say "not a Debian machine: packages like ${packages[*]} are needed"; exit 0; }
 installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${packages[@]}" 2>/dev/null | sed -n 's/^installed //p')
 mapfile -t missing < <(printf '%s\n' "${packages[@]}" | grep -vxF "$installed")
@@ -26,8 +24,9 @@ command -v "${as_root[0]}" >/dev/null || die "missing: ${missing[*]} (run as roo
 mkdir -p "$TARGET" && log=$TARGET/setup.log
 say "installing ${missing[*]}"
 # Debian's package would create a cluster and start it: not wanted here.
-"${as_root[@]}" sh -c 'cd /etc && mkdir -p "${1%/*}" && [ -e "$1" ] || echo "create_main_cluster = false" >"$1"' \
-    - postgresql-common/createcluster.conf
-"${as_root[@]}" apt-get -y -q update >"$log" 2>&1 &&
-    "${as_root[@]}" apt-get -y -q -o Dpkg::Options::=--force-confold install --no-install-recommends "${missing[@]}" >>"$log" 2>&1 ||
+"${as_root[@]}" sh -ec '
+    mkdir -p /etc/postgresql-common && cd /etc/postgresql-common
+    [ -e createcluster.conf ] || echo "create_main_cluster = false" >createcluster.conf
+    apt-get -yq update
+    apt-get -yq -o Dpkg::Options::=--force-confold --no-install-recommends install "$@"' - "${missing[@]}" >"$log" 2>&1 ||
     die "apt-get failed: $(grep -E '^[EW]:' "$log" | tail -n 1) (see $log)"

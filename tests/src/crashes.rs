@@ -1,7 +1,7 @@
 //! Records crashes of servers, so that a test that saw one fails in each later try too.
 //!
 //! Each crash leaves a file in RUN/crashes with the name of the test. A test that finds its own file there fails at once.
-//! `scripts/server-tests.sh` fails if there is any file.
+//! `scripts/testing.sh` fails if there is any file.
 
 use crate::environment::environment;
 use std::fs;

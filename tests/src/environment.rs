@@ -40,12 +40,13 @@ pub fn environment() -> &'static Environment {
 }
 
 fn ask_script(root: &Path) -> (PathBuf, PathBuf) {
-    let output = Command::new(root.join("scripts/tree.sh"))
+    let output = Command::new(root.join("scripts/server.sh"))
+        .arg("tree")
         .output()
-        .expect("scripts/tree.sh can be run");
+        .expect("scripts/server.sh can be run");
     assert!(
         output.status.success(),
-        "scripts/tree.sh: {}",
+        "scripts/server.sh tree: {}",
         String::from_utf8_lossy(&output.stderr)
     );
     let pgbin = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());

@@ -2,7 +2,7 @@
 //!
 //! Every file under `tests/` starts its own server through [`Server`] and stops it at its end.
 //! `make test` sets `PGBIN` and `ROWSOURCE_RUN`. A plain `cargo test -p rowsource-tests` finds both
-//! by running `scripts/tree.sh`, which also installs the built extension into the private tree.
+//! by running `scripts/server.sh tree`, which also installs the built extension into the private tree.
 
 pub mod adversarial;
 pub mod attack;

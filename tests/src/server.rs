@@ -429,20 +429,26 @@ fn spawn_from_lasting_thread(mut command: Command) -> Child {
         .expect("the server can be started")
 }
 
-/// Returns the data directory that initdb creates once; each server copies it. The scripts create it, so that `make demo`
-/// shares it.
+/// Returns the data directory that initdb creates once per version of the server; each server copies it.
 fn template(environment: &Environment) -> PathBuf {
     static MADE: Once = Once::new();
+    let template = environment.run.join("template");
     MADE.call_once(|| {
-        run(Command::new("bash")
-            .args([
-                "-c",
-                "set -euo pipefail; . scripts/common.sh; choose_run; make_template",
-            ])
-            .current_dir(&environment.root)
-            .env("ROWSOURCE_RUN", &environment.run));
+        let lock = fs::File::create(environment.run.join("template.lock")).expect("template.lock");
+        lock.lock().expect("template.lock can be locked");
+        let done = environment.run.join("template.done");
+        let version = output(Command::new(environment.pgbin.join("postgres")).arg("--version"));
+        if fs::read_to_string(&done).is_ok_and(|made| made == version) {
+            return;
+        }
+        let _ = fs::remove_file(&done);
+        let _ = fs::remove_dir_all(&template);
+        let mut initdb = environment.as_server(&environment.pgbin.join("initdb"));
+        initdb.args(["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]);
+        output(initdb.args(["--username=postgres", "-D"]).arg(&template));
+        fs::write(&done, version).expect("template.done can be written");
     });
-    environment.run.join("template")
+    template
 }
 
 /// Removes folders of servers whose test process has ended, and stops the servers that still run.
@@ -482,6 +488,11 @@ fn end_stale_postmaster(pid: &str, folder: &Path) {
 }
 
 fn run(command: &mut Command) {
+    output(command);
+}
+
+/// Returns the output of a command. Fails unless it succeeds.
+fn output(command: &mut Command) -> String {
     let output = command
         .output()
         .unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -490,4 +501,5 @@ fn run(command: &mut Command) {
         "{command:?}: {}",
         String::from_utf8_lossy(&output.stderr)
     );
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }

@@ -10,7 +10,7 @@ const TABLE: &str = "CREATE TABLE t (id int PRIMARY KEY, grp int); INSERT INTO t
     CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (10) TO (20); VACUUM ANALYZE";
 
 #[test]
-fn another_extensions_plan_id_is_kept() {
+fn another_extensions_plan_id_is_kept_pg18_plus() {
     let library = compiled::object("planid/planid.c");
     let server = basic_server(
         "planid",

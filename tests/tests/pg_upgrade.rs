@@ -1,6 +1,5 @@
 //! pg_upgrade from PostgreSQL 15, with the extension installed and preloaded on both sides. `make test-matrix` runs it on 18.
-//! ROWSOURCE_OLD_PGBIN is the folder of the old server's programs, ROWSOURCE_OLD_LIBRARIES that of the libraries that they
-//! need from their suite.
+//! ROWSOURCE_OLD is a folder with the old server's programs, and the libraries of their suite.
 
 use rowsource_tests::environment::environment;
 use rowsource_tests::session::{major, run_each, texts, value};
@@ -12,8 +11,17 @@ use std::process::Command;
 const PRELOAD: &str = "shared_preload_libraries = 'pg_rowsource'";
 const SAVED: &str = "pg_stat/pg_rowsource.stat";
 
-fn variable(name: &str) -> PathBuf {
-    PathBuf::from(std::env::var_os(name).unwrap_or_else(|| panic!("{name} is not set: run make test-matrix")))
+/// Returns a folder of the old server.
+fn old(folder: &str) -> PathBuf {
+    let root = std::env::var_os("ROWSOURCE_OLD").expect("ROWSOURCE_OLD is set: run make test-matrix");
+    PathBuf::from(root).join(folder)
+}
+
+/// Returns a search path that begins with this suite's libraries, so that the old programs take from their own suite only
+/// the libraries that are missing here.
+fn libraries() -> String {
+    let folder = format!("usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+    format!("/{folder}:{}", old(&folder).display())
 }
 
 /// Runs a program as the server's user. Fails unless it succeeds.
@@ -22,7 +30,7 @@ fn run(program: &Path, arguments: &[&str], folder: &Path) -> String {
         .as_server(program)
         .args(arguments)
         .current_dir(folder)
-        .env("LD_LIBRARY_PATH", variable("ROWSOURCE_OLD_LIBRARIES"))
+        .env("LD_LIBRARY_PATH", libraries())
         .output()
         .unwrap_or_else(|error| panic!("{program:?}: {error}"));
     let said = format!(
@@ -55,10 +63,9 @@ fn ignored_files(log: &str) -> usize {
 }
 
 #[test]
-#[ignore = "needs the servers of two majors: make test-matrix"]
-fn from_15_with_the_extension_preloaded() {
+fn from_15_with_the_extension_preloaded_needs_old_server() {
     let environment = environment();
-    let old_bin = variable("ROWSOURCE_OLD_PGBIN");
+    let old_bin = old("usr/lib/postgresql/15/bin");
     // The new server is still empty. The upgraded data is copied over its data.
     let mut new = Server::preloaded("pg-upgrade", &[]);
     new.stop();

@@ -1,0 +1,80 @@
+# Shared by test.sh, matrix.sh and .ci/run (sourced, not run): runs tests, and sums up their results.
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+cd "$ROOT" || exit
+
+# step NAME COMMAND...: says what it does, and where it fails.
+step() {
+    say "$1"
+    "${@:2}" && return
+    echo "${0##*/}: failed: $1" && return 1
+}
+
+nextest() { PATH=$TARGET/tools/bin:$PATH cargo-nextest nextest "$@"; }
+
+# install_nextest: builds cargo-nextest under target/tools (two minutes), unless one is there or on the PATH that is new
+# enough for .config/nextest.toml.
+install_nextest() {
+    local tools=$TARGET/tools version
+    ! nextest show-config version >/dev/null 2>&1 || return 0
+    version=$(sed -n 's/^nextest-version = "\(.*\)"/\1/p' .config/nextest.toml)
+    mkdir -p "$tools"
+    # In a folder of its own: other builds need not wait for it.
+    CARGO_PROFILE_DEV_DEBUG=false flock "$tools" cargo install cargo-nextest --version "$version" --locked --profile dev \
+        --no-default-features --features default-no-update --root "$tools" --target-dir "$tools/build" && rm -rf "$tools/build"
+}
+
+# What build_tests built is run without cargo, which would wait while it builds for another server.
+built=$TARGET/server-tests
+run_built=(--cargo-metadata "$built.cargo.json" --binaries-metadata "$built.binaries.json" --color never)
+build_tests() {
+    nextest list --locked --ignore-rust-version -p rowsource-tests --list-type binaries-only --message-format json \
+        >"$built.binaries.json" && cargo metadata --locked --format-version 1 >"$built.cargo.json"
+}
+
+# server_tests [NAME...]: runs all tests against the library as built for the server of PG_CONFIG, or those of these files
+# of tests/tests, or of a filter expression of cargo-nextest, such as 'group(timing)'. With PG_ROOT, they run in that chroot.
+# Tests whose name says that they do not fit here (CONTRIBUTING.md) are skipped and listed. So are those of UNFIT, a filter
+# expression too.
+server_tests() (
+    selected="none()" major=$(major) status=0
+    for name in "${@:-all()}"; do
+        [[ $name == *'('* ]] || [ -f "tests/tests/$name.rs" ] || die "there is no tests/tests/$name.rs"
+        [[ $name == *'('* ]] || name="binary(=$name)"
+        selected+=" | ($name)"
+    done
+    later=$(seq -s '|' $((major + 1)) $((major + 20))) earlier=$(seq -s '|' 15 "$major")
+    unfit="test(/_pg($later)_plus$/) | test(/_before_pg($earlier)$/)${UNFIT:+ | $UNFIT}"
+    { [ "$(id -u)" = 0 ] && [ -x "${PG_ROOT:-}/bin/mount" ]; } || unfit+=" | test(/_needs_mount$/)"
+    [ -n "${ROWSOURCE_OLD:-}" ] || unfit+=" | test(/_needs_old_server$/)"
+    nextest list "${run_built[@]}" -T oneline -E "kind(test) & ($selected) & ($unfit)" 2>/dev/null | awk -v "major=$major" '
+        { print "        SKIP " $0 }
+        END { if (NR > 0) print "Skipped: " NR " tests that do not fit PostgreSQL " major " here" }'
+    choose_run
+    # What interrupted tests left goes; their servers died with them. A folder's name ends in the id of its process.
+    for dir in "$RUN"/servers/*; do [ -d "/proc/${dir##*-}" ] || rm -rf "$dir"; done
+    rm -rf "$RUN/crashes"
+    export ROWSOURCE_INSIDE=${PG_ROOT:-}
+    [ -z "$ROWSOURCE_INSIDE" ] || run_built+=(--config "target.'cfg(unix)'.runner = '$ROOT/scripts/in-chroot.sh'")
+    nextest run "${run_built[@]}" -E "kind(test) & ($selected) - ($unfit)" 2>&1 || status=$?
+    # A crash is a failure, whatever came after it.
+    ! compgen -G "$RUN/crashes/*" >/dev/null || { sed "s|^|server crash: |" "$RUN"/crashes/* && status=1; }
+    exit $status
+)
+
+# judge LOG COMMAND...: runs it together, repeats which steps failed, sums up, and exits. The sum is that of the summaries of
+# cargo test and cargo-nextest in the log. (What stands indented deeper is the output of a single test.)
+judge() {
+    local status=0
+    together "$@" || status=1
+    ! grep -a '^[a-z]*\.sh: failed: ' "$1" | sort -u >&2 || status=1
+    awk '
+        function number(word) { return match($0, "[0-9]+ " word) ? substr($0, RSTART) + 0 : 0 }
+        /^test result:/ || /^ +Summary \[/ {
+            passed += number("passed"); flaky += number("flaky")
+            failed += number("failed") + number("timed out") + number("exec failed")
+        }
+        /^Skipped: / { skipped += $2 }
+        /^server crash: / { crashed = "; a server crashed" }
+        END { print passed + 0 " passed, " failed + 0 " failed, " skipped + 0 " skipped, " flaky + 0 " flaky" crashed }' "$1"
+    exit $status
+}
