@@ -61,21 +61,6 @@ pub fn record(server: &Path) -> Vec<String> {
     crashes
 }
 
-/// Fails if the server crashed in an earlier try of this test.
-pub fn assert_none_before() {
-    assert_none_before_attempt(&std::env::var("NEXTEST_ATTEMPT").unwrap_or_default());
-}
-
-/// Fails if this is a later attempt (cargo-nextest counts from 1), and the server crashed in an earlier one.
-pub fn assert_none_before_attempt(attempt: &str) {
-    let is_retry = !matches!(attempt, "" | "1");
-    let recorded = recorded().filter(|_| is_retry);
-    assert!(
-        recorded.is_none(),
-        "the server crashed in an earlier try: {recorded:?}"
-    );
-}
-
 /// Returns the recorded crashes of this test.
 pub fn recorded() -> Option<String> {
     fs::read_to_string(record_of_this_test().1).ok()
@@ -88,14 +73,22 @@ pub fn forget() {
 
 /// Returns cargo-nextest's name of the test that this process runs, and the file of its crashes.
 fn record_of_this_test() -> (String, PathBuf) {
+    let file = environment().run.join("crashes").join(file_name_of_this_test());
+    (name_of_this_test(), file)
+}
+
+fn name_of_this_test() -> String {
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
-    let test = format!(
+    format!(
         "{} {}",
         variable("NEXTEST_BINARY_ID"),
         variable("NEXTEST_TEST_NAME")
-    );
-    let file = test.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
-    (test, environment().run.join("crashes").join(file))
+    )
+}
+
+/// Returns a file's name for records of the test that this process runs.
+pub fn file_name_of_this_test() -> String {
+    name_of_this_test().replace(|c: char| !c.is_ascii_alphanumeric(), "-")
 }
 
 /// Appends lines to a file. Each line is one write, because threads of a test may share the server.

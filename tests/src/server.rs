@@ -5,6 +5,7 @@ use crate::environment::{Environment, environment};
 use crate::explain::describe;
 use crate::mounts::Mounts;
 use crate::process;
+use crate::retries;
 use postgres::{Client, NoTls};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -135,7 +136,7 @@ impl Server {
     /// Creates a server's folder, still empty.
     fn folder_for(name: &str, settings: &[&str]) -> Server {
         let environment = environment();
-        crashes::assert_none_before();
+        retries::assert_may_start();
         remove_stale(environment);
         let folder = environment
             .run

@@ -69,7 +69,7 @@ fn a_suspended_parallel_statement_is_lost() {
 
 /// The time budget for describing known plans again did not carry over what was overspent.
 #[test]
-fn known_plans_are_rarely_described() {
+fn known_plans_are_rarely_described_timing() {
     let server = server("described");
     let mut client = measuring(&server);
     let seconds = |client: &mut Client, level: &str| {
