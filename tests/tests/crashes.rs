@@ -47,7 +47,11 @@ fn some_assertions_fail_each_later_try() {
     let failed = catch_unwind(|| retries::assert_in_every_try(false, "it does not hold"));
     assert!(failed.is_err(), "this try fails");
     assert_eq!(["2", "3"].map(fails), [true, true], "so do later ones");
-    assert_eq!(["1", "2"].map(fails), [false, false], "the first try of another run ignores it");
+    assert_eq!(
+        ["1", "2"].map(fails),
+        [false, false],
+        "the first try of another run ignores it"
+    );
 }
 
 /// Emptying the log, and a crash that was intended, do not hide another one.

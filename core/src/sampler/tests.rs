@@ -1,5 +1,6 @@
 use super::config::TIMER_SHARE;
 use super::evidence::is_within;
+use super::timer::FIRST_CALLS;
 use super::*;
 use rand::SeedableRng;
 use rand_xoshiro::Xoroshiro128PlusPlus;
