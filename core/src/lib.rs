@@ -7,6 +7,7 @@
 //! * `results` computes a statement's statistics from samples of its nodes; `reconcile` makes estimated times agree;
 //! * `histogram` counts times in powers of two; `tempfile` counts requests to temporary files;
 //! * `pending` is the protocol of the sessions' buffers in shared memory; `eviction` chooses the plans that go;
+//! * `zeroed` is memory that is zeroed once and then reused;
 //! * `plan` reads EXPLAIN's output; `hint` finds the hint in a statement's text; `report` prints tables.
 
 pub mod clock;
@@ -26,3 +27,4 @@ pub mod results;
 pub mod sampler;
 pub mod tempfile;
 pub mod wrapper;
+pub mod zeroed;

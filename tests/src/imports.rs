@@ -289,6 +289,7 @@ fn the_pure_crate_has_one_direction() {
         ("sampler", &["float"]),
         ("phase", &[]),
         ("pending", &[]),
+        ("zeroed", &[]),
         ("eviction", &[]),
         ("plan", &[]),
         ("hint", &[]),
