@@ -68,8 +68,6 @@ declare! {
     pub fn dsa_get_address(area: *mut pg_sys::dsa_area, pointer: pg_sys::dsa_pointer) -> *mut c_void;
     pub fn dshash_memcmp(a: *const c_void, b: *const c_void, size: usize, arg: *mut c_void) -> c_int;
     pub fn dshash_memhash(key: *const c_void, size: usize, arg: *mut c_void) -> u32;
-    #[cfg(pg_ge_17)]
-    pub fn dshash_memcpy(to: *mut c_void, from: *const c_void, size: usize, arg: *mut c_void);
 }
 
 // pgrx has no binding for these functions, so their types are not checked.
