@@ -86,8 +86,8 @@ test-matrix:
 # Loom checks that protocol in any case (make test).
 miri:
 	@if rustup component list --toolchain nightly --installed 2>/dev/null | grep -q '^miri'; then \
-	    cargo +nightly miri test --locked --ignore-rust-version -p rowsource-core --test pending_threads \
-	        --target-dir "$(CARGO_TARGET_DIR)/miri"; \
+	    miri="cargo +nightly miri test --locked --ignore-rust-version -p rowsource-core --target-dir $(CARGO_TARGET_DIR)/miri" && \
+	    $$miri --test pending_threads && $$miri --lib zeroed; \
 	else \
 	    echo "skipped: Miri is not installed"; \
 	fi

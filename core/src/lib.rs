@@ -8,6 +8,7 @@
 //! * `histogram` counts times in powers of two; `tempfile` counts requests to temporary files;
 //! * `logical_io` sums up the times of gets of blocks;
 //! * `pending` is the protocol of the sessions' buffers in shared memory; `eviction` chooses the plans that go;
+//! * `zeroed` is memory that is zeroed once and then reused;
 //! * `plan` reads EXPLAIN's output; `hint` finds the hint in a statement's text; `report` prints tables; `export` writes plans
 //!   in the formats of other tools.
 
@@ -30,3 +31,4 @@ pub mod results;
 pub mod sampler;
 pub mod tempfile;
 pub mod wrapper;
+pub mod zeroed;

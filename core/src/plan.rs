@@ -199,7 +199,7 @@ impl<'de> Visitor<'de> for Node<'_> {
         f.write_str("a plan node")
     }
 
-    /// EXPLAIN writes the children last, so the node's properties are dropped before the children are read.
+    /// Reads a node. EXPLAIN writes the children last, so the node's properties are dropped before the children are read.
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let (properties, has_children) = Properties::up_to("Plans", &mut map)?;
         let id = self.reader.add(&properties, self.parent, self.depth);

@@ -263,13 +263,14 @@ fn clocks() {
         step_ns: 4e6,
         ..Machine::default()
     };
-    let nodes = simulate("coarse clock", coarse, &plan(), 1, SEEDS);
+    let nodes = simulate("coarse clock", coarse, &plan(), 1, 4 * SEEDS);
     assert!(nodes[0].p95 < 0.05, "one step of 4 ms");
     for node in &nodes {
         // Most runs see no step of the clock. A few see one, and their estimate is much too high. The mean over all runs is
-        // close to the truth.
-        assert!(node.covered > 0.95 && node.bias.abs() < 0.6, "{node:?}");
-        assert!(node.p95 < 6.0, "{node:?}");
+        // the truth, as well as so many runs can show it.
+        assert!(node.covered > 0.95, "{node:?}");
+        assert!(node.bias.abs() <= 3.0 * node.bias_error, "{node:?}");
+        assert!(node.bias_error < 0.15, "{node:?}");
     }
     // It measures long calls.
     let long = [aggregate(1, 200_000, 50.0), scan(300.0, 10_000, 2e7)];

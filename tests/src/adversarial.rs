@@ -102,7 +102,7 @@ const ROWS_OF_PARTITIONS: &str = "
     INSERT INTO pa SELECT i, 1 FROM generate_series(0, 199999) i; INSERT INTO pb SELECT id FROM pa;
     VACUUM ANALYZE n; VACUUM ANALYZE n300; VACUUM ANALYZE few; VACUUM ANALYZE pa; VACUUM ANALYZE pb";
 
-/// The tables of [`CASES`].
+/// Creates the tables of [`CASES`].
 pub fn create_tables(client: &mut Client) {
     run_each(client, TABLES);
     for (table, partition) in ["pa", "pb"]

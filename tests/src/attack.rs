@@ -2,6 +2,7 @@
 
 use crate::explain::describe;
 use crate::process;
+use crate::retries::assert_in_every_try;
 use crate::server::Server;
 use crate::session::{run_each, value};
 use crate::statistics::{median, median_ratio};
@@ -152,13 +153,13 @@ impl Pair {
             peak_with / 1e6
         );
         let shared = process::dynamic_shared_memory(self.with().postmaster()) as f64;
-        assert!(
+        assert_in_every_try(
             with <= 1.25 * without + MAX_SESSION_BYTES,
-            "{what}: the session keeps {with} bytes, {without} without the library"
+            &format!("{what}: the session keeps {with} bytes, {without} without the library"),
         );
-        assert!(
+        assert_in_every_try(
             peak_with <= 1.25 * peak_without + MAX_SESSION_PEAK_BYTES + shared,
-            "{what}: the session took {peak_with} bytes, {peak_without} without the library"
+            &format!("{what}: the session took {peak_with} bytes, {peak_without} without the library"),
         );
     }
 
@@ -185,13 +186,13 @@ impl Pair {
         println!(
             "{what}: {plans} plans of {nodes} nodes, {bytes} bytes kept, {mapped} bytes of dynamic shared memory"
         );
-        assert!(
+        assert_in_every_try(
             bytes <= limit,
-            "{what}: the store keeps {bytes} bytes, {limit} allowed"
+            &format!("{what}: the store keeps {bytes} bytes, {limit} allowed"),
         );
-        assert!(
+        assert_in_every_try(
             mapped <= DEV_SHM,
-            "{what}: {mapped} bytes of dynamic shared memory"
+            &format!("{what}: {mapped} bytes of dynamic shared memory"),
         );
     }
 }

@@ -42,8 +42,7 @@ impl Crate {
             .find(|module| self.files.contains_key(module))
     }
 
-    /// Returns the modules that each module imports. An import of a module above does not count: a folder's own file defines
-    /// items for the files of the folder.
+    /// Returns the modules that each module imports, except itself.
     fn imports(&self) -> BTreeMap<Module, BTreeSet<Module>> {
         let imports_of = |(module, text): (&Module, &String)| {
             let parsed = syn::parse_file(text).expect("a source file is Rust");
@@ -57,7 +56,7 @@ impl Crate {
                 .resolved()
                 .into_iter()
                 .filter_map(|path| self.module_of(&path))
-                .filter(|it| !module.starts_with(it));
+                .filter(|it| it != module);
             (module.clone(), imported.collect())
         };
         self.files.iter().map(imports_of).collect()
@@ -138,6 +137,8 @@ impl Paths<'_> {
                     colons = 0;
                 }
                 TokenTree::Punct(mark) if mark.as_char() == ':' => colons += 1,
+                // The path in `pub(super)` is no import.
+                TokenTree::Group(_) if path == ["pub"] => path.clear(),
                 TokenTree::Group(group) => {
                     self.paths.push(std::mem::take(&mut path));
                     self.add_tokens(group.stream());
@@ -179,6 +180,9 @@ impl<'ast> Visit<'ast> for Paths<'_> {
     }
 
     fn visit_item_use(&mut self, _: &'ast syn::ItemUse) {}
+
+    /// The path in `pub(in path)` is no import.
+    fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
         self.paths.push(
@@ -285,6 +289,7 @@ fn the_pure_crate_has_one_direction() {
         ("sampler", &["float"]),
         ("phase", &[]),
         ("pending", &[]),
+        ("zeroed", &[]),
         ("eviction", &[]),
         ("plan", &[]),
         ("hint", &[]),

@@ -22,6 +22,7 @@ pub mod pgbench;
 #[cfg(test)]
 mod plain_frames;
 pub mod process;
+pub mod retries;
 pub mod schema;
 pub mod server;
 pub mod session;

@@ -4,7 +4,7 @@ use crate::environment::environment;
 use procfs::process::{MMapPath, Process, Status};
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn process(pid: u32) -> Option<Process> {
@@ -76,6 +76,16 @@ pub fn is_stopped(pid: u32) -> bool {
 pub fn children(pid: u32) -> Vec<u32> {
     let task = process(pid).and_then(|process| process.task_main_thread().ok());
     task.and_then(|task| task.children().ok()).unwrap_or_default()
+}
+
+/// Returns the protections of the parts of a file that the process has mapped, such as "r-xp".
+pub fn protections(pid: u32, file: &Path) -> Vec<String> {
+    let maps = process(pid).and_then(|process| process.maps().ok());
+    let maps = maps.expect("the process's memory map");
+    let of_file = maps
+        .iter()
+        .filter(|map| matches!(&map.pathname, MMapPath::Path(path) if path == file));
+    of_file.map(|map| map.perms.as_str()).collect()
 }
 
 /// Returns the bytes of dynamic shared memory that the server's processes have mapped. It does not see a segment that no

@@ -4,8 +4,11 @@ use crate::crashes;
 use crate::environment::{Environment, environment};
 use crate::explain::describe;
 use crate::mounts::Mounts;
+use crate::process;
+use crate::retries;
 use postgres::{Client, NoTls};
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Once, mpsc};
@@ -13,6 +16,9 @@ use std::time::{Duration, Instant};
 
 /// How long a server may take to accept connections or to stop.
 const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The number of the signal KILL.
+const SIGKILL: i32 = 9;
 
 /// Settings that make counters repeatable: no other process writes pages, WAL gets no page images by chance, and neither
 /// plans nor scans depend on earlier statements.
@@ -130,7 +136,7 @@ impl Server {
     /// Creates a server's folder, still empty.
     fn folder_for(name: &str, settings: &[&str]) -> Server {
         let environment = environment();
-        crashes::assert_none_before();
+        retries::assert_may_start();
         remove_stale(environment);
         let folder = environment
             .run
@@ -175,8 +181,11 @@ impl Server {
         String::from_utf8_lossy(&fs::read(self.folder.join("log")).unwrap_or_default()).into_owned()
     }
 
-    /// Empties the log, if only later lines matter or the earlier errors were intended.
+    /// Empties the log, if only later lines matter or the earlier errors were intended. Crashes in it still fail the test.
     pub fn clear_log(&self) {
+        let cleared: Vec<String> = crashes::crashes(&self.folder);
+        let _ = fs::remove_file(self.folder.join("crashes"));
+        crashes::note(&self.folder, &cleared);
         fs::write(self.folder.join("log"), "").expect("the log can be emptied");
     }
 
@@ -257,7 +266,7 @@ impl Server {
     /// Stops the server in the same way, and returns the postmaster's exit status; `None` if it had to be killed.
     pub fn stopped(&mut self) -> Option<ExitStatus> {
         self.signal("INT");
-        self.wait()
+        self.wait(None)
     }
 
     /// Kills the postmaster, as in a failure of the machine, and waits until its backends have ended.
@@ -270,7 +279,7 @@ impl Server {
             .map(|row| row.get(0))
             .collect();
         self.signal("KILL");
-        self.wait();
+        self.wait(Some(SIGKILL));
         let deadline = Instant::now() + TIMEOUT;
         let lives = |pid: &i32| Path::new("/proc").join(pid.to_string()).exists();
         while backends.iter().any(lives) && Instant::now() < deadline {
@@ -281,17 +290,28 @@ impl Server {
     /// Kills a backend, as in a crash, and waits until the postmaster has reinitialized: until then, a client may still
     /// connect to the old state.
     pub fn crash_a_backend(&self) {
-        const REINITIALIZED: &str = "all server processes terminated; reinitializing";
-        let restarts = || self.log().matches(REINITIALIZED).count();
-        let before = restarts();
         let mut victim = self.connect();
         let pid: i32 = crate::session::value(&mut victim, "SELECT pg_backend_pid()");
-        run(Command::new("kill").arg("-KILL").arg(pid.to_string()));
+        let before = self.restarts();
+        self.kill_process(pid as u32);
         let deadline = Instant::now() + TIMEOUT;
-        while restarts() == before {
+        while self.restarts() == before {
             assert!(Instant::now() < deadline, "no restart:\n{}", self.log());
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// Kills a process of the server. Its end does not count as a crash.
+    pub fn kill_process(&self, pid: u32) {
+        crashes::expect_kill(&self.folder, pid);
+        process::send_signal(pid, "KILL");
+    }
+
+    /// Returns how often the log says that the postmaster has reinitialized after a crash.
+    pub fn restarts(&self) -> usize {
+        let log = self.log();
+        log.matches("all server processes terminated; reinitializing")
+            .count()
     }
 
     /// Starts a stopped server again.
@@ -325,9 +345,9 @@ impl Server {
         self.wait_until_ready();
     }
 
-    /// Fails if a signal killed a server process or the log contains a PANIC.
+    /// Fails if a signal killed a process of the server, except those that the test killed, or the log contains a PANIC.
     pub fn assert_no_crash(&self) {
-        assert_no_crash(&self.log());
+        assert_none(&crashes::crashes(&self.folder), &self.log());
     }
 
     /// Sends a signal to the postmaster.
@@ -357,38 +377,51 @@ impl Server {
         }
     }
 
-    fn wait(&mut self) -> Option<ExitStatus> {
+    /// Waits until the postmaster has ended, and returns its exit status. If it does not end, kills it and returns `None`.
+    /// Both that and a signal other than `expected` are crashes. The log does not show them.
+    fn wait(&mut self, expected: Option<i32>) -> Option<ExitStatus> {
         let mut child = self.child.take()?;
         let deadline = Instant::now() + TIMEOUT;
-        let mut killed = false;
-        loop {
+        let status = loop {
             match child.try_wait() {
-                Ok(None) if Instant::now() > deadline => killed = child.kill().is_ok(),
-                Ok(None) => {}
-                ended => return ended.ok().flatten().filter(|_| !killed),
+                Ok(None) if Instant::now() > deadline => break None,
+                Ok(None) => std::thread::sleep(Duration::from_millis(10)),
+                ended => break ended.ok().flatten(),
             }
-            std::thread::sleep(Duration::from_millis(10));
+        };
+        match status {
+            Some(status) if status.signal().is_none_or(|signal| Some(signal) == expected) => {}
+            Some(status) => crashes::note(&self.folder, &[format!("the postmaster ended: {status}")]),
+            None => {
+                let _ = child.kill();
+                let _ = child.wait();
+                crashes::note(
+                    &self.folder,
+                    &[format!("the postmaster did not end within {TIMEOUT:?}")],
+                );
+            }
         }
+        status
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let log = self.log();
         self.signal("QUIT");
-        self.wait();
+        self.wait(None);
+        let log = self.log();
+        let crashes = crashes::record(&self.folder);
         let _ = fs::remove_dir_all(&self.folder);
-        crashes::record(&self.folder, &log);
         if !std::thread::panicking() {
-            assert_no_crash(&log);
+            assert_none(&crashes, &log);
         } else if std::env::var_os("ROWSOURCE_SHOW_LOG").is_some() {
             eprintln!("--- server log\n{log}");
         }
     }
 }
 
-fn assert_no_crash(log: &str) {
-    let crashes = crashes::crashes(log);
+/// Fails if there are crashes. The log belongs to the message.
+fn assert_none(crashes: &[String], log: &str) {
     assert!(
         crashes.is_empty(),
         "the server crashed:\n{}\n--- log\n{log}",
@@ -465,8 +498,7 @@ fn remove_stale(environment: &Environment) {
         if owner.is_some_and(|process| process.exists()) {
             continue;
         }
-        let log = fs::read(folder.join("log")).unwrap_or_default();
-        crashes::record(&folder, &String::from_utf8_lossy(&log));
+        crashes::record(&folder);
         if let Ok(pid) = fs::read_to_string(folder.join("data/postmaster.pid")) {
             end_stale_postmaster(pid.lines().next().unwrap_or_default(), &folder);
         }

@@ -10,7 +10,7 @@ fn sizes(short: &[usize], long: usize) -> Vec<usize> {
 }
 
 #[test]
-fn partitions_cost_little() {
+fn partitions_cost_little_timing() {
     let settings = [
         "max_locks_per_transaction = 1000",
         "plan_cache_mode = force_generic_plan",
@@ -43,7 +43,7 @@ fn partitions_cost_little() {
 
 /// The planner folds `repeat` into a constant of 20 MB, which the statement's text does not show.
 #[test]
-fn predicates_of_20_mb_cost_little() {
+fn predicates_of_20_mb_cost_little_timing() {
     const PREDICATE: &str = "b = repeat('x', 20000000)";
     let mut pair = Pair::start("attack-predicates", &[], "CREATE TABLE t (id int, b text)");
     pair.watch_memory();
@@ -61,7 +61,7 @@ fn predicates_of_20_mb_cost_little() {
 }
 
 #[test]
-fn lists_of_constants_cost_little() {
+fn lists_of_constants_cost_little_timing() {
     let mut pair = Pair::start("attack-lists", &[], "CREATE TABLE t AS SELECT 1 AS id");
     pair.watch_memory();
     let mut growth = Growth::of("IN list");
@@ -94,7 +94,7 @@ fn distinct(plans: usize, joins: usize) -> String {
 }
 
 #[test]
-fn distinct_plans_cost_little() {
+fn distinct_plans_cost_little_timing() {
     const TABLE: &str = "CREATE TABLE t AS SELECT 1 AS id";
     let mut pair = Pair::start("attack-distinct", &["pg_rowsource.track = 'all'"], TABLE);
     pair.watch_memory();
@@ -108,7 +108,7 @@ fn distinct_plans_cost_little() {
 
 /// The view is cancelled while it is read.
 #[test]
-fn views_can_be_cancelled() {
+fn views_can_be_cancelled_timing() {
     const TABLE: &str = "CREATE TABLE t AS SELECT 1 AS id; CREATE TABLE nothing ()";
     let mut pair = Pair::start("attack-views", &["pg_rowsource.track = 'all'"], TABLE);
     let [_, client] = &mut pair.clients;
@@ -145,7 +145,7 @@ const NESTED: &str = "
     BEGIN IF n = 0 THEN RETURN 0; END IF; RETURN (SELECT nested(n - 1) + count(*) FROM generate_series(1, 3)); END$$";
 
 #[test]
-fn nested_functions_cost_little() {
+fn nested_functions_cost_little_timing() {
     let settings = ["max_stack_depth = '7MB'", "pg_rowsource.track = 'all'"];
     let mut pair = Pair::start("attack-nesting", &settings, "");
     for client in &mut pair.clients {
@@ -162,7 +162,7 @@ fn nested_functions_cost_little() {
 
 /// Each cursor is a suspended statement, and all of them continue in turn.
 #[test]
-fn open_cursors_cost_little() {
+fn open_cursors_cost_little_timing() {
     const TABLE: &str = "CREATE TABLE t AS SELECT i AS id FROM generate_series(1, 10) i; ANALYZE t";
     let mut pair = Pair::start("attack-cursors", &[], TABLE);
     let mut growth = Growth::of("open cursors");

@@ -19,7 +19,7 @@ fn repeated(what: &str, bytes: usize) -> String {
 }
 
 #[test]
-fn texts_of_any_length_cost_little() {
+fn texts_of_any_length_cost_little_timing() {
     let mut pair = Pair::start("attack-length", &SETTINGS, "");
     for level in ["basic", "typical"] {
         pair.reconnect();
@@ -46,7 +46,7 @@ fn texts_of_any_length_cost_little() {
 }
 
 #[test]
-fn beginnings_of_hints_cost_little() {
+fn beginnings_of_hints_cost_little_timing() {
     let mut pair = Pair::start("attack-hints", &SETTINGS, "");
     for level in ["basic", "typical"] {
         pair.run_with(&format!("SET pg_rowsource.statistics_level = {level}"));
@@ -62,7 +62,7 @@ fn beginnings_of_hints_cost_little() {
 
 /// Comments outside of literals.
 #[test]
-fn comments_without_end_cost_little() {
+fn comments_without_end_cost_little_timing() {
     let mut pair = Pair::start("attack-comments", &SETTINGS, "");
     pair.run_with("SET pg_rowsource.statistics_level = basic");
     for what in [
@@ -85,7 +85,7 @@ fn comments_without_end_cost_little() {
 
 /// One message holds many statements, each with its own position.
 #[test]
-fn many_statements_in_one_message_cost_little() {
+fn many_statements_in_one_message_cost_little_timing() {
     const TABLE: &str = "CREATE UNLOGGED TABLE t (id int)";
     let mut pair = Pair::start("attack-message", &SETTINGS, TABLE);
     for (level, statement) in [

@@ -1,4 +1,4 @@
-//! Clocks: the five sources measure the same times, and a clock that steps back does no harm.
+//! Clocks: all sources measure the same times, and a clock that steps back does no harm.
 
 use rowsource_tests::compiled::object;
 use rowsource_tests::session::{run_each, value};

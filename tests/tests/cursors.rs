@@ -166,7 +166,7 @@ fn loops_of_plpgsql_fetch_ahead() {
 }
 
 #[test]
-fn many_open_cursors_cost_no_more_than_few() {
+fn many_open_cursors_cost_no_more_than_few_timing() {
     let server = server("cursor-many");
     let mut client = server.session();
     run_each(&mut client, "SET pg_rowsource.track = 'all'");

@@ -92,7 +92,7 @@ fn it_reaches_parallel_workers_pg18_plus() {
 }
 
 #[test]
-fn wrong_uses_are_told_and_leave_nothing_behind_pg18_plus() {
+fn wrong_uses_fail_and_leave_nothing_behind_pg18_plus() {
     let server = server("explain-wrong", &[]);
     let mut client = server.session();
     let before: String = value(&mut client, SETTINGS);

@@ -2,7 +2,6 @@
 
 use postgres::Client;
 use rowsource_tests::attack::{send, wait_until};
-use rowsource_tests::process;
 use rowsource_tests::session::{run_each, value};
 use rowsource_tests::store::basic_server;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -107,13 +106,7 @@ fn the_server_recovers_from_kills_while_recording() {
             // This mark must not be visible after the crash.
             let mut client = server.connect();
             let mark = format!("SELECT id, {round} AS mark FROM t");
-            let restarts = || {
-                server
-                    .log()
-                    .matches("all server processes terminated; reinitializing")
-                    .count()
-            };
-            let seen = restarts();
+            let seen = server.restarts();
             assert_eq!(
                 marks(&mut client),
                 0,
@@ -137,9 +130,9 @@ fn the_server_recovers_from_kills_while_recording() {
                     .query_one(&victim, &[])
                     .map_or(0, |row| row.get::<_, i32>(0));
                 if pid != 0 {
-                    process::send_signal(pid as u32, "KILL");
+                    server.kill_process(pid as u32);
                 }
-                restarts() > seen
+                server.restarts() > seen
             });
             // As soon as the server accepts connections, each view works.
             let mut client = server.connect();
@@ -157,18 +150,8 @@ fn the_server_recovers_from_kills_while_recording() {
         done.load(Relaxed),
         VICTIMS.len()
     );
-    let strange: Vec<String> = server
-        .log()
-        .lines()
-        .filter(|line| {
-            line.contains("PANIC")
-                || line.contains("panicked")
-                || (line.contains("was terminated by signal") && !line.contains("signal 9"))
-        })
-        .map(String::from)
-        .collect();
-    assert!(strange.is_empty(), "{strange:#?}");
-    server.clear_log();
+    assert!(!server.log().contains("panicked"), "{}", server.log_extract());
+    server.assert_no_crash();
 }
 
 /// Returns the executions of statements with the mark.

@@ -28,7 +28,7 @@ fn in_turn(client: &mut Client, rounds: usize, messages: [&str; 2]) -> (f64, f64
 }
 
 #[test]
-fn a_literal_full_of_hints_costs_what_any_literal_costs() {
+fn a_literal_full_of_hints_costs_what_any_literal_costs_timing() {
     const BYTES: usize = 200_000;
     let server = Server::preloaded("hints", &[]);
     let mut client = server.session();
@@ -79,7 +79,7 @@ fn hints_count_only_in_comments() {
 }
 
 #[test]
-fn a_statement_costs_the_same_in_a_long_message() {
+fn a_statement_costs_the_same_in_a_long_message_timing() {
     const SIZES: [usize; 3] = [1_000, 10_000, 40_000];
     let server = Server::preloaded("messages", &[]);
     let mut client = server.session();
@@ -105,7 +105,7 @@ fn a_statement_costs_the_same_in_a_long_message() {
 }
 
 #[test]
-fn executions_do_not_read_the_whole_text() {
+fn executions_do_not_read_the_whole_text_timing() {
     const EXECUTIONS: usize = 1_000;
     let server = Server::preloaded("executions", &[]);
     let mut client = server.session();

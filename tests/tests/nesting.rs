@@ -189,7 +189,7 @@ fn utility_statements() {
 }
 
 #[test]
-fn deep_nesting_costs_no_more_than_shallow() {
+fn deep_nesting_costs_no_more_than_shallow_timing() {
     let server = server("nesting-deep");
     let mut client = session(&server, "all");
     run_each(

@@ -147,7 +147,7 @@ fn compare(client: &mut Client, name: &str, statement: &str, clock: &Clock) -> V
 }
 
 #[test]
-fn measuring_is_cheap() {
+fn measuring_is_cheap_timing() {
     let server = Server::preloaded(
         "overhead",
         &[

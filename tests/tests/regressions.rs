@@ -44,7 +44,7 @@ fn lines(client: &mut Client, sql: &str) -> String {
 
 /// The abort of a subtransaction unmapped the workers' memory before the suspended statement was closed.
 #[test]
-fn a_suspended_parallel_statement_is_lost() {
+fn a_suspended_parallel_statement_is_kept_as_failed() {
     let server = server("suspended");
     let mut client = measuring(&server);
     run_each(
@@ -64,12 +64,19 @@ fn a_suspended_parallel_statement_is_lost() {
         );
     }
     assert_eq!(value::<i64>(&mut client, "SELECT count(*) FROM t"), 20000);
+    // The errors ended the executions of the function's statement.
+    let kept = lines(
+        &mut client,
+        "SELECT concat_ws(' ', calls, failed_calls) FROM pg_stat_rowsource_plans
+         WHERE query LIKE '%SELECT id FROM t WHERE g%'",
+    );
+    assert_eq!(kept, "3 3");
     server.assert_no_crash();
 }
 
 /// The time budget for describing known plans again did not carry over what was overspent.
 #[test]
-fn known_plans_are_rarely_described() {
+fn known_plans_are_rarely_described_timing() {
     let server = server("described");
     let mut client = measuring(&server);
     let seconds = |client: &mut Client, level: &str| {

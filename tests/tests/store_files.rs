@@ -177,7 +177,6 @@ fn after_a_backend_crashed_it_starts_empty() {
     assert_eq!(lines_about_library(&server), Vec::<String>::new());
     // A clean restart keeps the plans from after the crash.
     let before = everything(&mut server.connect());
-    server.clear_log();
     server.stop();
     server.launch();
     assert_eq!(everything(&mut server.connect()), before);

@@ -115,7 +115,7 @@ fn shortcoming(variants: &[Variant], clients: &'static str) -> Option<String> {
 }
 
 #[test]
-fn short_statements_keep_their_throughput() {
+fn short_statements_keep_their_throughput_timing() {
     let with_common = |first: &[&'static str]| first.iter().chain(&COMMON).copied().collect::<Vec<_>>();
     let bare = Server::start("bench-bare", &COMMON);
     let preloaded = Server::preloaded("bench-with", &COMMON);

@@ -186,7 +186,6 @@ fn resets_restarts_and_crashes_give_no_negative_numbers() {
         (rate * seconds - (7 * once.small_read.reqs) as f64).abs() < 0.06 * seconds,
         "{all:#?}"
     );
-    server.clear_log();
 }
 
 #[test]

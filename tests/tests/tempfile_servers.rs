@@ -64,7 +64,6 @@ fn restarts_and_crashes() {
     let counted = io_during(&mut server.connect(), || run_each(&mut client, SORT));
     assert!(counted[0].small_write.reqs > 50, "and count");
     drop(client);
-    server.clear_log();
     server.kill();
     server.launch();
     assert_eq!(

@@ -5,6 +5,7 @@ use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::compiled::object;
 use rowsource_tests::environment::environment;
+use rowsource_tests::process;
 use rowsource_tests::session::{must_fail, run_each, texts, value};
 use rowsource_tests::tempfile::{Io, io, io_during, sources};
 use std::fs;
@@ -104,23 +105,16 @@ fn another_library_patched_the_same_slot() {
         drop(client);
         server.crash_a_backend();
         assert_seen(&server, &format!("{name}, after a crash"));
-        server.clear_log();
         server.stop();
         server.launch();
         assert_seen(&server, &format!("{name}, after a restart"));
     }
 }
 
-/// Returns the lines of a process's memory map that end with the server's program.
-fn protections(pid: i32) -> Vec<String> {
+/// Returns how each part of the server's program is protected in a process's memory.
+fn protections(pid: u32) -> Vec<String> {
     let program = environment().pgbin.join("postgres");
-    let program = program.to_string_lossy().into_owned();
-    fs::read_to_string(format!("/proc/{pid}/maps"))
-        .expect("the map")
-        .lines()
-        .filter(|line| line.ends_with(&program))
-        .map(|line| line.split_whitespace().nth(1).expect("protection").to_owned())
-        .collect()
+    process::protections(pid, &program)
 }
 
 #[test]
@@ -130,11 +124,11 @@ fn the_table_is_as_protected_as_before() {
     assert_seen(&with, "protected");
     let pid = |server: &Server| value::<i32>(&mut server.connect(), "SELECT pg_backend_pid()");
     for of in [
-        |server: &Server| protections(server.postmaster() as i32),
+        |server: &Server| protections(server.postmaster()),
         |server: &Server| {
             let mut client = server.connect();
             let pid: i32 = value(&mut client, "SELECT pg_backend_pid()");
-            protections(pid)
+            protections(pid as u32)
         },
     ] {
         let (loaded, bare) = (of(&with), of(&without));

@@ -61,7 +61,7 @@ impl Fastest {
 }
 
 #[test]
-fn service_time_is_that_of_a_trace() {
+fn service_time_is_that_of_a_trace_timing() {
     const MAX_ERROR: f64 = 0.20;
     let server = traced_server("time-trace");
     let mut observer = server.connect();
@@ -158,7 +158,7 @@ fn explained(client: &mut Client, statement: &str, names: [&str; 2]) -> [f64; 2]
 }
 
 #[test]
-fn service_time_is_that_of_core() {
+fn service_time_is_that_of_core_timing() {
     const MAX_ERROR: f64 = 0.10;
     let server = Server::preloaded("time-core", &SETTINGS);
     let mut observer = server.connect();
@@ -207,7 +207,7 @@ fn service_time_is_that_of_core() {
 }
 
 #[test]
-fn a_slow_disk_is_in_the_histogram() {
+fn a_slow_disk_is_in_the_histogram_timing() {
     const DELAY_US: i64 = 5_000;
     const EVERY: i64 = 100;
     let server = traced_server("slow-disk");
@@ -267,7 +267,7 @@ fn a_slow_disk_is_in_the_histogram() {
 
 /// Scans of an ordinary table that does not fit into shared buffers: each block is a request.
 #[test]
-fn ordinary_requests_are_not_slowed() {
+fn ordinary_requests_are_not_slowed_timing() {
     const MAX_ERROR: f64 = 0.01;
     let mut server = Server::preloaded("ordinary", &["shared_buffers = '1MB'"]);
     run_each(

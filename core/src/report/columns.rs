@@ -94,7 +94,7 @@ struct Spec {
     cell: fn(&Row) -> String,
 }
 
-/// A column of numbers.
+/// Returns a column of numbers.
 const fn number(heading: &'static str, is_selected: fn(&Format) -> bool, cell: fn(&Row) -> String) -> Spec {
     Spec {
         heading,
@@ -106,7 +106,7 @@ const fn number(heading: &'static str, is_selected: fn(&Format) -> bool, cell: f
     }
 }
 
-/// A column of numbers that is left out if all of them are zero.
+/// Returns a column of numbers that is left out if all of them are zero.
 const fn nonzero(heading: &'static str, is_selected: fn(&Format) -> bool, cell: fn(&Row) -> String) -> Spec {
     Spec {
         hides_zeros: true,

@@ -45,7 +45,7 @@ pub struct FormatError {
 }
 
 impl Default for Format {
-    /// `ALLSTATS LAST`.
+    /// Returns `ALLSTATS LAST`.
     fn default() -> Self {
         Format {
             last: true,

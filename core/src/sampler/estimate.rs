@@ -1,6 +1,6 @@
 //! Estimates a node's time from its timer.
 
-use super::NodeTimer;
+use super::timer::NodeTimer;
 use crate::float::{at_least, at_most};
 
 /// The estimated times of one node, in ticks.

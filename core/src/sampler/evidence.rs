@@ -1,6 +1,6 @@
 //! Detects that a call was long, although it was not sampled.
 
-use super::elapsed;
+use super::elapsed::elapsed;
 
 /// The evidence from which a node detects that a call was long. There is one for the process, because the readings of all
 /// nodes and of the tick count.

@@ -1,10 +1,11 @@
 use super::config::TIMER_SHARE;
 use super::evidence::is_within;
+use super::timer::FIRST_CALLS;
 use super::*;
 use rand::SeedableRng;
 use rand_xoshiro::Xoroshiro128PlusPlus;
 
-/// A clock of one tick per nanosecond that costs nothing to read.
+/// Returns the configuration for a clock of one tick per nanosecond that costs nothing to read.
 fn config(max_gap: u32) -> Config {
     Config::new(max_gap, 1.0, 0.0, 0.0, BOOKKEEPING_NS, 1.0)
 }

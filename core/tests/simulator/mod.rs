@@ -411,6 +411,8 @@ pub struct Accuracy {
     pub p95: f64,
     /// Mean of estimate/true - 1.
     pub bias: f64,
+    /// One standard error of `bias`.
+    pub bias_error: f64,
     /// The same as `median`, but for sampling at fixed intervals.
     pub fixed: f64,
     /// Share of the runs whose true time lies within two standard errors, plus 1 % for the time of the timer itself.
@@ -462,11 +464,14 @@ pub fn simulate(name: &str, machine: Machine, bodies: &[Body], calls: u64, seeds
                 runs.iter().map(|nodes| f(&nodes[i])).sum::<f64>() / seeds as f64
             };
             let off = sorted(&|(n, e)| (e.total / n.true_ns - 1.0).abs());
+            let bias = mean(&|(n, e)| e.total / n.true_ns - 1.0);
+            let variance = mean(&|(n, e)| (e.total / n.true_ns - 1.0 - bias).powi(2));
             let accuracy = Accuracy {
                 true_ns: mean(&|(n, _)| n.true_ns),
                 median: percentile(&off, 0.5),
                 p95: percentile(&off, 0.95),
-                bias: mean(&|(n, e)| e.total / n.true_ns - 1.0),
+                bias,
+                bias_error: (variance / (seeds - 1) as f64).sqrt(),
                 fixed: percentile(&sorted(&|(n, _)| (n.fixed_ns / n.true_ns - 1.0).abs()), 0.5),
                 covered: mean(&|(n, e)| {
                     let off = (e.total - n.true_ns).abs();

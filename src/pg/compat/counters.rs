@@ -1,4 +1,7 @@
 //! The counters of buffers and WAL that PostgreSQL keeps for the process. All code of the extension finds them here.
+//!
+//! Their fields are read here, in `instrumentation`, in `hot::usage`, which compares them in place at each call of a node, and
+//! in the fallback for temporary files.
 
 use pgrx::pg_sys;
 

@@ -4,6 +4,11 @@ use crate::pg::server::unguarded;
 use pgrx::pg_sys;
 use std::ffi::{CStr, c_void};
 
+#[cfg(pg_ge_17)]
+unguarded::declare! {
+    fn dshash_memcpy(to: *mut c_void, from: *const c_void, size: usize, arg: *mut c_void);
+}
+
 /// Returns a new tranche id for the extension's locks. From 19 on, this also registers their name.
 pub fn new_tranche(name: &'static CStr) -> i32 {
     // SAFETY: the name is terminated, and PostgreSQL copies it.
@@ -99,7 +104,7 @@ pub fn dshash_parameters(key_size: usize, entry_size: usize, tranche: i32) -> pg
         compare_function: Some(unguarded::dshash_memcmp),
         hash_function: Some(unguarded::dshash_memhash),
         #[cfg(pg_ge_17)]
-        copy_function: Some(unguarded::dshash_memcpy),
+        copy_function: Some(dshash_memcpy),
         tranche_id: tranche,
     }
 }

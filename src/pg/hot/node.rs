@@ -8,6 +8,7 @@ use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{Buffers, Wal};
 use rowsource_core::reconcile::Edge;
 use rowsource_core::sampler::{EveryCall, NodeTimer};
+use rowsource_core::zeroed::Zeroable;
 
 /// Lives as long as its statement. For each execution, the fields before the histogram are zeroed and the histogram is
 /// cleared. The fields after it are the same for all executions of a plan, or are not read before they are written.
@@ -60,6 +61,11 @@ pub struct Node {
     /// EXPLAIN does not show it (a Gather that only debug_parallel_query added).
     pub hidden: bool,
 }
+
+// SAFETY: the fields are numbers, flags, pointers, optional functions, and `Edge`, whose first variant is zero.
+unsafe impl Zeroable for Node {}
+
+const _: () = assert!(Edge::Sequential as u8 == 0);
 
 impl Node {
     /// Clears what an execution counted.

@@ -9,6 +9,7 @@ use rowsource_core::reconcile::Edge;
 use smallvec::SmallVec;
 
 /// A node of the tree and its place in it.
+#[derive(Clone, Copy)]
 pub struct Found {
     pub plan_state: *mut PlanState,
     /// Index of the parent in the walk; -1 at the root.
@@ -28,6 +29,16 @@ pub struct Found {
 pub unsafe fn tag<T>(node: *const T) -> NodeTag {
     // SAFETY: the node is live by the caller's promise, and every PostgreSQL node begins with its tag.
     unsafe { *node.cast::<NodeTag>() }
+}
+
+/// Returns the id of a node's plan.
+///
+/// # Safety
+/// `ps` must point to an initialised plan state.
+#[inline(always)]
+pub unsafe fn plan_node_id(ps: *const PlanState) -> i32 {
+    // SAFETY: an initialised plan state has its plan.
+    unsafe { (*(*ps).plan).plan_node_id }
 }
 
 /// Returns whether a node runs its children in parallel workers.
@@ -113,58 +124,61 @@ unsafe fn visit(mut place: Found, walk: &mut Walk) {
     if walk.given_up {
         return;
     }
-    // SAFETY: `ps` and all nodes below it are initialised by the caller's promise. Each node is of the type that its tag
-    // says.
+    // SAFETY: `ps` is initialised by the caller's promise.
+    let (kind, gather) = unsafe { (tag(ps), is_gather(ps)) };
+    // SAFETY: the plan of a Gather's state is a Gather.
+    place.hidden = kind == NodeTag::T_GatherState
+        && place.parent < 0
+        && unsafe { (*(*ps).plan.cast::<pg_sys::Gather>()).invisible };
+    let child = Found {
+        plan_state: std::ptr::null_mut(),
+        parent: walk.found.len() as i32,
+        depth: place.depth + 1,
+        edge: Edge::Sequential,
+        by_expression: false,
+        under_gather: place.under_gather || gather,
+        hidden: false,
+    };
+    // Only the leader runs the InitPlans of a Gather.
+    let init_plan = Found {
+        by_expression: true,
+        under_gather: place.under_gather,
+        ..child
+    };
+    if walk.found.try_reserve(1).is_err() {
+        walk.given_up = true;
+        return;
+    }
+    walk.found.push(place);
+    // SAFETY: all nodes below `ps` are initialised by the caller's promise, and its lists do not change meanwhile.
     unsafe {
-        let kind = tag(ps);
-        let gather = is_gather(ps);
-        place.hidden = kind == NodeTag::T_GatherState
-            && place.parent < 0
-            && (*(*ps).plan.cast::<pg_sys::Gather>()).invisible;
-        let child = Found {
-            plan_state: std::ptr::null_mut(),
-            parent: walk.found.len() as i32,
-            depth: place.depth + 1,
-            edge: Edge::Sequential,
-            by_expression: false,
-            under_gather: place.under_gather || gather,
-            hidden: false,
-        };
-        let under_gather = place.under_gather;
-        if walk.found.try_reserve(1).is_err() {
-            walk.given_up = true;
-            return;
-        }
-        walk.found.push(place);
         for sub in list::<pg_sys::SubPlanState>((*ps).initPlan) {
-            let plan_state = (*sub).planstate;
-            let outside = !plan_state.is_null() && tag(plan_state) == NodeTag::T_ModifyTableState;
-            let edge = if outside { Edge::Outside } else { Edge::Nested };
-            // Only the leader runs the InitPlans of a Gather.
-            let place = Found {
-                plan_state,
-                edge,
-                by_expression: true,
-                under_gather,
-                ..child
-            };
-            visit_subplan(sub, place, walk);
+            visit_init_plan(sub, init_plan, walk);
         }
         for plan_state in [(*ps).lefttree, (*ps).righttree] {
             if !plan_state.is_null() {
                 visit(Found { plan_state, ..child }, walk);
             }
         }
+    }
+    // SAFETY: `ps` is initialised, and of this kind. The array has `count` members, which are initialised.
+    unsafe {
         let (members, count) = members(ps, kind);
         for i in 0..count {
             let plan_state = *members.add(i);
             visit(Found { plan_state, ..child }, walk);
         }
-        if kind == NodeTag::T_CustomScanState {
+    }
+    if kind == NodeTag::T_CustomScanState {
+        // SAFETY: the tag says that this is a custom scan. The inputs in its list are initialised.
+        unsafe {
             for plan_state in list((*ps.cast::<pg_sys::CustomScanState>()).custom_ps) {
                 visit(Found { plan_state, ..child }, walk);
             }
         }
+    }
+    // SAFETY: the subplans of an initialised plan state are initialised.
+    unsafe {
         for sub in list::<pg_sys::SubPlanState>((*ps).subPlan) {
             let place = Found {
                 plan_state: (*sub).planstate,
@@ -173,6 +187,29 @@ unsafe fn visit(mut place: Found, walk: &mut Walk) {
             };
             visit_subplan(sub, place, walk);
         }
+    }
+}
+
+/// Visits an InitPlan. That of a modifying CTE runs outside of its parent.
+///
+/// # Safety
+/// `sub` must point to an initialised subplan state.
+#[inline]
+unsafe fn visit_init_plan(sub: *mut pg_sys::SubPlanState, place: Found, walk: &mut Walk) {
+    // SAFETY: the subplan's state is initialised by the caller's promise, so its plan state is initialised or null.
+    unsafe {
+        let plan_state = (*sub).planstate;
+        let outside = !plan_state.is_null() && tag(plan_state) == NodeTag::T_ModifyTableState;
+        let edge = if outside { Edge::Outside } else { Edge::Nested };
+        visit_subplan(
+            sub,
+            Found {
+                plan_state,
+                edge,
+                ..place
+            },
+            walk,
+        );
     }
 }
 
@@ -188,6 +225,11 @@ unsafe fn visit_subplan(sub: *mut pg_sys::SubPlanState, place: Found, walk: &mut
     let id = unsafe { (*(*sub).subplan).plan_id }.max(0) as usize;
     let (word, bit) = (id / 64, 1 << (id % 64));
     if word >= walk.subplans.len() {
+        let more = word + 1 - walk.subplans.len();
+        if walk.subplans.try_reserve(more).is_err() {
+            walk.given_up = true;
+            return;
+        }
         walk.subplans.resize(word + 1, 0);
     }
     if walk.subplans[word] & bit == 0 {

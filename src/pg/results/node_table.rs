@@ -12,13 +12,14 @@ use rowsource_core::model::{Buffers, Wal};
 use rowsource_core::reconcile::Edge;
 use rowsource_core::results::Place;
 use rowsource_core::sampler::{EveryCall, NodeTimer};
+use rowsource_core::zeroed::ZeroedMemory;
 use std::marker::PhantomData;
 
 /// Owns the nodes of a statement. Their addresses do not change until it is dropped, even if it is moved.
 pub struct NodeTable {
     first: *mut Node,
     count: usize,
-    memory: Vec<Node>,
+    memory: ZeroedMemory<Node>,
 }
 
 /// One node of a table. It borrows the table, so the node is live.
@@ -31,13 +32,13 @@ pub struct NodeRef<'a> {
 impl NodeTable {
     /// Creates a table of `count` nodes in their initial state. `memory` is empty or comes from [`NodeTable::take_memory`].
     /// Returns `None` if there is no memory.
-    pub fn new(mut memory: Vec<Node>, count: usize) -> Option<NodeTable> {
+    pub fn new(mut memory: ZeroedMemory<Node>, count: usize) -> Option<NodeTable> {
         let first = Node::fresh(&mut memory, count)?;
         Some(NodeTable { first, count, memory })
     }
 
     /// Takes the memory out. The table then has no nodes.
-    pub fn take_memory(&mut self) -> Vec<Node> {
+    pub fn take_memory(&mut self) -> ZeroedMemory<Node> {
         self.count = 0;
         self.first = std::ptr::null_mut();
         std::mem::take(&mut self.memory)

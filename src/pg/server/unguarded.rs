@@ -77,8 +77,6 @@ declare! {
         strategy: pg_sys::BufferAccessStrategy,
     ) -> pg_sys::Buffer;
     pub fn ReleaseBuffer(buffer: pg_sys::Buffer);
-    #[cfg(pg_ge_17)]
-    pub fn dshash_memcpy(to: *mut c_void, from: *const c_void, size: usize, arg: *mut c_void);
 }
 
 // pgrx has no binding for these functions, so their types are not checked.

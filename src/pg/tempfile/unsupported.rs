@@ -2,7 +2,7 @@
 
 /// Refuses to replace anything.
 pub fn install() -> Result<(), String> {
-    Err("that is done on Linux only".into())
+    Err("it supports only Linux".into())
 }
 
 /// Does nothing, because no request is intercepted.

@@ -127,7 +127,7 @@ pub fn run(context: &mut ExperimentContext) {
                     let found = tps[measured.expect("pg_rowsource is among the variants")];
                     context.goal(
                         format!("{what}: throughput at sampfreq 128"),
-                        &Goal::at_least(0.98).with_note("by design; the aim is 0.99"),
+                        &Goal::at_least(0.98).with_note("by design; the goal is 0.99"),
                         &found,
                     );
                 }

@@ -18,7 +18,7 @@ impl Clock for Tsc {
         tsc::read()
     }
 
-    /// Only the first call checks the TSC, and child processes inherit the result: see [`prepare`](crate::clock::prepare).
+    /// Checks the TSC and finds its frequency. Only the first call does so, and child processes inherit the result: see [`prepare`](crate::clock::prepare).
     fn usable() -> Result<(), Unusable> {
         detect::tsc().and_then(|()| frequency::known())
     }

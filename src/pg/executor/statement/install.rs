@@ -19,69 +19,96 @@ impl Statement {
     /// * The statement's query must be started, and its nodes must have their plan states.
     /// * None of its nodes may have run yet.
     pub(super) unsafe fn install_instrumentation(&mut self, has_gather: bool, requested_by_others: i32) {
-        let is_timed = self.level == InstrumentationLevel::Timed;
-        let has_usage = self.level != InstrumentationLevel::Rows;
-        // SAFETY: the query is started, and the plan states are live, by the caller's promise. Core uses `instrument` only
-        // through the plan state. The nodes live as long as the statement, which lives as long as the query's context.
-        unsafe {
-            let estate = (*self.query).estate;
-            // If core measures nothing, it has not allocated instrumentation.
-            let core_measures = (*estate).es_instrument != 0;
-            let only_reads =
-                side_effects::is_read_only(self.query, self.nodes.iter().map(|node| node.plan_state()));
-            // `only_reads` depends on more than the plan's identity, so it may be wrong for the next execution.
-            let mut reusable = self.mode == Mode::RowsourceOnly && !only_reads && self.has_queryid();
-            self.link_accounts();
-            self.pair_fused_scans();
-            // The loop goes from the last node to the first, so parents come after their children. As long as the next
-            // nodes are less deep than `above`, they have a node below them whose shutdown does work of its own.
-            let mut above = 0;
-            for node in self.nodes.iter().rev() {
-                let ps = node.plan_state();
-                let shuts_down = node.depth() < above || shuts_down(ps);
-                if shuts_down {
-                    above = node.depth();
-                }
-                let instr = node.instrumentation();
-                if !(*ps).instrument.is_null() {
-                    *instr = *(*ps).instrument;
-                } else if core_measures {
-                    continue;
-                }
-                let is_async = (*ps).async_capable;
-                // Core's calls around shutdown only matter if workers or remote servers are shut down.
-                let core_contributes =
-                    node.by_core() || is_async || node.under_gather() || has_gather || shuts_down;
-                self.core_contributes |= core_contributes;
-                reusable &= !core_contributes;
-                (*instr).async_mode = is_async;
-                let core = compat::common_instrumentation(&mut *instr);
-                // The timer also tells which calls an error interrupted.
-                core.need_timer = has_usage && core_contributes;
-                core.need_bufusage = has_usage && core_contributes;
-                core.need_walusage = has_usage && core_contributes;
-                node.start_timer();
-                node.set_method(Some(wrapper::method(
-                    self.timed,
-                    self.accounting(node),
-                    only_reads,
-                )));
-                (*ps).instrument = instr;
+        let estate = {
+            // SAFETY: the query is started by the caller's promise, so it has its state.
+            unsafe { (*self.query).estate }
+        };
+        // If core measures nothing, it has not allocated instrumentation.
+        // SAFETY: the state of a started query is live.
+        let requested = unsafe { (*estate).es_instrument };
+        let plan_states = self.nodes.iter().map(|node| node.plan_state());
+        // SAFETY: the query is started, and these are its plan states.
+        let is_read_only = unsafe { side_effects::is_read_only(self.query, plan_states) };
+        self.link_accounts();
+        // SAFETY: the plan states are live by the caller's promise.
+        unsafe { self.pair_fused_scans() };
+        // The loop goes from the last node to the first, so parents come after their children. As long as the next nodes are
+        // less deep than `above`, they have a node below them whose shutdown does work of its own.
+        let mut above = 0;
+        let mut core_contributes = false;
+        for node in self.nodes.iter().rev() {
+            // SAFETY: the plan state is live by the caller's promise.
+            let shuts_down = node.depth() < above || unsafe { shuts_down(node.plan_state()) };
+            if shuts_down {
+                above = node.depth();
             }
-            self.reusable = reusable && !self.core_contributes;
-            if has_gather {
-                // This is what workers report.
-                let mut options =
-                    (*estate).es_instrument | requested_by_others | INSTRUMENT_ROWSOURCE | INSTRUMENT_ROWS;
-                if is_timed {
-                    options |= INSTRUMENT_TIMER;
-                }
-                if has_usage {
-                    options |= INSTRUMENT_BUFFERS | INSTRUMENT_WAL;
-                }
-                (*estate).es_instrument = options;
-            }
+            // SAFETY: the plan state is live, and its node has not run yet, by the caller's promise.
+            core_contributes |=
+                unsafe { self.install_in(node, requested != 0, has_gather || shuts_down, is_read_only) };
         }
+        self.core_contributes |= core_contributes;
+        // `is_read_only` depends on more than the plan's identity, so it may be wrong for the next execution.
+        self.reusable =
+            self.mode == Mode::RowsourceOnly && !is_read_only && !self.core_contributes && self.has_queryid();
+        if has_gather {
+            // SAFETY: the state of a started query is live, and no reference to it exists.
+            unsafe { (*estate).es_instrument = self.reported_by_workers(requested | requested_by_others) };
+        }
+    }
+
+    /// Makes the `instrument` of a node's plan state point to the node, and chooses its wrapper. Does nothing if core measures
+    /// but not this node. Returns whether core contributes to the node's statistics; it does if `core_contributes`.
+    ///
+    /// # Safety
+    /// The node's plan state must be live, and may not have run yet.
+    #[inline(always)]
+    unsafe fn install_in(
+        &self,
+        node: NodeRef,
+        core_measures: bool,
+        core_contributes: bool,
+        is_read_only: bool,
+    ) -> bool {
+        let has_usage = self.level != InstrumentationLevel::Rows;
+        let (ps, instr) = (node.plan_state(), node.instrumentation());
+        // SAFETY: the plan state is live by the caller's promise. Core uses `instrument` only through the plan state. The
+        // node lives as long as the statement, which lives as long as the query's context.
+        unsafe {
+            if !(*ps).instrument.is_null() {
+                *instr = *(*ps).instrument;
+            } else if core_measures {
+                return false;
+            }
+            let is_async = (*ps).async_capable;
+            // Core's calls around shutdown only matter if workers or remote servers are shut down.
+            let core_contributes = core_contributes || node.by_core() || is_async || node.under_gather();
+            (*instr).async_mode = is_async;
+            let core = compat::common_instrumentation(&mut *instr);
+            // The timer also tells which calls an error interrupted.
+            core.need_timer = has_usage && core_contributes;
+            core.need_bufusage = has_usage && core_contributes;
+            core.need_walusage = has_usage && core_contributes;
+            node.start_timer();
+            node.set_method(Some(wrapper::method(
+                self.timed,
+                self.accounting(node),
+                is_read_only,
+            )));
+            (*ps).instrument = instr;
+            core_contributes
+        }
+    }
+
+    /// Returns what parallel workers measure and report, beside what is requested.
+    fn reported_by_workers(&self, requested: i32) -> i32 {
+        let mut options = requested | INSTRUMENT_ROWSOURCE | INSTRUMENT_ROWS;
+        if self.level == InstrumentationLevel::Timed {
+            options |= INSTRUMENT_TIMER;
+        }
+        if self.level != InstrumentationLevel::Rows {
+            options |= INSTRUMENT_BUFFERS | INSTRUMENT_WAL;
+        }
+        options
     }
 
     /// Gives each node its caller's account: the account of the nearest node above that has a wrapper. Nodes such as Hash

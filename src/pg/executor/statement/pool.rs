@@ -6,6 +6,7 @@ use crate::instrumentation::InstrumentationPlan;
 use crate::pg::results::node::Node;
 use crate::pg::server::backend_local::BackendLocal;
 use rowsource_core::model::PlanKey;
+use rowsource_core::zeroed::ZeroedMemory;
 use std::cell::{Cell, UnsafeCell};
 
 /// The number of statements that are kept.
@@ -71,7 +72,7 @@ pub fn take_matching(key: &PlanKey, setting: &InstrumentationPlan, count: usize)
 
 /// Takes memory for nodes and a box for a new statement, if the pool has one to give away: one that has no target, or any
 /// one if the pool is full.
-pub fn take_any() -> (Vec<Node>, Option<Box<Statement>>) {
+pub fn take_any() -> (ZeroedMemory<Node>, Option<Box<Statement>>) {
     let is_usable = |statement: &Statement| statement.target.is_some();
     // SAFETY: the body calls no function of this file but `next`, which does not use the pool.
     let taken = unsafe {
@@ -87,7 +88,7 @@ pub fn take_any() -> (Vec<Node>, Option<Box<Statement>>) {
     };
     match taken {
         Some(mut statement) => (statement.nodes.take_memory(), Some(statement)),
-        None => (Vec::new(), None),
+        None => (ZeroedMemory::new(), None),
     }
 }
 

@@ -35,37 +35,42 @@ pub unsafe fn attach(
     added_by_us: i32,
     toplevel: bool,
 ) -> bool {
-    // SAFETY: the query is started by the caller's promise, and everything that it points to is valid until its context is
-    // freed.
+    // SAFETY: the query is started by the caller's promise, so its plan and its state are live.
+    let (estate, root, plan) = unsafe { ((*query).estate, (*query).planstate, &*(*query).plannedstmt) };
+    if estate.is_null() || root.is_null() || memory::is_short() {
+        return false;
+    }
+    // SAFETY: the state of a started query is live.
+    let (instrument, context) = unsafe { ((*estate).es_instrument, (*estate).es_query_cxt) };
+    let requested_by_others = requested_before | (instrument & !added_by_us);
+    let setting = &if requested_by_others & INSTRUMENT_TIMER != 0 {
+        explain::with_auto_explain(setting)
+    } else {
+        *setting
+    };
+    let mode = mode(setting, requested_by_others);
+    // SAFETY: the plan states of a started query are initialised.
+    let found = unsafe { tree::walk(root) };
+    if found.is_empty() {
+        return false;
+    }
+    // SAFETY: `found` are the plan states of this plan.
+    let plan_id = unsafe { identity::plan_id(&found, plan) };
+    let key = PlanKey::new(
+        server::user_id(),
+        server::database_id(),
+        compat::query_id(plan),
+        plan_id,
+        toplevel,
+    );
+    let matching = if mode == Mode::RowsourceOnly {
+        pool::take_matching(&key, setting, found.len())
+    } else {
+        None
+    };
+    // SAFETY: the query is started, `found` are all its plan states, and `context` is its context. Equal keys mean plan
+    // states of the same kinds and order.
     unsafe {
-        let estate = (*query).estate;
-        let root = (*query).planstate;
-        if estate.is_null() || root.is_null() || memory::is_short() {
-            return false;
-        }
-        let requested_by_others = requested_before | ((*estate).es_instrument & !added_by_us);
-        let setting = &if requested_by_others & INSTRUMENT_TIMER != 0 {
-            explain::with_auto_explain(setting)
-        } else {
-            *setting
-        };
-        let mode = mode(setting, requested_by_others);
-        let found = tree::walk(root);
-        if found.is_empty() {
-            return false;
-        }
-        let key = PlanKey::new(
-            server::user_id(),
-            server::database_id(),
-            compat::query_id(&*(*query).plannedstmt),
-            identity::plan_id(&found, &*(*query).plannedstmt),
-            toplevel,
-        );
-        let matching = if mode == Mode::RowsourceOnly {
-            pool::take_matching(&key, setting, found.len())
-        } else {
-            None
-        };
         let statement = match matching {
             Some(mut statement) => {
                 statement.reset_for_reexecution(query, &found);
@@ -76,9 +81,9 @@ pub unsafe fn attach(
                 None => return false,
             },
         };
-        statement.register_reset_callback((*estate).es_query_cxt);
-        true
+        statement.register_reset_callback(context);
     }
+    true
 }
 
 /// Sets up a new statement. Returns `None` if there is no memory for it.
@@ -95,86 +100,107 @@ unsafe fn set_up(
     mode: Mode,
 ) -> Option<Box<Statement>> {
     let is_worker = server::is_parallel_worker();
-    // SAFETY: `query` is started and `found` are its nodes, by the caller's promise. Everything that it points to is valid
-    // until its context is freed.
-    unsafe {
-        let (memory, place) = pool::take_any();
-        let nodes = NodeTable::new(memory, found.len())?;
-        for (node, found) in nodes.iter().zip(found) {
-            node.set_plan_state(found.plan_state);
-            node.set_plan_node_id((*(*found.plan_state).plan).plan_node_id);
-            node.set_parent(found.parent);
-            node.set_depth(found.depth);
-            node.set_edge(found.edge);
-            node.set_under_gather(found.under_gather);
-            node.set_hidden(found.hidden);
-            node.set_by_expression(found.by_expression);
-            node.set_by_core(matches!(
-                tree::tag(found.plan_state),
-                NodeTag::T_HashState
-                    | NodeTag::T_BitmapIndexScanState
-                    | NodeTag::T_BitmapAndState
-                    | NodeTag::T_BitmapOrState
-            ));
-        }
-        let has_gather = found.iter().any(|f| tree::is_gather(f.plan_state));
-        let clock = setting.clock;
-        let target = if is_worker {
-            None
-        } else {
-            store::attach();
-            let known = session::known(&key);
-            // This is a copy, because describing a plan may run output functions of types, whose statements may replace it.
-            let earlier = known.as_ref().map(|plan| plan.description.borrow().clone());
-            let (description, older_literals) = describe::description(query, earlier.as_ref(), found)?;
-            let plan = known.unwrap_or_else(|| session::new_plan(key, description.clone()));
-            Some(Target {
-                plan,
-                description,
-                older_literals,
-            })
-        };
-        let level = match mode {
-            Mode::CoreOnly => core_level(requested_by_others),
-            Mode::RowsourceOnly | Mode::AlsoForCore => setting.level,
-        };
-        let statement = Statement {
-            query,
-            callback: pg_sys::MemoryContextCallback::default(),
-            life: Life::new(),
-            mode,
-            nodes,
-            core_contributes: mode == Mode::CoreOnly || has_gather,
-            reusable: false,
-            level,
-            sampfreq: setting.sampfreq,
-            clock,
-            timed: Statement::timed(level, setting.sampfreq, clock),
-            tick_ns: clock.scale().ns_per_tick(),
-            config: sampling::config(clock, setting.sampfreq),
-            target,
-            outside: UnsafeCell::new(Usage::zero()),
-            elapsed_ns: Cell::new(0.0),
-            replaced: Replaced::empty(),
-            outcome: Cell::new(Outcome::Completed),
-            excluded_from_last: Cell::new(false),
-            channel: Cell::new(None),
-        };
-        let mut statement = pool::into_box(statement, place)?;
-        if mode == Mode::CoreOnly {
-            // Core measures in the workers too.
-            (*(*query).estate).es_instrument &= !INSTRUMENT_ROWSOURCE;
-        } else {
-            statement.install_instrumentation(has_gather, requested_by_others);
-            if level == InstrumentationLevel::Timed {
-                tick::prepare();
-            }
-            if has_gather && !is_worker {
-                statement.channel.set(Some(parallel::Channel::unopened()));
-            }
-        }
-        Some(statement)
+    let (memory, place) = pool::take_any();
+    let nodes = NodeTable::new(memory, found.len())?;
+    // SAFETY: the table has a node for each of these plan states, which are live by the caller's promise.
+    unsafe { fill(&nodes, found) };
+    // SAFETY: the plan states are live by the caller's promise.
+    let has_gather = found.iter().any(|f| unsafe { tree::is_gather(f.plan_state) });
+    let clock = setting.clock;
+    let target = if is_worker {
+        None
+    } else {
+        // SAFETY: `query` is started and `found` are its plan states, by the caller's promise.
+        Some(unsafe { target(query, found, key) }?)
+    };
+    let level = match mode {
+        Mode::CoreOnly => core_level(requested_by_others),
+        Mode::RowsourceOnly | Mode::AlsoForCore => setting.level,
+    };
+    let statement = Statement {
+        query,
+        callback: pg_sys::MemoryContextCallback::default(),
+        life: Life::new(),
+        mode,
+        nodes,
+        core_contributes: mode == Mode::CoreOnly || has_gather,
+        reusable: false,
+        level,
+        sampfreq: setting.sampfreq,
+        clock,
+        timed: Statement::timed(level, setting.sampfreq, clock),
+        tick_ns: clock.scale().ns_per_tick(),
+        config: sampling::config(clock, setting.sampfreq),
+        target,
+        outside: UnsafeCell::new(Usage::zero()),
+        elapsed_ns: Cell::new(0.0),
+        replaced: Replaced::empty(),
+        outcome: Cell::new(Outcome::Completed),
+        excluded_from_last: Cell::new(false),
+        channel: Cell::new(None),
+    };
+    let mut statement = pool::into_box(statement, place)?;
+    if mode == Mode::CoreOnly {
+        // Core measures in the workers too.
+        // SAFETY: a started query has a live state. The caller made it, so no reference to it exists.
+        unsafe { (*(*query).estate).es_instrument &= !INSTRUMENT_ROWSOURCE };
+        return Some(statement);
     }
+    // SAFETY: the query is started, and its nodes have not run yet. `fill` gave them their plan states.
+    unsafe { statement.install_instrumentation(has_gather, requested_by_others) };
+    if level == InstrumentationLevel::Timed {
+        // SAFETY: a backend that runs a statement has initialised its timeouts.
+        unsafe { tick::prepare() };
+    }
+    if has_gather && !is_worker {
+        statement.channel.set(Some(parallel::Channel::unopened()));
+    }
+    Some(statement)
+}
+
+/// Copies into new nodes what is the same for all executions of the plan, and their plan states.
+///
+/// # Safety
+/// The plan states must be initialised.
+unsafe fn fill(nodes: &NodeTable, found: &[tree::Found]) {
+    for (node, found) in nodes.iter().zip(found) {
+        // SAFETY: the plan state is initialised by the caller's promise, so it has its tag and its plan.
+        let (kind, id) = unsafe { (tree::tag(found.plan_state), tree::plan_node_id(found.plan_state)) };
+        node.set_plan_state(found.plan_state);
+        node.set_plan_node_id(id);
+        node.set_parent(found.parent);
+        node.set_depth(found.depth);
+        node.set_edge(found.edge);
+        node.set_under_gather(found.under_gather);
+        node.set_hidden(found.hidden);
+        node.set_by_expression(found.by_expression);
+        node.set_by_core(matches!(
+            kind,
+            NodeTag::T_HashState
+                | NodeTag::T_BitmapIndexScanState
+                | NodeTag::T_BitmapAndState
+                | NodeTag::T_BitmapOrState
+        ));
+    }
+}
+
+/// Describes the plan, and finds where its statistics are stored. Returns `None` if there is no memory.
+///
+/// # Safety
+/// `query` must be started, and `found` must be all its plan states.
+unsafe fn target(query: *mut QueryDesc, found: &[tree::Found], key: PlanKey) -> Option<Target> {
+    store::attach();
+    let known = session::known(&key);
+    // This is a copy, because describing a plan may run output functions of types, whose statements may replace it.
+    let earlier = known.as_ref().map(|plan| plan.description.borrow().clone());
+    // SAFETY: the caller promises what the function requires.
+    let (description, older_literals) = unsafe { describe::description(query, earlier.as_ref(), found)? };
+    let plan = known.unwrap_or_else(|| session::new_plan(key, description.clone()));
+    Some(Target {
+        plan,
+        description,
+        older_literals,
+    })
 }
 
 /// Decides whether the wrappers or core measure a statement, and whether core's struct needs the results. In a parallel
@@ -216,25 +242,19 @@ impl Statement {
     /// * `query` must be started.
     /// * `found` must be all its plan states, with the same kinds and order as those for which the statement was set up.
     unsafe fn reset_for_reexecution(&mut self, query: *mut QueryDesc, found: &[tree::Found]) {
-        // SAFETY: `query` is started and `found` are its nodes, by the caller's promise. So the plan states are live, and
-        // they get pointers to nodes that live as long as the statement.
-        unsafe {
-            // This comes first, because it may be cancelled, which frees the nodes. Then no plan state may point to one.
-            if let Some(target) = &mut self.target {
-                if describe::is_of(&target.description, query) {
-                    target.older_literals = false;
-                } else {
-                    let earlier = target.plan.description.borrow().clone();
-                    if let Some(described) = describe::description(query, Some(&earlier), found) {
-                        (target.description, target.older_literals) = described;
-                    }
-                }
-            }
-            for (node, found) in self.nodes.iter().zip(found) {
-                node.reset();
-                node.start_timer();
-                node.set_plan_state(found.plan_state);
-                node.set_plan_node_id((*(*found.plan_state).plan).plan_node_id);
+        // This comes first, because it may be cancelled, which frees the nodes. Then no plan state may point to one.
+        if let Some(target) = &mut self.target {
+            // SAFETY: `query` is started and `found` are its plan states, by the caller's promise.
+            unsafe { target.describe_again(query, found) };
+        }
+        for (node, found) in self.nodes.iter().zip(found) {
+            node.reset();
+            node.start_timer();
+            node.set_plan_state(found.plan_state);
+            // SAFETY: the plan state is live by the caller's promise, and gets a pointer to a node that lives as long as the
+            // statement.
+            unsafe {
+                node.set_plan_node_id(tree::plan_node_id(found.plan_state));
                 (*found.plan_state).instrument = node.instrumentation();
             }
         }
@@ -250,5 +270,25 @@ impl Statement {
     pub(super) fn has_queryid(&self) -> bool {
         let target = self.target.as_ref();
         target.is_some_and(|target| target.plan.key.queryid != 0)
+    }
+}
+
+impl Target {
+    /// Describes the plan for another execution, unless the description is that of this plan already.
+    ///
+    /// # Safety
+    /// `query` must be started, and `found` must be all its plan states.
+    unsafe fn describe_again(&mut self, query: *mut QueryDesc, found: &[tree::Found]) {
+        // SAFETY: the caller promises what both functions require.
+        unsafe {
+            if describe::is_of(&self.description, query) {
+                self.older_literals = false;
+            } else {
+                let earlier = self.plan.description.borrow().clone();
+                if let Some(described) = describe::description(query, Some(&earlier), found) {
+                    (self.description, self.older_literals) = described;
+                }
+            }
+        }
     }
 }

@@ -1,0 +1,366 @@
+//! The timer of a node: chooses the calls to time, and sums up their times.
+
+use super::config::Config;
+use super::elapsed::elapsed;
+use super::evidence::{Detected, LongCallEvidence};
+use crate::float::{at_least, at_most};
+use rand_core::RngCore;
+
+/// The number of calls that are timed without gaps at the start of each node. So all calls of short statements are timed.
+pub(super) const FIRST_CALLS: u64 = 16;
+
+/// A gap is at most this part of the calls so far, so that a few hundred calls still give some samples, and changes of the
+/// costs are detected early. For this, the first few thousand calls cost about 50 more samples (2 us per node).
+const GROWTH: f64 = 1.0 / 12.0;
+
+/// A tick proves that a call is long only if it comes at least this many times the usual distance after the last reading.
+const FAR_FACTOR: f64 = 8.0;
+
+/// The mean distance of a call from the timed call before it, relative to the mean distance between timed calls, if one
+/// call of each block is timed: (1 + 1/6)/2.
+const AGE: f64 = 7.0 / 12.0;
+
+/// A detected call that is longer than all usual calls of this many gaps ends its block.
+const CHANGE_FACTOR: f64 = 4.0;
+
+/// A call that uses at least this many buffers counts as one that did I/O.
+pub const MANY_BUFFERS: i64 = 32;
+
+/// The clock readings around one timed call.
+#[derive(Clone, Copy, Debug)]
+pub struct TimedCall {
+    /// The last reading before this call, by any node or by the tick.
+    pub before: u64,
+    /// The reading at its start.
+    pub start: u64,
+    /// The reading at its end.
+    pub end: u64,
+    /// The number of readings that other nodes made inside the call.
+    pub nested_readings: u64,
+    /// The call did I/O or used many buffers.
+    pub did_io: bool,
+    /// The first call since the node was started or rescanned.
+    pub first_of_start: bool,
+}
+
+/// Weighted sums over the short samples.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(super) struct Samples {
+    pub(super) weight: f64,
+    pub(super) ticks: f64,
+    /// Their variance: g(g-1) times half the squared difference to the previous sample, so that phases of different cost do
+    /// not count as noise.
+    pub(super) variance: f64,
+    pub(super) previous: f64,
+    /// What one step of a coarse clock in one sample adds to the estimate. Such a step may have been missed, or be the only
+    /// one.
+    pub(super) step: f64,
+}
+
+/// The estimated number and time of long calls that are not counted individually.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(super) struct LongCalls {
+    pub(super) weight: f64,
+    pub(super) ticks: f64,
+    pub(super) variance: f64,
+}
+
+/// The estimated number and time of first calls of a start that are not counted individually.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(super) struct FirstCalls {
+    pub(super) weight: f64,
+    pub(super) ticks: f64,
+}
+
+/// The timing state of one plan node. Zeroed memory is a valid initial value, after a call of [`NodeTimer::start`].
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct NodeTimer {
+    /// The number of calls until the next timed one. The call that counts it down to zero is timed.
+    pub countdown: u64,
+    pub(super) drawn: u64,
+    /// The number of calls of the block that follow its timed one.
+    pub(super) left: u64,
+    /// The size of the block, which is the weight of its timed call.
+    pub(super) gap: f64,
+    pub(super) recent: f64,
+    /// The time of the first call.
+    pub(super) opening: f64,
+    pub(super) certain_calls: u64,
+    pub(super) certain_ticks: f64,
+    pub(super) detected_calls: u64,
+    pub(super) detected_ticks: f64,
+    pub(super) detected_variance: f64,
+    /// Ticks to the first row of each start, summed over the calls that are counted individually.
+    pub(super) startup_ticks: f64,
+    pub(super) startup_calls: u64,
+    pub(super) samples: Samples,
+    pub(super) long: LongCalls,
+    pub(super) first: FirstCalls,
+    /// The usual ticks from the last reading to a call of this node.
+    pub(super) distance: f64,
+    /// The end of the last timed call.
+    pub(super) own_reading: u64,
+    /// The number of timed calls and of detected calls.
+    pub timed_calls: u64,
+    /// The number of clock readings for this node.
+    pub timer_calls: u64,
+    /// The number of readings smaller than the one before.
+    pub clock_backsteps: u64,
+}
+
+impl NodeTimer {
+    /// Makes the timer time the first call.
+    pub fn start(&mut self) {
+        self.countdown = 1;
+        self.drawn = 1;
+        self.gap = 1.0;
+    }
+
+    /// Records a timed call and draws the gap to the next.
+    ///
+    /// Returns true if the gap is larger than 1. Then the caller must arm its tick.
+    #[inline(always)]
+    pub fn record_timed(
+        &mut self,
+        config: &Config,
+        random: &mut impl RngCore,
+        call: &TimedCall,
+        evidence: &mut LongCallEvidence,
+    ) -> bool {
+        let (raw, backsteps) = elapsed(call.start, call.end);
+        let overhead = config.empty_interval + call.nested_readings as i64 as f64 * config.nested_reading();
+        // A short call may measure less than the mean empty interval. Setting each negative value to zero would bias the
+        // sum.
+        let ticks = if backsteps == 0 { raw - overhead } else { 0.0 };
+        if self.timed_calls == 0 {
+            self.opening = ticks;
+        }
+        self.timed_calls += 1;
+        self.timer_calls += 2;
+        self.clock_backsteps += backsteps;
+        if self.gap <= 1.0 {
+            if raw >= config.affordable {
+                evidence.detected = call.end;
+            }
+            self.count(ticks, call.first_of_start);
+        } else {
+            self.weigh(config, call, raw, ticks, evidence);
+        }
+        self.own_reading = call.end;
+        self.draw(config, random, ticks)
+    }
+
+    /// Counts a timed call individually.
+    #[inline]
+    fn count(&mut self, ticks: f64, first_of_start: bool) {
+        self.certain_calls += 1;
+        self.certain_ticks += ticks;
+        if first_of_start {
+            self.startup_calls += 1;
+            self.startup_ticks += ticks;
+        }
+    }
+
+    /// Records a timed call of a block whose other calls are not timed.
+    #[inline]
+    fn weigh(
+        &mut self,
+        config: &Config,
+        call: &TimedCall,
+        raw: f64,
+        ticks: f64,
+        evidence: &mut LongCallEvidence,
+    ) {
+        let first = call.first_of_start;
+        // This must come before `note_distance`, so that the test is the same as for a call that is not timed. Readings
+        // before the start belong to other nodes.
+        match evidence.of_call(call.start, call.before, || self.far(config), call.did_io) {
+            Some(detected) => {
+                if detected == Detected::ByTick {
+                    self.note_long(config, ticks, evidence.period, 1.0, first);
+                } else if raw >= config.affordable {
+                    evidence.detected = call.end;
+                }
+                self.count(ticks, first);
+                if self.is_change(ticks) {
+                    self.left = 0;
+                }
+            }
+            None if ticks >= config.long => self.note_long(config, ticks, evidence.period, 0.0, first),
+            None => self.sample(config, ticks, first),
+        }
+        self.note_distance(call.before, call.start);
+    }
+
+    /// Counts the call down. Returns true if this is the next timed one.
+    #[inline(always)]
+    pub fn is_next_timed(&mut self) -> bool {
+        self.countdown = self.countdown.wrapping_sub(1);
+        self.countdown == 0
+    }
+
+    /// Returns how a call that was not timed is detected, or `None`. `before` is the last reading before the call.
+    #[inline]
+    pub fn detect(
+        &self,
+        config: &Config,
+        before: u64,
+        did_io: bool,
+        evidence: &LongCallEvidence,
+    ) -> Option<Detected> {
+        evidence.of_call(before, before, || self.far(config), did_io)
+    }
+
+    /// Records a call that was not timed but detected. `end` was read at its end.
+    #[inline]
+    pub fn record_detected(
+        &mut self,
+        config: &Config,
+        detected: Detected,
+        before: u64,
+        end: u64,
+        first_of_start: bool,
+        evidence: &mut LongCallEvidence,
+    ) {
+        let (raw, backsteps) = elapsed(before, end);
+        let ticks = raw - self.distance;
+        match detected {
+            Detected::Certain if ticks >= config.affordable => evidence.detected = end,
+            Detected::Certain => {}
+            Detected::ByTick => self.note_long(config, ticks, evidence.period, 1.0, first_of_start),
+        }
+        self.timed_calls += 1;
+        self.timer_calls += 1;
+        self.clock_backsteps += backsteps;
+        self.detected_calls += 1;
+        self.detected_ticks += ticks;
+        self.detected_variance += self.distance * self.distance;
+        if first_of_start {
+            self.startup_calls += 1;
+            self.startup_ticks += ticks;
+        }
+        if self.is_change(ticks) {
+            self.drawn = self.drawn.saturating_sub(self.countdown) + 1;
+            self.countdown = 1;
+            self.left = 0;
+            self.gap = 1.0;
+        }
+    }
+
+    /// Adds a short sample.
+    #[inline]
+    fn sample(&mut self, config: &Config, ticks: f64, first_of_start: bool) {
+        let g = self.gap;
+        let samples = &mut self.samples;
+        let previous = if samples.weight > 0.0 {
+            samples.previous
+        } else {
+            self.recent
+        };
+        samples.weight += g;
+        samples.ticks += g * ticks;
+        samples.variance += g * (g - 1.0) * (ticks - previous) * (ticks - previous) / 2.0;
+        samples.previous = ticks;
+        samples.step = samples.step.max(g * config.step());
+        if first_of_start {
+            self.first.weight += g;
+            self.first.ticks += g * ticks;
+        }
+    }
+
+    /// Adds a long call that the tick or a sample found. `counted` is 1 if it is also counted individually, else 0.
+    #[inline]
+    fn note_long(&mut self, config: &Config, ticks: f64, period: f64, counted: f64, first_of_start: bool) {
+        let by_tick = if period > 0.0 {
+            // It is detected only if the tick comes late enough in the call.
+            ((ticks + self.distance - self.far(config)) / period).clamp(0.0, 1.0)
+        } else {
+            counted
+        };
+        let chance = 1.0 - (1.0 - by_tick) * (1.0 - 1.0 / self.gap);
+        let weight = 1.0 / chance;
+        let more = weight - counted;
+        self.long.weight += more;
+        self.long.ticks += more * ticks;
+        self.long.variance += weight * (weight - 1.0) * ticks * ticks;
+        if first_of_start {
+            self.first.weight += more;
+            self.first.ticks += more * ticks;
+        }
+    }
+
+    /// Chooses the next block and its timed call. The size of a block is 1 at first, then as small as the timer's share
+    /// allows, and never above `sampfreq`.
+    #[inline(always)]
+    fn draw(&mut self, config: &Config, random: &mut impl RngCore, ticks: f64) -> bool {
+        // The first call also does set-up work, so it does not predict the next ones. `clamp` is not used, because it
+        // panics if its bounds are not numbers, and no panic may cross this frame.
+        let clipped = at_most(at_least(ticks, 0.0), 2.0 * config.affordable);
+        self.recent = match self.timed_calls {
+            0..=2 => clipped,
+            _ => self.recent + (clipped - self.recent) / 8.0,
+        };
+        if self.drawn < FIRST_CALLS {
+            self.countdown = 1;
+            self.drawn += 1;
+            return false;
+        }
+        let calls = self.drawn as f64;
+        // Rare long calls also justify samples, so that similar calls are found. The rest of their share is spent on as
+        // many calls as there were before.
+        let known = self.certain_ticks + self.detected_ticks + self.samples.ticks + self.long.ticks;
+        let spent = self.timed_calls as f64 * config.affordable;
+        let usual = self.recent.max((known - self.opening - spent) / calls);
+        let max = config.max_gap.min(calls * GROWTH);
+        let mean = if usual * max <= config.affordable {
+            max
+        } else {
+            config.affordable / usual
+        };
+        let (size, position) = if mean >= 1.5 {
+            let size = (mean + 0.5) as u64;
+            (
+                size,
+                ((u128::from(random.next_u64()) * u128::from(size)) >> 64) as u64,
+            )
+        } else {
+            (1, 0)
+        };
+        self.gap = size as f64;
+        self.countdown = self.left + position + 1;
+        self.left = size - 1 - position;
+        self.drawn += self.countdown;
+        size > 1
+    }
+
+    /// Returns how many ticks after the last reading before a call a tick must come to prove that the call is long.
+    #[inline]
+    fn far(&self, config: &Config) -> f64 {
+        at_least(FAR_FACTOR * self.distance, config.long)
+    }
+
+    /// Returns whether a detected call is so long that the next call must be timed.
+    #[inline]
+    fn is_change(&self, ticks: f64) -> bool {
+        ticks > CHANGE_FACTOR * self.gap * self.recent
+    }
+
+    /// Records the time between the last reading and the start of a call.
+    #[inline]
+    fn note_distance(&mut self, before: u64, start: u64) {
+        let (ticks, backsteps) = elapsed(before, start);
+        self.clock_backsteps += backsteps;
+        // The distance is used for calls that are not timed. It is shorter if all readings are those of timed calls.
+        let age = if before == self.own_reading { AGE } else { 1.0 };
+        self.distance += (age * ticks - self.distance) / 8.0;
+    }
+
+    /// Returns the number of calls of the node so far.
+    pub fn calls(&self) -> u64 {
+        self.drawn.saturating_sub(self.countdown)
+    }
+}
