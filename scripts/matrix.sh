@@ -6,13 +6,14 @@
 . "$(dirname "$0")/testing.sh"
 MAJORS=(17 18 19)
 
-# use MAJOR: what the rest is to work on. The server of 16 runs on this machine, from its wheel: without tests that compare
+# use MAJOR: what the rest is to work on. Accuracy is tested on 15 and on the newest. The server of 16 runs on this machine, from its wheel: without tests that compare
 # times, that need contrib modules, or whose helper patches position-independent programs only (tempfile_slots).
 use() {
     export PG_CONFIG=$MATRIX/pg_config-$1 PG_ROOT=$MATRIX/$1 ROWSOURCE_RUN=$RUN$1
+    [ "$1" = "${MAJORS[-1]}" ] || export UNFIT='binary(=accuracy)'
     [ "$1" = 16 ] || return 0
     export PG_ROOT="" INSTALLED=1 UNFIT="group(timing) | binary(=tempfile_slots) |
-        binary(/^(coexistence|equality|explain_option|robust|store_callgrind|store_overhead)$/)"
+        binary(/^(accuracy|coexistence|equality|explain_option|robust|store_callgrind|store_overhead)$/)"
 }
 
 # one MAJOR [NAME...]: everything on that major that can run beside other work, or just these files of tests.
@@ -30,11 +31,11 @@ one() {
     step "$name: lints of the library" scripts/build.sh clippy
 }
 
-# timing MAJOR: the tests that compare times. Those that attack look at what no major does differently: they run on 15 and on
-# the newest.
+# timing MAJOR: the tests that compare times. Those that attack, and that of throughput, look at what no major does differently:
+# they run on 15 and on the newest.
 timing() {
     use "$1"
-    [ "$1" = "${MAJORS[-1]}" ] || export UNFIT='binary(/^(attack|long)_/)'
+    [ "$1" = "${MAJORS[-1]}" ] || export UNFIT='binary(/^(attack_|long_|store_overhead$)/)'
     step "PostgreSQL $1: tests that compare times" server_tests 'group(timing)'
 }
 
