@@ -6,8 +6,9 @@
 . "$(dirname "$0")/testing.sh"
 MAJORS=(17 18 19)
 
-# use MAJOR: what the rest is to work on. Accuracy is tested on 15 and on the newest. The server of 16 runs on this machine, from its wheel: without tests that compare
-# times, that need contrib modules, or whose helper patches position-independent programs only (tempfile_slots).
+# use MAJOR: what the rest is to work on. Accuracy is tested on 15 and on the newest. The server of 16 runs on this machine,
+# from its wheel: without tests that compare times, that need contrib modules, or whose helper patches position-independent
+# programs only (tempfile_slots).
 use() {
     export PG_CONFIG=$MATRIX/pg_config-$1 PG_ROOT=$MATRIX/$1 ROWSOURCE_RUN=$RUN$1
     [ "$1" = "${MAJORS[-1]}" ] || export UNFIT='binary(=accuracy)'
