@@ -59,6 +59,16 @@ pub fn query_id(statement: &pg_sys::PlannedStmt) -> i64 {
     statement.queryId as i64
 }
 
+/// Returns the queryid of a query that is not planned yet.
+#[cfg(pg_ge_18)]
+pub fn parsed_query_id(query: &pg_sys::Query) -> i64 {
+    query.queryId
+}
+#[cfg(not(pg_ge_18))]
+pub fn parsed_query_id(query: &pg_sys::Query) -> i64 {
+    query.queryId as i64
+}
+
 /// Returns the planid that core or another extension set; 0 if none did.
 #[cfg(pg_ge_18)]
 pub fn plan_id(statement: &pg_sys::PlannedStmt) -> i64 {

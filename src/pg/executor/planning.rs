@@ -64,7 +64,7 @@ unsafe fn plan(
     planner: impl FnOnce() -> *mut pg_sys::PlannedStmt,
 ) -> *mut pg_sys::PlannedStmt {
     // SAFETY: the query is live by the caller's promise. The planner frees or changes it, so its identifier is read before.
-    let queryid = unsafe { (*query).queryId as i64 };
+    let queryid = compat::parsed_query_id(unsafe { &*query });
     if queryid == 0 || !is_timed() {
         return planner();
     }
