@@ -45,6 +45,12 @@ SET work_mem = '1MB'; SET enable_mergejoin = off;
 \echo select a.id % 1000 as k, count(*) from test a join test b on a.id = b.id where a.id <= 1000000 group by 1 order by 2 desc, 1 limit 3;
 select a.id % 1000 as k, count(*) from test a join test b on a.id = b.id where a.id <= 1000000 group by 1 order by 2 desc, 1 limit 3;
 SELECT rowsource_display(format => 'ALLSTATS LAST +COST');
+\echo
+\echo == the same plan for a flame graph: names from the root to the node, and its own microseconds
+SELECT rowsource_folded();
+\echo
+\echo == how long the calls of its first scan took
+SELECT rowsource_histogram_plot(node_id => 4);
 RESET work_mem; RESET enable_mergejoin;
 
 \echo
@@ -149,3 +155,7 @@ COMMIT;
 SELECT rowsource_snapshot();
 \o
 SELECT rowsource_iostat_report();
+
+\echo
+\echo == how long a logical I/O takes: hits and reads of random blocks
+SELECT from_us, to_us, hits, reads FROM rowsource_logical_io('test', pattern => 'random', blocks => 20000);
