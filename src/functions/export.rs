@@ -1,6 +1,7 @@
 //! Plans in the formats of other tools: folded stacks, speedscope, an HTML page; and histograms as text.
 
 use super::display;
+use super::words::choose;
 use crate::pg::executor::statement;
 use crate::pg::server::srf::Rows;
 use crate::pg::server::{fail, memory};
@@ -43,7 +44,7 @@ struct Exported {
 fn chosen(queryid: Option<i64>, planid: Option<i64>, which: Option<&str>) -> Option<Exported> {
     // This comes first, so that the calling statement is excluded even if the call fails.
     statement::exclude_running_from_last();
-    let which = parse(which.unwrap_or_default());
+    let which = choose("which", which.unwrap_or_default(), &WHICH);
     let (plan, last) = if queryid.is_none() && planid.is_none() {
         let LastStatement { plan, stats } = display::last();
         (plan, Some(stats))
@@ -66,20 +67,6 @@ fn chosen(queryid: Option<i64>, planid: Option<i64>, which: Option<&str>) -> Opt
         plan,
         stats,
         executions,
-    })
-}
-
-fn parse(word: &str) -> Which {
-    let known = WHICH
-        .iter()
-        .find(|(name, _)| name.eq_ignore_ascii_case(word.trim()));
-    known.map(|(_, which)| *which).unwrap_or_else(|| {
-        let names = WHICH.map(|(name, _)| name).join(", ");
-        fail(
-            PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
-            &format!("unknown word \"{word}\" for the executions"),
-            &format!("Known words: {names}."),
-        )
     })
 }
 

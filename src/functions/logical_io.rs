@@ -1,5 +1,6 @@
 //! `rowsource_logical_io()`: how long it takes to get a block of a relation.
 
+use super::words::choose;
 use crate::guc;
 use crate::instrumentation::auto_clock;
 use crate::pg::buffers::{Fork, Get};
@@ -35,7 +36,7 @@ pub fn rows(
     pattern: &str,
     seed: Option<i64>,
 ) {
-    let pattern = parse(pattern);
+    let pattern = choose("pattern", pattern, &PATTERNS);
     if blocks.is_some_and(|blocks| blocks < 1) {
         fail(
             PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
@@ -103,18 +104,4 @@ fn summary(of: Option<&Summary>) -> [Value; 5] {
         column(|s| s.p99_us),
         column(|s| s.max_us),
     ]
-}
-
-fn parse(word: &str) -> Pattern {
-    let known = PATTERNS
-        .iter()
-        .find(|(name, _)| name.eq_ignore_ascii_case(word.trim()));
-    known.map(|(_, pattern)| *pattern).unwrap_or_else(|| {
-        let names = PATTERNS.map(|(name, _)| name).join(", ");
-        fail(
-            PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
-            &format!("unknown pattern \"{word}\""),
-            &format!("Known patterns: {names}."),
-        )
-    })
 }

@@ -10,3 +10,4 @@ mod store;
 mod temp_usage;
 mod tempfile;
 mod views;
+mod words;

@@ -169,7 +169,7 @@ fn everything_with_blocks_can_be_read() {
         ("'blocks', blocks => -1", "must be positive"),
         (
             "'blocks', pattern => 'backwards'",
-            "unknown pattern \"backwards\"",
+            "unknown word \"backwards\" for the argument \"pattern\"",
         ),
         ("0", "could not open relation"),
     ] {

@@ -1,0 +1,22 @@
+//! Arguments that are one of a few words.
+
+use crate::pg::server::fail;
+use pgrx::PgSqlErrorCode;
+
+/// Returns what a word stands for. Letter case and spaces around the word do not matter.
+///
+/// # Errors
+/// Raises an error that names the argument and the known words.
+pub fn choose<T: Copy>(argument: &str, word: &str, known: &[(&str, T)]) -> T {
+    let found = known
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(word.trim()));
+    found.map(|(_, meaning)| *meaning).unwrap_or_else(|| {
+        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+        fail(
+            PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+            &format!("unknown word \"{word}\" for the argument \"{argument}\""),
+            &format!("Known words: {}.", names.join(", ")),
+        )
+    })
+}
