@@ -6,11 +6,10 @@ use hdrhistogram::Histogram as FineHistogram;
 
 /// The times of gets of one kind.
 struct Times {
-    count: u64,
     sum_ns: f64,
     min_ns: f64,
     max_ns: f64,
-    /// For percentiles. Its buckets are so narrow that they are right to 1 %.
+    /// For the number and the percentiles. Its buckets are so narrow that they are right to 1 %.
     fine: FineHistogram<u64>,
 }
 
@@ -57,7 +56,6 @@ impl Times {
         const MAX_NS: u64 = 3_600_000_000_000;
         const DIGITS: u8 = 2;
         Times {
-            count: 0,
             sum_ns: 0.0,
             min_ns: f64::INFINITY,
             max_ns: 0.0,
@@ -67,7 +65,6 @@ impl Times {
     }
 
     fn add(&mut self, ns: f64) {
-        self.count += 1;
         self.sum_ns += ns;
         self.min_ns = self.min_ns.min(ns);
         self.max_ns = self.max_ns.max(ns);
@@ -79,10 +76,11 @@ impl Times {
             let ns = self.fine.value_at_quantile(quantile) as f64;
             ns.clamp(self.min_ns, self.max_ns) / 1e3
         };
-        (self.count > 0).then(|| Summary {
-            count: self.count,
+        let count = self.fine.len();
+        (count > 0).then(|| Summary {
+            count,
             min_us: self.min_ns / 1e3,
-            mean_us: self.sum_ns / self.count as f64 / 1e3,
+            mean_us: self.sum_ns / count as f64 / 1e3,
             p50_us: percentile(0.5),
             p99_us: percentile(0.99),
             max_us: self.max_ns / 1e3,

@@ -5,7 +5,7 @@ use crate::pg::server::srf::{Rows, value};
 use crate::pg::server::{self, fail, memory};
 use crate::session::{self, LastStatement};
 use pgrx::{PgSqlErrorCode, pg_sys};
-use rowsource_core::model::{Outcome, Plan, PlanKey, clock_name};
+use rowsource_core::model::{NodeStats, Outcome, Plan, PlanKey, clock_name};
 use rowsource_core::report::{self, FORMAT_WORDS, Format, Header};
 
 /// Adds the rows of `rowsource_display()`.
@@ -13,12 +13,7 @@ pub fn lines(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, format:
     // This comes first, so that the calling statement is excluded even if the call fails.
     statement::exclude_running_from_last();
     let format = parse(format.unwrap_or_default());
-    let (plan, last) = if queryid.is_none() && planid.is_none() {
-        let LastStatement { plan, stats } = last();
-        (plan, Some(stats))
-    } else {
-        (stored_plan(queryid, planid), None)
-    };
+    let (plan, last) = find(queryid, planid).unwrap_or_else(|| fail_not_kept(queryid, planid));
     // The whole table is made in memory, because each column is as wide as its widest value.
     memory::ensure_headroom(plan.description.nodes.len());
     let statistics = &plan.statistics;
@@ -35,15 +30,34 @@ pub fn lines(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, format:
         block_size: pg_sys::BLCKSZ,
         older_literals: plan.older_literals,
     };
-    let stats = last.filter(|_| format.last()).unwrap_or_else(|| {
-        let mut stats = memory::with_room(plan.nodes.len());
-        let nodes = plan.nodes.iter();
-        stats.extend(nodes.map(|node| if format.last() { node.last } else { node.total }));
-        stats
-    });
+    let stats = statistics_of(&plan, last, format.last());
     for line in report::display(&header, &plan.description.nodes, &stats, &format) {
         rows.add_line(&line);
     }
+}
+
+/// Returns the plan with these ids. Without ids, returns the session's last statement, and the statistics of its execution.
+/// Returns `None` if no such plan is kept.
+///
+/// # Errors
+/// Raises an error if there are no ids and no last statement, or if the user may not see it.
+pub(super) fn find(queryid: Option<i64>, planid: Option<i64>) -> Option<(Plan, Option<Vec<NodeStats>>)> {
+    if queryid.is_none() && planid.is_none() {
+        let LastStatement { plan, stats } = last();
+        return Some((plan, Some(stats)));
+    }
+    Some((stored_plan(queryid, planid)?, None))
+}
+
+/// Returns the statistics of the nodes: those of the last execution, or the totals. `last` is the last execution, if that is
+/// not the one that `plan` has.
+pub(super) fn statistics_of(plan: &Plan, last: Option<Vec<NodeStats>>, is_last: bool) -> Vec<NodeStats> {
+    last.filter(|_| is_last).unwrap_or_else(|| {
+        let mut stats = memory::with_room(plan.nodes.len());
+        let nodes = plan.nodes.iter();
+        stats.extend(nodes.map(|node| if is_last { node.last } else { node.total }));
+        stats
+    })
 }
 
 /// Parses a display format, or raises an error that lists the known words.
@@ -61,7 +75,7 @@ fn parse(words: &str) -> Format {
 }
 
 /// Returns the session's last statement, or raises an error if the user may not see it or there is none.
-pub(super) fn last() -> LastStatement {
+fn last() -> LastStatement {
     let last = session::last().unwrap_or_else(|| {
         fail(PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             "no statement of this session has been measured",
@@ -78,25 +92,23 @@ pub(super) fn last() -> LastStatement {
     last
 }
 
-/// Returns the plan with these ids, or raises an error.
-fn stored_plan(queryid: Option<i64>, planid: Option<i64>) -> Plan {
-    find_plan(queryid, planid).unwrap_or_else(|| {
-        let id = |id: Option<i64>| id.map_or("any".to_owned(), |id| id.to_string());
-        fail(
-            PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
-            &format!(
-                "no plan is kept for queryid {}, planid {}",
-                id(queryid),
-                id(planid)
-            ),
-            "pg_stat_rowsource_plans lists the kept plans. Roles with the privileges of pg_read_all_stats also see those of other roles.",
-        )
-    })
+/// Raises the error that no plan with these ids is kept.
+fn fail_not_kept(queryid: Option<i64>, planid: Option<i64>) -> ! {
+    let id = |id: Option<i64>| id.map_or("any".to_owned(), |id| id.to_string());
+    fail(
+        PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
+        &format!(
+            "no plan is kept for queryid {}, planid {}",
+            id(queryid),
+            id(planid)
+        ),
+        "pg_stat_rowsource_plans lists the kept plans. Roles with the privileges of pg_read_all_stats also see those of other roles.",
+    )
 }
 
 /// Returns the plan with these ids, if there is one. Prefers plans of this database, then plans of the user. Ignores plans that
 /// the user may not see: an error that mentions them would reveal that they exist.
-pub(super) fn find_plan(queryid: Option<i64>, planid: Option<i64>) -> Option<Plan> {
+fn stored_plan(queryid: Option<i64>, planid: Option<i64>) -> Option<Plan> {
     let matches = |key: &&PlanKey| {
         queryid.is_none_or(|id| id == key.queryid)
             && planid.is_none_or(|id| id == key.planid)

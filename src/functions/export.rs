@@ -1,14 +1,13 @@
-//! Plans in the formats of other tools: folded stacks, speedscope, an HTML page; and histograms as text.
+//! Plans in the formats of other tools: folded stacks and speedscope; and histograms as text.
 
 use super::display;
 use super::words::choose;
 use crate::pg::executor::statement;
 use crate::pg::server::srf::Rows;
 use crate::pg::server::{fail, memory};
-use crate::session::LastStatement;
 use pgrx::PgSqlErrorCode;
 use rowsource_core::export;
-use rowsource_core::histogram::{Bucket, Histogram, plot};
+use rowsource_core::histogram::{Bucket, plot};
 use rowsource_core::model::{NodeStats, Plan};
 
 /// The executions that an export is about.
@@ -45,20 +44,9 @@ fn chosen(queryid: Option<i64>, planid: Option<i64>, which: Option<&str>) -> Opt
     // This comes first, so that the calling statement is excluded even if the call fails.
     statement::exclude_running_from_last();
     let which = choose("which", which.unwrap_or_default(), &WHICH);
-    let (plan, last) = if queryid.is_none() && planid.is_none() {
-        let LastStatement { plan, stats } = display::last();
-        (plan, Some(stats))
-    } else {
-        (display::find_plan(queryid, planid)?, None)
-    };
+    let (plan, last) = display::find(queryid, planid)?;
     memory::ensure_headroom(plan.description.nodes.len());
-    let is_last = which == Which::Last;
-    let stats = last.filter(|_| is_last).unwrap_or_else(|| {
-        let mut stats = memory::with_room(plan.nodes.len());
-        let nodes = plan.nodes.iter();
-        stats.extend(nodes.map(|node| if is_last { node.last } else { node.total }));
-        stats
-    });
+    let stats = display::statistics_of(&plan, last, which == Which::Last);
     let executions = match which {
         Which::Mean => plan.statistics.times.calls.max(1) as f64,
         _ => 1.0,
@@ -106,15 +94,8 @@ pub fn plot_lines(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, no
     else {
         return;
     };
-    let histogram: &Histogram = &totals.histogram;
-    for (heading, reads) in [
-        ("calls that read no block", false),
-        ("calls that read blocks", true),
-    ] {
-        let lines = plot(&export::buckets(histogram, reads));
-        if !lines.is_empty() {
-            rows.add_line(heading);
-        }
+    for (heading, lines) in export::call_plots(&totals.histogram) {
+        rows.add_line(heading);
         lines.iter().for_each(|line| rows.add_line(line));
     }
 }

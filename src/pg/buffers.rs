@@ -50,12 +50,8 @@ impl Fork {
                 &[relation.oid().into_datum(), fork.into_datum()],
             )
         };
-        // A fork that does not exist has no size.
-        let blocks = match bytes {
-            // SAFETY: the relation is open, and the fork exists.
-            Some(1..) => unsafe { pg_sys::RelationGetNumberOfBlocksInFork(relation.as_ptr(), number) },
-            _ => 0,
-        };
+        // A fork that does not exist has no size. A relation has fewer than 2^32 blocks.
+        let blocks = bytes.map_or(0, |bytes| (bytes / i64::from(pg_sys::BLCKSZ)) as u32);
         // SAFETY: a plain global, and a function that takes a plain value.
         let ring = unsafe {
             if sequential && blocks > pg_sys::NBuffers as u32 / 4 {

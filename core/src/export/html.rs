@@ -1,7 +1,8 @@
 //! One self-contained page about a plan: no script, no network. It can be mailed, and opened anywhere.
 
+use super::call_plots::call_plots;
 use super::frames::{name, own_us};
-use crate::histogram::{Bucket, CallTimes, Histogram, plot};
+use crate::histogram::Histogram;
 use crate::model::{Buffers, NodeStats};
 use crate::plan::PlanNode;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -34,7 +35,8 @@ pre { overflow-x: auto; padding: .6em; background: #f6f6f4; font: 12px/1.35 mono
 dl { display: grid; grid-template-columns: max-content auto; gap: .1em 1em } dt { color: #666 } dd { margin: 0 }
 svg { width: 100%; height: auto } svg text { font: 11px monospace; pointer-events: none }
 svg rect { stroke: #fff; stroke-width: .5 }
-.cpu { fill: #e8b45a } .read { fill: #6fa8dc } .temp { fill: #c27ba0 }
+.cpu { fill: #e8b45a; background: #e8b45a } .read { fill: #6fa8dc; background: #6fa8dc }
+.temp { fill: #c27ba0; background: #c27ba0 }
 .key { display: inline-block; width: 1em; height: 1em; margin: 0 .4em 0 1em; vertical-align: -.1em }
 ";
 
@@ -52,20 +54,12 @@ enum Kind {
 impl Kind {
     const ALL: [Kind; 3] = [Kind::Cpu, Kind::Blocks, Kind::Temp];
 
+    /// Returns its class in the page's style sheet, which has its colour.
     fn class(self) -> &'static str {
         match self {
             Kind::Cpu => "cpu",
             Kind::Blocks => "read",
             Kind::Temp => "temp",
-        }
-    }
-
-    /// The colour is in the style sheet of the page, but a key is not an SVG element, so it has its own.
-    fn colour(self) -> &'static str {
-        match self {
-            Kind::Cpu => "#e8b45a",
-            Kind::Blocks => "#6fa8dc",
-            Kind::Temp => "#c27ba0",
         }
     }
 
@@ -141,7 +135,7 @@ impl Page<'_> {
         html! {
             p {
                 @for kind in Kind::ALL {
-                    span.key style={ "background:" (kind.colour()) } {} (kind.label())
+                    span.key.(kind.class()) {} (kind.label())
                 }
             }
             svg viewBox={ "0 0 " (WIDTH) " " (depth * HEIGHT) } role="img" {
@@ -221,28 +215,14 @@ impl Page<'_> {
                 @for i in chosen {
                     details {
                         summary { (self.nodes[i].id) ": " (name(&self.nodes[i])) }
-                        @for (heading, reads) in [("calls that read no block", false), ("calls that read blocks", true)] {
-                            @let lines = plot(&buckets(self.histograms[i], reads));
-                            @if !lines.is_empty() {
-                                pre { (heading) "\n" @for line in lines { (line) "\n" } }
-                            }
+                        @for (heading, lines) in call_plots(self.histograms[i]) {
+                            pre { (heading) "\n" @for line in lines { (line) "\n" } }
                         }
                     }
                 }
             }
         }
     }
-}
-
-/// Returns the buckets of a node's histogram: of the calls that read blocks, or of the others.
-pub fn buckets(histogram: &Histogram, reads: bool) -> Vec<Bucket> {
-    let counts = histogram.counts().filter(|(read, _, _)| *read == reads);
-    counts
-        .map(|(_, bucket, count)| Bucket {
-            from_us: CallTimes::bounds_us(bucket).0,
-            count,
-        })
-        .collect()
 }
 
 /// Returns a box's label, cut to its width. Narrow boxes have none.

@@ -3,16 +3,12 @@
 use crate::pg::server::unguarded;
 use pgrx::pg_sys;
 
-#[cfg(pg_ge_18)]
-unguarded::declare! {
-    fn standard_ExecutorRun(query: *mut pg_sys::QueryDesc, direction: pg_sys::ScanDirection::Type, count: u64);
-}
-#[cfg(not(pg_ge_18))]
 unguarded::declare! {
     fn standard_ExecutorRun(
         query: *mut pg_sys::QueryDesc,
         direction: pg_sys::ScanDirection::Type,
         count: u64,
+        #[cfg(not(pg_ge_18))]
         execute_once: bool,
     );
 }

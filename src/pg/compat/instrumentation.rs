@@ -171,8 +171,8 @@ fn io_times(u: &pg_sys::BufferUsage) -> [pg_sys::instr_time; 6] {
         u.temp_blk_write_time,
     ]
 }
-/// Returns the same. Before 17 core adds the I/O times of temporary tables to the shared ones. If core does not time I/O, all these times
-/// come from the extension and belong to temporary tables: see [`add_io_time`].
+/// Returns the same. Before 17 core adds the I/O times of temporary tables to the shared ones. If core does not time I/O, all
+/// these times come from the extension and belong to temporary tables: see [`add_io_time`].
 #[cfg(not(pg_ge_17))]
 fn io_times(u: &pg_sys::BufferUsage) -> [pg_sys::instr_time; 6] {
     let zero = instr_time_from_ns(0.0);

@@ -4,7 +4,8 @@
 //! * `instrumentation` reads and writes core's counters and times of a node;
 //! * `shared_memory` creates areas, tables and locks that all sessions share;
 //! * `temp_tables` returns how temporary tables are read, and which process owns them;
-//! * `executor_run`, `planner`, `explain_option` and `expression` wrap functions that have another name or signature in some major.
+//! * `executor_run`, `planner`, `explain_option` and `expression` wrap functions that have another name or signature in some
+//!   major.
 //!
 //! The build script sets `pg_ge_NN` where the major is at least NN. The newest branch comes first and names the first major
 //! that needs it; the older one is `not(pg_ge_NN)`. So a new major uses the newest branch everywhere.

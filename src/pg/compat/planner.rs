@@ -4,23 +4,14 @@ use crate::pg::server::unguarded;
 use pgrx::pg_sys;
 use std::ffi::{c_char, c_int};
 
-#[cfg(pg_ge_19)]
 unguarded::declare! {
     pub fn standard_planner(
         query: *mut pg_sys::Query,
         text: *const c_char,
         options: c_int,
         params: pg_sys::ParamListInfo,
+        #[cfg(pg_ge_19)]
         explain: *mut pg_sys::ExplainState,
-    ) -> *mut pg_sys::PlannedStmt;
-}
-#[cfg(not(pg_ge_19))]
-unguarded::declare! {
-    pub fn standard_planner(
-        query: *mut pg_sys::Query,
-        text: *const c_char,
-        options: c_int,
-        params: pg_sys::ParamListInfo,
     ) -> *mut pg_sys::PlannedStmt;
 }
 

@@ -5,13 +5,16 @@ use pgrx::pg_sys;
 use std::ffi::{c_char, c_int, c_void};
 
 /// Declares functions of PostgreSQL. Each is checked against pgrx's guarded binding of the same name: if a type differs,
-/// the code does not compile.
+/// the code does not compile. An argument that some majors lack has a `cfg` attribute.
 macro_rules! declare {
-    ($($(#[$attribute:meta])* $visibility:vis fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?;)*) => {
+    ($(
+        $(#[$attribute:meta])*
+        $visibility:vis fn $name:ident($($(#[$condition:meta])* $argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?;
+    )*) => {
         unsafe extern "C-unwind" {
-            $($(#[$attribute])* $visibility fn $name($($argument: $type),*) $(-> $result)?;)*
+            $($(#[$attribute])* $visibility fn $name($($(#[$condition])* $argument: $type),*) $(-> $result)?;)*
         }
-        $($(#[$attribute])* const _: unsafe fn($($type),*) $(-> $result)? = pgrx::pg_sys::$name;)*
+        $($(#[$attribute])* const _: unsafe fn($($(#[$condition])* $type),*) $(-> $result)? = pgrx::pg_sys::$name;)*
     };
 }
 pub(in crate::pg) use declare;
