@@ -102,7 +102,7 @@ dist:
 
 # Small and short with QUICK=1: whether all works. Peers that cannot be had are left out of the comparison.
 bench_output = $(if $(OUTPUT),$(OUTPUT),$(if $(filter-out 0,$(QUICK)),$(CARGO_TARGET_DIR)/bench,bench/results))
-bench_peers = $(if $(filter 15,$(MAJOR)),postgresql-15-pg-stat-kcache postgresql-15-pgaudit)
+bench_peers = $(if $(filter 15,$(MAJOR)),postgresql-15-pg-stat-kcache postgresql-15-pg-wait-sampling postgresql-15-pgaudit)
 
 bench: setup
 	@cd $(srcdir) && { scripts/setup.sh $(bench_peers) || echo "== going on without $(bench_peers)"; }

@@ -147,6 +147,14 @@ DECLARE sorted CURSOR FOR SELECT * FROM test WHERE id <= 1000000 ORDER BY pad, i
 FETCH 1 FROM sorted;
 \o
 SELECT pid, usename, datname, queryid, kind, files, bytes FROM rowsource_temp_usage();
+\echo
+\echo == the same statement while it is open, as any other session sees it
+SELECT pg_backend_pid() AS pid \gset
+\pset tuples_only on
+\echo select rowsource_display(pid => :pid);
+SELECT rowsource_display(pid => :pid);
+\echo
+\pset tuples_only off
 MOVE ALL FROM sorted;
 CLOSE sorted;
 SELECT rowsource_display();
@@ -155,6 +163,28 @@ COMMIT;
 SELECT rowsource_snapshot();
 \o
 SELECT rowsource_iostat_report();
+
+\echo
+\echo == what all these statements waited for
+SELECT node_id, operation, object_name, wait_event, waits, total_time, percent FROM rowsource_top_waits LIMIT 8;
+
+\echo
+\echo == what the sessions did, from samples of them
+SELECT queryid, node_id, operation, object_name, wait_event, samples, round(percent::numeric, 1) AS percent
+    FROM rowsource_top_activity() WHERE queryid IS NOT NULL LIMIT 8;
+
+\echo
+\echo == a SQL trace of lookups in a procedure, and its report
+\o /dev/null
+SELECT rowsource_trace_start();
+DO $$ DECLARE n int; BEGIN FOR i IN 1..10000 LOOP SELECT count(*) INTO n FROM test WHERE id = i; END LOOP; END $$;
+SELECT rowsource_trace_stop();
+\o
+SELECT rowsource_tkprof AS report FROM rowsource_tkprof(sort => 'fchela', statements => 1) LIMIT 36 OFFSET 11;
+
+\echo
+\echo == each call of the nodes of a statement
+SELECT line FROM rowsource_call_trace('select count(*) from test where id <= 2');
 
 \echo
 \echo == how long a logical I/O takes: hits and reads of random blocks

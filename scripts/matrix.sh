@@ -6,21 +6,29 @@
 . "$(dirname "$0")/testing.sh"
 MAJORS=(17 18 19)
 
-# use MAJOR: what the rest is to work on. Accuracy is tested on 15 and on the newest. The server of 16 runs on this machine,
-# from its wheel: without tests that compare times, that need contrib modules, or whose helper patches position-independent
-# programs only (tempfile_slots).
+# Files of tests of what majors do differently; so are the tests that name a major. The others run on 15 only, and so do the tests that compare times.
+DIFFERENT='clocks|cursors|explain_function|explain_option|facts|failed|interrupted|live|loading|node_gets|node_waits'
+DIFFERENT+='|pg18_plus|pg_upgrade|planning|regress|tempfile_servers|tempfile_usage|upgrade|wait_events|waits|waits_of_aio'
+DIFFERENT+='|waits_traced|worker_channel'
+
+# use MAJOR [NAME...]: what the rest is to work on. The server of 16 runs on this machine, from its wheel: without tests that
+# need contrib modules, or whose helper patches position-independent programs only (tempfile_slots). The newest also counts
+# instructions. What 17 counts in each node is what 15 counts.
 use() {
     export PG_CONFIG=$MATRIX/pg_config-$1 PG_ROOT=$MATRIX/$1 ROWSOURCE_RUN=$RUN$1
-    [ "$1" = "${MAJORS[-1]}" ] || export UNFIT='binary(=accuracy)'
+    local different=$DIFFERENT
+    [ "$1" -lt 18 ] || different+='|equality'
+    [ "$1" != "${MAJORS[-1]}" ] || different+='|callgrind|store_callgrind'
+    [ $# -gt 1 ] || export UNFIT="not (binary(/^($different)$/) | test(/_(pg[0-9]+_plus|before_pg[0-9]+)$/))"
     [ "$1" = 16 ] || return 0
-    export PG_ROOT="" INSTALLED=1 UNFIT="group(timing) | binary(=tempfile_slots) |
-        binary(/^(accuracy|coexistence|equality|explain_option|robust|store_callgrind|store_overhead)$/)"
+    export PG_ROOT="" INSTALLED=1 UNFIT="${UNFIT:-none()} | group(timing) | binary(=tempfile_slots) |
+        binary(/^(coexistence|equality|explain_function|explain_option|readers|store_overhead|sums|texts)$/)"
 }
 
 # one MAJOR [NAME...]: everything on that major that can run beside other work, or just these files of tests.
 one() {
     local major=$1 name="PostgreSQL $1"
-    use "$1" && shift
+    use "$@" && shift
     [ -x "$PG_CONFIG" ] || return 0
     step "$name: library" scripts/build.sh || return
     step "$name: plain frames" cargo test --locked --ignore-rust-version -p rowsource-tests --lib plain_frames
@@ -28,16 +36,8 @@ one() {
     step "$name: server tests" server_tests "${@:-not group(timing)}"
     [ $# -eq 0 ] || return 0
     [ "$major" != 18 ] || step "pg_upgrade from 15 to $major" upgrade
-    [ "$major" = 16 ] || step "$name: package" package "$major"
-    step "$name: lints of the library" scripts/build.sh clippy
-}
-
-# timing MAJOR: the tests that compare times. Those that attack, and that of throughput, look at what no major does differently:
-# they run on 15 and on the newest.
-timing() {
-    use "$1"
-    [ "$1" = "${MAJORS[-1]}" ] || export UNFIT='binary(/^(attack_|long_|store_overhead$)/)'
-    step "PostgreSQL $1: tests that compare times" server_tests 'group(timing)'
+    [ "$major" -lt 18 ] || step "$name: package" package "$major"
+    [ "$major" != "${MAJORS[-1]}" ] || step "$name: lints of the library" scripts/build.sh clippy
 }
 
 # package MAJOR: also for 15. Installs the package with apt into a chroot that has nothing but apt, as a DBA would, and runs
@@ -78,7 +78,6 @@ run() {
     lane "step package-of-15 package 15" "one 16" "one 18" &
     lane "one 17" "one 19"
     wait
-    lane "${MAJORS[@]/#/timing }"
 }
 
 [ "$(id -u)" = 0 ] || die "needs root, for chroots"

@@ -27,4 +27,11 @@ run() {
 
 # Not in the background: sudo may want to ask.
 scripts/setup.sh || exit 1
+# With these, install_readers fetches programs. Any version will do.
+fetchers=()
+command -v npm >/dev/null || fetchers+=(npm)
+python3 -c 'import ensurepip, venv' 2>/dev/null || fetchers+=(python3-venv)
+[ ${#fetchers[@]} -eq 0 ] || scripts/setup.sh "${fetchers[@]}" || say "going on without ${fetchers[*]}"
+# One test needs this extension of others.
+[ "$(major)" != 15 ] || scripts/setup.sh postgresql-15-pgaudit || say "going on without pgaudit"
 judge "$TARGET/test.log" run "$@"

@@ -2,9 +2,9 @@
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$ROOT" || exit
 
-# step NAME COMMAND...: says what it does, and where it fails.
+# step NAME COMMAND...: says when it does what, and where it fails.
 step() {
-    say "$1"
+    say "$(date +%T) $1"
     "${@:2}" && return
     echo "${0##*/}: failed: $1" && return 1
 }
@@ -23,6 +23,34 @@ install_nextest() {
         --no-default-features --features default-no-update --root "$tools" --target-dir "$tools/build" && rm -rf "$tools/build"
 }
 
+# install_readers: installs the programs that read exported plans (tests/readers) under target/tools/readers, with the
+# registries that npm and pip are configured for.
+install_readers() {
+    local from=$ROOT/tests/readers to=$TARGET/tools/readers stamp
+    stamp=$(cat "$from"/* | cksum)
+    [ "$(cat "$to/stamp" 2>/dev/null)" != "$stamp" ] || return 0
+    say "installing the programs that read plans (see $TARGET/readers.log)"
+    (fetch_readers && echo "$stamp" >"$to/stamp") >"$TARGET/readers.log" 2>&1 </dev/null ||
+        { say "they could not be installed: their tests are skipped" && return 1; }
+}
+
+# fetch_readers: does that, up to the first failure. Packages of npm are whole: they need no others.
+fetch_readers() {
+    local package pip=$to/python/bin/pip
+    rm -rf "$to" && mkdir -p "$to/npm" && cd "$to/npm" || return
+    while read -r _ package; do
+        package=${package%.tgz}
+        timeout 300 npm pack --silent "${package%-*}@${package##*-}" </dev/null || return
+    done <"$from/npm.sha512"
+    sha512sum -c "$from/npm.sha512" || return
+    for package in *.tgz; do
+        mkdir "${package%-*}" && tar -xzf "$package" -C "${package%-*}" --strip-components 1 || return
+    done
+    python3 -m venv "$to/python" &&
+        timeout 600 "$pip" install -q --require-hashes --no-deps -r "$from/requirements.txt" &&
+        timeout 600 "$pip" install -q --no-deps -r "$from/libraries.txt"
+}
+
 # What build_tests built is run without cargo, which would wait while it builds for another server.
 built=$TARGET/server-tests
 run_built=(--cargo-metadata "$built.cargo.json" --binaries-metadata "$built.binaries.json" --color never)
@@ -30,6 +58,9 @@ build_tests() {
     nextest list --locked --ignore-rust-version -p rowsource-tests --list-type binaries-only --message-format json \
         >"$built.binaries.json" && cargo metadata --locked --format-version 1 >"$built.cargo.json"
 }
+
+# selected_tests EXPRESSION: lists the built tests that a filter expression of cargo-nextest selects.
+selected_tests() { nextest list "${run_built[@]}" -T oneline -E "$1" 2>/dev/null; }
 
 # server_tests [NAME...]: runs all tests against the library as built for the server of PG_CONFIG, or those of these files
 # of tests/tests, or of a filter expression of cargo-nextest, such as 'group(timing)'. With PG_ROOT, they run in that chroot.
@@ -45,15 +76,20 @@ server_tests() (
     later=$(seq -s '|' $((major + 1)) $((major + 20))) earlier=$(seq -s '|' 15 "$major")
     unfit="test(/_pg($later)_plus$/) | test(/_before_pg($earlier)$/)${UNFIT:+ | $UNFIT}"
     { [ "$(id -u)" = 0 ] && [ -x "${PG_ROOT:-}/bin/mount" ]; } || unfit+=" | test(/_needs_mount$/)"
+    { [ -z "${PG_ROOT:-}" ] && command -v chromium >/dev/null; } || unfit+=" | test(/_needs_(browser|readers)$/)"
+    if [ -n "$(selected_tests "kind(test) & ($selected) & test(/_needs_readers$/) - ($unfit)")" ]; then
+        install_readers || unfit+=" | test(/_needs_readers$/)"
+    fi
+    [ -e "${PG_ROOT:-}$("$PG_CONFIG" --pkglibdir)/pgaudit.so" ] || unfit+=" | test(/_needs_pgaudit$/)"
     [ -n "${ROWSOURCE_OLD:-}" ] || unfit+=" | test(/_needs_old_server$/)"
-    nextest list "${run_built[@]}" -T oneline -E "kind(test) & ($selected) & ($unfit)" 2>/dev/null | awk -v "major=$major" '
+    selected_tests "kind(test) & ($selected) & ($unfit)" | awk -v "major=$major" '
         { print "        SKIP " $0 }
         END { if (NR > 0) print "Skipped: " NR " tests that do not fit PostgreSQL " major " here" }'
     choose_run
     # What interrupted tests left goes; their servers died with them. A folder's name ends in the id of its process.
     for dir in "$RUN"/servers/*; do [ -d "/proc/${dir##*-}" ] || rm -rf "$dir"; done
     rm -rf "$RUN/crashes"
-    export ROWSOURCE_INSIDE=${PG_ROOT:-}
+    export ROWSOURCE_INSIDE=${PG_ROOT:-} ROWSOURCE_READERS=$TARGET/tools/readers
     [ -z "$ROWSOURCE_INSIDE" ] || run_built+=(--config "target.'cfg(unix)'.runner = '$ROOT/scripts/in-chroot.sh'")
     nextest run "${run_built[@]}" -E "kind(test) & ($selected) - ($unfit)" 2>&1 || status=$?
     # A crash is a failure, whatever came after it.

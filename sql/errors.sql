@@ -13,6 +13,16 @@ SELECT rowsource_display(format => repeat('+ALLSTATS ', 10000));
 -- unknown ids
 SELECT rowsource_display(4711, 815);
 SELECT rowsource_display(4711);
+SELECT * FROM rowsource_folded(4711, 815);
+SELECT rowsource_display(planid => 815);
+SELECT rowsource_html(planid => 815);
+SELECT rowsource_histogram_plot(node_id => 5);
+-- nothing was timed
+SET pg_rowsource.sampfreq = 0;
+SELECT /*+ gather_plan_statistics */ count(*) AS untimed FROM (VALUES (1), (2)) v;
+SELECT * FROM rowsource_folded();
+SELECT * FROM rowsource_histogram_plot(node_id => 0);
+RESET pg_rowsource.sampfreq;
 -- numbers that are too small
 SELECT count(*) FROM rowsource_clocks(0);
 SELECT count(*) FROM rowsource_clocks(-5);

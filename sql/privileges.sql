@@ -29,13 +29,14 @@ SET ROLE regress_rowsource_other;
 :plans
 :nodes
 :histogram
-SELECT count(*) FROM rowsource_plan_changes;
+SELECT count(*) FROM rowsource_plan_flips;
 SELECT count(*) FROM rowsource_misestimates WHERE queryid IS NOT NULL OR operation NOT LIKE '<%' OR object_name IS NOT NULL;
 \set VERBOSITY sqlstate
 SELECT rowsource_display(:queryid, :planid);
 SELECT rowsource_display(planid => :planid);
 -- the session's last statement belongs to the owner
 SELECT rowsource_display();
+SELECT * FROM rowsource_last();
 \set VERBOSITY terse
 SELECT rowsource_reset();
 SELECT rowsource_reset(queryid => 1);

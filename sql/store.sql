@@ -25,24 +25,32 @@ SELECT n.operation, n.timed_calls, sum(h.timed_calls) AS in_buckets
   FROM pg_stat_rowsource n JOIN pg_stat_rowsource_histogram h USING (userid, dbid, queryid, planid, toplevel, node_id)
  GROUP BY n.queryid, n.operation, n.timed_calls ORDER BY 1, 2;
 
--- another plan of the same query
+-- another plan of the same query takes over
 SET pg_rowsource.statistics_level = typical;
+SELECT grp FROM stored WHERE id = 17;
+SELECT grp FROM stored WHERE id = 17;
 SELECT grp FROM stored WHERE id = 17;
 SET enable_indexscan = off;
 SET enable_bitmapscan = off;
-SELECT grp FROM stored WHERE id = 18;
+SELECT grp FROM stored WHERE id = 17;
+SELECT grp FROM stored WHERE id = 17;
+SELECT grp FROM stored WHERE id = 17;
 RESET enable_indexscan;
 RESET enable_bitmapscan;
 SET pg_rowsource.statistics_level = basic;
-SELECT c.previous_planid <> c.planid AS changed, p.query, c.previous_calls, c.calls, c.ratio > 0 AS ratio
-  FROM rowsource_plan_changes c JOIN pg_stat_rowsource_plans p USING (queryid, planid);
+SELECT from_planid <> to_planid AS changed, query, calls_after, typical_time_after > 0 AS after, verdict <> '' AS verdict
+  FROM rowsource_plan_flips;
+SELECT toplevel, userid = (SELECT usesysid FROM pg_user WHERE usename = current_user) AS mine, calls_before,
+       mean_time_before > 0 AND stderr_before > 0 AS before, mean_time_after > 0 AND stderr_after > 0 AS after, at <= now() AS at
+  FROM rowsource_plan_flips();
 
 -- wrong estimates
 SET pg_rowsource.statistics_level = typical;
 SELECT count(*) FROM stored WHERE id + 0 = id AND grp + 0 = grp;
 SET pg_rowsource.statistics_level = basic;
-SELECT operation, object_name, executions, starts, e_rows, a_rows, direction, factor, weight > 0 AS weight
-  FROM rowsource_misestimates WHERE factor > 100;
+SELECT datname = current_database() AS datname, node_id, operation, object_name, e_rows, a_rows, max_factor, verdict,
+       self_time > 0 AS self_time
+  FROM rowsource_misestimates WHERE max_factor > 100;
 
 -- reset of one query, of a user and a database without plans, and of everything
 SELECT rowsource_reset(queryid => (SELECT queryid FROM pg_stat_rowsource_plans WHERE query LIKE 'SELECT sum%'));

@@ -63,6 +63,43 @@ impl Words for ClockChoice {
     }
 }
 
+/// What the session's SQL trace contains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
+pub enum Trace {
+    #[name = c"off"]
+    Off,
+    #[name = c"statements"]
+    Statements,
+    #[name = c"on"]
+    Waits,
+    #[name = c"binds"]
+    Binds,
+    #[name = c"all"]
+    All,
+}
+
+impl Trace {
+    /// Returns whether each wait is listed.
+    pub fn lists_waits(self) -> bool {
+        matches!(self, Trace::Waits | Trace::All)
+    }
+
+    /// Returns whether the values of parameters are listed.
+    pub fn lists_binds(self) -> bool {
+        matches!(self, Trace::Binds | Trace::All)
+    }
+
+    /// Returns the word for these.
+    pub fn word(waits: bool, binds: bool) -> &'static CStr {
+        match (waits, binds) {
+            (false, false) => c"statements",
+            (true, false) => c"on",
+            (false, true) => c"binds",
+            (true, true) => c"all",
+        }
+    }
+}
+
 static STATISTICS_LEVEL: GucSetting<StatisticsLevel> =
     GucSetting::<StatisticsLevel>::new(StatisticsLevel::Typical);
 static SAMPFREQ: GucSetting<i32> = GucSetting::<i32>::new(128);
@@ -74,11 +111,25 @@ static TRACK: GucSetting<Track> = GucSetting::<Track>::new(Track::Top);
 static EXPLAIN: GucSetting<bool> = GucSetting::<bool>::new(false);
 static MAX_PLANS: GucSetting<i32> = GucSetting::<i32>::new(5000);
 /// The unit is a kilobyte.
-static MAX_MEMORY: GucSetting<i32> = GucSetting::<i32>::new(48 * 1024);
+static MAX_MEMORY: GucSetting<i32> = GucSetting::<i32>::new(60 * 1024);
 static SAVE: GucSetting<bool> = GucSetting::<bool>::new(true);
 static TEMPFILE_TIMING: GucSetting<bool> = GucSetting::<bool>::new(true);
+static WAIT_TIMING: GucSetting<bool> = GucSetting::<bool>::new(true);
+static KEEP_CONSTANTS: GucSetting<bool> = GucSetting::<bool>::new(false);
 /// The unit is a minute. Only the SQL of `rowsource_snapshot()` reads it.
 static SNAPSHOT_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(8 * 24 * 60);
+static HISTORY_FREQUENCY: GucSetting<i32> = GucSetting::<i32>::new(100);
+/// The unit is a kilobyte.
+static HISTORY_SIZE: GucSetting<i32> = GucSetting::<i32>::new(16 * 1024);
+static TRACE: GucSetting<Trace> = GucSetting::<Trace>::new(Trace::Off);
+/// What is called when the setting of the trace changes.
+static TRACE_SET: BackendLocal<Cell<TraceSet>> = BackendLocal::new(Cell::new(None));
+type TraceSet = Option<fn(Trace)>;
+const TRACE_NAME: &CStr = c"pg_rowsource.trace";
+/// The unit is a kilobyte.
+static TRACE_MAX_FILE_SIZE: GucSetting<i32> = GucSetting::<i32>::new(100 * 1024);
+/// The unit is a kilobyte.
+static TRACE_MAX_TOTAL_SIZE: GucSetting<i32> = GucSetting::<i32>::new(1024 * 1024);
 /// The handle of the memory that a leader shares with its workers, as signed bits; 0 if there is none.
 static WORKER_CHANNEL: GucSetting<i32> = GucSetting::<i32>::new(0);
 const WORKER_CHANNEL_NAME: &CStr = c"pg_rowsource.worker_channel";
@@ -88,8 +139,9 @@ pub const SAMPFREQS: RangeInclusive<i32> = 0..=1_000_000;
 /// The value of `sampfreq` that counts rows only, as in Oracle.
 pub const ROWS_ONLY: i32 = 3;
 
-/// Defines all settings. Only `_PG_init` may call this, and only once.
-pub fn init() {
+/// Defines all settings. `trace_set` is called when the session's trace is set, also when a rollback undoes the setting.
+/// Only `_PG_init` may call this, and only once.
+pub fn init(trace_set: fn(Trace)) {
     GucRegistry::define_enum_guc(
         c"pg_rowsource.statistics_level",
         c"Selects which statements are measured.",
@@ -105,7 +157,8 @@ pub fn init() {
             summary: c"Sets how often calls of plan nodes are timed: one call in this many, on average.",
             details: c"0: no timing. 1: every call. 3: row counts only, as in Oracle.",
             context: GucContext::Userset,
-            flags: GucFlags::default(),
+            // EXPLAIN (SETTINGS) shows it, because EXPLAIN's times depend on it.
+            flags: GucFlags::EXPLAIN,
         },
         SAMPFREQS,
         check_sampfreq,
@@ -133,15 +186,15 @@ pub fn init() {
     GucRegistry::define_bool_guc(
         c"pg_rowsource.explain",
         c"Makes EXPLAIN (ANALYZE) and auto_explain take node times from the sampler.",
-        c"When off, they time every call themselves, and pg_rowsource shows their times.",
+        c"When off, they time every call themselves, and pg_rowsource shows their times. When on, EXPLAIN shows no times if sampfreq is 0 or 3.",
         &EXPLAIN,
         GucContext::Userset,
-        GucFlags::default(),
+        GucFlags::EXPLAIN,
     );
     GucRegistry::define_int_guc(
         c"pg_rowsource.max_plans",
         c"Sets the number of plans whose statistics are kept.",
-        c"New plans replace the least recently used ones.",
+        c"New plans replace those that cost least.",
         &MAX_PLANS,
         100,
         1_000_000,
@@ -157,7 +210,7 @@ pub fn init() {
     GucRegistry::define_int_guc(
         c"pg_rowsource.max_memory",
         c"Sets the shared memory that the statistics of plans may take.",
-        c"New plans replace the least recently used ones.",
+        c"New plans replace those that cost least.",
         &MAX_MEMORY,
         2 * 1024,
         i32::MAX,
@@ -180,6 +233,22 @@ pub fn init() {
         GucContext::Suset,
         GucFlags::default(),
     );
+    GucRegistry::define_bool_guc(
+        c"pg_rowsource.wait_timing",
+        c"Counts and times each wait.",
+        c"When off, the waits of the session are not added to rowsource_system_waits and rowsource_session_waits.",
+        &WAIT_TIMING,
+        GucContext::Suset,
+        GucFlags::default(),
+    );
+    GucRegistry::define_bool_guc(
+        c"pg_rowsource.keep_constants",
+        c"Keeps the constants in the texts of statements and in the conditions of plans.",
+        c"When off, a symbol like $1 replaces each constant, as in pg_stat_statements.",
+        &KEEP_CONSTANTS,
+        GucContext::Suset,
+        GucFlags::default(),
+    );
     GucRegistry::define_int_guc(
         c"pg_rowsource.snapshot_retention",
         c"Sets how long snapshots of the statistics are kept.",
@@ -189,6 +258,68 @@ pub fn init() {
         i32::MAX,
         GucContext::Sighup,
         GucFlags::UNIT_MIN,
+    );
+    GucRegistry::define_int_guc(
+        c"pg_rowsource.history_frequency",
+        c"Sets how many times a second the running sessions are sampled for rowsource_ash.",
+        c"0 samples none.",
+        &HISTORY_FREQUENCY,
+        0,
+        1000,
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+    GucRegistry::define_int_guc(
+        c"pg_rowsource.history_size",
+        c"Sets the shared memory for the samples of rowsource_ash.",
+        c"A sample takes 64 bytes. New samples replace the oldest.",
+        &HISTORY_SIZE,
+        128,
+        1024 * 1024,
+        // The memory is part of the server's main shared memory. A library that is loaded later takes it when sampling starts.
+        if server::preloading() {
+            GucContext::Postmaster
+        } else {
+            GucContext::Sighup
+        },
+        GucFlags::UNIT_KB,
+    );
+    TRACE_SET.set(Some(trace_set));
+    setting::define_assigned_enum(
+        &TRACE,
+        About {
+            name: TRACE_NAME,
+            summary: c"Writes the SQL trace of the session to a file in pgsql_tmp_rowsource_trace in the data directory.",
+            details: c"off: no trace. statements: statements and their plans. on: also each wait. binds: statements and the values of their parameters. all: everything.",
+            context: GucContext::Suset,
+            flags: GucFlags::default(),
+        },
+        |_, _| Ok(()),
+        |trace, _| {
+            if let Some(set) = TRACE_SET.get() {
+                set(trace);
+            }
+        },
+    );
+    GucRegistry::define_int_guc(
+        c"pg_rowsource.trace_max_file_size",
+        c"Sets the maximum size of a trace file.",
+        c"Then another file continues it. Each session keeps its last two files.",
+        &TRACE_MAX_FILE_SIZE,
+        64,
+        i32::MAX,
+        GucContext::Suset,
+        GucFlags::UNIT_KB,
+    );
+    GucRegistry::define_int_guc(
+        c"pg_rowsource.trace_max_total_size",
+        c"Sets the maximum size of all trace files.",
+        c"The oldest files of sessions that have ended are deleted. If that does not suffice, tracing stops. There are at most 1000 files of sessions that have ended.",
+        &TRACE_MAX_TOTAL_SIZE,
+        64,
+        i32::MAX,
+        GucContext::Sighup,
+        GucFlags::UNIT_KB,
     );
     setting::define_checked_int(
         &WORKER_CHANNEL,
@@ -205,9 +336,14 @@ pub fn init() {
     setting::reserve_prefix(c"pg_rowsource");
 }
 
-/// Accepts all values. Shows a notice when a session sets 3: this value does not time one call in three, but counts only rows.
+/// Whether this session has shown the notice about the value 3.
+static ROWS_ONLY_NOTICED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
+
+/// Accepts all values. Shows a notice when a session sets 3 for the first time: this value does not time one call in three, but
+/// counts only rows. Parallel workers take over their leader's settings, and show none.
 fn check_sampfreq(sampfreq: i32, origin: Origin) -> Result<(), Refusal> {
-    if sampfreq == ROWS_ONLY && origin.is_session() {
+    let is_set_here = origin.is_session() && !server::is_parallel_worker();
+    if sampfreq == ROWS_ONLY && is_set_here && !ROWS_ONLY_NOTICED.replace(true) {
         ErrorReport::new(
             PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
             "pg_rowsource.sampfreq 3 counts rows only: no starts, no buffers, no time",
@@ -298,9 +434,48 @@ pub fn tempfile_timing() -> bool {
     value(&TEMPFILE_TIMING)
 }
 
+/// Returns whether waits are counted and timed. This runs for every wait, so it makes no guarded call.
+#[inline(always)]
+pub fn wait_timing() -> bool {
+    value(&WAIT_TIMING)
+}
+
+/// Returns whether texts and conditions are stored with their constants.
+#[inline(always)]
+pub fn keep_constants() -> bool {
+    value(&KEEP_CONSTANTS)
+}
+
+/// Returns how many times a second the running sessions are sampled; `None` if they are not.
+pub fn history_frequency() -> Option<u32> {
+    u32::try_from(value(&HISTORY_FREQUENCY))
+        .ok()
+        .filter(|frequency| *frequency > 0)
+}
+
+/// Returns the bytes of shared memory for the samples.
+pub fn history_size() -> usize {
+    usize::try_from(value(&HISTORY_SIZE)).unwrap_or(0) * 1024
+}
+
 /// Returns whether the statistics survive a clean restart.
 pub fn save() -> bool {
     value(&SAVE)
+}
+
+/// Begins or ends the session's trace, as SET does. The caller must have checked that the user may do that.
+pub fn set_trace(word: &CStr) {
+    setting::set_in_session(TRACE_NAME, word);
+}
+
+/// Returns the maximum number of bytes of a trace file.
+pub fn trace_max_file_size() -> u64 {
+    u64::try_from(value(&TRACE_MAX_FILE_SIZE)).unwrap_or(0) * 1024
+}
+
+/// Returns the maximum number of bytes of all trace files.
+pub fn trace_max_total_size() -> u64 {
+    u64::try_from(value(&TRACE_MAX_TOTAL_SIZE)).unwrap_or(0) * 1024
 }
 
 /// Sets the handle of the memory that parallel workers attach to when they start.

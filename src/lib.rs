@@ -26,9 +26,12 @@ pgrx::extension_sql_file!("../pg_rowsource--0.1.0.sql", name = "pg_rowsource");
 pub extern "C-unwind" fn _PG_init() {
     rowsource_core::clock::prepare();
     pg::server::enable_query_ids();
-    guc::init();
+    guc::init(pg::sql_trace::targets::set_own);
     pg::store::init();
     pg::executor::hooks::init();
-    pg::tempfile::init();
+    let interposed = pg::interpose::install();
+    pg::tempfile::init(&interposed);
+    pg::waits::init(interposed);
     pg::executor::explain::init();
+    pg::ash::worker::init();
 }

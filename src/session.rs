@@ -9,16 +9,20 @@ use crate::pg::store;
 use plans::Plans;
 use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{
-    ExecutionStats, NodeStats, NodeTotals, Outcome, Plan, PlanDescription, PlanKey, PlanStats, Run,
+    Buffers, DatabaseSum, ExecutionStats, NodeStats, NodeTotals, Outcome, Outside, Plan, PlanDescription,
+    PlanKey, Run, StatementFacts, Workers,
 };
-use std::cell::RefCell;
+use rowsource_core::waits::plan::PlanWaits;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-pub use plans::{KnownPlan, new_plan};
+pub use plans::KnownPlan;
 
 /// One finished, failed or cancelled execution.
 pub struct Execution<'a> {
     pub run: Run,
+    /// What it did outside of its nodes, and what it waited for, unless both are nothing.
+    pub outside: Option<&'a Outside<'a>>,
     pub plan: &'a Rc<KnownPlan>,
     pub description: &'a Rc<PlanDescription>,
     /// The description's literals come from an earlier execution.
@@ -26,7 +30,24 @@ pub struct Execution<'a> {
     pub stats: &'a mut Vec<NodeStats>,
     pub histograms: &'a [&'a Histogram],
     /// The execution becomes the session's last statement.
-    pub last: bool,
+    pub last: Option<Executed<'a>>,
+}
+
+/// What is kept of an execution as the session's last statement. The text is copied only if it may differ from that of the last
+/// statement before.
+pub struct Executed<'a> {
+    /// Where PostgreSQL has the text.
+    pub address: usize,
+    /// How many statements the session had parsed. If this and the address are the same, so is the text.
+    pub parsed: u32,
+    /// Copies the text, in the server's encoding.
+    pub copy: &'a dyn Fn(&mut Vec<u8>),
+    /// What each process of a parallel plan did.
+    pub workers: Option<Box<Workers>>,
+    /// The time of its last planning, in milliseconds.
+    pub planning_ms: f64,
+    /// The blocks that its last planning used, unless those are none.
+    pub planning_blocks: Option<&'a Buffers>,
 }
 
 /// The session's last statement.
@@ -35,8 +56,32 @@ struct Last {
     description: Rc<PlanDescription>,
     older_literals: bool,
     run: Run,
+    /// What it did outside of its nodes, if `has_facts`.
+    facts: StatementFacts,
+    has_facts: bool,
+    /// Its waits.
+    waits: PlanWaits,
+    /// What each process of a parallel plan did.
+    workers: Option<Box<Workers>>,
+    /// The time of its last planning, in milliseconds.
+    planning_ms: f64,
+    /// The blocks that its last planning used.
+    planning_blocks: Option<Buffers>,
     stats: Vec<NodeStats>,
+    /// The statement's text, if its description shows no literals.
+    text: Vec<u8>,
+    /// The address of the text, and how many statements had been parsed.
+    text_at: (usize, u32),
+    /// How many texts may still be copied in this period.
+    copies: Cell<u32>,
+    /// When that number was last reset, in microseconds.
+    copies_from: i64,
 }
+
+/// How many texts a session copies in [`COPIES_PERIOD`]. A session that sends more is no user who looks at each statement.
+const COPIES: u32 = 200;
+/// The unit is a microsecond.
+const COPIES_PERIOD: i64 = 10_000_000;
 
 struct Session {
     plans: Plans,
@@ -53,13 +98,28 @@ pub fn known(key: &PlanKey) -> Option<Rc<KnownPlan>> {
     SESSION.borrow().plans.get(key).cloned()
 }
 
+/// Makes a plan that is new in this session. It is listed before it runs, so that many open cursors of one plan share it.
+#[cold]
+#[inline(never)]
+pub fn new_plan(key: PlanKey, description: &Rc<PlanDescription>) -> Rc<KnownPlan> {
+    let plan = Rc::new(KnownPlan::new(key, description.clone()));
+    if let Ok(mut session) = SESSION.try_borrow_mut() {
+        session.plans.note_use(&plan, description);
+    }
+    plan
+}
+
 /// Adds an execution to its plan's statistics: in the shared store, or in this session if there is none. May move the nodes'
 /// statistics out of `execution`.
 #[inline(always)]
 pub fn record(execution: &mut Execution) {
+    if execution.run.explained {
+        return record_explained(execution);
+    }
     let (plan, description) = (execution.plan, execution.description);
     let stats = ExecutionStats {
         run: &execution.run,
+        outside: execution.outside,
         nodes: execution.stats,
         histograms: execution.histograms,
     };
@@ -70,14 +130,65 @@ pub fn record(execution: &mut Execution) {
     };
     session.plans.note_use(plan, description);
     if !is_shared {
-        let (run, nodes, histograms) = (&execution.run, &*execution.stats, execution.histograms);
-        let older_literals = execution.older_literals;
+        // It is made again, so that it is written to memory only here.
+        let stats = ExecutionStats {
+            run: &execution.run,
+            outside: execution.outside,
+            nodes: execution.stats,
+            histograms: execution.histograms,
+        };
         session
             .plans
-            .record(plan, description, older_literals, run, nodes, histograms);
+            .record(plan, description, execution.older_literals, &stats);
     }
-    if execution.last {
+    if execution.last.is_some() {
         session.keep_last(execution);
+    }
+}
+
+/// Counts an execution by EXPLAIN (ANALYZE).
+#[cold]
+#[inline(never)]
+fn record_explained(execution: &mut Execution) {
+    let (plan, description) = (execution.plan, execution.description);
+    let (at, nodes) = (execution.run.at, execution.stats.len());
+    let is_shared = store::record_explained(plan.for_store(description), at, nodes);
+    let Ok(mut session) = SESSION.try_borrow_mut() else {
+        return;
+    };
+    session.plans.note_use(plan, description);
+    if !is_shared {
+        session.plans.record_explained(plan, description, at);
+    }
+    if execution.last.is_some() {
+        session.keep_last(execution);
+    }
+}
+
+/// Adds what the session's last statement waited after its end, at its commit. Does nothing if that statement ended before this
+/// time, or if no client sent it: then the waits are those of another statement.
+pub fn add_late_waits(since: i64, waits: &PlanWaits) {
+    let Ok(mut session) = SESSION.try_borrow_mut() else {
+        return;
+    };
+    let Session { plans, last } = &mut *session;
+    let Some(last) = last.as_mut().filter(|last| last.run.at >= since) else {
+        return;
+    };
+    if !last.plan.key.toplevel() {
+        return;
+    }
+    last.waits.merge(waits);
+    if last.run.explained {
+        return;
+    }
+    let (plan, at, nodes) = (
+        last.plan.for_store(&last.description),
+        last.run.at,
+        last.stats.len(),
+    );
+    if !store::add_late_waits(plan, at, nodes, waits) {
+        plans.add_late_waits(&last.plan, waits);
     }
 }
 
@@ -99,27 +210,34 @@ pub fn last() -> Option<LastStatement> {
     let stored = store::current_plan(&last.plan.key).or_else(|| last.plan.local_copy());
     let stored = stored.unwrap_or_else(|| {
         let mut single = Plan::new(last.plan.key, last.description.clone());
-        single.statistics.add(&last.run);
+        if last.run.explained {
+            single.statistics.add_explained(last.run.at);
+        } else {
+            single.statistics.add(&last.run);
+        }
         single.nodes = memory::with_room(last.stats.len());
         single.nodes.extend(last.stats.iter().map(|stats| NodeTotals {
             total: *stats,
             last: *stats,
-            histogram: Histogram::default(),
+            ..NodeTotals::default()
         }));
         single
     });
     let mut stats = memory::with_room(last.stats.len());
     stats.extend_from_slice(&last.stats);
+    // The user looks at the session's statements.
+    last.copies.set(COPIES);
+    let description = if last.description.is_normalised() && !last.text.is_empty() {
+        Rc::new(server::with_literals(&last.description, &last.text))
+    } else {
+        last.description.clone()
+    };
     let plan = Plan {
-        description: last.description.clone(),
+        description,
         older_literals: last.older_literals,
-        statistics: PlanStats {
-            last_ms: last.run.elapsed_ms,
-            last_outcome: last.run.outcome,
-            sampfreq: last.run.sampfreq,
-            clock: last.run.clock,
-            ..stored.statistics
-        },
+        explained: last.run.explained,
+        statistics: stored.statistics.with_last(&last.run),
+        last_waits: Some(last.waits),
         ..stored
     };
     Some(LastStatement { plan, stats })
@@ -132,6 +250,40 @@ pub fn last_outcome() -> Option<(PlanKey, Outcome)> {
     Some((last.plan.key, last.run.outcome))
 }
 
+/// Returns the milliseconds of the last planning of the session's last statement, if it was planned for this execution, and what
+/// it did outside of its nodes, with the blocks of that planning.
+pub fn last_summary() -> Option<(Option<f64>, StatementFacts)> {
+    let session = SESSION.borrow();
+    let last = session.last.as_ref()?;
+    let mut facts = if last.has_facts {
+        last.facts
+    } else {
+        StatementFacts::default()
+    };
+    facts.planning = last.planning_blocks.unwrap_or_default();
+    let is_planned = last.run.planning.plans > 0;
+    Some((is_planned.then_some(last.planning_ms), facts))
+}
+
+/// Returns what each process of the session's last statement did, if its plan was parallel.
+pub fn last_workers() -> Option<Workers> {
+    let session = SESSION.borrow();
+    session.last.as_ref()?.workers.as_deref().cloned()
+}
+
+/// Returns when the session's last measured statement ended, in microseconds since 2000-01-01 UTC.
+pub fn last_at() -> Option<i64> {
+    let session = SESSION.try_borrow().ok()?;
+    session.last.as_ref().map(|last| last.run.at)
+}
+
+/// Returns whether the session's last measured statement completed, if it ended after this time.
+pub fn last_since(time: i64) -> Option<bool> {
+    let session = SESSION.try_borrow().ok()?;
+    let last = session.last.as_ref().filter(|last| last.run.at >= time)?;
+    Some(last.run.outcome == Outcome::Completed)
+}
+
 /// Returns the keys of all stored plans, the most recently run first. They are from the shared store, or from this session if
 /// there is none.
 ///
@@ -141,12 +293,17 @@ pub fn keys() -> Vec<PlanKey> {
     store::keys().unwrap_or_else(|| SESSION.borrow().plans.keys())
 }
 
-/// Returns a copy of a stored plan. Returns `None` if it was evicted or reset in the meantime.
+/// Returns a copy of a stored plan. Returns `None` if it was evicted or reset in the meantime. The waits of its last execution are
+/// known if it was the last statement of this session.
 ///
 /// # Errors
 /// Raises "out of memory".
 pub fn plan(key: &PlanKey) -> Option<Plan> {
-    store::plan(key).or_else(|| SESSION.borrow().plans.get(key)?.local_copy())
+    let mut plan = store::plan(key).or_else(|| SESSION.borrow().plans.get(key)?.local_copy())?;
+    let session = SESSION.borrow();
+    let is_own = |last: &&Last| last.plan.key == *key && last.run.at == plan.statistics.last_seen;
+    plan.last_waits = session.last.as_ref().filter(is_own).map(|last| last.waits);
+    Some(plan)
 }
 
 /// Visits all stored plans, one at a time, the most recently run first. The user can cancel this.
@@ -163,6 +320,14 @@ pub fn each_plan(mut visit: impl FnMut(Plan)) {
     }
 }
 
+/// Returns the sums of the executions whose plans are not stored, one for each database.
+///
+/// # Errors
+/// Raises "out of memory".
+pub fn others() -> Vec<DatabaseSum> {
+    store::others().unwrap_or_default()
+}
+
 /// Deletes the session's own plans of a user, database and query. 0 means any.
 pub fn reset(userid: u32, dbid: u32, queryid: i64) {
     let mut session = SESSION.borrow_mut();
@@ -177,6 +342,15 @@ impl Session {
     fn keep_last(&mut self, execution: &mut Execution) {
         match &mut self.last {
             Some(last) => {
+                if let Some(executed) = &mut execution.last {
+                    if last.text_at != (executed.address, executed.parsed) {
+                        last.keep_text(executed, execution.description, execution.run.at);
+                    }
+                    last.keep_planning(executed);
+                    if executed.workers.is_some() || last.workers.is_some() {
+                        last.workers = executed.workers.take();
+                    }
+                }
                 if !Rc::ptr_eq(&last.plan, execution.plan) {
                     last.plan = execution.plan.clone();
                 }
@@ -185,6 +359,11 @@ impl Session {
                 }
                 last.older_literals = execution.older_literals;
                 last.run = execution.run;
+                last.has_facts = execution.outside.is_some();
+                last.waits.clear();
+                if let Some(outside) = execution.outside {
+                    last.keep_outside(outside);
+                }
                 std::mem::swap(&mut last.stats, execution.stats);
             }
             empty => {
@@ -193,9 +372,71 @@ impl Session {
                     description: execution.description.clone(),
                     older_literals: execution.older_literals,
                     run: execution.run,
+                    facts: StatementFacts::default(),
+                    has_facts: true,
+                    waits: PlanWaits::none(),
+                    workers: None,
+                    planning_ms: 0.0,
+                    planning_blocks: None,
                     stats: std::mem::take(execution.stats),
+                    text: Vec::new(),
+                    text_at: (0, 0),
+                    copies: Cell::new(COPIES),
+                    copies_from: execution.run.at,
                 });
+                if let Some(last) = empty {
+                    if let Some(outside) = execution.outside {
+                        last.keep_outside(outside);
+                    }
+                    if let Some(executed) = &mut execution.last {
+                        last.keep_text(executed, execution.description, execution.run.at);
+                        last.keep_planning(executed);
+                        last.workers = executed.workers.take();
+                    }
+                }
             }
+        }
+    }
+}
+
+impl Last {
+    /// Keeps what an execution did outside of its nodes, and its waits.
+    #[cold]
+    #[inline(never)]
+    fn keep_outside(&mut self, outside: &Outside) {
+        self.facts = outside.sums.facts;
+        if let Some(waits) = outside.waits {
+            self.waits = PlanWaits::of(waits);
+        }
+    }
+
+    #[inline(always)]
+    fn keep_planning(&mut self, executed: &Executed) {
+        self.planning_ms = executed.planning_ms;
+        // Not `copied`, which moves the blocks also if there are none.
+        match executed.planning_blocks {
+            Some(blocks) => self.planning_blocks = Some(*blocks),
+            None => self.planning_blocks = None,
+        }
+    }
+
+    /// Keeps the text of an execution if its description shows no literals. Not if the session sends very many statements:
+    /// then the literals are not known.
+    #[cold]
+    #[inline(never)]
+    fn keep_text(&mut self, text: &Executed, description: &PlanDescription, now: i64) {
+        self.text_at = (0, 0);
+        self.text.clear();
+        if now.saturating_sub(self.copies_from) >= COPIES_PERIOD {
+            self.copies_from = now;
+            self.copies.set(COPIES);
+        }
+        if let Some(left) = self.copies.get().checked_sub(1)
+            && description.is_normalised()
+        {
+            self.copies.set(left);
+            self.text_at = (text.address, text.parsed);
+            (text.copy)(&mut self.text);
         }
     }
 }

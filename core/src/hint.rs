@@ -3,7 +3,8 @@
 //! At level basic every execution searches for the hint, so the cost must have a bound whatever a client sends. The search
 //! covers the first 32 kB of a statement and the first 8 kB of its comments. A hint behind them is not found.
 
-use memchr::{memchr, memchr_iter, memchr2, memmem};
+use crate::normalise::lexer::{self, comment};
+use memchr::{memchr, memchr_iter, memchr2};
 
 const HINT: &[u8] = b"gather_plan_statistics";
 
@@ -60,28 +61,6 @@ fn contains_hint(comment: &[u8]) -> bool {
     words.any(|word| word.eq_ignore_ascii_case(HINT))
 }
 
-/// Returns the length of the comment that a text begins with. Comments may be nested in it.
-fn comment(text: &[u8]) -> usize {
-    let mut depth = 0usize;
-    let mut at = 0;
-    while let Some(next) = memchr2(b'/', b'*', &text[at..]) {
-        at += next;
-        match &text[at..] {
-            [b'/', b'*', ..] => depth += 1,
-            [b'*', b'/', ..] => depth -= 1,
-            _ => {
-                at += 1;
-                continue;
-            }
-        }
-        at += 2;
-        if depth == 0 {
-            return at;
-        }
-    }
-    text.len()
-}
-
 /// Returns the length of the literal or quoted identifier that a text begins with. At a doubled quote it ends; the rest
 /// then counts as another literal.
 fn quoted(text: &[u8]) -> usize {
@@ -104,12 +83,9 @@ fn escaped(text: &[u8]) -> usize {
 
 /// Returns the length of the dollar-quoted literal that a text begins with, or 1 if the dollar sign begins none.
 fn dollar_quoted(text: &[u8]) -> usize {
-    let name = text[1..].iter().take_while(|&&b| is_word(b)).count();
-    if text.get(1).is_some_and(u8::is_ascii_digit) || text.get(1 + name) != Some(&b'$') {
-        return 1;
-    }
-    let (tag, rest) = text.split_at(name + 2);
-    memmem::find(rest, tag).map_or(text.len(), |end| end + 2 * tag.len())
+    let is_parameter = text.get(1).is_some_and(u8::is_ascii_digit);
+    let literal = (!is_parameter).then(|| lexer::dollar_quoted(text));
+    literal.flatten().unwrap_or(1)
 }
 
 /// Returns the length of the word that a text begins with.

@@ -1,11 +1,15 @@
 //! The histogram of a node's timed calls. Calls that read blocks are counted separately, because a mean of both kinds is
 //! meaningless.
 
+mod hits;
 mod log2;
 mod plot;
+mod quantile;
 
+pub use hits::{HitSums, HitTime};
 pub use log2::{Log2, SharedCounts};
 pub use plot::{Bucket, plot};
+pub use quantile::{Counted, quantile};
 
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +33,8 @@ pub struct Histogram {
     touched: u64,
     /// The calls that read no block, then the calls that read blocks, from disk or from a work file.
     counts: [[u64; BUCKETS]; 2],
+    /// What tells how long a hit takes.
+    pub hits: HitSums,
 }
 
 impl Histogram {
@@ -36,6 +42,7 @@ impl Histogram {
     #[inline(always)]
     pub fn clear(&mut self) {
         self.touched = 0;
+        self.hits.clear();
     }
 
     /// Counts a call.
@@ -62,6 +69,7 @@ impl Histogram {
         for (read, bucket, calls) in other.counts() {
             self.add_to(bucket, read, calls);
         }
+        self.hits.merge(&other.hits);
     }
 
     /// Returns the counts of the buckets in use: whether the calls read blocks, the bucket, and the number of calls.

@@ -6,29 +6,45 @@
 //! * `wrapper` measures the call of a node; `phase` says what may happen to a statement when;
 //! * `results` computes a statement's statistics from samples of its nodes; `reconcile` makes estimated times agree;
 //! * `histogram` counts times in powers of two; `tempfile` counts requests to temporary files;
+//! * `waits` counts waits; `ash` keeps samples of what sessions do;
+//! * `sql_trace` writes and reads the trace of a session, and makes a report of it;
 //! * `logical_io` sums up the times of gets of blocks;
 //! * `pending` is the protocol of the sessions' buffers in shared memory; `eviction` chooses the plans that go;
+//! * `flips` detects that a query changed its plan;
+//! * `stable_hash` makes numbers that never change;
 //! * `zeroed` is memory that is zeroed once and then reused;
-//! * `plan` reads EXPLAIN's output; `hint` finds the hint in a statement's text; `report` prints tables; `export` writes plans
-//!   in the formats of other tools.
+//! * `details` names what PostgreSQL knows of a node and of a statement;
+//! * `plan` reads EXPLAIN's output; `hint` finds the hint in a statement's text, `normalise` replaces its constants;
+//! * `progress` estimates how far a statement is;
+//! * `report` prints tables; `export` writes plans in the formats of other tools.
 
+pub mod ash;
+pub mod call_trace;
 pub mod clock;
+pub mod details;
 pub mod eviction;
+pub mod explain_text;
 pub mod export;
+pub mod flips;
 mod float;
 pub mod hint;
 pub mod histogram;
 pub mod logical_io;
 pub mod model;
+pub mod normalise;
 pub mod pending;
 pub mod phase;
 pub mod plan;
 #[cfg(test)]
 mod processor_time;
+pub mod progress;
 pub mod reconcile;
 pub mod report;
 pub mod results;
 pub mod sampler;
+pub mod sql_trace;
+pub mod stable_hash;
 pub mod tempfile;
+pub mod waits;
 pub mod wrapper;
 pub mod zeroed;

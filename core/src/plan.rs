@@ -1,14 +1,21 @@
 //! Describes a plan: the names of its nodes and what they do. The description is made once per plan, from the output of
 //! EXPLAIN (FORMAT JSON). So every node of core or of an extension has the name that EXPLAIN gives it.
 
+mod attributes;
+mod compact;
 mod conditions;
+mod early_stop;
 mod naming;
 mod properties;
 #[cfg(test)]
 mod tests;
 
-use properties::{Properties, TextLimiter, each_item};
-use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
+pub use attributes::{Attribute, ObjectKind, Relationship};
+pub use early_stop::{Link, Read, may_stop_early};
+
+use crate::normalise::{List, hide_strings};
+use properties::{Name, Properties, TextLimiter};
+use serde::de::{DeserializeSeed, Deserializer as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Deserializer;
 use serde_json::value::RawValue;
@@ -27,18 +34,71 @@ pub struct PlanNode {
     pub operation: String,
     /// The table, index, function, CTE or other object that the node works on.
     pub object_name: Option<String>,
+    /// Which of EXPLAIN's properties names the object.
+    pub object_kind: ObjectKind,
+    /// The table of an index scan, whose object is the index.
+    pub table: Option<Box<str>>,
+    /// The schema of the table. Unknown for temporary tables and system catalogs.
+    pub schema: Option<Box<str>>,
+    /// The table's name in the statement, if it has another one there.
+    pub alias: Option<Box<str>>,
     /// How the parent uses the node if it is not a plain input: `InitPlan 1 (returns $0)`, `SubPlan 2`, `CTE x`.
     pub subplan_name: Option<String>,
+    /// How the parent uses the node.
+    pub relationship: Relationship,
     /// Rows that the planner expects per start (E-Rows).
     pub plan_rows: f64,
+    /// Whether the node may be stopped before its last row. Then its rows say nothing about `plan_rows`.
+    pub may_stop_early: bool,
+    /// Whether the node stops when the reader of the statement stops. It does not if, for example, a sort reads all of its rows.
+    pub stops_with_reader: bool,
     /// Bytes per row that the planner expects.
+    #[serde(with = "compact::integer")]
     pub plan_width: f64,
+    /// The planner's cost of the first row.
+    #[serde(with = "compact::cents")]
+    pub startup_cost: f64,
     /// The planner's total cost.
+    #[serde(with = "compact::cents")]
     pub total_cost: f64,
     /// Conditions, labelled as in EXPLAIN: `("Filter", "(id < 10)")`.
     pub predicates: Vec<(String, String)>,
     /// The keys of a sort, a grouping or a cache, labelled as in EXPLAIN: `("Sort Key", "b, a DESC")`.
     pub keys: Vec<(String, String)>,
+    /// What few nodes have.
+    pub attributes: Vec<(Attribute, String)>,
+}
+
+impl PlanNode {
+    /// Returns all expressions of the node, which may have constants: conditions, keys and some attributes.
+    pub fn expressions_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        let attributes = self.attributes.iter_mut();
+        let labelled = self.predicates.iter_mut().chain(&mut self.keys);
+        labelled.map(|(_, text)| text).chain(
+            attributes
+                .filter(|(attribute, _)| attribute.is_expression())
+                .map(|(_, text)| text),
+        )
+    }
+}
+
+/// What bounds how much a node does, besides its description. Not stored: OIDs are those of one database.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Extent {
+    /// Nothing is known.
+    #[default]
+    Unknown,
+    /// It scans a table.
+    Table {
+        /// Its OID.
+        oid: u32,
+        /// The number of its file, if its rows lie in blocks. It changes if the table is written again.
+        file: u32,
+        /// How many blocks it had when the plan was described.
+        blocks: u32,
+    },
+    /// It is a Limit with a constant number of rows, and without an offset.
+    ConstantLimit,
 }
 
 /// Why a plan could not be described.
@@ -68,6 +128,21 @@ pub struct ExplainedPlan {
     pub generic: bool,
     /// The number of names, conditions and keys that were cut because they are too long.
     pub cut: usize,
+    /// The lists of constants that one symbol replaces in the conditions.
+    pub lists: Vec<List>,
+    /// What bounds the nodes; empty if nothing is known.
+    pub extents: Vec<Extent>,
+}
+
+impl ExplainedPlan {
+    /// Replaces all strings in the expressions by symbols, with the numbers from `next` on.
+    pub fn hide_strings(&mut self, mut next: u32) {
+        for text in self.nodes.iter_mut().flat_map(PlanNode::expressions_mut) {
+            if text.contains(['\'', '$']) {
+                *text = hide_strings(text, &mut next);
+            }
+        }
+    }
 }
 
 /// Describes the plan in `json`, the output of EXPLAIN (FORMAT JSON).
@@ -79,24 +154,41 @@ pub fn parse_explain_json(json: &str) -> Result<ExplainedPlan, PlanError> {
     if nesting(json) > MAX_NESTING {
         return Err(PlanError::TooDeep);
     }
-    let root = find_root(json)?.ok_or(PlanError::NoPlan)?;
-    let mut deserializer = Deserializer::from_str(root);
-    deserializer.disable_recursion_limit();
     let mut reader = Reader {
         nodes: Vec::new(),
         texts: TextLimiter::new(),
     };
-    let node = Node {
-        reader: &mut reader,
-        parent: None,
-        depth: 0,
-    };
-    node.deserialize(&mut deserializer)?;
+    read(json, &mut reader)?;
+    if reader.nodes.is_empty() {
+        return Err(PlanError::NoPlan);
+    }
     Ok(ExplainedPlan {
         nodes: reader.nodes,
         generic: reader.texts.generic,
         cut: reader.texts.cut,
+        lists: Vec::new(),
+        extents: Vec::new(),
     })
+}
+
+/// Reads the first plan.
+fn read(json: &str, reader: &mut Reader) -> Result<(), PlanError> {
+    if json.trim().is_empty() {
+        return Ok(());
+    }
+    let mut deserializer = Deserializer::from_str(json);
+    deserializer.disable_recursion_limit();
+    let read = deserializer
+        .deserialize_any(Statements(reader))
+        .and_then(|()| deserializer.end());
+    match read {
+        // It is JSON of another form, or it is not JSON.
+        Err(error) if error.is_data() => {
+            serde_json::from_str::<&RawValue>(json)?;
+            Err(PlanError::NoPlan)
+        }
+        read => Ok(read?),
+    }
 }
 
 /// Returns the largest number of brackets that are open at the same time.
@@ -119,32 +211,48 @@ fn nesting(json: &str) -> usize {
     deepest
 }
 
-/// Returns the JSON text of the first plan.
-fn find_root(json: &str) -> Result<Option<&str>, PlanError> {
-    if json.trim().is_empty() {
-        return Ok(None);
+/// Reads EXPLAIN's array of statements, or one statement, until a plan is read. The text is read once.
+struct Statements<'r>(&'r mut Reader);
+
+impl<'de> DeserializeSeed<'de> for Statements<'_> {
+    type Value = ();
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
     }
-    let document = serde_json::from_str::<&RawValue>(json)?.get();
-    if !document.starts_with('[') {
-        return Ok(plan_of(document));
-    }
-    let mut root = None;
-    each_item(document, |statement| root = root.or_else(|| plan_of(statement)))?;
-    Ok(root)
 }
 
-/// Returns the JSON text of a statement's plan.
-fn plan_of(statement: &str) -> Option<&str> {
-    #[derive(Deserialize)]
-    struct Statement<'a> {
-        #[serde(borrow, rename = "Plan")]
-        plan: &'a RawValue,
+impl<'de> Visitor<'de> for Statements<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("statements with plans")
     }
-    if !statement.starts_with('{') {
-        return None;
+
+    /// Reads the name of a utility statement.
+    fn visit_str<E>(self, _name: &str) -> Result<(), E> {
+        Ok(())
     }
-    let plan = serde_json::from_str::<Statement>(statement).ok()?.plan.get();
-    plan.starts_with('{').then_some(plan)
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut statements: A) -> Result<(), A::Error> {
+        while statements.next_element_seed(Statements(self.0))?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(Name(name)) = map.next_key()? {
+            if name != "Plan" || !self.0.nodes.is_empty() {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            map.next_value_seed(Node {
+                reader: self.0,
+                parent: None,
+                depth: 0,
+            })?;
+        }
+        Ok(())
+    }
 }
 
 /// The nodes and texts that have been read so far.
@@ -166,12 +274,21 @@ impl Reader {
             depth,
             operation: naming::operation(json, texts),
             object_name: naming::object_name(json, texts),
+            object_kind: ObjectKind::of(json),
+            table: naming::indexed_table(json, texts),
+            schema: None,
+            alias: naming::alias(json, texts),
             subplan_name: json.name("Subplan Name", texts),
+            relationship: Relationship::of(json),
             plan_rows: json.number("Plan Rows"),
+            may_stop_early: false,
+            stops_with_reader: false,
             plan_width: json.number("Plan Width"),
+            startup_cost: json.number("Startup Cost"),
             total_cost: json.number("Total Cost"),
             predicates: conditions::predicates(json, texts),
             keys: conditions::keys(json, texts),
+            attributes: attributes::attributes(json, texts),
         });
         id
     }

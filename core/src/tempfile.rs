@@ -2,6 +2,7 @@
 
 pub mod counters;
 pub mod names;
+pub mod sessions;
 
 use crate::histogram::Log2;
 use serde::{Deserialize, Serialize};

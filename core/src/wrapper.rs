@@ -150,6 +150,8 @@ pub trait Host {
     fn every_call(&mut self, node: Self::Node) -> &mut EveryCall;
     /// Counts a timed call in the node's histogram.
     fn count_in_histogram(&mut self, node: Self::Node, ticks: i64, did_read: bool);
+    /// Notes how many blocks a sampled call got that are in a buffer. It is called before the call is charged, if it read no block.
+    fn note_hits(&mut self, _node: Self::Node, _ticks: i64) {}
     /// Counts down to the node's next timed call. Returns true if this is that call.
     fn is_next_timed(&mut self, node: Self::Node) -> bool;
     /// Returns what the sampler needs.
@@ -397,7 +399,11 @@ pub fn call_sampled<H: Host, const ACCOUNTING: u8>(host: &mut H, call: H::Call, 
     let nested_readings = host.readings() - readings;
     let end = host.read_clock();
     let did_read = host.blocks_read() != blocks_read;
-    host.count_in_histogram(node, end.wrapping_sub(start) as i64, did_read);
+    let ticks = end.wrapping_sub(start) as i64;
+    host.count_in_histogram(node, ticks, did_read);
+    if !did_read {
+        host.note_hits(node, ticks);
+    }
     let timed = TimedCall {
         before,
         start,

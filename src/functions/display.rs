@@ -1,38 +1,122 @@
 //! `rowsource_display()` shows a plan as a table. `rowsource_last()` identifies the last statement.
 
-use crate::pg::executor::statement;
+use super::words::EXPLAIN_FORMATS;
+use super::{live, wait_names};
+use crate::guc::{self, StatisticsLevel};
+use crate::pg::executor::{statement, unmeasured};
 use crate::pg::server::srf::{Rows, value};
 use crate::pg::server::{self, fail, memory};
+use crate::pg::waits;
 use crate::session::{self, LastStatement};
 use pgrx::{PgSqlErrorCode, pg_sys};
-use rowsource_core::model::{NodeStats, Outcome, Plan, PlanKey, clock_name};
-use rowsource_core::report::{self, FORMAT_WORDS, Format, Header};
+use rowsource_core::model::{
+    Exemplar, KeptExecution, NodeStats, Outcome, PackError, Plan, PlanKey, clock_name,
+};
+use rowsource_core::report::{self, Format, Header, Shown, format_words};
 
 /// Adds the rows of `rowsource_display()`.
-pub fn lines(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, format: Option<&str>) {
+pub fn lines(
+    rows: &mut Rows,
+    queryid: Option<i64>,
+    planid: Option<i64>,
+    format: Option<&str>,
+    pid: Option<i32>,
+) {
     // This comes first, so that the calling statement is excluded even if the call fails.
     statement::exclude_running_from_last();
     let format = parse(format.unwrap_or_default());
-    let (plan, last) = find(queryid, planid).unwrap_or_else(|| fail_not_kept(queryid, planid));
+    if let Some(pid) = pid {
+        if queryid.is_some() || planid.is_some() {
+            fail(
+                PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+                "a pid and the ids of a plan exclude each other",
+                "With a pid, rowsource_display() shows what that process runs now.",
+            )
+        }
+        return live::lines(rows, pid, &format);
+    }
+    let is_of_session = queryid.is_none();
+    let (plan, stats) = match format.shown() {
+        Shown::Kept(which) => {
+            let found = find_stored(queryid, planid);
+            let mut plan = found.unwrap_or_else(|| fail_not_kept(queryid, planid));
+            let kept = take_kept(&mut plan, which).unwrap_or_else(|| {
+                let none = NoneKept::of(&plan, which);
+                fail(PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT, &none.message, none.hint)
+            });
+            (plan, kept.nodes)
+        }
+        shown => {
+            let found = find(queryid, planid);
+            let (plan, last) = found.unwrap_or_else(|| fail_not_kept(queryid, planid));
+            let stats = statistics_of(&plan, last, shown == Shown::Last);
+            (plan, stats)
+        }
+    };
+    let warning = is_of_session
+        .then(|| unmeasured::reason(Some(plan.statistics.last_seen)))
+        .flatten()
+        .map(|reason| reason.text);
+    for line in table_with_warning(&plan, &stats, &format, warning) {
+        rows.add_line(&line);
+    }
+}
+
+/// Returns the lines of a plan's table. `stats` are the statistics of the nodes.
+pub(super) fn table(plan: &Plan, stats: &[NodeStats], format: &Format) -> Vec<String> {
+    table_with_warning(plan, stats, format, None)
+}
+
+/// Returns the lines of a plan's table behind a warning.
+fn table_with_warning(
+    plan: &Plan,
+    stats: &[NodeStats],
+    format: &Format,
+    warning: Option<String>,
+) -> Vec<String> {
     // The whole table is made in memory, because each column is as wide as its widest value.
     memory::ensure_headroom(plan.description.nodes.len());
-    let statistics = &plan.statistics;
     let header = Header {
+        warning,
+        ..header(plan, format.shown())
+    };
+    report::display(&header, &plan.description.nodes, stats, format)
+}
+
+/// Returns what the display says about a plan as a whole: about all executions, or about the one in the place of the last.
+fn header(plan: &Plan, shown: Shown) -> Header {
+    let statistics = &plan.statistics;
+    let is_one = shown != Shown::Totals;
+    Header {
         queryid: plan.key.queryid,
         planid: plan.key.planid,
         executions: statistics.times.calls,
         sampfreq: statistics.sampfreq,
         clock: clock_name(statistics.clock).to_owned(),
+        text: plan.description.text.clone(),
+        user: server::user_name(plan.key.userid).unwrap_or_default(),
+        database: server::database_name(plan.key.dbid).unwrap_or_default(),
+        first_seen: server::shown_time(statistics.first_seen),
+        last_seen: server::shown_time(statistics.last_seen),
+        elapsed_ms: if is_one {
+            statistics.last_ms
+        } else {
+            statistics.times.total_ms
+        },
         outcome: statistics.last_outcome,
-        last: format.last(),
+        unfinished: statistics.last_unfinished,
+        explained: is_one && plan.explained,
+        shown,
         failed_calls: statistics.failed_calls,
         cancelled_calls: statistics.cancelled_calls,
+        unfinished_calls: statistics.unfinished_calls,
         block_size: pg_sys::BLCKSZ,
         older_literals: plan.older_literals,
-    };
-    let stats = statistics_of(&plan, last, format.last());
-    for line in report::display(&header, &plan.description.nodes, &stats, &format) {
-        rows.add_line(&line);
+        search_path: server::search_path(),
+        warning: None,
+        waits: wait_names::shown(plan, is_one),
+        waits_missing: waits::refused().map(str::to_owned),
+        now: None,
     }
 }
 
@@ -40,13 +124,77 @@ pub fn lines(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, format:
 /// Returns `None` if no such plan is kept.
 ///
 /// # Errors
-/// Raises an error if there are no ids and no last statement, or if the user may not see it.
+/// Raises an error if there is a planid without a queryid, if there are no ids and no last statement, or if the user may not see
+/// the last statement.
 pub(super) fn find(queryid: Option<i64>, planid: Option<i64>) -> Option<(Plan, Option<Vec<NodeStats>>)> {
-    if queryid.is_none() && planid.is_none() {
+    let Some(queryid) = queryid else {
+        if planid.is_some() {
+            fail(
+                PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+                "a planid needs the queryid of its statement",
+                "pg_stat_rowsource_plans lists the ids of the kept plans.",
+            )
+        }
         let LastStatement { plan, stats } = last();
         return Some((plan, Some(stats)));
-    }
+    };
     Some((stored_plan(queryid, planid)?, None))
+}
+
+/// Returns the plan with these ids as it is stored. Without ids, returns that of the session's last statement. Returns `None` if
+/// no such plan is kept.
+///
+/// # Errors
+/// Raises the errors of [`find`].
+pub(super) fn find_stored(queryid: Option<i64>, planid: Option<i64>) -> Option<Plan> {
+    let (plan, last) = find(queryid, planid)?;
+    match last {
+        // It shows the literals of the last execution.
+        Some(_) => session::plan(&plan.key),
+        None => Some(plan),
+    }
+}
+
+/// Returns an execution that was kept whole, and puts it in the place of the plan's last one. Returns `None` if there is none.
+///
+/// # Errors
+/// Raises "out of memory".
+pub(super) fn take_kept(plan: &mut Plan, which: Exemplar) -> Option<KeptExecution> {
+    memory::ensure_headroom(plan.description.nodes.len());
+    let kept = match plan.exemplars.get(which)? {
+        Ok(kept) => kept,
+        Err(PackError::Memory) => memory::out_of_memory(),
+        Err(PackError::Damaged) => return None,
+    };
+    plan.statistics = plan.statistics.with_last(&kept.run);
+    plan.last_waits = Some(kept.waits);
+    plan.explained = false;
+    Some(kept)
+}
+
+/// What is said if no such execution of a plan is kept.
+pub(super) struct NoneKept {
+    pub message: String,
+    pub hint: &'static str,
+}
+
+impl NoneKept {
+    pub fn of(plan: &Plan, which: Exemplar) -> Self {
+        let (queryid, planid) = (plan.key.queryid, plan.key.planid);
+        NoneKept {
+            message: format!(
+                "no {} execution is kept of queryid {queryid}, planid {planid}",
+                which.name()
+            ),
+            hint: match which {
+                Exemplar::Slowest => {
+                    "The slowest execution of a plan is kept if it completed and took more than 1 ms."
+                }
+                Exemplar::Failed => "The last execution of a plan that failed is kept.",
+                Exemplar::Cancelled => "The last execution of a plan that was cancelled is kept.",
+            },
+        }
+    }
 }
 
 /// Returns the statistics of the nodes: those of the last execution, or the totals. `last` is the last execution, if that is
@@ -55,20 +203,25 @@ pub(super) fn statistics_of(plan: &Plan, last: Option<Vec<NodeStats>>, is_last: 
     last.filter(|_| is_last).unwrap_or_else(|| {
         let mut stats = memory::with_room(plan.nodes.len());
         let nodes = plan.nodes.iter();
-        stats.extend(nodes.map(|node| if is_last { node.last } else { node.total }));
+        stats.extend(nodes.map(|node| if is_last { node.last } else { node.sum() }));
         stats
     })
 }
 
 /// Parses a display format, or raises an error that lists the known words.
-fn parse(words: &str) -> Format {
+pub(super) fn parse(words: &str) -> Format {
     words.parse().unwrap_or_else(|error: report::FormatError| {
+        let explain = EXPLAIN_FORMATS.iter().map(|(name, _)| *name);
+        let explain = explain
+            .filter(|name| name.eq_ignore_ascii_case(&error.word))
+            .map(|name| format!("rowsource_explain(format => '{name}') prints a plan in this format. "));
         fail(
             PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
             &format!("unknown word \"{}\" in display format", error.word),
             &format!(
-                "Known words, each with an optional + or -: {}.",
-                FORMAT_WORDS.join(", ")
+                "{}Known words, each with an optional + or -: {}.",
+                explain.collect::<String>(),
+                format_words().collect::<Vec<_>>().join(", ")
             ),
         )
     })
@@ -77,9 +230,18 @@ fn parse(words: &str) -> Format {
 /// Returns the session's last statement, or raises an error if the user may not see it or there is none.
 fn last() -> LastStatement {
     let last = session::last().unwrap_or_else(|| {
-        fail(PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        let reason = unmeasured::reason(None);
+        let is_basic = reason.as_ref().map_or(guc::statistics_level() == StatisticsLevel::Basic, |reason| reason.is_basic);
+        let reason = reason.map(|reason| reason.text + ". ").unwrap_or_default();
+        let basic = if is_basic {
+            " If pg_rowsource.statistics_level is basic, only statements with the hint /*+ gather_plan_statistics */ are measured."
+        } else {
+            ""
+        };
+        fail(
+            PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             "no statement of this session has been measured",
-            "Run one first. If pg_rowsource.statistics_level is basic, only statements with the hint /*+ gather_plan_statistics */ are measured."
+            &format!("{reason}Run one first.{basic}"),
         )
     });
     if !server::may_see(last.plan.key.userid) {
@@ -92,27 +254,37 @@ fn last() -> LastStatement {
     last
 }
 
+/// How a user finds the ids of plans.
+const WHERE_IDS_ARE: &str = "pg_stat_rowsource_plans lists the kept plans. Roles with the privileges of pg_read_all_stats also see those of other roles.";
+
+fn not_kept(queryid: Option<i64>, planid: Option<i64>) -> String {
+    let id = |id: Option<i64>| id.map_or("any".to_owned(), |id| id.to_string());
+    format!(
+        "no plan is kept for queryid {}, planid {}",
+        id(queryid),
+        id(planid)
+    )
+}
+
 /// Raises the error that no plan with these ids is kept.
 fn fail_not_kept(queryid: Option<i64>, planid: Option<i64>) -> ! {
-    let id = |id: Option<i64>| id.map_or("any".to_owned(), |id| id.to_string());
     fail(
         PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
-        &format!(
-            "no plan is kept for queryid {}, planid {}",
-            id(queryid),
-            id(planid)
-        ),
-        "pg_stat_rowsource_plans lists the kept plans. Roles with the privileges of pg_read_all_stats also see those of other roles.",
+        &not_kept(queryid, planid),
+        WHERE_IDS_ARE,
     )
+}
+
+/// Tells the client that no plan with these ids is kept.
+pub(super) fn notify_not_kept(queryid: Option<i64>, planid: Option<i64>) {
+    server::notify(&not_kept(queryid, planid), WHERE_IDS_ARE);
 }
 
 /// Returns the plan with these ids, if there is one. Prefers plans of this database, then plans of the user. Ignores plans that
 /// the user may not see: an error that mentions them would reveal that they exist.
-fn stored_plan(queryid: Option<i64>, planid: Option<i64>) -> Option<Plan> {
+fn stored_plan(queryid: i64, planid: Option<i64>) -> Option<Plan> {
     let matches = |key: &&PlanKey| {
-        queryid.is_none_or(|id| id == key.queryid)
-            && planid.is_none_or(|id| id == key.planid)
-            && server::may_see(key.userid)
+        queryid == key.queryid && planid.is_none_or(|id| id == key.planid) && server::may_see(key.userid)
     };
     let distance = |key: &&PlanKey| {
         let other_database = key.dbid != server::database_id();
@@ -127,15 +299,12 @@ fn stored_plan(queryid: Option<i64>, planid: Option<i64>) -> Option<Plan> {
     key.and_then(|key| session::plan(&key))
 }
 
-/// Adds the row of `rowsource_last()`, if a statement was measured.
+/// Adds the row of `rowsource_last()`, if a statement was measured. The ids of another user's statement are hidden, as in the views.
 pub fn last_row(rows: &mut Rows) {
     statement::exclude_running_from_last();
     if let Some((key, outcome)) = session::last_outcome() {
-        rows.add([
-            value(key.queryid),
-            value(key.planid),
-            value(outcome_name(outcome)),
-        ]);
+        let id = |id: i64| server::may_see(key.userid).then(|| value(id)).flatten();
+        rows.add([id(key.queryid), id(key.planid), value(outcome_name(outcome))]);
     }
 }
 

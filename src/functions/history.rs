@@ -1,9 +1,16 @@
-//! The report on the interval between two snapshots. Its SQL function reads the snapshots and passes the values.
+//! The history: what a snapshot stores of plans, and what is shown of snapshots. SQL functions read the tables and pass the
+//! values.
 
-use crate::pg::server::fail;
-use crate::pg::server::srf::Rows;
+use super::display;
+use crate::pg::server::srf::{Rows, bytes, oid, value};
+use crate::pg::server::{fail, memory};
+use crate::session;
 use pgrx::PgSqlErrorCode;
-use rowsource_core::report::iostat;
+use rowsource_core::model::PlanKey;
+use rowsource_core::model::archive::{self, ArchiveError};
+use rowsource_core::report::Shown;
+use rowsource_core::report::iostat::{self, Unreadable};
+use rowsource_core::report::timed_events;
 
 const HOW_TO_TAKE: &str = "Take one with SELECT rowsource_snapshot(), and another one later; or take them regularly with pg_cron: SELECT cron.schedule('rowsource', '*/15 * * * *', 'SELECT rowsource_snapshot()').";
 
@@ -17,6 +24,51 @@ pub fn iostat_lines(
     seconds: Option<f64>,
     filetypes: Option<&str>,
 ) {
+    let Some((heading, seconds)) = heading("IOStat by Filetype summary", requested, found, at, seconds)
+    else {
+        return;
+    };
+    let table = readable(iostat::report(seconds, filetypes.unwrap_or("[]")));
+    heading.iter().chain(&table).for_each(|line| rows.add_line(line));
+}
+
+/// Adds the rows of `rowsource_wait_report()`. The arguments are those of [`iostat_lines`], with the milliseconds of all
+/// statements that ended in the interval, and the waits as JSON.
+pub fn wait_lines(
+    rows: &mut Rows,
+    requested: [Option<i64>; 2],
+    found: [Option<i64>; 2],
+    at: [Option<String>; 2],
+    seconds: Option<f64>,
+    active_ms: Option<f64>,
+    waits: Option<&str>,
+) {
+    let Some((heading, _)) = heading("Top timed events", requested, found, at, seconds) else {
+        return;
+    };
+    let table = readable(timed_events::report(active_ms, waits.unwrap_or("[]")));
+    heading.iter().chain(&table).for_each(|line| rows.add_line(line));
+}
+
+/// Returns a report. Fails if its input cannot be read.
+fn readable(report: Result<Vec<String>, Unreadable>) -> Vec<String> {
+    report.unwrap_or_else(|error| {
+        fail(
+            PgSqlErrorCode::ERRCODE_INTERNAL_ERROR,
+            &error.to_string(),
+            "This is a bug in pg_rowsource.",
+        )
+    })
+}
+
+/// Returns the lines above a report on an interval, and the interval's seconds. Fails if its snapshots do not exist.
+fn heading(
+    title: &str,
+    requested: [Option<i64>; 2],
+    found: [Option<i64>; 2],
+    at: [Option<String>; 2],
+    seconds: Option<f64>,
+) -> Option<([String; 3], f64)> {
     for (requested, found) in requested.into_iter().zip(found) {
         match (requested, found) {
             (Some(requested), None) => fail(
@@ -34,7 +86,7 @@ pub fn iostat_lines(
     }
     let ([Some(first), Some(last)], [Some(first_at), Some(last_at)], Some(seconds)) = (found, at, seconds)
     else {
-        return;
+        return None;
     };
     if first >= last {
         fail(
@@ -43,17 +95,123 @@ pub fn iostat_lines(
             "Give the earlier one first.",
         )
     }
-    let table = iostat::report(seconds, filetypes.unwrap_or("[]")).unwrap_or_else(|error| {
-        fail(
-            PgSqlErrorCode::ERRCODE_INTERNAL_ERROR,
-            &error.to_string(),
-            "This is a bug in pg_rowsource.",
-        )
-    });
     let heading = [
-        "IOStat by Filetype summary".to_owned(),
+        title.to_owned(),
         format!("snapshot {first}  {first_at}"),
         format!("snapshot {last}  {last_at}, {seconds:.1} s later"),
     ];
-    heading.iter().chain(&table).for_each(|line| rows.add_line(line));
+    Some((heading, seconds))
+}
+
+/// Adds the rows of `rowsource_plans_to_store()`: the plans that ran since a time in microseconds.
+pub fn plans_to_store(rows: &mut Rows, since: Option<i64>) {
+    session::each_plan(|plan| {
+        if since.is_some_and(|since| plan.statistics.last_seen < since) || plan.description.nodes.is_empty() {
+            return;
+        }
+        let stored = |bytes: Result<Vec<u8>, ArchiveError>| bytes.unwrap_or_else(|_| memory::out_of_memory());
+        let description = stored(archive::description_bytes(&plan.description));
+        let statistics = stored(archive::statistics_bytes(&plan, since));
+        let key = &plan.key;
+        rows.add([
+            oid(key.userid),
+            oid(key.dbid),
+            value(key.queryid),
+            value(key.planid),
+            value(i64::from(key.shape())),
+            value(key.toplevel()),
+            bytes(&description),
+            bytes(&statistics),
+        ]);
+    });
+}
+
+/// What the caller of `rowsource_display_snapshot()` wants to see.
+pub struct Wanted {
+    pub snapshot: Option<i64>,
+    pub queryid: Option<i64>,
+    pub planid: Option<i64>,
+}
+
+/// A plan that the tables of the history have.
+pub struct Stored {
+    pub key: PlanKey,
+    pub description: Vec<u8>,
+    pub statistics: Vec<u8>,
+}
+
+/// Adds the lines of a stored plan. `taken_at` tells when the snapshot was taken; `None` if there is none. `find` returns the
+/// plan, if the snapshot has it.
+pub fn stored_lines(
+    rows: &mut Rows,
+    wanted: &Wanted,
+    taken_at: Option<&str>,
+    find: impl FnOnce() -> Option<Stored>,
+    format: Option<&str>,
+) {
+    let format = display::parse(format.unwrap_or_default());
+    let name = |id: Option<i64>| id.map_or_else(|| "any".to_owned(), |id| id.to_string());
+    let snapshot = wanted
+        .snapshot
+        .map_or_else(|| "NULL".to_owned(), |id| id.to_string());
+    let Some(taken_at) = taken_at else {
+        fail(
+            PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
+            &format!("there is no snapshot {snapshot}"),
+            "The table rowsource_snapshots lists the snapshots.",
+        )
+    };
+    // Bytes of any content take less than this much memory for each of them.
+    const PER_BYTE: usize = 32;
+    const MOST: usize = PER_BYTE * (archive::MAX_DESCRIPTION + archive::MAX_STATISTICS);
+    let Some(stored) = find() else {
+        fail(
+            PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
+            &format!(
+                "snapshot {snapshot} has no plan for queryid {}, planid {}",
+                name(wanted.queryid),
+                name(wanted.planid)
+            ),
+            "A snapshot has the plans that ran since the previous one. The table rowsource_snapshot_plans lists them.",
+        )
+    };
+    let size = stored.description.len() + stored.statistics.len();
+    if !memory::can_map((size * PER_BYTE).min(MOST)) {
+        memory::out_of_memory();
+    }
+    let plan = archive::stored_plan(stored.key, &stored.description, &stored.statistics);
+    let mut plan = plan.unwrap_or_else(|error| match error {
+        ArchiveError::Memory => memory::out_of_memory(),
+        ArchiveError::Version => fail(
+            PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
+            &error.to_string(),
+            "Only the version that took the snapshot can show its plans. The sums are in the view rowsource_plan_history.",
+        ),
+        ArchiveError::Damaged => fail(
+            PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
+            &error.to_string(),
+            "Show the plan of another snapshot. The sums are in the view rowsource_plan_history.",
+        ),
+    });
+    rows.add_line(&format!("snapshot {snapshot}  {taken_at}"));
+    let stats = match format.shown() {
+        Shown::Kept(which) => {
+            display::take_kept(&mut plan, which)
+                .unwrap_or_else(|| {
+                    fail(
+                        PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
+                        &format!(
+                            "snapshot {snapshot} has no {} execution of this plan",
+                            which.name()
+                        ),
+                        "A snapshot has it if it ended after the snapshot before was taken.",
+                    )
+                })
+                .nodes
+        }
+        shown => display::statistics_of(&plan, None, shown == Shown::Last),
+    };
+    for line in display::table(&plan, &stats, &format) {
+        rows.add_line(&line);
+    }
 }

@@ -1,16 +1,25 @@
-//! `rowsource_logical_io()`: how long it takes to get a block of a relation.
+//! How long it takes to get a block: of a relation (`rowsource_logical_io()`), or inside the nodes of plans
+//! (`pg_stat_rowsource_logical_io`).
 
+use super::views;
+use super::wait_names;
 use super::words::choose;
 use crate::guc;
 use crate::instrumentation::auto_clock;
 use crate::pg::buffers::{Fork, Get};
 use crate::pg::server::srf::{Rows, Value, value};
 use crate::pg::server::{self, fail};
+use crate::pg::waits::refused;
 use pgrx::{PgSqlErrorCode, pg_sys};
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rowsource_core::clock::measure_costs;
+use rowsource_core::details;
+use rowsource_core::histogram::HitTime;
 use rowsource_core::logical_io::{Gets, Summary};
+use rowsource_core::model::{Plan, own_io};
+use rowsource_core::waits::plan::EventWaits;
+use std::fmt::Write;
 
 /// The order in which blocks are read.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -104,4 +113,116 @@ fn summary(of: Option<&Summary>) -> [Value; 5] {
         column(|s| s.p99_us),
         column(|s| s.max_us),
     ]
+}
+
+/// The waits for blocks that are read. On 18 and newer, other processes may read them.
+const READS: [&str; 3] = ["DataFileRead", "AioIoCompletion", "AioIoUringExecution"];
+
+/// The gets of a node in all executions of its plan.
+pub struct NodeGets {
+    /// The blocks found in buffers, and those that were read.
+    blocks: Option<(i64, i64)>,
+    hit: Option<HitTime>,
+    /// The waits for reads.
+    reads: EventWaits,
+}
+
+/// Returns the gets of each node of a plan.
+pub fn node_gets(plan: &Plan) -> Vec<NodeGets> {
+    let nodes = &plan.description.nodes;
+    let io = own_io(nodes, &plan.nodes);
+    let mut gets: Vec<NodeGets> = (0..nodes.len())
+        .map(|i| NodeGets {
+            blocks: io.get(i).copied().flatten().map(|own| (own.hit, own.read)),
+            hit: plan.nodes.get(i).and_then(|totals| totals.histogram.hits.time()),
+            reads: EventWaits::default(),
+        })
+        .collect();
+    for (i, node) in nodes.iter().enumerate() {
+        // A call of a node with inputs contains theirs.
+        if let Some(above) = node.parent.and_then(|parent| gets.get_mut(parent))
+            && !node.operation.starts_with("Bitmap")
+        {
+            above.hit = None;
+        }
+        // Calls that remove many rows get more blocks and take longer, but not because of the blocks.
+        let total = plan.nodes.get(i).map(|totals| &totals.total);
+        let removes_most = total.is_some_and(|total| {
+            details::rows_removed(node, &total.facts).is_some_and(|removed| removed > total.rows)
+        });
+        if removes_most && let Some(gets) = gets.get_mut(i) {
+            gets.hit = None;
+        }
+    }
+    for ((node, name), waits) in wait_names::by_node(&plan.statistics.waits) {
+        let is_read = name.is_some_and(|(_, event)| READS.contains(&event.as_str()));
+        if let Some(gets) = node.and_then(|node| gets.get_mut(node)).filter(|_| is_read) {
+            gets.reads.waits += waits.waits;
+            gets.reads.ns += waits.ns;
+            gets.reads.max_ns = gets.reads.max_ns.max(waits.max_ns);
+        }
+    }
+    gets
+}
+
+impl NodeGets {
+    /// Returns the mean nanoseconds of a read.
+    fn read_ns(&self) -> Option<f64> {
+        (self.reads.waits > 0).then(|| self.reads.ns as f64 / self.reads.waits as f64)
+    }
+
+    /// Returns what is known of the times, as a line.
+    pub fn line(&self) -> Option<String> {
+        let mut line = String::new();
+        if let Some(hit) = &self.hit {
+            let _ = write!(
+                line,
+                "one hit: {:.3} us (+/- {:.3})",
+                hit.ns / 1e3,
+                hit.error_ns / 1e3
+            );
+        }
+        if let Some(ns) = self.read_ns() {
+            let separator = if line.is_empty() { "" } else { ", " };
+            let (waits, max_us) = (self.reads.waits, self.reads.max_ns as f64 / 1e3);
+            let _ = write!(
+                line,
+                "{separator}one read: {:.3} us (mean of {waits}, the longest {max_us:.3} us)",
+                ns / 1e3
+            );
+        }
+        (!line.is_empty()).then_some(line)
+    }
+}
+
+/// Adds the rows of `pg_stat_rowsource_logical_io`: one per node that got blocks.
+pub fn node_rows(rows: &mut Rows) {
+    let clock = auto_clock();
+    let timer_us = clock
+        .scale()
+        .nanoseconds(measure_costs(clock).empty_interval_ticks)
+        / 1e3;
+    views::each_plan(|row| {
+        for (i, gets) in node_gets(&row.plan).iter().enumerate() {
+            let Some((hits, read)) = gets.blocks.filter(|(hits, read)| hits + read > 0) else {
+                continue;
+            };
+            let mut values = row.key();
+            values.push(value(i as i32));
+            values.extend(row.node_names(&row.plan.description.nodes[i]));
+            let hit = |of: fn(&HitTime) -> f64| gets.hit.as_ref().map(of).and_then(value);
+            let read_us = gets.read_ns().map(|ns| ns / 1e3);
+            values.extend([
+                value(hits),
+                hit(|hit| hit.ns / 1e3),
+                hit(|hit| hit.error_ns / 1e3),
+                value(read),
+                value(gets.reads.waits as i64).filter(|_| refused().is_none()),
+                read_us.and_then(value),
+                read_us.and(value(timer_us)),
+                read_us.and(value(gets.reads.max_ns as f64 / 1e3)),
+            ]);
+            rows.add(values);
+        }
+    });
 }

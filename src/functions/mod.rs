@@ -1,13 +1,24 @@
 //! The SQL functions. `pg_rowsource--*.sql`, which is written by hand, declares them.
 
+mod ash;
+mod call_trace;
 mod clocks;
 mod display;
+mod explain;
 mod export;
 mod exports;
+mod flips;
 mod history;
+mod live;
 mod logical_io;
+mod progress;
+mod sql_trace;
 mod store;
+mod stored_report;
 mod temp_usage;
 mod tempfile;
+mod trace_targets;
 mod views;
+mod wait_names;
+mod waits;
 mod words;

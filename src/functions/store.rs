@@ -21,6 +21,7 @@ pub fn info_row(rows: &mut Rows) {
         value(info.bytes as i64),
         value(guc::max_memory() as i64),
         value(info.evictions as i64),
+        info.incomplete_since.and_then(timestamp),
         value(info.refused as i64),
         value(info.truncated as i64),
         timestamp(info.reset_at),

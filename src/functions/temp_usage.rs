@@ -4,7 +4,8 @@
 
 use crate::pg::compat::{MAJOR_VERSION, pid_of_temp_tables};
 use crate::pg::server;
-use crate::pg::server::srf::{Rows, oid, value};
+use crate::pg::server::srf::{Rows, oid, timestamp, value};
+use crate::pg::tempfile::sessions;
 use rowsource_core::tempfile::names::{Owner, TempName, parse};
 use std::collections::BTreeMap;
 use std::fs::{self, DirEntry};
@@ -49,6 +50,15 @@ pub fn file_rows(rows: &mut Rows) {
             value(files.count),
             value(files.bytes),
         ]);
+    }
+}
+
+/// Adds the rows of `rowsource_temp_times()`: the time that the last statement of each session has waited for temporary files.
+/// As in pg_stat_activity, statements of other users are left out unless the user may see them.
+pub fn time_rows(rows: &mut Rows) {
+    for (pid, time) in sessions::times().filter(|(_, time)| server::may_see(time.userid)) {
+        let milliseconds = time.ns as f64 / 1e6;
+        rows.add([value(pid), timestamp(time.statement), value(milliseconds)]);
     }
 }
 

@@ -1,7 +1,19 @@
-//! Arguments that are one of a few words.
+//! Arguments that are one of a few words, and the word that replaces hidden texts.
 
 use crate::pg::server::fail;
 use pgrx::PgSqlErrorCode;
+use rowsource_core::export::ExplainFormat;
+
+/// Replaces the texts of other users' statements, as in pg_stat_statements.
+pub const MASKED: &str = "<insufficient privilege>";
+
+/// The formats of EXPLAIN, as users write them.
+pub const EXPLAIN_FORMATS: [(&str, ExplainFormat); 4] = [
+    ("text", ExplainFormat::Text),
+    ("json", ExplainFormat::Json),
+    ("yaml", ExplainFormat::Yaml),
+    ("xml", ExplainFormat::Xml),
+];
 
 /// Returns what a word stands for. Letter case and spaces around the word do not matter.
 ///

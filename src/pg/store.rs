@@ -11,21 +11,29 @@
 //! - [`saving`]: saves the plans when the server stops;
 //! - [`read`]: lists, copies and resets plans;
 //! - [`attach`]: makes the store, or attaches to it;
+//! - [`live`]: the memory in which sessions measure their statements;
 //! - [`record`]: adds an execution, and makes room for a new plan;
+//! - [`observe`]: notes the second plan of a query, whose changes are detected from then on;
+//! - [`exemplars`]: the executions that are kept whole;
 //! - [`pending`]: the sessions' buffers; [`file`]: the plans in a file; [`evict`]: the eviction of plans;
 //! - [`entry`]: the plans in their table;
-//! - [`access`], [`control`], [`blocks`]: a backend's pointers to the store, the control block, the memory of a plan.
+//! - [`access`], [`control`], [`blocks`]: a backend's pointers to the store, the control block, the memory of a plan;
+//! - [`evicted`]: what the control block knows of evicted plans; [`flips`]: the changes of plans; [`targets`]: the targets
+//!   of the SQL trace.
 //!
 //! The locks, in the order in which they are taken:
 //! 1. a slot of a session's buffer (`pending`): to add an execution of a short plan, or to flush the slot;
-//! 2. the control lock, exclusive: to evict plans, or to insert a new one;
+//! 2. the control lock, exclusive: to evict plans, to insert a new one, or to use the sums of what was evicted;
 //! 3. a partition lock of the table (dshash): shared to find a plan, exclusive to insert or delete one;
-//! 4. a plan's own lock: exclusive to add to it, shared to copy it.
+//! 4. a plan's own lock: exclusive to add to it, shared to copy it;
+//! 5. the lock of the changes of plans, exclusive: to add executions of a query with several plans, and to read the changes;
+//! 6. the lock of the trace's targets, alone: shared to see which mean a session, exclusive to change them.
 //!
 //! So the update of a known plan takes no exclusive lock that other plans share, and usually none that other sessions
 //! share. Code that holds one of these locks calls neither PostgreSQL's executor nor its catalogs.
 //!
-//! If there is no memory, a new plan evicts others. If that does not help, its executions are counted as refused.
+//! If there is no memory, a new plan evicts others. If that does not help, its executions are counted as refused. The
+//! executions of evicted plans and refused executions are summed up per database.
 
 mod access;
 mod attach;
@@ -33,15 +41,24 @@ mod blocks;
 mod control;
 mod entry;
 mod evict;
+mod evicted;
+mod exemplars;
 mod file;
+mod flips;
+mod live;
+mod observe;
 mod pending;
 mod read;
 mod record;
 mod saving;
 mod startup;
+mod targets;
 
 pub use attach::attach;
+pub use control::SharedTrace;
+pub use live::{LiveMemory, attach_worker, live_memory, shared_history, shared_targets, shared_trace};
 pub use pending::{PlanRef, PlanSlot};
-pub use read::{current_plan, info, keys, plan, reset};
-pub use record::record;
+pub use read::{current_plan, flips, info, keys, others, plan, reset};
+pub use record::{add_late_waits, record, record_explained};
 pub use startup::init;
+pub use targets::SharedTargets;

@@ -3,9 +3,9 @@
 
 use crate::guc;
 use crate::pg::store::{PlanRef, PlanSlot};
-use rowsource_core::eviction::{Candidate, Limits, least_recently_used};
-use rowsource_core::histogram::Histogram;
-use rowsource_core::model::{NodeStats, NodeTotals, Plan, PlanDescription, PlanKey, Run};
+use rowsource_core::eviction::{Limits, oldest};
+use rowsource_core::model::{ExecutionStats, KeepLimit, NodeTotals, Plan, PlanDescription, PlanKey};
+use rowsource_core::waits::plan::PlanWaits;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -36,7 +36,7 @@ pub struct KnownPlan {
 }
 
 impl KnownPlan {
-    fn new(key: PlanKey, description: Rc<PlanDescription>) -> Self {
+    pub(super) fn new(key: PlanKey, description: Rc<PlanDescription>) -> Self {
         KnownPlan {
             key,
             slot: PlanSlot::default(),
@@ -72,14 +72,11 @@ impl KnownPlan {
     /// Returns the bytes that the plan uses in this session.
     fn size(&self) -> usize {
         let local = self.local.borrow();
-        let nodes = local.as_ref().map_or(0, |plan| plan.nodes.capacity());
-        size_of::<KnownPlan>() + self.description.borrow().size() + nodes * size_of::<NodeTotals>()
+        let statistics = local.as_ref().map_or(0, |plan| {
+            plan.nodes.capacity() * size_of::<NodeTotals>() + plan.exemplars.size()
+        });
+        size_of::<KnownPlan>() + self.description.borrow().size() + statistics
     }
-}
-
-/// Makes a plan that is new in this session. It is listed after it has run.
-pub fn new_plan(key: PlanKey, description: Rc<PlanDescription>) -> Rc<KnownPlan> {
-    Rc::new(KnownPlan::new(key, description))
 }
 
 /// The list of the plans that the session has run, up to a limit.
@@ -88,6 +85,7 @@ pub(super) struct Plans {
     /// The memory of the listed plans, in bytes.
     bytes: usize,
     executions: i64,
+    keep_limit: KeepLimit,
 }
 
 impl Plans {
@@ -96,6 +94,7 @@ impl Plans {
             plans: HashMap::with_hasher(FxBuildHasher),
             bytes: 0,
             executions: 0,
+            keep_limit: KeepLimit::UNUSED,
         }
     }
 
@@ -126,8 +125,7 @@ impl Plans {
         }
     }
 
-    /// Adds an execution to the plan's statistics in this session. The arguments are separate, so that the caller does not
-    /// write them to memory unless it calls this.
+    /// Adds an execution to the plan's statistics in this session.
     #[cold]
     #[inline(never)]
     pub fn record(
@@ -135,18 +133,33 @@ impl Plans {
         plan: &KnownPlan,
         description: &Rc<PlanDescription>,
         older_literals: bool,
-        run: &Run,
-        nodes: &[NodeStats],
-        histograms: &[&Histogram],
+        execution: &ExecutionStats<'_>,
     ) {
-        let first = plan.local.borrow().is_none();
+        let mut has_grown = plan.local.borrow().is_none();
         plan.change_local(description, |local| {
-            local.add(run, nodes, histograms);
+            local.add(execution);
+            has_grown |= local.keep(execution, &mut self.keep_limit);
             local.description.clone_from(description);
             local.older_literals = older_literals;
         });
+        if has_grown {
+            self.update_bytes(plan);
+        }
+    }
+
+    /// Counts an execution by EXPLAIN (ANALYZE) in the plan's statistics in this session.
+    pub fn record_explained(&mut self, plan: &KnownPlan, description: &Rc<PlanDescription>, at: i64) {
+        let first = plan.local.borrow().is_none();
+        plan.change_local(description, |local| local.statistics.add_explained(at));
         if first {
             self.update_bytes(plan);
+        }
+    }
+
+    /// Adds waits of an execution that ended at this time to the plan's statistics in this session.
+    pub fn add_late_waits(&self, plan: &KnownPlan, waits: &PlanWaits) {
+        if let Some(local) = &mut *plan.local.borrow_mut() {
+            local.statistics.add_late_waits(waits);
         }
     }
 
@@ -161,8 +174,7 @@ impl Plans {
         });
     }
 
-    /// Lists a plan that has run. If two open statements made the same plan, this one replaces the earlier one and takes over
-    /// its statistics.
+    /// Lists a plan. If another one has the same key, this one replaces it and takes over its statistics.
     #[cold]
     fn list(&mut self, plan: &Rc<KnownPlan>) {
         self.make_room();
@@ -194,14 +206,13 @@ impl Plans {
             ..MAX_LISTED
         };
         while !self.plans.is_empty() && limits.are_reached(self.plans.len() as u64, self.bytes as u64) {
-            let mut candidates: Vec<Candidate<()>> = Vec::with_capacity(self.plans.len());
-            candidates.extend(self.plans.values().map(|plan| Candidate {
-                key: (),
-                last_used: plan.used.get(),
-            }));
+            let mut uses: Vec<i64> = Vec::with_capacity(self.plans.len());
+            uses.extend(self.plans.values().map(|plan| plan.used.get()));
             // Each execution has its own number, so no two plans have the same time of use.
-            let evicted = least_recently_used(&mut candidates, EVICTED_PART);
-            let last_evicted = evicted.last().map_or(i64::MAX, |plan| plan.last_used);
+            let last_evicted = oldest(&mut uses, EVICTED_PART)
+                .last()
+                .copied()
+                .unwrap_or(i64::MAX);
             self.remove(|plan| plan.used.get() <= last_evicted);
         }
     }

@@ -1,7 +1,9 @@
 //! Reads core's EXPLAIN (ANALYZE), in the form in which pg_rowsource's statistics are compared with it.
 
+use crate::facts;
+use crate::session::major;
 use postgres::{Client, SimpleQueryMessage};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The counters compared: the view's column (without `last_`) and EXPLAIN's key.
 pub const COUNTERS: [(&str, &str); 13] = [
@@ -21,7 +23,15 @@ pub const COUNTERS: [(&str, &str); 13] = [
 ];
 
 /// The options with which core counts everything that is compared, without timing.
-pub const COUNTS: &str = "ANALYZE, BUFFERS, WAL, TIMING OFF, FORMAT JSON";
+const COUNTS: &str = "ANALYZE, BUFFERS, WAL, TIMING OFF, FORMAT JSON";
+
+/// Returns options with which core also says how scans read ahead, if the server's major can.
+pub fn all_options(client: &mut Client, options: &str) -> String {
+    match major(client) {
+        19.. => format!("{options}, IO"),
+        _ => options.to_owned(),
+    }
+}
 
 /// One node as core's EXPLAIN counted it.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +50,8 @@ pub struct NodeCounts {
     pub counters: [i64; COUNTERS.len()],
     /// Milliseconds over all loops; `None` with TIMING OFF.
     pub total_ms: Option<f64>,
+    /// What else core knows of the node, by EXPLAIN's keys.
+    pub facts: Map<String, Value>,
 }
 
 impl NodeCounts {
@@ -73,6 +85,12 @@ impl NodeCounts {
 /// Runs `EXPLAIN (options) statement` and returns its nodes in the order in which EXPLAIN prints them.
 pub fn explain_nodes(client: &mut Client, statement: &str, options: &str) -> Vec<NodeCounts> {
     nodes_of(&explain_json(client, statement, options))
+}
+
+/// Runs the statement, and returns all that core counts of its nodes.
+pub fn core_counts(client: &mut Client, statement: &str) -> Vec<NodeCounts> {
+    let options = all_options(client, COUNTS);
+    explain_nodes(client, statement, &options)
 }
 
 /// Runs `EXPLAIN (options, one of them FORMAT JSON) statement`.
@@ -144,6 +162,7 @@ fn add_nodes(plan: &Value, depth: usize, nodes: &mut Vec<NodeCounts>) {
         total_ms: plan["Actual Total Time"]
             .as_f64()
             .map(|per_loop| per_loop * loops as f64),
+        facts: facts::of_core(plan),
     });
     for child in plan["Plans"].as_array().into_iter().flatten() {
         add_nodes(child, depth + 1, nodes);

@@ -6,7 +6,9 @@
 
 pub mod adversarial;
 pub mod attack;
+pub mod browser;
 pub mod burn;
+pub mod busy;
 pub mod callgrind;
 pub mod cases;
 pub mod compare;
@@ -14,6 +16,8 @@ pub mod compiled;
 pub mod crashes;
 pub mod environment;
 pub mod explain;
+pub mod facts;
+pub mod history;
 #[cfg(test)]
 mod imports;
 pub mod measured;
@@ -33,6 +37,9 @@ pub mod statistics;
 pub mod store;
 pub mod strace;
 pub mod tempfile;
+pub mod trace_target;
+pub mod waiting;
+pub mod warm_up;
 
 pub use compare::{differences, differences_from_runs};
 pub use explain::{NodeCounts, explain_nodes};

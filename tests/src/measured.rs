@@ -4,6 +4,7 @@ use crate::explain::{COUNTERS, describe, explain_nodes, first_column};
 use crate::session::run_each;
 use crate::statistics::median;
 use postgres::Client;
+use serde_json::{Map, Value};
 use std::time::Instant;
 
 /// One node as pg_rowsource measured it in its last execution.
@@ -35,6 +36,8 @@ pub struct MeasuredNode {
     pub timed_calls: Option<i64>,
     /// Backward steps of the clock.
     pub backsteps: i64,
+    /// What PostgreSQL knows of the node (`last_details`).
+    pub details: Map<String, Value>,
     /// Whether it is an InitPlan. Its time is part of the nodes that use its result.
     pub init_plan: bool,
 }
@@ -89,7 +92,7 @@ pub fn measured_nodes(client: &mut Client) -> Vec<MeasuredNode> {
     let sql = format!(
         "SELECT node_id::int, parent_id::int, depth::int, operation::text, last_starts::bigint, last_rows::bigint,
                 last_total_time::float8, last_self_time::float8, last_time_error::float8,
-                last_timed_calls::bigint, clock_backsteps::bigint, object_name::text {counters}
+                last_timed_calls::bigint, clock_backsteps::bigint, object_name::text, last_details::text {counters}
          FROM pg_stat_rowsource WHERE (queryid, planid) = (SELECT queryid, planid FROM rowsource_last())
          ORDER BY toplevel DESC, node_id"
     );
@@ -112,7 +115,10 @@ pub fn measured_nodes(client: &mut Client) -> Vec<MeasuredNode> {
             backsteps: row.get::<_, Option<i64>>(10).unwrap_or_default(),
             object_name: row.get(11),
             init_plan: false,
-            counters: std::array::from_fn(|counter| row.get(12 + counter)),
+            details: row
+                .get::<_, Option<&str>>(12)
+                .map_or_else(Map::new, |text| serde_json::from_str(text).expect("an object")),
+            counters: std::array::from_fn(|counter| row.get(13 + counter)),
         })
         .collect();
     assert!(

@@ -89,8 +89,11 @@ fn is_root(name: &str) -> bool {
     // A trait's method begins with the type: "<type as trait>::method".
     let path = name.strip_prefix('<').unwrap_or(name);
     let interposed = path
-        .strip_prefix("pg_rowsource::pg::tempfile::interpose::")
-        .is_some_and(|function| ["plain", "vectored", "close"].contains(&function));
+        .strip_prefix("pg_rowsource::pg::interpose::functions::")
+        .is_some_and(|function| ["plain", "vectored", "close"].contains(&function))
+        || path
+            .strip_prefix("pg_rowsource::pg::interpose::waiting::")
+            .is_some_and(|function| function != "replacement");
     // The wrapper and the tick call clocks by address.
     let clock = path.starts_with("rowsource_core::clock::source::") && path.ends_with(CLOCK_READ);
     // `estimate` runs once per statement, outside of PostgreSQL's frames.
@@ -215,9 +218,12 @@ fn hot_functions_are_plain_frames() {
         "pg_rowsource::pg::hot::wrapper::first_call",
         "pg_rowsource::pg::hot::wrapper::call_sampled",
         "pg_rowsource::pg::hot::tick::ticked",
-        "pg_rowsource::pg::tempfile::interpose::plain",
-        "pg_rowsource::pg::tempfile::interpose::vectored",
-        "pg_rowsource::pg::tempfile::interpose::close",
+        "pg_rowsource::pg::interpose::functions::plain",
+        "pg_rowsource::pg::interpose::functions::vectored",
+        "pg_rowsource::pg::interpose::functions::close",
+        "pg_rowsource::pg::interpose::waiting::epoll_wait",
+        "pg_rowsource::pg::interpose::waiting::sem_wait",
+        "pg_rowsource::pg::waits::counting::end",
         "rowsource_core::wrapper::record_detected",
     ] {
         assert!(met.contains(&wanted), "the check does not meet {wanted}");

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 fn process(pid: u32) -> Option<Process> {
     Process::new(i32::try_from(pid).ok()?).ok()
@@ -36,6 +37,23 @@ pub fn sleeps(pid: u32) -> u64 {
     switches.unwrap_or_else(|| panic!("process {pid} has ended"))
 }
 
+/// Returns the seconds that the process's first thread has run on a processor.
+pub fn processor_time(pid: u32) -> f64 {
+    let times = process(pid).and_then(|process| process.schedstat().ok());
+    let times = times.unwrap_or_else(|| panic!("process {pid} has ended"));
+    times.sum_exec_runtime as f64 / 1e9
+}
+
+/// Does the same for a session that has answered and is about to sleep: only then the kernel has counted all.
+pub fn processor_time_when_idle(pid: u32) -> f64 {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let runs = || process(pid).is_some_and(|process| process.stat().is_ok_and(|stat| stat.state == 'R'));
+    while runs() && Instant::now() < deadline {
+        std::thread::yield_now();
+    }
+    processor_time(pid)
+}
+
 /// Returns the process that traces this one; 0 if there is none.
 pub fn tracer(pid: u32) -> Option<i32> {
     Some(status(pid)?.tracerpid)
@@ -56,6 +74,14 @@ pub fn limit_address_space(pid: u32, bytes: Option<u64>) {
         .status()
         .expect("prlimit can be run");
     assert!(status.success(), "prlimit of process {pid}");
+}
+
+/// Makes the process run whenever it can, before all usual ones. Does nothing where that is not allowed.
+pub fn prefer(pid: u32) {
+    let _ = Command::new("chrt")
+        .args(["--fifo", "--pid", "1", &pid.to_string()])
+        .stderr(std::process::Stdio::null())
+        .status();
 }
 
 /// Sends a signal. Ignores a process that has ended.

@@ -40,6 +40,7 @@ const REPEATABLE: &str = "
     max_worker_processes = 16
     max_parallel_workers = 16
     compute_query_id = on
+    pg_rowsource.keep_constants = on
 ";
 
 /// A running server.
@@ -179,6 +180,17 @@ impl Server {
     /// Returns the server's log so far.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(self.folder.join("log")).unwrap_or_default()).into_owned()
+    }
+
+    /// Returns the lines of the log that name the library, without statements.
+    pub fn log_of_library(&self) -> Vec<String> {
+        let log = self.log();
+        let lines = log.lines().filter(|line| line.contains("rowsource"));
+        lines
+            // PostgreSQL says "background worker ... exited" of each worker that it stops.
+            .filter(|line| !line.contains("STATEMENT:") && !line.contains("background worker"))
+            .map(String::from)
+            .collect()
     }
 
     /// Empties the log, if only later lines matter or the earlier errors were intended. Crashes in it still fail the test.

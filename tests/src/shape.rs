@@ -51,7 +51,6 @@ pub fn shape_differences(core: &Value, measured: &Value, division: Division, und
                 )];
             }
             core.iter()
-                .filter(|(key, _)| !matches!(key.as_str(), "Planning" | "JIT"))
                 .filter(|(key, _)| !(division != Division::None && DIVISION.contains(&key.as_str())))
                 .flat_map(|(key, value)| {
                     if TIMES.contains(&key.as_str()) {

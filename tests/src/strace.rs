@@ -1,4 +1,4 @@
-//! Traces a server's requests to its temporary files with strace.
+//! Traces a server's requests to its temporary files, and all calls in which a session waits, with strace.
 
 use crate::tempfile::{FILETYPES, Io};
 use crate::{Server, environment::environment, process};
@@ -46,23 +46,13 @@ impl Trace {
             .stderr(Stdio::null())
             .spawn()
             .expect("strace can be run");
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while process::tracer(server.postmaster()) == Some(0) {
-            assert!(
-                Instant::now() < deadline,
-                "strace cannot attach to the server (see kernel.yama.ptrace_scope)"
-            );
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        until_attached(server.postmaster());
         Trace { child, folder }
     }
 
     /// Ends the trace. Returns the requests to each file type, and how many processes made requests.
     pub fn stop(mut self) -> ([Io; 2], usize) {
-        let _ = Command::new("kill")
-            .args(["-INT", &self.child.id().to_string()])
-            .status();
-        let _ = self.child.wait();
+        end(&mut self.child);
         let mut sums = [Io::default(); 2];
         let mut processes = 0;
         for entry in fs::read_dir(&self.folder).expect("the trace").flatten() {
@@ -76,6 +66,85 @@ impl Trace {
         let _ = fs::remove_dir_all(&self.folder);
         (sums, processes)
     }
+}
+
+fn until_attached(pid: u32) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while process::tracer(pid) == Some(0) {
+        assert!(
+            Instant::now() < deadline,
+            "strace cannot attach to the server (see kernel.yama.ptrace_scope)"
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn end(strace: &mut Child) {
+    process::send_signal(strace.id(), "INT");
+    let _ = strace.wait();
+}
+
+/// A call of the system that has returned.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    pub name: String,
+    /// The path of the descriptor in its first argument.
+    pub path: String,
+    /// When it returned, in seconds since 1970.
+    pub ended: f64,
+    pub seconds: f64,
+}
+
+/// A running trace of the calls of one session in which it may wait.
+pub struct SessionTrace {
+    strace: Child,
+    output: PathBuf,
+}
+
+impl SessionTrace {
+    /// Starts a trace that delays calls, such as `("fdatasync", 20 ms)`: for the session, the disk is slow.
+    pub fn start(pid: u32, delays: &[(&str, Duration)]) -> SessionTrace {
+        let output = environment().run.join(format!("session-{pid}.strace"));
+        let mut command = Command::new("strace");
+        command.args(["-f", "-T", "-ttt", "-y", "-s", "0", "-e"]);
+        command.arg("trace=read,pread64,preadv,pwrite64,pwritev,fsync,fdatasync,epoll_wait");
+        for (call, delay) in delays {
+            command.args(["-e", &format!("inject={call}:delay_enter={}", delay.as_micros())]);
+        }
+        let strace = command
+            .args(["-e", "signal=none", "-p", &pid.to_string(), "-o"])
+            .arg(&output)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("strace can be run");
+        until_attached(pid);
+        SessionTrace { strace, output }
+    }
+
+    /// Ends the trace, and returns the calls.
+    pub fn stop(mut self) -> Vec<Call> {
+        end(&mut self.strace);
+        let text = fs::read_to_string(&self.output).expect("the trace");
+        let _ = fs::remove_file(&self.output);
+        text.lines().filter_map(call).collect()
+    }
+}
+
+/// Reads a line such as `123 1700000000.5 fdatasync(17</data/pg_wal/1>) = 0 <0.020012>`.
+fn call(line: &str) -> Option<Call> {
+    let (_, line) = line.split_once(' ')?;
+    let (start, line) = line.trim_start().split_once(' ')?;
+    let (name, rest) = line.split_once('(')?;
+    let path = rest.split_once('<').and_then(|(_, path)| path.split_once('>'));
+    let (_, seconds) = line.strip_suffix('>')?.rsplit_once(" <")?;
+    let seconds: f64 = seconds.parse().ok()?;
+    Some(Call {
+        name: name.to_owned(),
+        path: path.map_or(String::new(), |(path, _)| path.to_owned()),
+        ended: start.parse::<f64>().ok()? + seconds,
+        seconds,
+    })
 }
 
 /// Reads a line such as `pread64(17</data/base/pgsql_tmp/pgsql_tmp12.0>, ""..., 8192, 0) = 8192 <0.000012>`. Returns the file
@@ -115,6 +184,22 @@ fn request(line: &str) -> Option<(usize, bool, i64, i64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn calls_of_a_session() {
+        let line = "12 100.5 fdatasync(17</d/pg_wal/01>) = 0 <0.250000>";
+        let found = Call {
+            name: "fdatasync".to_owned(),
+            path: "/d/pg_wal/01".to_owned(),
+            ended: 100.75,
+            seconds: 0.25,
+        };
+        assert_eq!(call(line), Some(found));
+        assert_eq!(
+            call("12 100.5 epoll_wait(4<anon_inode:[eventpoll]>, <detached ...>"),
+            None
+        );
+    }
 
     #[test]
     fn lines_of_strace() {

@@ -95,7 +95,7 @@ fn many_statements_in_one_message_cost_little_timing() {
     ] {
         pair.reconnect();
         pair.run_with(&format!("SET pg_rowsource.statistics_level = {level}"));
-        let mut growth = Growth::of(&format!("{statement} in one message, level {level}"));
+        let mut growth = Growth::of_short_statements(&format!("{statement} in one message, level {level}"));
         for statements in [1_000, 10_000, 100_000] {
             let sql = statement.repeat(statements);
             let rounds = if statements > 50_000 { 2 } else { 5 };

@@ -1,8 +1,8 @@
 //! Runs together with pg_stat_statements and auto_explain, loaded before and after them: each library measures correctly.
 
-use rowsource_tests::explain::COUNTS;
+use rowsource_tests::explain::core_counts;
 use rowsource_tests::session::{run_each, value};
-use rowsource_tests::{Server, differences, explain_nodes, measure};
+use rowsource_tests::{Server, differences, measure};
 
 const TABLE: &str = "CREATE TABLE n AS SELECT i AS id FROM generate_series(1, 5000) i; VACUUM ANALYZE n";
 const STATEMENT: &str = "SELECT count(*) FROM n WHERE id % 7 = 0";
@@ -27,7 +27,7 @@ fn check(name: &str, libraries: &str) {
     run_each(&mut client, "SELECT pg_stat_statements_reset()");
     run_each(&mut client, STATEMENT);
     run_each(&mut client, STATEMENT);
-    let core = explain_nodes(&mut client, STATEMENT, COUNTS);
+    let core = core_counts(&mut client, STATEMENT);
     for auto_explain in ["-1", "0"] {
         for (explain, timing) in [("off", "on"), ("on", "on"), ("on", "off")] {
             run_each(

@@ -11,15 +11,18 @@
 //! hold in every run (`differences_from_runs`).
 
 use rowsource_tests::cases::{self, Case};
-use rowsource_tests::explain::{COUNTS, describe, explain_json, nodes_of};
-use rowsource_tests::session::run_each;
+use rowsource_tests::explain::{self, all_options, explain_json, nodes_of};
+use rowsource_tests::facts;
+use rowsource_tests::session::{major, run_each};
 use rowsource_tests::shape::{Division, shape_differences};
+use rowsource_tests::warm_up::warmed_up;
 use rowsource_tests::{
-    MeasuredNode, NodeCounts, Server, differences, differences_from_runs, explain_nodes, measure, schema,
+    MeasuredNode, NodeCounts, Server, differences, differences_from_runs, measure, schema,
 };
+use std::sync::{Mutex, PoisonError};
 
 /// How many runs of pg_rowsource are compared, each by itself, if the work is divided by chance.
-const RUNS: usize = 4;
+const RUNS: usize = 2;
 /// The maximum number of core's runs that they are compared with. Core runs again if something differs.
 const MAX_CORE_RUNS: usize = 25;
 /// The maximum number of processes: the leader and its workers.
@@ -74,45 +77,20 @@ fn prepared_session(server: &Server, case: &Case, mode: Mode) -> postgres::Clien
     } else {
         server.session()
     };
-    warmed_up(client, case, mode)
+    warmed_up(client, case, mode.settings)
 }
 
 /// Does the same with a measured warm-up, so that the compared run is not the plan's first.
 fn measuring_session(server: &Server, case: &Case, mode: Mode) -> postgres::Client {
     let mut client = server.session();
     run_each(&mut client, "SET pg_rowsource.statistics_level = typical");
-    let mut client = warmed_up(client, case, mode);
+    let mut client = warmed_up(client, case, mode.settings);
     run_each(&mut client, "SET pg_rowsource.statistics_level = basic");
     client
 }
 
-fn warmed_up(mut client: postgres::Client, case: &Case, mode: Mode) -> postgres::Client {
-    run_each(&mut client, case.settings);
-    run_each(&mut client, mode.settings);
-    if !case.reset.is_empty() {
-        // A first run, so that the catalogues' pages are in memory on both sides.
-        run_each(&mut client, case.reset);
-        run(&mut client, case.statement);
-        run_each(&mut client, case.reset);
-    }
-    // VERBOSE names everything in the plan, which fills the catalogue caches in the same mode on both sides.
-    run(&mut client, &format!("EXPLAIN (VERBOSE) {}", case.statement));
-    if case.reset.is_empty() {
-        for _ in 0..2 {
-            run(&mut client, case.statement);
-        }
-    }
-    client
-}
-
-fn run(client: &mut postgres::Client, sql: &str) {
-    client
-        .simple_query(sql)
-        .unwrap_or_else(|error| panic!("{sql}\n{}", describe(&error)));
-}
-
 fn core_counts(server: &Server, case: &Case, mode: Mode) -> Vec<NodeCounts> {
-    let nodes = explain_nodes(&mut prepared_session(server, case, mode), case.statement, COUNTS);
+    let nodes = explain::core_counts(&mut prepared_session(server, case, mode), case.statement);
     for expected in case.expects {
         let found = nodes.iter().any(|node| node.operation == *expected);
         let plan: Vec<&str> = nodes.iter().map(|node| node.operation.as_str()).collect();
@@ -234,6 +212,15 @@ fn compare_all(name: &str, compare_case: impl Fn(&Server, &Case) -> Vec<String> 
 
 #[test]
 fn every_node_counts_what_core_counts() {
+    let seen: Mutex<(Vec<String>, i32)> = Mutex::default();
+    let note = |server: &Server, nodes: &[NodeCounts]| {
+        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.1 == 0 {
+            seen.1 = major(&mut server.connect());
+        }
+        let known = nodes.iter().flat_map(|node| facts::known(&node.facts));
+        seen.0.extend(known.cloned());
+    };
     compare_all("equality", |server, case| {
         let core = |mode| {
             by_one_process(
@@ -260,11 +247,22 @@ fn every_node_counts_what_core_counts() {
                 |nodes| measured_starts(nodes),
             )
         };
-        compare(case, core, measured, |division, core, measured| match division {
-            Division::ByChance => differences_from_runs(core, measured, PROCESSES),
-            _ => differences(&core[0], measured),
+        compare(case, core, measured, |division, core, measured| {
+            note(server, &core[0]);
+            match division {
+                Division::ByChance => differences_from_runs(core, measured, PROCESSES),
+                _ => differences(&core[0], measured),
+            }
         })
     });
+    let (seen, major) = seen.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if std::env::var_os("ROWSOURCE_CASE").is_none() && !self_test() {
+        assert_eq!(
+            facts::missing(&seen, major),
+            Vec::<&str>::new(),
+            "facts that no case has"
+        );
+    }
 }
 
 #[test]
@@ -274,11 +272,12 @@ fn explain_keeps_its_shape_and_counts() {
         return;
     }
     compare_all("explain-shape", |server, case| {
+        let options = all_options(&mut server.connect(), OPTIONS);
         let explained = |mode: Mode, explain: &str| {
             let run = || {
                 let mut client = prepared_session(server, case, mode);
                 run_each(&mut client, &format!("SET pg_rowsource.explain = {explain}"));
-                explain_json(&mut client, case.statement, OPTIONS)
+                explain_json(&mut client, case.statement, &options)
             };
             by_one_process(mode, run, |json| core_starts(&nodes_of(json)))
         };

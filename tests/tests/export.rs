@@ -2,6 +2,7 @@
 
 use inferno::flamegraph;
 use postgres::Client;
+use postgres::error::SqlState;
 use rowsource_tests::Server;
 use rowsource_tests::session::{must_fail, run_each, texts, value};
 use serde_json::Value;
@@ -151,25 +152,95 @@ fn bad_arguments_name_what_is_known_and_unknown_ids_give_no_row() {
     let mut client = server.session();
     let (_, message) = must_fail(&mut client, "SELECT rowsource_folded(which => 'slow')");
     assert!(
-        message.contains("\"slow\"") && message.contains("last, mean, total"),
+        message.contains("\"slow\"") && message.contains("last, mean, total, slowest, failed, cancelled"),
         "{message}"
     );
-    for call in [
-        "rowsource_folded(1, 2)",
-        "rowsource_speedscope(1, 2)",
-        "rowsource_histogram_plot(1, 2, 3)",
-    ] {
+    // Nothing is kept for these ids: a notice says so, and there is no row.
+    run_each(&mut client, "SET log_min_messages = notice");
+    const FUNCTIONS: [&str; 5] = [
+        "rowsource_explain",
+        "rowsource_folded",
+        "rowsource_speedscope",
+        "rowsource_html",
+        "rowsource_histogram_plot",
+    ];
+    for function in FUNCTIONS {
+        for (ids, named) in [("1, 2", "queryid 1, planid 2"), ("1", "queryid 1, planid any")] {
+            server.clear_log();
+            let rows = texts(&mut client, &format!("SELECT * FROM {function}({ids})"));
+            assert!(rows.is_empty(), "{function}({ids}): {rows:?}");
+            let notice = format!("NOTICE:  no plan is kept for {named}");
+            assert_eq!(server.log().matches(&notice).count(), 1, "{}", server.log());
+        }
+    }
+    for function in FUNCTIONS.iter().chain(&["rowsource_display"]) {
+        let (code, message) = must_fail(&mut client, &format!("SELECT {function}(planid => 2)"));
+        assert_eq!(code, SqlState::INVALID_PARAMETER_VALUE);
         assert!(
-            texts(&mut client, &format!("SELECT * FROM {call}")).is_empty(),
-            "{call}"
+            message.contains("a planid needs the queryid"),
+            "{function}: {message}"
         );
     }
     run_each(
         &mut client,
-        "SET pg_rowsource.statistics_level = typical; SELECT 1",
+        "SET pg_rowsource.statistics_level = typical; SELECT count(*) FROM pg_am",
     );
-    for node in [-1, 1, i32::MAX] {
+    for node in [-1, 2, i32::MAX] {
         let call = format!("SELECT rowsource_histogram_plot(node_id => {node})");
-        assert!(texts(&mut client, &call).is_empty(), "{call}");
+        let (_, message) = must_fail(&mut client, &call);
+        assert!(
+            message.contains(&format!("no node {node}")) && message.contains("0 to 1"),
+            "{message}"
+        );
     }
+}
+
+/// psql writes files in the database's encoding, and the programs that read documents expect UTF-8.
+#[test]
+fn documents_of_a_database_that_is_not_in_utf8_are_ascii() {
+    let server = Server::preloaded("export-encoding", &[]);
+    let mut utf8 = server.session();
+    run_each(
+        &mut utf8,
+        "CREATE DATABASE latin1 TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'; SET pg_rowsource.statistics_level = typical; SELECT 1 AS \"größer日本\" FROM pg_sleep(0.01)",
+    );
+    let foreign = texts(
+        &mut utf8,
+        "SELECT queryid::text || ', ' || planid FROM rowsource_last()",
+    )[0][0]
+        .clone()
+        .expect("the ids");
+    let mut latin1 = server
+        .try_connect_to("postgres", "latin1")
+        .expect("a session of the database");
+    run_each(
+        &mut latin1,
+        "CREATE EXTENSION pg_rowsource; SET pg_rowsource.statistics_level = typical; SELECT 'größer' FROM pg_sleep(0.01)",
+    );
+    let mut document = |call: &str| {
+        let document: String = value(&mut latin1, &format!("SELECT {call}"));
+        assert!(document.is_ascii(), "{call}: {document}");
+        document
+    };
+    // The other database's name has characters that this one's encoding lacks.
+    for (ids, word) in [("", "größer"), (foreign.as_str(), "größer日本")] {
+        let comma = if ids.is_empty() { "" } else { ", " };
+        let explain = format!("rowsource_explain({ids}{comma}format => 'json')");
+        let explained: Value = serde_json::from_str(&document(&explain)).expect("JSON");
+        let text = explained[0]["Query Text"].as_str().expect("a text");
+        assert!(text.contains(word), "{text}");
+        let file: Value =
+            serde_json::from_str(&document(&format!("rowsource_speedscope({ids})"))).expect("JSON");
+        assert!(file["name"].as_str().expect("a name").contains(word), "{file}");
+        let yaml = document(&format!("rowsource_explain({ids}{comma}format => 'yaml')"));
+        assert!(yaml.contains("gr\\u00f6\\u00dfer"), "{yaml}");
+        for call in [
+            format!("rowsource_explain({ids}{comma}format => 'xml')"),
+            format!("rowsource_html({ids})"),
+        ] {
+            assert!(document(&call).contains("gr&#xf6;&#xdf;er"), "{call}");
+        }
+    }
+    let own: String = value(&mut utf8, "SELECT rowsource_explain(format => 'json')");
+    assert!(own.contains("größer日本"), "UTF-8 stays: {own}");
 }

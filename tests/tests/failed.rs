@@ -1,10 +1,9 @@
 //! Statements that do not complete: their statistics up to that moment are kept, and marked as partial.
 
 use postgres::error::SqlState;
+use rowsource_tests::explain::core_counts;
 use rowsource_tests::session::{must_fail, run_each, value};
-use rowsource_tests::{
-    MeasuredNode, Server, burn, differences, display, explain_nodes, last, measure, measured_nodes,
-};
+use rowsource_tests::{MeasuredNode, Server, burn, differences, display, last, measure, measured_nodes};
 use std::time::{Duration, Instant};
 
 const TABLE: &str = "CREATE TABLE n AS SELECT i AS id FROM generate_series(1, 20000) i; VACUUM ANALYZE n";
@@ -119,7 +118,7 @@ fn the_next_statement_is_measured_correctly() {
         run_each(&mut client, "SET pg_rowsource.statistics_level = typical");
         must_fail(&mut client, "SELECT 1 / (id - 7) FROM n ORDER BY id");
         run_each(&mut client, "SET pg_rowsource.statistics_level = basic");
-        let core = explain_nodes(&mut client, STATEMENT, rowsource_tests::explain::COUNTS);
+        let core = core_counts(&mut client, STATEMENT);
         let measured = measure(&mut client, STATEMENT);
         assert_eq!(differences(&core, &measured), Vec::<String>::new());
     }
@@ -162,7 +161,7 @@ fn errors_caught_in_a_function_leave_the_caller_right() {
             &format!("SET pg_rowsource.track = '{track}'; SET pg_rowsource.sampfreq = 1"),
         );
         run_each(&mut client, STATEMENT);
-        let core = explain_nodes(&mut client, STATEMENT, rowsource_tests::explain::COUNTS);
+        let core = core_counts(&mut client, STATEMENT);
         let measured = measure(&mut client, STATEMENT);
         assert_eq!(
             differences(&core, &measured),

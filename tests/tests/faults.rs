@@ -44,15 +44,6 @@ fn pid(client: &mut Client) -> u32 {
 }
 
 /// Returns the lines of the log that name the library, except those about a statement.
-fn lines_about_library(server: &Server) -> Vec<String> {
-    let log = server.log();
-    let lines = log.lines().filter(|line| line.contains("pg_rowsource"));
-    lines
-        .filter(|line| !line.contains("STATEMENT:"))
-        .map(String::from)
-        .collect()
-}
-
 /// Fails unless the session measures its statements.
 fn assert_measures(client: &mut Client, number: usize) {
     let sql = format!("SELECT id, {number} AS probe FROM t");
@@ -297,9 +288,9 @@ fn little_shared_memory_needs_mount() {
     );
     assert_eq!(warnings, 0, "{:.2000}", server.log_extract());
     assert!(
-        lines_about_library(&server).len() <= 2,
+        server.log_of_library().len() <= 2,
         "{:#?}",
-        lines_about_library(&server)
+        server.log_of_library()
     );
     assert_eq!(
         value::<i64>(&mut client, "SELECT count(*) FROM t"),
@@ -344,7 +335,7 @@ fn no_room_for_the_file_needs_mount() {
         .filter(|name| name.starts_with("pg_rowsource.stat"))
         .collect();
     assert!(left.is_empty(), "{left:?}");
-    let lines = lines_about_library(&server);
+    let lines = server.log_of_library();
     assert_eq!(lines.len(), 1, "{lines:#?}");
     assert!(
         lines[0].contains("LOG:") && lines[0].contains("could not save"),
@@ -465,7 +456,7 @@ fn assert_strange_files_are_harmless(name: &str, file: &str) {
             assert_eq!(plans, 0, "{what}: it starts empty");
             peak = process::peak_bytes(pid(&mut client)).max(process::peak_bytes(server.postmaster()));
         });
-        let lines = lines_about_library(&server);
+        let lines = server.log_of_library();
         println!(
             "{what} for {file}: {:.2} s, peak {} MB, {lines:?}",
             begin.elapsed().as_secs_f64(),

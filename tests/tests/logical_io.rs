@@ -2,8 +2,10 @@
 
 use postgres::Client;
 use rowsource_tests::Server;
+use rowsource_tests::compiled::object;
 use rowsource_tests::explain::explain_json;
 use rowsource_tests::session::{must_fail, run_each, texts, value};
+use rowsource_tests::statistics::median;
 
 /// Returns a server with a table of 1,000 blocks, none of them in PostgreSQL's buffers.
 fn server(name: &str) -> Server {
@@ -254,4 +256,31 @@ fn any_histogram_can_be_plotted() {
         "SELECT rowsource_histogram_plot(array_agg(i::float8), array_agg(i)) FROM generate_series(1::bigint, 10001) i",
     );
     assert!(message.contains("array is too long"), "{message}");
+}
+
+/// The median of the gets that hit is the time that a loop in C needs for one. Both leave out the release of the buffer.
+#[test]
+fn a_hit_takes_as_long_as_in_a_loop_timing() {
+    const BLOCKS: i32 = 200;
+    let server = server("logical-io-loop");
+    let mut client = server.connect();
+    gets(&mut client, "'blocks'");
+    let library = object("gets/gets.c");
+    run_each(
+        &mut client,
+        &format!(
+            "CREATE FUNCTION gets(regclass, int) RETURNS float8 AS '{}' LANGUAGE c STRICT",
+            library.display()
+        ),
+    );
+    let ratios: Vec<f64> = (0..15)
+        .map(|_| {
+            let loops: f64 = value(&mut client, &format!("SELECT gets('blocks', {BLOCKS})"));
+            let sql = "SELECT hit_p50_us FROM rowsource_logical_io('blocks', blocks => 20000) LIMIT 1";
+            value::<f64>(&mut client, sql) / loops
+        })
+        .collect();
+    println!("the median of hits, over the time in a loop: {ratios:.2?}");
+    let ratio = median(&ratios);
+    assert!((0.8..1.2).contains(&ratio), "{ratio:.2}");
 }

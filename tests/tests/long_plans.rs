@@ -3,17 +3,16 @@
 use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::measured::display;
-use rowsource_tests::process::private_bytes;
+use rowsource_tests::process::{private_bytes, processor_time_when_idle};
 use rowsource_tests::retries::assert_in_every_try;
-use rowsource_tests::session::{run_each, texts, value};
+use rowsource_tests::session::{run_each, texts};
 use rowsource_tests::statistics::{median, median_ratio};
 use rowsource_tests::store::info;
-use std::time::Instant;
+use rowsource_tests::waiting::pid;
 
 /// Returns the session's private memory in kB.
 fn resident_kb(client: &mut Client) -> i64 {
-    let pid: i32 = value(client, "SELECT pg_backend_pid()");
-    (private_bytes(pid as u32) / 1024) as i64
+    (private_bytes(pid(client).unsigned_abs()) / 1024) as i64
 }
 
 fn run(client: &mut Client, statement: &str) {
@@ -36,15 +35,16 @@ fn shown(client: &mut Client) -> String {
 /// Returns the milliseconds of first executions at level basic, and how many times as long they take at level typical, by
 /// pairs. Each statement is new, so each is described.
 fn ratio(client: &mut Client, rounds: usize, statement: impl Fn(usize) -> String) -> (f64, f64) {
+    let pid = pid(client).unsigned_abs();
     let mut times = [Vec::new(), Vec::new()];
     for round in 0..rounds {
         for (level, times) in ["basic", "typical"].iter().zip(&mut times) {
             run(client, &format!("SET pg_rowsource.statistics_level = {level}"));
             run(client, "SELECT rowsource_reset()");
             let statement = statement(round);
-            let start = Instant::now();
+            let before = processor_time_when_idle(pid);
             run(client, &statement);
-            times.push(start.elapsed().as_secs_f64() * 1e3);
+            times.push((processor_time_when_idle(pid) - before) * 1e3);
         }
     }
     let [basic, typical] = times;
@@ -104,8 +104,10 @@ fn long_constants_are_shortened_and_restored() {
         run(&mut client, "SET pg_rowsource.statistics_level = typical");
         run(&mut client, &statement);
         let shown = shown(&mut client);
+        // A long condition takes several lines.
+        let without_breaks = |text: &str| text.split_whitespace().collect::<String>();
         assert!(
-            shown.contains(&condition),
+            without_breaks(&shown).contains(&without_breaks(&condition)),
             "{statement:.100}: {condition}: {shown:.2000}"
         );
         assert!(shown.len() < 8_000, "{statement:.100}: {} bytes", shown.len());
@@ -239,7 +241,7 @@ fn partitions_cost_in_proportion_timing() {
     );
     let mut made = 0;
     let mut failures = Vec::new();
-    for (partitions, most) in [(10, 1.5), (100, 1.5), (300, 1.5), (1_000, 1.5), (4_000, 1.5)] {
+    for (partitions, most) in [(10, 3.0), (100, 3.0), (300, 3.0), (1_000, 1.5), (4_000, 1.5)] {
         let table = format!("p{partitions}");
         run(
             &mut client,

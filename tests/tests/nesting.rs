@@ -1,9 +1,10 @@
 //! Statements inside functions, triggers and procedures, and the setting `track`.
 
 use postgres::Client;
+use rowsource_tests::explain::core_counts;
 use rowsource_tests::measured::slowdown;
 use rowsource_tests::session::{run_each, value};
-use rowsource_tests::{Server, differences, explain_nodes, measure, measured_nodes};
+use rowsource_tests::{Server, differences, measure, measured_nodes};
 
 const OBJECTS: &str = "
     CREATE TABLE n AS SELECT i AS id FROM generate_series(1, 1000) i; VACUUM ANALYZE n;
@@ -89,7 +90,7 @@ fn nesting_does_not_disturb_the_outer_statement() {
         ] {
             run_each(&mut client, statement);
             run_each(&mut client, statement);
-            let core = explain_nodes(&mut client, statement, rowsource_tests::explain::COUNTS);
+            let core = core_counts(&mut client, statement);
             let measured = measure(&mut client, statement);
             assert_eq!(
                 differences(&core, &measured),

@@ -1,14 +1,15 @@
 //! The cost of measuring: the two scans of design 3, interleaved with the same statement unmeasured and with core's
-//! EXPLAIN (ANALYZE). Rounds continue until the ratios are within their bounds or the rounds are used up, because
+//! EXPLAIN (ANALYZE), in processor time. Rounds continue until the ratios are within their bounds or the rounds are used up, because
 //! both kinds of ratio only become more accurate with more rounds (`undisturbed_ratio`).
 
 use postgres::Client;
 use rowsource_tests::Server;
+use rowsource_tests::process::processor_time_when_idle;
 use rowsource_tests::session::run_each;
 use rowsource_tests::statistics::{median, median_ratio, minimum, undisturbed_ratio};
-use std::time::Instant;
+use rowsource_tests::waiting::pid;
 
-const ROWS: u32 = 3_000_000;
+const ROWS: u32 = 1_000_000;
 const MIN_ROUNDS: usize = 11;
 const MAX_ROUNDS: usize = 33;
 
@@ -45,13 +46,13 @@ const VARIANTS: [Variant; 4] = [
     },
 ];
 
-/// Returns the milliseconds of one run in this session.
-fn milliseconds(client: &mut Client, variant: &Variant, statement: &str) -> f64 {
+/// Returns the milliseconds of processor time of one run in this session.
+fn milliseconds(client: &mut Client, pid: u32, variant: &Variant, statement: &str) -> f64 {
     run_each(client, variant.settings);
     let sql = format!("{}{statement}", variant.prefix);
-    let start = Instant::now();
+    let before = processor_time_when_idle(pid);
     client.simple_query(&sql).expect("the statement");
-    start.elapsed().as_secs_f64() * 1000.0
+    (processor_time_when_idle(pid) - before) * 1000.0
 }
 
 /// The clock that `auto` chooses, and the cost of one reading on this machine.
@@ -102,11 +103,12 @@ fn shortcomings(ratios: &[f64], clock: &Clock, row_ns: f64) -> Vec<String> {
 }
 
 fn compare(client: &mut Client, name: &str, statement: &str, clock: &Clock) -> Vec<String> {
+    let pid = pid(client).unsigned_abs();
     let mut times: Vec<Vec<f64>> = vec![Vec::new(); VARIANTS.len()];
     let mut wanting = Vec::new();
     for round in 1..=MAX_ROUNDS {
         for (variant, times) in VARIANTS.iter().zip(&mut times) {
-            times.push(milliseconds(client, variant, statement));
+            times.push(milliseconds(client, pid, variant, statement));
         }
         if round < MIN_ROUNDS {
             continue;

@@ -281,7 +281,7 @@ fn the_rows_of_a_snapshot_are_found_by_an_index() {
         "SELECT conrelid::regclass, EXISTS (SELECT FROM pg_index i WHERE i.indrelid = conrelid AND i.indkey[0] = conkey[1])
            FROM pg_constraint WHERE contype = 'f' AND confrelid = 'rowsource_snapshots'::regclass ORDER BY 1",
     );
-    assert_eq!(tables.len(), 2, "{tables:?}");
+    assert!(tables.len() > 1, "{tables:?}");
     assert!(
         tables.iter().all(|row| row[1].as_deref() == Some("t")),
         "{tables:?}"

@@ -69,7 +69,7 @@ fn every_sampling_rate_gives_consistent_times() {
     for case in cases::all().filter(|case| !case.parallel && case.reset.is_empty()) {
         let mut client = server.session();
         run_each(&mut client, case.settings);
-        for sampfreq in [1, 2, 16, 128, 1_000_000] {
+        for sampfreq in [1, 2, 128] {
             run_each(&mut client, &format!("SET pg_rowsource.sampfreq = {sampfreq}"));
             let nodes = measure(&mut client, case.statement);
             assert_consistent_times(&nodes, &format!("{} at {sampfreq}", case.name));
@@ -167,8 +167,8 @@ fn growth(server: &Server, settings: &str, statements: usize) -> i64 {
 
 #[test]
 fn memory_does_not_grow_with_executions() {
-    const STATEMENTS: usize = 20_000;
-    const MAX_GROWTH: i64 = 200_000;
+    const STATEMENTS: usize = 8_000;
+    const MAX_GROWTH: i64 = 100_000;
     let settings = ["jit = off", "max_parallel_workers_per_gather = 0"];
     let server = Server::preloaded("leak", &settings);
     run_each(&mut server.connect(), "CREATE EXTENSION pg_rowsource");

@@ -171,6 +171,59 @@ fn histograms_add_up_and_count_reads() {
     assert_eq!(odd, 0);
 }
 
+/// One row of 15 sleeps for 20 ms, so the median is short, and the 95th and the 99th percentile are long.
+#[test]
+fn percentiles_of_calls_come_from_the_histogram() {
+    let server = basic_server("percentiles", &[]);
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "CREATE TABLE t AS SELECT i AS id FROM generate_series(1, 300) i; ANALYZE t",
+    );
+    let sleeping =
+        "SELECT count(*) FROM t WHERE CASE WHEN id % 15 = 0 THEN pg_sleep(0.02) IS NOT NULL ELSE true END";
+    measured(&mut client, sleeping);
+    let plan = only_kept(&mut client, "SELECT count(*) FROM t WHERE CASE%");
+    let mut scan = |expression: &str| node_value(&mut client, &plan, 1, expression);
+    assert_eq!(scan("timed_calls"), 301.0);
+    let [p50, p95, p99] = ["p50", "p95", "p99"].map(&mut scan);
+    assert!(p50 > 0.0 && p50 < 5.0, "{p50}");
+    // The bucket of 20 ms begins here. Nothing took longer than the whole statement.
+    assert!(p95 >= 16.777 && p99 >= p95 && p99 <= plan.max_time, "{p95} {p99}");
+    // Each of them lies in the bucket that contains the call of this rank.
+    for (part, found) in [(0.5, p50), (0.95, p95), (0.99, p99)] {
+        let bounds = client
+            .query_one(
+                "SELECT from_us / 1000, to_us / 1000 FROM (
+                     SELECT from_us, to_us, sum(timed_calls) OVER (ORDER BY from_us) AS calls FROM (
+                         SELECT from_us, to_us, sum(timed_calls) AS timed_calls FROM pg_stat_rowsource_histogram
+                         WHERE queryid = $1 AND node_id = 1 GROUP BY 1, 2) b) b
+                 WHERE calls >= 301 * $2::float8 ORDER BY from_us LIMIT 1",
+                &[&plan.queryid, &part],
+            )
+            .expect("a bucket");
+        let (from, to): (f64, f64) = (bounds.get(0), bounds.get(1));
+        assert!(
+            (from..=to).contains(&found),
+            "{part}: {found}, not {from} to {to}"
+        );
+    }
+
+    // Without times there are none.
+    run_each(
+        &mut client,
+        "SET pg_rowsource.sampfreq = 0; SET pg_rowsource.statistics_level = 'typical';
+         SELECT min(id) FROM t; SET pg_rowsource.statistics_level = 'basic'",
+    );
+    let untimed: i64 = value(
+        &mut client,
+        "SELECT count(*) FROM pg_stat_rowsource JOIN pg_stat_rowsource_plans USING (queryid, planid)
+         WHERE query LIKE 'SELECT min(id)%' AND num_nulls(p50, p95, p99) = 3",
+    );
+    assert_eq!(untimed, 2);
+    server.assert_no_crash();
+}
+
 #[test]
 fn a_plan_keeps_its_identity() {
     let mut server = basic_server("identity", &[]);
@@ -238,21 +291,6 @@ fn another_plan_of_a_query_is_another_row() {
     assert_eq!(plans.len(), 3, "{plans:#?}");
     assert!(plans.iter().all(|plan| plan.queryid == plans[0].queryid));
     assert_eq!(plans.iter().map(|plan| plan.calls).sum::<i64>(), 4);
-    let changes = client
-        .query(
-            "SELECT previous_planid, planid, previous_calls, calls, ratio > 0 FROM rowsource_plan_changes
-             WHERE queryid = $1 ORDER BY changed_at",
-            &[&plans[0].queryid],
-        )
-        .expect("rowsource_plan_changes");
-    let changes: Vec<(i64, i64)> = changes.iter().map(|row| (row.get(0), row.get(1))).collect();
-    assert_eq!(
-        changes,
-        [
-            (plans[0].planid, plans[1].planid),
-            (plans[1].planid, plans[2].planid)
-        ]
-    );
 }
 
 #[test]
@@ -291,7 +329,8 @@ fn misestimates_are_listed_by_their_cost() {
     );
     let rows = client
         .query(
-            "SELECT m.operation, m.direction, m.factor, m.weight, m.a_rows FROM rowsource_misestimates m
+            "SELECT m.operation, m.verdict, m.max_factor::float8, m.self_time::float8, m.a_rows::float8
+             FROM rowsource_misestimates m
              JOIN pg_stat_rowsource_plans p USING (queryid, planid)
              WHERE p.query LIKE 'SELECT count(%'",
             &[],

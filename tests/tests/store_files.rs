@@ -46,14 +46,6 @@ fn files(server: &Server) -> Vec<String> {
 /// The files that a clean stop leaves: the plans, and the counters of temporary files.
 const SAVED: [&str; 2] = ["pg_rowsource.stat", "pg_rowsource_tempfile.stat"];
 
-fn lines_about_library(server: &Server) -> Vec<String> {
-    let log = server.log();
-    log.lines()
-        .filter(|line| line.contains("rowsource"))
-        .map(String::from)
-        .collect()
-}
-
 /// Fails unless the store is empty and measuring works.
 fn assert_starts_empty(client: &mut Client) {
     assert_eq!(info(client, "plans"), 0);
@@ -82,7 +74,7 @@ fn a_clean_restart_keeps_everything() {
         let now: String = value(&mut client, "SELECT stats_reset::text FROM rowsource_info()");
         assert_eq!(now, reset_at);
         assert_eq!(files(&server), Vec::<String>::new(), "read once");
-        assert_eq!(lines_about_library(&server), Vec::<String>::new());
+        assert_eq!(server.log_of_library(), Vec::<String>::new());
     }
     let mut client = server.connect();
     measured(&mut client, STATEMENT);
@@ -155,7 +147,7 @@ fn after_the_postmaster_was_killed_it_starts_empty() {
     server.clear_log();
     server.launch();
     assert_starts_empty(&mut server.connect());
-    assert_eq!(lines_about_library(&server), Vec::<String>::new());
+    assert_eq!(server.log_of_library(), Vec::<String>::new());
     // The same after a clean restart before the crash.
     server.stop();
     server.launch();
@@ -174,7 +166,7 @@ fn after_a_backend_crashed_it_starts_empty() {
         assert_starts_empty(&mut client);
         assert_eq!(files(&server), Vec::<String>::new());
     }
-    assert_eq!(lines_about_library(&server), Vec::<String>::new());
+    assert_eq!(server.log_of_library(), Vec::<String>::new());
     // A clean restart keeps the plans from after the crash.
     let before = everything(&mut server.connect());
     server.stop();
@@ -278,7 +270,7 @@ fn a_bad_file_costs_one_line() {
         server.clear_log();
         server.launch();
         assert_starts_empty(&mut server.connect());
-        let lines = lines_about_library(&server);
+        let lines = server.log_of_library();
         assert!(
             lines.len() == 1 && lines[0].contains("LOG:") && lines[0].contains("pg_stat/pg_rowsource.stat"),
             "{what}: {lines:#?}"
@@ -297,7 +289,7 @@ fn a_file_that_cannot_be_written_delays_nothing() {
     fs::create_dir(&temporary).expect("a folder in its place");
     server.clear_log();
     server.stop();
-    let lines = lines_about_library(&server);
+    let lines = server.log_of_library();
     assert!(lines.len() == 1 && lines[0].contains("LOG:"), "{lines:#?}");
     assert!(server.log().contains("database system is shut down"));
     fs::remove_dir(&temporary).expect("it goes");
@@ -313,5 +305,5 @@ fn a_file_that_cannot_be_written_delays_nothing() {
     assert_starts_empty(&mut server.connect());
     server.stop();
     assert_eq!(files(&server), SAVED);
-    assert_eq!(lines_about_library(&server), Vec::<String>::new());
+    assert_eq!(server.log_of_library(), Vec::<String>::new());
 }

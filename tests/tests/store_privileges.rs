@@ -34,12 +34,13 @@ fn server_with_secrets(name: &str) -> Server {
     server
 }
 
-const VIEWS: [&str; 8] = [
+const VIEWS: [&str; 9] = [
     "pg_stat_rowsource",
     "pg_stat_rowsource_plans",
     "pg_stat_rowsource_histogram",
     "rowsource_misestimates",
-    "rowsource_plan_changes",
+    "rowsource_plan_flips",
+    "rowsource_plan_flips()",
     "pg_stat_rowsource()",
     "pg_stat_rowsource_plans()",
     "pg_stat_rowsource_histogram()",

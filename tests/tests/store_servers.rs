@@ -29,7 +29,7 @@ fn a_hot_standby_keeps_its_own() {
     assert_eq!(kept(&mut client, "%'primary'%"), []);
     run_each(
         &mut client,
-        "SELECT rowsource_display(); SELECT * FROM rowsource_misestimates; SELECT * FROM rowsource_plan_changes;
+        "SELECT rowsource_display(); SELECT * FROM rowsource_misestimates; SELECT * FROM rowsource_plan_flips;
          SELECT * FROM rowsource_info(); SELECT * FROM pg_stat_rowsource_histogram",
     );
     drop(client);

@@ -248,7 +248,7 @@ fn nodes_show_the_times_of_their_requests() {
         assert!(0.0 < hash && hash < joined, "{way}: {hash} of {joined}");
         let lines = texts(&mut client, "SELECT rowsource_display()").concat();
         assert!(
-            lines.iter().flatten().any(|line| line.contains("Temp-W-Time")),
+            lines.iter().flatten().any(|line| line.contains("Temp ms")),
             "{lines:#?}"
         );
     }

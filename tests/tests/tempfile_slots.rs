@@ -102,6 +102,11 @@ fn another_library_patched_the_same_slot() {
             reads > 50 && seen >= reads,
             "{name}: the other library sees them too: {seen} of {reads}"
         );
+        let waits: i64 = value(
+            &mut client,
+            "SELECT waits FROM rowsource_session_waits WHERE pid = pg_backend_pid() AND lower(wait_event) = 'buffileread'",
+        );
+        assert_eq!(waits, reads, "{name}: each is a wait");
         drop(client);
         server.crash_a_backend();
         assert_seen(&server, &format!("{name}, after a crash"));

@@ -259,3 +259,109 @@ fn vanishing_files_cause_no_error() {
     );
     server.assert_no_crash();
 }
+
+/// The milliseconds of all requests since the last reset.
+const ALL_REQUESTS: &str = "SELECT sum(small_read_service_time + large_read_service_time + small_write_service_time + large_write_service_time)
+      FROM pg_stat_tempfile_io";
+
+/// Returns the last row of a message of several statements.
+fn last_row(client: &mut Client, message: &str) -> Vec<Option<f64>> {
+    let rows = texts(client, message);
+    let last = rows.last().expect("a row").iter();
+    last.map(|text| text.as_ref().map(|text| text.parse().expect("a number")))
+        .collect()
+}
+
+/// A message of several statements is one statement of pg_stat_activity, so it can show its own time.
+#[test]
+fn the_running_statement_shows_how_long_it_waited_for_temporary_files() {
+    let server = server("usage-time");
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "BEGIN; DECLARE c CURSOR FOR SELECT i, repeat('x', 50) FROM generate_series(1, 100000) i ORDER BY 2, 1 DESC; FETCH 1 FROM c;
+         SELECT rowsource_tempfile_reset()",
+    );
+    let shown = last_row(
+        &mut client,
+        &format!(
+            "MOVE FORWARD 90000 IN c;
+             SELECT temp_time, percent, ({ALL_REQUESTS}), scale(temp_time), scale(percent)
+               FROM rowsource_temp_usage() WHERE pid = pg_backend_pid() AND kind = 'work file'"
+        ),
+    );
+    let [
+        Some(time),
+        Some(percent),
+        Some(all),
+        Some(time_digits),
+        Some(percent_digits),
+    ] = shown[..]
+    else {
+        panic!("{shown:?}")
+    };
+    assert!(time > 0.0 && percent > 0.0 && percent < 100.0, "{shown:?}");
+    assert_eq!((time_digits, percent_digits), (3.0, 1.0));
+    assert!(
+        (time - all).abs() < 1e-3,
+        "only this statement's requests: {shown:?}"
+    );
+    // The next statement has made no request.
+    run_each(&mut client, "COMMIT; BEGIN; SELECT 1");
+    let next = texts(
+        &mut client,
+        "SELECT FROM rowsource_temp_times() t JOIN pg_stat_activity a USING (pid, query_start) WHERE pid = pg_backend_pid()",
+    );
+    assert!(next.is_empty());
+}
+
+#[test]
+fn the_time_includes_parallel_workers() {
+    let server = server("usage-time-parallel");
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "CREATE TABLE p AS SELECT i, repeat('x', 100) AS pad FROM generate_series(1, 100000) i; ANALYZE p;
+         SET max_parallel_workers_per_gather = 2; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
+         SET min_parallel_table_scan_size = 0; SET work_mem = '64kB'; SELECT rowsource_tempfile_reset()",
+    );
+    let shown = last_row(
+        &mut client,
+        &format!(
+            "SELECT count(*), NULL::int FROM (SELECT * FROM p ORDER BY pad, i DESC OFFSET 0) s;
+             SELECT temp_time, ({ALL_REQUESTS}), (SELECT sum(small_write_reqs) FROM pg_stat_tempfile_io)
+               FROM rowsource_temp_times() WHERE pid = pg_backend_pid()"
+        ),
+    );
+    let [Some(time), Some(all), Some(requests)] = shown[..] else {
+        panic!("{shown:?}")
+    };
+    assert!(requests > 1_000.0, "{shown:?}");
+    assert!(
+        (time - all).abs() < 1e-6 * all,
+        "all processes together: {shown:?}"
+    );
+}
+
+#[test]
+fn the_times_of_others_are_hidden() {
+    let server = server("usage-time-hidden");
+    let mut client = server.try_connect("regress_a").expect("a session");
+    let pid = pid(&mut client);
+    run_each(
+        &mut client,
+        "BEGIN; DECLARE c CURSOR FOR SELECT i, repeat('x', 50) FROM generate_series(1, 100000) i ORDER BY 2, 1 DESC; FETCH 1 FROM c",
+    );
+    let times = |user: &str| -> usize {
+        let mut client = server.try_connect(user).expect("a session");
+        texts(
+            &mut client,
+            &format!("SELECT FROM rowsource_temp_times() WHERE pid = {pid}"),
+        )
+        .len()
+    };
+    assert_eq!(
+        (times("regress_b"), times("regress_reader"), times("regress_a")),
+        (0, 1, 1)
+    );
+}

@@ -2,10 +2,14 @@
 
 mod accuracy;
 mod clocks;
+mod history;
 mod instructions;
 mod lookup;
 mod peers;
+mod progress;
 mod sampfreq;
+mod trace_cost;
+mod waits;
 mod wal_volume;
 mod workloads;
 
@@ -40,9 +44,15 @@ pub const ALL: &[Experiment] = &[
     },
     Experiment {
         name: "peers-analytical",
-        question: "What does measuring cost analytical statements, compared with EXPLAIN (ANALYZE) and other extensions?",
-        seconds: 180.0,
+        question: "What does measuring cost TPC-H's queries over small tables, compared with EXPLAIN (ANALYZE) and other extensions?",
+        seconds: 240.0,
         run: peers::analytical::run,
+    },
+    Experiment {
+        name: "tpch",
+        question: "What does measuring cost TPC-H's queries at scale factor 1, serial and parallel?",
+        seconds: 2400.0,
+        run: peers::analytical::run_large,
     },
     Experiment {
         name: "peers-pgbench",
@@ -73,6 +83,36 @@ pub const ALL: &[Experiment] = &[
         question: "How much WAL does each way to insert rows write, and in which node?",
         seconds: 150.0,
         run: wal_volume::run,
+    },
+    Experiment {
+        name: "waits",
+        question: "What does counting waits cost, and does pg_wait_sampling see the same ones?",
+        seconds: 330.0,
+        run: waits::run,
+    },
+    Experiment {
+        name: "progress",
+        question: "How far is rowsource_progress from the truth, with the planner right and wrong?",
+        seconds: 240.0,
+        run: progress::shapes::run,
+    },
+    Experiment {
+        name: "progress-tpch",
+        question: "How far is it from the truth in analytical statements of ten seconds and more, with the planner right and 100 times wrong?",
+        seconds: 1200.0,
+        run: progress::tpch::run,
+    },
+    Experiment {
+        name: "history",
+        question: "What does the active session history cost: its worker with 100 sessions, and the sessions?",
+        seconds: 400.0,
+        run: history::run,
+    },
+    Experiment {
+        name: "trace-cost",
+        question: "What does the SQL trace cost a procedure full of cursors?",
+        seconds: 60.0,
+        run: trace_cost::run,
     },
 ];
 

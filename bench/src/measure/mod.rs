@@ -10,3 +10,4 @@ pub mod progress;
 pub mod rounds;
 pub mod session;
 pub mod tpch;
+pub mod tpch_queries;

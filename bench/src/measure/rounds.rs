@@ -3,6 +3,7 @@
 
 use super::context::ExperimentContext;
 use crate::model::spread::{Spread, ratio};
+use rowsource_tests::statistics::median;
 
 /// The measurements of one variant, one value for each round.
 pub struct Series<T> {
@@ -56,4 +57,15 @@ pub fn ratios_to_first<T>(series: &[Series<T>], value: impl Fn(&T) -> f64) -> Ve
         .iter()
         .map(|variant| ratio(&variant.of(&value), &base))
         .collect()
+}
+
+/// Returns the median of what each round's value is above that of the first variant.
+pub fn median_added<T>(series: &[Series<T>], at: usize, value: impl Fn(&T) -> f64) -> f64 {
+    let added: Vec<f64> = series[at]
+        .of(&value)
+        .iter()
+        .zip(series[0].of(&value))
+        .map(|(own, base)| own - base)
+        .collect();
+    median(&added)
 }

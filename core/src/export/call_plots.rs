@@ -1,10 +1,11 @@
 //! How long the calls of a node took, as text.
 
-use crate::histogram::{Bucket, CallTimes, Histogram, plot};
+use crate::histogram::{Bucket, CallTimes, plot};
+use crate::model::HistogramTotals;
 
 /// Returns the plots of a node's calls that read no block, and of those that did, each with a heading. A plot without calls is
 /// left out.
-pub fn call_plots(histogram: &Histogram) -> impl Iterator<Item = (&'static str, Vec<String>)> {
+pub fn call_plots(histogram: &HistogramTotals) -> impl Iterator<Item = (&'static str, Vec<String>)> {
     let kinds = [
         ("calls that read no block", false),
         ("calls that read blocks", true),
@@ -16,7 +17,7 @@ pub fn call_plots(histogram: &Histogram) -> impl Iterator<Item = (&'static str, 
 }
 
 /// Returns the buckets of the calls that read blocks, or of the others.
-fn buckets(histogram: &Histogram, reads: bool) -> Vec<Bucket> {
+fn buckets(histogram: &HistogramTotals, reads: bool) -> Vec<Bucket> {
     let counts = histogram.counts().filter(|(read, _, _)| *read == reads);
     counts
         .map(|(_, bucket, count)| Bucket {

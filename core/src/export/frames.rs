@@ -1,7 +1,7 @@
 //! A plan as call stacks: each node is a frame, and its parent is the frame that called it. The weight of a stack is the
 //! time of its innermost node without the nodes below.
 
-use crate::model::NodeStats;
+use crate::model::{NamedWaits, NodeStats};
 use crate::plan::PlanNode;
 
 /// The longest name of a frame, in characters. A foreign join names all its relations.
@@ -14,7 +14,11 @@ pub(super) fn name(node: &PlanNode) -> String {
     let subplan = node.subplan_name.iter().flat_map(|name| [name.as_str(), ": "]);
     let object = node.object_name.iter().flat_map(|name| [" ", name.as_str()]);
     let parts = subplan.chain([node.operation.as_str()]).chain(object);
-    let characters = parts.flat_map(str::chars).map(|c| match c {
+    clean(parts.flat_map(str::chars))
+}
+
+fn clean(text: impl Iterator<Item = char>) -> String {
+    let characters = text.map(|c| match c {
         ';' => ',',
         c if c.is_control() => ' ',
         c => c,
@@ -29,19 +33,36 @@ pub(super) fn own_us(stats: Option<&NodeStats>, executions: f64) -> f64 {
     if us.is_finite() { us.max(0.0) } else { 0.0 }
 }
 
+/// Returns the events that a node waited for, and their microseconds per execution. They are no more than its own time: that of a
+/// Gather is estimated.
+fn waits_us(
+    waits: &[NamedWaits],
+    node: usize,
+    own_us: f64,
+    executions: f64,
+) -> impl Iterator<Item = (String, f64)> {
+    let of_node = waits.iter().filter(move |waits| waits.node == Some(node));
+    let us = move |waits: &NamedWaits| waits.ms * 1e3 / executions;
+    let sum: f64 = of_node.clone().map(us).sum();
+    let part = if sum > own_us { own_us / sum } else { 1.0 };
+    of_node.map(move |waits| (clean(waits.name().chars()), us(waits) * part))
+}
+
 /// Returns the plan as folded stacks, as flamegraph.pl, inferno and speedscope read them: the names from the root to the
-/// node, separated by `;`, a space, and the node's own time in whole microseconds. Nodes that took less are left out.
+/// node, separated by `;`, a space, and the node's own time in whole microseconds. What a node waited for is a frame above it,
+/// and not in its own time. Frames that took less are left out.
 ///
-/// `executions` is the number of executions that `stats` sums up; their mean is returned.
+/// `executions` is the number of executions that `stats` and `waits` sum up; their mean is returned.
 pub fn folded<'a>(
     nodes: &'a [PlanNode],
     stats: &'a [NodeStats],
+    waits: &'a [NamedWaits],
     executions: f64,
 ) -> impl Iterator<Item = String> + 'a {
     let mut stack = String::new();
     // Where the name of each frame of the stack ends.
     let mut ends: Vec<usize> = Vec::new();
-    nodes.iter().enumerate().filter_map(move |(i, node)| {
+    nodes.iter().enumerate().flat_map(move |(i, node)| {
         ends.truncate(node.depth);
         stack.truncate(ends.last().copied().unwrap_or(0));
         if !stack.is_empty() {
@@ -49,8 +70,18 @@ pub fn folded<'a>(
         }
         stack += &name(node);
         ends.push(stack.len());
-        let us = own_us(stats.get(i), executions).round();
-        (us >= 1.0).then(|| format!("{stack} {us:.0}"))
+        let own = own_us(stats.get(i), executions);
+        let waits: Vec<(String, f64)> = waits_us(waits, i, own, executions).collect();
+        let busy = own - waits.iter().map(|(_, us)| us).sum::<f64>();
+        let waits = waits
+            .into_iter()
+            .map(|(event, us)| (format!("{stack};[wait {event}]"), us));
+        let frames = std::iter::once((stack.clone(), busy)).chain(waits);
+        let lines = frames.filter_map(|(stack, us)| {
+            let us = us.round();
+            (us >= 1.0).then(|| format!("{stack} {us:.0}"))
+        });
+        lines.collect::<Vec<_>>()
     })
 }
 
@@ -91,7 +122,7 @@ pub(super) mod tests {
         ];
         let stats = [0.0001, 2.0, 4.0, 679.91, 1.0, 0.5].map(timed);
         assert_eq!(
-            folded(&nodes, &stats, 1.0).collect::<Vec<_>>(),
+            folded(&nodes, &stats, &[], 1.0).collect::<Vec<_>>(),
             [
                 "Limit;Sort 2000",
                 "Limit;Sort;Hash Join 4000",
@@ -100,7 +131,7 @@ pub(super) mod tests {
                 "Limit;Sort;Hash Join;Hash;Seq Scan orders 500",
             ]
         );
-        let mean = folded(&nodes, &stats, 4.0).last();
+        let mean = folded(&nodes, &stats, &[], 4.0).last();
         assert_eq!(
             mean.as_deref(),
             Some("Limit;Sort;Hash Join;Hash;Seq Scan orders 125")
@@ -110,15 +141,48 @@ pub(super) mod tests {
     #[test]
     fn a_node_without_time_has_no_line() {
         let nodes = [node(0, "Result", None), node(1, "Seq Scan", Some("t"))];
-        assert_eq!(folded(&nodes, &[], 1.0).count(), 0);
+        assert_eq!(folded(&nodes, &[], &[], 1.0).count(), 0);
         let untimed = [NodeStats::default(), timed(1.0)];
         assert_eq!(
-            folded(&nodes, &untimed, 1.0).collect::<Vec<_>>(),
+            folded(&nodes, &untimed, &[], 1.0).collect::<Vec<_>>(),
             ["Result;Seq Scan t 1000"]
         );
         // There was no execution, or the time is not a number.
-        assert_eq!(folded(&nodes, &untimed, 0.0).count(), 0);
-        assert_eq!(folded(&nodes, &[timed(f64::NAN), timed(-1.0)], 1.0).count(), 0);
+        assert_eq!(folded(&nodes, &untimed, &[], 0.0).count(), 0);
+        assert_eq!(
+            folded(&nodes, &[timed(f64::NAN), timed(-1.0)], &[], 1.0).count(),
+            0
+        );
+    }
+
+    #[test]
+    fn waits_are_frames_above_their_node() {
+        let nodes = [node(0, "Update", Some("t")), node(1, "Seq Scan", Some("t"))];
+        let stats = [timed(30.0), timed(5.0)];
+        let one = |node, event: &str, ms| NamedWaits {
+            node,
+            event_type: Some("Lock".to_owned()),
+            event: event.to_owned(),
+            waits: 2,
+            ms,
+            max_ms: ms,
+        };
+        let waits = [
+            one(Some(0), "transactionid", 20.0),
+            one(Some(0), "tuple", 8.0),
+            one(Some(1), "tuple", 10.0),
+            one(None, "relation", 7.0),
+        ];
+        assert_eq!(
+            folded(&nodes, &stats, &waits, 2.0).collect::<Vec<_>>(),
+            [
+                "Update t 1000",
+                "Update t;[wait Lock:transactionid] 10000",
+                "Update t;[wait Lock:tuple] 4000",
+                // Not more than the node's own time.
+                "Update t;Seq Scan t;[wait Lock:tuple] 2500",
+            ]
+        );
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use super::call_plots::call_plots;
 use super::frames::{name, own_us};
-use crate::histogram::Histogram;
-use crate::model::{Buffers, NodeStats};
+use super::misestimates::misestimates;
+
+use crate::model::{Buffers, Estimates, HistogramTotals, NamedWaits, NodeStats};
 use crate::plan::PlanNode;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -21,8 +22,12 @@ pub struct Page<'a> {
     pub nodes: &'a [PlanNode],
     /// The statistics of the nodes.
     pub stats: &'a [NodeStats],
+    /// The planner's estimates of the nodes, in the executions that the statistics sum up.
+    pub estimates: &'a [Estimates],
     /// How long the calls of the nodes took.
-    pub histograms: &'a [&'a Histogram],
+    pub histograms: &'a [&'a HistogramTotals],
+    /// The waits of the nodes, and of the statement outside of them, in the executions that the statistics sum up.
+    pub waits: &'a [NamedWaits],
     /// The number of executions that the statistics sum up.
     pub executions: f64,
 }
@@ -36,7 +41,8 @@ dl { display: grid; grid-template-columns: max-content auto; gap: .1em 1em } dt 
 svg { width: 100%; height: auto } svg text { font: 11px monospace; pointer-events: none }
 svg rect { stroke: #fff; stroke-width: .5 }
 .cpu { fill: #e8b45a; background: #e8b45a } .read { fill: #6fa8dc; background: #6fa8dc }
-.temp { fill: #c27ba0; background: #c27ba0 }
+.temp { fill: #c27ba0; background: #c27ba0 } .wait { fill: #93c47d; background: #93c47d }
+table { border-collapse: collapse } td, th { padding: .1em 1em .1em 0; text-align: left } .number { text-align: right }
 .key { display: inline-block; width: 1em; height: 1em; margin: 0 .4em 0 1em; vertical-align: -.1em }
 ";
 
@@ -49,10 +55,12 @@ enum Kind {
     Blocks,
     /// Reads and writes of temporary files.
     Temp,
+    /// All other waits: for locks, other processes and times.
+    Wait,
 }
 
 impl Kind {
-    const ALL: [Kind; 3] = [Kind::Cpu, Kind::Blocks, Kind::Temp];
+    const ALL: [Kind; 4] = [Kind::Cpu, Kind::Blocks, Kind::Temp, Kind::Wait];
 
     /// Returns its class in the page's style sheet, which has its colour.
     fn class(self) -> &'static str {
@@ -60,6 +68,7 @@ impl Kind {
             Kind::Cpu => "cpu",
             Kind::Blocks => "read",
             Kind::Temp => "temp",
+            Kind::Wait => "wait",
         }
     }
 
@@ -68,6 +77,7 @@ impl Kind {
             Kind::Cpu => "processor and other",
             Kind::Blocks => "table and index I/O",
             Kind::Temp => "temporary files",
+            Kind::Wait => "other waits",
         }
     }
 }
@@ -92,6 +102,8 @@ impl Page<'_> {
                     (self.icicle())
                     h2 { "Plan" }
                     pre { @for line in self.table { (line) "\n" } }
+                    (self.wait_table())
+                    (misestimates(self.nodes, self.stats, self.estimates, self.executions))
                     (self.call_times())
                 }
             }
@@ -185,16 +197,53 @@ impl Page<'_> {
             }
         }
         let kind = |(i, [blocks, temp]): (usize, [f64; 2])| {
-            let rest = own_us(self.stats.get(i), 1.0) / 1e3 - blocks - temp;
-            if temp > blocks && temp > rest {
-                Kind::Temp
-            } else if blocks > rest {
-                Kind::Blocks
-            } else {
-                Kind::Cpu
-            }
+            let [waited_for_blocks, waited_for_temp, wait] = self.waited_ms(i);
+            // The same requests.
+            let (blocks, temp) = (blocks.max(waited_for_blocks), temp.max(waited_for_temp));
+            let rest = own_us(self.stats.get(i), 1.0) / 1e3 - blocks - temp - wait;
+            let kinds = [
+                (Kind::Cpu, rest),
+                (Kind::Blocks, blocks),
+                (Kind::Temp, temp),
+                (Kind::Wait, wait),
+            ];
+            let longest = kinds.into_iter().reduce(|a, b| if b.1 > a.1 { b } else { a });
+            longest.map_or(Kind::Cpu, |(kind, _)| kind)
         };
         own.into_iter().enumerate().map(kind).collect()
+    }
+
+    /// Returns how long a node waited for tables and indexes, for temporary files, and for anything else.
+    fn waited_ms(&self, node: usize) -> [f64; 3] {
+        let mut sums = [0.0; 3];
+        for waits in self.waits.iter().filter(|waits| waits.node == Some(node)) {
+            sums[waits.waits_for() as usize] += waits.ms;
+        }
+        sums
+    }
+
+    /// Returns the waits as a table.
+    fn wait_table(&self) -> Markup {
+        html! {
+            @if !self.waits.is_empty() {
+                h2 { "Waits" }
+                table {
+                    tr { th { "Node" } th { "Event" } th.number { "Waits" } th.number { "Total ms" } th.number { "Longest ms" } }
+                    @for waits in self.waits {
+                        tr {
+                            @match waits.node.and_then(|node| Some((node, self.nodes.get(node)?))) {
+                                Some((id, node)) => td { (id) ": " (name(node)) },
+                                None => td { "outside of the nodes" },
+                            }
+                            td { (waits.name()) }
+                            td.number { (format!("{:.0}", waits.waits as f64 / self.executions)) }
+                            td.number { (format!("{:.3}", waits.ms / self.executions)) }
+                            td.number { (format!("{:.3}", waits.max_ms)) }
+                        }
+                    }
+                }
+            }
+        }
     }
 
     /// Returns the histograms of the nodes that have one.
@@ -244,11 +293,12 @@ fn milliseconds(us: f64) -> String {
 mod tests {
     use super::super::frames::tests::{node, timed};
     use super::*;
+    use crate::histogram::Histogram;
     use crate::model::Time;
 
     fn page(nodes: &[PlanNode], stats: &[NodeStats], statement: &str) -> String {
         let facts = [("user", "a <b>bold</b> name".to_owned())];
-        let histogram = Histogram::default();
+        let histogram = HistogramTotals::default();
         let page = Page {
             title: "queryid 1 & planid 2",
             facts: &facts,
@@ -256,7 +306,9 @@ mod tests {
             table: &["| Id | <Operation> |".to_owned()],
             nodes,
             stats,
+            estimates: &[],
             histograms: &vec![&histogram; nodes.len()],
+            waits: &[],
             executions: 1.0,
         };
         page.html()
@@ -335,17 +387,59 @@ mod tests {
             table: &[],
             nodes: &nodes,
             stats: &stats,
+            estimates: &[],
             histograms: &[],
+            waits: &[],
             executions: 1.0,
         };
         assert_eq!(page.kinds(), [Kind::Temp, Kind::Blocks, Kind::Cpu]);
     }
 
     #[test]
+    fn waits_have_a_colour_and_a_table() {
+        let nodes = [node(0, "Update", Some("t")), child(1, 0, 1), child(2, 0, 1)];
+        let one = |node, of: &str, event: &str| NamedWaits {
+            node,
+            event_type: Some(of.to_owned()),
+            event: event.to_owned(),
+            waits: 3,
+            ms: 6.0,
+            max_ms: 5.0,
+        };
+        let page = Page {
+            title: "",
+            facts: &[],
+            statement: "",
+            table: &[],
+            nodes: &nodes,
+            stats: &[timed(10.0), timed(10.0), timed(20.0)],
+            estimates: &[],
+            histograms: &[],
+            waits: &[
+                one(Some(0), "Lock", "transactionid"),
+                one(Some(1), "IO", "DataFileRead"),
+                one(Some(2), "Lock", "<tuple>"),
+                one(None, "IO", "WALSync"),
+            ],
+            executions: 1.0,
+        };
+        assert_eq!(page.kinds(), [Kind::Wait, Kind::Blocks, Kind::Cpu]);
+        let html = page.html();
+        let cells = "<td>0: Update t</td><td>Lock:transactionid</td><td class=\"number\">3</td><td class=\"number\">6.000</td>";
+        assert!(
+            html.contains(cells) && html.contains("Lock:&lt;tuple&gt;"),
+            "{html}"
+        );
+        assert!(html.contains("<td>outside of the nodes</td><td>IO:WALSync</td>"));
+    }
+
+    #[test]
     fn a_hundred_nodes_make_a_small_page() {
-        let mut histogram = Histogram::default();
+        let mut histogram = HistogramTotals::default();
         for bucket in 0..30 {
-            histogram.add_to(bucket, bucket % 2 == 0, 1_000_000);
+            let mut calls = Histogram::default();
+            calls.add_to(bucket, bucket % 2 == 0, 1_000_000);
+            histogram.add(&calls);
         }
         for count in [100, 300] {
             let nodes: Vec<PlanNode> = (0..count)
@@ -364,7 +458,9 @@ mod tests {
                 table: &vec!["x".repeat(120); count],
                 nodes: &nodes,
                 stats: &vec![timed(1.0); count],
+                estimates: &[],
                 histograms: &vec![&histogram; count],
+                waits: &[],
                 executions: 1.0,
             };
             let html = page.html();

@@ -50,6 +50,23 @@ impl<const BUCKETS: usize> SharedCounts<BUCKETS> {
         }
     }
 
+    /// Adds one to the count of a bucket. Only one process may write the counts. It does nothing if the bucket does not exist.
+    #[inline(always)]
+    pub fn add_alone(&self, bucket: usize) {
+        if let Some(sum) = self.0.get(bucket) {
+            sum.store(sum.load(Relaxed).wrapping_add(1), Relaxed);
+        }
+    }
+
+    /// Takes one from the count of a bucket, which [`SharedCounts::add_alone`] has added. Only one process may write the
+    /// counts.
+    #[inline(always)]
+    pub fn take_alone(&self, bucket: usize) {
+        if let Some(sum) = self.0.get(bucket) {
+            sum.store(sum.load(Relaxed).wrapping_sub(1), Relaxed);
+        }
+    }
+
     /// Returns a copy of the counts.
     pub fn copy(&self) -> [u64; BUCKETS] {
         std::array::from_fn(|bucket| self.0[bucket].load(Relaxed))

@@ -1,37 +1,20 @@
 //! Statistics of one plan that are about to be added to the store.
 
-use super::execution::Run;
-use super::node::{NodeStats, NodeTotals};
-use super::plan::PlanStats;
-use crate::histogram::Histogram;
-
-/// The statistics of one execution: as a whole, and of each node.
-#[derive(Clone, Copy)]
-pub struct ExecutionStats<'a> {
-    /// The execution as a whole.
-    pub run: &'a Run,
-    /// The statistics of the nodes, in EXPLAIN's order.
-    pub nodes: &'a [NodeStats],
-    /// For each node, how long its calls took.
-    pub histograms: &'a [&'a Histogram],
-}
-
-impl ExecutionStats<'_> {
-    /// Adds each node to the total with the same index.
-    #[inline(always)]
-    pub fn add_to_nodes(&self, totals: &mut [NodeTotals]) {
-        let nodes = self.nodes.iter().zip(self.histograms);
-        for (total, (node, histogram)) in totals.iter_mut().zip(nodes) {
-            total.add(node, histogram);
-        }
-    }
-}
+use super::node::NodeTotals;
+use super::others::PlanTotals;
+use super::plan::{ExecutionStats, PlanStats};
+use super::statement_facts::StatementSums;
+use crate::waits::plan::PlanWaits;
 
 /// Statistics of a plan and of its nodes, to be added to the store.
 #[derive(Clone, Copy)]
 pub enum Batch<'a> {
     /// One execution.
     Execution(ExecutionStats<'a>),
+    /// An execution by EXPLAIN (ANALYZE), which is only counted: when it ended, and the number of nodes.
+    Explained(i64, usize),
+    /// What an execution waited after its end, at its commit: when it ended, and the number of nodes.
+    LateWaits(&'a PlanWaits, i64, usize),
     /// Several executions that were summed up elsewhere.
     Sum(&'a PlanStats, &'a [NodeTotals]),
 }
@@ -41,6 +24,7 @@ impl Batch<'_> {
     pub fn node_count(&self) -> usize {
         match self {
             Batch::Execution(execution) => execution.nodes.len(),
+            Batch::Explained(_, count) | Batch::LateWaits(_, _, count) => *count,
             Batch::Sum(_, nodes) => nodes.len(),
         }
     }
@@ -49,6 +33,7 @@ impl Batch<'_> {
     pub fn executions(&self) -> u64 {
         match self {
             Batch::Execution(_) => 1,
+            Batch::Explained(..) | Batch::LateWaits(..) => 0,
             Batch::Sum(plan, _) => plan.times.calls,
         }
     }
@@ -57,16 +42,35 @@ impl Batch<'_> {
     pub fn last_seen(&self) -> i64 {
         match self {
             Batch::Execution(execution) => execution.run.at,
+            Batch::Explained(at, _) | Batch::LateWaits(_, at, _) => *at,
             Batch::Sum(plan, _) => plan.last_seen,
         }
+    }
+
+    /// Returns the statistics of this batch as a whole.
+    pub fn totals(&self) -> PlanTotals {
+        let mut totals = PlanTotals::default();
+        self.add_to_plan(&mut totals.plan);
+        let mut root = [NodeTotals::default()];
+        self.add_to_nodes(true, 0, &mut root);
+        totals.statement = StatementSums::of(&totals.plan, root.first());
+        totals
     }
 
     /// Adds the batch to the statistics of a plan. Returns whether the batch contains the last execution.
     pub fn add_to_plan(&self, stats: &mut PlanStats) -> bool {
         match self {
             Batch::Execution(execution) => {
-                stats.add(execution.run);
+                execution.add_to_plan(stats);
                 true
+            }
+            Batch::Explained(at, _) => {
+                stats.add_explained(*at);
+                false
+            }
+            Batch::LateWaits(waits, ..) => {
+                stats.add_late_waits(waits);
+                false
             }
             Batch::Sum(plan, _) => stats.merge(plan),
         }
@@ -78,11 +82,13 @@ impl Batch<'_> {
             Batch::Execution(execution) => {
                 let rest = ExecutionStats {
                     run: execution.run,
+                    outside: execution.outside,
                     nodes: execution.nodes.get(first..).unwrap_or_default(),
                     histograms: execution.histograms.get(first..).unwrap_or_default(),
                 };
                 rest.add_to_nodes(totals);
             }
+            Batch::Explained(..) | Batch::LateWaits(..) => {}
             Batch::Sum(_, nodes) => {
                 let nodes = nodes.get(first..).unwrap_or_default();
                 for (total, node) in totals.iter_mut().zip(nodes) {
@@ -97,7 +103,9 @@ impl Batch<'_> {
 mod tests {
     use super::*;
     use crate::clock::Source;
-    use crate::model::{Outcome, Planning};
+    use crate::histogram::Histogram;
+    use crate::model::{NodeStats, Outcome, Outside, PlanOrigin, Planning, Run};
+    use crate::waits::plan::{EventWaits, RunWaits};
 
     fn run(at: i64, elapsed_ms: f64) -> Run {
         Run {
@@ -106,7 +114,11 @@ mod tests {
             clock: Some(Source::Tsc),
             elapsed_ms,
             planning: Planning::default(),
+            origin: PlanOrigin::Other,
             at,
+            unfinished: false,
+            explained: false,
+            caller: 0,
         }
     }
 
@@ -122,6 +134,21 @@ mod tests {
     fn a_sum_has_the_same_totals_as_its_single_executions() {
         let histogram = Histogram::default();
         let histograms = [&histogram; 3];
+        let mut waits = RunWaits::default();
+        waits.add(EventWaits {
+            node: 1,
+            event: 7,
+            waits: 2,
+            ns: 10,
+            max_ns: 6,
+        });
+        let outside = Outside {
+            sums: StatementSums {
+                rows: 7,
+                ..StatementSums::default()
+            },
+            waits: Some(&waits),
+        };
         let runs = [run(5, 2.0), run(7, 4.0)];
         let stats = [nodes([1, 2, 3]), nodes([10, 20, 30])];
         let mut plan = PlanStats::default();
@@ -129,6 +156,7 @@ mod tests {
         for (run, nodes) in runs.iter().zip(&stats) {
             let batch = Batch::Execution(ExecutionStats {
                 run,
+                outside: Some(&outside),
                 nodes,
                 histograms: &histograms,
             });
@@ -151,6 +179,15 @@ mod tests {
         sum.add_to_nodes(newer, 0, first);
         sum.add_to_nodes(newer, 2, rest);
         assert_eq!((plan_of_sum.times.calls, plan_of_sum.times.total_ms), (2, 6.0));
+        assert_eq!(plan_of_sum.durations, plan.durations);
+        let waits_of = |plan: &PlanStats| plan.waits.events().map(|w| w.ns).sum::<u64>();
+        assert_eq!(waits_of(&plan_of_sum), 20);
+        Batch::LateWaits(&PlanWaits::of(&waits), 7, 3).add_to_plan(&mut plan_of_sum);
+        assert_eq!(waits_of(&plan_of_sum), 30);
+        assert_eq!(
+            StatementSums::of(&plan_of_sum, totals_of_sum.first()).rows,
+            7 + 7 + 11
+        );
         assert_eq!((plan_of_sum.first_seen, plan_of_sum.last_seen), (5, 7));
         let rows = |totals: &[NodeTotals; 3]| totals.map(|node| (node.total.rows, node.last.rows));
         assert_eq!(rows(&totals), [(11, 10), (22, 20), (33, 30)]);

@@ -1,7 +1,7 @@
 //! One execution of a plan as a whole, and the times of many executions.
 
 use crate::clock::Source;
-use crate::float::{at_least, at_most};
+use crate::float::{at_least, at_most, log2};
 use serde::{Deserialize, Serialize};
 
 /// How an execution ended.
@@ -15,6 +15,21 @@ pub enum Outcome {
     /// A cancel request or a timeout ended it. The statistics end at that moment.
     Cancelled,
 }
+
+/// Where the plan of an execution comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PlanOrigin {
+    /// Not from the plan cache.
+    #[default]
+    Other,
+    /// The plan cache made it for all parameters.
+    Generic,
+    /// The plan cache made it for the parameters of this execution.
+    Custom,
+}
+
+/// Shorter times count as this many milliseconds in logarithms: a nanosecond.
+const MIN_MS: f64 = 1e-6;
 
 /// The execution times of a plan, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -31,10 +46,13 @@ pub struct Times {
     pub mean_ms: f64,
     /// The sum of squared differences from the mean (Welford's algorithm).
     square_ms: f64,
+    /// The sum of their binary logarithms.
+    logarithms: f64,
 }
 
 impl Times {
     /// Adds one execution.
+    #[inline(always)]
     pub fn add(&mut self, ms: f64) {
         self.min_ms = if self.calls == 0 {
             ms
@@ -47,6 +65,7 @@ impl Times {
         let difference = ms - self.mean_ms;
         self.mean_ms += difference / self.calls as i64 as f64;
         self.square_ms += difference * (ms - self.mean_ms);
+        self.logarithms += log2(at_least(ms, MIN_MS));
     }
 
     /// Adds executions that were counted separately (the parallel form of Welford's algorithm, by Chan and others).
@@ -66,6 +85,15 @@ impl Times {
         self.total_ms += other.total_ms;
         self.mean_ms += difference * theirs / (ours + theirs);
         self.square_ms += other.square_ms + difference * difference * ours * theirs / (ours + theirs);
+        self.logarithms += other.logarithms;
+    }
+
+    /// Returns the mean of the times' binary logarithms: that of the geometric mean. It is 0 if there are no executions.
+    pub fn mean_log2(&self) -> f64 {
+        if self.calls == 0 {
+            return 0.0;
+        }
+        self.logarithms / self.calls as f64
     }
 
     /// Returns the population's standard deviation, as in pg_stat_statements.
@@ -91,6 +119,14 @@ pub struct Planning {
 }
 
 impl Planning {
+    /// What the planner did if it did nothing.
+    pub const NONE: Planning = Planning {
+        plans: 0,
+        total_ms: 0.0,
+        min_ms: 0.0,
+        max_ms: 0.0,
+    };
+
     /// Adds one planning, or several of them.
     #[inline(always)]
     pub fn add(&mut self, other: &Planning) {
@@ -123,7 +159,7 @@ pub fn clock_name(clock: Option<Source>) -> &'static str {
 }
 
 /// One execution as a whole.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// How it ended.
     pub outcome: Outcome,
@@ -135,8 +171,16 @@ pub struct Run {
     pub elapsed_ms: f64,
     /// What the planner did for it.
     pub planning: Planning,
+    /// Where its plan comes from.
+    pub origin: PlanOrigin,
     /// When it ended, in microseconds since 2000-01-01 UTC.
     pub at: i64,
+    /// Its caller did not read all of its rows: its cursor was closed early, for example.
+    pub unfinished: bool,
+    /// EXPLAIN (ANALYZE) ran it. Such executions are only counted.
+    pub explained: bool,
+    /// The queryid of the statement that called it; 0 if a client sent it, or if the caller is not known.
+    pub caller: i64,
 }
 
 #[cfg(test)]
@@ -153,6 +197,16 @@ mod tests {
         assert_eq!((times.calls, times.total_ms), (8, 40.0));
         assert_eq!((times.min_ms, times.max_ms, times.mean_ms), (2.0, 9.0, 5.0));
         assert!((times.stddev_ms() - 2.0).abs() < 1e-12);
+        let geometric = (2.0f64 * 4.0 * 4.0 * 4.0 * 5.0 * 5.0 * 7.0 * 9.0).powf(1.0 / 8.0);
+        assert!((times.mean_log2().exp2() / geometric - 1.0).abs() < 1e-3);
+    }
+
+    #[test]
+    fn an_execution_without_a_time_has_a_logarithm() {
+        let mut times = Times::default();
+        assert_eq!(times.mean_log2(), 0.0);
+        times.add(0.0);
+        assert!((times.mean_log2().exp2() / 1e-6 - 1.0).abs() < 1e-3);
     }
 
     #[test]
@@ -188,6 +242,7 @@ mod tests {
             assert_eq!((merged.min_ms, merged.max_ms), (2.0, 9.0));
             assert!((merged.mean_ms - 5.0).abs() < 1e-12, "{at}");
             assert!((merged.stddev_ms() - 2.0).abs() < 1e-12, "{at}");
+            assert!((merged.mean_log2() - of(&all).mean_log2()).abs() < 1e-12, "{at}");
         }
     }
 }

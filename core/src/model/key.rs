@@ -68,6 +68,20 @@ impl PlanKey {
         self.shape
     }
 
+    /// Returns the key of another plan of the same query.
+    pub fn with_plan(&self, planid: i64, shape: u32) -> PlanKey {
+        PlanKey {
+            planid,
+            shape,
+            ..*self
+        }
+    }
+
+    /// Returns whether both are plans of the same query.
+    pub fn is_same_query(&self, other: &PlanKey) -> bool {
+        self.with_plan(0, 0) == other.with_plan(0, 0)
+    }
+
     /// Returns whether the plan belongs to this user, database and query. 0 means any.
     pub fn matches(&self, userid: u32, dbid: u32, queryid: i64) -> bool {
         (userid == 0 || self.userid == userid)

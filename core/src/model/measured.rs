@@ -17,6 +17,12 @@ impl<T: Copy> Measured<T> {
         self.known.then_some(self.value)
     }
 
+    /// Returns the value, or zero if it was not measured.
+    #[inline(always)]
+    pub fn get_or_zero(&self) -> T {
+        self.value
+    }
+
     /// Returns a mutable reference to the value, or `None` if it was not measured.
     #[inline(always)]
     pub fn get_mut(&mut self) -> Option<&mut T> {
@@ -49,7 +55,7 @@ impl<T: AddAssign> AddAssign for Measured<T> {
     }
 }
 
-impl Measured<u64> {
+impl Measured<u32> {
     /// Keeps the larger of the two values.
     #[inline(always)]
     pub fn raise_to(&mut self, other: Self) {

@@ -1,19 +1,44 @@
 //! The data model: plans, their executions and their nodes. The rest of the crate and the extension use these types.
 
+pub mod archive;
 mod batch;
+mod durations;
+mod estimates;
 mod execution;
-mod facts;
+mod exemplar;
+pub mod facts;
 mod format;
+mod histogram;
 mod key;
 mod measured;
+mod named_waits;
 mod node;
+mod others;
+mod own;
+mod packed;
 mod plan;
+mod processes;
+#[cfg(test)]
+pub(crate) mod sample;
+mod statement_facts;
+mod workers;
 
-pub use batch::{Batch, ExecutionStats};
-pub use execution::{Outcome, Planning, Run, Times, clock_name};
-pub use facts::NodeFacts;
+pub use batch::Batch;
+pub use durations::Durations;
+pub use estimates::{Estimate, Estimates};
+pub use execution::{Outcome, PlanOrigin, Planning, Run, Times, clock_name};
+pub use exemplar::{Exemplar, Exemplars, KeepLimit, KeptExecution, MIN_SLOWEST_MS};
+pub use facts::{NodeFacts, NodeKind, ScanIo};
 pub use format::FILE_FORMAT;
+pub use histogram::HistogramTotals;
 pub use key::{PlanId, PlanKey};
 pub use measured::Measured;
+pub use named_waits::{NamedWaits, WaitsFor};
 pub use node::{Buffers, NodeStats, NodeTotals, Time, Wal};
-pub use plan::{MAX_NODES, Plan, PlanDescription, PlanStats};
+pub use others::{DatabaseSum, Others, PlanTotals};
+pub use own::{OwnIo, own_io, own_wal};
+pub use packed::PackError;
+pub use plan::{ExecutionStats, MAX_NODES, Plan, PlanDescription, PlanStats};
+pub use processes::processes;
+pub use statement_facts::{JIT_OPTIONS, Jit, Outside, StatementFacts, StatementSums, TriggerSum};
+pub use workers::{WorkerPart, Workers};

@@ -1,6 +1,8 @@
 //! The statistics of one plan node.
 
+use super::estimates::{Estimate, Estimates};
 use super::facts::NodeFacts;
+use super::histogram::HistogramTotals;
 use super::measured::Measured;
 use crate::histogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -43,6 +45,13 @@ pub struct Buffers {
     pub temp_write_ms: f64,
 }
 
+impl Buffers {
+    /// Returns the blocks that were got from the buffers, those that were read for it included. Work files have no buffers.
+    pub fn gets(&self) -> i64 {
+        self.shared_hit + self.shared_read + self.local_hit + self.local_read
+    }
+}
+
 /// The WAL that a node and its children generated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wal {
@@ -52,6 +61,10 @@ pub struct Wal {
     pub fpi: i64,
     /// The number of bytes.
     pub bytes: u64,
+    /// The part of them that is full page images. PostgreSQL counts it from 19 on.
+    pub fpi_bytes: u64,
+    /// How often the WAL buffers were full. PostgreSQL counts it from 18 on.
+    pub buffers_full: i64,
 }
 
 /// The time of a node.
@@ -86,8 +99,12 @@ pub struct NodeStats {
     pub timer_calls: u64,
     /// Clock readings smaller than the one before them.
     pub clock_backsteps: u64,
+    /// Milliseconds that the node itself waited, in all processes.
+    pub wait_ms: f64,
     /// What PostgreSQL knows of the node.
     pub facts: NodeFacts,
+    /// How many rows the planner expected in one execution. Those of several are summed up in [`NodeTotals::estimates`].
+    pub estimate: Estimate,
 }
 
 macro_rules! add_assign_fields {
@@ -125,7 +142,7 @@ add_assign_fields!(
     temp_read_ms,
     temp_write_ms
 );
-add_assign_fields!(Wal, records, fpi, bytes);
+add_assign_fields!(Wal, records, fpi, bytes, fpi_bytes, buffers_full);
 
 impl AddAssign for Time {
     /// Adds the standard errors as squares, because executions are independent.
@@ -156,6 +173,7 @@ impl NodeStats {
         self.timed_calls += execution.timed_calls;
         self.timer_calls += execution.timer_calls;
         self.clock_backsteps += execution.clock_backsteps;
+        self.wait_ms += execution.wait_ms;
         self.facts.add(&execution.facts);
     }
 }
@@ -168,14 +186,19 @@ pub struct NodeTotals {
     pub total: NodeStats,
     /// The last execution.
     pub last: NodeStats,
+    /// The estimates of all executions that say something about them.
+    pub estimates: Estimates,
     /// How long the timed calls of all executions took.
-    pub histogram: Histogram,
+    pub histogram: HistogramTotals,
 }
 
 impl NodeTotals {
     /// Adds an execution.
     #[inline(always)]
     pub fn add(&mut self, stats: &NodeStats, histogram: &Histogram) {
+        // This comes before the copy: else the compiler copies twice.
+        self.estimates
+            .add(&stats.estimate, stats.starts.get_or_zero(), stats.rows);
         self.total.add(stats);
         self.last = *stats;
         self.histogram.add(histogram);
@@ -187,12 +210,27 @@ impl NodeTotals {
         if newer {
             self.last = other.last;
         }
-        self.histogram.add(&other.histogram);
+        self.estimates.merge(&other.estimates);
+        self.histogram.merge(&other.histogram);
+    }
+
+    /// Returns the sum over all executions, with the mean of their estimates. If no execution says something about the
+    /// estimate, it is that of the last one.
+    pub fn sum(&self) -> NodeStats {
+        let plan_rows = self.estimates.rows_per_start();
+        NodeStats {
+            estimate: Estimate::new(
+                plan_rows.unwrap_or(f64::from(self.last.estimate.plan_rows)),
+                plan_rows.is_some(),
+            ),
+            ..self.total
+        }
     }
 
     /// Deletes the sums of all executions. `last` stays until the next execution.
     pub fn clear(&mut self) {
         self.total = NodeStats::default();
+        self.estimates = Estimates::default();
         self.histogram.clear();
     }
 }
@@ -200,9 +238,11 @@ impl NodeTotals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::NodeKind;
 
-    fn memory(kb: u64) -> NodeFacts {
+    fn memory(kb: u32) -> NodeFacts {
         NodeFacts {
+            kind: NodeKind::Sort,
             memory_kb: kb.into(),
             ..NodeFacts::default()
         }

@@ -1,11 +1,16 @@
 //! A plan: its description, and the statistics of its executions.
 
-use super::execution::{Outcome, Planning, Run, Times};
+use super::durations::Durations;
+use super::execution::{Outcome, PlanOrigin, Planning, Run, Times};
+use super::exemplar::{Exemplars, KeepLimit};
 use super::key::PlanKey;
 use super::node::{NodeStats, NodeTotals};
+use super::statement_facts::{Outside, StatementFacts, StatementSums};
 use crate::clock::Source;
 use crate::histogram::Histogram;
-use crate::plan::{ExplainedPlan, PlanNode};
+use crate::normalise::{Constants, List, Text, with_literals};
+use crate::plan::{ExplainedPlan, Extent, PlanNode};
+use crate::waits::plan::PlanWaits;
 use rustc_hash::FxHasher;
 use serde::{Deserialize, Serialize};
 use std::hash::Hasher;
@@ -13,6 +18,9 @@ use std::rc::Rc;
 
 /// The maximum number of nodes. Larger plans are not stored, and their conditions are not described.
 pub const MAX_NODES: usize = 1_000;
+
+/// The maximal bytes of a literal that is shown in a condition.
+const LONGEST_LITERAL: usize = 200;
 
 /// The description of a plan: the statement's text and the nodes. It is made once, and all executions share it.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -25,6 +33,15 @@ pub struct PlanDescription {
     pub nodes: Vec<PlanNode>,
     /// Whether the description is the same for all parameters: it shows parameters (`$1`), or no conditions at all.
     pub generic: bool,
+    /// Where the statement has constants, if symbols like `$1` replace them in the text and the conditions. Not stored.
+    #[serde(skip)]
+    pub constants: Option<Rc<Constants>>,
+    /// The lists of constants that one symbol replaces in the conditions. Not stored.
+    #[serde(skip)]
+    lists: Vec<List>,
+    /// What bounds the nodes; empty if nothing is known. Not stored.
+    #[serde(skip)]
+    pub extents: Vec<Extent>,
     /// How many texts (of the statement, constants, conditions, names) were cut because they are too long.
     pub cut: u32,
 }
@@ -37,9 +54,98 @@ impl PlanDescription {
             text: shown,
             identity: identity(statement),
             generic: plan.generic,
+            constants: None,
+            lists: plan.lists,
+            extents: plan.extents,
             cut: u32::try_from(plan.cut + usize::from(is_cut)).unwrap_or(u32::MAX),
             nodes: plan.nodes,
         }
+    }
+
+    /// Makes a description without constants, which is right for all executions. `shown` is the part of the statement's text
+    /// that is stored, and `constants` are those that symbols replace in it.
+    pub fn normalised(shown: String, is_cut: bool, plan: ExplainedPlan, constants: Rc<Constants>) -> Self {
+        PlanDescription {
+            constants: Some(constants),
+            identity: (0, 0),
+            ..PlanDescription::new(b"", shown, is_cut, plan)
+        }
+    }
+
+    /// Returns whether symbols replace the constants.
+    #[inline(always)]
+    pub fn is_normalised(&self) -> bool {
+        self.constants.is_some()
+    }
+
+    /// Returns a normalised description with the literals of an execution: its statement's text, and the literals in the
+    /// conditions as far as they are in that text. `utf8` converts parts of the text from the server's encoding.
+    pub fn with_literals(&self, text: Text, utf8: impl Fn(&[u8]) -> String) -> Self {
+        let constants = self.constants.as_deref();
+        let places = constants
+            .and_then(|constants| {
+                constants
+                    .places(text)
+                    .or_else(|| constants.places_in_other_text(text))
+            })
+            .unwrap_or_default();
+        let place = |number| places.iter().find(|place| place.number == number);
+        let literal = |number, is_array: bool| {
+            let list = self.lists.iter().find(|list| list.number == number);
+            let (first, last) = match list {
+                Some(list) => (place(list.first)?, place(list.last)?),
+                None => (place(number)?, place(number)?),
+            };
+            let is_list = list.is_some() || first.is_list;
+            let literal = text.bytes.get(first.range.start..last.range.end)?;
+            match literal.get(..LONGEST_LITERAL) {
+                _ if is_list && !is_array => None,
+                None => Some(utf8(literal)),
+                Some(beginning) if is_list => {
+                    let end = memchr::memrchr(b',', beginning)?;
+                    Some(utf8(&beginning[..end]) + ", ...")
+                }
+                Some(_) => None,
+            }
+        };
+        let mut nodes = self.nodes.clone();
+        for text in nodes.iter_mut().flat_map(PlanNode::expressions_mut) {
+            *text = with_literals(text, literal);
+        }
+        PlanDescription {
+            text: utf8(text.bytes),
+            nodes,
+            constants: None,
+            lists: Vec::new(),
+            extents: self.extents.clone(),
+            ..*self
+        }
+    }
+
+    /// Returns a short form: the nodes' operations, objects and estimates, without the statement's text, conditions and keys.
+    pub fn outline(&self) -> Self {
+        let nodes = self.nodes.iter().map(|node| PlanNode {
+            operation: node.operation.clone(),
+            object_name: node.object_name.clone(),
+            subplan_name: node.subplan_name.clone(),
+            table: None,
+            schema: None,
+            alias: None,
+            predicates: Vec::new(),
+            keys: Vec::new(),
+            attributes: Vec::new(),
+            ..*node
+        });
+        PlanDescription {
+            nodes: nodes.collect(),
+            extents: self.extents.clone(),
+            ..PlanDescription::default()
+        }
+    }
+
+    /// Returns whether this is a utility statement: its only node is the command's tag. Those of EXPLAIN have small letters.
+    pub fn is_utility(&self) -> bool {
+        matches!(&*self.nodes, [node] if !node.operation.contains(|letter: char| letter.is_lowercase()))
     }
 
     /// Returns whether at least one text was cut.
@@ -51,15 +157,28 @@ impl PlanDescription {
     pub fn size(&self) -> usize {
         let node_size = |node: &PlanNode| {
             let labelled = node.predicates.iter().chain(&node.keys);
+            let attributes = node.attributes.iter().map(|(_, text)| 32 + text.len());
             size_of::<PlanNode>()
                 + node.operation.len()
                 + node.object_name.as_ref().map_or(0, String::len)
                 + node.subplan_name.as_ref().map_or(0, String::len)
+                + [&node.table, &node.schema, &node.alias]
+                    .into_iter()
+                    .flatten()
+                    .map(|name| name.len())
+                    .sum::<usize>()
                 + labelled
                     .map(|(label, text)| 48 + label.len() + text.len())
+                    .chain(attributes)
                     .sum::<usize>()
         };
-        size_of::<Self>() + self.text.len() + self.nodes.iter().map(node_size).sum::<usize>()
+        let constants = self.constants.as_ref().map_or(0, |constants| constants.size());
+        let lists = size_of_val(&*self.lists) + size_of_val(&*self.extents);
+        size_of::<Self>()
+            + constants
+            + lists
+            + self.text.len()
+            + self.nodes.iter().map(node_size).sum::<usize>()
     }
 
     /// Returns whether the description was made for this statement.
@@ -88,10 +207,22 @@ pub struct PlanStats {
     pub failed_calls: u64,
     /// The number of executions that a cancel request or a timeout ended.
     pub cancelled_calls: u64,
+    /// The number of executions whose caller did not read all rows.
+    pub unfinished_calls: u64,
+    /// The number of executions by EXPLAIN (ANALYZE). Nothing else here includes them.
+    pub explain_calls: u64,
+    /// The number of executions with a plan that the plan cache made for all parameters.
+    pub generic_plan_calls: u64,
+    /// The number of executions with a plan that the plan cache made for their parameters.
+    pub custom_plan_calls: u64,
+    /// The queryid of the statement that called the last execution; 0 if there is none, or if it is not known.
+    pub caller: i64,
     /// The time of the last execution, in milliseconds.
     pub last_ms: f64,
     /// How the last execution ended.
     pub last_outcome: Outcome,
+    /// Whether the caller of the last execution did not read all rows.
+    pub last_unfinished: bool,
     /// The sampling frequency of the last execution.
     pub sampfreq: i32,
     /// The clock of the last execution; `None` is PostgreSQL's own.
@@ -100,6 +231,12 @@ pub struct PlanStats {
     pub first_seen: i64,
     /// When the last execution ended, in the same unit.
     pub last_seen: i64,
+    /// How long the executions took.
+    pub durations: Durations,
+    /// What the executions did outside of their nodes.
+    pub outside: StatementSums,
+    /// The waits of the executions, in their nodes and outside of them.
+    pub waits: PlanWaits,
 }
 
 impl PlanStats {
@@ -110,39 +247,161 @@ impl PlanStats {
             self.first_seen = run.at;
         }
         self.times.add(run.elapsed_ms);
+        self.durations.add(run.elapsed_ms);
         self.planning.add(&run.planning);
         self.failed_calls += u64::from(run.outcome == Outcome::Failed);
         self.cancelled_calls += u64::from(run.outcome == Outcome::Cancelled);
+        self.unfinished_calls += u64::from(run.unfinished);
+        self.generic_plan_calls += u64::from(run.origin == PlanOrigin::Generic);
+        self.custom_plan_calls += u64::from(run.origin == PlanOrigin::Custom);
+        self.caller = run.caller;
         self.last_ms = run.elapsed_ms;
         self.last_outcome = run.outcome;
+        self.last_unfinished = run.unfinished;
         self.sampfreq = run.sampfreq;
         self.clock = run.clock;
         self.last_seen = run.at;
     }
 
+    /// Adds what an execution did outside of its nodes, and its waits. Most executions have neither.
+    #[cold]
+    #[inline(never)]
+    pub fn add_outside(&mut self, outside: &Outside<'_>) {
+        self.outside += outside.sums;
+        if let Some(waits) = outside.waits {
+            self.waits.merge(waits);
+        }
+    }
+
+    /// Adds waits of an execution after its end.
+    pub fn add_late_waits(&mut self, waits: &PlanWaits) {
+        self.waits.merge(waits);
+    }
+
+    /// Counts an execution by EXPLAIN (ANALYZE).
+    pub fn add_explained(&mut self, at: i64) {
+        self.explain_calls += 1;
+        if self.times.calls == 0 {
+            self.first_seen = if self.first_seen == 0 { at } else { self.first_seen };
+            self.last_seen = at;
+        }
+    }
+
+    /// Returns the statistics with another execution in the place of the last one.
+    pub fn with_last(self, run: &Run) -> Self {
+        PlanStats {
+            last_ms: run.elapsed_ms,
+            last_seen: run.at,
+            last_outcome: run.outcome,
+            last_unfinished: run.unfinished,
+            sampfreq: run.sampfreq,
+            clock: run.clock,
+            ..self
+        }
+    }
+
     /// Adds executions that were counted separately. Returns whether they include the last execution of all.
     pub fn merge(&mut self, other: &PlanStats) -> bool {
-        let first = self.times.calls == 0;
-        let newer = first || other.last_seen >= self.last_seen;
-        let sum = PlanStats {
-            failed_calls: self.failed_calls + other.failed_calls,
-            cancelled_calls: self.cancelled_calls + other.cancelled_calls,
-            first_seen: if first {
-                other.first_seen
-            } else {
-                self.first_seen.min(other.first_seen)
-            },
-            ..if newer { *other } else { *self }
-        };
-        let (mut times, mut planning) = (self.times, self.planning);
-        times.merge(&other.times);
-        planning.add(&other.planning);
-        *self = PlanStats {
+        // The pattern names all fields, so that none is forgotten.
+        let PlanStats {
             times,
             planning,
-            ..sum
+            failed_calls,
+            cancelled_calls,
+            unfinished_calls,
+            explain_calls,
+            generic_plan_calls,
+            custom_plan_calls,
+            caller,
+            last_ms,
+            last_outcome,
+            last_unfinished,
+            sampfreq,
+            clock,
+            first_seen,
+            last_seen,
+            durations,
+            outside,
+            waits,
+        } = other;
+        let first = self.times.calls == 0;
+        let newer = first || *last_seen >= self.last_seen;
+        self.times.merge(times);
+        self.planning.add(planning);
+        self.failed_calls += failed_calls;
+        self.cancelled_calls += cancelled_calls;
+        self.unfinished_calls += unfinished_calls;
+        self.explain_calls += explain_calls;
+        self.generic_plan_calls += generic_plan_calls;
+        self.custom_plan_calls += custom_plan_calls;
+        self.first_seen = if first {
+            *first_seen
+        } else {
+            self.first_seen.min(*first_seen)
         };
+        if newer {
+            self.caller = *caller;
+            self.last_ms = *last_ms;
+            self.last_outcome = *last_outcome;
+            self.last_unfinished = *last_unfinished;
+            self.sampfreq = *sampfreq;
+            self.clock = *clock;
+            self.last_seen = *last_seen;
+        }
+        self.durations.merge(durations);
+        self.outside += *outside;
+        self.waits.merge(waits);
         newer
+    }
+}
+
+impl StatementSums {
+    /// Returns the sums of a plan, from its statistics and those of its root (`None` if it has no nodes). The root's blocks and WAL include those of all
+    /// nodes below it, of InitPlans, and of parallel workers.
+    pub fn of(plan: &PlanStats, root: Option<&NodeTotals>) -> Self {
+        let mut sums = plan.outside;
+        if let Some(root) = root {
+            sums += StatementSums {
+                rows: root.total.rows,
+                buffers: root.total.buffers,
+                wal: root.total.wal,
+                facts: StatementFacts::default(),
+            };
+        }
+        sums
+    }
+}
+
+/// The statistics of one execution: as a whole, and of each node.
+#[derive(Clone, Copy)]
+pub struct ExecutionStats<'a> {
+    /// The execution as a whole.
+    pub run: &'a Run,
+    /// What it did outside of its nodes, and what it waited for, unless both are nothing.
+    pub outside: Option<&'a Outside<'a>>,
+    /// The statistics of the nodes, in EXPLAIN's order.
+    pub nodes: &'a [NodeStats],
+    /// For each node, how long its calls took.
+    pub histograms: &'a [&'a Histogram],
+}
+
+impl ExecutionStats<'_> {
+    /// Adds the execution to the statistics of its plan as a whole.
+    #[inline(always)]
+    pub fn add_to_plan(&self, stats: &mut PlanStats) {
+        stats.add(self.run);
+        if let Some(outside) = self.outside {
+            stats.add_outside(outside);
+        }
+    }
+
+    /// Adds each node to the total with the same index.
+    #[inline(always)]
+    pub fn add_to_nodes(&self, totals: &mut [NodeTotals]) {
+        let nodes = self.nodes.iter().zip(self.histograms);
+        for (total, (node, histogram)) in totals.iter_mut().zip(nodes) {
+            total.add(node, histogram);
+        }
     }
 }
 
@@ -155,10 +414,16 @@ pub struct Plan {
     pub description: Rc<PlanDescription>,
     /// Whether the literals in the description come from an execution before the last one.
     pub older_literals: bool,
+    /// Whether the last execution, as it is shown, was one by EXPLAIN (ANALYZE).
+    pub explained: bool,
     /// The statistics of all executions.
     pub statistics: PlanStats,
     /// The statistics of each node, in EXPLAIN's order.
     pub nodes: Vec<NodeTotals>,
+    /// The executions that are kept whole.
+    pub exemplars: Exemplars,
+    /// The waits of the execution that is shown as the last one, if they are known.
+    pub last_waits: Option<PlanWaits>,
 }
 
 impl Plan {
@@ -168,14 +433,23 @@ impl Plan {
             key,
             description,
             older_literals: false,
+            explained: false,
             statistics: PlanStats::default(),
             nodes: Vec::new(),
+            exemplars: Exemplars::default(),
+            last_waits: None,
         }
     }
 
+    /// Returns what all executions used as a whole.
+    pub fn statement_sums(&self) -> StatementSums {
+        StatementSums::of(&self.statistics, self.nodes.first())
+    }
+
     /// Adds an execution. If there is no memory for its nodes, adds it only to the plan as a whole.
-    pub fn add(&mut self, run: &Run, stats: &[NodeStats], histograms: &[&Histogram]) {
-        self.statistics.add(run);
+    pub fn add(&mut self, execution: &ExecutionStats<'_>) {
+        execution.add_to_plan(&mut self.statistics);
+        let (stats, histograms) = (execution.nodes, execution.histograms);
         let missing = stats.len().saturating_sub(self.nodes.len());
         if self.nodes.try_reserve(missing).is_ok() {
             self.nodes.resize_with(stats.len(), NodeTotals::default);
@@ -184,5 +458,16 @@ impl Plan {
         for (node, (stats, histogram)) in self.nodes.iter_mut().zip(stats) {
             node.add(stats, histogram);
         }
+    }
+
+    /// Keeps an execution whole, if it is the slowest one, failed or was cancelled. Returns whether it is kept.
+    pub fn keep(&mut self, execution: &ExecutionStats<'_>, limit: &mut KeepLimit) -> bool {
+        let run = execution.run;
+        self.exemplars.wants(run)
+            && limit.allows(run, self.exemplars.slowest_ms())
+            && self
+                .exemplars
+                .keep(run, execution.outside, execution.nodes)
+                .is_ok()
     }
 }

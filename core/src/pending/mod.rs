@@ -6,7 +6,7 @@
 //! - A slot has an [`Owner`]: the pid of the process that holds it. A session never waits for its slot: if a reader holds the
 //!   slot, the session adds the execution to the store at once. The caller decides how long a reader waits.
 //! - Only the session of a buffer puts a key into a slot, and adds to it. Any process that holds a slot may flush it.
-//! - If a reader's flush fails, the slot stays unchanged: the plan was evicted, and only its session can describe it.
+//! - If a reader's flush fails, the slot stays unchanged.
 //! - Three fields are atomics: whether the slot is filled, when it must be flushed, and the tag of its key. Processes that do
 //!   not hold the slot read them as hints: they skip a slot that seems empty.
 //! - After an eviction, [`Slot::invalidate`] makes the sessions look up the evicted plans again. It waits for no slot, because

@@ -1,26 +1,25 @@
 //! The names of a node and of its object. EXPLAIN's text format has one name where its JSON format has several properties.
 //! This module joins them as `ExplainNode` in explain.c does.
 
+use super::attributes::ObjectKind;
 use super::properties::{Properties, TextLimiter};
-
-/// The properties that may name a node's object. The first that is present counts: an index scan shows its index, as in
-/// Oracle, even if it also names its table. `Relations` is a join that postgres_fdw pushed down.
-const OBJECT_PROPERTIES: [&str; 8] = [
-    "Index Name",
-    "Relation Name",
-    "Function Name",
-    "Table Function Name",
-    "CTE Name",
-    "Tuplestore Name",
-    "Relations",
-    "Alias",
-];
 
 /// Returns the name of the object that the node works on.
 pub(super) fn object_name(json: &Properties, texts: &mut TextLimiter) -> Option<String> {
-    OBJECT_PROPERTIES
-        .iter()
-        .find_map(|property| json.name(property, texts))
+    json.name(ObjectKind::of(json).label(), texts)
+}
+
+/// Returns the table of an index scan.
+pub(super) fn indexed_table(json: &Properties, texts: &mut TextLimiter) -> Option<Box<str>> {
+    json.raw("Index Name")?;
+    Some(json.name("Relation Name", texts)?.into())
+}
+
+/// Returns the name of the node's table in the statement, if it differs from the table's own.
+pub(super) fn alias(json: &Properties, texts: &mut TextLimiter) -> Option<Box<str>> {
+    let alias = json.raw("Alias")?;
+    let own = json.raw(ObjectKind::of_alias(json).label());
+    (own != Some(alias)).then(|| json.name("Alias", texts).map(Into::into))?
 }
 
 /// Returns the node's name as EXPLAIN's text format spells it, without its object.

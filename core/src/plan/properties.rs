@@ -19,8 +19,9 @@ pub(super) struct Properties<'a> {
     all: Vec<(Cow<'a, str>, &'a str)>,
 }
 
+/// The name of a property.
 #[derive(Deserialize)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+pub(super) struct Name<'a>(#[serde(borrow)] pub Cow<'a, str>);
 
 impl<'a> Properties<'a> {
     /// Reads the properties up to the one with this name. Returns whether it was found; its value comes next then.
@@ -120,6 +121,15 @@ impl TextLimiter {
         };
         self.left = self.left.saturating_sub(joined.len());
         Some(self.marked(joined, cut))
+    }
+
+    /// Returns a name that counts for the limit of the whole plan. Returns `None` if that is reached.
+    pub fn within_plan(&mut self, raw: &str) -> Option<String> {
+        if self.is_full() {
+            self.cut += 1;
+            return None;
+        }
+        self.joined(raw)
     }
 
     fn marked(&mut self, mut text: String, cut: bool) -> String {

@@ -206,6 +206,45 @@ fn unusual_nodes_are_named() {
 }
 
 #[test]
+fn tables_of_indexes_and_aliases_are_read() {
+    for (properties, table, alias) in [
+        (
+            r#""Node Type": "Index Scan", "Index Name": "i", "Relation Name": "t", "Alias": "a""#,
+            Some("t"),
+            Some("a"),
+        ),
+        (
+            r#""Node Type": "Index Scan", "Index Name": "i", "Relation Name": "t", "Alias": "t""#,
+            Some("t"),
+            None,
+        ),
+        (
+            r#""Node Type": "Seq Scan", "Relation Name": "t", "Alias": "t_1""#,
+            None,
+            Some("t_1"),
+        ),
+        (
+            r#""Node Type": "Function Scan", "Function Name": "f", "Alias": "f""#,
+            None,
+            None,
+        ),
+        (r#""Node Type": "Subquery Scan", "Alias": "x""#, None, None),
+        (
+            r#""Node Type": "Bitmap Index Scan", "Index Name": "i""#,
+            None,
+            None,
+        ),
+    ] {
+        let node = only_node(properties);
+        assert_eq!(
+            (node.table.as_deref(), node.alias.as_deref()),
+            (table, alias),
+            "{properties}"
+        );
+    }
+}
+
+#[test]
 fn unknown_conditions_are_predicates() {
     let node = only_node(
         r#""Vectorized Filter": "(a > 1)", "Filter": "(b)", "Rows Removed by Filter": 3, "Cache Mode": "logical""#,

@@ -1,7 +1,8 @@
 //! The columns of the table: their contents, and when they are shown.
 
-use super::format::Format;
-use super::numbers::{bytes, cost, count, kilobytes, relative_error, time};
+use super::format::{Format, Part};
+use super::header::Header;
+use super::numbers::{self, bytes, cost, count, kilobytes, relative_error};
 use super::table::{Align, Column};
 use super::text::{on_one_line, shortened};
 use crate::model::{Buffers, NodeStats, Time, Wal};
@@ -12,12 +13,28 @@ const MAX_INDENT: usize = 200;
 /// Longer names are cut. An identifier has at most 63 bytes, but a foreign join names all its relations.
 const MAX_NAME: usize = 64;
 
+/// The headings of the columns that are made narrower if the table is too wide.
+pub(super) const OPERATION: &str = "Operation";
+pub(super) const NAME: &str = "Name";
+
+/// A column of times of requests is left out if none of them is this part of the statement's time.
+const MIN_SHARE: f64 = 0.01;
+
+/// Wide enough for the times of most statements, so that tables look alike.
+const TIME_WIDTH: usize = 9;
 /// Wide enough for most operations, so that the tables of simple statements look alike.
 const OPERATION_WIDTH: usize = 20;
 
 struct Row<'a> {
     node: &'a PlanNode,
     stats: Option<&'a NodeStats>,
+    /// The schemas that are not shown.
+    search_path: &'a [String],
+    is_compact: bool,
+    /// The decimals of times in this table.
+    decimals: usize,
+    /// The operation runs now.
+    is_running: bool,
 }
 
 impl Row<'_> {
@@ -27,6 +44,12 @@ impl Row<'_> {
         started?.time.get()
     }
 
+    /// Returns the estimate of the executions that are shown. If it is not known, returns that of the description.
+    fn plan_rows(&self) -> f64 {
+        let shown = self.stats.map(|stats| f64::from(stats.estimate.plan_rows));
+        shown.filter(|rows| *rows > 0.0).unwrap_or(self.node.plan_rows)
+    }
+
     fn blocks(&self, of: fn(&Buffers) -> i64) -> String {
         let buffers = self.stats.and_then(|stats| stats.buffers.get());
         buffers
@@ -34,14 +57,19 @@ impl Row<'_> {
             .unwrap_or_default()
     }
 
-    /// Returns the time of I/O; empty if there was none, or if it was not timed.
-    fn io_time(&self, of: fn(&Buffers) -> f64) -> String {
-        let buffers = self.stats.and_then(|stats| stats.buffers.get());
-        buffers
-            .map(|buffers| of(&buffers))
-            .filter(|ms| *ms > 0.0)
-            .map(time)
-            .unwrap_or_default()
+    /// Returns the milliseconds that requests to work files took; `None` if there were none, or if they were not timed.
+    fn temp_ms(&self) -> Option<f64> {
+        let buffers = self.stats.and_then(|stats| stats.buffers.get())?;
+        Some(buffers.temp_read_ms + buffers.temp_write_ms).filter(|ms| *ms > 0.0)
+    }
+
+    /// Returns the milliseconds that the node itself waited; `None` if it did not.
+    fn wait_ms(&self) -> Option<f64> {
+        self.stats.map(|stats| stats.wait_ms).filter(|ms| *ms > 0.0)
+    }
+
+    fn time_text(&self, ms: Option<f64>) -> String {
+        ms.map(|ms| numbers::time(ms, self.decimals)).unwrap_or_default()
     }
 
     fn wal(&self, written: fn(&Wal) -> String) -> String {
@@ -49,8 +77,11 @@ impl Row<'_> {
         wal.as_ref().map(written).unwrap_or_default()
     }
 
-    fn size(&self, kb: fn(&NodeStats) -> Option<u64>) -> String {
-        self.stats.and_then(kb).map(kilobytes).unwrap_or_default()
+    fn size(&self, kb: fn(&NodeStats) -> Option<u32>) -> String {
+        self.stats
+            .and_then(kb)
+            .map(|kb| kilobytes(kb.into()))
+            .unwrap_or_default()
     }
 
     fn operation(&self) -> String {
@@ -63,9 +94,33 @@ impl Row<'_> {
     }
 
     fn name(&self) -> String {
-        let name = self.node.object_name.as_deref().unwrap_or_default();
-        shortened(&on_one_line(name), MAX_NAME)
+        if self.is_compact {
+            return shortened(&on_one_line(own_name(self.node)), MAX_NAME);
+        }
+        shortened(&full_name(self.node, self.search_path), MAX_NAME)
     }
+}
+
+fn own_name(node: &PlanNode) -> &str {
+    node.object_name.as_deref().unwrap_or_default()
+}
+
+/// Returns the name of the object that a node works on: a table, or an index and its table. The table's schema is left out if
+/// it is one of `search_path`.
+pub(super) fn full_name(node: &PlanNode, search_path: &[String]) -> String {
+    let own = own_name(node);
+    let schema = node
+        .schema
+        .iter()
+        .filter(|schema| !search_path.iter().any(|shown| **shown == ***schema));
+    let table: String = schema
+        .flat_map(|schema| [schema, "."])
+        .chain([node.table.as_deref().unwrap_or(own)])
+        .collect();
+    on_one_line(&match node.table {
+        Some(_) => format!("{own} on {table}"),
+        None => table,
+    })
 }
 
 fn reads(buffers: &Buffers) -> i64 {
@@ -90,6 +145,8 @@ struct Spec {
     width: usize,
     /// A column that contains only zeros is left out like an empty one, because most plans read, spill and log nothing.
     hides_zeros: bool,
+    /// The milliseconds in the cell. The column is left out if they are a small part of the statement's time.
+    part_of_time: Option<fn(&Row) -> Option<f64>>,
     is_selected: fn(&Format) -> bool,
     cell: fn(&Row) -> String,
 }
@@ -101,6 +158,7 @@ const fn number(heading: &'static str, is_selected: fn(&Format) -> bool, cell: f
         align: Align::Right,
         width: 0,
         hides_zeros: false,
+        part_of_time: None,
         is_selected,
         cell,
     }
@@ -120,6 +178,7 @@ const fn text(heading: &'static str, width: usize, cell: fn(&Row) -> String) -> 
         align: Align::Left,
         width,
         hides_zeros: false,
+        part_of_time: None,
         is_selected: |_| true,
         cell,
     }
@@ -127,12 +186,19 @@ const fn text(heading: &'static str, width: usize, cell: fn(&Row) -> String) -> 
 
 /// All columns, in the order of DBMS_XPLAN. Columns that Oracle does not have are next to related ones.
 static SPECS: [Spec; 22] = [
-    number("Id", |_| true, |row| row.node.id.to_string()),
-    text("Operation", OPERATION_WIDTH, |row| row.operation()),
-    text("Name", 0, |row| row.name()),
+    number(
+        "Id",
+        |_| true,
+        |row| {
+            let mark = if row.is_running { "*" } else { "" };
+            format!("{mark}{}", row.node.id)
+        },
+    ),
+    text(OPERATION, OPERATION_WIDTH, |row| row.operation()),
+    text(NAME, 0, |row| row.name()),
     number(
         "Starts",
-        |_| true,
+        |format| format.has(Part::Actual),
         |row| {
             row.stats
                 .and_then(|stats| stats.starts.get())
@@ -140,16 +206,24 @@ static SPECS: [Spec; 22] = [
                 .unwrap_or_default()
         },
     ),
-    number("E-Rows", |format| format.rows, |row| count(row.node.plan_rows)),
+    number(
+        "E-Rows",
+        |format| format.has(Part::Rows),
+        |row| count(row.plan_rows()),
+    ),
     number(
         "E-Bytes",
-        |format| format.bytes,
-        |row| bytes(row.node.plan_rows * row.node.plan_width),
+        |format| format.has(Part::Bytes),
+        |row| bytes(row.plan_rows() * row.node.plan_width),
     ),
-    number("Cost", |format| format.cost, |row| cost(row.node.total_cost)),
+    number(
+        "Cost",
+        |format| format.has(Part::Cost),
+        |row| cost(row.node.total_cost),
+    ),
     number(
         "A-Rows",
-        |_| true,
+        |format| format.has(Part::Actual),
         |row| {
             row.stats
                 .map(|stats| count(stats.rows as f64))
@@ -157,92 +231,130 @@ static SPECS: [Spec; 22] = [
         },
     ),
     Spec {
-        align: Align::Centre,
+        width: TIME_WIDTH,
         ..number(
-            "A-Time",
-            |format| format.time,
-            |row| row.time().map(|t| time(t.total_ms)).unwrap_or_default(),
+            "A-Time ms",
+            |format| format.has(Part::Time),
+            |row| row.time_text(row.time().map(|time| time.total_ms)),
         )
     },
     number(
         "+/-",
-        |format| format.time,
+        |format| format.has(Part::Time) && !format.has(Part::Compact),
         |row| {
             row.time()
                 .map(|time| relative_error(time.error_ms, time.total_ms))
                 .unwrap_or_default()
         },
     ),
-    number("Buffers", |format| format.buffers, |row| row.blocks(gets)),
-    nonzero("Reads", |format| format.io, |row| row.blocks(reads)),
-    nonzero("Writes", |format| format.io, |row| row.blocks(writes)),
+    number(
+        "W-Time ms",
+        |format| format.has(Part::Waits),
+        |row| row.time_text(row.wait_ms()),
+    ),
+    number(
+        "Buffers",
+        |format| format.has(Part::Buffers),
+        |row| row.blocks(gets),
+    ),
+    nonzero("Reads", |format| format.has(Part::Io), |row| row.blocks(reads)),
+    nonzero("Writes", |format| format.has(Part::Io), |row| row.blocks(writes)),
     nonzero(
         "Temp-R",
-        |format| format.io,
+        |format| format.has(Part::Io),
         |row| row.blocks(|buffers| buffers.temp_read),
     ),
     nonzero(
         "Temp-W",
-        |format| format.io,
+        |format| format.has(Part::Io),
         |row| row.blocks(|buffers| buffers.temp_written),
     ),
     Spec {
-        align: Align::Centre,
+        part_of_time: Some(|row| row.temp_ms()),
         ..number(
-            "Temp-R-Time",
-            |format| format.io && format.time,
-            |row| row.io_time(|buffers| buffers.temp_read_ms),
-        )
-    },
-    Spec {
-        align: Align::Centre,
-        ..number(
-            "Temp-W-Time",
-            |format| format.io && format.time,
-            |row| row.io_time(|buffers| buffers.temp_write_ms),
+            "Temp ms",
+            |format| format.has(Part::Io) && format.has(Part::Time),
+            |row| row.time_text(row.temp_ms()),
         )
     },
     nonzero(
         "WAL-Recs",
-        |format| format.wal,
+        |format| format.has(Part::Wal),
         |row| row.wal(|wal| count(wal.records as f64)),
     ),
     nonzero(
         "WAL-FPI",
-        |format| format.wal,
+        |format| format.has(Part::Wal),
         |row| row.wal(|wal| count(wal.fpi as f64)),
     ),
     nonzero(
         "WAL-Bytes",
-        |format| format.wal,
+        |format| format.has(Part::Wal),
         |row| row.wal(|wal| bytes(wal.bytes as f64)),
     ),
     nonzero(
         "Used-Mem",
-        |format| format.memory,
+        |format| format.has(Part::Memory),
         |row| row.size(|stats| stats.facts.memory_kb.get()),
     ),
     nonzero(
         "Used-Tmp",
-        |format| format.memory,
+        |format| format.has(Part::Memory),
         |row| row.size(|stats| stats.facts.disk_kb.get()),
     ),
 ];
 
 /// Returns the columns that `format` selects and that are not empty.
-pub(super) fn filled(nodes: &[PlanNode], stats: &[NodeStats], format: &Format) -> Vec<Column> {
+pub(super) fn selected(
+    nodes: &[PlanNode],
+    stats: &[NodeStats],
+    format: &Format,
+    header: &Header,
+) -> Vec<Column> {
+    let running = header.now.as_ref().and_then(|now| now.node);
+    let longest = longest_ms(stats);
+    let decimals = numbers::decimals(longest.unwrap_or_default());
     let stats = stats.iter().map(Some).chain(std::iter::repeat(None));
     let rows: Vec<Row> = nodes
         .iter()
         .zip(stats)
-        .map(|(node, stats)| Row { node, stats })
+        .map(|(node, stats)| Row {
+            node,
+            stats,
+            search_path: &header.search_path,
+            is_running: running == Some(node.id),
+            is_compact: format.has(Part::Compact),
+            decimals,
+        })
         .collect();
-    let is_selected = SPECS.iter().filter(|spec| (spec.is_selected)(format));
-    is_selected
+    let is_small = |spec: &Spec| {
+        let least = longest.map(|ms| ms * MIN_SHARE);
+        least
+            .zip(spec.part_of_time)
+            .is_some_and(|(least, ms)| !rows.iter().any(|row| ms(row).is_some_and(|ms| ms >= least)))
+    };
+    let specs = SPECS
+        .iter()
+        .filter(|spec| (spec.is_selected)(format) && !is_small(spec));
+    specs
         .filter_map(|spec| {
             let cells: Vec<String> = rows.iter().map(spec.cell).collect();
             let nothing = |cell: &String| cell.is_empty() || spec.hides_zeros && cell == "0";
-            (!cells.iter().all(nothing)).then(|| Column::new(spec.heading, spec.align, spec.width, cells))
+            let heading = match spec.heading.strip_prefix("E-") {
+                // As in DBMS_XPLAN: estimates are only named so if the table also has statistics.
+                Some(estimate) if !format.has(Part::Actual) => estimate,
+                _ => spec.heading,
+            };
+            (!cells.iter().all(nothing)).then(|| Column::new(heading, spec.align, spec.width, cells))
         })
         .collect()
+}
+
+/// Returns the longest time of a node in milliseconds, which is usually the root's; `None` if no node was timed.
+fn longest_ms(stats: &[NodeStats]) -> Option<f64> {
+    let times = stats.iter().filter_map(|stats| stats.time.get());
+    times
+        .map(|time| time.total_ms)
+        .filter(|ms| ms.is_finite())
+        .reduce(f64::max)
 }

@@ -1,89 +1,228 @@
 //! Parses display formats as in DBMS_XPLAN: `ALLSTATS LAST -PREDICATE +COST`.
 
+use crate::model::Exemplar;
 use std::str::FromStr;
 
+/// A part of the display that words select.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Part {
+    /// The last execution, not the totals.
+    Last,
+    /// The slowest execution.
+    Slowest,
+    /// The last execution that failed.
+    Failed,
+    /// The last execution that was cancelled.
+    Cancelled,
+    /// The table and the texts are at most 80 columns wide.
+    Compact,
+    /// E-Rows.
+    Rows,
+    Bytes,
+    Cost,
+    /// Starts and A-Rows.
+    Actual,
+    Time,
+    Buffers,
+    /// Reads, writes and temp blocks.
+    Io,
+    Memory,
+    Wal,
+    /// W-Time, and the waits of each operation.
+    Waits,
+    Predicates,
+    /// The keys of sorts, groups and caches.
+    Keys,
+    Aliases,
+    Notes,
+}
+
+/// A set of parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Parts(u32);
+
+impl Parts {
+    const fn of(parts: &[Part]) -> Parts {
+        let mut bits = 0;
+        let mut i = 0;
+        while i < parts.len() {
+            bits |= 1 << parts[i] as u32;
+            i += 1;
+        }
+        Parts(bits)
+    }
+
+    const fn and(self, others: Parts) -> Parts {
+        Parts(self.0 | others.0)
+    }
+
+    const fn without(self, others: Parts) -> Parts {
+        Parts(self.0 & !others.0)
+    }
+
+    const fn has_any(self, others: Parts) -> bool {
+        self.0 & others.0 != 0
+    }
+}
+
+/// What a word is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// It selects how much of the plan is shown. As in DBMS_XPLAN, a format with such a word shows statistics only if it also
+    /// has a word for them.
+    Level,
+    /// It selects statistics. A format with such a word shows no others.
+    Statistics,
+    /// It adds or removes one thing.
+    Single,
+}
+
+struct Word {
+    name: &'static str,
+    kind: Kind,
+    adds: Parts,
+    /// What the word removes if it has a `-`.
+    removes: Parts,
+}
+
+const fn word(name: &'static str, kind: Kind, parts: &[Part]) -> Word {
+    let parts = Parts::of(parts);
+    Word {
+        name,
+        kind,
+        adds: parts,
+        removes: parts,
+    }
+}
+
+const fn single(name: &'static str, part: Part) -> Word {
+    word(name, Kind::Single, &[part])
+}
+
+/// Returns a word for statistics. Each of them also adds rows, starts and `more`, which stay when the word is removed.
+const fn statistics(name: &'static str, parts: &[Part], more: &[Part]) -> Word {
+    let parts = Parts::of(parts);
+    Word {
+        name,
+        kind: Kind::Statistics,
+        adds: parts
+            .and(Parts::of(more))
+            .and(Parts::of(&[Part::Rows, Part::Actual])),
+        removes: parts,
+    }
+}
+
+use Part::{
+    Actual, Aliases, Buffers, Bytes, Cancelled, Compact, Cost, Failed, Io, Keys, Last, Memory, Notes,
+};
+use Part::{Predicates, Rows, Slowest, Time, Waits, Wal};
+
+/// The parts of which a format has one at most.
+const ONE_EXECUTION: Parts = Parts::of(&[Last, Slowest, Failed, Cancelled]);
+
+const TYPICAL: [Part; 5] = [Rows, Bytes, Cost, Predicates, Notes];
+
 /// The words that a display format may contain.
-pub const FORMAT_WORDS: [&str; 11] = [
-    "ALLSTATS",
-    "IOSTATS",
-    "MEMSTATS",
-    "LAST",
-    "ROWS",
-    "BYTES",
-    "COST",
-    "TIME",
-    "BUFFERS",
-    "WAL",
-    "PREDICATE",
+static WORDS: [Word; 24] = [
+    word("BASIC", Kind::Level, &[]),
+    word("TYPICAL", Kind::Level, &TYPICAL),
+    word(
+        "ALL",
+        Kind::Level,
+        &[Rows, Bytes, Cost, Predicates, Notes, Aliases, Keys],
+    ),
+    word(
+        "ADVANCED",
+        Kind::Level,
+        &[Rows, Bytes, Cost, Predicates, Notes, Aliases, Keys, Wal],
+    ),
+    statistics("ALLSTATS", &[Actual, Time, Buffers, Io, Memory], &[]),
+    statistics("IOSTATS", &[Buffers, Io], &[Time]),
+    statistics("MEMSTATS", &[Memory], &[Time]),
+    statistics("ROWSTATS", &[Actual], &[]),
+    single("LAST", Last),
+    single("SLOWEST", Slowest),
+    single("FAILED", Failed),
+    single("CANCELLED", Cancelled),
+    single("COMPACT", Compact),
+    single("ROWS", Rows),
+    single("BYTES", Bytes),
+    single("COST", Cost),
+    single("TIME", Time),
+    single("BUFFERS", Buffers),
+    single("WAL", Wal),
+    single("WAITS", Waits),
+    single("PREDICATE", Predicates),
+    single("KEYS", Keys),
+    single("ALIAS", Aliases),
+    single("NOTE", Notes),
 ];
 
-/// The words that select statistics. A format without any of them shows all, so `LAST` or `-COST` alone work as expected.
-const STATISTICS_WORDS: [&str; 3] = ["ALLSTATS", "IOSTATS", "MEMSTATS"];
+/// Returns the words that a display format may contain, in the order in which messages list them.
+pub fn format_words() -> impl Iterator<Item = &'static str> {
+    WORDS.iter().map(|word| word.name)
+}
 
 /// What is displayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Format {
-    last: bool,
-    pub(super) rows: bool,
-    pub(super) bytes: bool,
-    pub(super) cost: bool,
-    pub(super) time: bool,
-    pub(super) buffers: bool,
-    /// Reads, writes and temp blocks.
-    pub(super) io: bool,
-    pub(super) memory: bool,
-    pub(super) wal: bool,
-    pub(super) predicates: bool,
+pub struct Format(Parts);
+
+/// Which executions are displayed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shown {
+    /// The totals of all.
+    #[default]
+    Totals,
+    /// The last one.
+    Last,
+    /// One that was kept whole.
+    Kept(Exemplar),
 }
 
 /// A display format that cannot be understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown word \"{word}\" in display format, known words are {}", FORMAT_WORDS.join(", "))]
+#[error("unknown word \"{word}\" in display format, known words are {}", format_words().collect::<Vec<_>>().join(", "))]
 pub struct FormatError {
     /// The word as it was written, with its sign.
     pub word: String,
 }
 
+/// What a format without a level shows beside statistics.
+const SECTIONS: Parts = Parts::of(&[Rows, Predicates, Notes]);
+const ALL_STATISTICS: Parts = Parts::of(&[Actual, Time, Buffers, Io, Memory]);
+
 impl Default for Format {
     /// Returns `ALLSTATS LAST`.
     fn default() -> Self {
-        Format {
-            last: true,
-            rows: true,
-            bytes: false,
-            cost: false,
-            time: true,
-            buffers: true,
-            io: true,
-            memory: true,
-            wal: false,
-            predicates: true,
-        }
+        Format(SECTIONS.and(ALL_STATISTICS).and(Parts::of(&[Last])))
     }
 }
 
 impl Format {
-    /// Returns whether the last execution is displayed, not the totals.
-    pub fn last(&self) -> bool {
-        self.last
+    /// Returns which executions are displayed.
+    pub fn shown(&self) -> Shown {
+        let kept = [
+            (Slowest, Exemplar::Slowest),
+            (Failed, Exemplar::Failed),
+            (Cancelled, Exemplar::Cancelled),
+        ];
+        let kept = kept.into_iter().find(|(part, _)| self.has(*part));
+        match kept {
+            Some((_, which)) => Shown::Kept(which),
+            None if self.has(Last) => Shown::Last,
+            None => Shown::Totals,
+        }
     }
 
-    fn set(&mut self, word: &str, on: bool) -> bool {
-        match word {
-            "ALLSTATS" => (self.buffers, self.io, self.memory) = (on, on, on),
-            "IOSTATS" => (self.buffers, self.io) = (on, on),
-            "MEMSTATS" => self.memory = on,
-            "LAST" => self.last = on,
-            "ROWS" => self.rows = on,
-            "BYTES" => self.bytes = on,
-            "COST" => self.cost = on,
-            "TIME" => self.time = on,
-            "BUFFERS" => self.buffers = on,
-            "WAL" => self.wal = on,
-            "PREDICATE" => self.predicates = on,
-            _ => return false,
-        }
-        true
+    /// Returns whether a part is displayed.
+    pub(super) fn has(&self, part: Part) -> bool {
+        self.0.has_any(Parts::of(&[part]))
+    }
+
+    /// Returns the maximal width of the lines, as far as it can be kept.
+    pub(super) fn width(&self) -> usize {
+        if self.has(Compact) { 80 } else { 120 }
     }
 }
 
@@ -92,38 +231,45 @@ impl FromStr for Format {
 
     /// Parses words in upper or lower case, separated by spaces or commas. Each may begin with `+` or `-`; without a sign
     /// it is `+`. They apply from left to right. An empty format is the default one. Any other format shows totals unless
-    /// it contains LAST.
+    /// it contains LAST or a word for another single execution.
     fn from_str(text: &str) -> Result<Self, FormatError> {
-        let words: Vec<&str> = text
+        let signed: Vec<(&Word, bool)> = text
             .split(|c: char| c.is_whitespace() || c == ',')
-            .filter(|word| !word.is_empty())
-            .collect();
-        let mut format = Format::default();
-        if words.is_empty() {
-            return Ok(format);
+            .filter(|written| !written.is_empty())
+            .map(signed)
+            .collect::<Result<_, _>>()?;
+        if signed.is_empty() {
+            return Ok(Format::default());
         }
-        format.last = false;
-        let signed: Vec<(String, bool)> = words.iter().map(|word| signed(word)).collect();
-        if signed
-            .iter()
-            .any(|(word, on)| *on && STATISTICS_WORDS.contains(&word.as_str()))
-        {
-            format.set("ALLSTATS", false);
+        let added = |kind| {
+            let words = signed.iter().filter(move |(word, on)| *on && word.kind == kind);
+            words.map(|(word, _)| word.adds)
+        };
+        let level = added(Kind::Level).next_back();
+        let mut parts = level.unwrap_or(SECTIONS);
+        if level.is_none() && added(Kind::Statistics).next().is_none() {
+            parts = parts.and(ALL_STATISTICS);
         }
-        for (written, (word, on)) in words.into_iter().zip(signed) {
-            if !format.set(&word, on) {
-                return Err(FormatError {
-                    word: written.to_owned(),
-                });
-            }
+        for (word, on) in signed {
+            parts = match on {
+                true if word.kind == Kind::Level => parts,
+                true if word.adds.has_any(ONE_EXECUTION) => parts.without(ONE_EXECUTION).and(word.adds),
+                true => parts.and(word.adds),
+                false => parts.without(word.removes),
+            };
         }
-        Ok(format)
+        Ok(Format(parts))
     }
 }
 
-fn signed(word: &str) -> (String, bool) {
-    let bare = word.strip_prefix(['+', '-']).unwrap_or(word);
-    (bare.to_ascii_uppercase(), !word.starts_with('-'))
+/// Returns a written word, and whether it adds something.
+fn signed(written: &str) -> Result<(&'static Word, bool), FormatError> {
+    let bare = written.strip_prefix(['+', '-']).unwrap_or(written);
+    let word = WORDS.iter().find(|word| word.name.eq_ignore_ascii_case(bare));
+    let word = word.ok_or_else(|| FormatError {
+        word: written.to_owned(),
+    })?;
+    Ok((word, !written.starts_with('-')))
 }
 
 #[cfg(test)]
@@ -134,11 +280,8 @@ mod tests {
         text.parse().unwrap_or_else(|error| panic!("{error}"))
     }
 
-    #[test]
-    fn every_word_is_known() {
-        for word in FORMAT_WORDS {
-            assert!(Format::default().set(word, true), "{word}");
-        }
+    fn default_without(parts: &[Part]) -> Format {
+        Format(Format::default().0.without(Parts::of(parts)))
     }
 
     #[test]
@@ -154,58 +297,60 @@ mod tests {
         ] {
             assert_eq!(parsed(text), Format::default(), "{text}");
         }
-        assert!(parsed("").last());
     }
 
     #[test]
-    fn totals_unless_last() {
-        assert!(!parsed("ALLSTATS").last());
-        assert!(!parsed("ALLSTATS LAST -LAST").last());
-        assert!(parsed("+last").last());
+    fn totals_unless_one_execution_is_named() {
+        let shown = |text| parsed(text).shown();
+        assert_eq!(shown(""), Shown::Last);
+        assert_eq!(shown("ALLSTATS"), Shown::Totals);
+        assert_eq!(shown("ALLSTATS LAST -LAST"), Shown::Totals);
+        assert_eq!(shown("+last"), Shown::Last);
+        assert_eq!(shown("Slowest"), Shown::Kept(Exemplar::Slowest));
+        assert_eq!(shown("ALLSTATS LAST FAILED"), Shown::Kept(Exemplar::Failed));
+        assert_eq!(shown("CANCELLED -CANCELLED"), Shown::Totals);
+        assert_eq!(parsed("SLOWEST LAST"), parsed("LAST"));
+        assert_eq!(parsed("SLOWEST").0.without(ONE_EXECUTION), parsed("ALLSTATS").0);
     }
 
     #[test]
     fn naming_statistics_leaves_the_others_out() {
         let io = parsed("IOSTATS LAST");
-        assert_eq!(
-            io,
-            Format {
-                memory: false,
-                ..Format::default()
-            }
-        );
+        assert_eq!(io, default_without(&[Memory]));
         assert_eq!(parsed("LAST -MEMSTATS"), io);
         assert_eq!(parsed("ALLSTATS -MEMSTATS LAST"), io);
+        assert_eq!(parsed("MEMSTATS LAST"), default_without(&[Buffers, Io]));
+        assert_eq!(parsed("MEMSTATS +BUFFERS LAST"), default_without(&[Io]));
         assert_eq!(
-            parsed("MEMSTATS LAST"),
-            Format {
-                buffers: false,
-                io: false,
-                ..Format::default()
-            }
+            parsed("ROWSTATS LAST"),
+            default_without(&[Time, Buffers, Io, Memory])
         );
+    }
+
+    #[test]
+    fn a_level_shows_statistics_only_if_they_are_named() {
+        let parts = |parts: &[Part]| Format(Parts::of(parts));
+        assert_eq!(parsed("BASIC"), parts(&[]));
+        assert_eq!(parsed("basic +note"), parts(&[Notes]));
+        assert_eq!(parsed("TYPICAL"), parts(&TYPICAL));
+        assert_eq!(parsed("TYPICAL BASIC"), parsed("BASIC"));
         assert_eq!(
-            parsed("MEMSTATS +BUFFERS LAST"),
-            Format {
-                io: false,
-                ..Format::default()
-            }
+            parsed("ALL -ALIAS"),
+            parts(&[Rows, Bytes, Cost, Predicates, Notes, Keys])
         );
+        assert_eq!(parsed("BASIC ROWSTATS"), parts(&[Rows, Actual]));
+        assert_eq!(
+            parsed("LAST ALLSTATS TYPICAL"),
+            Format(Format::default().0.and(Parts::of(&TYPICAL)))
+        );
+        assert_eq!(parsed("ADVANCED"), Format(parsed("ALL").0.and(Parts::of(&[Wal]))));
     }
 
     #[test]
     fn signs_add_and_remove() {
         let format = parsed("ALLSTATS LAST -PREDICATE,+COST bytes -rows +WAL -TIME");
-        let expected = Format {
-            predicates: false,
-            cost: true,
-            bytes: true,
-            rows: false,
-            wal: true,
-            time: false,
-            ..Format::default()
-        };
-        assert_eq!(format, expected);
+        let expected = default_without(&[Predicates, Rows, Time]).0;
+        assert_eq!(format, Format(expected.and(Parts::of(&[Cost, Bytes, Wal]))));
     }
 
     #[test]
@@ -225,8 +370,8 @@ mod tests {
         }
         assert_eq!(
             "-Foo".parse::<Format>().map_err(|error| error.to_string()),
-            Err("unknown word \"-Foo\" in display format, known words are ALLSTATS, IOSTATS, MEMSTATS, LAST, \
-                 ROWS, BYTES, COST, TIME, BUFFERS, WAL, PREDICATE"
+            Err("unknown word \"-Foo\" in display format, known words are BASIC, TYPICAL, ALL, ADVANCED, ALLSTATS, \
+                 IOSTATS, MEMSTATS, ROWSTATS, LAST, SLOWEST, FAILED, CANCELLED, COMPACT, ROWS, BYTES, COST, TIME, BUFFERS, WAL, WAITS, PREDICATE, KEYS, ALIAS, NOTE"
                 .to_owned())
         );
     }

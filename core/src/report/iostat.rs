@@ -35,6 +35,12 @@ pub struct FileTypeIo {
 #[error("the interval's statistics cannot be read: {0}")]
 pub struct Unreadable(String);
 
+impl Unreadable {
+    pub(super) fn new(reason: String) -> Self {
+        Unreadable(reason)
+    }
+}
+
 impl Requests {
     fn and(self, other: Requests) -> Requests {
         let both = |a: Option<f64>, b: Option<f64>| match (a, b) {
@@ -80,7 +86,7 @@ fn per_second(count: u64, seconds: f64) -> Option<f64> {
 /// `json` is not an array of this type.
 pub fn report(seconds: f64, json: &str) -> Result<Vec<String>, Unreadable> {
     let mut rows: Vec<FileTypeIo> =
-        serde_json::from_str(json).map_err(|error| Unreadable(error.to_string()))?;
+        serde_json::from_str(json).map_err(|error| Unreadable::new(error.to_string()))?;
     let nothing = FileTypeIo {
         filetype: "TOTAL".to_owned(),
         ..FileTypeIo::default()
@@ -97,19 +103,22 @@ pub fn report(seconds: f64, json: &str) -> Result<Vec<String>, Unreadable> {
         rate.map(|rate| format!("{rate:.1}")).unwrap_or_default()
     };
     let data = |all: Requests| per_second(all.bytes, seconds).map(bytes).unwrap_or_default();
-    Ok(table::lines(&[
-        column("Filetype", Align::Left, &|row| row.filetype.clone()),
-        column("Reads: Data", Align::Right, &|row| bytes(reads(row).bytes as f64)),
-        column("Reqs/s", Align::Right, &|row| requests(reads(row))),
-        column("Data/s", Align::Right, &|row| data(reads(row))),
-        column("Writes: Data", Align::Right, &|row| {
-            bytes(writes(row).bytes as f64)
-        }),
-        column("Reqs/s", Align::Right, &|row| requests(writes(row))),
-        column("Data/s", Align::Right, &|row| data(writes(row))),
-        column("Small Read", Align::Right, &|row| row.small_read.average()),
-        column("Large Read", Align::Right, &|row| row.large_read.average()),
-    ]))
+    Ok(table::lines(
+        &[
+            column("Filetype", Align::Left, &|row| row.filetype.clone()),
+            column("Reads: Data", Align::Right, &|row| bytes(reads(row).bytes as f64)),
+            column("Reqs/s", Align::Right, &|row| requests(reads(row))),
+            column("Data/s", Align::Right, &|row| data(reads(row))),
+            column("Writes: Data", Align::Right, &|row| {
+                bytes(writes(row).bytes as f64)
+            }),
+            column("Reqs/s", Align::Right, &|row| requests(writes(row))),
+            column("Data/s", Align::Right, &|row| data(writes(row))),
+            column("Small Read", Align::Right, &|row| row.small_read.average()),
+            column("Large Read", Align::Right, &|row| row.large_read.average()),
+        ],
+        1,
+    ))
 }
 
 #[cfg(test)]

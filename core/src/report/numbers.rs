@@ -55,19 +55,24 @@ pub(super) fn cost(number: f64) -> String {
     }
 }
 
-/// Returns a time as `hh:mm:ss.ffffff`, with more digits for the hours if needed.
-pub(super) fn time(milliseconds: f64) -> String {
+/// Returns with how many decimals the times of a table are shown whose longest has this many milliseconds. All of them have
+/// the same number, so they can be compared at a glance. Short statements show microseconds. No time of less than a day takes
+/// more than nine columns.
+pub(super) fn decimals(longest: f64) -> usize {
+    match longest {
+        10_000.0..100_000.0 => 2,
+        100_000.0..1_000_000.0 => 1,
+        1_000_000.0.. => 0,
+        _ => 3,
+    }
+}
+
+/// Returns a time in milliseconds.
+pub(super) fn time(milliseconds: f64, decimals: usize) -> String {
     if !milliseconds.is_finite() {
         return String::new();
     }
-    let microseconds = (milliseconds.max(0.0) * 1000.0).round() as u64;
-    let (seconds, fraction) = (microseconds / 1_000_000, microseconds % 1_000_000);
-    format!(
-        "{:02}:{:02}:{:02}.{fraction:06}",
-        seconds / 3600,
-        seconds / 60 % 60,
-        seconds % 60
-    )
+    format!("{:.decimals$}", milliseconds.max(0.0))
 }
 
 /// Returns one standard error in per cent of its time; empty if there is none.
@@ -150,17 +155,19 @@ mod tests {
     }
 
     #[test]
-    fn times_have_six_decimals() {
+    fn times_of_a_table_have_as_many_decimals_as_fit() {
         for (milliseconds, text) in [
-            (0.0, "00:00:00.000000"),
-            (512.031, "00:00:00.512031"),
-            (59_999.999_9, "00:01:00.000000"),
-            (3_661_000.001, "01:01:01.000001"),
-            (450_000_000.0, "125:00:00.000000"),
-            (-1.0, "00:00:00.000000"),
+            (0.0, "0.000"),
+            (512.0314, "512.031"),
+            (9_999.999_9, "10000.000"),
+            (59_999.999_9, "60000.00"),
+            (450_000.06, "450000.1"),
+            (86_400_000.0, "86400000"),
+            (-1.0, "0.000"),
             (f64::NAN, ""),
+            (f64::INFINITY, ""),
         ] {
-            assert_eq!(time(milliseconds), text);
+            assert_eq!(time(milliseconds, decimals(milliseconds)), text);
         }
     }
 

@@ -10,13 +10,11 @@ pub(super) enum Align {
     Left,
     /// Numbers.
     Right,
-    /// Cells of equal width, with a short heading in the middle.
-    Centre,
 }
 
 /// One column, as wide as its widest cell.
 pub(super) struct Column {
-    heading: &'static str,
+    pub heading: &'static str,
     align: Align,
     width: usize,
     cells: Vec<String>,
@@ -39,20 +37,41 @@ impl Column {
         let before = match self.align {
             Align::Left => 0,
             Align::Right => missing,
-            Align::Centre => missing / 2,
         };
         format!("{}{text}{}", " ".repeat(before), " ".repeat(missing - before))
     }
+
+    pub(super) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Makes the column at most `width` wide: `cut` shortens the cells that are wider.
+    pub(super) fn narrow(&mut self, width: usize, cut: fn(&str, usize) -> String) {
+        self.width = self.width.min(width.max(self.heading.width()));
+        let width = self.width;
+        for cell in self.cells.iter_mut().filter(|cell| cell.width() > width) {
+            *cell = cut(cell, width);
+        }
+    }
 }
 
-/// Returns the table's lines, including its rules; none if there are no columns.
-pub(super) fn lines(columns: &[Column]) -> Vec<String> {
+/// Returns the width of a table with `padding` spaces at both sides of each cell.
+pub(super) fn width(columns: &[Column], padding: usize) -> usize {
+    let widths = columns.iter().map(|column| column.width + 2 * padding + 1);
+    1 + widths.sum::<usize>()
+}
+
+/// Returns the table's lines, including its rules; none if there are no columns. `padding` is the number of spaces at both
+/// sides of each cell.
+pub(super) fn lines(columns: &[Column], padding: usize) -> Vec<String> {
     if columns.is_empty() {
         return Vec::new();
     }
+    let pad = " ".repeat(padding);
+    let separator = format!("{pad}|{pad}");
     let line = |text: &dyn Fn(&Column) -> String| {
         let cells: Vec<String> = columns.iter().map(text).collect();
-        format!("| {} |", cells.join(" | "))
+        format!("|{pad}{}{pad}|", cells.join(&separator))
     };
     let heading = line(&|column| column.padded(column.heading));
     let rule = "-".repeat(heading.width());
@@ -84,20 +103,31 @@ mod tests {
         let columns = [
             column("Name", Align::Left, &["test", "a", ""]),
             column("N", Align::Right, &["1", "10M", ""]),
-            column("Time", Align::Centre, &["1234567", "7654321", ""]),
         ];
         assert_eq!(
-            lines(&columns),
+            lines(&columns, 1),
             [
-                "------------------------",
-                "| Name |   N |  Time   |",
-                "------------------------",
-                "| test |   1 | 1234567 |",
-                "| a    | 10M | 7654321 |",
-                "|      |     |         |",
-                "------------------------",
+                "--------------",
+                "| Name |   N |",
+                "--------------",
+                "| test |   1 |",
+                "| a    | 10M |",
+                "|      |     |",
+                "--------------",
             ]
         );
+        assert_eq!(lines(&columns, 0)[4], "|a   |10M|");
+        assert_eq!((width(&columns, 1), width(&columns, 0)), (14, 10));
+    }
+
+    #[test]
+    fn columns_are_narrowed_but_not_below_their_heading() {
+        let mut name = column("Name", Align::Left, &["customer", "ab", "orders"]);
+        name.narrow(8, |_, _| unreachable!());
+        name.narrow(6, |text, width| text[..width].to_owned());
+        assert_eq!(name.width(), 6);
+        name.narrow(1, |text, width| text[..width].to_owned());
+        assert_eq!(lines(&[name], 0)[3..6], ["|cust|", "|ab  |", "|orde|"]);
     }
 
     #[test]
@@ -107,19 +137,19 @@ mod tests {
             column("N", Align::Right, &["1", "2"]),
         ];
         assert_eq!(
-            lines(&columns)[3..5],
+            lines(&columns, 1)[3..5],
             ["| 日本語表 | 1 |".to_owned(), "| größe    | 2 |".to_owned()]
         );
-        assert_eq!(lines(&columns)[0].len(), 16);
+        assert_eq!(lines(&columns, 1)[0].len(), 16);
     }
 
     #[test]
     fn tables_may_have_no_columns_or_columns_of_different_lengths() {
-        assert!(lines(&[]).is_empty());
+        assert!(lines(&[], 1).is_empty());
         let uneven = [
             column("A", Align::Left, &["1", "2"]),
             column("B", Align::Left, &["3"]),
         ];
-        assert_eq!(lines(&uneven)[4], "| 2 |   |");
+        assert_eq!(lines(&uneven, 1)[4], "| 2 |   |");
     }
 }

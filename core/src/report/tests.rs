@@ -10,7 +10,7 @@ fn node(id: usize, depth: usize, operation: &str, object_name: &str, plan_rows: 
         object_name: (!object_name.is_empty()).then(|| object_name.to_owned()),
         plan_rows,
         plan_width: 8.0,
-        total_cost: 1234.5 * (3 - depth) as f64,
+        total_cost: 1234.5 * 3usize.saturating_sub(depth) as f64,
         ..PlanNode::default()
     }
 }
@@ -43,7 +43,7 @@ fn example() -> (Header, Vec<PlanNode>, Vec<NodeStats>) {
         executions: 1,
         sampfreq: 128,
         clock: "tsc".to_owned(),
-        last: true,
+        shown: Shown::Last,
         block_size: 8192,
         older_literals: false,
         ..Header::default()
@@ -68,7 +68,7 @@ fn shown(format: &str) -> Vec<String> {
 fn headings(lines: &[String]) -> Vec<&str> {
     let line = lines
         .iter()
-        .find(|line| line.starts_with("| "))
+        .find(|line| line.starts_with("| Id") || line.starts_with("|Id"))
         .expect("a heading");
     line.trim_matches('|').split('|').map(str::trim).collect()
 }
@@ -77,12 +77,12 @@ fn headings(lines: &[String]) -> Vec<&str> {
 fn the_example_of_the_design_is_displayed() {
     let expected = "\
 queryid 4711  planid 815  executions 1  sampfreq 128  clock tsc
---------------------------------------------------------------------------------------------------
-| Id | Operation            | Name | Starts | E-Rows | A-Rows |     A-Time      |  +/- | Buffers |
---------------------------------------------------------------------------------------------------
-|  0 | Aggregate            |      |      1 |      1 |      1 | 00:00:00.512031 |      |   44248 |
-|  1 |  Seq Scan            | test |      1 |    10M |    10M | 00:00:00.231477 | 0.4% |   44248 |
---------------------------------------------------------------------------------------------------
+--------------------------------------------------------------------------------------------
+| Id | Operation            | Name | Starts | E-Rows | A-Rows | A-Time ms |  +/- | Buffers |
+--------------------------------------------------------------------------------------------
+|  0 | Aggregate            |      |      1 |      1 |      1 |   512.031 |      |   44248 |
+|  1 |  Seq Scan            | test |      1 |    10M |    10M |   231.477 | 0.4% |   44248 |
+--------------------------------------------------------------------------------------------
 Predicate Information (identified by operation id):
 ---------------------------------------------------
    1 - Filter: (id < 10)";
@@ -129,6 +129,7 @@ fn every_column_is_displayed() {
         records: 60_000,
         fpi: 3,
         bytes: 7_300_176,
+        ..Wal::default()
     }
     .into();
     stats[1].facts.memory_kb = 4096.into();
@@ -142,13 +143,13 @@ fn every_column_is_displayed() {
     let expected = "\
 queryid 0  planid 0  executions 3  sampfreq 1  clock system  block size 16384
 totals over 3 executions
----------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
-| Id | Operation                         | Name   | Starts | E-Rows | E-Bytes | Cost | A-Rows |     A-Time      | +/- | Buffers | Reads | Writes | Temp-R | Temp-W |   Temp-R-Time   | WAL-Recs | WAL-FPI | WAL-Bytes | Used-Mem | Used-Tmp |
----------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
-|  0 | Insert                            | target |      1 |      0 |       0 | 3704 |      0 | 01:00:00.000000 |     |    100K |    24 |     11 |      7 |    80M | 00:00:00.001500 |    60000 |       3 |     7129K |          |          |
-|  1 |  Sort                             |        |      3 |   700K |   5469K | 2469 |  2100K | 00:00:00.001500 | 40% |       0 |     0 |      0 |      0 |      0 |                 |        0 |       0 |         0 |    4096K |     121M |
-|  2 |   InitPlan 1 (returns $0): Result |        |      0 |      1 |       8 | 1235 |      0 |                 |     |       0 |     0 |      0 |      0 |      0 |                 |        0 |       0 |         0 |          |          |
----------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------";
+-----------------------------------------------------------------------------------------------------------------------------------------------------------------------------
+|Id|Operation                        |Name  |Starts|E-Rows|E-Bytes|Cost|A-Rows|A-Time ms|+/-|Buffers|Reads|Writes|Temp-R|Temp-W|WAL-Recs|WAL-FPI|WAL-Bytes|Used-Mem|Used-Tmp|
+-----------------------------------------------------------------------------------------------------------------------------------------------------------------------------
+| 0|Insert                           |target|     1|     0|      0|3704|     0|  3600000|   |   100K|   24|    11|     7|   80M|   60000|      3|    7129K|        |        |
+| 1| Sort                            |      |     3|  700K|  5469K|2469| 2100K|        2|40%|      0|    0|     0|     0|     0|       0|      0|        0|   4096K|    121M|
+| 2|  InitPlan 1 (returns $0): Result|      |     0|     1|      8|1235|     0|         |   |      0|    0|     0|     0|     0|       0|      0|        0|        |        |
+-----------------------------------------------------------------------------------------------------------------------------------------------------------------------------";
     assert_eq!(lines.join("\n"), expected);
 }
 
@@ -191,49 +192,6 @@ fn without_timing_there_is_no_time_column() {
 }
 
 #[test]
-fn the_header_names_the_outcome() {
-    let (header, ..) = example();
-    let second = |header: Header| header.lines().get(1).cloned().unwrap_or_default();
-    assert_eq!(second(header.clone()), "");
-    assert_eq!(
-        second(Header {
-            outcome: Outcome::Cancelled,
-            ..header.clone()
-        }),
-        "statement was cancelled; statistics up to that moment"
-    );
-    assert_eq!(
-        second(Header {
-            outcome: Outcome::Failed,
-            ..header.clone()
-        }),
-        "statement failed; statistics up to that moment"
-    );
-    let total = Header {
-        last: false,
-        executions: 12,
-        outcome: Outcome::Failed,
-        ..header
-    };
-    assert_eq!(second(total.clone()), "totals over 12 executions");
-    assert_eq!(
-        second(Header {
-            failed_calls: 1,
-            cancelled_calls: 2,
-            ..total.clone()
-        }),
-        "totals over 12 executions, 1 failed, 2 cancelled"
-    );
-    assert_eq!(
-        second(Header {
-            executions: 1,
-            ..total
-        }),
-        "totals over 1 execution"
-    );
-}
-
-#[test]
 fn incomplete_and_extreme_input_is_displayed() {
     let (header, nodes, stats) = example();
     let format = Format::default();
@@ -245,7 +203,7 @@ fn incomplete_and_extreme_input_is_displayed() {
     let fewer = display(&header, &nodes, &stats[..1], &format);
     assert_eq!(
         fewer[5],
-        "|  1 |  Seq Scan            | test |        |    10M |        |                 |         |"
+        "|  1 |  Seq Scan            | test |        |    10M |        |           |         |"
     );
 
     let strange = [PlanNode {
@@ -276,7 +234,7 @@ fn incomplete_and_extreme_input_is_displayed() {
     assert_eq!(
         lines[4],
         format!(
-            "|  0 | Seq Scan             | {}... |   2e19 |   2e19 |    9e18 |",
+            "| 0|Seq Scan            |{}...|  2e19|  2e19|   9e18|",
             "x".repeat(61)
         )
     );
@@ -290,11 +248,96 @@ fn a_note_names_sums_over_processes() {
     nodes[0].operation = "Gather".to_owned();
     stats[1].starts = 3.into();
     let lines = display(&header, &nodes, &stats, &Format::default());
-    assert_eq!(lines[lines.len() - 3..], ["Note", "----", SUMMED]);
+    let summed = "   - below a Gather, Starts and A-Time are summed over its processes (3)";
+    assert_eq!(lines[lines.len() - 3..], ["Note", "----", summed]);
+    let header = Header {
+        elapsed_ms: 300.0,
+        ..header
+    };
+    let lines = display(&header, &nodes, &stats, &Format::default());
+    let wrapped = "; so A-Time may exceed the elapsed time of\n       300.000 ms";
+    assert_eq!(lines[lines.len() - 2..].join("\n"), format!("{summed}{wrapped}"));
     let without_time = "ALLSTATS LAST -TIME".parse().expect("known words");
     assert!(
         !display(&header, &nodes, &stats, &without_time)
             .iter()
             .any(|line| line == "Note")
+    );
+}
+
+#[test]
+fn an_index_scan_names_its_table_and_the_schema_if_it_is_not_found_without_it() {
+    let (mut header, mut nodes, stats) = example();
+    nodes[1].object_name = Some("test_id".to_owned());
+    nodes[1].table = Some("test".into());
+    nodes[1].schema = Some("shop".into());
+    let shown = |header: &Header, format: &str| {
+        display(header, &nodes, &stats, &format.parse().expect("known words")).join("\n")
+    };
+    assert!(shown(&header, "").contains("| test_id on shop.test |"));
+    let compact = shown(&header, "COMPACT");
+    assert!(
+        compact.contains("|test_id|") || compact.contains("| test_id |"),
+        "{compact}"
+    );
+    assert!(compact.contains("   1 - test_id on shop.test"), "{compact}");
+    header.search_path = vec!["pg_catalog".to_owned(), "shop".to_owned()];
+    assert!(shown(&header, "").contains("| test_id on test |"));
+}
+
+/// Returns a plan that joins eight tables, with values in all columns that joins usually have.
+fn join_of_eight_tables() -> (Vec<PlanNode>, Vec<NodeStats>) {
+    let joins = (0..7).map(|depth| node(2 * depth, 2 * depth, "Parallel Hash Join", "", 6e6));
+    let scans = (0..8).map(|i| {
+        let names = ["lineitem_partkey_suppkey_idx", "orders", "customer", "nation"];
+        node(2 * i + 1, 2 * i + 1, "Parallel Seq Scan", names[i % 4], 6e6)
+    });
+    let mut nodes: Vec<PlanNode> = joins.chain(scans).collect();
+    nodes.sort_by_key(|node| node.id);
+    nodes.iter_mut().enumerate().for_each(|(id, node)| {
+        node.depth /= 2;
+        node.id = id;
+    });
+    let mut filled = stats(48_000, 6_001_215, 98_765.432, 1.0, 44_248);
+    filled.buffers = Buffers {
+        shared_hit: 1_234_567,
+        shared_read: 99_999,
+        temp_read: 31_251,
+        temp_written: 31_251,
+        temp_read_ms: 9_000.0,
+        temp_write_ms: 9_000.0,
+        ..Buffers::default()
+    }
+    .into();
+    filled.facts.memory_kb = 4096.into();
+    let all = vec![filled; nodes.len()];
+    (nodes, all)
+}
+
+#[test]
+fn a_join_of_eight_tables_that_spills_fits_into_120_columns_or_80() {
+    let (header, ..) = example();
+    let (nodes, stats) = join_of_eight_tables();
+    let shown = |format: &str| display(&header, &nodes, &stats, &format.parse().expect("known words"));
+    let lines = shown("ALLSTATS LAST");
+    assert!(lines.iter().all(|line| line.len() <= 120), "{lines:#?}");
+    let columns =
+        "Id Operation Name Starts E-Rows A-Rows A-Time_ms +/- Buffers Reads Temp-R Temp-W Temp_ms Used-Mem";
+    let found: Vec<String> = headings(&lines)
+        .iter()
+        .map(|heading| heading.replace(' ', "_"))
+        .collect();
+    assert_eq!(found.join(" "), columns);
+    let compact = shown("ALLSTATS LAST COMPACT");
+    assert!(compact.iter().all(|line| line.len() <= 80), "{compact:#?}");
+    assert!(
+        compact
+            .iter()
+            .any(|line| line.starts_with("   - COMPACT left out: ")),
+        "{compact:#?}"
+    );
+    assert!(
+        compact.contains(&"   1 - lineitem_partkey_suppkey_idx".to_owned()),
+        "{compact:#?}"
     );
 }

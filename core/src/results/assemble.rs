@@ -179,7 +179,7 @@ fn own_estimate(
     }
 }
 
-/// Adds what core counted in its own calls of a node, and subtracts what the wrappers below charged inside those calls.
+/// Adds what core counted in its own calls of a node.
 fn add_core_usage(stats: &mut NodeStats, core: &CoreSample) {
     let (Some(buffers), Some(wal)) = (stats.buffers.get_mut(), stats.wal.get_mut()) else {
         return;
@@ -193,7 +193,5 @@ fn add_core_usage(stats: &mut NodeStats, core: &CoreSample) {
     } else {
         *buffers += by_core;
         *wal += wal_by_core;
-        *buffers -= core.charged_below;
-        *wal -= core.wal_charged_below;
     }
 }

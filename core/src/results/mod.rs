@@ -11,16 +11,20 @@
 //! 2. The estimates are made consistent ([`crate::reconcile`]).
 //! 3. Buffers and WAL are summed up from the leaves to the root.
 //! 4. Buffers and WAL that core counted in its own calls are added.
+//!
+//! If parallel processes share the rows of a node, [`scale_shared_estimates`] makes the planner's estimate comparable.
 
 mod assemble;
 mod exact;
 mod node;
 mod sample;
+mod shared_rows;
 
 pub use assemble::{Scratch, Totals, assemble};
 pub use exact::{assemble_exact, may_be_exact};
 pub use node::add_to_parents;
 pub use sample::{Calls, CoreSample, Mode, NodeSample, Nodes, Place, StatementSample, WorkerReport};
+pub use shared_rows::{Share, Sharing, parallel_divisor, scale_shared_estimates};
 
 #[cfg(test)]
 mod tests;

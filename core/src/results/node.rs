@@ -36,7 +36,9 @@ pub fn fill_in(
         timed_calls: to_timed_calls,
         timer_calls: to_timer_calls,
         clock_backsteps: to_clock_backsteps,
+        wait_ms,
         facts,
+        estimate,
     } = stats;
     *starts = statement
         .has_usage
@@ -48,7 +50,10 @@ pub fn fill_in(
     *to_timed_calls = timed_calls + workers.timed_calls;
     *to_timer_calls = timer_calls + workers.timer_calls;
     *to_clock_backsteps = clock_backsteps + workers.clock_backsteps;
+    // Few nodes wait, so their waits are added later.
+    *wait_ms = 0.0;
     *facts = sample.facts;
+    *estimate = sample.estimate;
 }
 
 /// Adds each node's value to that of its parent, if it has one. Children follow their parents. So from the last node to the

@@ -1,6 +1,6 @@
 //! The measurements of a statement and of each of its nodes.
 
-use crate::model::{Buffers, Measured, NodeFacts, Wal};
+use crate::model::{Buffers, Estimate, Measured, NodeFacts, Wal};
 use crate::reconcile::Edge;
 use crate::sampler::{Config, EveryCall, NodeTimer};
 
@@ -122,6 +122,8 @@ pub struct NodeSample {
     pub wal: Wal,
     /// What PostgreSQL knows of it.
     pub facts: NodeFacts,
+    /// The planner's estimate of its rows.
+    pub estimate: Estimate,
 }
 
 /// What parallel workers reported for a node in addition to core's instrumentation.
@@ -152,10 +154,6 @@ pub struct CoreSample {
     pub buffers: Measured<Buffers>,
     /// WAL, if core counted it.
     pub wal: Measured<Wal>,
-    /// Blocks that wrappers below charged while core measured this node, so that both counted them.
-    pub charged_below: Buffers,
-    /// WAL that wrappers below charged while core measured this node.
-    pub wal_charged_below: Wal,
     /// Starts that workers reported.
     pub worker_loops: f64,
     /// The other values that workers reported.

@@ -196,6 +196,12 @@ impl NodeTimer {
         self.note_distance(call.before, call.start);
     }
 
+    /// Returns whether the timed call in progress stands for others too. Before, all calls of a node are timed.
+    #[inline(always)]
+    pub fn is_sampling(&self) -> bool {
+        self.gap > 1.0
+    }
+
     /// Counts the call down. Returns true if this is the next timed one.
     #[inline(always)]
     pub fn is_next_timed(&mut self) -> bool {

@@ -14,10 +14,12 @@ pub type NodeInstrumentation = pg_sys::Instrumentation;
 
 /// Returns the part with the options, time, buffers and WAL. From 19 on, this is a struct of its own.
 #[cfg(pg_ge_19)]
+#[inline(always)]
 pub fn common_instrumentation(instr: &mut NodeInstrumentation) -> &mut pg_sys::Instrumentation {
     &mut instr.instr
 }
 #[cfg(not(pg_ge_19))]
+#[inline(always)]
 pub fn common_instrumentation(instr: &mut NodeInstrumentation) -> &mut pg_sys::Instrumentation {
     instr
 }
@@ -54,18 +56,61 @@ fn core_now_ns() -> f64 {
     clock::system::monotonic() as f64
 }
 
+/// Allocates instrumentation for triggers in the current memory context.
+///
+/// # Safety
+/// Raises "out of memory".
+#[cfg(pg_ge_19)]
+pub unsafe fn alloc_trigger_instrumentation(count: i32, options: i32) -> *mut pg_sys::TriggerInstrumentation {
+    // SAFETY: it may be called in any memory context.
+    unsafe { pg_sys::InstrAllocTrigger(count, options) }
+}
+
+/// Allocates instrumentation for triggers in the current memory context.
+///
+/// # Safety
+/// Raises "out of memory".
+#[cfg(not(pg_ge_19))]
+pub unsafe fn alloc_trigger_instrumentation(count: i32, options: i32) -> *mut pg_sys::Instrumentation {
+    // SAFETY: it may be called in any memory context.
+    unsafe { pg_sys::InstrAlloc(count, options, false) }
+}
+
+/// Returns how often a trigger was called, and the nanoseconds of that.
+#[cfg(pg_ge_19)]
+pub fn trigger_calls(instr: &mut pg_sys::TriggerInstrumentation) -> (u64, f64) {
+    (instr.firings.max(0) as u64, instr_time_ns(instr.instr.total))
+}
+#[cfg(not(pg_ge_19))]
+pub fn trigger_calls(instr: &mut pg_sys::Instrumentation) -> (u64, f64) {
+    (
+        (instr.ntuples + instr.tuplecount) as i64 as u64,
+        core_total_ns(instr),
+    )
+}
+
 /// Returns an interval in nanoseconds.
 #[cfg(pg_ge_16)]
-fn instr_time_ns(t: pg_sys::instr_time) -> f64 {
+pub fn instr_time_ns(t: pg_sys::instr_time) -> f64 {
     t.ticks as f64 * core_tick_ns()
 }
 #[cfg(not(pg_ge_16))]
-fn instr_time_ns(t: pg_sys::instr_time) -> f64 {
+pub fn instr_time_ns(t: pg_sys::instr_time) -> f64 {
     // Most intervals are zero, so this saves time.
     if t.tv_sec | t.tv_nsec == 0 {
         return 0.0;
     }
     t.tv_sec as f64 * NS_PER_S + t.tv_nsec as f64
+}
+
+/// Returns the nanoseconds of generating code that reads the columns of rows; 0 before 17, which does not time that by itself.
+#[cfg(pg_ge_17)]
+pub fn jit_deform_ns(instr: &pg_sys::JitInstrumentation) -> f64 {
+    instr_time_ns(instr.deform_counter)
+}
+#[cfg(not(pg_ge_17))]
+pub fn jit_deform_ns(_instr: &pg_sys::JitInstrumentation) -> f64 {
+    0.0
 }
 
 #[cfg(pg_ge_16)]
@@ -109,6 +154,25 @@ pub fn core_interrupted_ns(instr: &mut NodeInstrumentation) -> Option<f64> {
     (start > 0.0).then(|| (core_now_ns() - start).max(0.0))
 }
 
+/// Returns whether core is timing a call now. It is a plain frame.
+///
+/// # Safety
+/// `instr` must be live.
+#[inline(always)]
+pub unsafe fn is_timing(instr: *const NodeInstrumentation) -> bool {
+    // SAFETY: the struct is live by the caller's promise, and only this thread writes it.
+    #[cfg(pg_ge_19)]
+    let start = unsafe { (*instr).instr.starttime };
+    #[cfg(not(pg_ge_19))]
+    // SAFETY: as above.
+    let start = unsafe { (*instr).starttime };
+    #[cfg(pg_ge_16)]
+    let is_timing = start.ticks != 0;
+    #[cfg(not(pg_ge_16))]
+    let is_timing = start.tv_sec | start.tv_nsec != 0;
+    is_timing
+}
+
 /// Returns the buffers and WAL that were used since the beginning of the call that core measures.
 pub fn core_interrupted_usage(instr: &mut NodeInstrumentation) -> (Buffers, Wal) {
     // SAFETY: these are globals of plain types, which only this thread writes. Both are copied.
@@ -116,6 +180,17 @@ pub fn core_interrupted_usage(instr: &mut NodeInstrumentation) -> (Buffers, Wal)
     now -= buffers(&common_instrumentation(instr).bufusage_start);
     wal_now -= wal(&common_instrumentation(instr).walusage_start);
     (now, wal_now)
+}
+
+/// Takes blocks and WAL from what core counted in its own calls of a node. In the call that an error interrupted, core has not
+/// counted yet: then its counts may be negative until [`core_interrupted_usage`] is added.
+pub fn uncount(instr: &mut NodeInstrumentation, counted: &Buffers, wal_counted: &Wal) {
+    let core = common_instrumentation(instr);
+    let (mut blocks, mut records) = (buffers(&core.bufusage), wal(&core.walusage));
+    blocks -= *counted;
+    records -= *wal_counted;
+    set_buffers(&mut core.bufusage, &blocks);
+    set_wal(&mut core.walusage, &records);
 }
 
 /// Returns the nanoseconds that core itself timed: finished cycles and the running one.
@@ -296,6 +371,14 @@ pub fn wal(u: &pg_sys::WalUsage) -> Wal {
         records: u.wal_records,
         fpi: u.wal_fpi,
         bytes: u.wal_bytes,
+        #[cfg(pg_ge_19)]
+        fpi_bytes: u.wal_fpi_bytes,
+        #[cfg(not(pg_ge_19))]
+        fpi_bytes: 0,
+        #[cfg(pg_ge_18)]
+        buffers_full: u.wal_buffers_full,
+        #[cfg(not(pg_ge_18))]
+        buffers_full: 0,
     }
 }
 
@@ -304,6 +387,14 @@ pub fn set_wal(u: &mut pg_sys::WalUsage, w: &Wal) {
     u.wal_records = w.records;
     u.wal_fpi = w.fpi;
     u.wal_bytes = w.bytes;
+    #[cfg(pg_ge_19)]
+    {
+        u.wal_fpi_bytes = w.fpi_bytes;
+    }
+    #[cfg(pg_ge_18)]
+    {
+        u.wal_buffers_full = w.buffers_full;
+    }
 }
 
 /// Cleans up the buffer manager after an error, as the abort of a subtransaction does. From 16 on, resource owners do this

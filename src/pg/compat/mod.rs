@@ -1,35 +1,50 @@
 //! Handles every difference between PostgreSQL's major versions, in functions with one signature for all versions.
 //!
+//! * `activity` finds the entries of pg_stat_activity, and sets handlers of signals;
 //! * `counters` finds the process's counters of buffers and WAL;
 //! * `instrumentation` reads and writes core's counters and times of a node;
+//! * `node_facts` finds facts of nodes that some majors keep elsewhere;
+//! * `plan_origin` tells generic and custom plans of the plan cache apart;
 //! * `shared_memory` creates areas, tables and locks that all sessions share;
 //! * `temp_tables` returns how temporary tables are read, and which process owns them;
+//! * `jumble` reads what the parser knows of a statement's constants;
 //! * `executor_run`, `planner`, `explain_option` and `expression` wrap functions that have another name or signature in some
 //!   major.
 //!
 //! The build script sets `pg_ge_NN` where the major is at least NN. The newest branch comes first and names the first major
 //! that needs it; the older one is `not(pg_ge_NN)`. So a new major uses the newest branch everywhere.
 
+mod activity;
 mod counters;
 pub mod executor_run;
 pub mod explain_option;
 pub mod expression;
 mod instrumentation;
+pub mod jumble;
+mod node_facts;
+mod plan_origin;
 pub mod planner;
 mod shared_memory;
 mod temp_tables;
 
+pub use activity::{activity_query_id, client_address, first_activity_entry, handle_signal, session_start};
 pub use counters::{buffer_usage, wal_usage};
 pub use instrumentation::{
-    NodeInstrumentation, abort_io, add_io_time, buffers, common_instrumentation, core_interrupted_ns,
-    core_interrupted_usage, core_startup_ns, core_total_ns, set_buffers, set_core_totals, set_wal, temp_ns,
-    wal,
+    NodeInstrumentation, abort_io, add_io_time, alloc_trigger_instrumentation, buffers,
+    common_instrumentation, core_interrupted_ns, core_interrupted_usage, core_startup_ns, core_total_ns,
+    instr_time_ns, is_timing, jit_deform_ns, set_buffers, set_core_totals, set_wal, temp_ns, trigger_calls,
+    uncount, wal,
 };
+pub use node_facts::{
+    COUNT_SCAN_IO, IndexSearches, STORAGE, count_index_searches, heap_blocks, index_searches, scan_io,
+    storage, worker_heap_blocks, worker_scan_io,
+};
+pub use plan_origin::{note_parameters, plan_origin};
 pub use shared_memory::{
     HAS_REGISTRY, dsa_create, dshash_find_or_insert, dshash_parameters, named_dsm_segment, new_tranche,
     register_tranche,
 };
-pub use temp_tables::{pid_of_temp_tables, temp_tables_bypass_syscalls};
+pub use temp_tables::{number_of_session, pid_of_session, pid_of_temp_tables, temp_tables_bypass_syscalls};
 
 use pgrx::pg_sys;
 
@@ -49,6 +64,12 @@ pub fn guc_malloc(size: usize) -> *mut std::ffi::c_void {
         libc::malloc(size)
     }
 }
+
+/// The event of a process that waits until another one has read a block for it.
+#[cfg(pg_ge_18)]
+pub const WAIT_FOR_IO_WORKER: Option<u32> = Some(pg_sys::WaitEventIO::WAIT_EVENT_AIO_IO_COMPLETION);
+#[cfg(not(pg_ge_18))]
+pub const WAIT_FOR_IO_WORKER: Option<u32> = None;
 
 /// Returns a statement's queryid.
 #[cfg(pg_ge_18)]
@@ -70,6 +91,26 @@ pub fn parsed_query_id(query: &pg_sys::Query) -> i64 {
     query.queryId as i64
 }
 
+/// Sets the queryid of a query that is not planned yet to 0.
+pub fn clear_query_id(query: &mut pg_sys::Query) {
+    query.queryId = 0;
+}
+
+/// The number of PostgreSQL's cache of functions.
+#[cfg(pg_ge_19)]
+pub const FUNCTION_CACHE: i32 = pg_sys::SysCacheIdentifier::PROCOID;
+#[cfg(not(pg_ge_19))]
+pub const FUNCTION_CACHE: i32 = pg_sys::SysCacheIdentifier::PROCOID as i32;
+
+/// Whether a statement's queryid depends on the OIDs of its tables. From 18 on, it depends on their names.
+pub const QUERY_IDS_CONTAIN_OIDS: bool = cfg!(not(pg_ge_18));
+
+/// The number of PostgreSQL's cache of relations by name and schema.
+#[cfg(pg_ge_19)]
+pub const RELATION_NAME_CACHE: i32 = pg_sys::SysCacheIdentifier::RELNAMENSP;
+#[cfg(not(pg_ge_19))]
+pub const RELATION_NAME_CACHE: i32 = pg_sys::SysCacheIdentifier::RELNAMENSP as i32;
+
 /// Returns the planid that core or another extension set; 0 if none did.
 #[cfg(pg_ge_18)]
 pub fn plan_id(statement: &pg_sys::PlannedStmt) -> i64 {
@@ -78,6 +119,50 @@ pub fn plan_id(statement: &pg_sys::PlannedStmt) -> i64 {
 #[cfg(not(pg_ge_18))]
 pub fn plan_id(_statement: &pg_sys::PlannedStmt) -> i64 {
     0
+}
+
+/// Returns a column of a row type. Columns count from 0.
+///
+/// # Safety
+/// The row type must be live, and have that column.
+#[cfg(pg_ge_18)]
+pub unsafe fn attribute(row_type: pg_sys::TupleDesc, column: usize) -> *const pg_sys::FormData_pg_attribute {
+    // SAFETY: the columns lie behind an array with as many short forms of them, by PostgreSQL's definition of the type.
+    unsafe {
+        let short_forms = (*row_type).compact_attrs.as_ptr();
+        let columns = short_forms.add((*row_type).natts as usize);
+        columns.cast::<pg_sys::FormData_pg_attribute>().add(column)
+    }
+}
+/// Returns a column of a row type, as above.
+///
+/// # Safety
+/// The row type must be live, and have that column.
+#[cfg(not(pg_ge_18))]
+pub unsafe fn attribute(row_type: pg_sys::TupleDesc, column: usize) -> *const pg_sys::FormData_pg_attribute {
+    // SAFETY: the caller ensures that the row type is live and has the column.
+    unsafe { (*row_type).attrs.as_ptr().add(column) }
+}
+
+/// Returns whether all rows of a table have a value in a column. From 18 on, a column that is NOT NULL may have nulls in old rows:
+/// until its constraint is validated.
+///
+/// # Safety
+/// The row type must be that of an open relation, and have that column.
+#[cfg(pg_ge_18)]
+pub unsafe fn has_no_nulls(row_type: pg_sys::TupleDesc, column: usize) -> bool {
+    // SAFETY: the caller ensures that the row type is live and has the column.
+    let nullability = unsafe { (*(*row_type).compact_attrs.as_ptr().add(column)).attnullability };
+    nullability as u8 == pg_sys::ATTNULLABLE_VALID
+}
+/// Returns whether all rows of a table have a value in a column.
+///
+/// # Safety
+/// The row type must be that of an open relation, and have that column.
+#[cfg(not(pg_ge_18))]
+pub unsafe fn has_no_nulls(row_type: pg_sys::TupleDesc, column: usize) -> bool {
+    // SAFETY: the caller ensures that the row type is live and has the column.
+    unsafe { (*attribute(row_type, column)).attnotnull }
 }
 
 /// Returns whether the setting `timing_clock_source` chooses the system's clock.

@@ -15,7 +15,7 @@ unguarded::declare! {
     ) -> *mut pg_sys::PlannedStmt;
 }
 
-/// Defines `$hook`, a function that PostgreSQL can call as its hook. It calls `$plan` with the query, and with a function that
+/// Defines `$hook`, a function that PostgreSQL can call as its hook. It calls `$plan` with the query, its text, and a function that
 /// plans it as the hook in `$previous` or PostgreSQL itself does.
 macro_rules! planner_hook {
     ($hook:ident, $plan:path, $previous:path) => {
@@ -32,7 +32,7 @@ macro_rules! planner_hook {
         ) -> *mut pgrx::pg_sys::PlannedStmt {
             // SAFETY: PostgreSQL passes valid arguments, which are passed on unchanged. The frames are plain.
             unsafe {
-                $plan(query, || {
+                let planned = $plan(query, text, || {
                     let planner = $previous
                         .get()
                         .unwrap_or($crate::pg::compat::planner::standard_planner);
@@ -44,7 +44,9 @@ macro_rules! planner_hook {
                         #[cfg(pg_ge_19)]
                         explain,
                     )
-                })
+                });
+                $crate::pg::compat::note_parameters(planned, params);
+                planned
             }
         }
     };

@@ -1,4 +1,4 @@
-//! Returns how temporary tables are read, and which process owns them.
+//! Returns how temporary tables are read, which process owns them, and the numbers of processes.
 
 use pgrx::pg_sys;
 
@@ -22,6 +22,29 @@ pub fn pid_of_temp_tables(number: i32, database: u32) -> Option<i32> {
     // SAFETY: the entry is null or in shared memory, where it remains while the server runs.
     let process = unsafe { process_of_temp_tables(number).as_ref() }?;
     (process.pid != 0 && process.databaseId.to_u32() == database).then_some(process.pid)
+}
+
+/// Returns the process that has this number, if there is one.
+pub fn pid_of_session(number: i32) -> Option<i32> {
+    // SAFETY: the entry is null or in shared memory, where it remains while the server runs.
+    let process = unsafe { process_of_temp_tables(number).as_ref() }?;
+    (process.pid != 0).then_some(process.pid)
+}
+
+/// Returns the number of this session, which its parallel workers share; a negative number if it has none.
+#[cfg(pg_ge_17)]
+#[inline(always)]
+pub fn number_of_session() -> i32 {
+    // SAFETY: these are globals of a plain type.
+    let (leader, mine) = unsafe { (pg_sys::ParallelLeaderProcNumber, pg_sys::MyProcNumber) };
+    if leader >= 0 { leader } else { mine }
+}
+#[cfg(not(pg_ge_17))]
+#[inline(always)]
+pub fn number_of_session() -> i32 {
+    // SAFETY: these are globals of a plain type.
+    let (leader, mine) = unsafe { (pg_sys::ParallelLeaderBackendId, pg_sys::MyBackendId) };
+    if leader >= 0 { leader } else { mine }
 }
 
 #[cfg(pg_ge_17)]

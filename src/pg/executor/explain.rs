@@ -13,6 +13,7 @@ use crate::pg::server::{self, unguarded};
 use pgrx::guc::GucCheckError;
 use pgrx::pg_sys::{self, DefElem, ExplainState, NodeTag};
 use pgrx::{PgSqlErrorCode, ereport, pg_guard};
+use rowsource_core::explain_text;
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int};
 
@@ -24,13 +25,42 @@ struct Explaining {
     /// The nesting depth of the EXPLAIN itself. Runs at another depth belong to functions that it calls.
     depth: u32,
     sampfreq: Option<c_int>,
+    /// Its own text, and its place there.
+    source: *const c_char,
+    location: c_int,
+    length: c_int,
+}
+
+/// Returns whether the statement that is starting or ending now is run by an EXPLAIN, not by a function that it calls.
+pub fn is_running() -> bool {
+    running().is_some()
+}
+
+fn running() -> Option<Explaining> {
+    EXPLAINING
+        .get()
+        .filter(|explaining| explaining.depth == nesting::depth())
+}
+
+/// Returns the text of the statement inside the EXPLAIN that is running, and where it begins. Returns `None` if none is running,
+/// or if its statement is not part of its own text: that of a prepared statement is elsewhere.
+///
+/// # Safety
+/// `source` must be null, or the valid text of the statement that is analysed or started now.
+pub unsafe fn text_inside<'a>(source: *const c_char) -> Option<(&'a [u8], usize)> {
+    let explaining = running().filter(|explaining| explaining.source == source)?;
+    // SAFETY: the text is valid by the caller's promise, and the EXPLAIN was made from it.
+    let (text, start) = unsafe { server::statement_text(source, explaining.location, explaining.length) };
+    let at = explain_text::statement_inside(text)?;
+    Some((text.get(at..)?, start + at))
 }
 
 /// Runs the utility statement EXPLAIN. After an error the abort of the transaction restores the settings.
 ///
 /// # Safety
-/// The caller's frame and those of `body` must be plain: an error crosses them.
-pub unsafe fn around(body: impl FnOnce()) {
+/// * `statement` must be the live EXPLAIN, and `source` its text.
+/// * The caller's frame and those of `body` must be plain: an error crosses them.
+pub unsafe fn around(statement: *const pg_sys::PlannedStmt, source: *const c_char, body: impl FnOnce()) {
     // SAFETY: the caller promises plain frames. The level is closed here, or by the abort of the transaction after an
     // error.
     unsafe {
@@ -39,6 +69,9 @@ pub unsafe fn around(body: impl FnOnce()) {
         EXPLAINING.set(Some(Explaining {
             depth: nesting::depth(),
             sampfreq: None,
+            source,
+            location: (*statement).stmt_location,
+            length: (*statement).stmt_len,
         }));
         pg_try(body, |_| EXPLAINING.set(outer), || {});
         unguarded::AtEOXact_GUC(true, level);
@@ -161,10 +194,7 @@ fn parse_sampfreq(value: &str) -> Option<c_int> {
 /// Returns how to measure a statement that core times for auto_explain. A frequency in auto_explain's setting has priority.
 #[inline(never)]
 pub fn with_auto_explain(setting: &InstrumentationPlan) -> InstrumentationPlan {
-    let explained = EXPLAINING
-        .get()
-        .is_some_and(|explaining| explaining.depth == nesting::depth());
-    if explained || server::is_parallel_worker() {
+    if is_running() || server::is_parallel_worker() {
         return *setting;
     }
     match compat::explain_option::of_auto_explain().and_then(|text| find_sampfreq(&text)) {

@@ -4,22 +4,28 @@
 //! * Each hook calls the previous hook or the standard function exactly once.
 //! * Whatever a run replaces (nesting, running account, clock) is restored when it ends, also after an error.
 //! * A failure of the extension never becomes the statement's failure.
-//! * No locks are taken.
+//! * No locks are taken, except when the targets of the trace are compared with the session again.
 //!
 //! All hooks are plain frames, so an error may cross them. If something must be restored, `pg_try::pg_try` surrounds the
 //! call. Each caller of the extension's own code catches its panics.
 
-use super::{explain, nesting, planning, statement};
+use super::{
+    drop_extension, explain, nesting, own, parsed, planning, statement, traced, unmeasured, unnamed,
+    untimed_explain, utility,
+};
 use crate::guc;
 use crate::instrumentation::InstrumentationPlan;
 use crate::pg::compat;
-use crate::pg::hot::{tick, usage};
+use crate::pg::hot::{tick, trace, usage, waits};
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::pg_try::{is_cancel, pg_try};
 use crate::pg::server::{self, unguarded};
+use crate::pg::sql_trace::{level, targets};
 use pgrx::pg_sys::panic::{CaughtError, pgrx_extern_c_guard};
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
 use rowsource_core::hint;
+use rowsource_core::model::Outcome;
+use rowsource_core::sql_trace::event::Phase;
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -44,6 +50,9 @@ pub fn init() {
     }
     usage::init();
     planning::init();
+    parsed::init();
+    unmeasured::init();
+    statement::init_waits();
     // SAFETY: _PG_init runs once, before any of these hooks can be called.
     unsafe {
         PREV_EXECUTOR_START.set(pg_sys::ExecutorStart_hook);
@@ -66,26 +75,47 @@ fn unnest() {
     }
 }
 
-/// Runs `body` one nesting level deeper.
+/// Runs `body`, a utility statement, one nesting level deeper, and records it if it runs other statements.
 ///
 /// # Safety
-/// The frames of the caller and of `body` must be plain, because an error crosses them.
-unsafe fn nested(body: impl FnOnce()) {
-    // SAFETY: the frames are plain, by the caller's promise.
+/// * `planned` must be the live utility statement, `source` its text, and `completion` null or live.
+/// * The frames of the caller and of `body` must be plain, because an error crosses them.
+unsafe fn nested(
+    planned: *const pg_sys::PlannedStmt,
+    source: *const std::ffi::c_char,
+    completion: *const pg_sys::QueryCompletion,
+    body: impl FnOnce(),
+) {
+    // SAFETY: the frames are plain, and the statement and its text are live, by the caller's promise.
     unsafe {
+        let queryid = unnamed::utility_queryid(planned, source);
+        let running = utility::begin(planned, queryid, source);
         nesting::enter();
-        pg_try(body, |_| unnest(), || {});
-        unnest();
+        let outer = statement::enter_utility(queryid);
+        let ended = Cell::new(Outcome::Completed);
+        let leave = |outcome| {
+            ended.set(outcome);
+            statement::leave_utility(outer);
+            unnest();
+        };
+        let record = |completion| {
+            if let Some(running) = &running {
+                utility::end(running, ended.get(), completion);
+            }
+        };
+        pg_try(body, leave, || record(std::ptr::null()));
+        leave(Outcome::Completed);
+        record(completion);
     }
 }
 
-/// Runs `body` one nesting level deeper, with the statement's accounts active. If it fails, the statistics so far are
-/// recorded before the error is raised again.
+/// Runs `body` one nesting level deeper, with the statement's accounts active, and then `after` with the statement, if it is
+/// measured. If `body` fails, the statistics so far are recorded before the error is raised again.
 ///
 /// # Safety
 /// * `query` must be started, and must not end before this returns.
 /// * The frames of the caller and of `body` must be plain, because an error crosses them.
-unsafe fn run(query: *mut QueryDesc, body: impl FnOnce()) {
+unsafe fn run(query: *mut QueryDesc, body: impl FnOnce(), after: impl FnOnce(&statement::Statement)) {
     // SAFETY: by the caller's promise the frames are plain and the query is started. Each successful `enter` is followed by
     // exactly one `leave`.
     unsafe {
@@ -103,14 +133,18 @@ unsafe fn run(query: *mut QueryDesc, body: impl FnOnce()) {
                 unnest();
             },
             || {
+                unmeasured::run_failed();
                 if let Some(statement) = entered {
                     let _ = server::caught(|| statement.record(true));
                     statement.close();
+                } else if statement::find(query).is_none() {
+                    unmeasured::query_ended(query);
                 }
             },
         );
         if let Some(statement) = entered {
             statement.leave();
+            after(statement);
         }
         charge_current_account();
         unnest();
@@ -127,11 +161,16 @@ fn charge_current_account() {
     }
 }
 
-/// Returns how to measure the statement, or `None` if it is not measured.
+/// Returns how to measure the statement, or `None` if it is not measured. `is_sent` says that a client sent it.
 ///
 /// # Safety
 /// `query` must point to a QueryDesc that is not started yet.
-unsafe fn decide(query: *mut QueryDesc, eflags: i32, toplevel: bool) -> Option<InstrumentationPlan> {
+#[inline(always)]
+unsafe fn decide<const MAY_BE_TRACED: bool>(
+    query: *mut QueryDesc,
+    eflags: i32,
+    is_sent: bool,
+) -> Option<InstrumentationPlan> {
     // SAFETY: PostgreSQL passes a valid QueryDesc.
     unsafe {
         if eflags & pg_sys::EXEC_FLAG_EXPLAIN_ONLY as i32 != 0 {
@@ -141,25 +180,56 @@ unsafe fn decide(query: *mut QueryDesc, eflags: i32, toplevel: bool) -> Option<I
             let asked = (*query).instrument_options & statement::INSTRUMENT_ROWSOURCE != 0;
             return (asked && nesting::depth() == 0).then(InstrumentationPlan::as_leader);
         }
-        if !toplevel && !guc::track_all() {
+        let is_traced = || MAY_BE_TRACED && traced::is_written(query);
+        let is_nested_wanted = || guc::track_all() || is_traced();
+        if !is_sent && (!is_nested_wanted() || own::script_runs() || trace::is_of((*query).sourceText)) {
             return None;
         }
         InstrumentationPlan::from_settings(|| {
-            hint::present(server::commented_text((*query).sourceText, (*query).plannedstmt))
+            is_traced() || hint::present(server::commented_text((*query).sourceText, (*query).plannedstmt))
         })
     }
 }
 
-/// Starts a query, and sets it up for measuring.
+/// Starts a query.
 ///
 /// # Safety
 /// Only PostgreSQL may call this, as its hook of this name, with a valid `query` that is not started yet.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
-    // SAFETY: PostgreSQL passes a valid QueryDesc.
+    // SAFETY: PostgreSQL passes a valid QueryDesc that is not started yet. The frames are plain.
     unsafe {
-        let toplevel = nesting::depth() == 0 && server::portal_or_background();
-        let setting = decide(query, eflags, toplevel);
+        if targets::begins() {
+            start_traced(query, eflags);
+        } else {
+            start::<false>(query, eflags);
+        }
+    }
+}
+
+/// Starts a query of a session that may be traced.
+///
+/// # Safety
+/// The same as for [`start`].
+#[cold]
+#[inline(never)]
+unsafe fn start_traced(query: *mut QueryDesc, eflags: i32) {
+    // SAFETY: the caller promises it.
+    unsafe { start::<true>(query, eflags) }
+}
+
+/// Starts a query, and sets it up for measuring.
+///
+/// # Safety
+/// * `query` must be a valid QueryDesc that is not started yet.
+/// * The caller's frame must be plain, because an error crosses it.
+#[inline(always)]
+unsafe fn start<const MAY_BE_TRACED: bool>(query: *mut QueryDesc, eflags: i32) {
+    // SAFETY: the caller passes a valid QueryDesc.
+    unsafe {
+        let toplevel = nesting::depth() == 0;
+        let is_sent = toplevel && server::portal_or_background();
+        let setting = decide::<MAY_BE_TRACED>(query, eflags, is_sent);
         let requested_by_others = (*query).instrument_options & !statement::INSTRUMENT_ROWSOURCE;
         // If others have core measure, the extension adds its bits to theirs. Otherwise core need not allocate its
         // instrumentation, because the extension has its own.
@@ -170,20 +240,41 @@ unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
             _ => 0,
         };
         (*query).instrument_options |= added_by_us;
-        PREV_EXECUTOR_START
-            .get()
-            .unwrap_or(unguarded::standard_ExecutorStart)(query, eflags);
+        let start = || {
+            PREV_EXECUTOR_START
+                .get()
+                .unwrap_or(unguarded::standard_ExecutorStart)(query, eflags);
+        };
+        if MAY_BE_TRACED && eflags & pg_sys::EXEC_FLAG_EXPLAIN_ONLY as i32 == 0 {
+            traced::start(query, start);
+        } else {
+            start();
+        }
+        if setting.is_none() {
+            unmeasured::begins(query);
+        }
         if let Some(setting) = setting {
             let memory = pg_sys::CurrentMemoryContext;
             let held = server::HeldInterrupts::now();
             let attached = catch_unwind(AssertUnwindSafe(|| {
-                statement::attach(query, &setting, requested_by_others, added_by_us, toplevel)
+                statement::attach(
+                    query,
+                    &setting,
+                    requested_by_others,
+                    added_by_us,
+                    toplevel,
+                    is_sent,
+                )
             }));
             match attached {
                 Ok(true) => {}
-                Ok(false) => withdraw_request((*query).estate),
+                Ok(false) => {
+                    unmeasured::not_attached(query);
+                    withdraw_request((*query).estate);
+                }
                 Err(error) => {
                     pg_sys::CurrentMemoryContext = memory;
+                    unmeasured::not_attached(query);
                     not_attached(query, error, &held);
                 }
             }
@@ -253,10 +344,26 @@ unsafe fn executor_run(
     // SAFETY: the caller promises a started `query` and a plain frame. The body is plain, because it only calls functions
     // of PostgreSQL and the previous hook.
     unsafe {
-        run(query, || {
-            compat::executor_run::call(PREV_EXECUTOR_RUN.get(), query, direction, count, execute_once)
-        });
+        run(
+            query,
+            || {
+                let run = || {
+                    compat::executor_run::call(PREV_EXECUTOR_RUN.get(), query, direction, count, execute_once)
+                };
+                if level::is_on() {
+                    traced::phase(Phase::Fetch, query, run);
+                } else {
+                    run();
+                }
+            },
+            |statement| statement.note_read(query, direction, count),
+        );
     }
+}
+
+/// Replaces what the hook of ExecutorRun calls when a statement is set up. Returns what it called before.
+pub fn replace_executor_run(next: pg_sys::ExecutorRun_hook_type) -> pg_sys::ExecutorRun_hook_type {
+    PREV_EXECUTOR_RUN.replace(next)
 }
 
 /// Finishes a query, and records its statistics.
@@ -273,12 +380,21 @@ unsafe extern "C-unwind" fn executor_finish(query: *mut QueryDesc) {
                 .unwrap_or(unguarded::standard_ExecutorFinish)(query)
         };
         if runs_at_finish(query) {
-            run(query, finish);
+            let finish = || {
+                if level::is_on() {
+                    traced::phase(Phase::Finish, query, finish);
+                } else {
+                    finish();
+                }
+            };
+            run(query, finish, |_| ());
         } else {
             finish();
         }
         if let Some(statement) = statement::find(query) {
             let _ = server::caught(|| statement.record(true));
+        } else {
+            unmeasured::query_ended(query);
         }
     }
 }
@@ -308,8 +424,22 @@ unsafe extern "C-unwind" fn executor_end(query: *mut QueryDesc) {
         if let Some(statement) = statement::find(query).filter(|statement| statement.is_unrecorded()) {
             let _ = server::caught(|| statement.record(true));
         }
-        PREV_EXECUTOR_END.get().unwrap_or(unguarded::standard_ExecutorEnd)(query);
+        let end = || PREV_EXECUTOR_END.get().unwrap_or(unguarded::standard_ExecutorEnd)(query);
+        if level::is_on() && !is_explained_only(query) {
+            traced::phase(Phase::Close, query, end);
+        } else {
+            end();
+        }
     }
+}
+
+/// Returns whether a query was started only for EXPLAIN.
+///
+/// # Safety
+/// `query` must be started.
+unsafe fn is_explained_only(query: *mut QueryDesc) -> bool {
+    // SAFETY: a started query has an executor state.
+    unsafe { (*(*query).estate).es_top_eflags & pg_sys::EXEC_FLAG_EXPLAIN_ONLY as i32 != 0 }
 }
 
 /// Returns whether queries that a utility statement runs count as nested in it. A query that is part of the statement's own
@@ -328,9 +458,30 @@ unsafe fn nests(utility: *mut pg_sys::Node) -> bool {
             | NodeTag::T_CreateTableAsStmt
             | NodeTag::T_RefreshMatViewStmt
             | NodeTag::T_DeclareCursorStmt
-            | NodeTag::T_FetchStmt => false,
+            | NodeTag::T_FetchStmt
+            | NodeTag::T_ClosePortalStmt => false,
             NodeTag::T_CopyStmt => (*utility.cast::<pg_sys::CopyStmt>()).query.is_null(),
             _ => true,
+        }
+    }
+}
+
+/// Notes that a client's FETCH has read a cursor. Its statistics are not known before it is closed.
+///
+/// # Safety
+/// `cursor` must be null or a C string.
+unsafe fn fetched(cursor: *const std::ffi::c_char) {
+    // SAFETY: the function accepts any name, and null. A portal's query is null or live.
+    unsafe {
+        let portal = unguarded::GetPortalByName(cursor).as_ref();
+        let Some(query) = portal
+            .map(|portal| portal.queryDesc)
+            .filter(|query| !query.is_null())
+        else {
+            return;
+        };
+        if nesting::depth() == 0 && statement::find(query).is_some() {
+            unmeasured::cursor_read(query);
         }
     }
 }
@@ -354,27 +505,58 @@ unsafe extern "C-unwind" fn process_utility(
 ) {
     // SAFETY: PostgreSQL passes valid arguments, which are passed on unchanged.
     unsafe {
-        let process = || {
-            PREV_PROCESS_UTILITY
-                .get()
-                .unwrap_or(unguarded::standard_ProcessUtility)(
-                statement,
-                query_string,
-                read_only_tree,
-                context,
-                params,
-                query_env,
-                dest,
-                qc,
-            );
+        let process_as = |statement: *mut pg_sys::PlannedStmt| {
+            let run = || {
+                PREV_PROCESS_UTILITY
+                    .get()
+                    .unwrap_or(unguarded::standard_ProcessUtility)(
+                    statement,
+                    query_string,
+                    read_only_tree,
+                    context,
+                    params,
+                    query_env,
+                    dest,
+                    qc,
+                );
+            };
+            if targets::begins() {
+                traced::utility(statement, query_string, qc, run);
+            } else {
+                run();
+            }
         };
+        let process = || process_as(statement);
         let utility = (*statement).utilityStmt;
-        if crate::pg::plan::tree::tag(utility) == NodeTag::T_ExplainStmt {
-            explain::around(process);
-        } else if nests(utility) {
-            nested(process);
-        } else {
-            process();
+        let counted = unmeasured::utility_begins(statement);
+        match crate::pg::plan::tree::tag(utility) {
+            NodeTag::T_ExplainStmt => {
+                let explain = untimed_explain::statement(statement, query_string);
+                unnamed::around(statement, query_string, || {
+                    explain::around(statement, query_string, || process_as(explain));
+                });
+            }
+            NodeTag::T_CreateTableAsStmt | NodeTag::T_RefreshMatViewStmt | NodeTag::T_DeclareCursorStmt => {
+                unnamed::around(statement, query_string, process);
+            }
+            NodeTag::T_DropStmt => {
+                pgrx_extern_c_guard(|| drop_extension::warn(utility));
+                nested(statement, query_string, qc, process);
+            }
+            NodeTag::T_FetchStmt => {
+                let cursor = (*utility.cast::<pg_sys::FetchStmt>()).portalname;
+                process();
+                fetched(cursor);
+            }
+            _ if nests(utility) => nested(statement, query_string, qc, process),
+            _ => process(),
+        }
+        if nesting::depth() == 0 && waits::waited_outside() {
+            // What was not taken yet, the utility statement waited itself.
+            waits::take_outside();
+        }
+        if let Some(counted) = counted {
+            unmeasured::utility_ended(&counted, query_string);
         }
     }
 }

@@ -1,16 +1,19 @@
-//! Times the planner. A statement's next execution takes what was planned for it since the last one, and records it with its
-//! plan. What is planned and never executed is dropped.
+//! Times the planner, and counts the blocks that it uses. A statement's next execution takes what was planned for it since the
+//! last one, and records it with its plan. What is planned and never executed is dropped.
 
-use super::nesting;
+use super::{nesting, traced, unnamed};
 use crate::guc::{self, StatisticsLevel};
 use crate::instrumentation::auto_clock;
 use crate::pg::compat;
-use crate::pg::server;
+use crate::pg::hot::usage::Usage;
 use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::{self, unguarded};
+use crate::pg::sql_trace::level;
 use pgrx::pg_sys;
 use rowsource_core::clock::Source;
-use rowsource_core::model::Planning;
+use rowsource_core::model::{Buffers, Planning};
 use std::cell::Cell;
+use std::ffi::c_char;
 
 static PREV_PLANNER: BackendLocal<Cell<pg_sys::planner_hook_type>> = BackendLocal::new(Cell::new(None));
 
@@ -23,6 +26,12 @@ struct Planned {
     total: u64,
     min: u64,
     max: u64,
+    /// The last time.
+    last: u64,
+    /// Whether [`USED`] has blocks of it.
+    has_used: bool,
+    /// Whether the last planning used blocks.
+    last_used: bool,
 }
 
 const FREE: Planned = Planned {
@@ -31,10 +40,28 @@ const FREE: Planned = Planned {
     total: 0,
     min: u64::MAX,
     max: 0,
+    last: 0,
+    has_used: false,
+    last_used: false,
+};
+
+/// Blocks that were used to plan a statement.
+#[derive(Clone, Copy)]
+struct Used {
+    all: pg_sys::BufferUsage,
+    /// Those of the last planning that used any.
+    last: pg_sys::BufferUsage,
+}
+
+const NONE_USED: Used = Used {
+    all: Usage::zero().buffers,
+    last: Usage::zero().buffers,
 };
 
 /// The statements that were planned and not executed yet. Most are executed at once, so there are few.
 static PLANNED: BackendLocal<[Cell<Planned>; 8]> = BackendLocal::new([const { Cell::new(FREE) }; 8]);
+/// The blocks that were used to plan each of them.
+static USED: BackendLocal<[Cell<Used>; 8]> = BackendLocal::new([const { Cell::new(NONE_USED) }; 8]);
 /// Whether one of them is in use.
 static ANY: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 /// The place that the next statement takes if all are in use.
@@ -56,26 +83,93 @@ compat::planner::planner_hook!(planner_hook, plan, PREV_PLANNER);
 /// Plans a statement with `planner`, and times that if the statement would be measured.
 ///
 /// # Safety
-/// * `query` must point to a live query.
+/// * `query` must point to a live query, and `text` be null or its text.
 /// * The frames of the caller and of `planner` must be plain, because an error crosses them.
 #[inline(always)]
 unsafe fn plan(
-    query: *const pg_sys::Query,
+    query: *mut pg_sys::Query,
+    text: *const c_char,
+    planner: impl FnOnce() -> *mut pg_sys::PlannedStmt,
+) -> *mut pg_sys::PlannedStmt {
+    // SAFETY: the caller promises what the functions require.
+    unsafe {
+        if level::is_on() {
+            return traced::plan(query, text, || plan_timed(query, text, planner));
+        }
+        plan_timed(query, text, planner)
+    }
+}
+
+/// Does that without a line in the SQL trace.
+///
+/// # Safety
+/// The same as for [`plan`].
+#[inline(always)]
+unsafe fn plan_timed(
+    query: *mut pg_sys::Query,
+    text: *const c_char,
     planner: impl FnOnce() -> *mut pg_sys::PlannedStmt,
 ) -> *mut pg_sys::PlannedStmt {
     // SAFETY: the query is live by the caller's promise. The planner frees or changes it, so its identifier is read before.
     let queryid = compat::parsed_query_id(unsafe { &*query });
-    if queryid == 0 || !is_timed() {
+    if !is_timed() {
         return planner();
+    }
+    if queryid == 0 {
+        // SAFETY: the caller promises what the function requires.
+        return unsafe { unnamed::plan(query, text, planner) };
     }
     let clock = match CLOCK.get() {
         Some((clock, _)) => clock,
         None => choose_clock(),
     };
+    // SAFETY: these are PostgreSQL's own counters. They are global, and only this thread writes them.
+    let before = unsafe { *compat::buffer_usage() };
     let start = clock.read();
     let planned = planner();
-    note(queryid, clock.read().saturating_sub(start));
+    let place = note(queryid, clock.read().saturating_sub(start));
+    // SAFETY: as above.
+    if unsafe { blocks(&before) != blocks(compat::buffer_usage()) } {
+        add_blocks(place, &before);
+    }
     planned
+}
+
+/// Returns the sum of the blocks in these counters. Planning writes no work files.
+///
+/// # Safety
+/// The pointer must be valid, and no other thread may write the counters.
+#[inline(always)]
+unsafe fn blocks(counters: *const pg_sys::BufferUsage) -> i64 {
+    // SAFETY: the caller promises it.
+    let counters = unsafe { &*counters };
+    let shared = counters.shared_blks_hit + counters.shared_blks_read;
+    shared + counters.local_blks_hit + counters.local_blks_read
+}
+
+/// Adds what was used since the counters had these values to what was planned at a place.
+#[cold]
+#[inline(never)]
+fn add_blocks(place: usize, before: &pg_sys::BufferUsage) {
+    let planned = &PLANNED.inner()[place];
+    let kept = &USED.inner()[place];
+    let mut used = if planned.get().has_used {
+        kept.get()
+    } else {
+        NONE_USED
+    };
+    used.last = NONE_USED.last;
+    // SAFETY: the pointers are those of live values, and only this thread writes PostgreSQL's counters.
+    unsafe {
+        unguarded::BufferUsageAccumDiff(&raw mut used.all, compat::buffer_usage(), before);
+        unguarded::BufferUsageAccumDiff(&raw mut used.last, compat::buffer_usage(), before);
+    }
+    kept.set(used);
+    planned.set(Planned {
+        has_used: true,
+        last_used: true,
+        ..planned.get()
+    });
 }
 
 /// Chooses the clock at the first planning of the process.
@@ -94,65 +188,124 @@ fn is_timed() -> bool {
         && !server::is_parallel_worker()
 }
 
-/// Adds a planning to those of its statement.
+/// Adds a planning to those of its statement. Returns its place.
 #[inline(always)]
-fn note(queryid: i64, ticks: u64) {
+fn note(queryid: i64, ticks: u64) -> usize {
     let place = place(queryid);
-    let before = place.get();
-    place.set(Planned {
+    let planned = &PLANNED.inner()[place];
+    let before = planned.get();
+    planned.set(Planned {
         queryid,
         plans: before.plans + 1,
         total: before.total.wrapping_add(ticks),
         min: before.min.min(ticks),
         max: before.max.max(ticks),
+        last: ticks,
+        has_used: before.has_used,
+        last_used: false,
     });
     ANY.set(true);
+    place
 }
 
 /// Returns the place of a statement: its own, a free one, or that of another statement, which is dropped.
 #[inline(always)]
-fn place(queryid: i64) -> &'static Cell<Planned> {
-    let first = &PLANNED.inner()[0];
-    if !ANY.get() || first.get().queryid == queryid {
-        return first;
+fn place(queryid: i64) -> usize {
+    if !ANY.get() || PLANNED.inner()[0].get().queryid == queryid {
+        return 0;
     }
     other_place(queryid)
 }
 
 #[inline(never)]
-fn other_place(queryid: i64) -> &'static Cell<Planned> {
+fn other_place(queryid: i64) -> usize {
     let places = PLANNED.inner();
-    let with = |wanted: i64| places.iter().find(|place| place.get().queryid == wanted);
+    let with = |wanted: i64| places.iter().position(|place| place.get().queryid == wanted);
     with(queryid).or_else(|| with(0)).unwrap_or_else(|| {
-        let place = &places[NEXT.get() % places.len()];
+        let place = NEXT.get() % places.len();
         NEXT.set(NEXT.get().wrapping_add(1));
-        place.set(FREE);
+        places[place].set(FREE);
         place
     })
 }
 
+/// What was planned for a statement.
+pub struct Taken {
+    /// How often, and how long that took.
+    pub planning: Planning,
+    /// The milliseconds of the last planning.
+    pub last_ms: f64,
+    /// The blocks that were used, unless those are none.
+    pub blocks: Option<Blocks>,
+}
+
+/// The blocks that were used to plan a statement. Valid until another one is planned.
+#[derive(Clone, Copy)]
+pub struct Blocks {
+    place: usize,
+    last_used: bool,
+}
+
+impl Blocks {
+    /// Returns all.
+    #[cold]
+    #[inline(never)]
+    pub fn all(self) -> Buffers {
+        compat::buffers(&self.used().all)
+    }
+
+    /// Returns those of the last planning.
+    #[cold]
+    #[inline(never)]
+    pub fn last(self) -> Buffers {
+        if self.last_used {
+            compat::buffers(&self.used().last)
+        } else {
+            Buffers::default()
+        }
+    }
+
+    fn used(self) -> Used {
+        USED.inner()[self.place].get()
+    }
+}
+
+const NOTHING: Taken = Taken {
+    planning: Planning::NONE,
+    last_ms: 0.0,
+    blocks: None,
+};
+
 /// Returns what was planned for a statement since this was last called for it.
 #[inline(always)]
-pub fn take(queryid: i64) -> Planning {
+pub fn take(queryid: i64) -> Taken {
     if !ANY.get() {
-        return Planning::default();
+        return NOTHING;
     }
     take_planned(queryid)
 }
 
 #[inline(never)]
-fn take_planned(queryid: i64) -> Planning {
+fn take_planned(queryid: i64) -> Taken {
     let places = PLANNED.inner();
-    let Some(place) = places.iter().find(|place| place.get().queryid == queryid) else {
-        return Planning::default();
+    let Some(place) = places.iter().position(|place| place.get().queryid == queryid) else {
+        return NOTHING;
     };
-    let planned = place.replace(FREE);
+    let planned = places[place].replace(FREE);
     ANY.set(places.iter().any(|place| place.get().queryid != 0));
     let ms_per_tick = CLOCK.get().map_or(0.0, |(_, ms_per_tick)| ms_per_tick);
-    Planning {
-        plans: planned.plans,
-        total_ms: planned.total as i64 as f64 * ms_per_tick,
-        min_ms: planned.min as i64 as f64 * ms_per_tick,
-        max_ms: planned.max as i64 as f64 * ms_per_tick,
+    let ms = |ticks: u64| ticks as i64 as f64 * ms_per_tick;
+    Taken {
+        planning: Planning {
+            plans: planned.plans,
+            total_ms: ms(planned.total),
+            min_ms: ms(planned.min),
+            max_ms: ms(planned.max),
+        },
+        last_ms: ms(planned.last),
+        blocks: planned.has_used.then_some(Blocks {
+            place,
+            last_used: planned.last_used,
+        }),
     }
 }

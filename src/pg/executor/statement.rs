@@ -10,20 +10,30 @@
 //!
 //! * `state` holds the state itself;
 //! * `setup` creates a statement, or prepares one from the `pool` for another execution;
+//! * `outside` takes what it did outside of its nodes, `facts` what PostgreSQL knows of that;
 //! * `owner` hands it to its query's context, finds it there, and takes it back;
 //! * `install` puts the wrappers into its plan states;
 //! * `lifecycle` enters and leaves its runs, and records it;
-//! * `sampling` configures the sampler.
+//! * `publish` shows it to other sessions;
+//! * `sampling` configures the sampler;
+//! * `text` finds its text;
+//! * `waits` takes its waits.
 
+mod facts;
 mod install;
 mod lifecycle;
+mod outside;
 mod owner;
 mod pool;
+mod publish;
 mod sampling;
 mod setup;
 mod state;
+mod text;
+mod waits;
 
-pub use lifecycle::exclude_running_from_last;
+pub use lifecycle::{caller, enter_utility, exclude_running_from_last, leave_utility, nested_recorded};
 pub use owner::find;
 pub use setup::attach;
-pub use state::{INSTRUMENT_ROWS, INSTRUMENT_ROWSOURCE};
+pub use state::{INSTRUMENT_ROWS, INSTRUMENT_ROWSOURCE, Statement};
+pub use waits::init as init_waits;

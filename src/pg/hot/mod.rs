@@ -7,11 +7,17 @@
 //! * `wrapper` stands in for a node's method and measures the call; its logic is `rowsource_core::wrapper`;
 //! * `node` is what it writes of each node, `state` what it writes of the process;
 //! * `usage` charges buffers and WAL to nodes, `timing` holds the clock in force;
+//! * `waits` charges waits to nodes;
+//! * `trace` lists the calls of the one statement that `rowsource_call_trace()` runs;
+//! * `sql_trace` writes the lines of waits into the session's SQL trace;
 //! * `tick` reads the clock now and then, so that no long call is missed.
 
 pub mod node;
+pub mod sql_trace;
 pub mod state;
 pub mod tick;
 pub mod timing;
+pub mod trace;
 pub mod usage;
+pub mod waits;
 pub mod wrapper;

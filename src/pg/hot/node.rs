@@ -2,10 +2,10 @@
 //! to it. EXPLAIN, the filter counts and the reports of parallel workers use that struct as usual.
 
 use super::state::Usage;
-use crate::pg::compat::NodeInstrumentation;
+use crate::pg::compat::{IndexSearches, NodeInstrumentation};
 use pgrx::pg_sys;
 use rowsource_core::histogram::Histogram;
-use rowsource_core::model::{Buffers, Wal};
+use rowsource_core::model::Estimate;
 use rowsource_core::reconcile::Edge;
 use rowsource_core::sampler::{EveryCall, NodeTimer};
 use rowsource_core::zeroed::Zeroable;
@@ -15,7 +15,8 @@ use rowsource_core::zeroed::Zeroable;
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Node {
-    /// Must be first.
+    /// Must be first. The wrapper of the root of an InitPlan or subplan keeps the counters at entry in it, where core would keep
+    /// those of its own calls: core makes none while the wrapper's call lasts.
     pub instr: NodeInstrumentation,
     /// Rows counted by the wrapper. Rows of core's own calls are counted in `instr`.
     pub rows: u64,
@@ -25,15 +26,14 @@ pub struct Node {
     pub every_call: EveryCall,
     /// What the node itself used, plus what the InitPlans and subplans that it called used.
     pub usage: Usage,
+    /// The nanoseconds that the node itself waited.
+    pub waited_ns: u64,
     /// An error ended the statement inside a call of this node, this many ticks after the call began.
     pub interrupted: Option<u64>,
+    /// Core counts the searches of an index here, if it has no other place.
+    pub index_searches: IndexSearches,
     /// How long the timed calls took.
     pub histogram: Histogram,
-    /// The counters at entry, kept by the wrapper of InitPlan and subplan roots.
-    pub last_charged_at_entry: Usage,
-    /// What nodes below it used while core measured this node instead of the wrapper. It is already in `instr`.
-    pub charged_below: Buffers,
-    pub wal_charged_below: Wal,
     pub plan_state: *mut pg_sys::PlanState,
     /// The account of its caller. For the root of an InitPlan or subplan, that is the node that makes the current call. For
     /// all other nodes, it is the parent.
@@ -46,8 +46,14 @@ pub struct Node {
     pub installed: pg_sys::ExecProcNodeMtd,
     /// The plan node id. It is copied because the plan may already be freed when the statement is closed.
     pub plan_node_id: i32,
+    /// The planner's estimate of its rows. It is copied for the same reason.
+    pub estimate: Estimate,
     /// Index of the parent in the statement's nodes; -1 at the root.
     pub parent: i32,
+    /// The index of the last node below it that core calls on its behalf, and that uses its account; 0 if there is none.
+    pub last_by_core: u32,
+    /// If this is such a node, the index of the one before it; 0 if there is none.
+    pub previous_by_core: u32,
     pub depth: u16,
     pub edge: Edge,
     /// It is a scan whose parent is a fused aggregate.
@@ -62,7 +68,7 @@ pub struct Node {
     pub hidden: bool,
 }
 
-// SAFETY: the fields are numbers, flags, pointers, optional functions, and `Edge`, whose first variant is zero.
+// SAFETY: the fields are numbers, flags, pointers, optional functions, an estimate of two numbers, and `Edge`, whose first variant is zero.
 unsafe impl Zeroable for Node {}
 
 const _: () = assert!(Edge::Sequential as u8 == 0);

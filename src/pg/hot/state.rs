@@ -17,11 +17,15 @@ use std::sync::atomic::AtomicU64;
 pub struct Usage {
     pub buffers: pg_sys::BufferUsage,
     pub wal: pg_sys::WalUsage,
+    /// Whether anything was charged to the account.
+    pub is_charged: bool,
+    /// The account is that of a statement outside its nodes, and the statement waited in this execution.
+    pub has_waited: bool,
 }
 
 impl Usage {
     pub const fn zero() -> Self {
-        // SAFETY: both structs consist of plain integers, for which zero bytes are a valid value.
+        // SAFETY: both structs consist of plain integers. Zero bytes are a valid value for them and for `false`.
         unsafe { std::mem::zeroed() }
     }
 }
@@ -43,8 +47,9 @@ impl RngCore for Random {
     }
 }
 
-/// The first fields are used by each call of a node, the last ones by each statement.
-#[repr(C, align(64))]
+/// The first fields are used by each call of a node, the last ones by each statement. It fills a page: `pg::live` maps that page
+/// onto shared memory.
+#[repr(C, align(4096))]
 pub struct Hot {
     /// The account of the running node. It is always live.
     pub current: Cell<*mut Usage>,

@@ -8,6 +8,7 @@ pub use super::state::Usage;
 use super::state::{HOT, OUTSIDE};
 use crate::pg::compat;
 use crate::pg::server::unguarded;
+use pgrx::pg_sys::{BufferUsage, WalUsage};
 use rowsource_core::sampler::MANY_BUFFERS;
 use rowsource_core::wrapper::scope;
 
@@ -78,6 +79,18 @@ pub fn reads() -> i64 {
     }
 }
 
+/// Returns how many blocks were found in buffers since the last charge.
+#[inline(always)]
+pub fn hits_since_charge() -> i64 {
+    // SAFETY: these are PostgreSQL's own counters and a copy of them. They are global, and only this thread writes them.
+    unsafe {
+        let now = compat::buffer_usage().cast_const();
+        let last = &raw const (*HOT.last_charged.as_ptr()).buffers;
+        let shared = (*now).shared_blks_hit.wrapping_sub((*last).shared_blks_hit);
+        shared.wrapping_add((*now).local_blks_hit.wrapping_sub((*last).local_blks_hit))
+    }
+}
+
 /// Charges `account` with what was used since the last charge. Returns whether that included I/O or many buffers.
 ///
 /// # Safety
@@ -91,6 +104,7 @@ pub unsafe fn charge(account: *mut Usage) -> bool {
         let now = compat::buffer_usage().cast_const();
         let last = &raw mut (*HOT.last_charged.as_ptr()).buffers;
         let to = &raw mut (*account).buffers;
+        (*account).is_charged = true;
         let io = (*now).shared_blks_read != (*last).shared_blks_read
             || (*now).shared_blks_written != (*last).shared_blks_written
             || (*now).local_blks_read != (*last).local_blks_read
@@ -125,25 +139,18 @@ pub unsafe fn charge(account: *mut Usage) -> bool {
     }
 }
 
-/// Adds all that was charged since `entry` (an earlier result of [`last_charged`]) to an account. So the node that calls an
+/// Adds all that was charged since an entry (blocks and WAL of an earlier result of [`last_charged`]) to an account. So the node that calls an
 /// InitPlan or a nested statement is also charged with what that used.
 ///
 /// # Safety
-/// `account` and `entry` must point to live values, and no reference to `account` may exist.
-pub unsafe fn add_since(account: *mut Usage, entry: *const Usage) {
-    // SAFETY: both are live by the caller's promise. Only this thread writes the counters of the last charge.
+/// All must point to live values, and no reference to `account` may exist.
+pub unsafe fn add_since(account: *mut Usage, buffers: *const BufferUsage, wal: *const WalUsage) {
+    // SAFETY: all are live by the caller's promise. Only this thread writes the counters of the last charge.
     unsafe {
         let now = HOT.last_charged.as_ptr().cast_const();
-        unguarded::BufferUsageAccumDiff(
-            &raw mut (*account).buffers,
-            &raw const (*now).buffers,
-            &raw const (*entry).buffers,
-        );
-        unguarded::WalUsageAccumDiff(
-            &raw mut (*account).wal,
-            &raw const (*now).wal,
-            &raw const (*entry).wal,
-        );
+        (*account).is_charged = true;
+        unguarded::BufferUsageAccumDiff(&raw mut (*account).buffers, &raw const (*now).buffers, buffers);
+        unguarded::WalUsageAccumDiff(&raw mut (*account).wal, &raw const (*now).wal, wal);
     }
 }
 

@@ -9,6 +9,7 @@
 use super::node::Node;
 use super::state::{HOT, Random, Usage};
 use super::{tick, timing, usage};
+use crate::pg::compat;
 use crate::pg::server::unguarded;
 use pgrx::pg_sys::{self, PlanState, TupleTableSlot};
 use rowsource_core::clock::tsc;
@@ -153,14 +154,20 @@ impl Host for Executor {
 
     #[inline(always)]
     fn keep_last_charged(&mut self, node: LiveNode) {
-        self.node_mut(node).last_charged_at_entry = HOT.last_charged.get();
+        let last = HOT.last_charged.as_ptr().cast_const();
+        let core = compat::common_instrumentation(&mut self.node_mut(node).instr);
+        // SAFETY: only this thread writes the counters of the last charge.
+        unsafe { (core.bufusage_start, core.walusage_start) = ((*last).buffers, (*last).wal) };
     }
 
     #[inline(always)]
     fn charge_caller_since_kept(&mut self, node: LiveNode) {
         // SAFETY: the node and its caller's account are live. No reference to a node exists, because that would borrow the
         // executor.
-        unsafe { usage::add_since((*node.0).caller, &raw const (*node.0).last_charged_at_entry) }
+        unsafe {
+            let core = compat::common_instrumentation(&mut (*node.0).instr);
+            usage::add_since((*node.0).caller, &core.bufusage_start, &core.walusage_start);
+        }
     }
 
     #[inline(always)]
@@ -198,6 +205,13 @@ impl Host for Executor {
     fn count_in_histogram(&mut self, node: LiveNode, ticks: i64, did_read: bool) {
         let ns = ticks as f64 * HOT.ns_per_tick.get();
         self.node_mut(node).histogram.count(ns, did_read);
+    }
+
+    #[inline(always)]
+    fn note_hits(&mut self, node: LiveNode, ticks: i64) {
+        if self.node(node).timer.is_sampling() {
+            add_hits(self.node_mut(node), ticks);
+        }
     }
 
     #[inline(always)]
@@ -318,6 +332,16 @@ impl Host for Executor {
 
     fn scan_method<const TIMED: u8, const SCOPE: u8>() -> Method {
         scan::<TIMED, SCOPE>
+    }
+}
+
+/// Adds the hits of a sampled call that read no block. Long calls are left out: what made them long (a wait, another process on the
+/// processor) would hide the hits. It is out of line, so that the calls of short statements save fewer registers.
+#[inline(never)]
+fn add_hits(node: &mut Node, ticks: i64) {
+    if (ticks as f64) < HOT.config.get().long {
+        let ns = ticks as f64 * HOT.ns_per_tick.get();
+        node.histogram.hits.add(ns, usage::hits_since_charge());
     }
 }
 

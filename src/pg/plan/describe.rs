@@ -1,10 +1,13 @@
 //! Describes a plan with PostgreSQL's EXPLAIN (FORMAT JSON), once, not at each execution.
 //!
-//! A plan that the session knows is described again only if its statement's text has changed, because then its literals may
+//! If constants are kept, a plan that the session knows is described again only if its statement's text has changed, because then its literals may
 //! have changed too, and only if the session's budget allows it. Describing may take 0.2 % of a session's time. A session
 //! can save time for a few hundred descriptions. So an interactive user or a script sees the literals of the last
 //! execution. For a connection that sends thousands of statements a second, the cost is negligible, and the display says
 //! that the literals are older.
+//!
+//! Unless the setting `keep_constants` is on, symbols like `$1` replace all constants, in the statement's text and in the
+//! conditions. Then a description is right for all executions, and a known plan is never described again.
 //!
 //! The cost and the size of a description are bounded for any statement. `printing` makes EXPLAIN shorten long constants.
 //! If the conditions are still too long, the plan is described without them (`named`).
@@ -12,17 +15,25 @@
 mod constants;
 mod named;
 mod printing;
+mod relations;
+mod symbols;
 
+use super::reading;
 use super::tree::Found;
+use crate::guc;
+use crate::pg::compat::jumble;
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::contained_or_cancelled;
 use crate::pg::server::{self, memory};
 use pgrx::pg_sys::{self, QueryDesc};
 use rowsource_core::clock::system;
 use rowsource_core::model::PlanDescription;
-use rowsource_core::plan::{ExplainedPlan, parse_explain_json};
+use rowsource_core::normalise::{Constants, Place, Text, block, replaced};
+use rowsource_core::plan::{ExplainedPlan, PlanNode, parse_explain_json};
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::rc::Rc;
+use symbols::Symbols;
 
 /// The maximal budget of a session in nanoseconds, which is also the initial one.
 const MAX_BUDGET: i64 = 10_000_000;
@@ -64,69 +75,194 @@ static BUDGET: BackendLocal<Cell<Budget>> = BackendLocal::new(Cell::new(Budget {
     at: 0,
 }));
 
+/// The text of a statement, and where its constants are.
+pub struct StatementText<'a> {
+    /// The text without spaces at its ends, in the server's encoding. A long text is cut.
+    pub bytes: Cow<'a, [u8]>,
+    /// Where the text begins in its query string. `None` if the statement was not made from it.
+    pub location: Option<usize>,
+    /// The constants that the parser found, if that is known.
+    pub constants: Option<Rc<Constants>>,
+}
+
+impl StatementText<'_> {
+    /// Returns the text in the form that `core` expects.
+    pub fn as_text(&self) -> Text<'_> {
+        Text {
+            bytes: &self.bytes,
+            backslashes: jumble::backslashes_escape(),
+        }
+    }
+
+    /// Returns the constants, and their places in the text. If the parser's are not known, all literals count. Returns `None`
+    /// if there is no memory.
+    fn constants(&self) -> Option<(Rc<Constants>, Vec<Place>)> {
+        let text = self.as_text();
+        let parsed = self.constants.clone().and_then(|constants| {
+            let places = constants.places(text)?;
+            Some((constants, places))
+        });
+        parsed.or_else(|| {
+            let constants = Constants::literals(text)?;
+            let places = constants.places(text)?;
+            Some((Rc::new(constants), places))
+        })
+    }
+}
+
 /// Returns the description of a started statement's plan, and whether its literals are those of an earlier execution.
 /// Creates the description unless a usable one is known. Returns `None` if there is no memory for it.
 ///
 /// # Safety
-/// `query` must be started, and `found` must be the nodes of its plan.
+/// `query` must be started, `text` must return its text, and `found` must be the nodes of its plan.
 #[inline(never)]
-pub unsafe fn description(
+pub unsafe fn description<'a>(
     query: *mut QueryDesc,
+    text: impl FnOnce() -> StatementText<'a>,
     known: Option<&Rc<PlanDescription>>,
     found: &[Found],
 ) -> Option<(Rc<PlanDescription>, bool)> {
-    // SAFETY: `query` is started and `found` are its nodes, by the caller's promise.
-    unsafe {
-        let has_memory = || memory::has_headroom(found.len());
-        if let Some(known) = known {
-            if is_of(known, query) {
+    let has_memory = || memory::has_headroom(found.len());
+    if let Some(known) = known {
+        if is_of_all(known) {
+            return Some((known.clone(), false));
+        }
+        // Without constants, a description is not made again for other literals. It is made because the setting changed.
+        if guc::keep_constants() {
+            let text = text();
+            // SAFETY: `query` is started by the caller's promise.
+            if unsafe { is_of(known, query, &text) } {
                 return Some((known.clone(), false));
             }
             if !Budget::allows(system::monotonic()) || !has_memory() {
                 return Some((known.clone(), true));
             }
-        } else if !has_memory() {
-            return None;
+            // SAFETY: the caller promises what the function requires.
+            return unsafe { describe(query, &text, found) }.map(|description| (Rc::new(description), false));
         }
-        Some((Rc::new(describe(query, found)), false))
     }
+    if !has_memory() {
+        return None;
+    }
+    // SAFETY: the caller promises what the function requires.
+    unsafe { describe(query, &text(), found) }.map(|description| (Rc::new(description), false))
+}
+
+/// Returns whether a plan's description is right for all executions.
+#[inline(always)]
+pub fn is_of_all(description: &PlanDescription) -> bool {
+    description.is_normalised() && !guc::keep_constants()
 }
 
 /// Returns whether a plan's description is right for an execution, including the literals.
 ///
 /// # Safety
 /// `query` must be valid.
-#[inline(always)]
-pub unsafe fn is_of(description: &PlanDescription, query: *mut QueryDesc) -> bool {
-    // SAFETY: `query` is valid by the caller's promise, and so are its text and its planned statement.
-    unsafe {
-        ((*query).params.is_null() || description.generic)
-            && description.is_of(server::statement_text((*query).sourceText, (*query).plannedstmt))
-    }
+pub unsafe fn is_of(description: &PlanDescription, query: *mut QueryDesc, text: &StatementText) -> bool {
+    // SAFETY: `query` is valid by the caller's promise.
+    let has_parameters = unsafe { !(*query).params.is_null() };
+    guc::keep_constants() && (!has_parameters || description.generic) && description.is_of(&text.bytes)
 }
 
-/// Longer statement texts are cut, because a plan's statistics must not hold megabytes.
-const MAX_TEXT: usize = 16 * 1024;
+/// Describes the plan, and subtracts the time from the budget. Returns `None` if there is no memory.
+///
+/// # Safety
+/// * `query` must be started, `text` be its text, and `found` must be the nodes of its plan.
+/// * The caller must allow errors: a cancel request is raised again.
+#[inline(never)]
+unsafe fn describe(query: *mut QueryDesc, text: &StatementText, found: &[Found]) -> Option<PlanDescription> {
+    let start = system::monotonic();
+    let constants = if guc::keep_constants() {
+        None
+    } else {
+        Some(text.constants()?)
+    };
+    let symbols = constants.as_ref().map(|(constants, places)| Symbols {
+        location: text.location,
+        places,
+        text: &text.bytes,
+        next: constants.next_number(),
+        lists: Vec::new(),
+    });
+    // SAFETY: `query` is started, and `found` are its nodes, by the caller's promise.
+    let mut plan = unsafe { explained(query, found, symbols).unwrap_or_else(|| named::plan(query, found)) };
+    // SAFETY: as above.
+    unsafe {
+        relations::add(found, &mut plan.nodes);
+        plan.extents = relations::extents(found);
+    }
+    let hidden = usize::from(found[0].hidden);
+    // SAFETY: as above.
+    let stopped_early = unsafe { reading::stopped_early(found) };
+    for (node, (may_stop_early, stops_with_reader)) in
+        plan.nodes.iter_mut().zip(stopped_early.into_iter().skip(hidden))
+    {
+        node.may_stop_early = may_stop_early;
+        node.stops_with_reader = stops_with_reader;
+    }
+    Budget::pay(system::monotonic().saturating_sub(start));
+    let kept = constants.map(|(constants, places)| {
+        let kept = replaced(&text.bytes, &places, server::MAX_SHOWN_TEXT);
+        (kept, constants)
+    });
+    Some(described(text, kept, plan))
+}
 
-/// Describes the plan, and subtracts the time from the budget.
+/// Returns the nodes of a started statement's plan, as they are described.
 ///
 /// # Safety
 /// * `query` must be started, and `found` must be the nodes of its plan.
 /// * The caller must allow errors: a cancel request is raised again.
-#[inline(never)]
-unsafe fn describe(query: *mut QueryDesc, found: &[Found]) -> PlanDescription {
-    let start = system::monotonic();
-    // SAFETY: `query` is started, and `found` are its nodes, by the caller's promise.
-    unsafe {
-        let plan = explained(query, found).unwrap_or_else(|| named::plan(query, found));
-        Budget::pay(system::monotonic().saturating_sub(start));
-        let text = server::statement_text((*query).sourceText, (*query).plannedstmt);
-        let kept = server::first_bytes(text, MAX_TEXT);
-        let is_cut = kept.len() < text.len();
-        let mark = if is_cut { "..." } else { "" };
-        // It is allocated in one piece, because a text that grows leaves holes in the heap.
-        let shown = [&server::from_database(kept), mark].concat();
-        PlanDescription::new(text, shown, is_cut, plan)
+pub unsafe fn nodes(query: *mut QueryDesc, found: &[Found]) -> Vec<PlanNode> {
+    // SAFETY: the caller promises what both functions require.
+    let plan = unsafe { explained(query, found, None).unwrap_or_else(|| named::plan(query, found)) };
+    plan.nodes
+}
+
+/// Describes a utility statement, as one node with this name. Returns `None` if there is no memory.
+pub fn utility(text: &StatementText, command: &str, is_block: bool) -> Option<PlanDescription> {
+    let plan = ExplainedPlan {
+        nodes: vec![PlanNode {
+            operation: command.to_owned(),
+            may_stop_early: true,
+            ..PlanNode::default()
+        }],
+        ..ExplainedPlan::default()
+    };
+    if guc::keep_constants() {
+        return Some(described(text, None, plan));
+    }
+    let block = is_block
+        .then(|| block(text.as_text(), server::MAX_SHOWN_TEXT))
+        .flatten();
+    let kept = match block {
+        Some(kept) => (kept, Rc::default()),
+        None => {
+            let (constants, places) = text.constants()?;
+            (replaced(&text.bytes, &places, server::MAX_SHOWN_TEXT), constants)
+        }
+    };
+    Some(described(text, Some(kept), plan))
+}
+
+/// A text without constants, whether it was cut, and what is known of the constants.
+type Kept = ((Vec<u8>, bool), Rc<Constants>);
+
+/// Returns the description of a plan. `kept` is the text that is stored, unless constants are kept.
+fn described(text: &StatementText, kept: Option<Kept>, plan: ExplainedPlan) -> PlanDescription {
+    let (kept, constants) = kept.unzip();
+    let (kept, is_cut) = match kept {
+        Some((kept, is_cut)) => (Cow::Owned(kept), is_cut),
+        None => (Cow::Borrowed(&*text.bytes), false),
+    };
+    let clipped = server::first_bytes(&kept, server::MAX_SHOWN_TEXT);
+    let is_cut = is_cut || clipped.len() < kept.len();
+    let mark = if is_cut { "..." } else { "" };
+    // It is allocated in one piece, because a text that grows leaves holes in the heap.
+    let shown = [&server::from_database(clipped), mark].concat();
+    match constants {
+        Some(constants) => PlanDescription::normalised(shown, is_cut, plan, constants),
+        None => PlanDescription::new(&text.bytes, shown, is_cut, plan),
     }
 }
 
@@ -136,19 +272,28 @@ unsafe fn describe(query: *mut QueryDesc, found: &[Found]) -> PlanDescription {
 /// # Safety
 /// * `query` must be started, and `found` must be the nodes of its plan.
 /// * The caller must allow errors: a cancel request is raised again.
-unsafe fn explained(query: *mut QueryDesc, found: &[Found]) -> Option<ExplainedPlan> {
+unsafe fn explained(
+    query: *mut QueryDesc,
+    found: &[Found],
+    symbols: Option<Symbols>,
+) -> Option<ExplainedPlan> {
     // SAFETY: `query` is started, and `found` are its nodes, by the caller's promise. Everything is allocated in a separate
     // context, which is deleted at the end. The constants are restored before that.
     unsafe {
         let _memory = Scratch::enter();
         let parsed = contained_or_cancelled(|| {
-            let constants = printing::bounded(query, found)?;
+            let mut constants = printing::bounded(query, found, symbols)?;
             let parsed = parse_explain_json(server::as_utf8(explain_json(query)));
-            let cut = constants.cut();
+            let (cut, next) = (constants.cut(), constants.next_symbol());
+            let lists = constants.take_lists();
             drop(constants);
-            Some(parsed.map(|plan| ExplainedPlan {
-                cut: plan.cut + cut,
-                ..plan
+            Some(parsed.map(|mut plan| {
+                plan.cut += cut;
+                plan.lists = lists;
+                if let Some(next) = next {
+                    plan.hide_strings(next);
+                }
+                plan
             }))
         })?;
         let hidden = usize::from(found[0].hidden);

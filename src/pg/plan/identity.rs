@@ -1,7 +1,11 @@
 //! Computes a plan's identity. It depends on the plan's nodes, on their relations and indexes, and on how they are joined and
 //! in which order. It does not depend on literals, costs or text. It is stable across executions and restarts of one major
 //! version.
+//!
+//! Relations and indexes are told apart by their OIDs. Temporary ones get new OIDs each time they are made, so they are told
+//! apart by their names and columns. That takes longer, so it is done only in sessions that have temporary tables.
 
+use super::temporary;
 use super::tree::{Found, tag};
 use crate::pg::compat;
 use pgrx::pg_sys::{self, NodeTag};
@@ -14,7 +18,13 @@ use rowsource_core::model::PlanId;
 /// `found` must come from a live plan state tree.
 pub unsafe fn plan_id(found: &[Found], statement: &pg_sys::PlannedStmt) -> PlanId {
     // SAFETY: `found` comes from a live plan state tree, by the caller's promise.
-    let own = unsafe { own_id(found) };
+    let own = unsafe {
+        if temporary::session_has_tables() {
+            own_id_with_temporary_tables(found)
+        } else {
+            own_id::<false>(found)
+        }
+    };
     match compat::plan_id(statement) {
         0 => PlanId {
             number: own,
@@ -27,11 +37,24 @@ pub unsafe fn plan_id(found: &[Found], statement: &pg_sys::PlannedStmt) -> PlanI
     }
 }
 
-/// Computes pg_rowsource's number of a plan.
+/// Computes pg_rowsource's number of a plan in a session that has temporary tables.
 ///
 /// # Safety
 /// `found` must be the nodes of a live, initialised plan state tree.
-unsafe fn own_id(found: &[Found]) -> i64 {
+#[cold]
+#[inline(never)]
+unsafe fn own_id_with_temporary_tables(found: &[Found]) -> i64 {
+    // SAFETY: the caller promises what the function requires.
+    unsafe { own_id::<true>(found) }
+}
+
+/// Computes pg_rowsource's number of a plan. If `TEMPORARY`, plans of temporary tables are told apart by the tables' names and
+/// columns.
+///
+/// # Safety
+/// `found` must be the nodes of a live, initialised plan state tree.
+#[inline(always)]
+unsafe fn own_id<const TEMPORARY: bool>(found: &[Found]) -> i64 {
     let mut hash = 0;
     let mut add = |number| hash = mixed(hash, number);
     for place in found.iter().filter(|place| !place.hidden) {
@@ -41,7 +64,7 @@ unsafe fn own_id(found: &[Found]) -> i64 {
             add(tag(plan) as i64);
             add(i64::from(place.depth));
             add(i64::from(place.by_expression) + 2 * i64::from((*plan).parallel_aware));
-            details(plan, (*place.plan_state).state, &mut add);
+            details::<TEMPORARY>(place.plan_state, &mut add);
         }
     }
     // Copies differences in the high bits to the low bits.
@@ -63,11 +86,13 @@ fn mixed(hash: u64, number: i64) -> u64 {
 /// Passes to `add` the values that distinguish a node from others of its kind.
 ///
 /// # Safety
-/// * `plan` must point to a live plan node, whose tag tells its type.
-/// * `estate` must point to the executor state of its query.
-unsafe fn details(plan: *mut pg_sys::Plan, estate: *mut pg_sys::EState, add: &mut impl FnMut(i64)) {
-    // SAFETY: the plan node is live by the caller's promise, and of the type that its tag says.
+/// `state` must point to a live, initialised plan state. Its plan node's tag tells the type of both.
+#[inline(always)]
+unsafe fn details<const TEMPORARY: bool>(state: *mut pg_sys::PlanState, add: &mut impl FnMut(i64)) {
+    // SAFETY: the plan state is live by the caller's promise, and so are its plan node and its executor state. They are of the
+    // type that the plan node's tag says.
     unsafe {
+        let (plan, estate) = ((*state).plan, (*state).state);
         match tag(plan) {
             NodeTag::T_SeqScan
             | NodeTag::T_SampleScan
@@ -81,26 +106,28 @@ unsafe fn details(plan: *mut pg_sys::Plan, estate: *mut pg_sys::EState, add: &mu
             | NodeTag::T_CteScan => {
                 // If a table is joined with itself, this tells the two scans apart.
                 add(i64::from((*plan.cast::<pg_sys::Scan>()).scanrelid));
-                add(scanned(plan, estate));
+                add(scanned::<TEMPORARY>(plan, estate));
             }
             NodeTag::T_IndexScan => {
                 let scan = plan.cast::<pg_sys::IndexScan>();
                 add(i64::from((*plan.cast::<pg_sys::Scan>()).scanrelid));
-                add(scanned(plan, estate));
-                add(i64::from((*scan).indexid.to_u32()));
+                add(scanned::<TEMPORARY>(plan, estate));
+                let opened = || (*state.cast::<pg_sys::IndexScanState>()).iss_RelationDesc;
+                add(object::<TEMPORARY>((*scan).indexid, opened));
                 add((*scan).indexorderdir as i64);
             }
             NodeTag::T_IndexOnlyScan => {
                 let scan = plan.cast::<pg_sys::IndexOnlyScan>();
                 add(i64::from((*plan.cast::<pg_sys::Scan>()).scanrelid));
-                add(scanned(plan, estate));
-                add(i64::from((*scan).indexid.to_u32()));
+                add(scanned::<TEMPORARY>(plan, estate));
+                let opened = || (*state.cast::<pg_sys::IndexOnlyScanState>()).ioss_RelationDesc;
+                add(object::<TEMPORARY>((*scan).indexid, opened));
                 add((*scan).indexorderdir as i64);
             }
             NodeTag::T_BitmapIndexScan => {
-                add(i64::from(
-                    (*plan.cast::<pg_sys::BitmapIndexScan>()).indexid.to_u32(),
-                ));
+                let opened = || (*state.cast::<pg_sys::BitmapIndexScanState>()).biss_RelationDesc;
+                let index = (*plan.cast::<pg_sys::BitmapIndexScan>()).indexid;
+                add(object::<TEMPORARY>(index, opened));
             }
             NodeTag::T_NestLoop | NodeTag::T_MergeJoin | NodeTag::T_HashJoin => {
                 let join = plan.cast::<pg_sys::Join>();
@@ -127,7 +154,7 @@ unsafe fn details(plan: *mut pg_sys::Plan, estate: *mut pg_sys::EState, add: &mu
             NodeTag::T_ModifyTable => {
                 let modify = plan.cast::<pg_sys::ModifyTable>();
                 add((*modify).operation as i64);
-                add(relation((*modify).nominalRelation, estate));
+                add(relation::<TEMPORARY>((*modify).nominalRelation, estate));
             }
             NodeTag::T_Gather => add(i64::from((*plan.cast::<pg_sys::Gather>()).num_workers)),
             NodeTag::T_GatherMerge => add(i64::from((*plan.cast::<pg_sys::GatherMerge>()).num_workers)),
@@ -140,19 +167,36 @@ unsafe fn details(plan: *mut pg_sys::Plan, estate: *mut pg_sys::EState, add: &mu
 ///
 /// # Safety
 /// `plan` must point to a live scan's plan node, and `estate` to the executor state of its query.
-unsafe fn scanned(plan: *mut pg_sys::Plan, estate: *mut pg_sys::EState) -> i64 {
+unsafe fn scanned<const TEMPORARY: bool>(plan: *mut pg_sys::Plan, estate: *mut pg_sys::EState) -> i64 {
     // SAFETY: a scan's plan node, which the caller promises, begins with `Scan`.
-    unsafe { relation((*plan.cast::<pg_sys::Scan>()).scanrelid, estate) }
+    unsafe { relation::<TEMPORARY>((*plan.cast::<pg_sys::Scan>()).scanrelid, estate) }
 }
 
-/// Returns the OID of the relation at a range table index. For an entry that is not a relation, returns a number for its
+/// Returns the OID of a relation or an index. If it is temporary, returns a number for its name and columns.
+///
+/// # Safety
+/// `opened` must return a live relation, or null.
+#[inline(always)]
+unsafe fn object<const TEMPORARY: bool>(
+    oid: pg_sys::Oid,
+    opened: impl FnOnce() -> *mut pg_sys::RelationData,
+) -> i64 {
+    // SAFETY: the relation is null or live, by the caller's promise.
+    let temporary = TEMPORARY
+        .then(|| unsafe { temporary::number(opened()) })
+        .flatten();
+    temporary.unwrap_or_else(|| i64::from(oid.to_u32()))
+}
+
+/// Returns what [`object`] returns for the relation at a range table index. For an entry that is not a relation, returns a number for its
 /// kind.
 ///
 /// # Safety
 /// `estate` must point to a live executor state.
-unsafe fn relation(index: pg_sys::Index, estate: *mut pg_sys::EState) -> i64 {
+unsafe fn relation<const TEMPORARY: bool>(index: pg_sys::Index, estate: *mut pg_sys::EState) -> i64 {
     // SAFETY: the executor state is live by the caller's promise, and so is its range table, a list of entries. Indexes
-    // count from 1. 0 means a join that a remote server executes. The check of `at` rejects it.
+    // count from 1. 0 means a join that a remote server executes. The check of `at` rejects it. The executor's array of
+    // relations is as long as the range table, and has null for relations that are not open.
     unsafe {
         let table = (*estate).es_range_table;
         let at = (index as usize).wrapping_sub(1);
@@ -164,7 +208,9 @@ unsafe fn relation(index: pg_sys::Index, estate: *mut pg_sys::EState) -> i64 {
         });
         match entry {
             None => -1,
-            Some(entry) if (*entry).relid != pg_sys::InvalidOid => i64::from((*entry).relid.to_u32()),
+            Some(entry) if (*entry).relid != pg_sys::InvalidOid => {
+                object::<TEMPORARY>((*entry).relid, || *(*estate).es_relations.add(at))
+            }
             Some(entry) => -2 - (*entry).rtekind as i64,
         }
     }

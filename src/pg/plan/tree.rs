@@ -41,6 +41,26 @@ pub unsafe fn plan_node_id(ps: *const PlanState) -> i32 {
     unsafe { (*(*ps).plan).plan_node_id }
 }
 
+/// Returns how many rows per start the planner expects of a node.
+///
+/// # Safety
+/// `ps` must point to an initialised plan state.
+#[inline(always)]
+pub unsafe fn plan_rows(ps: *const PlanState) -> f64 {
+    // SAFETY: an initialised plan state has its plan.
+    unsafe { (*(*ps).plan).plan_rows }
+}
+
+/// Returns whether a node returns rows. The executor counts none for nodes that combine bitmaps.
+///
+/// # Safety
+/// `ps` must point to an initialised plan state.
+pub unsafe fn returns_rows(ps: *const PlanState) -> bool {
+    // SAFETY: the plan state is initialised by the caller's promise, and begins with its tag.
+    let kind = unsafe { tag(ps) };
+    !matches!(kind, NodeTag::T_BitmapAndState | NodeTag::T_BitmapOrState)
+}
+
 /// Returns whether a node runs its children in parallel workers.
 ///
 /// # Safety

@@ -1,14 +1,13 @@
 //! Copies the data that PostgreSQL and the wrappers have of each node into plain structs.
 
+use super::facts;
 use super::node_table::{NodeRef, NodeTable};
 use super::parallel::Channel;
-use super::workarea;
 use crate::pg::compat;
 use crate::pg::hot::wrapper::Timed;
 use crate::pg::plan::tree;
 use pgrx::pg_sys::{self, NodeTag};
-use rowsource_core::model::NodeFacts;
-use rowsource_core::results::{Calls, CoreSample, NodeSample, Nodes, Place};
+use rowsource_core::results::{Calls, CoreSample, NodeSample, Nodes, Place, Sharing, parallel_divisor};
 use std::cell::Cell;
 
 /// The nodes of a statement that has ended.
@@ -73,12 +72,10 @@ impl Nodes for Collector<'_> {
         let plan_state = node.plan_state();
         // SAFETY: the plan state is live, and with `core_alive` so are its memory contexts, because `new` requires that.
         // Its instrumentation is null or lives as long as it.
-        let (instr, processes, (memory_kb, disk_kb)) = unsafe {
-            let sizes = match self.core_alive {
-                true => workarea::size(plan_state),
-                false => Default::default(),
-            };
-            ((*plan_state).instrument.as_ref(), processes(plan_state), sizes)
+        let (instr, processes, facts) = unsafe {
+            let instr = (*plan_state).instrument.as_ref();
+            let facts = facts::read(plan_state, instr, self.core_alive);
+            (instr, processes(plan_state), facts)
         };
         let usage = node.usage();
         NodeSample {
@@ -97,10 +94,8 @@ impl Nodes for Collector<'_> {
             calls: self.calls(node),
             buffers: compat::buffers(&usage.buffers),
             wal: compat::wal(&usage.wal),
-            facts: NodeFacts {
-                memory_kb: memory_kb.into(),
-                disk_kb: disk_kb.into(),
-            },
+            facts,
+            estimate: node.estimate(),
         }
     }
 
@@ -132,8 +127,6 @@ impl Nodes for Collector<'_> {
             startup_ns: compat::core_startup_ns(instr),
             buffers: buffers.into(),
             wal: wal.into(),
-            charged_below: node.charged_below(),
-            wal_charged_below: node.wal_charged_below(),
             // SAFETY: the plan state is live, because `new` requires that.
             worker_loops: unsafe { worker_loops(plan_state) },
             workers: self
@@ -142,6 +135,27 @@ impl Nodes for Collector<'_> {
                 .map(|channel| channel.read(node.plan_node_id()))
                 .unwrap_or_default(),
         }
+    }
+}
+
+/// Returns what a node has to do with the sharing of rows among processes.
+///
+/// # Safety
+/// `ps` must point to an initialised plan state, whose plan must be live.
+pub(super) unsafe fn sharing(ps: *mut pg_sys::PlanState) -> Sharing {
+    // SAFETY: the plan state and its plan are live by the caller's promise, and each cast follows the tag.
+    unsafe {
+        let plan = (*ps).plan;
+        let workers = match tree::tag(ps) {
+            NodeTag::T_GatherState => (*plan.cast::<pg_sys::Gather>()).num_workers,
+            NodeTag::T_GatherMergeState => (*plan.cast::<pg_sys::GatherMerge>()).num_workers,
+            NodeTag::T_AggState | NodeTag::T_GroupState | NodeTag::T_UniqueState => return Sharing::Grouping,
+            NodeTag::T_AppendState if (*plan).parallel_aware => return Sharing::SharedAppend,
+            NodeTag::T_AppendState => return Sharing::Append,
+            _ if (*plan).parallel_aware => return Sharing::Shared,
+            _ => return Sharing::Plain,
+        };
+        Sharing::Gather(parallel_divisor(workers, pg_sys::parallel_leader_participation))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! 1. A hook sees that a statement has ended, also after an error.
 //! 2. `Statement::record` changes its phase, so that it is recorded only once.
-//! 3. `Statement::note_unwrapped` notes what core measured instead of a wrapper below a Gather.
+//! 3. `Statement::note_unwrapped` corrects what core measured instead of a wrapper below a Gather.
 //! 4. [`with_scratch`] provides memory for the statistics, which is kept between statements.
 //! 5. [`Collector`] copies the data that PostgreSQL and the wrappers have of each node into plain structs.
 //! 6. `rowsource_core::results` computes the statistics from them.
@@ -12,17 +12,19 @@
 //! 10. In a parallel worker, `parallel::report` sends everything to the leader. This is a worker's last step.
 //! 11. `session::record` has `store::record` add the execution to the plan's statistics in shared memory, or adds it to the
 //!     session's own statistics.
-//! 12. It also keeps the execution as the session's last statement.
+//! 12. It also keeps the execution as the session's last statement. Of a parallel plan, `workers` reads what each process did.
 //!
 //! Steps 5 and 6 go node by node: each sample is used where it is collected. A list of samples would cost a short statement
 //! about 120 instructions. Only where times are estimated are the samples copied into a list first.
 
 mod collect;
 mod export;
+mod facts;
 pub mod node;
 pub mod node_table;
 pub mod parallel;
 mod workarea;
+pub mod workers;
 
 pub use collect::Collector;
 
@@ -31,7 +33,7 @@ use crate::pg::server::backend_local::BackendLocal;
 use node_table::NodeTable;
 use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{Buffers, Wal};
-use rowsource_core::results::{Mode, Scratch, StatementSample, add_to_parents, assemble};
+use rowsource_core::results::{self, Mode, Scratch, Share, StatementSample, add_to_parents, assemble};
 use smallvec::SmallVec;
 use std::cell::Cell;
 
@@ -61,8 +63,32 @@ pub fn compute(collector: &Collector, statement: &StatementSample, scratch: &mut
         // been computed from them.
         unsafe { export::to_core(collector.nodes, scratch) };
     }
+    // If there is no memory to compare them, the estimates count as they are.
+    let _ = scale_shared_estimates(collector, scratch);
     scratch.remove_hidden_root();
     true
+}
+
+/// Makes the estimates of nodes whose rows parallel processes share comparable with those rows. Returns `None` if there is no
+/// memory.
+fn scale_shared_estimates(collector: &Collector, scratch: &mut Scratch) -> Option<()> {
+    let nodes = collector.nodes;
+    if !nodes.iter().any(|node| node.under_gather()) {
+        return Some(());
+    }
+    if !collector.core_alive {
+        // The plan may already be freed.
+        scratch.stats.iter_mut().for_each(|node| node.estimate.dismiss());
+        return Some(());
+    }
+    let mut shares: Vec<Share> = Vec::new();
+    shares.try_reserve_exact(nodes.count()).ok()?;
+    shares.extend(nodes.iter().map(|node| Share {
+        input_of: node.place().input_of(),
+        // SAFETY: the plan states are live, because `Collector::new` requires that. With `core_alive`, so are their plans.
+        sharing: unsafe { collect::sharing(node.plan_state()) },
+    }));
+    results::scale_shared_estimates(&shares, &mut scratch.stats)
 }
 
 /// Collects the histograms of the nodes that EXPLAIN shows, and adds the workers' calls to them. Returns false if there is

@@ -4,22 +4,24 @@
 //! reference to a node: a [`NodeRef`] copies a field out or writes one, as a `Cell` does.
 
 use super::node::Node;
-use crate::pg::compat::NodeInstrumentation;
+use crate::pg::compat::{IndexSearches, NodeInstrumentation};
 use crate::pg::hot::usage::Usage;
+use crate::pg::live::Header;
+use crate::pg::live::memory::NodeMemory;
 use pgrx::pg_sys::{ExecProcNodeMtd, PlanState};
 use rowsource_core::histogram::Histogram;
-use rowsource_core::model::{Buffers, Wal};
+use rowsource_core::model::Estimate;
 use rowsource_core::reconcile::Edge;
 use rowsource_core::results::Place;
 use rowsource_core::sampler::{EveryCall, NodeTimer};
-use rowsource_core::zeroed::ZeroedMemory;
 use std::marker::PhantomData;
 
 /// Owns the nodes of a statement. Their addresses do not change until it is dropped, even if it is moved.
 pub struct NodeTable {
     first: *mut Node,
     count: usize,
-    memory: ZeroedMemory<Node>,
+    memory: NodeMemory,
+    header: &'static Header,
 }
 
 /// One node of a table. It borrows the table, so the node is live.
@@ -32,13 +34,18 @@ pub struct NodeRef<'a> {
 impl NodeTable {
     /// Creates a table of `count` nodes in their initial state. `memory` is empty or comes from [`NodeTable::take_memory`].
     /// Returns `None` if there is no memory.
-    pub fn new(mut memory: ZeroedMemory<Node>, count: usize) -> Option<NodeTable> {
+    pub fn new(mut memory: NodeMemory, count: usize) -> Option<NodeTable> {
         let first = Node::fresh(&mut memory, count)?;
-        Some(NodeTable { first, count, memory })
+        Some(NodeTable {
+            first,
+            count,
+            header: memory.header(),
+            memory,
+        })
     }
 
     /// Takes the memory out. The table then has no nodes.
-    pub fn take_memory(&mut self) -> ZeroedMemory<Node> {
+    pub fn take_memory(&mut self) -> NodeMemory {
         self.count = 0;
         self.first = std::ptr::null_mut();
         std::mem::take(&mut self.memory)
@@ -47,6 +54,17 @@ impl NodeTable {
     /// Returns for how many nodes there is memory.
     pub fn capacity(&self) -> usize {
         self.memory.capacity()
+    }
+
+    /// Returns what the statement publishes of itself.
+    #[inline(always)]
+    pub fn header(&self) -> &'static Header {
+        self.header
+    }
+
+    /// Returns the memory of the nodes.
+    pub fn memory(&self) -> &NodeMemory {
+        &self.memory
     }
 
     /// Returns the number of nodes.
@@ -69,9 +87,27 @@ impl NodeTable {
         }
     }
 
+    /// Returns the first node's address, to store it beside the nodes.
+    pub fn as_ptr(&self) -> *mut Node {
+        self.first
+    }
+
+    /// Lists each node that core calls on behalf of another one with that one, whose account it uses.
+    pub fn list_by_core(&self) {
+        for (i, node) in self.iter().enumerate().filter(|(_, node)| node.by_core()) {
+            if let Some(user) = self.of_account(node.caller()) {
+                // SAFETY: both nodes are live as long as the table is borrowed, and only this thread uses them.
+                unsafe {
+                    (*node.node).previous_by_core = (*user.node).last_by_core;
+                    (*user.node).last_by_core = i as u32;
+                }
+            }
+        }
+    }
+
     /// Returns all nodes, a parent before its children.
     #[inline(always)]
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = NodeRef<'_>> + ExactSizeIterator {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = NodeRef<'_>> + ExactSizeIterator + Clone {
         (0..self.count).map(|i| NodeRef {
             // SAFETY: the memory holds `count` nodes from `first` on, and `i` is less than `count`.
             node: unsafe { self.first.add(i) },
@@ -122,6 +158,7 @@ macro_rules! setters {
 getters! {
     plan_state: *mut PlanState;
     plan_node_id: i32;
+    estimate: Estimate;
     parent: i32;
     depth: u16;
     edge: Edge;
@@ -136,17 +173,17 @@ getters! {
     is_fused_scan: bool;
     rows: u64;
     before: u64;
+    waited_ns: u64;
     interrupted: Option<u64>;
     timer: NodeTimer;
     every_call: EveryCall;
     usage: Usage;
-    charged_below: Buffers;
-    wal_charged_below: Wal;
 }
 
 setters! {
     set_plan_state: plan_state => *mut PlanState;
     set_plan_node_id: plan_node_id => i32;
+    set_estimate: estimate => Estimate;
     set_parent: parent => i32;
     set_depth: depth => u16;
     set_edge: edge => Edge;
@@ -159,9 +196,8 @@ setters! {
     set_installed: installed => ExecProcNodeMtd;
     set_fused_scan: fused_scan => *mut Node;
     set_is_fused_scan: is_fused_scan => bool;
+    set_waited_ns: waited_ns => u64;
     set_interrupted: interrupted => Option<u64>;
-    set_charged_below: charged_below => Buffers;
-    set_wal_charged_below: wal_charged_below => Wal;
 }
 
 impl<'a> NodeRef<'a> {
@@ -176,6 +212,13 @@ impl<'a> NodeRef<'a> {
     pub fn instrumentation(self) -> *mut NodeInstrumentation {
         // SAFETY: the node is live as long as its table is borrowed.
         unsafe { &raw mut (*self.node).instr }
+    }
+
+    /// Returns where core counts the searches of its index.
+    #[inline(always)]
+    pub fn index_searches(self) -> *mut IndexSearches {
+        // SAFETY: the node is live as long as its table is borrowed.
+        unsafe { &raw mut (*self.node).index_searches }
     }
 
     /// Returns the address of its account.

@@ -1,5 +1,5 @@
-//! Sends what parallel workers report in addition to core's instrumentation: sampling counts, sampling error and
-//! histograms.
+//! Sends what parallel workers report in addition to core's instrumentation: sampling counts, sampling error, histograms and
+//! waits.
 //!
 //! Core's struct carries rows, loops, times and buffers. A small shared memory segment of the leader carries the rest.
 //! Workers get its handle from a setting (`pg_rowsource.worker_channel`), because a leader's settings are all that
@@ -14,10 +14,12 @@ use pgrx::pg_sys;
 use rowsource_core::histogram::{BUCKETS, Histogram, SharedCounts};
 use rowsource_core::model::NodeStats;
 use rowsource_core::results::WorkerReport;
+use rowsource_core::waits::plan::{EventWaits, RunWaits};
+use rowsource_core::waits::team::TeamWaits;
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-const MAGIC: u64 = 0x726f_7773_7263_0001;
+const MAGIC: u64 = 0x726f_7773_7263_0002;
 
 /// Plans with more nodes have no channel, because a channel would take more than about a megabyte of shared memory.
 const MAX_SLOTS: usize = 2000;
@@ -27,6 +29,8 @@ struct Header {
     magic: u64,
     leader: i32,
     slots: u32,
+    /// The workers' waits, by plan node id.
+    waits: TeamWaits,
 }
 
 #[repr(C)]
@@ -36,6 +40,7 @@ struct Slot {
     timed_calls: AtomicU64,
     timer_calls: AtomicU64,
     clock_backsteps: AtomicU64,
+    waited_ns: AtomicU64,
     plain: SharedCounts<BUCKETS>,
     reading: SharedCounts<BUCKETS>,
 }
@@ -108,6 +113,7 @@ impl Channel {
                     magic: MAGIC,
                     leader: pg_sys::MyProcPid,
                     slots: count as u32,
+                    waits: TeamWaits::default(),
                 });
                 static NUMBER: BackendLocal<Cell<u64>> = BackendLocal::new(Cell::new(0));
                 self.number = NUMBER.get() + 1;
@@ -158,6 +164,26 @@ impl Channel {
         Some(histogram)
     }
 
+    /// Returns how long the workers waited in the node with this plan node id.
+    pub fn waited_ns(&self, plan_node_id: i32) -> u64 {
+        match usize::try_from(plan_node_id) {
+            // SAFETY: the segment is mapped, and has `count` slots, and `id` is less than that.
+            Ok(id) if self.is_mapped() && id < self.count => unsafe {
+                (*self.slots.add(id)).waited_ns.load(Relaxed)
+            },
+            _ => 0,
+        }
+    }
+
+    /// Visits the workers' waits. Their nodes are plan node ids.
+    pub fn each_wait(&self, visit: impl FnMut(EventWaits)) {
+        if self.is_mapped() {
+            // SAFETY: the segment is mapped, and begins with its header, which lies before the slots.
+            let header = unsafe { &*self.slots.cast::<Header>().sub(1) };
+            header.waits.waits().for_each(visit);
+        }
+    }
+
     /// Returns whether its segment is mapped.
     fn is_mapped(&self) -> bool {
         MAPPED.borrow().contains(&self.number)
@@ -172,14 +198,16 @@ impl Channel {
     }
 }
 
-/// Adds a worker's statistics to the leader's slots. `plan_node_ids` has the nodes' ids in the same order.
+/// Adds a worker's statistics to the leader's slots. `plan_node_ids` has the nodes' ids in the same order. What the worker
+/// waited outside of its nodes, to send rows to the leader say, stays outside of them.
 ///
 /// # Safety
 /// This process must be a parallel worker, in a state in which PostgreSQL's functions may be called.
 pub unsafe fn report(
     stats: &[NodeStats],
     histograms: &[&Histogram],
-    plan_node_ids: impl Iterator<Item = i32>,
+    waits: Option<&RunWaits>,
+    plan_node_ids: impl Iterator<Item = i32> + Clone,
 ) {
     let handle = guc::worker_channel();
     if handle == 0 {
@@ -208,6 +236,11 @@ pub unsafe fn report(
             && length >= size_of::<Header>() + (*header).slots as usize * size_of::<Slot>();
         if is_leaders {
             let slots: *const Slot = base.add(size_of::<Header>()).cast();
+            for waits in waits.into_iter().flat_map(RunWaits::events) {
+                let id = waits.node().and_then(|node| plan_node_ids.clone().nth(node));
+                let node = id.map_or(EventWaits::OUTSIDE, |id| id as u32);
+                (*header).waits.add(&EventWaits { node, ..waits });
+            }
             for ((stats, histogram), id) in stats.iter().zip(histograms).zip(plan_node_ids) {
                 if let Ok(id) = usize::try_from(id)
                     && id < (*header).slots as usize
@@ -235,4 +268,6 @@ fn add(slot: &Slot, stats: &NodeStats, histogram: &Histogram) {
     slot.timed_calls.fetch_add(stats.timed_calls, Relaxed);
     slot.timer_calls.fetch_add(stats.timer_calls, Relaxed);
     slot.clock_backsteps.fetch_add(stats.clock_backsteps, Relaxed);
+    slot.waited_ns
+        .fetch_add((stats.wait_ms * 1e6).round() as u64, Relaxed);
 }

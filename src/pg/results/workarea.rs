@@ -1,219 +1,323 @@
-//! Returns the memory and disk that sorts, hashes, aggregates and memoize nodes used, as far as PostgreSQL knows them.
-//! Memory is the largest peak of any process, disk is the sum over all processes; both in kB.
+//! Returns what sorts, hashes, aggregates and memoize nodes did with their memory, as far as PostgreSQL knows it. Memory is the
+//! largest peak of any process, disk is the sum over all processes; both in kB.
 
-use crate::pg::plan::tree;
-use pgrx::pg_sys::{self, NodeTag, PlanState};
+use pgrx::pg_sys;
+use rowsource_core::model::facts::{PEAKS, SUMS};
+use rowsource_core::model::{NodeFacts, NodeKind};
 
-/// Returns memory and disk in kB; `None` if PostgreSQL does not know them.
-///
-/// # Safety
-/// `ps` must be an initialised plan state whose memory contexts are live.
-#[inline(always)]
-pub unsafe fn size(ps: *mut PlanState) -> (Option<u64>, Option<u64>) {
-    // SAFETY: `ps` is a plan state whose memory contexts are live, by the caller's promise.
-    unsafe {
-        match tree::tag(ps) {
-            NodeTag::T_SortState
-            | NodeTag::T_IncrementalSortState
-            | NodeTag::T_HashState
-            | NodeTag::T_AggState
-            | NodeTag::T_MemoizeState => known_size(ps),
-            _ => (None, None),
-        }
-    }
+/// Returns bytes as kB, rounded up.
+pub(super) fn kb(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX)
 }
 
-/// Returns memory and disk of a node of one of these types.
-///
-/// # Safety
-/// `ps` must be an initialised plan state whose memory contexts are live.
-#[inline(never)]
-unsafe fn known_size(ps: *mut PlanState) -> (Option<u64>, Option<u64>) {
-    // SAFETY: the plan state and its memory contexts are live by the caller's promise, and each cast follows the tag.
-    unsafe {
-        match tree::tag(ps) {
-            NodeTag::T_SortState => sort(ps.cast()),
-            NodeTag::T_IncrementalSortState => incremental_sort(ps.cast()),
-            NodeTag::T_HashState => hash(ps.cast()),
-            NodeTag::T_AggState => aggregate(ps.cast()),
-            NodeTag::T_MemoizeState => memoize(ps.cast()),
-            _ => (None, None),
-        }
-    }
-}
-
-fn kb(bytes: u64) -> u64 {
-    bytes.div_ceil(1024)
+/// Returns kB that PostgreSQL has as a larger number.
+fn kb_of(kb: i64) -> u32 {
+    u32::try_from(kb.max(0)).unwrap_or(u32::MAX)
 }
 
 /// Combines the sizes of all processes: the largest memory, the sum of the disk.
 #[derive(Default)]
 struct Participants {
-    memory_kb: Option<u64>,
-    disk_kb: Option<u64>,
+    memory_kb: Option<u32>,
+    disk_kb: Option<u32>,
 }
 
 impl Participants {
-    fn memory(&mut self, kb: u64) {
+    fn memory(&mut self, kb: u32) {
         self.memory_kb = self.memory_kb.max(Some(kb));
     }
-    fn disk(&mut self, kb: u64) {
-        self.disk_kb = Some(self.disk_kb.unwrap_or(0) + kb);
+    fn disk(&mut self, kb: u32) {
+        self.disk_kb = Some(self.disk_kb.unwrap_or(0).saturating_add(kb));
     }
-    fn sorted(&mut self, stats: &pg_sys::TuplesortInstrumentation) {
+    fn facts(self, kind: NodeKind) -> NodeFacts {
+        NodeFacts {
+            kind,
+            memory_kb: self.memory_kb.into(),
+            disk_kb: self.disk_kb.into(),
+            ..NodeFacts::default()
+        }
+    }
+}
+
+/// Whose facts are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// Those of all processes together.
+    All,
+    /// Those of the leader alone.
+    Leader,
+    /// Those of a parallel worker alone. Workers count from 0.
+    Worker(usize),
+}
+
+impl Whose {
+    /// Returns whether they include the leader's.
+    #[inline(always)]
+    pub fn has_leader(self) -> bool {
+        !matches!(self, Whose::Worker(_))
+    }
+
+    /// Passes what each of these parallel workers reported to `add`. `of` returns the workers' reports and their number.
+    ///
+    /// # Safety
+    /// `shared` must be null or live, and have as many reports as `of` says.
+    pub unsafe fn each_worker<S, T>(
+        self,
+        shared: *const S,
+        of: impl FnOnce(&S) -> (&pg_sys::__IncompleteArrayField<T>, i32),
+        add: impl FnMut(&T),
+    ) {
+        if self == Whose::Leader {
+            return;
+        }
+        // SAFETY: it is null or live by the caller's promise, and has so many reports.
+        unsafe {
+            if let Some(shared) = shared.as_ref() {
+                let (reports, number) = of(shared);
+                let reports = reports.as_slice(number as usize);
+                match self {
+                    Whose::Worker(n) => reports.get(n).into_iter().for_each(add),
+                    _ => reports.iter().for_each(add),
+                }
+            }
+        }
+    }
+}
+
+/// Returns the facts of a sort. Those of the leader are unknown before the sort has ended.
+///
+/// # Safety
+/// `state` must point to an initialised plan state of this type, whose memory contexts are live.
+pub(super) unsafe fn sort(state: *mut pg_sys::SortState, whose: Whose) -> NodeFacts {
+    let mut all = Participants::default();
+    let mut methods = 0;
+    let mut add = |stats: &pg_sys::TuplesortInstrumentation| {
         if stats.sortMethod == pg_sys::TuplesortMethod::SORT_TYPE_STILL_IN_PROGRESS {
             return;
         }
-        let kb = stats.spaceUsed.max(0) as u64;
+        methods |= stats.sortMethod;
+        let kb = kb_of(stats.spaceUsed);
         if stats.spaceType == pg_sys::TuplesortSpaceType::SORT_SPACE_TYPE_DISK {
-            self.disk(kb);
+            all.disk(kb);
         } else {
-            self.memory(kb);
+            all.memory(kb);
         }
-    }
-    fn done(self) -> (Option<u64>, Option<u64>) {
-        (self.memory_kb, self.disk_kb)
-    }
-}
-
-/// Returns memory and disk of a sort.
-///
-/// # Safety
-/// `state` must point to an initialised plan state of this type, whose memory contexts are live.
-unsafe fn sort(state: *mut pg_sys::SortState) -> (Option<u64>, Option<u64>) {
+    };
     // SAFETY: the state is live by the caller's promise. With sort_Done, tuplesortstate is null or a live sort. shared_info
     // has num_workers entries.
     unsafe {
-        let mut all = Participants::default();
-        if (*state).sort_Done && !(*state).tuplesortstate.is_null() {
+        if whose.has_leader() && (*state).sort_Done && !(*state).tuplesortstate.is_null() {
             let mut stats = pg_sys::TuplesortInstrumentation::default();
             pg_sys::tuplesort_get_stats((*state).tuplesortstate.cast(), &mut stats);
-            all.sorted(&stats);
+            add(&stats);
         }
-        let shared = (*state).shared_info;
-        if !shared.is_null() {
-            (*shared)
-                .sinstrument
-                .as_slice((*shared).num_workers as usize)
-                .iter()
-                .for_each(|s| all.sorted(s));
-        }
-        all.done()
+        whose.each_worker(
+            (*state).shared_info,
+            |all| (&all.sinstrument, all.num_workers),
+            add,
+        );
+    }
+    NodeFacts {
+        methods,
+        ..all.facts(NodeKind::Sort)
     }
 }
 
-/// Returns memory and disk of an incremental sort.
+/// Returns the facts of an incremental sort.
 ///
 /// # Safety
-/// `state` must point to an initialised plan state of this type, whose memory contexts are live.
-unsafe fn incremental_sort(state: *mut pg_sys::IncrementalSortState) -> (Option<u64>, Option<u64>) {
-    // SAFETY: the state is live by the caller's promise, and shared_info has num_workers entries.
-    unsafe {
-        let mut all = Participants::default();
-        let mut add = |info: &pg_sys::IncrementalSortInfo| {
-            for group in [&info.fullsortGroupInfo, &info.prefixsortGroupInfo] {
-                if group.groupCount > 0 {
-                    if group.maxMemorySpaceUsed > 0 {
-                        all.memory(group.maxMemorySpaceUsed as u64);
-                    }
-                    if group.maxDiskSpaceUsed > 0 {
-                        all.disk(group.maxDiskSpaceUsed as u64);
-                    }
-                }
+/// `state` must point to an initialised plan state of this type. If `core_alive`, its memory contexts must be live.
+pub(super) unsafe fn incremental_sort(
+    state: *mut pg_sys::IncrementalSortState,
+    core_alive: bool,
+    whose: Whose,
+) -> NodeFacts {
+    let mut all = Participants::default();
+    let (mut sums, mut peaks, mut methods) = ([0; SUMS], [0; PEAKS], 0);
+    let mut add = |info: &pg_sys::IncrementalSortInfo| {
+        let groups = [&info.fullsortGroupInfo, &info.prefixsortGroupInfo];
+        for (which, group) in groups.into_iter().enumerate() {
+            if group.groupCount <= 0 {
+                continue;
             }
-        };
-        add(&(*state).incsort_info);
-        let shared = (*state).shared_info;
-        if !shared.is_null() {
-            (*shared)
-                .sinfo
-                .as_slice((*shared).num_workers as usize)
-                .iter()
-                .for_each(add);
+            let (memory, disk) = (kb_of(group.maxMemorySpaceUsed), kb_of(group.maxDiskSpaceUsed));
+            if memory > 0 {
+                all.memory(memory);
+            }
+            if disk > 0 {
+                all.disk(disk);
+            }
+            sums[which] += group.groupCount as u64;
+            sums[2 + which] += group.totalMemorySpaceUsed.max(0) as u64;
+            sums[4 + which] += group.totalDiskSpaceUsed.max(0) as u64;
+            peaks[which] = memory.max(peaks[which]);
+            peaks[2 + which] = disk.max(peaks[2 + which]);
+            methods |= group.sortMethods << (8 * which);
         }
-        all.done()
+    };
+    // SAFETY: the state is live by the caller's promise. With `core_alive`, shared_info is null or has num_workers entries.
+    unsafe {
+        if whose.has_leader() {
+            add(&(*state).incsort_info);
+        }
+        if core_alive {
+            whose.each_worker((*state).shared_info, |all| (&all.sinfo, all.num_workers), add);
+        }
+    }
+    NodeFacts {
+        sums,
+        peaks,
+        methods,
+        ..all.facts(NodeKind::IncrementalSort)
     }
 }
 
-/// Returns memory and disk of a hash.
+/// Returns the facts of a hash table.
 ///
 /// # Safety
 /// `state` must point to an initialised plan state of this type, whose memory contexts are live.
-unsafe fn hash(state: *mut pg_sys::HashState) -> (Option<u64>, Option<u64>) {
+pub(super) unsafe fn hash(state: *mut pg_sys::HashState) -> NodeFacts {
+    let mut all = Participants::default();
+    let mut peaks = [0; PEAKS];
+    let mut add = |numbers: [i32; PEAKS], space_peak: usize| {
+        if numbers[2] <= 0 {
+            return;
+        }
+        all.memory(kb(space_peak as u64));
+        for (peak, number) in peaks.iter_mut().zip(numbers) {
+            *peak = (*peak).max(u32::try_from(number).unwrap_or(0));
+        }
+    };
+    let of = |hash: &pg_sys::HashInstrumentation| {
+        [
+            hash.nbuckets,
+            hash.nbuckets_original,
+            hash.nbatch,
+            hash.nbatch_original,
+        ]
+    };
     // SAFETY: the state is live by the caller's promise. hinstrument and hashtable are null or valid. shared_info has
     // num_workers entries.
     unsafe {
-        let mut all = Participants::default();
-        let own = (*state).hinstrument;
-        if !own.is_null() && (*own).nbatch > 0 {
-            all.memory(kb((*own).space_peak as u64));
+        if let Some(own) = (*state).hinstrument.as_ref() {
+            add(of(own), own.space_peak);
         }
-        let table = (*state).hashtable;
-        if !table.is_null() {
-            all.memory(kb((*table).spacePeak as u64));
+        if let Some(table) = (*state).hashtable.as_ref() {
+            let numbers = [
+                table.nbuckets,
+                table.nbuckets_original,
+                table.nbatch,
+                table.nbatch_original,
+            ];
+            add(numbers, table.spacePeak);
         }
-        let shared = (*state).shared_info;
-        if !shared.is_null() {
-            for worker in (*shared).hinstrument.as_slice((*shared).num_workers as usize) {
-                if worker.nbatch > 0 {
-                    all.memory(kb(worker.space_peak as u64));
-                }
-            }
-        }
-        all.done()
+        Whose::All.each_worker(
+            (*state).shared_info,
+            |all| (&all.hinstrument, all.num_workers),
+            |worker| add(of(worker), worker.space_peak),
+        );
+    }
+    NodeFacts {
+        peaks,
+        ..all.facts(NodeKind::Hash)
     }
 }
 
-/// Returns memory and disk of an aggregate.
+/// Returns the facts of an aggregate. `filter` are those of one that does not hash.
 ///
 /// # Safety
-/// `state` must point to an initialised plan state of this type, whose memory contexts are live.
-unsafe fn aggregate(state: *mut pg_sys::AggState) -> (Option<u64>, Option<u64>) {
-    // SAFETY: the state is live by the caller's promise, and shared_info has num_workers entries.
+/// `state` must point to an initialised plan state of this type. If `core_alive`, its memory contexts must be live.
+pub(super) unsafe fn aggregate(
+    state: *mut pg_sys::AggState,
+    filter: NodeFacts,
+    core_alive: bool,
+    whose: Whose,
+) -> NodeFacts {
+    let mut all = Participants::default();
+    let mut peaks = [0; PEAKS];
+    let mut add = |peak: usize, disk_kb: u64, batches: i32| {
+        if peak > 0 {
+            all.memory(kb(peak as u64));
+        }
+        if disk_kb > 0 {
+            all.disk(kb_of(disk_kb as i64));
+        }
+        peaks[1] = peaks[1].max(u32::try_from(batches).unwrap_or(0));
+    };
+    // SAFETY: the state is live by the caller's promise. With `core_alive`, shared_info is null or has num_workers entries.
     unsafe {
-        let mut all = Participants::default();
-        if (*state).hash_mem_peak > 0 {
-            all.memory(kb((*state).hash_mem_peak as u64));
+        if !matches!(
+            (*state).aggstrategy,
+            pg_sys::AggStrategy::AGG_HASHED | pg_sys::AggStrategy::AGG_MIXED
+        ) {
+            return filter;
         }
-        if (*state).hash_disk_used > 0 {
-            all.disk((*state).hash_disk_used);
+        if whose.has_leader() {
+            add(
+                (*state).hash_mem_peak,
+                (*state).hash_disk_used,
+                (*state).hash_batches_used,
+            );
         }
-        let shared = (*state).shared_info;
-        if !shared.is_null() {
-            for worker in (*shared).sinstrument.as_slice((*shared).num_workers as usize) {
-                if worker.hash_mem_peak > 0 {
-                    all.memory(kb(worker.hash_mem_peak as u64));
-                }
-                if worker.hash_disk_used > 0 {
-                    all.disk(worker.hash_disk_used);
-                }
-            }
+        if core_alive {
+            whose.each_worker(
+                (*state).shared_info,
+                |all| (&all.sinstrument, all.num_workers),
+                |worker| {
+                    add(
+                        worker.hash_mem_peak,
+                        worker.hash_disk_used,
+                        worker.hash_batches_used,
+                    )
+                },
+            );
         }
-        all.done()
+        peaks[0] = u32::try_from((*state).hash_planned_partitions).unwrap_or(0);
+    }
+    NodeFacts {
+        sums: filter.sums,
+        peaks,
+        ..all.facts(NodeKind::HashAggregate)
     }
 }
 
-/// Returns memory and disk of a cache.
+/// Returns the facts of a cache.
 ///
 /// # Safety
-/// `state` must point to an initialised plan state of this type, whose memory contexts are live.
-unsafe fn memoize(state: *mut pg_sys::MemoizeState) -> (Option<u64>, Option<u64>) {
-    // SAFETY: the state is live by the caller's promise, and shared_info has num_workers entries.
+/// `state` must point to an initialised plan state of this type. If `core_alive`, its memory contexts must be live.
+pub(super) unsafe fn memoize(state: *mut pg_sys::MemoizeState, core_alive: bool, whose: Whose) -> NodeFacts {
+    let mut all = Participants::default();
+    let mut sums = [0; SUMS];
+    let mut add = |stats: &pg_sys::MemoizeInstrumentation, mem_peak: u64| {
+        if stats.cache_misses == 0 {
+            return;
+        }
+        all.memory(kb(mem_peak));
+        let counts = [
+            stats.cache_hits,
+            stats.cache_misses,
+            stats.cache_evictions,
+            stats.cache_overflows,
+        ];
+        sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+    };
+    // SAFETY: the state is live by the caller's promise. With `core_alive`, shared_info is null or has num_workers entries.
     unsafe {
-        let mut all = Participants::default();
         let stats = &(*state).stats;
-        if stats.cache_misses > 0 {
-            // PostgreSQL keeps the peak only from the first eviction on. Until then the memory in use is the peak.
-            all.memory(kb(stats.mem_peak.max((*state).mem_used)));
+        // PostgreSQL keeps the peak only from the first eviction on. Until then the memory in use is the peak.
+        if whose.has_leader() {
+            add(stats, stats.mem_peak.max((*state).mem_used));
         }
-        let shared = (*state).shared_info;
-        if !shared.is_null() {
-            for worker in (*shared).sinstrument.as_slice((*shared).num_workers as usize) {
-                if worker.cache_misses > 0 {
-                    all.memory(kb(worker.mem_peak));
-                }
-            }
+        if core_alive {
+            whose.each_worker(
+                (*state).shared_info,
+                |all| (&all.sinstrument, all.num_workers),
+                |worker| add(worker, worker.mem_peak),
+            );
         }
-        all.done()
+    }
+    NodeFacts {
+        sums,
+        ..all.facts(NodeKind::Memoize)
     }
 }

@@ -1,6 +1,8 @@
 //! Returns users and databases, and checks privileges.
 
+use super::encoding::{from_database, to_database};
 use pgrx::pg_sys;
+use std::ffi::{CStr, CString, c_char};
 
 /// Returns whether a database with this OID exists.
 pub fn database_exists(oid: u32) -> bool {
@@ -8,10 +10,72 @@ pub fn database_exists(oid: u32) -> bool {
     unsafe { !pg_sys::get_database_name(pg_sys::Oid::from(oid)).is_null() }
 }
 
+/// Returns the name of a database; `None` if it does not exist any more.
+pub fn database_name(oid: u32) -> Option<String> {
+    // SAFETY: the function accepts any number. It returns null or a C string, which the current memory context frees.
+    unsafe { owned(pg_sys::get_database_name(pg_sys::Oid::from(oid))) }
+}
+
+/// Returns the name of a role; `None` if it does not exist any more.
+pub fn user_name(oid: u32) -> Option<String> {
+    // SAFETY: the function accepts any number. It returns null or a C string, which the current memory context frees.
+    unsafe { owned(pg_sys::GetUserNameFromId(pg_sys::Oid::from(oid), true)) }
+}
+
+/// Returns the OID of a role; `None` if there is none of this name.
+pub fn role_oid(name: &str) -> Option<u32> {
+    let name = CString::new(to_database(name)).ok()?;
+    // SAFETY: the name is a C string.
+    let oid = unsafe { pg_sys::get_role_oid(name.as_ptr(), true) };
+    (oid != pg_sys::InvalidOid).then(|| oid.to_u32())
+}
+
+/// Returns the OID of a database; `None` if there is none of this name.
+pub fn database_oid(name: &str) -> Option<u32> {
+    let name = CString::new(to_database(name)).ok()?;
+    // SAFETY: the name is a C string.
+    let oid = unsafe { pg_sys::get_database_oid(name.as_ptr(), true) };
+    (oid != pg_sys::InvalidOid).then(|| oid.to_u32())
+}
+
+/// Returns a copy of a name.
+///
+/// # Safety
+/// `name` must be null or a C string in the database's encoding.
+unsafe fn owned(name: *const c_char) -> Option<String> {
+    // SAFETY: a name that is not null is a C string, by the caller's promise.
+    (!name.is_null()).then(|| from_database(unsafe { CStr::from_ptr(name) }.to_bytes()))
+}
+
+/// Returns the name of a schema; `None` if it does not exist any more.
+pub fn schema_name(oid: u32) -> Option<String> {
+    // SAFETY: the function accepts any number. It returns null or a C string, which the current memory context frees.
+    unsafe { owned(pg_sys::get_namespace_name(pg_sys::Oid::from(oid))) }
+}
+
+/// Returns the schemas in which the session finds relations by their name alone.
+pub fn search_path() -> Vec<String> {
+    // SAFETY: the function returns a list of OIDs in the current memory context, which frees it.
+    unsafe {
+        let path = pg_sys::fetch_search_path(true);
+        let length = path.as_ref().map_or(0, |path| path.length.max(0) as usize);
+        let schemas = (0..length).map(|i| (*(*path).elements.add(i)).oid_value);
+        schemas
+            .filter_map(|schema| schema_name(schema.to_u32()))
+            .collect()
+    }
+}
+
 /// Returns the current user.
 pub fn user_id() -> u32 {
     // SAFETY: the function takes no arguments and returns a global.
     unsafe { super::unguarded::GetUserId() }.to_u32()
+}
+
+/// Returns the user of the session's statements: the current user, if no function with other rights is running.
+pub fn session_user_id() -> u32 {
+    // SAFETY: the function takes no arguments and returns a global.
+    unsafe { super::unguarded::GetOuterUserId() }.to_u32()
 }
 
 /// Returns this session's database.
@@ -28,4 +92,111 @@ pub fn may_see(userid: u32) -> bool {
         me.to_u32() == userid
             || pg_sys::has_privs_of_role(me, pg_sys::Oid::from(pg_sys::ROLE_PG_READ_ALL_STATS))
     }
+}
+
+/// Returns whether the current user may see what a session of another user does, as in pg_stat_activity. `None` is a session about
+/// which only those know who may see all.
+pub fn may_see_activity(userid: Option<u32>) -> bool {
+    // SAFETY: the function takes no pointers.
+    unsafe {
+        let me = pg_sys::GetUserId();
+        pg_sys::has_privs_of_role(me, pg_sys::Oid::from(pg_sys::ROLE_PG_READ_ALL_STATS))
+            || userid.is_some_and(|userid| pg_sys::has_privs_of_role(me, pg_sys::Oid::from(userid)))
+    }
+}
+
+/// Returns whether the current user may see a statement that a process runs for a user. He may not if the process belongs to another
+/// role that he may not see: with SET ROLE and in functions, a session runs statements as another user.
+pub fn may_see_running(pid: i32, userid: u32) -> bool {
+    may_see(userid) && may_see_activity(role_of_process(pid))
+}
+
+/// Returns the role that a process's session logged in as; `None` if there is no such process.
+fn role_of_process(pid: i32) -> Option<u32> {
+    // SAFETY: only SQL functions call this. They hold no lock, and the function takes and releases one. The result is null or an
+    // entry of the list of processes, which stays mapped. Its process may end meanwhile, so the field is read as one word.
+    unsafe {
+        let process = pg_sys::BackendPidGetProc(pid).cast_const();
+        (!process.is_null()).then(|| (&raw const (*process).roleId).read_volatile().to_u32())
+    }
+}
+
+/// Returns whether the current user may read files of the server.
+pub fn may_read_files() -> bool {
+    // SAFETY: the functions take no pointers.
+    unsafe {
+        let role = pg_sys::Oid::from(pg_sys::ROLE_PG_READ_SERVER_FILES);
+        pg_sys::has_privs_of_role(pg_sys::GetUserId(), role)
+    }
+}
+
+/// Returns the name of a trigger of this database and of its table; `None` if the trigger was dropped. Only an SQL function may
+/// call this.
+pub fn trigger_name(oid: u32) -> Option<String> {
+    let address = pg_sys::ObjectAddress {
+        classId: pg_sys::TriggerRelationId,
+        objectId: pg_sys::Oid::from(oid),
+        objectSubId: 0,
+    };
+    // SAFETY: SQL functions may read the catalogue. The result is null or a C string, which the current memory context frees.
+    unsafe { owned(pg_sys::getObjectIdentity(&address, true)) }
+}
+
+/// A trigger of this database.
+pub struct TriggerNames {
+    /// Its own name.
+    pub name: String,
+    /// The constraint that it enforces.
+    pub constraint: Option<String>,
+    /// Its table.
+    pub relation: Option<String>,
+}
+
+/// Returns the names of a trigger of this database; `None` if it was dropped. Only an SQL function may call this.
+pub fn trigger_names(oid: u32) -> Option<TriggerNames> {
+    let mut key = pg_sys::ScanKeyData::default();
+    // SAFETY: SQL functions may read the catalogue. The scan returns null or a row of pg_trigger, which stays valid until the
+    // scan ends. The names are copied before that.
+    unsafe {
+        pg_sys::ScanKeyInit(
+            &mut key,
+            pg_sys::Anum_pg_trigger_oid as pg_sys::AttrNumber,
+            pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber,
+            pg_sys::Oid::from(pg_sys::F_OIDEQ).to_u32().into(),
+            pg_sys::Datum::from(pg_sys::Oid::from(oid)),
+        );
+        let catalog = pg_sys::table_open(pg_sys::TriggerRelationId, pg_sys::AccessShareLock as i32);
+        let scan = pg_sys::systable_beginscan(
+            catalog,
+            pg_sys::Oid::from(pg_sys::TriggerOidIndexId),
+            true,
+            std::ptr::null_mut(),
+            1,
+            &mut key,
+        );
+        let tuple = pg_sys::systable_getnext(scan);
+        let names = (!tuple.is_null()).then(|| {
+            let row = pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_trigger>();
+            let constraint = (*row).tgconstraint;
+            TriggerNames {
+                name: owned((&raw const (*row).tgname.data).cast()).unwrap_or_default(),
+                constraint: owned(pg_sys::get_constraint_name(constraint)),
+                relation: owned(pg_sys::get_rel_name((*row).tgrelid)),
+            }
+        });
+        pg_sys::systable_endscan(scan);
+        pg_sys::table_close(catalog, pg_sys::AccessShareLock as i32);
+        names
+    }
+}
+
+/// Returns an identifier with quotes if SQL needs them.
+pub fn quoted_identifier(name: &str) -> String {
+    let bytes: Vec<u8> = to_database(name).into_iter().filter(|byte| *byte != 0).collect();
+    let Ok(name) = CString::new(bytes) else {
+        return String::new();
+    };
+    // SAFETY: the function takes a C string in the database's encoding. It returns that string, or one in the current memory
+    // context, which frees it.
+    unsafe { owned(pg_sys::quote_identifier(name.as_ptr())) }.unwrap_or_default()
 }

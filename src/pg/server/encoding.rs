@@ -105,7 +105,7 @@ fn clipped(text: &[u8], max: usize, by: unsafe fn(*const c_char, i32, i32) -> i3
 const UTF8: i32 = pg_sys::pg_enc::PG_UTF8 as i32;
 
 /// Returns whether the database's text needs no conversion: it is UTF-8, or has no known encoding.
-fn is_utf8() -> bool {
+pub fn is_utf8() -> bool {
     // SAFETY: the function has no preconditions.
     let encoding = unsafe { pg_sys::GetDatabaseEncoding() };
     encoding == UTF8 || encoding == pg_sys::pg_enc::PG_SQL_ASCII as i32

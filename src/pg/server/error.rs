@@ -71,6 +71,12 @@ pub fn log_alone(message: &str) {
     }
 }
 
+/// Returns whether the user cancelled the statement, or the session must end, or something else waits to be handled.
+pub fn is_interrupted() -> bool {
+    // SAFETY: this is a global of a plain type, which is valid at all times. A signal handler writes it.
+    unsafe { (&raw const pg_sys::InterruptPending).read_volatile() != 0 }
+}
+
 /// Raises an error if the user cancelled the statement, or if the session must end.
 pub fn check_for_interrupts() {
     pgrx::check_for_interrupts!();

@@ -4,9 +4,10 @@
 //! * `unguarded` declares functions of PostgreSQL that are called without pgrx's guard;
 //! * `setting` defines checked settings, `srf` returns rows from SQL functions, `statfile` reads and writes statistics
 //!   files;
-//! * `memory` is Rust's allocator, `backend_local` holds state that needs no lock;
+//! * `memory` is Rust's allocator, `backend_local` holds state that needs no lock, `main_memory` requests main shared memory;
+//! * `relation` tells how large a table is;
 //! * `access` answers who the user is and what he may see, `process` what kind of process this is, `time` what time it is;
-//! * `error` catches errors, `user_error` raises those of SQL functions;
+//! * `error` catches errors, `user_error` raises those of SQL functions, and sends notices;
 //! * `encoding` converts texts, `statement_text` finds a statement's text in its message.
 
 mod access;
@@ -14,9 +15,11 @@ pub mod backend_local;
 pub mod contained;
 mod encoding;
 mod error;
+mod main_memory;
 pub mod memory;
 pub mod pg_try;
 mod process;
+mod relation;
 pub mod setting;
 pub mod srf;
 mod statement_text;
@@ -25,13 +28,21 @@ mod time;
 pub mod unguarded;
 mod user_error;
 
-pub use access::{database_exists, database_id, may_see, user_id};
-pub use encoding::{as_utf8, first_bytes, first_characters, from_database, to_database};
-pub use error::{HeldInterrupts, caught, check_for_interrupts, log_alone, message};
+pub use access::{
+    database_exists, database_id, database_name, database_oid, may_read_files, may_see, may_see_activity,
+    may_see_running, quoted_identifier, role_oid, schema_name, search_path, session_user_id, trigger_name,
+    trigger_names, user_id, user_name,
+};
+pub use encoding::{as_utf8, first_bytes, first_characters, from_database, is_utf8, to_database};
+pub use error::{HeldInterrupts, caught, check_for_interrupts, is_interrupted, log_alone, message};
+pub use main_memory::{MainMemory, use_main_memory};
 pub use process::{
     core_times_io, enable_query_ids, is_alive, is_exiting, is_parallel_mode, is_parallel_worker,
     is_postmaster, is_under_postmaster, is_upgrading, pid, portal_or_background, preloading,
 };
-pub use statement_text::{commented_text, statement_text};
-pub use time::{message_time, now, time_of_day};
-pub use user_error::fail;
+pub use relation::{HeapSize, heap_size};
+pub use statement_text::{
+    MAX_SHOWN_TEXT, commented_text, statement_beginning, statement_text, with_literals,
+};
+pub use time::{from_unix, message_time, now, now_unix, shown_time, time_of_day};
+pub use user_error::{fail, notify};

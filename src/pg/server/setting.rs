@@ -161,6 +161,32 @@ where
     }
 }
 
+/// Defines a setting whose values are words. `check` may refuse a word, and `assign` is called when PostgreSQL assigns one; both must
+/// be functions, or closures that capture nothing.
+pub fn define_assigned_enum<T, C, A>(setting: &'static GucSetting<T>, about: About, check: C, assign: A)
+where
+    T: GucEnum,
+    C: Check<T>,
+    A: Fn(T, Origin) + Copy + 'static,
+{
+    let _ = (check, assign);
+    // SAFETY: the hooks are guarded. Both are instances for this setting's type, and `assign_hook` gets the extra data that
+    // `check_hook` stored.
+    unsafe {
+        GucRegistry::define_enum_guc_with_hooks(
+            about.name,
+            about.summary,
+            about.details,
+            setting,
+            about.context,
+            about.flags,
+            Some(check_hook::<T, C, true>),
+            Some(assign_hook::<T, A>),
+            None,
+        );
+    }
+}
+
 /// A check of a setting's values.
 pub trait Check<T>: Fn(T, Origin) -> Result<(), Refusal> + Copy + 'static {}
 impl<T, C: Fn(T, Origin) -> Result<(), Refusal> + Copy + 'static> Check<T> for C {}
@@ -250,6 +276,19 @@ pub fn override_int(name: &CStr, value: i32) {
             value.as_ptr(),
             pg_sys::GucContext::PGC_USERSET,
             pg_sys::GucSource::PGC_S_OVERRIDE,
+        );
+    }
+}
+
+/// Sets a setting as a superuser's SET does: a rollback undoes it.
+pub fn set_in_session(name: &CStr, value: &CStr) {
+    // SAFETY: both strings are terminated, and PostgreSQL copies the value.
+    unsafe {
+        pg_sys::SetConfigOption(
+            name.as_ptr(),
+            value.as_ptr(),
+            pg_sys::GucContext::PGC_SUSET,
+            pg_sys::GucSource::PGC_S_SESSION,
         );
     }
 }

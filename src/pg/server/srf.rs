@@ -3,8 +3,9 @@
 //! Each row is put into PostgreSQL's tuplestore at once. The tuplestore keeps up to `work_mem` of rows in memory, and
 //! writes more to a file.
 
-use crate::pg::server;
+use crate::pg::server::{self, memory};
 use pgrx::{FromDatum, IntoDatum, pg_sys};
+use std::ffi::CStr;
 
 /// One column's value; `None` is NULL.
 pub type Value = Option<pg_sys::Datum>;
@@ -22,6 +23,22 @@ pub fn text(text: &str) -> Value {
     Some(pg_sys::Datum::from(varlena))
 }
 
+/// Returns bytes.
+pub fn bytes(bytes: &[u8]) -> Value {
+    value(bytes)
+}
+
+/// Returns a jsonb object.
+pub fn json(object: serde_json::Map<String, serde_json::Value>) -> Value {
+    let text = serde_json::Value::Object(object).to_string();
+    let text = std::ffi::CString::new(&*server::to_database(&text)).ok()?;
+    // SAFETY: `jsonb_in` reads a text in the database's encoding that ends with a zero byte, and copies it.
+    unsafe {
+        let argument = Some(pg_sys::Datum::from(text.as_ptr()));
+        pgrx::direct_function_call_as_datum(pg_sys::jsonb_in, &[argument])
+    }
+}
+
 /// Returns an OID.
 pub fn oid(number: u32) -> Value {
     pg_sys::Oid::from(number).into_datum()
@@ -30,6 +47,11 @@ pub fn oid(number: u32) -> Value {
 /// Returns a timestamp, which as a Datum is its microseconds since 2000-01-01 UTC.
 pub fn timestamp(microseconds: i64) -> Value {
     value(microseconds)
+}
+
+/// Returns an address or a network, which must be valid.
+pub fn inet(text: &str) -> Value {
+    pgrx::Inet(text.to_owned()).into_datum()
 }
 
 /// The rows that a set-returning function returns.
@@ -134,17 +156,52 @@ impl Call {
         // SAFETY: the call is in progress, and its argument is a text, by the promise of `new`.
         unsafe {
             let datum: pg_sys::Datum = pgrx::pg_getarg_datum(self.0, n)?;
-            if pg_sys::toast_raw_datum_size(datum) - pg_sys::VARHDRSZ > max {
-                server::fail(
-                    pgrx::PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
-                    "argument is too long",
-                    &format!("It may have {max} bytes."),
-                );
-            }
+            ensure_size(datum, max);
             let cstring = pg_sys::text_to_cstring(datum.cast_mut_ptr());
-            Some(server::from_database(
-                std::ffi::CStr::from_ptr(cstring).to_bytes(),
-            ))
+            Some(server::from_database(CStr::from_ptr(cstring).to_bytes()))
+        }
+    }
+
+    /// Returns an argument of type text, in the database's encoding. It lives until a row is added.
+    pub fn database_text(&self, n: usize) -> Option<&CStr> {
+        // SAFETY: the call is in progress, and its argument is a text, by the promise of `new`.
+        unsafe {
+            let datum: pg_sys::Datum = pgrx::pg_getarg_datum(self.0, n)?;
+            Some(CStr::from_ptr(pg_sys::text_to_cstring(datum.cast_mut_ptr())))
+        }
+    }
+
+    /// Returns an argument of type inet, as PostgreSQL prints it.
+    pub fn inet(&self, n: usize) -> Option<String> {
+        // SAFETY: the call is in progress, and its argument is an inet, by the promise of `new`.
+        let inet: Option<pgrx::Inet> = unsafe { pgrx::pg_getarg(self.0, n) };
+        inet.map(|inet| inet.0)
+    }
+
+    /// Returns an argument of type interval, in microseconds. A month has 30 days.
+    pub fn interval(&self, n: usize) -> Option<i64> {
+        // SAFETY: the call is in progress, and its argument is an interval, by the promise of `new`.
+        let interval = unsafe {
+            let datum: pg_sys::Datum = pgrx::pg_getarg_datum(self.0, n)?;
+            datum.cast_mut_ptr::<pg_sys::Interval>().read()
+        };
+        let days = i128::from(interval.month) * 30 + i128::from(interval.day);
+        let us = i128::from(interval.time) + days * 86_400_000_000;
+        Some(us.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
+    }
+
+    /// Returns an argument of type bytea. Raises an error if it has more than `max` bytes, without copying it.
+    pub fn bytes(&self, n: usize, max: usize) -> Option<Vec<u8>> {
+        // SAFETY: the call is in progress, and its argument is a bytea, by the promise of `new`. The detoasted copy lives at
+        // least as long as the call.
+        unsafe {
+            let datum: pg_sys::Datum = pgrx::pg_getarg_datum(self.0, n)?;
+            ensure_size(datum, max);
+            let varlena = pg_sys::pg_detoast_datum_packed(datum.cast_mut_ptr());
+            let bytes = pgrx::varlena_to_byte_slice(varlena);
+            let mut copy = memory::with_room(bytes.len());
+            copy.extend_from_slice(bytes);
+            Some(copy)
         }
     }
 
@@ -186,8 +243,24 @@ impl Call {
     }
 }
 
+/// Raises an error if a variable-length value has more than `max` bytes.
+///
+/// # Safety
+/// `datum` must be a value of a variable-length type.
+unsafe fn ensure_size(datum: pg_sys::Datum, max: usize) {
+    // SAFETY: the value has a variable length by the caller's promise. Only its header is read.
+    if unsafe { pg_sys::toast_raw_datum_size(datum) } - pg_sys::VARHDRSZ > max {
+        server::fail(
+            pgrx::PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+            "argument is too long",
+            &format!("It may have {max} bytes."),
+        );
+    }
+}
+
 /// A type that is passed by value, and for which every bit pattern is valid.
 pub trait ByValue: FromDatum {}
+impl ByValue for bool {}
 impl ByValue for i32 {}
 impl ByValue for i64 {}
 impl ByValue for f64 {}

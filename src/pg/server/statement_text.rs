@@ -1,23 +1,75 @@
 //! Finds the text of a statement in its query string.
 
+use super::encoding::{first_bytes, from_database};
+use crate::pg::compat::jumble;
 use pgrx::pg_sys;
 use rowsource_core::hint;
+use rowsource_core::model::PlanDescription;
+use rowsource_core::normalise::{Text, trimmed};
 use std::ffi::c_char;
 
 /// The maximal bytes of a statement's text that are read. A prepared statement may have 100 MB and run thousands of times a
 /// second.
 const MAX_TEXT: usize = 64 * 1024;
 
-/// Returns the text of one statement in its query string, in the server's encoding, and at most [`MAX_TEXT`] bytes of it.
-/// From 18 on, PostgreSQL leaves out the comments before it.
+/// Longer statement texts are cut, because a plan's statistics must not hold megabytes.
+pub const MAX_SHOWN_TEXT: usize = 16 * 1024;
+
+/// Returns the text of one statement in its query string, in the server's encoding, without spaces at its ends, and where it
+/// begins. At most [`MAX_TEXT`] bytes are read. From 18 on, PostgreSQL leaves out the comments before it. `location` and
+/// `length` are those that PostgreSQL gave the statement.
 ///
 /// # Safety
-/// `source` must be a valid C string, and `statement` a valid planned statement made from it.
-pub unsafe fn statement_text<'a>(source: *const c_char, statement: *const pg_sys::PlannedStmt) -> &'a [u8] {
-    // SAFETY: the text and the statement are valid by the caller's promise; `place` stays within the text.
+/// `source` must be null or a valid C string, and the location and length those of a statement in it.
+pub unsafe fn statement_text<'a>(source: *const c_char, location: i32, length: i32) -> (&'a [u8], usize) {
+    // SAFETY: the caller promises what the function requires.
+    unsafe { text_up_to(source, location, length, MAX_TEXT) }
+}
+
+/// Returns what [`statement_text`] does, but at most the first `max` bytes.
+///
+/// # Safety
+/// As for [`statement_text`].
+pub unsafe fn statement_beginning<'a>(
+    source: *const c_char,
+    location: i32,
+    length: i32,
+    max: usize,
+) -> &'a [u8] {
+    // SAFETY: the caller promises what the function requires.
+    unsafe { text_up_to(source, location, length, max).0 }
+}
+
+/// Returns at most the first `max` bytes of a statement's text, and where it begins.
+///
+/// # Safety
+/// As for [`statement_text`].
+unsafe fn text_up_to<'a>(source: *const c_char, location: i32, length: i32, max: usize) -> (&'a [u8], usize) {
+    let (location, length) = place(source, location, length);
+    let start = source.wrapping_add(location);
+    // SAFETY: the text is valid by the caller's promise; `place` stays within the text.
+    let (text, spaces) = trimmed(unsafe { beginning(start, length.min(max)) });
+    if spaces == 0 {
+        return (text, location);
+    }
+    // SAFETY: as above.
+    let (text, spaces) = unsafe { text_after_spaces(start, length, max) };
+    (text, location + spaces)
+}
+
+/// Returns at most the first `max` bytes of a text that begins with spaces, and how many spaces there are. They do not count among
+/// these bytes, so that a text that is shorter was not cut. At most [`MAX_TEXT`] spaces are skipped.
+///
+/// # Safety
+/// `start` must be a C string that stays valid while the result is used, and have `length` bytes unless it ends before.
+#[cold]
+#[inline(never)]
+unsafe fn text_after_spaces<'a>(start: *const c_char, length: usize, max: usize) -> (&'a [u8], usize) {
+    // SAFETY: the string is valid by the caller's promise. The spaces are part of it, so it goes on after them.
     unsafe {
-        let (location, length) = place(source, statement);
-        beginning(source.add(location), length.min(MAX_TEXT))
+        let (_, spaces) = trimmed(beginning(start, length.min(MAX_TEXT)));
+        let text = beginning(start.add(spaces), (length - spaces).min(max));
+        (trimmed(text).0, spaces)
     }
 }
 
@@ -33,7 +85,7 @@ pub unsafe fn commented_text<'a>(source: *const c_char, statement: *const pg_sys
     // SAFETY: the string and the statement are valid by the caller's promise. `location` is a place in the string, so the
     // bytes before it are part of the string.
     unsafe {
-        let (location, length) = place(source, statement);
+        let (location, length) = place(source, (*statement).stmt_location, (*statement).stmt_len);
         let start = source.add(location);
         let looked_at = location.min(hint::LONGEST_COMMENTS);
         let before = std::slice::from_raw_parts(start.sub(looked_at).cast::<u8>(), looked_at);
@@ -45,12 +97,7 @@ pub unsafe fn commented_text<'a>(source: *const c_char, statement: *const pg_sys
 
 /// Returns where in its query string a statement begins, and its maximal length. The cost does not depend on the length of
 /// the string, which may contain tens of thousands of statements.
-///
-/// # Safety
-/// `statement` must point to a live planned statement.
-unsafe fn place(source: *const c_char, statement: *const pg_sys::PlannedStmt) -> (usize, usize) {
-    // SAFETY: the statement is live by the caller's promise.
-    let (location, length) = unsafe { ((*statement).stmt_location, (*statement).stmt_len) };
+fn place(source: *const c_char, location: i32, length: i32) -> (usize, usize) {
     // The query of a rule or a function has a length, but is not in this string.
     match (usize::try_from(location), usize::try_from(length)) {
         _ if source.is_null() => (0, 0),
@@ -71,4 +118,18 @@ unsafe fn beginning<'a>(text: *const c_char, max: usize) -> &'a [u8] {
     }
     // SAFETY: the string is valid by the caller's promise, and strnlen stops at its end.
     unsafe { std::slice::from_raw_parts(text.cast(), libc::strnlen(text, max)) }
+}
+
+/// Returns a session's description of a plan with the literals of an execution, whose statement had this text.
+pub fn with_literals(description: &PlanDescription, text: &[u8]) -> PlanDescription {
+    let shown = first_bytes(text, MAX_SHOWN_TEXT);
+    let text = Text {
+        bytes: text,
+        backslashes: jumble::backslashes_escape(),
+    };
+    let mut literal = description.with_literals(text, from_database);
+    if shown.len() < text.bytes.len() {
+        literal.text = [&from_database(shown), "..."].concat();
+    }
+    literal
 }

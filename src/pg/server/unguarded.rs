@@ -39,6 +39,11 @@ declare! {
     );
     /// Returns the code of the error that is being handled.
     pub fn geterrcode() -> c_int;
+    /// Return or set what is known of the error that is being raised. Raise nothing.
+    pub fn geterrposition() -> c_int;
+    pub fn errposition(position: c_int) -> c_int;
+    pub fn internalerrposition(position: c_int) -> c_int;
+    pub fn internalerrquery(query: *const c_char) -> c_int;
     pub fn RecoveryInProgress() -> bool;
     pub fn CopyErrorData() -> *mut pg_sys::ErrorData;
     pub fn FlushErrorState();
@@ -57,6 +62,8 @@ declare! {
         add: *const pg_sys::WalUsage,
         sub: *const pg_sys::WalUsage,
     );
+    /// Returns the kind of a utility statement. Raises nothing.
+    pub fn CreateCommandTag(statement: *mut pg_sys::Node) -> pg_sys::CommandTag::Type;
     /// Opens a nest level of the settings. Raises nothing.
     pub fn NewGUCNestLevel() -> c_int;
     /// Closes a nest level of the settings. Raises nothing.
@@ -64,6 +71,10 @@ declare! {
     pub fn GetCurrentTimestamp() -> pg_sys::TimestampTz;
     pub fn GetCurrentStatementStartTimestamp() -> pg_sys::TimestampTz;
     pub fn GetUserId() -> pg_sys::Oid;
+    pub fn GetOuterUserId() -> pg_sys::Oid;
+    pub fn GetSessionUserId() -> pg_sys::Oid;
+    /// Returns a cursor, or null. Raises nothing.
+    pub fn GetPortalByName(name: *const c_char) -> pg_sys::Portal;
     pub fn LWLockAcquire(lock: *mut pg_sys::LWLock, mode: pg_sys::LWLockMode::Type) -> bool;
     pub fn LWLockRelease(lock: *mut pg_sys::LWLock);
     pub fn dshash_find(table: *mut pg_sys::dshash_table, key: *const c_void, exclusive: bool) -> *mut c_void;
@@ -80,6 +91,9 @@ declare! {
         strategy: pg_sys::BufferAccessStrategy,
     ) -> pg_sys::Buffer;
     pub fn ReleaseBuffer(buffer: pg_sys::Buffer);
+    /// Handlers of signals.
+    pub fn SignalHandlerForConfigReload(signal: c_int, #[cfg(pg_ge_19)] info: *const pg_sys::pg_signal_info);
+    pub fn SignalHandlerForShutdownRequest(signal: c_int, #[cfg(pg_ge_19)] info: *const pg_sys::pg_signal_info);
 }
 
 // pgrx has no binding for these functions, so their types are not checked.
@@ -88,6 +102,8 @@ unsafe extern "C-unwind" {
     pub fn RegisterTimeout(id: c_int, handler: unsafe extern "C-unwind" fn()) -> c_int;
     pub fn enable_timeout_after(id: c_int, delay_ms: c_int);
     pub fn disable_timeout(id: c_int, keep_indicator: bool);
+    /// Returns when a timeout was last set, whether it is still active or not. Does nothing else.
+    pub fn get_timeout_start_time(id: c_int) -> pg_sys::TimestampTz;
 }
 
 // From 18 on, pgrx's binding does not declare that it never returns, so only its argument is checked.

@@ -1,4 +1,4 @@
-//! Raises errors with a hint for the user.
+//! Raises errors with a hint for the user, and sends notices.
 
 use super::encoding::as_message;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -10,4 +10,12 @@ pub fn fail(code: PgSqlErrorCode, message: &str, hint: &str) -> ! {
         .set_hint(as_message(hint))
         .report(PgLogLevel::ERROR);
     unreachable!("an ERROR does not return")
+}
+
+/// Sends the client a notice with a hint.
+pub fn notify(message: &str, hint: &str) {
+    let code = PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION;
+    ErrorReport::new(code, as_message(message), "pg_rowsource")
+        .set_hint(as_message(hint))
+        .report(PgLogLevel::NOTICE);
 }

@@ -119,7 +119,10 @@ unsafe fn make_or_attach(control: *mut Control) -> Option<Store> {
                 area
             };
             let limit = guc::max_memory();
-            let (plans, pending) = (make(limit), make(limit / control::PENDING_PART));
+            let (plans, pending) = {
+                let sessions = limit / control::PENDING_PART + limit / control::LIVE_PART;
+                (make(limit), make(sessions))
+            };
             let table = pg_sys::dshash_create(plans, &parameters, none);
             (*control).note_limit(limit);
             (*control).plans_area = pg_sys::dsa_get_handle(plans);
@@ -158,7 +161,7 @@ unsafe fn load_and_take_buffer(store: &Store) {
 
 /// Returns the registry's name for the control block. The name differs if the layout does: if the library is replaced while
 /// the server runs, the new one must not use the old one's memory.
-fn registered_name() -> CString {
+pub(super) fn registered_name() -> CString {
     let layout = [
         size_of::<Control>(),
         size_of::<Entry>(),

@@ -1,5 +1,8 @@
 //! The store's control block: its place in shared memory, the handles and the counters in it.
 
+use super::evicted::Evicted;
+use super::flips::SharedFlips;
+use super::targets::SharedTargets;
 use crate::guc;
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::{compat, server};
@@ -8,7 +11,7 @@ use rowsource_core::eviction::Limits;
 use rowsource_core::pending::{List, Owner, OwnerGuard};
 use std::cell::Cell;
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The control block. It is made as zero bytes.
 #[repr(C)]
@@ -37,16 +40,45 @@ pub(super) struct Control {
     exhausted_until: AtomicI64,
     /// The sessions' buffers.
     pub buffers: List,
-    pub evictions: AtomicU64,
-    pub refused: AtomicU64,
+    /// The newest of the areas in which sessions measure their statements, and the bytes of all: see `live`.
+    pub live: AtomicU64,
+    pub live_bytes: AtomicU64,
     pub truncated: AtomicU64,
     pub reset_at: AtomicI64,
+    /// What is no longer stored, guarded by `lock`.
+    pub evicted: Evicted,
+    /// The changes of plans, with a lock of their own.
+    pub flips: SharedFlips,
+    pub history: SharedHistory,
+    pub trace: SharedTrace,
+    /// The targets of the SQL trace, with a lock of their own.
+    pub targets: SharedTargets,
+}
+
+/// What processes know of the active session history. Zero bytes are that of a server that has not sampled yet.
+#[repr(C)]
+pub struct SharedHistory {
+    /// The process that samples the sessions.
+    pub worker: Owner,
+    /// The dynamic segment that has the samples; 0 if they are in main shared memory, or if there are none yet.
+    pub segment: AtomicU32,
+}
+
+/// How many trace files there are, and how many bytes they have. Zero bytes are those of a server that has not looked yet.
+#[repr(C)]
+pub struct SharedTrace {
+    pub bytes: AtomicU64,
+    pub files: AtomicU64,
+    /// When a process last listed the files, by the system's monotonic clock in microseconds; 0 if none has.
+    pub listed_at: AtomicU64,
 }
 
 static CONTROL: BackendLocal<Cell<*mut Control>> = BackendLocal::new(Cell::new(std::ptr::null_mut()));
 /// The sessions' buffers can take up to one part in this many of `pg_rowsource.max_memory`, in addition to it. Sessions
 /// without a buffer add each execution to the store at once.
 pub(super) const PENDING_PART: usize = 4;
+/// So can the statements that run. Further statements are measured in private memory.
+pub(super) const LIVE_PART: usize = 4;
 /// The name of the control block and of its locks.
 pub(super) const TRANCHE: &CStr = c"pg_rowsource";
 
@@ -77,6 +109,8 @@ unsafe fn initialize(control: *mut Control) {
         control.write_bytes(0, 1);
         (*control).tranche = compat::new_tranche(TRANCHE);
         pg_sys::LWLockInitialize(&raw mut (*control).lock, (*control).tranche);
+        (*control).flips.initialize((*control).tranche);
+        (*control).targets.initialize((*control).tranche);
         (*control).reset_at.store(server::now(), Relaxed);
     }
 }
@@ -195,7 +229,7 @@ impl Control {
     pub fn mapped_bytes(&self) -> usize {
         const SLACK: usize = 8 << 20;
         let limit = self.highest_limit.load(Relaxed).max(guc::max_memory() as u64) as usize;
-        limit + limit / PENDING_PART + SLACK
+        limit + limit / PENDING_PART + limit / LIVE_PART + SLACK
     }
 
     /// Stores that the system has no more shared memory, and logs it.
@@ -215,5 +249,11 @@ impl Control {
         change(&self.plans, 1);
         change(&self.bytes, bytes as u64);
         change(&self.truncated, u64::from(truncated));
+    }
+
+    /// Updates the counters after a plan's memory changed.
+    pub fn resize(&self, before: usize, after: usize) {
+        self.bytes.fetch_add(after as u64, Relaxed);
+        self.bytes.fetch_sub(before as u64, Relaxed);
     }
 }

@@ -1,4 +1,7 @@
-//! The entries of the shared store: one per plan. The statistics of the nodes and the description lie in separate memory.
+//! The entries of the shared store: one per plan. The statistics of the nodes, the description and the executions that are kept
+//! whole lie in separate memory.
+
+pub(super) mod exemplars;
 
 use super::access::{Store, locked, locked_by_control};
 use super::blocks::{self, NoMemory};
@@ -7,24 +10,73 @@ use crate::pg::server::contained::contained;
 use crate::pg::server::{memory, unguarded};
 use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
-use rowsource_core::eviction::Candidate;
-use rowsource_core::model::{Batch, MAX_NODES, NodeTotals, Plan, PlanDescription, PlanKey, PlanStats};
+use rowsource_core::eviction::{self, Candidate};
+use rowsource_core::flips::Executions;
+use rowsource_core::model::{
+    Batch, Exemplars, MAX_NODES, MIN_SLOWEST_MS, NodeTotals, Plan, PlanDescription, PlanKey, PlanStats,
+    PlanTotals, StatementSums,
+};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
 /// A plan in the table. It begins with its key, which the table compares byte by byte: a [`PlanKey`] has no padding.
 #[repr(C)]
 pub(super) struct Entry {
     key: PlanKey,
-    /// Guards everything below but `used`.
+    /// Guards everything below but `worth` and `observed`.
     lock: pg_sys::LWLock,
-    /// When the plan last ran. It can be read without the lock.
-    used: AtomicI64,
+    worth: Worth,
+    /// The query has several plans, so its executions are also added to the table of plan changes. It can be read without the
+    /// lock.
+    observed: AtomicBool,
     stats: PlanStats,
     memory: Memory,
 }
 
-/// The memory of a plan. The blocks stay the same as long as the entry is in the table.
+/// What decides how long a plan stays. It can be read without the lock, so that an eviction waits for nobody.
+#[repr(C)]
+struct Worth {
+    /// When the plan last ran.
+    used: AtomicI64,
+    /// The bits of an `f64`: the plan's [`eviction::cost`].
+    cost: AtomicU64,
+    /// The plan ran once, and was not evicted before.
+    ran_once: AtomicBool,
+}
+
+impl Worth {
+    /// Returns the worth of a new plan.
+    fn new(stats: &PlanStats, was_evicted: bool) -> Self {
+        Worth {
+            used: AtomicI64::new(stats.last_seen),
+            cost: AtomicU64::new(Self::cost(stats)),
+            ran_once: AtomicBool::new(stats.times.calls <= 1 && !was_evicted),
+        }
+    }
+
+    /// Updates the worth of a plan that ran again.
+    fn update(&self, stats: &PlanStats, last_seen: i64) {
+        self.used.fetch_max(last_seen, Relaxed);
+        self.cost.store(Self::cost(stats), Relaxed);
+        self.ran_once.store(false, Relaxed);
+    }
+
+    fn cost(stats: &PlanStats) -> u64 {
+        eviction::cost(stats.times.total_ms, stats.times.calls).to_bits()
+    }
+
+    fn candidate(&self, key: PlanKey) -> Candidate<PlanKey> {
+        Candidate::new(
+            key,
+            self.used.load(Relaxed),
+            f64::from_bits(self.cost.load(Relaxed)),
+            self.ran_once.load(Relaxed),
+        )
+    }
+}
+
+/// The memory of a plan. The blocks stay the same as long as the entry is in the table; only those of the kept executions are
+/// replaced, by a process that holds the partition lock exclusively.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Memory {
@@ -32,8 +84,13 @@ struct Memory {
     nodes: pg_sys::dsa_pointer,
     /// A chain of bytes: the description, serialised.
     description: pg_sys::dsa_pointer,
+    /// A chain of bytes: the [`Exemplars`], or 0.
+    exemplars: pg_sys::dsa_pointer,
+    /// Their [`Exemplars::slowest_ms`].
+    slowest_ms: f64,
     node_count: u32,
     description_size: u32,
+    exemplars_size: u32,
     /// Its text or its predicates were cut.
     truncated: bool,
 }
@@ -46,15 +103,21 @@ impl Entry {
 
 impl Memory {
     fn bytes(&self) -> usize {
-        size_of::<Entry>() + self.node_count as usize * NODE_SIZE + self.description_size as usize
+        size_of::<Entry>()
+            + self.node_count as usize * NODE_SIZE
+            + self.description_size as usize
+            + self.exemplars_size as usize
     }
 
     /// No memory.
     const EMPTY: Memory = Memory {
         nodes: 0,
         description: 0,
+        exemplars: 0,
+        slowest_ms: MIN_SLOWEST_MS,
         node_count: 0,
         description_size: 0,
+        exemplars_size: 0,
         truncated: false,
     };
 
@@ -80,6 +143,7 @@ impl Memory {
                 node_count: nodes.len() as u32,
                 description_size: description.len() as u32,
                 truncated,
+                ..Memory::EMPTY
             })
         }
     }
@@ -98,20 +162,22 @@ impl Memory {
     }
 }
 
-/// Adds a batch to a plan's entry, unless the entry has another number of nodes. Returns false if there is no entry.
+/// Adds a batch to a plan's entry, unless the entry has another number of nodes. Returns the milliseconds that an execution must
+/// exceed to be kept as the slowest one, or `None` if there is no entry.
 ///
 /// # Safety
 /// The caller must be inside an FFI boundary, and hold no partition lock. Raises if memory cannot be mapped.
-pub(super) unsafe fn update(store: &Store, key: &PlanKey, batch: &Batch) -> bool {
+pub(super) unsafe fn update(store: &Store, key: &PlanKey, batch: &Batch) -> Option<f64> {
     // SAFETY: the partition lock keeps the entry in the table until it is released at the end. The statistics are changed only
     // under the entry's own lock, which `locked` takes.
     unsafe {
         let key: *const PlanKey = key;
         let entry: *mut Entry = unguarded::dshash_find(store.table, key.cast(), false).cast();
         if entry.is_null() {
-            return false;
+            return None;
         }
         let memory = &(*entry).memory;
+        let slowest_ms = memory.slowest_ms;
         if memory.node_count as usize == batch.node_count() {
             blocks::map::<NodeTotals>(store.plans, memory.nodes);
             locked(&raw mut (*entry).lock, true, || {
@@ -119,11 +185,16 @@ pub(super) unsafe fn update(store: &Store, key: &PlanKey, batch: &Batch) -> bool
                 blocks::each(store.plans, memory.nodes, |first, totals| {
                     batch.add_to_nodes(newer, first, totals);
                 });
+                if !matches!(batch, Batch::LateWaits(..)) {
+                    (*entry).worth.update(&(*entry).stats, batch.last_seen());
+                }
             });
-            (*entry).used.fetch_max(batch.last_seen(), Relaxed);
+            if (*entry).observed.load(Relaxed) && batch.executions() > 0 {
+                (*store.control).flips.add(&*key, batch);
+            }
         }
         unguarded::dshash_release_lock(store.table, entry.cast());
-        true
+        Some(slowest_ms)
     }
 }
 
@@ -198,7 +269,7 @@ pub(super) unsafe fn insert_or_update(
         let kept = contained(|| {
             locked_by_control(store, || {
                 // Another session may have inserted this plan in the meantime.
-                pg_guard_ffi_boundary(|| update(store, key, batch)) || {
+                pg_guard_ffi_boundary(|| update(store, key, batch)).is_some() || {
                     taken = insert(store, key, &new.stats, memory);
                     taken
                 }
@@ -226,7 +297,9 @@ unsafe fn insert(store: &Store, key: &PlanKey, stats: &PlanStats, memory: Memory
         let entry: *mut Entry = compat::dshash_find_or_insert(store.table, key.cast(), &mut found).cast();
         if !found {
             pg_sys::LWLockInitialize(&raw mut (*entry).lock, (*store.control).tranche);
-            (&raw mut (*entry).used).write(AtomicI64::new(stats.last_seen));
+            let was_evicted = (*store.control).evicted.knows(&(*entry).key);
+            (&raw mut (*entry).worth).write(Worth::new(stats, was_evicted));
+            (&raw mut (*entry).observed).write(AtomicBool::new(false));
             (*entry).stats = *stats;
             (*entry).memory = memory;
             (*store.control).count(memory.bytes(), memory.truncated, true);
@@ -236,27 +309,76 @@ unsafe fn insert(store: &Store, key: &PlanKey, stats: &PlanStats, memory: Memory
     }
 }
 
-/// Deletes a plan, unless it has been used since `last_used`. Returns whether it was deleted.
+/// From now on, adds the executions of a plan also to the table of plan changes. Returns its executions so far, or `None` if
+/// there is no entry.
 ///
 /// # Safety
 /// The caller must be outside of any FFI boundary, and hold no partition lock. Raises if memory cannot be mapped.
-pub(super) unsafe fn delete_unused(store: &Store, key: &PlanKey, last_used: i64) -> bool {
+pub(super) unsafe fn observe(store: &Store, key: &PlanKey) -> Option<Executions> {
+    // SAFETY: the partition lock keeps the entry in the table until it is released at the end. The statistics are read under
+    // the entry's own lock.
+    unsafe {
+        pg_guard_ffi_boundary(|| {
+            let key: *const PlanKey = key;
+            let entry: *mut Entry = unguarded::dshash_find(store.table, key.cast(), false).cast();
+            if entry.is_null() {
+                return None;
+            }
+            let executions = locked(&raw mut (*entry).lock, false, || {
+                Executions::of(&Batch::Sum(&(*entry).stats, &[]))
+            });
+            (*entry).observed.store(true, Relaxed);
+            unguarded::dshash_release_lock(store.table, entry.cast());
+            Some(executions)
+        })
+    }
+}
+
+/// Deletes a plan, unless it has been used since `last_used`. Returns its statistics if it was deleted.
+///
+/// # Safety
+/// The caller must be outside of any FFI boundary, and hold no partition lock. Raises if memory cannot be mapped.
+pub(super) unsafe fn delete_unused(store: &Store, key: &PlanKey, last_used: i64) -> Option<PlanTotals> {
     // SAFETY: the table returns the entry with its partition locked exclusively, until it is released or deleted. So nobody
     // else uses the entry.
     unsafe {
         let key: *const PlanKey = key;
         let entry: *mut Entry = pg_sys::dshash_find(store.table, key.cast_mut().cast(), true).cast();
         if entry.is_null() {
-            return false;
+            return None;
         }
-        if (*entry).used.load(Relaxed) > last_used {
+        if (*entry).worth.used.load(Relaxed) > last_used {
             pg_sys::dshash_release_lock(store.table, entry.cast());
-            return false;
+            return None;
         }
+        let totals = PlanTotals {
+            plan: (*entry).stats,
+            statement: statement_sums(store, &(*entry).stats, &(*entry).memory),
+        };
         free_memory(store, entry);
         pg_sys::dshash_delete_entry(store.table, entry.cast());
-        true
+        Some(totals)
     }
+}
+
+/// Returns what all executions of a plan used.
+///
+/// # Safety
+/// * This process must hold the partition lock of the entry exclusively.
+/// * The caller must be outside of any FFI boundary. Raises if memory cannot be mapped.
+unsafe fn statement_sums(store: &Store, stats: &PlanStats, memory: &Memory) -> StatementSums {
+    let mut sums = StatementSums::of(stats, None);
+    // SAFETY: the caller's exclusive lock ensures that nobody else uses the chain.
+    unsafe {
+        pg_guard_ffi_boundary(|| {
+            blocks::each(store.plans, memory.nodes, |first, totals: &mut [NodeTotals]| {
+                if first == 0 {
+                    sums = StatementSums::of(stats, totals.first());
+                }
+            });
+        });
+    }
+    sums
 }
 
 /// Deletes the plans whose keys `is_unwanted` selects.
@@ -289,6 +411,7 @@ unsafe fn free_memory(store: &Store, entry: *mut Entry) {
         (*store.control).count(memory.bytes(), memory.truncated, false);
         blocks::free_raising(store.plans, memory.nodes);
         blocks::free_raising(store.plans, memory.description);
+        blocks::free_raising(store.plans, memory.exemplars);
     }
 }
 
@@ -318,20 +441,17 @@ unsafe fn each(store: &Store, exclusive: bool, mut visit: impl FnMut(*mut Entry)
     }
 }
 
-/// Lists all plans and when each last ran. Lists only as many plans as the vector has room for.
+/// Lists all plans and what each is worth. Lists only as many plans as the vector has room for.
 ///
 /// # Safety
 /// The caller must be outside of any FFI boundary, and hold no partition lock. Raises if memory cannot be mapped.
 pub(super) unsafe fn list(store: &Store, plans: &mut Vec<Candidate<PlanKey>>) {
     // SAFETY: `each` holds the entry's partition lock during the closure. The closure reads the key, which never changes, and
-    // an atomic.
+    // atomics.
     unsafe {
         each(store, false, |entry| {
             if plans.len() < plans.capacity() {
-                plans.push(Candidate {
-                    key: (*entry).key,
-                    last_used: (*entry).used.load(Relaxed),
-                });
+                plans.push((*entry).worth.candidate((*entry).key));
             }
             false
         });
@@ -354,11 +474,17 @@ pub(super) unsafe fn copy(store: &Store, key: &PlanKey) -> Option<Plan> {
         let memory = &(*entry).memory;
         let mut nodes: Vec<NodeTotals> = memory::with_room(memory.node_count as usize);
         let mut description: Vec<u8> = memory::with_room(memory.description_size as usize);
+        let mut exemplars: Vec<u8> = memory::with_room(memory.exemplars_size as usize);
         let stats = pg_guard_ffi_boundary(|| {
             blocks::map::<NodeTotals>(store.plans, memory.nodes);
-            blocks::each(store.plans, memory.description, |_, bytes: &mut [u8]| {
-                description.extend_from_slice(bytes);
-            });
+            for (chain, copy) in [
+                (memory.description, &mut description),
+                (memory.exemplars, &mut exemplars),
+            ] {
+                blocks::each(store.plans, chain, |_, bytes: &mut [u8]| {
+                    copy.extend_from_slice(bytes)
+                });
+            }
             locked(&raw mut (*entry).lock, false, || {
                 blocks::each(store.plans, memory.nodes, |_, totals: &mut [NodeTotals]| {
                     nodes.extend_from_slice(totals);
@@ -372,8 +498,11 @@ pub(super) unsafe fn copy(store: &Store, key: &PlanKey) -> Option<Plan> {
             key: *key,
             description: Rc::new(description),
             older_literals: false,
+            explained: false,
             statistics: stats,
             nodes,
+            exemplars: Exemplars::from_bytes(&exemplars).unwrap_or_default(),
+            last_waits: None,
         })
     }
 }

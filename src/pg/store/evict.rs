@@ -3,11 +3,11 @@
 use super::access::{Store, locked_by_control};
 use super::entry;
 use crate::pg::server::contained::contained;
-use rowsource_core::eviction::{Candidate, least_recently_used};
-use rowsource_core::model::PlanKey;
+use rowsource_core::eviction::{Candidate, least_valuable};
+use rowsource_core::model::{Batch, PlanKey};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Evicts the least recently used plans: one in `part`, and at least one. With `only_if_full`, does nothing if another session
+/// Evicts the plans of the least value: one in `part`, and at least one. With `only_if_full`, does nothing if another session
 /// has made room in the meantime. Returns the selected plans; some of them may have been used again and stayed.
 ///
 /// # Safety
@@ -28,17 +28,32 @@ pub(super) unsafe fn evict(store: &Store, part: usize, only_if_full: bool) -> Ve
                     return;
                 }
                 entry::list(store, &mut plans);
-                let selected = least_recently_used(&mut plans, part);
-                // Sessions use plans without the control lock, so a plan may have been used again.
-                let deleted = selected
-                    .iter()
-                    .filter(|plan| entry::delete_unused(store, &plan.key, plan.last_used))
-                    .count();
-                control.evictions.fetch_add(deleted as u64, Relaxed);
+                let selected = least_valuable(&mut plans, part);
+                for plan in selected.iter() {
+                    // Sessions use plans without the control lock, so a plan may have been used again.
+                    if let Some(totals) = entry::delete_unused(store, &plan.key, plan.last_used) {
+                        control.evicted.add_plan(&plan.key, &totals);
+                    }
+                }
                 let count = selected.len();
                 plans.truncate(count);
             });
         });
     }
     plans
+}
+
+/// Adds executions whose plan is not stored to the sum of their database.
+///
+/// # Safety
+/// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises nothing.
+#[cold]
+#[inline(never)]
+pub(super) unsafe fn add_to_others(store: &Store, key: &PlanKey, batch: &Batch) {
+    let totals = batch.totals();
+    // SAFETY: the caller holds no LWLock and is outside of any boundary. `contained` catches errors and releases the lock.
+    unsafe {
+        let evicted = &(*store.control).evicted;
+        let _ = contained(|| locked_by_control(store, || evicted.add_executions(key, &totals)));
+    }
 }

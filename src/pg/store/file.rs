@@ -3,12 +3,16 @@
 //! The postmaster writes it when the server stops cleanly, one plan after the other. The first backend that needs the store
 //! reads it in the same way.
 
-use super::access::Store;
+use super::access::{Store, locked_by_control};
 use super::control::Control;
 use super::entry::{self, NewPlan};
+use super::evicted::Saved;
+use super::{exemplars, observe};
 use crate::guc;
+use crate::pg::server::contained::contained;
 use crate::pg::server::{self, memory, statfile};
-use rowsource_core::model::{Batch, NodeTotals, Plan, PlanDescription, PlanKey, PlanStats};
+use rowsource_core::flips::SavedFlips;
+use rowsource_core::model::{Batch, Exemplars, NodeTotals, Plan, PlanDescription, PlanKey, PlanStats};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,8 +21,10 @@ pub(super) const NAME: &str = "pg_stat/pg_rowsource.stat";
 
 /// The first record of the file.
 #[derive(Serialize, Deserialize)]
-struct Head {
-    reset_at: i64,
+pub(super) struct Head {
+    pub reset_at: i64,
+    pub evicted: Saved,
+    pub flips: Option<SavedFlips>,
 }
 
 /// The record of a plan, to be written.
@@ -28,6 +34,7 @@ struct PlanOut<'a> {
     statistics: &'a PlanStats,
     description: &'a PlanDescription,
     nodes: &'a [NodeTotals],
+    exemplars: &'a Exemplars,
 }
 
 /// The record of a plan that was read. It has the same fields as [`PlanOut`].
@@ -37,6 +44,7 @@ struct PlanIn {
     statistics: PlanStats,
     description: PlanDescription,
     nodes: Vec<NodeTotals>,
+    exemplars: Exemplars,
 }
 
 /// Removes the file of an earlier run, so that no later run loads it.
@@ -45,22 +53,23 @@ pub(super) fn remove() {
 }
 
 /// Writes plans to the file.
-pub(super) fn write(reset_at: i64, plans: impl Iterator<Item = Plan>) -> io::Result<()> {
+pub(super) fn write(head: &Head, plans: impl Iterator<Item = Plan>) -> io::Result<()> {
     let mut file = statfile::Writer::create(NAME)?;
-    file.record(&Head { reset_at })?;
+    file.record(head)?;
     for plan in plans {
         file.record(&PlanOut {
             key: &plan.key,
             statistics: &plan.statistics,
             description: &plan.description,
             nodes: &plan.nodes,
+            exemplars: &plan.exemplars,
         })?;
     }
     file.finish()
 }
 
 /// Reads the file into the store, if there is one, and removes it: once while the server runs. If a plan already has an entry,
-/// its statistics are added.
+/// its statistics are added. Plans that do not fit count as evicted.
 ///
 /// # Safety
 /// The caller must be outside of any FFI boundary, and hold no lock.
@@ -90,19 +99,33 @@ pub(super) unsafe fn load(store: &Store) {
         };
         let Some(head) = file.next::<Head>() else { return };
         control.reset_at.store(head.reset_at.min(server::now()), Relaxed);
-        for _ in 0..guc::max_plans() {
-            if !memory::can_map(MAX_RECORD_MEMORY) {
-                break;
-            }
+        let _ = contained(|| locked_by_control(store, || control.evicted.load(&head.evicted)));
+        if let Some(saved) = &head.flips {
+            let _ = contained(|| control.flips.with_table(|table| table.restore(saved)));
+        }
+        let mut room = guc::max_plans();
+        while memory::can_map(MAX_RECORD_MEMORY) {
             let Some(plan) = file.next::<PlanIn>() else { break };
             let batch = Batch::Sum(&plan.statistics, &plan.nodes);
             control.apply_limit(store.plans);
-            let kept = NewPlan::of(&plan.description, &batch).is_some_and(|new| {
-                matches!(entry::insert_or_update(store, &plan.key, &new, &batch), Ok(true))
-            });
-            if !kept {
-                break;
+            let kept = room > 0
+                && NewPlan::of(&plan.description, &batch).is_some_and(|new| {
+                    matches!(entry::insert_or_update(store, &plan.key, &new, &batch), Ok(true))
+                });
+            if kept {
+                room -= 1;
+                observe::loaded_plan(store, &plan.key);
+                if !plan.exemplars.is_empty() {
+                    exemplars::merge(store, &plan.key, &plan.exemplars);
+                }
+            } else {
+                // The rest is worth less.
+                room = 0;
+                let totals = batch.totals();
+                let evict = || control.evicted.add_plan(&plan.key, &totals);
+                let _ = contained(|| locked_by_control(store, evict));
             }
         }
+        control.evicted.log_first();
     }
 }

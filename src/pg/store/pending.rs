@@ -2,21 +2,24 @@
 //! is in `rowsource_core::pending`.
 //!
 //! The buffers hide nothing: readers flush the slots of all sessions before they read the store. The session itself flushes a
-//! slot after a second, when another plan needs the slot, and when the session ends.
+//! slot after a second, when another plan needs the slot, when it runs another plan of the same query, and when it ends.
 //!
 //! Each slot is guarded by an atomic owner pid instead of an LWLock, because acquiring an LWLock costs a short statement as
 //! much as adding to its statistics. A process that waits for a slot holds no LWLock.
 
 use super::access::Store;
-use super::entry;
+use super::{entry, evict};
 use crate::pg::server;
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::contained;
 use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use rowsource_core::eviction::Candidate;
-use rowsource_core::model::{Batch, ExecutionStats, NodeTotals, PlanDescription, PlanKey, PlanStats};
+use rowsource_core::model::{
+    Batch, ExecutionStats, MIN_SLOWEST_MS, NodeTotals, PlanDescription, PlanKey, PlanStats,
+};
 use rowsource_core::pending::{self, Key};
+use rowsource_core::waits::plan::PlanWaits;
 use rustc_hash::FxBuildHasher;
 use std::cell::{Cell, RefCell};
 use std::hash::BuildHasher;
@@ -29,10 +32,26 @@ const SLOTS: usize = 8;
 const MAX_SLOT_NODES: usize = 8;
 /// Microseconds until a slot is flushed.
 const FLUSH_AFTER_US: i64 = 1_000_000;
+/// How often in that time a session flushes a slot because it runs another plan of the same query. So plans that it uses in turn
+/// cost no more than others.
+const MAX_TURNS: u32 = 4;
 
-/// The number of the slot that a plan last had in the session's buffer. Another plan may have the slot by now.
-#[derive(Default)]
-pub struct PlanSlot(Cell<usize>);
+/// What a session knows of a plan in the store.
+pub struct PlanSlot {
+    /// The number of the slot that the plan last had in the session's buffer. Another plan may have the slot by now.
+    at: Cell<usize>,
+    /// The milliseconds that an execution must exceed to be kept as the slowest one, when the session last looked.
+    pub(super) slowest_ms: Cell<f64>,
+}
+
+impl Default for PlanSlot {
+    fn default() -> Self {
+        PlanSlot {
+            at: Cell::new(0),
+            slowest_ms: Cell::new(MIN_SLOWEST_MS),
+        }
+    }
+}
 
 /// A plan as a session passes it to the store.
 #[derive(Clone, Copy)]
@@ -105,11 +124,14 @@ struct Own {
     buffer: Cell<Option<OwnBuffer>>,
     /// The descriptions of the slots' plans. The store needs one if the plan was evicted.
     descriptions: [RefCell<Option<Rc<PlanDescription>>>; SLOTS],
+    /// When a period of [`FLUSH_AFTER_US`] ends, and how often in it the session ran another plan of a query.
+    turns: Cell<(i64, u32)>,
 }
 
 static OWN: BackendLocal<Own> = BackendLocal::new(Own {
     buffer: Cell::new(None),
     descriptions: [const { RefCell::new(None) }; SLOTS],
+    turns: Cell::new((0, 0)),
 });
 
 /// Returns this session's buffer, if it has one.
@@ -162,7 +184,7 @@ pub(super) fn add(plan: PlanRef<'_>, execution: ExecutionStats<'_>) -> bool {
         plan: plan.key,
         nodes,
     };
-    let Some(mut slot) = own.add_to(plan.slot.0.get(), &key, execution.run.at) else {
+    let Some(mut slot) = own.add_to(plan.slot.at.get(), &key, execution.run.at) else {
         return false;
     };
     let is_empty = slot.is_empty();
@@ -172,8 +194,41 @@ pub(super) fn add(plan: PlanRef<'_>, execution: ExecutionStats<'_>) -> bool {
         sum.plan = PlanStats::default();
         totals.iter_mut().for_each(NodeTotals::clear);
     }
-    sum.plan.add(execution.run);
+    execution.add_to_plan(&mut sum.plan);
     execution.add_to_nodes(totals);
+    true
+}
+
+/// Adds waits of an execution that ended at this time to the slot of its plan. Returns false if the plan has no slot, the slot
+/// must be flushed, or a reader holds it. Also returns false if the slot is empty: then the store has the execution. Raises nothing.
+pub(super) fn add_late_waits(plan: PlanRef<'_>, at: i64, nodes: usize, waits: &PlanWaits) -> bool {
+    // SAFETY: the reference is used only in this function, which neither attaches nor releases the buffer.
+    let Some(own) = (unsafe { own() }) else {
+        return false;
+    };
+    let key = BorrowedSlotKey {
+        plan: plan.key,
+        nodes,
+    };
+    let number = plan.slot.at.get();
+    if !own
+        .slots()
+        .get(number)
+        .is_some_and(|slot| slot.seems_filled(None))
+    {
+        return false;
+    }
+    let Some(mut slot) = own.add_to(number, &key, at) else {
+        return false;
+    };
+    let is_empty = slot.is_empty();
+    let sum = slot.value();
+    if is_empty {
+        // A reader has flushed it just now.
+        sum.plan = PlanStats::default();
+        sum.nodes.iter_mut().for_each(NodeTotals::clear);
+    }
+    sum.plan.add_late_waits(waits);
     true
 }
 
@@ -202,8 +257,41 @@ pub(super) fn claim_slot(
     });
     if let Some(at) = claimed {
         OWN.descriptions[at].replace(Some(plan.description.clone()));
-        plan.slot.0.set(at);
+        plan.slot.at.set(at);
     }
+}
+
+/// Flushes the slots of other plans of the same query to `sink`, see [`claim_slot`], and frees them. So the store knows in which
+/// order the session ran the plans. It does nothing if that happens too often, or if a reader holds the slot.
+pub(super) fn flush_other_plans(
+    plan: &PlanKey,
+    now: i64,
+    mut sink: impl FnMut(&PlanKey, Option<&PlanDescription>, &Batch),
+) {
+    // SAFETY: the reference is used only in this function, which neither attaches nor releases the buffer.
+    let Some(own) = (unsafe { own() }) else { return };
+    if plan.queryid == 0 {
+        return;
+    }
+    for (at, slot) in own.slots().iter().enumerate() {
+        let Some(guard) = slot.seems_used().then(|| slot.try_hold(server::pid())).flatten() else {
+            continue;
+        };
+        let other = guard.key().plan;
+        if other != *plan && other.is_same_query(plan) && may_take_turns(now) {
+            own.flush(at, &guard, |at, key, sum| pass_to(&mut sink, at, key, sum));
+        }
+    }
+}
+
+/// Returns whether the session may flush a slot because it runs another plan of a query now.
+fn may_take_turns(now: i64) -> bool {
+    let (until, turns) = match OWN.turns.get() {
+        (until, turns) if now < until => (until, turns),
+        _ => (now + FLUSH_AFTER_US, 0),
+    };
+    OWN.turns.set((until, turns + 1));
+    turns < MAX_TURNS
 }
 
 /// Flushes all slots of this session to `sink`, see [`claim_slot`]. Waits for readers up to 0.1 s in total. Other processes
@@ -236,7 +324,8 @@ pub(super) fn release_buffer() {
     OWN.buffer.set(None);
 }
 
-/// Flushes the slots of all sessions. Skips evicted plans, because only their sessions can describe them.
+/// Flushes the slots of all sessions. Executions of evicted plans are added to the sums of their databases, because only
+/// their sessions can describe them.
 ///
 /// # Safety
 /// The caller must be an SQL function, outside of any FFI boundary, and hold no lock.
@@ -276,8 +365,14 @@ unsafe fn flush(store: &Store, plan: Option<&PlanKey>, mut wait: SlotWait) {
                 && let Some(guard) = wait_for(slot, &mut wait)
             {
                 guard.flush(|key, sum| {
-                    plan.is_none_or(|plan| *plan == key.plan)
+                    let is_wanted = plan.is_none_or(|plan| *plan == key.plan);
+                    if is_wanted
                         && pg_guard_ffi_boundary(|| entry::update(store, &key.plan, &sum.batch(key)))
+                            .is_none()
+                    {
+                        evict::add_to_others(store, &key.plan, &sum.batch(key));
+                    }
+                    is_wanted
                 });
             }
         });

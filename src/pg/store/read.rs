@@ -1,18 +1,25 @@
 //! Lists, copies and resets the plans of the store. Only SQL functions call this module, and the postmaster when it ends. They
 //! hold no lock, are outside of any FFI boundary, and may raise errors.
 
+use super::access::locked_by_control;
 use super::attach::{attach, attach_and_wait_for_load};
 use super::{access, entry, pending};
 use crate::pg::server::{self, memory};
 use pgrx::pg_sys;
-use rowsource_core::model::{Plan, PlanKey};
+use rowsource_core::eviction::Candidate;
+use rowsource_core::flips::{Event, Flips};
+use rowsource_core::model::{DatabaseSum, Others, Plan, PlanKey};
+use std::cmp::Ordering;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// The row of `rowsource_info()`.
 pub struct Info {
     pub plans: u64,
     pub bytes: u64,
+    /// Plans that were evicted.
     pub evictions: u64,
+    /// Since when the plans do not contain all executions: the first eviction or refused execution.
+    pub incomplete_since: Option<i64>,
     /// Executions that were not stored, because their plan was too large or memory was short.
     pub refused: u64,
     /// Plans with a text or predicates that were cut.
@@ -25,6 +32,10 @@ pub struct Info {
 /// # Errors
 /// Raises "out of memory".
 pub fn keys() -> Option<Vec<PlanKey>> {
+    sorted_keys(|one, other| other.last_used.cmp(&one.last_used))
+}
+
+fn sorted_keys(order: impl Fn(&Candidate<PlanKey>, &Candidate<PlanKey>) -> Ordering) -> Option<Vec<PlanKey>> {
     attach_and_wait_for_load();
     // SAFETY: only SQL functions, and the postmaster when it ends, call this. They hold no lock and may raise errors.
     unsafe {
@@ -33,11 +44,54 @@ pub fn keys() -> Option<Vec<PlanKey>> {
         // Other sessions may add plans before the list is made. So there is room for a thousand more.
         let mut plans = memory::with_room((*store.control).plans.load(Relaxed) as usize + 1_000);
         entry::list(&store, &mut plans);
-        plans.sort_unstable_by_key(|plan| std::cmp::Reverse(plan.last_used));
+        plans.sort_unstable_by(order);
         let mut keys = memory::with_room(plans.len());
         keys.extend(plans.iter().map(|plan| plan.key));
         Some(keys)
     }
+}
+
+/// Returns the keys of all plans, the most valuable first. Returns `None` if there is no shared store.
+///
+/// # Errors
+/// Raises "out of memory".
+pub(super) fn keys_by_value() -> Option<Vec<PlanKey>> {
+    sorted_keys(|one, other| other.rank().total_cmp(&one.rank()))
+}
+
+/// Returns a copy of the sums of what is not stored, one for each database. Returns `None` if there is no shared store.
+///
+/// # Errors
+/// Raises "out of memory".
+pub fn others() -> Option<Vec<DatabaseSum>> {
+    attach_and_wait_for_load();
+    let mut sums = memory::with_room(Others::MAX);
+    // SAFETY: only SQL functions, and the postmaster when it ends, call this. They hold no lock and may raise errors.
+    unsafe {
+        let store = access::store()?;
+        let evicted = &(*store.control).evicted;
+        locked_by_control(&store, || evicted.copy_sums(&mut sums));
+    }
+    Some(sums)
+}
+
+/// Returns the changes of plans. Returns `None` if there is no shared store.
+///
+/// # Errors
+/// Raises "out of memory".
+pub fn flips() -> Option<Vec<Event>> {
+    attach_and_wait_for_load();
+    let mut events = memory::with_room(Flips::MAX_EVENTS);
+    // SAFETY: only SQL functions call this. They hold no lock and may raise errors.
+    unsafe {
+        let store = access::store()?;
+        pending::flush_all(&store);
+        (*store.control).flips.with_table(|table| {
+            table.settle();
+            events.extend(table.events());
+        });
+    }
+    Some(events)
 }
 
 /// Returns a copy of one plan, if the store has it.
@@ -74,14 +128,18 @@ pub fn reset(userid: u32, dbid: u32, queryid: i64) {
     unsafe {
         let Some(store) = access::store() else { return };
         let is_unwanted = |key: &PlanKey| key.matches(userid, dbid, queryid);
+        let control = &*store.control;
         pending::discard(&store, is_unwanted);
         entry::delete(&store, is_unwanted);
+        control
+            .flips
+            .with_table(|table| table.clear(userid, dbid, queryid));
+        if (userid, queryid) == (0, 0) {
+            locked_by_control(&store, || control.evicted.clear(dbid));
+        }
         if (userid, dbid, queryid) == (0, 0, 0) {
             // This returns the empty segments to the system.
             pg_sys::dsa_trim(store.plans);
-            let control = &*store.control;
-            control.evictions.store(0, Relaxed);
-            control.refused.store(0, Relaxed);
             control.reset_at.store(server::now(), Relaxed);
         }
     }
@@ -97,8 +155,9 @@ pub fn info() -> Option<Info> {
             Info {
                 plans: control.plans.load(Relaxed),
                 bytes: control.bytes.load(Relaxed),
-                evictions: control.evictions.load(Relaxed),
-                refused: control.refused.load(Relaxed),
+                evictions: control.evicted.count(),
+                incomplete_since: control.evicted.since(),
+                refused: control.evicted.refused(),
                 truncated: control.truncated.load(Relaxed),
                 reset_at: control.reset_at.load(Relaxed),
             }

@@ -3,26 +3,41 @@
 use super::access::{self, Store};
 use super::blocks::NoMemory;
 use super::entry::{self, NewPlan, NoRoom};
-use super::evict;
 use super::pending::{self, PlanRef, PlanSlot};
+use super::{evict, exemplars, observe};
 use crate::pg::server::contained::contained;
 use crate::pg::server::{self, memory};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::{pg_guard, pg_sys};
 use rowsource_core::eviction;
 use rowsource_core::histogram::Histogram;
-use rowsource_core::model::{Batch, ExecutionStats, NodeStats, PlanDescription, PlanKey, Run};
+use rowsource_core::model::{
+    Batch, ExecutionStats, MIN_SLOWEST_MS, NodeStats, Outside, PlanDescription, PlanKey, Run,
+};
+use rowsource_core::waits::plan::PlanWaits;
 use std::rc::Rc;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Adds an execution to its plan's statistics. Makes an entry for a new plan. Raises nothing: returns false if there is no
 /// store or no memory, or if the plan is too large.
 #[inline(always)]
 pub fn record(plan: PlanRef<'_>, execution: ExecutionStats<'_>) -> bool {
-    let (run, nodes, histograms) = (execution.run, execution.nodes, execution.histograms);
-    access::is_attached()
+    let (run, outside) = (execution.run, execution.outside);
+    let (nodes, histograms) = (execution.nodes, execution.histograms);
+    let is_kept = access::is_attached()
         && (pending::add(plan, execution)
-            || record_at_once(plan.key, plan.slot, plan.description, run, nodes, histograms))
+            || record_at_once(
+                plan.key,
+                plan.slot,
+                plan.description,
+                run,
+                outside,
+                nodes,
+                histograms,
+            ));
+    if is_kept && exemplars::may_keep(plan.slot, run) {
+        exemplars::keep(plan.key, plan.slot, run, outside, nodes);
+    }
+    is_kept
 }
 
 /// Adds an execution directly to its plan's entry. The arguments are separate, so that the caller does not write them to
@@ -33,6 +48,7 @@ fn record_at_once(
     slot: &PlanSlot,
     description: &Rc<PlanDescription>,
     run: &Run,
+    outside: Option<&Outside>,
     nodes: &[NodeStats],
     histograms: &[&Histogram],
 ) -> bool {
@@ -46,6 +62,7 @@ fn record_at_once(
     };
     let execution = ExecutionStats {
         run,
+        outside,
         nodes,
         histograms,
     };
@@ -56,14 +73,69 @@ fn record_at_once(
         if server::is_exiting() && !memory::can_map((*store.control).mapped_bytes()) {
             return false;
         }
+        let sink = |key: &PlanKey, description: Option<&PlanDescription>, batch: &Batch| {
+            add_or_insert(&store, key, description, batch);
+        };
+        pending::flush_other_plans(key, run.at, sink);
         let batch = Batch::Execution(execution);
         let kept = add_or_insert(&store, key, Some(description), &batch);
-        if kept {
-            pending::claim_slot(plan, execution, |key, description, batch| {
-                add_or_insert(&store, key, description, batch);
-            });
+        if let Some(slowest_ms) = kept {
+            slot.slowest_ms.set(slowest_ms);
+            pending::claim_slot(plan, execution, sink);
         }
-        kept
+        (*store.control).evicted.log_first();
+        kept.is_some()
+    }
+}
+
+/// Counts an execution by EXPLAIN (ANALYZE) of a plan with so many nodes. Makes an entry for a new plan. Raises nothing: returns
+/// false if there is no store or no memory, or if the plan is too large.
+pub fn record_explained(plan: PlanRef<'_>, at: i64, nodes: usize) -> bool {
+    if !access::is_attached() {
+        return false;
+    }
+    let Some(store) = access::store() else {
+        return false;
+    };
+    // SAFETY: this session has attached to the store, which stays mapped until the process ends. Executions are recorded at
+    // places where the session holds no lock and is outside of any boundary.
+    unsafe {
+        if server::is_exiting() && !memory::can_map((*store.control).mapped_bytes()) {
+            return false;
+        }
+        add_or_insert(
+            &store,
+            plan.key,
+            Some(plan.description),
+            &Batch::Explained(at, nodes),
+        )
+        .is_some()
+    }
+}
+
+/// Adds waits of an execution that ended at this time, of a plan with so many nodes. Raises nothing: returns false if there is no
+/// store, or if the plan is not in it.
+pub fn add_late_waits(plan: PlanRef<'_>, at: i64, nodes: usize, waits: &PlanWaits) -> bool {
+    if !access::is_attached() {
+        return false;
+    }
+    if pending::add_late_waits(plan, at, nodes, waits) {
+        return true;
+    }
+    let Some(store) = access::store() else {
+        return false;
+    };
+    let batch = Batch::LateWaits(waits, at, nodes);
+    // SAFETY: this session has attached to the store, which stays mapped until the process ends. At the end of a transaction the
+    // session is outside of any boundary, and holds no lock of the store.
+    unsafe {
+        if server::is_exiting() && !memory::can_map((*store.control).mapped_bytes()) {
+            return false;
+        }
+        matches!(
+            contained(|| pg_guard_ffi_boundary(|| entry::update(&store, plan.key, &batch))),
+            Ok(Some(_))
+        )
     }
 }
 
@@ -104,8 +176,9 @@ unsafe extern "C-unwind" fn at_exit(_code: i32, _arg: pg_sys::Datum) {
     pending::release_buffer();
 }
 
-/// Adds a batch to a plan's entry, or makes an entry if there is a description. If neither is possible, counts the executions
-/// as refused and returns false.
+/// Adds a batch to a plan's entry, or makes an entry if there is a description. Returns the milliseconds that an execution must
+/// exceed to be kept as the slowest one. If neither is possible, counts the executions as refused, adds them to the sum of their
+/// database, and returns `None`.
 ///
 /// # Safety
 /// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises nothing.
@@ -114,16 +187,19 @@ unsafe fn add_or_insert(
     key: &PlanKey,
     description: Option<&PlanDescription>,
     batch: &Batch,
-) -> bool {
+) -> Option<f64> {
     // SAFETY: the caller is outside of any boundary and holds no LWLock. `update` runs inside a boundary, as it requires, and
     // `contained` catches its errors.
     unsafe {
-        let kept = contained(|| pg_guard_ffi_boundary(|| entry::update(store, key, batch))) == Ok(true)
-            || description.is_some_and(|description| insert_new(store, key, description, batch));
-        if !kept {
-            (*store.control).refused.fetch_add(batch.executions(), Relaxed);
-        }
-        kept
+        let updated = contained(|| pg_guard_ffi_boundary(|| entry::update(store, key, batch)));
+        updated.ok().flatten().or_else(|| {
+            if description.is_some_and(|description| insert_new(store, key, description, batch)) {
+                return Some(MIN_SLOWEST_MS);
+            }
+            (*store.control).evicted.refuse(batch.executions());
+            evict::add_to_others(store, key, batch);
+            None
+        })
     }
 }
 
@@ -149,7 +225,12 @@ unsafe fn insert_new(store: &Store, key: &PlanKey, description: &PlanDescription
             control.apply_limit(store.plans);
             // If there is no room for the plan or for its entry in the table, other plans are evicted.
             let failure = match entry::insert_or_update(store, key, &new, batch) {
-                Ok(kept) => return kept,
+                Ok(kept) => {
+                    if kept {
+                        observe::new_plan(store, key, batch);
+                    }
+                    return kept;
+                }
                 Err(NoRoom::Entry(message)) => Some(message),
                 Err(NoRoom::Plan(NoMemory::System(message))) => {
                     control.note_exhausted(&message);

@@ -86,7 +86,7 @@ fn stopped_cleanly() -> io::Result<bool> {
     Ok(is_intact && matches!(state, DB_SHUTDOWNED | DB_SHUTDOWNED_IN_RECOVERY))
 }
 
-/// Saves all plans, the most recently run first. If the next run has no room for all, it loads those.
+/// Saves all plans, the most valuable first. If the next run has no room for all, it loads those.
 fn save() -> io::Result<()> {
     let control = control::known();
     // SAFETY: the pointer is null, or points to the control block in main shared memory, which is still mapped here.
@@ -101,10 +101,17 @@ fn save() -> io::Result<()> {
         return Err(io::Error::other("the postmaster has no memory to read them"));
     }
     attach_now();
-    let Some(keys) = read::keys() else {
+    // The keys are first, because reading them flushes the sessions' buffers.
+    let (Some(keys), Some(others)) = (read::keys_by_value(), read::others()) else {
         return Err(io::Error::other("their shared memory cannot be read"));
     };
     // SAFETY: the pointer is not null, as checked above, and the control block is still mapped.
-    let reset_at = unsafe { (*control).reset_at.load(Relaxed) };
-    file::write(reset_at, keys.iter().filter_map(read::plan))
+    let control = unsafe { &*control };
+    let head = file::Head {
+        reset_at: control.reset_at.load(Relaxed),
+        evicted: control.evicted.saved(others),
+        // SAFETY: the process is outside of any boundary and holds no lock.
+        flips: unsafe { control.flips.with_table(|table| table.saved()) },
+    };
+    file::write(&head, keys.iter().filter_map(read::plan))
 }

@@ -1,5 +1,6 @@
 //! The counters of requests. They are in main shared memory. If the library was not preloaded, each session has its own.
 
+use super::sessions;
 use super::source::{Source, source};
 use crate::pg::server;
 use crate::pg::server::backend_local::BackendLocal;
@@ -55,18 +56,27 @@ pub fn set_up() -> bool {
 /// frame, because the functions that replace system calls call it.
 #[inline(always)]
 pub fn mine(kind: Kind) -> *const counters::Cell {
-    // SAFETY: MyDatabaseId is a plain global of this process. MINE is null or points into main shared memory, which lives
-    // as long as the process.
-    unsafe {
-        let oid = pg_sys::MyDatabaseId.to_u32();
-        if MINE.get().is_null() || MINE_OF.get() != oid {
-            let Some(area) = AREA.get().as_ref() else {
-                return std::ptr::null();
-            };
-            MINE.set(area.of(oid));
-            MINE_OF.set(oid);
-        }
-        (*MINE.get()).cell(kind.index())
+    if sessions::is_new_statement() {
+        begin_statement();
+    }
+    // SAFETY: MINE is null or points into main shared memory, which lives as long as the process.
+    match unsafe { MINE.get().as_ref() } {
+        Some(database) => database.cell(kind.index()),
+        None => std::ptr::null(),
+    }
+}
+
+/// Finds the counters of the session and of its database. No process changes its database within a statement.
+#[cold]
+#[inline(never)]
+fn begin_statement() {
+    sessions::begin();
+    // SAFETY: this is a plain global of this process.
+    let oid = unsafe { pg_sys::MyDatabaseId.to_u32() };
+    if MINE.get().is_null() || MINE_OF.get() != oid {
+        let Some(area) = area() else { return };
+        MINE.set(area.of(oid));
+        MINE_OF.set(oid);
     }
 }
 

@@ -32,6 +32,13 @@ pub fn note_interposed() {
     INTERPOSED.set(true);
 }
 
+/// Returns whether requests of this process are counted. A session that loads the library by itself shows core's counters,
+/// although its functions are replaced.
+#[inline(always)]
+pub fn are_requests_counted() -> bool {
+    INTERPOSED.get()
+}
+
 /// Returns the source of the counters of a file type.
 pub fn source(filetype: FileType) -> Source {
     let is_bypassed = filetype == FileType::TempTable && compat::temp_tables_bypass_syscalls();

@@ -50,6 +50,13 @@ pub const CASES: &[Case] = &[
     )
     .reset(PLAIN),
     Case::new(
+        "merge that skips rows",
+        "MERGE INTO d USING e ON d.id = e.id WHEN MATCHED AND e.v % 3 = 0 THEN DELETE WHEN MATCHED AND e.v % 3 = 1 THEN DO NOTHING
+         WHEN NOT MATCHED AND e.v % 2 = 0 THEN INSERT VALUES (e.id, e.v, 'merged')",
+        &["Merge"],
+    )
+    .reset(PLAIN),
+    Case::new(
         "on conflict update",
         "INSERT INTO d SELECT id, v, 'again' FROM e ON CONFLICT (id) DO UPDATE SET v = excluded.v WHERE d.v > 2",
         &["Insert"],

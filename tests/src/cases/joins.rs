@@ -24,6 +24,13 @@ pub const CASES: &[Case] = &[
          PREPARE evicting AS SELECT count(t.pad) FROM big JOIN t ON t.id = big.k % 2000 WHERE big.id < 8000;
          EXECUTE evicting; SET work_mem = '64kB'; SET hash_mem_multiplier = 1",
     ),
+    Case::new("memoize that overflows", "EXECUTE overflowing", &["Memoize", "Nested Loop"]).settings(
+        "SET enable_hashjoin = off; SET enable_mergejoin = off; SET plan_cache_mode = force_generic_plan;
+         SET max_parallel_workers_per_gather = 0;
+         PREPARE overflowing AS SELECT count(x.p) FROM big,
+             LATERAL (SELECT repeat(pad, 20) AS p FROM t WHERE t.grp = big.k % 90 OFFSET 0) x WHERE big.id < 500;
+         EXECUTE overflowing; SET work_mem = '64kB'; SET hash_mem_multiplier = 1",
+    ),
     Case::new("materialize", "SELECT count(*) FROM s a, s b WHERE a.id < b.id", &["Nested Loop", "Materialize"])
         .settings("SET enable_indexscan = off; SET enable_bitmapscan = off"),
     Case::new("merge join", "SELECT count(*) FROM t JOIN big ON t.val = big.k", &["Merge Join"])

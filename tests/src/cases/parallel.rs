@@ -4,6 +4,15 @@ use super::Case;
 
 const FORCE: &str = "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; \
      SET min_parallel_index_scan_size = 0; SET max_parallel_workers_per_gather = 2; SET jit = off";
+const SORTED: &str = "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; \
+     SET min_parallel_index_scan_size = 0; SET max_parallel_workers_per_gather = 2; SET jit = off; SET enable_seqscan = off; \
+     SET enable_bitmapscan = off";
+const GROUPED: &str = "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; \
+     SET max_parallel_workers_per_gather = 2; SET jit = off; SET enable_sort = off; SET enable_indexscan = off; \
+     SET enable_indexonlyscan = off";
+const COMPILED: &str = "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; \
+     SET max_parallel_workers_per_gather = 2; SET jit = on; SET jit_above_cost = 0; SET jit_inline_above_cost = -1; \
+     SET jit_optimize_above_cost = -1";
 const HASHES: &str = "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; \
      SET max_parallel_workers_per_gather = 2; SET jit = off; SET enable_mergejoin = off; SET enable_nestloop = off";
 const NO_LEADER: &str = "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; \
@@ -23,6 +32,19 @@ pub const CASES: &[Case] = &[
         .parallel(),
     Case::new("gather merge", "SELECT id, k FROM big ORDER BY k, id", &["Gather Merge", "Sort", "Parallel Seq Scan"])
         .settings(FORCE)
+        .parallel(),
+    Case::new("hash aggregate under gather", "SELECT grp, count(*) FROM t GROUP BY grp", &["Gather", "Partial HashAggregate"])
+        .settings(GROUPED)
+        .parallel(),
+    Case::new(
+        "incremental sort under gather",
+        "SELECT id, pad FROM big WHERE id < 20000 ORDER BY id, pad",
+        &["Gather Merge", "Incremental Sort"],
+    )
+    .settings(SORTED)
+    .parallel(),
+    Case::new("workers with JIT", "SELECT count(*) FROM big WHERE k % 3 = 1", &["Gather", "Partial Aggregate"])
+        .settings(COMPILED)
         .parallel(),
     Case::new(
         "parallel hash join",

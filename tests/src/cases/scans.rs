@@ -13,12 +13,21 @@ pub const CASES: &[Case] = &[
     Case::new("index scan of a range", "SELECT pad FROM t WHERE id BETWEEN 100 AND 900", &["Index Scan"]).settings(NO_SEQ),
     Case::new("index scan backward", "SELECT pad FROM t ORDER BY id DESC LIMIT 17", &["Limit", "Index Scan Backward"]),
     Case::new("index only scan", "SELECT id FROM t WHERE id < 700", &["Index Only Scan"]).settings(NO_SEQ),
+    Case::new("index only scan of changed pages", "SELECT id FROM tt WHERE id < 700", &["Index Only Scan"])
+        .settings("SET enable_seqscan = off; SET enable_bitmapscan = off")
+        .reset(
+            "DROP TABLE IF EXISTS tt; CREATE TEMP TABLE tt AS SELECT * FROM t; CREATE INDEX ON tt (id); ANALYZE tt;
+             UPDATE tt SET val = 0 WHERE id < 300",
+        ),
     Case::new("bitmap scan", "SELECT * FROM t WHERE grp = 5", &["Bitmap Heap Scan", "Bitmap Index Scan"]).settings(BITMAPS),
     Case::new("bitmap and", "SELECT * FROM t WHERE grp = 5 AND val < 500", &["BitmapAnd", "Bitmap Index Scan"])
         .settings(BITMAPS),
     Case::new("bitmap or", "SELECT * FROM t WHERE grp = 5 OR val < 100", &["BitmapOr", "Bitmap Index Scan"]).settings(BITMAPS),
-    Case::new("lossy bitmap", "SELECT count(pad) FROM big WHERE k < 9000", &["Bitmap Heap Scan"])
-        .settings("SET enable_seqscan = off; SET enable_indexscan = off; SET work_mem = '64kB'; SET max_parallel_workers_per_gather = 0"),
+    Case::new("lossy bitmap", "SELECT count(pad) FROM tt WHERE k < 9000", &["Bitmap Heap Scan"]).settings(
+        "CREATE TEMP TABLE tt (k int, pad text) WITH (fillfactor = 10); SET enable_seqscan = off; SET enable_indexscan = off;
+         INSERT INTO tt SELECT (i * 7919) % 20000, repeat('y', 60) FROM generate_series(1, 20000) i;
+         CREATE INDEX ON tt (k); ANALYZE tt; SET work_mem = '64kB'",
+    ),
     Case::new("tid scan", "SELECT * FROM t WHERE ctid IN ('(0,1)', '(3,2)', '(5,5)')", &["Tid Scan"]),
     Case::new("tid range scan", "SELECT * FROM t WHERE ctid >= '(3,1)' AND ctid < '(9,4)'", &["Tid Range Scan"]),
     Case::new("sample scan by pages", "SELECT count(*) FROM t TABLESAMPLE system (30) REPEATABLE (1)", &["Sample Scan"]),

@@ -6,9 +6,18 @@ use super::Case;
 pub const CASES: &[Case] = &[
     Case::new("sort in memory", "SELECT * FROM s ORDER BY name", &["Sort"]),
     Case::new("sort on disk", "SELECT * FROM t ORDER BY pad, val", &["Sort"]).settings("SET work_mem = '64kB'"),
+    // A merge join that goes back needs the whole result on disk.
+    Case::new("sort on disk that is read again", "SELECT count(a.pad), count(b.pad) FROM t a JOIN t b ON a.val = b.val", &["Merge Join", "Sort"])
+        .settings("SET work_mem = '64kB'; SET enable_hashjoin = off; SET enable_nestloop = off; SET enable_material = off; SET enable_indexscan = off"),
     Case::new("top-N sort", "SELECT * FROM t ORDER BY pad, val LIMIT 5", &["Limit", "Sort"]),
     Case::new("incremental sort", "SELECT grp, pad, val FROM t ORDER BY grp, val", &["Incremental Sort", "Index Scan"])
         .settings("SET enable_sort = on; SET enable_seqscan = off; SET enable_bitmapscan = off; SET random_page_cost = 0.1"),
+    Case::new(
+        "incremental sort on disk",
+        "SELECT * FROM (SELECT k / 4000 AS b, * FROM big ORDER BY k / 4000 OFFSET 0) x ORDER BY b, pad, id",
+        &["Incremental Sort", "Sort"],
+    )
+    .settings("SET enable_sort = on; SET work_mem = '64kB'; SET max_parallel_workers_per_gather = 0"),
     Case::new("aggregate", "SELECT count(*), sum(val), max(pad) FROM t", &["Aggregate"]),
     Case::new("min and max by index", "SELECT min(val), max(val) FROM t", &["Result", "Limit", "Index Only Scan Backward"]),
     Case::new("aggregate of distinct values", "SELECT count(DISTINCT grp), string_agg(pad, ',' ORDER BY val) FROM t", &["Aggregate"])
@@ -21,6 +30,12 @@ pub const CASES: &[Case] = &[
     Case::new("mixed aggregate", "SELECT grp, val % 5, count(*) FROM t GROUP BY CUBE (grp, val % 5)", &["MixedAggregate"]),
     Case::new("grouping sets by sort", "SELECT grp, val % 5, count(*) FROM t GROUP BY ROLLUP (grp, val % 5)", &["GroupAggregate", "Sort"])
         .settings("SET enable_hashagg = off"),
+    Case::new(
+        "grouping sets by two sorts",
+        "SELECT grp, val % 5, count(*) FROM t GROUP BY GROUPING SETS ((grp), (val % 5))",
+        &["GroupAggregate"],
+    )
+    .settings("SET enable_hashagg = off"),
     Case::new("window", "SELECT sum(val) OVER (PARTITION BY grp ORDER BY id) FROM t", &["WindowAgg"]),
     Case::new("window on disk", "SELECT count(*) OVER () FROM big WHERE id < 20000", &["WindowAgg"])
         .settings("SET work_mem = '64kB'; SET max_parallel_workers_per_gather = 0"),

@@ -1,17 +1,19 @@
-//! Analytical statements over TPC-H's tables with parallel query off and on, also compared with EXPLAIN (ANALYZE).
+//! TPC-H's queries with parallel query off and on, also compared with EXPLAIN (ANALYZE): all peers over small tables, and few at
+//! scale factor 1.
 
-use super::hosts::{HOSTS, Hosts, VARIANTS};
-use super::statements::STATEMENTS;
+use super::hosts::{HOSTS, Host, Hosts, SHORT_STATEMENT_HOSTS, VARIANTS};
 use crate::measure::context::ExperimentContext;
 use crate::measure::cpu;
 use crate::measure::rounds::{Series, interleave, ratios_to_first};
 use crate::measure::session::{Elapsed, Session};
 use crate::measure::tpch;
+use crate::measure::tpch_queries::QUERIES;
 use crate::model::chart::{BarChart, BarSeries};
 use crate::model::spread::ratio;
 use crate::model::table::Table;
 use rowsource_tests::Server;
 use rowsource_tests::explain::first_column;
+use rowsource_tests::session::value;
 use rowsource_tests::statistics::median;
 
 const SETTINGS: [&str; 3] = ["shared_buffers = '512MB'", "jit = off", "work_mem = '16MB'"];
@@ -43,20 +45,20 @@ const PARALLEL: [(&str, &str); 2] = [
     ),
 ];
 
-/// One run of all statements.
+/// One run of all queries.
 struct Run {
-    statements: Vec<Elapsed>,
+    queries: Vec<Elapsed>,
     /// The CPU seconds of the parallel workers.
     workers_s: f64,
 }
 
 impl Run {
     fn elapsed_s(&self) -> f64 {
-        self.statements.iter().map(|elapsed| elapsed.wall_s).sum()
+        self.queries.iter().map(|elapsed| elapsed.wall_s).sum()
     }
 
     fn cpu_s(&self) -> f64 {
-        self.statements.iter().map(|elapsed| elapsed.cpu_s).sum::<f64>() + self.workers_s
+        self.queries.iter().map(|elapsed| elapsed.cpu_s).sum::<f64>() + self.workers_s
     }
 }
 
@@ -68,34 +70,61 @@ struct Runner {
 }
 
 impl Runner {
-    /// Runs all statements once.
+    /// Runs all queries once.
     fn run(&mut self) -> Run {
         let children = cpu::children(self.postmaster);
         let before = cpu::seconds_of_children(self.postmaster);
-        let statements = STATEMENTS
+        let queries = QUERIES
             .iter()
-            .map(|(_, statement)| self.session.time(&format!("{}{statement}", self.prefix)))
+            .map(|query| self.session.time(&format!("{}{}", self.prefix, query.text)))
             .collect();
         cpu::wait_for_children(self.postmaster, children);
         Run {
-            statements,
+            queries,
             workers_s: cpu::seconds_of_children(self.postmaster) - before,
         }
     }
 }
 
+/// All peers, over small tables.
 pub fn run(context: &mut ExperimentContext) {
     let factor = context.sizes.of(10, 50) as f64 / 1000.0;
     let rounds = context.sizes.rounds(1, 5);
+    compare(
+        context,
+        "peers-analytical",
+        factor,
+        rounds,
+        &HOSTS.each_ref(),
+        &EXPLAINS,
+    );
+}
+
+/// What always runs, at scale factor 1. A second server with nothing loaded shows how far two servers differ by themselves.
+pub fn run_large(context: &mut ExperimentContext) {
+    let factor = context.sizes.of(10, 1000) as f64 / 1000.0;
+    let rounds = context.sizes.rounds(1, 3);
+    let [bare, rowsource, statements, ..] = &HOSTS;
+    let hosts = [bare, &SHORT_STATEMENT_HOSTS[0], rowsource, statements];
+    compare(context, "tpch", factor, rounds, &hosts, &EXPLAINS[3..]);
+}
+
+fn compare(
+    context: &mut ExperimentContext,
+    name: &str,
+    factor: f64,
+    rounds: usize,
+    hosts: &[&Host],
+    explains: &[(&str, &'static str)],
+) {
     context.setting("TPC-H scale factor", factor);
-    context.setting("statements", STATEMENTS.len());
     context.setting("rounds", rounds);
     context.at(0.0, "loading");
-    let mut original = Server::start("tpch", &SETTINGS);
+    let mut original = Server::start(name, &SETTINGS);
     context.server(&original);
     tpch::load(&mut original.connect(), factor);
     original.stop();
-    let hosts = Hosts::start(context, &HOSTS, &original, &SETTINGS);
+    let hosts = Hosts::start(context, hosts.iter().copied(), &original, &SETTINGS);
     let variants = hosts.variants();
     let mut names = Vec::new();
     let mut runners = Vec::new();
@@ -108,7 +137,7 @@ pub fn run(context: &mut ExperimentContext) {
         });
     }
     let (base, server) = variants[0];
-    for (name, prefix) in EXPLAINS {
+    for &(name, prefix) in explains {
         names.push(name.to_string());
         runners.push(Runner {
             session: base.session(server),
@@ -116,21 +145,24 @@ pub fn run(context: &mut ExperimentContext) {
             postmaster: server.postmaster(),
         });
     }
+    if factor == 1.0 {
+        check_rows(context, &mut runners[0].session);
+    }
     let mut results: Vec<Vec<Series<Run>>> = Vec::new();
     for (at, (mode, settings)) in PARALLEL.into_iter().enumerate() {
         context.begin_part(0.1 + 0.45 * at as f64, 0.55 + 0.45 * at as f64);
         for runner in &mut runners {
             runner.session.run(settings);
         }
-        let gathers = STATEMENTS
+        let gathers = QUERIES
             .iter()
-            .filter(|(_, statement)| {
-                let plan = first_column(&mut runners[0].session.client, &format!("EXPLAIN {statement}"));
+            .filter(|query| {
+                let plan = first_column(&mut runners[0].session.client, &format!("EXPLAIN {}", query.text));
                 plan.iter().any(|line| line.contains("Gather"))
             })
             .count();
         context.assert_exact(
-            format!("{mode}: parallel plans among the {} statements", STATEMENTS.len()),
+            format!("{mode}: parallel plans among the {} queries", QUERIES.len()),
             if at == 0 { "none" } else { "at least 5" },
             gathers,
             if at == 0 { gathers == 0 } else { gathers >= 5 },
@@ -139,15 +171,32 @@ pub fn run(context: &mut ExperimentContext) {
             runners[variant].run()
         }));
     }
-    report(context, &names, &results);
+    report(context, name, &names, &results);
 }
 
-fn report(context: &mut ExperimentContext, names: &[String], results: &[Vec<Series<Run>>]) {
+/// Compares how many rows the queries return with the answers that the benchmark publishes for scale factor 1.
+fn check_rows(context: &mut ExperimentContext, session: &mut Session) {
+    let rows: Vec<i64> = QUERIES
+        .iter()
+        .map(|query| {
+            value(
+                &mut session.client,
+                &format!("SELECT count(*) FROM ({}) q", query.text),
+            )
+        })
+        .collect();
+    let expected = QUERIES.each_ref().map(|query| query.rows);
+    context.assert_exact(
+        "rows of each query",
+        format!("{expected:?}"),
+        format!("{rows:?}"),
+        rows == expected,
+    );
+}
+
+fn report(context: &mut ExperimentContext, name: &str, names: &[String], results: &[Vec<Series<Run>>]) {
     let mut table = Table::new(
-        &format!(
-            "{} analytical statements over TPC-H's tables, one after the other",
-            STATEMENTS.len()
-        ),
+        "TPC-H's 22 queries, one after the other",
         "Ratios to nothing loaded; the first line in seconds. CPU time includes the parallel workers (in steps of 10 ms).",
         &["", "serial: CPU", "elapsed", "parallel: CPU", "elapsed"],
     );
@@ -171,8 +220,8 @@ fn report(context: &mut ExperimentContext, names: &[String], results: &[Vec<Seri
     }
     context.table(table);
     context.plot(BarChart {
-        name: "peers-analytical".to_string(),
-        title: "Analytical statements: CPU time as a ratio to nothing loaded".to_string(),
+        name: name.to_string(),
+        title: "TPC-H's queries: CPU time as a ratio to nothing loaded".to_string(),
         axis: "ratio".to_string(),
         logarithmic: false,
         groups: PARALLEL.iter().map(|(mode, _)| mode.to_string()).collect(),
@@ -181,26 +230,31 @@ fn report(context: &mut ExperimentContext, names: &[String], results: &[Vec<Seri
     each_statement(context, names, &results[0]);
 }
 
-/// Reports each statement of the serial runs.
+/// Reports each query of the serial runs.
 fn each_statement(context: &mut ExperimentContext, names: &[String], series: &[Series<Run>]) {
     let shown: Vec<usize> = [VARIANTS[2].name, VARIANTS[3].name, EXPLAINS[0].0, EXPLAINS[3].0]
         .iter()
         .filter_map(|wanted| names.iter().position(|name| name == wanted))
         .collect();
-    let mut columns = vec!["statement", "ms"];
+    let mut columns = vec!["query", "ms"];
     columns.extend(shown.iter().map(|&at| names[at].as_str()));
     let mut table = Table::new(
-        "Each statement, serial",
+        "Each query, serial",
         "Elapsed time as ratios to nothing loaded.",
         &columns,
     );
-    for (statement, (name, _)) in STATEMENTS.iter().enumerate() {
-        let times = |at: usize| series[at].of(|run| run.statements[statement].wall_s);
+    for (number, query) in QUERIES.iter().enumerate() {
+        let times = |at: usize| series[at].of(|run| run.queries[number].wall_s);
         let base = times(0);
         for &at in [0].iter().chain(&shown) {
-            context.measured(format!("serial: {name}"), &names[at], "elapsed s", &times(at));
+            context.measured(
+                format!("serial: {}", query.name),
+                &names[at],
+                "elapsed s",
+                &times(at),
+            );
         }
-        let mut row = vec![name.to_string(), format!("{:.1}", median(&base) * 1000.0)];
+        let mut row = vec![query.name.to_string(), format!("{:.1}", median(&base) * 1000.0)];
         row.extend(shown.iter().map(|&at| ratio(&times(at), &base).as_ratio()));
         table.row(row);
     }

@@ -3,4 +3,3 @@
 pub mod analytical;
 mod hosts;
 pub mod pgbench;
-mod statements;

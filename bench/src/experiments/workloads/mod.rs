@@ -2,11 +2,11 @@
 //! Also counts where the cost of measuring them comes from.
 
 mod origin;
-mod procedures;
+pub mod procedures;
 
 use self::procedures::{CURSORS, create};
 use crate::measure::context::ExperimentContext;
-use crate::measure::rounds::{Series, interleave, ratios_to_first};
+use crate::measure::rounds::{Series, interleave, median_added, ratios_to_first};
 use crate::measure::session::{Elapsed, Session};
 use crate::model::chart::{BarChart, BarSeries};
 use crate::model::number::count;
@@ -176,7 +176,9 @@ fn compare(
                 Run {
                     elapsed,
                     timer_calls: sum("SELECT sum(timer_calls)::bigint FROM pg_stat_rowsource"),
-                    statements: sum("SELECT sum(calls)::bigint FROM pg_stat_rowsource_plans"),
+                    statements: sum(
+                        "SELECT sum(calls)::bigint FROM pg_stat_rowsource_plans WHERE NOT toplevel",
+                    ),
                 }
             }
         }
@@ -204,7 +206,6 @@ fn report(
     statements: f64,
 ) {
     let cpu = |run: &Run| run.elapsed.cpu_s;
-    let base = series[0].of(cpu);
     let cpu_ratios = ratios_to_first(series, cpu);
     let elapsed_ratios = ratios_to_first(series, |run| run.elapsed.wall_s);
     let (off, on) = workload.original;
@@ -226,13 +227,7 @@ fn report(
         ],
     );
     for (at, line) in series.iter().enumerate() {
-        let added: Vec<f64> = line
-            .of(cpu)
-            .iter()
-            .zip(&base)
-            .map(|(own, base)| own - base)
-            .collect();
-        let added_us = median(&added) * 1e6 / statements;
+        let added_us = median_added(series, at, cpu) * 1e6 / statements;
         let readings = median(&line.of(|run| run.timer_calls)) / statements;
         let of_reading = at.checked_sub(2).map(|of| variants[of].0.1 * readings / 1000.0);
         table.row([

@@ -1,7 +1,7 @@
 //! Builds small plans, and computes their statistics.
 
 use super::super::*;
-use crate::model::{Buffers, NodeFacts, NodeStats, Time, Wal};
+use crate::model::{Buffers, Estimate, NodeFacts, NodeStats, Time, Wal};
 use crate::reconcile::Edge;
 use crate::sampler::{Config, EveryCall, LongCallEvidence, NodeTimer, TimedCall};
 use rand::SeedableRng;
@@ -63,6 +63,7 @@ pub fn node(parent: Option<usize>, calls: Calls, hit: i64) -> NodeSample {
             ..Wal::default()
         },
         facts: NodeFacts::default(),
+        estimate: Estimate::default(),
     }
 }
 

@@ -48,8 +48,9 @@ impl Statement {
         }
         self.core_contributes |= core_contributes;
         // `is_read_only` depends on more than the plan's identity, so it may be wrong for the next execution.
-        self.reusable =
-            self.mode == Mode::RowsourceOnly && !is_read_only && !self.core_contributes && self.has_queryid();
+        self.reusable.set(
+            self.mode == Mode::RowsourceOnly && !is_read_only && !self.core_contributes && self.has_queryid(),
+        );
         if has_gather {
             // SAFETY: the state of a started query is live, and no reference to it exists.
             unsafe { (*estate).es_instrument = self.reported_by_workers(requested | requested_by_others) };
@@ -95,6 +96,7 @@ impl Statement {
                 is_read_only,
             )));
             (*ps).instrument = instr;
+            compat::count_index_searches(ps, node.index_searches());
             core_contributes
         }
     }
@@ -124,6 +126,7 @@ impl Statement {
             };
             node.set_caller(caller);
         }
+        self.nodes.list_by_core();
     }
 
     /// Pairs each plain aggregate with its scan, if it does nothing but read that scan to its end.
@@ -186,8 +189,8 @@ impl Statement {
         }
     }
 
-    /// Restores wrappers that core has replaced, and notes what the nodes below used meanwhile, because core's counts
-    /// include it. Parallel Hash resets `ExecProcNode` in the leader too, inside the Gather's first call. So this is called
+    /// Restores wrappers that core has replaced, and takes what the nodes below used meanwhile from core's counts, which include
+    /// it. Parallel Hash resets `ExecProcNode` in the leader too, inside the Gather's first call. So this is called
     /// after that call has returned or failed.
     ///
     /// # Safety
@@ -207,9 +210,9 @@ impl Statement {
             unsafe { (*node.plan_state()).ExecProcNode = node.method() };
             // If there is no memory for the sums, these blocks are counted twice.
             if let Some(charged) = &charged {
-                let (buffers, wal) = charged[i];
-                node.set_charged_below(buffers);
-                node.set_wal_charged_below(wal);
+                let (buffers, wal) = &charged[i];
+                // SAFETY: nobody else uses the node's instrumentation now.
+                unsafe { compat::uncount(&mut *node.instrumentation(), buffers, wal) };
             }
         }
     }

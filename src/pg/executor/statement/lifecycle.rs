@@ -1,39 +1,91 @@
 //! Enters and leaves the runs of a statement, and records it.
 
-use super::state::Statement;
+use super::facts;
+use super::state::{Statement, Target};
+use super::text::copy_text;
 use crate::instrumentation::InstrumentationLevel;
-use crate::pg::executor::planning;
+use crate::pg::executor::{nesting, parsed, planning, traced, unmeasured};
 use crate::pg::hot::timing;
 use crate::pg::hot::usage::{self, Usage};
+use crate::pg::hot::waits::{self, Frame};
 use crate::pg::hot::wrapper::Timed;
 use crate::pg::results::{self, Collector, parallel};
 use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::sql_trace::level;
 use crate::pg::{server, tempfile};
 use crate::session;
+use pgrx::pg_sys;
 use rowsource_core::clock;
 use rowsource_core::histogram::Histogram;
-use rowsource_core::model::{NodeStats, Outcome, Run};
+use rowsource_core::model::{Buffers, NodeStats, Outcome, Outside, Run};
 use rowsource_core::phase::{Event, Phase};
+use rowsource_core::plan::PlanNode;
 use rowsource_core::results::{Scratch, StatementSample, assemble_exact, may_be_exact};
 use smallvec::SmallVec;
 use std::cell::Cell;
 
-/// The innermost running statement. Each running statement knows the next outer one.
-static RUNNING: BackendLocal<Cell<*const Statement>> = BackendLocal::new(Cell::new(std::ptr::null()));
+/// A utility statement whose queries count as nested in it.
+#[derive(Clone, Copy)]
+pub struct RunningUtility {
+    queryid: i64,
+    /// The innermost running statement when it began.
+    statement: *const Frame,
+}
+
+/// The innermost running utility statement.
+static UTILITY: BackendLocal<Cell<RunningUtility>> = BackendLocal::new(Cell::new(RunningUtility {
+    queryid: 0,
+    statement: std::ptr::null(),
+}));
+
+/// Notes that a utility statement with this queryid begins. Returns the outer one.
+pub fn enter_utility(queryid: i64) -> RunningUtility {
+    let statement = waits::running();
+    UTILITY.replace(RunningUtility { queryid, statement })
+}
+
+/// Notes that the utility statement has ended. `outer` is what [`enter_utility`] returned.
+pub fn leave_utility(outer: RunningUtility) {
+    UTILITY.set(outer);
+}
+
+/// How many nested statements this session has recorded.
+static NESTED: BackendLocal<Cell<u64>> = BackendLocal::new(Cell::new(0));
+
+/// Returns how many nested statements this session has recorded.
+pub fn nested_recorded() -> u64 {
+    NESTED.get()
+}
+
+/// Counts a nested statement that is recorded now. Returns the queryid of the statement that called it: the innermost that is
+/// running, a measured statement or a utility. Returns 0 if there is none.
+#[cold]
+#[inline(never)]
+pub fn caller() -> i64 {
+    NESTED.set(NESTED.get() + 1);
+    let (running, utility) = (waits::running(), UTILITY.get());
+    if utility.queryid != 0 && utility.statement == running {
+        return utility.queryid;
+    }
+    // SAFETY: `leave` or `on_context_reset` removes a statement from this list before its memory is freed.
+    let target = unsafe { Statement::of_frame(running) }.and_then(|statement| statement.target.as_ref());
+    target.map_or(0, |target| target.plan.key.queryid)
+}
 
 /// Prevents the running statements from becoming the last statement, because one of them displays the last statement.
 pub fn exclude_running_from_last() {
-    let mut running = RUNNING.get();
+    unmeasured::displaying();
+    let mut running = waits::running();
     // SAFETY: `leave` or `on_context_reset` removes a statement from this list before its memory is freed.
-    while let Some(statement) = unsafe { running.as_ref() } {
+    while let Some(statement) = unsafe { Statement::of_frame(running) } {
         statement.excluded_from_last.set(true);
-        running = statement.replaced.statement.get();
+        running = statement.frame.outer.get();
     }
 }
 
 /// Returns whether a measured statement is running. A new one is then nested in it.
 fn any_running() -> bool {
-    !RUNNING.get().is_null()
+    !waits::running().is_null()
 }
 
 impl Statement {
@@ -50,8 +102,6 @@ impl Statement {
             return false;
         }
         let replaced = &self.replaced;
-        replaced.statement.set(RUNNING.get());
-        RUNNING.set(self);
         if self.is_wrapped() {
             // SAFETY: the query is started and its plan states are live, by the caller's promise. The plan has not started
             // workers yet in this run.
@@ -69,7 +119,11 @@ impl Statement {
         // SAFETY: the outside account lives as long as the statement. `leave` and `on_context_reset` switch to another
         // account before the statement is dropped.
         let account = unsafe { usage::switch(self.outside.get()) };
-        replaced.account.set(account);
+        self.frame.outer_account.set(account);
+        self.frame.outer.set(waits::running());
+        // SAFETY: the frame lives as long as the statement. `leave` and `on_context_reset` set another one before the statement
+        // is dropped.
+        unsafe { waits::set_running(&raw const self.frame) };
         replaced.last_charged.set(None);
         if !usage::is_outside(account) {
             replaced.last_charged.set(Some(usage::last_charged()));
@@ -77,7 +131,7 @@ impl Statement {
         let per_node = self.is_wrapped() && self.level != InstrumentationLevel::Rows;
         replaced
             .tempfile_times
-            .set(tempfile::interpose::per_node(per_node));
+            .set(tempfile::requests::per_node(per_node));
         if self.is_timed() {
             replaced
                 .timing
@@ -85,6 +139,13 @@ impl Statement {
             replaced.start.set(timing::last());
         } else {
             replaced.start.set(self.clock.read());
+        }
+        if self.is_wrapped() {
+            // SAFETY: the outer statement still runs.
+            let depth = unsafe { Statement::of_frame(self.frame.outer.get()) }
+                .map_or(0, |outer| outer.nodes.header().depth_inside());
+            let header = self.nodes.header();
+            header.enter(first, replaced.start.get(), account.addr(), depth);
         }
         true
     }
@@ -104,22 +165,85 @@ impl Statement {
     pub unsafe fn leave(&self) {
         let replaced = &self.replaced;
         self.life.advance(Event::Leave);
-        RUNNING.set(replaced.statement.get());
-        let end = self.clock.read();
-        let elapsed = clock::elapsed(replaced.start.get(), end).unwrap_or(0) as i64 as f64 * self.tick_ns;
-        self.elapsed_ns.set(self.elapsed_ns.get() + elapsed);
+        // SAFETY: the outer statement still runs, because a run ends after all runs inside it.
+        unsafe { waits::set_running(self.frame.outer.get()) };
+        self.add_elapsed();
+        self.nodes.header().leave(self.elapsed_ns.get());
         if self.is_timed() {
             // SAFETY: only `enter` writes it, and `timing` does not call back here.
             timing::leave(unsafe { (*replaced.timing.as_ptr()).as_ref() });
         }
-        tempfile::interpose::per_node(replaced.tempfile_times.get());
-        let account = replaced.account.get();
+        tempfile::requests::per_node(replaced.tempfile_times.get());
+        let account = self.frame.outer_account.get();
         // SAFETY: the account that was running before is live by the caller's promise. Only `enter` writes the counters of
         // the last charge, and `usage` does not call back here.
         unsafe {
             usage::switch(account);
             if let Some(last_charged) = &*replaced.last_charged.as_ptr() {
-                usage::add_since(account, last_charged);
+                usage::add_since(account, &last_charged.buffers, &last_charged.wal);
+            }
+        }
+    }
+
+    /// Adds the time since the current run began.
+    #[inline(always)]
+    fn add_elapsed(&self) {
+        let end = self.clock.read();
+        let elapsed =
+            clock::elapsed(self.replaced.start.get(), end).unwrap_or(0) as i64 as f64 * self.tick_ns;
+        self.elapsed_ns.set(self.elapsed_ns.get() + elapsed);
+    }
+
+    /// Notes how far a run has read the query: up to `count` rows, or to the end if `count` is 0.
+    ///
+    /// # Safety
+    /// `query` must be the statement's query, which must be started.
+    #[inline(always)]
+    pub unsafe fn note_read(
+        &self,
+        query: *const pg_sys::QueryDesc,
+        direction: pg_sys::ScanDirection::Type,
+        count: u64,
+    ) {
+        if count == 0 && direction == pg_sys::ScanDirection::ForwardScanDirection {
+            self.is_read_to_end.set(true);
+        } else {
+            // SAFETY: the query is started, by the caller's promise.
+            unsafe { self.note_partly_read(query, direction, count) };
+        }
+    }
+
+    /// Notes how far a run has read the query if it has read a cursor, or if its caller needed only some rows. The end is seen
+    /// only if there were fewer rows than the caller asked for.
+    ///
+    /// # Safety
+    /// `query` must be the statement's query, which must be started.
+    #[cold]
+    #[inline(never)]
+    unsafe fn note_partly_read(
+        &self,
+        query: *const pg_sys::QueryDesc,
+        direction: pg_sys::ScanDirection::Type,
+        count: u64,
+    ) {
+        match direction {
+            // SAFETY: a started query has its state.
+            pg_sys::ScanDirection::ForwardScanDirection => unsafe {
+                self.is_read_to_end.set((*(*query).estate).es_processed < count);
+                if self.is_toplevel() && nesting::depth() == 1 && !self.excluded_from_last.get() {
+                    unmeasured::cursor_read(self.query);
+                }
+            },
+            // A run in no direction reads nothing.
+            pg_sys::ScanDirection::NoMovementScanDirection => (),
+            // Some rows may be counted again, in this run or later.
+            _ => {
+                for node in self.nodes.iter() {
+                    let mut estimate = node.estimate();
+                    estimate.dismiss();
+                    node.set_estimate(estimate);
+                }
+                self.reusable.set(false);
             }
         }
     }
@@ -155,6 +279,7 @@ impl Statement {
         if !self.life.advance(Event::Record) {
             return;
         }
+        self.nodes.header().end();
         if !core_alive {
             // An abort has unmapped the workers' memory, so it must not be read.
             self.channel.set(None);
@@ -169,9 +294,12 @@ impl Statement {
             // histograms, and this happens once.
             let is_known = self.compute(core_alive, scratch)
                 && unsafe { results::histograms(&self.nodes, &self.channel, &mut histograms) };
-            // If there is no memory for its statistics, the statement is not recorded.
             if is_known {
                 self.store(core_alive, &mut scratch.stats, &histograms);
+            } else {
+                // There is no memory for its statistics, so the statement is not recorded.
+                // SAFETY: the plan states are live until the query's context is freed, and the statement is not running.
+                unsafe { self.take_outside(&mut [], core_alive) };
             }
         });
         if let (Outcome::Completed, Some(channel)) = (self.outcome.get(), self.channel.take()) {
@@ -220,24 +348,77 @@ impl Statement {
     #[inline(always)]
     fn store(&self, core_alive: bool, stats: &mut Vec<NodeStats>, histograms: &[&Histogram]) {
         let Some(target) = &self.target else {
-            // SAFETY: only a parallel worker's statement has no target.
-            return unsafe { parallel::report(stats, histograms, self.plan_node_ids()) };
+            // SAFETY: the plan states are live until the query's context is freed, and this runs before. Only a parallel worker's
+            // statement has no target.
+            return unsafe {
+                let waits = self.take_waits(stats);
+                parallel::report(stats, histograms, waits, self.plan_node_ids());
+            };
         };
+        // SAFETY: the plan states are live until the query's context is freed, and this runs before. The phase is `Recorded`
+        // now, so the statement is not running.
+        let mut outside = unsafe { self.take_outside(stats, core_alive) };
+        if level::is_on() {
+            let query = if core_alive {
+                self.query.cast_const()
+            } else {
+                std::ptr::null()
+            };
+            trace(target, query, stats);
+        }
+        let planned = planning::take(target.planned_as);
+        if let Some(blocks) = planned.blocks {
+            add_planning(&mut outside, &blocks.all());
+        }
+        let outcome = self.outcome.get();
+        let is_complete = self.is_read_to_end.get() && outcome == Outcome::Completed;
+        if !is_complete {
+            dismiss_estimates(stats, outcome, &target.description.nodes);
+        }
+        let is_last = core_alive && !self.excluded_from_last.get() && self.becomes_last();
+        // If core contributes, workers may have run. Else nothing can tell what they did.
+        let workers = (is_last && self.core_contributes)
+            // SAFETY: the last statement's memory contexts are live, because of `core_alive`.
+            .then(|| unsafe { facts::workers(&self.nodes) })
+            .flatten();
+        let planning_blocks;
+        let planning_blocks = match planned.blocks {
+            Some(blocks) if is_last => {
+                planning_blocks = blocks.last();
+                Some(&planning_blocks)
+            }
+            _ => None,
+        };
+        // SAFETY: PostgreSQL's description of the query is live with `core_alive`.
+        let copy = |to: &mut Vec<u8>| unsafe { copy_text(self.query, target.planned_as, to) };
         session::record(&mut session::Execution {
+            outside: outside.as_ref(),
             plan: &target.plan,
             description: &target.description,
             older_literals: target.older_literals,
             stats,
             histograms,
             run: Run {
-                outcome: self.outcome.get(),
+                outcome,
+                unfinished: !is_complete && outcome == Outcome::Completed,
+                explained: self.explained,
+                caller: if self.is_toplevel() { 0 } else { caller() },
                 sampfreq: if self.is_wrapped() { self.sampfreq } else { 1 },
                 clock: self.is_wrapped().then_some(self.clock),
                 elapsed_ms: self.elapsed_ns.get() / 1e6,
-                planning: planning::take(target.plan.key.queryid),
+                planning: planned.planning,
+                origin: self.origin.get(),
                 at: server::time_of_day(self.clock, self.tick_ns),
             },
-            last: core_alive && !self.excluded_from_last.get() && self.becomes_last(),
+            last: is_last.then(|| session::Executed {
+                // SAFETY: as above.
+                address: unsafe { (*self.query).sourceText }.addr(),
+                parsed: parsed::count(),
+                copy: &copy,
+                workers,
+                planning_ms: planned.last_ms,
+                planning_blocks,
+            }),
         });
     }
 
@@ -271,6 +452,10 @@ impl Statement {
     /// not failed itself. A nested statement that never ended counts as failed.
     pub(super) fn on_context_reset(&self) {
         let current = usage::current();
+        if self.life.phase() == Phase::Running {
+            self.interrupt(Outcome::Cancelled);
+            self.add_elapsed();
+        }
         if !usage::is_outside(current) && self.owns(current) {
             // SAFETY: the running account belongs to this statement, whose memory is still live.
             unsafe { usage::switch_outside() };
@@ -278,16 +463,43 @@ impl Statement {
         let was_running = self.life.advance(Event::Leave);
         if was_running {
             // Memory is freed during a run only if the session ends, and then for all runs.
-            RUNNING.set(std::ptr::null());
+            // SAFETY: null is always allowed.
+            unsafe { waits::set_running(std::ptr::null()) };
         }
         if self.is_unrecorded() {
-            if was_running {
-                self.outcome.set(Outcome::Cancelled);
-            } else if !self.is_toplevel() && self.outcome.get() == Outcome::Completed {
+            if !was_running && !self.is_toplevel() && self.outcome.get() == Outcome::Completed {
                 self.outcome.set(Outcome::Failed);
             }
             self.record(false);
         }
         self.close();
+    }
+}
+
+/// Writes what the nodes did into the session's SQL trace.
+#[cold]
+#[inline(never)]
+fn trace(target: &Target, query: *const pg_sys::QueryDesc, stats: &[NodeStats]) {
+    let (nodes, planid) = (&target.description.nodes, target.plan.key.planid);
+    // SAFETY: the caller passes null or a query that is live.
+    let _ = server::caught(|| unsafe { traced::stats(query, target.planned_as, planid, nodes, stats) });
+}
+
+/// Adds the blocks that planning used to what a statement did outside of its nodes.
+#[cold]
+#[inline(never)]
+fn add_planning(outside: &mut Option<Outside<'_>>, used: &Buffers) {
+    outside.get_or_insert_default().sums.facts.planning += *used;
+}
+
+/// Notes that an execution that did not return all rows says nothing about the estimates of its nodes. If its reader just
+/// stopped, nodes that had been read to their end before still say something.
+#[cold]
+#[inline(never)]
+fn dismiss_estimates(stats: &mut [NodeStats], outcome: Outcome, nodes: &[PlanNode]) {
+    for (node, described) in stats.iter_mut().zip(nodes) {
+        if outcome != Outcome::Completed || described.stops_with_reader {
+            node.estimate.dismiss();
+        }
     }
 }

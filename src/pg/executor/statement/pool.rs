@@ -3,10 +3,9 @@
 
 use super::state::Statement;
 use crate::instrumentation::InstrumentationPlan;
-use crate::pg::results::node::Node;
+use crate::pg::live::memory::NodeMemory;
 use crate::pg::server::backend_local::BackendLocal;
 use rowsource_core::model::PlanKey;
-use rowsource_core::zeroed::ZeroedMemory;
 use std::cell::{Cell, UnsafeCell};
 
 /// The number of statements that are kept.
@@ -36,7 +35,7 @@ pub fn recycle(mut statement: Box<Statement>) {
     if statement.nodes.capacity() > MAX_NODES {
         return;
     }
-    if !statement.reusable {
+    if !statement.reusable.get() {
         statement.target = None;
     }
     statement.channel.set(None);
@@ -50,11 +49,17 @@ pub fn recycle(mut statement: Box<Statement>) {
     };
 }
 
-/// Takes a statement of the same plan that was set up with the same settings.
-pub fn take_matching(key: &PlanKey, setting: &InstrumentationPlan, count: usize) -> Option<Box<Statement>> {
+/// Takes a statement of the same plan that was set up with the same settings. `planned_as` is the queryid with which the
+/// statement was planned: only if it is the same too, the expressions are the same.
+pub fn take_matching(
+    key: &PlanKey,
+    planned_as: i64,
+    setting: &InstrumentationPlan,
+    count: usize,
+) -> Option<Box<Statement>> {
     let matches = |statement: &Statement| {
-        let target = statement.target.as_ref().filter(|_| statement.reusable);
-        target.is_some_and(|target| target.plan.key == *key)
+        let target = statement.target.as_ref().filter(|_| statement.reusable.get());
+        target.is_some_and(|target| target.plan.key == *key && target.planned_as == planned_as)
             && statement.nodes.count() == count
             && (statement.level, statement.sampfreq, statement.clock)
                 == (setting.level, setting.sampfreq, setting.clock)
@@ -72,7 +77,7 @@ pub fn take_matching(key: &PlanKey, setting: &InstrumentationPlan, count: usize)
 
 /// Takes memory for nodes and a box for a new statement, if the pool has one to give away: one that has no target, or any
 /// one if the pool is full.
-pub fn take_any() -> (ZeroedMemory<Node>, Option<Box<Statement>>) {
+pub fn take_any() -> (NodeMemory, Option<Box<Statement>>) {
     let is_usable = |statement: &Statement| statement.target.is_some();
     // SAFETY: the body calls no function of this file but `next`, which does not use the pool.
     let taken = unsafe {
@@ -88,7 +93,7 @@ pub fn take_any() -> (ZeroedMemory<Node>, Option<Box<Statement>>) {
     };
     match taken {
         Some(mut statement) => (statement.nodes.take_memory(), Some(statement)),
-        None => (ZeroedMemory::new(), None),
+        None => (NodeMemory::default(), None),
     }
 }
 

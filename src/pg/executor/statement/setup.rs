@@ -5,25 +5,28 @@ use super::state::{
     INSTRUMENT_BUFFERS, INSTRUMENT_ROWSOURCE, INSTRUMENT_TIMER, INSTRUMENT_WAL, Life, Replaced, Statement,
     Target,
 };
-use super::{pool, sampling};
+use super::text::{known_text, text};
+use super::{facts, outside, pool, sampling};
 use crate::instrumentation::{InstrumentationLevel, InstrumentationPlan};
-use crate::pg::executor::explain;
+use crate::pg::executor::{explain, own, unmeasured, unnamed};
 use crate::pg::hot::tick;
 use crate::pg::hot::usage::Usage;
-use crate::pg::plan::{describe, identity, tree};
+use crate::pg::hot::waits::{self, Frame};
+use crate::pg::plan::{describe, identity, temporary, tree};
 use crate::pg::results::node_table::NodeTable;
 use crate::pg::results::parallel;
 use crate::pg::server::{self, memory};
 use crate::pg::{compat, store};
 use crate::session;
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
-use rowsource_core::model::{Outcome, PlanKey};
+use rowsource_core::model::{Estimate, Outcome, PlanKey, PlanOrigin};
 use rowsource_core::phase::Event;
 use rowsource_core::results::Mode;
 use std::cell::{Cell, UnsafeCell};
 
 /// Sets up a started statement for measuring. `requested_before` is the instrumentation that others had requested from core
-/// before the start, and `added_by_us` is what pg_rowsource added. Returns false if the statement will run unmeasured.
+/// before the start, and `added_by_us` is what pg_rowsource added. `toplevel` says that no other statement runs it, and `is_sent`
+/// that a client sent it. Returns false if the statement will run unmeasured.
 ///
 /// # Safety
 /// `query` must have been started.
@@ -34,6 +37,7 @@ pub unsafe fn attach(
     requested_before: i32,
     added_by_us: i32,
     toplevel: bool,
+    is_sent: bool,
 ) -> bool {
     // SAFETY: the query is started by the caller's promise, so its plan and its state are live.
     let (estate, root, plan) = unsafe { ((*query).estate, (*query).planstate, &*(*query).plannedstmt) };
@@ -56,15 +60,25 @@ pub unsafe fn attach(
     }
     // SAFETY: `found` are the plan states of this plan.
     let plan_id = unsafe { identity::plan_id(&found, plan) };
+    let planned_as = match compat::query_id(plan) {
+        0 => unnamed::queryid(plan),
+        queryid => queryid,
+    };
+    let queryid = if temporary::session_has_tables() {
+        // SAFETY: the query is started, so its executor state and its text are live.
+        unsafe { temporary::query_id(estate, planned_as, || known_text(query, planned_as)) }
+    } else {
+        planned_as
+    };
     let key = PlanKey::new(
         server::user_id(),
         server::database_id(),
-        compat::query_id(plan),
+        queryid,
         plan_id,
         toplevel,
     );
     let matching = if mode == Mode::RowsourceOnly {
-        pool::take_matching(&key, setting, found.len())
+        pool::take_matching(&key, planned_as, setting, found.len())
     } else {
         None
     };
@@ -76,17 +90,39 @@ pub unsafe fn attach(
                 statement.reset_for_reexecution(query, &found);
                 statement
             }
-            None => match set_up(query, setting, &found, key, requested_by_others, mode) {
+            None => match set_up(
+                query,
+                setting,
+                &found,
+                (key, planned_as),
+                requested_by_others,
+                mode,
+            ) {
                 Some(statement) => statement,
                 None => return false,
             },
         };
+        if !(*estate).es_opened_result_relations.is_null() {
+            facts::count_triggers(estate, statement.level);
+            (*statement.outside.get()).is_charged = true;
+        }
+        if compat::COUNT_SCAN_IO.is_some() && statement.counts_scan_io {
+            facts::count_scan_io(estate, statement.level);
+        }
+        // PostgreSQL allocated the plan, as it does all nodes.
+        statement.origin.set(compat::plan_origin(plan));
+        if toplevel && waits::waited_outside() {
+            statement.take_planning_waits();
+        }
+        if toplevel && !is_sent {
+            statement.excluded_from_last.set(true);
+        }
         statement.register_reset_callback(context);
     }
     true
 }
 
-/// Sets up a new statement. Returns `None` if there is no memory for it.
+/// Sets up a new statement. Returns `None` if it is not measured because it uses this extension, or if there is no memory.
 ///
 /// # Safety
 /// `query` must be started, and `found` must be all its plan states.
@@ -95,23 +131,48 @@ unsafe fn set_up(
     query: *mut QueryDesc,
     setting: &InstrumentationPlan,
     found: &[tree::Found],
-    key: PlanKey,
+    (key, planned_as): (PlanKey, i64),
     requested_by_others: i32,
     mode: Mode,
 ) -> Option<Box<Statement>> {
     let is_worker = server::is_parallel_worker();
+    // SAFETY: the plan of a started query is live.
+    if !is_worker && own::uses_extension(&key, unsafe { &*(*query).plannedstmt }) {
+        unmeasured::uses_extension(query);
+        return None;
+    }
+    if is_worker {
+        store::attach_worker();
+    } else {
+        store::attach();
+    }
     let (memory, place) = pool::take_any();
     let nodes = NodeTable::new(memory, found.len())?;
     // SAFETY: the table has a node for each of these plan states, which are live by the caller's promise.
     unsafe { fill(&nodes, found) };
     // SAFETY: the plan states are live by the caller's promise.
     let has_gather = found.iter().any(|f| unsafe { tree::is_gather(f.plan_state) });
+    // SAFETY: the plan states are initialised by the caller's promise.
+    let account = found.first().map_or(Usage::zero(), |root| unsafe {
+        outside::new_account(root.plan_state)
+    });
     let clock = setting.clock;
     let target = if is_worker {
         None
     } else {
         // SAFETY: `query` is started and `found` are its plan states, by the caller's promise.
-        Some(unsafe { target(query, found, key) }?)
+        let target = unsafe { target(query, found, key, planned_as) }?;
+        let described = target.description.nodes.iter();
+        for (node, described) in nodes.iter().filter(|node| !node.hidden()).zip(described) {
+            // SAFETY: the plan states are initialised by the caller's promise.
+            let (plan_rows, returns_rows) = unsafe {
+                let ps = node.plan_state();
+                (tree::plan_rows(ps), tree::returns_rows(ps))
+            };
+            let is_judged = returns_rows && !described.may_stop_early;
+            node.set_estimate(Estimate::new(plan_rows, is_judged));
+        }
+        Some(target)
     };
     let level = match mode {
         Mode::CoreOnly => core_level(requested_by_others),
@@ -124,7 +185,7 @@ unsafe fn set_up(
         mode,
         nodes,
         core_contributes: mode == Mode::CoreOnly || has_gather,
-        reusable: false,
+        reusable: Cell::new(false),
         level,
         sampfreq: setting.sampfreq,
         clock,
@@ -132,14 +193,28 @@ unsafe fn set_up(
         tick_ns: clock.scale().ns_per_tick(),
         config: sampling::config(clock, setting.sampfreq),
         target,
-        outside: UnsafeCell::new(Usage::zero()),
+        outside: UnsafeCell::new(account),
+        frame: Frame::new(),
         elapsed_ns: Cell::new(0.0),
         replaced: Replaced::empty(),
         outcome: Cell::new(Outcome::Completed),
+        is_read_to_end: Cell::new(false),
+        origin: Cell::new(PlanOrigin::Other),
+        // EXPLAIN (ANALYZE) always has core measure something. The statement of a pool is never explained.
+        explained: requested_by_others != 0 && explain::is_running(),
+        // SAFETY: the plan states are initialised by the caller's promise.
+        counts_scan_io: level != InstrumentationLevel::Rows && unsafe { facts::read_ahead(found) },
         excluded_from_last: Cell::new(false),
         channel: Cell::new(None),
     };
     let mut statement = pool::into_box(statement, place)?;
+    let nodes = &statement.nodes;
+    // SAFETY: the nodes and the account belong to the statement, which stays in its box.
+    unsafe {
+        statement
+            .frame
+            .set_up(nodes.as_ptr(), nodes.count(), statement.outside.get());
+    }
     if mode == Mode::CoreOnly {
         // Core measures in the workers too.
         // SAFETY: a started query has a live state. The caller made it, so no reference to it exists.
@@ -152,6 +227,8 @@ unsafe fn set_up(
         // SAFETY: a backend that runs a statement has initialised its timeouts.
         unsafe { tick::prepare() };
     }
+    // SAFETY: the statement has not run yet.
+    unsafe { statement.publish(key) };
     if has_gather && !is_worker {
         statement.channel.set(Some(parallel::Channel::unopened()));
     }
@@ -188,16 +265,22 @@ unsafe fn fill(nodes: &NodeTable, found: &[tree::Found]) {
 ///
 /// # Safety
 /// `query` must be started, and `found` must be all its plan states.
-unsafe fn target(query: *mut QueryDesc, found: &[tree::Found], key: PlanKey) -> Option<Target> {
-    store::attach();
+unsafe fn target(
+    query: *mut QueryDesc,
+    found: &[tree::Found],
+    key: PlanKey,
+    planned_as: i64,
+) -> Option<Target> {
     let known = session::known(&key);
     // This is a copy, because describing a plan may run output functions of types, whose statements may replace it.
     let earlier = known.as_ref().map(|plan| plan.description.borrow().clone());
     // SAFETY: the caller promises what the function requires.
-    let (description, older_literals) = unsafe { describe::description(query, earlier.as_ref(), found)? };
-    let plan = known.unwrap_or_else(|| session::new_plan(key, description.clone()));
+    let (description, older_literals) =
+        unsafe { describe::description(query, || text(query, planned_as), earlier.as_ref(), found)? };
+    let plan = known.unwrap_or_else(|| session::new_plan(key, &description));
     Some(Target {
         plan,
+        planned_as,
         description,
         older_literals,
     })
@@ -255,7 +338,10 @@ impl Statement {
             // statement.
             unsafe {
                 node.set_plan_node_id(tree::plan_node_id(found.plan_state));
+                let plan_rows = tree::plan_rows(found.plan_state);
+                node.set_estimate(node.estimate().with_plan_rows(plan_rows));
                 (*found.plan_state).instrument = node.instrumentation();
+                compat::count_index_searches(found.plan_state, node.index_searches());
             }
         }
         self.query = query;
@@ -263,6 +349,7 @@ impl Statement {
         debug_assert!(is_reused, "the pool keeps closed statements only");
         self.elapsed_ns.set(0.0);
         self.outcome.set(Outcome::Completed);
+        self.is_read_to_end.set(false);
         self.excluded_from_last.set(false);
     }
 
@@ -278,16 +365,32 @@ impl Target {
     ///
     /// # Safety
     /// `query` must be started, and `found` must be all its plan states.
+    #[inline(always)]
     unsafe fn describe_again(&mut self, query: *mut QueryDesc, found: &[tree::Found]) {
-        // SAFETY: the caller promises what both functions require.
+        if describe::is_of_all(&self.description) {
+            self.older_literals = false;
+            return;
+        }
+        // SAFETY: the caller promises what the function requires.
+        unsafe { self.describe_with_literals(query, found) }
+    }
+
+    /// Describes the plan for another execution if its literals may differ.
+    ///
+    /// # Safety
+    /// `query` must be started, and `found` must be all its plan states.
+    #[inline(never)]
+    unsafe fn describe_with_literals(&mut self, query: *mut QueryDesc, found: &[tree::Found]) {
+        // SAFETY: the caller promises what the functions require.
         unsafe {
-            if describe::is_of(&self.description, query) {
+            let text = text(query, self.planned_as);
+            if describe::is_of(&self.description, query, &text) {
                 self.older_literals = false;
-            } else {
-                let earlier = self.plan.description.borrow().clone();
-                if let Some(described) = describe::description(query, Some(&earlier), found) {
-                    (self.description, self.older_literals) = described;
-                }
+                return;
+            }
+            let earlier = self.plan.description.borrow().clone();
+            if let Some(described) = describe::description(query, || text, Some(&earlier), found) {
+                (self.description, self.older_literals) = described;
             }
         }
     }

@@ -3,13 +3,14 @@
 use crate::instrumentation::InstrumentationLevel;
 use crate::pg::hot::timing;
 use crate::pg::hot::usage::Usage;
+use crate::pg::hot::waits::Frame;
 use crate::pg::hot::wrapper::Timed;
 use crate::pg::results::node_table::NodeTable;
 use crate::pg::results::parallel;
 use crate::session::KnownPlan;
 use pgrx::pg_sys::{self, QueryDesc};
 use rowsource_core::clock::Source;
-use rowsource_core::model::{Outcome, PlanDescription};
+use rowsource_core::model::{Outcome, PlanDescription, PlanOrigin};
 use rowsource_core::phase::{Event, Phase};
 use rowsource_core::results::Mode;
 use rowsource_core::sampler::Config;
@@ -33,7 +34,7 @@ pub struct Statement {
     /// Core measures some of its nodes, or workers report some.
     pub core_contributes: bool,
     /// The results of the set-up are valid for all executions of the plan.
-    pub reusable: bool,
+    pub reusable: Cell<bool>,
     pub level: InstrumentationLevel,
     pub sampfreq: i32,
     pub clock: Source,
@@ -46,12 +47,22 @@ pub struct Statement {
     pub target: Option<Target>,
     /// The account of what the statement uses outside its nodes. The hot path charges it through a pointer.
     pub outside: UnsafeCell<Usage>,
+    /// What its waits are charged with, and which statement called for its current run.
+    pub frame: Frame,
     /// Nanoseconds in ExecutorRun and ExecutorFinish.
     pub elapsed_ns: Cell<f64>,
     /// The values that the current run replaced.
     pub replaced: Replaced,
     /// How it ended. A statement that has not failed is completed.
     pub outcome: Cell<Outcome>,
+    /// Its caller has read its last row.
+    pub is_read_to_end: Cell<bool>,
+    /// Where its plan comes from.
+    pub origin: Cell<PlanOrigin>,
+    /// EXPLAIN (ANALYZE) runs it.
+    pub explained: bool,
+    /// Core counts how its scans read ahead.
+    pub counts_scan_io: bool,
     /// It called rowsource_display(), and so never becomes "the last statement".
     pub excluded_from_last: Cell<bool>,
     pub channel: Cell<Option<parallel::Channel>>,
@@ -86,6 +97,8 @@ impl Life {
 /// The plan and description under which an execution is recorded.
 pub struct Target {
     pub plan: Rc<KnownPlan>,
+    /// The queryid with which it was planned. That of the plan differs if the statement uses temporary tables.
+    pub planned_as: i64,
     pub description: Rc<PlanDescription>,
     /// The description shows literals of an earlier execution.
     pub older_literals: bool,
@@ -93,12 +106,9 @@ pub struct Target {
 
 /// The values that a run of a statement replaced. They are restored when the run ends, also after an error.
 pub struct Replaced {
-    pub account: Cell<*mut Usage>,
     /// The counters when the run began, if a node called for the run: that node is charged with all that the run uses.
     pub last_charged: Cell<Option<Usage>>,
     pub timing: Cell<Option<timing::Outer>>,
-    /// The statement that was running.
-    pub statement: Cell<*const Statement>,
     /// Whether times of temporary files were charged to nodes.
     pub tempfile_times: Cell<bool>,
     /// When the run began.
@@ -109,10 +119,8 @@ impl Replaced {
     /// Returns the value before the first run.
     pub const fn empty() -> Replaced {
         Replaced {
-            account: Cell::new(std::ptr::null_mut()),
             last_charged: Cell::new(None),
             timing: Cell::new(None),
-            statement: Cell::new(std::ptr::null()),
             tempfile_times: Cell::new(false),
             start: Cell::new(0),
         }
@@ -120,6 +128,23 @@ impl Replaced {
 }
 
 impl Statement {
+    /// Returns the statement of a frame, unless it is null.
+    ///
+    /// # Safety
+    /// The frame must be null, or that of a live statement.
+    pub unsafe fn of_frame(frame: *const Frame) -> Option<&'static Statement> {
+        if frame.is_null() {
+            return None;
+        }
+        // SAFETY: the frame is a part of a live statement, by the caller's promise.
+        unsafe {
+            frame
+                .byte_sub(std::mem::offset_of!(Statement, frame))
+                .cast::<Statement>()
+                .as_ref()
+        }
+    }
+
     /// Returns whether the wrappers measure it. Otherwise core measures everything.
     #[inline(always)]
     pub fn is_wrapped(&self) -> bool {
@@ -140,7 +165,7 @@ impl Statement {
     }
 
     /// Returns the plan node ids of its nodes. They are the same in the leader and its workers.
-    pub fn plan_node_ids(&self) -> impl Iterator<Item = i32> {
+    pub fn plan_node_ids(&self) -> impl Iterator<Item = i32> + Clone {
         self.nodes.iter().map(|node| node.plan_node_id())
     }
 }

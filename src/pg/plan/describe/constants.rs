@@ -1,7 +1,10 @@
-//! Shortens long constants of a plan in place while EXPLAIN prints it, and restores them afterwards.
+//! Shortens long constants of a plan in place while EXPLAIN prints it, or replaces all constants by symbols, and restores them
+//! afterwards.
 
+use super::symbols::{Printed, Symbols};
 use crate::pg::server;
-use pgrx::pg_sys::{self, Const};
+use pgrx::pg_sys::{self, Const, NodeTag};
+use rowsource_core::normalise::List;
 use std::ffi::{CStr, CString, c_char};
 
 /// The maximal bytes of a constant that is printed in full.
@@ -16,29 +19,77 @@ const MAX_SHORTENED: usize = 1_000;
 /// Marks a place where text was cut.
 const CUT: &CStr = c"...";
 
-/// Constants that are shortened now, with their originals. Dropping this restores them.
+/// Constants that are changed now, with their originals. Dropping this restores them.
 #[derive(Default)]
-pub struct Shortened(Vec<(*mut Const, Const)>);
+pub struct Changed {
+    originals: Vec<(*mut Const, Const)>,
+    /// The number of the next symbol, if symbols replace the constants.
+    next_symbol: Option<u32>,
+    /// The lists of constants that one symbol replaces.
+    lists: Vec<List>,
+}
 
-impl Shortened {
+impl Changed {
     /// Shortens the long constants. Returns `None` if there are too many.
     ///
     /// # Safety
-    /// * Each must point to a constant of a live plan, which is not null and passed by reference.
+    /// * The constants must belong to a live plan.
     /// * Until the result is dropped, the plan must stay live, and no other code may read its constants. May raise.
-    pub unsafe fn all(constants: Vec<*mut Const>) -> Option<Shortened> {
-        let mut shortened = Shortened::default();
+    pub unsafe fn shortened(constants: Vec<Printed>) -> Option<Changed> {
+        let mut changed = Changed::default();
         let mut left = MAX_TOTAL_BYTES;
-        for constant in constants {
+        for Printed { constant, .. } in constants {
             // SAFETY: the caller makes the same promises.
-            unsafe { shortened.consider(constant, &mut left)? };
+            unsafe {
+                if !(*constant).constisnull && !(*constant).constbyval {
+                    changed.consider(constant, &mut left)?;
+                }
+            }
         }
-        Some(shortened)
+        Some(changed)
+    }
+
+    /// Replaces all constants by symbols. Returns `None` if there is no memory.
+    ///
+    /// # Safety
+    /// * The constants must belong to a live plan.
+    /// * Until the result is dropped, the plan and the current memory context must stay live, and no other code may read the
+    ///   plan's constants. May raise.
+    pub unsafe fn replaced(constants: &[Printed], mut symbols: Symbols) -> Option<Changed> {
+        let mut changed = Changed::default();
+        changed.originals.try_reserve_exact(constants.len()).ok()?;
+        for printed in constants {
+            // SAFETY: the constant is live by the caller's promise, unless it was replaced before. Its memory has room for a
+            // symbol. See `replace` for the reasons why it is changed in place.
+            unsafe {
+                let constant = printed.constant;
+                if (*constant).xpr.type_ == NodeTag::T_Const && symbols.hide(&*constant) {
+                    changed.originals.push((constant, *constant));
+                    symbols.put(printed);
+                }
+            }
+        }
+        changed.next_symbol = Some(symbols.next);
+        changed.lists = symbols.lists;
+        Some(changed)
+    }
+
+    /// Returns the number of the next symbol, if symbols replace the constants.
+    pub fn next_symbol(&self) -> Option<u32> {
+        self.next_symbol
+    }
+
+    /// Takes the lists of constants that one symbol replaces.
+    pub fn take_lists(&mut self) -> Vec<List> {
+        std::mem::take(&mut self.lists)
     }
 
     /// Returns how many constants are shortened.
     pub fn cut(&self) -> usize {
-        self.0.len()
+        match self.next_symbol {
+            Some(_) => 0,
+            None => self.originals.len(),
+        }
     }
 
     /// Shortens a constant if it is long, or if no bytes are `left`. Returns `None` if too many are shortened.
@@ -78,7 +129,7 @@ impl Shortened {
     /// * Until `self` is dropped, the plan and the current memory context must stay live, and no other code may read the
     ///   constant.
     unsafe fn replace(&mut self, constant: *mut Const, short: &CStr) -> Option<()> {
-        if self.0.len() == MAX_SHORTENED {
+        if self.originals.len() == MAX_SHORTENED {
             return None;
         }
         // SAFETY: the constant is written in place, because copying the plan would copy the long constants. Its memory
@@ -87,7 +138,7 @@ impl Shortened {
         // finished. Dropping `self` restores everything, also after an error. The new value is in the current memory
         // context, which outlives `self`.
         unsafe {
-            self.0.push((constant, *constant));
+            self.originals.push((constant, *constant));
             let text = pg_sys::pstrdup(short.as_ptr());
             (*constant).consttype = pg_sys::UNKNOWNOID;
             (*constant).consttypmod = -1;
@@ -99,11 +150,11 @@ impl Shortened {
     }
 }
 
-impl Drop for Shortened {
+impl Drop for Changed {
     fn drop(&mut self) {
         // The order is reversed, because a constant may be in the list twice.
-        for (constant, original) in self.0.drain(..).rev() {
-            // SAFETY: the caller of `all` promised that the plan is still live, and that no other code reads its constants.
+        for (constant, original) in self.originals.drain(..).rev() {
+            // SAFETY: the caller of `shortened` or `replaced` promised that the plan is still live, and that no other code reads its constants.
             unsafe { constant.write(original) };
         }
     }

@@ -26,6 +26,7 @@ pub unsafe fn plan(query: *mut QueryDesc, found: &[Found]) -> ExplainedPlan {
                     object_name: object_name(place.plan_state, query),
                     plan_rows: (*plan).plan_rows,
                     plan_width: f64::from((*plan).plan_width),
+                    startup_cost: (*plan).startup_cost,
                     total_cost: (*plan).total_cost,
                     ..PlanNode::default()
                 }
@@ -40,6 +41,8 @@ pub unsafe fn plan(query: *mut QueryDesc, found: &[Found]) -> ExplainedPlan {
         // It shows no literals, so it is right for all executions.
         generic: true,
         cut: 1,
+        lists: Vec::new(),
+        extents: Vec::new(),
     }
 }
 
@@ -164,6 +167,7 @@ unsafe fn alias(plan: *mut pg_sys::Plan, query: *mut QueryDesc) -> Option<String
     }
 }
 
-fn text(name: &CStr) -> String {
+/// Returns a name of the catalog.
+pub(super) fn text(name: &CStr) -> String {
     crate::pg::server::from_database(name.to_bytes())
 }

@@ -3,7 +3,8 @@
 //! Before EXPLAIN runs, the expressions are walked up to a limit. Long constants are shortened while EXPLAIN prints
 //! (`constants`). If the plan is still too long, it is not printed at all.
 
-use super::constants::Shortened;
+use super::constants::Changed;
+use super::symbols::{Printed, Symbols};
 use crate::pg::compat::expression::expression_tree_walker;
 use crate::pg::plan::tree::{Found, list, tag};
 use pgrx::pg_sys::{self, Const, List, Node, NodeTag, Plan, QueryDesc};
@@ -18,19 +19,24 @@ const MAX_WALKED: u64 = 200_000;
 /// columns with each other.
 const MAX_SQUARED_COLUMNS: u64 = 20_000_000;
 
-/// Shortens what EXPLAIN prints until the result is dropped. Returns `None` if it would still be too long.
+/// Shortens what EXPLAIN prints until the result is dropped, or replaces all constants by symbols. Returns `None` if it would
+/// still be too long.
 ///
 /// # Safety
 /// `query` must be started, and `found` be the nodes of its plan. No other code may read the plan's constants until the
 /// result is dropped. May raise.
-pub unsafe fn bounded(query: *mut QueryDesc, found: &[Found]) -> Option<Shortened> {
+pub unsafe fn bounded(query: *mut QueryDesc, found: &[Found], symbols: Option<Symbols>) -> Option<Changed> {
     // SAFETY: `query` is started and `found` are its nodes, by the caller's promise. So the plan and its constants are
     // live.
     unsafe {
         if found.len() > MAX_NODES || !columns_are_few((*(*query).plannedstmt).rtable) {
             return None;
         }
-        Shortened::all(constants(found)?)
+        let constants = constants(found)?;
+        match symbols {
+            Some(symbols) => Changed::replaced(&constants, symbols),
+            None => Changed::shortened(constants),
+        }
     }
 }
 
@@ -57,14 +63,14 @@ unsafe fn columns_are_few(table: *mut List) -> bool {
     }
 }
 
-/// Walks all expressions. Returns the constants among them that may be long, or `None` if EXPLAIN would print too much.
+/// Walks all expressions. Returns the constants among them, or `None` if EXPLAIN would print too much.
 ///
 /// EXPLAIN prints a reference to a column of a lower node as that column's expression, recursively down to the tables. So
 /// the walk goes from the bottom up.
 ///
 /// # Safety
 /// `found` must be the initialised nodes of a live plan. May raise.
-unsafe fn constants(found: &[Found]) -> Option<Vec<*mut Const>> {
+unsafe fn constants(found: &[Found]) -> Option<Vec<Printed>> {
     let mut walk = Walk::default();
     // For each node, the parts of the longest column of the nodes directly below it.
     let mut below = vec![1u64; found.len()];
@@ -121,7 +127,7 @@ impl Counted {
 struct Walk {
     walked: u64,
     counted: Counted,
-    constants: Vec<*mut Const>,
+    constants: Vec<Printed>,
 }
 
 impl Walk {
@@ -136,6 +142,15 @@ impl Walk {
         // cross them.
         let stopped = unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| visit(expression, context.cast())) };
         (!stopped).then_some(self.counted)
+    }
+
+    /// Adds a constant. Returns false if there is no memory.
+    fn add(&mut self, printed: Printed) -> bool {
+        let has_room = self.constants.try_reserve(1).is_ok();
+        if has_room {
+            self.constants.push(printed);
+        }
+        has_room
     }
 }
 
@@ -161,19 +176,88 @@ unsafe extern "C-unwind" fn visit(node: *mut Node, context: *mut c_void) -> bool
             NodeTag::T_Var if (*node.cast::<pg_sys::Var>()).varno < 0 => (*walk).counted.references += 1,
             NodeTag::T_Param => (*walk).counted.parameters += 1,
             NodeTag::T_Const => {
-                let constant = node.cast::<Const>();
-                let constants = &mut (*walk).constants;
-                if !(*constant).constisnull && !(*constant).constbyval {
-                    if constants.len() as u64 >= MAX_PRINTED || constants.try_reserve(1).is_err() {
-                        return true;
-                    }
-                    constants.push(constant);
-                }
-                return false;
+                return !(*walk).add(Printed {
+                    constant: node.cast(),
+                    as_text: false,
+                    operator_at: -1,
+                });
+            }
+            NodeTag::T_ScalarArrayOpExpr => return visit_array_operator(node.cast(), context),
+            NodeTag::T_FuncExpr => return visit_function(node.cast(), context),
+            // EXPLAIN reads the value of the last argument, which is an option.
+            NodeTag::T_XmlExpr => {
+                let xml = node.cast::<pg_sys::XmlExpr>();
+                let has_option = matches!(
+                    (*xml).op,
+                    pg_sys::XmlExprOp::IS_XMLPARSE | pg_sys::XmlExprOp::IS_XMLROOT
+                );
+                let skipped = usize::from(has_option);
+                let arguments = list::<Node>((*xml).args);
+                let count = arguments.size_hint().0.saturating_sub(skipped);
+                let mut named = list::<Node>((*xml).named_args);
+                return named.any(|argument| visit(argument, context))
+                    || list::<Node>((*xml).args)
+                        .take(count)
+                        .any(|argument| visit(argument, context));
             }
             _ => {}
         }
         expression_tree_walker(node, visit, context)
+    }
+}
+
+/// Visits an operator with an array: `IN`, for example. Returns true to stop the walk.
+///
+/// # Safety
+/// As [`visit`], for such an operator.
+unsafe fn visit_array_operator(operator: *mut pg_sys::ScalarArrayOpExpr, context: *mut c_void) -> bool {
+    // SAFETY: the caller makes the same promises. The arguments are a list of nodes, and the second is the array.
+    unsafe {
+        let walk = context.cast::<Walk>();
+        let mut arguments = list::<Node>((*operator).args).enumerate();
+        arguments.any(|(i, argument)| {
+            if i == 1 && tag(argument) == NodeTag::T_Const {
+                (*walk).counted.parts += 1;
+                return !(*walk).add(Printed {
+                    constant: argument.cast(),
+                    as_text: false,
+                    operator_at: (*operator).location,
+                });
+            }
+            visit(argument, context)
+        })
+    }
+}
+
+/// Visits a call of a function. Returns true to stop the walk.
+///
+/// # Safety
+/// As [`visit`], for a function call.
+unsafe fn visit_function(function: *mut pg_sys::FuncExpr, context: *mut c_void) -> bool {
+    use pg_sys::CoercionForm::*;
+    // SAFETY: the caller makes the same promises. The arguments are a list of nodes.
+    unsafe {
+        let walk = context.cast::<Walk>();
+        let form = (*function).funcformat;
+        let is_cast = matches!(form, COERCE_EXPLICIT_CAST | COERCE_IMPLICIT_CAST);
+        // The further arguments of a cast are the type's modifier, which EXPLAIN reads.
+        let count = if is_cast { 1 } else { usize::MAX };
+        list::<Node>((*function).args).take(count).any(|argument| {
+            let constant = argument.cast::<Const>();
+            // EXPLAIN reads some arguments of SQL's own syntax, for example the field of EXTRACT.
+            let as_text = form == COERCE_SQL_SYNTAX
+                && tag(argument) == NodeTag::T_Const
+                && (*constant).consttype == pg_sys::TEXTOID
+                && !(*constant).constisnull;
+            if as_text {
+                return !(*walk).add(Printed {
+                    constant,
+                    as_text,
+                    operator_at: -1,
+                });
+            }
+            visit(argument, context)
+        })
     }
 }
 

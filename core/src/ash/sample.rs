@@ -1,0 +1,146 @@
+//! A sample of a session, and the words in which the ring stores it.
+
+use crate::model::{PlanId, PlanKey};
+
+/// A sample of an active session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Microseconds since 2000-01-01 UTC.
+    pub at: i64,
+    /// The process.
+    pub pid: i32,
+    /// If the process is a parallel worker, the pid of its leader.
+    pub leader: Option<i32>,
+    /// The type of the process, at most [`MAX_BACKEND_TYPE`].
+    pub backend_type: u8,
+    /// The user of the statement, its database, its queryid and its plan. What is not known is 0.
+    pub key: PlanKey,
+    /// Another role than the statement's user has logged in.
+    pub is_other_role: bool,
+    /// The number of the application's name, see [`super::Ring::name`]; 0 if it is not known.
+    pub application: u16,
+    /// The node that runs.
+    pub node: Option<u16>,
+    /// The event that the process waits for; 0 if it does not wait.
+    pub wait_event: u32,
+    /// The process that it waits for, if it waits for a heavyweight lock. 0 is a prepared transaction.
+    pub blocker: Option<i32>,
+}
+
+/// The highest number of a type of processes.
+pub const MAX_BACKEND_TYPE: u8 = 0x1F;
+/// The highest number of a node. Samples of later ones do not have it.
+pub const MAX_NODE: u16 = 0xFFE;
+const NO_NODE: u64 = 0xFFF;
+const NO_BLOCKER: i32 = -1;
+
+/// The words of a sample.
+pub(super) const WORDS: usize = 7;
+
+/// Returns a number for the moment of a sample: those of many moments are spread evenly.
+pub fn moment_number(at: i64) -> u64 {
+    (at as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32
+}
+
+/// Returns two numbers as one word.
+fn pair(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
+impl Sample {
+    /// Returns the words. What does not fit is left out.
+    pub(super) fn words(&self) -> [u64; WORDS] {
+        let node = self
+            .node
+            .filter(|node| *node <= MAX_NODE)
+            .map_or(NO_NODE, u64::from);
+        let rest = u64::from(self.key.shape())
+            | node << 32
+            | u64::from(self.application & 0x3FF) << 44
+            | u64::from(self.backend_type.min(MAX_BACKEND_TYPE)) << 54
+            | u64::from(self.key.toplevel()) << 59
+            | u64::from(self.is_other_role) << 60;
+        [
+            self.at as u64,
+            pair(self.pid as u32, self.leader.unwrap_or(0) as u32),
+            pair(self.key.userid, self.key.dbid),
+            self.key.queryid as u64,
+            self.key.planid as u64,
+            pair(self.wait_event, self.blocker.unwrap_or(NO_BLOCKER) as u32),
+            rest,
+        ]
+    }
+
+    /// Returns the sample with these words.
+    pub(super) fn of(words: [u64; WORDS]) -> Sample {
+        let [at, pids, owner, queryid, planid, wait, rest] = words;
+        let (leader, blocker) = ((pids >> 32) as i32, (wait >> 32) as i32);
+        let node = rest >> 32 & 0xFFF;
+        let plan = PlanId {
+            number: planid as i64,
+            shape: rest as u32,
+        };
+        Sample {
+            at: at as i64,
+            pid: pids as i32,
+            leader: (leader != 0).then_some(leader),
+            backend_type: (rest >> 54) as u8 & MAX_BACKEND_TYPE,
+            key: PlanKey::new(
+                owner as u32,
+                (owner >> 32) as u32,
+                queryid as i64,
+                plan,
+                rest >> 59 & 1 == 1,
+            ),
+            is_other_role: rest >> 60 & 1 == 1,
+            application: (rest >> 44) as u16 & 0x3FF,
+            node: (node != NO_NODE).then_some(node as u16),
+            wait_event: wait as u32,
+            blocker: (blocker != NO_BLOCKER).then_some(blocker),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(crate) fn sample(i: u64) -> Sample {
+        let n = (i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        Sample {
+            at: i as i64,
+            pid: (n as i32).max(1),
+            leader: i.is_multiple_of(3).then_some(n as i32 | 1),
+            backend_type: (n >> 8) as u8 & MAX_BACKEND_TYPE,
+            key: PlanKey::new(
+                n as u32,
+                (n >> 9) as u32,
+                n as i64,
+                PlanId {
+                    number: !n as i64,
+                    shape: (n >> 3) as u32,
+                },
+                i.is_multiple_of(2),
+            ),
+            is_other_role: i.is_multiple_of(5),
+            application: n as u16 & 0x3FF,
+            node: (!i.is_multiple_of(4)).then_some((n >> 20) as u16 % (MAX_NODE + 1)),
+            wait_event: (n >> 5) as u32,
+            blocker: i.is_multiple_of(7).then_some((n >> 33) as i32),
+        }
+    }
+
+    #[test]
+    fn words_are_the_sample() {
+        for i in 0..10_000 {
+            let sample = sample(i);
+            assert_eq!(Sample::of(sample.words()), sample);
+        }
+        // A node of a higher number is left out, and damages nothing else.
+        let high = Sample {
+            node: Some(MAX_NODE + 1),
+            ..sample(1)
+        };
+        assert_eq!(Sample::of(high.words()), Sample { node: None, ..high });
+    }
+}

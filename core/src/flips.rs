@@ -1,0 +1,322 @@
+//! Changes of plans: a query that ran with one plan runs with another one from now on.
+//!
+//! Executions come in batches: those of a session within a second, or until the session ran another plan of the query. So the
+//! order between sessions is known only if their batches do not overlap. Each query has a current plan, and runs: executions
+//! of other plans in a row, which follow it. A run is judged if no executions before it can be missing any more: three seconds
+//! later, or if a reader has had all sessions add their executions.
+//!
+//! - A run that is long enough makes its plan the current one, and is an event. So is the way back, no matter how soon.
+//! - A run that is too short is forgotten.
+//! - If batches of different plans overlap, the plans are used side by side, and the runs are forgotten.
+//!
+//! After two events, each one doubles how long a run must be, and each hour without any halves that again. So plans that
+//! alternate make a few events: until a run must be longer than theirs are.
+//!
+//! All of this lies in a table of fixed size. If it is full, the least recently used query is forgotten.
+
+mod query;
+mod sample;
+
+pub use sample::{Executions, Sample, Verdict, extra_ms, verdict};
+
+use crate::model::PlanKey;
+use query::{Place, Query, RUNS, Run};
+use rustc_hash::FxBuildHasher;
+use serde::{Deserialize, Serialize};
+use std::hash::BuildHasher;
+
+/// How many events are kept.
+const EVENTS: usize = 256;
+/// How many queries with several plans are observed.
+const QUERIES: usize = 48;
+/// How many queries are known by their first plan, in sets of [`WAYS`].
+const SETS: usize = 330;
+const WAYS: usize = 4;
+/// Sessions keep executions for a second. After this time, in microseconds, none are missing.
+const QUIET_US: i64 = 3_000_000;
+
+/// A plan took over from another one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[repr(C)]
+pub struct Event {
+    /// The number of the event; 0 if the place is free.
+    serial: u64,
+    /// When the first execution of the new plan ended, in microseconds since 2000-01-01 UTC.
+    pub at: i64,
+    /// The plan before.
+    pub from: PlanKey,
+    /// The new plan's number and shape. All else is as in `from`.
+    to: (i64, u32),
+    /// The executions of the plan before, since it took over itself.
+    pub before: Sample,
+    /// The executions of the new plan, until another one took over.
+    pub after: Sample,
+}
+
+impl Event {
+    /// Returns the key of the new plan.
+    pub fn to(&self) -> PlanKey {
+        self.from.with_plan(self.to.0, self.to.1)
+    }
+}
+
+/// The first plan of a query. Zero bytes are a free place.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct FirstPlan {
+    planid: i64,
+    shape: u32,
+    /// A hash of the query; 0 if the place is free.
+    query: u32,
+}
+
+/// What is known of the query of a new plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// It has no other plan.
+    First,
+    /// It has run with this plan before.
+    Other(PlanKey),
+    /// It is observed already.
+    Observed,
+}
+
+/// The events and the observed queries. Zero bytes are an empty table.
+#[repr(C)]
+pub struct Flips {
+    last_serial: u64,
+    events: [Event; EVENTS],
+    queries: [Query; QUERIES],
+    first_plans: [[FirstPlan; WAYS]; SETS],
+}
+
+const _: () = assert!(size_of::<Flips>() <= 64 << 10);
+
+/// The events and queries in a file.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SavedFlips {
+    last_serial: u64,
+    events: Vec<Event>,
+    queries: Vec<Query>,
+}
+
+impl Flips {
+    /// Notes a new plan, and returns what is known of its query.
+    pub fn note_new(&mut self, key: &PlanKey) -> Known {
+        if key.queryid == 0 {
+            return Known::First;
+        }
+        if self.find(key).is_some() {
+            return Known::Observed;
+        }
+        let hash = hash_of_query(key);
+        let set = self.set(hash);
+        let first = set.iter_mut().find(|first| first.query == hash);
+        match first {
+            Some(first) if (first.planid, first.shape) != (key.planid, key.shape()) => {
+                Known::Other(key.with_plan(first.planid, first.shape))
+            }
+            Some(_) => Known::First,
+            None => {
+                // The oldest place goes.
+                set.rotate_right(1);
+                if let Some(place) = set.first_mut() {
+                    *place = FirstPlan {
+                        planid: key.planid,
+                        shape: key.shape(),
+                        query: hash,
+                    };
+                }
+                Known::First
+            }
+        }
+    }
+
+    /// Makes a plan the first one of its query: the store has not the earlier one any more.
+    pub fn replace_first(&mut self, key: &PlanKey) {
+        let hash = hash_of_query(key);
+        if let Some(first) = self.set(hash).iter_mut().find(|first| first.query == hash) {
+            (first.planid, first.shape) = (key.planid, key.shape());
+        }
+    }
+
+    fn set(&mut self, hash: u32) -> &mut [FirstPlan; WAYS] {
+        &mut self.first_plans[hash as usize % SETS]
+    }
+
+    fn find(&self, key: &PlanKey) -> Option<usize> {
+        let mut queries = self.queries.iter();
+        queries.position(|query| query.is_used() && query.key.is_same_query(key))
+    }
+
+    /// Observes a query from now on. `key` is its current plan, and `done` its executions so far.
+    pub fn observe_query(&mut self, key: &PlanKey, done: &Executions) {
+        if key.queryid == 0 || done.sample.calls == 0 || self.find(key).is_some() {
+            return;
+        }
+        let Some(at) = (0..QUERIES).min_by_key(|at| self.queries[*at].last_at()) else {
+            return;
+        };
+        // The query that goes may be about to change its plan.
+        self.judge(at, 0);
+        self.queries[at] = Query {
+            key: *key,
+            ..Query::default()
+        };
+        self.queries[at].runs[0] = Run::new((key.planid, key.shape()), done);
+    }
+
+    /// Adds executions of a plan whose query has several plans.
+    pub fn add(&mut self, key: &PlanKey, done: &Executions) {
+        if done.sample.calls == 0 {
+            return;
+        }
+        let Some(at) = self.find(key) else {
+            return self.observe_query(key, done);
+        };
+        let done = Run::new((key.planid, key.shape()), done);
+        match self.queries[at].place(&done) {
+            Place::Before => self.add_before(at, &done),
+            Place::In(run) => self.queries[at].runs[run].add(&done),
+            Place::Behind => {
+                if self.queries[at].count() == RUNS {
+                    self.judge_next(at);
+                }
+                let query = &mut self.queries[at];
+                query.runs[query.count()] = done;
+            }
+            Place::Overlap => self.queries[at].forget_order(&done),
+        }
+        self.judge(at, QUIET_US);
+    }
+
+    /// Adds late executions of the plan that ran before the current one.
+    fn add_before(&mut self, at: usize, done: &Run) {
+        if let Some(event) = self.event(self.queries[at].event)
+            && (event.from.planid, event.from.shape()) == done.plan
+        {
+            event.before.merge(&done.sample);
+        }
+    }
+
+    /// Judges the runs of all queries. All sessions must have added their executions.
+    pub fn settle(&mut self) {
+        (0..QUERIES).for_each(|at| self.judge(at, 0));
+    }
+
+    /// Judges the runs of a query, if its current plan last ran so many microseconds ago.
+    fn judge(&mut self, at: usize, quiet_us: i64) {
+        loop {
+            let query = &self.queries[at];
+            let quiet = query.last_at().saturating_sub(query.runs[0].last_at);
+            if !query.runs[1].exists() || quiet < quiet_us || !self.judge_next(at) {
+                break;
+            }
+        }
+        let Query { event, runs, .. } = self.queries[at];
+        if let Some(event) = self.event(event) {
+            event.after = runs[0].sample;
+        }
+    }
+
+    /// Judges the run behind that of the current plan. Returns false if it may still become longer.
+    fn judge_next(&mut self, at: usize) -> bool {
+        let query = &mut self.queries[at];
+        if query.runs[1].is_long(query.needed()) {
+            self.take_over(at);
+            true
+        } else if query.runs[2].exists() {
+            query.forget_next();
+            true
+        } else {
+            false
+        }
+    }
+
+    /// Makes the plan of the next run the current one.
+    fn take_over(&mut self, at: usize) {
+        self.last_serial += 1;
+        let query = &mut self.queries[at];
+        let [before, after, _] = query.runs;
+        let serial = self.last_serial;
+        self.events[serial as usize % EVENTS] = Event {
+            serial,
+            at: after.first_at,
+            from: query.key.with_plan(before.plan.0, before.plan.1),
+            to: after.plan,
+            before: before.sample,
+            after: after.sample,
+        };
+        query.recent = query.recent() + 1;
+        query.remove(0);
+        query.event = serial;
+    }
+
+    fn event(&mut self, serial: u64) -> Option<&mut Event> {
+        let event = &mut self.events[serial as usize % EVENTS];
+        (serial != 0 && event.serial == serial).then_some(event)
+    }
+
+    /// Returns the events.
+    pub fn events(&self) -> impl Iterator<Item = &Event> {
+        self.events.iter().filter(|event| event.serial != 0)
+    }
+
+    /// The largest number of events.
+    pub const MAX_EVENTS: usize = EVENTS;
+
+    /// Deletes all that belongs to a user, database and query. 0 means any.
+    pub fn clear(&mut self, userid: u32, dbid: u32, queryid: i64) {
+        for event in &mut self.events {
+            if event.serial != 0 && event.from.matches(userid, dbid, queryid) {
+                *event = Event::default();
+            }
+        }
+        for query in &mut self.queries {
+            if query.is_used() && query.key.matches(userid, dbid, queryid) {
+                *query = Query::default();
+            }
+        }
+        if (userid, dbid, queryid) == (0, 0, 0) {
+            self.first_plans = [[FirstPlan::default(); WAYS]; SETS];
+        }
+    }
+
+    /// Returns what a file keeps. Returns `None` if there is no memory.
+    pub fn saved(&self) -> Option<SavedFlips> {
+        let mut saved = SavedFlips {
+            last_serial: self.last_serial,
+            ..SavedFlips::default()
+        };
+        saved.events.try_reserve_exact(EVENTS).ok()?;
+        saved.queries.try_reserve_exact(QUERIES).ok()?;
+        saved.events.extend(self.events());
+        saved
+            .queries
+            .extend(self.queries.iter().filter(|query| query.is_used()));
+        Some(saved)
+    }
+
+    /// Takes over what a file kept. A table that is in use stays as it is.
+    pub fn restore(&mut self, saved: &SavedFlips) {
+        if self.last_serial != 0 {
+            return;
+        }
+        self.last_serial = saved.last_serial;
+        for event in saved.events.iter().filter(|event| event.serial != 0) {
+            self.events[event.serial as usize % EVENTS] = *event;
+        }
+        for (place, query) in self.queries.iter_mut().zip(&saved.queries) {
+            *place = *query;
+        }
+    }
+}
+
+/// Returns a hash of a query that is not 0.
+fn hash_of_query(key: &PlanKey) -> u32 {
+    let hash = FxBuildHasher.hash_one((key.queryid, key.userid, key.dbid, key.toplevel()));
+    (((hash >> 32) ^ hash) as u32).max(1)
+}
+
+#[cfg(test)]
+mod tests;

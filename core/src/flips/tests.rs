@@ -1,0 +1,406 @@
+use super::query::FORGET_US;
+use super::*;
+use crate::model::PlanId;
+
+const A: i64 = 1;
+const B: i64 = 2;
+const C: i64 = 3;
+
+fn key(query: i64, plan: i64) -> PlanKey {
+    PlanKey::new(
+        10,
+        5,
+        query,
+        PlanId {
+            number: plan,
+            shape: 0,
+        },
+        true,
+    )
+}
+
+fn flips() -> Box<Flips> {
+    Box::new(Flips {
+        last_serial: 0,
+        events: [Event::default(); EVENTS],
+        queries: [Query::default(); QUERIES],
+        first_plans: [[FirstPlan::default(); WAYS]; SETS],
+    })
+}
+
+/// Returns a batch of executions that take about `ms` each.
+fn batch(calls: u64, ms: f64, first_at: i64, last_at: i64) -> Executions {
+    let mut sample = Sample::default();
+    for i in 0..calls {
+        sample.merge(&Sample::single(ms * if i % 2 == 0 { 0.99 } else { 1.01 }));
+    }
+    Executions {
+        sample,
+        first_at,
+        last_at,
+    }
+}
+
+/// A query whose current plan is A, with ten executions until the time 100.
+fn with_a() -> Box<Flips> {
+    let mut flips = flips();
+    flips.observe_query(&key(7, A), &batch(10, 1.0, 1, 100));
+    flips
+}
+
+/// Returns the plans of the events, and how often each ran.
+fn found(flips: &mut Flips) -> Vec<(i64, i64, u64, u64)> {
+    flips.settle();
+    let mut events: Vec<&Event> = flips.events().collect();
+    events.sort_by_key(|event| event.serial);
+    events
+        .iter()
+        .map(|event| {
+            (
+                event.from.planid,
+                event.to().planid,
+                event.before.calls,
+                event.after.calls,
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn a_plan_that_takes_over_is_an_event_and_so_is_the_way_back() {
+    let mut flips = with_a();
+    flips.add(&key(7, B), &batch(5, 4.0, 200, 300));
+    assert_eq!(found(&mut flips), [(A, B, 10, 5)]);
+    let event = *flips.events().next().expect("an event");
+    assert_eq!((event.at, event.to()), (200, key(7, B)));
+    assert!((event.before.mean_ms - 1.0).abs() < 0.01 && (event.after.mean_ms - 4.0).abs() < 0.02);
+    assert_eq!(verdict(&event.before, &event.after), Verdict::Slower);
+    // What follows belongs to the new plan until another one takes over.
+    flips.add(&key(7, B), &batch(20, 4.0, 310, 400));
+    assert_eq!(found(&mut flips), [(A, B, 10, 25)]);
+    flips.add(&key(7, A), &batch(4, 1.0, 500, 600));
+    assert_eq!(found(&mut flips), [(A, B, 10, 25), (B, A, 25, 4)]);
+    flips.add(&key(7, A), &batch(6, 1.0, 610, 700));
+    flips.add(&key(7, C), &batch(6, 1.0, 800, 900));
+    assert_eq!(found(&mut flips), [(A, B, 10, 25), (B, A, 25, 10), (A, C, 10, 6)]);
+}
+
+#[test]
+fn a_few_executions_of_another_plan_are_no_event_unless_they_are_long() {
+    let mut flips = with_a();
+    flips.add(&key(7, B), &batch(2, 4.0, 200, 300));
+    assert_eq!(found(&mut flips), []);
+    flips.add(&key(7, A), &batch(1, 1.0, 400, 400));
+    flips.add(&key(7, B), &batch(2, 4.0, 500, 600));
+    assert_eq!(found(&mut flips), []);
+    let mut flips = with_a();
+    flips.add(&key(7, B), &batch(1, 5_000.0, 200, 200));
+    assert_eq!(found(&mut flips), [(A, B, 10, 1)]);
+}
+
+#[test]
+fn plans_that_are_used_side_by_side_are_no_event() {
+    let mut flips = with_a();
+    // Batches of two sessions overlap.
+    for second in 1..50 {
+        let at = second * 1_000_000;
+        flips.add(&key(7, B), &batch(300, 4.0, at, at + 900_000));
+        flips.add(&key(7, A), &batch(300, 1.0, at + 5, at + 900_005));
+        assert_eq!(found(&mut flips), []);
+    }
+}
+
+#[test]
+fn random_turns_make_few_events() {
+    let mut flips = with_a();
+    let mut random = random(17);
+    for i in 0..20_000 {
+        let plan = if random(2) == 0 { A } else { B };
+        // Each execution is added alone, and read at once.
+        flips.add(&key(7, plan), &batch(1, 1.0, 1_000 + i, 1_000 + i));
+        flips.settle();
+    }
+    let events = found(&mut flips).len();
+    assert!(events <= 10, "{events} events");
+}
+
+#[test]
+fn executions_that_are_added_late_do_not_disturb() {
+    let mut flips = with_a();
+    flips.add(&key(7, B), &batch(5, 4.0, 200, 300));
+    // Another session had these before B began.
+    flips.add(&key(7, A), &batch(5, 1.0, 50, 150));
+    assert_eq!(found(&mut flips), [(A, B, 15, 5)]);
+    // These come after the event.
+    flips.add(&key(7, A), &batch(5, 1.0, 50, 160));
+    assert_eq!(found(&mut flips), [(A, B, 20, 5)]);
+    flips.add(&key(7, B), &batch(2, 1.0, 250, 350));
+    assert_eq!(found(&mut flips), [(A, B, 20, 7)]);
+}
+
+#[test]
+fn a_change_that_is_undone_at_once_is_two_events() {
+    // Without time, with a second, and with an hour between the turns, and then quiet.
+    for pause in [1, 1_000_000, 3_600_000_000] {
+        for reads_between in [false, true] {
+            let mut flips = with_a();
+            let mut at = 100;
+            for (plan, calls) in [(B, 10), (A, 20)] {
+                at += pause;
+                flips.add(&key(7, plan), &batch(calls, 1.0, at, at + 50));
+                at += 50;
+                if reads_between {
+                    flips.settle();
+                }
+            }
+            let what = format!("{pause}, {reads_between}");
+            assert_eq!(found(&mut flips), [(A, B, 10, 10), (B, A, 10, 20)], "{what}");
+            // The plan that came back runs on.
+            flips.add(&key(7, A), &batch(5, 1.0, at + 10_000_000, at + 10_000_050));
+            assert_eq!(found(&mut flips), [(A, B, 10, 10), (B, A, 10, 25)], "{what}");
+        }
+    }
+    // Nobody reads: executions three seconds later show that none are missing.
+    let mut flips = with_a();
+    flips.add(&key(7, B), &batch(10, 1.0, 200, 300));
+    flips.add(&key(7, A), &batch(20, 1.0, 400, 500));
+    assert_eq!(flips.events().count(), 0);
+    flips.add(&key(7, A), &batch(1, 1.0, 3_100_500, 3_100_500));
+    assert_eq!(flips.events().count(), 2);
+}
+
+/// A number generator that gives the same numbers each time.
+fn random(seed: u64) -> impl FnMut(u64) -> u64 {
+    let mut state = seed;
+    move |below| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    }
+}
+
+/// Phases of random lengths of one session, in batches.
+#[test]
+fn reading_changes_nothing() {
+    for seed in 0..50 {
+        let events = |reads_every: u64| {
+            let mut random = random(seed);
+            let mut flips = with_a();
+            let (mut at, mut batches) = (100, 0);
+            for phase in 0..40 {
+                let plan = [A, B, C][(phase + random(2)) as usize % 3];
+                for _ in 0..=random(3) {
+                    at += 1 + random(2_000_000) as i64;
+                    flips.add(&key(7, plan), &batch(1 + random(6), 1.0, at, at + 10));
+                    at += 10;
+                    batches += 1;
+                    if reads_every > 0 && batches % reads_every == 0 {
+                        flips.settle();
+                    }
+                }
+            }
+            found(&mut flips)
+        };
+        let unread = events(0);
+        assert!(!unread.is_empty());
+        for reads_every in [1, 2, 7] {
+            assert_eq!(events(reads_every), unread, "seed {seed}, every {reads_every}");
+        }
+    }
+}
+
+/// Phases that are longer than the time after which nothing is missing, at a high rate.
+#[test]
+fn plans_that_alternate_make_few_events() {
+    for (seconds, calls) in [(1, 10), (1, 1_000), (5, 50), (5, 5_000), (60, 60_000)] {
+        let mut flips = with_a();
+        let mut at = 1_000;
+        for phase in 0..1_000 {
+            let plan = if phase % 2 == 0 { B } else { A };
+            for second in 0..seconds.min(5) {
+                let from = at + second * 1_000_000;
+                flips.add(
+                    &key(7, plan),
+                    &batch(calls / seconds as u64 + 1, 1.0, from, from + 900_000),
+                );
+            }
+            at += seconds * 1_000_000;
+            flips.settle();
+        }
+        let events = found(&mut flips).len() as i64;
+        // Each hour, one more is possible.
+        let hours = 1_000 * seconds / 3_600;
+        assert!(
+            (2..=17 + hours).contains(&events),
+            "{seconds} s, {calls} calls: {events} events"
+        );
+    }
+}
+
+#[test]
+fn a_change_after_alternation_is_an_event() {
+    let mut flips = with_a();
+    for phase in 0..100 {
+        let plan = if phase % 2 == 0 { B } else { A };
+        let at = 1_000 + phase * 1_000;
+        flips.add(&key(7, plan), &batch(20, 1.0, at, at + 500));
+    }
+    let before = found(&mut flips);
+    let current = before.last().expect("the first changes").1;
+    let other = if current == A { B } else { A };
+    // It must be longer than those before, and is not missed for ever.
+    let mut at = 1_000_000;
+    let needed = (1..200).find(|_| {
+        at += 1_000_000;
+        flips.add(&key(7, other), &batch(20, 1.0, at, at + 500));
+        found(&mut flips).len() > before.len()
+    });
+    assert!(
+        (1..=100).contains(&needed.expect("an event")),
+        "{needed:?} times 20"
+    );
+    // After hours, a short run is an event again.
+    for _ in 0..9 {
+        at += FORGET_US;
+        flips.add(&key(7, other), &batch(20, 1.0, at, at + 500));
+    }
+    let events = found(&mut flips).len();
+    flips.add(&key(7, current), &batch(3, 1.0, at + 1_000, at + 2_000));
+    assert_eq!(found(&mut flips).len(), events + 1);
+}
+
+/// One execution in ten, and one in a hundred, has the other plan.
+#[test]
+fn a_plan_that_is_used_sometimes_makes_few_events() {
+    for (one_in, limit) in [(3, 10), (10, 10), (100, 10)] {
+        let mut flips = with_a();
+        let mut random = random(one_in);
+        for i in 0..50_000 {
+            let plan = if random(one_in) == 0 { B } else { A };
+            flips.add(&key(7, plan), &batch(1, 1.0, 1_000 + i * 100, 1_000 + i * 100));
+        }
+        let events = found(&mut flips).len();
+        assert!(events <= limit, "one in {one_in}: {events} events");
+    }
+}
+
+/// Sessions add their executions once a second, at different times. They change their plan at the same moment, apart from
+/// executions that are still running.
+#[test]
+fn sessions_that_change_together_make_one_event() {
+    const CHANGE: i64 = 20_000_000;
+    let mut flips = with_a();
+    for second in 1..40i64 {
+        for session in 0..8 {
+            let from = second * 1_000_000 + session * 120_000;
+            let to = from + 990_000;
+            let change = CHANGE + session * 500;
+            let share = |part: i64| (part * 100 / 990_000) as u64;
+            if from < change {
+                let last = to.min(change);
+                flips.add(&key(7, A), &batch(share(last - from), 1.0, from, last));
+            }
+            if to > change {
+                let first = from.max(change + 1);
+                flips.add(&key(7, B), &batch(share(to - first), 9.0, first, to));
+            }
+        }
+        if second % 5 == 0 {
+            flips.settle();
+        }
+    }
+    let events = found(&mut flips);
+    assert!(
+        matches!(events[..], [(A, B, before, after)] if before > 14_000 && after > 13_000),
+        "{events:?}"
+    );
+}
+
+#[test]
+fn without_a_reader_a_plan_takes_over_when_the_other_was_quiet() {
+    let mut flips = with_a();
+    flips.add(&key(7, B), &batch(50, 4.0, 200, 1_000_000));
+    assert_eq!(flips.events().count(), 0);
+    flips.add(&key(7, B), &batch(50, 4.0, 1_000_001, 4_000_000));
+    assert_eq!(flips.events().count(), 1);
+}
+
+#[test]
+fn the_second_plan_of_a_query_is_noticed() {
+    let mut flips = flips();
+    assert_eq!(flips.note_new(&key(7, A)), Known::First);
+    assert_eq!(flips.note_new(&key(8, B)), Known::First);
+    assert_eq!(flips.note_new(&key(7, A)), Known::First);
+    assert_eq!(flips.note_new(&key(7, B)), Known::Other(key(7, A)));
+    flips.replace_first(&key(7, B));
+    assert_eq!(flips.note_new(&key(7, C)), Known::Other(key(7, B)));
+    flips.observe_query(&key(7, B), &batch(1, 1.0, 1, 1));
+    assert_eq!(flips.note_new(&key(7, C)), Known::Observed);
+    // Statements without a queryid are not the same query.
+    assert_eq!(flips.note_new(&key(0, A)), Known::First);
+    assert_eq!(flips.note_new(&key(0, B)), Known::First);
+}
+
+#[test]
+fn many_queries_and_events_are_bounded() {
+    let mut flips = flips();
+    for query in 1..=10_000 {
+        flips.note_new(&key(query, A));
+        flips.observe_query(&key(query, A), &batch(5, 1.0, query * 10, query * 10 + 1));
+        flips.add(&key(query, B), &batch(5, 1.0, query * 10 + 2, query * 10 + 3));
+    }
+    // Queries that had to go were settled before.
+    flips.settle();
+    let mut queries: Vec<i64> = flips.events().map(|event| event.from.queryid).collect();
+    queries.sort_unstable();
+    let last = 10_000 - EVENTS as i64 + 1..=10_000;
+    assert_eq!(queries, last.collect::<Vec<_>>());
+    assert!(flips.find(&key(10_000, A)).is_some());
+    assert!(flips.find(&key(1, A)).is_none());
+    // A query that was forgotten begins with the plan that runs next.
+    flips.add(&key(1, B), &batch(5, 1.0, 200_000, 200_001));
+    flips.add(&key(1, A), &batch(5, 1.0, 200_002, 200_003));
+    flips.settle();
+    assert!(
+        flips
+            .events()
+            .any(|event| (event.from, event.to()) == (key(1, B), key(1, A)))
+    );
+}
+
+#[test]
+fn a_reset_deletes_what_it_names() {
+    let mut flips = with_a();
+    flips.observe_query(&key(8, A), &batch(10, 1.0, 1, 100));
+    for query in [7, 8] {
+        flips.add(&key(query, B), &batch(5, 4.0, 200, 300));
+    }
+    assert_eq!(found(&mut flips).len(), 2);
+    flips.clear(0, 0, 7);
+    let queries: Vec<i64> = flips.events().map(|event| event.from.queryid).collect();
+    assert_eq!(queries, [8]);
+    assert!(flips.find(&key(7, A)).is_none());
+    flips.clear(11, 0, 0);
+    assert_eq!(flips.events().count(), 1);
+    flips.clear(0, 0, 0);
+    assert_eq!(flips.events().count(), 0);
+    assert!(flips.find(&key(8, A)).is_none());
+}
+
+#[test]
+fn a_file_keeps_events_and_queries() {
+    let mut first = with_a();
+    first.add(&key(7, B), &batch(5, 4.0, 200, 300));
+    first.settle();
+    let saved = first.saved().expect("memory");
+    let bytes = postcard::to_stdvec(&saved).expect("bytes");
+    let read: SavedFlips = postcard::from_bytes(&bytes).expect("the same");
+    let mut second = flips();
+    second.restore(&read);
+    second.add(&key(7, B), &batch(5, 4.0, 400, 500));
+    assert_eq!(found(&mut second), [(A, B, 10, 10)]);
+    // A table in use stays.
+    second.restore(&SavedFlips::default());
+    assert_eq!(found(&mut second).len(), 1);
+}

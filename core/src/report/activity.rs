@@ -1,0 +1,575 @@
+//! Formats what sessions did in an interval, from samples of them, as in Oracle's ASH report.
+
+use super::table::{self, Align, Column};
+use super::text::{narrowed, on_one_line};
+use std::collections::BTreeMap;
+
+/// How many rows a table shows.
+const SHOWN: usize = 10;
+/// The width of texts in a table.
+const TEXT_WIDTH: usize = 50;
+const NAME_WIDTH: usize = 30;
+/// At most so many bars are shown, and each has at most so many characters.
+const MAX_BARS: i64 = 60;
+const BAR_WIDTH: usize = 50;
+const MINUTE_US: i64 = 60_000_000;
+/// If less than this is missing at an end of the interval, the report does not say so: how often the sessions were sampled is known only
+/// for about each second.
+const TOLERANCE_US: i64 = 5_000_000;
+
+/// What a session did at the moment of a sample. What is not known, or must not be shown, is `None`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen<'a> {
+    /// When, in microseconds.
+    pub at: i64,
+    /// The process.
+    pub pid: i32,
+    /// What is shown of the session beside its process: its type, user and application.
+    pub session: &'a str,
+    /// The statement and its plan.
+    pub statement: Option<(i64, Option<i64>)>,
+    /// The text of the statement.
+    pub text: Option<&'a str>,
+    /// The node that ran: its number, and its operation and object.
+    pub node: Option<(u16, &'a str)>,
+    /// The type of the event that it waited for, and the event.
+    pub wait: Option<(&'a str, &'a str)>,
+    /// The process that blocked it.
+    pub blocker: Option<i32>,
+    /// The reader may not see what it did.
+    pub is_hidden: bool,
+}
+
+/// The classes of activity that a bar shows, with their characters.
+const CLASSES: [(&str, char); 6] = [
+    ("CPU", '#'),
+    ("IO", 'I'),
+    ("Lock", 'L'),
+    ("LWLock", 'W'),
+    ("Client", 'C'),
+    ("other", 'o'),
+];
+
+/// Returns the index of the class of a wait.
+fn class(wait: Option<(&str, &str)>, is_hidden: bool) -> usize {
+    let name = match wait {
+        None if !is_hidden => "CPU",
+        None => "other",
+        Some((of, _)) => of,
+    };
+    CLASSES
+        .iter()
+        .position(|(class, _)| *class == name)
+        .unwrap_or(CLASSES.len() - 1)
+}
+
+/// How many samples had something in common.
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    samples: u64,
+    /// Those that did not wait.
+    on_cpu: u64,
+}
+
+impl Count {
+    fn add(&mut self, seen: &Seen<'_>) {
+        self.samples += 1;
+        self.on_cpu += u64::from(seen.wait.is_none() && !seen.is_hidden);
+    }
+}
+
+/// A column of what the samples of a row have in common.
+type KeyColumn<'a, K> = (&'static str, Align, &'a dyn Fn(&K) -> String);
+
+type StatementId = Option<(i64, Option<i64>)>;
+
+/// Adds samples up.
+#[derive(Debug)]
+pub struct Activity {
+    from: i64,
+    to: i64,
+    /// The microseconds that a bar stands for.
+    step: i64,
+    all: Count,
+    hidden: u64,
+    ticks: f64,
+    /// The first and the last time in the interval at which the sessions were sampled.
+    covered: Option<(i64, i64)>,
+    statements: BTreeMap<StatementId, (Count, String)>,
+    nodes: BTreeMap<(StatementId, Option<(u16, String)>), Count>,
+    waits: BTreeMap<Option<(String, String)>, Count>,
+    sessions: BTreeMap<(i32, String), Count>,
+    blockers: BTreeMap<i32, (Count, BTreeMap<i32, ()>)>,
+    /// For each bar, the samples of each class, and how often the sessions were sampled.
+    bars: BTreeMap<i64, ([u64; CLASSES.len()], f64)>,
+}
+
+impl Activity {
+    /// Begins an interval, in microseconds.
+    pub fn new(from: i64, to: i64) -> Activity {
+        // The first and the last bar may be parts of one.
+        let minutes = to.saturating_sub(from).max(1) as u64;
+        let minutes = minutes.div_ceil(MINUTE_US as u64);
+        let step = minutes.div_ceil(MAX_BARS as u64) as i64 * MINUTE_US;
+        Activity {
+            from,
+            to,
+            step,
+            all: Count::default(),
+            hidden: 0,
+            ticks: 0.0,
+            covered: None,
+            statements: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            waits: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            blockers: BTreeMap::new(),
+            bars: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the beginning of the bar of a time.
+    fn bar_of(&self, at: i64) -> i64 {
+        at.div_euclid(self.step) * self.step
+    }
+
+    /// Notes that the sessions were sampled in a part of the interval.
+    fn cover(&mut self, first: i64, last: i64) {
+        let covered = self.covered.get_or_insert((first, last));
+        *covered = (covered.0.min(first), covered.1.max(last));
+    }
+
+    /// Returns a line that says for which part of the interval samples are kept; `None` if for all of it.
+    fn coverage(&self, shown: &dyn Fn(i64) -> String) -> Option<String> {
+        const OLDER: &str = "rowsource_snapshot() keeps older ones in rowsource_snapshot_ash";
+        let Some((first, last)) = self.covered else {
+            return Some(format!("no samples are kept of this interval; {OLDER}"));
+        };
+        let is_late = first.saturating_sub(self.from) > TOLERANCE_US;
+        let is_early = self.to.saturating_sub(last) > TOLERANCE_US;
+        let part = format!("samples from {} to {}", shown(first), shown(last));
+        match (is_late, is_early) {
+            (true, _) => Some(format!("{part}; {OLDER}")),
+            (false, true) => Some(part),
+            (false, false) => None,
+        }
+    }
+
+    /// Adds a sample of the interval.
+    pub fn add(&mut self, seen: &Seen<'_>) {
+        self.all.add(seen);
+        self.cover(seen.at, seen.at);
+        let bar = self.bars.entry(self.bar_of(seen.at)).or_default();
+        bar.0[class(seen.wait, seen.is_hidden)] += 1;
+        if seen.is_hidden {
+            self.hidden += 1;
+            return;
+        }
+        let (count, text) = self.statements.entry(seen.statement).or_default();
+        count.add(seen);
+        if let Some(known) = seen.text.filter(|_| text.is_empty()) {
+            *text = narrowed(&on_one_line(known), TEXT_WIDTH);
+        }
+        let node = seen
+            .node
+            .map(|(id, name)| (id, narrowed(&on_one_line(name), NAME_WIDTH)));
+        if node.is_some() {
+            self.nodes.entry((seen.statement, node)).or_default().add(seen);
+        }
+        let wait = seen.wait.map(|(of, event)| (of.to_owned(), event.to_owned()));
+        self.waits.entry(wait).or_default().add(seen);
+        let session = narrowed(&on_one_line(seen.session), TEXT_WIDTH);
+        self.sessions.entry((seen.pid, session)).or_default().add(seen);
+        if let Some(blocker) = seen.blocker {
+            let (count, blocked) = self.blockers.entry(blocker).or_default();
+            count.add(seen);
+            blocked.insert(seen.pid, ());
+        }
+    }
+
+    /// Adds how often the sessions were sampled: `between` returns it for a part of the interval from `first` to `last`.
+    pub fn add_ticks(&mut self, first: i64, last: i64, between: impl Fn(i64, i64) -> f64) {
+        self.ticks += between(self.from, self.to);
+        let (first, last) = (first.max(self.from), last.min(self.to));
+        if first <= last {
+            self.cover(first, last);
+        }
+        let mut bar = self.bar_of(first);
+        while bar <= last {
+            let end = bar.saturating_add(self.step);
+            let ticks = between(bar.max(self.from), (end - 1).min(self.to));
+            if ticks > 0.0 {
+                self.bars.entry(bar).or_default().1 += ticks;
+            }
+            bar = end;
+        }
+    }
+
+    /// Returns how many sessions were active on average, if there were so many samples.
+    fn average(&self, samples: u64) -> f64 {
+        samples as f64 / self.ticks.max(1.0)
+    }
+
+    /// Returns the report. `shown` returns a time as text.
+    pub fn report(&self, shown: &dyn Fn(i64) -> String) -> Vec<String> {
+        let mut lines = vec![
+            "Active session history".to_owned(),
+            format!("from  {}", shown(self.from)),
+            format!("to    {}", shown(self.to)),
+        ];
+        lines.extend(self.coverage(shown));
+        if self.covered.is_none() {
+            return lines;
+        }
+        lines.push(format!(
+            "{} samples of active sessions at {:.0} moments: {:.2} active sessions on average",
+            self.all.samples,
+            self.ticks,
+            self.average(self.all.samples)
+        ));
+        if self.hidden > 0 {
+            lines.push(format!(
+                "{} samples are of sessions of which you may not see more",
+                self.hidden
+            ));
+        }
+        if self.all.samples == 0 {
+            return lines;
+        }
+        lines.extend(self.statements());
+        lines.extend(self.nodes());
+        lines.extend(self.waits());
+        lines.extend(self.sessions());
+        lines.extend(self.blockers());
+        lines.extend(self.chart(shown));
+        lines
+    }
+
+    /// Returns a table of the rows with the most samples, below a heading.
+    fn table<K>(
+        &self,
+        heading: &str,
+        counts: impl Iterator<Item = (K, Count)>,
+        columns: &[KeyColumn<'_, K>],
+    ) -> Vec<String> {
+        // There may be millions, of which only those that are shown are collected.
+        let mut rows: Vec<(K, Count)> = Vec::with_capacity(SHOWN + 1);
+        let mut others: usize = 0;
+        for row in counts {
+            // Rows with as many samples stay in the order of their keys.
+            let place = rows.partition_point(|(_, count)| count.samples >= row.1.samples);
+            rows.insert(place, row);
+            if rows.len() > SHOWN {
+                rows.pop();
+                others += 1;
+            }
+        }
+        if rows.is_empty() {
+            return Vec::new();
+        }
+        let percent =
+            |samples: u64| format!("{:.1}", 100.0 * samples as f64 / self.all.samples.max(1) as f64);
+        let number = |name, cell: &dyn Fn(&Count) -> String| {
+            Column::new(
+                name,
+                Align::Right,
+                0,
+                rows.iter().map(|(_, count)| cell(count)).collect(),
+            )
+        };
+        let mut all: Vec<Column> = columns
+            .iter()
+            .map(|(name, align, cell)| {
+                Column::new(name, *align, 0, rows.iter().map(|(key, _)| cell(key)).collect())
+            })
+            .collect();
+        all.push(number("Samples", &|count| count.samples.to_string()));
+        all.push(number("%", &|count| percent(count.samples)));
+        all.push(number("CPU %", &|count| percent(count.on_cpu)));
+        all.push(number("Active", &|count| {
+            format!("{:.2}", self.average(count.samples))
+        }));
+        let mut lines = vec![String::new(), heading.to_owned()];
+        lines.extend(table::lines(&all, 1));
+        if others > 0 {
+            lines.push(format!("and {others} more"));
+        }
+        lines
+    }
+
+    fn statements(&self) -> Vec<String> {
+        let rows = self
+            .statements
+            .iter()
+            .map(|(id, (count, text))| ((*id, text.as_str()), *count));
+        self.table(
+            "Top statements",
+            rows,
+            &[
+                ("queryid", Align::Right, &|(id, _)| queryid(id)),
+                ("planid", Align::Right, &|(id, _)| planid(id)),
+                ("Statement", Align::Left, &|(_, text)| (*text).to_owned()),
+            ],
+        )
+    }
+
+    fn nodes(&self) -> Vec<String> {
+        let rows = self
+            .nodes
+            .iter()
+            .map(|((id, node), count)| ((*id, node.as_ref()), *count));
+        self.table(
+            "Top nodes",
+            rows,
+            &[
+                ("queryid", Align::Right, &|(id, _)| queryid(id)),
+                ("planid", Align::Right, &|(id, _)| planid(id)),
+                ("Id", Align::Right, &|(_, node)| {
+                    node.map(|(id, _)| id.to_string()).unwrap_or_default()
+                }),
+                ("Operation", Align::Left, &|(_, node)| {
+                    node.map(|(_, name)| name.clone()).unwrap_or_default()
+                }),
+            ],
+        )
+    }
+
+    fn waits(&self) -> Vec<String> {
+        let rows = self.waits.iter().map(|(wait, count)| (wait.as_ref(), *count));
+        self.table(
+            "Top events",
+            rows,
+            &[
+                ("Type", Align::Left, &|wait| {
+                    wait.map_or_else(|| "CPU".to_owned(), |(of, _)| of.clone())
+                }),
+                ("Event", Align::Left, &|wait| {
+                    wait.map_or_else(
+                        || "on CPU, or waiting for it".to_owned(),
+                        |(_, event)| event.clone(),
+                    )
+                }),
+            ],
+        )
+    }
+
+    fn sessions(&self) -> Vec<String> {
+        let rows = self.sessions.iter().map(|(session, count)| (session, *count));
+        self.table(
+            "Top sessions",
+            rows,
+            &[
+                ("pid", Align::Right, &|(pid, _)| pid.to_string()),
+                ("Session", Align::Left, &|(_, session)| session.clone()),
+            ],
+        )
+    }
+
+    fn blockers(&self) -> Vec<String> {
+        let rows = self
+            .blockers
+            .iter()
+            .map(|(pid, (count, blocked))| ((*pid, blocked.len()), *count));
+        self.table(
+            "Blocking sessions",
+            rows,
+            &[
+                ("pid", Align::Right, &|(pid, _)| match pid {
+                    0 => "prepared transaction".to_owned(),
+                    pid => pid.to_string(),
+                }),
+                ("Blocked sessions", Align::Right, &|(_, blocked)| {
+                    blocked.to_string()
+                }),
+            ],
+        )
+    }
+
+    /// Returns a bar for each minute, or for several.
+    fn chart(&self, shown: &dyn Fn(i64) -> String) -> Vec<String> {
+        let averages: Vec<(i64, f64, [f64; CLASSES.len()])> = self
+            .bars
+            .iter()
+            .filter(|(_, (_, ticks))| *ticks > 0.0)
+            .map(|(at, (samples, ticks))| {
+                // A bar of a fraction of a moment would be too long.
+                let of = samples.map(|samples| samples as f64 / ticks.max(1.0));
+                (*at, of.iter().sum(), of)
+            })
+            .collect();
+        let most = averages.iter().map(|(_, sum, _)| *sum).fold(0.0, f64::max);
+        if most <= 0.0 {
+            return Vec::new();
+        }
+        let minutes = self.step / MINUTE_US;
+        let per = match minutes {
+            1 => "minute".to_owned(),
+            minutes => format!("{minutes} minutes"),
+        };
+        let legend = CLASSES.map(|(name, sign)| format!("{sign} {name}")).join("  ");
+        let mut lines = vec![
+            String::new(),
+            format!("Active sessions on average, per {per}: {legend}"),
+        ];
+        let width = averages
+            .iter()
+            .map(|(_, sum, _)| format!("{sum:.2}").len())
+            .max()
+            .unwrap_or(0);
+        for (at, sum, of) in averages {
+            let mut bar = String::new();
+            let mut upper = 0.0;
+            for (i, part) in of.iter().enumerate() {
+                upper += part;
+                let end = (upper / most * BAR_WIDTH as f64).round() as usize;
+                while bar.len() < end {
+                    bar.push(CLASSES[i].1);
+                }
+            }
+            lines.push(
+                format!("{}  {sum:>width$.2}  {bar}", shown(at))
+                    .trim_end()
+                    .to_owned(),
+            );
+        }
+        lines
+    }
+}
+
+fn queryid(id: &StatementId) -> String {
+    id.map(|(queryid, _)| queryid.to_string()).unwrap_or_default()
+}
+
+fn planid(id: &StatementId) -> String {
+    id.and_then(|(_, planid)| planid)
+        .map(|planid| planid.to_string())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(at: i64) -> String {
+        format!("{:02}:{:02}", at / MINUTE_US / 60, at / MINUTE_US % 60)
+    }
+
+    #[test]
+    fn the_report_shows_what_was_active() {
+        let mut activity = Activity::new(0, 3 * MINUTE_US);
+        // One session in the first minute, on the processor in a quarter of it; two in the third, of which one waits for the other.
+        for i in 0..60 {
+            let at = i * 1_000_000;
+            activity.add(&Seen {
+                at,
+                pid: 7,
+                session: "client backend alice psql",
+                statement: Some((11, Some(12))),
+                text: Some("SELECT\n1"),
+                node: Some((2, "Seq Scan on t")),
+                wait: (i % 4 != 0).then_some(("IO", "DataFileRead")),
+                ..Seen::default()
+            });
+        }
+        for i in 120..180 {
+            for (pid, wait, blocker) in [(7, None, None), (8, Some(("Lock", "transactionid")), Some(7))] {
+                activity.add(&Seen {
+                    at: i * 1_000_000,
+                    pid,
+                    session: "client backend",
+                    statement: Some((11, None)),
+                    wait,
+                    blocker,
+                    ..Seen::default()
+                });
+            }
+        }
+        activity.add(&Seen {
+            at: 5,
+            pid: 9,
+            is_hidden: true,
+            ..Seen::default()
+        });
+        let between = |from: i64, to: i64| (to - from).max(0) as f64 / 1e6;
+        activity.add_ticks(0, 3 * MINUTE_US, between);
+        let expected = "\
+Active session history
+from  00:00
+to    00:03
+181 samples of active sessions at 180 moments: 1.01 active sessions on average
+1 samples are of sessions of which you may not see more
+
+Top statements
+------------------------------------------------------------------
+| queryid | planid | Statement | Samples |    % | CPU % | Active |
+------------------------------------------------------------------";
+        let lines = activity.report(&shown);
+        let text = lines.join("\n");
+        assert_eq!(lines[..10], expected.lines().collect::<Vec<_>>()[..], "{text}");
+        for line in [
+            "|      11 |        |           |     120 | 66.3 |  33.1 |   0.67 |",
+            "|      11 |     12 | SELECT 1  |      60 | 33.1 |   8.3 |   0.33 |",
+            "|      11 |     12 |  2 | Seq Scan on t |      60 | 33.1 |   8.3 |   0.33 |",
+            "| CPU  | on CPU, or waiting for it |      75 | 41.4 |  41.4 |   0.42 |",
+            "| Lock | transactionid             |      60 | 33.1 |   0.0 |   0.33 |",
+            "|   7 | client backend            |      60 | 33.1 |  33.1 |   0.33 |",
+            "|   7 |                1 |      60 | 33.1 |   0.0 |   0.33 |",
+            "00:00  1.02  ######IIIIIIIIIIIIIIIIIII",
+            // Nothing was active.
+            "00:01  0.00",
+            "00:02  2.00  #########################LLLLLLLLLLLLLLLLLLLLLLLLL",
+        ] {
+            assert!(lines.iter().any(|shown| shown == line), "no {line} in\n{text}");
+        }
+        assert!(lines.iter().all(|line| line.len() < 160));
+    }
+
+    #[test]
+    fn the_report_says_which_part_of_the_interval_has_samples() {
+        let report = |ticks: &[(i64, i64)]| {
+            let mut activity = Activity::new(10 * MINUTE_US, 20 * MINUTE_US);
+            for (first, last) in ticks {
+                activity.add_ticks(*first * MINUTE_US, *last * MINUTE_US, |from, to| {
+                    (to - from).max(0) as f64
+                });
+            }
+            activity.report(&shown).split_off(3)
+        };
+        let none = [
+            "no samples are kept of this interval; rowsource_snapshot() keeps older ones in rowsource_snapshot_ash",
+        ];
+        assert_eq!(report(&[]), none);
+        assert_eq!(report(&[(5, 9), (21, 22)]), none);
+        let late =
+            "samples from 00:12 to 00:20; rowsource_snapshot() keeps older ones in rowsource_snapshot_ash";
+        assert_eq!(report(&[(12, 13), (13, 25)])[0], late);
+        assert_eq!(report(&[(1, 11), (11, 15)])[0], "samples from 00:10 to 00:15");
+        assert!(report(&[(1, 20)])[0].starts_with("0 samples of active sessions at "));
+    }
+
+    #[test]
+    fn a_report_of_anything_is_small() {
+        let mut activity = Activity::new(i64::MIN, i64::MAX);
+        assert_eq!(activity.report(&|at| at.to_string()).len(), 4);
+        let long = "x".repeat(10_000);
+        for i in 0..5_000 {
+            activity.add(&Seen {
+                at: i * 100 * MINUTE_US,
+                pid: i as i32,
+                session: &long,
+                statement: Some((i, Some(i))),
+                text: Some(&long),
+                node: Some((i as u16, &long)),
+                wait: Some((["IO", "Lock", "Timeout"][i as usize % 3], "x")),
+                blocker: Some(i as i32),
+                is_hidden: false,
+            });
+        }
+        activity.add_ticks(0, 5_000 * 100 * MINUTE_US, |from, to| {
+            (to.saturating_sub(from) / 1_000_000) as f64
+        });
+        let lines = activity.report(&|at| at.to_string());
+        assert!(lines.len() < 200, "{}", lines.len());
+        assert!(lines.iter().all(|line| line.chars().count() < 180), "{lines:#?}");
+    }
+}

@@ -1,0 +1,47 @@
+//! The notes below the table.
+
+use super::format::{Format, Part};
+use super::header::{Header, duration};
+use crate::model::{NodeStats, processes};
+use crate::plan::PlanNode;
+
+/// Returns what the reader must know to understand the table.
+pub(super) fn notes(
+    header: &Header,
+    nodes: &[PlanNode],
+    stats: &[NodeStats],
+    format: &Format,
+    left_out: &[&str],
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !format.has(Part::Notes) {
+        return notes;
+    }
+    if format.has(Part::Time) {
+        notes.extend(summed_over_processes(header, nodes, stats));
+    }
+    if !left_out.is_empty() {
+        notes.push(format!("COMPACT left out: {}", left_out.join(", ")));
+    }
+    notes
+}
+
+/// Returns a note if more than one process ran a node below a Gather: its time may exceed the Gather's then, and even the
+/// statement's.
+fn summed_over_processes(header: &Header, nodes: &[PlanNode], stats: &[NodeStats]) -> Option<String> {
+    let processes = processes(nodes, |i| stats.get(i)?.starts.get());
+    let processes = processes.into_iter().flatten().filter(|number| *number > 1.0);
+    let processes = processes.reduce(f64::max)?;
+    let longest = stats.iter().filter_map(|stats| stats.time.get());
+    let longest = longest.map(|time| time.total_ms).fold(0.0, f64::max);
+    let number = match processes {
+        whole if whole.fract() == 0.0 => format!("{whole:.0}"),
+        mean => format!("{mean:.1}"),
+    };
+    let mut note = format!("below a Gather, Starts and A-Time are summed over its processes ({number})");
+    if longest > header.elapsed_ms && header.elapsed_ms > 0.0 {
+        let elapsed = duration(header.elapsed_ms);
+        note += &format!("; so A-Time may exceed the elapsed time of {elapsed}");
+    }
+    Some(note)
+}

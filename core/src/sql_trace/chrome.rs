@@ -1,0 +1,254 @@
+//! Writes trace files as Trace Event JSON, which Perfetto, speedscope and Chrome's own viewer open.
+//!
+//! Each process has a track. On it, an execution contains its calls, the plan's nodes, its waits and the statements that it
+//! called. A node's place inside its execution is not known, only how long it took: it begins with the node above it, or when
+//! the node before it ends.
+
+use super::event::{Call, Event, Phase, Stat};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+
+/// The most bytes of a statement's text in a name.
+const MAX_NAME: usize = 80;
+/// The most executions and nodes in progress.
+const MAX_OPEN: usize = 10_000;
+/// The most cursors of a file whose text is known.
+const MAX_CURSORS: usize = 1_000_000;
+
+/// An execution in progress.
+#[derive(Default)]
+struct Execution {
+    began: u64,
+    /// The longest call of the executor: its beginning and its end.
+    run: Option<(u64, u64)>,
+    stats: Vec<Stat>,
+}
+
+/// Writes events one after the other.
+#[derive(Default)]
+pub struct Chrome {
+    out: String,
+    pid: u64,
+    names: HashMap<u64, String>,
+    executions: HashMap<(u64, u64), Execution>,
+    /// The bytes of the cursors, and of the nodes of executions in progress.
+    open: usize,
+}
+
+impl Chrome {
+    /// Begins a file.
+    pub fn begin_file(&mut self) {
+        self.names.clear();
+        self.executions.clear();
+        self.open = 0;
+        self.pid = 0;
+    }
+
+    /// Returns how many bytes there are so far.
+    pub fn size(&self) -> usize {
+        self.out.len().saturating_add(self.open)
+    }
+
+    /// Returns the document.
+    pub fn document(self) -> String {
+        format!("{{\"displayTimeUnit\":\"ms\",\"traceEvents\":[{}\n]}}", self.out)
+    }
+
+    fn push(&mut self, event: &Value) {
+        self.out.push_str(if self.out.is_empty() { "\n" } else { ",\n" });
+        self.out.push_str(&event.to_string());
+    }
+
+    /// Adds a slice: what took from one time to another.
+    fn slice(&mut self, name: &str, category: &str, (from, to): (u64, u64), arguments: &Value) {
+        let pid = self.pid;
+        self.push(&json!({
+            "name": name, "cat": category, "ph": "X", "ts": from, "dur": to.saturating_sub(from),
+            "pid": pid, "tid": pid, "args": arguments,
+        }));
+    }
+
+    /// Adds a line.
+    pub fn add(&mut self, event: Event) {
+        match event {
+            Event::Header(header) => {
+                self.pid = header.pid;
+                let name = format!("{} {}", header.pid, header.session);
+                let pid = self.pid;
+                self.push(&json!({
+                    "name": "process_name", "ph": "M", "pid": pid, "tid": pid, "args": {"name": name},
+                }));
+            }
+            Event::Cursor(cursor) if self.names.len() < MAX_CURSORS => {
+                let name = name(&cursor.sql);
+                self.open = self.open.saturating_add(size_of::<(u64, String)>() + name.len());
+                self.names.insert(cursor.number, name);
+            }
+            Event::Call(phase, call) => self.add_call(phase, &call),
+            Event::Stat(stat) => {
+                let key = (stat.cursor, stat.dep);
+                if let Some(execution) = self.executions.get_mut(&key)
+                    && execution.stats.len() < MAX_OPEN
+                {
+                    self.open = self.open.saturating_add(bytes(&stat));
+                    execution.stats.push(stat);
+                }
+            }
+            Event::Wait(wait) => {
+                let from = wait.tim.saturating_sub(wait.elapsed_us);
+                let arguments = json!({"cursor": wait.cursor, "node": wait.node});
+                self.slice(&wait.name, "wait", (from, wait.tim), &arguments);
+            }
+            Event::Transaction { rollback, tim, .. } => {
+                let (pid, name) = (self.pid, if rollback { "ROLLBACK" } else { "COMMIT" });
+                self.push(&json!({
+                    "name": name, "cat": "transaction", "ph": "i", "s": "t", "ts": tim, "pid": pid, "tid": pid,
+                }));
+            }
+            Event::Error { code, tim, .. } => {
+                let (pid, name) = (self.pid, format!("ERROR {code}"));
+                self.push(&json!({
+                    "name": name, "cat": "error", "ph": "i", "s": "t", "ts": tim, "pid": pid, "tid": pid,
+                }));
+            }
+            Event::Cursor(_) | Event::Bind { .. } | Event::Lost { .. } | Event::End { .. } => {}
+        }
+    }
+
+    fn add_call(&mut self, phase: Phase, call: &Call) {
+        let from = call.tim.saturating_sub(call.elapsed_us.unwrap_or(0));
+        let key = (call.cursor, call.dep);
+        let arguments = json!({
+            "cpu_us": call.cpu_us, "disk": call.reads, "query": call.gets, "current": call.dirtied,
+            "rows": call.rows, "failed": call.has_failed,
+        });
+        let name = self.names.get(&call.cursor).cloned();
+        let statement = name.unwrap_or_else(|| format!("(cursor {})", call.cursor));
+        if call.is_utility {
+            return self.slice(&statement, "statement", (from, call.tim), &arguments);
+        }
+        match phase {
+            Phase::Exec if self.executions.len() < MAX_OPEN => {
+                let execution = Execution {
+                    began: from,
+                    ..Execution::default()
+                };
+                self.executions.insert(key, execution);
+            }
+            Phase::Fetch => {
+                if let Some(execution) = self.executions.get_mut(&key) {
+                    let longest = execution.run.map_or(0, |(from, to)| to - from);
+                    if call.tim.saturating_sub(from) >= longest {
+                        execution.run = Some((from, call.tim));
+                    }
+                }
+            }
+            _ => {}
+        }
+        self.slice(phase.word(), "call", (from, call.tim), &arguments);
+        if (phase == Phase::Close || call.has_failed)
+            && let Some(execution) = self.executions.remove(&key)
+        {
+            let arguments = json!({"cursor": call.cursor});
+            self.slice(&statement, "statement", (execution.began, call.tim), &arguments);
+            self.nodes(&execution);
+            let closed: usize = execution.stats.iter().map(bytes).sum();
+            self.open = self.open.saturating_sub(closed);
+        }
+    }
+
+    /// Adds the nodes of an execution, in the longest call of its executor.
+    fn nodes(&mut self, execution: &Execution) {
+        let Some(run) = execution.run else {
+            return;
+        };
+        // Where each node begins and ends, and where its next input begins.
+        let mut places: HashMap<u64, (u64, u64)> = HashMap::new();
+        for stat in &execution.stats {
+            let Some(time) = stat.time_us else {
+                continue;
+            };
+            let above = stat.parent.and_then(|parent| places.get_mut(&parent));
+            let (from, end) = above.as_deref().copied().unwrap_or(run);
+            let to = from.saturating_add(time).min(end);
+            if let Some(above) = above {
+                above.0 = to;
+            }
+            places.insert(stat.id, (from, to));
+            let arguments = json!({
+                "rows": stat.rows, "starts": stat.starts, "cr": stat.gets, "pr": stat.reads, "pw": stat.writes,
+                "time_us": time,
+            });
+            self.slice(&stat.operation, "node", (from, to), &arguments);
+        }
+    }
+}
+
+/// Returns how many bytes a node takes.
+fn bytes(stat: &Stat) -> usize {
+    size_of::<Stat>() + stat.operation.len()
+}
+
+/// Returns the beginning of a statement's text in one line.
+fn name(sql: &str) -> String {
+    let line = sql.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(MAX_NAME) {
+        Some((end, _)) => format!("{}...", &line[..end]),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::reader::read_line;
+    use super::*;
+
+    #[test]
+    fn slices_are_nested() {
+        let file = "\
+TRACE #0:version=1,pid=42,uid=10,dbid=5,part=1,unix=0,tim=0,session=u@d psql
+PARSING IN CURSOR #1:dep=0,uid=10,queryid=7,tim=10,sql=select  1\\n, \"x\"
+EXEC #1:c=5,e=10,p=0,cr=0,cu=0,r=0,dep=0,tim=20
+WAIT #1:dep=1,ela=5,tim=40,nam=IO DataFileRead
+FETCH #1:c=5,e=30,p=0,cr=0,cu=0,r=1,dep=0,tim=60
+STAT #1:dep=0,plh=3,id=0,rows=1,time=25,cost=1,card=1,op=Sort
+STAT #1:dep=0,plh=3,id=1,pid=0,rows=1,time=20,cost=1,card=1,op=Seq Scan on t
+STAT #1:dep=0,plh=3,id=2,pid=0,rows=1,time=20,cost=1,card=1,op=Seq Scan on u
+CLOSE #1:c=1,e=2,p=0,cr=0,cu=0,r=0,dep=0,tim=70
+XCTEND #1:rlbk=0,rd_only=1,tim=75";
+        let mut chrome = Chrome::default();
+        chrome.begin_file();
+        file.lines()
+            .filter_map(read_line)
+            .for_each(|event| chrome.add(event));
+        let document: Value = serde_json::from_str(&chrome.document()).expect("JSON");
+        let events = document["traceEvents"].as_array().expect("events");
+        let slices: Vec<(String, u64, u64)> = events
+            .iter()
+            .filter(|event| event["ph"] == "X")
+            .map(|event| {
+                let number = |key: &str| event[key].as_u64().expect("a number");
+                (
+                    event["name"].as_str().unwrap_or_default().to_owned(),
+                    number("ts"),
+                    number("dur"),
+                )
+            })
+            .collect();
+        let expected = [
+            ("EXEC", 10, 10),
+            ("IO DataFileRead", 35, 5),
+            ("FETCH", 30, 30),
+            ("CLOSE", 68, 2),
+            ("select 1 , \"x\"", 10, 60),
+            ("Sort", 30, 25),
+            ("Seq Scan on t", 30, 20),
+            ("Seq Scan on u", 50, 5),
+        ];
+        assert_eq!(
+            slices,
+            expected.map(|(name, from, took)| (name.to_owned(), from, took))
+        );
+        assert!(events.iter().all(|event| event["pid"] == 42));
+    }
+}

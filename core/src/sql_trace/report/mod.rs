@@ -1,0 +1,27 @@
+//! Adds up the lines of trace files per statement, and prints that as TKPROF does.
+//!
+//! A statement is what has the same queryid and the same user, apart for statements that clients sent and those that other
+//! statements called.
+//!
+//! **Time that no line accounts for.** Each call says when it ended and how long it took, and each wait does. Between two calls
+//! of the same level, the session either waited, which a line says, or did something that no line says: it ran the code of an
+//! extension that hooks into the server before this one, the network protocol, or the code of a function between two of its
+//! statements. That time counts for the phase of the call that follows it. So a hidden cost of each execution is seen.
+//!
+//! * `totals` adds up the lines of files, `statement` those of one statement, `executions` their times;
+//! * `stored` takes the same sums from the plans of the store, as far as it knows them;
+//! * `sort` orders the statements, `text` prints them.
+
+mod executions;
+mod sort;
+mod statement;
+mod stored;
+mod text;
+mod totals;
+
+pub use executions::Executions;
+pub use sort::{Key, parse as parse_sort, value as sort_value, words as sort_words};
+pub use statement::{Calls, PlanSums, RowSource, Statement, Sums, Waited, Waits};
+pub use stored::{StoredTotals, calls as stored_calls, calls_of_others};
+pub use text::stored_head;
+pub use totals::Report;

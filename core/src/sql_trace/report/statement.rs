@@ -1,0 +1,287 @@
+//! What the lines of one statement add up to.
+
+use super::super::event::{Call, Phase, Stat, Wait};
+use super::executions::Executions;
+use crate::waits::plan::EventWaits;
+use std::collections::BTreeMap;
+
+/// The calls of one phase. Times are microseconds. What is not known is `None`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sums {
+    /// How many there were.
+    pub count: Option<u64>,
+    /// Processor time.
+    pub cpu_us: Option<u64>,
+    /// Elapsed time.
+    pub elapsed_us: Option<u64>,
+    /// Blocks read.
+    pub reads: Option<u64>,
+    /// Blocks got from the buffers.
+    pub gets: Option<u64>,
+    /// Blocks dirtied.
+    pub dirtied: Option<u64>,
+    /// Rows.
+    pub rows: Option<u64>,
+    /// The time before these calls that no line accounts for.
+    pub before_us: Option<u64>,
+    /// How many ended with an error.
+    pub failed: u64,
+}
+
+impl Default for Sums {
+    /// Returns the sums of no calls.
+    fn default() -> Self {
+        Sums {
+            count: Some(0),
+            cpu_us: Some(0),
+            elapsed_us: Some(0),
+            reads: Some(0),
+            gets: Some(0),
+            dirtied: Some(0),
+            rows: Some(0),
+            before_us: Some(0),
+            failed: 0,
+        }
+    }
+}
+
+impl Sums {
+    /// Nothing is known of the calls.
+    pub const UNKNOWN: Sums = Sums {
+        count: None,
+        cpu_us: None,
+        elapsed_us: None,
+        reads: None,
+        gets: None,
+        dirtied: None,
+        rows: None,
+        before_us: None,
+        failed: 0,
+    };
+
+    fn add_call(&mut self, call: &Call, before_us: u64) {
+        self.add(&Sums {
+            count: Some(1),
+            cpu_us: Some(call.cpu_us),
+            elapsed_us: Some(call.elapsed_us.unwrap_or(0)),
+            reads: Some(call.reads),
+            gets: Some(call.gets),
+            dirtied: Some(call.dirtied),
+            rows: Some(call.rows),
+            before_us: Some(before_us),
+            failed: u64::from(call.has_failed),
+        });
+    }
+
+    /// Adds the calls of another statement. No sum overflows, whatever a file contains.
+    pub fn add(&mut self, other: &Sums) {
+        add_known(&mut self.count, other.count);
+        add_known(&mut self.cpu_us, other.cpu_us);
+        add_known(&mut self.elapsed_us, other.elapsed_us);
+        add_known(&mut self.reads, other.reads);
+        add_known(&mut self.gets, other.gets);
+        add_known(&mut self.dirtied, other.dirtied);
+        add_known(&mut self.rows, other.rows);
+        add_known(&mut self.before_us, other.before_us);
+        self.failed = self.failed.saturating_add(other.failed);
+    }
+}
+
+/// The calls of all phases.
+pub type Calls = [Sums; Phase::ALL.len()];
+
+/// The waits for one event. Times are microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waited {
+    /// How often.
+    pub times: u64,
+    /// The longest one.
+    pub max_us: u64,
+    /// All of them.
+    pub total_us: u64,
+    /// How long the last one took so far.
+    last_us: u64,
+}
+
+impl Waited {
+    fn add_wait(&mut self, wait: &Wait) {
+        if wait.is_rest {
+            self.last_us = self.last_us.saturating_add(wait.elapsed_us);
+        } else {
+            self.times = self.times.saturating_add(1);
+            self.last_us = wait.elapsed_us;
+        }
+        self.max_us = self.max_us.max(self.last_us);
+        self.total_us = self.total_us.saturating_add(wait.elapsed_us);
+    }
+
+    /// Adds waits of the store.
+    pub fn add_stored(&mut self, waits: &EventWaits) {
+        self.add(&Waited {
+            times: waits.waits,
+            max_us: waits.max_ns / 1_000,
+            total_us: waits.ns / 1_000,
+            last_us: 0,
+        });
+    }
+
+    /// Adds the waits of another statement.
+    pub fn add(&mut self, other: &Waited) {
+        self.times = self.times.saturating_add(other.times);
+        self.max_us = self.max_us.max(other.max_us);
+        self.total_us = self.total_us.saturating_add(other.total_us);
+    }
+}
+
+/// The waits by their events.
+pub type Waits = BTreeMap<String, Waited>;
+
+/// A node of a plan over all executions.
+#[derive(Clone, Debug, Default)]
+pub struct RowSource {
+    /// One execution, which also has what does not change: the first one in the files, or the last one in the store.
+    pub single: Stat,
+    /// How far it is below the root.
+    pub depth: usize,
+    /// The number of executions.
+    pub executions: u64,
+    /// The sum of the rows.
+    pub rows: u64,
+    /// The most rows of an execution.
+    pub max_rows: Option<u64>,
+    /// The sums over all executions.
+    pub gets: Option<u64>,
+    /// Blocks read.
+    pub reads: Option<u64>,
+    /// Blocks written.
+    pub writes: Option<u64>,
+    /// Microseconds.
+    pub time_us: Option<u64>,
+    /// Starts.
+    pub starts: Option<u64>,
+}
+
+/// A plan of a statement.
+#[derive(Clone, Debug, Default)]
+pub struct PlanSums {
+    /// Its id; `None` if the user may not see it.
+    pub id: Option<i64>,
+    /// How often it was executed.
+    pub executions: u64,
+    /// Its nodes.
+    pub nodes: Vec<RowSource>,
+}
+
+/// The most nodes of a plan, and the most plans of a statement, that are added up.
+const MAX_NODES: usize = 1_000;
+pub(super) const MAX_PLANS: usize = 20;
+/// The most events of a statement.
+const MAX_EVENTS: usize = 500;
+
+/// A statement. What is not known is `None`.
+#[derive(Clone, Debug, Default)]
+pub struct Statement {
+    /// Its queryid.
+    pub queryid: Option<i64>,
+    /// The OID of its user.
+    pub uid: Option<u64>,
+    /// The OID of its database.
+    pub dbid: Option<u64>,
+    /// Whether other statements called it.
+    pub is_recursive: bool,
+    /// In how many calls it ran when it was first seen.
+    pub dep: Option<u64>,
+    /// Its text.
+    pub sql: String,
+    /// Its calls.
+    pub calls: Calls,
+    /// Its plans.
+    pub plans: Vec<PlanSums>,
+    /// How many more plans it has.
+    pub more_plans: usize,
+    /// Its waits.
+    pub waits: Waits,
+    /// The elapsed times of its executions.
+    pub executions: Executions,
+}
+
+/// Adds a number, if it is known. No sum overflows.
+fn add_known(sum: &mut Option<u64>, number: Option<u64>) {
+    if let Some(number) = number {
+        *sum = Some(sum.unwrap_or(0).saturating_add(number));
+    }
+}
+
+impl Statement {
+    /// Adds a call, and the time before it that no line accounts for.
+    pub fn add_call(&mut self, phase: Phase, call: &Call, before_us: u64) {
+        self.calls[phase as usize].add_call(call, before_us);
+    }
+
+    /// Adds a wait. Returns how many bytes more are kept.
+    pub fn add_wait(&mut self, wait: &Wait) -> usize {
+        if let Some(waited) = self.waits.get_mut(&wait.name) {
+            waited.add_wait(wait);
+        } else if self.waits.len() < MAX_EVENTS {
+            self.waits.entry(wait.name.clone()).or_default().add_wait(wait);
+            return wait.name.len() + size_of::<(String, Waited)>();
+        }
+        0
+    }
+
+    /// Adds what a node did in an execution. Returns how many bytes more are kept.
+    pub fn add_stat(&mut self, stat: &Stat) -> usize {
+        let known = self.plans.iter().position(|plan| plan.id == Some(stat.plan));
+        let place = known.unwrap_or(self.plans.len());
+        if place >= MAX_PLANS {
+            return 0;
+        }
+        if known.is_none() {
+            self.plans.push(PlanSums {
+                id: Some(stat.plan),
+                ..PlanSums::default()
+            });
+        }
+        let mut kept = 0;
+        let plan = &mut self.plans[place];
+        let nodes = &mut plan.nodes;
+        let at = match nodes.iter().position(|node| node.single.id == stat.id) {
+            Some(at) => at,
+            None if nodes.len() >= MAX_NODES => return 0,
+            None => {
+                let parent = nodes.iter().find(|node| Some(node.single.id) == stat.parent);
+                let depth = parent.map_or(0, |parent| parent.depth + 1);
+                kept = stat.operation.len() + size_of::<RowSource>();
+                nodes.push(RowSource {
+                    single: stat.clone(),
+                    depth,
+                    ..RowSource::default()
+                });
+                nodes.len() - 1
+            }
+        };
+        let node = &mut nodes[at];
+        node.executions += 1;
+        node.rows = node.rows.saturating_add(stat.rows);
+        node.max_rows = node.max_rows.max(Some(stat.rows));
+        add_known(&mut node.gets, stat.gets);
+        add_known(&mut node.reads, stat.reads);
+        add_known(&mut node.writes, stat.writes);
+        add_known(&mut node.time_us, stat.time_us);
+        add_known(&mut node.starts, stat.starts);
+        plan.executions = nodes.first().map_or(0, |root| root.executions);
+        kept
+    }
+
+    /// Returns the sum of all phases.
+    pub fn total(&self) -> Sums {
+        total(&self.calls)
+    }
+}
+
+/// Returns the sum of all phases.
+pub fn total(calls: &Calls) -> Sums {
+    let mut total = Sums::UNKNOWN;
+    calls.iter().for_each(|sums| total.add(sums));
+    total
+}

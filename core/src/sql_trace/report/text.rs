@@ -1,0 +1,332 @@
+//! The text of the report.
+
+use super::super::event::Phase;
+use super::sort::{self, Key};
+use super::statement::{Calls, RowSource, Statement, Sums, Waits, total};
+use super::stored::StoredTotals;
+use super::totals::Report;
+use crate::histogram::{Bucket, plot};
+
+const RULE: &str = "********************************************************************************";
+/// Nodes further down are not indented further.
+const MAX_INDENT: usize = 40;
+
+/// Returns microseconds as seconds.
+fn seconds(us: u64) -> String {
+    format!("{}.{:06}", us / 1_000_000, us % 1_000_000)
+}
+
+/// Returns what TKPROF calls a phase.
+const fn name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Parse => "Parse",
+        Phase::Plan => "Plan",
+        Phase::Exec => "Execute",
+        Phase::Fetch => "Fetch",
+        Phase::Finish => "Finish",
+        Phase::Close => "Close",
+    }
+}
+
+/// Returns a number, or a dash if it is not known.
+fn number(number: Option<u64>) -> String {
+    number.map_or("-".to_owned(), |number| number.to_string())
+}
+
+/// Returns microseconds as seconds, or a dash if they are not known.
+fn known_seconds(us: Option<u64>) -> String {
+    us.map_or("-".to_owned(), seconds)
+}
+
+/// Where the sums come from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Files,
+    Store,
+}
+
+impl Report {
+    /// Returns the lines of the report. `limit` is the most statements that are printed.
+    pub fn lines(&self, keys: &[Key], limit: Option<usize>) -> Vec<String> {
+        self.lines_with(keys, limit, || ())
+    }
+
+    /// Returns the lines of the report, and calls `check` before each statement.
+    pub fn lines_with(&self, keys: &[Key], limit: Option<usize>, check: impl Fn()) -> Vec<String> {
+        let title = format!("Trace file: {}", self.files.join(", "));
+        let mut lines = head(title, keys, limit, "in the order of first use");
+        let mut statements: Vec<&Statement> = self.statements.iter().collect();
+        sort::sort(&mut statements, keys);
+        for statement in statements.iter().take(limit.unwrap_or(usize::MAX)) {
+            check();
+            add_statement(&mut lines, statement, Origin::Files);
+        }
+        add_totals(&mut lines, &self.totals, &self.waits);
+        add_summary(&mut lines, self);
+        lines
+    }
+}
+
+/// Returns the first lines of a report of the store.
+pub fn stored_head(title: String, keys: &[Key], limit: Option<usize>) -> Vec<String> {
+    let mut lines = head(title, keys, limit, "the last run first");
+    lines.extend(
+        [
+            "-          = not known. The store has no processor time, and no times of the executor's start and end.",
+            "             Fetch includes the triggers that fire after a statement.",
+        ]
+        .map(str::to_owned),
+    );
+    lines
+}
+
+impl Statement {
+    /// Returns the lines of a statement of the store.
+    pub fn stored_lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        add_statement(&mut lines, self, Origin::Store);
+        lines
+    }
+}
+
+impl StoredTotals {
+    /// Returns the last lines of a report of the store.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        add_totals(&mut lines, &self.calls, &self.waits);
+        lines.push(statement_counts(self.statements));
+        lines
+    }
+}
+
+/// Returns the first lines of a report. `unsorted` says how the statements are ordered without keys.
+fn head(title: String, keys: &[Key], limit: Option<usize>, unsorted: &str) -> Vec<String> {
+    let mut lines = vec![title];
+    if !keys.is_empty() || limit.is_some() {
+        let most = limit.map_or(String::new(), |limit| format!(", at most {limit}"));
+        let order = if keys.is_empty() { unsorted } else { "sorted" };
+        lines.push(format!("Statements: {order}{most}"));
+    }
+    lines.extend(legend());
+    lines
+}
+
+fn add_totals(lines: &mut Vec<String>, totals: &[Calls; 2], waits: &[Waits; 2]) {
+    lines.push(RULE.to_owned());
+    lines.push(String::new());
+    let titles = [
+        "OVERALL TOTALS FOR ALL NON-RECURSIVE STATEMENTS",
+        "OVERALL TOTALS FOR ALL RECURSIVE STATEMENTS",
+    ];
+    for ((title, calls), waits) in titles.iter().zip(totals).zip(waits) {
+        lines.push((*title).to_owned());
+        lines.push(String::new());
+        add_calls(lines, calls);
+        lines.push(String::new());
+        add_waits(lines, waits);
+    }
+}
+
+/// Returns a line with the numbers of statements that clients sent, and that others called.
+fn statement_counts([sent, recursive]: [usize; 2]) -> String {
+    format!("{sent:>8}  statements of clients, {recursive} recursive statements")
+}
+
+fn legend() -> Vec<String> {
+    let mut lines = vec![RULE.to_owned()];
+    lines.extend(
+        [
+            "count      = number of times that the phase ran",
+            "cpu        = processor time in seconds",
+            "elapsed    = elapsed time in seconds",
+            "disk       = blocks read",
+            "query      = blocks got from the buffers, those that were read included",
+            "current    = blocks dirtied",
+            "rows       = rows returned or changed",
+            "not in any = time before these calls, in seconds, that neither a call nor a wait accounts for",
+        ]
+        .map(str::to_owned),
+    );
+    lines
+}
+
+fn add_statement(lines: &mut Vec<String>, statement: &Statement, origin: Origin) {
+    let id = |id: Option<i64>| id.map_or("-".to_owned(), |id| id.to_string());
+    lines.push(RULE.to_owned());
+    lines.push(String::new());
+    lines.push(format!("QUERY ID: {}", id(statement.queryid)));
+    lines.push(String::new());
+    lines.extend(statement.sql.lines().map(str::to_owned));
+    lines.push(String::new());
+    add_calls(lines, &statement.calls);
+    lines.push(String::new());
+    let database = statement
+        .dbid
+        .map_or(String::new(), |oid| format!(", database id: {oid}"));
+    let depth = match (statement.is_recursive, statement.dep) {
+        (false, _) => String::new(),
+        (true, None) => "  (recursive)".to_owned(),
+        (true, Some(dep)) => format!("  (recursive depth: {dep})"),
+    };
+    let uid = number(statement.uid);
+    lines.push(format!("Parsing user id: {uid}{database}{depth}"));
+    let failed = statement.total().failed;
+    if failed > 0 {
+        lines.push(format!("Calls that ended with an error: {failed}"));
+    }
+    lines.push(String::new());
+    for plan in &statement.plans {
+        lines.push(format!(
+            "Plan id: {}, executions: {}",
+            id(plan.id),
+            plan.executions
+        ));
+        add_nodes(lines, &plan.nodes, origin);
+    }
+    if statement.more_plans > 0 {
+        lines.push(format!("({} more plans)", statement.more_plans));
+        lines.push(String::new());
+    }
+    add_waits(lines, &statement.waits);
+    add_executions(lines, statement, origin);
+}
+
+fn add_calls(lines: &mut Vec<String>, calls: &Calls) {
+    let rule =
+        "------- -------- ------------ ------------ ---------- ---------- ---------- ---------- ------------";
+    lines.push(format!(
+        "{:<7} {:>8} {:>12} {:>12} {:>10} {:>10} {:>10} {:>10} {:>12}",
+        "call", "count", "cpu", "elapsed", "disk", "query", "current", "rows", "not in any"
+    ));
+    lines.push(rule.to_owned());
+    for phase in Phase::ALL {
+        let sums = &calls[phase as usize];
+        // Only statements with triggers have it.
+        if phase != Phase::Finish || sums.count > Some(0) {
+            lines.push(call_line(name(phase), sums));
+        }
+    }
+    lines.push(rule.to_owned());
+    lines.push(call_line("total", &total(calls)));
+}
+
+fn call_line(name: &str, sums: &Sums) -> String {
+    format!(
+        "{name:<7} {:>8} {:>12} {:>12} {:>10} {:>10} {:>10} {:>10} {:>12}",
+        number(sums.count),
+        known_seconds(sums.cpu_us),
+        known_seconds(sums.elapsed_us),
+        number(sums.reads),
+        number(sums.gets),
+        number(sums.dirtied),
+        number(sums.rows),
+        known_seconds(sums.before_us)
+    )
+}
+
+fn add_nodes(lines: &mut Vec<String>, nodes: &[RowSource], origin: Origin) {
+    let single = match origin {
+        Origin::Files => "Rows (1st)",
+        Origin::Store => "Rows(last)",
+    };
+    lines.push(format!("{single} Rows (avg) Rows (max)  Row Source Operation"));
+    lines.push(
+        "---------- ---------- ----------  ---------------------------------------------------".to_owned(),
+    );
+    for node in nodes {
+        let executions = node.executions.max(1);
+        let mean = |sum: Option<u64>| number(sum.map(|sum| sum / executions));
+        let single = &node.single;
+        lines.push(format!(
+            "{:>10} {:>10} {:>10}  {:indent$}{} (cr={} pr={} pw={} time={} us starts={} cost={}.{:02} card={})",
+            single.rows,
+            node.rows / executions,
+            number(node.max_rows),
+            "",
+            single.operation,
+            mean(node.gets),
+            mean(node.reads),
+            mean(node.writes),
+            mean(node.time_us),
+            mean(node.starts),
+            single.cost_cents / 100,
+            single.cost_cents % 100,
+            single.card,
+            indent = node.depth.min(MAX_INDENT),
+        ));
+    }
+    lines.push(String::new());
+}
+
+fn add_waits(lines: &mut Vec<String>, waits: &Waits) {
+    if waits.is_empty() {
+        return;
+    }
+    lines.push("Elapsed times include waiting on following events:".to_owned());
+    lines.push(format!(
+        "  {:<40} {:>9} {:>12} {:>13}",
+        "Event waited on", "Times", "Max. Wait", "Total Waited"
+    ));
+    lines.push(format!("  {:-<40} {:->9} {:->12} {:->13}", "", "", "", ""));
+    let mut sorted: Vec<_> = waits.iter().collect();
+    sorted.sort_by_key(|(_, waited)| std::cmp::Reverse(waited.total_us));
+    for (name, waited) in sorted {
+        lines.push(format!(
+            "  {name:<40} {:>9} {:>12} {:>13}",
+            waited.times,
+            seconds(waited.max_us),
+            seconds(waited.total_us)
+        ));
+    }
+    lines.push(String::new());
+}
+
+fn add_executions(lines: &mut Vec<String>, statement: &Statement, origin: Origin) {
+    let buckets: Vec<Bucket> = statement.executions.buckets().collect();
+    let plotted = plot(&buckets);
+    if !plotted.is_empty() {
+        // The store's counts of very many executions are a part of them.
+        let counted: u64 = buckets.iter().map(|bucket| bucket.count).sum();
+        let part = match statement.calls[Phase::Exec as usize].count {
+            Some(all) if origin == Origin::Store && counted < all => format!(", {counted} of {all}"),
+            _ => String::new(),
+        };
+        lines.push(format!("Executions by elapsed time{part}:"));
+        lines.extend(plotted);
+        lines.push(String::new());
+    }
+}
+
+fn add_summary(lines: &mut Vec<String>, report: &Report) {
+    let count = report
+        .statements
+        .iter()
+        .filter(|statement| statement.is_recursive)
+        .count();
+    lines.push(statement_counts([report.statements.len() - count, count]));
+    lines.push(format!(
+        "{:>8}  commits, {} rollbacks, {} errors",
+        report.commits, report.rollbacks, report.errors
+    ));
+    let rest = report
+        .elapsed_us
+        .saturating_sub(report.in_calls_us)
+        .saturating_sub(report.between_us);
+    lines.push(String::new());
+    lines.push("Elapsed time of the trace, in seconds:".to_owned());
+    for (us, what) in [
+        (report.elapsed_us, "in all"),
+        (report.in_calls_us, "in calls of statements that clients sent"),
+        (
+            report.between_us,
+            "in waits between these calls, for example for the client",
+        ),
+        (rest, "between these calls, that no line accounts for"),
+    ] {
+        lines.push(format!("{:>14}  {what}", seconds(us)));
+    }
+    for (lost, reason) in &report.lost {
+        lines.push(format!("{lost} lines were lost: {reason}"));
+    }
+    lines.extend(report.notes.iter().cloned());
+}

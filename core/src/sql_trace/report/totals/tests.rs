@@ -1,0 +1,207 @@
+use super::super::super::reader::read_line;
+use super::super::sort::parse as parse_sort;
+use super::super::statement::Sums;
+use super::*;
+
+const FILE: &str = "\
+TRACE #0:version=1,pid=42,uid=10,dbid=5,part=1,unix=0,tim=1000,session=u@d psql
+PARSING IN CURSOR #1:dep=0,uid=10,queryid=7,tim=1010,sql=call p()
+WAIT #1:dep=0,ela=100,tim=1100,nam=Client ClientRead
+PARSING IN CURSOR #2:dep=1,uid=10,queryid=8,tim=1010,sql=select 1\\nfrom t
+EXEC #2:c=5,e=10,p=0,cr=0,cu=0,r=0,dep=1,tim=1150
+WAIT #2:dep=2,ela=20,node=0,tim=1180,nam=IO DataFileRead
+FETCH #2:c=5,e=30,p=1,cr=4,cu=0,r=3,dep=1,tim=1185
+STAT #2:dep=1,plh=3,id=0,rows=3,cr=4,pr=1,pw=0,time=25,starts=1,cost=150,card=10,op=Sort
+STAT #2:dep=1,plh=3,id=1,pid=0,rows=3,cr=4,pr=1,pw=0,time=20,starts=1,cost=100,card=10,op=Seq Scan on t
+CLOSE #2:c=1,e=2,p=0,cr=0,cu=0,r=0,dep=1,tim=1190
+EXEC #2:c=5,e=10,p=0,cr=0,cu=0,r=0,dep=1,tim=1250
+FETCH #2:c=5,e=30,p=1,cr=4,cu=2,r=5,dep=1,tim=1290
+STAT #2:dep=1,plh=3,id=0,rows=5,cr=6,pr=1,pw=0,time=35,starts=1,cost=150,card=10,op=Sort
+CLOSE #2:c=1,e=2,p=0,cr=0,cu=0,r=0,dep=1,tim=1300
+EXEC #1:c=50,e=200,p=2,cr=8,cu=2,r=0,dep=0,util=1,tim=1310
+XCTEND #1:rlbk=0,rd_only=1,tim=1320
+WAIT #1:dep=0,ela=50,tim=1390,nam=Client ClientRead
+PARSE #3:c=1,e=5,p=0,cr=0,cu=0,r=0,dep=0,tim=1400
+ERROR #3:err=42601,tim=1410
+LOST #0:lines=4,reason=No space left on device
+END #0:tim=1450";
+
+fn read(text: &str) -> Report {
+    let mut report = Report::default();
+    report.begin_file("a.trc".to_owned());
+    text.lines()
+        .filter_map(read_line)
+        .for_each(|event| report.add(event));
+    report.end_file(["the file is cut".to_owned()]);
+    report
+}
+
+/// Returns how many executions took this many microseconds up to twice as many.
+fn count_from(statement: &Statement, from_us: f64) -> u64 {
+    let mut buckets = statement.executions.buckets();
+    buckets
+        .find(|bucket| bucket.from_us == from_us)
+        .map_or(0, |bucket| bucket.count)
+}
+
+#[test]
+fn calls_are_added_up_per_statement() {
+    let report = read(FILE);
+    let [call, nested, unknown] = report.statements() else {
+        panic!("{:?}", report.statements());
+    };
+    assert_eq!(
+        (nested.is_recursive, nested.dep, nested.queryid),
+        (true, Some(1), Some(8))
+    );
+    assert_eq!((call.is_recursive, unknown.queryid), (false, Some(0)));
+    let fetches = Sums {
+        count: Some(2),
+        cpu_us: Some(10),
+        elapsed_us: Some(60),
+        reads: Some(2),
+        gets: Some(8),
+        dirtied: Some(2),
+        rows: Some(8),
+        // 5 us before the first one, 10 us before the second one.
+        before_us: Some(5 + 10),
+        failed: 0,
+    };
+    assert_eq!(nested.calls[Phase::Fetch as usize], fetches);
+    // Nothing is known of the time before the first statement in a call; 50 us are before the second one.
+    assert_eq!(nested.calls[Phase::Exec as usize].before_us, Some(50));
+    assert_eq!(nested.calls[Phase::Close as usize].before_us, Some(3 + 8));
+    let root = &nested.plans[0].nodes[0];
+    assert_eq!(
+        (root.executions, root.rows, root.max_rows, root.single.rows),
+        (2, 8, Some(5), 3)
+    );
+    assert_eq!(nested.plans[0].nodes[1].depth, 1);
+    assert_eq!(nested.waits["IO DataFileRead"].total_us, 20);
+    assert_eq!(call.waits["Client ClientRead"].times, 2);
+    // 42 us each, and the call.
+    assert_eq!((count_from(nested, 32.0), count_from(call, 128.0)), (2, 1));
+}
+
+/// The elapsed time of a file is divided into calls, waits and a rest, and the phases have all of the rest but the end.
+#[test]
+fn no_time_is_missing() {
+    let report = read(FILE);
+    assert_eq!(
+        (report.elapsed_us, report.in_calls_us, report.between_us),
+        (450, 205, 150)
+    );
+    let before: u64 = report.totals[0].iter().filter_map(|sums| sums.before_us).sum();
+    // 10 us before the CALL, 35 us before the PARSE.
+    assert_eq!(before, 10 + 35);
+    let after_last_call = 1450 - 1400;
+    assert_eq!(450 - 205 - 150, before + after_last_call);
+}
+
+#[test]
+fn the_report_is_printed() {
+    let report = read(FILE);
+    let text = report.lines(&[], None).join("\n");
+    for part in [
+        "select 1\nfrom t\n",
+        "Execute        2     0.000010     0.000020          0          0          0          0     0.000050\n",
+        "Fetch          2     0.000010     0.000060          2          8          2          8     0.000015\n",
+        "         3          4          5  Sort (cr=5 pr=1 pw=0 time=30 us starts=1 cost=1.50 card=10)\n",
+        "         3          3          3   Seq Scan on t (cr=4 pr=1 pw=0 time=20 us starts=1 cost=1.00 card=10)\n",
+        "  Client ClientRead                                2     0.000100      0.000150\n",
+        "  (recursive depth: 1)",
+        "      0.000450  in all\n",
+        "4 lines were lost: No space left on device\n",
+        "the file is cut",
+    ] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    let sorted = report
+        .lines(&parse_sort("FCHELA").expect("a word"), Some(1))
+        .join("\n");
+    assert!(
+        sorted.contains("select 1") && !sorted.contains("call p()"),
+        "{sorted}"
+    );
+    assert_eq!(
+        parse_sort("exeela, prscnt fchdsk").map(|keys| keys.len()).ok(),
+        Some(3)
+    );
+    assert_eq!(parse_sort("exeela,exe").err(), Some("exe".to_owned()));
+}
+
+/// Several files add up: the same statement of two sessions is one.
+#[test]
+fn files_add_up() {
+    let mut report = read(FILE);
+    report.begin_file("b.trc".to_owned());
+    FILE.lines()
+        .filter_map(read_line)
+        .for_each(|event| report.add(event));
+    report.end_file([]);
+    assert_eq!(report.statements().len(), 3);
+    assert_eq!(report.statements()[1].calls[Phase::Fetch as usize].count, Some(4));
+    assert_eq!(report.elapsed_us, 900);
+}
+
+/// Whatever a file contains, there is no overflow.
+#[test]
+fn large_numbers_do_no_harm() {
+    let most = u64::MAX;
+    let line = format!(
+        "EXEC #1:c={most},e={most},p={most},cr={most},cu={most},r={most},dep={most},tim={most}\nEXEC #1:c=1,e=1,p=1,cr=1,cu=1,r=1,dep=0,util=1,tim=1\nWAIT #1:dep={most},ela={most},tim={most},nam=x\nEXEC #{most}:c={most},e={most},p={most},cr={most},cu={most},r={most},dep={most},tim={most}\nCLOSE #1:c={most},e={most},p={most},cr={most},cu={most},r={most},dep={most},tim={most}"
+    );
+    let report = read(&line);
+    assert!(report.lines(&[], None).len() > 20);
+}
+
+/// Returns a file in which cursors with these numbers and queryids fetch a row each, and wait once.
+fn fetches(cursors: impl Iterator<Item = (usize, usize)>) -> String {
+    let lines = cursors.map(|(number, queryid)| {
+        format!(
+            "PARSING IN CURSOR #{number}:dep=0,uid=10,queryid={queryid},tim=1,sql=select {queryid}\n\
+             WAIT #{number}:dep=1,ela=1,tim=2,nam=IO DataFileRead\n\
+             FETCH #{number}:c=1,e=1,p=0,cr=1,cu=0,r=1,dep=0,tim=2\n\
+             STAT #{number}:dep=0,plh={queryid},id=0,rows=1,cost=1,card=1,op=Result\n"
+        )
+    });
+    lines.collect()
+}
+
+/// A session that uses more statements than it remembers gives them new numbers.
+#[test]
+fn many_cursors_are_few_statements() {
+    let report = read(&fetches((1..=25_000).map(|number| (number, 1 + number % 5_000))));
+    assert_eq!(report.statements().len(), 5_000);
+    for statement in report.statements() {
+        let queryid = statement.queryid.expect("a queryid");
+        assert_eq!(statement.sql, format!("select {queryid}"));
+        assert_eq!(statement.calls[Phase::Fetch as usize].count, Some(5));
+        let plan = &statement.plans[0];
+        assert_eq!(
+            (plan.id, plan.executions, plan.nodes[0].rows),
+            (Some(queryid), 5, 5)
+        );
+        assert_eq!(statement.waits["IO DataFileRead"].times, 5);
+    }
+}
+
+#[test]
+fn too_many_statements_are_added_up_as_others() {
+    let mut report = read(&fetches((1..=12_000).map(|number| (number, number))));
+    report.begin_file("b.trc".to_owned());
+    // Of the first one, it is known already; the second one is one of the others.
+    let more = fetches([(1, 7), (2, 11_000)].into_iter());
+    more.lines()
+        .filter_map(read_line)
+        .for_each(|event| report.add(event));
+    assert_eq!(report.statements().len(), MAX_STATEMENTS + 1);
+    let others = report.statements().last().expect("the others");
+    assert_eq!((others.sql.as_str(), others.queryid), (OTHERS, Some(0)));
+    assert!(others.sql.contains(&MAX_STATEMENTS.to_string()));
+    assert_eq!(others.calls[Phase::Fetch as usize].count, Some(2_001));
+    assert_eq!(others.waits["IO DataFileRead"].times, 2_001);
+    assert!(others.plans.is_empty());
+    assert_eq!(report.statements()[6].calls[Phase::Fetch as usize].count, Some(2));
+    assert_eq!(report.totals[0][Phase::Fetch as usize].count, Some(12_002));
+}

@@ -1,0 +1,347 @@
+//! The rows of `rowsource_ash` and `rowsource_top_activity`, and the lines of `rowsource_ash_report`.
+
+use super::wait_names;
+use crate::pg::ash::{memory, worker};
+use crate::pg::compat;
+use crate::pg::server::srf::{Rows, Value, oid, text, timestamp, value};
+use crate::pg::server::{self, fail, may_see_activity, memory as process_memory};
+use crate::pg::waits::names;
+use crate::session;
+use pgrx::PgSqlErrorCode;
+use rowsource_core::ash::{Entry, Ring, Sample, moment_number};
+use rowsource_core::model::{MAX_NODES, PlanKey};
+use rowsource_core::report::activity::{Activity, Seen};
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+/// The interval of a report without arguments, in microseconds.
+const DEFAULT_INTERVAL: i64 = 3_600_000_000;
+
+/// What is shown of a plan.
+struct Names {
+    text: String,
+    /// The operation and the object of each node.
+    nodes: Vec<(String, Option<String>)>,
+}
+
+/// What is looked up once for many samples.
+#[derive(Default)]
+struct Lookup {
+    plans: HashMap<PlanKey, Option<Rc<Names>>>,
+    events: BTreeMap<u32, wait_names::Name>,
+    users: BTreeMap<Option<u32>, bool>,
+}
+
+impl Lookup {
+    /// Returns whether the current user may see what a session did.
+    fn may_see(&mut self, sample: &Sample) -> bool {
+        let user = Some(sample.key.userid).filter(|_| !sample.is_other_role);
+        *self.users.entry(user).or_insert_with(|| may_see_activity(user))
+    }
+
+    /// Returns what is known of the plan of a sample.
+    fn plan(&mut self, key: &PlanKey) -> Option<Rc<Names>> {
+        if key.planid == 0 {
+            return None;
+        }
+        room_for_one(&mut self.plans);
+        let names = self.plans.entry(*key).or_insert_with(|| {
+            // The most that a plan in the store has.
+            process_memory::ensure_headroom(MAX_NODES);
+            let plan = session::plan(key)?;
+            let mut nodes = process_memory::with_room(plan.description.nodes.len());
+            let all = plan.description.nodes.iter();
+            nodes.extend(all.map(|node| (node.operation.clone(), node.object_name.clone())));
+            let text = plan.description.text.clone();
+            Some(Rc::new(Names { text, nodes }))
+        });
+        names.clone()
+    }
+
+    /// Returns the type and the name of the event that a session waited for.
+    fn event(&mut self, event: u32) -> Option<(&str, &str)> {
+        let name = self
+            .events
+            .entry(event)
+            .or_insert_with(|| wait_names::name(event));
+        name.as_ref().map(|(of, event)| (of.as_str(), event.as_str()))
+    }
+}
+
+/// Makes room for one more entry. Raises "out of memory" if there is no memory.
+fn room_for_one<K: Eq + std::hash::Hash, V>(map: &mut HashMap<K, V>) {
+    if map.try_reserve(1).is_err() {
+        process_memory::out_of_memory();
+    }
+}
+
+/// Returns the ring. Fails if there is none.
+fn ring() -> Ring<'static> {
+    memory::ring().unwrap_or_else(|| {
+        let hint = if compat::HAS_REGISTRY {
+            "Start it with SELECT rowsource_ash_start(), or add pg_rowsource to \"shared_preload_libraries\" and restart the server."
+        } else {
+            "Add pg_rowsource to \"shared_preload_libraries\" and restart the server."
+        };
+        fail(
+            PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            "the sessions are not sampled",
+            hint,
+        )
+    })
+}
+
+/// Visits what the ring has of an interval. The user can cancel this. What `visit` allocates at a time must be smaller than the
+/// process's reserve.
+///
+/// # Errors
+/// Raises "out of memory".
+fn each(from: i64, to: i64, mut visit: impl FnMut(Entry)) {
+    let mut entries = 0u32;
+    ring().each(|entry| {
+        entries = entries.wrapping_add(1);
+        if entries.is_multiple_of(1024) {
+            server::check_for_interrupts();
+        }
+        match entry {
+            Entry::Sample(sample, _) if !(from..=to).contains(&sample.at) => {}
+            entry => {
+                process_memory::ensure();
+                visit(entry);
+            }
+        }
+    });
+}
+
+/// Returns the name of the type of a process.
+fn backend_type(sample: &Sample) -> String {
+    names::backend_type_name(u32::from(sample.backend_type))
+}
+
+/// Returns the name of the application of a sample.
+fn application(sample: &Sample, record: u64) -> Option<String> {
+    let name = ring().name(sample, record)?;
+    Some(server::from_database(&name))
+}
+
+/// Returns the ids of a sample, which are 0 if they are not known.
+fn known(id: i64) -> Value {
+    (id != 0).then_some(id).and_then(value)
+}
+
+/// Adds the rows of `rowsource_ash()`: the samples of an interval. `None` is its open end.
+pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
+    let mut lookup = Lookup::default();
+    each(from.unwrap_or(i64::MIN), to.unwrap_or(i64::MAX), |entry| {
+        if let Entry::Sample(sample, record) = entry {
+            let is_visible = lookup.may_see(&sample);
+            rows.add(row(&sample, record, is_visible, &mut lookup));
+        }
+    });
+}
+
+/// Adds the rows of `rowsource_ash_to_store()`: the samples since a time of one moment in `one_in`, whoever may see them, without the
+/// newest moment.
+pub fn rows_to_store(rows: &mut Rows, since: Option<i64>, one_in: Option<i32>) {
+    let since = since.map_or(i64::MIN, |since| since.saturating_add(1));
+    let one_in = u64::try_from(one_in.unwrap_or(1)).unwrap_or(1).max(1);
+    let Some(ring) = memory::ring() else {
+        return;
+    };
+    // The worker may still add samples to the newest moment. If it overwrites the record, there is a newer one.
+    let newest = (0..100).find_map(|_| ring.last_at());
+    let Some(before) = newest.and_then(|newest| newest.checked_sub(1)) else {
+        return;
+    };
+    let mut lookup = Lookup::default();
+    each(since, before, |entry| {
+        // The samples of a moment are kept together, and which moments does not depend on when this is called.
+        if let Entry::Sample(sample, record) = entry
+            && moment_number(sample.at).is_multiple_of(one_in)
+        {
+            rows.add(row(&sample, record, true, &mut lookup));
+        }
+    });
+}
+
+/// Returns the row of a sample.
+fn row(sample: &Sample, record: u64, is_visible: bool, lookup: &mut Lookup) -> Vec<Value> {
+    let key = &sample.key;
+    let plan = lookup.plan(key).filter(|_| is_visible);
+    let node = sample
+        .node
+        .and_then(|node| plan.as_ref()?.nodes.get(usize::from(node)));
+    let event = if is_visible { sample.wait_event } else { 0 };
+    let (wait_type, wait_event) = lookup.event(event).unzip();
+    let seen = |of: &dyn Fn() -> Value| if is_visible { of() } else { None };
+    vec![
+        timestamp(sample.at),
+        value(sample.pid),
+        seen(&|| value(sample.leader?)),
+        seen(&|| text(&backend_type(sample))),
+        oid(key.userid),
+        oid(key.dbid),
+        seen(&|| text(&application(sample, record)?)),
+        seen(&|| known(key.queryid)),
+        seen(&|| known(key.planid)),
+        seen(&|| value(i32::from(sample.node?))),
+        node.and_then(|(operation, _)| text(operation)),
+        node.and_then(|(_, object)| text(object.as_deref()?)),
+        wait_type.and_then(text),
+        wait_event.and_then(text),
+        seen(&|| value(sample.blocker?)),
+    ]
+}
+
+/// Returns an interval of which the beginning or the end may be missing: by default the last hour.
+fn interval(from: Option<i64>, to: Option<i64>) -> (i64, i64) {
+    let to = to.unwrap_or_else(server::now);
+    (from.unwrap_or_else(|| to.saturating_sub(DEFAULT_INTERVAL)), to)
+}
+
+/// What the samples of a group have in common.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Group {
+    is_hidden: bool,
+    key: Option<PlanKey>,
+    node: Option<u16>,
+    wait_event: u32,
+}
+
+/// Adds the rows of `rowsource_top_activity()`: the samples of an interval by statement, plan, node and event.
+pub fn top_rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
+    let (from, to) = interval(from, to);
+    let mut lookup = Lookup::default();
+    let mut groups: HashMap<Group, u64> = HashMap::new();
+    let (mut samples, mut ticks) = (0u64, 0.0);
+    each(from, to, |entry| match entry {
+        Entry::Ticks(of) => ticks += of.between(from, to),
+        Entry::Sample(sample, _) => {
+            samples += 1;
+            let is_hidden = !lookup.may_see(&sample);
+            let group = Group {
+                is_hidden,
+                key: (!is_hidden).then_some(sample.key),
+                node: sample.node.filter(|_| !is_hidden),
+                wait_event: if is_hidden { 0 } else { sample.wait_event },
+            };
+            room_for_one(&mut groups);
+            *groups.entry(group).or_default() += 1;
+        }
+    });
+    let mut sorted: Vec<(Group, u64)> = process_memory::with_room(groups.len());
+    sorted.extend(groups);
+    // A stable sort would allocate.
+    sorted.sort_unstable_by_key(|(group, count)| {
+        let ids = group
+            .key
+            .map(|key| (key.queryid, key.planid, key.shape(), key.userid, key.dbid));
+        (std::cmp::Reverse(*count), ids, group.node, group.wait_event)
+    });
+    for (group, count) in sorted {
+        process_memory::ensure();
+        let plan = group.key.as_ref().and_then(|key| lookup.plan(key));
+        let node = group
+            .node
+            .and_then(|node| plan.as_ref()?.nodes.get(usize::from(node)));
+        let mut row = vec![
+            group.key.and_then(|key| oid(key.userid)),
+            group.key.and_then(|key| oid(key.dbid)),
+            group.key.and_then(|key| known(key.queryid)),
+            group.key.and_then(|key| known(key.planid)),
+            group.node.and_then(|node| value(i32::from(node))),
+            node.and_then(|(operation, _)| text(operation)),
+            node.and_then(|(_, object)| text(object.as_deref()?)),
+        ];
+        let (of, event) = lookup.event(group.wait_event).unzip();
+        row.extend([
+            of.and_then(text),
+            event.and_then(text),
+            value(count as i64),
+            value(100.0 * count as f64 / samples.max(1) as f64),
+            value(count as f64 / f64::max(ticks, 1.0)),
+        ]);
+        rows.add(row);
+    }
+}
+
+/// Adds the lines of `rowsource_ash_report()`.
+pub fn report_lines(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
+    let (from, to) = interval(from, to);
+    let mut lookup = Lookup::default();
+    let mut users: BTreeMap<u32, Option<String>> = BTreeMap::new();
+    let mut activity = Activity::new(from, to);
+    each(from, to, |entry| match entry {
+        Entry::Ticks(ticks) => {
+            let first = ticks.at.saturating_sub(ticks.span);
+            activity.add_ticks(first, ticks.at, |from, to| ticks.between(from, to));
+        }
+        Entry::Sample(sample, _) if !lookup.may_see(&sample) => activity.add(&Seen {
+            at: sample.at,
+            pid: sample.pid,
+            is_hidden: true,
+            ..Seen::default()
+        }),
+        Entry::Sample(sample, record) => {
+            let key = &sample.key;
+            let plan = lookup.plan(key);
+            let node = sample.node.map(|node| {
+                let names = plan.as_ref().and_then(|plan| plan.nodes.get(usize::from(node)));
+                let name = match names {
+                    Some((operation, Some(object))) => format!("{operation} on {object}"),
+                    Some((operation, None)) => operation.clone(),
+                    None => String::new(),
+                };
+                (node, name)
+            });
+            let user = users
+                .entry(key.userid)
+                .or_insert_with(|| server::user_name(key.userid));
+            let mut session = backend_type(&sample);
+            let application = application(&sample, record);
+            for part in [user.as_deref(), application.as_deref()].into_iter().flatten() {
+                session.push(' ');
+                session.push_str(part);
+            }
+            let planid = Some(key.planid).filter(|planid| *planid != 0);
+            activity.add(&Seen {
+                at: sample.at,
+                pid: sample.pid,
+                session: &session,
+                statement: (key.queryid != 0).then_some((key.queryid, planid)),
+                text: plan.as_ref().map(|plan| plan.text.as_str()),
+                node: node.as_ref().map(|(id, name)| (*id, name.as_str())),
+                wait: lookup.event(sample.wait_event),
+                blocker: sample.blocker,
+                is_hidden: false,
+            });
+        }
+    });
+    for line in activity.report(&server::shown_time) {
+        rows.add_line(&line);
+    }
+}
+
+/// Starts the sampling of a server that has not preloaded the library. Returns the pid of the worker.
+pub fn start() -> i32 {
+    worker::start().unwrap_or_else(|missing| {
+        let (code, message, hint) = match missing {
+            worker::Missing::NeedsPreload => (
+                PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "before PostgreSQL 17, sessions can be sampled only if pg_rowsource is preloaded",
+                "Add pg_rowsource to \"shared_preload_libraries\" and restart the server.",
+            ),
+            worker::Missing::NoPlace => (
+                PgSqlErrorCode::ERRCODE_INSUFFICIENT_RESOURCES,
+                "there is no place for another background worker",
+                "Increase \"max_worker_processes\" and restart the server.",
+            ),
+            worker::Missing::Ended => (
+                PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "the background worker that samples the sessions does not run",
+                "The server's log says why. If it preloads pg_rowsource, it starts the worker by itself: check \"max_worker_processes\".",
+            ),
+        };
+        fail(code, message, hint)
+    })
+}

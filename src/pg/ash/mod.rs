@@ -1,0 +1,15 @@
+//! Active session history: a background worker samples what the sessions do, several times a second.
+//!
+//! The sessions do nothing for it. The worker reads what PostgreSQL and `pg::live` publish anyway: the entries of pg_stat_activity,
+//! the list of processes with their wait events, and the statements that run. It takes no lock for that. Once in a while it asks
+//! the lock manager which process blocks one that waits for a heavyweight lock.
+//!
+//! * `memory` is where the ring of samples lies;
+//! * `worker` registers the background worker, and is its main loop;
+//! * `sampler` takes the samples;
+//! * `blockers` knows which process blocks another one.
+
+mod blockers;
+pub mod memory;
+mod sampler;
+pub mod worker;

@@ -1,0 +1,335 @@
+//! Finds facts of nodes that some majors keep elsewhere, or do not have.
+
+use pgrx::pg_sys::{self, PlanState};
+use rowsource_core::model::{NodeKind, ScanIo};
+
+/// Returns how often an index was searched, in all processes. PostgreSQL counts that from 18 on.
+///
+/// # Safety
+/// `ps` must be an initialised plan state of an index scan. If `core_alive`, its memory contexts must be live.
+#[cfg(pg_ge_18)]
+pub unsafe fn index_searches(ps: *mut PlanState, core_alive: bool) -> u64 {
+    use pgrx::pg_sys::NodeTag;
+    // SAFETY: the plan state is live by the caller's promise, and each cast follows the tag. From 19 on, the leader's count is
+    // memory of its own. With `core_alive`, it and the workers' are live: the latter have num_workers entries.
+    unsafe {
+        let (own, shared) = match (*ps).type_ {
+            NodeTag::T_IndexScanState => {
+                let state = &*ps.cast::<pg_sys::IndexScanState>();
+                (own(&state.iss_Instrument, core_alive), state.iss_SharedInfo)
+            }
+            NodeTag::T_IndexOnlyScanState => {
+                let state = &*ps.cast::<pg_sys::IndexOnlyScanState>();
+                (own(&state.ioss_Instrument, core_alive), state.ioss_SharedInfo)
+            }
+            NodeTag::T_BitmapIndexScanState => {
+                let state = &*ps.cast::<pg_sys::BitmapIndexScanState>();
+                (own(&state.biss_Instrument, core_alive), state.biss_SharedInfo)
+            }
+            _ => return 0,
+        };
+        if shared.is_null() || !core_alive {
+            return own;
+        }
+        own + workers_searches(shared)
+    }
+}
+
+/// Returns 0: PostgreSQL does not count searches.
+///
+/// # Safety
+/// None: it reads nothing. It is unsafe because the function for newer majors is.
+#[cfg(not(pg_ge_18))]
+#[inline(always)]
+pub unsafe fn index_searches(_ps: *mut PlanState, _core_alive: bool) -> u64 {
+    0
+}
+
+/// Returns the searches of the leader.
+///
+/// # Safety
+/// With `core_alive`, the pointer must be null or valid.
+#[cfg(pg_ge_19)]
+#[inline(always)]
+unsafe fn own(instr: &*mut pg_sys::IndexScanInstrumentation, core_alive: bool) -> u64 {
+    if !core_alive {
+        return 0;
+    }
+    // SAFETY: the pointer is null or valid by the caller's promise.
+    unsafe { instr.as_ref() }.map_or(0, |instr| instr.nsearches)
+}
+
+/// Returns the searches of the leader.
+///
+/// # Safety
+/// None: the count is part of the plan state. It is unsafe because the function for newer majors is.
+#[cfg(all(pg_ge_18, not(pg_ge_19)))]
+#[inline(always)]
+unsafe fn own(instr: &pg_sys::IndexScanInstrumentation, _core_alive: bool) -> u64 {
+    instr.nsearches
+}
+
+/// Where core counts the searches of an index from 19 on. Before, the plan state has the count itself.
+#[cfg(pg_ge_19)]
+pub type IndexSearches = pg_sys::IndexScanInstrumentation;
+#[cfg(not(pg_ge_19))]
+pub type IndexSearches = ();
+
+/// Makes core count the searches of an index in `searches`, unless it counts them already. Core does not count them in a
+/// statement for which nobody requested instrumentation before its start.
+///
+/// # Safety
+/// `ps` must be an initialised plan state that has not run yet. `searches` must live as long as it runs.
+#[cfg(pg_ge_19)]
+#[inline(always)]
+pub unsafe fn count_index_searches(ps: *mut PlanState, searches: *mut IndexSearches) {
+    use pgrx::pg_sys::NodeTag;
+    // SAFETY: the plan state is live by the caller's promise, and each cast follows the tag. A bitmap index scan has begun
+    // its scan, which has a pointer of its own.
+    unsafe {
+        let place = match (*ps).type_ {
+            NodeTag::T_IndexScanState => &raw mut (*ps.cast::<pg_sys::IndexScanState>()).iss_Instrument,
+            NodeTag::T_IndexOnlyScanState => {
+                &raw mut (*ps.cast::<pg_sys::IndexOnlyScanState>()).ioss_Instrument
+            }
+            NodeTag::T_BitmapIndexScanState => {
+                let state = ps.cast::<pg_sys::BitmapIndexScanState>();
+                if let Some(scan) = (*state).biss_ScanDesc.as_mut()
+                    && scan.instrument.is_null()
+                {
+                    scan.instrument = searches;
+                }
+                &raw mut (*state).biss_Instrument
+            }
+            _ => return,
+        };
+        if (*place).is_null() {
+            *place = searches;
+        }
+    }
+}
+
+/// Does nothing: the plan state has the count itself.
+///
+/// # Safety
+/// None: it uses nothing. It is unsafe because the function for newer majors is.
+#[cfg(not(pg_ge_19))]
+#[inline(always)]
+pub unsafe fn count_index_searches(_ps: *mut PlanState, _searches: *mut IndexSearches) {}
+
+/// Returns the searches of the workers.
+///
+/// # Safety
+/// `shared` must be valid, with as many entries as it says.
+#[cfg(pg_ge_18)]
+#[inline(never)]
+unsafe fn workers_searches(shared: *mut pg_sys::SharedIndexScanInstrumentation) -> u64 {
+    // SAFETY: the entries are valid by the caller's promise.
+    unsafe {
+        let workers = (*shared).winstrument.as_slice((*shared).num_workers as usize);
+        workers.iter().map(|worker| worker.nsearches).sum()
+    }
+}
+
+/// Returns how many blocks of the table a bitmap heap scan read in this process, for exact and for lossy pages of the bitmap.
+///
+/// # Safety
+/// `state` must be an initialised plan state.
+pub unsafe fn heap_blocks(state: *mut pg_sys::BitmapHeapScanState) -> [u64; 2] {
+    // SAFETY: the state is live by the caller's promise.
+    #[cfg(pg_ge_18)]
+    unsafe {
+        [(*state).stats.exact_pages, (*state).stats.lossy_pages]
+    }
+    // SAFETY: as above.
+    #[cfg(not(pg_ge_18))]
+    unsafe {
+        [(*state).exact_pages, (*state).lossy_pages].map(|pages| u64::try_from(pages).unwrap_or(0))
+    }
+}
+
+/// Returns the same of a parallel worker. Workers count from 0. Returns `None` if there is no such worker.
+///
+/// # Safety
+/// `state` must be an initialised plan state, whose memory contexts are live.
+#[cfg(pg_ge_18)]
+pub unsafe fn worker_heap_blocks(state: *mut pg_sys::BitmapHeapScanState, worker: usize) -> Option<[u64; 2]> {
+    // SAFETY: the state is live by the caller's promise. The workers' part is null or has num_workers entries.
+    unsafe {
+        let shared = (*state).sinstrument.as_ref()?;
+        let workers = shared.sinstrument.as_slice(shared.num_workers as usize);
+        workers
+            .get(worker)
+            .map(|worker| [worker.exact_pages, worker.lossy_pages])
+    }
+}
+
+/// Returns `None`: PostgreSQL knows only the leader's.
+///
+/// # Safety
+/// None: it reads nothing. It is unsafe because the function for newer majors is.
+#[cfg(not(pg_ge_18))]
+pub unsafe fn worker_heap_blocks(
+    _state: *mut pg_sys::BitmapHeapScanState,
+    _worker: usize,
+) -> Option<[u64; 2]> {
+    None
+}
+
+/// The kind of the nodes that store rows: before 18, PostgreSQL knows nothing of that.
+#[cfg(pg_ge_18)]
+pub const STORAGE: NodeKind = NodeKind::Storage;
+#[cfg(not(pg_ge_18))]
+pub const STORAGE: NodeKind = NodeKind::Filter;
+
+/// Returns where a node stored rows (a bit: 1 in memory, 2 on disk), and the bytes of that; `None` if it stored none.
+/// PostgreSQL knows it from 18 on.
+///
+/// # Safety
+/// `ps` must be an initialised plan state of a CTE scan, table function scan, materialize, recursive union or window, whose
+/// memory contexts are live.
+#[cfg(pg_ge_18)]
+pub unsafe fn storage(ps: *mut PlanState) -> Option<(u32, u64)> {
+    use pgrx::pg_sys::NodeTag;
+    // SAFETY: the plan state is live by the caller's promise, and each cast follows the tag. The tuplestores are null or live.
+    unsafe {
+        match (*ps).type_ {
+            NodeTag::T_CteScanState => {
+                let leader = (*ps.cast::<pg_sys::CteScanState>()).leader;
+                stored(leader.as_ref()?.cte_table)
+            }
+            NodeTag::T_TableFuncScanState => stored((*ps.cast::<pg_sys::TableFuncScanState>()).tupstore),
+            NodeTag::T_MaterialState => stored((*ps.cast::<pg_sys::MaterialState>()).tuplestorestate),
+            NodeTag::T_WindowAggState => stored((*ps.cast::<pg_sys::WindowAggState>()).buffer),
+            NodeTag::T_RecursiveUnionState => {
+                let state = ps.cast::<pg_sys::RecursiveUnionState>();
+                let working = stored((*state).working_table)?;
+                let intermediate = stored((*state).intermediate_table)?;
+                // As EXPLAIN does: the place of the larger one, and the sum of both.
+                let larger = if intermediate.1 > working.1 {
+                    intermediate
+                } else {
+                    working
+                };
+                Some((larger.0, working.1 + intermediate.1))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Returns `None`: PostgreSQL does not know it.
+///
+/// # Safety
+/// None: it reads nothing. It is unsafe because the function for newer majors is.
+#[cfg(not(pg_ge_18))]
+pub unsafe fn storage(_ps: *mut PlanState) -> Option<(u32, u64)> {
+    None
+}
+
+/// Returns the same of a tuplestore.
+///
+/// # Safety
+/// `tuplestore` must be null or live.
+#[cfg(pg_ge_18)]
+unsafe fn stored(tuplestore: *mut pg_sys::Tuplestorestate) -> Option<(u32, u64)> {
+    if tuplestore.is_null() {
+        return None;
+    }
+    // SAFETY: the tuplestore is live by the caller's promise. The function returns a constant text.
+    unsafe {
+        let (mut place, mut bytes) = (std::ptr::null_mut(), 0);
+        pg_sys::tuplestore_get_stats(tuplestore, &mut place, &mut bytes);
+        let in_memory = std::ffi::CStr::from_ptr(place) == c"Memory";
+        Some((if in_memory { 1 } else { 2 }, u64::try_from(bytes).unwrap_or(0)))
+    }
+}
+
+/// What has core count how scans read ahead, in `es_instrument`. Core can do that from 19 on.
+#[cfg(pg_ge_19)]
+pub const COUNT_SCAN_IO: Option<i32> = Some(pg_sys::InstrumentOption::INSTRUMENT_IO as i32);
+#[cfg(not(pg_ge_19))]
+pub const COUNT_SCAN_IO: Option<i32> = None;
+
+/// Returns how the leader's scan read ahead; `None` if core did not count that, or if the scan has not begun.
+///
+/// # Safety
+/// `ps` must be an initialised plan state of a scan of a table, whose memory contexts are live.
+#[cfg(pg_ge_19)]
+#[inline(always)]
+pub unsafe fn scan_io(ps: *mut PlanState) -> Option<ScanIo> {
+    // SAFETY: the plan state is live by the caller's promise, and begins with that of any scan. Its scan is null or live.
+    unsafe {
+        let scan = (*ps.cast::<pg_sys::ScanState>()).ss_currentScanDesc.as_ref()?;
+        scan.rs_instrument.as_ref().map(|counted| io(&counted.io))
+    }
+}
+
+/// Returns `None`: core does not count it.
+///
+/// # Safety
+/// None: it reads nothing. It is unsafe because the function for newer majors is.
+#[cfg(not(pg_ge_19))]
+#[inline(always)]
+pub unsafe fn scan_io(_ps: *mut PlanState) -> Option<ScanIo> {
+    None
+}
+
+/// Returns the same of a parallel worker. Workers count from 0. Returns `None` if there is no such worker.
+///
+/// # Safety
+/// `ps` must be an initialised plan state, whose memory contexts are live.
+#[cfg(pg_ge_19)]
+pub unsafe fn worker_scan_io(ps: *mut PlanState, worker: usize) -> Option<ScanIo> {
+    use pgrx::pg_sys::NodeTag;
+    // SAFETY: the plan state is live by the caller's promise, and each cast follows the tag. The workers' part is null or has
+    // num_workers entries.
+    unsafe {
+        let counted = match (*ps).type_ {
+            NodeTag::T_SeqScanState => {
+                let shared = (*ps.cast::<pg_sys::SeqScanState>()).sinstrument.as_ref()?;
+                let workers = shared.sinstrument.as_slice(shared.num_workers as usize);
+                &workers.get(worker)?.stats
+            }
+            NodeTag::T_TidRangeScanState => {
+                let shared = (*ps.cast::<pg_sys::TidRangeScanState>())
+                    .trss_sinstrument
+                    .as_ref()?;
+                let workers = shared.sinstrument.as_slice(shared.num_workers as usize);
+                &workers.get(worker)?.stats
+            }
+            NodeTag::T_BitmapHeapScanState => {
+                let shared = (*ps.cast::<pg_sys::BitmapHeapScanState>()).sinstrument.as_ref()?;
+                let workers = shared.sinstrument.as_slice(shared.num_workers as usize);
+                &workers.get(worker)?.stats
+            }
+            _ => return None,
+        };
+        Some(io(&counted.io))
+    }
+}
+
+/// Returns `None`: core does not count it.
+///
+/// # Safety
+/// None: it reads nothing. It is unsafe because the function for newer majors is.
+#[cfg(not(pg_ge_19))]
+#[inline(always)]
+pub unsafe fn worker_scan_io(_ps: *mut PlanState, _worker: usize) -> Option<ScanIo> {
+    None
+}
+
+#[cfg(pg_ge_19)]
+fn io(counted: &pg_sys::IOStats) -> ScanIo {
+    let distance = |blocks: i16| u32::try_from(blocks).unwrap_or(0);
+    ScanIo {
+        blocks: counted.prefetch_count,
+        distances: counted.distance_sum,
+        waits: counted.wait_count,
+        reads: counted.io_count,
+        read_blocks: counted.io_nblocks,
+        in_progress: counted.io_in_progress,
+        max_distance: distance(counted.distance_max),
+        capacity: distance(counted.distance_capacity),
+    }
+}

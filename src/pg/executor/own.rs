@@ -1,0 +1,239 @@
+//! Finds the statements that use this extension: its functions, its views or its tables, and those of its script. They are not
+//! measured, because they say nothing of the database's load, and would change what they show. `rowsource_logical_io()` is
+//! measured: it gets blocks as a query does, and pg_stat_rowsource_live shows how many so far.
+//!
+//! A plan lists the relations and functions that it depends on, also those in views. That list is compared with the
+//! extension's objects, only when the session sets up a plan for the first time. The extension's objects are read again if a
+//! function was created or dropped.
+
+use crate::pg::compat::FUNCTION_CACHE;
+use crate::pg::plan::tree::list;
+use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::contained::contained_or_cancelled;
+use pgrx::pg_sys::panic::pgrx_extern_c_guard;
+use pgrx::pg_sys::{self, Datum, Oid, PlanInvalItem, PlannedStmt};
+use rowsource_core::model::PlanKey;
+use rustc_hash::{FxBuildHasher, FxHashSet};
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::ffi::{CStr, c_int};
+
+const NAME: &CStr = c"pg_rowsource";
+/// The function that is measured.
+const MEASURED: &CStr = c"rowsource_logical_io";
+
+/// The extension's objects in this database.
+struct Objects {
+    /// The hashes of its functions in PostgreSQL's cache of functions.
+    functions: Vec<u32>,
+    relations: Vec<Oid>,
+}
+
+static OBJECTS: BackendLocal<RefCell<Objects>> = BackendLocal::new(RefCell::new(Objects {
+    functions: Vec::new(),
+    relations: Vec::new(),
+}));
+/// Whether the objects were read and no function has changed since.
+static KNOWN: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
+static HAS_CALLBACK: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
+
+/// The plans that use the extension.
+static PLANS: BackendLocal<RefCell<FxHashSet<PlanKey>>> =
+    BackendLocal::new(RefCell::new(HashSet::with_hasher(FxBuildHasher)));
+/// The maximal number of such plans that are remembered.
+const MAX_PLANS: usize = 500;
+
+/// The extension whose script ran last, and whether it was this one.
+static SCRIPT: BackendLocal<Cell<(Oid, bool)>> = BackendLocal::new(Cell::new((pg_sys::InvalidOid, false)));
+
+/// Returns whether the script of CREATE EXTENSION or ALTER EXTENSION UPDATE runs, and is that of this extension.
+#[inline(always)]
+pub fn script_runs() -> bool {
+    // SAFETY: these are globals of plain types.
+    unsafe { pg_sys::creating_extension && is_this(pg_sys::CurrentExtensionObject) }
+}
+
+/// Returns whether an extension is this one.
+#[cold]
+#[inline(never)]
+fn is_this(extension: Oid) -> bool {
+    let (known, is_this) = SCRIPT.get();
+    if known == extension {
+        return is_this;
+    }
+    // SAFETY: a script runs in a transaction.
+    let found = unsafe {
+        pgrx_extern_c_guard(|| {
+            contained_or_cancelled(|| Some(pg_sys::get_extension_oid(NAME.as_ptr(), true)))
+        })
+    };
+    let is_this = found == Some(extension);
+    SCRIPT.set((extension, is_this));
+    is_this
+}
+
+/// Returns whether a plan uses the extension.
+pub fn uses_extension(key: &PlanKey, plan: &PlannedStmt) -> bool {
+    if PLANS.borrow().contains(key) {
+        return true;
+    }
+    let uses = depends(plan);
+    if uses && let Ok(mut plans) = PLANS.try_borrow_mut() {
+        if plans.len() >= MAX_PLANS {
+            plans.clear();
+        }
+        if plans.try_reserve(1).is_ok() {
+            plans.insert(*key);
+        }
+    }
+    uses
+}
+
+/// Returns whether a plan depends on one of the extension's objects.
+fn depends(plan: &PlannedStmt) -> bool {
+    // SAFETY: the plan is live, and its lists have items of these types.
+    let (mut functions, relations) = unsafe {
+        (
+            list::<PlanInvalItem>(plan.invalItems).peekable(),
+            oids(plan.relationOids),
+        )
+    };
+    // PostgreSQL lists none of its own functions, and its catalogs have low numbers.
+    let is_of_user = |oid: &Oid| oid.to_u32() >= pg_sys::FirstNormalObjectId;
+    if functions.peek().is_none() && !relations.clone().any(|oid| is_of_user(&oid)) {
+        return false;
+    }
+    if !KNOWN.get() {
+        // SAFETY: a plan is set up in a transaction, and the caller allows errors.
+        let read = unsafe {
+            contained_or_cancelled(|| {
+                read();
+                Some(())
+            })
+        };
+        if read.is_none() {
+            KNOWN.set(false);
+        }
+    }
+    let objects = OBJECTS.borrow();
+    if objects.functions.is_empty() {
+        return false;
+    }
+    relations.into_iter().any(|oid| objects.relations.contains(&oid))
+        || functions.any(|item| {
+            // SAFETY: the list has pointers to its items.
+            let PlanInvalItem {
+                cacheId, hashValue, ..
+            } = unsafe { *item };
+            cacheId == FUNCTION_CACHE && objects.functions.contains(&hashValue)
+        })
+}
+
+/// Returns the items of a list of OIDs.
+///
+/// # Safety
+/// `list` must be null or a live list of OIDs, which is not changed while the result is used.
+unsafe fn oids(list: *const pg_sys::List) -> impl Iterator<Item = Oid> + Clone {
+    // SAFETY: the list is live and not changed, by the caller's promise. It has `length` cells, which are OIDs.
+    unsafe {
+        let length = list.as_ref().map_or(0, |list| list.length as usize);
+        (0..length).map(move |at| (*(*list).elements.add(at)).oid_value)
+    }
+}
+
+/// Reads the extension's objects from the catalog.
+///
+/// # Safety
+/// The caller must be in a transaction. May raise.
+unsafe fn read() {
+    // SAFETY: the session is in a transaction by the caller's promise. The scan is ended before the table is closed, and its
+    // tuples are not used after the next one is fetched.
+    unsafe {
+        if !HAS_CALLBACK.replace(true) {
+            pg_sys::CacheRegisterSyscacheCallback(FUNCTION_CACHE, Some(forget), Datum::null());
+        }
+        // This comes first, because reading the catalog may report changes.
+        KNOWN.set(true);
+        let mut objects = Objects {
+            functions: Vec::new(),
+            relations: Vec::new(),
+        };
+        let extension = pg_sys::get_extension_oid(NAME.as_ptr(), true);
+        if extension != pg_sys::InvalidOid {
+            each_member(extension, |class, object| {
+                if class == pg_sys::RelationRelationId {
+                    objects.relations.push(object);
+                } else if class == pg_sys::ProcedureRelationId && !is_measured(object) {
+                    let null = Datum::null();
+                    let hash =
+                        pg_sys::GetSysCacheHashValue(FUNCTION_CACHE, Datum::from(object), null, null, null);
+                    objects.functions.push(hash);
+                }
+            });
+        }
+        OBJECTS.replace(objects);
+    }
+}
+
+/// Returns whether statements with a function of the extension are measured.
+///
+/// # Safety
+/// The caller must be in a transaction. May raise.
+unsafe fn is_measured(function: Oid) -> bool {
+    // SAFETY: the name is null, or a C string in the current memory context.
+    unsafe {
+        let name = pg_sys::get_func_name(function);
+        !name.is_null() && CStr::from_ptr(name) == MEASURED
+    }
+}
+
+/// Passes the catalog and the OID of each of an extension's objects to `visit`.
+///
+/// # Safety
+/// The caller must be in a transaction. May raise.
+unsafe fn each_member(extension: Oid, mut visit: impl FnMut(Oid, Oid)) {
+    let keys = [
+        (pg_sys::Anum_pg_depend_refclassid, pg_sys::ExtensionRelationId),
+        (pg_sys::Anum_pg_depend_refobjid, extension),
+    ];
+    // SAFETY: the columns have the type OID. The tuples are of pg_depend, whose columns are fixed and not null.
+    unsafe {
+        let mut scan_keys = [pg_sys::ScanKeyData::default(); 2];
+        for (key, (column, value)) in scan_keys.iter_mut().zip(keys) {
+            let equal = pg_sys::BTEqualStrategyNumber as u16;
+            let function = pg_sys::Oid::from(pg_sys::F_OIDEQ);
+            pg_sys::ScanKeyInit(key, column as i16, equal, function, Datum::from(value));
+        }
+        let lock = pg_sys::AccessShareLock as i32;
+        let table = pg_sys::table_open(pg_sys::DependRelationId, lock);
+        let index = pg_sys::Oid::from(pg_sys::DependReferenceIndexId);
+        let scan = pg_sys::systable_beginscan(
+            table,
+            index,
+            true,
+            std::ptr::null_mut(),
+            scan_keys.len() as i32,
+            scan_keys.as_mut_ptr(),
+        );
+        loop {
+            let tuple = pg_sys::systable_getnext(scan);
+            if tuple.is_null() {
+                break;
+            }
+            let member = &*pg_sys::heap_tuple_get_struct::<pg_sys::FormData_pg_depend>(tuple);
+            if member.deptype == b'e' as i8 {
+                visit(member.classid, member.objid);
+            }
+        }
+        pg_sys::systable_endscan(scan);
+        pg_sys::table_close(table, lock);
+    }
+}
+
+/// Notes that a function may have been created or dropped.
+///
+/// # Safety
+/// Only PostgreSQL may call this, as the callback of a cache.
+unsafe extern "C-unwind" fn forget(_argument: Datum, _cache: c_int, _hash: u32) {
+    KNOWN.set(false);
+}

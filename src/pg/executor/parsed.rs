@@ -1,0 +1,178 @@
+//! Remembers where the constants are in the statements that this session has parsed.
+//!
+//! Only the parser knows that. Its hook gets the places for each statement, but only the first statement of a queryid is
+//! looked at: other texts of the queryid have their constants at the same tokens. The memory has a limit. If a statement's
+//! constants were forgotten, or the library was loaded after it was parsed, all its literals count as constants.
+
+use super::explain;
+use crate::guc;
+use crate::pg::compat::{self, jumble};
+use crate::pg::plan::tree::tag;
+use crate::pg::server;
+use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::sql_trace::{lines, targets};
+use pgrx::pg_sys::{self, NodeTag};
+use rowsource_core::normalise::{Constants, Text};
+use std::cell::{Cell, RefCell};
+use std::ffi::c_char;
+use std::rc::Rc;
+
+/// The number of places for queryids. A queryid has one place only.
+const PLACES: usize = 1024;
+/// The maximal bytes of all constants' places.
+const MAX_BYTES: usize = 512 * 1024;
+
+/// What is known of one queryid.
+type Known = Option<Rc<Constants>>;
+
+/// The queryids that are known, each at its place.
+static QUERYIDS: BackendLocal<[Cell<i64>; PLACES]> = BackendLocal::new([const { Cell::new(0) }; PLACES]);
+static CONSTANTS: BackendLocal<RefCell<Vec<Known>>> = BackendLocal::new(RefCell::new(Vec::new()));
+/// The bytes of all constants' places.
+static BYTES: BackendLocal<Cell<usize>> = BackendLocal::new(Cell::new(0));
+/// The number of statements that were parsed, without EXECUTE. It may wrap around.
+static COUNT: BackendLocal<Cell<u32>> = BackendLocal::new(Cell::new(0));
+
+static PREVIOUS: BackendLocal<Cell<pg_sys::post_parse_analyze_hook_type>> =
+    BackendLocal::new(Cell::new(None));
+
+/// Sets the hook.
+pub fn init() {
+    // SAFETY: _PG_init runs once, before the hook can be called.
+    unsafe {
+        PREVIOUS.set(pg_sys::post_parse_analyze_hook);
+        pg_sys::post_parse_analyze_hook = Some(post_parse_analyze);
+    }
+}
+
+/// Returns how many statements were parsed, without EXECUTE. While this is the same, a text at the same address is the same text.
+#[inline(always)]
+pub fn count() -> u32 {
+    COUNT.get()
+}
+
+/// Returns where the constants are in the texts of a queryid.
+pub fn constants(queryid: i64) -> Known {
+    let place = place(queryid);
+    if queryid == 0 || QUERYIDS.inner()[place].get() != queryid {
+        return None;
+    }
+    CONSTANTS.borrow().get(place).cloned().flatten()
+}
+
+fn place(queryid: i64) -> usize {
+    queryid as usize % PLACES
+}
+
+/// Looks at a parsed statement.
+///
+/// # Safety
+/// Only PostgreSQL may call this, as its hook of this name. `jumble` must be null or live.
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
+unsafe extern "C-unwind" fn post_parse_analyze(
+    state: *mut pg_sys::ParseState,
+    query: *mut pg_sys::Query,
+    jumble: jumble::ParsedJumble,
+) {
+    // SAFETY: PostgreSQL passes valid arguments. The frame is plain.
+    unsafe {
+        if let Some(previous) = PREVIOUS.get() {
+            previous(state, query, jumble);
+        }
+        // An EXECUTE runs another text, which stays where it is.
+        if (*query).commandType != pg_sys::CmdType::CMD_UTILITY
+            || tag((*query).utilityStmt) != NodeTag::T_ExecuteStmt
+        {
+            COUNT.set(COUNT.get().wrapping_add(1));
+        }
+        if targets::begins() {
+            trace(query, (*state).p_sourcetext);
+        }
+        let queryid = compat::parsed_query_id(&*query);
+        if QUERYIDS.inner()[place(queryid)].get() != queryid && !jumble.is_null() {
+            note(queryid, (*state).p_sourcetext, query, jumble);
+        }
+    }
+}
+
+/// Writes into the session's SQL trace that a query was parsed and analysed.
+///
+/// # Safety
+/// `query` must be live, and `source` null or its text.
+#[cold]
+#[inline(never)]
+unsafe fn trace(query: *const pg_sys::Query, source: *const c_char) {
+    // SAFETY: the query and its text are live by the caller's promise.
+    unsafe {
+        let query = &*query;
+        let (location, length) = (query.stmt_location, query.stmt_len);
+        let queryid = compat::parsed_query_id(query);
+        if queryid != 0 {
+            lines::parsed(&lines::Statement::new(queryid, source, location, length));
+        }
+    }
+}
+
+/// Remembers the constants of a statement.
+///
+/// # Safety
+/// `source` must be null or the text that `query` was made from, and `jumble` the query's live jumble.
+#[cold]
+#[inline(never)]
+pub unsafe fn note(
+    queryid: i64,
+    source: *const c_char,
+    query: *const pg_sys::Query,
+    jumble: *const pg_sys::JumbleState,
+) {
+    if guc::keep_constants() || source.is_null() {
+        return;
+    }
+    let _ = server::caught(|| {
+        // SAFETY: the text, the query and the jumble belong together and are live, by the caller's promise.
+        let constants = unsafe { found(source, &*query, jumble) };
+        if let (Some(constants), Ok(mut known)) = (constants, CONSTANTS.try_borrow_mut()) {
+            keep(&mut known, queryid, constants);
+        }
+    });
+}
+
+/// Returns the constants of a statement.
+///
+/// # Safety
+/// `source` must be the text that `query` was made from, and `jumble` the query's live jumble.
+unsafe fn found(
+    source: *const c_char,
+    query: &pg_sys::Query,
+    jumble: *const pg_sys::JumbleState,
+) -> Option<Constants> {
+    // SAFETY: the text, the query and the jumble belong together and are live, by the caller's promise.
+    unsafe {
+        let (bytes, base) = explain::text_inside(source)
+            .unwrap_or_else(|| server::statement_text(source, query.stmt_location, query.stmt_len));
+        let (found, highest) = jumble::constants(jumble, base, bytes.len())?;
+        let backslashes = jumble::backslashes_escape();
+        Constants::at(Text { bytes, backslashes }, &found, highest)
+    }
+}
+
+fn keep(known: &mut Vec<Known>, queryid: i64, constants: Constants) {
+    if known.is_empty() {
+        if known.try_reserve_exact(PLACES).is_err() {
+            return;
+        }
+        known.resize(PLACES, None);
+    }
+    let place = place(queryid);
+    let size_of = |known: &Known| known.as_ref().map_or(0, |constants| constants.size());
+    let bytes = BYTES.get() - size_of(&known[place]) + constants.size();
+    if bytes > MAX_BYTES {
+        known.fill(None);
+        QUERYIDS.inner().iter().for_each(|place| place.set(0));
+        BYTES.set(0);
+        return;
+    }
+    BYTES.set(bytes);
+    known[place] = Some(Rc::new(constants));
+    QUERYIDS.inner()[place].set(queryid);
+}

@@ -1,0 +1,183 @@
+//! What PostgreSQL knows of a statement as a whole: its triggers, and what it compiled.
+
+use crate::instrumentation::InstrumentationLevel;
+use crate::pg::compat;
+use crate::pg::plan::tree;
+use crate::pg::results::node_table::NodeTable;
+use crate::pg::results::workers;
+use pgrx::pg_sys::{self, EState, List, NodeTag, ResultRelInfo};
+use rowsource_core::model::{JIT_OPTIONS, Jit, StatementFacts, TriggerSum, Workers};
+
+/// Has core count the calls of a statement's triggers, and time them if its nodes are timed. Only statements that change rows
+/// have triggers.
+///
+/// # Safety
+/// `estate` must be live, and the statement must not have run yet. Raises "out of memory".
+#[cold]
+#[inline(never)]
+pub(super) unsafe fn count_triggers(estate: *mut EState, level: InstrumentationLevel) {
+    let options = trigger_options(level);
+    // SAFETY: the executor state is live by the caller's promise. What is allocated belongs to its context, and so lives as
+    // long as its relations.
+    unsafe {
+        let mut is_partitioned = false;
+        let context = pg_sys::MemoryContextSwitchTo((*estate).es_query_cxt);
+        for relation in relations((*estate).es_opened_result_relations) {
+            let triggers = (*relation).ri_TrigDesc.as_ref();
+            if (*relation).ri_TrigInstrument.is_null()
+                && let Some(triggers) = triggers
+                && triggers.numtriggers > 0
+            {
+                (*relation).ri_TrigInstrument =
+                    compat::alloc_trigger_instrumentation(triggers.numtriggers, options);
+            }
+            let described = (*relation).ri_RelationDesc;
+            is_partitioned |= !described.is_null()
+                && (*(*described).rd_rel).relkind as u8 == pg_sys::RELKIND_PARTITIONED_TABLE;
+        }
+        pg_sys::MemoryContextSwitchTo(context);
+        // Core opens partitions when it routes rows to them.
+        if is_partitioned {
+            (*estate).es_instrument |= options;
+        }
+    }
+}
+
+/// Returns what core counts of triggers.
+fn trigger_options(level: InstrumentationLevel) -> i32 {
+    let option = match level {
+        InstrumentationLevel::Timed => pg_sys::InstrumentOption::INSTRUMENT_TIMER,
+        _ => pg_sys::InstrumentOption::INSTRUMENT_ROWS,
+    };
+    option as i32
+}
+
+/// Returns whether core can count how any of these nodes reads ahead.
+///
+/// # Safety
+/// The plan states must be initialised.
+pub(super) unsafe fn read_ahead(found: &[tree::Found]) -> bool {
+    compat::COUNT_SCAN_IO.is_some()
+        && found.iter().any(|found| {
+            // SAFETY: the plan state is initialised by the caller's promise.
+            let tag = unsafe { tree::tag(found.plan_state) };
+            matches!(
+                tag,
+                NodeTag::T_SeqScanState | NodeTag::T_TidRangeScanState | NodeTag::T_BitmapHeapScanState
+            )
+        })
+}
+
+/// Has core count how the scans of a statement read ahead.
+///
+/// # Safety
+/// `estate` must be live, and the statement must not have run yet.
+#[inline(always)]
+pub(super) unsafe fn count_scan_io(estate: *mut EState, level: InstrumentationLevel) {
+    if let Some(option) = compat::COUNT_SCAN_IO {
+        // With any option, core also counts the triggers of tables that it opens later.
+        // SAFETY: the executor state is live by the caller's promise.
+        unsafe { (*estate).es_instrument |= option | trigger_options(level) };
+    }
+}
+
+/// Returns what PostgreSQL knows of a statement that has run.
+///
+/// # Safety
+/// `estate` must be live, with its memory contexts.
+#[cold]
+#[inline(never)]
+pub(super) unsafe fn read(estate: *mut EState) -> StatementFacts {
+    let mut facts = StatementFacts::default();
+    // SAFETY: the executor state and its memory are live by the caller's promise. Each trigger of a relation has an entry in
+    // its instrumentation.
+    unsafe {
+        if let Some(jit) = (*estate).es_jit.as_ref() {
+            facts.jit += read_jit(&jit.instr, (*estate).es_jit_flags);
+        }
+        if let Some(workers) = (*estate).es_jit_worker_instr.as_ref() {
+            facts.jit += read_jit(workers, (*estate).es_jit_flags);
+        }
+        for list in [
+            (*estate).es_opened_result_relations,
+            (*estate).es_tuple_routing_result_relations,
+            (*estate).es_trig_target_relations,
+        ] {
+            for relation in relations(list) {
+                let (Some(triggers), instr) =
+                    ((*relation).ri_TrigDesc.as_ref(), (*relation).ri_TrigInstrument)
+                else {
+                    continue;
+                };
+                if instr.is_null() {
+                    continue;
+                }
+                for i in 0..triggers.numtriggers.max(0) as usize {
+                    let (calls, ns) = compat::trigger_calls(&mut *instr.add(i));
+                    facts.add_trigger(TriggerSum {
+                        oid: (*triggers.triggers.add(i)).tgoid.to_u32(),
+                        calls,
+                        ms: ns / 1e6,
+                    });
+                }
+            }
+        }
+    }
+    facts
+}
+
+pub(super) fn read_jit(instr: &pg_sys::JitInstrumentation, flags: i32) -> Jit {
+    let ms = |time| compat::instr_time_ns(time) / 1e6;
+    Jit {
+        functions: instr.created_functions as u64,
+        options: jit_options(flags),
+        generation_ms: ms(instr.generation_counter),
+        deform_ms: compat::jit_deform_ns(instr) / 1e6,
+        inlining_ms: ms(instr.inlining_counter),
+        optimization_ms: ms(instr.optimization_counter),
+        emission_ms: ms(instr.emission_counter),
+    }
+}
+
+/// Returns what each process of a parallel plan did; `None` if there were no workers.
+///
+/// # Safety
+/// The plan states of the nodes and their memory contexts must be live.
+#[cold]
+#[inline(never)]
+pub(super) unsafe fn workers(nodes: &NodeTable) -> Option<Box<Workers>> {
+    let root = nodes.iter().next()?.plan_state();
+    // SAFETY: the plan states are live by the caller's promise, and their executor state lives as long.
+    unsafe {
+        let flags = (*(*root).state).es_jit_flags;
+        workers::read(nodes, |instr| read_jit(instr, flags))
+    }
+}
+
+/// Returns the bits of [`JIT_OPTIONS`] that are set in PostgreSQL's flags.
+fn jit_options(flags: i32) -> u8 {
+    const FLAGS: [u32; JIT_OPTIONS.len()] = [
+        pg_sys::PGJIT_INLINE,
+        pg_sys::PGJIT_OPT3,
+        pg_sys::PGJIT_EXPR,
+        pg_sys::PGJIT_DEFORM,
+    ];
+    let bits = FLAGS.into_iter().enumerate();
+    bits.filter(|(_, flag)| flags as u32 & flag != 0)
+        .map(|(bit, _)| 1 << bit)
+        .sum()
+}
+
+/// Returns the relations in a list.
+///
+/// # Safety
+/// `list` must be null or a live list of relations.
+unsafe fn relations(list: *mut List) -> impl Iterator<Item = *mut ResultRelInfo> {
+    // SAFETY: a live list has `length` elements, which are pointers to relations by the caller's promise.
+    unsafe {
+        let elements = list.as_ref().map_or(&[][..], |list| {
+            std::slice::from_raw_parts(list.elements, list.length.max(0) as usize)
+        });
+        elements.iter().map(|element| element.ptr_value.cast())
+    }
+}

@@ -1,0 +1,95 @@
+//! What a statement did outside of its nodes: rows that it changed without returning them, and the blocks and the WAL of
+//! triggers, of the output of rows, and of nested statements that are not measured. And what it waited for.
+
+use super::facts;
+use super::state::Statement;
+use crate::instrumentation::InstrumentationLevel;
+use crate::pg::compat;
+use crate::pg::hot::usage::Usage;
+use crate::pg::plan::tree;
+use pgrx::pg_sys::{NodeTag, PlanState};
+use rowsource_core::model::{NodeStats, Outside, StatementSums};
+use rowsource_core::results::Mode;
+
+/// Returns the account of what a statement uses outside of its nodes, before its first execution. If the statement changes
+/// rows, the account seems charged, so that its rows are always taken.
+///
+/// # Safety
+/// `root` must point to an initialised plan state.
+pub(super) unsafe fn new_account(root: *mut PlanState) -> Usage {
+    // SAFETY: the plan state is initialised by the caller's promise.
+    let changes_rows = unsafe { changes_rows(root) };
+    Usage {
+        is_charged: changes_rows,
+        ..Usage::zero()
+    }
+}
+
+/// Returns whether a root counts rows that it does not return.
+///
+/// # Safety
+/// `root` must point to an initialised plan state.
+unsafe fn changes_rows(root: *mut PlanState) -> bool {
+    // SAFETY: the plan state is initialised by the caller's promise.
+    unsafe { tree::tag(root) == NodeTag::T_ModifyTableState }
+}
+
+impl Statement {
+    /// Takes what the statement did outside of its nodes, and its waits, unless both are nothing. Adds the waits of the nodes to
+    /// their statistics. `core_alive` says that the statement's memory contexts are live.
+    ///
+    /// # Safety
+    /// * The plan states must be live, and the statement must not be running.
+    /// * The statement must not run before the result is dropped.
+    #[inline(always)]
+    pub(super) unsafe fn take_outside(
+        &self,
+        stats: &mut [NodeStats],
+        core_alive: bool,
+    ) -> Option<Outside<'_>> {
+        // SAFETY: nothing charges the account, and the plan states are live, by the caller's promise. Their executor state
+        // lives as long.
+        unsafe {
+            let is_charged = (*self.outside.get()).is_charged;
+            let estate = (*self.nodes.iter().next()?.plan_state()).state;
+            let has_facts = is_charged
+                || !(*estate).es_jit.is_null()
+                || self.core_contributes && self.channel.get().is_some();
+            has_facts.then(|| self.take_charged(stats, core_alive)).flatten()
+        }
+    }
+
+    /// Takes what the statement did outside of its nodes and its waits, and clears the account: the statement may be reused.
+    ///
+    /// # Safety
+    /// The same as for [`Statement::take_outside`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn take_charged(&self, stats: &mut [NodeStats], core_alive: bool) -> Option<Outside<'_>> {
+        let root = self.nodes.iter().next()?.plan_state();
+        let returned = stats.first().map_or(0, |root| root.rows);
+        // SAFETY: the statement is not running, and does not run before the result is dropped, by the caller's promise.
+        let waits = unsafe { self.take_waits(stats) };
+        let mut sums = StatementSums::default();
+        // SAFETY: nothing charges the account, and the plan states are live, by the caller's promise. The execution state
+        // lives as long as they do.
+        let usage = unsafe {
+            if core_alive {
+                sums.facts = facts::read((*root).state);
+            }
+            if changes_rows(root) {
+                sums.rows = (*(*root).state).es_processed.saturating_sub(returned);
+            }
+            std::mem::replace(&mut *self.outside.get(), new_account(root))
+        };
+        // If core measured, nothing is charged to the nodes, so the account has everything. If core contributes, the account
+        // also has what parallel workers used: core adds that to the leader's counters when they end, outside of all nodes.
+        let is_outside_only =
+            self.mode != Mode::CoreOnly && !self.core_contributes && self.level != InstrumentationLevel::Rows;
+        if is_outside_only {
+            sums.buffers = compat::buffers(&usage.buffers).into();
+            sums.wal = compat::wal(&usage.wal).into();
+        }
+        Some(Outside { sums, waits })
+    }
+}

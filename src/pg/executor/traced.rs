@@ -1,0 +1,256 @@
+//! Writes the calls of statements into the session's SQL trace. The hooks call this only if the session is traced.
+//!
+//! All functions that run a body are plain frames, because an error crosses them.
+
+use super::unnamed;
+use crate::pg::compat;
+use crate::pg::server::contained::contained_or_cancelled;
+use crate::pg::server::pg_try::pg_try;
+use crate::pg::sql_trace::lines::{self, Ended, Statement, Value};
+use pgrx::pg_sys::panic::pgrx_extern_c_guard;
+use pgrx::pg_sys::{self, ParamExternData, PlannedStmt, QueryDesc};
+use rowsource_core::model::NodeStats;
+use rowsource_core::plan::PlanNode;
+use rowsource_core::sql_trace::event::Phase;
+use std::cell::Cell;
+use std::ffi::{CStr, c_char};
+
+/// Runs a body as a call of a statement. `ended` says what the call returned, after it has succeeded.
+///
+/// # Safety
+/// * The frames of the caller and of the body must be plain, because an error crosses them.
+/// * `ended` must neither raise nor panic.
+unsafe fn around(phase: Phase, statement: &Statement, body: impl FnOnce(), ended: impl FnOnce() -> Ended) {
+    let Some(began) = lines::begin(phase, Some(statement)) else {
+        return body();
+    };
+    let has_failed = |_| {
+        let failed = Ended {
+            has_failed: true,
+            ..Ended::default()
+        };
+        lines::end(&began, Some(statement), failed);
+    };
+    // SAFETY: the frames are plain by the caller's promise.
+    unsafe { pg_try(body, has_failed, || ()) };
+    lines::end(&began, Some(statement), ended());
+}
+
+/// Returns the statement of a plan.
+///
+/// # Safety
+/// The plan must be live, and `source` null or its text, which outlives the result.
+unsafe fn of_plan<'a>(plan: *const PlannedStmt, source: *const c_char) -> Statement<'a> {
+    // SAFETY: the plan and its text are live by the caller's promise.
+    unsafe {
+        let plan = &*plan;
+        let queryid = match compat::query_id(plan) {
+            0 => unnamed::queryid(plan),
+            queryid => queryid,
+        };
+        match unnamed::utility().filter(|_| compat::query_id(plan) == 0) {
+            Some(utility) => Statement::new(queryid, utility.source, utility.location, utility.length),
+            None => Statement::new(queryid, source, plan.stmt_location, plan.stmt_len),
+        }
+    }
+}
+
+/// Returns whether a query's calls are written.
+///
+/// # Safety
+/// `query` must be a valid QueryDesc.
+#[cold]
+#[inline(never)]
+pub unsafe fn is_written(query: *const QueryDesc) -> bool {
+    // SAFETY: the query is valid by the caller's promise, and so are its plan and its text.
+    unsafe { of_plan((*query).plannedstmt, (*query).sourceText).is_written() }
+}
+
+/// Plans a query with `planner`.
+///
+/// # Safety
+/// * `query` must be live, and `source` null or its text.
+/// * The frames of the caller and of `planner` must be plain, because an error crosses them.
+#[cold]
+#[inline(never)]
+pub unsafe fn plan(
+    query: *const pg_sys::Query,
+    source: *const c_char,
+    planner: impl FnOnce() -> *mut PlannedStmt,
+) -> *mut PlannedStmt {
+    // SAFETY: the query and its text are live by the caller's promise. The planner may free the query, so this is read before.
+    unsafe {
+        let (location, length) = ((*query).stmt_location, (*query).stmt_len);
+        let queryid = compat::parsed_query_id(&*query);
+        let planned = Cell::new(std::ptr::null_mut());
+        let body = || planned.set(planner());
+        if queryid != 0 {
+            let statement = Statement::new(queryid, source, location, length);
+            around(Phase::Plan, &statement, body, Ended::default);
+        } else if let Some(began) = lines::begin(Phase::Plan, None) {
+            let failed = Ended {
+                has_failed: true,
+                ..Ended::default()
+            };
+            pg_try(body, |_| lines::end(&began, None, failed), || ());
+            lines::end_as(&began, &of_plan(planned.get(), source));
+        } else {
+            body();
+        }
+        planned.get()
+    }
+}
+
+/// Writes what the nodes of a query did into the session's SQL trace. The query ends now.
+///
+/// # Safety
+/// `query` must be null, or valid and started.
+pub unsafe fn stats(
+    query: *const QueryDesc,
+    queryid: i64,
+    planid: i64,
+    nodes: &[PlanNode],
+    stats: &[NodeStats],
+) {
+    // SAFETY: the query is null or valid by the caller's promise, and so are its plan and its text.
+    let statement = unsafe {
+        query.as_ref().map(|query| {
+            let place = query.plannedstmt.as_ref();
+            let (location, length) = place.map_or((-1, 0), |plan| (plan.stmt_location, plan.stmt_len));
+            Statement::new(queryid, query.sourceText, location, length)
+        })
+    };
+    lines::stats(queryid, statement.as_ref(), planid, nodes, stats);
+}
+
+/// Starts a query with `body`.
+///
+/// # Safety
+/// * `query` must be a valid QueryDesc that is not started.
+/// * The frames of the caller and of `body` must be plain, because an error crosses them.
+#[cold]
+#[inline(never)]
+pub unsafe fn start(query: *mut QueryDesc, body: impl FnOnce()) {
+    // SAFETY: the query is valid by the caller's promise, and so are its plan, its text and its parameters.
+    unsafe {
+        let statement = of_plan((*query).plannedstmt, (*query).sourceText);
+        if lines::lists_binds(&statement) {
+            pgrx_extern_c_guard(|| {
+                contained_or_cancelled(|| {
+                    binds(&statement, (*query).params);
+                    Some(())
+                })
+            });
+        }
+        around(Phase::Exec, &statement, body, Ended::default);
+    }
+}
+
+/// Runs a started query with `body`, in one of the executor's phases.
+///
+/// # Safety
+/// * `query` must be started. Except in the last phase, it must stay so.
+/// * The frames of the caller and of `body` must be plain, because an error crosses them.
+#[cold]
+#[inline(never)]
+pub unsafe fn phase(phase: Phase, query: *mut QueryDesc, body: impl FnOnce()) {
+    // SAFETY: the query is started by the caller's promise, and it is still when a run has ended.
+    unsafe {
+        let statement = of_plan((*query).plannedstmt, (*query).sourceText);
+        around(phase, &statement, body, || Ended {
+            rows: if phase == Phase::Fetch {
+                (*(*query).estate).es_processed
+            } else {
+                0
+            },
+            ..Ended::default()
+        });
+    }
+}
+
+/// Runs a utility statement with `body`.
+///
+/// # Safety
+/// * `planned` must be a live utility statement, `source` its text, and `completion` null or live.
+/// * The frames of the caller and of `body` must be plain, because an error crosses them.
+#[cold]
+#[inline(never)]
+pub unsafe fn utility(
+    planned: *const PlannedStmt,
+    source: *const c_char,
+    completion: *const pg_sys::QueryCompletion,
+    body: impl FnOnce(),
+) {
+    // SAFETY: the statement and its text are live by the caller's promise. Its completion is null or live.
+    unsafe {
+        let queryid = unnamed::utility_queryid(planned, source);
+        let statement = Statement::new(queryid, source, (*planned).stmt_location, (*planned).stmt_len);
+        around(Phase::Exec, &statement, body, || Ended {
+            rows: completion.as_ref().map_or(0, |done| done.nprocessed),
+            is_utility: true,
+            has_failed: false,
+        });
+    }
+}
+
+/// The most parameters whose values are listed.
+const MAX_PARAMETERS: i32 = 1_000;
+
+/// Values of an execution that have more bytes together are not printed. A type's output function prints a value as a whole.
+const MAX_PRINTED: u64 = 1 << 20;
+
+/// Writes the values of a query's parameters. Runs the output functions of their types, which may raise.
+///
+/// # Safety
+/// The parameters must be null or live.
+unsafe fn binds(statement: &Statement, parameters: pg_sys::ParamListInfo) {
+    // SAFETY: the parameters are null or live by the caller's promise. Without a function that fetches them, they are an array.
+    // An output function returns a C string in the current memory context.
+    unsafe {
+        let Some(list) = parameters.as_ref() else {
+            return;
+        };
+        let mut room = MAX_PRINTED;
+        for number in 1..=list.numParams.min(MAX_PARAMETERS) {
+            let mut place = ParamExternData::default();
+            let parameter = match list.paramFetch {
+                Some(fetch) => *fetch(parameters, number, true, &raw mut place),
+                None => *list.params.as_ptr().add(number as usize - 1),
+            };
+            if parameter.ptype == pg_sys::InvalidOid {
+                continue;
+            }
+            let write = |value| lines::bind(statement, number as usize, parameter.ptype.to_u32(), value);
+            if parameter.isnull {
+                write(Value::Null);
+                continue;
+            }
+            let size = size(&parameter);
+            if size > room {
+                write(Value::Large(size));
+                continue;
+            }
+            room -= size;
+            let (mut output, mut is_varlena) = (pg_sys::InvalidOid, false);
+            pg_sys::getTypeOutputInfo(parameter.ptype, &raw mut output, &raw mut is_varlena);
+            let text = pg_sys::OidOutputFunctionCall(output, parameter.value);
+            write(Value::Text(CStr::from_ptr(text).to_bytes()));
+            pg_sys::pfree(text.cast());
+        }
+    }
+}
+
+/// Returns how many bytes a value has when it is neither compressed nor stored elsewhere, without reading it.
+///
+/// # Safety
+/// The parameter must be live, and not NULL.
+unsafe fn size(parameter: &ParamExternData) -> u64 {
+    // SAFETY: a value of a type with a variable length is a varlena or a C string, which is live by the caller's promise.
+    unsafe {
+        match pg_sys::get_typlen(parameter.ptype) {
+            -1 => pg_sys::toast_raw_datum_size(parameter.value) as u64,
+            -2 => libc::strlen(parameter.value.cast_mut_ptr()) as u64,
+            length => length.max(0) as u64,
+        }
+    }
+}

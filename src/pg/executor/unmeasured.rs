@@ -1,0 +1,391 @@
+//! Remembers the session's last statement if it was not measured, so that `rowsource_display()` does not show an older one
+//! without saying so: a statement without a plan, one that failed before it ran, a cursor that is still open, and others. A
+//! measured statement costs nothing here: each unmeasured one stores when the last measured one ended.
+//!
+//! No hook runs if a text cannot be parsed, analysed or planned. But PostgreSQL's hook for messages in the server's log sees
+//! each error that ends a client's message, unless `log_min_messages` keeps errors out of the log.
+
+use super::nesting;
+use crate::guc::{self, StatisticsLevel};
+use crate::pg::plan::tree::tag;
+use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::{self, first_bytes, from_database, unguarded};
+use crate::pg::sql_trace::{level, lines};
+use crate::session;
+use pgrx::pg_sys::{self, CommandTag, ErrorData, NodeTag, PlannedStmt, QueryDesc};
+use std::cell::Cell;
+use std::ffi::c_char;
+
+/// The maximal bytes that are shown of a statement's text or of an error's message.
+const MAX_SHOWN: usize = 120;
+
+/// The beginning of a text, in the server's encoding.
+#[derive(Clone, Copy)]
+struct Beginning {
+    /// One byte more than is shown, so that it is known whether the text was cut.
+    bytes: [u8; MAX_SHOWN + 1],
+    length: usize,
+}
+
+impl Beginning {
+    fn of(text: &[u8]) -> Self {
+        let mut bytes = [0; MAX_SHOWN + 1];
+        let length = text.len().min(bytes.len());
+        bytes[..length].copy_from_slice(&text[..length]);
+        Beginning { bytes, length }
+    }
+
+    /// Returns it in one line.
+    fn shown(&self) -> String {
+        let kept = first_bytes(&self.bytes[..self.length], MAX_SHOWN);
+        let text = from_database(kept);
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let line = words.join(" ");
+        if kept.len() < self.length {
+            return line + "...";
+        }
+        line.trim_end_matches([';', ' ']).to_owned()
+    }
+}
+
+/// An unmeasured statement of the client.
+#[derive(Clone, Copy)]
+struct Unmeasured {
+    what: What,
+    text: Beginning,
+    /// Who sent it.
+    user: u32,
+    /// When its message began.
+    message: i64,
+    /// When the last measured statement had ended, if there was one.
+    after: Option<i64>,
+    /// How many unmeasured statements have followed that one, including this.
+    count: u64,
+}
+
+#[derive(Clone, Copy)]
+enum What {
+    /// The statistics level was basic.
+    Basic,
+    /// It could not be set up for measuring.
+    NotAttached,
+    /// It was not to be measured when it began.
+    BegunUnmeasured,
+    /// A utility statement.
+    Utility(CommandTag::Type),
+    /// It reads a cursor that is still open.
+    OpenCursor,
+    /// It failed, and no executor ran it.
+    Failed(Beginning),
+    /// Its message failed after it had run.
+    FailedAfterwards(Beginning),
+}
+
+static LAST: BackendLocal<Cell<Option<Unmeasured>>> = BackendLocal::new(Cell::new(None));
+/// When the message began whose statement displayed statistics last. Such a statement does not count.
+static DISPLAYED: BackendLocal<Cell<i64>> = BackendLocal::new(Cell::new(0));
+/// When the message began in which an error ended a client's run last.
+static RUN_FAILED: BackendLocal<Cell<i64>> = BackendLocal::new(Cell::new(0));
+static PREVIOUS: BackendLocal<Cell<pg_sys::emit_log_hook_type>> = BackendLocal::new(Cell::new(None));
+
+/// Sets the hook.
+pub fn init() {
+    // SAFETY: _PG_init runs once, before the hook can be called.
+    unsafe {
+        PREVIOUS.set(pg_sys::emit_log_hook);
+        pg_sys::emit_log_hook = Some(emit_log);
+    }
+}
+
+/// Notes that the client's current statement displays statistics, or uses the extension in another way.
+pub fn displaying() {
+    DISPLAYED.set(server::message_time());
+}
+
+/// The last query that uses the extension. The messages that start and end a query have different times in the extended protocol.
+static OWN: BackendLocal<Cell<*const QueryDesc>> = BackendLocal::new(Cell::new(std::ptr::null()));
+/// The last query that could not be set up for measuring.
+static NOT_ATTACHED: BackendLocal<Cell<*const QueryDesc>> = BackendLocal::new(Cell::new(std::ptr::null()));
+
+/// Notes that this query uses the extension. It does not count.
+pub fn uses_extension(query: *const QueryDesc) {
+    OWN.set(query);
+}
+
+/// Notes that this query could not be set up for measuring.
+pub fn not_attached(query: *const QueryDesc) {
+    if !std::ptr::eq(OWN.get(), query) {
+        NOT_ATTACHED.set(query);
+    }
+}
+
+/// Notes that this query begins, and is not to be measured. An earlier one may have had the same address.
+pub fn begins(query: *const QueryDesc) {
+    if std::ptr::eq(NOT_ATTACHED.get(), query) {
+        NOT_ATTACHED.set(std::ptr::null());
+    }
+}
+
+/// Notes that an error has ended a run.
+pub fn run_failed() {
+    if nesting::depth() == 0 {
+        RUN_FAILED.set(server::message_time());
+    }
+}
+
+/// Notes that a query ended unmeasured. Does nothing for a nested one.
+///
+/// # Safety
+/// `query` must be valid.
+#[inline(never)]
+pub unsafe fn query_ended(query: *mut QueryDesc) {
+    if std::ptr::eq(OWN.get(), query) {
+        return OWN.set(std::ptr::null());
+    }
+    if nesting::depth() != 0 {
+        return;
+    }
+    let what = if std::ptr::eq(NOT_ATTACHED.get(), query) {
+        NOT_ATTACHED.set(std::ptr::null());
+        What::NotAttached
+    } else if guc::statistics_level() == StatisticsLevel::Basic {
+        What::Basic
+    } else {
+        What::BegunUnmeasured
+    };
+    // SAFETY: `query` is valid by the caller's promise.
+    unsafe { note_query(what, query) }
+}
+
+/// Notes that the client has read a part of a measured query, which is still open.
+///
+/// # Safety
+/// `query` must be valid.
+#[cold]
+#[inline(never)]
+pub unsafe fn cursor_read(query: *mut QueryDesc) {
+    // SAFETY: `query` is valid by the caller's promise.
+    unsafe { note_query(What::OpenCursor, query) }
+}
+
+/// Notes a query that was not measured, or not to its end.
+///
+/// # Safety
+/// `query` must be valid.
+unsafe fn note_query(what: What, query: *mut QueryDesc) {
+    // SAFETY: `query` is valid by the caller's promise, and so are its planned statement and its text.
+    unsafe {
+        if let Some(plan) = (*query).plannedstmt.as_ref() {
+            let text = (*query).sourceText;
+            note(what, beginning(text, plan.stmt_location, plan.stmt_len));
+        }
+    }
+}
+
+/// Returns the beginning of a statement's text.
+///
+/// # Safety
+/// `source` must be null or a valid C string, and the location and length those of a statement in it.
+unsafe fn beginning(source: *const c_char, location: i32, length: i32) -> Beginning {
+    /// The spaces before a text count too.
+    const MAX_READ: usize = 2 * MAX_SHOWN;
+    // SAFETY: the caller promises what the function requires.
+    Beginning::of(unsafe { server::statement_beginning(source, location, length, MAX_READ) })
+}
+
+/// Returns whether a utility statement only concerns the session or its transaction, and is cheap.
+pub fn concerns_session(utility: NodeTag) -> bool {
+    matches!(
+        utility,
+        NodeTag::T_TransactionStmt
+            | NodeTag::T_VariableSetStmt
+            | NodeTag::T_VariableShowStmt
+            | NodeTag::T_PrepareStmt
+            | NodeTag::T_ExecuteStmt
+            | NodeTag::T_DeallocateStmt
+            | NodeTag::T_DeclareCursorStmt
+            | NodeTag::T_FetchStmt
+            | NodeTag::T_ClosePortalStmt
+            | NodeTag::T_ListenStmt
+            | NodeTag::T_UnlistenStmt
+            | NodeTag::T_NotifyStmt
+            | NodeTag::T_LoadStmt
+            | NodeTag::T_DiscardStmt
+            | NodeTag::T_LockStmt
+            | NodeTag::T_ConstraintsSetStmt
+    )
+}
+
+/// What is kept of a utility statement until it ends.
+#[derive(Clone, Copy)]
+pub struct Utility {
+    tag: CommandTag::Type,
+    location: i32,
+    length: i32,
+    /// When the last measured statement had ended before it.
+    measured_before: Option<i64>,
+}
+
+/// Returns what [`utility_ended`] needs, when a utility statement of the client begins. Returns `None` for one that does not
+/// count: it is nested, a cheap one that only concerns the session, or one that runs a query of its own name.
+///
+/// # Safety
+/// `statement` must be a live utility statement.
+pub unsafe fn utility_begins(statement: *const PlannedStmt) -> Option<Utility> {
+    // SAFETY: the utility statement is live by the caller's promise.
+    unsafe {
+        let node = (*statement).utilityStmt;
+        let counts = !concerns_session(tag(node)) && tag(node) != NodeTag::T_CreateExtensionStmt;
+        (counts && nesting::depth() == 0).then(|| Utility {
+            tag: unguarded::CreateCommandTag(node),
+            location: (*statement).stmt_location,
+            length: (*statement).stmt_len,
+            measured_before: session::last_at(),
+        })
+    }
+}
+
+/// Notes that a utility statement has ended, unless a query in it was measured.
+///
+/// # Safety
+/// `source` must be the statement's text.
+#[inline(never)]
+pub unsafe fn utility_ended(statement: &Utility, source: *const c_char) {
+    if session::last_at() == statement.measured_before {
+        // SAFETY: the text is valid by the caller's promise.
+        let text = unsafe { beginning(source, statement.location, statement.length) };
+        note(What::Utility(statement.tag), text);
+    }
+}
+
+/// Sees each message that goes to the server's log.
+///
+/// # Safety
+/// Only PostgreSQL may call this, as its hook of this name, with a live error.
+unsafe extern "C-unwind" fn emit_log(error: *mut ErrorData) {
+    // SAFETY: PostgreSQL passes a live error. The frame is plain.
+    unsafe {
+        if (*error).elevel == pg_sys::PGERROR as i32 {
+            if level::is_on() {
+                lines::error((*error).sqlerrcode);
+            }
+            failed(&*error);
+        }
+        if let Some(previous) = PREVIOUS.get() {
+            previous(error);
+        }
+    }
+}
+
+/// Notes that an error has ended a client's message, unless an executor ran the statement: then it is known already. Allocates
+/// nothing, because memory may be short.
+///
+/// # Safety
+/// The error must be live.
+#[cold]
+#[inline(never)]
+unsafe fn failed(error: &ErrorData) {
+    let message = server::message_time();
+    // SAFETY: this is a global of a plain type, which is valid at all times.
+    let text = unsafe { pg_sys::debug_query_string };
+    let ended = session::last_since(message);
+    let is_known = RUN_FAILED.get() == message || ended == Some(false);
+    if text.is_null() || is_known || nesting::depth() != 0 {
+        return;
+    }
+    let shown = if error.message.is_null() {
+        Beginning::of(b"")
+    } else {
+        // SAFETY: the error is live by the caller's promise, and so is its message.
+        unsafe { beginning(error.message, 0, 0) }
+    };
+    let what = match ended {
+        Some(_) => What::FailedAfterwards(shown),
+        None => What::Failed(shown),
+    };
+    // SAFETY: PostgreSQL keeps the text of the message that it processes.
+    note(what, unsafe { beginning(text, 0, 0) });
+}
+
+fn note(what: What, text: Beginning) {
+    let message = server::message_time();
+    if DISPLAYED.get() == message {
+        return;
+    }
+    let after = session::last_at();
+    let earlier = LAST.get().filter(|earlier| earlier.after == after);
+    let noted = earlier.filter(|earlier| earlier.message == message);
+    // A DO may leave a cursor that is read at the end of its transaction.
+    if noted.is_some() && matches!(what, What::BegunUnmeasured) {
+        return;
+    }
+    let is_same =
+        matches!(what, What::OpenCursor) && noted.is_some_and(|noted| matches!(noted.what, What::OpenCursor));
+    let count = earlier.map_or(0, |earlier| earlier.count) + u64::from(!is_same);
+    LAST.set(Some(Unmeasured {
+        what,
+        text,
+        user: server::session_user_id(),
+        message,
+        after,
+        count,
+    }));
+}
+
+/// Why the session's last statement was not measured.
+pub struct Reason {
+    /// A sentence without its full stop.
+    pub text: String,
+    /// The reason is the statistics level.
+    pub is_basic: bool,
+}
+
+/// Returns why the session's last statement was not measured. Returns `None` if it was. `measured` is when the last measured
+/// statement ended, if there is one.
+pub fn reason(measured: Option<i64>) -> Option<Reason> {
+    let last = LAST.get().filter(|last| last.after == measured)?;
+    let visible = server::may_see(last.user);
+    let shown = |text: &Beginning| {
+        if visible {
+            text.shown()
+        } else {
+            "hidden".to_owned()
+        }
+    };
+    let reason = match last.what {
+        What::Basic => "was not measured: pg_rowsource.statistics_level was basic".to_owned(),
+        What::NotAttached => {
+            "was not measured: its plan is too deep, or there was no memory for its statistics".to_owned()
+        }
+        What::BegunUnmeasured => {
+            "was not measured: when it began, pg_rowsource.statistics_level was basic, or a function ran it and pg_rowsource.track was 'top'".to_owned()
+        }
+        What::Utility(CommandTag::CMDTAG_CALL | CommandTag::CMDTAG_DO) => {
+            "has no plan: statements in it are measured with pg_rowsource.track = 'all'".to_owned()
+        }
+        What::Utility(_) => "was not measured: it has no plan".to_owned(),
+        What::OpenCursor => "reads a cursor that is still open: its statistics are shown when it is closed".to_owned(),
+        What::Failed(error) => format!("failed without being measured: {}", shown(&error)),
+        What::FailedAfterwards(error) => {
+            return Some(Reason {
+                text: format!("An error followed this statement in its message: {}", shown(&error)),
+                is_basic: false,
+            });
+        }
+    };
+    let earlier = match measured {
+        None => String::new(),
+        Some(_) if last.count == 1 => "; this is the statement before it".to_owned(),
+        Some(_) => format!(
+            "; this is the last measured one, {} statements earlier",
+            last.count
+        ),
+    };
+    Some(Reason {
+        text: format!(
+            "The last statement of this session ({}) {reason}{earlier}",
+            shown(&last.text)
+        ),
+        is_basic: matches!(last.what, What::Basic),
+    })
+}

@@ -1,0 +1,245 @@
+//! Gives queryids to plans that have none from PostgreSQL.
+//!
+//! * Before 18, the query inside a CREATE TABLE AS or DECLARE CURSOR has none, and in no major that of a REFRESH MATERIALIZED
+//!   VIEW. It gets the queryid of the utility statement, and its text. That of a DECLARE CURSOR gets a queryid that is made from
+//!   the query, because clients make a new name for each cursor, which would make a new plan.
+//! * The queries of an SQL function with a BEGIN ATOMIC body are never parsed, so they have neither a queryid nor a text. Both
+//!   are made when such a query is planned. The same holds for all queries if `compute_query_id` is off.
+//!
+//! PostgreSQL copies plans. So a queryid that was made for a plan is kept in the plan itself: as two entries in the list of
+//! objects that invalidate the plan, for caches that do not exist. pg_stat_statements and others do not see it.
+
+use super::{nesting, parsed};
+use crate::pg::compat::{self, jumble};
+use crate::pg::plan::tree::{list, tag};
+use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::contained::contained_or_cancelled;
+use crate::pg::server::pg_try::pg_try;
+use crate::pg::server::{self, first_bytes};
+use pgrx::pg_sys::panic::pgrx_extern_c_guard;
+use pgrx::pg_sys::{self, NodeTag, PlanInvalItem, PlannedStmt, Query};
+use std::cell::{Cell, RefCell};
+use std::ffi::{CStr, c_char};
+use std::rc::Rc;
+
+/// A utility statement that runs a query.
+#[derive(Clone, Copy)]
+pub struct Utility {
+    /// The queryid of its query.
+    queryid: i64,
+    /// Its own queryid.
+    pub own_queryid: i64,
+    is_cursor: bool,
+    /// Its text and its place there.
+    pub source: *const c_char,
+    pub location: i32,
+    pub length: i32,
+    /// The nesting depth of its query.
+    depth: u32,
+}
+
+static UTILITY: BackendLocal<Cell<Option<Utility>>> = BackendLocal::new(Cell::new(None));
+
+/// Runs a utility statement that runs a query as part of itself.
+///
+/// # Safety
+/// * `statement` must be a live utility statement, and `source` its text.
+/// * The caller's frame and those of `body` must be plain: an error crosses them.
+pub unsafe fn around(statement: *const PlannedStmt, source: *const c_char, body: impl FnOnce()) {
+    let outer = UTILITY.get();
+    // SAFETY: the statement and its text are live by the caller's promise, and the frames are plain.
+    unsafe {
+        let (location, length) = ((*statement).stmt_location, (*statement).stmt_len);
+        let queryid = utility_queryid(statement, source);
+        UTILITY.set(Some(Utility {
+            queryid,
+            own_queryid: queryid,
+            is_cursor: tag((*statement).utilityStmt) == NodeTag::T_DeclareCursorStmt,
+            source,
+            location,
+            length,
+            depth: nesting::depth(),
+        }));
+        pg_try(body, |_| UTILITY.set(outer), || {});
+    }
+    UTILITY.set(outer);
+}
+
+/// Returns the queryid of a utility statement. If it has none from PostgreSQL, it is made from its text.
+///
+/// # Safety
+/// `statement` must be a live utility statement, and `source` its text.
+pub unsafe fn utility_queryid(statement: *const PlannedStmt, source: *const c_char) -> i64 {
+    // SAFETY: the statement and its text are live by the caller's promise.
+    unsafe {
+        match compat::query_id(&*statement) {
+            0 => hash(server::statement_text(source, (*statement).stmt_location, (*statement).stmt_len).0),
+            queryid => queryid,
+        }
+    }
+}
+
+/// Returns the utility statement whose query is started or planned now.
+pub fn utility() -> Option<Utility> {
+    UTILITY.get().filter(|utility| utility.depth == nesting::depth())
+}
+
+/// Returns a hash of a text, which is never 0. It is the queryid that 15 gives a utility statement.
+fn hash(text: &[u8]) -> i64 {
+    // SAFETY: the pointer and the length are those of a slice.
+    match unsafe { pg_sys::hash_bytes_extended(text.as_ptr(), text.len() as i32, 0) } as i64 {
+        0 => 2,
+        hash => hash,
+    }
+}
+
+/// The cache numbers of the entries that keep a queryid: one for its low half, one for its high half.
+const LOW: i32 = i32::MIN + 0x5253;
+const HIGH: i32 = LOW + 1;
+
+/// Returns the queryid of a plan that has none from PostgreSQL; 0 if it has none.
+#[cold]
+#[inline(never)]
+pub fn queryid(plan: &PlannedStmt) -> i64 {
+    if let Some(utility) = utility() {
+        return utility.queryid;
+    }
+    let mut halves = (0, 0);
+    // SAFETY: the plan is live, and the list has items of this type.
+    for item in unsafe { list::<PlanInvalItem>(plan.invalItems) } {
+        // SAFETY: the list has pointers to its items.
+        match unsafe { ((*item).cacheId, (*item).hashValue) } {
+            (LOW, half) => halves.0 = u64::from(half),
+            (HIGH, half) => halves.1 = u64::from(half),
+            _ => {}
+        }
+    }
+    (halves.0 | halves.1 << 32) as i64
+}
+
+/// Plans a query that has no queryid, and makes one for its plan.
+///
+/// # Safety
+/// * `query` must be live, and `source` null or its text.
+/// * The frames of the caller and of `planner` must be plain, because an error crosses them.
+#[cold]
+#[inline(never)]
+pub unsafe fn plan(
+    query: *mut Query,
+    source: *const c_char,
+    planner: impl FnOnce() -> *mut PlannedStmt,
+) -> *mut PlannedStmt {
+    let outer = utility();
+    let made = if let Some(utility) = outer {
+        if utility.is_cursor {
+            // SAFETY: as below.
+            let made = unsafe { pgrx_extern_c_guard(|| contained_or_cancelled(|| Some(jumbled(query).0))) };
+            let queryid = made.map_or(utility.queryid, |queryid| queryid ^ CURSOR);
+            UTILITY.set(Some(Utility { queryid, ..utility }));
+        }
+        None
+    } else {
+        // SAFETY: the caller promises what the function requires. A query is planned in a transaction. The guard raises a
+        // cancel request again, which may cross the frames of the caller.
+        unsafe { pgrx_extern_c_guard(|| contained_or_cancelled(|| Some(make(query, source)))) }
+    };
+    let planned = planner();
+    if let Some(cursor) = outer.filter(|utility| utility.is_cursor) {
+        // The cursor's statement ends before its query does. So the query itself keeps where its text is.
+        // SAFETY: the planner returns a live plan, which nobody else uses yet.
+        unsafe {
+            (*planned).stmt_location = cursor.location;
+            (*planned).stmt_len = cursor.length;
+        }
+    }
+    if let Some(queryid) = made {
+        // SAFETY: the planner returns a live plan, which nobody else uses yet.
+        let _ = server::caught(|| unsafe { mark(planned, queryid as u64) });
+    }
+    planned
+}
+
+/// Tells the query of a cursor from the same query without one.
+const CURSOR: i64 = 0x6375_7273_6f72;
+
+/// Computes the queryid of a query, and where its constants are. The query keeps none.
+///
+/// # Safety
+/// `query` must be live. May raise.
+unsafe fn jumbled(query: *mut Query) -> (i64, *const pg_sys::JumbleState) {
+    // SAFETY: the query is live by the caller's promise.
+    unsafe {
+        let jumble = jumble::jumble(query);
+        let queryid = compat::parsed_query_id(&*query);
+        compat::clear_query_id(&mut *query);
+        (queryid, jumble)
+    }
+}
+
+/// Makes the queryid of a query, and keeps its text if it has none.
+///
+/// # Safety
+/// `query` must be live, and `source` null or its text. May raise.
+unsafe fn make(query: *mut Query, source: *const c_char) -> i64 {
+    // SAFETY: the query and its text are live by the caller's promise. The planner changes the query, so a copy of it is
+    // printed.
+    unsafe {
+        let (queryid, jumble) = jumbled(query);
+        let has_text = !source.is_null() && *source != 0 && (*query).stmt_location >= 0;
+        if has_text {
+            parsed::note(queryid, source, query, jumble);
+        } else if text(queryid).is_none() {
+            let copy = pg_sys::copyObjectImpl(query.cast()).cast::<Query>();
+            let printed = pg_sys::pg_get_querydef(copy, false);
+            keep_text(queryid, CStr::from_ptr(printed).to_bytes());
+            pg_sys::pfree(printed.cast());
+        }
+        queryid
+    }
+}
+
+/// Keeps a queryid in a plan.
+///
+/// # Safety
+/// `planned` must be a live plan that nobody else uses. May raise.
+unsafe fn mark(planned: *mut PlannedStmt, queryid: u64) {
+    // SAFETY: the plan is live by the caller's promise. The items are allocated where the planner allocated the plan.
+    unsafe {
+        for (cache, half) in [(LOW, queryid as u32), (HIGH, (queryid >> 32) as u32)] {
+            let item = pg_sys::palloc0(size_of::<PlanInvalItem>()).cast::<PlanInvalItem>();
+            (*item).type_ = pg_sys::NodeTag::T_PlanInvalItem;
+            (*item).cacheId = cache;
+            (*item).hashValue = half;
+            (*planned).invalItems = pg_sys::lappend((*planned).invalItems, item.cast());
+        }
+    }
+}
+
+/// The number of texts that are kept.
+const TEXTS: usize = 64;
+/// The maximal bytes of such a text.
+const MAX_TEXT: usize = 4096;
+
+/// A queryid and its text.
+type Made = (i64, Rc<[u8]>);
+
+/// The texts of queries that have none from PostgreSQL, until their plans are described. The newest is the last.
+static MADE: BackendLocal<RefCell<Vec<Made>>> = BackendLocal::new(RefCell::new(Vec::new()));
+
+/// Returns the text that was made for a query.
+pub fn text(queryid: i64) -> Option<Rc<[u8]>> {
+    let made = MADE.borrow();
+    made.iter()
+        .find(|(id, _)| *id == queryid)
+        .map(|(_, text)| text.clone())
+}
+
+/// Keeps the text of a query.
+fn keep_text(queryid: i64, printed: &[u8]) {
+    let bytes = first_bytes(printed, MAX_TEXT);
+    let mut made = MADE.borrow_mut();
+    if made.len() == TEXTS {
+        made.remove(0);
+    }
+    made.push((queryid, bytes.into()));
+}

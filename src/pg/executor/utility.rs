@@ -1,0 +1,297 @@
+//! Records utility statements that run other statements: CALL and DO. With `track = all` also any other in which a statement
+//! was measured, for example a COPY that fires triggers. Otherwise the time of those statements would be part of no statement
+//! that a client sent.
+//!
+//! Such a statement has no plan. It is recorded as a plan with one node, which is named after the statement.
+
+use super::statement::{caller, nested_recorded};
+use super::{nesting, own, unmeasured};
+use crate::guc;
+use crate::instrumentation::{InstrumentationLevel, InstrumentationPlan};
+use crate::pg::compat;
+use crate::pg::hot::usage::Usage;
+use crate::pg::hot::waits::{self, UtilityWaits};
+use crate::pg::plan::describe::{self, StatementText};
+use crate::pg::plan::tree::tag;
+use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::{self, memory, unguarded};
+use crate::pg::store;
+use crate::session::{self, KnownPlan};
+use pgrx::pg_sys::{self, CommandTag, NodeTag, PlannedStmt};
+use rowsource_core::clock;
+use rowsource_core::hint;
+use rowsource_core::histogram::Histogram;
+use rowsource_core::model::{
+    NodeStats, Outcome, Outside, PlanDescription, PlanId, PlanKey, PlanOrigin, Planning, Run, StatementSums,
+    Time,
+};
+use rowsource_core::stable_hash::StableHasher;
+use std::cell::RefCell;
+use std::ffi::{CStr, c_char};
+use std::rc::Rc;
+
+/// A running utility statement that may be recorded. An error may cross a frame that holds it.
+#[derive(Clone, Copy)]
+pub struct Running {
+    setting: InstrumentationPlan,
+    /// It is recorded even if no statement in it is measured.
+    is_always_recorded: bool,
+    toplevel: bool,
+    /// How many nested statements had been recorded before it.
+    nested_before: u64,
+    /// Its place in [`PLANS`].
+    place: usize,
+    /// The clock when it began.
+    start: u64,
+    /// The process's counters when it began.
+    before: Usage,
+}
+
+/// The plan under which a running utility statement will be recorded.
+struct Recorded {
+    plan: Rc<KnownPlan>,
+    description: Rc<PlanDescription>,
+    /// What the statement waits, in all statements that it runs.
+    waits: Box<UtilityWaits>,
+}
+
+/// The plans of the running utility statements. The innermost is the last.
+static PLANS: BackendLocal<RefCell<Vec<Recorded>>> = BackendLocal::new(RefCell::new(Vec::new()));
+
+/// Notes that a utility statement begins. Returns `None` if it is not recorded. Raises nothing.
+///
+/// # Safety
+/// `statement` must be a live utility statement with this queryid, and `source` its text.
+pub unsafe fn begin(statement: *const PlannedStmt, queryid: i64, source: *const c_char) -> Option<Running> {
+    // SAFETY: the statement is live by the caller's promise.
+    let kind = unsafe { tag((*statement).utilityStmt) };
+    let is_always_recorded = matches!(kind, NodeTag::T_CallStmt | NodeTag::T_DoStmt);
+    if !is_always_recorded && (!guc::track_all() || unmeasured::concerns_session(kind)) {
+        return None;
+    }
+    let toplevel = nesting::depth() == 0;
+    if !toplevel && own::script_runs() {
+        return None;
+    }
+    // SAFETY: the statement and its text are live by the caller's promise.
+    let setting = unsafe { setting(statement, source)? };
+    if memory::is_short() {
+        return None;
+    }
+    // SAFETY: the caller promises what the function requires.
+    let found = server::caught(|| unsafe { find(statement, queryid, source, toplevel) });
+    let place = keep(found.ok().flatten()?)?;
+    Some(Running {
+        setting,
+        is_always_recorded,
+        toplevel,
+        nested_before: nested_recorded(),
+        place,
+        // SAFETY: these are PostgreSQL's own counters, and only this thread writes them.
+        before: unsafe {
+            Usage {
+                buffers: *compat::buffer_usage(),
+                wal: *compat::wal_usage(),
+                is_charged: false,
+                has_waited: false,
+            }
+        },
+        start: setting.clock.read(),
+    })
+}
+
+/// Returns how a utility statement is to be measured. Returns `None` if it is not to be: a client did not send it and `track` is
+/// not `all`, or the statistics level is `basic` and it has no hint.
+///
+/// # Safety
+/// `statement` must be a live utility statement, and `source` its text or null.
+pub unsafe fn setting(statement: *const PlannedStmt, source: *const c_char) -> Option<InstrumentationPlan> {
+    if !(guc::track_all() || nesting::depth() == 0 && server::portal_or_background()) {
+        return None;
+    }
+    // SAFETY: the statement and its text are live by the caller's promise.
+    InstrumentationPlan::from_settings(|| hint::present(unsafe { server::commented_text(source, statement) }))
+}
+
+/// Finds the plan of a utility statement, and describes it if it is new. Returns `None` if there is no memory.
+///
+/// # Safety
+/// `statement` must be a live utility statement with this queryid, and `source` its text. May raise.
+unsafe fn find(
+    statement: *const PlannedStmt,
+    queryid: i64,
+    source: *const c_char,
+    toplevel: bool,
+) -> Option<Recorded> {
+    // SAFETY: the statement is live by the caller's promise.
+    let (command, kind) = unsafe { (command((*statement).utilityStmt), tag((*statement).utilityStmt)) };
+    let mut number = StableHasher::new();
+    number.bytes(command.bytes());
+    let id = PlanId {
+        number: number.finish(),
+        shape: 0,
+    };
+    let key = PlanKey::new(server::user_id(), server::database_id(), queryid, id, toplevel);
+    store::attach();
+    let known = session::known(&key);
+    if let Some(plan) = &known {
+        let description = plan.description.borrow().clone();
+        if describe::is_of_all(&description) {
+            return Some(Recorded {
+                plan: plan.clone(),
+                description,
+                waits: Box::new(UtilityWaits::new()),
+            });
+        }
+    }
+    // SAFETY: the statement and its text are live by the caller's promise.
+    let (bytes, start) =
+        unsafe { server::statement_text(source, (*statement).stmt_location, (*statement).stmt_len) };
+    let text = StatementText {
+        bytes: bytes.into(),
+        location: Some(start),
+        constants: (kind == NodeTag::T_CallStmt && compat::jumble::KNOWS_CONSTANTS_OF_CALL)
+            .then(|| super::parsed::constants(queryid))
+            .flatten(),
+    };
+    let description = Rc::new(describe::utility(&text, &command, kind == NodeTag::T_DoStmt)?);
+    let plan = known.unwrap_or_else(|| session::new_plan(key, &description));
+    Some(Recorded {
+        plan,
+        description,
+        waits: Box::new(UtilityWaits::new()),
+    })
+}
+
+/// Returns what PostgreSQL calls a utility statement: `CALL`, for example.
+///
+/// # Safety
+/// `utility` must point to a live utility statement.
+unsafe fn command(utility: *mut pg_sys::Node) -> String {
+    // SAFETY: the statement is live by the caller's promise. The name of a tag is a C string that lives for ever.
+    unsafe {
+        let tag = unguarded::CreateCommandTag(utility);
+        CStr::from_ptr(pg_sys::GetCommandTagName(tag))
+            .to_string_lossy()
+            .into_owned()
+    }
+}
+
+/// Keeps a plan until its statement ends. Returns its place, or `None` if there is no memory.
+fn keep(recorded: Recorded) -> Option<usize> {
+    let mut plans = PLANS.try_borrow_mut().ok()?;
+    plans.try_reserve(1).ok()?;
+    plans.push(recorded);
+    note_innermost(&plans);
+    Some(plans.len() - 1)
+}
+
+/// Takes the plan at this place, and drops those behind it: their statements ended without notice, because memory was short.
+fn take(place: usize) -> Option<Recorded> {
+    let mut plans = PLANS.try_borrow_mut().ok()?;
+    plans.truncate(place + 1);
+    let taken = plans.pop();
+    note_innermost(&plans);
+    taken.filter(|_| plans.len() == place)
+}
+
+/// Notes which of the running utility statements is the innermost, because waits are charged to it.
+fn note_innermost(plans: &[Recorded]) {
+    let innermost = plans
+        .last()
+        .map_or(std::ptr::null(), |last| &raw const *last.waits);
+    // SAFETY: the waits stay in their box until their statement is removed from the list, after which this notes others.
+    unsafe { waits::set_utility(innermost) };
+}
+
+/// Records a utility statement that has ended. Raises nothing.
+///
+/// # Safety
+/// `completion` must be null or live.
+pub unsafe fn end(running: &Running, outcome: Outcome, completion: *const pg_sys::QueryCompletion) {
+    // SAFETY: it is null or live by the caller's promise.
+    let copied = unsafe { completion.as_ref() }.filter(|done| done.commandTag == CommandTag::CMDTAG_COPY);
+    let rows = copied.map_or(0, |done| done.nprocessed);
+    let _ = server::caught(|| {
+        if let Some(recorded) = take(running.place)
+            && (running.is_always_recorded || nested_recorded() != running.nested_before)
+        {
+            record(running, &recorded, outcome, rows);
+        }
+    });
+}
+
+fn record(running: &Running, recorded: &Recorded, outcome: Outcome, rows: u64) {
+    let Running { setting, .. } = running;
+    let tick_ns = setting.clock.scale().ns_per_tick();
+    let ticks = clock::elapsed(running.start, setting.clock.read()).unwrap_or(0);
+    let elapsed_ms = ticks as i64 as f64 * tick_ns / 1e6;
+    let mut node = NodeStats::default();
+    // What the process waited before and after the statement, it waited for it too.
+    let mut waits = recorded.waits.copy();
+    if running.toplevel {
+        waits.merge(&waits::take_outside());
+    }
+    let outside = Outside {
+        sums: StatementSums {
+            rows,
+            ..StatementSums::default()
+        },
+        waits: (!waits.is_empty()).then_some(&waits),
+    };
+    let in_node = waits.events().filter(|waits| waits.node() == Some(0));
+    node.wait_ms = in_node.map(|waits| waits.ns).sum::<u64>() as f64 / 1e6;
+    if setting.level != InstrumentationLevel::Rows {
+        let used = used_since(&running.before);
+        node.starts = 1.into();
+        node.buffers = compat::buffers(&used.buffers).into();
+        node.wal = compat::wal(&used.wal).into();
+    }
+    if setting.level == InstrumentationLevel::Timed {
+        node.time = Time {
+            total_ms: elapsed_ms,
+            startup_ms: elapsed_ms,
+            self_ms: elapsed_ms,
+            error_ms: 0.0,
+        }
+        .into();
+        node.timed_calls = 1;
+        node.timer_calls = 2;
+    }
+    session::record(&mut session::Execution {
+        run: Run {
+            outcome,
+            sampfreq: setting.sampfreq,
+            clock: Some(setting.clock),
+            elapsed_ms,
+            planning: Planning::default(),
+            origin: PlanOrigin::Other,
+            at: server::time_of_day(setting.clock, tick_ns),
+            unfinished: false,
+            explained: false,
+            caller: if running.toplevel { 0 } else { caller() },
+        },
+        outside: (rows > 0 || !waits.is_empty()).then_some(&outside),
+        plan: &recorded.plan,
+        description: &recorded.description,
+        older_literals: false,
+        stats: &mut vec![node],
+        histograms: &[&Histogram::default()],
+        last: None,
+    });
+}
+
+/// Returns what the process has used since its counters had these values.
+fn used_since(before: &Usage) -> Usage {
+    let mut used = Usage::zero();
+    // SAFETY: the pointers are those of live values, and only this thread writes PostgreSQL's counters.
+    unsafe {
+        unguarded::BufferUsageAccumDiff(
+            &raw mut used.buffers,
+            compat::buffer_usage(),
+            &raw const before.buffers,
+        );
+        unguarded::WalUsageAccumDiff(&raw mut used.wal, compat::wal_usage(), &raw const before.wal);
+    }
+    used
+}

@@ -1,0 +1,87 @@
+//! Maps a page of a static onto shared memory: then the process uses the static as before, and others see its content.
+
+/// The size of a page. On a system with other pages, nothing is mapped.
+pub const PAGE: usize = 4096;
+/// The size of the smallest huge page of any system.
+pub const HUGE_PAGE: usize = 64 << 10;
+
+/// Puts shared memory in the place of a static. Returns false, and changes nothing, if the system does not allow that: for
+/// example, if the shared memory is of huge pages.
+///
+/// # Safety
+/// * `place` and `shared` must be the addresses of pages, of `bytes` bytes each. The static must fill its pages.
+/// * No other process may use the shared memory. It must stay allocated as long as this process runs.
+/// * This process must have one thread, and no reference into the static may be in use.
+#[cfg(target_os = "linux")]
+pub unsafe fn map_onto(place: *mut u8, shared: *mut u8, bytes: usize) -> bool {
+    // SAFETY: the function has no preconditions.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    if page != PAGE as libc::c_long
+        || !place.addr().is_multiple_of(PAGE)
+        || !shared.addr().is_multiple_of(PAGE)
+        // The system would round the length up to a huge page. It refuses huge pages at other addresses.
+        || (place.addr() | shared.addr()).is_multiple_of(HUGE_PAGE)
+    {
+        return false;
+    }
+    // SAFETY: both ranges are mapped pages, by the caller's promise. No signal handler runs meanwhile, and no other thread. The
+    // static has its content again before this returns, or the process ends.
+    unsafe {
+        // A length of 0 makes a second mapping of shared pages. If the system refuses, it refuses here, where nothing is lost.
+        let second = libc::mremap(shared.cast(), 0, bytes, libc::MREMAP_MAYMOVE);
+        if second == libc::MAP_FAILED {
+            return false;
+        }
+        let mut all = std::mem::zeroed();
+        let mut before = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        shared.copy_from_nonoverlapping(place, bytes);
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        let target: *mut libc::c_void = place.cast();
+        let is_mapped = libc::mremap(second, bytes, bytes, flags, target) == target;
+        if !is_mapped {
+            // If the system failed after it had unmapped the static, an address in it is not mapped any more.
+            if libc::msync(place.cast(), bytes, libc::MS_ASYNC) != 0 {
+                restore(place, shared, bytes);
+            }
+            libc::munmap(second, bytes);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        is_mapped
+    }
+}
+
+/// Gives the static private pages again, with its content. The system may have unmapped them before it failed.
+///
+/// # Safety
+/// The same as for [`map_onto`].
+#[cfg(target_os = "linux")]
+#[cold]
+unsafe fn restore(place: *mut u8, shared: *const u8, bytes: usize) {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+    // SAFETY: the pages are those of the static, by the caller's promise. `shared` has their content.
+    unsafe {
+        let mapped = libc::mmap(
+            place.cast(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            flags,
+            -1,
+            0,
+        );
+        if mapped == libc::MAP_FAILED {
+            libc::abort();
+        }
+        place.copy_from_nonoverlapping(shared, bytes);
+    }
+}
+
+/// Returns false: other systems cannot map shared memory twice.
+///
+/// # Safety
+/// None.
+#[cfg(not(target_os = "linux"))]
+pub unsafe fn map_onto(_place: *mut u8, _shared: *mut u8, _bytes: usize) -> bool {
+    false
+}

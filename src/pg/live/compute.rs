@@ -1,0 +1,218 @@
+//! Computes the statistics of a copy of a statement, as the session itself would if an error ended the statement now.
+
+use super::read::Running;
+use crate::pg::compat;
+use crate::pg::hot::node::Node;
+use crate::pg::hot::wrapper::Timed;
+use rowsource_core::model::{Buffers, NodeFacts, NodeStats, Wal};
+use rowsource_core::results::{
+    self, Calls, CoreSample, Mode, NodeSample, Nodes, Place, Scratch, StatementSample,
+};
+
+/// The statistics of a statement that runs.
+pub struct Computed {
+    /// The statistics of the nodes that EXPLAIN shows.
+    pub stats: Vec<NodeStats>,
+    /// The plan node ids of these nodes.
+    pub plan_node_ids: Vec<i32>,
+    /// The rows that the nodes' conditions have removed.
+    pub removed: Vec<u64>,
+    /// The node that runs, if it is known and one does.
+    pub running: Option<usize>,
+    /// The nanoseconds that its call in progress has lasted, if that is known.
+    pub running_ns: Option<f64>,
+}
+
+/// The nodes of the copy.
+struct Copied<'a> {
+    running: &'a Running,
+    /// What the nodes used that is not charged to them yet.
+    uncharged: Vec<(Buffers, Wal)>,
+    counters: Option<(Buffers, Wal)>,
+}
+
+impl Running {
+    /// Computes the statistics. Returns `None` if there is no memory.
+    pub fn compute(mut self) -> Option<(Computed, Running)> {
+        let count = self.nodes.len();
+        let mut uncharged = vec![(Buffers::default(), Wal::default()); count];
+        let hot = self.hot.filter(|_| self.state.is_running);
+        let since = |now: (Buffers, Wal), before: (Buffers, Wal)| {
+            let (mut buffers, mut wal) = now;
+            buffers -= before.0;
+            wal -= before.1;
+            (buffers, wal)
+        };
+        let mut running = None;
+        if let Some(hot) = hot {
+            let counters = hot.counters.unwrap_or(hot.charged);
+            let mut account = hot.account;
+            running = self.of_account(account).map(|i| self.called_by_core(i));
+            if let Some(i) = self.of_account(account) {
+                uncharged[i] = since(counters, hot.charged);
+            }
+            while let Some(i) = self.of_account(account) {
+                if self.nodes[i].interrupted.is_some() {
+                    break;
+                }
+                self.nodes[i].interrupted = Some(self.now.saturating_sub(self.nodes[i].before));
+                account = self.nodes[i].caller.addr();
+                // What a subplan uses is also charged to the node that called it, when the call ends.
+                if self.nodes[i].by_expression
+                    && let Some(caller) = self.of_account(account)
+                {
+                    let mut instr = self.nodes[i].instr;
+                    let entry = compat::common_instrumentation(&mut instr);
+                    let entry = (
+                        compat::buffers(&entry.bufusage_start),
+                        compat::wal(&entry.walusage_start),
+                    );
+                    let (buffers, wal) = since(counters, entry);
+                    uncharged[caller].0 += buffers;
+                    uncharged[caller].1 += wal;
+                }
+            }
+        }
+        let copied = Copied {
+            running: &self,
+            uncharged,
+            counters: hot.and_then(|hot| hot.counters),
+        };
+        let setup = &self.setup;
+        let sample = StatementSample {
+            mode: Mode::AlsoForCore,
+            has_usage: setup.has_usage != 0,
+            is_timed: setup.timed != Timed::Never as u8,
+            core_contributes: setup.core_contributes != 0,
+            tick_ns: setup.tick_ns,
+            config: &setup.config,
+            elapsed_ns: self.elapsed_ns(),
+        };
+        let mut scratch = Scratch::default();
+        results::assemble(&copied, &sample, &mut scratch)?;
+        scratch.remove_hidden_root();
+        let hidden = usize::from(self.nodes.first().is_some_and(|root| root.hidden));
+        let shown = || self.nodes.iter().skip(hidden);
+        for (node, stats) in shown().zip(&mut scratch.stats) {
+            stats.wait_ms = node.waited_ns as f64 / 1e6;
+        }
+        let computed = Computed {
+            stats: scratch.stats,
+            plan_node_ids: shown().map(|node| node.plan_node_id).collect(),
+            removed: shown()
+                .map(|node| (node.instr.nfiltered1 + node.instr.nfiltered2) as u64)
+                .collect(),
+            running_ns: running
+                .filter(|_| setup.timed != Timed::Never as u8)
+                .and_then(|node| Some(self.nodes[node].interrupted? as f64 * setup.tick_ns)),
+            running: running.and_then(|node| node.checked_sub(hidden)),
+        };
+        Some((computed, self))
+    }
+
+    /// Returns the node that core calls now on behalf of a node, or else that node.
+    fn called_by_core(&self, node: usize) -> usize {
+        let mut below = self.nodes[node].last_by_core as usize;
+        // The list is at most as long as there are nodes.
+        for _ in 0..self.nodes.len() {
+            let Some(called) = self.nodes.get(below).filter(|_| below != 0) else {
+                break;
+            };
+            // SAFETY: the struct is a copy, which lives as long as the reference.
+            if unsafe { compat::is_timing(&called.instr) } {
+                return below;
+            }
+            below = called.previous_by_core as usize;
+        }
+        node
+    }
+}
+
+impl Copied<'_> {
+    fn node(&self, i: usize) -> &Node {
+        &self.running.nodes[i]
+    }
+
+    /// Returns what the wrapper counted of a node's calls.
+    fn calls(&self, node: &Node) -> Calls {
+        match self.running.setup.timed {
+            timed if timed == Timed::Never as u8 => Calls::Untimed {
+                calls: node.every_call.calls,
+            },
+            timed if timed == Timed::Sampled as u8 => Calls::Sampled(node.timer),
+            _ => Calls::Every(node.every_call),
+        }
+    }
+}
+
+impl Nodes for Copied<'_> {
+    fn count(&self) -> usize {
+        self.running.nodes.len()
+    }
+
+    fn place(&self, i: usize) -> Place {
+        let node = self.node(i);
+        Place {
+            // A parent comes before its children.
+            parent: usize::try_from(node.parent).ok().filter(|parent| *parent < i),
+            edge: node.edge,
+            by_expression: node.by_expression,
+            hidden: node.hidden && i == 0,
+        }
+    }
+
+    fn sample(&self, i: usize) -> NodeSample {
+        let node = self.node(i);
+        let in_progress = if node.instr.running {
+            node.instr.tuplecount
+        } else {
+            0.0
+        };
+        let (mut buffers, mut wal) = (compat::buffers(&node.usage.buffers), compat::wal(&node.usage.wal));
+        buffers += self.uncharged[i].0;
+        wal += self.uncharged[i].1;
+        NodeSample {
+            place: self.place(i),
+            is_instrumented: node.method.is_some(),
+            processes: 1.0,
+            loops: node.instr.nloops,
+            is_running: node.instr.running,
+            rows: node.rows,
+            core_rows: node.instr.ntuples + in_progress,
+            is_fused_scan: node.is_fused_scan,
+            interrupted: node.interrupted,
+            calls: self.calls(node),
+            buffers,
+            wal,
+            facts: NodeFacts::default(),
+            estimate: node.estimate,
+        }
+    }
+
+    fn core(&self, i: usize) -> CoreSample {
+        let node = self.node(i);
+        let mut instr = node.instr;
+        let interrupted_ns =
+            compat::core_interrupted_ns(&mut instr).filter(|_| self.running.state.is_running);
+        let base = compat::common_instrumentation(&mut instr);
+        let mut buffers = base.need_bufusage.then(|| compat::buffers(&base.bufusage));
+        let mut wal = base.need_walusage.then(|| compat::wal(&base.walusage));
+        if interrupted_ns.is_some()
+            && let (Some((now, wal_now)), Some(buffers), Some(wal)) = (self.counters, &mut buffers, &mut wal)
+        {
+            *buffers += now;
+            *buffers -= compat::buffers(&base.bufusage_start);
+            *wal += wal_now;
+            *wal -= compat::wal(&base.walusage_start);
+        }
+        CoreSample {
+            alone: node.by_core,
+            is_interrupted: interrupted_ns.is_some(),
+            total_ns: compat::core_total_ns(&mut instr) + interrupted_ns.unwrap_or(0.0),
+            startup_ns: compat::core_startup_ns(&mut instr),
+            buffers: buffers.into(),
+            wal: wal.into(),
+            ..CoreSample::default()
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Finds the statement and the node that a session runs now, and copies nothing else. It allocates nothing after the areas are known.
+//!
+//! As for the copies of `read`, what was read is used only if the same execution was live before and afterwards.
+
+use super::area::{self, Area, Block};
+use super::read::copy_words;
+use crate::pg::compat::{self, NodeInstrumentation};
+use crate::pg::hot::node::Node;
+use crate::pg::store::LiveMemory;
+use rowsource_core::model::PlanKey;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+/// How often it is tried.
+const TRIES: usize = 5;
+
+/// What a session runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Glance {
+    pub key: PlanKey,
+    /// The number of the node that runs, as the views have it.
+    pub node: Option<u16>,
+    /// The plan node id of this node.
+    plan_node_id: i32,
+    /// What the session waited for at that moment; 0 if it did not wait.
+    pub wait_event: u32,
+}
+
+/// What was seen of a session. It is so again while the same account runs in the same execution, as in a session that waits. Then most
+/// of what was read need not be read again: each part lies in another page, which is no longer in the processor's caches.
+#[derive(Clone, Copy)]
+struct Seen {
+    block: *const Block,
+    generation: u64,
+    account: Option<usize>,
+    glance: Glance,
+}
+
+/// The areas of all sessions, and which session of PostgreSQL's list of processes has which.
+#[derive(Default)]
+pub struct Areas {
+    newest: u64,
+    all: Vec<(&'static Area, Option<Seen>)>,
+    /// For each place in the list of processes, the index of its area and one more; 0 if it has none.
+    of_process: Vec<u32>,
+    /// This was found in the current round.
+    is_found: bool,
+}
+
+impl Areas {
+    /// Makes room for so many processes. Returns `None` if there is no memory.
+    pub fn with_room(processes: usize) -> Option<Areas> {
+        let mut areas = Areas::default();
+        areas.all.try_reserve_exact(processes).ok()?;
+        areas.of_process.try_reserve_exact(processes).ok()?;
+        areas.of_process.resize(processes, 0);
+        Some(areas)
+    }
+
+    /// Begins a new round of glances.
+    pub fn begin(&mut self) {
+        self.is_found = false;
+    }
+
+    /// Finds the areas, and which process has which.
+    ///
+    /// # Safety
+    /// The caller must be in `contained`, outside of any FFI boundary. Raises if memory cannot be mapped.
+    unsafe fn find(&mut self, memory: &LiveMemory) {
+        let newest = memory.newest.load(Acquire);
+        if newest != self.newest {
+            let (all, known) = (&mut self.all, self.newest);
+            // SAFETY: the caller promises what the function requires.
+            unsafe {
+                area::each(memory, |address, area| {
+                    // New areas come first, and areas are never freed.
+                    if address != known && all.try_reserve(1).is_ok() {
+                        all.push((area, None));
+                    }
+                    address == known
+                });
+            }
+            self.newest = newest;
+        }
+        self.of_process.fill(0);
+        for (i, (area, _)) in self.all.iter().enumerate() {
+            let number = area.number.load(Relaxed) as usize;
+            if let Some(place) = self.of_process.get_mut(number)
+                && area.pid().is_some()
+            {
+                *place = i as u32 + 1;
+            }
+        }
+    }
+
+    /// Returns the area of a process with this place in the list of processes. An area that the process has just taken is found at the
+    /// first time in a round that one is missed.
+    ///
+    /// # Safety
+    /// The caller must be in `contained`, outside of any FFI boundary. Raises if memory cannot be mapped.
+    unsafe fn of(
+        &mut self,
+        memory: &LiveMemory,
+        number: usize,
+        pid: i32,
+    ) -> Option<&mut (&'static Area, Option<Seen>)> {
+        loop {
+            let index = self.of_process.get(number)?.checked_sub(1);
+            let index = index.map_or(usize::MAX, |index| index as usize);
+            if self
+                .all
+                .get(index)
+                .is_some_and(|(area, _)| area.pid() == Some(pid))
+            {
+                return self.all.get_mut(index);
+            }
+            if std::mem::replace(&mut self.is_found, true) {
+                return None;
+            }
+            // SAFETY: the caller promises what the function requires.
+            unsafe { self.find(memory) }
+        }
+    }
+
+    /// Returns what a process runs: the innermost of its measured statements. Returns `None` if none runs, or if its statements are
+    /// too short to be seen. The process, and the leader of a parallel worker, are given by the places in the list of processes and
+    /// the pids.
+    ///
+    /// # Safety
+    /// The caller must be in `contained`, outside of any FFI boundary. Raises if memory cannot be mapped.
+    pub unsafe fn glance(
+        &mut self,
+        memory: &LiveMemory,
+        process: (usize, i32),
+        leader: Option<(usize, i32)>,
+    ) -> Option<Glance> {
+        // SAFETY: the caller promises what the functions require.
+        unsafe {
+            let (area, last) = self.of(memory, process.0, process.1)?;
+            let area = *area;
+            let seen = (0..TRIES).find_map(|_| look(memory, area, last)).flatten()?;
+            if area.leader().is_none() {
+                return Some(seen);
+            }
+            // A worker runs a part of its leader's plan, which has another number for each node.
+            let leader = leader.and_then(|(number, pid)| self.of(memory, number, pid));
+            let whole = leader.and_then(|leader| {
+                (0..TRIES)
+                    .find_map(|_| place(memory, leader.0, &seen.key, seen.plan_node_id))
+                    .flatten()
+            });
+            Some(match whole {
+                Some((key, node)) => Glance {
+                    key,
+                    node: node.filter(|_| seen.node.is_some()),
+                    ..seen
+                },
+                None => Glance {
+                    key: seen.key.with_plan(0, 0),
+                    node: None,
+                    ..seen
+                },
+            })
+        }
+    }
+}
+
+/// Returns the innermost statement that runs, with its generation.
+fn innermost(area: &'static Area) -> Option<(&'static Block, u64)> {
+    let running = area.used_blocks().filter_map(|block| {
+        let generation = block.header.generation()?;
+        let state = block.header.state();
+        state.is_running.then_some((state.depth, block, generation))
+    });
+    running
+        .max_by_key(|(depth, ..)| *depth)
+        .map(|(_, block, generation)| (block, generation))
+}
+
+/// Looks at a session once. Returns `None` if it must be tried again, and `Some(None)` if no statement runs. `last` is what was seen the
+/// last time.
+///
+/// # Safety
+/// The caller must be in `contained`, outside of any FFI boundary. Raises if memory cannot be mapped.
+unsafe fn look(memory: &LiveMemory, area: &'static Area, last: &mut Option<Seen>) -> Option<Option<Glance>> {
+    let Some((block, generation)) = innermost(area) else {
+        return Some(None);
+    };
+    // SAFETY: the hot state is in shared memory that stays mapped.
+    let account = area
+        .hot()
+        .map(|hot| unsafe { (&raw const (*hot).current).cast::<usize>().read_volatile() });
+    let same = |seen: &Seen| {
+        (seen.block, seen.generation, seen.account) == (std::ptr::from_ref(block), generation, account)
+    };
+    if let Some(Seen { glance, .. }) = last.filter(same) {
+        let wait_event = area.wait_event();
+        let is_still = block.header.is_still(generation);
+        return is_still.then_some(Some(Glance { wait_event, ..glance }));
+    }
+    let setup = block.header.setup();
+    let (address, _) = block.addresses(setup.count)?;
+    // SAFETY: the caller promises what the functions require. The block has so many initialised nodes, which are never freed.
+    let (running, is_by_core, wait_event) = unsafe {
+        let nodes: *const Node = memory.at(address).cast();
+        let wait_event = area.wait_event();
+        let called = account
+            .and_then(|account| account.checked_sub(setup.first))
+            .map(|offset| offset / size_of::<Node>())
+            .filter(|index| *index < setup.count);
+        let is_by_core =
+            called.is_some_and(|index| (&raw const (*nodes.add(index)).last_by_core).read_volatile() != 0);
+        let running = called.and_then(|index| {
+            let index = called_by_core(nodes, setup.count, index);
+            let hidden = usize::from((&raw const (*nodes).hidden).cast::<u8>().read_volatile() != 0);
+            let plan_node_id = (&raw const (*nodes.add(index)).plan_node_id).read_volatile();
+            Some((u16::try_from(index.checked_sub(hidden)?).ok()?, plan_node_id))
+        });
+        (running, is_by_core, wait_event)
+    };
+    if !block.header.is_still(generation) {
+        return None;
+    }
+    let (node, plan_node_id) = running.unzip();
+    let glance = Glance {
+        key: setup.key,
+        node,
+        plan_node_id: plan_node_id.unwrap_or(-1),
+        wait_event,
+    };
+    // If core may call nodes on behalf of the running one, the account does not tell which of them runs.
+    *last = (!is_by_core).then_some(Seen {
+        block,
+        generation,
+        account,
+        glance,
+    });
+    Some(Some(glance))
+}
+
+/// Returns the node that core calls now on behalf of a node, or else that node.
+///
+/// # Safety
+/// There must be so many initialised nodes, and one with this index. Their session may change them meanwhile, each word as a whole.
+unsafe fn called_by_core(nodes: *const Node, count: usize, index: usize) -> usize {
+    // SAFETY: the index is one of a node by the caller's promise, and each of the others is checked.
+    unsafe {
+        let mut below = (&raw const (*nodes.add(index)).last_by_core).read_volatile() as usize;
+        // The list is at most as long as there are nodes.
+        for _ in 0..count {
+            if below == 0 || below >= count {
+                break;
+            }
+            let called = nodes.add(below);
+            let instr: NodeInstrumentation = copy_words(&raw const (*called).instr);
+            if compat::is_timing(&raw const instr) {
+                return below;
+            }
+            below = (&raw const (*called).previous_by_core).read_volatile() as usize;
+        }
+    }
+    index
+}
+
+/// Returns the plan that a leader runs, and the number of the node with this plan node id, if it runs the statement of this key.
+/// Returns `None` if it must be tried again.
+///
+/// # Safety
+/// The caller must be in `contained`, outside of any FFI boundary. Raises if memory cannot be mapped.
+unsafe fn place(
+    memory: &LiveMemory,
+    leader: &'static Area,
+    worker: &PlanKey,
+    plan_node_id: i32,
+) -> Option<Option<(PlanKey, Option<u16>)>> {
+    let Some((block, generation)) = innermost(leader) else {
+        return Some(None);
+    };
+    let setup = block.header.setup();
+    let (address, _) = block.addresses(setup.count)?;
+    // SAFETY: the caller promises what the function requires. The block has so many initialised nodes, which are never freed.
+    let found = unsafe {
+        let nodes: *const Node = memory.at(address).cast();
+        let hidden = usize::from((&raw const (*nodes).hidden).cast::<u8>().read_volatile() != 0);
+        let mut indices = 0..setup.count;
+        indices
+            .find(|i| (&raw const (*nodes.add(*i)).plan_node_id).read_volatile() == plan_node_id)
+            .and_then(|i| u16::try_from(i.checked_sub(hidden)?).ok())
+    };
+    if !block.header.is_still(generation) {
+        return None;
+    }
+    Some((setup.key.queryid == worker.queryid).then_some((setup.key, found)))
+}

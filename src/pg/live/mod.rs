@@ -1,0 +1,26 @@
+//! Statements that run now, as other sessions see them.
+//!
+//! A session measures its statements in shared memory. Another session copies what it finds there, and computes the statistics
+//! from the copy as the session itself would if an error ended the statement now. It sends no signal and takes no lock, so it
+//! works also if the session waits or is stopped, and the session pays nothing for it.
+//!
+//! * `alias` makes a page of this process's statics visible to others, so that they see which node runs;
+//! * `header` is what a statement publishes beside its nodes;
+//! * `area` is the shared memory of a session: its statements' headers and nodes;
+//! * `memory` provides the nodes of a statement, in that area, or in private memory if there is no room;
+//! * `read` copies the statements of all sessions;
+//! * `glance` finds the statement and the node that a session runs, and copies nothing else;
+//! * `compute` computes the statistics of a copy.
+
+mod alias;
+pub mod area;
+mod compute;
+mod glance;
+mod header;
+pub mod memory;
+mod read;
+
+pub use compute::Computed;
+pub use glance::{Areas, Glance};
+pub use header::{Header, Setup};
+pub use read::{Running, each_running, private_pids};

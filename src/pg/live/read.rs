@@ -1,0 +1,273 @@
+//! Copies the statements that run in all sessions.
+//!
+//! The copy of a statement is checked: if the statement ended meanwhile, or another one took its place, the copy is made again, and
+//! after some tries the statement is left out. Each word of a copy is one that the session has written. Addresses in it are those
+//! of the session, so they are only compared and turned into indices.
+
+use super::area::{self, Area, Block};
+use super::header::{Setup, State};
+use crate::pg::compat;
+use crate::pg::hot::node::Node;
+use crate::pg::hot::state::Usage;
+use crate::pg::hot::wrapper::Timed;
+use crate::pg::server;
+use crate::pg::server::memory;
+use crate::pg::store::{self, LiveMemory};
+use pgrx::pg_sys;
+use rowsource_core::clock::{Source, elapsed};
+use rowsource_core::model::{Buffers, PlanDescription, Wal};
+use std::mem::MaybeUninit;
+
+/// How often a copy is tried.
+const TRIES: usize = 50;
+
+/// A copy of a statement that runs.
+pub struct Running {
+    pub pid: i32,
+    /// If the session is a parallel worker, the pid of its leader.
+    pub leader: Option<i32>,
+    /// What the session waits for; 0 if it does not wait.
+    pub wait_event: u32,
+    pub setup: Setup,
+    pub state: State,
+    /// The clock's reading when it was copied.
+    pub now: u64,
+    pub nodes: Vec<Node>,
+    /// The description of its plan. A parallel worker has none.
+    pub description: Option<PlanDescription>,
+    /// What runs now.
+    pub hot: Option<HotCopy>,
+}
+
+/// What a session knows only while its nodes run.
+#[derive(Clone, Copy)]
+pub struct HotCopy {
+    /// The address of the account that is charged next.
+    pub account: usize,
+    /// PostgreSQL's counters at the last charge.
+    pub charged: (Buffers, Wal),
+    /// PostgreSQL's counters now, if they can be seen and belong to the copy.
+    pub counters: Option<(Buffers, Wal)>,
+}
+
+/// Visits all statements that run, the outermost of a session first. Returns false if they are not shared.
+///
+/// # Errors
+/// Raises "out of memory". The user can cancel this.
+pub fn each_running(mut visit: impl FnMut(Running)) -> bool {
+    store::attach();
+    let Some(memory) = store::live_memory() else {
+        return false;
+    };
+    let mut areas = memory::with_room(1_000);
+    // SAFETY: only SQL functions call this. They hold no lock, and are outside of any boundary.
+    unsafe {
+        area::each(&memory, |_, area| {
+            areas.push(area);
+            false
+        });
+    }
+    for area in areas {
+        server::check_for_interrupts();
+        for running in of_session(&memory, area) {
+            visit(running);
+        }
+    }
+    true
+}
+
+/// Returns the pids of the sessions that run a measured statement in private memory, of which nothing is known.
+///
+/// # Errors
+/// Raises "out of memory".
+pub fn private_pids() -> Vec<i32> {
+    let mut pids = memory::with_room(1_000);
+    if let Some(memory) = store::live_memory() {
+        // SAFETY: only SQL functions call this. They hold no lock, and are outside of any boundary.
+        unsafe {
+            area::each(&memory, |_, area| {
+                pids.extend(area.pid().filter(|_| area.private.state().is_running));
+                false
+            });
+        }
+    }
+    pids
+}
+
+/// Returns copies of the statements of a session, the outermost first.
+fn of_session(memory: &LiveMemory, area: &'static Area) -> Vec<Running> {
+    let Some(pid) = area.pid() else { return Vec::new() };
+    let blocks = area.blocks.iter();
+    let mut all: Vec<Running> = blocks
+        .filter_map(|block| {
+            (0..TRIES)
+                .find_map(|i| copy(memory, area, block, pid, i))
+                .flatten()
+        })
+        .collect();
+    if area.pid() != Some(pid) {
+        return Vec::new();
+    }
+    all.sort_by_key(|running| {
+        (
+            running.state.depth,
+            !running.state.is_running,
+            running.state.began,
+        )
+    });
+    // The session's account is that of the innermost statement. For the others it is the one that called for the next inner one.
+    let mut caller = None;
+    for running in all.iter_mut().rev().filter(|running| running.state.is_running) {
+        if let (Some(hot), Some(caller)) = (&mut running.hot, caller) {
+            hot.account = caller;
+            hot.counters = None;
+        }
+        caller = Some(running.state.caller);
+    }
+    all
+}
+
+/// Copies a statement. Returns `None` if it must be tried again, and `Some(None)` if no statement is live.
+fn copy(
+    memory: &LiveMemory,
+    area: &'static Area,
+    block: &'static Block,
+    pid: i32,
+    tries: usize,
+) -> Option<Option<Running>> {
+    let Some(generation) = block.header.generation() else {
+        return Some(None);
+    };
+    let (setup, state) = (block.header.setup(), block.header.state());
+    let (address, description) = block.addresses(setup.count)?;
+    let clock = *Source::ALL.get(usize::from(setup.clock))?;
+    let before = hot(area);
+    // SAFETY: SQL functions are outside of any boundary. The block has so many initialised nodes, which are never freed.
+    let nodes = unsafe { copy_nodes(memory.at(address).cast(), setup.count) };
+    let now = clock.read();
+    let after = hot(area);
+    let mut bytes: Vec<u8> = memory::with_room(description.1);
+    if description.1 > 0 {
+        // SAFETY: as above. The size is at most that of the room.
+        unsafe {
+            let place = memory.at(description.0);
+            bytes.extend((0..description.1).map(|i| place.add(i).read_volatile()));
+        }
+    }
+    if !block.header.is_still(generation) {
+        return None;
+    }
+    // If the session charged an account meanwhile, the counters do not belong to the copy.
+    let is_same = matches!((&before, &after), (Some(before), Some(after)) if before.charged == after.charged && before.account == after.account);
+    if before.is_some() && !is_same && tries + 1 < TRIES {
+        return None;
+    }
+    let hot = after.map(|after| HotCopy {
+        counters: after.counters.filter(|_| is_same),
+        ..after
+    });
+    Some(Some(Running {
+        pid,
+        leader: area.leader(),
+        wait_event: area.wait_event(),
+        setup,
+        state,
+        now,
+        nodes,
+        description: postcard::from_bytes(&bytes).ok().map(
+            |(mut description, extents): (PlanDescription, _)| {
+                description.extents = extents;
+                description
+            },
+        ),
+        hot,
+    }))
+}
+
+/// Copies nodes word by word.
+///
+/// # Safety
+/// There must be so many initialised nodes. Their session may change them meanwhile, each word as a whole.
+unsafe fn copy_nodes(from: *const Node, count: usize) -> Vec<Node> {
+    const WORDS: usize = size_of::<Node>() / 8;
+    const _: () = assert!(size_of::<Node>() == WORDS * 8 && align_of::<Node>() == 8);
+    let mut nodes: Vec<Node> = memory::with_room(count);
+    for i in 0..count {
+        let mut node = MaybeUninit::<Node>::uninit();
+        // SAFETY: the node is initialised by the caller's promise, and so is its copy afterwards. Nobody writes anything but values
+        // of a node's fields there, and fields of more than one word have values for all combinations of their words.
+        nodes.push(unsafe {
+            let (from, to) = (from.add(i).cast::<u64>(), node.as_mut_ptr().cast::<u64>());
+            for word in 0..WORDS {
+                to.add(word).write(from.add(word).read_volatile());
+            }
+            node.assume_init()
+        });
+    }
+    nodes
+}
+
+/// Copies the hot state of a session, if it can be seen.
+fn hot(area: &Area) -> Option<HotCopy> {
+    let hot = area.hot()?;
+    // SAFETY: the addresses are those of initialised values in shared memory that stays mapped.
+    unsafe {
+        let charged: Usage = copy_words((&raw const (*hot).last_charged).cast());
+        let counters = area.counters().map(|(buffers, wal)| {
+            let (buffers, wal): (pg_sys::BufferUsage, pg_sys::WalUsage) =
+                (copy_words(buffers), copy_words(wal));
+            (compat::buffers(&buffers), compat::wal(&wal))
+        });
+        Some(HotCopy {
+            account: (&raw const (*hot).current).cast::<usize>().read_volatile(),
+            charged: (compat::buffers(&charged.buffers), compat::wal(&charged.wal)),
+            counters,
+        })
+    }
+}
+
+/// Copies a value word by word.
+///
+/// # Safety
+/// `from` must be the address of a value of whole words, for which all combinations of the words that are written there are valid.
+pub(super) unsafe fn copy_words<T: Copy>(from: *const T) -> T {
+    const { assert!(size_of::<T>().is_multiple_of(8) && align_of::<T>() == 8) };
+    let mut value = MaybeUninit::<T>::uninit();
+    // SAFETY: the caller promises a value of so many words.
+    unsafe {
+        let (from, to) = (from.cast::<u64>(), value.as_mut_ptr().cast::<u64>());
+        for word in 0..size_of::<T>() / 8 {
+            to.add(word).write(from.add(word).read_volatile());
+        }
+        value.assume_init()
+    }
+}
+
+impl Running {
+    /// Returns the clock that its nodes read; `None` if they are not timed.
+    pub fn clock(&self) -> Option<Source> {
+        let clock = Source::ALL.get(usize::from(self.setup.clock)).copied();
+        clock.filter(|_| self.setup.timed != Timed::Never as u8)
+    }
+
+    /// Returns the nanoseconds that the statement has run, in all its runs.
+    pub fn elapsed_ns(&self) -> f64 {
+        let running = if self.state.is_running {
+            elapsed(self.state.run_began, self.now).unwrap_or(0) as i64 as f64 * self.setup.tick_ns
+        } else {
+            0.0
+        };
+        self.state.elapsed_ns + running
+    }
+
+    /// Returns the nanoseconds since the statement began to run.
+    pub fn age_ns(&self) -> f64 {
+        elapsed(self.state.began, self.now).unwrap_or(0) as i64 as f64 * self.setup.tick_ns
+    }
+
+    /// Returns the index of the node with an account of the session.
+    pub(super) fn of_account(&self, account: usize) -> Option<usize> {
+        let index = account.checked_sub(self.setup.first)? / size_of::<Node>();
+        (index < self.nodes.len()).then_some(index)
+    }
+}

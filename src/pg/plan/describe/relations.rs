@@ -1,0 +1,142 @@
+//! Adds the schemas of the nodes' tables to a description. The executor has opened the tables, so the catalog is read once
+//! per schema, not per table: a plan may scan 10,000 partitions of one schema.
+
+use super::named::text;
+use crate::pg::plan::tree::{Found, tag};
+use crate::pg::server;
+use crate::pg::server::contained::contained;
+use pgrx::pg_sys::{self, NodeTag, Oid, PlanState};
+use rowsource_core::plan::{Extent, PlanNode};
+use std::ffi::{CStr, c_char};
+
+/// Adds the schemas, and the tables of index scans that have none yet. A temporary table gets no schema, because each session
+/// has another one. Neither does a system catalog, which is found without it.
+///
+/// # Safety
+/// `found` must be the initialised nodes of a started query, which keeps its relations open. The nodes that are not hidden must
+/// be in the order of `nodes`.
+pub unsafe fn add(found: &[Found], nodes: &mut [PlanNode]) {
+    let mut last: Option<(Oid, Option<Box<str>>)> = None;
+    let shown = found.iter().filter(|place| !place.hidden);
+    for (place, node) in shown.zip(nodes) {
+        // SAFETY: the plan state is initialised and its relation is open, by the caller's promise.
+        unsafe {
+            let relation = table(place.plan_state);
+            if relation.is_null() {
+                continue;
+            }
+            let class = (*relation).rd_rel;
+            if is_index_scan(place.plan_state) && node.table.is_none() {
+                let name = &raw const (*class).relname.data;
+                node.table = Some(text(CStr::from_ptr(name.cast::<c_char>())).into());
+            }
+            let schema = (*class).relnamespace;
+            let is_temporary = (*class).relpersistence as u8 == pg_sys::RELPERSISTENCE_TEMP;
+            if is_temporary || schema.to_u32() == pg_sys::PG_CATALOG_NAMESPACE {
+                continue;
+            }
+            if last.as_ref().is_none_or(|(known, _)| *known != schema) {
+                last = Some((schema, server::schema_name(schema.to_u32()).map(Into::into)));
+            }
+            node.schema = last.as_ref().and_then(|(_, name)| name.clone());
+        }
+    }
+}
+
+/// Returns what bounds the nodes that are not hidden.
+///
+/// # Safety
+/// The same as for [`add`].
+pub unsafe fn extents(found: &[Found]) -> Vec<Extent> {
+    let shown = found.iter().filter(|place| !place.hidden);
+    // SAFETY: the plan states are initialised, by the caller's promise.
+    shown.map(|place| unsafe { extent(place.plan_state) }).collect()
+}
+
+/// Returns what bounds a node.
+///
+/// # Safety
+/// `ps` must point to an initialised plan state of a started query.
+unsafe fn extent(ps: *mut PlanState) -> Extent {
+    // SAFETY: the plan state is of the type that its tag says, and has its plan. An expression begins with its tag.
+    unsafe {
+        match tag(ps) {
+            NodeTag::T_ModifyTableState => Extent::Unknown,
+            NodeTag::T_LimitState => {
+                let limit = &*(*ps).plan.cast::<pg_sys::Limit>();
+                let count = limit.limitCount.cast::<pg_sys::Const>();
+                let is_constant = !count.is_null()
+                    && tag(count) == NodeTag::T_Const
+                    && !(*count).constisnull
+                    && limit.limitOffset.is_null()
+                    && limit.limitOption == pg_sys::LimitOption::LIMIT_OPTION_COUNT;
+                if is_constant {
+                    Extent::ConstantLimit
+                } else {
+                    Extent::Unknown
+                }
+            }
+            _ => {
+                let relation = table(ps);
+                if relation.is_null() {
+                    return Extent::Unknown;
+                }
+                let class = &*(*relation).rd_rel;
+                let is_heap = class.relam == pg_sys::HEAP_TABLE_AM_OID;
+                // The executor is about to read it. If that fails, it fails there.
+                let blocks = is_heap.then(|| {
+                    contained(|| {
+                        pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM)
+                    })
+                });
+                match blocks {
+                    Some(Ok(blocks)) => Extent::Table {
+                        oid: (*relation).rd_id.to_u32(),
+                        file: class.relfilenode.to_u32(),
+                        blocks,
+                    },
+                    _ => Extent::Unknown,
+                }
+            }
+        }
+    }
+}
+
+/// Returns whether a node scans a table by an index.
+///
+/// # Safety
+/// `ps` must point to an initialised plan state.
+unsafe fn is_index_scan(ps: *mut PlanState) -> bool {
+    // SAFETY: the plan state begins with its tag.
+    let kind = unsafe { tag(ps) };
+    matches!(kind, NodeTag::T_IndexScanState | NodeTag::T_IndexOnlyScanState)
+}
+
+/// Returns the table that a node scans or changes; null if there is none.
+///
+/// # Safety
+/// `ps` must point to an initialised plan state of a started query.
+unsafe fn table(ps: *mut PlanState) -> pg_sys::Relation {
+    // SAFETY: the plan state is of the type that its tag says, by the caller's promise.
+    unsafe {
+        match tag(ps) {
+            NodeTag::T_IndexScanState
+            | NodeTag::T_IndexOnlyScanState
+            | NodeTag::T_SeqScanState
+            | NodeTag::T_SampleScanState
+            | NodeTag::T_BitmapHeapScanState
+            | NodeTag::T_TidScanState
+            | NodeTag::T_TidRangeScanState
+            | NodeTag::T_ForeignScanState
+            | NodeTag::T_CustomScanState => (*ps.cast::<pg_sys::ScanState>()).ss_currentRelation,
+            NodeTag::T_ModifyTableState => {
+                let root = (*ps.cast::<pg_sys::ModifyTableState>()).rootResultRelInfo;
+                if root.is_null() {
+                    return std::ptr::null_mut();
+                }
+                (*root).ri_RelationDesc
+            }
+            _ => std::ptr::null_mut(),
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Reads what each process of a parallel plan did, when a statement has ended.
+
+use super::facts;
+use super::node_table::{NodeRef, NodeTable};
+use super::workarea::Whose;
+use crate::pg::compat;
+use pgrx::pg_sys;
+use rowsource_core::model::{Jit, NodeStats, Time, WorkerPart, Workers};
+
+/// Returns what each process did of the nodes that EXPLAIN shows. `read_jit` returns what a worker compiled. Returns `None` if no
+/// workers may have run any node, or if that is too much to keep.
+///
+/// # Safety
+/// The plan states of the nodes and their memory contexts must be live.
+#[cold]
+#[inline(never)]
+pub unsafe fn read(
+    nodes: &NodeTable,
+    read_jit: impl Fn(&pg_sys::JitInstrumentation) -> Jit,
+) -> Option<Box<Workers>> {
+    let mut workers = Workers::default();
+    for (i, node) in nodes.iter().filter(|node| !node.hidden()).enumerate() {
+        // SAFETY: the caller promises what the function requires.
+        unsafe { add_node(&mut workers, i, node, &read_jit)? };
+    }
+    (!workers.is_empty()).then(|| Box::new(workers))
+}
+
+/// Adds a node, if workers may have run it. Returns `None` if that is too much to keep.
+///
+/// # Safety
+/// The plan state of the node and its memory contexts must be live.
+unsafe fn add_node(
+    workers: &mut Workers,
+    i: usize,
+    node: NodeRef,
+    read_jit: impl Fn(&pg_sys::JitInstrumentation) -> Jit,
+) -> Option<()> {
+    let ps = node.plan_state();
+    // SAFETY: the plan state is live by the caller's promise. The workers' arrays are null or live as long, and have as many
+    // entries as they say.
+    unsafe {
+        let Some(all) = (*ps).worker_instrument.as_ref() else {
+            return Some(());
+        };
+        workers
+            .add_node(i, facts::of_process(ps, Whose::Leader))
+            .then_some(())?;
+        let jit = (*ps).worker_jit_instrument.as_ref();
+        let jit = jit.map_or(&[][..], |jit| {
+            jit.jit_instr.as_slice(jit.num_workers.max(0) as usize)
+        });
+        let parts = all.instrument.as_slice(all.num_workers.max(0) as usize);
+        for (n, part) in parts.iter().enumerate() {
+            let stats = NodeStats {
+                facts: facts::of_process(ps, Whose::Worker(n)),
+                ..stats(*part)
+            };
+            let part = WorkerPart {
+                worker: n as u32,
+                stats,
+                jit: jit.get(n).map(&read_jit),
+            };
+            // Of a scan that may read ahead, EXPLAIN shows the workers that were not launched too.
+            if part.is_shown() || compat::worker_scan_io(ps, n).is_some() {
+                workers.add_part(part).then_some(())?;
+            }
+        }
+    }
+    Some(())
+}
+
+/// Returns what a worker reported of a node, without the node's facts.
+fn stats(mut reported: compat::NodeInstrumentation) -> NodeStats {
+    let (total_ns, startup_ns) = (
+        compat::core_total_ns(&mut reported),
+        compat::core_startup_ns(&mut reported),
+    );
+    let (loops, rows) = (reported.nloops, reported.ntuples);
+    let base = compat::common_instrumentation(&mut reported);
+    let time = Time {
+        total_ms: total_ns / 1e6,
+        startup_ms: startup_ns / 1e6,
+        ..Time::default()
+    };
+    NodeStats {
+        starts: (loops as u64).into(),
+        rows: rows as u64,
+        time: base.need_timer.then_some(time).into(),
+        buffers: base.need_bufusage.then(|| compat::buffers(&base.bufusage)).into(),
+        wal: base.need_walusage.then(|| compat::wal(&base.walusage)).into(),
+        ..NodeStats::default()
+    }
+}

@@ -1,0 +1,76 @@
+//! Tells how large a table is.
+
+use crate::pg::compat;
+use pgrx::pg_sys;
+
+/// The size of a table whose rows lie in blocks.
+#[derive(Clone, Copy)]
+pub struct HeapSize {
+    /// The number of its file.
+    pub file: u32,
+    pub blocks: u32,
+    /// The most rows that a block can have.
+    pub max_rows_per_block: u32,
+    /// How many rows a block had when the table was analysed; `None` if it never was.
+    pub rows_per_block: Option<f64>,
+}
+
+/// The bytes of a row in its block, besides its data: the header without a bitmap of nulls, and the pointer to the row.
+const HEADER: u32 = 24;
+const POINTER: u32 = 4;
+/// The bytes of a block's own header.
+const BLOCK_HEADER: u32 = 24;
+
+/// Returns the size of a table of this database. Returns `None` if there is no such table, if its rows do not lie in blocks, or if
+/// somebody waits to change it: this never waits.
+///
+/// # Errors
+/// Raises PostgreSQL's errors. Only SQL functions may call this.
+pub fn heap_size(oid: u32) -> Option<HeapSize> {
+    let (oid, lock) = (pg_sys::Oid::from(oid), pg_sys::AccessShareLock as i32);
+    // SAFETY: SQL functions may lock and open relations. The relation is open and locked while it is read.
+    unsafe {
+        if !pg_sys::ConditionalLockRelationOid(oid, lock) {
+            return None;
+        }
+        let relation = pg_sys::try_relation_open(oid, pg_sys::NoLock as i32);
+        if relation.is_null() {
+            pg_sys::UnlockRelationOid(oid, lock);
+            return None;
+        }
+        let class = (*relation).rd_rel;
+        let size = ((*class).relam == pg_sys::HEAP_TABLE_AM_OID).then(|| {
+            let (rows, blocks) = (f64::from((*class).reltuples), (*class).relpages);
+            HeapSize {
+                file: (*class).relfilenode.to_u32(),
+                blocks: pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM),
+                max_rows_per_block: ((pg_sys::BLCKSZ - BLOCK_HEADER) / least_row_size(relation)).max(1),
+                rows_per_block: (blocks > 0 && rows >= 0.0).then(|| rows / f64::from(blocks)),
+            }
+        });
+        pg_sys::relation_close(relation, lock);
+        size
+    }
+}
+
+/// Returns the bytes that a row of a table takes in its block at least.
+///
+/// # Safety
+/// The relation must be open.
+unsafe fn least_row_size(relation: pg_sys::Relation) -> u32 {
+    /// pg_attribute's mark of a generated column that is not stored.
+    const VIRTUAL: u8 = b'v';
+    // SAFETY: the relation is open by the caller's promise, so its row type is live, and has so many columns.
+    let data: u32 = unsafe {
+        let row_type = (*relation).rd_att;
+        (0..usize::try_from((*row_type).natts).unwrap_or(0))
+            .filter(|&i| compat::has_no_nulls(row_type, i))
+            .map(|i| &*compat::attribute(row_type, i))
+            // A column that was added with a default takes no bytes in the rows before that.
+            .filter(|column| !column.atthasmissing && !column.attisdropped)
+            .filter(|column| column.attgenerated as u8 != VIRTUAL)
+            .map(|column| u32::try_from(column.attlen).unwrap_or(1))
+            .sum()
+    };
+    (HEADER + data).next_multiple_of(pg_sys::MAXIMUM_ALIGNOF) + POINTER
+}

@@ -1,0 +1,481 @@
+//! The lines of calls, statements, nodes and transactions.
+
+use super::level::{self, Level};
+use super::session::{self, LONGEST_LINE};
+use crate::pg::compat;
+use crate::pg::hot::sql_trace as hot;
+use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::{self, MAX_SHOWN_TEXT};
+use rowsource_core::model::{Buffers, NodeStats};
+use rowsource_core::plan::PlanNode;
+use rowsource_core::sql_trace::event::Phase;
+use std::cell::Cell;
+use std::ffi::c_char;
+use std::marker::PhantomData;
+
+/// What the process has used.
+#[derive(Clone, Copy)]
+struct Used {
+    /// When, by the clock of the file.
+    at_us: u64,
+    cpu_us: u64,
+    reads: i64,
+    gets: i64,
+    dirtied: i64,
+}
+
+const NOTHING: Used = Used {
+    at_us: 0,
+    cpu_us: 0,
+    reads: 0,
+    gets: 0,
+    dirtied: 0,
+};
+
+impl Used {
+    fn now() -> Used {
+        // SAFETY: these are PostgreSQL's own counters, and only this thread writes them.
+        let counters = unsafe { &*compat::buffer_usage() };
+        let reads = counters.shared_blks_read + counters.local_blks_read;
+        let at_us = hot::now_us();
+        Used {
+            at_us,
+            cpu_us: cpu_us(at_us),
+            reads,
+            gets: reads + counters.shared_blks_hit + counters.local_blks_hit,
+            dirtied: counters.shared_blks_dirtied + counters.local_blks_dirtied,
+        }
+    }
+}
+
+/// What is known of the processor time.
+#[derive(Clone, Copy)]
+struct Processor {
+    /// When its clock was last read, and what it said.
+    read_at_us: u64,
+    read_us: u64,
+    /// What was last returned.
+    shown_us: u64,
+}
+
+static PROCESSOR: BackendLocal<Cell<Processor>> = BackendLocal::new(Cell::new(Processor {
+    read_at_us: 0,
+    read_us: 0,
+    shown_us: 0,
+}));
+
+/// Returns the processor time of the process in microseconds, at a time of the file's clock.
+///
+/// To read that clock is a system call, which takes as long as a phase of a short statement. So it is read if a wait was listed since,
+/// and else every 50 us. In between, the process is taken to run. What it did not run then is missing from the next calls, so no error
+/// adds up.
+fn cpu_us(at_us: u64) -> u64 {
+    const FRESH_US: u64 = 50;
+    let mut processor = PROCESSOR.get();
+    let since_us = at_us.saturating_sub(processor.read_at_us);
+    let now_us = if !hot::take_waited() && since_us < FRESH_US {
+        processor.read_us + since_us
+    } else {
+        processor.read_at_us = at_us;
+        processor.read_us = read_cpu_us();
+        processor.read_us
+    };
+    processor.shown_us = processor.shown_us.max(now_us);
+    PROCESSOR.set(processor);
+    processor.shown_us
+}
+
+/// Reads the clock of the processor time.
+fn read_cpu_us() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is a live local of the required type. The clock exists on Linux; else the time stays zero.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000
+}
+
+/// What the process had used when the last call ended.
+static LAST: BackendLocal<Cell<Used>> = BackendLocal::new(Cell::new(NOTHING));
+
+/// Whether a call has failed since the buffer was last written.
+static FAILED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
+
+/// A call in progress. An error may cross a frame that holds it.
+#[derive(Clone, Copy)]
+pub struct Began {
+    phase: Phase,
+    cursor: u64,
+    outer: u64,
+    depth: u64,
+    /// See [`session::generation`].
+    generation: u64,
+    /// See [`level::enter`].
+    outer_level: Level,
+    used: Used,
+}
+
+/// A statement.
+#[derive(Clone, Copy)]
+pub struct Statement<'a> {
+    queryid: i64,
+    /// The text that it is part of, and its place there.
+    source: *const c_char,
+    location: i32,
+    length: i32,
+    lives: PhantomData<&'a [u8]>,
+}
+
+impl Statement<'_> {
+    /// Returns the statement with this queryid. Its text is read only if the file does not have it.
+    ///
+    /// # Safety
+    /// `source` must be null or a C string that outlives the result, and the place that of a statement in it.
+    pub unsafe fn new(queryid: i64, source: *const c_char, location: i32, length: i32) -> Self {
+        Statement {
+            queryid,
+            source,
+            location,
+            length,
+            lives: PhantomData,
+        }
+    }
+
+    /// Returns whether anything is written of it.
+    pub fn is_written(&self) -> bool {
+        level::of(self.queryid).is_on
+    }
+
+    /// Returns its text in the database's encoding. The end of a long text may be missing.
+    fn text(&self) -> &[u8] {
+        // One more byte than is shown tells that it is cut.
+        // SAFETY: the text and the place are valid by the promise of the constructor's caller.
+        unsafe { server::statement_beginning(self.source, self.location, self.length, MAX_SHOWN_TEXT + 1) }
+    }
+}
+
+/// Returns the number of a statement's cursor. Describes the cursor if it is new.
+fn cursor(statement: &Statement) -> u64 {
+    if statement.queryid == 0 {
+        return 0;
+    }
+    let (cursor, is_new) = session::cursor(statement.queryid);
+    if is_new {
+        describe(cursor, statement);
+    }
+    cursor
+}
+
+#[cold]
+#[inline(never)]
+fn describe(cursor: u64, statement: &Statement) {
+    if hot::with_buffer(|buffer| buffer.room()).is_some_and(|room| room < LONGEST_LINE) {
+        hot::flush_within_limit();
+    }
+    let text = session::beginning(statement.text(), MAX_SHOWN_TEXT);
+    let now = hot::now_us();
+    hot::with_buffer(|buffer| {
+        buffer
+            .line("PARSING IN CURSOR", cursor)
+            .number("dep", hot::depth())
+            .number("uid", u64::from(server::user_id()))
+            .signed("queryid", statement.queryid)
+            .number("tim", now)
+            .text("sql", text.as_bytes())
+            .end()
+    });
+}
+
+/// Notes that a call begins. Returns `None` if it is not to be written, or if there is no file. Raises nothing.
+pub fn begin(phase: Phase, statement: Option<&Statement>) -> Option<Began> {
+    let queryid = statement.map_or(0, |statement| statement.queryid);
+    if !level::of(queryid).is_on || !session::ready() {
+        return None;
+    }
+    let named = level::named(queryid);
+    let (depth, outer) = (hot::depth(), hot::cursor());
+    flush_failed(depth);
+    let generation = session::generation();
+    let cursor = match statement {
+        Some(statement) => server::caught(|| cursor(statement)).unwrap_or(0),
+        None => outer,
+    };
+    hot::set_call(depth + 1, cursor);
+    let outer_level = level::enter(named);
+    Some(Began {
+        phase,
+        cursor,
+        outer,
+        depth,
+        generation,
+        outer_level,
+        used: Used::now(),
+    })
+}
+
+/// Notes that statements follow of which nothing is written. So what they use is not that of the next call that is written.
+pub fn pause() {
+    LAST.set(NOTHING);
+    session::pause();
+}
+
+/// What a call returned.
+#[derive(Clone, Copy, Default)]
+pub struct Ended {
+    pub rows: u64,
+    pub is_utility: bool,
+    pub has_failed: bool,
+}
+
+/// Writes the lines of a client's statement that has failed. Must be called before the next one begins.
+pub fn flush_if_failed() {
+    if hot::is_open() {
+        flush_failed(hot::depth());
+    }
+}
+
+/// Writes the lines of calls that have failed: that must wait until their transaction was rolled back.
+fn flush_failed(depth: u64) {
+    if FAILED.replace(false) {
+        let _ = server::caught(|| session::flush(depth == 0));
+    }
+}
+
+/// Writes the line of a call that has ended. If another file has begun meanwhile, the statement is described there. Raises nothing.
+/// After an error, the transaction is not yet rolled back: then this only adds to the buffer.
+pub fn end(began: &Began, statement: Option<&Statement>, ended: Ended) {
+    let used = Used::now();
+    let depth = began.depth;
+    let cursor = match statement {
+        Some(statement)
+            if !ended.has_failed && began.generation != session::generation() && hot::is_open() =>
+        {
+            server::caught(|| cursor(statement)).unwrap_or(0)
+        }
+        _ => began.cursor,
+    };
+    hot::set_call(depth, if depth == 0 { cursor } else { began.outer });
+    level::leave(began.outer_level);
+    if hot::is_open() {
+        let elapsed = Some(used.at_us.saturating_sub(began.used.at_us));
+        line(began.phase, cursor, depth, elapsed, &began.used, &used, ended);
+        if ended.has_failed {
+            FAILED.set(true);
+        } else {
+            let ends_statement = began.phase == Phase::Close || ended.is_utility;
+            flush_if_due(depth == 0 && ends_statement);
+        }
+    }
+    LAST.set(used);
+}
+
+/// Gives the line of a call that had no cursor when it began to a statement.
+pub fn end_as(began: &Began, statement: &Statement) {
+    let cursor = server::caught(|| cursor(statement)).unwrap_or(0);
+    end(&Began { cursor, ..*began }, None, Ended::default());
+}
+
+fn line(
+    phase: Phase,
+    cursor: u64,
+    depth: u64,
+    elapsed: Option<u64>,
+    before: &Used,
+    after: &Used,
+    ended: Ended,
+) {
+    let since = |before: i64, after: i64| after.saturating_sub(before).max(0) as u64;
+    hot::with_buffer(|buffer| {
+        let mut line = buffer
+            .line(phase.word(), cursor)
+            .number("c", after.cpu_us.saturating_sub(before.cpu_us))
+            .known("e", elapsed)
+            .number("p", since(before.reads, after.reads))
+            .number("cr", since(before.gets, after.gets))
+            .number("cu", since(before.dirtied, after.dirtied))
+            .number("r", ended.rows)
+            .number("dep", depth);
+        if ended.is_utility {
+            line = line.number("util", 1);
+        }
+        if ended.has_failed {
+            line = line.number("fail", 1);
+        }
+        line.number("tim", after.at_us).end()
+    });
+}
+
+/// Writes the buffer to the file if a statement of the client has ended or if the buffer fills. Only the former may begin another
+/// file, so that the lines of a statement are in the file of its text.
+fn flush_if_due(has_ended: bool) {
+    if has_ended || hot::with_buffer(|buffer| buffer.room() < buffer.size() / 2) == Some(true) {
+        let _ = server::caught(|| session::flush(has_ended));
+    }
+}
+
+/// Writes the line of a statement that was parsed now. It is known only for a statement of the client when that began.
+pub fn parsed(statement: &Statement) {
+    if !level::of(statement.queryid).is_on || !session::ready() {
+        return;
+    }
+    level::list_waits();
+    let used = Used::now();
+    let depth = hot::depth();
+    flush_failed(depth);
+    let cursor = server::caught(|| cursor(statement)).unwrap_or(0);
+    if level::is_selective() {
+        // When the statement before has ended is not known, because it was not written.
+        line(Phase::Parse, cursor, depth, None, &used, &used, Ended::default());
+        return;
+    }
+    let last = Some(LAST.get()).filter(|last| last.at_us >= session::opened_at());
+    let last = last.unwrap_or(NOTHING);
+    if depth == 0 {
+        let since_message = server::now().saturating_sub(server::message_time()).max(0) as u64;
+        let elapsed = since_message.min(used.at_us.saturating_sub(last.at_us));
+        // The processor time before the message is not this statement's.
+        let before = Used {
+            cpu_us: last.cpu_us.max(used.cpu_us.saturating_sub(elapsed)),
+            ..last
+        };
+        let before = if last.at_us == 0 {
+            Used {
+                cpu_us: before.cpu_us,
+                ..used
+            }
+        } else {
+            before
+        };
+        line(
+            Phase::Parse,
+            cursor,
+            0,
+            Some(elapsed),
+            &before,
+            &used,
+            Ended::default(),
+        );
+        hot::set_call(0, cursor);
+        LAST.set(used);
+    } else {
+        line(Phase::Parse, cursor, depth, None, &used, &used, Ended::default());
+    }
+}
+
+/// Returns whether the values of a statement's parameters are to be written, and can be now.
+pub fn lists_binds(statement: &Statement) -> bool {
+    level::of(statement.queryid).binds && session::ready() && hot::failure() == 0
+}
+
+/// The value of a parameter.
+#[derive(Clone, Copy)]
+pub enum Value<'a> {
+    Null,
+    /// What its type's output function returned.
+    Text(&'a [u8]),
+    /// It is too large to be printed. It has this many bytes in memory.
+    Large(u64),
+}
+
+/// Writes the value of a parameter.
+pub fn bind(statement: &Statement, number: usize, of: u32, value: Value) {
+    /// The maximal bytes of a value.
+    const MAX_VALUE: usize = 4_000;
+    let cursor = cursor(statement);
+    let text = match value {
+        Value::Text(text) => session::beginning(text, MAX_VALUE),
+        Value::Null | Value::Large(_) => String::new(),
+    };
+    hot::with_buffer(|buffer| {
+        let line = buffer
+            .line("BIND", cursor)
+            .number("n", number as u64)
+            .number("type", u64::from(of));
+        match value {
+            Value::Text(_) => line.text("value", text.as_bytes()).end(),
+            Value::Large(bytes) => line.number("size", bytes).end(),
+            Value::Null => line.end(),
+        }
+    });
+    flush_if_due(false);
+}
+
+/// Writes what the nodes of a plan did in an execution that has ended. If an error ended it, its transaction may not be rolled
+/// back yet: then `statement` is `None`, and this only adds to the buffer.
+pub fn stats(
+    queryid: i64,
+    statement: Option<&Statement>,
+    planid: i64,
+    nodes: &[PlanNode],
+    stats: &[NodeStats],
+) {
+    if !hot::is_open() || !level::of(queryid).is_on {
+        return;
+    }
+    let depth = hot::depth();
+    for (node, stats) in nodes.iter().zip(stats) {
+        // The lines before, and the description of the cursor among them, may have been lost because of a limit.
+        let cursor = match statement {
+            Some(statement) => cursor(statement),
+            None => match session::known_cursor(queryid) {
+                Some(cursor) => cursor,
+                None => return,
+            },
+        };
+        stat(cursor, depth, planid, node, stats);
+        if statement.is_some() {
+            flush_if_due(false);
+        }
+    }
+}
+
+fn stat(cursor: u64, depth: u64, planid: i64, node: &PlanNode, stats: &NodeStats) {
+    let buffers = stats.buffers.get();
+    let blocks = |of: fn(&Buffers) -> i64| buffers.as_ref().map(|used| of(used).max(0) as u64);
+    let us = stats.time.get().map(|time| (time.total_ms * 1e3).round() as u64);
+    hot::with_buffer(|buffer| {
+        let line = buffer
+            .line("STAT", cursor)
+            .number("dep", depth)
+            .signed("plh", planid)
+            .number("id", node.id as u64)
+            .known("pid", node.parent.map(|parent| parent as u64))
+            .number("rows", stats.rows)
+            .known("cr", blocks(Buffers::gets))
+            .known(
+                "pr",
+                blocks(|used| used.shared_read + used.local_read + used.temp_read),
+            )
+            .known(
+                "pw",
+                blocks(|used| used.shared_written + used.local_written + used.temp_written),
+            )
+            .known("time", us)
+            .known("starts", stats.starts.get())
+            .number("cost", (node.total_cost * 100.0).round() as u64)
+            .number("card", node.plan_rows.round() as u64);
+        let (operation, object) = (node.operation.as_bytes(), node.object_name.as_deref());
+        match object {
+            Some(object) => line.words("op", [operation, b" on ", object.as_bytes()]).end(),
+            None => line.words("op", [operation]).end(),
+        }
+    });
+}
+
+/// Writes that an error goes to the client. Allocates nothing, because memory may be short.
+pub fn error(sqlstate: i32) {
+    let mut code = [b'0'; 5];
+    for (place, at) in code.iter_mut().zip(0..) {
+        *place += ((sqlstate >> (6 * at)) & 0x3F) as u8;
+    }
+    let now = hot::now_us();
+    // If only single statements are written, it may be the error of another one.
+    let is_written = !level::is_selective() || FAILED.get() && hot::cursor() != 0;
+    if hot::is_open() && is_written {
+        hot::with_buffer(|buffer| {
+            let line = buffer.line("ERROR", hot::cursor());
+            line.word("err", &code).number("tim", now).end()
+        });
+    }
+}

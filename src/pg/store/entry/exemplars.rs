@@ -1,0 +1,113 @@
+//! The executions that are kept whole, in a plan's entry. All of a plan are one chain of bytes, which is replaced as a whole.
+
+use super::Entry;
+use crate::pg::server::contained::contained;
+use crate::pg::store::access::Store;
+use crate::pg::store::blocks::{self, NoMemory};
+use pgrx::pg_sys;
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+use rowsource_core::model::{Exemplars, PlanKey};
+
+/// The executions that an entry has, and the chain in which they lie.
+pub(in crate::pg::store) struct Current {
+    pub exemplars: Exemplars,
+    chain: pg_sys::dsa_pointer,
+}
+
+/// Returns the milliseconds that an execution must exceed to be kept as the slowest one. Returns `None` if the plan has no entry.
+///
+/// # Safety
+/// The caller must be outside of any FFI boundary, and hold no lock. Raises nothing.
+pub(in crate::pg::store) unsafe fn slowest_ms(store: &Store, key: &PlanKey) -> Option<f64> {
+    let key: *const PlanKey = key;
+    // SAFETY: the partition lock keeps the entry until it is released, and nobody changes the time while it is held.
+    // `contained` catches errors.
+    let found = contained(|| unsafe {
+        let entry: *mut Entry = pg_sys::dshash_find(store.table, key.cast(), false).cast();
+        if entry.is_null() {
+            return None;
+        }
+        let ms = (*entry).memory.slowest_ms;
+        pg_sys::dshash_release_lock(store.table, entry.cast());
+        Some(ms)
+    });
+    found.ok().flatten()
+}
+
+/// Returns a copy of a plan's executions. Returns `None` if the plan has no entry, or there is no memory.
+///
+/// # Safety
+/// The caller must be outside of any FFI boundary, and hold no lock. Raises nothing.
+pub(in crate::pg::store) unsafe fn read(store: &Store, key: &PlanKey) -> Option<Current> {
+    let key: *const PlanKey = key;
+    let mut bytes: Vec<u8> = Vec::new();
+    // SAFETY: the partition lock keeps the entry and its chain until it is released. `contained` catches errors, and then
+    // releases the lock.
+    let chain = contained(|| unsafe {
+        let entry: *mut Entry = pg_sys::dshash_find(store.table, key.cast(), false).cast();
+        if entry.is_null() {
+            return None;
+        }
+        let memory = (*entry).memory;
+        let has_room = bytes.try_reserve_exact(memory.exemplars_size as usize).is_ok();
+        if has_room {
+            pg_guard_ffi_boundary(|| {
+                blocks::each(store.plans, memory.exemplars, |_, part: &mut [u8]| {
+                    bytes.extend_from_slice(part);
+                });
+            });
+        }
+        pg_sys::dshash_release_lock(store.table, entry.cast());
+        has_room.then_some(memory.exemplars)
+    });
+    Some(Current {
+        chain: chain.ok().flatten()?,
+        exemplars: Exemplars::from_bytes(&bytes).ok()?,
+    })
+}
+
+/// Replaces a plan's executions, unless another process has replaced them since they were read, or there is no memory. It evicts
+/// no plan. Returns whether they were replaced.
+///
+/// # Safety
+/// The caller must be outside of any FFI boundary, and hold no lock. Raises nothing.
+pub(in crate::pg::store) unsafe fn replace(store: &Store, key: &PlanKey, new: &Current) -> bool {
+    let Ok(bytes) = new.exemplars.to_bytes() else {
+        return false;
+    };
+    let key: *const PlanKey = key;
+    // SAFETY: the caller holds no lock and is outside of any boundary. The new chain is unknown to others until the entry has
+    // it. With the partition lock held exclusively, nobody uses the entry or its old chain, and nobody finds the old chain
+    // afterwards. `contained` catches errors, and then releases the lock.
+    unsafe {
+        let control = &*store.control;
+        control.apply_limit(store.plans);
+        let made = match blocks::make(store.plans, &bytes) {
+            Ok(made) => made,
+            Err(NoMemory::Limit) => return false,
+            Err(NoMemory::System(message)) => {
+                control.note_exhausted(&message);
+                return false;
+            }
+        };
+        let mut unused = made;
+        let _ = contained(|| {
+            let entry: *mut Entry = pg_sys::dshash_find(store.table, key.cast(), true).cast();
+            if entry.is_null() {
+                return;
+            }
+            let memory = &mut (*entry).memory;
+            if memory.exemplars == new.chain {
+                let before = memory.bytes();
+                unused = memory.exemplars;
+                memory.exemplars = made;
+                memory.exemplars_size = bytes.len() as u32;
+                memory.slowest_ms = new.exemplars.slowest_ms();
+                control.resize(before, memory.bytes());
+            }
+            pg_sys::dshash_release_lock(store.table, entry.cast());
+        });
+        blocks::free(store.plans, unused);
+        unused != made
+    }
+}

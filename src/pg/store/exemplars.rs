@@ -1,0 +1,86 @@
+//! Keeps executions whole: of each plan the slowest one, and the last ones that failed and were cancelled.
+//!
+//! A session remembers for each plan how slow the kept execution is, so most statements cost two comparisons. The executions do
+//! not pass through the session's buffer. If there is no memory for an execution, it is not kept.
+
+use super::access::{self, Store};
+use super::entry::exemplars;
+use super::pending::PlanSlot;
+use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::{self, memory};
+use rowsource_core::model::{
+    Exemplars, KeepLimit, MIN_SLOWEST_MS, NodeStats, Outcome, Outside, PlanKey, Run,
+};
+use std::cell::Cell;
+
+/// How often executions are replaced at most, if another process replaces them at the same time.
+const ATTEMPTS: usize = 3;
+
+static LIMIT: BackendLocal<Cell<KeepLimit>> = BackendLocal::new(Cell::new(KeepLimit::UNUSED));
+
+/// Returns whether an execution may have to be kept. Each measured statement calls this.
+#[inline(always)]
+pub(super) fn may_keep(slot: &PlanSlot, run: &Run) -> bool {
+    run.elapsed_ms > slot.slowest_ms.get() || run.outcome != Outcome::Completed
+}
+
+/// Keeps an execution of a plan that is in the store, if it is the slowest one, failed or was cancelled.
+#[cold]
+#[inline(never)]
+pub(super) fn keep(
+    key: &PlanKey,
+    slot: &PlanSlot,
+    run: &Run,
+    outside: Option<&Outside>,
+    nodes: &[NodeStats],
+) {
+    let Some(store) = access::store() else { return };
+    // SAFETY: this session has attached to the store, which stays mapped until the process ends. Executions are recorded at
+    // places where the session holds no lock and is outside of any boundary.
+    unsafe {
+        if server::is_exiting() && !memory::can_map((*store.control).mapped_bytes()) {
+            return;
+        }
+        let is_slowest = run.outcome == Outcome::Completed;
+        if is_slowest {
+            let Some(slowest_ms) = exemplars::slowest_ms(&store, key) else {
+                return;
+            };
+            slot.slowest_ms.set(slowest_ms);
+            if run.elapsed_ms <= slowest_ms || !allows(run, slowest_ms) {
+                return;
+            }
+        } else if !allows(run, MIN_SLOWEST_MS) {
+            return;
+        }
+        let mut one = Exemplars::default();
+        let is_kept = one.keep(run, outside, nodes).is_ok() && merge(&store, key, &one);
+        if is_kept && is_slowest {
+            slot.slowest_ms.set(run.elapsed_ms);
+        }
+    }
+}
+
+/// Returns whether this session has not kept too many executions lately.
+fn allows(run: &Run, slowest_ms: f64) -> bool {
+    let mut limit = LIMIT.get();
+    let allows = limit.allows(run, slowest_ms);
+    LIMIT.set(limit);
+    allows
+}
+
+/// Adds kept executions to those of a plan that is in the store. Returns whether that was possible.
+///
+/// # Safety
+/// The caller must be outside of any FFI boundary, and hold no lock. Raises nothing.
+pub(super) unsafe fn merge(store: &Store, key: &PlanKey, more: &Exemplars) -> bool {
+    (0..ATTEMPTS).any(|_| {
+        // SAFETY: the caller is outside of any boundary and holds no lock.
+        unsafe {
+            exemplars::read(store, key).is_some_and(|mut current| {
+                current.exemplars.merge(more.clone());
+                exemplars::replace(store, key, &current)
+            })
+        }
+    })
+}

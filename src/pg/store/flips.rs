@@ -1,0 +1,63 @@
+//! The table of plan changes in the control block. `rowsource_core::flips` detects them.
+//!
+//! Its lock is taken last, and only for a query that has several plans: when executions are added to the store, not for each
+//! execution.
+
+use crate::pg::server::unguarded;
+use pgrx::pg_sys;
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+use rowsource_core::flips::{Executions, Flips};
+use rowsource_core::model::{Batch, PlanKey};
+use std::cell::UnsafeCell;
+
+/// The table and its lock. Zero bytes are an empty table, apart from the lock.
+#[repr(C)]
+pub(super) struct SharedFlips {
+    lock: UnsafeCell<pg_sys::LWLock>,
+    table: UnsafeCell<Flips>,
+}
+
+impl SharedFlips {
+    /// Initializes the lock.
+    ///
+    /// # Safety
+    /// No other process may see the table yet.
+    pub(super) unsafe fn initialize(&self, tranche: i32) {
+        // SAFETY: the caller ensures that no other process sees the table.
+        unsafe { pg_sys::LWLockInitialize(self.lock.get(), tranche) }
+    }
+
+    /// Adds executions of a plan whose query has several plans.
+    ///
+    /// # Safety
+    /// The caller must be inside an FFI boundary, and not hold the lock of the table.
+    pub(super) unsafe fn add(&self, key: &PlanKey, batch: &Batch) {
+        let done = Executions::of(batch);
+        // SAFETY: the caller is inside a boundary and does not hold the lock. The body does not raise.
+        unsafe { self.locked(|table| table.add(key, &done)) }
+    }
+
+    /// Runs a body with the table, under its lock. The body must not raise.
+    ///
+    /// # Safety
+    /// The caller must be outside of any FFI boundary, and not hold the lock of the table.
+    pub(super) unsafe fn with_table<T>(&self, body: impl FnOnce(&mut Flips) -> T) -> T {
+        // SAFETY: the caller is outside of any boundary and does not hold the lock.
+        unsafe { pg_guard_ffi_boundary(|| self.locked(body)) }
+    }
+
+    /// Runs a body under the lock.
+    ///
+    /// # Safety
+    /// * The caller must be inside an FFI boundary, and not hold the lock of the table.
+    /// * `body` must not raise: then the lock would not be released.
+    unsafe fn locked<T>(&self, body: impl FnOnce(&mut Flips) -> T) -> T {
+        // SAFETY: the exclusive lock ensures that this is the only reference to the table, in all processes.
+        unsafe {
+            unguarded::LWLockAcquire(self.lock.get(), pg_sys::LWLockMode::LW_EXCLUSIVE);
+            let result = body(&mut *self.table.get());
+            unguarded::LWLockRelease(self.lock.get());
+            result
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Finds out which requests are to temporary files, and counts them. The functions that replace system calls call this.
+//!
+//! All of it is plain frames: it calls no PostgreSQL function, does not allocate or panic, and keeps errno.
+
+use super::counters;
+use super::sessions;
+use super::source;
+use crate::guc;
+use crate::pg::compat;
+use crate::pg::server::backend_local::BackendLocal;
+use libc::{c_int, c_void, size_t, ssize_t};
+use pgrx::pg_sys;
+use pgrx::pg_sys::WaitEventIO as Event;
+use rowsource_core::tempfile::{FileType, Kind, Operation, Size};
+use std::cell::Cell;
+
+/// Whether times are also added to core's counters: see [`per_node`].
+static PER_NODE: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
+
+/// The type of each descriptor's file, if known. Servers have at most some thousands of descriptors. For higher ones than
+/// these nothing is stored. `close` is replaced too, and forgets the type.
+static DESCRIPTORS: BackendLocal<[Cell<u8>; 1 << 16]> =
+    BackendLocal::new([const { Cell::new(UNKNOWN) }; 1 << 16]);
+const UNKNOWN: u8 = 0;
+const OTHER: u8 = 1;
+const TEMP_TABLE: u8 = 2;
+
+/// Switches on or off that the times of requests are added to core's own counters. Returns the previous value.
+///
+/// It is on while a statement is measured and core does not time I/O itself. So the times are charged to nodes in the same
+/// way as blocks: by the extension's accounts, by core for Hash and bitmap nodes, and by parallel workers.
+pub fn per_node(on: bool) -> bool {
+    PER_NODE.replace(on)
+}
+
+/// Forgets the type of a descriptor's file, because the descriptor is about to be closed.
+#[inline(always)]
+pub fn forget(descriptor: c_int) {
+    if let Some(what) = DESCRIPTORS.get(descriptor as usize) {
+        what.set(UNKNOWN);
+    }
+}
+
+/// Returns whether a few comparisons prove that a request is not to a temporary file.
+#[inline(always)]
+pub fn is_passed_on(descriptor: c_int, buffer: *mut c_void) -> bool {
+    // SAFETY: PostgreSQL keeps the address of this process's wait event valid at all times.
+    unsafe {
+        if !guc::tempfile_timing() {
+            return true;
+        }
+        let event = *pg_sys::my_wait_event_info;
+        if event == Event::WAIT_EVENT_BUFFILE_READ || event == Event::WAIT_EVENT_BUFFILE_WRITE {
+            return !source::are_requests_counted();
+        }
+        !is_data_file(event)
+            || is_shared(buffer)
+            || known(descriptor) == OTHER
+            || !source::are_requests_counted()
+    }
+}
+
+#[inline(always)]
+fn is_data_file(event: u32) -> bool {
+    event == Event::WAIT_EVENT_DATA_FILE_READ
+        || event == Event::WAIT_EVENT_DATA_FILE_WRITE
+        || event == Event::WAIT_EVENT_DATA_FILE_EXTEND
+}
+
+/// Returns whether a block is in shared buffers. Then it does not belong to a temporary table.
+#[inline(always)]
+fn is_shared(buffer: *mut c_void) -> bool {
+    // SAFETY: these are two globals that are set when the process starts. The address is only compared.
+    unsafe {
+        let offset = (buffer as usize).wrapping_sub(pg_sys::BufferBlocks as usize);
+        offset < pg_sys::NBuffers as usize * pg_sys::BLCKSZ as usize
+    }
+}
+
+/// Returns the type of a descriptor's file, if known.
+#[inline(always)]
+fn known(descriptor: c_int) -> u8 {
+    match DESCRIPTORS.get(descriptor as usize) {
+        Some(what) => what.get(),
+        None => UNKNOWN,
+    }
+}
+
+/// Returns the type of a file, or `None` if it is not temporary. A block outside shared buffers may also belong to an index
+/// that is being built, or to a table that is being copied or extended. Only the file's name distinguishes them.
+#[inline(always)]
+pub fn filetype(descriptor: c_int) -> Option<FileType> {
+    // SAFETY: PostgreSQL keeps the address of this process's wait event valid at all times.
+    unsafe {
+        if !is_data_file(*pg_sys::my_wait_event_info) {
+            return Some(FileType::WorkFile);
+        }
+        let mut what = known(descriptor);
+        if what == UNKNOWN {
+            what = look_up(descriptor);
+        }
+        (what == TEMP_TABLE && !compat::temp_tables_bypass_syscalls()).then_some(FileType::TempTable)
+    }
+}
+
+/// Returns the type of a file by its name, which the kernel returns. Names of temporary tables begin with a `t`, names of
+/// other relations with a digit.
+#[cold]
+#[inline(never)]
+fn look_up(descriptor: c_int) -> u8 {
+    // SAFETY: the buffers are on the stack and have the lengths that are passed. errno's address is always valid.
+    unsafe {
+        let errno = *libc::__errno_location();
+        let mut link = [0; 32];
+        libc::snprintf(
+            link.as_mut_ptr(),
+            link.len(),
+            c"/proc/self/fd/%d".as_ptr(),
+            descriptor,
+        );
+        let mut name = [0u8; 4096];
+        let length = libc::readlink(link.as_ptr(), name.as_mut_ptr().cast(), name.len());
+        *libc::__errno_location() = errno;
+        let mut first = 0;
+        for &byte in name.iter().take(usize::try_from(length).unwrap_or(0)).rev() {
+            if byte == b'/' {
+                break;
+            }
+            first = byte;
+        }
+        let what = if first == b't' { TEMP_TABLE } else { OTHER };
+        if let Some(stored) = DESCRIPTORS.get(descriptor as usize) {
+            stored.set(what);
+        }
+        what
+    }
+}
+
+/// A request to a temporary file that is being made.
+pub struct Request {
+    kind: Kind,
+    counters: *const rowsource_core::tempfile::counters::Cell,
+}
+
+/// Begins to count a request of a number of bytes.
+#[inline(always)]
+pub fn begin(filetype: FileType, operation: Operation, bytes: size_t) -> Request {
+    let kind = Kind {
+        filetype,
+        operation,
+        size: Size::of(bytes, pg_sys::BLCKSZ as usize),
+    };
+    Request {
+        kind,
+        counters: counters::mine(kind),
+    }
+}
+
+impl Request {
+    /// Counts the request, which has returned this result and taken this long.
+    #[inline(always)]
+    pub fn end(self, result: ssize_t, ns: u64) {
+        // SAFETY: the pointer to the counters is null or valid as long as the process lives. The other values are
+        // PostgreSQL's own globals, which only this thread writes.
+        unsafe {
+            if let Some(counters) = self.counters.as_ref() {
+                counters.add(if result > 0 { result as u64 } else { 0 }, ns);
+            }
+            sessions::add(ns);
+            if PER_NODE.get() && !pg_sys::track_io_timing {
+                let Kind {
+                    filetype, operation, ..
+                } = self.kind;
+                compat::add_io_time(compat::buffer_usage(), filetype, operation, ns);
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The time that each session's running statement has waited for temporary files. The slots are in main shared memory.
+//!
+//! A statement is identified by its start, as in pg_stat_activity. PostgreSQL sets it in this process's entry there.
+
+use crate::pg::compat;
+use crate::pg::server::backend_local::BackendLocal;
+use pgrx::pg_sys;
+use rowsource_core::tempfile::sessions::{Session, StatementTime};
+use std::cell::Cell;
+use std::ffi::CStr;
+
+const NAME: &CStr = c"pg_rowsource temporary files of sessions";
+
+/// The slot of a process that has none in shared memory. Nobody reads it.
+static NOBODY: Session = Session::new();
+/// The start of the statement of a process that is not in pg_stat_activity. It is never noted, so each request looks again.
+static NO_START: i64 = i64::MAX;
+const NOTHING_NOTED: i64 = i64::MIN;
+
+static SLOTS: BackendLocal<Cell<*const Session>> = BackendLocal::new(Cell::new(std::ptr::null()));
+/// The session's slot.
+static MINE: BackendLocal<Cell<&'static Session>> = BackendLocal::new(Cell::new(&NOBODY));
+/// Where PostgreSQL notes when this process's statement started.
+static START: BackendLocal<Cell<*const i64>> = BackendLocal::new(Cell::new(&raw const NO_START));
+/// The start of the statement that the slot has.
+static NOTED: BackendLocal<Cell<i64>> = BackendLocal::new(Cell::new(NOTHING_NOTED));
+
+/// Returns the number of slots. They have the numbers of the processes' temporary tables, which begin with 0 or 1.
+fn count() -> usize {
+    // SAFETY: this is a global of a plain type, which PostgreSQL sets before it loads libraries' shared memory.
+    let processes = unsafe { pg_sys::MaxBackends };
+    usize::try_from(processes).unwrap_or(0) + 1
+}
+
+/// Returns the size of the slots in bytes.
+pub fn size() -> usize {
+    count() * size_of::<Session>()
+}
+
+/// Finds or creates the slots. Only the hook that sets up shared memory may call this.
+pub fn set_up() {
+    // SAFETY: the caller is the hook in which shared memory may be allocated. The slots have this size, and zero is a valid
+    // value for them.
+    unsafe {
+        let mut found = false;
+        let slots: *mut Session = pg_sys::ShmemInitStruct(NAME.as_ptr(), size(), &mut found).cast();
+        if !found {
+            slots.write_bytes(0, count());
+        }
+        SLOTS.set(slots);
+        MINE.set(&NOBODY);
+        NOTED.set(NOTHING_NOTED);
+    }
+}
+
+fn slots() -> &'static [Session] {
+    let slots = SLOTS.get();
+    if slots.is_null() {
+        return &[];
+    }
+    // SAFETY: the pointer is that of `count` slots in main shared memory, which lives as long as the process. They consist of
+    // atomics.
+    unsafe { std::slice::from_raw_parts(slots, count()) }
+}
+
+/// Returns whether the statement is another one than that of the last request. It is a plain frame, because the functions that
+/// replace system calls call it.
+#[inline(always)]
+pub fn is_new_statement() -> bool {
+    // SAFETY: the pointer is that of a static, or of this process's entry in main shared memory, which stays mapped.
+    unsafe { START.get().read_volatile() != NOTED.get() }
+}
+
+/// Adds a request to the session's slot. It is a plain frame, because the functions that replace system calls call it.
+#[inline(always)]
+pub fn add(ns: u64) {
+    MINE.get().add(ns);
+}
+
+/// Notes that a statement begins. It is a plain frame, because the functions that replace system calls call it.
+pub fn begin() {
+    // SAFETY: this entry is null, or in main shared memory, which stays mapped. Only this process writes it.
+    let Some(entry) = (unsafe { pg_sys::MyBEEntry.as_ref() }) else {
+        START.set(&raw const NO_START);
+        MINE.set(&NOBODY);
+        return;
+    };
+    START.set(&raw const entry.st_activity_start_timestamp);
+    let mine = usize::try_from(compat::number_of_session()).ok();
+    MINE.set(mine.and_then(|mine| slots().get(mine)).unwrap_or(&NOBODY));
+    MINE.get()
+        .begin(entry.st_activity_start_timestamp, entry.st_userid.to_u32());
+    // SAFETY: this is a global of a plain type.
+    let is_connected = unsafe { pg_sys::MyDatabaseId != pg_sys::InvalidOid };
+    // A process looks again until it has its database.
+    NOTED.set(if is_connected {
+        entry.st_activity_start_timestamp
+    } else {
+        NOTHING_NOTED
+    });
+}
+
+/// Returns the time of each session's statement, and the session's process.
+pub fn times() -> impl Iterator<Item = (i32, StatementTime)> {
+    let slots = slots().iter().enumerate();
+    slots.filter_map(|(number, slot)| {
+        let time = slot.read()?;
+        Some((compat::pid_of_session(number as i32)?, time))
+    })
+}

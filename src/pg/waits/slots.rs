@@ -1,0 +1,210 @@
+//! The slots of the processes and the sums of those that have ended, in main shared memory.
+//!
+//! A slot has the number of its process in PostgreSQL's list of processes. The waits of a process that has ended stay in its
+//! slot until another process gets its number. So nothing has to run when a process ends.
+
+use crate::pg::server;
+use crate::pg::server::backend_local::BackendLocal;
+use pgrx::pg_sys;
+use rowsource_core::waits::slot::Slot;
+use rowsource_core::waits::sums::Sums;
+use rowsource_core::waits::{Event, Waits};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ffi::CStr;
+use std::sync::LazyLock;
+
+/// The number of events that a process counts separately. A slot takes 12.5 kB.
+const EVENTS: usize = 48;
+/// The number of sums of ended processes, for pairs of a type of processes and an event. They take 0.3 MB.
+const SUMS: usize = 1024;
+
+type ProcessSlot = Slot<EVENTS>;
+type Ended = Sums<SUMS>;
+
+const NAME: &CStr = c"pg_rowsource waits";
+const NAME_OF_SUMS: &CStr = c"pg_rowsource waits of ended processes";
+
+/// The type of parallel workers. PostgreSQL counts them among the background workers.
+pub const PARALLEL_WORKER: u32 = 31;
+
+static SLOTS: BackendLocal<Cell<*const ProcessSlot>> = BackendLocal::new(Cell::new(std::ptr::null()));
+static ENDED: BackendLocal<Cell<*const Ended>> = BackendLocal::new(Cell::new(std::ptr::null()));
+/// Whether they are in main shared memory.
+static SHARED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
+/// This process's slot, if it has one.
+static MINE: BackendLocal<Cell<*const ProcessSlot>> = BackendLocal::new(Cell::new(std::ptr::null()));
+/// The address of the wait event of the process that has the slot. When a process ends, it gives up its place in
+/// PostgreSQL's list before another process can take it, and from then on has its wait event elsewhere.
+static WORD: BackendLocal<Cell<*const u32>> = BackendLocal::new(Cell::new(std::ptr::null()));
+/// The slot of a session that has loaded the library by itself.
+static OWN: LazyLock<ProcessSlot> = LazyLock::new(ProcessSlot::default);
+static OWN_ENDED: LazyLock<Ended> = LazyLock::new(Ended::default);
+
+/// Returns the number of slots: one for each process that PostgreSQL's list can have.
+fn count() -> usize {
+    // SAFETY: this is a global of a plain type, which PostgreSQL sets before it loads libraries' shared memory.
+    let processes = unsafe { pg_sys::MaxBackends };
+    usize::try_from(processes).unwrap_or(0) + pg_sys::NUM_AUXILIARY_PROCS as usize
+}
+
+/// Returns the size of the shared memory in bytes, with room to align both parts.
+pub fn size() -> usize {
+    count() * size_of::<ProcessSlot>() + size_of::<Ended>() + align_of::<ProcessSlot>() + align_of::<Ended>()
+}
+
+/// Finds or creates the slots. Only the hook that sets up shared memory may call this.
+pub fn set_up() {
+    // SAFETY: the caller is the hook in which shared memory may be allocated. Its allocations are aligned to cache lines, and
+    // have these sizes. Zero is a valid value for all of them.
+    unsafe {
+        let mut found = false;
+        let bytes = count() * size_of::<ProcessSlot>();
+        let slots: *mut ProcessSlot = pg_sys::ShmemInitStruct(NAME.as_ptr(), bytes, &mut found).cast();
+        if !found {
+            slots.write_bytes(0, count());
+        }
+        let bytes = size_of::<Ended>();
+        let ended: *mut Ended = pg_sys::ShmemInitStruct(NAME_OF_SUMS.as_ptr(), bytes, &mut found).cast();
+        if !found {
+            ended.write_bytes(0, 1);
+            (*ended).begin(server::now());
+        }
+        SLOTS.set(slots);
+        ENDED.set(ended);
+    }
+    SHARED.set(true);
+    MINE.set(std::ptr::null());
+    WORD.set(std::ptr::null());
+}
+
+/// Makes this session count its own waits, in its own memory.
+pub fn count_own() {
+    SLOTS.set(&raw const *OWN);
+    ENDED.set(&raw const *OWN_ENDED);
+}
+
+/// Returns whether the waits of all processes are counted, not only those of this session.
+pub fn are_shared() -> bool {
+    SHARED.get()
+}
+
+fn slots() -> &'static [ProcessSlot] {
+    let slots = SLOTS.get();
+    if slots.is_null() {
+        return &[];
+    }
+    let count = if are_shared() { count() } else { 1 };
+    // SAFETY: the pointer is that of so many slots in main shared memory, or of this session's own slot. Both live as long as
+    // the process, and consist of atomics.
+    unsafe { std::slice::from_raw_parts(slots, count) }
+}
+
+fn ended() -> Option<&'static Ended> {
+    // SAFETY: the pointer is null, or points into main shared memory or to a static. They consist of atomics.
+    unsafe { ENDED.get().as_ref() }
+}
+
+/// Returns this process's slot, if it has one. It is a plain frame, because the functions that replace those of the C library
+/// call it.
+#[inline(always)]
+pub fn mine() -> Option<&'static ProcessSlot> {
+    // SAFETY: this is a global of a plain type. The pointer is null, or that of a slot that lives as long as the process.
+    unsafe {
+        if !std::ptr::eq(pg_sys::my_wait_event_info, WORD.get()) {
+            find();
+        }
+        MINE.get().as_ref()
+    }
+}
+
+/// Finds the slot of this process. It has none while it is not in PostgreSQL's list of processes: the postmaster and the
+/// logger are never, and a process of the server is neither at its very beginning nor at its very end.
+#[cold]
+#[inline(never)]
+fn find() {
+    // SAFETY: these are PostgreSQL's globals, which only this thread writes. `MyProc` is null or this process's place in the
+    // list, which is an array.
+    let (word, index) = unsafe {
+        let me = pg_sys::MyProc;
+        let word = &raw const (*me).wait_event_info;
+        if me.is_null() || !std::ptr::eq(pg_sys::my_wait_event_info, word) {
+            return MINE.set(std::ptr::null());
+        }
+        let first = (*pg_sys::ProcGlobal).allProcs;
+        (word, (me as usize - first as usize) / size_of::<pg_sys::PGPROC>())
+    };
+    let index = if are_shared() { index } else { 0 };
+    let (Some(slot), Some(ended)) = (slots().get(index), ended()) else {
+        return MINE.set(std::ptr::null());
+    };
+    let of = backend_type();
+    if MINE.get().is_null() {
+        ended.give(slot, server::pid(), of);
+        MINE.set(slot);
+    }
+    slot.set_backend_type(of);
+    // A process of the server looks again until it knows its type.
+    // SAFETY: this is a global of a plain type.
+    if of != pg_sys::BackendType::B_INVALID || !unsafe { pg_sys::IsUnderPostmaster } {
+        WORD.set(word);
+    }
+}
+
+/// Returns the type of this process.
+fn backend_type() -> u32 {
+    // SAFETY: these are globals of this process. The entry of a background worker is null or lives as long as the process.
+    unsafe {
+        let of = pg_sys::MyBackendType;
+        let entry = pg_sys::MyBgworkerEntry;
+        if of == pg_sys::BackendType::B_BG_WORKER && !entry.is_null() {
+            let name = (*entry).bgw_type.as_ptr();
+            if libc::strcmp(name, c"parallel worker".as_ptr()) == 0 {
+                return PARALLEL_WORKER;
+            }
+        }
+        of
+    }
+}
+
+/// Returns the waits of all processes since the server started, by the type of the process and the event. Returns `None` if
+/// only those of this session are counted.
+pub fn total() -> Option<BTreeMap<(u32, Event), Waits>> {
+    let ended = ended().filter(|_| are_shared())?;
+    Some(ended.total(slots()))
+}
+
+/// Returns since when the waits of all processes are counted.
+pub fn counted_since() -> Option<i64> {
+    ended().filter(|_| are_shared()).map(Ended::since)
+}
+
+/// The waits of a process that runs now.
+pub struct Session {
+    pub pid: i32,
+    /// The OID of its user; 0 if it has none.
+    pub userid: u32,
+    pub waits: Vec<(Event, Waits)>,
+}
+
+/// Returns the waits of the processes that run now.
+pub fn sessions() -> impl Iterator<Item = Session> {
+    let slots = slots().iter().enumerate();
+    slots.filter_map(|(number, slot)| {
+        let pid = slot.pid();
+        // SAFETY: the list has a place for each slot, and stays mapped. The latch of a place belongs to the process that has
+        // it now. Each value is read as one word.
+        let (owner, userid) = unsafe {
+            let process = match are_shared() {
+                true => (*pg_sys::ProcGlobal).allProcs.add(number),
+                false => pg_sys::MyProc,
+            };
+            ((*process).procLatch.owner_pid, (*process).roleId.to_u32())
+        };
+        (pid != 0 && owner == pid).then(|| Session {
+            pid,
+            userid,
+            waits: slot.waits().collect(),
+        })
+    })
+}

@@ -1,0 +1,77 @@
+//! Sessions that wait for each other.
+
+use crate::session::{must_fail, run_each, value};
+use postgres::error::SqlState;
+use postgres::{Client, NoTls};
+use std::time::{Duration, Instant};
+
+/// The maximum time until a session waits.
+pub const TIMEOUT: Duration = Duration::from_secs(30);
+
+pub fn pid(client: &mut Client) -> i32 {
+    value(client, "SELECT pg_backend_pid()")
+}
+
+/// Waits until a process waits for this event.
+pub fn until_waiting(observer: &mut Client, pid: i32, event: &str) {
+    let deadline = Instant::now() + TIMEOUT;
+    let waiting =
+        format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid} AND wait_event = '{event}'");
+    while value::<i64>(observer, &waiting) == 0 {
+        assert!(Instant::now() < deadline, "{pid} does not wait for {event}");
+    }
+}
+
+/// Waits until a query returns true, at most a minute.
+pub fn until(observer: &mut Client, condition: &str) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !value::<bool>(observer, condition) {
+        assert!(Instant::now() < deadline, "never: {condition}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Holds a lock that another session needs, and returns for how long that waited.
+pub fn hold(
+    observer: &mut Client,
+    mut client: Client,
+    [lock, needs, event]: [&str; 3],
+    held: Duration,
+) -> (Client, Duration) {
+    run_each(observer, lock);
+    let id = pid(&mut client);
+    let needs = needs.to_owned();
+    let session = std::thread::spawn(move || {
+        run_each(&mut client, &needs);
+        client
+    });
+    until_waiting(observer, id, event);
+    let start = Instant::now();
+    std::thread::sleep(held);
+    run_each(observer, "COMMIT");
+    let held = start.elapsed();
+    (session.join().expect("the session"), held)
+}
+
+/// Cancels a statement of a session that needs the advisory lock 1, which the observer keeps. Returns for how long that waited.
+pub fn cancel(
+    observer: &mut Client,
+    mut client: Client,
+    statement: &str,
+    held: Duration,
+) -> (Client, Duration) {
+    run_each(observer, "SELECT pg_advisory_lock(1)");
+    let (id, token) = (pid(&mut client), client.cancel_token());
+    let statement = statement.to_owned();
+    let session = std::thread::spawn(move || {
+        let (code, _) = must_fail(&mut client, &statement);
+        assert_eq!(code, SqlState::QUERY_CANCELED);
+        client
+    });
+    until_waiting(observer, id, "advisory");
+    let start = Instant::now();
+    std::thread::sleep(held);
+    token.cancel_query(NoTls).expect("it can be cancelled");
+    let client = session.join().expect("the session");
+    (client, start.elapsed())
+}

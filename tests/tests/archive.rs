@@ -1,0 +1,331 @@
+//! Plans in the history: rowsource_display_snapshot() shows them after they were reset or evicted, and after a restart.
+
+use postgres::Client;
+use postgres::error::SqlState;
+use rowsource_tests::session::{must_fail, run_each, texts, value};
+use rowsource_tests::store::{self, basic_server};
+
+/// Returns the lines of a function that returns texts.
+fn lines(client: &mut Client, sql: &str) -> Vec<String> {
+    let rows = texts(client, sql).into_iter();
+    rows.map(|mut row| row.remove(0).expect("a line")).collect()
+}
+
+/// Runs and measures a statement, and returns its queryid and planid.
+fn measured(client: &mut Client, sql: &str) -> (i64, i64) {
+    store::measured(client, sql);
+    let last = client
+        .query_one("SELECT queryid, planid FROM rowsource_last()", &[])
+        .expect("ids");
+    (last.get(0), last.get(1))
+}
+
+/// Returns what follows the line that names the snapshot.
+fn plan_of(lines: &[String]) -> &[String] {
+    assert!(lines[0].starts_with("snapshot "), "{lines:?}");
+    &lines[1..]
+}
+
+fn snapshot(client: &mut Client) -> i64 {
+    value(client, "SELECT rowsource_snapshot()")
+}
+
+const TABLE: &str = "CREATE TABLE a AS SELECT i, i % 10 AS k FROM generate_series(1, 2000) i; ANALYZE a";
+const STATEMENT: &str = "SELECT k, count(*) FROM a WHERE i > 7 GROUP BY k ORDER BY k";
+
+#[test]
+fn a_plan_of_a_snapshot_is_shown_after_reset_eviction_and_restart() {
+    let mut server = basic_server("archive", &["pg_rowsource.max_plans = 100"]);
+    let mut client = server.connect();
+    run_each(&mut client, TABLE);
+    let (queryid, planid) = measured(&mut client, STATEMENT);
+    measured(&mut client, STATEMENT);
+    let display = |function: &str, format: &str| format!("SELECT {function}, format => '{format}')");
+    let now = format!("rowsource_display({queryid}, {planid}");
+    let formats = ["ALLSTATS", "ALLSTATS LAST", "ALLSTATS LAST +COST +BYTES +WAL"];
+    let expected: Vec<_> = formats
+        .iter()
+        .map(|format| lines(&mut client, &display(&now, format)))
+        .collect();
+    let first = snapshot(&mut client);
+    let then = format!("rowsource_display_snapshot({first}, {queryid}");
+    let assert_shown = |client: &mut Client, when: &str| {
+        for (format, expected) in formats.iter().zip(&expected) {
+            let shown = lines(client, &display(&then, format));
+            assert_eq!(plan_of(&shown), expected, "{when}, {format}");
+        }
+        let with_planid = lines(
+            client,
+            &format!("SELECT rowsource_display_snapshot({first}, {queryid}, {planid})"),
+        );
+        assert_eq!(
+            plan_of(&with_planid),
+            expected[0],
+            "{when}: ALLSTATS is the default"
+        );
+    };
+    assert_shown(&mut client, "at once");
+    run_each(&mut client, "SELECT rowsource_reset()");
+    must_fail(&mut client, &display(&now, "ALLSTATS"));
+    assert_shown(&mut client, "after the reset");
+    // The plan runs once more, and is then evicted by others.
+    measured(&mut client, STATEMENT);
+    let second = snapshot(&mut client);
+    run_each(
+        &mut client,
+        "SET pg_rowsource.statistics_level = typical; SET pg_rowsource.track = 'all';
+         DO 'BEGIN FOR n IN 1 .. 300 LOOP EXECUTE ''SELECT '' || repeat(''n, '', n) || ''n FROM (SELECT 1 AS n) s''; END LOOP; END';
+         SET pg_rowsource.statistics_level = basic",
+    );
+    must_fail(&mut client, &display(&now, "ALLSTATS"));
+    assert_shown(&mut client, "after the eviction");
+    drop(client);
+    server.stop();
+    server.launch();
+    let mut client = server.connect();
+    assert_shown(&mut client, "after the restart");
+    let later = lines(
+        &mut client,
+        &format!("SELECT rowsource_display_snapshot({second}, {queryid})"),
+    );
+    assert!(
+        later.iter().any(|line| line.contains("executions 1")),
+        "{later:#?}"
+    );
+    // Descriptions are stored once per plan.
+    let descriptions: i64 = value(
+        &mut client,
+        &format!("SELECT count(*) FROM rowsource_snapshot_descriptions WHERE queryid = {queryid}"),
+    );
+    assert_eq!(descriptions, 1);
+}
+
+#[test]
+fn only_plans_that_ran_are_stored_and_retention_deletes_them() {
+    let server = basic_server("archive-retention", &[]);
+    let mut client = server.connect();
+    run_each(&mut client, TABLE);
+    let count =
+        |client: &mut Client, what: &str| -> i64 { value(client, &format!("SELECT count(*) FROM {what}")) };
+    measured(&mut client, STATEMENT);
+    snapshot(&mut client);
+    measured(&mut client, "SELECT count(*) FROM a");
+    snapshot(&mut client);
+    let of_second = "rowsource_snapshot_plans WHERE snap_id = 2 AND statistics IS NOT NULL";
+    assert_eq!(count(&mut client, of_second), 1, "only the plan that ran since");
+    assert_eq!(count(&mut client, "rowsource_snapshot_descriptions"), 2);
+    // The first snapshot is too old, so the next one deletes it. The one after that deletes its descriptions.
+    run_each(
+        &mut client,
+        "UPDATE rowsource_snapshots SET taken_at = taken_at - interval '1 year' WHERE snap_id = 1",
+    );
+    snapshot(&mut client);
+    assert_eq!(count(&mut client, "rowsource_snapshot_plans"), 1);
+    // A plan that comes back in the same snapshot keeps its description.
+    let (queryid, _) = measured(&mut client, STATEMENT);
+    let fourth = snapshot(&mut client);
+    assert_eq!(count(&mut client, "rowsource_snapshot_descriptions"), 2);
+    assert!(
+        lines(
+            &mut client,
+            &format!("SELECT rowsource_display_snapshot({fourth}, {queryid})")
+        )
+        .len()
+            > 5
+    );
+    run_each(
+        &mut client,
+        "SELECT rowsource_snapshot(); DELETE FROM rowsource_snapshots WHERE snap_id = 4; SELECT rowsource_snapshot()",
+    );
+    // The plan was first described in snapshot 1, before all that are left.
+    assert_eq!(count(&mut client, "rowsource_snapshot_descriptions"), 1);
+}
+
+#[test]
+fn errors_say_what_is_missing() {
+    let server = basic_server("archive-errors", &[]);
+    let mut client = server.connect();
+    run_each(&mut client, TABLE);
+    let (queryid, planid) = measured(&mut client, STATEMENT);
+    snapshot(&mut client);
+    let mut error = |arguments: &str| {
+        let (code, message) = must_fail(
+            &mut client,
+            &format!("SELECT rowsource_display_snapshot({arguments})"),
+        );
+        (code, message)
+    };
+    for (arguments, expected) in [
+        ("7, 1", "there is no snapshot 7"),
+        ("NULL, 1", "there is no snapshot NULL"),
+        ("1, 4711", "snapshot 1 has no plan for queryid 4711, planid any"),
+        (
+            "1, NULL, 815",
+            "snapshot 1 has no plan for queryid any, planid 815",
+        ),
+    ] {
+        let (code, message) = error(arguments);
+        assert_eq!(code, SqlState::UNDEFINED_OBJECT, "{arguments}");
+        assert!(
+            message.starts_with(expected) && message.contains("HINT"),
+            "{message}"
+        );
+    }
+    let (_, message) = error(&format!("1, {queryid}, {planid}, 'NONSENSE'"));
+    assert!(message.starts_with("unknown word \"NONSENSE\""), "{message}");
+}
+
+#[test]
+fn damaged_plans_give_an_error() {
+    let server = basic_server("archive-damaged", &[]);
+    let mut client = server.connect();
+    run_each(&mut client, TABLE);
+    let (queryid, _) = measured(&mut client, STATEMENT);
+    snapshot(&mut client);
+    let show = format!("SELECT rowsource_display_snapshot(1, {queryid})");
+    let damages = [
+        ("statistics = NULL", SqlState::UNDEFINED_OBJECT),
+        ("statistics = ''", SqlState::FEATURE_NOT_SUPPORTED),
+        (
+            "statistics = 'ROWSRC00' || substr(statistics, 9)",
+            SqlState::FEATURE_NOT_SUPPORTED,
+        ),
+        ("statistics = substr(statistics, 1, 40)", SqlState::DATA_CORRUPTED),
+        (
+            "statistics = substr(statistics, 1, 8) || decode(repeat('ff', 1000000), 'hex')",
+            SqlState::DATA_CORRUPTED,
+        ),
+        (
+            "statistics = decode(repeat('ff', 5000000), 'hex')",
+            SqlState::INVALID_PARAMETER_VALUE,
+        ),
+    ];
+    for (damage, expected) in damages {
+        run_each(&mut client, "BEGIN");
+        run_each(
+            &mut client,
+            &format!("UPDATE rowsource_snapshot_plans SET {damage}"),
+        );
+        let (code, message) = must_fail(&mut client, &show);
+        assert_eq!(code, expected, "{damage}: {message}");
+        run_each(&mut client, "ROLLBACK");
+    }
+    // Each byte in turn.
+    run_each(
+        &mut client,
+        &format!(
+            "CREATE FUNCTION damage() RETURNS void LANGUAGE plpgsql AS '
+             DECLARE n int; v int; BEGIN
+                 FOR n IN 8 .. (SELECT least(length(description), length(statistics)) - 1 FROM rowsource_snapshot_plans
+                     JOIN rowsource_snapshot_descriptions USING (queryid)) LOOP
+                     FOREACH v IN ARRAY ARRAY[0, 127, 128, 255] LOOP
+                     BEGIN
+                         UPDATE rowsource_snapshot_plans SET statistics = set_byte(statistics, n, v);
+                         UPDATE rowsource_snapshot_descriptions SET description = set_byte(description, n, v);
+                         PERFORM rowsource_display_snapshot(1, {queryid}); RAISE EXCEPTION ''undo'';
+                     EXCEPTION WHEN OTHERS THEN NULL;
+                     END;
+                     END LOOP;
+                 END LOOP;
+             END'"
+        ),
+    );
+    run_each(&mut client, "SELECT damage()");
+    assert!(texts(&mut client, &show).len() > 5);
+    server.assert_no_crash();
+}
+
+#[test]
+fn only_readers_of_all_statistics_see_the_history() {
+    let server = basic_server("archive-privileges", &[]);
+    let mut client = server.connect();
+    run_each(&mut client, TABLE);
+    run_each(
+        &mut client,
+        "CREATE ROLE reader LOGIN; CREATE ROLE nobody LOGIN; GRANT pg_read_all_stats TO reader",
+    );
+    let (queryid, _) = measured(&mut client, STATEMENT);
+    snapshot(&mut client);
+    let show = format!("SELECT rowsource_display_snapshot(1, {queryid})");
+    let mut reader = server.try_connect("reader").expect("a session");
+    assert_eq!(lines(&mut reader, &show), lines(&mut client, &show));
+    let mut nobody = server.try_connect("nobody").expect("a session");
+    for statement in [
+        show.as_str(),
+        "SELECT * FROM rowsource_snapshot_descriptions",
+        "SELECT rowsource_plans_to_store(NULL)",
+        "SELECT rowsource_display_stored(1, 1, 1, '', 1, 1, 1, 1, 1, true, '', '', '')",
+    ] {
+        assert_eq!(
+            must_fail(&mut nobody, statement).0,
+            SqlState::INSUFFICIENT_PRIVILEGE,
+            "{statement}"
+        );
+    }
+    assert_eq!(
+        must_fail(&mut reader, "SELECT rowsource_plans_to_store(NULL)").0,
+        SqlState::INSUFFICIENT_PRIVILEGE
+    );
+}
+
+#[test]
+fn dropping_the_extension_says_that_the_history_goes() {
+    const WARNING: &str = "dropping pg_rowsource also deletes its history";
+    let server = basic_server("archive-drop", &[]);
+    let mut client = server.connect();
+    // Nothing is lost, and nothing is said: no snapshots, or another extension.
+    run_each(
+        &mut client,
+        "DROP EXTENSION pg_rowsource; DROP EXTENSION IF EXISTS pg_rowsource",
+    );
+    run_each(
+        &mut client,
+        "CREATE SCHEMA elsewhere; CREATE EXTENSION pg_rowsource SCHEMA elsewhere; CREATE TABLE rowsource_snapshots (i int);
+         SELECT elsewhere.rowsource_snapshot(); SELECT elsewhere.rowsource_snapshot();
+         DROP EXTENSION IF EXISTS absent; DROP TABLE rowsource_snapshots",
+    );
+    assert!(!server.log().contains(WARNING), "{}", server.log());
+    run_each(
+        &mut client,
+        "BEGIN; DROP EXTENSION IF EXISTS absent, pg_rowsource; ROLLBACK",
+    );
+    let expected = format!("{WARNING} (2 snapshots)");
+    assert_eq!(server.log().matches(&expected).count(), 1, "{}", server.log());
+    // The hint names all tables of the history.
+    let tables = texts(
+        &mut client,
+        "SELECT c.relname FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid JOIN pg_class c ON c.oid = d.objid
+          WHERE e.extname = 'pg_rowsource' AND d.refclassid = 'pg_extension'::regclass
+                AND d.classid = 'pg_class'::regclass AND d.deptype = 'e' AND c.relkind = 'r'",
+    );
+    assert!(tables.len() > 3, "{tables:?}");
+    let log = server.log();
+    let hint = log
+        .lines()
+        .find(|line| line.contains("HINT:  To keep it"))
+        .expect("a hint");
+    for table in tables.into_iter().flatten().flatten() {
+        let names = |word: &str| word.trim_matches([':', ',', '.']) == table;
+        assert!(hint.split(' ').any(names), "{table}: {hint}");
+    }
+    // Another session holds the table: the drop waits for it, but the count does not.
+    let mut holder = server.connect();
+    run_each(
+        &mut holder,
+        "BEGIN; LOCK TABLE elsewhere.rowsource_snapshots IN ACCESS EXCLUSIVE MODE",
+    );
+    let (code, _) = must_fail(
+        &mut client,
+        "SET lock_timeout = '100ms'; DROP EXTENSION pg_rowsource",
+    );
+    assert_eq!(code, SqlState::LOCK_NOT_AVAILABLE);
+    run_each(&mut holder, "ROLLBACK");
+    run_each(&mut client, "RESET lock_timeout; DROP EXTENSION pg_rowsource");
+    assert_eq!(server.log().matches(&expected).count(), 2, "{}", server.log());
+    run_each(
+        &mut client,
+        "CREATE EXTENSION pg_rowsource; SELECT rowsource_snapshot(); DROP EXTENSION pg_rowsource",
+    );
+    let single = format!("{WARNING} (1 snapshot)");
+    assert_eq!(server.log().matches(&single).count(), 1, "{}", server.log());
+}

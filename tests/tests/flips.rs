@@ -1,0 +1,326 @@
+//! Changes of plans: rowsource_plan_flips.
+
+use postgres::Client;
+use rowsource_tests::Server;
+use rowsource_tests::session::{run_each, texts, value};
+use rowsource_tests::store::{basic_server, measure_all, measured};
+
+/// `n` has an index. With `OTHER_PLAN` another plan is used.
+const TABLE: &str =
+    "CREATE TABLE t AS SELECT i AS n, repeat('x', 200) AS pad FROM generate_series(1, 20000) i;
+    CREATE INDEX t_n ON t (n); VACUUM (FREEZE, ANALYZE) t";
+const STATEMENT: &str = "SELECT pad FROM t WHERE n = 4711";
+const OTHER_PLAN: &str = "SET enable_indexscan = off; SET enable_bitmapscan = off";
+const FIRST_PLAN: &str = "RESET enable_indexscan; RESET enable_bitmapscan";
+
+fn server(name: &str) -> (Server, Client) {
+    let server = basic_server(name, &[]);
+    let mut client = server.connect();
+    run_each(&mut client, TABLE);
+    (server, client)
+}
+
+/// Runs the statement several times with these settings.
+fn run(client: &mut Client, settings: &str, times: usize) {
+    run_each(client, settings);
+    measured(client, &vec![STATEMENT; times].join(";"));
+}
+
+#[derive(Debug, PartialEq)]
+struct Flip {
+    from: i64,
+    to: i64,
+    calls: (i64, i64),
+    means: (f64, f64),
+    errors: (Option<f64>, Option<f64>),
+    typical: (f64, f64),
+    extra: f64,
+    verdict: String,
+}
+
+/// Returns the changes, the earliest first.
+fn flips(client: &mut Client) -> Vec<Flip> {
+    let rows = client
+        .query(
+            "SELECT from_planid, to_planid, calls_before, calls_after, mean_time_before, mean_time_after, stderr_before,
+                    stderr_after, typical_time_before, typical_time_after, extra_time, verdict
+             FROM rowsource_plan_flips() WHERE queryid IS NOT NULL ORDER BY at",
+            &[],
+        )
+        .expect("rowsource_plan_flips");
+    let flip = |row: &postgres::Row| Flip {
+        from: row.get(0),
+        to: row.get(1),
+        calls: (row.get(2), row.get(3)),
+        means: (row.get(4), row.get(5)),
+        errors: (row.get(6), row.get(7)),
+        typical: (row.get(8), row.get(9)),
+        extra: row.get(10),
+        verdict: row.get(11),
+    };
+    rows.iter().map(flip).collect()
+}
+
+fn calls(flips: &[Flip]) -> Vec<(i64, i64)> {
+    flips.iter().map(|flip| flip.calls).collect()
+}
+
+#[test]
+fn a_change_and_the_way_back_are_events() {
+    let (server, mut client) = server("there-and-back");
+    run(&mut client, FIRST_PLAN, 20);
+    assert_eq!(flips(&mut client), []);
+    run(&mut client, OTHER_PLAN, 10);
+    let found = flips(&mut client);
+    assert_eq!(calls(&found), [(20, 10)], "{found:#?}");
+    run(&mut client, OTHER_PLAN, 5);
+    run(&mut client, FIRST_PLAN, 20);
+    let found = flips(&mut client);
+    assert_eq!(calls(&found), [(20, 15), (15, 20)], "{found:#?}");
+    let [there, back] = &found[..] else { panic!() };
+    assert_eq!((there.from, there.to), (back.to, back.from));
+    let [(_, after), (before, _)] = [there.means, back.means];
+    // The times before are not those of all times.
+    assert_eq!(after, before);
+    assert_eq!(there.typical.1, back.typical.0);
+    // It is the difference of the means, or of the typical times.
+    let extra = |(before, after): (f64, f64)| (after - before) * 15.0;
+    let difference = |times| (there.extra - extra(times)).abs();
+    assert!(
+        difference(there.means) < 1e-6 || difference(there.typical) < 1e-6,
+        "{found:#?}"
+    );
+    // A geometric mean is not longer than the mean.
+    assert!(
+        found
+            .iter()
+            .all(|flip| flip.typical.0 <= flip.means.0 * 1.01 && flip.typical.1 <= flip.means.1 * 1.01),
+        "{found:#?}"
+    );
+    assert!(
+        found
+            .iter()
+            .all(|flip| flip.errors.0 > Some(0.0) && flip.errors.1 > Some(0.0))
+    );
+    let view = texts(
+        &mut client,
+        "SELECT query, datname, calls_after FROM rowsource_plan_flips ORDER BY at LIMIT 1",
+    );
+    let some = |text: &str| Some(text.to_string());
+    assert!(
+        view[0][0]
+            .as_deref()
+            .is_some_and(|text| text.starts_with("SELECT pad FROM t"))
+    );
+    assert_eq!(view[0][1..], [some("postgres"), some("15")]);
+    server.assert_no_crash();
+}
+
+/// Nobody reads in between, and all is done in less than a second, or in a few.
+#[test]
+fn a_change_that_is_undone_at_once_is_two_events() {
+    for (name, pause) in [("undone", 0.0), ("undone-later", 1.1)] {
+        let (server, mut client) = server(name);
+        for (settings, times) in [(FIRST_PLAN, 20), (OTHER_PLAN, 10), (FIRST_PLAN, 15)] {
+            run(&mut client, settings, times);
+            std::thread::sleep(std::time::Duration::from_secs_f64(pause));
+        }
+        let found = flips(&mut client);
+        assert_eq!(calls(&found), [(20, 10), (10, 15)], "{name}: {found:#?}");
+        assert_eq!((found[0].from, found[0].to), (found[1].to, found[1].from));
+        assert_eq!(found[0].means.1, found[1].means.0);
+        server.assert_no_crash();
+    }
+}
+
+/// Plans in turn make few events, and no statement waits for a second.
+#[test]
+fn plans_in_turn_make_few_events() {
+    let (server, mut client) = server("in-turn");
+    for _ in 0..60 {
+        run(&mut client, FIRST_PLAN, 4);
+        run(&mut client, OTHER_PLAN, 4);
+        flips(&mut client);
+    }
+    let found = flips(&mut client);
+    assert!((2..=4).contains(&found.len()), "{found:#?}");
+    server.assert_no_crash();
+}
+
+/// One execution waits for a row that another session has locked.
+#[test]
+fn one_long_wait_does_not_hide_a_slower_plan_timing() {
+    let (server, mut client) = server("wait");
+    run_each(
+        &mut client,
+        "INSERT INTO t SELECT -n, pad FROM t, generate_series(1, 4); VACUUM ANALYZE t",
+    );
+    let locked = format!("{STATEMENT} FOR UPDATE");
+    let mut other = server.connect();
+    run_each(&mut other, &format!("BEGIN; {locked}"));
+    let waiter = std::thread::spawn(move || {
+        run_each(&mut client, FIRST_PLAN);
+        measured(&mut client, &vec![locked.as_str(); 30].join(";"));
+        run_each(&mut client, OTHER_PLAN);
+        measured(&mut client, &vec![locked.as_str(); 30].join(";"));
+        client
+    });
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    let mut observer = server.connect();
+    while value::<i64>(&mut observer, waits) == 0 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    run_each(&mut other, "COMMIT");
+    let mut client = waiter.join().expect("the session that waited");
+    let found = flips(&mut client);
+    let [flip] = &found[..] else { panic!("{found:#?}") };
+    // The mean is that of the wait, and hides the difference.
+    assert!(flip.means.0 > 60.0 && flip.means.0 > flip.means.1, "{found:#?}");
+    assert!(
+        flip.verdict == "slower" && flip.extra > 0.0 && flip.typical.0 * 10.0 < flip.typical.1,
+        "{found:#?}"
+    );
+    server.assert_no_crash();
+}
+
+/// A sequential scan takes a thousand times as long as an index scan.
+#[test]
+fn the_slower_plan_is_called_slower_timing() {
+    let (server, mut client) = server("slower");
+    run_each(
+        &mut client,
+        "INSERT INTO t SELECT -n, pad FROM t, generate_series(1, 4); VACUUM ANALYZE t",
+    );
+    let mut found = Vec::new();
+    for settings in [FIRST_PLAN, OTHER_PLAN, FIRST_PLAN] {
+        run(&mut client, settings, 30);
+        // Reading tells the turns apart. Sessions add the executions of a second together.
+        found = flips(&mut client);
+    }
+    let verdicts: Vec<&str> = found.iter().map(|flip| &*flip.verdict).collect();
+    assert_eq!(verdicts, ["slower", "faster"], "{found:#?}");
+    assert!(found[0].extra > 0.0 && found[1].extra < 0.0, "{found:#?}");
+    // What cost most comes first.
+    let view = texts(&mut client, "SELECT verdict FROM rowsource_plan_flips");
+    assert_eq!(view[0][0].as_deref(), Some("slower"));
+    server.assert_no_crash();
+}
+
+#[test]
+fn plans_that_are_used_side_by_side_are_no_event() {
+    let (server, mut first) = server("side-by-side");
+    let mut second = server.connect();
+    run_each(&mut second, OTHER_PLAN);
+    measure_all(&mut first);
+    measure_all(&mut second);
+    let mut reader = server.connect();
+    for round in 0..30 {
+        for _ in 0..5 {
+            run_each(&mut first, STATEMENT);
+            run_each(&mut second, STATEMENT);
+        }
+        if round % 10 == 9 {
+            assert_eq!(flips(&mut reader), [], "round {round}");
+        }
+    }
+    let plans: i64 = value(
+        &mut reader,
+        "SELECT count(*) FROM pg_stat_rowsource_plans WHERE query LIKE 'SELECT pad FROM t%'",
+    );
+    assert_eq!(plans, 2);
+    // One session alone is a change.
+    for _ in 0..200 {
+        run_each(&mut second, STATEMENT);
+    }
+    assert_eq!(flips(&mut reader).len(), 1);
+    server.assert_no_crash();
+}
+
+#[test]
+fn one_other_execution_is_no_event() {
+    let (server, mut client) = server("one-other");
+    for _ in 0..5 {
+        run(&mut client, FIRST_PLAN, 10);
+        run(&mut client, OTHER_PLAN, 1);
+        assert_eq!(flips(&mut client), []);
+    }
+    server.assert_no_crash();
+}
+
+#[test]
+fn changes_survive_a_restart_and_end_with_a_reset() {
+    let (mut server, mut client) = server("restart");
+    run(&mut client, FIRST_PLAN, 20);
+    run(&mut client, OTHER_PLAN, 10);
+    let before = flips(&mut client);
+    assert_eq!(calls(&before), [(20, 10)]);
+    drop(client);
+    server.stop();
+    server.launch();
+    let mut client = server.connect();
+    assert_eq!(flips(&mut client), before);
+    // The new plan goes on, and the way back is seen.
+    run(&mut client, OTHER_PLAN, 3);
+    run(&mut client, FIRST_PLAN, 5);
+    assert_eq!(calls(&flips(&mut client)), [(20, 13), (13, 5)]);
+    let queryid: i64 = value(&mut client, "SELECT queryid FROM rowsource_plan_flips LIMIT 1");
+    run_each(
+        &mut client,
+        &format!("SELECT rowsource_reset(queryid => {})", queryid ^ 1),
+    );
+    assert_eq!(flips(&mut client).len(), 2);
+    run_each(
+        &mut client,
+        &format!("SELECT rowsource_reset(queryid => {queryid})"),
+    );
+    assert_eq!(flips(&mut client), []);
+    run(&mut client, FIRST_PLAN, 5);
+    run(&mut client, OTHER_PLAN, 5);
+    run_each(&mut client, "SELECT rowsource_reset()");
+    assert_eq!(flips(&mut client), []);
+    server.assert_no_crash();
+}
+
+#[test]
+fn changes_of_other_users_are_masked() {
+    let (server, mut client) = server("masked-flips");
+    run_each(&mut client, "CREATE ROLE regress_flips LOGIN");
+    run(&mut client, FIRST_PLAN, 5);
+    run(&mut client, OTHER_PLAN, 5);
+    let mut other = server.try_connect("regress_flips").expect("a session");
+    let rows = texts(
+        &mut other,
+        "SELECT query, queryid, from_planid, to_planid, calls_after FROM rowsource_plan_flips",
+    );
+    let some = |text: &str| Some(text.to_string());
+    assert_eq!(
+        rows,
+        [[some("<insufficient privilege>"), None, None, None, some("5")]]
+    );
+    server.assert_no_crash();
+}
+
+/// Each query has two plans. More of them than are kept neither fail nor take memory.
+#[test]
+fn many_changes_are_bounded() {
+    let (server, mut client) = server("many-flips");
+    measure_all(&mut client);
+    run_each(&mut client, "SET pg_rowsource.track = 'all'");
+    client
+        .batch_execute(
+            "DO $$ BEGIN FOR i IN 1..300 LOOP
+                 FOR round IN 1..8 LOOP
+                     PERFORM set_config('enable_indexscan', CASE WHEN round > 4 THEN 'off' ELSE 'on' END, true);
+                     PERFORM set_config('enable_bitmapscan', CASE WHEN round > 4 THEN 'off' ELSE 'on' END, true);
+                     EXECUTE format('SELECT %s pad FROM t WHERE n = 1', repeat('n, ', i));
+                 END LOOP;
+             END LOOP; END $$",
+        )
+        .expect("300 queries with two plans");
+    let events: i64 = value(&mut client, "SELECT count(*) FROM rowsource_plan_flips()");
+    // The session's slots are few, so most plans were added to the store one after the other.
+    println!("{events} of 300 changes are kept");
+    assert!((200..=256).contains(&events), "{events} events");
+    server.assert_no_crash();
+}

@@ -1,0 +1,496 @@
+//! What other sessions see of statements that run, compared with known truths: rows, the node that runs, times.
+
+use postgres::Client;
+use postgres::fallible_iterator::FallibleIterator;
+use rowsource_tests::Server;
+use rowsource_tests::busy::Busy;
+use rowsource_tests::process::{is_stopped, send_signal};
+use rowsource_tests::session::{major, must_fail, run_each, texts, value};
+use rowsource_tests::waiting::{TIMEOUT, pid, until_waiting};
+use std::time::{Duration, Instant};
+
+/// A row of the view.
+#[derive(Clone, Debug)]
+struct Node {
+    level: i32,
+    state: String,
+    operation: String,
+    object: Option<String>,
+    starts: i64,
+    rows: i64,
+    total: f64,
+    hits: i64,
+    is_running: bool,
+    event: Option<String>,
+    age: f64,
+    until: String,
+}
+
+fn server(name: &str) -> Server {
+    let server = Server::preloaded(
+        name,
+        &[
+            "jit = off",
+            "autovacuum = off",
+            "max_parallel_workers_per_gather = 0",
+            "pg_rowsource.track = all",
+        ],
+    );
+    run_each(
+        &mut server.connect(),
+        "CREATE EXTENSION pg_rowsource;
+         CREATE TABLE t AS SELECT i AS id, repeat('x', 50) AS pad FROM generate_series(1, 20000) i;
+         CREATE TABLE s AS SELECT * FROM t WHERE id <= 3000;
+         CREATE SEQUENCE n;
+         VACUUM (FREEZE, ANALYZE)",
+    );
+    server
+}
+
+/// Returns the nodes of the statements that a process runs.
+fn live(observer: &mut Client, pid: i32) -> Vec<Node> {
+    let rows = observer
+        .query(
+            "SELECT nesting_level, state, coalesce(operation, '?'), object_name, coalesce(starts, -1), rows,
+                    coalesce(total_time, -1), coalesce(shared_blks_hit, -1), running, wait_event, age, blocks_until
+             FROM pg_stat_rowsource_live WHERE pid = $1",
+            &[&pid],
+        )
+        .expect("pg_stat_rowsource_live");
+    rows.iter()
+        .map(|row| Node {
+            level: row.get(0),
+            state: row.get(1),
+            operation: row.get(2),
+            object: row.get(3),
+            starts: row.get(4),
+            rows: row.get(5),
+            total: row.get(6),
+            hits: row.get(7),
+            is_running: row.get(8),
+            event: row.get(9),
+            age: row.get(10),
+            until: row.get(11),
+        })
+        .collect()
+}
+
+fn node<'a>(nodes: &'a [Node], operation: &str) -> &'a Node {
+    let found = nodes.iter().find(|node| node.operation == operation);
+    found.unwrap_or_else(|| panic!("no {operation} in {nodes:#?}"))
+}
+
+/// Fails unless exactly this node runs, of the statements of a session at this level.
+fn assert_runs(nodes: &[Node], operation: &str, event: &str) {
+    let running: Vec<&Node> = nodes.iter().filter(|node| node.is_running).collect();
+    assert_eq!(running.len(), 1, "{nodes:#?}");
+    assert_eq!(
+        (running[0].operation.as_str(), running[0].event.as_deref()),
+        (operation, Some(event)),
+        "{nodes:#?}"
+    );
+}
+
+/// Runs a statement until it waits, and returns what another session sees then.
+fn seen_waiting(server: &Server, observer: &mut Client, sql: &str, event: &str) -> Vec<Node> {
+    let busy = Busy::run(server.connect(), sql);
+    until_waiting(observer, busy.pid, event);
+    std::thread::sleep(Duration::from_millis(300));
+    let nodes = live(observer, busy.pid);
+    busy.cancel(observer);
+    nodes
+}
+
+#[test]
+fn a_waiting_statement_is_seen_as_it_is() {
+    let server = server("live-waiting");
+    let mut observer = server.connect();
+
+    // The filter sleeps in the 1,000th row. It is the first execution of the plan, and the node has begun no other call since.
+    let sql = "SELECT count(*) FROM (SELECT id FROM t WHERE pg_sleep(CASE WHEN id = 1000 THEN 60 ELSE 0 END) IS NOT NULL OFFSET 0) x";
+    let nodes = seen_waiting(&server, &mut observer, sql, "PgSleep");
+    assert_runs(&nodes, "Seq Scan", "PgSleep");
+    let scan = node(&nodes, "Seq Scan");
+    assert_eq!(
+        (scan.rows, scan.starts, scan.object.as_deref()),
+        (999, 1, Some("t")),
+        "{nodes:#?}"
+    );
+    assert_eq!(node(&nodes, "Aggregate").rows, 0);
+    // The time since the sleep began, at least 300 ms, is nearly all of it.
+    for of in ["Seq Scan", "Aggregate"] {
+        let node = node(&nodes, of);
+        assert!(
+            node.total > 0.95 * (node.age - 15.0) && node.total <= node.age,
+            "{node:?}"
+        );
+    }
+    if scan.until == "now" {
+        // From 17 on, a scan asks for blocks ahead.
+        let ahead = if major(&mut observer) < 17 { 0 } else { 16 };
+        let blocks: i64 = value(
+            &mut observer,
+            "SELECT max((ctid::text::point)[0])::bigint + 1 FROM t WHERE id <= 1000",
+        );
+        assert!(
+            (blocks..=blocks + ahead).contains(&scan.hits),
+            "{blocks}: {nodes:#?}"
+        );
+    }
+
+    // A row lock held by another session.
+    let mut holder = server.connect();
+    run_each(&mut holder, "BEGIN; UPDATE t SET pad = pad WHERE id = 1000");
+    let nodes = seen_waiting(
+        &server,
+        &mut observer,
+        "SELECT id FROM t ORDER BY id FOR UPDATE",
+        "transactionid",
+    );
+    assert_runs(&nodes, "LockRows", "transactionid");
+    assert_eq!(
+        (node(&nodes, "LockRows").rows, node(&nodes, "Sort").rows),
+        (999, 1000),
+        "{nodes:#?}"
+    );
+    assert_eq!(node(&nodes, "Seq Scan").rows, 20_000);
+    run_each(&mut holder, "ROLLBACK");
+
+    // A sort that is being built.
+    let sql = "SELECT * FROM (SELECT id, pg_sleep(CASE WHEN id = 500 THEN 60 ELSE 0 END) FROM t OFFSET 0) x ORDER BY id DESC";
+    let nodes = seen_waiting(&server, &mut observer, sql, "PgSleep");
+    assert_runs(&nodes, "Seq Scan", "PgSleep");
+    assert_eq!(
+        (node(&nodes, "Sort").rows, node(&nodes, "Sort").starts),
+        (0, 1),
+        "{nodes:#?}"
+    );
+    assert_eq!(node(&nodes, "Seq Scan").rows, 499, "{nodes:#?}");
+
+    // A hash join in one of its last batches: it sleeps in the 15,000th pair.
+    let sql = "SET work_mem = '64kB'; SET enable_mergejoin = off; SET enable_nestloop = off;
+               SELECT a.id FROM t a JOIN t b ON a.id = b.id
+               AND pg_sleep(CASE WHEN nextval('n') + 0 * (a.id + b.id) = 15000 THEN 60 ELSE 0 END) IS NOT NULL";
+    let nodes = seen_waiting(&server, &mut observer, sql, "PgSleep");
+    assert_runs(&nodes, "Hash Join", "PgSleep");
+    assert_eq!(
+        (node(&nodes, "Hash Join").rows, node(&nodes, "Hash").rows),
+        (14_999, 20_000),
+        "{nodes:#?}"
+    );
+
+    // Statements that ended are not shown.
+    let rows: i64 = value(&mut observer, "SELECT count(*) FROM pg_stat_rowsource_live");
+    assert_eq!(rows, 0);
+    server.assert_no_crash();
+}
+
+#[test]
+fn a_running_statement_is_displayed() {
+    let server = server("live-display");
+    let mut observer = server.connect();
+    let sql = "SELECT count(*) FROM t WHERE pg_sleep(CASE WHEN id = 1000 THEN 60 ELSE 0 END) IS NOT NULL";
+    let busy = Busy::run(server.connect(), sql);
+    until_waiting(&mut observer, busy.pid, "PgSleep");
+    let display = format!("SELECT * FROM rowsource_display(pid => {})", busy.pid);
+    let lines: Vec<String> = texts(&mut observer, &display)
+        .into_iter()
+        .filter_map(|mut row| row.remove(0))
+        .collect();
+    let shown = lines.join("\n");
+    println!("{shown}");
+    let now = format!(
+        "process {}  running (*)  waits for Timeout:PgSleep  elapsed",
+        busy.pid
+    );
+    assert!(shown.contains(&now), "{shown}");
+    assert!(shown.contains("SELECT count(*) FROM t WHERE"), "{shown}");
+    let marked: Vec<&String> = lines.iter().filter(|line| line.contains("| *")).collect();
+    assert!(
+        marked.len() == 1 && marked[0].contains("Seq Scan") && marked[0].contains("  999 |"),
+        "{shown}"
+    );
+
+    let idle = pid(&mut server.connect());
+    let (_, message) = must_fail(
+        &mut observer,
+        &format!("SELECT * FROM rowsource_display(pid => {idle})"),
+    );
+    assert!(message.contains("runs no measured statement"), "{message}");
+    let (_, message) = must_fail(&mut observer, "SELECT * FROM rowsource_display(1, pid => 1)");
+    assert!(message.contains("exclude each other"), "{message}");
+    run_each(&mut observer, "CREATE ROLE other LOGIN");
+    let mut other = server.try_connect("other").expect("a session");
+    let (_, message) = must_fail(&mut other, &display);
+    assert!(message.contains("permission denied"), "{message}");
+    busy.cancel(&mut observer);
+}
+
+#[test]
+fn a_stopped_statement_is_seen_as_it_is() {
+    let server = server("live-stopped");
+    let mut observer = server.connect();
+    let sql = "SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_material = off;
+               SELECT count(*) FROM s a JOIN t b ON a.id + b.id = -1";
+    let busy = Busy::run(server.connect(), sql);
+    let deadline = Instant::now() + TIMEOUT;
+    while live(&mut observer, busy.pid)
+        .first()
+        .is_none_or(|node| node.age < 200.0)
+    {
+        assert!(Instant::now() < deadline, "it does not run");
+    }
+    send_signal(busy.pid as u32, "STOP");
+    while !is_stopped(busy.pid as u32) {
+        assert!(Instant::now() < deadline, "it does not stop");
+    }
+    let first = live(&mut observer, busy.pid);
+    std::thread::sleep(Duration::from_millis(100));
+    let second = live(&mut observer, busy.pid);
+    send_signal(busy.pid as u32, "CONT");
+    let rows = |nodes: &[Node]| {
+        nodes
+            .iter()
+            .map(|node| (node.starts, node.rows, node.hits))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(rows(&first), rows(&second));
+    let [_, _, outer, inner] = &first[..] else {
+        panic!("{first:#?}")
+    };
+    // Each row of the outer side starts the inner side again. It may have stopped between the two.
+    assert!(
+        (inner.starts..=inner.starts + 1).contains(&outer.rows),
+        "{first:#?}"
+    );
+    let size = if inner.object.as_deref() == Some("s") {
+        3_000
+    } else {
+        20_000
+    };
+    let read = (inner.starts - 1) * size..=inner.starts * size;
+    assert!(read.contains(&inner.rows), "{first:#?}");
+    assert!(second[0].age - first[0].age >= 100.0, "time goes on: {second:#?}");
+    busy.cancel(&mut observer);
+}
+
+#[test]
+fn cursors_and_nested_statements_are_seen() {
+    let server = server("live-nested");
+    let mut observer = server.connect();
+    let mut client = server.connect();
+    let id = pid(&mut client);
+    run_each(
+        &mut client,
+        "SET pg_rowsource.statistics_level = typical; BEGIN; DECLARE c CURSOR FOR SELECT id FROM t; FETCH 100 FROM c",
+    );
+    let nodes = live(&mut observer, id);
+    let [scan] = &nodes[..] else { panic!("{nodes:#?}") };
+    assert_eq!(
+        (scan.state.as_str(), scan.rows, scan.is_running),
+        ("idle in cursor", 100, false),
+        "{nodes:#?}"
+    );
+    // The time of an idle cursor is not that of its nodes.
+    assert!(scan.total < scan.age, "{nodes:#?}");
+    run_each(&mut client, "COMMIT");
+    assert!(live(&mut observer, id).is_empty());
+
+    let created = observer.batch_execute(
+        "CREATE FUNCTION f(i int) RETURNS int LANGUAGE plpgsql AS $$ BEGIN
+           PERFORM count(*) FROM s WHERE pg_sleep(CASE WHEN id = 7 AND i = 3 THEN 60 ELSE 0 END) IS NOT NULL; RETURN i; END $$",
+    );
+    created.expect("a function");
+    let nodes = seen_waiting(
+        &server,
+        &mut observer,
+        "SELECT f(id) FROM s ORDER BY id LIMIT 5",
+        "PgSleep",
+    );
+    let levels: Vec<i32> = nodes.iter().map(|node| node.level).collect();
+    assert_eq!(
+        (levels.first(), levels.last()),
+        (Some(&0), Some(&1)),
+        "{nodes:#?}"
+    );
+    let inner: Vec<Node> = nodes.iter().filter(|node| node.level == 1).cloned().collect();
+    assert_runs(&inner, "Seq Scan", "PgSleep");
+    assert_eq!(node(&inner, "Seq Scan").rows, 6, "{nodes:#?}");
+    let outer: Vec<&Node> = nodes
+        .iter()
+        .filter(|node| node.level == 0 && node.is_running)
+        .collect();
+    assert_eq!(outer.len(), 1, "the node that calls the function: {nodes:#?}");
+    assert!(outer[0].total > 0.95 * (outer[0].age - 15.0), "{nodes:#?}");
+}
+
+#[test]
+fn a_statement_that_waits_for_its_client_is_seen() {
+    let server = server("live-client");
+    let mut observer = server.connect();
+    let mut client = server.connect();
+    let id = pid(&mut client);
+    run_each(&mut client, "SET pg_rowsource.statistics_level = typical");
+    let sql = "SELECT a.id, repeat(a.pad, 20) FROM t a, generate_series(1, 50)";
+    let mut rows = client
+        .query_raw(sql, std::iter::empty::<i32>())
+        .expect("the statement");
+    rows.next().expect("a row");
+    until_waiting(&mut observer, id, "ClientWrite");
+    let first = live(&mut observer, id);
+    std::thread::sleep(Duration::from_millis(50));
+    let second = live(&mut observer, id);
+    // No node runs while a row is sent.
+    assert!(first.iter().all(|node| !node.is_running), "{first:#?}");
+    assert_eq!(first[0].event.as_deref(), Some("ClientWrite"), "{first:#?}");
+    let figures = |nodes: &[Node]| {
+        nodes
+            .iter()
+            .map(|node| (node.rows, node.hits))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(figures(&first), figures(&second));
+    assert!(first[0].rows > 0, "{first:#?}");
+    drop(rows);
+}
+
+#[test]
+fn parallel_workers_are_seen() {
+    let server = server("live-parallel");
+    let mut observer = server.connect();
+    let sql =
+        "SET max_parallel_workers_per_gather = 2; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
+               SET min_parallel_table_scan_size = 0; SET parallel_leader_participation = off;
+               SELECT count(*) FROM t WHERE pg_sleep(CASE WHEN id = 1000 THEN 60 ELSE 0 END) IS NOT NULL";
+    let busy = Busy::run(server.connect(), sql);
+    let of_workers = format!(
+        "SELECT coalesce(min(operation || ' ' || coalesce(object_name, '')), '') FROM pg_stat_rowsource_live l
+         WHERE leader_pid = {} AND running AND wait_event = 'PgSleep' AND node_id IS NOT NULL
+           AND queryid = (SELECT queryid FROM pg_stat_rowsource_live WHERE pid = l.leader_pid LIMIT 1)",
+        busy.pid
+    );
+    let deadline = Instant::now() + TIMEOUT;
+    while value::<String>(&mut observer, &of_workers) != "Parallel Seq Scan t" {
+        assert!(Instant::now() < deadline, "{:#?}", live(&mut observer, busy.pid));
+    }
+    // The other worker reads the rest, and ends.
+    let rows = format!(
+        "SELECT sum(rows)::bigint FROM pg_stat_rowsource_live WHERE leader_pid = {} AND operation = 'Parallel Seq Scan'",
+        busy.pid
+    );
+    let seen: i64 = value(&mut observer, &rows);
+    assert!((0..20_000).contains(&seen), "{seen}");
+    let nodes = live(&mut observer, busy.pid);
+    assert!(
+        nodes
+            .iter()
+            .any(|node| node.operation == "Gather" && node.is_running),
+        "{nodes:#?}"
+    );
+    busy.cancel(&mut observer);
+}
+
+/// How far `rowsource_logical_io()` is: as many blocks as were got.
+#[test]
+fn gets_of_blocks_in_progress_are_seen() {
+    let server = server("live-gets");
+    let mut observer = server.connect();
+    let busy = Busy::run(
+        server.connect(),
+        "SELECT * FROM rowsource_logical_io('t', blocks => 1000000000000)",
+    );
+    let mut seen = Vec::new();
+    let began = Instant::now();
+    while seen.len() < 3 {
+        assert!(began.elapsed() < TIMEOUT, "{seen:?}");
+        std::thread::sleep(Duration::from_millis(20));
+        let nodes = live(&mut observer, busy.pid);
+        // The system may refuse to show PostgreSQL's counters to others.
+        if let Some(node) = nodes.first().filter(|node| node.until != "now") {
+            println!("not to be seen: {node:?}");
+            break;
+        }
+        let hits = nodes.first().map_or(0, |node| node.hits);
+        if hits > seen.last().copied().unwrap_or(10_000) {
+            seen.push(hits);
+        }
+    }
+    busy.cancel(&mut observer);
+}
+
+/// Sessions that load the library themselves see each other.
+#[test]
+fn without_preloading_statements_are_seen_pg17_plus() {
+    let server = Server::start("live-loaded", &["jit = off"]);
+    let mut observer = server.session();
+    run_each(
+        &mut observer,
+        "CREATE TABLE t AS SELECT i AS id FROM generate_series(1, 2000) i",
+    );
+    let busy = Busy::run(
+        server.session(),
+        "SELECT count(*) FROM t WHERE pg_sleep(CASE WHEN id = 1000 THEN 60 ELSE 0 END) IS NOT NULL",
+    );
+    until_waiting(&mut observer, busy.pid, "PgSleep");
+    let nodes = live(&mut observer, busy.pid);
+    assert_runs(&nodes, "Seq Scan", "PgSleep");
+    assert_eq!(node(&nodes, "Seq Scan").rows, 999, "{nodes:#?}");
+    busy.cancel(&mut observer);
+}
+
+#[test]
+fn other_users_see_no_names() {
+    let server = server("live-privileges");
+    let mut observer = server.connect();
+    run_each(
+        &mut observer,
+        "CREATE ROLE other LOGIN; CREATE ROLE monitor LOGIN IN ROLE pg_read_all_stats",
+    );
+    let busy = Busy::run(
+        server.connect(),
+        "SELECT count(*) FROM t WHERE pg_sleep(60) IS NOT NULL",
+    );
+    until_waiting(&mut observer, busy.pid, "PgSleep");
+    let shown = |user: &str| -> Vec<Vec<Option<String>>> {
+        let mut client = server.try_connect(user).expect("a session");
+        let sql = format!(
+            "SELECT DISTINCT queryid IS NULL AND planid IS NULL, operation LIKE '<insufficient%', object_name IS NULL,
+                    wait_event IS NULL
+             FROM pg_stat_rowsource_live WHERE pid = {} AND (running OR wait_event IS NOT NULL)", busy.pid);
+        texts(&mut client, &sql)
+    };
+    let truth = |values: [&str; 4]| values.map(|value| Some(value.to_owned())).to_vec();
+    assert_eq!(shown("other"), [truth(["t", "t", "t", "t"])]);
+    assert!(shown("monitor").contains(&truth(["f", "f", "f", "f"])));
+    busy.cancel(&mut observer);
+
+    // A superuser's session that acts as this user is not his.
+    run_each(&mut observer, "GRANT SELECT ON t TO other");
+    let sql = "SET ROLE other; SELECT count(*) FROM t WHERE pg_sleep(60) IS NOT NULL";
+    for (user, is_hidden) in [("postgres", true), ("other", false)] {
+        let busy = Busy::run(server.try_connect(user).expect("a session"), sql);
+        until_waiting(&mut observer, busy.pid, "PgSleep");
+        let mut other = server.try_connect("other").expect("a session");
+        let hidden = format!(
+            "SELECT bool_and(queryid IS NULL AND object_name IS NULL AND operation LIKE '<insufficient%')
+             FROM pg_stat_rowsource_live WHERE pid = {}",
+            busy.pid
+        );
+        assert_eq!(value::<bool>(&mut other, &hidden), is_hidden, "{user}");
+        let displayed = other.query(
+            &format!("SELECT * FROM rowsource_display(pid => {})", busy.pid),
+            &[],
+        );
+        match displayed {
+            Ok(_) => assert!(!is_hidden, "{user}"),
+            Err(error) => {
+                let error = error.as_db_error().expect("an error of the server");
+                assert!(
+                    is_hidden && error.message().contains("permission denied"),
+                    "{error}"
+                );
+            }
+        }
+        busy.cancel(&mut observer);
+    }
+}

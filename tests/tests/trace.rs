@@ -1,0 +1,594 @@
+//! The SQL trace of a session: its lines, what adds up, and who may read it.
+
+use postgres::Client;
+use rowsource_tests::Server;
+use rowsource_tests::session::{must_fail, run_each, texts, value};
+use rowsource_tests::waiting::pid;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+const FOLDER: &str = "pgsql_tmp_rowsource_trace";
+
+fn server(name: &str, settings: &[&str]) -> Server {
+    let mut all = vec!["pg_rowsource.statistics_level = 'basic'", "jit = off"];
+    all.extend(settings);
+    let server = Server::preloaded(name, &all);
+    run_each(
+        &mut server.connect(),
+        "CREATE EXTENSION pg_rowsource; CREATE TABLE t AS SELECT i AS id, i % 7 AS v FROM generate_series(1, 1000) i;
+         CREATE INDEX t_id ON t (id); VACUUM ANALYZE t",
+    );
+    server
+}
+
+/// Begins a trace, and returns the name of its file.
+fn start(client: &mut Client, arguments: &str) -> String {
+    value(client, &format!("SELECT rowsource_trace_start({arguments})"))
+}
+
+/// Ends the trace, and returns the lines of the file.
+fn stopped(server: &Server, client: &mut Client, file: &str) -> Vec<String> {
+    let last: String = value(client, "SELECT rowsource_trace_stop()");
+    assert_eq!(last, file);
+    lines(server, file)
+}
+
+fn lines(server: &Server, file: &str) -> Vec<String> {
+    let path = server.data().join(FOLDER).join(file);
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Returns a field of a line.
+fn field<'a>(line: &'a str, key: &str) -> Option<&'a str> {
+    let fields = line.split_once(':')?.1.split(',');
+    fields
+        .filter_map(|field| field.split_once('='))
+        .find(|field| field.0 == key)
+        .map(|field| field.1)
+}
+
+fn number(line: &str, key: &str) -> i64 {
+    let found = field(line, key).unwrap_or_else(|| panic!("no {key} in {line}"));
+    found.parse().unwrap_or_else(|_| panic!("{key} in {line}"))
+}
+
+/// Returns the lines that begin with a word.
+fn of<'a>(lines: &'a [String], word: &str) -> Vec<&'a str> {
+    let word = format!("{word} #");
+    lines
+        .iter()
+        .map(String::as_str)
+        .filter(|line| line.starts_with(&word))
+        .collect()
+}
+
+/// Returns the number of the cursor whose text contains this.
+fn cursor(lines: &[String], text: &str) -> String {
+    let found = of(lines, "PARSING IN CURSOR");
+    let line = found
+        .iter()
+        .find(|line| line.split_once("sql=").is_some_and(|(_, sql)| sql.contains(text)));
+    let line = line.unwrap_or_else(|| panic!("no cursor of {text} in {lines:#?}"));
+    line.trim_start_matches("PARSING IN CURSOR #")
+        .split(':')
+        .next()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// Returns the calls, nodes and binds of a cursor.
+fn of_cursor<'a>(lines: &'a [String], word: &str, text: &str) -> Vec<&'a str> {
+    let beginning = format!("{word} #{}:", cursor(lines, text));
+    let found = lines.iter().map(String::as_str);
+    found.filter(|line| line.starts_with(&beginning)).collect()
+}
+
+/// Replaces what differs between runs, machines and majors.
+fn normalised(line: &str) -> String {
+    const VARIES: [&str; 12] = [
+        "c", "e", "p", "cr", "cu", "pr", "tim", "plh", "time", "cost", "queryid", "uid",
+    ];
+    let (word, fields) = line.split_once(':').expect("a line has fields");
+    let (fields, text) = ["sql=", "op=", "value="]
+        .iter()
+        .find_map(|key| {
+            fields
+                .split_once(key)
+                .map(|(fields, text)| (fields, format!("{key}{text}")))
+        })
+        .unwrap_or((fields, String::new()));
+    let fields = fields.split(',').map(|field| match field.split_once('=') {
+        Some((key, _)) if VARIES.contains(&key) => format!("{key}=?"),
+        _ => field.to_owned(),
+    });
+    format!("{word}:{}{text}", fields.collect::<Vec<_>>().join(","))
+}
+
+const GOLDEN: &str = "\
+PARSING IN CURSOR #2:dep=0,uid=?,queryid=?,tim=?,sql=SELECT count(*)\\nFROM t WHERE id < 11
+PARSE #2:c=?,e=?,p=?,cr=?,cu=?,r=0,dep=0,tim=?
+PLAN #2:c=?,e=?,p=?,cr=?,cu=?,r=0,dep=0,tim=?
+EXEC #2:c=?,e=?,p=?,cr=?,cu=?,r=0,dep=0,tim=?
+FETCH #2:c=?,e=?,p=?,cr=?,cu=?,r=1,dep=0,tim=?
+STAT #2:dep=0,plh=?,id=0,rows=1,cr=?,pr=?,pw=0,time=?,starts=1,cost=?,card=1,op=Aggregate
+STAT #2:dep=0,plh=?,id=1,pid=0,rows=10,cr=?,pr=?,pw=0,time=?,starts=1,cost=?,card=10,op=Index Only Scan on t_id
+CLOSE #2:c=?,e=?,p=?,cr=?,cu=?,r=0,dep=0,tim=?
+XCTEND #2:rlbk=0,rd_only=1,tim=?
+PARSING IN CURSOR #3:dep=0,uid=?,queryid=?,tim=?,sql=UPDATE t SET v = 8 WHERE id = 5
+PARSE #3:c=?,e=?,p=?,cr=?,cu=?,r=0,dep=0,tim=?
+PLAN #3:c=?,e=?,p=?,cr=?,cu=?,r=0,dep=0,tim=?
+EXEC #3:c=?,e=?,p=?,cr=?,cu=?,r=0,dep=0,tim=?
+FETCH #3:c=?,e=?,p=?,cr=?,cu=?,r=1,dep=0,tim=?
+FINISH #3:c=?,e=?,p=?,cr=?,cu=?,r=0,dep=0,tim=?
+STAT #3:dep=0,plh=?,id=0,rows=0,cr=?,pr=?,pw=0,time=?,starts=1,cost=?,card=0,op=Update on t
+STAT #3:dep=0,plh=?,id=1,pid=0,rows=1,cr=?,pr=?,pw=0,time=?,starts=1,cost=?,card=1,op=Index Scan on t_id
+CLOSE #3:c=?,e=?,p=?,cr=?,cu=?,r=0,dep=0,tim=?
+XCTEND #3:rlbk=0,rd_only=0,tim=?
+PARSING IN CURSOR #4:dep=0,uid=?,queryid=?,tim=?,sql=SELECT 1 / (id - 1) FROM t WHERE id = 1
+PARSE #4:c=?,e=?,p=?,cr=?,cu=?,r=0,dep=0,tim=?
+PLAN #4:c=?,e=?,p=?,cr=?,cu=?,r=0,dep=0,tim=?
+EXEC #4:c=?,e=?,p=?,cr=?,cu=?,r=0,dep=0,tim=?
+FETCH #4:c=?,e=?,p=?,cr=?,cu=?,r=0,dep=0,fail=1,tim=?
+STAT #4:dep=0,plh=?,id=0,rows=0,cr=?,pr=?,pw=0,time=?,starts=1,cost=?,card=1,op=Index Only Scan on t_id
+ERROR #4:err=22012,tim=?
+XCTEND #4:rlbk=1,rd_only=1,tim=?
+ERROR #4:err=42601,tim=?
+XCTEND #4:rlbk=1,rd_only=1,tim=?
+PARSING IN CURSOR #5:dep=0,uid=?,queryid=?,tim=?,sql=SET work_mem = '1MB'
+PARSE #5:c=?,e=?,p=?,cr=?,cu=?,r=0,dep=0,tim=?
+EXEC #5:c=?,e=?,p=?,cr=?,cu=?,r=0,dep=0,util=1,tim=?
+XCTEND #5:rlbk=0,rd_only=1,tim=?";
+
+#[test]
+fn the_format_is_documented() {
+    let server = server("trace-golden", &["pg_rowsource.sampfreq = 1"]);
+    let mut client = server.connect();
+    let file = start(&mut client, "waits => false");
+    for statement in [
+        "SELECT count(*)\nFROM t WHERE id < 11",
+        "UPDATE t SET v = 8 WHERE id = 5",
+        "SELECT 1 / (id - 1) FROM t WHERE id = 1",
+        "SELEC 1",
+        "SET work_mem = '1MB'",
+    ] {
+        let _ = client.simple_query(statement);
+    }
+    let lines = stopped(&server, &mut client, &file);
+    assert!(lines[0].starts_with("TRACE #0:version=1,pid="), "{}", lines[0]);
+    assert!(
+        lines[0].ends_with("session=postgres@postgres rowsource-tests"),
+        "{}",
+        lines[0]
+    );
+    let first = lines
+        .iter()
+        .position(|line| line.starts_with("PARSING IN CURSOR #2:"));
+    let found: Vec<String> = lines[first.expect("a statement")..]
+        .iter()
+        .take_while(|line| !line.starts_with("PARSING IN CURSOR #6:"))
+        .map(|line| normalised(line))
+        .collect();
+    assert_eq!(found.join("\n"), GOLDEN);
+    assert!(lines.last().is_some_and(|line| line.starts_with("END #0:tim=")));
+    assert!(of(&lines, "WAIT").is_empty());
+    // Each call has its own stamps: it begins after the one before has ended.
+    let mut ended = 0;
+    for line in &lines[first.unwrap_or(0)..] {
+        if let (Some(elapsed), Some(tim)) = (field(line, "e"), field(line, "tim")) {
+            let (elapsed, tim): (i64, i64) = (elapsed.parse().expect("e"), tim.parse().expect("tim"));
+            assert!(tim - elapsed >= ended, "{line}\n{lines:#?}");
+            ended = tim;
+        }
+    }
+    // Nothing more is written, and a session that was never traced has no file.
+    run_each(&mut client, "SELECT 2");
+    assert_eq!(lines.len(), self::lines(&server, &file).len());
+    let folder = server.data().join(FOLDER);
+    assert_eq!(fs::read_dir(&folder).expect("the folder").count(), 1);
+    let mode = |path| fs::metadata(path).expect("the file").permissions().mode() & 0o777;
+    assert_eq!((mode(folder.clone()), mode(folder.join(&file))), (0o700, 0o600));
+}
+
+/// What the lines say is what was run, and what the views say.
+#[test]
+fn the_sums_are_those_of_the_views() {
+    let server = server("trace-sums", &["pg_rowsource.sampfreq = 1"]);
+    let mut client = server.connect();
+    let id = pid(&mut client);
+    let file = start(&mut client, "");
+    let waited = "SELECT coalesce(sum(waits), 0)::bigint, coalesce(sum(total_time), 0)::float8 FROM rowsource_session_waits
+        WHERE pid = $1 AND wait_event = 'PgSleep'";
+    for i in 0..20 {
+        client
+            .simple_query(&format!("SELECT sum(v) FROM t WHERE id < {}", 100 + i))
+            .expect("it runs");
+    }
+    run_each(
+        &mut client,
+        "SELECT pg_sleep(0.002) FROM generate_series(1, 5);
+         DO 'DECLARE n int; BEGIN FOR i IN 1..30 LOOP SELECT v INTO n FROM t WHERE id = i; END LOOP; PERFORM pg_sleep(0.2); END'",
+    );
+    let lines = stopped(&server, &mut client, &file);
+    let sum = |word: &str, text: &str, key: &str| -> i64 {
+        of_cursor(&lines, word, text)
+            .iter()
+            .map(|line| number(line, key))
+            .sum()
+    };
+    for (text, calls, rows) in [("SELECT sum(v)", 20, 20), ("SELECT v  ", 30, 30)] {
+        assert_eq!(of_cursor(&lines, "EXEC", text).len(), calls, "{text}");
+        assert_eq!(of_cursor(&lines, "CLOSE", text).len(), calls, "{text}");
+        assert_eq!(sum("FETCH", text, "r"), rows, "{text}");
+        // The nodes of all executions.
+        let view = format!(
+            "SELECT n.node_id::text, n.executions::text, n.rows::text, (n.shared_blks_hit + n.shared_blks_read)::text
+               FROM pg_stat_rowsource n JOIN pg_stat_rowsource_plans p USING (userid, dbid, queryid, planid, toplevel)
+              WHERE p.query LIKE '{text}%' ORDER BY n.node_id"
+        );
+        let stats = of_cursor(&lines, "STAT", text);
+        let mut nodes: BTreeMap<i64, [i64; 3]> = BTreeMap::new();
+        for line in &stats {
+            let node = nodes.entry(number(line, "id")).or_default();
+            for (sum, add) in node.iter_mut().zip([1, number(line, "rows"), number(line, "cr")]) {
+                *sum += add;
+            }
+        }
+        let found: Vec<Vec<Option<String>>> = nodes
+            .iter()
+            .map(|(id, sums)| {
+                [*id]
+                    .iter()
+                    .chain(sums)
+                    .map(|number| Some(number.to_string()))
+                    .collect()
+            })
+            .collect();
+        assert_eq!(found, texts(&mut client, &view), "{text}");
+    }
+    assert!(
+        of_cursor(&lines, "EXEC", "SELECT v  ")
+            .iter()
+            .all(|line| number(line, "dep") == 1)
+    );
+    // Waits are exact.
+    let row = client.query_one(waited, &[&id]).expect("the session's waits");
+    let sleeps: Vec<&str> = of(&lines, "WAIT")
+        .into_iter()
+        .filter(|line| line.ends_with("nam=Timeout PgSleep"))
+        .collect();
+    // A wait that a signal interrupted is two lines.
+    let whole = sleeps.iter().filter(|line| field(line, "rest").is_none()).count();
+    assert_eq!(whole as i64, row.get::<_, i64>(0), "{lines:#?}");
+    let (us, ms): (i64, f64) = (sleeps.iter().map(|line| number(line, "ela")).sum(), row.get(1));
+    assert!(
+        (us as f64 - ms * 1e3).abs() <= sleeps.len() as f64,
+        "{us} us, {ms} ms"
+    );
+    assert!(
+        sleeps
+            .iter()
+            .all(|line| field(line, "node").is_some() && [1, 2].contains(&number(line, "dep")))
+    );
+    // The report has the same counts.
+    let report = report(&mut client, "");
+    let part = section(&report, "SELECT sum(v)");
+    for (call, count, rows) in [
+        ("Parse", "20", "0"),
+        ("Plan", "20", "0"),
+        ("Execute", "20", "0"),
+        ("Fetch", "20", "20"),
+    ] {
+        let line = part.iter().find(|line| line.starts_with(call)).expect(call);
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!((columns[1], columns[7]), (count, rows), "{line}");
+    }
+    assert!(
+        part.iter()
+            .any(|line| line.contains("Index Scan on t_id") && line.contains("starts=1")),
+        "{part:#?}"
+    );
+    let nested = section(&report, "SELECT v  ");
+    assert!(
+        nested.iter().any(|line| line.ends_with("(recursive depth: 1)")),
+        "{nested:#?}"
+    );
+    let sleep = section(&report, "SELECT pg_sleep");
+    assert!(
+        sleep
+            .iter()
+            .any(|line| line.trim_start().starts_with("Timeout PgSleep  ")),
+        "{sleep:#?}"
+    );
+    // Sorted and limited, the DO comes first, because it contains what it calls.
+    let sorted = report_of(&mut client, "sort => 'exeela', statements => 1");
+    let first = sorted.iter().filter(|line| line.starts_with("QUERY ID:")).count();
+    assert!(
+        first == 1 && sorted.iter().any(|line| line.starts_with("DO '")),
+        "{sorted:#?}"
+    );
+    let (_, message) = must_fail(&mut client, "SELECT rowsource_tkprof(sort => 'exeela,fast')");
+    assert!(message.contains("unknown word \"fast\""), "{message}");
+    server.assert_no_crash();
+}
+
+fn report_of(client: &mut Client, arguments: &str) -> Vec<String> {
+    let lines = texts(client, &format!("SELECT rowsource_tkprof({arguments})"));
+    lines
+        .into_iter()
+        .map(|mut row| row.remove(0).unwrap_or_default())
+        .collect()
+}
+
+fn report(client: &mut Client, arguments: &str) -> Vec<String> {
+    report_of(client, arguments)
+}
+
+/// Returns the part of a report that is about a statement.
+fn section<'a>(report: &'a [String], text: &str) -> Vec<&'a str> {
+    let parts = report.split(|line| line.starts_with("****"));
+    let mut found = parts.filter(|part| part.iter().any(|line| line.starts_with(text)));
+    let part = found.next().unwrap_or_else(|| panic!("no {text} in {report:#?}"));
+    part.iter().map(String::as_str).collect()
+}
+
+#[test]
+fn a_driver_with_portals_and_named_statements_is_traced() {
+    let server = server("trace-driver", &[]);
+    let mut client = server.connect();
+    let file = start(&mut client, "binds => true");
+    let named = client
+        .prepare("SELECT id, 'named' FROM t WHERE id = $1 AND v < $2")
+        .expect("it is parsed");
+    for i in 1..=8 {
+        client.query(&named, &[&i, &100]).expect("it runs");
+    }
+    let mut transaction = client.transaction().expect("a transaction");
+    let portal = transaction
+        .bind("SELECT id, 'portal' FROM t WHERE id <= $1 ORDER BY id", &[&25])
+        .expect("a portal");
+    let mut counts = Vec::new();
+    while counts.last() != Some(&0) {
+        counts.push(transaction.query_portal(&portal, 10).expect("rows").len());
+    }
+    drop(portal);
+    transaction.commit().expect("it commits");
+    assert_eq!(counts, [10, 10, 5, 0]);
+    let lines = stopped(&server, &mut client, &file);
+    // It is parsed once. After five executions, the plan is generic: it is planned no more.
+    let count = |word: &str, text: &str| of_cursor(&lines, word, text).len();
+    assert_eq!(
+        ["PARSE", "EXEC", "FETCH", "CLOSE"].map(|word| count(word, "'named'")),
+        [1, 8, 8, 8]
+    );
+    assert_eq!(count("PLAN", "'named'"), 6);
+    let binds: Vec<&str> = of_cursor(&lines, "BIND", "'named'")
+        .into_iter()
+        .map(|line| line.split_once(':').expect("fields").1)
+        .collect();
+    assert_eq!(binds.len(), 16);
+    assert_eq!(&binds[2..4], ["n=1,type=23,value=2", "n=2,type=23,value=100"]);
+    // Each call for rows is a line.
+    let fetched: Vec<i64> = of_cursor(&lines, "FETCH", "'portal'")
+        .iter()
+        .map(|line| number(line, "r"))
+        .collect();
+    assert_eq!(fetched.iter().sum::<i64>(), 25, "{fetched:?}");
+    assert!(fetched.starts_with(&[10, 10, 5]), "{fetched:?}");
+    assert_eq!(count("CLOSE", "'portal'"), 1);
+    // Without the request there are no values.
+    let file = start(&mut client, "");
+    client.query(&named, &[&4, &100]).expect("it runs");
+    let lines = stopped(&server, &mut client, &file);
+    assert!(of(&lines, "BIND").is_empty());
+    assert_eq!(of_cursor(&lines, "FETCH", "'named'").len(), 1);
+    server.assert_no_crash();
+}
+
+/// Errors that are caught, rollbacks and functions in functions leave the levels right.
+#[test]
+fn nested_statements_have_their_level() {
+    let server = server("trace-nested", &[]);
+    let mut client = server.connect();
+    // Only function bodies contain semicolons.
+    client
+        .batch_execute(
+            "CREATE FUNCTION inner_one(n int) RETURNS int LANGUAGE plpgsql AS
+             'BEGIN RETURN (SELECT 100 / (v - v + n) FROM t WHERE id = 1); END';
+             CREATE FUNCTION outer_one() RETURNS int LANGUAGE plpgsql AS
+             'BEGIN RETURN (SELECT inner_one(0) + v FROM t WHERE id = 2);
+              EXCEPTION WHEN division_by_zero THEN RETURN (SELECT inner_one(1) + v FROM t WHERE id = 3); END';
+             CREATE FUNCTION fired() RETURNS trigger LANGUAGE plpgsql AS
+             'BEGIN PERFORM 1 FROM t WHERE id = 9; RETURN NULL; END';
+             CREATE TRIGGER fires AFTER INSERT ON t FOR EACH ROW EXECUTE FUNCTION fired()",
+        )
+        .expect("the functions");
+    let file = start(&mut client, "");
+    run_each(
+        &mut client,
+        "SELECT outer_one(); INSERT INTO t VALUES (2000, 1); EXPLAIN (ANALYZE) SELECT 'explained' FROM t",
+    );
+    let lines = stopped(&server, &mut client, &file);
+    let levels = |word: &str, text: &str| -> Vec<(i64, bool)> {
+        let found = of_cursor(&lines, word, text);
+        found
+            .iter()
+            .map(|line| (number(line, "dep"), line.contains(",fail=1,")))
+            .collect()
+    };
+    assert_eq!(levels("FETCH", "SELECT outer_one()"), [(0, false)]);
+    // Both have the same queryid.
+    assert_eq!(levels("FETCH", "inner_one(0) + v"), [(1, true), (1, false)]);
+    assert_eq!(levels("FETCH", "100 / (v - v + n)"), [(2, true), (2, false)]);
+    // The trigger's statement runs while the INSERT finishes.
+    assert_eq!(levels("FINISH", "INSERT INTO t"), [(0, false)]);
+    assert_eq!(levels("FETCH", "1 FROM t WHERE id = 9"), [(1, false)]);
+    assert_eq!(levels("EXEC", "EXPLAIN (ANALYZE)"), [(0, false)]);
+    server.assert_no_crash();
+}
+
+/// A document for Perfetto and others: slices of a track are nested, never crossed.
+#[test]
+fn events_are_nested() {
+    const CLOCKS_DIFFER_US: i64 = 20;
+    let server = server("trace-events", &["pg_rowsource.sampfreq = 1"]);
+    let mut client = server.connect();
+    start(&mut client, "");
+    run_each(
+        &mut client,
+        "SELECT count(*), pg_sleep(0.01) FROM t a JOIN t b USING (id);
+         DO 'DECLARE n int; BEGIN FOR i IN 1..5 LOOP SELECT v INTO n FROM t WHERE id = i; END LOOP; END'",
+    );
+    run_each(&mut client, "SELECT rowsource_trace_stop()");
+    let document: String = value(&mut client, "SELECT rowsource_trace_events()");
+    let document: Value = serde_json::from_str(&document).expect("JSON");
+    let mut slices: Vec<(i64, i64, String)> = Vec::new();
+    for event in document["traceEvents"].as_array().expect("events") {
+        assert_eq!(event["pid"], i64::from(pid(&mut client)));
+        if event["ph"] == "X" {
+            let (from, took) = (
+                event["ts"].as_i64().expect("ts"),
+                event["dur"].as_i64().expect("dur"),
+            );
+            slices.push((
+                from,
+                from + took,
+                event["name"].as_str().expect("a name").to_owned(),
+            ));
+        }
+    }
+    slices.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
+    let count = |name: &str| slices.iter().filter(|slice| slice.2.starts_with(name)).count();
+    assert_eq!((count("DO '"), count("SELECT v "), count("Hash Join")), (1, 5, 1));
+    assert!(count("Timeout PgSleep") >= 1, "{slices:?}");
+    let mut open: Vec<&(i64, i64, String)> = Vec::new();
+    for slice in &slices {
+        // Waits have a clock of their own, so one may seem to end some microseconds after the next call has begun.
+        open.retain(|outer| outer.1 > slice.0 + CLOCKS_DIFFER_US);
+        // Nodes and waits are placed with a precision of a microsecond, and a node's place in its call is a guess.
+        let is_node = |slice: &(i64, i64, String)| {
+            slice.2.contains("Scan")
+                || slice.2.contains("Join")
+                || slice.2.contains("Hash")
+                || slice.2.starts_with("Aggregate")
+        };
+        if let Some(outer) = open.iter().rev().find(|outer| !is_node(outer)) {
+            assert!(slice.1 <= outer.1 + CLOCKS_DIFFER_US, "{slice:?} in {outer:?}");
+        }
+        open.push(slice);
+    }
+}
+
+#[test]
+fn only_some_may_trace_and_read() {
+    let server = server("trace-rights", &[]);
+    let mut owner = server.connect();
+    run_each(
+        &mut owner,
+        "CREATE ROLE regress_a LOGIN; CREATE ROLE regress_b LOGIN; CREATE ROLE regress_reader LOGIN;
+         GRANT pg_read_server_files TO regress_reader; GRANT SELECT ON t TO regress_a",
+    );
+    owner
+        .batch_execute(
+            "CREATE FUNCTION definer() RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS
+             'BEGIN RETURN (SELECT count(*) FROM t WHERE v::text <> ''sesame''); END'",
+        )
+        .expect("the function");
+    let mut user = server.try_connect("regress_a").expect("a session");
+    for forbidden in [
+        "SELECT rowsource_trace_start()",
+        "SELECT rowsource_trace_stop()",
+        "SET pg_rowsource.trace = 'on'",
+    ] {
+        let (code, message) = must_fail(&mut user, forbidden);
+        assert_eq!(code.code(), "42501", "{message}");
+    }
+    run_each(
+        &mut owner,
+        "GRANT EXECUTE ON FUNCTION rowsource_trace_start, rowsource_trace_stop TO regress_a; SELECT count(*) FROM t",
+    );
+    let file = start(&mut user, "");
+    run_each(&mut user, "SELECT count(*) + 1 FROM t; SELECT definer()");
+    let own = report(&mut user, "").join("\n");
+    assert!(own.contains("SELECT count(*) + 1 FROM t"), "{own}");
+    assert!(
+        own.contains("<insufficient privilege>") && !own.contains("sesame"),
+        "{own}"
+    );
+    let document: String = value(&mut user, "SELECT rowsource_trace_events()");
+    assert!(!document.contains("sesame"));
+    let files = "SELECT file, is_own::text, lost_lines::text FROM rowsource_trace_files";
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(texts(&mut user, files), [[some(&file), some("true"), some("0")]]);
+    // Others cannot read it, nor learn whether it exists.
+    let id = pid(&mut user);
+    let mut other = server.try_connect("regress_b").expect("a session");
+    assert!(texts(&mut other, files).is_empty());
+    for call in [
+        format!("rowsource_tkprof('{file}')"),
+        format!("rowsource_tkprof(pid => {id})"),
+        format!("rowsource_trace_events('{file}')"),
+        "rowsource_tkprof('1_1_1.trc')".to_owned(),
+        "rowsource_tkprof(pid => 1)".to_owned(),
+    ] {
+        let (code, message) = must_fail(&mut other, &format!("SELECT {call}"));
+        assert_eq!(
+            (code.code(), message.contains("permission denied")),
+            ("42501", true),
+            "{message}"
+        );
+    }
+    let mut reader = server.try_connect("regress_reader").expect("a session");
+    for arguments in [format!("'{file}'"), format!("pid => {id}")] {
+        assert!(report(&mut reader, &arguments).join("\n").contains("sesame"));
+    }
+    for path in [
+        "../postgresql.conf",
+        "/etc/passwd",
+        "",
+        "1_1_1",
+        "x_1_1.trc",
+        "01_1_1.trc",
+    ] {
+        let (code, message) = must_fail(&mut reader, &format!("SELECT rowsource_tkprof('{path}')"));
+        assert_eq!(code.code(), "22023", "{message}");
+    }
+    // A superuser may grant the setting, and set it for a role.
+    run_each(
+        &mut owner,
+        "ALTER ROLE regress_b SET pg_rowsource.trace = 'statements'",
+    );
+    let mut other = server.try_connect("regress_b").expect("a session");
+    run_each(&mut other, "SELECT 5 AS by_setting");
+    assert!(report(&mut other, "").join("\n").contains("by_setting"));
+    assert_eq!(
+        must_fail(&mut other, "SET pg_rowsource.trace = off").0.code(),
+        "42501"
+    );
+}
+
+/// As with SET, a rollback ends a trace that its transaction began.
+#[test]
+fn a_rollback_undoes_the_start() {
+    let server = server("trace-rollback", &[]);
+    let mut client = server.connect();
+    run_each(&mut client, "BEGIN");
+    let file = start(&mut client, "");
+    run_each(
+        &mut client,
+        "SELECT 1 AS inside; ROLLBACK; SELECT pg_sleep(0.001) AS outside",
+    );
+    let lines = lines(&server, &file);
+    assert!(
+        lines.iter().any(|line| line.contains("inside"))
+            && !lines.iter().any(|line| line.contains("outside")),
+        "{lines:#?}"
+    );
+    assert!(
+        lines.last().is_some_and(|line| line.starts_with("END #0:")),
+        "{lines:#?}"
+    );
+    assert!(texts(&mut client, "SELECT rowsource_trace_stop()").is_empty());
+}

@@ -1,0 +1,197 @@
+//! The SQL trace of a driver that sends statements before it has the results of those before.
+
+use postgres::types::ToSql;
+use rowsource_tests::Server;
+use rowsource_tests::session::{run_each, texts};
+use std::fs;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+use tokio_postgres::{Error, NoTls, Portal, Row, SimpleQueryMessage, Statement};
+
+type Waiting<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// Sends all, and then waits for all results.
+async fn in_flight<T>(futures: Vec<Waiting<'_, T>>) -> Vec<T> {
+    let mut waiting: Vec<_> = futures.into_iter().map(|future| (future, None)).collect();
+    poll_fn(|context| {
+        for (future, result) in waiting.iter_mut().filter(|(_, result)| result.is_none()) {
+            if let Poll::Ready(ready) = future.as_mut().poll(context) {
+                *result = Some(ready);
+            }
+        }
+        match waiting.iter().all(|(_, result)| result.is_some()) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    })
+    .await;
+    waiting.into_iter().filter_map(|(_, result)| result).collect()
+}
+
+/// Returns the number of rows that each of two portals returned for each call, and the name of the trace's file.
+async fn run(server: &Server) -> (Vec<usize>, String) {
+    let mut config = tokio_postgres::Config::new();
+    config
+        .host_path(server.folder())
+        .user("postgres")
+        .dbname("postgres");
+    let (mut client, connection) = config.connect(NoTls).await.expect("a session");
+    tokio::spawn(connection);
+    client
+        .simple_query("SELECT rowsource_trace_start(binds => true)")
+        .await
+        .expect("the trace begins");
+    // Named statements, parsed in one pipeline.
+    let texts = [
+        "SELECT id, 'one' FROM t WHERE id = $1",
+        "SELECT id, 'two' FROM t WHERE v = $1",
+        "SELECT 100 / (id - 7), 'three' FROM t WHERE id = $1",
+    ];
+    let prepared: Vec<Result<Statement, Error>> = in_flight(
+        texts
+            .map(|text| Box::pin(client.prepare(text)) as Waiting<_>)
+            .into(),
+    )
+    .await;
+    let named: Vec<_> = prepared
+        .into_iter()
+        .map(|statement| statement.expect("it is parsed"))
+        .collect();
+    // Their executions, all in flight. Each is a transaction of its own.
+    let numbers: Vec<i32> = (1..=60).collect();
+    let parameters: Vec<[&(dyn ToSql + Sync); 1]> = numbers
+        .iter()
+        .map(|number| [number as &(dyn ToSql + Sync)])
+        .collect();
+    let sent = parameters
+        .iter()
+        .enumerate()
+        .map(|(at, parameter)| Box::pin(client.query(&named[at % 3], parameter)) as Waiting<_>);
+    let results: Vec<Result<Vec<Row>, Error>> = in_flight(sent.collect()).await;
+    assert!(results.iter().all(Result::is_ok));
+    // An error ends none of the statements that follow it.
+    let failing: [i32; 3] = [6, 7, 8];
+    let parameters: Vec<[&(dyn ToSql + Sync); 1]> =
+        failing.iter().map(|id| [id as &(dyn ToSql + Sync)]).collect();
+    let sent = parameters
+        .iter()
+        .map(|parameter| Box::pin(client.query(&named[2], parameter)) as Waiting<_>);
+    let results: Vec<Result<Vec<Row>, Error>> = in_flight(sent.collect()).await;
+    let ok: Vec<bool> = results.iter().map(Result::is_ok).collect();
+    assert_eq!(ok, [true, false, true]);
+    // Two portals, whose rows are asked for in turn.
+    let transaction = client.transaction().await.expect("a transaction");
+    let bind = |text: &'static str| Box::pin(transaction.bind(text, &[])) as Waiting<_>;
+    let portals: Vec<Result<Portal, Error>> = in_flight(vec![
+        bind("SELECT id, 'portal a' FROM t ORDER BY id"),
+        bind("SELECT id, 'portal b' FROM t WHERE id <= 500"),
+    ])
+    .await;
+    let portals: Vec<_> = portals
+        .into_iter()
+        .map(|portal| portal.expect("a portal"))
+        .collect();
+    let fetches = (0..9).map(|at| {
+        let fetch = transaction.query_portal(&portals[at % 2], if at % 2 == 0 { 10 } else { 7 });
+        Box::pin(fetch) as Waiting<_>
+    });
+    let fetched: Vec<Result<Vec<Row>, Error>> = in_flight(fetches.collect()).await;
+    let fetched = fetched
+        .into_iter()
+        .map(|rows| rows.expect("rows").len())
+        .collect();
+    drop(portals);
+    transaction.commit().await.expect("it commits");
+    let stopped = client
+        .simple_query("SELECT rowsource_trace_stop()")
+        .await
+        .expect("the trace ends");
+    let file = stopped.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+        _ => None,
+    });
+    (fetched, file.expect("the file's name"))
+}
+
+#[test]
+fn statements_in_a_pipeline_have_their_own_lines() {
+    let server = Server::preloaded(
+        "trace-pipeline",
+        &["pg_rowsource.statistics_level = 'basic'", "jit = off"],
+    );
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "CREATE EXTENSION pg_rowsource; CREATE TABLE t AS SELECT i AS id, i % 7 AS v FROM generate_series(1, 1000) i;
+         CREATE INDEX t_id ON t (id); VACUUM ANALYZE t",
+    );
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let (fetched, file) = runtime.block_on(run(&server));
+    assert_eq!(fetched, [10, 7, 10, 7, 10, 7, 10, 7, 10]);
+    let path = server.data().join("pgsql_tmp_rowsource_trace").join(&file);
+    let trace = fs::read_to_string(path).expect("the file");
+    let of_cursor = |word: &str, text: &str| -> Vec<&str> {
+        let described = trace
+            .lines()
+            .find(|line| line.starts_with("PARSING IN CURSOR") && line.contains(text));
+        let described = described.unwrap_or_else(|| panic!("no {text} in {trace}"));
+        let number = described.split(['#', ':']).nth(1).expect("the cursor's number");
+        let beginning = format!("{word} #{number}:");
+        trace
+            .lines()
+            .filter(|line| line.starts_with(&beginning))
+            .collect()
+    };
+    let rows = |lines: &[&str]| -> i64 {
+        lines
+            .iter()
+            .filter_map(|line| line.split(',').find_map(|field| field.strip_prefix("r=")))
+            .map(|rows| rows.parse::<i64>().expect("a number"))
+            .sum()
+    };
+    for (text, parsed, executed, fetched, closed) in [
+        ("'one'", 1, 20, 20, 20),
+        ("'two'", 1, 20, 20, 20),
+        // An execution that failed is not closed.
+        ("'three'", 1, 23, 23, 22),
+        ("'portal a'", 1, 1, 5, 1),
+        ("'portal b'", 1, 1, 4, 1),
+    ] {
+        let count = |word| of_cursor(word, text).len();
+        assert_eq!(
+            [count("PARSE"), count("EXEC"), count("FETCH"), count("CLOSE")],
+            [parsed, executed, fetched, closed],
+            "{text} in {trace}"
+        );
+        let sums = texts(
+            &mut client,
+            &format!(
+                "SELECT sum(calls)::text, sum(rows)::text, sum(failed_calls)::text FROM pg_stat_rowsource_plans
+                  WHERE query LIKE '%' || $${text}$$ || '%' AND query NOT LIKE '%rowsource%'"
+            ),
+        );
+        let failed = executed - closed;
+        let expected = [
+            executed.to_string(),
+            rows(&of_cursor("FETCH", text)).to_string(),
+            failed.to_string(),
+        ];
+        assert_eq!(sums, [expected.map(Some)], "{text}");
+    }
+    assert_eq!(of_cursor("BIND", "'one'").len(), 20);
+    assert_eq!(
+        trace.lines().filter(|line| line.starts_with("ERROR #")).count(),
+        1
+    );
+    // They were in flight: the session did not wait for the client before each.
+    let waits = trace
+        .lines()
+        .filter(|line| line.starts_with("WAIT #") && line.ends_with("nam=Client ClientRead"))
+        .count();
+    assert!(waits < 40, "{waits} waits for 84 messages");
+    server.assert_no_crash();
+}

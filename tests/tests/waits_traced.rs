@@ -1,0 +1,224 @@
+//! Waits are those that strace sees. It also makes the disk slow, so that it is known how long a wait must last.
+
+use postgres::Client;
+use rowsource_tests::Server;
+use rowsource_tests::retries::assert_in_every_try;
+use rowsource_tests::session::{major, run_each, value};
+use rowsource_tests::strace::{Call, SessionTrace};
+use rowsource_tests::waiting::pid;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+const FLUSH: Duration = Duration::from_millis(20);
+const READ: Duration = Duration::from_millis(2);
+const THINK: Duration = Duration::from_millis(10);
+
+/// A number of waits, and their milliseconds.
+type Sum = (i64, f64);
+
+fn server(name: &str) -> Server {
+    let mut server = Server::preloaded(
+        name,
+        &[
+            "fsync = on",
+            "wal_sync_method = fdatasync",
+            "shared_buffers = '1MB'",
+            "wal_buffers = '1MB'",
+            "wal_writer_delay = '10s'",
+            "jit = off",
+            "max_parallel_workers_per_gather = 0",
+            "pg_rowsource.track = 'all'",
+            "pg_rowsource.statistics_level = 'typical'",
+        ],
+    );
+    let mut client = server.connect();
+    if major(&mut client) >= 18 {
+        // Otherwise other processes read for the session.
+        drop(client);
+        server.configure("io_method = sync");
+        server.stop();
+        server.launch();
+        client = server.connect();
+    }
+    run_each(
+        &mut client,
+        "CREATE EXTENSION pg_rowsource; CREATE TABLE t (id int, v int);
+         CREATE TABLE big AS SELECT i AS id, 0 AS v, repeat('x', 500) AS pad FROM generate_series(1, 10000) i;
+         CREATE INDEX ON big (id); VACUUM ANALYZE big; CHECKPOINT;
+         CREATE PROCEDURE p() LANGUAGE plpgsql AS
+         'BEGIN FOR i IN 1..3 LOOP INSERT INTO t VALUES (1, i); COMMIT; END LOOP; END'",
+    );
+    server
+}
+
+fn now() -> f64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.expect("a time after 1970").as_secs_f64()
+}
+
+/// Returns what the session has waited for so far, for each of these events.
+fn of_session(observer: &mut Client, pid: i32, events: [&str; 3]) -> [Sum; 3] {
+    events.map(|event| {
+        let row = observer.query_opt(
+            "SELECT waits, total_time FROM rowsource_session_waits WHERE pid = $1 AND lower(wait_event) = lower($2)",
+            &[&pid, &event],
+        );
+        let row = row.expect("rowsource_session_waits");
+        row.map_or((0, 0.0), |row| (row.get(0), row.get(1)))
+    })
+}
+
+/// Returns what plans of statements like this one waited for WAL to be flushed, by the operation of the node ("" outside).
+fn flushes(observer: &mut Client, like: &str) -> Vec<(String, i64, f64)> {
+    let rows = observer.query(
+        "SELECT coalesce(n.operation, ''), w.waits, w.total_time FROM pg_stat_rowsource_waits w
+         JOIN pg_stat_rowsource_plans p USING (userid, dbid, queryid, planid, toplevel)
+         LEFT JOIN pg_stat_rowsource n USING (userid, dbid, queryid, planid, toplevel, node_id)
+         WHERE p.query LIKE $1 AND lower(w.wait_event) = 'walsync' ORDER BY w.node_id",
+        &[&like],
+    );
+    let rows = rows.expect("pg_stat_rowsource_waits");
+    rows.iter()
+        .map(|row| (row.get(0), row.get(1), row.get(2)))
+        .collect()
+}
+
+/// Fails unless these waits lasted about as long as the disk was made slow.
+fn assert_slow(what: &str, waits: i64, total: f64, each: Duration) {
+    let known = waits as f64 * each.as_secs_f64() * 1e3;
+    println!("{what}: {waits} waits, {total:.1} ms of {known:.1} ms");
+    assert!(
+        total >= 0.999 * known && total < 1.5 * known + 20.0,
+        "{what}: {waits} waits, {total} ms of {known} ms"
+    );
+}
+
+#[test]
+fn a_slow_flush_is_where_it_was() {
+    let server = server("waits-flush");
+    let (mut observer, mut client) = (server.connect(), server.connect());
+    let id = pid(&mut client);
+    run_each(&mut client, "SELECT 1 FROM big WHERE id = 1");
+    let trace = SessionTrace::start(id as u32, &[("fdatasync", FLUSH)]);
+    let before = now();
+    run_each(
+        &mut client,
+        "INSERT INTO t VALUES (0, 1); INSERT INTO t VALUES (0, 2); CALL p(); UPDATE big SET v = 1; SELECT count(*) FROM t",
+    );
+    let after = now();
+    let calls = trace.stop();
+    let traced = calls
+        .iter()
+        .filter(|call| call.name == "fdatasync" && (before..after).contains(&call.ended))
+        .count();
+    // A commit is outside of the nodes.
+    let inserts = flushes(&mut observer, "INSERT INTO t VALUES (0%");
+    let [(node, 2, total)] = inserts.as_slice() else {
+        panic!("{inserts:?}");
+    };
+    assert_eq!(node, "");
+    assert_slow("commits", 2, *total, FLUSH);
+    let committed: f64 = value(
+        &mut observer,
+        "SELECT total_time FROM pg_stat_rowsource_plans WHERE query LIKE 'INSERT INTO t VALUES (0%'",
+    );
+    assert!(
+        committed < FLUSH.as_secs_f64() * 1e3,
+        "the statements end before their commit"
+    );
+    // A procedure commits while it runs. Its statements end before.
+    let called = flushes(&mut observer, "CALL p()");
+    let [(node, 3, total)] = called.as_slice() else {
+        panic!("{called:?}");
+    };
+    assert_eq!(node, "CALL");
+    assert_slow("CALL", 3, *total, FLUSH);
+    assert_eq!(flushes(&mut observer, "INSERT INTO t VALUES (1, i)"), []);
+    // A page is written after its WAL. Here the nodes need the buffers of pages that were changed before.
+    let updated = flushes(&mut observer, "UPDATE big%");
+    println!("{updated:?}");
+    let (outside, inside): (Vec<_>, Vec<_>) = updated.iter().partition(|(node, ..)| node.is_empty());
+    let [(_, 1, total)] = outside.as_slice() else {
+        panic!("{updated:?}");
+    };
+    assert_slow("commit of the update", 1, *total, FLUSH);
+    assert!(
+        !inside.is_empty()
+            && inside
+                .iter()
+                .all(|(node, ..)| ["Update", "Seq Scan"].contains(&node.as_str())),
+        "{updated:?}"
+    );
+    let in_nodes = inside.iter().map(|(_, waits, _)| waits).sum::<i64>();
+    assert_slow(
+        "nodes of the update",
+        in_nodes,
+        inside.iter().map(|(.., ms)| ms).sum(),
+        FLUSH,
+    );
+    assert_eq!(traced as i64, 2 + 3 + 1 + in_nodes, "the trace");
+}
+
+fn sum<'a>(calls: impl Iterator<Item = &'a Call>) -> Sum {
+    calls.fold((0, 0.0), |sum, call| (sum.0 + 1, sum.1 + call.seconds * 1e3))
+}
+
+#[test]
+fn waits_are_those_of_a_trace_timing() {
+    const EVENTS: [&str; 3] = ["DataFileRead", "WALSync", "ClientRead"];
+    let server = server("waits-trace-time");
+    let (mut observer, mut client) = (server.connect(), server.connect());
+    let id = pid(&mut client);
+    let work = |client: &mut Client| {
+        for i in 0..15 {
+            std::thread::sleep(THINK);
+            run_each(
+                client,
+                &format!(
+                    "SELECT count(pad) FROM big WHERE id IN ({}, {})",
+                    1 + i * 600,
+                    300 + i * 600
+                ),
+            );
+            std::thread::sleep(THINK);
+            run_each(client, "INSERT INTO t VALUES (1, 2)");
+        }
+    };
+    work(&mut client);
+    let trace = SessionTrace::start(id as u32, &[("pread64", READ), ("preadv", READ)]);
+    // The wait that strace interrupted when it attached ends with this statement.
+    run_each(&mut client, "SELECT 1");
+    let before = (of_session(&mut observer, id, EVENTS), now());
+    work(&mut client);
+    // The session waits for its client again.
+    std::thread::sleep(THINK);
+    let after = (of_session(&mut observer, id, EVENTS), now());
+    let calls = trace.stop();
+    let calls: Vec<&Call> = calls
+        .iter()
+        .filter(|call| (before.1..after.1).contains(&call.ended))
+        .collect();
+    let of = |names: &[&str]| {
+        sum(calls
+            .iter()
+            .copied()
+            .filter(|call| names.contains(&call.name.as_str())))
+    };
+    let traced = [
+        of(&["pread64", "preadv"]),
+        of(&["fdatasync"]),
+        of(&["epoll_wait"]),
+    ];
+    // A call that an old signal of the latch ends belongs to the wait after it. The process then reads the latch's descriptor.
+    let (woken, _) = of(&["read"]);
+    for (at, event) in EVENTS.iter().enumerate() {
+        let counted = (after.0[at].0 - before.0[at].0, after.0[at].1 - before.0[at].1);
+        println!("{event}: counted {counted:.2?}, traced {:.2?}", traced[at]);
+        assert_in_every_try(
+            counted.0 >= 15 && (0..=woken).contains(&(traced[at].0 - counted.0)),
+            &format!("{event}: counted {counted:?}, traced {:?}", traced[at]),
+        );
+        // The tracer stops the process twice a call, outside of the time that it shows.
+        let ratio = counted.1 / traced[at].1;
+        assert!((0.9..1.1).contains(&ratio), "{event}: {ratio}");
+    }
+}
