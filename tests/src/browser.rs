@@ -63,8 +63,9 @@ fn in_folder(name: &str, url: impl FnOnce(&Path) -> String) -> Opened {
     let run = |profile: &str, what: String| {
         let output = Command::new("chromium")
             .args(OPTIONS)
-            // Time in the page passes at once, as soon as it only waits.
-            .arg("--virtual-time-budget=5000")
+            // Time in the page passes at once, as soon as it only waits. It does not wait for what the browser does in other
+            // threads, so there is enough of it.
+            .arg("--virtual-time-budget=30000")
             // A profile of its own, as the browser before may still be ending.
             .arg(format!("--user-data-dir={}", folder.join(profile).display()))
             .arg(what)

@@ -97,11 +97,12 @@ fn in_speedscope(client: &mut Client, name: &str, call: &str) -> browser::Opened
         )
         .expect("a profile")
         .get(0);
-    // The picture is a canvas. The view "Sandwich" lists the frames.
+    // The picture is a canvas. The view "Sandwich" lists the frames. Its tab is there when the profile is read.
     let script = format!(
         "speedscope.loadFileFromBase64('plan.json', '{file}');
-         setTimeout(() => {{ for (const tab of document.querySelectorAll('div'))
-             if (/Sandwich$/.test(tab.textContent) && tab.textContent.length < 20) tab.click() }}, 2000)"
+         const search = setInterval(() => {{ for (const tab of document.querySelectorAll('div'))
+             if (/Sandwich$/.test(tab.textContent) && tab.textContent.length < 20) {{
+                 tab.click(); clearInterval(search) }} }}, 100)"
     );
     browser::open_with(name, &script, |script| {
         format!("file://{}#localProfilePath={}", page.display(), script.display())

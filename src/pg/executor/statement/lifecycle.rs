@@ -133,9 +133,11 @@ impl Statement {
             .tempfile_times
             .set(tempfile::requests::per_node(per_node));
         if self.is_timed() {
-            replaced
-                .timing
-                .set(timing::enter(self.clock, self.tick_ns, &self.config));
+            // Few statements are nested. For all others this does not move what `None` leaves empty.
+            match timing::enter(self.clock, self.tick_ns, &self.config) {
+                None => replaced.timing.set(None),
+                outer => replaced.timing.set(outer),
+            }
             replaced.start.set(timing::last());
         } else {
             replaced.start.set(self.clock.read());
