@@ -58,7 +58,7 @@ pub use attach::attach;
 pub use control::SharedTrace;
 pub use live::{LiveMemory, attach_worker, live_memory, shared_history, shared_targets, shared_trace};
 pub use pending::{PlanRef, PlanSlot};
-pub use read::{current_plan, flips, info, keys, others, plan, reset};
+pub use read::{current_plan, description, flips, info, keys, others, plan, reset};
 pub use record::{add_late_waits, record, record_explained};
 pub use startup::init;
 pub use targets::SharedTargets;

@@ -114,3 +114,50 @@ fn open_cursors_cost_few_instructions() {
         "it adds {added:.0?} instructions to a cursor"
     );
 }
+
+/// A session that runs plans which others have run finds their descriptions in the store.
+#[test]
+fn plans_of_other_sessions_cost_few_instructions() {
+    const PLANS: usize = 60;
+    /// What the library adds to the first execution in a session may be this part of what it adds to the first of all. It
+    /// includes that the server, which has just started, loads the store from its file.
+    const MAX_SHARE: f64 = 0.5;
+    let mut server = Server::preloaded("known-plans", &[]);
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "CREATE TABLE t AS SELECT i AS id, i AS v FROM generate_series(1, 10) i; VACUUM (FREEZE, ANALYZE)",
+    );
+    drop(client);
+    server.stop();
+    let statements: Vec<String> = (1..=PLANS)
+        .map(|i| format!("SELECT id FROM t WHERE v < 5{} LIMIT 1", " AND id > 0".repeat(i)))
+        .collect();
+    let script = statements.join(";\n\n") + ";\n\n";
+    let run = |server: &Server, library: &str| {
+        let setting = format!("shared_preload_libraries={library}");
+        instructions(&server.data(), &[&setting], &script) as f64 / PLANS as f64
+    };
+    // Catalogs are read and hints are set first.
+    run(&server, "");
+    let (without, new) = (run(&server, ""), run(&server, "pg_rowsource"));
+    // The server saves what it knows when it stops.
+    server.launch();
+    let mut client = server.connect();
+    run_each(&mut client, "SET pg_rowsource.keep_constants = off");
+    for statement in &statements {
+        client.query(statement, &[]).expect(statement);
+    }
+    drop(client);
+    server.stop();
+    let known = run(&server, "pg_rowsource");
+    println!(
+        "instructions a statement: {without:.0} without, {new:.0} if the plan is new, {known:.0} if the store has it"
+    );
+    assert!(
+        known - without <= MAX_SHARE * (new - without),
+        "{:.0} instructions for a plan that the store has, {:.0} for a new one",
+        known - without,
+        new - without
+    );
+}

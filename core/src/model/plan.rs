@@ -36,8 +36,9 @@ pub struct PlanDescription {
     /// Where the statement has constants, if symbols like `$1` replace them in the text and the conditions. Not stored.
     #[serde(skip)]
     pub constants: Option<Rc<Constants>>,
-    /// The lists of constants that one symbol replaces in the conditions. Not stored.
-    #[serde(skip)]
+    /// The fingerprint of these constants. It tells other sessions whether the description is right for their text too.
+    symbols: Option<u64>,
+    /// The lists of constants that one symbol replaces in the conditions.
     lists: Vec<List>,
     /// What bounds the nodes; empty if nothing is known. Not stored.
     #[serde(skip)]
@@ -55,6 +56,7 @@ impl PlanDescription {
             identity: identity(statement),
             generic: plan.generic,
             constants: None,
+            symbols: None,
             lists: plan.lists,
             extents: plan.extents,
             cut: u32::try_from(plan.cut + usize::from(is_cut)).unwrap_or(u32::MAX),
@@ -66,10 +68,21 @@ impl PlanDescription {
     /// that is stored, and `constants` are those that symbols replace in it.
     pub fn normalised(shown: String, is_cut: bool, plan: ExplainedPlan, constants: Rc<Constants>) -> Self {
         PlanDescription {
+            symbols: Some(constants.fingerprint()),
             constants: Some(constants),
             identity: (0, 0),
             ..PlanDescription::new(b"", shown, is_cut, plan)
         }
+    }
+
+    /// Completes a stored description for another session, whose text has these constants. Returns `None` if the description
+    /// has no symbols, or those of other constants.
+    pub fn completed(self, constants: Rc<Constants>, extents: Vec<Extent>) -> Option<Self> {
+        (self.symbols == Some(constants.fingerprint())).then(|| PlanDescription {
+            constants: Some(constants),
+            extents,
+            ..self
+        })
     }
 
     /// Returns whether symbols replace the constants.

@@ -2,9 +2,10 @@
 
 use super::constants::{Place, Text};
 use super::lexer::{Kind, Lexer, Token};
+use serde::{Deserialize, Serialize};
 
 /// A list of constants, for which one symbol stands in the conditions of a plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct List {
     /// The number of the symbol.
     pub number: u32,

@@ -164,6 +164,40 @@ pub unsafe fn is_of(description: &PlanDescription, query: *mut QueryDesc, text: 
     guc::keep_constants() && (!has_parameters || description.generic) && description.is_of(&text.bytes)
 }
 
+/// Completes a description that another session has made of this plan. Returns `None` if it is not right for this statement, or if
+/// constants are kept.
+///
+/// # Safety
+/// `query` must be started, `text` must return its text, and `found` must be the nodes of its plan.
+pub unsafe fn completed<'a>(
+    mut stored: PlanDescription,
+    text: impl FnOnce() -> StatementText<'a>,
+    found: &[Found],
+) -> Option<PlanDescription> {
+    let hidden = usize::from(found[0].hidden);
+    if guc::keep_constants() || stored.nodes.len() + hidden != found.len() {
+        return None;
+    }
+    let text = text();
+    let (constants, places) = text.constants()?;
+    let (kept, is_cut) = replaced(&text.bytes, &places, server::MAX_SHOWN_TEXT);
+    // Equal queries may have other names since a table was altered.
+    if shown(&kept, is_cut).0 != stored.text {
+        return None;
+    }
+    for (node, found) in stored.nodes.iter_mut().zip(&found[hidden..]) {
+        // SAFETY: `found` are the nodes of a started query, by the caller's promise.
+        let plan = unsafe { &*(*found.plan_state).plan };
+        // The stored ones are of another planning.
+        node.startup_cost = plan.startup_cost;
+        node.total_cost = plan.total_cost;
+        node.plan_rows = plan.plan_rows;
+        node.plan_width = f64::from(plan.plan_width);
+    }
+    // SAFETY: as above.
+    stored.completed(constants, unsafe { relations::extents(found) })
+}
+
 /// Describes the plan, and subtracts the time from the budget. Returns `None` if there is no memory.
 ///
 /// # Safety
@@ -255,15 +289,20 @@ fn described(text: &StatementText, kept: Option<Kept>, plan: ExplainedPlan) -> P
         Some((kept, is_cut)) => (Cow::Owned(kept), is_cut),
         None => (Cow::Borrowed(&*text.bytes), false),
     };
-    let clipped = server::first_bytes(&kept, server::MAX_SHOWN_TEXT);
-    let is_cut = is_cut || clipped.len() < kept.len();
-    let mark = if is_cut { "..." } else { "" };
-    // It is allocated in one piece, because a text that grows leaves holes in the heap.
-    let shown = [&server::from_database(clipped), mark].concat();
+    let (shown, is_cut) = shown(&kept, is_cut);
     match constants {
         Some(constants) => PlanDescription::normalised(shown, is_cut, plan, constants),
         None => PlanDescription::new(&text.bytes, shown, is_cut, plan),
     }
+}
+
+/// Returns the text that is stored, and whether it is cut.
+fn shown(kept: &[u8], is_cut: bool) -> (String, bool) {
+    let clipped = server::first_bytes(kept, server::MAX_SHOWN_TEXT);
+    let is_cut = is_cut || clipped.len() < kept.len();
+    let mark = if is_cut { "..." } else { "" };
+    // It is allocated in one piece, because a text that grows leaves holes in the heap.
+    ([&server::from_database(clipped), mark].concat(), is_cut)
 }
 
 /// Returns the plan as EXPLAIN shows it. Returns `None` if it would be too long, if EXPLAIN fails, or if the number of

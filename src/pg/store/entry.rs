@@ -1,6 +1,7 @@
 //! The entries of the shared store: one per plan. The statistics of the nodes, the description and the executions that are kept
 //! whole lie in separate memory.
 
+pub(super) mod description;
 pub(super) mod exemplars;
 
 use super::access::{Store, locked, locked_by_control};

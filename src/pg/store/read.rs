@@ -1,5 +1,5 @@
 //! Lists, copies and resets the plans of the store. Only SQL functions call this module, and the postmaster when it ends. They
-//! hold no lock, are outside of any FFI boundary, and may raise errors.
+//! hold no lock, are outside of any FFI boundary, and may raise errors. Statements that are set up call [`description`].
 
 use super::access::locked_by_control;
 use super::attach::{attach, attach_and_wait_for_load};
@@ -8,7 +8,7 @@ use crate::pg::server::{self, memory};
 use pgrx::pg_sys;
 use rowsource_core::eviction::Candidate;
 use rowsource_core::flips::{Event, Flips};
-use rowsource_core::model::{DatabaseSum, Others, Plan, PlanKey};
+use rowsource_core::model::{DatabaseSum, Others, Plan, PlanDescription, PlanKey};
 use std::cmp::Ordering;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -92,6 +92,17 @@ pub fn flips() -> Option<Vec<Event>> {
         });
     }
     Some(events)
+}
+
+/// Returns a copy of a plan's description. Returns `None` if this session is not attached, if the store does not have the plan, or
+/// if there is no memory. Raises nothing. A statement that is set up calls this too.
+pub fn description(key: &PlanKey) -> Option<PlanDescription> {
+    if !access::is_attached() {
+        return None;
+    }
+    let store = access::store()?;
+    // SAFETY: statements are set up at a place where the session holds no lock and is outside of any boundary.
+    unsafe { entry::description::read(&store, key) }
 }
 
 /// Returns a copy of one plan, if the store has it.

@@ -1,0 +1,68 @@
+//! A session takes the description of a plan from the store if another session has run the plan before. What it shows is its own.
+
+use postgres::Client;
+use rowsource_tests::Server;
+use rowsource_tests::session::run_each;
+
+fn lines(client: &mut Client, sql: &str) -> String {
+    let rows = client.query(sql, &[]).expect(sql);
+    let lines: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    lines.join("\n")
+}
+
+/// Returns what the display shows of a statement that ran just now.
+fn shown(client: &mut Client, statement: &str) -> String {
+    client.query(statement, &[]).expect(statement);
+    lines(
+        client,
+        "SELECT rowsource_display(format => 'ALLSTATS LAST +COST')",
+    )
+}
+
+fn two_sessions(name: &str) -> (Server, Client, Client) {
+    let server = Server::preloaded(name, &["jit = off", "max_parallel_workers_per_gather = 0"]);
+    let mut first = server.connect();
+    run_each(
+        &mut first,
+        "CREATE EXTENSION pg_rowsource; SET pg_rowsource.keep_constants = off;
+         CREATE TABLE t AS SELECT i AS id, 'v' || i % 10 AS v FROM generate_series(1, 1000) i; ANALYZE t",
+    );
+    let mut second = server.connect();
+    run_each(&mut second, "SET pg_rowsource.keep_constants = off");
+    (server, first, second)
+}
+
+#[test]
+fn literals_and_estimates_are_those_of_the_session() {
+    let (_server, mut first, mut second) = two_sessions("others-literals");
+    let statement = |id: i32, v: &str| {
+        format!("SELECT id FROM t WHERE id < {id} AND v IN ('{v}', 'other') OR v = 'plus {v}'")
+    };
+    let of_first = shown(&mut first, &statement(10, "v1"));
+    assert!(of_first.contains("id < 10"), "{of_first}");
+    run_each(
+        &mut first,
+        "INSERT INTO t SELECT i, 'v' || i % 10 FROM generate_series(1001, 50000) i; ANALYZE t",
+    );
+    let mine = statement(40_000, "v2");
+    let of_second = shown(&mut second, &mine);
+    for part in ["id < 40000", "ANY ('v2', 'other')", "'plus v2'"] {
+        assert!(of_second.contains(part), "{part}: {of_second}");
+    }
+    assert!(!of_second.contains("v1"), "{of_second}");
+    // Costs and rows are those of core's EXPLAIN for this session's statement.
+    let core = lines(&mut second, &format!("EXPLAIN {mine}"));
+    let core = core.lines().next().expect("a plan");
+    second.query(&mine, &[]).expect("a statement");
+    let ours = lines(&mut second, "SELECT rowsource_explain()");
+    assert!(ours.contains(core), "{core}: {ours}");
+}
+
+#[test]
+fn renamed_columns_have_their_new_names() {
+    let (_server, mut first, mut second) = two_sessions("others-renamed");
+    shown(&mut first, "SELECT v FROM t WHERE id = 1");
+    run_each(&mut first, "ALTER TABLE t RENAME id TO number");
+    let shown = shown(&mut second, "SELECT v FROM t WHERE number = 2");
+    assert!(shown.contains("Filter: (number = 2)"), "{shown}");
+}
