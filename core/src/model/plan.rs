@@ -78,7 +78,10 @@ impl PlanDescription {
     /// Completes a stored description for another session, whose text has these constants. Returns `None` if the description
     /// has no symbols, or those of other constants.
     pub fn completed(self, constants: Rc<Constants>, extents: Vec<Extent>) -> Option<Self> {
-        (self.symbols == Some(constants.fingerprint())).then(|| PlanDescription {
+        if self.symbols != Some(constants.fingerprint()) {
+            return None;
+        }
+        Some(PlanDescription {
             constants: Some(constants),
             extents,
             ..self

@@ -111,7 +111,8 @@ impl StatementText<'_> {
 }
 
 /// Returns the description of a started statement's plan, and whether its literals are those of an earlier execution.
-/// Creates the description unless a usable one is known. Returns `None` if there is no memory for it.
+/// Creates the description unless this session knows a usable one, or `stored` returns the one that another session has made.
+/// Returns `None` if there is no memory for it.
 ///
 /// # Safety
 /// `query` must be started, `text` must return its text, and `found` must be the nodes of its plan.
@@ -120,6 +121,7 @@ pub unsafe fn description<'a>(
     query: *mut QueryDesc,
     text: impl FnOnce() -> StatementText<'a>,
     known: Option<&Rc<PlanDescription>>,
+    stored: impl FnOnce() -> Option<PlanDescription>,
     found: &[Found],
 ) -> Option<(Rc<PlanDescription>, bool)> {
     let has_memory = || memory::has_headroom(found.len());
@@ -144,8 +146,19 @@ pub unsafe fn description<'a>(
     if !has_memory() {
         return None;
     }
-    // SAFETY: the caller promises what the function requires.
-    unsafe { describe(query, &text(), found) }.map(|description| (Rc::new(description), false))
+    let text = text();
+    let stored = match known {
+        None if !guc::keep_constants() => stored(),
+        _ => None,
+    };
+    // SAFETY: the caller promises what the functions require.
+    let description = unsafe {
+        match stored.and_then(|stored| completed(stored, &text, found)) {
+            Some(description) => description,
+            None => describe(query, &text, found)?,
+        }
+    };
+    Some((Rc::new(description), false))
 }
 
 /// Returns whether a plan's description is right for all executions.
@@ -164,21 +177,19 @@ pub unsafe fn is_of(description: &PlanDescription, query: *mut QueryDesc, text: 
     guc::keep_constants() && (!has_parameters || description.generic) && description.is_of(&text.bytes)
 }
 
-/// Completes a description that another session has made of this plan. Returns `None` if it is not right for this statement, or if
-/// constants are kept.
+/// Completes a description that another session has made of this plan. Returns `None` if it is not right for this statement.
 ///
 /// # Safety
-/// `query` must be started, `text` must return its text, and `found` must be the nodes of its plan.
-pub unsafe fn completed<'a>(
+/// `text` must be the text of a started query, and `found` must be the nodes of its plan.
+unsafe fn completed(
     mut stored: PlanDescription,
-    text: impl FnOnce() -> StatementText<'a>,
+    text: &StatementText,
     found: &[Found],
 ) -> Option<PlanDescription> {
     let hidden = usize::from(found[0].hidden);
-    if guc::keep_constants() || stored.nodes.len() + hidden != found.len() {
+    if stored.nodes.len() + hidden != found.len() {
         return None;
     }
-    let text = text();
     let (constants, places) = text.constants()?;
     let (kept, is_cut) = replaced(&text.bytes, &places, server::MAX_SHOWN_TEXT);
     // Equal queries may have other names since a table was altered.

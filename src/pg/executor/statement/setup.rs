@@ -7,7 +7,6 @@ use super::state::{
 };
 use super::text::{known_text, text};
 use super::{facts, outside, pool, sampling};
-use crate::guc;
 use crate::instrumentation::{InstrumentationLevel, InstrumentationPlan};
 use crate::pg::executor::{explain, own, unmeasured, unnamed};
 use crate::pg::hot::tick;
@@ -20,11 +19,10 @@ use crate::pg::server::{self, memory};
 use crate::pg::{compat, store};
 use crate::session;
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
-use rowsource_core::model::{Estimate, Outcome, PlanDescription, PlanKey, PlanOrigin};
+use rowsource_core::model::{Estimate, Outcome, PlanKey, PlanOrigin};
 use rowsource_core::phase::Event;
 use rowsource_core::results::Mode;
 use std::cell::{Cell, UnsafeCell};
-use std::rc::Rc;
 
 /// Sets up a started statement for measuring. `requested_before` is the instrumentation that others had requested from core
 /// before the start, and `added_by_us` is what pg_rowsource added. `toplevel` says that no other statement runs it, and `is_sent`
@@ -276,16 +274,15 @@ unsafe fn target(
     let known = session::known(&key);
     // This is a copy, because describing a plan may run output functions of types, whose statements may replace it.
     let earlier = known.as_ref().map(|plan| plan.description.borrow().clone());
-    // SAFETY: the caller promises what the functions require.
+    // SAFETY: the caller promises what the function requires.
     let (description, older_literals) = unsafe {
-        let stored = match earlier {
-            None => stored(query, found, &key, planned_as),
-            Some(_) => None,
-        };
-        match stored {
-            Some(description) => (Rc::new(description), false),
-            None => describe::description(query, || text(query, planned_as), earlier.as_ref(), found)?,
-        }
+        describe::description(
+            query,
+            || text(query, planned_as),
+            earlier.as_ref(),
+            || store::description(&key),
+            found,
+        )?
     };
     let plan = known.unwrap_or_else(|| session::new_plan(key, &description));
     Some(Target {
@@ -294,24 +291,6 @@ unsafe fn target(
         description,
         older_literals,
     })
-}
-
-/// Returns the description of a plan that another session has run before this one. Making it again would take several times as
-/// long.
-///
-/// # Safety
-/// `query` must be started, and `found` must be all its plan states.
-unsafe fn stored(
-    query: *mut QueryDesc,
-    found: &[tree::Found],
-    key: &PlanKey,
-    planned_as: i64,
-) -> Option<PlanDescription> {
-    if guc::keep_constants() || !memory::has_headroom(found.len()) {
-        return None;
-    }
-    // SAFETY: the caller promises what the functions require.
-    unsafe { describe::completed(store::description(key)?, || text(query, planned_as), found) }
 }
 
 /// Decides whether the wrappers or core measure a statement, and whether core's struct needs the results. In a parallel
@@ -417,7 +396,7 @@ impl Target {
                 return;
             }
             let earlier = self.plan.description.borrow().clone();
-            if let Some(described) = describe::description(query, || text, Some(&earlier), found) {
+            if let Some(described) = describe::description(query, || text, Some(&earlier), || None, found) {
                 (self.description, self.older_literals) = described;
             }
         }
