@@ -164,14 +164,11 @@ fn examples_of_sql_are_marked_as_such() {
     for file in documents() {
         let may_lack_marks = WITH_UNMARKED_BLOCKS.contains(&file.as_str());
         for block in blocks(&read(&file)) {
-            let is_output = block.follows || may_lack_marks;
-            let known = ["sql", "text", "sh", "ini", "oracle"].contains(&block.info.as_str());
-            if !known && !(may_lack_marks && block.info.is_empty())
-                || block.info == "text"
-                    && !is_output
-                    && begins_like_sql(&block.text)
-                    && !block.text.contains("cron.")
-            {
+            let is_known = ["sql", "text", "sh", "ini", "oracle"].contains(&block.info.as_str());
+            let is_marked = is_known || may_lack_marks && block.info.is_empty();
+            let is_alone = block.info == "text" && !block.follows && !may_lack_marks;
+            let is_hidden_sql = is_alone && begins_like_sql(&block.text) && !block.text.contains("cron.");
+            if !is_marked || is_hidden_sql {
                 wrong.push(format!("{file}:{}: ```{}", block.line, block.info));
             }
         }
@@ -197,4 +194,35 @@ fn figures_of_the_bench_are_those_of_its_report() {
     }
     assert!(compared > 30, "only {compared} lines were compared");
     assert_none_missing("lines that bench/results/README.md does not have", wrong);
+}
+
+#[test]
+fn versions_agree() {
+    let control = read("pg_rowsource.control");
+    let version = control
+        .split("default_version = '")
+        .nth(1)
+        .and_then(|rest| rest.split('\'').next());
+    let version = version.expect("a version");
+    let expected = [
+        (
+            "META.json",
+            format!("\"version\": \"{version}\",\n   \"maintainer\""),
+        ),
+        ("META.json", format!("\"file\": \"pg_rowsource--{version}.sql\"")),
+        ("META.json", format!("\"version\": \"{version}\"\n")),
+        (
+            "Cargo.toml",
+            format!("[workspace.package]\nversion = \"{version}\""),
+        ),
+        ("debian/changelog", format!("pg-rowsource ({version}-")),
+        ("CHANGELOG.md", version.to_owned()),
+        (SCRIPT, format!("/* pg_rowsource--{version}.sql */")),
+    ];
+    let lacks = |(file, text): &&(&str, String)| !read(file).contains(text);
+    let missing = expected
+        .iter()
+        .filter(lacks)
+        .map(|(file, text)| format!("{file}: {text}"));
+    assert_none_missing("files of another version", missing.collect());
 }
