@@ -142,19 +142,31 @@ fn run_block(server: &Server, client: &mut Client, block: &Block) -> Result<Outp
     }
 }
 
+/// Returns the major that a directive names.
+fn number(block: &Block, word: &str) -> Option<i32> {
+    let digits = block
+        .directive(word)?
+        .split(|c: char| !c.is_ascii_digit())
+        .next()?;
+    Some(
+        digits
+            .parse()
+            .unwrap_or_else(|_| panic!("line {}: {word} {digits}", block.line)),
+    )
+}
+
 /// Runs all examples of a document. Returns what failed or differed.
 fn failures(server: &Server, database: &str, name: &str, text: &str) -> Vec<String> {
     let mut client = session(server, database);
     let major = major(&mut client);
     let (mut found, mut last) = (Vec::new(), None);
     for block in blocks(text) {
-        let too_old = block
-            .directive("from")
-            .is_some_and(|from| from.parse().is_ok_and(|from: i32| major < from));
+        let too_old = number(&block, "from").is_some_and(|from| major < from);
+        let too_new = number(&block, "until").is_some_and(|until| major > until);
         let result = match (block.info.as_str(), last.take()) {
             ("sql", _) if too_old => Ok(()),
             ("sql", _) => run_block(server, &mut client, &block).map(|output| last = Some(output)),
-            ("text", Some(output)) if block.follows => compare(&block, &output),
+            ("text", Some(output)) if block.follows && !too_new => compare(&block, &output),
             _ => Ok(()),
         };
         found.extend(
