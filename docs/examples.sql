@@ -2,7 +2,6 @@
 -- created; they go with DROP TABLE. The tests run all examples on them.
 SET max_parallel_workers_per_gather = 0;
 SET client_min_messages = warning;
-SELECT setseed(0.5);
 CREATE TABLE test AS SELECT i AS id, '*'::text AS pad FROM generate_series(1, 20000) i;
 CREATE INDEX test_id ON test (id);
 CREATE TABLE customers AS SELECT i AS id, 'customer ' || i AS name FROM generate_series(1, 200) i;
