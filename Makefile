@@ -8,6 +8,7 @@
 #   make test-matrix    the same on PostgreSQL 17, 18 and 19, in chroots under target/ (root only)
 #   make lint           lints all crates
 #   make miri           runs the protocol of the sessions' buffers under Miri, if that is installed
+#   make docs           builds the book of docs/ as HTML under target/book
 #   make package        builds target/packages/postgresql-NN-pg-rowsource_*.deb for the PostgreSQL of PG_CONFIG
 #   make dist           makes target/pg_rowsource-VERSION.zip for PGXN from the last commit
 #   make bench          measures overhead and accuracy on this machine (bench/README.md); WHAT=name: one experiment
@@ -35,7 +36,7 @@ REGRESS = $(patsubst $(srcdir)/sql/%.sql,%,$(sort $(wildcard $(srcdir)/sql/*.sql
 REGRESS_OPTS = --dbname=contrib_regression --load-extension=pg_rowsource
 PG_REGRESS = $(dir $(shell $(PG_CONFIG) --pgxs))../test/regress/pg_regress
 
-.PHONY: all build setup install uninstall installcheck demo demo-stop lint test check test-matrix miri package dist bench accept clean
+.PHONY: all build setup install uninstall installcheck demo demo-stop lint test check test-matrix miri docs package dist bench accept clean
 
 all: build
 
@@ -91,6 +92,9 @@ miri:
 	else \
 	    echo "skipped: Miri is not installed"; \
 	fi
+
+docs:
+	@$(srcdir)/scripts/book.sh
 
 package:
 	@$(srcdir)/scripts/package.sh

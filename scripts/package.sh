@@ -8,7 +8,7 @@ major=$(major)
 folder=$TARGET/packages/build-$major log=$TARGET/packages/$major.log
 rm -rf "$folder" "$TARGET"/packages/*-"$major"-*.deb
 mkdir -p "$folder"
-cp -r "$ROOT"/{debian,README.md,CHANGELOG.md} "$folder/"
+cp -r "$ROOT"/{debian,README.md,CHANGELOG.md,docs} "$folder/"
 ln -s "$ROOT/Makefile" "$folder/"
 cd "$folder"
 # Any minor version will do. Debian's list asks for the newest, which a suite may not have yet.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the pictures of the README from real runs on a throwaway server. Needs Chromium.
+# Makes the pictures of README and docs/ from real runs on a throwaway server. Needs Chromium.
 #   scripts/picture.sh [page] [live]    docs/page.png: rowsource_html(); docs/live.png: a statement while it runs
 . "$(dirname "$0")/common.sh"
 cd "$ROOT" && choose_run || exit

@@ -9,7 +9,8 @@
 without_server() {
     step "lints" make -s lint
     step "tests of the pure crate and the bench" cargo test --locked --ignore-rust-version -p rowsource-core -p rowsource-bench
-    step "sources and plain frames" cargo test --locked --ignore-rust-version -p rowsource-tests --lib
+    step "sources, documents and plain frames" cargo test --locked --ignore-rust-version -p rowsource-tests --lib
+    step "book" scripts/book.sh
 }
 
 run() {

@@ -23,6 +23,16 @@ install_nextest() {
         --no-default-features --features default-no-update --root "$tools" --target-dir "$tools/build" && rm -rf "$tools/build"
 }
 
+# install_mdbook: builds mdBook under target/tools (half a minute), unless this version is there or on the PATH. Without its
+# server and its search.
+install_mdbook() {
+    local tools=$TARGET/tools version=0.5.4
+    [ "$(PATH=$tools/bin:$PATH mdbook --version 2>/dev/null)" != "mdbook v$version" ] || return 0
+    mkdir -p "$tools"
+    CARGO_PROFILE_DEV_DEBUG=false flock "$tools" cargo install mdbook --version "$version" --locked --profile dev \
+        --no-default-features --root "$tools" --target-dir "$tools/build-book" && rm -rf "$tools/build-book"
+}
+
 # install_readers: installs the programs that read exported plans (tests/readers) under target/tools/readers, with the
 # registries that npm and pip are configured for.
 install_readers() {

@@ -6,6 +6,8 @@
 
 pub mod adversarial;
 pub mod attack;
+#[cfg(test)]
+mod book;
 pub mod browser;
 pub mod burn;
 pub mod busy;
@@ -14,6 +16,7 @@ pub mod cases;
 pub mod compare;
 pub mod compiled;
 pub mod crashes;
+pub mod documents;
 pub mod environment;
 pub mod explain;
 pub mod facts;

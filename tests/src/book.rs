@@ -1,0 +1,228 @@
+//! Whether README and the book are complete, and whether their links lead somewhere.
+
+use crate::documents::{anchors, blocks, checkout, documents, links, prose, read};
+use std::fs;
+use std::path::Path;
+
+const SCRIPT: &str = "pg_rowsource--0.1.0.sql";
+
+/// These are unmarked in two files: excerpts of trace files and of reports, which are no examples of SQL.
+const WITH_UNMARKED_BLOCKS: [&str; 2] = ["docs/tkprof.md", "docs/trace.md"];
+
+/// Returns the words of the SQL script that follow this text in their line.
+fn named_after(start: &str) -> Vec<String> {
+    let script = read(SCRIPT);
+    let rests = script.lines().filter_map(|line| line.strip_prefix(start));
+    let name = |rest: &str| {
+        rest.split(|c: char| c.is_whitespace() || c == '(')
+            .next()
+            .map(str::to_owned)
+    };
+    let found: Vec<String> = rests.filter_map(name).collect();
+    assert!(!found.is_empty(), "the script has no {start}");
+    found
+}
+
+/// Returns the headings of a chapter, without the marks.
+fn headings(file: &str) -> Vec<String> {
+    let text = read(file);
+    let found = prose(&text).filter(|line| line.starts_with('#'));
+    found
+        .map(|line| line.trim_start_matches('#').trim().to_owned())
+        .collect()
+}
+
+fn assert_none_missing(what: &str, missing: Vec<String>) {
+    assert!(missing.is_empty(), "{what}: {missing:#?}");
+}
+
+#[test]
+fn the_readme_is_one_screen() {
+    let lines = read("README.md").lines().count();
+    assert!(
+        lines <= 150,
+        "README.md has {lines} lines: at most 150 are allowed"
+    );
+}
+
+#[test]
+fn the_summary_lists_every_chapter() {
+    let listed = documents();
+    let files = fs::read_dir(checkout().join("docs")).expect("docs can be read");
+    let names = files.map(|entry| {
+        entry
+            .expect("an entry")
+            .file_name()
+            .into_string()
+            .expect("a name")
+    });
+    let chapters = names.filter(|name| name.ends_with(".md") && name != "SUMMARY.md");
+    let missing = chapters
+        .map(|name| format!("docs/{name}"))
+        .filter(|file| !listed.contains(file));
+    assert_none_missing("chapters that docs/SUMMARY.md does not list", missing.collect());
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut wrong = Vec::new();
+    let others = [
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "bench/README.md",
+        "docs/SUMMARY.md",
+    ];
+    let files = documents().into_iter().chain(others.map(str::to_owned));
+    for file in files {
+        let text = read(&file);
+        for link in links(&text).iter().filter(|link| !link.contains("://")) {
+            let (target, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let folder = Path::new(&file).parent().expect("a folder");
+            let path = checkout().join(folder).join(target);
+            let found = match target {
+                "" => Ok(text.clone()),
+                _ if path.extension().is_some_and(|extension| extension == "md") => fs::read_to_string(&path),
+                _ => fs::metadata(&path).map(|_| String::new()),
+            };
+            let has_anchor = |text: String| anchor.is_empty() || anchors(&text).iter().any(|a| a == anchor);
+            if !found.is_ok_and(has_anchor) {
+                wrong.push(format!("{file}: {link}"));
+            }
+        }
+    }
+    assert_none_missing("links that lead nowhere", wrong);
+}
+
+#[test]
+fn the_reference_has_every_setting() {
+    let found = headings("docs/reference.md");
+    let settings = read("src/guc.rs");
+    let names = settings
+        .split("c\"pg_rowsource.")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next());
+    let names: Vec<String> = names.map(|name| format!("pg_rowsource.{name}")).collect();
+    assert!(names.len() > 15, "{names:?}");
+    let lacks = |name: &String| {
+        !found
+            .iter()
+            .any(|heading| heading.starts_with(&format!("{name} (")))
+    };
+    assert_none_missing(
+        "settings without a heading in docs/reference.md",
+        names.into_iter().filter(lacks).collect(),
+    );
+}
+
+#[test]
+fn the_reference_has_every_function() {
+    let text = read("docs/reference.md");
+    let lacks =
+        |name: &String| !text.contains(&format!("### {name}(")) && !text.contains(&format!("`{name}()`"));
+    let missing = named_after("CREATE FUNCTION ")
+        .into_iter()
+        .filter(lacks)
+        .collect();
+    assert_none_missing("functions that docs/reference.md does not name", missing);
+}
+
+#[test]
+fn the_reference_has_every_view_and_column() {
+    let text = read("docs/views.md");
+    let mut missing = Vec::new();
+    for kind in ["VIEW", "TABLE"] {
+        for name in named_after(&format!("CREATE {kind} ")) {
+            if !text.contains(&format!("### {name} ({})\n", kind.to_lowercase())) {
+                missing.push(name);
+            }
+        }
+    }
+    for column in named_after("COMMENT ON COLUMN ") {
+        let (view, column) = column.split_once('.').expect("a column");
+        let section = text
+            .split("### ")
+            .find(|section| section.starts_with(&format!("{view} (")));
+        if !section.is_some_and(|section| section.contains(&format!("\n| `{column}` | "))) {
+            missing.push(format!("{view}.{column}"));
+        }
+    }
+    assert_none_missing("views and columns that docs/views.md does not have", missing);
+}
+
+/// Returns whether a text begins like a statement of SQL.
+fn begins_like_sql(text: &str) -> bool {
+    const WORDS: [&str; 10] = [
+        "select", "with", "explain", "set", "do", "create", "drop", "alter", "call", "insert",
+    ];
+    let first = text.split_whitespace().next().unwrap_or("").to_lowercase();
+    WORDS.contains(&first.as_str())
+}
+
+#[test]
+fn examples_of_sql_are_marked_as_such() {
+    let mut wrong = Vec::new();
+    for file in documents() {
+        let may_lack_marks = WITH_UNMARKED_BLOCKS.contains(&file.as_str());
+        for block in blocks(&read(&file)) {
+            let is_known = ["sql", "text", "sh", "ini", "oracle"].contains(&block.info.as_str());
+            let is_marked = is_known || may_lack_marks && block.info.is_empty();
+            let is_alone = block.info == "text" && !block.follows && !may_lack_marks;
+            let is_hidden_sql = is_alone && begins_like_sql(&block.text) && !block.text.contains("cron.");
+            if !is_marked || is_hidden_sql {
+                wrong.push(format!("{file}:{}: ```{}", block.line, block.info));
+            }
+        }
+    }
+    assert_none_missing("blocks that are not marked, or whose SQL is not", wrong);
+}
+
+#[test]
+fn figures_of_the_bench_are_those_of_its_report() {
+    let report = read("bench/results/README.md");
+    let (mut compared, mut wrong) = (0, Vec::new());
+    for file in ["docs/cost.md", "docs/time.md"] {
+        let text = read(file);
+        for part in text.split("<!-- from bench/results/README.md -->").skip(1) {
+            let (table, _) = part.split_once("<!-- end -->").expect("the end of the table");
+            for line in table.lines().filter(|line| line.starts_with('|')) {
+                compared += 1;
+                if !report.lines().any(|of_report| of_report == line) {
+                    wrong.push(format!("{file}: {line}"));
+                }
+            }
+        }
+    }
+    assert!(compared > 30, "only {compared} lines were compared");
+    assert_none_missing("lines that bench/results/README.md does not have", wrong);
+}
+
+#[test]
+fn versions_agree() {
+    let control = read("pg_rowsource.control");
+    let version = control
+        .split("default_version = '")
+        .nth(1)
+        .and_then(|rest| rest.split('\'').next());
+    let version = version.expect("a version");
+    let expected = [
+        (
+            "META.json",
+            format!("\"version\": \"{version}\",\n   \"maintainer\""),
+        ),
+        ("META.json", format!("\"file\": \"pg_rowsource--{version}.sql\"")),
+        ("META.json", format!("\"version\": \"{version}\"\n")),
+        (
+            "Cargo.toml",
+            format!("[workspace.package]\nversion = \"{version}\""),
+        ),
+        ("debian/changelog", format!("pg-rowsource ({version}-")),
+        ("CHANGELOG.md", version.to_owned()),
+        (SCRIPT, format!("/* pg_rowsource--{version}.sql */")),
+    ];
+    let lacks = |(file, text): &&(&str, String)| !read(file).contains(text);
+    let missing = expected
+        .iter()
+        .filter(lacks)
+        .map(|(file, text)| format!("{file}: {text}"));
+    assert_none_missing("files of another version", missing.collect());
+}
