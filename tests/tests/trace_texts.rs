@@ -100,13 +100,27 @@ fn open_cursors_have_their_text() {
     server.assert_no_crash();
 }
 
-/// The query inside a utility statement is run, fetched and closed under its own text, also if PostgreSQL gave it no queryid.
+/// A query inside a utility statement or a function is run, fetched and closed under its own text, also if PostgreSQL gave it no
+/// queryid, and whatever is measured.
 #[test]
-fn queries_of_utilities_have_their_text() {
+fn queries_without_queryid_have_their_text() {
     let server = server("trace-utilities");
     let mut client = server.connect();
+    let function = "CREATE FUNCTION counted() RETURNS bigint LANGUAGE sql VOLATILE BEGIN ATOMIC SELECT count(*) FROM pg_am; END";
+    client.batch_execute(function).expect("a function");
+    assert_named(&server, &mut client);
+    run_each(
+        &mut client,
+        "DROP TABLE made; DROP MATERIALIZED VIEW kept; SET pg_rowsource.statistics_level = basic",
+    );
+    assert_named(&server, &mut client);
+    server.assert_no_crash();
+}
+
+fn assert_named(server: &Server, client: &mut Client) {
     // The statements, the beginning of the text of the query, and the rows of each of its fetches.
-    let cases: [(&str, &str, &[u32]); 5] = [
+    let cases: [(&str, &str, &[u32]); 6] = [
+        ("SELECT counted()", " SELECT count(*)", &[1]),
         (
             "CREATE TABLE made AS SELECT generate_series(1, 31)",
             "CREATE TABLE made",
@@ -130,9 +144,9 @@ fn queries_of_utilities_have_their_text() {
         ),
     ];
     for (sql, text, rows) in cases {
-        run_each(&mut client, "SELECT rowsource_trace_start()");
-        run_each(&mut client, sql);
-        let lines = stopped(&server, &mut client);
+        run_each(client, "SELECT rowsource_trace_start()");
+        run_each(client, sql);
+        let lines = stopped(server, client);
         let described = of(&lines, "PARSING IN CURSOR");
         let numbers: Vec<&str> = described
             .iter()
@@ -167,7 +181,6 @@ fn queries_of_utilities_have_their_text() {
             );
         }
     }
-    server.assert_no_crash();
 }
 
 /// Texts that are cut are cut between characters, and the file is UTF-8 in each database.
