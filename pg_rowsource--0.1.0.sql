@@ -1102,8 +1102,8 @@ CREATE TABLE rowsource_snapshot_ash (
     pid int NOT NULL,
     leader_pid int,
     backend_type text,
-    userid oid NOT NULL,
-    dbid oid NOT NULL,
+    userid oid,
+    dbid oid,
     application_name text,
     queryid bigint,
     planid bigint,
@@ -2026,8 +2026,8 @@ COMMENT ON COLUMN rowsource_snapshot_ash.sample_time IS 'When the session was sa
 COMMENT ON COLUMN rowsource_snapshot_ash.pid IS 'The process of the session';
 COMMENT ON COLUMN rowsource_snapshot_ash.leader_pid IS 'If the process is a parallel worker, the process of its leader';
 COMMENT ON COLUMN rowsource_snapshot_ash.backend_type IS 'The type of the process';
-COMMENT ON COLUMN rowsource_snapshot_ash.userid IS 'The OID of the user of the statement';
-COMMENT ON COLUMN rowsource_snapshot_ash.dbid IS 'The OID of the database of the session';
+COMMENT ON COLUMN rowsource_snapshot_ash.userid IS 'The OID of the user of the statement; NULL for a process without a user, such as an autovacuum worker';
+COMMENT ON COLUMN rowsource_snapshot_ash.dbid IS 'The OID of the database of the session; NULL for a process without a database';
 COMMENT ON COLUMN rowsource_snapshot_ash.application_name IS 'The name of the application';
 COMMENT ON COLUMN rowsource_snapshot_ash.queryid IS 'Identifies the statement that ran, the innermost that is measured; NULL if it is not known';
 COMMENT ON COLUMN rowsource_snapshot_ash.planid IS 'Identifies its plan; NULL if the statement is not measured';

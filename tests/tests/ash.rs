@@ -498,3 +498,27 @@ fn a_snapshot_keeps_the_samples_of_one_moment_in_ten() {
         "{kept} of {all}"
     );
 }
+
+#[test]
+fn a_snapshot_keeps_samples_of_processes_without_a_user() {
+    let settings = [
+        "pg_rowsource.history_frequency = 1000",
+        "autovacuum = on",
+        "autovacuum_naptime = 1",
+        "autovacuum_vacuum_cost_delay = 100",
+        "autovacuum_vacuum_cost_limit = 1",
+    ];
+    let server = server("ash-autovacuum", &settings);
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "CREATE TABLE dead AS SELECT i FROM generate_series(1, 200000) i; DELETE FROM dead",
+    );
+    // One moment in ten is kept: of so many, at least one.
+    let sampled = "SELECT count(DISTINCT sample_time) > 300 FROM rowsource_ash WHERE backend_type = 'autovacuum worker'";
+    until(&mut client, sampled);
+    run_each(&mut client, "SELECT rowsource_snapshot()");
+    let kept = "SELECT count(*) FROM rowsource_snapshot_ash
+                 WHERE backend_type = 'autovacuum worker' AND userid IS NULL AND dbid = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    assert!(value::<i64>(&mut client, kept) > 0);
+}

@@ -100,6 +100,89 @@ fn open_cursors_have_their_text() {
     server.assert_no_crash();
 }
 
+/// A query inside a utility statement or a function is run, fetched and closed under its own text, also if PostgreSQL gave it no
+/// queryid, and whatever is measured.
+#[test]
+fn queries_without_queryid_have_their_text() {
+    let server = server("trace-utilities");
+    let mut client = server.connect();
+    let function = "CREATE FUNCTION counted() RETURNS bigint LANGUAGE sql VOLATILE BEGIN ATOMIC SELECT count(*) FROM pg_am; END";
+    client.batch_execute(function).expect("a function");
+    assert_named(&server, &mut client);
+    run_each(
+        &mut client,
+        "DROP TABLE made; DROP MATERIALIZED VIEW kept; SET pg_rowsource.statistics_level = basic",
+    );
+    assert_named(&server, &mut client);
+    server.assert_no_crash();
+}
+
+fn assert_named(server: &Server, client: &mut Client) {
+    // The statements, the beginning of the text of the query, and the rows of each of its fetches.
+    let cases: [(&str, &str, &[u32]); 6] = [
+        ("SELECT counted()", " SELECT count(*)", &[1]),
+        (
+            "CREATE TABLE made AS SELECT generate_series(1, 31)",
+            "CREATE TABLE made",
+            &[31],
+        ),
+        (
+            "CREATE MATERIALIZED VIEW kept AS SELECT generate_series(1, 32)",
+            "CREATE MATERIALIZED",
+            &[32],
+        ),
+        ("REFRESH MATERIALIZED VIEW kept", "REFRESH", &[32]),
+        (
+            "BEGIN; DECLARE c CURSOR FOR SELECT generate_series(1, 40); FETCH 7 FROM c; FETCH 8 FROM c; CLOSE c; COMMIT",
+            "DECLARE c ",
+            &[7, 8],
+        ),
+        (
+            "BEGIN; DECLARE h CURSOR WITH HOLD FOR SELECT generate_series(1, 33); COMMIT; FETCH 9 FROM h; CLOSE h",
+            "DECLARE h ",
+            &[33],
+        ),
+    ];
+    for (sql, text, rows) in cases {
+        run_each(client, "SELECT rowsource_trace_start()");
+        run_each(client, sql);
+        let lines = stopped(server, client);
+        let described = of(&lines, "PARSING IN CURSOR");
+        let numbers: Vec<&str> = described
+            .iter()
+            .filter(|line| {
+                line.split_once("sql=")
+                    .is_some_and(|(_, sql)| sql.starts_with(text))
+            })
+            .filter_map(|line| line.split([' ', ':']).nth(3))
+            .collect();
+        let ours = |word: &str| -> Vec<&str> {
+            of(&lines, word)
+                .into_iter()
+                .filter(|line| {
+                    numbers
+                        .iter()
+                        .any(|number| line.starts_with(&format!("{word} {number}:")))
+                })
+                .collect()
+        };
+        let fetched: Vec<u32> = ours("FETCH")
+            .iter()
+            .filter_map(|line| line.split(',').find_map(|field| field.strip_prefix("r=")))
+            .filter_map(|rows| rows.parse().ok())
+            .collect();
+        assert_eq!(fetched, rows, "{sql}: {lines:#?}");
+        assert_eq!(ours("CLOSE").len(), 1, "{sql}: {lines:#?}");
+        for word in ["PLAN", "EXEC", "FETCH", "CLOSE", "STAT", "WAIT"] {
+            let nameless = format!("{word} #0:");
+            assert!(
+                !lines.iter().any(|line| line.starts_with(&nameless)),
+                "{sql}: {lines:#?}"
+            );
+        }
+    }
+}
+
 /// Texts that are cut are cut between characters, and the file is UTF-8 in each database.
 #[test]
 fn databases_have_any_encoding() {

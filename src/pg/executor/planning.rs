@@ -94,7 +94,25 @@ unsafe fn plan(
     // SAFETY: the caller promises what the functions require.
     unsafe {
         if level::is_on() {
-            return traced::plan(query, text, || plan_timed(query, text, planner));
+            return traced::plan(query, text, || plan_named(query, text, planner));
+        }
+        plan_timed(query, text, planner)
+    }
+}
+
+/// Does that for the SQL trace, which names each statement, also one that the settings do not measure.
+///
+/// # Safety
+/// The same as for [`plan`].
+unsafe fn plan_named(
+    query: *mut pg_sys::Query,
+    text: *const c_char,
+    planner: impl FnOnce() -> *mut pg_sys::PlannedStmt,
+) -> *mut pg_sys::PlannedStmt {
+    // SAFETY: the caller promises what the functions require.
+    unsafe {
+        if compat::parsed_query_id(&*query) == 0 {
+            return unnamed::plan(query, text, planner);
         }
         plan_timed(query, text, planner)
     }

@@ -50,7 +50,8 @@ unsafe fn of_plan<'a>(plan: *const PlannedStmt, source: *const c_char) -> Statem
         };
         match unnamed::utility().filter(|_| compat::query_id(plan) == 0) {
             Some(utility) => Statement::new(queryid, utility.source, utility.location, utility.length),
-            None => Statement::new(queryid, source, plan.stmt_location, plan.stmt_len),
+            None => Statement::new(queryid, source, plan.stmt_location, plan.stmt_len)
+                .with_made_text(unnamed::text),
         }
     }
 }
@@ -117,7 +118,7 @@ pub unsafe fn stats(
         query.as_ref().map(|query| {
             let place = query.plannedstmt.as_ref();
             let (location, length) = place.map_or((-1, 0), |plan| (plan.stmt_location, plan.stmt_len));
-            Statement::new(queryid, query.sourceText, location, length)
+            Statement::new(queryid, query.sourceText, location, length).with_made_text(unnamed::text)
         })
     };
     lines::stats(queryid, statement.as_ref(), planid, nodes, stats);

@@ -30,6 +30,8 @@ pub struct Utility {
     /// Its own queryid.
     pub own_queryid: i64,
     is_cursor: bool,
+    /// Whether its query is planned, or has been.
+    is_planned: bool,
     /// Its text and its place there.
     pub source: *const c_char,
     pub location: i32,
@@ -55,6 +57,7 @@ pub unsafe fn around(statement: *const PlannedStmt, source: *const c_char, body:
             queryid,
             own_queryid: queryid,
             is_cursor: tag((*statement).utilityStmt) == NodeTag::T_DeclareCursorStmt,
+            is_planned: false,
             source,
             location,
             length,
@@ -129,14 +132,22 @@ pub unsafe fn plan(
     source: *const c_char,
     planner: impl FnOnce() -> *mut PlannedStmt,
 ) -> *mut PlannedStmt {
-    let outer = utility();
+    // The planner may run functions, which plan queries of their own before the utility's query is planned.
+    let outer = utility().filter(|utility| !utility.is_planned);
     let made = if let Some(utility) = outer {
+        let mut queryid = utility.queryid;
         if utility.is_cursor {
             // SAFETY: as below.
             let made = unsafe { pgrx_extern_c_guard(|| contained_or_cancelled(|| Some(jumbled(query).0))) };
-            let queryid = made.map_or(utility.queryid, |queryid| queryid ^ CURSOR);
-            UTILITY.set(Some(Utility { queryid, ..utility }));
+            queryid = made.map_or(queryid, |made| made ^ CURSOR);
         }
+        UTILITY.set(Some(Utility {
+            queryid,
+            is_planned: true,
+            ..utility
+        }));
+        Some(queryid)
+    } else if utility().is_some() {
         None
     } else {
         // SAFETY: the caller promises what the function requires. A query is planned in a transaction. The guard raises a
@@ -144,12 +155,13 @@ pub unsafe fn plan(
         unsafe { pgrx_extern_c_guard(|| contained_or_cancelled(|| Some(make(query, source)))) }
     };
     let planned = planner();
-    if let Some(cursor) = outer.filter(|utility| utility.is_cursor) {
-        // The cursor's statement ends before its query does. So the query itself keeps where its text is.
+    if let Some(utility) = outer {
+        // The query runs where the utility statement is not known any more, and that of a cursor ends after it. So the query
+        // itself keeps where its text is.
         // SAFETY: the planner returns a live plan, which nobody else uses yet.
         unsafe {
-            (*planned).stmt_location = cursor.location;
-            (*planned).stmt_len = cursor.length;
+            (*planned).stmt_location = utility.location;
+            (*planned).stmt_len = utility.length;
         }
     }
     if let Some(queryid) = made {

@@ -9,9 +9,11 @@ use crate::pg::server::{self, MAX_SHOWN_TEXT};
 use rowsource_core::model::{Buffers, NodeStats};
 use rowsource_core::plan::PlanNode;
 use rowsource_core::sql_trace::event::Phase;
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::ffi::c_char;
 use std::marker::PhantomData;
+use std::rc::Rc;
 
 /// What the process has used.
 #[derive(Clone, Copy)]
@@ -124,6 +126,8 @@ pub struct Statement<'a> {
     source: *const c_char,
     location: i32,
     length: i32,
+    /// Returns the text that was made for a query that has none.
+    made: fn(i64) -> Option<Rc<[u8]>>,
     lives: PhantomData<&'a [u8]>,
 }
 
@@ -138,8 +142,14 @@ impl Statement<'_> {
             source,
             location,
             length,
+            made: |_| None,
             lives: PhantomData,
         }
+    }
+
+    /// Returns the statement, with a function that finds the text that was made for a queryid.
+    pub fn with_made_text(self, made: fn(i64) -> Option<Rc<[u8]>>) -> Self {
+        Statement { made, ..self }
     }
 
     /// Returns whether anything is written of it.
@@ -148,10 +158,16 @@ impl Statement<'_> {
     }
 
     /// Returns its text in the database's encoding. The end of a long text may be missing.
-    fn text(&self) -> &[u8] {
+    fn text(&self) -> Cow<'_, [u8]> {
         // One more byte than is shown tells that it is cut.
         // SAFETY: the text and the place are valid by the promise of the constructor's caller.
-        unsafe { server::statement_beginning(self.source, self.location, self.length, MAX_SHOWN_TEXT + 1) }
+        let text = unsafe {
+            server::statement_beginning(self.source, self.location, self.length, MAX_SHOWN_TEXT + 1)
+        };
+        match (self.made)(self.queryid).filter(|_| text.is_empty()) {
+            Some(made) => Cow::Owned(made.to_vec()),
+            None => Cow::Borrowed(text),
+        }
     }
 }
 
@@ -173,7 +189,7 @@ fn describe(cursor: u64, statement: &Statement) {
     if hot::with_buffer(|buffer| buffer.room()).is_some_and(|room| room < LONGEST_LINE) {
         hot::flush_within_limit();
     }
-    let text = session::beginning(statement.text(), MAX_SHOWN_TEXT);
+    let text = session::beginning(&statement.text(), MAX_SHOWN_TEXT);
     let now = hot::now_us();
     hot::with_buffer(|buffer| {
         buffer
