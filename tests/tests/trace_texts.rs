@@ -1,30 +1,13 @@
 //! What SQL traces say of statements: their texts in any encoding, and the values of their parameters.
 
-use postgres::Client;
 use rowsource_tests::Server;
-use rowsource_tests::session::{run_each, texts, value};
-use std::fs;
-
-const FOLDER: &str = "pgsql_tmp_rowsource_trace";
+use rowsource_tests::session::{run_each, texts};
+use rowsource_tests::trace_file::{of, stopped};
 
 fn server(name: &str) -> Server {
     let server = Server::preloaded(name, &[]);
     run_each(&mut server.connect(), "CREATE EXTENSION pg_rowsource");
     server
-}
-
-/// Ends the trace. Returns the lines of its file, which must be UTF-8.
-fn stopped(server: &Server, client: &mut Client) -> Vec<String> {
-    let file: String = value(client, "SELECT rowsource_trace_stop()");
-    let text = fs::read_to_string(server.data().join(FOLDER).join(file)).expect("UTF-8");
-    text.lines().map(str::to_owned).collect()
-}
-
-/// Returns the lines with this word.
-fn of<'a>(lines: &'a [String], word: &str) -> Vec<&'a str> {
-    let word = format!("{word} #");
-    let found = lines.iter().map(String::as_str);
-    found.filter(|line| line.starts_with(&word)).collect()
 }
 
 /// A value of more than a megabyte is not printed. Neither are the values after it, if they exceed that together.

@@ -3,7 +3,7 @@
 //! A process may have been killed while it wrote the last line, and other programs may have changed the file. So a line that
 //! cannot be read is skipped, and counted.
 
-use super::event::{Call, Cursor, Event, Header, Phase, Stat, Wait};
+use super::event::{Call, Cursor, Event, Header, Phase, Stat, Wait, WaitObject};
 
 /// The keys of texts, which extend to the end of their line.
 const TEXTS: [&str; 6] = ["sql", "value", "op", "nam", "session", "reason"];
@@ -112,6 +112,7 @@ pub fn read_line(line: &str) -> Option<Event> {
             is_rest: fields.flag("rest"),
             tim: fields.number("tim")?,
             name: fields.text("nam")?,
+            object: object(&fields),
         }),
         "XCTEND" => Event::Transaction {
             rollback: fields.flag("rlbk"),
@@ -148,6 +149,23 @@ fn call(cursor: u64, fields: &Fields) -> Option<Call> {
         has_failed: fields.flag("fail"),
         tim: fields.number("tim")?,
     })
+}
+
+fn object(fields: &Fields) -> WaitObject {
+    let number = |key| fields.number(key);
+    WaitObject {
+        node_relation: number("obj"),
+        relation: number("rel"),
+        database: number("db"),
+        tablespace: number("tbs"),
+        file: number("file"),
+        fork: number("fork"),
+        block: number("block"),
+        blocks: number("blocks"),
+        tuple: number("tuple"),
+        xid: number("xid"),
+        mode: number("mode"),
+    }
 }
 
 fn stat(cursor: u64, fields: &Fields) -> Option<Stat> {

@@ -4,6 +4,7 @@
 //! nothing and raises nothing. If the buffer is nearly full, it is written to the file at once, unless the process is in a critical
 //! section or holds a lock. If the file would exceed its limit, the lines are lost instead. All other lines are written between the phases of statements (`pg::sql_trace`).
 
+use super::wait_object;
 use crate::pg::server::backend_local::BackendLocal;
 use libc::c_int;
 use pgrx::pg_sys;
@@ -207,9 +208,9 @@ pub fn buffered() -> u64 {
     with_buffer(|buffer| buffer.lines().len() as u64).unwrap_or(0)
 }
 
-/// Adds the line of a wait that ended now.
+/// Adds the line of a wait that ended now. `node` is the number of the node that waited, and the OID of its relation.
 #[inline(never)]
-pub fn wait(event: Event, ns: u64, is_rest: bool, node: Option<usize>) {
+pub fn wait(event: Event, ns: u64, is_rest: bool, node: Option<(usize, Option<u32>)>) {
     STATE.has_waited.set(true);
     let now_ns = system::monotonic();
     let now = now_ns / 1_000;
@@ -219,9 +220,10 @@ pub fn wait(event: Event, ns: u64, is_rest: bool, node: Option<usize>) {
             .number("dep", STATE.depth.get())
             // Both stamps are cut to microseconds, as those of calls are.
             .number("ela", now.saturating_sub(now_ns.saturating_sub(ns) / 1_000))
-            .known("node", node.map(|node| node as u64));
+            .known("node", node.map(|(node, _)| node as u64))
+            .known("obj", node.and_then(|(_, relation)| relation).map(u64::from));
         let line = if is_rest { line.number("rest", 1) } else { line };
-        let line = line.number("tim", now);
+        let line = wait_object::add(line, event).number("tim", now);
         // SAFETY: only `open` and `close` change the names, while no line is written.
         let names = unsafe { &*STATE.names.get() };
         match names

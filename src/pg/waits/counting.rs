@@ -10,7 +10,7 @@
 use super::slots;
 use crate::guc;
 use crate::pg::compat;
-use crate::pg::hot::{timing, waits as charged};
+use crate::pg::hot::{timing, wait_object, waits as charged};
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::unguarded;
 use pgrx::pg_sys;
@@ -83,6 +83,7 @@ pub fn is_file_io(event: Event) -> bool {
 #[inline(always)]
 pub fn begin(event: Event) -> Wait {
     let lock = if event & CLASS == pg_sys::PG_WAIT_LOCK {
+        wait_object::note_lock();
         lock_wait()
     } else {
         0

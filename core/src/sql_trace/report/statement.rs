@@ -2,6 +2,7 @@
 
 use super::super::event::{Call, Phase, Stat, Wait};
 use super::executions::Executions;
+use super::objects::Objects;
 use crate::waits::plan::EventWaits;
 use std::collections::BTreeMap;
 
@@ -104,7 +105,8 @@ pub struct Waited {
 }
 
 impl Waited {
-    fn add_wait(&mut self, wait: &Wait) {
+    /// Adds a wait.
+    pub fn add_wait(&mut self, wait: &Wait) {
         if wait.is_rest {
             self.last_us = self.last_us.saturating_add(wait.elapsed_us);
         } else {
@@ -201,6 +203,8 @@ pub struct Statement {
     pub more_plans: usize,
     /// Its waits.
     pub waits: Waits,
+    /// The same by their objects.
+    pub objects: Objects,
     /// The elapsed times of its executions.
     pub executions: Executions,
 }
