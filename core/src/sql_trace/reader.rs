@@ -219,13 +219,13 @@ mod tests {
         let mut buffer = Buffer::with_room(1000).expect("memory");
         let sql = "select 'a=b,c', E'\\\\n'\n\tfrom t -- ä";
         let cursor = buffer
-            .line("PARSING IN CURSOR", 3)
-            .number("dep", 1)
-            .number("uid", 10);
+            .line(b"PARSING IN CURSOR", 3)
+            .number(b"dep", 1)
+            .number(b"uid", 10);
         cursor
-            .signed("queryid", -5)
-            .number("tim", 99)
-            .text("sql", sql.as_bytes())
+            .signed(b"queryid", -5)
+            .number(b"tim", 99)
+            .text(b"sql", sql.as_bytes())
             .end();
         let mut reader = Reader::default();
         let event = reader.read(buffer.lines());

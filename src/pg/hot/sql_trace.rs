@@ -216,14 +216,14 @@ pub fn wait(event: Event, ns: u64, is_rest: bool, node: Option<(usize, Option<u3
     let now = now_ns / 1_000;
     let is_full = with_buffer(|buffer| {
         let line = buffer
-            .line("WAIT", STATE.cursor.get())
-            .number("dep", STATE.depth.get())
+            .line(b"WAIT", STATE.cursor.get())
+            .number(b"dep", STATE.depth.get())
             // Both stamps are cut to microseconds, as those of calls are.
-            .number("ela", now.saturating_sub(now_ns.saturating_sub(ns) / 1_000))
-            .known("node", node.map(|(node, _)| node as u64))
-            .known("obj", node.and_then(|(_, relation)| relation).map(u64::from));
-        let line = if is_rest { line.number("rest", 1) } else { line };
-        let line = wait_object::add(line, event).number("tim", now);
+            .number(b"ela", now.saturating_sub(now_ns.saturating_sub(ns) / 1_000))
+            .known(b"node", node.map(|(node, _)| node as u64))
+            .known(b"obj", node.and_then(|(_, relation)| relation).map(u64::from));
+        let line = if is_rest { line.number(b"rest", 1) } else { line };
+        let line = wait_object::add(line, event).number(b"tim", now);
         // SAFETY: only `open` and `close` change the names, while no line is written.
         let names = unsafe { &*STATE.names.get() };
         match names
@@ -232,9 +232,12 @@ pub fn wait(event: Event, ns: u64, is_rest: bool, node: Option<(usize, Option<u3
             .and_then(|at| names.get(at))
         {
             Some(name) => line
-                .text("nam", name.text.get(..name.length).unwrap_or_default())
+                .text(b"nam", name.text.get(..name.length).unwrap_or_default())
                 .end(),
-            None => line.number("event", u64::from(event)).text("nam", b"other").end(),
+            None => line
+                .number(b"event", u64::from(event))
+                .text(b"nam", b"other")
+                .end(),
         };
         buffer.room() < buffer.size() / 4
     });

@@ -158,17 +158,17 @@ pub fn add(line: Line<'_>, event: Event) -> Line<'_> {
     };
     let line = line
         .known(
-            "tbs",
+            b"tbs",
             Some(file.tablespace).filter(|oid| *oid != 0).map(u64::from),
         )
-        .number("db", u64::from(file.database))
-        .number("file", u64::from(file.number))
-        .number("fork", u64::from(file.fork));
+        .number(b"db", u64::from(file.database))
+        .number(b"file", u64::from(file.number))
+        .number(b"fork", u64::from(file.fork));
     let Some(offset) = request.offset else {
         return line;
     };
-    line.number("block", file.block(offset, pg_sys::BLCKSZ, pg_sys::RELSEG_SIZE))
-        .number("blocks", request.bytes.div_ceil(u64::from(pg_sys::BLCKSZ)))
+    line.number(b"block", file.block(offset, pg_sys::BLCKSZ, pg_sys::RELSEG_SIZE))
+        .number(b"blocks", request.bytes.div_ceil(u64::from(pg_sys::BLCKSZ)))
 }
 
 #[inline(always)]
@@ -180,32 +180,32 @@ fn add_lock(line: Line<'_>) -> Line<'_> {
     }
     let [first, second, third] = [tag.locktag_field1, tag.locktag_field2, tag.locktag_field3].map(u64::from);
     let fourth = u64::from(tag.locktag_field4);
-    let line = line.number("mode", mode as u64);
+    let line = line.number(b"mode", mode as u64);
     match Type::Type::from(tag.locktag_type) {
         Type::LOCKTAG_RELATION | Type::LOCKTAG_RELATION_EXTEND => {
-            line.number("db", first).number("rel", second)
+            line.number(b"db", first).number(b"rel", second)
         }
         Type::LOCKTAG_PAGE => line
-            .number("db", first)
-            .number("rel", second)
-            .number("block", third),
+            .number(b"db", first)
+            .number(b"rel", second)
+            .number(b"block", third),
         Type::LOCKTAG_TUPLE => line
-            .number("db", first)
-            .number("rel", second)
-            .number("block", third)
-            .number("tuple", fourth),
-        Type::LOCKTAG_TRANSACTION => line.number("xid", first),
-        Type::LOCKTAG_VIRTUALTRANSACTION => line.number("backend", first).number("lxid", second),
+            .number(b"db", first)
+            .number(b"rel", second)
+            .number(b"block", third)
+            .number(b"tuple", fourth),
+        Type::LOCKTAG_TRANSACTION => line.number(b"xid", first),
+        Type::LOCKTAG_VIRTUALTRANSACTION => line.number(b"backend", first).number(b"lxid", second),
         Type::LOCKTAG_OBJECT => line
-            .number("db", first)
-            .number("class", second)
-            .number("objid", third)
-            .number("objsubid", fourth),
+            .number(b"db", first)
+            .number(b"class", second)
+            .number(b"objid", third)
+            .number(b"objsubid", fourth),
         Type::LOCKTAG_ADVISORY => line
-            .number("db", first)
-            .number("classid", second)
-            .number("objid", third)
-            .number("objsubid", fourth),
+            .number(b"db", first)
+            .number(b"classid", second)
+            .number(b"objid", third)
+            .number(b"objsubid", fourth),
         _ => line,
     }
 }
