@@ -28,8 +28,6 @@ impl Name {
 struct State {
     /// The file's descriptor; -1 if there is none.
     file: Cell<c_int>,
-    /// Whether waits are listed.
-    waits: Cell<bool>,
     /// Whether a line is being written. A signal's handler may wait meanwhile.
     is_busy: Cell<bool>,
     /// How many calls of statements are in progress.
@@ -55,7 +53,6 @@ struct State {
 
 static STATE: BackendLocal<State> = BackendLocal::new(State {
     file: Cell::new(-1),
-    waits: Cell::new(false),
     is_busy: Cell::new(false),
     depth: Cell::new(0),
     cursor: Cell::new(0),
@@ -78,12 +75,12 @@ pub fn is_open() -> bool {
 /// Returns whether waits are listed.
 #[inline(always)]
 pub fn lists_waits() -> bool {
-    STATE.waits.get()
+    wait_object::is_wanted()
 }
 
 /// Lists waits from now on, or no longer.
 pub fn list_waits(on: bool) {
-    STATE.waits.set(on);
+    wait_object::want(on);
 }
 
 /// Begins with a file. Its names must be in the order of their events.
@@ -111,7 +108,7 @@ pub fn replace_file(file: c_int) -> c_int {
 
 /// Ends with the file, and frees the buffer. Returns the file's descriptor.
 pub fn close() -> c_int {
-    STATE.waits.set(false);
+    wait_object::want(false);
     STATE.is_busy.set(true);
     // SAFETY: as in `open`.
     unsafe {

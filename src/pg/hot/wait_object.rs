@@ -4,7 +4,6 @@
 //! the path of each, until it is closed. A wait for a heavyweight lock notes the lock before the wait, because another process
 //! clears it when it hands over the lock.
 
-use super::sql_trace;
 use crate::pg::server::backend_local::BackendLocal;
 use libc::c_int;
 use pgrx::pg_sys;
@@ -53,6 +52,8 @@ const UNKNOWN: Known = Known {
 };
 
 struct State {
+    /// Whether waits are listed.
+    is_wanted: Cell<bool>,
     request: Cell<Request>,
     lock: Cell<Lock>,
     /// Each descriptor has one place.
@@ -80,10 +81,22 @@ const NO_LOCK: Lock = Lock {
 };
 
 static STATE: BackendLocal<State> = BackendLocal::new(State {
+    is_wanted: Cell::new(false),
     request: Cell::new(NO_REQUEST),
     lock: Cell::new(NO_LOCK),
     known: [const { Cell::new(UNKNOWN) }; KNOWN],
 });
+
+/// Returns whether waits are listed.
+#[inline(always)]
+pub fn is_wanted() -> bool {
+    STATE.is_wanted.get()
+}
+
+/// Notes whether waits are listed from now on.
+pub fn want(is_wanted: bool) {
+    STATE.is_wanted.set(is_wanted);
+}
 
 #[inline(always)]
 fn place(descriptor: c_int) -> Option<&'static Cell<Known>> {
@@ -93,7 +106,7 @@ fn place(descriptor: c_int) -> Option<&'static Cell<Known>> {
 /// Notes that a request to a file was made, whose wait is counted next. `bytes` is computed only if it is needed.
 #[inline(always)]
 pub fn note_request(event: Event, descriptor: c_int, offset: Option<u64>, bytes: impl FnOnce() -> u64) {
-    if sql_trace::lists_waits() {
+    if is_wanted() {
         STATE.request.set(Request {
             event,
             descriptor,
@@ -116,7 +129,7 @@ pub fn forget(descriptor: c_int) {
 /// Notes the lock for which the process waits now, if waits are listed.
 #[inline(always)]
 pub fn note_lock() {
-    if sql_trace::lists_waits() {
+    if is_wanted() {
         STATE.lock.set(wanted());
     }
 }

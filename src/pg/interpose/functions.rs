@@ -8,7 +8,6 @@
 
 use super::clock::{now, ns_since};
 use crate::guc;
-use crate::pg::hot::wait_object;
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::tempfile::requests;
 use crate::pg::waits::counting;
@@ -117,7 +116,7 @@ unsafe extern "C-unwind" fn close(descriptor: c_int) -> c_int {
     // SAFETY: only `table` puts this function into the server's table, and stores the original `close` before.
     unsafe {
         requests::forget(descriptor);
-        wait_object::forget(descriptor);
+        counting::forget(descriptor);
         let original: Close = std::mem::transmute(ORIGINALS[CLOSE].get());
         original(descriptor)
     }
@@ -141,7 +140,7 @@ unsafe fn timed_plain(
     unsafe {
         let original: Plain = std::mem::transmute(ORIGINALS.get_unchecked(name).get());
         let filetype = filetype(descriptor, buffer);
-        let note = |event| wait_object::note_request(event, descriptor, Some(offset as u64), || bytes as u64);
+        let note = |event| counting::note_request(event, descriptor, Some(offset as u64), || bytes as u64);
         timed(filetype, operation(name), bytes, note, || {
             original(descriptor, buffer, bytes, offset)
         })
@@ -175,7 +174,7 @@ unsafe fn timed_vectored(
         };
         let bytes = if filetype.is_some() { size() } else { 0 };
         let note = |event| {
-            wait_object::note_request(event, descriptor, Some(offset as u64), || size() as u64);
+            counting::note_request(event, descriptor, Some(offset as u64), || size() as u64);
         };
         timed(filetype, operation(name), bytes, note, || {
             original(descriptor, parts, count, offset)

@@ -4,7 +4,6 @@
 //! process waits for no event, or waits are not counted, the original function is called after one or two branches.
 
 use super::clock::{now, ns_since};
-use crate::pg::hot::wait_object;
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::waits::counting;
 use libc::{c_char, c_int, c_long, c_uint, c_void, off_t, size_t, ssize_t};
@@ -68,7 +67,7 @@ macro_rules! waiting {
                         && (counting::has_ticked(wait)
                             || result as i64 == -1 && *libc::__errno_location() == libc::EINTR);
                     if $events {
-                        wait_object::note_request(event, $first as usize as c_int, None, || 0);
+                        counting::note_request(event, $first as usize as c_int, None, || 0);
                     }
                     counting::end(wait, ns, goes_on);
                     result

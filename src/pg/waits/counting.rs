@@ -18,6 +18,8 @@ use rowsource_core::waits::Event;
 use rowsource_core::waits::slot::Counters;
 use std::cell::Cell;
 
+pub use crate::pg::hot::wait_object::{forget, note_request};
+
 /// The bits of an event that are its class.
 const CLASS: Event = 0xFF00_0000;
 

@@ -1,7 +1,7 @@
 //! What a statement waited for, by its objects.
 
 use super::super::event::{Wait, WaitObject};
-use super::statement::Waited;
+use super::waits::Waited;
 use std::collections::BTreeMap;
 
 /// The most objects of a statement.

@@ -3,9 +3,10 @@
 use super::super::event::Phase;
 use super::objects::{Object, Objects};
 use super::sort::{self, Key};
-use super::statement::{Calls, RowSource, Statement, Sums, Waits, total};
+use super::statement::{Calls, RowSource, Statement, Sums, total};
 use super::stored::StoredTotals;
 use super::totals::Report;
+use super::waits::Waits;
 use crate::histogram::{Bucket, plot};
 
 const RULE: &str = "********************************************************************************";
@@ -83,7 +84,11 @@ pub fn stored_head(title: String, keys: &[Key], limit: Option<usize>) -> Vec<Str
     lines.extend(
         [
             "-          = not known. The store has no processor time, and no times of the executor's start and end.",
-            "             Fetch includes the triggers that fire after a statement.",
+            "             Fetch includes the triggers that fire after a statement. In the sum of what is not stored, it includes",
+            "             utility statements.",
+            "disk, query, current and the numbers of row sources are those of the executions that measured them: at some",
+            "             levels of statistics, an execution counts rows only. Executions that were not measured at all are",
+            "             not known.",
         ]
         .map(str::to_owned),
     );

@@ -1,7 +1,8 @@
 //! Adds up the lines of trace files.
 
 use super::super::event::{Call, Cursor, Event, Phase, Stat, Wait};
-use super::statement::{Calls, Statement, Waits};
+use super::statement::{Calls, Statement};
+use super::waits::Waits;
 use std::collections::HashMap;
 
 /// The most statements that are listed. The lines of others are added up.
