@@ -135,7 +135,7 @@ fn the_sums_are_those_of_the_views() {
     let server = server("trace-sums", &["pg_rowsource.sampfreq = 1"]);
     let mut client = server.connect();
     let id = pid(&mut client);
-    let file = start(&mut client, "");
+    start(&mut client, "");
     let waited = "SELECT coalesce(sum(waits), 0)::bigint, coalesce(sum(total_time), 0)::float8 FROM rowsource_session_waits
         WHERE pid = $1 AND wait_event = 'PgSleep'";
     for i in 0..20 {
@@ -255,7 +255,7 @@ fn the_sums_are_those_of_the_views() {
 fn a_driver_with_portals_and_named_statements_is_traced() {
     let server = server("trace-driver", &[]);
     let mut client = server.connect();
-    let file = start(&mut client, "binds => true");
+    start(&mut client, "binds => true");
     let named = client
         .prepare("SELECT id, 'named' FROM t WHERE id = $1 AND v < $2")
         .expect("it is parsed");
@@ -296,7 +296,7 @@ fn a_driver_with_portals_and_named_statements_is_traced() {
     assert!(fetched.starts_with(&[10, 10, 5]), "{fetched:?}");
     assert_eq!(count("CLOSE", "'portal'"), 1);
     // Without the request there are no values.
-    let file = start(&mut client, "");
+    start(&mut client, "");
     client.query(&named, &[&4, &100]).expect("it runs");
     let lines = stopped(&server, &mut client);
     assert!(of(&lines, "BIND").is_empty());
@@ -322,7 +322,7 @@ fn nested_statements_have_their_level() {
              CREATE TRIGGER fires AFTER INSERT ON t FOR EACH ROW EXECUTE FUNCTION fired()",
         )
         .expect("the functions");
-    let file = start(&mut client, "");
+    start(&mut client, "");
     run_each(
         &mut client,
         "SELECT outer_one(); INSERT INTO t VALUES (2000, 1); EXPLAIN (ANALYZE) SELECT 'explained' FROM t",
