@@ -9,9 +9,9 @@ use crate::pg::sql_trace::{level, session};
 use pgrx::PgSqlErrorCode;
 use rowsource_core::export::Syntax;
 use rowsource_core::sql_trace::chrome::Chrome;
-use rowsource_core::sql_trace::event::Event;
+use rowsource_core::sql_trace::event::{Event, WaitObject};
 use rowsource_core::sql_trace::reader::Reader;
-use rowsource_core::sql_trace::report::{Key, Report, parse_sort, sort_words};
+use rowsource_core::sql_trace::report::{Key, Object, Report, parse_sort, sort_words};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -203,6 +203,9 @@ impl Mask {
             Event::Stat(stat) if !self.is_visible(stat.cursor) => {
                 HIDDEN.clone_into(&mut stat.operation);
             }
+            Event::Wait(wait) if !self.is_visible(wait.cursor) => {
+                wait.object = WaitObject::default();
+            }
             Event::Bind { cursor, value, .. } if !self.is_visible(*cursor) => {
                 *value = None;
             }
@@ -263,6 +266,31 @@ pub(super) fn sort_keys(words: &str) -> Vec<Key> {
     })
 }
 
+/// Returns the name of a relation, if it is one of this database.
+fn relation_name(object: &Object) -> Option<String> {
+    let (database, oid) = match *object {
+        Object::Relation { database, oid } => (database, u32::try_from(oid).ok()),
+        Object::File {
+            database,
+            tablespace,
+            number,
+            ..
+        } => {
+            let oid = |oid: u64| u32::try_from(oid).ok();
+            let of = (oid(tablespace?)?, oid(number)?);
+            // Another database may have a file with this number.
+            if ![0, u64::from(server::database_id())].contains(&database) {
+                return None;
+            }
+            (database, server::relation_of_file(of.0, of.1))
+        }
+    };
+    if ![0, u64::from(server::database_id())].contains(&database) {
+        return None;
+    }
+    server::relation_name(oid?)
+}
+
 /// Adds the lines of `rowsource_tkprof()`.
 pub fn report_lines(
     rows: &mut Rows,
@@ -290,7 +318,7 @@ pub fn report_lines(
         server::check_for_interrupts();
         memory::ensure();
     };
-    for line in report.lines_with(&keys, limit, check) {
+    for line in report.lines_with(&keys, limit, check, &relation_name) {
         server::check_for_interrupts();
         rows.add_line(&line);
     }

@@ -40,6 +40,7 @@ pub mod statistics;
 pub mod store;
 pub mod strace;
 pub mod tempfile;
+pub mod trace_file;
 pub mod trace_target;
 pub mod waiting;
 pub mod warm_up;

@@ -2,10 +2,9 @@
 
 use crate::Server;
 use crate::session::{run_each, texts, value};
+use crate::trace_file::folder;
 use postgres::Client;
 use std::fs;
-
-const FOLDER: &str = "pgsql_tmp_rowsource_trace";
 
 /// Starts a server with a table, at level basic.
 pub fn server(name: &str, settings: &[&str]) -> Server {
@@ -39,7 +38,7 @@ pub fn remove(client: &mut Client, number: i32) {
 
 /// Returns the lines of all files of a process.
 pub fn lines(server: &Server, pid: i32) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(server.data().join(FOLDER)) else {
+    let Ok(entries) = fs::read_dir(folder(server)) else {
         return Vec::new();
     };
     let mut files: Vec<_> = entries

@@ -1,7 +1,8 @@
 //! An auditing extension that is slow at each execution of a statement shows in the report of the SQL trace.
 
 use rowsource_tests::Server;
-use rowsource_tests::session::{run_each, texts};
+use rowsource_tests::session::run_each;
+use rowsource_tests::trace_file::{columns, section, tkprof};
 
 const LOOKUPS: u32 = 5_000;
 
@@ -30,19 +31,10 @@ fn lookups(name: &str, libraries: &str, settings: &[&str]) -> Lookups {
         ))
         .expect("the lookups");
     run_each(&mut client, "SELECT rowsource_trace_stop()");
-    let report: Vec<String> = texts(&mut client, "SELECT rowsource_tkprof()")
-        .into_iter()
-        .filter_map(|mut row| row.remove(0))
-        .collect();
-    let mut parts = report.split(|line| line.starts_with("****"));
-    let part = parts.find(|part| part.iter().any(|line| line.starts_with("SELECT v  ")));
-    let part = part.unwrap_or_else(|| panic!("no lookups in {report:#?}"));
+    let part = section(&tkprof(&mut client, ""), "SELECT v  ");
     let columns = |word: &str| -> Vec<f64> {
-        let line = part.iter().find(|line| line.starts_with(word)).expect(word);
-        line.split_whitespace()
-            .skip(1)
-            .map(|column| column.parse().expect("a number"))
-            .collect()
+        let columns = columns(&part, word).into_iter().skip(1);
+        columns.map(|column| column.parse().expect("a number")).collect()
     };
     let (execute, fetch) = (columns("Execute"), columns("Fetch"));
     assert_eq!([execute[0], fetch[0]], [f64::from(LOOKUPS); 2]);

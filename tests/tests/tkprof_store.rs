@@ -3,6 +3,7 @@
 use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::session::{must_fail, run_each, texts, value};
+use rowsource_tests::trace_file::{columns, section, tkprof_store};
 
 fn server(name: &str, settings: &[&str]) -> Server {
     let mut all = vec![
@@ -21,31 +22,6 @@ fn server(name: &str, settings: &[&str]) -> Server {
     server
 }
 
-fn report(client: &mut Client, arguments: &str) -> Vec<String> {
-    let lines = texts(client, &format!("SELECT rowsource_tkprof_store({arguments})"));
-    lines
-        .into_iter()
-        .map(|mut row| row.remove(0).unwrap_or_default())
-        .collect()
-}
-
-/// Returns the part of a report that is about a statement.
-fn section(report: &[String], text: &str) -> Vec<String> {
-    let mut parts = report.split(|line| line.starts_with("****"));
-    let found = parts.find(|part| part.iter().any(|line| line.starts_with(text)));
-    found
-        .unwrap_or_else(|| panic!("no {text} in {report:#?}"))
-        .to_vec()
-}
-
-/// Returns the columns of a line that begins with a word.
-fn columns<'a>(part: &'a [String], word: &str) -> Vec<&'a str> {
-    let line = part.iter().find(|line| line.starts_with(word));
-    line.unwrap_or_else(|| panic!("no {word} in {part:#?}"))
-        .split_whitespace()
-        .collect()
-}
-
 #[test]
 fn the_numbers_are_those_of_the_views() {
     let server = server("tkprof-store", &[]);
@@ -60,7 +36,7 @@ fn the_numbers_are_those_of_the_views() {
         "SELECT count(*), pg_sleep(0.002) FROM t WHERE id = 3;
          DO 'DECLARE n int; BEGIN FOR i IN 1..30 LOOP SELECT v INTO n FROM t WHERE id = i; END LOOP; END'",
     );
-    let all = report(&mut client, "");
+    let all = tkprof_store(&mut client, "");
     assert!(all[0].starts_with("Statistics of all sessions: "), "{}", all[0]);
     let part = section(&all, "SELECT sum(v)");
     let text = part.join("\n");
@@ -192,7 +168,7 @@ fn the_longest_come_first() {
         "SELECT 1 AS many_rows FROM t; SELECT 2 AS slow, pg_sleep(0.2); SELECT 3 AS fast",
     );
     let first = |client: &mut Client, arguments: &str| {
-        let lines = report(client, arguments);
+        let lines = tkprof_store(client, arguments);
         let count = lines.iter().filter(|line| line.starts_with("QUERY ID:")).count();
         assert_eq!(count, 1, "{lines:#?}");
         lines.into_iter().find(|line| line.starts_with("SELECT"))
@@ -208,7 +184,7 @@ fn the_longest_come_first() {
             "{found:?}"
         );
     }
-    let none = report(&mut client, "statements => 0");
+    let none = tkprof_store(&mut client, "statements => 0");
     assert!(!none.iter().any(|line| line.starts_with("QUERY ID:")));
     assert!(none.iter().any(|line| line.starts_with("OVERALL TOTALS")));
     let (code, message) = must_fail(&mut client, "SELECT rowsource_tkprof_store('slow')");
@@ -221,7 +197,7 @@ fn the_longest_come_first() {
         &mut client,
         "SELECT rowsource_reset(); SET pg_rowsource.sampfreq = 3; SELECT 4 AS rows_only FROM t",
     );
-    let part = section(&report(&mut client, ""), "SELECT 4 AS rows_only");
+    let part = section(&tkprof_store(&mut client, ""), "SELECT 4 AS rows_only");
     assert_eq!(
         columns(&part, "Fetch ")[4..8],
         ["-", "-", "-", "1000"],
@@ -246,7 +222,7 @@ fn what_is_not_stored_is_a_sum() {
             .expect("it runs");
     }
     let others = "SELECT sum(calls)::text FROM pg_stat_rowsource_plans WHERE queryid IS NULL AND toplevel";
-    let part = section(&report(&mut client, ""), "(others: ");
+    let part = section(&tkprof_store(&mut client, ""), "(others: ");
     let evicted: String = value(&mut client, others);
     let shown: i64 = columns(&part, "Execute ")[1].parse().expect("a number");
     let evicted: i64 = evicted.parse().expect("a number");
@@ -278,7 +254,7 @@ fn texts_and_ids_of_others_are_hidden() {
     .remove(0);
     let mut user = server.try_connect("regress_a").expect("a session");
     run_each(&mut user, "SELECT count(*) AS own FROM t");
-    let shown = report(&mut user, "");
+    let shown = tkprof_store(&mut user, "");
     let text = shown.join("\n");
     for hidden in ids.iter().flatten().chain([&"sesame".to_owned()]) {
         assert!(!text.contains(hidden.as_str()), "{hidden}\n{text}");
@@ -295,7 +271,7 @@ fn texts_and_ids_of_others_are_hidden() {
         "{own:#?}"
     );
     let mut reader = server.try_connect("regress_b").expect("a session");
-    let text = report(&mut reader, "").join("\n");
+    let text = tkprof_store(&mut reader, "").join("\n");
     for shown in ids.iter().flatten().chain([&"sesame".to_owned()]) {
         assert!(text.contains(shown.as_str()), "{shown}\n{text}");
     }

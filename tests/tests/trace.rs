@@ -1,15 +1,15 @@
 //! The SQL trace of a session: its lines, what adds up, and who may read it.
 
-use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::session::{must_fail, run_each, texts, value};
+use rowsource_tests::trace_file::{
+    self, field, folder, number, of, of_cursor, section, start, stopped, tkprof,
+};
 use rowsource_tests::waiting::pid;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-
-const FOLDER: &str = "pgsql_tmp_rowsource_trace";
 
 fn server(name: &str, settings: &[&str]) -> Server {
     let mut all = vec!["pg_rowsource.statistics_level = 'basic'", "jit = off"];
@@ -21,69 +21,6 @@ fn server(name: &str, settings: &[&str]) -> Server {
          CREATE INDEX t_id ON t (id); VACUUM ANALYZE t",
     );
     server
-}
-
-/// Begins a trace, and returns the name of its file.
-fn start(client: &mut Client, arguments: &str) -> String {
-    value(client, &format!("SELECT rowsource_trace_start({arguments})"))
-}
-
-/// Ends the trace, and returns the lines of the file.
-fn stopped(server: &Server, client: &mut Client, file: &str) -> Vec<String> {
-    let last: String = value(client, "SELECT rowsource_trace_stop()");
-    assert_eq!(last, file);
-    lines(server, file)
-}
-
-fn lines(server: &Server, file: &str) -> Vec<String> {
-    let path = server.data().join(FOLDER).join(file);
-    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    text.lines().map(str::to_owned).collect()
-}
-
-/// Returns a field of a line.
-fn field<'a>(line: &'a str, key: &str) -> Option<&'a str> {
-    let fields = line.split_once(':')?.1.split(',');
-    fields
-        .filter_map(|field| field.split_once('='))
-        .find(|field| field.0 == key)
-        .map(|field| field.1)
-}
-
-fn number(line: &str, key: &str) -> i64 {
-    let found = field(line, key).unwrap_or_else(|| panic!("no {key} in {line}"));
-    found.parse().unwrap_or_else(|_| panic!("{key} in {line}"))
-}
-
-/// Returns the lines that begin with a word.
-fn of<'a>(lines: &'a [String], word: &str) -> Vec<&'a str> {
-    let word = format!("{word} #");
-    lines
-        .iter()
-        .map(String::as_str)
-        .filter(|line| line.starts_with(&word))
-        .collect()
-}
-
-/// Returns the number of the cursor whose text contains this.
-fn cursor(lines: &[String], text: &str) -> String {
-    let found = of(lines, "PARSING IN CURSOR");
-    let line = found
-        .iter()
-        .find(|line| line.split_once("sql=").is_some_and(|(_, sql)| sql.contains(text)));
-    let line = line.unwrap_or_else(|| panic!("no cursor of {text} in {lines:#?}"));
-    line.trim_start_matches("PARSING IN CURSOR #")
-        .split(':')
-        .next()
-        .unwrap_or_default()
-        .to_owned()
-}
-
-/// Returns the calls, nodes and binds of a cursor.
-fn of_cursor<'a>(lines: &'a [String], word: &str, text: &str) -> Vec<&'a str> {
-    let beginning = format!("{word} #{}:", cursor(lines, text));
-    let found = lines.iter().map(String::as_str);
-    found.filter(|line| line.starts_with(&beginning)).collect()
 }
 
 /// Replaces what differs between runs, machines and majors.
@@ -156,7 +93,7 @@ fn the_format_is_documented() {
     ] {
         let _ = client.simple_query(statement);
     }
-    let lines = stopped(&server, &mut client, &file);
+    let lines = stopped(&server, &mut client);
     assert!(lines[0].starts_with("TRACE #0:version=1,pid="), "{}", lines[0]);
     assert!(
         lines[0].ends_with("session=postgres@postgres rowsource-tests"),
@@ -185,8 +122,8 @@ fn the_format_is_documented() {
     }
     // Nothing more is written, and a session that was never traced has no file.
     run_each(&mut client, "SELECT 2");
-    assert_eq!(lines.len(), self::lines(&server, &file).len());
-    let folder = server.data().join(FOLDER);
+    assert_eq!(lines.len(), trace_file::lines(&server, &file).len());
+    let folder = folder(&server);
     assert_eq!(fs::read_dir(&folder).expect("the folder").count(), 1);
     let mode = |path| fs::metadata(path).expect("the file").permissions().mode() & 0o777;
     assert_eq!((mode(folder.clone()), mode(folder.join(&file))), (0o700, 0o600));
@@ -198,7 +135,7 @@ fn the_sums_are_those_of_the_views() {
     let server = server("trace-sums", &["pg_rowsource.sampfreq = 1"]);
     let mut client = server.connect();
     let id = pid(&mut client);
-    let file = start(&mut client, "");
+    start(&mut client, "");
     let waited = "SELECT coalesce(sum(waits), 0)::bigint, coalesce(sum(total_time), 0)::float8 FROM rowsource_session_waits
         WHERE pid = $1 AND wait_event = 'PgSleep'";
     for i in 0..20 {
@@ -211,7 +148,7 @@ fn the_sums_are_those_of_the_views() {
         "SELECT pg_sleep(0.002) FROM generate_series(1, 5);
          DO 'DECLARE n int; BEGIN FOR i IN 1..30 LOOP SELECT v INTO n FROM t WHERE id = i; END LOOP; PERFORM pg_sleep(0.2); END'",
     );
-    let lines = stopped(&server, &mut client, &file);
+    let lines = stopped(&server, &mut client);
     let sum = |word: &str, text: &str, key: &str| -> i64 {
         of_cursor(&lines, word, text)
             .iter()
@@ -273,7 +210,7 @@ fn the_sums_are_those_of_the_views() {
             .all(|line| field(line, "node").is_some() && [1, 2].contains(&number(line, "dep")))
     );
     // The report has the same counts.
-    let report = report(&mut client, "");
+    let report = tkprof(&mut client, "");
     let part = section(&report, "SELECT sum(v)");
     for (call, count, rows) in [
         ("Parse", "20", "0"),
@@ -303,7 +240,7 @@ fn the_sums_are_those_of_the_views() {
         "{sleep:#?}"
     );
     // Sorted and limited, the DO comes first, because it contains what it calls.
-    let sorted = report_of(&mut client, "sort => 'exeela', statements => 1");
+    let sorted = tkprof(&mut client, "sort => 'exeela', statements => 1");
     let first = sorted.iter().filter(|line| line.starts_with("QUERY ID:")).count();
     assert!(
         first == 1 && sorted.iter().any(|line| line.starts_with("DO '")),
@@ -314,31 +251,11 @@ fn the_sums_are_those_of_the_views() {
     server.assert_no_crash();
 }
 
-fn report_of(client: &mut Client, arguments: &str) -> Vec<String> {
-    let lines = texts(client, &format!("SELECT rowsource_tkprof({arguments})"));
-    lines
-        .into_iter()
-        .map(|mut row| row.remove(0).unwrap_or_default())
-        .collect()
-}
-
-fn report(client: &mut Client, arguments: &str) -> Vec<String> {
-    report_of(client, arguments)
-}
-
-/// Returns the part of a report that is about a statement.
-fn section<'a>(report: &'a [String], text: &str) -> Vec<&'a str> {
-    let parts = report.split(|line| line.starts_with("****"));
-    let mut found = parts.filter(|part| part.iter().any(|line| line.starts_with(text)));
-    let part = found.next().unwrap_or_else(|| panic!("no {text} in {report:#?}"));
-    part.iter().map(String::as_str).collect()
-}
-
 #[test]
 fn a_driver_with_portals_and_named_statements_is_traced() {
     let server = server("trace-driver", &[]);
     let mut client = server.connect();
-    let file = start(&mut client, "binds => true");
+    start(&mut client, "binds => true");
     let named = client
         .prepare("SELECT id, 'named' FROM t WHERE id = $1 AND v < $2")
         .expect("it is parsed");
@@ -356,7 +273,7 @@ fn a_driver_with_portals_and_named_statements_is_traced() {
     drop(portal);
     transaction.commit().expect("it commits");
     assert_eq!(counts, [10, 10, 5, 0]);
-    let lines = stopped(&server, &mut client, &file);
+    let lines = stopped(&server, &mut client);
     // It is parsed once. After five executions, the plan is generic: it is planned no more.
     let count = |word: &str, text: &str| of_cursor(&lines, word, text).len();
     assert_eq!(
@@ -379,9 +296,9 @@ fn a_driver_with_portals_and_named_statements_is_traced() {
     assert!(fetched.starts_with(&[10, 10, 5]), "{fetched:?}");
     assert_eq!(count("CLOSE", "'portal'"), 1);
     // Without the request there are no values.
-    let file = start(&mut client, "");
+    start(&mut client, "");
     client.query(&named, &[&4, &100]).expect("it runs");
-    let lines = stopped(&server, &mut client, &file);
+    let lines = stopped(&server, &mut client);
     assert!(of(&lines, "BIND").is_empty());
     assert_eq!(of_cursor(&lines, "FETCH", "'named'").len(), 1);
     server.assert_no_crash();
@@ -405,12 +322,12 @@ fn nested_statements_have_their_level() {
              CREATE TRIGGER fires AFTER INSERT ON t FOR EACH ROW EXECUTE FUNCTION fired()",
         )
         .expect("the functions");
-    let file = start(&mut client, "");
+    start(&mut client, "");
     run_each(
         &mut client,
         "SELECT outer_one(); INSERT INTO t VALUES (2000, 1); EXPLAIN (ANALYZE) SELECT 'explained' FROM t",
     );
-    let lines = stopped(&server, &mut client, &file);
+    let lines = stopped(&server, &mut client);
     let levels = |word: &str, text: &str| -> Vec<(i64, bool)> {
         let found = of_cursor(&lines, word, text);
         found
@@ -511,7 +428,7 @@ fn only_some_may_trace_and_read() {
     );
     let file = start(&mut user, "");
     run_each(&mut user, "SELECT count(*) + 1 FROM t; SELECT definer()");
-    let own = report(&mut user, "").join("\n");
+    let own = tkprof(&mut user, "").join("\n");
     assert!(own.contains("SELECT count(*) + 1 FROM t"), "{own}");
     assert!(
         own.contains("<insufficient privilege>") && !own.contains("sesame"),
@@ -542,7 +459,7 @@ fn only_some_may_trace_and_read() {
     }
     let mut reader = server.try_connect("regress_reader").expect("a session");
     for arguments in [format!("'{file}'"), format!("pid => {id}")] {
-        assert!(report(&mut reader, &arguments).join("\n").contains("sesame"));
+        assert!(tkprof(&mut reader, &arguments).join("\n").contains("sesame"));
     }
     for path in [
         "../postgresql.conf",
@@ -562,7 +479,7 @@ fn only_some_may_trace_and_read() {
     );
     let mut other = server.try_connect("regress_b").expect("a session");
     run_each(&mut other, "SELECT 5 AS by_setting");
-    assert!(report(&mut other, "").join("\n").contains("by_setting"));
+    assert!(tkprof(&mut other, "").join("\n").contains("by_setting"));
     assert_eq!(
         must_fail(&mut other, "SET pg_rowsource.trace = off").0.code(),
         "42501"
@@ -580,7 +497,7 @@ fn a_rollback_undoes_the_start() {
         &mut client,
         "SELECT 1 AS inside; ROLLBACK; SELECT pg_sleep(0.001) AS outside",
     );
-    let lines = lines(&server, &file);
+    let lines = trace_file::lines(&server, &file);
     assert!(
         lines.iter().any(|line| line.contains("inside"))
             && !lines.iter().any(|line| line.contains("outside")),

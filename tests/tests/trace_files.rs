@@ -5,6 +5,7 @@ use rowsource_tests::Server;
 use rowsource_tests::environment::environment;
 use rowsource_tests::mounts::Mounts;
 use rowsource_tests::session::{run_each, texts, value};
+use rowsource_tests::trace_file::{folder, tkprof};
 use rowsource_tests::waiting::{pid, until};
 use std::fs;
 use std::io::Write;
@@ -14,7 +15,6 @@ use std::time::{Duration, Instant};
 /// No process has this id.
 const DEAD: u32 = 999_999_999;
 const LOST: &str = "SELECT max(lost_lines) FROM rowsource_trace_files WHERE is_own";
-const FOLDER: &str = "pgsql_tmp_rowsource_trace";
 
 fn server(name: &str, settings: &[&str]) -> Server {
     let server = Server::preloaded(name, settings);
@@ -23,9 +23,7 @@ fn server(name: &str, settings: &[&str]) -> Server {
 }
 
 fn report(client: &mut Client, arguments: &str) -> String {
-    let lines = texts(client, &format!("SELECT rowsource_tkprof({arguments})"));
-    let lines = lines.into_iter().map(|mut row| row.remove(0).unwrap_or_default());
-    lines.collect::<Vec<_>>().join("\n")
+    tkprof(client, arguments).join("\n")
 }
 
 /// Runs this many statements, which have the same queryid.
@@ -64,7 +62,7 @@ fn a_killed_session_leaves_a_readable_file() {
     let text = report(&mut client, &format!("'{file}'"));
     assert!(text.contains("before_the_kill"), "{text}");
     // A line that is cut is reported, and the rest is read.
-    let path = server.data().join(FOLDER).join(&file);
+    let path = folder(&server).join(&file);
     let bytes = fs::read(&path).expect("the file");
     let cut = bytes.len() - 5;
     fs::write(&path, &bytes[..cut]).expect("it can be cut");
@@ -88,7 +86,7 @@ fn the_end_of_a_session_ends_its_file() {
         &mut observer,
         &format!("SELECT file FROM rowsource_trace_files WHERE pid = {id}"),
     );
-    let path = server.data().join(FOLDER).join(file);
+    let path = folder(&server).join(file);
     let deadline = Instant::now() + Duration::from_secs(60);
     let text = loop {
         let text = fs::read_to_string(&path).expect("the file");
@@ -105,9 +103,7 @@ fn the_end_of_a_session_ends_its_file() {
         &mut observer,
         "SELECT count(DISTINCT pid) FROM rowsource_trace_files",
     );
-    let files = fs::read_dir(server.data().join(FOLDER))
-        .expect("the folder")
-        .count();
+    let files = fs::read_dir(folder(&server)).expect("the folder").count();
     assert!(
         pids >= 2 && files as i64 == pids,
         "{files} files of {pids} processes"
@@ -171,9 +167,7 @@ fn waits_respect_the_limit_of_a_file() {
         &mut client,
         "SELECT count(pg_sleep(0.00001)) FROM generate_series(1, 5000)",
     );
-    let bytes = fs::metadata(server.data().join(FOLDER).join(&file))
-        .expect("the file")
-        .len();
+    let bytes = fs::metadata(folder(&server).join(&file)).expect("the file").len();
     assert!((30_000..140_000).contains(&bytes), "{bytes}");
     let text = report(&mut client, &format!("'{file}'"));
     assert!(
@@ -191,7 +185,7 @@ fn waits_respect_the_limit_of_a_file() {
 #[test]
 fn all_files_together_have_a_limit() {
     let mut server = server("trace-limit", &["pg_rowsource.trace_max_total_size = '256kB'"]);
-    let folder = server.data().join(FOLDER);
+    let folder = folder(&server);
     let of_dead = |number: u32| folder.join(format!("{DEAD}_1_{number}.trc"));
     let begin_and_end = "SELECT rowsource_trace_start(); SELECT rowsource_trace_stop()";
     run_each(&mut server.connect(), begin_and_end);
@@ -263,7 +257,7 @@ fn a_full_disk_fails_no_statement_needs_mount() {
     const ROOM: u64 = 128 << 10;
     let mut server = server("trace-full", &[]);
     server.stop();
-    let folder = server.data().join(FOLDER);
+    let folder = folder(&server);
     fs::create_dir_all(&folder).expect("the folder");
     let mounts = Mounts::new(&[(&folder, ROOM)]);
     server.run_inside(&mounts);
@@ -325,7 +319,7 @@ fn a_full_disk_fails_no_statement_needs_mount() {
 fn many_small_files_cost_little() {
     const MOST: usize = 1_000;
     let mut server = server("trace-many", &[]);
-    let folder = server.data().join(FOLDER);
+    let folder = folder(&server);
     let begin = "SELECT rowsource_trace_start()";
     run_each(&mut server.connect(), begin);
     let add = |numbers: std::ops::Range<u32>| {
@@ -372,7 +366,7 @@ fn an_emptied_file_has_whole_lines() {
     let mut client = server.connect();
     let id = pid(&mut client);
     let file: String = value(&mut client, "SELECT rowsource_trace_start()");
-    let path = server.data().join(FOLDER).join(&file);
+    let path = folder(&server).join(&file);
     run_many(&mut client, 50);
     assert!(fs::metadata(&path).expect("the file").len() > 5_000);
     fs::File::create(&path).expect("the file can be emptied");
@@ -417,7 +411,7 @@ fn an_emptied_file_has_whole_lines() {
 fn base_backups_lack_the_files() {
     let mut server = server("trace-backup", &[]);
     run_each(&mut server.connect(), "SELECT rowsource_trace_start()");
-    let files = |server: &Server| fs::read_dir(server.data().join(FOLDER)).map_or(0, Iterator::count);
+    let files = |server: &Server| fs::read_dir(folder(server)).map_or(0, Iterator::count);
     assert_eq!(files(&server), 1);
     let standby = Server::standby_of(&server, "trace-standby");
     assert_eq!(files(&standby), 0);

@@ -3,7 +3,7 @@
 use postgres::types::ToSql;
 use rowsource_tests::Server;
 use rowsource_tests::session::{run_each, texts};
-use std::fs;
+use rowsource_tests::trace_file;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::Poll;
@@ -132,20 +132,8 @@ fn statements_in_a_pipeline_have_their_own_lines() {
         .expect("a runtime");
     let (fetched, file) = runtime.block_on(run(&server));
     assert_eq!(fetched, [10, 7, 10, 7, 10, 7, 10, 7, 10]);
-    let path = server.data().join("pgsql_tmp_rowsource_trace").join(&file);
-    let trace = fs::read_to_string(path).expect("the file");
-    let of_cursor = |word: &str, text: &str| -> Vec<&str> {
-        let described = trace
-            .lines()
-            .find(|line| line.starts_with("PARSING IN CURSOR") && line.contains(text));
-        let described = described.unwrap_or_else(|| panic!("no {text} in {trace}"));
-        let number = described.split(['#', ':']).nth(1).expect("the cursor's number");
-        let beginning = format!("{word} #{number}:");
-        trace
-            .lines()
-            .filter(|line| line.starts_with(&beginning))
-            .collect()
-    };
+    let trace = trace_file::lines(&server, &file);
+    let of_cursor = |word: &str, text: &str| trace_file::of_cursor(&trace, word, text);
     let rows = |lines: &[&str]| -> i64 {
         lines
             .iter()
@@ -165,7 +153,7 @@ fn statements_in_a_pipeline_have_their_own_lines() {
         assert_eq!(
             [count("PARSE"), count("EXEC"), count("FETCH"), count("CLOSE")],
             [parsed, executed, fetched, closed],
-            "{text} in {trace}"
+            "{text} in {trace:#?}"
         );
         let sums = texts(
             &mut client,
@@ -183,13 +171,10 @@ fn statements_in_a_pipeline_have_their_own_lines() {
         assert_eq!(sums, [expected.map(Some)], "{text}");
     }
     assert_eq!(of_cursor("BIND", "'one'").len(), 20);
-    assert_eq!(
-        trace.lines().filter(|line| line.starts_with("ERROR #")).count(),
-        1
-    );
+    assert_eq!(trace_file::of(&trace, "ERROR").len(), 1);
     // They were in flight: the session did not wait for the client before each.
     let waits = trace
-        .lines()
+        .iter()
         .filter(|line| line.starts_with("WAIT #") && line.ends_with("nam=Client ClientRead"))
         .count();
     assert!(waits < 40, "{waits} waits for 84 messages");

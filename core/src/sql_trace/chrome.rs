@@ -96,7 +96,14 @@ impl Chrome {
             }
             Event::Wait(wait) => {
                 let from = wait.tim.saturating_sub(wait.elapsed_us);
-                let arguments = json!({"cursor": wait.cursor, "node": wait.node});
+                let object = &wait.object;
+                let arguments = json!({
+                    "cursor": wait.cursor, "node": wait.node, "node_relation": object.node_relation,
+                    "relation": object.relation, "database": object.database, "tablespace": object.tablespace,
+                    "file": object.file, "fork": object.fork, "block": object.block, "blocks": object.blocks,
+                    "tuple": object.tuple, "xid": object.xid, "mode": object.mode,
+                });
+                let arguments = without_nulls(arguments);
                 self.slice(&wait.name, "wait", (from, wait.tim), &arguments);
             }
             Event::Transaction { rollback, tim, .. } => {
@@ -182,6 +189,14 @@ impl Chrome {
             self.slice(&stat.operation, "node", (from, to), &arguments);
         }
     }
+}
+
+/// Removes what is not known.
+fn without_nulls(mut arguments: Value) -> Value {
+    if let Value::Object(fields) = &mut arguments {
+        fields.retain(|_, value| !value.is_null());
+    }
+    arguments
 }
 
 /// Returns how many bytes a node takes.

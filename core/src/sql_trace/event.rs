@@ -101,6 +101,33 @@ pub struct Stat {
     pub operation: String,
 }
 
+/// What a wait was for, as far as the line tells it. Numbers are OIDs if they are not called otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WaitObject {
+    /// The relation that the node that waited works on.
+    pub node_relation: Option<u64>,
+    /// The relation of a lock.
+    pub relation: Option<u64>,
+    /// The database of a lock or a file.
+    pub database: Option<u64>,
+    /// The tablespace of a file.
+    pub tablespace: Option<u64>,
+    /// The number of a relation's files.
+    pub file: Option<u64>,
+    /// The number of the file's fork.
+    pub fork: Option<u64>,
+    /// The first block.
+    pub block: Option<u64>,
+    /// How many blocks.
+    pub blocks: Option<u64>,
+    /// The number of a row in its block.
+    pub tuple: Option<u64>,
+    /// The number of a transaction.
+    pub xid: Option<u64>,
+    /// The number of the mode in which a lock was wanted.
+    pub mode: Option<u64>,
+}
+
 /// A wait that has ended. Times are microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wait {
@@ -118,6 +145,8 @@ pub struct Wait {
     pub tim: u64,
     /// The type and the name of the event.
     pub name: String,
+    /// What it was for.
+    pub object: WaitObject,
 }
 
 /// The first line of a file.

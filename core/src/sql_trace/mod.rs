@@ -5,10 +5,12 @@
 //! * `reader` reads lines;
 //! * `report` adds them up per statement, and prints that as TKPROF does;
 //! * `chrome` writes them as Trace Event JSON;
+//! * `file` reads the paths of relations' files;
 //! * `target` says which sessions are traced at the request of another one.
 
 pub mod chrome;
 pub mod event;
+pub mod file;
 pub mod reader;
 pub mod report;
 pub mod target;

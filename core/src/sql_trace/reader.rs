@@ -3,7 +3,7 @@
 //! A process may have been killed while it wrote the last line, and other programs may have changed the file. So a line that
 //! cannot be read is skipped, and counted.
 
-use super::event::{Call, Cursor, Event, Header, Phase, Stat, Wait};
+use super::event::{Call, Cursor, Event, Header, Phase, Stat, Wait, WaitObject};
 
 /// The keys of texts, which extend to the end of their line.
 const TEXTS: [&str; 6] = ["sql", "value", "op", "nam", "session", "reason"];
@@ -112,6 +112,7 @@ pub fn read_line(line: &str) -> Option<Event> {
             is_rest: fields.flag("rest"),
             tim: fields.number("tim")?,
             name: fields.text("nam")?,
+            object: object(&fields),
         }),
         "XCTEND" => Event::Transaction {
             rollback: fields.flag("rlbk"),
@@ -148,6 +149,23 @@ fn call(cursor: u64, fields: &Fields) -> Option<Call> {
         has_failed: fields.flag("fail"),
         tim: fields.number("tim")?,
     })
+}
+
+fn object(fields: &Fields) -> WaitObject {
+    let number = |key| fields.number(key);
+    WaitObject {
+        node_relation: number("obj"),
+        relation: number("rel"),
+        database: number("db"),
+        tablespace: number("tbs"),
+        file: number("file"),
+        fork: number("fork"),
+        block: number("block"),
+        blocks: number("blocks"),
+        tuple: number("tuple"),
+        xid: number("xid"),
+        mode: number("mode"),
+    }
 }
 
 fn stat(cursor: u64, fields: &Fields) -> Option<Stat> {
@@ -201,13 +219,13 @@ mod tests {
         let mut buffer = Buffer::with_room(1000).expect("memory");
         let sql = "select 'a=b,c', E'\\\\n'\n\tfrom t -- ä";
         let cursor = buffer
-            .line("PARSING IN CURSOR", 3)
-            .number("dep", 1)
-            .number("uid", 10);
+            .line(b"PARSING IN CURSOR", 3)
+            .number(b"dep", 1)
+            .number(b"uid", 10);
         cursor
-            .signed("queryid", -5)
-            .number("tim", 99)
-            .text("sql", sql.as_bytes())
+            .signed(b"queryid", -5)
+            .number(b"tim", 99)
+            .text(b"sql", sql.as_bytes())
             .end();
         let mut reader = Reader::default();
         let event = reader.read(buffer.lines());

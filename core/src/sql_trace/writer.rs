@@ -42,15 +42,26 @@ impl Buffer {
 
     /// Begins a line: a word, and the number of a cursor.
     #[inline]
-    pub fn line(&mut self, word: &str, cursor: u64) -> Line<'_> {
+    pub fn line<const N: usize>(&mut self, word: &[u8; N], cursor: u64) -> Line<'_> {
+        self.line_of(cursor, |line| line.put(word))
+    }
+
+    /// Begins a line with a word that is not known when this is compiled.
+    #[inline]
+    pub fn line_with(&mut self, word: &str, cursor: u64) -> Line<'_> {
+        self.line_of(cursor, |line| line.push(word.as_bytes()))
+    }
+
+    #[inline]
+    fn line_of(&mut self, cursor: u64, put_word: impl FnOnce(&mut Line)) -> Line<'_> {
         let mut line = Line {
             at: self.used,
             buffer: self,
             fits: true,
             separator: b':',
         };
-        line.push(word.as_bytes());
-        line.push(b" #");
+        put_word(&mut line);
+        line.put(b" #");
         line.push_number(cursor);
         line
     }
@@ -105,8 +116,16 @@ impl Buffer {
     }
 }
 
-/// The most digits of a number.
-const DIGITS: usize = 20;
+/// The digits of the numbers below 100.
+const DIGIT_PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[0; 2]; 100];
+    let mut number = 0;
+    while number < 100 {
+        pairs[number] = [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8];
+        number += 1;
+    }
+    pairs
+};
 
 impl Line<'_> {
     /// Adds bytes as they are.
@@ -124,33 +143,55 @@ impl Line<'_> {
         }
     }
 
+    /// Adds bytes whose number is known when this is compiled, so that they are copied without a loop.
+    #[inline]
+    fn put<const N: usize>(&mut self, bytes: &[u8; N]) {
+        let rest = self.buffer.bytes.get_mut(self.at..);
+        match rest.and_then(<[u8]>::first_chunk_mut::<N>) {
+            Some(place) => {
+                *place = *bytes;
+                self.at = self.at.saturating_add(N);
+            }
+            None => self.fits = false,
+        }
+    }
+
+    /// Adds a number. The digits go to their places at once: to collect them elsewhere and to copy them takes longer.
     #[inline]
     fn push_number(&mut self, number: u64) {
-        let mut digits = [0; DIGITS];
-        let (mut rest, mut used) = (number, 0);
-        for place in digits.iter_mut().rev() {
-            *place = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            used += 1;
-            if rest == 0 {
-                break;
+        let used = number.checked_ilog10().unwrap_or(0) as usize + 1;
+        let end = self.at.saturating_add(used);
+        let Some(places) = self.buffer.bytes.get_mut(self.at..end) else {
+            self.fits = false;
+            return;
+        };
+        self.at = end;
+        let (mut pairs, mut rest) = (places.rchunks_exact_mut(2), number);
+        for pair in &mut pairs {
+            if let (Some(place), Some(digits)) = (
+                pair.first_chunk_mut::<2>(),
+                DIGIT_PAIRS.get((rest % 100) as usize),
+            ) {
+                *place = *digits;
             }
+            rest /= 100;
         }
-        let first = DIGITS.saturating_sub(used);
-        self.push(digits.get(first..).unwrap_or_default());
+        if let Some(first) = pairs.into_remainder().first_mut() {
+            *first = b'0' + (rest % 10) as u8;
+        }
     }
 
     #[inline]
-    fn key(&mut self, key: &str) {
+    fn key<const N: usize>(&mut self, key: &[u8; N]) {
         let separator = std::mem::replace(&mut self.separator, b',');
-        self.push(&[separator]);
-        self.push(key.as_bytes());
-        self.push(b"=");
+        self.put(&[separator]);
+        self.put(key);
+        self.put(b"=");
     }
 
     /// Adds a number.
     #[inline]
-    pub fn number(mut self, key: &str, number: u64) -> Self {
+    pub fn number<const K: usize>(mut self, key: &[u8; K], number: u64) -> Self {
         self.key(key);
         self.push_number(number);
         self
@@ -158,10 +199,10 @@ impl Line<'_> {
 
     /// Adds a number that may be negative.
     #[inline]
-    pub fn signed(mut self, key: &str, number: i64) -> Self {
+    pub fn signed<const K: usize>(mut self, key: &[u8; K], number: i64) -> Self {
         self.key(key);
         if number < 0 {
-            self.push(b"-");
+            self.put(b"-");
         }
         self.push_number(number.unsigned_abs());
         self
@@ -169,7 +210,7 @@ impl Line<'_> {
 
     /// Adds a number, unless it is unknown.
     #[inline]
-    pub fn known(self, key: &str, number: Option<u64>) -> Self {
+    pub fn known<const K: usize>(self, key: &[u8; K], number: Option<u64>) -> Self {
         match number {
             Some(number) => self.number(key, number),
             None => self,
@@ -178,7 +219,7 @@ impl Line<'_> {
 
     /// Adds a text of letters and digits.
     #[inline]
-    pub fn word(mut self, key: &str, word: &[u8]) -> Self {
+    pub fn word<const K: usize>(mut self, key: &[u8; K], word: &[u8]) -> Self {
         self.key(key);
         self.push(word);
         self
@@ -186,29 +227,41 @@ impl Line<'_> {
 
     /// Adds the last field, a text. A backslash introduces what has a meaning in the file.
     #[inline]
-    pub fn text(self, key: &str, text: &[u8]) -> Self {
+    pub fn text<const K: usize>(self, key: &[u8; K], text: &[u8]) -> Self {
         self.words(key, [text])
     }
 
     /// Adds the last field, a text of several parts.
     #[inline]
-    pub fn words<const N: usize>(mut self, key: &str, parts: [&[u8]; N]) -> Self {
+    pub fn words<const K: usize, const N: usize>(mut self, key: &[u8; K], parts: [&[u8]; N]) -> Self {
         self.key(key);
-        for byte in parts.iter().copied().flatten() {
-            match byte {
-                b'\n' => self.push(b"\\n"),
-                b'\r' => self.push(b"\\r"),
-                b'\\' => self.push(b"\\\\"),
-                other => self.push(&[*other]),
-            }
+        for part in parts {
+            self.push_text(part);
         }
         self
+    }
+
+    #[inline]
+    fn push_text(&mut self, text: &[u8]) {
+        let has_meaning = |byte: &u8| matches!(byte, b'\n' | b'\r' | b'\\');
+        if !text.iter().any(has_meaning) {
+            self.push(text);
+            return;
+        }
+        for byte in text {
+            match byte {
+                b'\n' => self.put(b"\\n"),
+                b'\r' => self.put(b"\\r"),
+                b'\\' => self.put(b"\\\\"),
+                other => self.put(&[*other]),
+            }
+        }
     }
 
     /// Ends the line. Returns whether it fits.
     #[inline]
     pub fn end(mut self) -> bool {
-        self.push(b"\n");
+        self.put(b"\n");
         if self.fits {
             self.buffer.used = self.at;
         } else {
@@ -227,12 +280,12 @@ mod tests {
         let mut buffer = Buffer::with_room(200).expect("memory");
         assert!(
             buffer
-                .line("STAT", 7)
-                .number("a", 0)
-                .signed("b", -10)
-                .known("c", None)
-                .known("d", Some(u64::MAX))
-                .text("op", b"x,\n\\y\r=")
+                .line(b"STAT", 7)
+                .number(b"a", 0)
+                .signed(b"b", -10)
+                .known(b"c", None)
+                .known(b"d", Some(u64::MAX))
+                .text(b"op", b"x,\n\\y\r=")
                 .end()
         );
         assert_eq!(
@@ -244,14 +297,25 @@ mod tests {
     }
 
     #[test]
+    fn numbers_of_each_length_have_their_digits() {
+        let powers = (0..20).map(|power| 10_u64.pow(power));
+        for number in powers.flat_map(|power| [power - 1, power, power + 7, power.saturating_mul(9)]) {
+            let mut buffer = Buffer::with_room(100).expect("memory");
+            assert!(buffer.line(b"X", number).signed(b"n", number as i64).end());
+            let expected = format!("X #{number}:n={}\n", number as i64);
+            assert_eq!(std::str::from_utf8(buffer.lines()), Ok(expected.as_str()));
+        }
+    }
+
+    #[test]
     fn a_line_that_does_not_fit_is_lost_as_a_whole() {
         let mut buffer = Buffer::with_room(21).expect("memory");
-        assert!(buffer.line("WAIT", 1).number("ela", 5).end());
-        assert!(!buffer.line("WAIT", 1).number("ela", 5).end());
+        assert!(buffer.line(b"WAIT", 1).number(b"ela", 5).end());
+        assert!(!buffer.line(b"WAIT", 1).number(b"ela", 5).end());
         assert_eq!((buffer.lines(), buffer.lost()), (&b"WAIT #1:ela=5\n"[..], 1));
         buffer.lose();
         assert_eq!(buffer.lines(), b"");
         assert_eq!((buffer.take_lost(), buffer.lost()), (2, 0));
-        assert!(!Buffer::none().line("WAIT", 1).end());
+        assert!(!Buffer::none().line(b"WAIT", 1).end());
     }
 }

@@ -10,6 +10,7 @@
 //! * `waits` charges waits to nodes;
 //! * `trace` lists the calls of the one statement that `rowsource_call_trace()` runs;
 //! * `sql_trace` writes the lines of waits into the session's SQL trace;
+//! * `wait_object` says what a wait in that trace was for;
 //! * `tick` reads the clock now and then, so that no long call is missed.
 
 pub mod node;
@@ -19,5 +20,6 @@ pub mod tick;
 pub mod timing;
 pub mod trace;
 pub mod usage;
+pub mod wait_object;
 pub mod waits;
 pub mod wrapper;

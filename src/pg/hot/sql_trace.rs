@@ -4,6 +4,7 @@
 //! nothing and raises nothing. If the buffer is nearly full, it is written to the file at once, unless the process is in a critical
 //! section or holds a lock. If the file would exceed its limit, the lines are lost instead. All other lines are written between the phases of statements (`pg::sql_trace`).
 
+use super::wait_object;
 use crate::pg::server::backend_local::BackendLocal;
 use libc::c_int;
 use pgrx::pg_sys;
@@ -27,8 +28,6 @@ impl Name {
 struct State {
     /// The file's descriptor; -1 if there is none.
     file: Cell<c_int>,
-    /// Whether waits are listed.
-    waits: Cell<bool>,
     /// Whether a line is being written. A signal's handler may wait meanwhile.
     is_busy: Cell<bool>,
     /// How many calls of statements are in progress.
@@ -54,7 +53,6 @@ struct State {
 
 static STATE: BackendLocal<State> = BackendLocal::new(State {
     file: Cell::new(-1),
-    waits: Cell::new(false),
     is_busy: Cell::new(false),
     depth: Cell::new(0),
     cursor: Cell::new(0),
@@ -77,12 +75,12 @@ pub fn is_open() -> bool {
 /// Returns whether waits are listed.
 #[inline(always)]
 pub fn lists_waits() -> bool {
-    STATE.waits.get()
+    wait_object::is_wanted()
 }
 
 /// Lists waits from now on, or no longer.
 pub fn list_waits(on: bool) {
-    STATE.waits.set(on);
+    wait_object::want(on);
 }
 
 /// Begins with a file. Its names must be in the order of their events.
@@ -110,7 +108,7 @@ pub fn replace_file(file: c_int) -> c_int {
 
 /// Ends with the file, and frees the buffer. Returns the file's descriptor.
 pub fn close() -> c_int {
-    STATE.waits.set(false);
+    wait_object::want(false);
     STATE.is_busy.set(true);
     // SAFETY: as in `open`.
     unsafe {
@@ -207,21 +205,22 @@ pub fn buffered() -> u64 {
     with_buffer(|buffer| buffer.lines().len() as u64).unwrap_or(0)
 }
 
-/// Adds the line of a wait that ended now.
+/// Adds the line of a wait that ended now. `node` is the number of the node that waited, and the OID of its relation.
 #[inline(never)]
-pub fn wait(event: Event, ns: u64, is_rest: bool, node: Option<usize>) {
+pub fn wait(event: Event, ns: u64, is_rest: bool, node: Option<(usize, Option<u32>)>) {
     STATE.has_waited.set(true);
     let now_ns = system::monotonic();
     let now = now_ns / 1_000;
     let is_full = with_buffer(|buffer| {
         let line = buffer
-            .line("WAIT", STATE.cursor.get())
-            .number("dep", STATE.depth.get())
+            .line(b"WAIT", STATE.cursor.get())
+            .number(b"dep", STATE.depth.get())
             // Both stamps are cut to microseconds, as those of calls are.
-            .number("ela", now.saturating_sub(now_ns.saturating_sub(ns) / 1_000))
-            .known("node", node.map(|node| node as u64));
-        let line = if is_rest { line.number("rest", 1) } else { line };
-        let line = line.number("tim", now);
+            .number(b"ela", now.saturating_sub(now_ns.saturating_sub(ns) / 1_000))
+            .known(b"node", node.map(|(node, _)| node as u64))
+            .known(b"obj", node.and_then(|(_, relation)| relation).map(u64::from));
+        let line = if is_rest { line.number(b"rest", 1) } else { line };
+        let line = wait_object::add(line, event).number(b"tim", now);
         // SAFETY: only `open` and `close` change the names, while no line is written.
         let names = unsafe { &*STATE.names.get() };
         match names
@@ -230,9 +229,12 @@ pub fn wait(event: Event, ns: u64, is_rest: bool, node: Option<usize>) {
             .and_then(|at| names.get(at))
         {
             Some(name) => line
-                .text("nam", name.text.get(..name.length).unwrap_or_default())
+                .text(b"nam", name.text.get(..name.length).unwrap_or_default())
                 .end(),
-            None => line.number("event", u64::from(event)).text("nam", b"other").end(),
+            None => line
+                .number(b"event", u64::from(event))
+                .text(b"nam", b"other")
+                .end(),
         };
         buffer.room() < buffer.size() / 4
     });

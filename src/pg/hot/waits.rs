@@ -5,6 +5,7 @@ use super::node::Node;
 use super::sql_trace;
 use super::state::{HOT, Usage};
 use super::trace;
+use super::wait_object;
 use crate::pg::compat;
 use crate::pg::server::backend_local::BackendLocal;
 use pgrx::pg_sys;
@@ -274,22 +275,23 @@ impl Frame {
         Some((index, false))
     }
 
-    /// Returns the number of the node with this account, as EXPLAIN shows it.
+    /// Returns the number of the node with this account, as EXPLAIN shows it, and the OID of the relation that it works on.
     ///
     /// # Safety
     /// The statement must be running.
     #[inline(always)]
-    unsafe fn shown_node(&self, account: *mut Usage) -> Option<usize> {
-        // SAFETY: the statement is running by the caller's promise, so its nodes are live. There is one, because one has the
-        // account.
+    unsafe fn shown_node(&self, account: *mut Usage) -> Option<(usize, Option<u32>)> {
+        // SAFETY: the statement is running by the caller's promise, so its nodes and their plan states are live. There is one,
+        // because one has the account.
         unsafe {
             let (index, _) = self.running_node(account)?;
-            let is_hidden = (*self.nodes.get().0).hidden;
-            if is_hidden {
-                index.checked_sub(1)
+            let first = self.nodes.get().0;
+            let shown = if (*first).hidden {
+                index.checked_sub(1)?
             } else {
-                Some(index)
-            }
+                index
+            };
+            Some((shown, wait_object::relation_of((*first.add(index)).plan_state)))
         }
     }
 

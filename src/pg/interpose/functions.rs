@@ -13,6 +13,7 @@ use crate::pg::tempfile::requests;
 use crate::pg::waits::counting;
 use libc::{c_int, c_void, iovec, off_t, size_t, ssize_t};
 use rowsource_core::tempfile::{FileType, Operation};
+use rowsource_core::waits::Event;
 use std::cell::Cell;
 use std::ffi::CStr;
 
@@ -115,6 +116,7 @@ unsafe extern "C-unwind" fn close(descriptor: c_int) -> c_int {
     // SAFETY: only `table` puts this function into the server's table, and stores the original `close` before.
     unsafe {
         requests::forget(descriptor);
+        counting::forget(descriptor);
         let original: Close = std::mem::transmute(ORIGINALS[CLOSE].get());
         original(descriptor)
     }
@@ -138,7 +140,8 @@ unsafe fn timed_plain(
     unsafe {
         let original: Plain = std::mem::transmute(ORIGINALS.get_unchecked(name).get());
         let filetype = filetype(descriptor, buffer);
-        timed(filetype, operation(name), bytes, || {
+        let note = |event| counting::note_request(event, descriptor, Some(offset as u64), || bytes as u64);
+        timed(filetype, operation(name), bytes, note, || {
             original(descriptor, buffer, bytes, offset)
         })
     }
@@ -162,13 +165,18 @@ unsafe fn timed_vectored(
     unsafe {
         let original: Vectored = std::mem::transmute(ORIGINALS.get_unchecked(name).get());
         let filetype = filetype(descriptor, (*parts).iov_base);
-        let mut bytes: size_t = 0;
-        if filetype.is_some() {
+        let size = || {
+            let mut bytes: size_t = 0;
             for part in 0..count as usize {
                 bytes = bytes.wrapping_add((*parts.add(part)).iov_len);
             }
-        }
-        timed(filetype, operation(name), bytes, || {
+            bytes
+        };
+        let bytes = if filetype.is_some() { size() } else { 0 };
+        let note = |event| {
+            counting::note_request(event, descriptor, Some(offset as u64), || size() as u64);
+        };
+        timed(filetype, operation(name), bytes, note, || {
             original(descriptor, parts, count, offset)
         })
     }
@@ -183,12 +191,13 @@ fn filetype(descriptor: c_int, buffer: *mut c_void) -> Option<FileType> {
     requests::filetype(descriptor)
 }
 
-/// Makes a request, and counts it and the wait. Nothing after the request changes errno.
+/// Makes a request, and counts it and the wait. `note` is called before the wait is counted. Nothing after the request changes errno.
 #[inline(always)]
 fn timed(
     filetype: Option<FileType>,
     operation: Operation,
     bytes: size_t,
+    note: impl FnOnce(Event),
     request: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
     let counted = filetype.map(|filetype| requests::begin(filetype, operation, bytes));
@@ -203,6 +212,7 @@ fn timed(
         counted.end(result, ns);
     }
     if event != 0 {
+        note(event);
         counting::count(event, ns);
     }
     result

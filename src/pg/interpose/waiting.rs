@@ -16,14 +16,14 @@ use std::ffi::CStr;
 const ENDED: bool = false;
 const RESUMED: bool = true;
 
-/// Whether a call counts for each event, or only for those of the class IO. A latch is woken through a descriptor too, which
+/// Whether a call counts for each event, or only for those of the class IO. The first argument of the latter is a descriptor. A latch is woken through a descriptor too, which
 /// the process reads while the event is still that of its wait.
 const ANY: bool = false;
 const IO: bool = true;
 
 /// Makes a function of each line, which counts the call as a wait and is otherwise like the original of this name.
 macro_rules! waiting {
-    ($($events:ident $after_signal:ident $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)+) => {
+    ($($events:ident $after_signal:ident $name:ident($first:ident: $of:ty $(, $argument:ident: $type:ty)*) -> $result:ty;)+) => {
         #[allow(non_camel_case_types, reason = "these are names of functions")]
         enum Place { $($name),+ }
 
@@ -44,28 +44,31 @@ macro_rules! waiting {
             /// # Safety
             /// Only a caller of the replaced function may call this, with that function's arguments, after its original was
             /// stored.
-            unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
+            unsafe extern "C-unwind" fn $name($first: $of $(, $argument: $type)*) -> $result {
                 // SAFETY: only `table` puts this function into the server's table, and stores the original of the same name
                 // and type before. Arguments are passed on unchanged.
                 unsafe {
-                    let original: unsafe extern "C-unwind" fn($($type),*) -> $result =
+                    let original: unsafe extern "C-unwind" fn($of $(, $type)*) -> $result =
                         std::mem::transmute(ORIGINALS[Place::$name as usize].get());
                     let event = counting::counted_event();
                     if event == 0 {
-                        return original($($argument),*);
+                        return original($first $(, $argument)*);
                     }
                     if $events && !counting::is_file_io(event) {
-                        let result = original($($argument),*);
+                        let result = original($first $(, $argument)*);
                         counting::woken();
                         return result;
                     }
                     let wait = counting::begin(event);
                     let start = now();
-                    let result = original($($argument),*);
+                    let result = original($first $(, $argument)*);
                     let ns = ns_since(start);
                     let goes_on = $after_signal
                         && (counting::has_ticked(wait)
                             || result as i64 == -1 && *libc::__errno_location() == libc::EINTR);
+                    if $events {
+                        counting::note_request(event, $first as usize as c_int, None, || 0);
+                    }
                     counting::end(wait, ns, goes_on);
                     result
                 }

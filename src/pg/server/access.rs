@@ -1,7 +1,7 @@
 //! Returns users and databases, and checks privileges.
 
 use super::encoding::{from_database, to_database};
-use pgrx::pg_sys;
+use pgrx::{IntoDatum, pg_sys};
 use std::ffi::{CStr, CString, c_char};
 
 /// Returns whether a database with this OID exists.
@@ -199,4 +199,30 @@ pub fn quoted_identifier(name: &str) -> String {
     // SAFETY: the function takes a C string in the database's encoding. It returns that string, or one in the current memory
     // context, which frees it.
     unsafe { owned(pg_sys::quote_identifier(name.as_ptr())) }.unwrap_or_default()
+}
+
+/// Returns the name of a relation of this database, with its schema; `None` if there is none.
+pub fn relation_name(oid: u32) -> Option<String> {
+    let oid = pg_sys::Oid::from(oid);
+    // SAFETY: the functions take numbers, and return null or C strings in the current memory context.
+    let (schema, name) = unsafe {
+        let name = owned(pg_sys::get_rel_name(oid))?;
+        (
+            owned(pg_sys::get_namespace_name(pg_sys::get_rel_namespace(oid))),
+            name,
+        )
+    };
+    let name = quoted_identifier(&name);
+    Some(match schema {
+        Some(schema) => format!("{}.{name}", quoted_identifier(&schema)),
+        None => name,
+    })
+}
+
+/// Returns the OID of the relation of this database whose files have this number; `None` if there is none.
+pub fn relation_of_file(tablespace: u32, number: u32) -> Option<u32> {
+    let arguments = [tablespace, number].map(|number| pg_sys::Oid::from(number).into_datum());
+    // SAFETY: the function takes two OIDs, and returns an OID or null.
+    let oid = unsafe { pgrx::direct_function_call::<pg_sys::Oid>(pg_sys::pg_filenode_relation, &arguments) };
+    oid.map(pg_sys::Oid::to_u32)
 }

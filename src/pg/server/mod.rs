@@ -30,8 +30,8 @@ mod user_error;
 
 pub use access::{
     database_exists, database_id, database_name, database_oid, may_read_files, may_see, may_see_activity,
-    may_see_running, quoted_identifier, role_oid, schema_name, search_path, session_user_id, trigger_name,
-    trigger_names, user_id, user_name,
+    may_see_running, quoted_identifier, relation_name, relation_of_file, role_oid, schema_name, search_path,
+    session_user_id, trigger_name, trigger_names, user_id, user_name,
 };
 pub use encoding::{as_utf8, first_bytes, first_characters, from_database, is_utf8, to_database};
 pub use error::{HeldInterrupts, caught, check_for_interrupts, is_interrupted, log_alone, message};

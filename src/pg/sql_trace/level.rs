@@ -71,19 +71,16 @@ impl OfTargets {
             self.count += 1;
         }
     }
-
-    /// Returns whether there is a target.
-    pub fn is_on(&self) -> bool {
-        self.all.is_on || self.count > 0
-    }
 }
 
 struct State {
     /// What the setting says.
     own: Cell<Level>,
-    of_targets: Cell<OfTargets>,
-    /// Whether these are of single statements too.
-    names_statements: Cell<bool>,
+    /// What targets say of all statements, and of single ones.
+    of_all: Cell<Level>,
+    of_statements: [Cell<OfStatement>; MAX_TARGETS],
+    /// How many the latter are.
+    count: Cell<usize>,
     /// What is written of all statements.
     all: Cell<Level>,
     /// What targets of single statements say of the call in progress: such a target means what the statement calls, too.
@@ -92,8 +89,9 @@ struct State {
 
 static STATE: BackendLocal<State> = BackendLocal::new(State {
     own: Cell::new(Level::OFF),
-    of_targets: Cell::new(OfTargets::NONE),
-    names_statements: Cell::new(false),
+    of_all: Cell::new(Level::OFF),
+    of_statements: [const { Cell::new((0, Level::OFF)) }; MAX_TARGETS],
+    count: Cell::new(0),
     all: Cell::new(Level::OFF),
     inherited: Cell::new(Level::OFF),
 });
@@ -125,16 +123,18 @@ pub fn set_own(level: Level) {
 
 /// Stores what the targets say.
 pub fn set_of_targets(targets: OfTargets) {
-    STATE.of_targets.set(targets);
-    STATE.names_statements.set(targets.count > 0);
+    STATE.of_all.set(targets.all);
+    STATE.count.set(targets.count);
+    for (place, target) in STATE.inner().of_statements.iter().zip(targets.statements) {
+        place.set(target);
+    }
     update();
 }
 
 /// Settings and targets count at once, also inside a call.
 fn update() {
-    let targets = STATE.of_targets.get();
-    STATE.all.set(STATE.own.get().or(targets.all));
-    ON.set(u32::from(STATE.own.get().is_on || targets.is_on()));
+    STATE.all.set(STATE.own.get().or(STATE.of_all.get()));
+    ON.set(u32::from(STATE.all.get().is_on || names_statements()));
     list_waits();
 }
 
@@ -143,8 +143,14 @@ fn current() -> Level {
     STATE.all.get().or(inherited())
 }
 
+/// Returns whether targets are of single statements.
+#[inline(always)]
+fn names_statements() -> bool {
+    STATE.count.get() > 0
+}
+
 fn inherited() -> Level {
-    match hot::depth() > 0 && STATE.names_statements.get() {
+    match hot::depth() > 0 && names_statements() {
         true => STATE.inherited.get(),
         false => Level::OFF,
     }
@@ -152,26 +158,31 @@ fn inherited() -> Level {
 
 /// Returns what is written of a statement that begins now. What a statement calls is written with it.
 pub fn of(queryid: i64) -> Level {
-    STATE.all.get().or(named(queryid))
+    with(named(queryid))
+}
+
+/// Returns what is written of a statement of which [`named`] has returned this.
+pub fn with(named: Level) -> Level {
+    STATE.all.get().or(named)
 }
 
 /// Returns what targets of single statements say of a statement that begins now.
 pub fn named(queryid: i64) -> Level {
-    match STATE.names_statements.get() {
+    match names_statements() {
         true => find(queryid),
         false => Level::OFF,
     }
 }
 
-/// Looks for it. This copies all targets, so it is out of line.
+/// Looks for it.
 #[cold]
 #[inline(never)]
 fn find(queryid: i64) -> Level {
-    let targets = STATE.of_targets.get();
-    let statements = targets.statements.iter().take(targets.count);
+    let statements = STATE.inner().of_statements.iter().take(STATE.count.get());
     statements
+        .map(Cell::get)
         .filter(|(of, _)| *of == queryid)
-        .fold(inherited(), |level, (_, more)| level.or(*more))
+        .fold(inherited(), |level, (_, more)| level.or(more))
 }
 
 /// Begins with a call, of which [`named`] has returned this. Returns what [`leave`] needs. The depth must be the call's already.

@@ -193,12 +193,12 @@ fn describe(cursor: u64, statement: &Statement) {
     let now = hot::now_us();
     hot::with_buffer(|buffer| {
         buffer
-            .line("PARSING IN CURSOR", cursor)
-            .number("dep", hot::depth())
-            .number("uid", u64::from(server::user_id()))
-            .signed("queryid", statement.queryid)
-            .number("tim", now)
-            .text("sql", text.as_bytes())
+            .line(b"PARSING IN CURSOR", cursor)
+            .number(b"dep", hot::depth())
+            .number(b"uid", u64::from(server::user_id()))
+            .signed(b"queryid", statement.queryid)
+            .number(b"tim", now)
+            .text(b"sql", text.as_bytes())
             .end()
     });
 }
@@ -206,10 +206,10 @@ fn describe(cursor: u64, statement: &Statement) {
 /// Notes that a call begins. Returns `None` if it is not to be written, or if there is no file. Raises nothing.
 pub fn begin(phase: Phase, statement: Option<&Statement>) -> Option<Began> {
     let queryid = statement.map_or(0, |statement| statement.queryid);
-    if !level::of(queryid).is_on || !session::ready() {
+    let named = level::named(queryid);
+    if !level::with(named).is_on || !session::ready() {
         return None;
     }
-    let named = level::named(queryid);
     let (depth, outer) = (hot::depth(), hot::cursor());
     flush_failed(depth);
     let generation = session::generation();
@@ -304,21 +304,21 @@ fn line(
     let since = |before: i64, after: i64| after.saturating_sub(before).max(0) as u64;
     hot::with_buffer(|buffer| {
         let mut line = buffer
-            .line(phase.word(), cursor)
-            .number("c", after.cpu_us.saturating_sub(before.cpu_us))
-            .known("e", elapsed)
-            .number("p", since(before.reads, after.reads))
-            .number("cr", since(before.gets, after.gets))
-            .number("cu", since(before.dirtied, after.dirtied))
-            .number("r", ended.rows)
-            .number("dep", depth);
+            .line_with(phase.word(), cursor)
+            .number(b"c", after.cpu_us.saturating_sub(before.cpu_us))
+            .known(b"e", elapsed)
+            .number(b"p", since(before.reads, after.reads))
+            .number(b"cr", since(before.gets, after.gets))
+            .number(b"cu", since(before.dirtied, after.dirtied))
+            .number(b"r", ended.rows)
+            .number(b"dep", depth);
         if ended.is_utility {
-            line = line.number("util", 1);
+            line = line.number(b"util", 1);
         }
         if ended.has_failed {
-            line = line.number("fail", 1);
+            line = line.number(b"fail", 1);
         }
-        line.number("tim", after.at_us).end()
+        line.number(b"tim", after.at_us).end()
     });
 }
 
@@ -405,12 +405,12 @@ pub fn bind(statement: &Statement, number: usize, of: u32, value: Value) {
     };
     hot::with_buffer(|buffer| {
         let line = buffer
-            .line("BIND", cursor)
-            .number("n", number as u64)
-            .number("type", u64::from(of));
+            .line(b"BIND", cursor)
+            .number(b"n", number as u64)
+            .number(b"type", u64::from(of));
         match value {
-            Value::Text(_) => line.text("value", text.as_bytes()).end(),
-            Value::Large(bytes) => line.number("size", bytes).end(),
+            Value::Text(_) => line.text(b"value", text.as_bytes()).end(),
+            Value::Large(bytes) => line.number(b"size", bytes).end(),
             Value::Null => line.end(),
         }
     });
@@ -452,29 +452,29 @@ fn stat(cursor: u64, depth: u64, planid: i64, node: &PlanNode, stats: &NodeStats
     let us = stats.time.get().map(|time| (time.total_ms * 1e3).round() as u64);
     hot::with_buffer(|buffer| {
         let line = buffer
-            .line("STAT", cursor)
-            .number("dep", depth)
-            .signed("plh", planid)
-            .number("id", node.id as u64)
-            .known("pid", node.parent.map(|parent| parent as u64))
-            .number("rows", stats.rows)
-            .known("cr", blocks(Buffers::gets))
+            .line(b"STAT", cursor)
+            .number(b"dep", depth)
+            .signed(b"plh", planid)
+            .number(b"id", node.id as u64)
+            .known(b"pid", node.parent.map(|parent| parent as u64))
+            .number(b"rows", stats.rows)
+            .known(b"cr", blocks(Buffers::gets))
             .known(
-                "pr",
+                b"pr",
                 blocks(|used| used.shared_read + used.local_read + used.temp_read),
             )
             .known(
-                "pw",
+                b"pw",
                 blocks(|used| used.shared_written + used.local_written + used.temp_written),
             )
-            .known("time", us)
-            .known("starts", stats.starts.get())
-            .number("cost", (node.total_cost * 100.0).round() as u64)
-            .number("card", node.plan_rows.round() as u64);
+            .known(b"time", us)
+            .known(b"starts", stats.starts.get())
+            .number(b"cost", (node.total_cost * 100.0).round() as u64)
+            .number(b"card", node.plan_rows.round() as u64);
         let (operation, object) = (node.operation.as_bytes(), node.object_name.as_deref());
         match object {
-            Some(object) => line.words("op", [operation, b" on ", object.as_bytes()]).end(),
-            None => line.words("op", [operation]).end(),
+            Some(object) => line.words(b"op", [operation, b" on ", object.as_bytes()]).end(),
+            None => line.words(b"op", [operation]).end(),
         }
     });
 }
@@ -490,8 +490,8 @@ pub fn error(sqlstate: i32) {
     let is_written = !level::is_selective() || FAILED.get() && hot::cursor() != 0;
     if hot::is_open() && is_written {
         hot::with_buffer(|buffer| {
-            let line = buffer.line("ERROR", hot::cursor());
-            line.word("err", &code).number("tim", now).end()
+            let line = buffer.line(b"ERROR", hot::cursor());
+            line.word(b"err", &code).number(b"tim", now).end()
         });
     }
 }

@@ -44,6 +44,8 @@ struct Session {
     /// The number of the last file.
     part: Cell<u32>,
     cursors: RefCell<HashMap<Key, u64, FxBuildHasher>>,
+    /// The cursor that was last asked for: most are asked for several times in a row. 0 if there is none.
+    recent: Cell<(Key, u64)>,
     last_cursor: Cell<u64>,
     /// How often the cursors were forgotten.
     generation: Cell<u64>,
@@ -71,6 +73,7 @@ static SESSION: BackendLocal<Session> = BackendLocal::new(Session {
     has_callbacks: Cell::new(false),
     part: Cell::new(0),
     cursors: RefCell::new(HashMap::with_hasher(FxBuildHasher)),
+    recent: Cell::new(((0, 0), 0)),
     last_cursor: Cell::new(0),
     generation: Cell::new(0),
     losses: Cell::new(0),
@@ -201,15 +204,15 @@ fn header() {
     };
     hot::with_buffer(|buffer| {
         buffer
-            .line("TRACE", 0)
-            .number("version", VERSION)
-            .number("pid", server::pid() as u64)
-            .number("uid", u64::from(uid))
-            .number("dbid", u64::from(database.to_u32()))
-            .number("part", u64::from(SESSION.part.get()))
-            .signed("unix", server::now_unix())
-            .number("tim", hot::now_us())
-            .text("session", session.as_bytes())
+            .line(b"TRACE", 0)
+            .number(b"version", VERSION)
+            .number(b"pid", server::pid() as u64)
+            .number(b"uid", u64::from(uid))
+            .number(b"dbid", u64::from(database.to_u32()))
+            .number(b"part", u64::from(SESSION.part.get()))
+            .signed(b"unix", server::now_unix())
+            .number(b"tim", hot::now_us())
+            .text(b"session", session.as_bytes())
             .end()
     });
 }
@@ -255,10 +258,16 @@ pub fn cursor(queryid: i64) -> (u64, bool) {
     // This may forget those that are known.
     generation();
     let key = (queryid, server::user_id());
+    if let (recent, cursor @ 1..) = SESSION.recent.get()
+        && recent == key
+    {
+        return (cursor, false);
+    }
     let Ok(mut cursors) = SESSION.cursors.try_borrow_mut() else {
         return (0, false);
     };
     if let Some(cursor) = cursors.get(&key) {
+        SESSION.recent.set((key, *cursor));
         return (*cursor, false);
     }
     if cursors.len() >= MAX_CURSORS {
@@ -270,6 +279,7 @@ pub fn cursor(queryid: i64) -> (u64, bool) {
     let cursor = SESSION.last_cursor.get() + 1;
     SESSION.last_cursor.set(cursor);
     cursors.insert(key, cursor);
+    SESSION.recent.set((key, cursor));
     (cursor, true)
 }
 
@@ -282,6 +292,7 @@ pub fn known_cursor(queryid: i64) -> Option<u64> {
 /// Has each cursor described again, under another number.
 fn clear_cursors() {
     SESSION.generation.set(SESSION.generation.get().wrapping_add(1));
+    SESSION.recent.set(((0, 0), 0));
     if let Ok(mut cursors) = SESSION.cursors.try_borrow_mut() {
         cursors.clear();
     }
@@ -386,9 +397,9 @@ fn retry() {
         buffer.lose();
         let lost = buffer.lost();
         buffer
-            .line("LOST", 0)
-            .number("lines", lost)
-            .text("reason", reason.as_bytes())
+            .line(b"LOST", 0)
+            .number(b"lines", lost)
+            .text(b"reason", reason.as_bytes())
             .end()
     });
     hot::retry();
@@ -422,9 +433,9 @@ fn note_lost() {
         SESSION.lost.set(SESSION.lost.get().saturating_add(lost));
         hot::with_buffer(|buffer| {
             buffer
-                .line("LOST", 0)
-                .number("lines", lost)
-                .text("reason", reason.as_bytes())
+                .line(b"LOST", 0)
+                .number(b"lines", lost)
+                .text(b"reason", reason.as_bytes())
                 .end()
         });
     }
@@ -455,7 +466,7 @@ fn end_line() {
         note_lost();
     }
     let now = hot::now_us();
-    hot::with_buffer(|buffer| buffer.line("END", 0).number("tim", now).end());
+    hot::with_buffer(|buffer| buffer.line(b"END", 0).number(b"tim", now).end());
 }
 
 fn close_file(file: c_int) {
@@ -568,10 +579,10 @@ unsafe extern "C-unwind" fn at_end_of_transaction(event: pg_sys::XactEvent::Type
     let now = hot::now_us();
     hot::with_buffer(|buffer| {
         buffer
-            .line("XCTEND", hot::cursor())
-            .number("rlbk", u64::from(event == XACT_EVENT_ABORT))
-            .number("rd_only", u64::from(!has_id))
-            .number("tim", now)
+            .line(b"XCTEND", hot::cursor())
+            .number(b"rlbk", u64::from(event == XACT_EVENT_ABORT))
+            .number(b"rd_only", u64::from(!has_id))
+            .number(b"tim", now)
             .end()
     });
     if is_selective {

@@ -10,13 +10,15 @@
 use super::slots;
 use crate::guc;
 use crate::pg::compat;
-use crate::pg::hot::{timing, waits as charged};
+use crate::pg::hot::{timing, wait_object, waits as charged};
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::unguarded;
 use pgrx::pg_sys;
 use rowsource_core::waits::Event;
 use rowsource_core::waits::slot::Counters;
 use std::cell::Cell;
+
+pub use crate::pg::hot::wait_object::{forget, note_request};
 
 /// The bits of an event that are its class.
 const CLASS: Event = 0xFF00_0000;
@@ -83,6 +85,7 @@ pub fn is_file_io(event: Event) -> bool {
 #[inline(always)]
 pub fn begin(event: Event) -> Wait {
     let lock = if event & CLASS == pg_sys::PG_WAIT_LOCK {
+        wait_object::note_lock();
         lock_wait()
     } else {
         0

@@ -8,20 +8,25 @@
 //! extension that hooks into the server before this one, the network protocol, or the code of a function between two of its
 //! statements. That time counts for the phase of the call that follows it. So a hidden cost of each execution is seen.
 //!
-//! * `totals` adds up the lines of files, `statement` those of one statement, `executions` their times;
+//! * `totals` adds up the lines of files, `statement` those of one statement, `executions` their times, `waits` their waits;
+//! * `objects` adds up waits per object;
 //! * `stored` takes the same sums from the plans of the store, as far as it knows them;
 //! * `sort` orders the statements, `text` prints them.
 
 mod executions;
+mod objects;
 mod sort;
 mod statement;
 mod stored;
 mod text;
 mod totals;
+mod waits;
 
 pub use executions::Executions;
+pub use objects::Object;
 pub use sort::{Key, parse as parse_sort, value as sort_value, words as sort_words};
-pub use statement::{Calls, PlanSums, RowSource, Statement, Sums, Waited, Waits};
+pub use statement::{Calls, PlanSums, RowSource, Statement, Sums};
 pub use stored::{StoredTotals, calls as stored_calls, calls_of_others};
 pub use text::stored_head;
 pub use totals::Report;
+pub use waits::{Waited, Waits};

@@ -2,8 +2,8 @@
 
 use super::super::event::{Call, Phase, Stat, Wait};
 use super::executions::Executions;
-use crate::waits::plan::EventWaits;
-use std::collections::BTreeMap;
+use super::objects::Objects;
+use super::waits::{Waited, Waits};
 
 /// The calls of one phase. Times are microseconds. What is not known is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,52 +90,6 @@ impl Sums {
 /// The calls of all phases.
 pub type Calls = [Sums; Phase::ALL.len()];
 
-/// The waits for one event. Times are microseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Waited {
-    /// How often.
-    pub times: u64,
-    /// The longest one.
-    pub max_us: u64,
-    /// All of them.
-    pub total_us: u64,
-    /// How long the last one took so far.
-    last_us: u64,
-}
-
-impl Waited {
-    fn add_wait(&mut self, wait: &Wait) {
-        if wait.is_rest {
-            self.last_us = self.last_us.saturating_add(wait.elapsed_us);
-        } else {
-            self.times = self.times.saturating_add(1);
-            self.last_us = wait.elapsed_us;
-        }
-        self.max_us = self.max_us.max(self.last_us);
-        self.total_us = self.total_us.saturating_add(wait.elapsed_us);
-    }
-
-    /// Adds waits of the store.
-    pub fn add_stored(&mut self, waits: &EventWaits) {
-        self.add(&Waited {
-            times: waits.waits,
-            max_us: waits.max_ns / 1_000,
-            total_us: waits.ns / 1_000,
-            last_us: 0,
-        });
-    }
-
-    /// Adds the waits of another statement.
-    pub fn add(&mut self, other: &Waited) {
-        self.times = self.times.saturating_add(other.times);
-        self.max_us = self.max_us.max(other.max_us);
-        self.total_us = self.total_us.saturating_add(other.total_us);
-    }
-}
-
-/// The waits by their events.
-pub type Waits = BTreeMap<String, Waited>;
-
 /// A node of a plan over all executions.
 #[derive(Clone, Debug, Default)]
 pub struct RowSource {
@@ -201,6 +155,8 @@ pub struct Statement {
     pub more_plans: usize,
     /// Its waits.
     pub waits: Waits,
+    /// The same by their objects.
+    pub objects: Objects,
     /// The elapsed times of its executions.
     pub executions: Executions,
 }

@@ -4,7 +4,8 @@
 //! the processor time, nor how long the executor took to start and to end.
 
 use super::super::event::{Phase, Stat};
-use super::statement::{Calls, MAX_PLANS, PlanSums, RowSource, Statement, Sums, Waits};
+use super::statement::{Calls, MAX_PLANS, PlanSums, RowSource, Statement, Sums};
+use super::waits::Waits;
 use crate::model::{Buffers, DatabaseSum, NodeStats, NodeTotals, Plan, PlanStats, StatementSums};
 use crate::plan::PlanNode;
 use crate::waits::Event;

@@ -1,15 +1,19 @@
 //! The text of the report.
 
 use super::super::event::Phase;
+use super::objects::{Object, Objects};
 use super::sort::{self, Key};
-use super::statement::{Calls, RowSource, Statement, Sums, Waits, total};
+use super::statement::{Calls, RowSource, Statement, Sums, total};
 use super::stored::StoredTotals;
 use super::totals::Report;
+use super::waits::Waits;
 use crate::histogram::{Bucket, plot};
 
 const RULE: &str = "********************************************************************************";
 /// Nodes further down are not indented further.
 const MAX_INDENT: usize = 40;
+/// The most objects of a statement that are printed.
+const MAX_OBJECTS: usize = 20;
 
 /// Returns microseconds as seconds.
 fn seconds(us: u64) -> String {
@@ -48,18 +52,25 @@ enum Origin {
 impl Report {
     /// Returns the lines of the report. `limit` is the most statements that are printed.
     pub fn lines(&self, keys: &[Key], limit: Option<usize>) -> Vec<String> {
-        self.lines_with(keys, limit, || ())
+        self.lines_with(keys, limit, || (), &|_| None)
     }
 
-    /// Returns the lines of the report, and calls `check` before each statement.
-    pub fn lines_with(&self, keys: &[Key], limit: Option<usize>, check: impl Fn()) -> Vec<String> {
+    /// Returns the lines of the report, and calls `check` before each statement. `name` returns the name of a relation, if it knows
+    /// it.
+    pub fn lines_with(
+        &self,
+        keys: &[Key],
+        limit: Option<usize>,
+        check: impl Fn(),
+        name: &dyn Fn(&Object) -> Option<String>,
+    ) -> Vec<String> {
         let title = format!("Trace file: {}", self.files.join(", "));
         let mut lines = head(title, keys, limit, "in the order of first use");
         let mut statements: Vec<&Statement> = self.statements.iter().collect();
         sort::sort(&mut statements, keys);
         for statement in statements.iter().take(limit.unwrap_or(usize::MAX)) {
             check();
-            add_statement(&mut lines, statement, Origin::Files);
+            add_statement(&mut lines, statement, Origin::Files, name);
         }
         add_totals(&mut lines, &self.totals, &self.waits);
         add_summary(&mut lines, self);
@@ -73,7 +84,11 @@ pub fn stored_head(title: String, keys: &[Key], limit: Option<usize>) -> Vec<Str
     lines.extend(
         [
             "-          = not known. The store has no processor time, and no times of the executor's start and end.",
-            "             Fetch includes the triggers that fire after a statement.",
+            "             Fetch includes the triggers that fire after a statement. In the sum of what is not stored, it includes",
+            "             utility statements.",
+            "disk, query, current and the numbers of row sources are those of the executions that measured them: at some",
+            "             levels of statistics, an execution counts rows only. Executions that were not measured at all are",
+            "             not known.",
         ]
         .map(str::to_owned),
     );
@@ -84,7 +99,7 @@ impl Statement {
     /// Returns the lines of a statement of the store.
     pub fn stored_lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        add_statement(&mut lines, self, Origin::Store);
+        add_statement(&mut lines, self, Origin::Store, &|_| None);
         lines
     }
 }
@@ -150,7 +165,12 @@ fn legend() -> Vec<String> {
     lines
 }
 
-fn add_statement(lines: &mut Vec<String>, statement: &Statement, origin: Origin) {
+fn add_statement(
+    lines: &mut Vec<String>,
+    statement: &Statement,
+    origin: Origin,
+    name: &dyn Fn(&Object) -> Option<String>,
+) {
     let id = |id: Option<i64>| id.map_or("-".to_owned(), |id| id.to_string());
     lines.push(RULE.to_owned());
     lines.push(String::new());
@@ -188,6 +208,7 @@ fn add_statement(lines: &mut Vec<String>, statement: &Statement, origin: Origin)
         lines.push(String::new());
     }
     add_waits(lines, &statement.waits);
+    add_objects(lines, &statement.objects, name);
     add_executions(lines, statement, origin);
 }
 
@@ -277,6 +298,39 @@ fn add_waits(lines: &mut Vec<String>, waits: &Waits) {
             seconds(waited.max_us),
             seconds(waited.total_us)
         ));
+    }
+    lines.push(String::new());
+}
+
+fn add_objects(lines: &mut Vec<String>, objects: &Objects, name: &dyn Fn(&Object) -> Option<String>) {
+    let sorted = objects.sorted();
+    if sorted.is_empty() {
+        return;
+    }
+    lines.push("Objects waited on:".to_owned());
+    lines.push(format!(
+        "  {:<30} {:<40} {:>9} {:>12} {:>13}",
+        "Event waited on", "Object", "Times", "Max. Wait", "Total Waited"
+    ));
+    lines.push(format!(
+        "  {:-<30} {:-<40} {:->9} {:->12} {:->13}",
+        "", "", "", "", ""
+    ));
+    for (event, object, waited) in sorted.iter().take(MAX_OBJECTS) {
+        lines.push(format!(
+            "  {event:<30} {:<40} {:>9} {:>12} {:>13}",
+            object.text(name(object)),
+            waited.times,
+            seconds(waited.max_us),
+            seconds(waited.total_us)
+        ));
+    }
+    let rest = sorted.iter().skip(MAX_OBJECTS);
+    let rest = rest.fold(objects.others(), |sum, (_, _, waited)| {
+        sum.saturating_add(waited.times)
+    });
+    if rest > 0 {
+        lines.push(format!("  ({rest} more waits, on other objects)"));
     }
     lines.push(String::new());
 }

@@ -1,7 +1,8 @@
 //! Adds up the lines of trace files.
 
 use super::super::event::{Call, Cursor, Event, Phase, Stat, Wait};
-use super::statement::{Calls, Statement, Waits};
+use super::statement::{Calls, Statement};
+use super::waits::Waits;
 use std::collections::HashMap;
 
 /// The most statements that are listed. The lines of others are added up.
@@ -39,6 +40,8 @@ struct File {
     /// The elapsed times of the executions in progress, by their cursor and nesting level.
     executions: HashMap<(u64, u64), u64>,
     first_tim: Option<u64>,
+    /// The OID of the session's database.
+    database: u64,
     /// The bytes of the cursors.
     kept: usize,
     last_tim: u64,
@@ -97,6 +100,7 @@ impl Report {
         match event {
             Event::Header(header) => {
                 self.at(header.tim);
+                self.file.database = header.dbid;
                 let level = level(&mut self.file.levels, 0);
                 level.last_end.get_or_insert(header.tim);
             }
@@ -219,7 +223,8 @@ impl Report {
         // Its statement may be in the file before.
         if self.file.cursors.contains_key(&wait.cursor) {
             let place = self.place(wait.cursor, statement_dep);
-            self.kept += self.statements[place].add_wait(wait);
+            let statement = &mut self.statements[place];
+            self.kept += statement.add_wait(wait) + statement.objects.add(wait, self.file.database);
         }
         let waits = &mut self.waits[usize::from(statement_dep > 0)];
         for (name, waited) in sums.waits {
