@@ -21,7 +21,8 @@ run() {
         step "cargo-nextest (see $TARGET/nextest.log)" wait $! && step "test programs" build_tests || return
     [ $# -eq 0 ] || { step "server tests" server_tests "$@"; return; }
     without_server >"$TARGET/beside.log" 2>&1 &
-    step "server tests" server_tests
+    # Many tests wait more than they work, so there is one more than there are processors.
+    NEXTEST_TEST_THREADS=$(($(nproc) + 1)) step "server tests" server_tests
     wait
     cat "$TARGET/beside.log"
 }

@@ -351,7 +351,7 @@ unsafe fn executor_run(
                     compat::executor_run::call(PREV_EXECUTOR_RUN.get(), query, direction, count, execute_once)
                 };
                 if level::is_on() {
-                    traced::phase(Phase::Fetch, query, statement::planned_as(query), run);
+                    traced::phase(Phase::Fetch, query, run);
                 } else {
                     run();
                 }
@@ -382,7 +382,7 @@ unsafe extern "C-unwind" fn executor_finish(query: *mut QueryDesc) {
         if runs_at_finish(query) {
             let finish = || {
                 if level::is_on() {
-                    traced::phase(Phase::Finish, query, statement::planned_as(query), finish);
+                    traced::phase(Phase::Finish, query, finish);
                 } else {
                     finish();
                 }
@@ -426,7 +426,7 @@ unsafe extern "C-unwind" fn executor_end(query: *mut QueryDesc) {
         }
         let end = || PREV_EXECUTOR_END.get().unwrap_or(unguarded::standard_ExecutorEnd)(query);
         if level::is_on() && !is_explained_only(query) {
-            traced::phase(Phase::Close, query, statement::planned_as(query), end);
+            traced::phase(Phase::Close, query, end);
         } else {
             end();
         }

@@ -33,7 +33,7 @@ mod text;
 mod waits;
 
 pub use lifecycle::{caller, enter_utility, exclude_running_from_last, leave_utility, nested_recorded};
-pub use owner::{find, planned_as};
+pub use owner::find;
 pub use setup::attach;
 pub use state::{INSTRUMENT_ROWS, INSTRUMENT_ROWSOURCE, Statement};
 pub use waits::init as init_waits;

@@ -56,21 +56,6 @@ unsafe fn of_plan<'a>(plan: *const PlannedStmt, source: *const c_char) -> Statem
     }
 }
 
-/// Returns the statement of a query that was started. `planned_as` is the queryid with which it is measured.
-///
-/// # Safety
-/// `query` must be started.
-unsafe fn of_started<'a>(query: *const QueryDesc, planned_as: Option<i64>) -> Statement<'a> {
-    // SAFETY: the query is started by the caller's promise, so its plan and its text are live.
-    unsafe {
-        let (plan, source) = (&*(*query).plannedstmt, (*query).sourceText);
-        match planned_as.filter(|_| compat::query_id(plan) == 0) {
-            Some(queryid) => Statement::new(queryid, source, plan.stmt_location, plan.stmt_len),
-            None => of_plan(plan, source),
-        }
-    }
-}
-
 /// Returns whether a query's calls are written.
 ///
 /// # Safety
@@ -162,18 +147,17 @@ pub unsafe fn start(query: *mut QueryDesc, body: impl FnOnce()) {
     }
 }
 
-/// Runs a started query with `body`, in one of the executor's phases. `planned_as` is the queryid with which it is measured: plans of
-/// cursors, for example, have none from PostgreSQL before 18.
+/// Runs a started query with `body`, in one of the executor's phases.
 ///
 /// # Safety
 /// * `query` must be started. Except in the last phase, it must stay so.
 /// * The frames of the caller and of `body` must be plain, because an error crosses them.
 #[cold]
 #[inline(never)]
-pub unsafe fn phase(phase: Phase, query: *mut QueryDesc, planned_as: Option<i64>, body: impl FnOnce()) {
+pub unsafe fn phase(phase: Phase, query: *mut QueryDesc, body: impl FnOnce()) {
     // SAFETY: the query is started by the caller's promise, and it is still when a run has ended.
     unsafe {
-        let statement = of_started(query, planned_as);
+        let statement = of_plan((*query).plannedstmt, (*query).sourceText);
         around(phase, &statement, body, || Ended {
             rows: if phase == Phase::Fetch {
                 (*(*query).estate).es_processed

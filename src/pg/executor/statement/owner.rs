@@ -26,18 +26,6 @@ pub unsafe fn find(query: *mut QueryDesc) -> Option<&'static Statement> {
     unsafe { of((*query).estate).filter(|statement| statement.life.phase() != Phase::Closed) }
 }
 
-/// Returns the queryid with which a query was planned, if it is measured.
-///
-/// # Safety
-/// `query` must be a valid QueryDesc.
-#[cold]
-pub unsafe fn planned_as(query: *mut QueryDesc) -> Option<i64> {
-    // SAFETY: the caller passes a valid QueryDesc. The reference is not kept.
-    let statement = unsafe { find(query) };
-    let target = statement.and_then(|statement| statement.target.as_ref());
-    target.map(|target| target.planned_as)
-}
-
 /// Returns the statement that belongs to an execution state's query context. Its callback is the first in the list, unless
 /// others have registered callbacks later.
 ///
