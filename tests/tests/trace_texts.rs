@@ -1,8 +1,9 @@
 //! What SQL traces say of statements: their texts in any encoding, and the values of their parameters.
 
+use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::session::{run_each, texts};
-use rowsource_tests::trace_file::{number, of, start, stopped};
+use rowsource_tests::trace_file::{of, stopped};
 
 fn server(name: &str) -> Server {
     let server = Server::preloaded(name, &[]);
@@ -240,32 +241,4 @@ fn databases_have_any_encoding() {
         assert!(report.contains(&short), "{encoding}: {report:#?}");
     }
     server.assert_no_crash();
-}
-
-/// The query of a cursor, or of a CREATE TABLE AS, has no queryid from PostgreSQL before 18. All its lines are those of one cursor.
-#[test]
-fn queries_of_utility_statements_have_their_cursor() {
-    let server = server("trace-utility");
-    let mut client = server.connect();
-    start(&mut client, "");
-    run_each(
-        &mut client,
-        "CREATE TABLE made AS SELECT i FROM generate_series(1, 500) i; CREATE MATERIALIZED VIEW seen AS SELECT i FROM made;
-         REFRESH MATERIALIZED VIEW seen; BEGIN; DECLARE c CURSOR FOR SELECT i FROM made; FETCH 10 FROM c; FETCH 5 FROM c; CLOSE c; COMMIT",
-    );
-    let lines = stopped(&server, &mut client);
-    for word in ["EXEC", "FETCH", "CLOSE", "STAT", "WAIT"] {
-        let nameless = of(&lines, word).into_iter().filter(|line| line.contains(" #0:"));
-        assert_eq!(nameless.count(), 0, "{word}\n{lines:#?}");
-    }
-    // From 18 on, these are cursors of their own, with the text of the query.
-    let whole = of(&lines, "FETCH").into_iter();
-    let whole = whole.filter(|line| number(line, "r") == 500);
-    assert_eq!(whole.count(), 3, "{lines:#?}");
-    let fetched: Vec<i64> = of(&lines, "FETCH")
-        .iter()
-        .map(|line| number(line, "r"))
-        .filter(|rows| (1..20).contains(rows))
-        .collect();
-    assert_eq!(fetched, [10, 5], "{lines:#?}");
 }
