@@ -132,6 +132,9 @@ pub struct ExplainedPlan {
     pub lists: Vec<List>,
     /// What bounds the nodes; empty if nothing is known.
     pub extents: Vec<Extent>,
+    /// A number that changes with the names and the planner's choices that the description shows. `None` if it is not right for
+    /// other plannings.
+    pub names: Option<u64>,
 }
 
 impl ExplainedPlan {
@@ -168,6 +171,7 @@ pub fn parse_explain_json(json: &str) -> Result<ExplainedPlan, PlanError> {
         cut: reader.texts.cut,
         lists: Vec::new(),
         extents: Vec::new(),
+        names: None,
     })
 }
 

@@ -266,28 +266,21 @@ pub(super) fn sort_keys(words: &str) -> Vec<Key> {
     })
 }
 
-/// Returns the name of a relation, if it is one of this database.
+/// Returns the name of a relation, if it is one of this database or of all. Other databases may have the same numbers.
 fn relation_name(object: &Object) -> Option<String> {
-    let (database, oid) = match *object {
-        Object::Relation { database, oid } => (database, u32::try_from(oid).ok()),
-        Object::File {
-            database,
-            tablespace,
-            number,
-            ..
-        } => {
-            let oid = |oid: u64| u32::try_from(oid).ok();
-            let of = (oid(tablespace?)?, oid(number)?);
-            // Another database may have a file with this number.
-            if ![0, u64::from(server::database_id())].contains(&database) {
-                return None;
-            }
-            (database, server::relation_of_file(of.0, of.1))
-        }
-    };
+    let (Object::Relation { database, .. } | Object::File { database, .. }) = *object;
     if ![0, u64::from(server::database_id())].contains(&database) {
         return None;
     }
+    let number = |number: u64| u32::try_from(number).ok();
+    let oid = match *object {
+        Object::Relation { oid, .. } => number(oid),
+        Object::File {
+            tablespace,
+            number: file,
+            ..
+        } => server::relation_of_file(number(tablespace?)?, number(file)?),
+    };
     server::relation_name(oid?)
 }
 

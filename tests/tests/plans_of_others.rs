@@ -66,3 +66,15 @@ fn renamed_columns_have_their_new_names() {
     let shown = shown(&mut second, "SELECT v FROM t WHERE number = 2");
     assert!(shown.contains("Filter: (number = 2)"), "{shown}");
 }
+
+/// The text says nothing of the index.
+#[test]
+fn renamed_indexes_have_their_new_names() {
+    let (_server, mut first, mut second) = two_sessions("others-index");
+    run_each(&mut first, "CREATE INDEX t_old ON t (id); ANALYZE t");
+    let of_first = shown(&mut first, "SELECT v FROM t WHERE id = 1");
+    assert!(of_first.contains("t_old"), "{of_first}");
+    run_each(&mut first, "ALTER INDEX t_old RENAME TO t_new");
+    let of_second = shown(&mut second, "SELECT v FROM t WHERE id = 2");
+    assert!(of_second.contains("t_new"), "{of_second}");
+}

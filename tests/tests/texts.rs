@@ -442,3 +442,76 @@ fn statements_of_scripts_have_their_own_rows() {
     );
     assert_eq!(own, 0);
 }
+
+/// A statement that is planned inside a utility statement, and kept, has its own text, not a part of the utility's.
+#[test]
+fn plans_that_are_kept_have_their_own_text() {
+    let server = Server::preloaded(
+        "texts-kept-plans",
+        &["compute_query_id = off", "plan_cache_mode = force_generic_plan"],
+    );
+    let mut client = server.connect();
+    let before = format!("SELECT '{}'", "x".repeat(100_000));
+    run_each(
+        &mut client,
+        "CREATE EXTENSION pg_rowsource; SET pg_rowsource.track = 'all'",
+    );
+    for (name, utility) in [
+        ("explained", "EXPLAIN EXECUTE explained(1)"),
+        ("made", "CREATE TABLE copy AS EXECUTE made(1)"),
+    ] {
+        run_each(
+            &mut client,
+            &format!("PREPARE {name}(int) AS SELECT amname AS {name} FROM pg_am WHERE oid = $1"),
+        );
+        client
+            .simple_query(&format!("{before}; {utility}"))
+            .expect(utility);
+        run_each(&mut client, &format!("EXECUTE {name}(2)"));
+        let shown = display(&mut client);
+        assert!(
+            shown.contains(&format!("SELECT amname AS {name} FROM pg_am")),
+            "{shown}"
+        );
+    }
+    server.assert_no_crash();
+}
+
+/// A function that the planner runs inside a utility statement keeps its plan. It has its own text, and its own row.
+#[test]
+fn functions_run_by_the_planner_have_their_own_text() {
+    let server = Server::preloaded("texts-planner", &[]);
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "CREATE EXTENSION pg_rowsource; SET pg_rowsource.track = 'all'",
+    );
+    client
+        .batch_execute(
+            "CREATE FUNCTION constant() RETURNS bigint IMMUTABLE LANGUAGE sql BEGIN ATOMIC SELECT count(*) FROM pg_am; END",
+        )
+        .expect("a function");
+    let before = format!("SELECT '{}'", "x".repeat(100_000));
+    for utility in [
+        "EXPLAIN SELECT constant()",
+        "CREATE TABLE made AS SELECT constant()",
+    ] {
+        client
+            .simple_query(&format!("{before}; {utility}; SELECT constant()"))
+            .expect(utility);
+    }
+    let texts: Vec<String> = client
+        .query(
+            "SELECT query FROM pg_stat_rowsource_plans WHERE query LIKE '%count(*)%' AND calls > 0",
+            &[],
+        )
+        .expect("the plans")
+        .iter()
+        .map(|row| row.get(0))
+        .collect();
+    assert!(!texts.is_empty());
+    for text in &texts {
+        assert!(text.trim_start().starts_with("SELECT count(*)"), "{text:.200}");
+    }
+    server.assert_no_crash();
+}

@@ -134,6 +134,7 @@ fn a_lock_names_what_it_is_on() {
             "advisory",
         ],
     );
+    assert!(!waits(&lines, "Lock advisory").is_empty(), "{lines:#?}");
     for line in waits(&lines, "Lock advisory") {
         assert_eq!(
             ["db", "classid", "objid", "objsubid", "mode"].map(|key| number(line, key)),

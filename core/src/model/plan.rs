@@ -36,8 +36,9 @@ pub struct PlanDescription {
     /// Where the statement has constants, if symbols like `$1` replace them in the text and the conditions. Not stored.
     #[serde(skip)]
     pub constants: Option<Rc<Constants>>,
-    /// The fingerprint of these constants. It tells other sessions whether the description is right for their text too.
-    symbols: Option<u64>,
+    /// The fingerprint of these constants and of the names that the description shows. It tells other sessions whether the description
+    /// is right for their text too.
+    fingerprint: Option<u64>,
     /// The lists of constants that one symbol replaces in the conditions.
     lists: Vec<List>,
     /// What bounds the nodes; empty if nothing is known. Not stored.
@@ -56,7 +57,7 @@ impl PlanDescription {
             identity: identity(statement),
             generic: plan.generic,
             constants: None,
-            symbols: None,
+            fingerprint: None,
             lists: plan.lists,
             extents: plan.extents,
             cut: u32::try_from(plan.cut + usize::from(is_cut)).unwrap_or(u32::MAX),
@@ -68,17 +69,17 @@ impl PlanDescription {
     /// that is stored, and `constants` are those that symbols replace in it.
     pub fn normalised(shown: String, is_cut: bool, plan: ExplainedPlan, constants: Rc<Constants>) -> Self {
         PlanDescription {
-            symbols: Some(constants.fingerprint()),
+            fingerprint: plan.names.map(|names| constants.fingerprint(names)),
             constants: Some(constants),
             identity: (0, 0),
             ..PlanDescription::new(b"", shown, is_cut, plan)
         }
     }
 
-    /// Completes a stored description for another session, whose text has these constants. Returns `None` if the description
-    /// has no symbols, or those of other constants.
-    pub fn completed(self, constants: Rc<Constants>, extents: Vec<Extent>) -> Option<Self> {
-        if self.symbols != Some(constants.fingerprint()) {
+    /// Completes a stored description for another session, whose text has these constants, and whose relations have these names
+    /// ([`ExplainedPlan::names`]). Returns `None` if the description was made with other ones.
+    pub fn completed(self, constants: Rc<Constants>, names: u64, extents: Vec<Extent>) -> Option<Self> {
+        if self.fingerprint != Some(constants.fingerprint(names)) {
             return None;
         }
         Some(PlanDescription {

@@ -131,9 +131,10 @@ impl Constants {
         if is_same { all.places(text) } else { None }
     }
 
-    /// Returns a number that is the same for the same constants, in each session.
-    pub fn fingerprint(&self) -> u64 {
+    /// Returns a number that is the same for the same constants and the same `seed`, in each session.
+    pub fn fingerprint(&self, seed: u64) -> u64 {
         let mut hasher = FxHasher::default();
+        seed.hash(&mut hasher);
         self.hash(&mut hasher);
         hasher.finish()
     }

@@ -36,8 +36,8 @@ pub use instrumentation::{
     uncount, wal,
 };
 pub use node_facts::{
-    COUNT_SCAN_IO, IndexSearches, STORAGE, count_index_searches, heap_blocks, index_searches, scan_io,
-    storage, worker_heap_blocks, worker_scan_io,
+    COUNT_SCAN_IO, IndexSearches, STORAGE, count_index_searches, disabled_nodes, heap_blocks, index_searches,
+    scan_io, storage, worker_heap_blocks, worker_scan_io,
 };
 pub use plan_origin::{note_parameters, plan_origin};
 pub use shared_memory::{

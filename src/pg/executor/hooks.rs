@@ -4,7 +4,8 @@
 //! * Each hook calls the previous hook or the standard function exactly once.
 //! * Whatever a run replaces (nesting, running account, clock) is restored when it ends, also after an error.
 //! * A failure of the extension never becomes the statement's failure.
-//! * No locks are taken, except when the targets of the trace are compared with the session again.
+//! * No locks are taken, except when the targets of the trace are compared with the session again, and when a plan that is new in
+//!   the session is looked up in the store.
 //!
 //! All hooks are plain frames, so an error may cross them. If something must be restored, `pg_try::pg_try` surrounds the
 //! call. Each caller of the extension's own code catches its panics.

@@ -48,7 +48,7 @@ unsafe fn of_plan<'a>(plan: *const PlannedStmt, source: *const c_char) -> Statem
             0 => unnamed::queryid(plan),
             queryid => queryid,
         };
-        match unnamed::utility().filter(|_| compat::query_id(plan) == 0) {
+        match unnamed::utility_of(queryid).filter(|_| compat::query_id(plan) == 0) {
             Some(utility) => Statement::new(queryid, utility.source, utility.location, utility.length),
             None => Statement::new(queryid, source, plan.stmt_location, plan.stmt_len)
                 .with_made_text(unnamed::text),

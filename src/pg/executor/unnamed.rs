@@ -82,8 +82,8 @@ pub unsafe fn utility_queryid(statement: *const PlannedStmt, source: *const c_ch
     }
 }
 
-/// Returns the utility statement whose query is started or planned now.
-pub fn utility() -> Option<Utility> {
+/// Returns the utility statement whose query may be started or planned now.
+fn utility() -> Option<Utility> {
     UTILITY.get().filter(|utility| utility.depth == nesting::depth())
 }
 
@@ -100,13 +100,19 @@ fn hash(text: &[u8]) -> i64 {
 const LOW: i32 = i32::MIN + 0x5253;
 const HIGH: i32 = LOW + 1;
 
-/// Returns the queryid of a plan that has none from PostgreSQL; 0 if it has none.
+/// Returns the queryid of a plan that has none from PostgreSQL; 0 if it has none. It was made when the query was planned, or is that
+/// of the utility statement that runs the query.
 #[cold]
 #[inline(never)]
 pub fn queryid(plan: &PlannedStmt) -> i64 {
-    if let Some(utility) = utility() {
-        return utility.queryid;
+    match marked(plan) {
+        0 => utility().map_or(0, |utility| utility.queryid),
+        queryid => queryid,
     }
+}
+
+/// Returns the queryid that [`mark`] wrote into a plan; 0 if it wrote none.
+fn marked(plan: &PlannedStmt) -> i64 {
     let mut halves = (0, 0);
     // SAFETY: the plan is live, and the list has items of this type.
     for item in unsafe { list::<PlanInvalItem>(plan.invalItems) } {
@@ -118,6 +124,12 @@ pub fn queryid(plan: &PlannedStmt) -> i64 {
         }
     }
     (halves.0 | halves.1 << 32) as i64
+}
+
+/// Returns the utility statement whose query is started or planned now, if the query has its queryid. A function that is run while
+/// the query is planned has another one, and so has a prepared statement.
+pub fn utility_of(queryid: i64) -> Option<Utility> {
+    utility().filter(|utility| utility.queryid == queryid)
 }
 
 /// Plans a query that has no queryid, and makes one for its plan.
@@ -132,8 +144,8 @@ pub unsafe fn plan(
     source: *const c_char,
     planner: impl FnOnce() -> *mut PlannedStmt,
 ) -> *mut PlannedStmt {
-    // The planner may run functions, which plan queries of their own before the utility's query is planned.
-    let outer = utility().filter(|utility| !utility.is_planned);
+    // The planner may run functions, and the utility statement may run a prepared statement. Their queries have texts of their own.
+    let outer = utility().filter(|utility| !utility.is_planned && std::ptr::eq(utility.source, source));
     let made = if let Some(utility) = outer {
         let mut queryid = utility.queryid;
         if utility.is_cursor {
@@ -147,8 +159,6 @@ pub unsafe fn plan(
             ..utility
         }));
         Some(queryid)
-    } else if utility().is_some() {
-        None
     } else {
         // SAFETY: the caller promises what the function requires. A query is planned in a transaction. The guard raises a
         // cancel request again, which may cross the frames of the caller.

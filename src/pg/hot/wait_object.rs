@@ -1,7 +1,7 @@
 //! What a wait was for, as the lines of waits have it: a part of a relation's file, or a lock.
 //!
 //! This is asked only in a session whose trace lists waits. A request to a file knows its descriptor: the kernel is asked once for
-//! the path of each, until it is closed. A wait for a heavyweight lock notes the lock before the wait, because another process
+//! the path of each, until it is closed or another one takes its place here. A wait for a heavyweight lock notes the lock before the wait, because another process
 //! clears it when it hands over the lock.
 
 use crate::pg::server::backend_local::BackendLocal;
@@ -103,7 +103,7 @@ fn place(descriptor: c_int) -> Option<&'static Cell<Known>> {
     STATE.inner().known.get(descriptor as usize % KNOWN)
 }
 
-/// Notes that a request to a file was made, whose wait is counted next. `bytes` is computed only if it is needed.
+/// Notes that a request to a file is made, whose wait is counted next. `bytes` is computed only if it is needed.
 #[inline(always)]
 pub fn note_request(event: Event, descriptor: c_int, offset: Option<u64>, bytes: impl FnOnce() -> u64) {
     if is_wanted() {

@@ -191,7 +191,7 @@ fn filetype(descriptor: c_int, buffer: *mut c_void) -> Option<FileType> {
     requests::filetype(descriptor)
 }
 
-/// Makes a request, and counts it and the wait. `note` is called before the wait is counted. Nothing after the request changes errno.
+/// Makes a request, and counts it and the wait. `note` is called if it is a wait. Nothing after the request changes errno.
 #[inline(always)]
 fn timed(
     filetype: Option<FileType>,
@@ -205,6 +205,10 @@ fn timed(
     if counted.is_none() && event == 0 {
         return request();
     }
+    // This comes before the request: else the arguments would be kept until its end.
+    if event != 0 {
+        note(event);
+    }
     let start = now();
     let result = request();
     let ns = ns_since(start);
@@ -212,7 +216,6 @@ fn timed(
         counted.end(result, ns);
     }
     if event != 0 {
-        note(event);
         counting::count(event, ns);
     }
     result

@@ -16,8 +16,8 @@ use std::ffi::CStr;
 const ENDED: bool = false;
 const RESUMED: bool = true;
 
-/// Whether a call counts for each event, or only for those of the class IO. The first argument of the latter is a descriptor. A latch is woken through a descriptor too, which
-/// the process reads while the event is still that of its wait.
+/// Whether a call counts for each event, or only for those of the class IO. If only for these, its first argument is a descriptor.
+/// A latch is woken through a descriptor too, which the process reads while the event is still that of its wait.
 const ANY: bool = false;
 const IO: bool = true;
 
@@ -59,6 +59,9 @@ macro_rules! waiting {
                         counting::woken();
                         return result;
                     }
+                    if $events {
+                        counting::note_request(event, $first as usize as c_int, None, || 0);
+                    }
                     let wait = counting::begin(event);
                     let start = now();
                     let result = original($first $(, $argument)*);
@@ -66,9 +69,6 @@ macro_rules! waiting {
                     let goes_on = $after_signal
                         && (counting::has_ticked(wait)
                             || result as i64 == -1 && *libc::__errno_location() == libc::EINTR);
-                    if $events {
-                        counting::note_request(event, $first as usize as c_int, None, || 0);
-                    }
                     counting::end(wait, ns, goes_on);
                     result
                 }

@@ -196,6 +196,8 @@ unsafe fn completed(
     if shown(&kept, is_cut).0 != stored.text {
         return None;
     }
+    // SAFETY: `found` are the nodes of a started query, by the caller's promise.
+    let names = unsafe { relations::names(found)? };
     for (node, found) in stored.nodes.iter_mut().zip(&found[hidden..]) {
         // SAFETY: `found` are the nodes of a started query, by the caller's promise.
         let plan = unsafe { &*(*found.plan_state).plan };
@@ -206,7 +208,7 @@ unsafe fn completed(
         node.plan_width = f64::from(plan.plan_width);
     }
     // SAFETY: as above.
-    stored.completed(constants, unsafe { relations::extents(found) })
+    stored.completed(constants, names, unsafe { relations::extents(found) })
 }
 
 /// Describes the plan, and subtracts the time from the budget. Returns `None` if there is no memory.
@@ -230,7 +232,15 @@ unsafe fn describe(query: *mut QueryDesc, text: &StatementText, found: &[Found])
         lists: Vec::new(),
     });
     // SAFETY: `query` is started, and `found` are its nodes, by the caller's promise.
-    let mut plan = unsafe { explained(query, found, symbols).unwrap_or_else(|| named::plan(query, found)) };
+    let mut plan = unsafe {
+        match explained(query, found, symbols) {
+            Some(plan) => ExplainedPlan {
+                names: relations::names(found),
+                ..plan
+            },
+            None => named::plan(query, found),
+        }
+    };
     // SAFETY: as above.
     unsafe {
         relations::add(found, &mut plan.nodes);

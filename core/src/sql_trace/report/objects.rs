@@ -31,18 +31,20 @@ pub enum Object {
 }
 
 impl Object {
-    /// Returns what a wait was for. `database` is that of the session.
-    fn of(wait: &WaitObject, database: u64) -> Option<Object> {
+    /// Returns what a wait was for. `database` is that of the session, if it is known.
+    fn of(wait: &WaitObject, database: Option<u64>) -> Option<Object> {
         if let Some(number) = wait.file {
             return Some(Object::File {
-                database: wait.database.unwrap_or(database),
+                database: wait.database.or(database)?,
                 tablespace: wait.tablespace,
                 number,
                 fork: wait.fork.unwrap_or(0),
             });
         }
-        let of_lock = wait.relation.map(|oid| (wait.database.unwrap_or(database), oid));
-        let (database, oid) = of_lock.or(wait.node_relation.map(|oid| (database, oid)))?;
+        let (database, oid) = match wait.relation {
+            Some(oid) => (wait.database.or(database)?, oid),
+            None => (database?, wait.node_relation?),
+        };
         Some(Object::Relation { database, oid })
     }
 
@@ -86,22 +88,27 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// Adds a wait, if it had an object. `database` is that of the session. Returns how many bytes more are kept.
-    pub fn add(&mut self, wait: &Wait, database: u64) -> usize {
+    /// Adds a wait, if it had an object. `database` is that of the session, if it is known. Returns how many bytes more are kept. The
+    /// rest of a wait may not know the object any more, so it adds no object.
+    pub fn add(&mut self, wait: &Wait, database: Option<u64>) -> usize {
         let Some(object) = Object::of(&wait.object, database) else {
             return 0;
         };
         let key = (wait.name.clone(), object);
         if let Some(waited) = self.sums.get_mut(&key) {
             waited.add_wait(wait);
-        } else if self.sums.len() < MAX_OBJECTS {
-            let bytes = key.0.len() + size_of::<((String, Object), Waited)>();
-            self.sums.entry(key).or_default().add_wait(wait);
-            return bytes;
-        } else {
-            self.others = self.others.saturating_add(u64::from(!wait.is_rest));
+            return 0;
         }
-        0
+        if wait.is_rest {
+            return 0;
+        }
+        if self.sums.len() >= MAX_OBJECTS {
+            self.others = self.others.saturating_add(1);
+            return 0;
+        }
+        let bytes = key.0.len() + size_of::<((String, Object), Waited)>();
+        self.sums.entry(key).or_default().add_wait(wait);
+        bytes
     }
 
     /// Returns the events, the objects and their waits, the longest first.
@@ -151,9 +158,9 @@ mod tests {
             ..node
         };
         let mut objects = Objects::default();
-        assert_eq!(objects.add(&wait(WaitObject::default()), 5), 0);
+        assert_eq!(objects.add(&wait(WaitObject::default()), Some(5)), 0);
         for object in [file, node, lock, lock] {
-            objects.add(&wait(object), 5);
+            objects.add(&wait(object), Some(5));
         }
         let found: Vec<(String, u64)> = objects
             .sorted()
@@ -175,7 +182,7 @@ mod tests {
                     relation: Some(oid),
                     ..WaitObject::default()
                 }),
-                5,
+                Some(5),
             );
         }
         assert_eq!((objects.sorted().len(), objects.others()), (MAX_OBJECTS, 3));

@@ -40,8 +40,8 @@ struct File {
     /// The elapsed times of the executions in progress, by their cursor and nesting level.
     executions: HashMap<(u64, u64), u64>,
     first_tim: Option<u64>,
-    /// The OID of the session's database.
-    database: u64,
+    /// The OID of the session's database. A file that was emptied does not tell it.
+    database: Option<u64>,
     /// The bytes of the cursors.
     kept: usize,
     last_tim: u64,
@@ -100,7 +100,7 @@ impl Report {
         match event {
             Event::Header(header) => {
                 self.at(header.tim);
-                self.file.database = header.dbid;
+                self.file.database = Some(header.dbid);
                 let level = level(&mut self.file.levels, 0);
                 level.last_end.get_or_insert(header.tim);
             }

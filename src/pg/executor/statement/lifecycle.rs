@@ -133,7 +133,7 @@ impl Statement {
             .tempfile_times
             .set(tempfile::requests::per_node(per_node));
         if self.is_timed() {
-            // Few statements are nested. For all others this does not move what `None` leaves empty.
+            // Few statements are nested. For all others, only the tag of the `Option` is written.
             match timing::enter(self.clock, self.tick_ns, &self.config) {
                 None => replaced.timing.set(None),
                 outer => replaced.timing.set(outer),

@@ -21,7 +21,7 @@ pub unsafe fn text<'a>(query: *mut QueryDesc, queryid: i64) -> StatementText<'a>
     let (mut source, mut location, mut length) = (source, plan.stmt_location, plan.stmt_len);
     let mut parsed_as = queryid;
     if compat::query_id(plan) == 0 {
-        if let Some(utility) = unnamed::utility() {
+        if let Some(utility) = unnamed::utility_of(queryid) {
             (source, location, length) = (utility.source, utility.location, utility.length);
             parsed_as = utility.own_queryid;
         } else if let Some(made) = unnamed::text(queryid) {

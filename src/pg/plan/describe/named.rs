@@ -43,6 +43,7 @@ pub unsafe fn plan(query: *mut QueryDesc, found: &[Found]) -> ExplainedPlan {
         cut: 1,
         lists: Vec::new(),
         extents: Vec::new(),
+        names: None,
     }
 }
 

@@ -2,12 +2,16 @@
 //! per schema, not per table: a plan may scan 10,000 partitions of one schema.
 
 use super::named::text;
+use crate::pg::compat;
 use crate::pg::plan::tree::{Found, tag};
 use crate::pg::server;
 use crate::pg::server::contained::contained;
+use pgrx::PgTupleDesc;
 use pgrx::pg_sys::{self, NodeTag, Oid, PlanState};
 use rowsource_core::plan::{Extent, PlanNode};
+use rustc_hash::FxHasher;
 use std::ffi::{CStr, c_char};
+use std::hash::Hasher;
 
 /// Adds the schemas, and the tables of index scans that have none yet. A temporary table gets no schema, because each session
 /// has another one. Neither does a system catalog, which is found without it.
@@ -39,6 +43,65 @@ pub unsafe fn add(found: &[Found], nodes: &mut [PlanNode]) {
                 last = Some((schema, server::schema_name(schema.to_u32()).map(Into::into)));
             }
             node.schema = last.as_ref().and_then(|(_, name)| name.clone());
+        }
+    }
+}
+
+/// Returns a number that changes with what a description shows and neither the text nor the plan's identity tells: the names of
+/// tables, columns, indexes and their schemas, and whether a node is disabled. Returns `None` if it shows numbers of the planner's.
+///
+/// # Safety
+/// The same as for [`add`].
+pub unsafe fn names(found: &[Found]) -> Option<u64> {
+    let mut hasher = FxHasher::default();
+    for place in found {
+        // SAFETY: the plan state is initialised and its relations are open, by the caller's promise.
+        unsafe {
+            let ps = place.plan_state;
+            if tag(ps) == NodeTag::T_MemoizeState {
+                return None;
+            }
+            hasher.write_i32(compat::disabled_nodes((*ps).plan));
+            for relation in [table(ps), index(ps)] {
+                if let Some(relation) = relation.as_ref() {
+                    add_names(relation, &mut hasher);
+                }
+            }
+        }
+    }
+    Some(hasher.finish())
+}
+
+/// Adds the names of a relation, of its schema and of its first columns.
+///
+/// # Safety
+/// `relation` must be open.
+unsafe fn add_names(relation: &pg_sys::RelationData, hasher: &mut FxHasher) {
+    const COLUMNS: usize = 100;
+    // SAFETY: the relation is open by the caller's promise, so it has its entry and its descriptor. A name is a C string.
+    unsafe {
+        let class = &*relation.rd_rel;
+        hasher.write_u32(class.relnamespace.to_u32());
+        hasher.write(CStr::from_ptr(class.relname.data.as_ptr()).to_bytes_with_nul());
+        let columns = PgTupleDesc::from_pg_unchecked(relation.rd_att);
+        for column in columns.iter().take(COLUMNS) {
+            hasher.write(CStr::from_ptr(column.attname.data.as_ptr()).to_bytes_with_nul());
+        }
+    }
+}
+
+/// Returns the index that a node scans; null if there is none.
+///
+/// # Safety
+/// `ps` must point to an initialised plan state of a started query.
+unsafe fn index(ps: *mut PlanState) -> pg_sys::Relation {
+    // SAFETY: the plan state is of the type that its tag says, by the caller's promise.
+    unsafe {
+        match tag(ps) {
+            NodeTag::T_IndexScanState => (*ps.cast::<pg_sys::IndexScanState>()).iss_RelationDesc,
+            NodeTag::T_IndexOnlyScanState => (*ps.cast::<pg_sys::IndexOnlyScanState>()).ioss_RelationDesc,
+            NodeTag::T_BitmapIndexScanState => (*ps.cast::<pg_sys::BitmapIndexScanState>()).biss_RelationDesc,
+            _ => std::ptr::null_mut(),
         }
     }
 }
