@@ -23,7 +23,8 @@ pub struct Recorded {
     pub major: i32,
     /// A call of a scan fused with its aggregate, and any other call.
     pub calls: [f64; 2],
-    /// The [`SHORT`] statements. They are counted on 15 and on the newest major.
+    /// The [`SHORT`] statements. They are counted on 15 and on the newest major. Those in turns vary by 4 % with the time that they take,
+    /// because a session flushes its buffer a few times a second: what is recorded is the middle of alone and beside other work.
     pub statements: Option<[f64; SHORT.len()]>,
 }
 
@@ -46,7 +47,7 @@ pub const RECORDED: &[Recorded] = &[
     Recorded {
         major: 19,
         calls: [15.2, 37.5],
-        statements: Some([3_030.0, 3_055.0, 3_285.0]),
+        statements: Some([3_030.0, 3_120.0, 3_285.0]),
     },
 ];
 
