@@ -14,6 +14,9 @@ pub type WaitTimes = Log2<28, 500>;
 /// A wait event, as PostgreSQL numbers it: its class in the highest byte, and its number in the class. It is never 0.
 pub type Event = u32;
 
+/// The bits of an event that are its class.
+pub const CLASS: Event = 0xFF00_0000;
+
 /// The waits for one event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {

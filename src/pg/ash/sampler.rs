@@ -8,6 +8,7 @@ use crate::pg::{compat, server, store};
 use pgrx::pg_sys;
 use rowsource_core::ash::{MAX_BACKEND_TYPE, NAME_BYTES, Ring, Sample, SampleTimes};
 use rowsource_core::model::{PlanId, PlanKey};
+use rowsource_core::waits::CLASS;
 use std::sync::atomic::{Ordering::Acquire, fence};
 
 /// The type of parallel workers. PostgreSQL counts them among the background workers.
@@ -17,9 +18,6 @@ const _: () = assert!(PARALLEL_WORKER == MAX_BACKEND_TYPE);
 const TRIES: usize = 20;
 /// How long to wait before attaching to the sessions' memory is tried again, in microseconds.
 const ATTACH_AGAIN_US: i64 = 100_000;
-/// The bits of a wait event that are its class.
-const CLASS: u32 = 0xFF00_0000;
-
 /// What pg_stat_activity knows of a process.
 #[derive(Clone, Copy)]
 struct Activity {

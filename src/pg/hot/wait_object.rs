@@ -10,11 +10,8 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::NodeTag;
 use rowsource_core::sql_trace::file::RelationFile;
 use rowsource_core::sql_trace::writer::Line;
-use rowsource_core::waits::Event;
+use rowsource_core::waits::{CLASS, Event};
 use std::cell::Cell;
-
-/// The bits of an event that are its class.
-const CLASS: Event = 0xFF00_0000;
 
 /// A request to a file.
 #[derive(Clone, Copy)]

@@ -9,12 +9,9 @@ use super::wait_object;
 use crate::pg::compat;
 use crate::pg::server::backend_local::BackendLocal;
 use pgrx::pg_sys;
-use rowsource_core::waits::Event;
 use rowsource_core::waits::plan::{EventWaits, PlanWaits, RunWaits};
+use rowsource_core::waits::{CLASS, Event};
 use std::cell::{Cell, UnsafeCell};
-
-/// The bits of an event that are its class.
-const CLASS: Event = 0xFF00_0000;
 
 /// What a running statement needs to know to charge its waits. Each running statement is nested in the next outer one.
 pub struct Frame {

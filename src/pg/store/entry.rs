@@ -1,6 +1,7 @@
 //! The entries of the shared store: one per plan. The statistics of the nodes, the description and the executions that are kept
 //! whole lie in separate memory.
 
+mod chains;
 pub(super) mod description;
 pub(super) mod exemplars;
 

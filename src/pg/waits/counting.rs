@@ -14,14 +14,11 @@ use crate::pg::hot::{timing, wait_object, waits as charged};
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::unguarded;
 use pgrx::pg_sys;
-use rowsource_core::waits::Event;
 use rowsource_core::waits::slot::Counters;
+use rowsource_core::waits::{CLASS, Event};
 use std::cell::Cell;
 
 pub use crate::pg::hot::wait_object::{forget, note_request};
-
-/// The bits of an event that are its class.
-const CLASS: Event = 0xFF00_0000;
 
 /// A wait that is in progress.
 #[derive(Clone, Copy)]

@@ -1,11 +1,10 @@
 //! The executions that are kept whole, in a plan's entry. All of a plan are one chain of bytes, which is replaced as a whole.
 
-use super::Entry;
+use super::{Entry, chains};
 use crate::pg::server::contained::contained;
 use crate::pg::store::access::Store;
 use crate::pg::store::blocks::{self, NoMemory};
 use pgrx::pg_sys;
-use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use rowsource_core::model::{Exemplars, PlanKey};
 
 /// The executions that an entry has, and the chain in which they lie.
@@ -39,29 +38,11 @@ pub(in crate::pg::store) unsafe fn slowest_ms(store: &Store, key: &PlanKey) -> O
 /// # Safety
 /// The caller must be outside of any FFI boundary, and hold no lock. Raises nothing.
 pub(in crate::pg::store) unsafe fn read(store: &Store, key: &PlanKey) -> Option<Current> {
-    let key: *const PlanKey = key;
-    let mut bytes: Vec<u8> = Vec::new();
-    // SAFETY: the partition lock keeps the entry and its chain until it is released. `contained` catches errors, and then
-    // releases the lock.
-    let chain = contained(|| unsafe {
-        let entry: *mut Entry = pg_sys::dshash_find(store.table, key.cast(), false).cast();
-        if entry.is_null() {
-            return None;
-        }
-        let memory = (*entry).memory;
-        let has_room = bytes.try_reserve_exact(memory.exemplars_size as usize).is_ok();
-        if has_room {
-            pg_guard_ffi_boundary(|| {
-                blocks::each(store.plans, memory.exemplars, |_, part: &mut [u8]| {
-                    bytes.extend_from_slice(part);
-                });
-            });
-        }
-        pg_sys::dshash_release_lock(store.table, entry.cast());
-        has_room.then_some(memory.exemplars)
-    });
+    // SAFETY: the caller's promise is the same.
+    let (chain, bytes) =
+        unsafe { chains::read(store, key, |memory| (memory.exemplars, memory.exemplars_size))? };
     Some(Current {
-        chain: chain.ok().flatten()?,
+        chain,
         exemplars: Exemplars::from_bytes(&bytes).ok()?,
     })
 }
