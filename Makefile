@@ -5,7 +5,7 @@
 #   make installcheck   runs the regression tests of sql/ against the running server of PGHOST and PGPORT
 #   make demo           sets up, builds, and shows examples on a throwaway server (KEEP=1: it runs until make demo-stop)
 #   make test           sets up, builds, and runs every test
-#   make test-matrix    the same on PostgreSQL 17, 18 and 19, in chroots under target/ (root only)
+#   make test-matrix    tests what PostgreSQL 16 to 19 do differently, in chroots under target/ (root only)
 #   make lint           lints all crates
 #   make miri           runs the protocol of the sessions' buffers under Miri, if that is installed
 #   make docs           builds the book of docs/ as HTML under target/book
@@ -67,11 +67,13 @@ installcheck:
 	"$(PG_REGRESS)" --inputdir="$(srcdir)" --bindir="$(BINDIR)" $(REGRESS_OPTS) $(EXTRA_REGRESS_OPTS) $(REGRESS)
 
 demo: setup
-	@$(srcdir)/scripts/build.sh
 	@KEEP=$(KEEP) $(srcdir)/scripts/demo.sh
 
+# Its server belongs to the library that it used (scripts/demo.sh).
 demo-stop:
-	@ROWSOURCE_SERVER=demo $(srcdir)/scripts/server.sh stop
+	@for target in "$(CARGO_TARGET_DIR)" "$(CARGO_TARGET_DIR)/demo"; do \
+	    [ ! -d "$$target" ] || CARGO_TARGET_DIR=$$target ROWSOURCE_SERVER=demo $(srcdir)/scripts/server.sh stop; \
+	done
 
 lint:
 	@$(srcdir)/scripts/build.sh clippy
@@ -126,5 +128,7 @@ accept:
 	@git -C $(srcdir) --no-pager diff --stat -- expected
 
 clean:
-	@[ ! -d "$(CARGO_TARGET_DIR)" ] || [ ! -x "$(PG_CONFIG)" ] || $(srcdir)/scripts/server.sh remove
+	@for target in "$(CARGO_TARGET_DIR)/demo" "$(CARGO_TARGET_DIR)"; do \
+	    [ ! -d "$$target" ] || [ ! -x "$(PG_CONFIG)" ] || CARGO_TARGET_DIR=$$target $(srcdir)/scripts/server.sh remove; \
+	done
 	rm -rf "$(CARGO_TARGET_DIR)"

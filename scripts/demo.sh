@@ -1,8 +1,14 @@
 #!/usr/bin/env bash
-# Shows the library as built on a throwaway server: runs scripts/demo.sql, which loads ten million rows once and keeps them in
-# RUN/demo, and stops the server. KEEP=1 leaves it running.
+# Builds the library, and shows it on a throwaway server: runs scripts/demo.sql, which loads ten million rows once and keeps them
+# in RUN/demo, and stops the server. KEEP=1 leaves it running.
 . "$(dirname "$0")/common.sh"
 cd "$ROOT" || exit
+# If none was built yet, it builds one that `make install` does not see, with a profile that takes less time to build.
+if [ ! -f "$TARGET/pg$(major)/pg_rowsource.so" ]; then
+    TARGET=$TARGET/demo
+    export CARGO_TARGET_DIR=$TARGET ROWSOURCE_PROFILE=lab
+fi
+scripts/build.sh || exit
 export ROWSOURCE_SERVER=demo
 
 run() {

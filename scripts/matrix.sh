@@ -9,16 +9,16 @@ MAJORS=(17 18 19)
 # Files of tests of what majors do differently; so are the tests that name a major. The others run on 15 only, and so do the tests that compare times.
 DIFFERENT='clocks|cursors|explain_function|explain_option|facts|failed|interrupted|live|loading|node_gets|node_waits'
 DIFFERENT+='|pg18_plus|pg_upgrade|planning|regress|tempfile_servers|tempfile_usage|upgrade|wait_events|waits|waits_of_aio'
-DIFFERENT+='|waits_traced|worker_channel'
+DIFFERENT+='|own_text|tkprof_store|trace|trace_objects|trace_sums|trace_targets|trace_texts|waits_traced|worker_channel'
 
 # use MAJOR [NAME...]: what the rest is to work on. The server of 16 runs on this machine, from its wheel: without tests that
 # need contrib modules, or whose helper patches position-independent programs only (tempfile_slots). The newest also counts
-# instructions. What 17 counts in each node is what 15 counts.
+# instructions. What 17 counts in each node is what 15 counts. The examples of the documents say what differs from 18 on.
 use() {
     export PG_CONFIG=$MATRIX/pg_config-$1 PG_ROOT=$MATRIX/$1 ROWSOURCE_RUN=$RUN$1
     local different=$DIFFERENT
-    [ "$1" -lt 18 ] || different+='|equality'
-    [ "$1" != "${MAJORS[-1]}" ] || different+='|callgrind|store_callgrind'
+    [ "$1" -lt 18 ] || different+='|docs|equality'
+    [ "$1" != "${MAJORS[-1]}" ] || different+='|callgrind|store_callgrind|trace_cost'
     [ $# -gt 1 ] || export UNFIT="not (binary(/^($different)$/) | test(/_(pg[0-9]+_plus|before_pg[0-9]+)$/))"
     [ "$1" = 16 ] || return 0
     export PG_ROOT="" INSTALLED=1 UNFIT="${UNFIT:-none()} | group(timing) | binary(=tempfile_slots) |

@@ -30,4 +30,18 @@ SELECT count(*) > 0 FROM rowsource_clocks(1);
 -- NULL means the same as no argument
 SELECT count(*) > 0 AS shown FROM rowsource_display(NULL, NULL, 'ALLSTATS LAST');
 SELECT count(*) > 0 AS shown FROM rowsource_display(NULL, NULL, NULL);
+SELECT count(*) FILTER (WHERE d IS DISTINCT FROM n) AS different, count(*) > 0 AS shown
+  FROM rowsource_explain() WITH ORDINALITY a (d, i)
+       FULL JOIN rowsource_explain(format => NULL, which => NULL) WITH ORDINALITY b (n, i) USING (i);
+SELECT (SELECT array_agg(f) FROM rowsource_folded() f) IS NOT DISTINCT FROM (SELECT array_agg(f) FROM rowsource_folded(which => NULL) f) AS same;
+SELECT count(*) > 0 AS shown FROM rowsource_speedscope(which => NULL);
+SELECT count(*) > 0 AS shown FROM rowsource_html(which => NULL);
+SELECT count(*) > 0 AS shown FROM rowsource_tkprof_store(sort => NULL);
+SELECT count(*) > 0 AS shown FROM rowsource_logical_io('pg_class', fork => NULL, pattern => NULL);
+-- an empty word is none of the known ones
+SELECT rowsource_explain(format => '');
 RESET pg_rowsource.statistics_level;
+-- a snapshot writes
+BEGIN TRANSACTION READ ONLY;
+SELECT rowsource_snapshot();
+ROLLBACK;

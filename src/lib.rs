@@ -18,7 +18,7 @@ mod session;
 pgrx::pg_module_magic!();
 
 // The SQL file that `cargo pgrx install` installs.
-pgrx::extension_sql_file!("../pg_rowsource--0.1.0.sql", name = "pg_rowsource");
+pgrx::extension_sql_file!("../pg_rowsource--0.2.0.sql", name = "pg_rowsource");
 
 /// Initialises the library. PostgreSQL calls it once when the postmaster or a session loads the library.
 #[allow(non_snake_case)]

@@ -33,13 +33,22 @@ pub struct Execution<'a> {
     pub last: Option<Executed<'a>>,
 }
 
+/// Identifies the text of an execution.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct TextId {
+    /// Where PostgreSQL has the text.
+    pub address: usize,
+    /// Where PostgreSQL has the plan.
+    pub plan: usize,
+    /// How often the text of what runs next might have changed.
+    pub parsed: u32,
+}
+
 /// What is kept of an execution as the session's last statement. The text is copied only if it may differ from that of the last
 /// statement before.
 pub struct Executed<'a> {
-    /// Where PostgreSQL has the text.
-    pub address: usize,
-    /// How many statements the session had parsed. If this and the address are the same, so is the text.
-    pub parsed: u32,
+    /// If this is the same, so is the text.
+    pub text: TextId,
     /// Copies the text, in the server's encoding.
     pub copy: &'a dyn Fn(&mut Vec<u8>),
     /// What each process of a parallel plan did.
@@ -70,8 +79,8 @@ struct Last {
     stats: Vec<NodeStats>,
     /// The statement's text, if its description shows no literals.
     text: Vec<u8>,
-    /// The address of the text, and how many statements had been parsed.
-    text_at: (usize, u32),
+    /// Which text that is.
+    text_id: TextId,
     /// How many texts may still be copied in this period.
     copies: Cell<u32>,
     /// When that number was last reset, in microseconds.
@@ -343,7 +352,8 @@ impl Session {
         match &mut self.last {
             Some(last) => {
                 if let Some(executed) = &mut execution.last {
-                    if last.text_at != (executed.address, executed.parsed) {
+                    // Texts of different statements may lie at the same place one after the other.
+                    if last.text_id != executed.text || !Rc::ptr_eq(&last.plan, execution.plan) {
                         last.keep_text(executed, execution.description, execution.run.at);
                     }
                     last.keep_planning(executed);
@@ -380,7 +390,7 @@ impl Session {
                     planning_blocks: None,
                     stats: std::mem::take(execution.stats),
                     text: Vec::new(),
-                    text_at: (0, 0),
+                    text_id: TextId::default(),
                     copies: Cell::new(COPIES),
                     copies_from: execution.run.at,
                 });
@@ -425,7 +435,7 @@ impl Last {
     #[cold]
     #[inline(never)]
     fn keep_text(&mut self, text: &Executed, description: &PlanDescription, now: i64) {
-        self.text_at = (0, 0);
+        self.text_id = TextId::default();
         self.text.clear();
         if now.saturating_sub(self.copies_from) >= COPIES_PERIOD {
             self.copies_from = now;
@@ -435,7 +445,7 @@ impl Last {
             && description.is_normalised()
         {
             self.copies.set(left);
-            self.text_at = (text.address, text.parsed);
+            self.text_id = text.text;
             (text.copy)(&mut self.text);
         }
     }

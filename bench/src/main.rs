@@ -28,10 +28,10 @@ struct Cli {
 enum Command {
     /// Runs experiments. Writes a record and the report when an experiment ends
     Run(RunArgs),
-    /// Writes the report (README.md and plots) from the records
+    /// Writes the report (README.md and plots) from the records. From those of bench/results, also the figures of the book
     Report {
         /// The folder of the records
-        #[arg(long, default_value = "bench/results")]
+        #[arg(long, default_value = report::RESULTS)]
         output: PathBuf,
     },
     /// Lists the experiments
@@ -52,7 +52,7 @@ struct RunArgs {
     #[arg(long, default_value_t = 1.0)]
     repeat: f64,
     /// The folder for records and report
-    #[arg(long, default_value = "bench/results")]
+    #[arg(long, default_value = report::RESULTS)]
     output: PathBuf,
 }
 

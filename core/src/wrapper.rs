@@ -5,6 +5,10 @@
 //! call. It checks whether the clock was read inside the call, which may prove that the call was long. All these cases are
 //! handled by functions out of line, which are tail-called, so that the frequent case saves few registers.
 //!
+//! A node without inputs reads no clock itself: only the tick or a nested statement does. These leave a *mark*, which makes
+//! the next check of the counters find a change, and which keeps the reading before them. So the wrapper of such a node
+//! neither notes the last reading before a call nor compares it afterwards.
+//!
 //! [`Host`] provides all that the logic needs: the node, its counters, a clock. The extension implements it for
 //! PostgreSQL's executor, in `src/pg/hot/`. The tests of this crate implement it for a simulated backend. Both compile the
 //! same functions, by static dispatch, so the tests check the code that runs.
@@ -23,6 +27,8 @@ pub enum Accounting {
     None,
     /// For the scan below a [`Accounting::FusedAggregate`]: see [`scan`].
     FusedScan,
+    /// As [`Accounting::Switch`], for a node that calls no other node, neither as an input nor in an expression.
+    Leaf,
     /// For most nodes: each call makes the node's account the running one. At its end, the caller's account becomes the
     /// running one again.
     Switch,
@@ -52,6 +58,7 @@ mod mode {
 
     pub const NONE: u8 = Accounting::None as u8;
     pub const FUSED_SCAN: u8 = Accounting::FusedScan as u8;
+    pub const LEAF: u8 = Accounting::Leaf as u8;
     pub const SWITCH: u8 = Accounting::Switch as u8;
     pub const SUBPLAN_ROOT: u8 = Accounting::SubplanRoot as u8;
     pub const FUSED_AGGREGATE: u8 = Accounting::FusedAggregate as u8;
@@ -63,16 +70,31 @@ mod mode {
 }
 use mode::*;
 
-/// Which counters must be checked while a statement runs.
-pub mod scope {
-    /// All counters: for statements that write or use temporary tables.
-    pub const ALL: u8 = 0;
-    /// Shared buffers and work files: for a statement that only reads, and reads no temporary table. There, a buffer is
+/// The counters that some code can move, and that must be checked after it ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Scope {
+    /// All counters: in a statement that writes or uses temporary tables.
+    All,
+    /// Shared buffers and work files: in a statement that only reads, and reads no temporary table. There, a buffer is
     /// written only when another is read, and WAL (pruning, hint bits) is written only when a buffer is hit or dirtied.
-    pub const READS: u8 = 1;
-    /// Shared buffers: for a scan of a statement that only reads.
-    pub const SCAN: u8 = 2;
+    Reads,
+    /// Shared buffers: for code of such a statement that uses no work files.
+    Shared,
 }
+
+/// The scopes as numbers, because const parameters of functions cannot be enums.
+pub mod scope {
+    use super::Scope;
+
+    /// [`Scope::All`]
+    pub const ALL: u8 = Scope::All as u8;
+    /// [`Scope::Reads`]
+    pub const READS: u8 = Scope::Reads as u8;
+    /// [`Scope::Shared`]
+    pub const SHARED: u8 = Scope::Shared as u8;
+}
+use scope::*;
 
 /// What the sampler needs to record a call.
 pub struct Sampling<'a, R> {
@@ -88,7 +110,8 @@ pub struct Sampling<'a, R> {
 
 /// What a wrapper needs: an executor, its counters, a clock, and the state of its nodes.
 ///
-/// In the methods, `TIMED` is a [`Timed`], `ACCOUNTING` an [`Accounting`], and `SCOPE` a [`scope`].
+/// In the methods, `TIMED` is a [`Timed`], `ACCOUNTING` an [`Accounting`], and `SCOPE` a [`Scope`]: `BEFORE` is what the node's
+/// caller can move, `AFTER` what the node itself can move.
 pub trait Host {
     /// A call of a node.
     type Call: Copy;
@@ -110,8 +133,15 @@ pub trait Host {
     /// Returns whether a call returned a row. Otherwise it returned the end.
     fn is_row(&self, row: Self::Row) -> bool;
 
-    /// Returns whether counters of the scope have changed since the last charge.
+    /// Returns whether counters of the scope have changed since the last charge, or whether there is a mark.
     fn have_counters_moved<const SCOPE: u8>(&self) -> bool;
+    /// Leaves a mark that the clock was read inside a call that began after the reading `before`. If there is a mark, that
+    /// one stays.
+    fn mark(&mut self, before: u64);
+    /// Removes the mark. Returns whether there was one.
+    fn remove_mark(&mut self) -> bool;
+    /// Returns the last clock reading before the mark, or the last one if there is none.
+    fn last_reading_before_mark(&self) -> u64;
     /// Returns how many blocks were read so far, including those of work files.
     fn blocks_read(&self) -> i64;
     /// Adds the increase of the counters since the last charge to an account. Returns true if that includes I/O or many
@@ -135,14 +165,17 @@ pub trait Host {
     /// Adds all that was charged since [`Host::keep_last_charged`] to the account of the node's caller.
     fn charge_caller_since_kept(&mut self, node: Self::Node);
 
+    /// Keeps what the node's call returned. This is enough to count the rows of a node whose caller reads each start to its
+    /// end: its calls minus the one that ended each start.
+    fn keep_last(&mut self, node: Self::Node, row: Self::Row);
     /// Counts a row of the node.
     fn add_row(&mut self, node: Self::Node);
     /// Returns whether the node was called since it was started or rescanned.
     fn has_begun(&self, node: Self::Node) -> bool;
     /// Notes that the node was called.
     fn set_begun(&mut self, node: Self::Node);
-    /// Returns the last clock reading before the node's current call. For a fused scan, this is the reading before its last
-    /// call.
+    /// Returns the last clock reading before the node's current call. For a leaf and a fused scan, it is known only while a
+    /// call is timed or finished out of line.
     fn before(&self, node: Self::Node) -> u64;
     /// Stores the last clock reading before a call.
     fn set_before(&mut self, node: Self::Node, reading: u64);
@@ -172,84 +205,128 @@ pub trait Host {
     /// Wakes the tick up if it sleeps.
     fn wake_tick(&mut self);
 
-    /// Restarts the wrapper [`call`] from its beginning.
-    fn call_again<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
-        &mut self,
-        call: Self::Call,
-    ) -> Self::Row;
-    /// Restarts the wrapper [`scan`] from its beginning.
-    fn scan_again<const TIMED: u8, const SCOPE: u8>(&mut self, call: Self::Call) -> Self::Row;
+    /// Restarts the node's wrapper from its beginning.
+    fn call_again(&mut self, call: Self::Call) -> Self::Row;
 
     /// Calls [`charge_and_call`] out of line.
-    fn charge_and_call<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
-        &mut self,
-        call: Self::Call,
-    ) -> Self::Row;
+    fn charge_and_call(&mut self, call: Self::Call) -> Self::Row;
     /// Calls [`call_sampled`] out of line.
     fn call_sampled<const ACCOUNTING: u8>(&mut self, call: Self::Call, node: Self::Node) -> Self::Row;
     /// Calls [`finish_changed_call`] out of line.
-    fn finish_changed_call<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
+    fn finish_changed_call<const TIMED: u8, const ACCOUNTING: u8>(
         &mut self,
         node: Self::Node,
         row: Self::Row,
     ) -> Self::Row;
     /// Calls [`finish_and_scan`] out of line.
-    fn finish_and_scan<const TIMED: u8, const SCOPE: u8>(&mut self, call: Self::Call) -> Self::Row;
+    fn finish_and_scan<const TIMED: u8>(&mut self, call: Self::Call) -> Self::Row;
     /// Calls [`finish_previous_scan_call`] out of line.
-    fn finish_previous_scan_call<const TIMED: u8, const SCOPE: u8>(&mut self, scan: Self::Node);
+    fn finish_previous_scan_call<const TIMED: u8>(&mut self, scan: Self::Node);
 
     /// Returns the wrapper that is compiled from [`call`].
-    fn call_method<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>() -> Self::Method;
+    fn call_method<
+        const TIMED: u8,
+        const ACCOUNTING: u8,
+        const BEFORE: u8,
+        const AFTER: u8,
+        const IS_DRAINED: bool,
+    >() -> Self::Method;
     /// Returns the wrapper that is compiled from [`scan`].
     fn scan_method<const TIMED: u8, const SCOPE: u8>() -> Self::Method;
 }
 
-/// Returns the wrapper for a node. In a read-only statement, only the counters of shared buffers and work files can change.
-pub fn method<H: Host>(timed: Timed, accounting: Accounting, is_read_only: bool) -> H::Method {
+/// Returns whether such a wrapper counts calls instead of rows, if the node's caller reads each start to its end.
+pub fn counts_calls(timed: Timed, accounting: Accounting) -> bool {
+    match accounting {
+        Accounting::Leaf | Accounting::Switch => timed == Timed::Sampled,
+        Accounting::FusedScan => matches!(timed, Timed::Sampled | Timed::Never),
+        _ => false,
+    }
+}
+
+/// Returns the wrapper for a node, whose caller can move the counters of `before`, and which can itself move those of `after`.
+/// `is_drained` says that the caller reads each start of the node to its end, and calls nothing else meanwhile.
+pub fn method<H: Host>(
+    timed: Timed,
+    accounting: Accounting,
+    before: Scope,
+    after: Scope,
+    is_drained: bool,
+) -> H::Method {
     match timed {
-        Timed::Never if accounting == Accounting::FusedScan => scan_method::<H, NEVER>(is_read_only),
-        Timed::Never => call_method::<H, NEVER>(accounting, is_read_only),
-        Timed::Sampled if accounting == Accounting::FusedScan => scan_method::<H, SAMPLED>(is_read_only),
-        Timed::Sampled => call_method::<H, SAMPLED>(accounting, is_read_only),
-        Timed::EveryTsc => call_method::<H, EVERY_TSC>(accounting, is_read_only),
-        Timed::Every => call_method::<H, EVERY>(accounting, is_read_only),
+        Timed::Never if accounting == Accounting::FusedScan => scan_method::<H, NEVER>(after),
+        Timed::Never => plain_method::<H, NEVER>(accounting, after),
+        Timed::Sampled => match accounting {
+            Accounting::FusedScan => scan_method::<H, SAMPLED>(after),
+            Accounting::Leaf if is_drained => call_method::<H, LEAF, true>(before, after),
+            Accounting::Leaf => call_method::<H, LEAF, false>(before, after),
+            Accounting::Switch if is_drained => call_method::<H, SWITCH, true>(before, after),
+            Accounting::Switch => call_method::<H, SWITCH, false>(before, after),
+            _ => plain_method::<H, SAMPLED>(accounting, after),
+        },
+        Timed::EveryTsc => plain_method::<H, EVERY_TSC>(accounting, after),
+        Timed::Every => plain_method::<H, EVERY>(accounting, after),
     }
 }
 
-fn call_method<H: Host, const TIMED: u8>(accounting: Accounting, is_read_only: bool) -> H::Method {
-    match (accounting, is_read_only) {
-        (Accounting::None, _) => H::call_method::<TIMED, NONE, { scope::ALL }>(),
-        // The end of every call must be timed, so the scan gets the usual wrapper. The fused aggregate charges for it.
-        (Accounting::FusedScan, _) => H::call_method::<TIMED, NONE, { scope::ALL }>(),
-        (Accounting::Switch, false) => H::call_method::<TIMED, SWITCH, { scope::ALL }>(),
-        (Accounting::Switch, true) => H::call_method::<TIMED, SWITCH, { scope::READS }>(),
-        (Accounting::FusedAggregate, _) => H::call_method::<TIMED, FUSED_AGGREGATE, { scope::ALL }>(),
-        (Accounting::SubplanRoot, _) => H::call_method::<TIMED, SUBPLAN_ROOT, { scope::ALL }>(),
+/// Returns a wrapper that checks all counters that can move in the statement.
+fn plain_method<H: Host, const TIMED: u8>(accounting: Accounting, scope: Scope) -> H::Method {
+    match accounting {
+        // The end of every call must be timed, so a fused scan gets the usual wrapper. The fused aggregate charges for it.
+        Accounting::None | Accounting::FusedScan => H::call_method::<TIMED, NONE, ALL, ALL, false>(),
+        Accounting::Leaf | Accounting::Switch if scope == Scope::All => {
+            H::call_method::<TIMED, SWITCH, ALL, ALL, false>()
+        }
+        Accounting::Leaf | Accounting::Switch => H::call_method::<TIMED, SWITCH, READS, READS, false>(),
+        Accounting::FusedAggregate => H::call_method::<TIMED, FUSED_AGGREGATE, ALL, ALL, false>(),
+        Accounting::SubplanRoot => H::call_method::<TIMED, SUBPLAN_ROOT, ALL, ALL, false>(),
     }
 }
 
-fn scan_method<H: Host, const TIMED: u8>(is_read_only: bool) -> H::Method {
-    match is_read_only {
-        true => H::scan_method::<TIMED, { scope::SCAN }>(),
-        false => H::scan_method::<TIMED, { scope::ALL }>(),
+/// Returns a wrapper that checks only what can move.
+fn call_method<H: Host, const ACCOUNTING: u8, const IS_DRAINED: bool>(
+    before: Scope,
+    after: Scope,
+) -> H::Method {
+    match (before, after) {
+        (Scope::All, _) | (_, Scope::All) => H::call_method::<SAMPLED, ACCOUNTING, ALL, ALL, IS_DRAINED>(),
+        (Scope::Shared, Scope::Shared) => H::call_method::<SAMPLED, ACCOUNTING, SHARED, SHARED, IS_DRAINED>(),
+        (_, Scope::Shared) => H::call_method::<SAMPLED, ACCOUNTING, READS, SHARED, IS_DRAINED>(),
+        _ => H::call_method::<SAMPLED, ACCOUNTING, READS, READS, IS_DRAINED>(),
+    }
+}
+
+fn scan_method<H: Host, const TIMED: u8>(scope: Scope) -> H::Method {
+    match scope {
+        Scope::All => H::scan_method::<TIMED, ALL>(),
+        _ => H::scan_method::<TIMED, SHARED>(),
     }
 }
 
 /// Calls a node and measures the call.
 #[inline(always)]
-pub fn call<H: Host, const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
+pub fn call<
+    H: Host,
+    const TIMED: u8,
+    const ACCOUNTING: u8,
+    const BEFORE: u8,
+    const AFTER: u8,
+    const IS_DRAINED: bool,
+>(
     host: &mut H,
     call: H::Call,
 ) -> H::Row {
-    if ACCOUNTING >= SWITCH && host.have_counters_moved::<SCOPE>() {
-        return host.charge_and_call::<TIMED, ACCOUNTING, SCOPE>(call);
+    if ACCOUNTING >= LEAF && host.have_counters_moved::<BEFORE>() {
+        return host.charge_and_call(call);
     }
     let node = host.node_of(call);
     if TIMED == SAMPLED {
         if host.is_next_timed(node) {
             return host.call_sampled::<ACCOUNTING>(call, node);
         }
-        host.set_before(node, host.last_reading());
+        if ACCOUNTING != LEAF {
+            host.set_before(node, host.last_reading());
+        }
     }
     enter::<H, ACCOUNTING>(host, node);
     let every = TIMED == EVERY_TSC || TIMED == EVERY;
@@ -258,16 +335,21 @@ pub fn call<H: Host, const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
     } else {
         host.run(call)
     };
-    if (ACCOUNTING != NONE && host.have_counters_moved::<SCOPE>())
+    if (ACCOUNTING != NONE && host.have_counters_moved::<AFTER>())
         || ACCOUNTING > SWITCH
-        || (TIMED == SAMPLED && host.last_reading() != host.before(node))
+        || (TIMED == SAMPLED && ACCOUNTING != LEAF && host.last_reading() != host.before(node))
     {
-        return host.finish_changed_call::<TIMED, ACCOUNTING, SCOPE>(node, row);
+        return host.finish_changed_call::<TIMED, ACCOUNTING>(node, row);
     }
-    if ACCOUNTING == SWITCH {
+    if ACCOUNTING == LEAF || ACCOUNTING == SWITCH {
         host.set_running_account(host.caller(node));
     }
-    count_row(host, node, row);
+    if IS_DRAINED {
+        host.keep_last(node, row);
+        host.set_begun(node);
+    } else {
+        count_row(host, node, row);
+    }
     row
 }
 
@@ -293,10 +375,10 @@ fn run_every<H: Host, const TIMED: u8>(host: &mut H, call: H::Call, node: H::Nod
 /// number of calls minus one for each start, because each start is read to its end.
 #[inline(always)]
 pub fn scan<H: Host, const TIMED: u8, const SCOPE: u8>(host: &mut H, call: H::Call) -> H::Row {
-    let node = host.node_of(call);
-    if host.have_counters_moved::<SCOPE>() || (TIMED == SAMPLED && host.last_reading() != host.before(node)) {
-        return host.finish_and_scan::<TIMED, SCOPE>(call);
+    if host.have_counters_moved::<SCOPE>() {
+        return host.finish_and_scan::<TIMED>(call);
     }
+    let node = host.node_of(call);
     if TIMED == SAMPLED {
         if host.is_next_timed(node) {
             return host.call_sampled::<FUSED_SCAN>(call, node);
@@ -310,19 +392,20 @@ pub fn scan<H: Host, const TIMED: u8, const SCOPE: u8>(host: &mut H, call: H::Ca
 
 /// Charges and records a scan's previous call, and makes the next one.
 #[inline(always)]
-pub fn finish_and_scan<H: Host, const TIMED: u8, const SCOPE: u8>(host: &mut H, call: H::Call) -> H::Row {
-    host.finish_previous_scan_call::<TIMED, SCOPE>(host.node_of(call));
+pub fn finish_and_scan<H: Host, const TIMED: u8>(host: &mut H, call: H::Call) -> H::Row {
+    host.finish_previous_scan_call::<TIMED>(host.node_of(call));
     // No counter changes before the second check.
-    host.scan_again::<TIMED, SCOPE>(call)
+    host.call_again(call)
 }
 
 /// Charges and records a scan's previous call.
 #[inline(always)]
-pub fn finish_previous_scan_call<H: Host, const TIMED: u8, const SCOPE: u8>(host: &mut H, scan: H::Node) {
-    let did_io = host.have_counters_moved::<SCOPE>() && host.charge(host.account(scan));
+pub fn finish_previous_scan_call<H: Host, const TIMED: u8>(host: &mut H, scan: H::Node) {
+    host.set_before(scan, host.last_reading_before_mark());
+    host.remove_mark();
+    let did_io = host.have_counters_moved::<ALL>() && host.charge(host.account(scan));
     if TIMED == SAMPLED {
         record_if_long(host, scan, did_io);
-        host.set_before(scan, host.last_reading());
     }
 }
 
@@ -361,26 +444,32 @@ fn record_detected<H: Host>(host: &mut H, node: H::Node, detected: Detected) {
 
 /// Charges the caller with the increase of the counters since the last charge, and makes the call.
 #[inline(always)]
-pub fn charge_and_call<H: Host, const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
-    host: &mut H,
-    call: H::Call,
-) -> H::Row {
-    host.charge(host.running_account());
+pub fn charge_and_call<H: Host>(host: &mut H, call: H::Call) -> H::Row {
+    if !host.remove_mark() || host.have_counters_moved::<ALL>() {
+        host.charge(host.running_account());
+    }
     // No counter changes before the second check.
-    host.call_again::<TIMED, ACCOUNTING, SCOPE>(call)
+    host.call_again(call)
 }
 
 /// Finishes a call after which the counters or the last clock reading have changed.
 #[inline(always)]
-pub fn finish_changed_call<H: Host, const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
+pub fn finish_changed_call<H: Host, const TIMED: u8, const ACCOUNTING: u8>(
     host: &mut H,
     node: H::Node,
     row: H::Row,
 ) -> H::Row {
-    let did_io = leave::<H, TIMED, ACCOUNTING, SCOPE>(host, node);
+    if ACCOUNTING == LEAF {
+        host.set_before(node, host.last_reading_before_mark());
+    }
+    let did_io = leave::<H, TIMED, ACCOUNTING>(host, node);
     if TIMED == SAMPLED {
         record_if_long(host, node, did_io);
     }
+    if ACCOUNTING == SUBPLAN_ROOT && TIMED == SAMPLED && host.last_reading() != host.before(node) {
+        host.mark(host.before(node));
+    }
+    host.keep_last(node, row);
     count_row(host, node, row);
     row
 }
@@ -409,7 +498,7 @@ pub fn call_sampled<H: Host, const ACCOUNTING: u8>(host: &mut H, call: H::Call, 
         start,
         end,
         nested_readings,
-        did_io: leave::<H, SAMPLED, ACCOUNTING, { scope::ALL }>(host, node),
+        did_io: leave::<H, SAMPLED, ACCOUNTING>(host, node),
         first_of_start: !host.has_begun(node),
     };
     let sampling = host.sampling(node);
@@ -419,10 +508,13 @@ pub fn call_sampled<H: Host, const ACCOUNTING: u8>(host: &mut H, call: H::Call, 
     if wants_tick {
         host.want_tick();
     }
+    if ACCOUNTING == SUBPLAN_ROOT {
+        host.mark(before);
+    }
     if ACCOUNTING == FUSED_SCAN {
-        host.set_before(node, host.last_reading());
         host.set_begun(node);
     } else {
+        host.keep_last(node, row);
         count_row(host, node, row);
     }
     row
@@ -447,8 +539,7 @@ fn enter<H: Host, const ACCOUNTING: u8>(host: &mut H, node: H::Node) {
     if ACCOUNTING == FUSED_AGGREGATE {
         let scan = host.fused_scan(node);
         host.set_running_account(host.account(scan));
-        host.set_before(scan, host.last_reading());
-    } else if ACCOUNTING >= SWITCH {
+    } else if ACCOUNTING >= LEAF {
         host.set_running_account(host.account(node));
     }
 }
@@ -456,18 +547,17 @@ fn enter<H: Host, const ACCOUNTING: u8>(host: &mut H, node: H::Node) {
 /// Charges the node with its own part, and makes its caller's account the running one. Returns true if the call did I/O or
 /// used many buffers.
 #[inline(always)]
-fn leave<H: Host, const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
-    host: &mut H,
-    node: H::Node,
-) -> bool {
+fn leave<H: Host, const TIMED: u8, const ACCOUNTING: u8>(host: &mut H, node: H::Node) -> bool {
     if ACCOUNTING == FUSED_AGGREGATE {
-        host.finish_previous_scan_call::<TIMED, { scope::ALL }>(host.fused_scan(node));
+        host.finish_previous_scan_call::<TIMED>(host.fused_scan(node));
+    } else {
+        host.remove_mark();
     }
     let mut did_io = false;
-    if ACCOUNTING != NONE && host.have_counters_moved::<SCOPE>() {
+    if ACCOUNTING != NONE && host.have_counters_moved::<ALL>() {
         did_io = host.charge(host.account(node));
     }
-    if ACCOUNTING >= SWITCH {
+    if ACCOUNTING >= LEAF {
         host.set_running_account(host.caller(node));
     }
     if ACCOUNTING == SUBPLAN_ROOT {

@@ -14,7 +14,7 @@ use rowsource_core::model::{Planning, StatementFacts};
 pub fn rows(rows: &mut Rows, [queryid, planid]: [Option<i64>; 2], format: Option<&str>, which: Option<&str>) {
     // This comes first, so that the calling statement is excluded even if the call fails.
     statement::exclude_running_from_last();
-    let format = choose("format", format.unwrap_or_default(), &EXPLAIN_FORMATS);
+    let format = choose("format", format, &EXPLAIN_FORMATS);
     let Some(exported) = chosen(queryid, planid, which) else {
         return;
     };

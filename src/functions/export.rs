@@ -99,7 +99,7 @@ impl Exported {
 pub(super) fn chosen(queryid: Option<i64>, planid: Option<i64>, which: Option<&str>) -> Option<Exported> {
     // This comes first, so that the calling statement is excluded even if the call fails.
     statement::exclude_running_from_last();
-    let which = choose("which", which.unwrap_or_default(), &WHICH);
+    let which = choose("which", which, &WHICH);
     let exported = match which {
         Which::Kept(exemplar) => {
             display::find_stored(queryid, planid).map(|plan| kept_execution(plan, which, exemplar))

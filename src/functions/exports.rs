@@ -55,10 +55,10 @@ export! {
         export::plot_lines(rows, call.argument(0), call.argument(1), call.argument(2).unwrap_or(0));
     });
     rowsource_logical_io_0_1 => |call: &Call| call.returns(Shape::Rows, |call, rows| {
-        // A missing relation, fork or pattern gives no rows, as in PostgreSQL's own functions.
         let (fork, pattern) = (call.text(1, MAX_FORMAT_BYTES), call.text(3, MAX_FORMAT_BYTES));
-        if let (Some(relation), Some(fork), Some(pattern)) = (call.argument(0), fork, pattern) {
-            logical_io::rows(rows, relation, &fork, call.argument(2), &pattern, call.argument(4));
+        // A missing relation gives no rows, as in PostgreSQL's own functions.
+        if let Some(relation) = call.argument(0) {
+            logical_io::rows(rows, relation, fork.as_deref(), call.argument(2), pattern.as_deref(), call.argument(4));
         }
     });
     rowsource_call_trace_0_1 => |call: &Call| call.returns(Shape::Rows, |call, rows| {
@@ -99,8 +99,8 @@ export! {
         sql_trace::report_lines(rows, files.as_deref(), call.argument(1), sort.as_deref(), call.argument(3));
     });
     rowsource_tkprof_store_0_1 => |call: &Call| call.returns(Shape::Values, |call, rows| {
-        let sort = call.text(0, MAX_FORMAT_BYTES).unwrap_or_default();
-        stored_report::lines(rows, &sort, call.argument(1));
+        let sort = call.text(0, MAX_FORMAT_BYTES);
+        stored_report::lines(rows, sort.as_deref().unwrap_or("totela"), call.argument(1));
     });
     rowsource_trace_events_0_1 => |call: &Call| call.returns(Shape::Values, |call, rows| {
         let files = call.text(0, MAX_REPORT_BYTES);
@@ -178,6 +178,10 @@ export! {
             filetypes.as_deref(),
         );
     });
+    rowsource_check_writable_0_2 => |_: &Call| {
+        history::check_writable();
+        Datum::from(VOID)
+    };
     rowsource_plans_to_store_0_1 => |call: &Call| call.returns(Shape::Rows, |call, rows| {
         history::plans_to_store(rows, call.argument(0));
     });

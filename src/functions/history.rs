@@ -3,7 +3,7 @@
 
 use super::display;
 use crate::pg::server::srf::{Rows, bytes, oid, value};
-use crate::pg::server::{fail, memory};
+use crate::pg::server::{self, fail, memory};
 use crate::session;
 use pgrx::PgSqlErrorCode;
 use rowsource_core::model::PlanKey;
@@ -103,6 +103,28 @@ fn heading(
     Some((heading, seconds))
 }
 
+/// Fails if `rowsource_snapshot()` could not write to its tables.
+pub fn check_writable() {
+    let (place, hint) = if server::is_in_recovery() {
+        (
+            "on a standby",
+            "Call it on the primary, which stores its own statistics. Those of the standby are only in its views.",
+        )
+    } else if server::is_read_only() {
+        (
+            "in a read-only transaction",
+            "Call it in a transaction that may write, for example after BEGIN READ WRITE.",
+        )
+    } else {
+        return;
+    };
+    fail(
+        PgSqlErrorCode::ERRCODE_READ_ONLY_SQL_TRANSACTION,
+        &format!("rowsource_snapshot() cannot store a snapshot {place}"),
+        hint,
+    )
+}
+
 /// Adds the rows of `rowsource_plans_to_store()`: the plans that ran since a time in microseconds.
 pub fn plans_to_store(rows: &mut Rows, since: Option<i64>) {
     session::each_plan(|plan| {
@@ -149,7 +171,7 @@ pub fn stored_lines(
     find: impl FnOnce() -> Option<Stored>,
     format: Option<&str>,
 ) {
-    let format = display::parse(format.unwrap_or_default());
+    let format = display::parse(format.unwrap_or("ALLSTATS"));
     let name = |id: Option<i64>| id.map_or_else(|| "any".to_owned(), |id| id.to_string());
     let snapshot = wanted
         .snapshot

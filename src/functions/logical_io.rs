@@ -40,9 +40,9 @@ const CHUNK: usize = 64;
 pub fn rows(
     rows: &mut Rows,
     relation: pg_sys::Oid,
-    fork: &str,
+    fork: Option<&str>,
     blocks: Option<i64>,
-    pattern: &str,
+    pattern: Option<&str>,
     seed: Option<i64>,
 ) {
     let pattern = choose("pattern", pattern, &PATTERNS);
@@ -53,7 +53,7 @@ pub fn rows(
             "Leave it out to read as many blocks as the relation has.",
         )
     }
-    let fork = Fork::open(relation, fork, pattern == Pattern::Sequential);
+    let fork = Fork::open(relation, fork.unwrap_or("main"), pattern == Pattern::Sequential);
     if fork.blocks == 0 {
         return;
     }

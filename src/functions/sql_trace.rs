@@ -201,7 +201,7 @@ impl Mask {
                 self.visible.remove(&cursor.number);
             }
             Event::Stat(stat) if !self.is_visible(stat.cursor) => {
-                HIDDEN.clone_into(&mut stat.operation);
+                HIDDEN.clone_into(&mut stat.node.operation);
             }
             Event::Wait(wait) if !self.is_visible(wait.cursor) => {
                 wait.object = WaitObject::default();
@@ -242,7 +242,7 @@ fn read(name: &Name, mut kept: usize, mut add: impl FnMut(Event) -> usize) -> Ve
         }
         if let Some(mut event) = reader.read(&line) {
             mask.apply(&mut event);
-            kept = add(event);
+            kept = add(event) + reader.bytes();
         }
     }
     let mut notes = Vec::new();

@@ -7,12 +7,14 @@ use super::sql_trace::sort_keys;
 use super::wait_names;
 use super::words::MASKED;
 use crate::pg::server::srf::Rows;
-use crate::pg::server::{self, memory};
+use crate::pg::server::{self, fail, memory};
 use crate::pg::{store, waits};
 use crate::session;
+use pgrx::PgSqlErrorCode;
 use rowsource_core::model::{Plan, PlanKey};
 use rowsource_core::sql_trace::report::{
-    Statement, StoredTotals, calls_of_others, sort_value, stored_calls, stored_head,
+    Statement, StoredTotals, calls_of_others, never_stored, sort_value, sort_value_of_user, stored_calls,
+    stored_head,
 };
 use rowsource_core::waits::Event;
 use std::cmp::Reverse;
@@ -45,6 +47,13 @@ fn mask(plan: &Plan) -> Option<&'static str> {
 /// Adds the lines of `rowsource_tkprof_store()`.
 pub fn lines(rows: &mut Rows, sort: &str, limit: Option<i32>) {
     let keys = sort_keys(sort);
+    if let Some(word) = never_stored(sort, &keys) {
+        fail(
+            PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+            &format!("the store does not know what \"{word}\" in sort adds up"),
+            "Sort by totela, fchela, fchdsk, fchqry, fchrow, execnt or plnela, or trace the statements and call rowsource_tkprof().",
+        );
+    }
     let limit = limit.map(|limit| usize::try_from(limit).unwrap_or(0));
     let (plans, others) = (session::keys(), session::others());
     let mut totals = StoredTotals::default();
@@ -64,7 +73,7 @@ pub fn lines(rows: &mut Rows, sort: &str, limit: Option<i32>) {
         let place = *places.entry(statement).or_insert_with(|| {
             totals.statements[usize::from(is_recursive)] += 1;
             listed.push(Listed {
-                value: 0,
+                value: sort_value_of_user(Some(u64::from(key.userid)), &keys),
                 others: None,
             });
             listed.len() - 1

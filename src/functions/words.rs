@@ -15,11 +15,13 @@ pub const EXPLAIN_FORMATS: [(&str, ExplainFormat); 4] = [
     ("xml", ExplainFormat::Xml),
 ];
 
-/// Returns what a word stands for. Letter case and spaces around the word do not matter.
+/// Returns what a word stands for. Letter case and spaces around the word do not matter. NULL stands for the default, which is the
+/// first known word.
 ///
 /// # Errors
 /// Raises an error that names the argument and the known words.
-pub fn choose<T: Copy>(argument: &str, word: &str, known: &[(&str, T)]) -> T {
+pub fn choose<T: Copy>(argument: &str, word: Option<&str>, known: &[(&str, T)]) -> T {
+    let word = word.unwrap_or(known[0].0);
     let found = known
         .iter()
         .find(|(name, _)| name.eq_ignore_ascii_case(word.trim()));

@@ -56,7 +56,9 @@ mod targets;
 
 pub use attach::attach;
 pub use control::SharedTrace;
-pub use live::{LiveMemory, attach_worker, live_memory, shared_history, shared_targets, shared_trace};
+pub use live::{
+    LiveMemory, MAX_PART_OF_PAGE, attach_worker, live_memory, shared_history, shared_targets, shared_trace,
+};
 pub use pending::{PlanRef, PlanSlot};
 pub use read::{current_plan, description, flips, info, keys, others, plan, reset};
 pub use record::{add_late_waits, record, record_explained};

@@ -4,7 +4,7 @@ use crate::documents::{anchors, blocks, checkout, documents, links, prose, read}
 use std::fs;
 use std::path::Path;
 
-const SCRIPT: &str = "pg_rowsource--0.1.0.sql";
+const SCRIPT: &str = "pg_rowsource--0.2.0.sql";
 
 /// These are unmarked in two files: excerpts of trace files and of reports, which are no examples of SQL.
 const WITH_UNMARKED_BLOCKS: [&str; 2] = ["docs/tkprof.md", "docs/trace.md"];
@@ -176,24 +176,57 @@ fn examples_of_sql_are_marked_as_such() {
     assert_none_missing("blocks that are not marked, or whose SQL is not", wrong);
 }
 
+/// Returns a number that changes with any byte of a text (FNV-1a).
+fn fingerprint(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
 #[test]
-fn figures_of_the_bench_are_those_of_its_report() {
-    let report = read("bench/results/README.md");
-    let (mut compared, mut wrong) = (0, Vec::new());
-    for file in ["docs/cost.md", "docs/time.md"] {
-        let text = read(file);
-        for part in text.split("<!-- from bench/results/README.md -->").skip(1) {
-            let (table, _) = part.split_once("<!-- end -->").expect("the end of the table");
-            for line in table.lines().filter(|line| line.starts_with('|')) {
-                compared += 1;
-                if !report.lines().any(|of_report| of_report == line) {
-                    wrong.push(format!("{file}: {line}"));
-                }
-            }
-        }
+fn released_scripts_never_change() {
+    let released = |script: &str| fingerprint(&read(script));
+    assert_eq!(released("pg_rowsource--0.1.0.sql"), 0xe288_6e15_f8c6_b74e);
+}
+
+/// Returns the oldest supported major: the first feature of the library that is one.
+fn oldest_major() -> u32 {
+    let manifest = read("Cargo.toml");
+    let majors = manifest
+        .lines()
+        .filter_map(|line| line.strip_prefix("pg")?.split_once(" = ")?.0.parse().ok());
+    majors.min().expect("a major")
+}
+
+/// Returns the date of a version in the changelog of the packages, as in the changelog: 2026-11-23.
+fn date_of_package(version: &str) -> Option<String> {
+    const MONTHS: &str = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec";
+    let log = read("debian/changelog");
+    let entry = log
+        .split("pg-rowsource (")
+        .find(|entry| entry.starts_with(&format!("{version}-")))?;
+    let date: Vec<&str> = entry.split(">  ").nth(1)?.split_whitespace().collect();
+    let month = MONTHS.split(' ').position(|month| month == date[2])? + 1;
+    Some(format!("{}-{month:02}-{}", date[3], date[1]))
+}
+
+#[test]
+fn dates_of_versions_agree() {
+    let log = read("CHANGELOG.md");
+    let versions = log
+        .lines()
+        .filter_map(|line| line.strip_prefix("## ")?.split_once(" ("));
+    let mut compared = 0;
+    for (version, date) in versions {
+        let date = Some(date.trim_end_matches(')').to_owned());
+        assert_eq!(
+            date_of_package(version),
+            date,
+            "the date of {version} in debian/changelog"
+        );
+        compared += 1;
     }
-    assert!(compared > 30, "only {compared} lines were compared");
-    assert_none_missing("lines that bench/results/README.md does not have", wrong);
+    assert!(compared >= 2, "CHANGELOG.md has {compared} versions with a date");
 }
 
 #[test]
@@ -218,6 +251,8 @@ fn versions_agree() {
         ("debian/changelog", format!("pg-rowsource ({version}-")),
         ("CHANGELOG.md", version.to_owned()),
         (SCRIPT, format!("/* pg_rowsource--{version}.sql */")),
+        ("META.json", format!("\"PostgreSQL\": \"{}.0.0\"", oldest_major())),
+        ("debian/pgversions", format!("{}+\n", oldest_major())),
     ];
     let lacks = |(file, text): &&(&str, String)| !read(file).contains(text);
     let missing = expected

@@ -1,10 +1,11 @@
-//! Instructions of a single-user backend, counted by callgrind.
+//! Instructions of a single-user backend, or of the sessions of a running server, counted by callgrind.
 //!
 //! The cost of one call or one statement is the difference of two runs that differ only in their number of calls or
 //! statements. So start-up and work done once per plan do not count, and the result is the same on every machine.
 
 use crate::environment::environment;
-use crate::session::run_each;
+use crate::server::Server;
+use crate::session::{run_each, value};
 use postgres::Client;
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -12,6 +13,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 /// The rows of the two tables. The difference of their counts gives the instructions per call.
 const ROWS: [u64; 2] = [10_000, 70_000];
@@ -21,37 +23,36 @@ const STATEMENTS: [usize; 2] = [100, 400];
 /// The recorded instructions that the library adds. The counts may fall: then record the new values here.
 pub struct Recorded {
     pub major: i32,
-    /// A call of a scan fused with its aggregate, and any other call.
-    pub calls: [f64; 2],
-    /// The [`SHORT`] statements. They are counted on 15 and on the newest major. Those in turns vary by 4 % with the time that they take,
-    /// because a session flushes its buffer a few times a second: what is recorded is the middle of alone and beside other work.
+    /// The [`CALLS`].
+    pub calls: [f64; CALLS.len()],
+    /// The [`SHORT`] statements. They are counted on 15 and on the newest major.
     pub statements: Option<[f64; SHORT.len()]>,
 }
 
 pub const RECORDED: &[Recorded] = &[
     Recorded {
         major: 15,
-        calls: [16.4, 38.8],
-        statements: Some([3_180.0, 3_245.0, 3_315.0]),
+        calls: [13.5, 24.2, 56.5],
+        statements: Some([2_920.0, 2_940.0, 2_960.0]),
     },
     Recorded {
         major: 17,
-        calls: [15.7, 38.5],
+        calls: [13.5, 24.2, 56.5],
         statements: None,
     },
     Recorded {
         major: 18,
-        calls: [15.7, 38.5],
+        calls: [13.5, 24.2, 56.5],
         statements: None,
     },
     Recorded {
         major: 19,
-        calls: [15.2, 37.5],
-        statements: Some([3_030.0, 3_120.0, 3_285.0]),
+        calls: [12.4, 22.9, 55.0],
+        statements: Some([2_920.0, 2_920.0, 2_940.0]),
     },
 ];
 
-/// Instructions may be this many times the recorded ones. Beside other work, runs of one build differ by 1 %.
+/// Instructions may be this many times the recorded ones. Runs of one build differ by 1 %, alone or beside other work.
 const MARGIN: f64 = 1.03;
 
 /// Returns the recorded instructions of a major. If there are none, only the design's budget holds.
@@ -86,18 +87,41 @@ impl Profile {
 /// Counts what a single-user backend does for its statements: all that it does but for its start and its end. The start reads
 /// core's file of statistics, which grows from run to run, and 19 calibrates its clock, for as long as it takes.
 ///
-/// A session flushes the executions of a plan once a second, and keeps an execution that is slower than all before. That is not
-/// counted either, because it is rare, and how often it happens depends on the machine. Neither are signal handlers: callgrind
-/// never counts these.
+/// What depends on time is not counted either, because other work makes a run last longer: a session flushes the executions of a
+/// plan once a second, as core flushes its statistics, keeps an execution that is slower than all before, and copies the texts of
+/// at most 200 statements in ten seconds. Neither are signal handlers: callgrind never counts these.
 const STATEMENTS_ONLY: &[&str] = &[
     "PostgresMain",
     "InitPostgres",
     "proc_exit",
+    "pgstat_report_stat",
     "pg_rowsource::pg::store::record::record_at_once",
     "pg_rowsource::pg::store::exemplars::keep",
+    "pg_rowsource::session::Last::keep_text",
 ];
-/// Counts what runs plans. What a session does beside it, once a second or once in its life, is not counted.
-const PLANS_ONLY: &[&str] = &["standard_ExecutorRun"];
+/// Counts what runs plans. What a session does beside it, once a second or once in its life, is not counted. Nor is that it measures
+/// the clock's own cost every few milliseconds, which are few instructions under callgrind.
+const PLANS_ONLY: &[&str] = &[
+    "standard_ExecutorRun",
+    "pg_rowsource::pg::hot::timing::measure_empty_interval",
+];
+
+/// The C library's functions that begin with one of these names are its allocator.
+const ALLOCATOR: &[&str] = &[
+    "malloc",
+    "free",
+    "realloc",
+    "calloc",
+    "_int_",
+    "unlink_chunk",
+    "sysmalloc",
+    "systrim",
+    "tcache_",
+    "alloc_perturb",
+];
+/// What a call of the allocator counts. What it executes depends on which sizes were freed before in the life of the process, and
+/// differs by 100 instructions a statement between two sessions that differ in nothing else.
+const ALLOCATION: u64 = 100;
 
 /// Counts the instructions of a single-user backend that runs this script on `data`, with these settings. A statement ends
 /// at an empty line.
@@ -108,43 +132,139 @@ pub fn instructions(data: &Path, settings: &[&str], script: &str) -> u64 {
 /// Counts how often a single-user backend executes the library's instructions at these addresses, which are those that objdump
 /// prints.
 pub fn executions(data: &Path, settings: &[&str], script: &str, addresses: &HashSet<u64>) -> u64 {
-    const BY_INSTRUCTION: &[&str] = &["--dump-instr=yes", "--compress-pos=no", "--compress-strings=no"];
-    let output = run_with(BY_INSTRUCTION, STATEMENTS_ONLY, data, settings, script);
-    let counts = fs::read_to_string(&output).expect("callgrind's output");
-    let _ = fs::remove_file(&output);
-    let (mut is_ours, mut is_call, mut sum) = (false, false, 0);
-    for line in counts.lines() {
-        if let Some(object) = line.strip_prefix("ob=") {
-            is_ours = object.ends_with("/pg_rowsource.so");
-        }
-        // The line after that of a call has what the called function did.
-        let of_call = std::mem::replace(&mut is_call, line.starts_with("calls="));
-        if let Some(rest) = line.strip_prefix("0x").filter(|_| is_ours && !of_call) {
-            let mut fields = rest.split(' ');
-            let address = fields
-                .next()
-                .and_then(|address| u64::from_str_radix(address, 16).ok());
-            if address.is_some_and(|address| addresses.contains(&address)) {
-                let count = fields.next_back().and_then(|count| count.parse::<u64>().ok());
-                sum += count.expect("a count");
+    const BY_INSTRUCTION: &[&str] = &["--dump-instr=yes"];
+    let mut sum = 0;
+    each_count(
+        BY_INSTRUCTION,
+        STATEMENTS_ONLY,
+        data,
+        settings,
+        script,
+        |at, cost| {
+            let address = at.position.strip_prefix("0x");
+            let address = address.and_then(|address| u64::from_str_radix(address, 16).ok());
+            if at.called.is_none()
+                && at.object.ends_with("/pg_rowsource.so")
+                && address.is_some_and(|address| addresses.contains(&address))
+            {
+                sum += cost;
             }
-        }
-    }
+        },
+    );
     sum
 }
 
+/// Returns the instructions that a backend executes, without those of the C library's allocator.
 fn counted(toggles: &[&str], data: &Path, settings: &[&str], script: &str) -> u64 {
-    let output = run(toggles, data, settings, script);
+    let mut sum = 0;
+    each_count(&[], toggles, data, settings, script, |at, cost| {
+        let is_allocator = ALLOCATOR.iter().any(|name| at.function.starts_with(name));
+        match at.called {
+            _ if is_allocator && at.object.contains("/libc.so") => {}
+            None => sum += cost,
+            Some(("malloc" | "calloc" | "realloc" | "free", calls)) => sum += calls * ALLOCATION,
+            Some(_) => {}
+        }
+    });
+    sum
+}
+
+/// Where callgrind counted.
+#[derive(Default)]
+struct Counted<'a> {
+    object: &'a str,
+    function: &'a str,
+    /// The address of the instruction, or 0.
+    position: &'a str,
+    /// The function that is called there, and how often. Then the count is that of the called function.
+    called: Option<(&'a str, u64)>,
+}
+
+/// Visits each count of a run with these options.
+fn each_count(
+    options: &[&str],
+    toggles: &[&str],
+    data: &Path,
+    settings: &[&str],
+    script: &str,
+    mut visit: impl FnMut(&Counted, u64),
+) {
+    let in_full = ["--compress-pos=no", "--compress-strings=no"];
+    let output = run_with(&[options, &in_full].concat(), toggles, data, settings, script);
     let counts = fs::read_to_string(&output).expect("callgrind's output");
     let _ = fs::remove_file(&output);
-    counts
-        .lines()
-        .find_map(|line| {
-            line.strip_prefix("totals: ")
-                .or_else(|| line.strip_prefix("summary: "))
-        })
-        .and_then(|number| number.trim().parse().ok())
-        .expect("totals in callgrind's output")
+    let mut at = Counted::default();
+    let mut called = "";
+    for line in counts.lines() {
+        match line.split_once('=') {
+            Some(("ob", name)) => at.object = name,
+            Some(("fn", name)) => at.function = name,
+            Some(("cfn", name)) => called = name,
+            Some(("calls", calls)) => {
+                let calls = calls.split(' ').next().and_then(|calls| calls.parse().ok());
+                at.called = Some((called, calls.expect("a number of calls")));
+            }
+            None if line.starts_with(|first: char| first.is_ascii_digit()) => {
+                let (position, cost) = line.split_once(' ').expect("a position and a count");
+                at.position = position;
+                let cost = cost.rsplit(' ').next().and_then(|cost| cost.parse().ok());
+                visit(&at, cost.expect("a count"));
+                at.called = None;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Returns the sum of a file of counts. Its last line is that of the totals: a file without them is not complete.
+fn total(counts: &str) -> Option<u64> {
+    let sum = counts.lines().find_map(|line| line.strip_prefix("totals: "));
+    sum?.trim().parse().ok()
+}
+
+/// A running server whose sessions are counted.
+pub struct CountedServer(Server);
+
+impl CountedServer {
+    /// Starts a stopped server again, under callgrind.
+    pub fn launch(mut server: Server) -> CountedServer {
+        let output = format!("--callgrind-out-file={}/callgrind.%p", server.folder().display());
+        let toggles: Vec<String> = toggles(STATEMENTS_ONLY).collect();
+        let mut runner = vec!["/usr/bin/valgrind", "--tool=callgrind", &output];
+        runner.extend(toggles.iter().map(String::as_str));
+        server.run_by(&runner);
+        server.launch();
+        CountedServer(server)
+    }
+
+    /// Returns the server.
+    pub fn server(&self) -> &Server {
+        &self.0
+    }
+
+    /// Counts the instructions of the statements of a session, which `run` sends.
+    pub fn instructions(&self, run: impl FnOnce(&mut Client)) -> u64 {
+        let mut client = self.0.connect();
+        let pid: i32 = value(&mut client, "SELECT pg_backend_pid()");
+        run(&mut client);
+        drop(client);
+        let output = self.0.folder().join(format!("callgrind.{pid}"));
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let counts = fs::read_to_string(&output).unwrap_or_default();
+            if let Some(sum) = total(&counts) {
+                return sum;
+            }
+            assert!(Instant::now() < deadline, "no counts of session {pid}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn toggles(functions: &[&str]) -> impl Iterator<Item = String> {
+    functions
+        .iter()
+        .map(|function| format!("--toggle-collect={function}"))
 }
 
 /// Counts the instructions of a single-user backend, by function.
@@ -209,11 +329,7 @@ fn run_with(options: &[&str], toggles: &[&str], data: &Path, settings: &[&str], 
     command
         .args(["valgrind", "--tool=callgrind", "--error-exitcode=0"])
         .args(options)
-        .args(
-            toggles
-                .iter()
-                .map(|function| format!("--toggle-collect={function}")),
-        )
+        .args(self::toggles(toggles))
         .arg(format!("--callgrind-out-file={}", output.display()))
         .arg(environment.pgbin.join("postgres"))
         .args(["--single", "-j", "-D"])
@@ -243,7 +359,7 @@ fn run_with(options: &[&str], toggles: &[&str], data: &Path, settings: &[&str], 
     output
 }
 
-/// Creates the tables that [`of_a_call`] and [`of_a_statement`] read.
+/// Creates the tables that [`of_a_row`] and [`of_a_statement`] read.
 pub fn create_tables(client: &mut Client) {
     let [small, large] = ROWS;
     run_each(
@@ -257,11 +373,28 @@ pub fn create_tables(client: &mut Client) {
     );
 }
 
-/// Returns the instructions that measuring adds to one call of the scan in `select ... from`, at `sampfreq` 128.
-pub fn of_a_call(data: &Path, select: &str) -> f64 {
+/// Calls of nodes: the statement that makes them for each row of `TABLE`, and the instructions that measuring may add to them. The
+/// scan below an aggregate that only counts is fused with it; the scan below one that compares texts is not. A limit has an input.
+pub const CALLS: [(&str, &str, f64); 3] = [
+    ("a call of a fused scan", "SELECT count(pad) FROM TABLE", 15.0),
+    (
+        "a call of a scan below an aggregate",
+        "SELECT max(pad) FROM TABLE",
+        25.0,
+    ),
+    (
+        "a call of a limit, and one of the scan below it",
+        "SELECT max(pad) FROM (SELECT pad FROM TABLE LIMIT 1000000000) s",
+        60.0,
+    ),
+];
+
+/// Returns the instructions that measuring adds for each row of `TABLE` in a statement, at `sampfreq` 128.
+pub fn of_a_row(data: &Path, statement: &str) -> f64 {
     let count = |level: &str, table: &str| {
+        let statement = statement.replace("TABLE", table);
         let script = format!(
-            "SET pg_rowsource.statistics_level = {level};\n\nSET pg_rowsource.sampfreq = 128;\n\n{select} FROM {table};\n\n"
+            "SET pg_rowsource.statistics_level = {level};\n\nSET pg_rowsource.sampfreq = 128;\n\n{statement};\n\n"
         );
         counted(
             PLANS_ONLY,

@@ -25,6 +25,7 @@ pub mod history;
 mod imports;
 pub mod measured;
 pub mod mounts;
+pub mod oltp;
 pub mod pgbench;
 #[cfg(test)]
 mod plain_frames;
@@ -34,8 +35,10 @@ pub mod schema;
 pub mod server;
 pub mod session;
 pub mod shape;
+pub mod shared_lines;
 #[cfg(test)]
 mod sources;
+pub mod stack_samples;
 pub mod statistics;
 pub mod store;
 pub mod strace;

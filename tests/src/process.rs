@@ -1,7 +1,7 @@
 //! Memory, limits and signals of a server's processes.
 
 use crate::environment::environment;
-use procfs::process::{MMapPath, Process, Status};
+use procfs::process::{MMPermissions, MMapPath, Process, Status};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,32 @@ fn status(pid: u32) -> Option<Status> {
 /// Returns the memory that belongs to this process alone; 0 if it has ended.
 pub fn private_bytes(pid: u32) -> u64 {
     status(pid).and_then(|status| status.rssanon).unwrap_or(0) * 1024
+}
+
+/// The bytes of the pages that no other process has mapped and that differ from a file.
+pub struct OwnPages {
+    /// Those of its private memory. What it still shares with the postmaster does not count.
+    pub private: u64,
+    /// Those of the server's dynamic shared memory.
+    pub dynamic: u64,
+}
+
+/// Returns the pages that belong to this process alone.
+pub fn own_pages(pid: u32) -> OwnPages {
+    let maps = process(pid).and_then(|process| process.smaps().ok());
+    let mut own = OwnPages {
+        private: 0,
+        dynamic: 0,
+    };
+    for map in maps.iter().flatten() {
+        let bytes = map.extension.map.get("Private_Dirty").copied().unwrap_or(0);
+        if !map.perms.contains(MMPermissions::SHARED) {
+            own.private += bytes;
+        } else if matches!(&map.pathname, MMapPath::Path(path) if path.starts_with("/dev/shm")) {
+            own.dynamic += bytes;
+        }
+    }
+    own
 }
 
 /// Returns the peak memory of the process since [`reset_peak`], including shared memory that it touched.

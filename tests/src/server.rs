@@ -54,6 +54,8 @@ pub struct Server {
     program: Option<PathBuf>,
     /// The command that runs the server, if it runs in another mount namespace than the test.
     inside: Vec<String>,
+    /// The program that runs the server's program, with its arguments, if there is one.
+    runner: Vec<String>,
 }
 
 impl Server {
@@ -105,6 +107,11 @@ impl Server {
         self.inside = mounts.enter();
     }
 
+    /// Makes a program run the server's from the next launch on, for example one that counts instructions.
+    pub fn run_by(&mut self, runner: &[&str]) {
+        self.runner = runner.iter().map(|argument| argument.to_string()).collect();
+    }
+
     /// Starts a server from another program.
     pub fn of_program(name: &str, settings: &[&str], program: &Path) -> Server {
         let mut server = Server::preloaded(name, settings);
@@ -153,6 +160,7 @@ impl Server {
             object: None,
             program: None,
             inside: Vec::new(),
+            runner: Vec::new(),
             settings: settings.iter().map(|s| s.to_string()).collect(),
         }
     }
@@ -344,7 +352,15 @@ impl Server {
             .open(self.folder.join("log"))
             .expect("the log");
         let usual = environment.pgbin.join("postgres");
-        let mut command = environment.as_server(self.program.as_ref().unwrap_or(&usual));
+        let program = self.program.as_ref().unwrap_or(&usual);
+        let mut command = match self.runner.split_first() {
+            None => environment.as_server(program),
+            Some((runner, arguments)) => {
+                let mut command = environment.as_server(Path::new(runner));
+                command.args(arguments).arg(program);
+                command
+            }
+        };
         command.arg("-D").arg(self.data()).stdin(Stdio::null());
         if let Some((program, arguments)) = self.inside.split_first() {
             command = wrapped(program, arguments, &command);

@@ -38,8 +38,12 @@ pub fn field<'a>(line: &'a str, key: &str) -> Option<&'a str> {
         .map(|field| field.1)
 }
 
-/// Returns a field of a line that is a number.
+/// Returns a field of a line that is a number. Counts that are missing are 0.
 pub fn number(line: &str, key: &str) -> i64 {
+    const COUNTS: [&str; 9] = ["c", "p", "cr", "cu", "r", "dep", "rows", "pr", "pw"];
+    if COUNTS.contains(&key) && field(line, key).is_none() {
+        return 0;
+    }
     let found = field(line, key).unwrap_or_else(|| panic!("no {key} in {line}"));
     found.parse().unwrap_or_else(|_| panic!("{key} in {line}"))
 }

@@ -55,6 +55,36 @@ fn a_clock_that_steps_back_does_no_harm() {
     server.assert_no_crash();
 }
 
+/// What the clock itself takes is measured again while statements run. Else a scan would seem to take all of this statement's time.
+#[test]
+fn a_clock_that_gets_slower_is_noticed_timing() {
+    let object = object("tired_clock/tired_clock.c");
+    let server = Server::overridden(
+        "tired",
+        &["max_parallel_workers_per_gather = 0", "jit = off"],
+        &object,
+    );
+    let mut client = server.session();
+    run_each(
+        &mut client,
+        "CREATE TABLE t AS SELECT '*'::text AS pad FROM generate_series(1, 1000000) i; VACUUM (FREEZE, ANALYZE) t;
+         SET pg_rowsource.clock_source = system; SET pg_rowsource.sampfreq = 128",
+    );
+    let mut share_of_scan = || {
+        let nodes = measure(&mut client, "SELECT max(md5(pad)) FROM t");
+        let ms = |at: usize| nodes[at].total_ms.expect("a time");
+        println!("{:.1} ms in the scan, {:.1} ms in all", ms(1), ms(0));
+        ms(1) / ms(0)
+    };
+    let before = share_of_scan();
+    std::fs::write(server.data().join("tired"), "").expect("a file");
+    let after = share_of_scan();
+    assert!(
+        before < 0.5 && after < before + 0.2,
+        "{before:.2}, then {after:.2}"
+    );
+}
+
 #[test]
 fn all_sources_measure_the_same_time() {
     let server = Server::preloaded("sources", &["max_parallel_workers_per_gather = 0"]);

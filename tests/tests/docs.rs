@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 const BESIDE: &str =
     "SELECT count(*) FROM t WHERE pg_sleep(CASE WHEN id = 1000 THEN 600 ELSE 0 END) IS NOT NULL";
 
+/// The queryid and the planid in examples.
+const IDS: &str = "4711, 815";
+
 fn server(name: &str) -> Server {
     Server::preloaded(name, &["pg_rowsource.keep_constants = off"])
 }
@@ -142,6 +145,39 @@ fn run_block(server: &Server, client: &mut Client, block: &Block) -> Result<Outp
     }
 }
 
+/// Returns the queries that a shell script gives to psql with `-c "..."`.
+fn queries_of_psql(script: &str) -> Result<Vec<&str>, String> {
+    let mut queries = Vec::new();
+    for line in script.lines().filter(|line| line.contains("psql ")) {
+        let mut rest = line;
+        while let Some((_, quoted)) = rest.split_once("c \"") {
+            let wrong = || format!("the SQL does not end at its second quotation mark: {line}");
+            let (sql, after) = quoted.split_once('"').ok_or_else(wrong)?;
+            if sql.ends_with('\\') || !(after.is_empty() || after.starts_with(' ')) {
+                return Err(wrong());
+            }
+            queries.extend(sql.to_lowercase().starts_with("select ").then_some(sql));
+            rest = after;
+        }
+    }
+    Ok(queries)
+}
+
+/// Runs the queries of a shell script. Each must return a row. The ids 4711 and 815 stand for those of the session's last statement.
+fn run_script(client: &mut Client, script: &str) -> Result<(), String> {
+    for sql in queries_of_psql(script)? {
+        let mut sql = sql.to_owned();
+        if sql.contains(IDS) {
+            let ids = "SELECT format('%s, %s', queryid, planid) FROM rowsource_last()";
+            sql = sql.replace(IDS, &value::<String>(client, ids));
+        }
+        if run(client, &sql)?.rows.is_empty() {
+            return Err(format!("no row: {sql}"));
+        }
+    }
+    Ok(())
+}
+
 /// Returns the major that a directive names.
 fn number(block: &Block, word: &str) -> Option<i32> {
     let digits = block
@@ -165,7 +201,9 @@ fn failures(server: &Server, database: &str, name: &str, text: &str) -> Vec<Stri
         let too_new = number(&block, "until").is_some_and(|until| major > until);
         let result = match (block.info.as_str(), last.take()) {
             ("sql", _) if too_old => Ok(()),
+            ("sh", _) if too_old || too_new => Ok(()),
             ("sql", _) => run_block(server, &mut client, &block).map(|output| last = Some(output)),
+            ("sh", _) => run_script(&mut client, &block.text),
             ("text", Some(output)) if block.follows && !too_new => compare(&block, &output),
             _ => Ok(()),
         };
@@ -204,13 +242,66 @@ fn wrong_examples_are_found() {
 ```sql\nSELECT calls FROM pg_stat_rowsource_plans;\n```\n\n```text\n call\n------\n```\n
 <!-- test: fails -->\n```sql\nSELECT 1;\n```\n
 ```sql\nselect count(pad) from test;\nselect rowsource_display();\n```\n
-```text\nid\n| Id | Operation | Name |\n---\n| 0 | Sort | |\n---\n```\n";
+```text\nid\n| Id | Operation | Name |\n---\n| 0 | Sort | |\n---\n```\n
+```sh\npsql -Atc \"x\" | cat\npsql -AtX -c \"select nosuch\" > file\n```\n
+```sh\npsql -Atc \"select 1 where false\"\n```\n
+```sh\npsql -c \"select 1\" -c \"select 2 as \\\"x\\\"\"\n```\n
+<!-- test: from 99 -->\n```sh\npsql -c \"select nosuch\"\n```\n
+<!-- test: until 9 -->\n```sh\npsql -c \"select nosuch\"\n```\n
+```sh\npsql -c \"select rowsource_folded(4711, 815, 'nosuch')\" | cat\n```\n";
     let found = failures(&server, "wrong", "x", text);
     let lines: Vec<&str> = found
         .iter()
         .filter_map(|failure| failure.split(':').nth(1))
         .collect();
-    assert_eq!(lines, ["1", "5", "13", "19", "28"], "{found:#?}");
+    assert_eq!(
+        lines,
+        ["1", "5", "13", "19", "28", "36", "41", "45", "59"],
+        "{found:#?}"
+    );
+}
+
+/// The first statement of a view of all users may be one whose ids are hidden.
+#[test]
+fn examples_that_display_a_top_plan_are_for_every_role() {
+    let server = server("docs_roles");
+    let mut client = session(&server, "roles");
+    let work = "CREATE ROLE other LOGIN; SELECT count(*) FROM orders a JOIN orders b ON a.amount = b.amount";
+    for statement in statements(work) {
+        run(&mut client, &statement).expect("a statement");
+    }
+    let config = |user| {
+        let mut config = postgres::Config::new();
+        config.host_path(server.folder()).user(user).dbname("roles");
+        config
+    };
+    let mut other = config("other").connect(NoTls).expect("a session");
+    let hidden = "SELECT queryid IS NULL FROM rowsource_top_statements LIMIT 1";
+    assert!(value::<bool>(&mut other, hidden), "the first statement is hidden");
+
+    let readme = documents::read("README.md");
+    let scripts = blocks(&readme).into_iter().filter(|block| block.info == "sh");
+    let mut examples: Vec<String> = Vec::new();
+    for script in scripts {
+        let queries = queries_of_psql(&script.text).expect("queries");
+        examples.extend(queries.into_iter().map(str::to_owned));
+    }
+    let cookbook = blocks(&documents::read("docs/cookbook.md"));
+    examples.extend(cookbook.into_iter().map(|block| block.text));
+    examples.retain(|sql| sql.contains("rowsource_top_") && sql.contains("rowsource_display("));
+    assert_eq!(examples.len(), 2, "{examples:#?}");
+    // The first time, the role has no plan that it may see, and then its own.
+    for _ in 0..2 {
+        for sql in &examples {
+            let printed = run(&mut other, sql).unwrap_or_else(|error| panic!("{sql}\n{error}"));
+            println!("{} rows: {sql}", printed.rows.len());
+        }
+        run(&mut other, "SELECT count(*) FROM generate_series(1, 1000)").expect("a statement");
+    }
+    for sql in &examples {
+        let printed = run(&mut other, sql).unwrap_or_else(|error| panic!("{sql}\n{error}"));
+        assert!(!printed.rows.is_empty(), "no plan: {sql}");
+    }
 }
 
 /// The reference of the views is made from the comments of the columns. This test prints the lines that differ.
@@ -250,5 +341,163 @@ fn the_reference_equals_the_catalog() {
         rows.len() > 400 && wrong.is_empty(),
         "docs/views.md lacks:\n{}",
         wrong.join("\n")
+    );
+}
+
+/// Returns the part of the reference below a heading, up to the next heading.
+fn section<'a>(reference: &'a str, heading: &str) -> &'a str {
+    let start = format!("\n### {heading}\n");
+    let rest = reference.split_once(&start).map_or("", |(_, rest)| rest);
+    rest.split("\n#").next().unwrap_or_default()
+}
+
+/// Returns the value of a setting with its largest unit, as the reference has it.
+fn with_unit(value: i64, unit: Option<&str>) -> String {
+    let units: &[(i64, &str)] = match unit {
+        Some("kB") => &[(1 << 20, "GB"), (1 << 10, "MB"), (1, "kB")],
+        Some("min") => &[(24 * 60, "days")],
+        _ => &[],
+    };
+    let fits = units.iter().find(|(size, _)| value > 0 && value % size == 0);
+    fits.map_or(value.to_string(), |(size, unit)| {
+        format!("{} {unit}", value / size)
+    })
+}
+
+/// Returns whether a text has these words, and not only the beginning of a longer number in their place.
+fn has_words(text: &str, words: &str) -> bool {
+    text.match_indices(words).any(|(place, _)| {
+        let rest = &text[place + words.len()..];
+        rest.is_empty() || rest == "." || rest.starts_with(". ") || rest.starts_with([';', ' '])
+    })
+}
+
+#[test]
+fn a_longer_number_is_another_one() {
+    for text in [
+        "Default 128 from 0 to 1000000. Any",
+        "Default 128; from 0 to 1000000.",
+    ] {
+        assert!(has_words(text, "Default 128") && has_words(text, "from 0 to 1000000"));
+    }
+    for text in [
+        "Default 1280 from 0 to 10000000. Any",
+        "Default 128.5; from 0 to 1000000k",
+    ] {
+        assert!(!has_words(text, "Default 128") && !has_words(text, "from 0 to 1000000"));
+    }
+}
+
+#[test]
+fn the_reference_has_the_settings_of_the_server() {
+    let server = server("docs_settings");
+    let mut client = server.session();
+    let rows = texts(
+        &mut client,
+        "SELECT name, vartype, context, boot_val, min_val, max_val, unit, array_to_string(enumvals, ' ') FROM pg_settings
+          WHERE name LIKE 'pg\\_rowsource.%'",
+    );
+    let reference = documents::read("docs/reference.md");
+    let mut wrong = Vec::new();
+    for row in &rows {
+        let [
+            Some(name),
+            Some(kind),
+            Some(context),
+            Some(boot),
+            min,
+            max,
+            unit,
+            values,
+        ] = row.as_slice()
+        else {
+            panic!("{row:?}");
+        };
+        let kind = if kind == "bool" { "boolean" } else { kind };
+        let text = section(&reference, &format!("{name} ({kind})"))
+            .replace('\n', " ")
+            .replace(',', "");
+        let who = match context.as_str() {
+            "user" => "Any user may set it",
+            "superuser" => "Superusers may set it",
+            "sighup" => "Configuration file.",
+            _ => "Set at server start.",
+        };
+        let number = |text: &Option<String>| text.as_ref().and_then(|text| text.parse::<i64>().ok());
+        let mut expected = vec![who.to_owned()];
+        if let (Some(boot), Some(min), Some(max)) = (number(&Some(boot.clone())), number(min), number(max)) {
+            let show = |value| with_unit(value, unit.as_deref());
+            expected.push(format!("Default {}", show(boot)));
+            expected.push(if max == i64::from(i32::MAX) {
+                format!("at least {}", show(min))
+            } else {
+                format!("from {} to {}", show(min), show(max))
+            });
+        } else {
+            expected.push(format!("Default `{boot}`"));
+        }
+        expected.extend(
+            values
+                .iter()
+                .flat_map(|all| all.split(' '))
+                .map(|value| format!("`{value}`")),
+        );
+        let missing: Vec<String> = expected
+            .into_iter()
+            .filter(|words| !has_words(&text, words))
+            .collect();
+        if !missing.is_empty() {
+            wrong.push(format!("{name} ({kind}): {missing:?}"));
+        }
+    }
+    assert!(
+        rows.len() > 15 && wrong.is_empty(),
+        "docs/reference.md lacks: {wrong:#?}"
+    );
+}
+
+/// Every function has its arguments with types and defaults, and every column that it returns, unless a view of its name has them.
+#[test]
+fn the_reference_has_the_functions_of_the_server() {
+    let server = server("docs_functions");
+    let mut client = server.session();
+    let rows = texts(
+        &mut client,
+        "SELECT proname, array_to_string(proargnames[1:pronargs], ', '),
+                CASE WHEN proretset THEN 'setof ' ELSE '' END || replace(prorettype::regtype::text, '\"', ''),
+                (SELECT string_agg(format('%s %s', proargnames[i], format_type(proargtypes[i - 1], NULL))
+                    || coalesce(' = ' || regexp_replace(pg_get_function_arg_default(p.oid, i), '::[a-z ]+$', ''), ''), ', ' ORDER BY i)
+                   FROM generate_series(1, pronargs) i),
+                array_to_string(proargnames[pronargs + 1:], ' '),
+                (EXISTS (SELECT FROM pg_class WHERE relname = proname))::text
+           FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
+             JOIN pg_extension e ON e.oid = d.refobjid AND extname = 'pg_rowsource'",
+    );
+    let reference = documents::read("docs/reference.md");
+    let (mut wrong, mut described) = (Vec::new(), 0);
+    for row in &rows {
+        let [Some(name), names, Some(kind), arguments, columns, Some(has_view)] = row.as_slice() else {
+            panic!("{row:?}");
+        };
+        if reference.contains(&format!("`{name}()`")) && !reference.contains(&format!("### {name}(")) {
+            continue;
+        }
+        described += 1;
+        let heading = format!("{name}({}) ({kind})", names.as_deref().unwrap_or(""));
+        let text = section(&reference, &heading);
+        let arguments = arguments.iter().map(|all| format!("\n`{all}`\n"));
+        let columns = columns
+            .iter()
+            .filter(|_| has_view == "false")
+            .flat_map(|all| all.split_whitespace());
+        let expected = arguments.chain(columns.map(|column| format!("`{column}`")));
+        let missing: Vec<String> = expected.filter(|words| !text.contains(words)).collect();
+        if text.is_empty() || !missing.is_empty() {
+            wrong.push(format!("### {heading}: {missing:?}"));
+        }
+    }
+    assert!(
+        described > 25 && wrong.is_empty(),
+        "docs/reference.md lacks: {wrong:#?}"
     );
 }

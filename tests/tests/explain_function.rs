@@ -568,7 +568,7 @@ fn bad_arguments_name_what_is_known() {
             "html",
             "text, json, yaml, xml",
         ),
-        ("rowsource_explain(format => NULL)", "", "text, json, yaml, xml"),
+        ("rowsource_explain(format => '')", "", "text, json, yaml, xml"),
         (
             "rowsource_explain(which => 'fastest')",
             "fastest",

@@ -6,7 +6,7 @@ use rowsource_tests::Server;
 use rowsource_tests::busy::Busy;
 use rowsource_tests::process::{is_stopped, send_signal};
 use rowsource_tests::session::{major, must_fail, run_each, texts, value};
-use rowsource_tests::waiting::{TIMEOUT, pid, until_waiting};
+use rowsource_tests::waiting::{TIMEOUT, pid, until, until_waiting};
 use std::time::{Duration, Instant};
 
 /// A row of the view.
@@ -388,6 +388,96 @@ fn parallel_workers_are_seen() {
         "{nodes:#?}"
     );
     busy.cancel(&mut observer);
+}
+
+/// PostgreSQL removes the wrapper of a Parallel Hash Join in the leader, until the Gather's first call ends. Its blocks were counted twice
+/// then, and its call seemed to have begun when the machine started.
+#[test]
+fn parallel_hash_joins_in_the_leader_are_seen_as_they_are() {
+    let server = server("live-parallel-hash");
+    let mut observer = server.connect();
+    for is_timed in [true, false] {
+        joins_are_seen_as_they_are(&server, &mut observer, is_timed, "t a JOIN t b ON a.id = b.id");
+        // The outer input of the join is another join.
+        let nested = "t a JOIN t b ON a.id = b.id JOIN s ON s.id = a.id";
+        joins_are_seen_as_they_are(&server, &mut observer, is_timed, nested);
+    }
+}
+
+/// Looks at an aggregate above Parallel Hash Joins, which are one above another: first the aggregate sleeps, then the first join.
+fn joins_are_seen_as_they_are(server: &Server, observer: &mut Client, is_timed: bool, tables: &str) {
+    let joins = tables.matches("JOIN").count();
+    let last = if joins == 1 { "b" } else { "s" };
+    let sampfreq = if is_timed { 128 } else { 0 };
+    println!("{tables}, sampfreq {sampfreq}");
+    // The aggregate sleeps at its first row, and the join at a later one. No worker can start.
+    let sql = format!(
+        "SET max_parallel_workers = 0; SET max_parallel_workers_per_gather = 2; SET min_parallel_table_scan_size = 0;
+         SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET enable_mergejoin = off; SET enable_nestloop = off;
+         SET join_collapse_limit = 1; SET pg_rowsource.sampfreq = {sampfreq};
+         SELECT sum(CASE WHEN a.id = 1 AND pg_sleep(3) IS NULL THEN 0 ELSE 1 END) FROM {tables}
+          WHERE pg_sleep(CASE WHEN a.id + {last}.id = 4000 THEN 600 ELSE 0 END) IS NOT NULL"
+    );
+    let busy = Busy::run(server.connect(), &sql);
+    // The tick interrupts a sleep once or twice in its beginning.
+    let pause = Duration::from_millis(300);
+    until_waiting(observer, busy.pid, "PgSleep");
+    std::thread::sleep(pause);
+    let nodes = live(observer, busy.pid);
+    let plan: Vec<&str> = nodes.iter().map(|node| node.operation.as_str()).collect();
+    let first = plan
+        .iter()
+        .position(|operation| *operation == "Parallel Hash Join");
+    let first = first.unwrap_or_else(|| panic!("no join: {plan:?}"));
+    let chain = plan[first..]
+        .iter()
+        .take_while(|operation| **operation == "Parallel Hash Join");
+    assert_eq!(chain.count(), joins, "{plan:?}");
+    assert_runs(&nodes, "Partial Aggregate", "PgSleep");
+    let blocks = |nodes: &[Node]| {
+        let scans = nodes.iter().filter(|node| node.operation == "Parallel Seq Scan");
+        let truth: i64 = scans.map(|scan| scan.hits).sum();
+        let (join, aggregate) = (&nodes[first], node(nodes, "Partial Aggregate"));
+        assert!(truth > 0);
+        assert_eq!((join.hits, aggregate.hits), (truth, truth), "{nodes:#?}");
+    };
+    blocks(&nodes);
+    let runs =
+        "SELECT count(*) = 1 FROM pg_stat_rowsource_live WHERE running AND operation = 'Parallel Hash Join'";
+    until(observer, runs);
+    std::thread::sleep(pause);
+    let nodes = live(observer, busy.pid);
+    assert_runs(&nodes, "Parallel Hash Join", "PgSleep");
+    assert!(nodes[first].is_running, "{nodes:#?}");
+    blocks(&nodes);
+    let aggregate = node(&nodes, "Partial Aggregate");
+    if is_timed {
+        assert!(aggregate.total - nodes[first].total > 2900.0, "{nodes:#?}");
+    }
+    let began = "SELECT coalesce((running_since >= query_start)::text, 'unknown')
+                   FROM rowsource_progress JOIN pg_stat_activity USING (pid)";
+    let expected = if is_timed { "true" } else { "unknown" };
+    assert_eq!(value::<String>(observer, began), expected, "{nodes:#?}");
+    let pid = busy.pid;
+    let mut session = busy.cancel(observer);
+    // Samples of the three seconds in which the aggregate slept, and of the time since then, in which the first join did.
+    let sampled = format!(
+        "SELECT string_agg(DISTINCT operation || ' ' || node_id, ', ' ORDER BY operation || ' ' || node_id) FROM rowsource_ash
+          WHERE pid = {pid} AND wait_event = 'PgSleep'"
+    );
+    assert_eq!(
+        value::<String>(observer, &sampled),
+        format!("Parallel Hash Join {first}, Partial Aggregate {}", first - 1)
+    );
+    let rest = "SELECT coalesce(bool_and(CASE operation WHEN 'Partial Aggregate' THEN self_time > 2900
+                                    WHEN 'Parallel Hash Join' THEN self_time < 2900 END), false)
+           FROM pg_stat_rowsource WHERE (queryid, planid) = (SELECT queryid, planid FROM rowsource_last())";
+    if is_timed {
+        assert!(
+            value::<bool>(&mut session, rest),
+            "the aggregate slept three seconds"
+        );
+    }
 }
 
 /// How far `rowsource_logical_io()` is: as many blocks as were got.

@@ -32,6 +32,17 @@ fn a_hot_standby_keeps_its_own() {
         "SELECT rowsource_display(); SELECT * FROM rowsource_misestimates; SELECT * FROM rowsource_plan_flips;
          SELECT * FROM rowsource_info(); SELECT * FROM pg_stat_rowsource_histogram",
     );
+    let error = client
+        .simple_query("SELECT rowsource_snapshot()")
+        .expect_err("a standby cannot store a snapshot");
+    let error = error.as_db_error().expect("an error of the server");
+    assert_eq!(
+        error.message(),
+        "rowsource_snapshot() cannot store a snapshot on a standby"
+    );
+    let hint = error.hint().unwrap_or_default();
+    assert!(hint.starts_with("Call it on the primary"), "{hint}");
+    run_each(&mut primary.connect(), "SELECT rowsource_snapshot()");
     drop(client);
     standby.stop();
     standby.launch();

@@ -152,7 +152,13 @@ fn the_numbers_are_those_of_the_views() {
             columns(&totals[from..], "Execute ")[1],
             columns(&totals[from..], "Fetch ")[7],
         ];
-        if !toplevel {
+        if toplevel {
+            let number = |text: &str| text.parse::<i64>().expect("a number");
+            for (shown, sum) in shown.iter().zip(&sums) {
+                let sum = sum.as_deref().map(number).expect("a sum");
+                assert!(sum > 20 && number(shown) >= sum, "{shown}, {sum}");
+            }
+        } else {
             assert_eq!(shown.map(str::to_owned).map(Some).to_vec(), sums);
         }
     }
@@ -192,6 +198,28 @@ fn the_longest_come_first() {
         code.code() == "22023" && message.contains("unknown word \"slow\""),
         "{message}"
     );
+    // What no execution measured is a dash, and means are those of the executions that measured.
+    run_each(
+        &mut client,
+        "SELECT rowsource_reset(); SELECT 5 AS mixed FROM t; SELECT 5 AS mixed FROM t; SET pg_rowsource.sampfreq = 3;
+         SELECT 5 AS mixed FROM t; SELECT 5 AS mixed FROM t; SELECT 5 AS mixed FROM t; SET pg_rowsource.sampfreq = 1",
+    );
+    let part = section(&tkprof_store(&mut client, ""), "SELECT 5 AS mixed");
+    let text = part.join("\n");
+    let gets = columns(&part, "Fetch ")[5].parse::<u64>().expect("blocks") / 2;
+    assert!(gets > 0);
+    for expected in [
+        "executions: 5\n".to_owned(),
+        "Blocks, starts and times of row sources are those of 2 of 5 executions.".to_owned(),
+        format!("      1000       1000          -  Seq Scan on t (cr={gets} pr="),
+        " starts=1 ".to_owned(),
+        "\nNot known: how often it was parsed, processor times, how long the executor took to start and to end, in which \
+         call it waited.\n"
+            .to_owned(),
+        "\nNo waits were counted.".to_owned(),
+    ] {
+        assert!(text.contains(&expected), "{expected}\n{text}");
+    }
     // Statistics without times have no times, and those without blocks have no blocks.
     run_each(
         &mut client,
@@ -208,6 +236,75 @@ fn the_longest_come_first() {
             .any(|line| line.contains("Seq Scan on t (cr=- pr=- pw=- time=- us starts=- cost=")),
         "{part:#?}"
     );
+    let text = part.join("\n");
+    assert!(
+        text.contains(", blocks of the executions, in which call it waited.\n")
+            && !text.contains("Blocks, starts"),
+        "{text}"
+    );
+    assert_ne!(columns(&part, "Plan ")[5], "-", "the planner's blocks are known");
+    // A cursor that nothing is fetched from starts no node.
+    run_each(
+        &mut client,
+        "SELECT rowsource_reset(); SET pg_rowsource.sampfreq = 1; BEGIN; DECLARE c CURSOR FOR SELECT 6 AS unread FROM t; CLOSE c; COMMIT;
+         BEGIN; DECLARE c CURSOR FOR SELECT 6 AS unread FROM t; FETCH ALL FROM c; CLOSE c; COMMIT",
+    );
+    let part = section(&tkprof_store(&mut client, ""), "DECLARE c");
+    let line = "Blocks, starts and times of row sources are those of 1 of 2 executions. The others counted rows only, or were never fetched from.";
+    assert!(part.contains(&line.to_owned()), "{part:#?}");
+    // Executions at sampfreq 0 count blocks without times. The store does not know how many these are: the head says so.
+    run_each(
+        &mut client,
+        "SELECT rowsource_reset(); SELECT 7 AS untimed, pg_sleep(0.02); SET pg_rowsource.sampfreq = 0;
+         SELECT 7 AS untimed, pg_sleep(0.02); SELECT 7 AS untimed, pg_sleep(0.02); SET pg_rowsource.sampfreq = 1",
+    );
+    let report = tkprof_store(&mut client, "");
+    let head = "time       = mean over the executions that counted blocks. Those at sampfreq 0 have no times, and lower it.";
+    assert!(report.contains(&head.to_owned()), "{report:#?}");
+    let part = section(&report, "SELECT 7 AS untimed");
+    let node = part.iter().find(|line| line.contains("Result (cr="));
+    let time = node.and_then(|node| {
+        node.split_once("time=")?
+            .1
+            .split_once(" us")?
+            .0
+            .parse::<u64>()
+            .ok()
+    });
+    assert!(
+        time.is_some_and(|time| (6_600..20_000).contains(&time)),
+        "{part:#?}"
+    );
+}
+
+/// The store never knows the value of some words. It says so instead of sorting by zeros.
+#[test]
+fn words_that_are_never_known_are_refused() {
+    let server = server("tkprof-store-words", &[]);
+    let mut client = server.connect();
+    for (sort, word) in [
+        ("prscnt", "prscnt"),
+        ("fchela,TOTCPU", "TOTCPU"),
+        ("clsela", "clsela"),
+    ] {
+        let (code, message) = must_fail(&mut client, &format!("SELECT rowsource_tkprof_store('{sort}')"));
+        assert!(
+            code.code() == "22023"
+                && message.contains(&format!("does not know what \"{word}\""))
+                && message.contains("rowsource_tkprof()"),
+            "{message}"
+        );
+    }
+    for report in [
+        "rowsource_tkprof_store('prsmis')",
+        "rowsource_tkprof(sort => 'prsmis')",
+    ] {
+        let (_, message) = must_fail(&mut client, &format!("SELECT {report}"));
+        assert!(
+            message.contains("unknown word \"prsmis\"") && message.contains("no library cache"),
+            "{message}"
+        );
+    }
 }
 
 /// Statements whose plans made room for others are a sum.
@@ -231,11 +328,13 @@ fn what_is_not_stored_is_a_sum() {
         shown > 0 && (0..=2).contains(&(evicted - shown)),
         "{shown}, {evicted}"
     );
-    assert!(
-        part.iter()
-            .any(|line| line.starts_with("Parsing user id: -, database id: ")),
-        "{part:#?}"
-    );
+    let text = part.join("\n");
+    for expected in [
+        "\nParsing user id: -, database id: ",
+        ", texts, plans and row sources.\nFetch includes utility statements",
+    ] {
+        assert!(text.contains(expected), "{expected}\n{text}");
+    }
 }
 
 #[test]

@@ -5,8 +5,8 @@ use rowsource_tests::Server;
 use rowsource_tests::environment::environment;
 use rowsource_tests::mounts::Mounts;
 use rowsource_tests::session::{run_each, texts, value};
-use rowsource_tests::trace_file::{folder, tkprof};
-use rowsource_tests::waiting::{pid, until};
+use rowsource_tests::trace_file::{columns, folder, lines, number, of, section, tkprof};
+use rowsource_tests::waiting::{pid, until, until_waiting};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -73,6 +73,62 @@ fn a_killed_session_leaves_a_readable_file() {
     );
 }
 
+/// A session is killed inside a statement that has written a part of its lines. They are whole, and the report has them.
+#[test]
+fn a_session_killed_in_a_statement_leaves_a_readable_file() {
+    const EXECUTED: i64 = 3_000;
+    let server = server("trace-killed-inside", &[]);
+    let (mut observer, mut client) = (server.connect(), server.connect());
+    let id = pid(&mut client);
+    let file: String = value(&mut client, "SELECT rowsource_trace_start()");
+    run_each(&mut client, "SELECT 1 AS before_the_kill");
+    let session = std::thread::spawn(move || {
+        client
+            .batch_execute(&format!(
+                "DO 'DECLARE n int; BEGIN FOR i IN 1..{EXECUTED} LOOP SELECT oid INTO n FROM pg_am LIMIT 1; END LOOP; PERFORM pg_sleep(600); END'"
+            ))
+            .expect_err("the session is killed");
+    });
+    until_waiting(&mut observer, id, "PgSleep");
+    let before = server.restarts();
+    server.kill_process(id as u32);
+    session.join().expect("the session ends");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while server.restarts() == before {
+        assert!(Instant::now() < deadline, "no restart:\n{}", server.log());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let lines = lines(&server, &file);
+    // The buffer was written whenever it was full, so the last lines are missing, but not many.
+    let executed = of(&lines, "EXEC")
+        .iter()
+        .filter(|line| number(line, "dep") == 1)
+        .count() as i64;
+    assert!(
+        (EXECUTED / 2..=EXECUTED).contains(&executed),
+        "{executed} executions"
+    );
+    let mut client = server.connect();
+    let report = tkprof(&mut client, &format!("'{file}'"));
+    assert!(
+        report.iter().any(|line| line.contains("before_the_kill")),
+        "{report:#?}"
+    );
+    assert!(
+        !report.iter().any(|line| line.contains("could not be read")),
+        "{report:#?}"
+    );
+    let part = section(&report, "SELECT oid");
+    assert_eq!(columns(&part, "Execute ")[1], executed.to_string(), "{part:#?}");
+    let document: String = value(&mut client, &format!("SELECT rowsource_trace_events('{file}')"));
+    let document: serde_json::Value = serde_json::from_str(&document).expect("JSON");
+    assert!(
+        document["traceEvents"]
+            .as_array()
+            .is_some_and(|events| events.len() > EXECUTED as usize)
+    );
+}
+
 /// A session that ends normally has written everything.
 #[test]
 fn the_end_of_a_session_ends_its_file() {
@@ -116,7 +172,7 @@ fn a_session_keeps_its_last_two_files() {
     let mut client = server.connect();
     run_each(&mut client, "SET pg_rowsource.trace_max_file_size = '64kB'");
     run_each(&mut client, "SELECT rowsource_trace_start()");
-    run_many(&mut client, 600);
+    run_many(&mut client, 1500);
     run_each(&mut client, "SELECT 2, now() AS the_last_one");
     let files = texts(
         &mut client,

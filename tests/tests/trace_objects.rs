@@ -81,7 +81,7 @@ fn a_row_lock_names_the_transaction_and_the_table() {
             assert_eq!(number(line, "obj"), table, "{line}");
             let node = format!(",id={},", number(line, "node"));
             assert!(
-                lines.iter().any(|line| line.starts_with("STAT #")
+                lines.iter().any(|line| line.starts_with("NODE #")
                     && line.contains(&node)
                     && line.contains(operation)),
                 "{line}\n{lines:#?}"

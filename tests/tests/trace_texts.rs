@@ -3,7 +3,7 @@
 use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::session::{run_each, texts};
-use rowsource_tests::trace_file::{of, stopped};
+use rowsource_tests::trace_file::{number, of, stopped};
 
 fn server(name: &str) -> Server {
     let server = Server::preloaded(name, &[]);
@@ -71,8 +71,8 @@ fn open_cursors_have_their_text() {
     let lines = stopped(&server, &mut client);
     let at = lines
         .iter()
-        .position(|line| line.starts_with("STAT #") && line.contains("on pg_class"));
-    let at = at.unwrap_or_else(|| panic!("no STAT line: {lines:#?}"));
+        .position(|line| line.starts_with("NODE #") && line.contains("on pg_class"));
+    let at = at.unwrap_or_else(|| panic!("no NODE line: {lines:#?}"));
     let number = lines[at].split([' ', ':']).nth(1).expect("a cursor");
     let described = format!("PARSING IN CURSOR {number}:");
     let line = lines[..at].iter().find(|line| line.starts_with(&described));
@@ -100,6 +100,8 @@ fn queries_without_queryid_have_their_text() {
     assert_named(&server, &mut client);
     server.assert_no_crash();
 }
+
+const PHASES: [&str; 6] = ["PARSE", "PLAN", "EXEC", "FETCH", "FINISH", "CLOSE"];
 
 fn assert_named(server: &Server, client: &mut Client) {
     // The statements, the beginning of the text of the query, and the rows of each of its fetches.
@@ -157,6 +159,19 @@ fn assert_named(server: &Server, client: &mut Client) {
             .collect();
         assert_eq!(fetched, rows, "{sql}: {lines:#?}");
         assert_eq!(ours("CLOSE").len(), 1, "{sql}: {lines:#?}");
+        // It is described at the level of its calls.
+        let mut compared = 0;
+        for line in described {
+            let cursor = line.split([' ', ':']).nth(3).expect("a cursor");
+            let mut calls = PHASES.iter().flat_map(|word| of(&lines, word));
+            let own = format!(" {cursor}:");
+            let call = calls.find(|line| line.contains(&own));
+            if let Some(call) = call {
+                assert_eq!(number(line, "dep"), number(call, "dep"), "{line}\n{call}");
+                compared += 1;
+            }
+        }
+        assert!(compared > 0, "{sql}: {lines:#?}");
         for word in ["PLAN", "EXEC", "FETCH", "CLOSE", "STAT", "WAIT"] {
             let nameless = format!("{word} #0:");
             assert!(

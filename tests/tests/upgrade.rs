@@ -31,19 +31,34 @@ fn default_version() -> String {
     line.split('\'').nth(1).expect("a version").to_string()
 }
 
-/// Returns the extension's objects with their definitions and privileges.
+/// Returns the extension's objects with their definitions, columns, privileges, comments and dependencies, and the tables that
+/// pg_dump dumps.
 fn objects(client: &mut Client) -> Vec<String> {
     let rows = texts(
         client,
-        "SELECT pg_describe_object(d.classid, d.objid, 0) || E'\\n' || CASE
-                    WHEN p.oid IS NOT NULL
-                    THEN pg_get_functiondef(p.oid) || coalesce(p.proacl::text, 'by default') || p.proparallel::text
-                    WHEN c.relkind = 'v' THEN pg_get_viewdef(c.oid) || coalesce(c.relacl::text, 'by default')
-                    ELSE '' END
+        "WITH extension AS (SELECT oid, extconfig, extcondition FROM pg_extension WHERE extname = 'pg_rowsource')
+         SELECT concat_ws(E'\n', pg_describe_object(d.classid, d.objid, 0),
+                    CASE WHEN p.oid IS NOT NULL
+                         THEN pg_get_functiondef(p.oid) || coalesce(p.proacl::text, 'by default') || p.proparallel::text
+                         WHEN c.relkind = 'v' THEN pg_get_viewdef(c.oid) END,
+                    'privileges: ' || c.relacl::text,
+                    'options: ' || c.reloptions::text,
+                    'comment: ' || obj_description(d.objid, d.classid::regclass::text::name),
+                    (SELECT string_agg(concat_ws(' ', attname, format_type(atttypid, atttypmod), attnotnull,
+                                                 pg_get_expr(adbin, adrelid), col_description(c.oid, attnum)), E'\n' ORDER BY attnum)
+                       FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+                      WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped),
+                    (SELECT string_agg(pg_get_constraintdef(oid), E'\n' ORDER BY conname) FROM pg_constraint WHERE conrelid = c.oid),
+                    (SELECT string_agg(pg_get_indexdef(indexrelid), E'\n' ORDER BY indexrelid::regclass::text)
+                       FROM pg_index WHERE indrelid = c.oid),
+                    (SELECT string_agg(DISTINCT 'needs ' || pg_describe_object(n.refclassid, n.refobjid, n.refobjsubid) || n.deptype::text,
+                                       E'\n') FROM pg_depend n WHERE n.classid = d.classid AND n.objid = d.objid))
            FROM pg_depend d LEFT JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid
                 LEFT JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
-          WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
-                AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pg_rowsource')
+          WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e' AND d.refobjid = (SELECT oid FROM extension)
+          UNION ALL
+         SELECT 'dumped: ' || dumped.relid::regclass::text || ' ' || dumped.condition
+           FROM extension, unnest(extconfig, extcondition) AS dumped (relid, condition)
           ORDER BY 1",
     );
     rows.into_iter()
@@ -110,6 +125,87 @@ fn use_all(client: &mut Client) {
     }
 }
 
+/// Returns what the history has: the rows of its tables, and what its functions show of a snapshot.
+fn history(client: &mut Client) -> Vec<Vec<Option<String>>> {
+    let tables = texts(
+        client,
+        "SELECT unnest(extconfig)::regclass::text AS name FROM pg_extension WHERE extname = 'pg_rowsource' ORDER BY 1",
+    );
+    let mut rows = Vec::new();
+    for table in tables {
+        let name = table[0].clone().expect("a name");
+        // Sequences have a column that says how many of their numbers were logged, which a dump does not restore.
+        rows.extend(texts(
+            client,
+            &format!("SELECT '{name}', to_jsonb(t) - 'log_cnt' FROM (SELECT * FROM {name}) t ORDER BY 2"),
+        ));
+    }
+    rows.extend(texts(
+        client,
+        "SELECT rowsource_display_snapshot(snap_id, queryid, planid) FROM rowsource_plan_history ORDER BY snap_id, queryid, planid",
+    ));
+    rows
+}
+
+#[test]
+fn the_history_of_the_first_version_survives_its_update() {
+    let server = Server::preloaded("upgrade-history", &[]);
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "CREATE EXTENSION pg_rowsource VERSION '0.1.0'; CREATE TABLE t AS SELECT i AS id FROM generate_series(1, 1000) i;
+         CREATE ROLE reader; GRANT SELECT ON pg_stat_rowsource_plans TO reader;
+         CREATE VIEW dearest AS SELECT query, total_time FROM pg_stat_rowsource_plans ORDER BY total_time DESC;
+         SELECT rowsource_snapshot(); SELECT count(*) FROM t; SELECT rowsource_snapshot();
+         SELECT count(*) FROM t WHERE id > 7",
+    );
+    let shown = |client: &mut Client| {
+        run_each(client, "SELECT count(*) FROM t WHERE id > 7");
+        // The lines above the table count executions.
+        texts(client, "SELECT rowsource_display(format => 'BASIC')").split_off(3)
+    };
+    let (kept, plan) = (history(&mut client), shown(&mut client));
+    let has_scan = |rows: &[Vec<Option<String>>]| {
+        rows.iter()
+            .flatten()
+            .flatten()
+            .any(|text| text.contains("| Seq Scan") || text.contains("|  Seq Scan"))
+    };
+    assert!(has_scan(&kept) && has_scan(&plan), "{kept:#?} {plan:#?}");
+
+    run_each(&mut client, "ALTER EXTENSION pg_rowsource UPDATE");
+    // The same session goes on, and so does a new one. What others made of the extension's objects is still there.
+    for mut client in [client, server.connect()] {
+        assert_eq!(history(&mut client), kept);
+        assert_eq!(shown(&mut client), plan);
+        let dearest: i64 = value(
+            &mut client,
+            "SELECT count(*) FROM dearest WHERE query LIKE '%FROM t WHERE%'",
+        );
+        assert_eq!(dearest, 1);
+        let may_read: bool = value(
+            &mut client,
+            "SELECT has_table_privilege('reader', 'pg_stat_rowsource_plans', 'SELECT')",
+        );
+        assert!(may_read);
+    }
+    let mut client = server.connect();
+    assert_eq!(value::<i64>(&mut client, "SELECT rowsource_snapshot()"), 3);
+
+    // A dump of the updated database restores the extension in the default version, and the history.
+    let kept = history(&mut client);
+    let dump = run_program(&server, "pg_dump", &["-d", "postgres"]);
+    run_each(&mut client, "CREATE DATABASE restored");
+    let mut restored = restored(&server, &dump);
+    assert_eq!(history(&mut restored), kept);
+    let version: String = value(
+        &mut restored,
+        "SELECT extversion FROM pg_extension WHERE extname = 'pg_rowsource'",
+    );
+    assert_eq!(version, default_version());
+    server.assert_no_crash();
+}
+
 /// Runs a program of the server on one of its databases, and returns its output.
 fn run_program(server: &Server, name: &str, arguments: &[&str]) -> Vec<u8> {
     let environment = environment();
@@ -126,6 +222,19 @@ fn run_program(server: &Server, name: &str, arguments: &[&str]) -> Vec<u8> {
         String::from_utf8_lossy(&output.stderr)
     );
     output.stdout
+}
+
+/// Runs a dump in the database `restored`, and returns a session there.
+fn restored(server: &Server, dump: &[u8]) -> Client {
+    let file = server.folder().join("dump.sql");
+    fs::write(&file, dump).expect("the dump can be written");
+    let file = file.to_string_lossy();
+    run_program(
+        server,
+        "psql",
+        &["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", "restored", "-f", &file],
+    );
+    server.try_connect_to("postgres", "restored").expect("a session")
 }
 
 #[test]
@@ -163,15 +272,7 @@ fn the_extension_can_be_moved_and_dumped() {
         text.contains("CREATE EXTENSION IF NOT EXISTS pg_rowsource WITH SCHEMA elsewhere"),
         "{text}"
     );
-    let file = server.folder().join("dump.sql");
-    fs::write(&file, &dump).expect("the dump can be written");
-    let file = file.to_string_lossy();
-    run_program(
-        &server,
-        "psql",
-        &["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", "restored", "-f", &file],
-    );
-    let mut restored = server.try_connect_to("postgres", "restored").expect("a session");
+    let mut restored = restored(&server, &dump);
     assert_eq!(history(&mut restored), before);
     assert_eq!(objects(&mut restored), moved);
     // The snapshot numbers continue after those of the dump.

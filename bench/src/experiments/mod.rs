@@ -51,7 +51,7 @@ pub const ALL: &[Experiment] = &[
     Experiment {
         name: "tpch",
         question: "What does measuring cost TPC-H's queries at scale factor 1, serial and parallel?",
-        seconds: 2400.0,
+        seconds: 1200.0,
         run: peers::analytical::run_large,
     },
     Experiment {
@@ -59,6 +59,12 @@ pub const ALL: &[Experiment] = &[
         question: "What does measuring cost short transactions, compared with other extensions?",
         seconds: 360.0,
         run: peers::pgbench::run,
+    },
+    Experiment {
+        name: "many",
+        question: "What does measuring cost sixteen sessions that run one statement, or statements of 10,000 shapes?",
+        seconds: 180.0,
+        run: peers::many::run,
     },
     Experiment {
         name: "workloads",
@@ -75,8 +81,14 @@ pub const ALL: &[Experiment] = &[
     Experiment {
         name: "accuracy",
         question: "How far is the estimated time from the true time, and how far would sampling at fixed intervals be?",
-        seconds: 300.0,
+        seconds: 225.0,
         run: accuracy::run,
+    },
+    Experiment {
+        name: "accuracy-narrow",
+        question: "How far is the estimated time of narrow scans from the one that samples of the unmeasured statement's stack tell?",
+        seconds: 90.0,
+        run: accuracy::run_narrow,
     },
     Experiment {
         name: "wal-volume",

@@ -4,8 +4,10 @@ use super::cpu;
 use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::explain::describe;
+use rowsource_tests::process;
 use rowsource_tests::session::{run_each, value};
-use std::time::Instant;
+use rowsource_tests::stack_samples::{Samples, samples};
+use std::time::{Duration, Instant};
 
 pub struct Session {
     pub client: Client,
@@ -44,6 +46,11 @@ impl Session {
         run_each(&mut self.client, sql);
     }
 
+    /// Makes the session run before all usual processes, if the system allows it.
+    pub fn prefer(&self) {
+        process::prefer(self.pid);
+    }
+
     /// Runs a statement and times it.
     pub fn time(&mut self, sql: &str) -> Elapsed {
         let cpu_before = cpu::seconds_of(self.pid);
@@ -56,6 +63,17 @@ impl Session {
             wall_s,
             cpu_s: cpu::seconds_of(self.pid) - cpu_before,
         }
+    }
+
+    /// Runs a statement, and samples how much of its time a function of PostgreSQL takes with all that it calls. Returns `None` if
+    /// the server has no such function.
+    pub fn sample(&mut self, sql: &str, function: &str, distance: Duration) -> Option<Samples> {
+        let client = &mut self.client;
+        samples(self.pid, function, distance, || {
+            client
+                .simple_query(sql)
+                .unwrap_or_else(|error| panic!("{sql}\n{}", describe(&error)));
+        })
     }
 
     /// Returns the clock readings of the last measured statement. Must be called at level basic.

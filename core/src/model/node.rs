@@ -107,17 +107,48 @@ pub struct NodeStats {
     pub estimate: Estimate,
 }
 
+/// A number that is zero if all of its bits are.
+trait Bits {
+    fn bits(self) -> u64;
+}
+
+impl Bits for i64 {
+    #[inline(always)]
+    fn bits(self) -> u64 {
+        self as u64
+    }
+}
+
+impl Bits for u64 {
+    #[inline(always)]
+    fn bits(self) -> u64 {
+        self
+    }
+}
+
+impl Bits for f64 {
+    #[inline(always)]
+    fn bits(self) -> u64 {
+        self.to_bits()
+    }
+}
+
+/// Sums up all fields. Those of `rare` are added only if one of them is not zero: to find that out costs less.
 macro_rules! add_assign_fields {
-    ($type:ty, $($field:ident),+) => {
+    ($type:ty, usual: [$($usual:ident),*], rare: [$($rare:ident),+]) => {
         impl AddAssign for $type {
             #[inline(always)]
             fn add_assign(&mut self, add: Self) {
-                $(self.$field += add.$field;)+
+                $(self.$usual += add.$usual;)*
+                if 0 $(| add.$rare.bits())+ != 0 {
+                    $(self.$rare += add.$rare;)+
+                }
             }
         }
         impl SubAssign for $type {
             fn sub_assign(&mut self, sub: Self) {
-                $(self.$field -= sub.$field;)+
+                $(self.$usual -= sub.$usual;)*
+                $(self.$rare -= sub.$rare;)+
             }
         }
     };
@@ -125,24 +156,26 @@ macro_rules! add_assign_fields {
 
 add_assign_fields!(
     Buffers,
-    shared_hit,
-    shared_read,
-    shared_dirtied,
-    shared_written,
-    local_hit,
-    local_read,
-    local_dirtied,
-    local_written,
-    temp_read,
-    temp_written,
-    shared_read_ms,
-    shared_write_ms,
-    local_read_ms,
-    local_write_ms,
-    temp_read_ms,
-    temp_write_ms
+    usual: [shared_hit],
+    rare: [
+        shared_read,
+        shared_dirtied,
+        shared_written,
+        local_hit,
+        local_read,
+        local_dirtied,
+        local_written,
+        temp_read,
+        temp_written,
+        shared_read_ms,
+        shared_write_ms,
+        local_read_ms,
+        local_write_ms,
+        temp_read_ms,
+        temp_write_ms
+    ]
 );
-add_assign_fields!(Wal, records, fpi, bytes, fpi_bytes, buffers_full);
+add_assign_fields!(Wal, usual: [], rare: [records, fpi, bytes, fpi_bytes, buffers_full]);
 
 impl AddAssign for Time {
     /// Adds the standard errors as squares, because executions are independent.

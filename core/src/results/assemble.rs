@@ -1,6 +1,6 @@
 //! Computes statistics if times are estimated, or if core measured too.
 
-use super::node::{NS_PER_MS, add_to_parents, add_usage_to_parents, fill_in};
+use super::node::{NS_PER_MS, add_core_usage, add_to_parents, add_usage_to_parents, fill_in};
 use super::sample::{Calls, CoreSample, Mode, NodeSample, Nodes, StatementSample};
 use crate::model::{NodeStats, Time};
 use crate::reconcile::{Item, reconcile};
@@ -109,11 +109,14 @@ pub fn assemble<N: Nodes>(nodes: &N, statement: &StatementSample, scratch: &mut 
         });
         stats.push(NodeStats::default());
         fill_in(&mut stats[i], sample, core, statement, time);
+        if sample.is_instrumented {
+            stats[i].facts = nodes.facts(i);
+        }
     }
     if statement.mode != Mode::CoreOnly {
         add_usage_to_parents(stats, |i| samples[i].place);
-        for (stats, core) in stats.iter_mut().zip(cores) {
-            add_core_usage(stats, core);
+        for ((stats, sample), core) in stats.iter_mut().zip(samples).zip(cores) {
+            add_core_usage(stats, sample, core);
         }
     }
     Some(())
@@ -176,22 +179,5 @@ fn own_estimate(
         total: ticks.total * statement.tick_ns,
         startup: ticks.startup * statement.tick_ns,
         error: ticks.error * statement.tick_ns,
-    }
-}
-
-/// Adds what core counted in its own calls of a node.
-fn add_core_usage(stats: &mut NodeStats, core: &CoreSample) {
-    let (Some(buffers), Some(wal)) = (stats.buffers.get_mut(), stats.wal.get_mut()) else {
-        return;
-    };
-    let (by_core, wal_by_core) = (
-        core.buffers.get().unwrap_or_default(),
-        core.wal.get().unwrap_or_default(),
-    );
-    if core.alone {
-        (*buffers, *wal) = (by_core, wal_by_core);
-    } else {
-        *buffers += by_core;
-        *wal += wal_by_core;
     }
 }

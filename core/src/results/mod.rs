@@ -2,8 +2,7 @@
 //!
 //! This code is pure. The extension passes a [`NodeSample`] for each node, and a [`CoreSample`] if PostgreSQL measured too.
 //!
-//! If every call of every node was timed by the wrappers alone, the times are exact, and [`assemble_exact`] computes the
-//! statistics. This is so for most statements, which are short.
+//! If no estimate must be changed to fit the others, [`assemble_directly`] computes the statistics. This is so for most statements.
 //!
 //! [`assemble`] computes them in all other cases:
 //!
@@ -15,13 +14,13 @@
 //! If parallel processes share the rows of a node, [`scale_shared_estimates`] makes the planner's estimate comparable.
 
 mod assemble;
-mod exact;
+mod direct;
 mod node;
 mod sample;
 mod shared_rows;
 
 pub use assemble::{Scratch, Totals, assemble};
-pub use exact::{assemble_exact, may_be_exact};
+pub use direct::{assemble_directly, may_be_direct, times};
 pub use node::add_to_parents;
 pub use sample::{Calls, CoreSample, Mode, NodeSample, Nodes, Place, StatementSample, WorkerReport};
 pub use shared_rows::{Share, Sharing, parallel_divisor, scale_shared_estimates};

@@ -5,7 +5,7 @@ use crate::model::{Measured, NodeStats, Time};
 
 pub const NS_PER_MS: f64 = 1e6;
 
-/// Fills in a node's own statistics: blocks and WAL are those that were charged to it alone. A node without instrumentation
+/// Fills in a node's own statistics, without its facts: blocks and WAL are those that were charged to it alone. A node without instrumentation
 /// has none, because the statement ended before core allocated it.
 #[inline(always)]
 pub fn fill_in(
@@ -37,14 +37,14 @@ pub fn fill_in(
         timer_calls: to_timer_calls,
         clock_backsteps: to_clock_backsteps,
         wait_ms,
-        facts,
+        facts: _,
         estimate,
     } = stats;
     *starts = statement
         .has_usage
         .then_some(sample.starts(core) as i64 as u64)
         .into();
-    *rows = sample.rows(core) as i64 as u64;
+    *rows = sample.rows(core);
     *to_time = time.into();
     (*to_buffers, *to_wal) = (buffers, wal);
     *to_timed_calls = timed_calls + workers.timed_calls;
@@ -52,7 +52,6 @@ pub fn fill_in(
     *to_clock_backsteps = clock_backsteps + workers.clock_backsteps;
     // Few nodes wait, so their waits are added later.
     *wait_ms = 0.0;
-    *facts = sample.facts;
     *estimate = sample.estimate;
 }
 
@@ -84,4 +83,21 @@ pub fn add_usage_to_parents(stats: &mut [NodeStats], place: impl Fn(usize) -> Pl
         |i| place(i).input_of(),
         |above, below, _| above.use_also(below),
     );
+}
+
+/// Adds what core counted in its own calls of a node.
+pub fn add_core_usage(stats: &mut NodeStats, sample: &NodeSample, core: &CoreSample) {
+    let (Some(buffers), Some(wal)) = (stats.buffers.get_mut(), stats.wal.get_mut()) else {
+        return;
+    };
+    let (by_core, wal_by_core) = (
+        core.buffers.get().unwrap_or_default(),
+        core.wal.get().unwrap_or_default(),
+    );
+    if sample.by_core {
+        (*buffers, *wal) = (by_core, wal_by_core);
+    } else {
+        *buffers += by_core;
+        *wal += wal_by_core;
+    }
 }

@@ -86,7 +86,7 @@ impl Calls {
     pub fn timer_counts(&self) -> (u64, u64, u64) {
         match self {
             Calls::Untimed { .. } => (0, 0, 0),
-            Calls::Sampled(timer) => (timer.timed_calls, timer.timer_calls, timer.clock_backsteps),
+            Calls::Sampled(timer) => (timer.timed_calls, timer.timer_calls(), timer.clock_backsteps),
             Calls::Every(every) => (every.calls, 2 * every.calls, every.clock_backsteps),
         }
     }
@@ -99,6 +99,8 @@ pub struct NodeSample {
     pub place: Place,
     /// Whether core has instrumentation for it. Without it, the other fields are not valid.
     pub is_instrumented: bool,
+    /// Only core measures it, because its calls do not go through a wrapper.
+    pub by_core: bool,
     /// The number of processes that run its inputs: workers and leader below a Gather, else 1.
     pub processes: f64,
     /// Finished starts, as core counted them, including those that workers reported.
@@ -109,9 +111,11 @@ pub struct NodeSample {
     pub rows: u64,
     /// Rows that core counted in its own calls.
     pub core_rows: f64,
-    /// Whether it is a scan that an aggregate reads to its end. Its wrapper sees only the beginnings of calls, and counts
-    /// calls instead of rows.
-    pub is_fused_scan: bool,
+    /// Whether its caller reads each start to its end, and its wrapper counts calls instead of rows.
+    pub counts_calls: bool,
+    /// Its caller has stopped before the end: the last call of the start in progress returned a row. It matters only if the
+    /// wrapper counts calls.
+    pub is_last_row: bool,
     /// An error ended the statement inside a call of this node, this many ticks after the call began.
     pub interrupted: Option<u64>,
     /// Its calls.
@@ -120,8 +124,6 @@ pub struct NodeSample {
     pub buffers: Buffers,
     /// WAL that was charged to it alone.
     pub wal: Wal,
-    /// What PostgreSQL knows of it.
-    pub facts: NodeFacts,
     /// The planner's estimate of its rows.
     pub estimate: Estimate,
 }
@@ -142,8 +144,6 @@ pub struct WorkerReport {
 /// What core timed and counted in its own calls of a node, and what parallel workers reported.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CoreSample {
-    /// Only core measures the node, because its calls do not go through a wrapper.
-    pub alone: bool,
     /// An error ended the statement inside a call that core timed.
     pub is_interrupted: bool,
     /// Time, including that of an interrupted call.
@@ -177,15 +177,18 @@ impl NodeSample {
 
     /// Returns how many rows the node returned, as counted by the wrapper and by core.
     #[inline(always)]
-    pub fn rows(&self, core: Option<&CoreSample>) -> f64 {
-        let ends_seen = !self.is_fused_scan || matches!(self.calls, Calls::Every(_));
-        let wrapped = if ends_seen {
-            self.rows as i64 as f64
+    pub fn rows(&self, core: Option<&CoreSample>) -> u64 {
+        if !self.counts_calls && self.core_rows == 0.0 {
+            return (self.rows as i64).max(0) as u64;
+        }
+        let wrapped = if self.counts_calls {
+            let is_unended = self.is_last_row && self.is_running && self.interrupted.is_none();
+            // The last call of each other start returned no row or was interrupted.
+            self.calls.count() as f64 - self.own_starts(core) + f64::from(u8::from(is_unended))
         } else {
-            // The last call of each start returned no row or was interrupted.
-            self.calls.count() as f64 - self.own_starts(core)
+            self.rows as i64 as f64
         };
-        wrapped.max(0.0) + self.core_rows
+        (wrapped.max(0.0) + self.core_rows) as i64 as u64
     }
 }
 
@@ -197,6 +200,9 @@ pub trait Nodes {
     fn place(&self, i: usize) -> Place;
     /// Returns the measurements of a node.
     fn sample(&self, i: usize) -> NodeSample;
+    /// Returns what PostgreSQL knows of a node that has instrumentation. It is not part of the sample, because it is large, and is
+    /// written once to where it stays.
+    fn facts(&self, i: usize) -> NodeFacts;
     /// Returns what core and workers contributed. Called only if they did.
     fn core(&self, i: usize) -> CoreSample;
 }

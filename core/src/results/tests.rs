@@ -1,7 +1,7 @@
 mod by_hand;
 
 use super::*;
-use crate::model::{NodeStats, Wal};
+use crate::model::{NodeFacts, NodeStats, Wal};
 use crate::reconcile::Edge;
 use crate::sampler::Config;
 use by_hand::*;
@@ -14,13 +14,14 @@ fn join() -> Plan {
     plan.samples.push(node(Some(0), sampled([1_000_000; 3]), 100));
     plan.samples[0].rows = 1;
     plan.samples[1].rows = 2;
-    plan.samples[1].facts.memory_kb = 25.into();
+    plan.facts = vec![NodeFacts::default(); 2];
+    plan.facts[1].memory_kb = 25.into();
     plan
 }
 
 #[test]
 fn exact_times_are_computed() {
-    let stats = exact(&join()).expect("exact");
+    let stats = direct(&join()).expect("direct");
     let root = time(&stats[0]);
     assert_eq!((root.total_ms, root.startup_ms), (5.0, 3.0));
     assert_eq!((root.self_ms, root.error_ms), (5.0 - 2.0 - 1.5, 0.0));
@@ -36,12 +37,131 @@ fn exact_times_are_computed() {
 #[test]
 fn both_functions_agree_if_times_are_exact() {
     let plan = join();
-    assert_eq!(exact(&plan).expect("exact"), stats(&plan, &timed(1e12)));
+    assert_eq!(direct(&plan).expect("direct"), stats(&plan, &timed(1e12)));
+    let mut exact = Vec::new();
+    assert!(assemble_directly::<_, { times::EXACT }>(
+        &plan, &CONFIG, TICK_NS, 1e12, &mut exact
+    ));
+    assert_eq!(exact, stats(&plan, &timed(1e12)));
     let alone = Plan {
         samples: vec![node(None, sampled([2_000_000]), 1)],
-        cores: Vec::new(),
+        ..Plan::default()
     };
-    assert_eq!(exact(&alone).expect("exact"), stats(&alone, &timed(1e12)));
+    assert_eq!(direct(&alone).expect("direct"), stats(&alone, &timed(1e12)));
+}
+
+/// The estimated cost of readings may make a parent seem shorter than its children.
+#[test]
+fn both_functions_scale_children_down_to_their_parent() {
+    let plan_with = |calls: [u64; 5]| {
+        let parents = [None, Some(0), Some(1), Some(1), Some(0)];
+        Plan {
+            samples: parents
+                .iter()
+                .zip(calls)
+                .map(|(parent, ticks)| node(*parent, sampled([ticks / 2; 2]), 1))
+                .collect(),
+            ..Plan::default()
+        }
+    };
+    for calls in [
+        [8, 9, 2, 3, 4],
+        [8, 6, 5, 3, 1],
+        [8, 9, 0, 20, 7],
+        [0, 3, 4, 0, 0],
+        [9, 5, 3, 2, 3],
+        [8, 0, 2, 3, 1],
+    ] {
+        let plan = plan_with(calls.map(|ms| 2 * ms * 1_000_000));
+        assert_near(&direct(&plan).expect("direct"), &stats(&plan, &timed(1e12)));
+    }
+}
+
+/// Both functions compute in another order, so the last bits may differ.
+fn assert_near(direct: &[NodeStats], assembled: &[NodeStats]) {
+    assert_eq!(direct.len(), assembled.len());
+    for (i, (ours, theirs)) in direct.iter().zip(assembled).enumerate() {
+        let (ours, theirs) = (time(ours), time(theirs));
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-12;
+        assert!(
+            near(ours.total_ms, theirs.total_ms)
+                && near(ours.startup_ms, theirs.startup_ms)
+                && near(ours.self_ms, theirs.self_ms)
+                && near(ours.error_ms, theirs.error_ms),
+            "node {i}: {ours:?}, not {theirs:?}"
+        );
+    }
+}
+
+#[test]
+fn both_functions_agree_on_estimates_that_fit() {
+    let mut plan = join();
+    plan.samples[1].calls = sampled((0..1_000).map(|i| 100 + i % 7));
+    let (direct, assembled) = (direct(&plan).expect("direct"), stats(&plan, &timed(1e12)));
+    assert_near(&direct, &assembled);
+    assert!(time(&direct[1]).error_ms > 0.0);
+    assert!(!assemble_directly::<_, { times::EXACT }>(
+        &plan,
+        &CONFIG,
+        TICK_NS,
+        1e12,
+        &mut Vec::new()
+    ));
+}
+
+/// A bitmap heap scan: core measures the index scan below it, whose blocks were also charged to the heap scan.
+#[test]
+fn both_functions_agree_on_nodes_that_core_measures() {
+    let mut plan = Plan {
+        samples: vec![
+            node(None, sampled([6_000_000, 4_000_000]), 12),
+            node(Some(0), sampled([]), 0),
+        ],
+        cores: vec![CoreSample::default(); 2],
+        ..Plan::default()
+    };
+    plan.samples[1].by_core = true;
+    plan.samples[1].core_rows = 5.0;
+    plan.cores[1].total_ns = 1_500_000.0;
+    plan.cores[1].startup_ns = 1_500_000.0;
+    plan.cores[1].buffers = blocks(2).into();
+    let statement = StatementSample {
+        core_contributes: true,
+        ..timed(1e12)
+    };
+    let direct_stats = direct(&plan).expect("direct");
+    assert_eq!(direct_stats, stats(&plan, &statement));
+    assert_eq!(
+        (time(&direct_stats[0]).self_ms, time(&direct_stats[1]).total_ms),
+        (3.5, 1.5)
+    );
+    assert_eq!(
+        (hit(&direct_stats[0]), hit(&direct_stats[1]), direct_stats[1].rows),
+        (12, 2, 5)
+    );
+    plan.cores[1].is_interrupted = true;
+    assert!(direct(&plan).is_none());
+}
+
+#[test]
+fn both_functions_agree_without_times() {
+    let mut plan = join();
+    plan.samples.iter_mut().for_each(|sample| sample.calls = UNTIMED);
+    // Without times, it does not matter inside which node a node ran.
+    plan.samples[1].place.edge = Edge::Nested;
+    let statement = StatementSample {
+        is_timed: false,
+        ..timed(1e12)
+    };
+    let mut direct = Vec::new();
+    assert!(assemble_directly::<_, { times::NONE }>(
+        &plan,
+        &CONFIG,
+        TICK_NS,
+        1e12,
+        &mut direct
+    ));
+    assert_eq!(direct, stats(&plan, &statement));
 }
 
 #[test]
@@ -49,10 +169,16 @@ fn memory_of_an_earlier_statement_is_reused() {
     let mut scratch = assembled(&join(), &timed(1e12));
     let alone = Plan {
         samples: vec![node(None, sampled([4_000_000]), 1)],
-        cores: Vec::new(),
+        ..Plan::default()
     };
     for _ in 0..2 {
-        assert!(assemble_exact(&alone, &CONFIG, TICK_NS, 1e12, &mut scratch.stats));
+        assert!(assemble_directly::<_, { times::ESTIMATED }>(
+            &alone,
+            &CONFIG,
+            TICK_NS,
+            1e12,
+            &mut scratch.stats
+        ));
         assert_eq!(scratch.stats.len(), 1);
         assert_eq!(time(&scratch.stats[0]).total_ms, 2.0);
         assemble(&alone, &timed(1e12), &mut scratch).expect("memory");
@@ -62,24 +188,25 @@ fn memory_of_an_earlier_statement_is_reused() {
 }
 
 #[test]
-fn statements_that_are_not_exact_are_refused() {
+fn statements_with_other_places_are_refused() {
     let changed = |change: fn(&mut Plan)| {
         let mut plan = join();
         change(&mut plan);
-        exact(&plan)
+        direct(&plan)
     };
     assert!(changed(|_| ()).is_some());
-    assert!(changed(|plan| plan.samples[1].calls = sampled([100; 1_000])).is_none());
-    assert!(changed(|plan| plan.samples[1].calls = sampled([20_000_000])).is_none());
+    // The estimate exceeds the parent's time.
+    assert!(changed(|plan| plan.samples[1].calls = sampled([100_000; 1_000])).is_none());
     assert!(changed(|plan| plan.samples[1].place.edge = Edge::Nested).is_none());
     assert!(changed(|plan| plan.samples[1].interrupted = Some(1)).is_none());
     assert!(changed(|plan| plan.samples[1].is_instrumented = false).is_none());
     assert!(changed(|plan| plan.samples[1].calls = UNTIMED).is_none());
-    assert!(may_be_exact(Mode::RowsourceOnly, false, 16));
-    assert!(!may_be_exact(Mode::RowsourceOnly, false, 17));
-    assert!(!may_be_exact(Mode::RowsourceOnly, true, 1));
-    assert!(!may_be_exact(Mode::AlsoForCore, false, 1));
-    assert!(!may_be_exact(Mode::CoreOnly, false, 1));
+    assert!(may_be_direct(Mode::RowsourceOnly, false, false, 16));
+    assert!(!may_be_direct(Mode::RowsourceOnly, false, false, 17));
+    assert!(!may_be_direct(Mode::RowsourceOnly, true, false, 1));
+    assert!(may_be_direct(Mode::RowsourceOnly, true, true, 1));
+    assert!(!may_be_direct(Mode::AlsoForCore, false, true, 1));
+    assert!(!may_be_direct(Mode::CoreOnly, false, true, 1));
 }
 
 #[test]
@@ -91,7 +218,7 @@ fn sampled_times_have_an_error() {
             node(None, sampled([30_000_000]), 0),
             node(Some(0), sampled(lengths), 0),
         ],
-        cores: Vec::new(),
+        ..Plan::default()
     };
     let stats = stats(&plan, &timed(1e12));
     let (root, scan) = (time(&stats[0]), time(&stats[1]));
@@ -111,7 +238,9 @@ fn the_root_takes_no_longer_than_the_runs() {
     let plan = join();
     assert_eq!(time(&stats(&plan, &timed(4e6))[0]).total_ms, 4.0);
     let mut stats = Vec::new();
-    assert!(assemble_exact(&plan, &CONFIG, TICK_NS, 4e6, &mut stats));
+    assert!(assemble_directly::<_, { times::ESTIMATED }>(
+        &plan, &CONFIG, TICK_NS, 4e6, &mut stats
+    ));
     assert_eq!(time(&stats[0]).total_ms, 4.0);
 }
 
@@ -135,6 +264,7 @@ fn a_hidden_root_is_exported_and_not_shown() {
     let mut plan = Plan {
         samples: vec![node(None, sampled([10_000_000]), 0)],
         cores: vec![CoreSample::default(); 2],
+        ..Plan::default()
     };
     plan.samples[0].place.hidden = true;
     plan.samples[0].processes = 2.0;
@@ -159,7 +289,7 @@ fn a_hidden_root_is_exported_and_not_shown() {
 fn an_interrupted_call_counts_as_a_start_and_takes_time() {
     let mut plan = Plan {
         samples: vec![node(None, every(0, 0), 0), node(Some(0), every(2, 1_000_000), 0)],
-        cores: Vec::new(),
+        ..Plan::default()
     };
     for sample in &mut plan.samples {
         sample.loops = 0.0;
@@ -177,9 +307,14 @@ fn an_interrupted_call_counts_as_a_start_and_takes_time() {
 #[test]
 fn a_node_that_never_started_has_no_time() {
     let mut plan = join();
-    plan.samples[2] = node(Some(0), sampled([]), 0);
-    plan.samples[2].loops = 0.0;
-    for stats in [stats(&plan, &timed(1e12)), exact(&plan).expect("exact")] {
+    // A node below it never started either.
+    for parent in [0, 2] {
+        let mut never = node(Some(parent), sampled([]), 0);
+        never.loops = 0.0;
+        plan.samples.truncate(if parent == 0 { 2 } else { 3 });
+        plan.samples.push(never);
+    }
+    for stats in [stats(&plan, &timed(1e12)), direct(&plan).expect("direct")] {
         assert_eq!((stats[2].starts.get(), stats[2].time.get()), (Some(0), None));
         assert!(stats[2].buffers.get().is_some());
     }
@@ -202,7 +337,7 @@ fn readings_below_are_subtracted_if_every_call_is_timed() {
             node(Some(0), every(100, 50_000), 0),
             node(Some(1), every(200, 10_000), 0),
         ],
-        cores: Vec::new(),
+        ..Plan::default()
     };
     let totals: Vec<f64> = assembled(&plan, &statement)
         .totals()
@@ -223,6 +358,7 @@ fn workers_add_to_what_the_leader_measured() {
             node(Some(0), every(101, 18_000_000), 3),
         ],
         cores: vec![CoreSample::default(); 2],
+        ..Plan::default()
     };
     // A Gather with two workers: each node below it may take three times as long as the Gather.
     plan.samples[0].processes = 3.0;
@@ -266,12 +402,19 @@ fn a_fused_scan_counts_calls_instead_of_rows() {
             node(Some(0), sampled([10; 101]), 0),
         ],
         cores: vec![CoreSample::default(); 2],
+        ..Plan::default()
     };
-    plan.samples[1].is_fused_scan = true;
+    plan.samples[1].counts_calls = true;
     // The last call of each start returns no row.
     assert_eq!(stats(&plan, &timed(1e12))[1].rows, 100);
     plan.samples[1].calls = Calls::Untimed { calls: 101 };
     assert_eq!(stats(&plan, &timed(1e12))[1].rows, 100);
+    // An error of its caller came between two calls, and the last one had returned a row.
+    (plan.samples[1].is_last_row, plan.samples[1].is_running) = (true, true);
+    plan.samples[1].loops = 0.0;
+    assert_eq!(stats(&plan, &timed(1e12))[1].rows, 101);
+    (plan.samples[1].is_last_row, plan.samples[1].is_running) = (false, false);
+    plan.samples[1].loops = 1.0;
     // This wrapper does not see the starts of workers.
     plan.samples[1].loops = 3.0;
     plan.samples[1].core_rows = 40.0;
@@ -282,6 +425,7 @@ fn a_fused_scan_counts_calls_instead_of_rows() {
     };
     assert_eq!(stats(&plan, &statement)[1].rows, 140);
     // If every call is timed, its wrapper sees the rows.
+    plan.samples[1].counts_calls = false;
     plan.samples[1].calls = every(101, 1);
     plan.samples[1].rows = 77;
     assert_eq!(stats(&plan, &statement)[1].rows, 117);
@@ -291,7 +435,7 @@ fn a_fused_scan_counts_calls_instead_of_rows() {
 fn lower_levels_have_fewer_statistics() {
     let mut plan = Plan {
         samples: vec![node(None, UNTIMED, 5)],
-        cores: Vec::new(),
+        ..Plan::default()
     };
     plan.samples[0].rows = 9;
     let statement = StatementSample {
@@ -324,7 +468,7 @@ fn the_counts_of_core_are_added_once() {
     };
     plan.cores = vec![counted(1_000), counted(500), counted(50)];
     // Only core measures the first scan.
-    plan.cores[1].alone = true;
+    plan.samples[1].by_core = true;
     let statement = StatementSample {
         mode: Mode::AlsoForCore,
         core_contributes: true,
@@ -345,6 +489,7 @@ fn statistics_of_core_alone_are_used_unchanged() {
     let mut plan = Plan {
         samples: vec![node(None, UNTIMED, 99), node(Some(0), UNTIMED, 99)],
         cores: vec![CoreSample::default(); 2],
+        ..Plan::default()
     };
     plan.samples[1].core_rows = 4.0;
     for (core, total_ns) in plan.cores.iter_mut().zip([8e6, 3e6]) {
@@ -376,6 +521,7 @@ fn a_call_of_core_that_was_interrupted_counts_as_a_start() {
             total_ns: 2e6,
             ..CoreSample::default()
         }],
+        ..Plan::default()
     };
     plan.samples[0].loops = 0.0;
     let statement = StatementSample {

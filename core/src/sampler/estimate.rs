@@ -69,7 +69,11 @@ impl NodeTimer {
         } else {
             mean
         };
-        let startup = (self.startup_ticks + rest_starts * mean_first.max(0.0)).clamp(0.0, total);
+        // Not `clamp`, which panics if its bounds are not numbers: this is called where no panic may cross.
+        let startup = at_most(
+            at_least(self.startup_ticks + rest_starts * mean_first.max(0.0), 0.0),
+            total,
+        );
         Estimate {
             total,
             startup,

@@ -68,7 +68,7 @@ fn the_first_calls_are_exact() {
         assert_eq!(calls(&mut timer, &config, &mut random, n, 100), n);
         let estimate = timer.estimate(0.0, None);
         assert_eq!(
-            (timer.calls(), timer.timed_calls, timer.timer_calls),
+            (timer.calls(), timer.timed_calls, timer.timer_calls()),
             (n, n, 2 * n)
         );
         assert_eq!((estimate.total, estimate.error), (100.0 * n as f64, 0.0));

@@ -106,8 +106,6 @@ pub struct NodeTimer {
     pub(super) own_reading: u64,
     /// The number of timed calls and of detected calls.
     pub timed_calls: u64,
-    /// The number of clock readings for this node.
-    pub timer_calls: u64,
     /// The number of readings smaller than the one before.
     pub clock_backsteps: u64,
 }
@@ -140,7 +138,6 @@ impl NodeTimer {
             self.opening = ticks;
         }
         self.timed_calls += 1;
-        self.timer_calls += 2;
         self.clock_backsteps += backsteps;
         if self.gap <= 1.0 {
             if raw >= config.affordable {
@@ -240,7 +237,6 @@ impl NodeTimer {
             Detected::ByTick => self.note_long(config, ticks, evidence.period, 1.0, first_of_start),
         }
         self.timed_calls += 1;
-        self.timer_calls += 1;
         self.clock_backsteps += backsteps;
         self.detected_calls += 1;
         self.detected_ticks += ticks;
@@ -303,18 +299,19 @@ impl NodeTimer {
     /// allows, and never above `sampfreq`.
     #[inline(always)]
     fn draw(&mut self, config: &Config, random: &mut impl RngCore, ticks: f64) -> bool {
-        // The first call also does set-up work, so it does not predict the next ones. `clamp` is not used, because it
-        // panics if its bounds are not numbers, and no panic may cross this frame.
-        let clipped = at_most(at_least(ticks, 0.0), 2.0 * config.affordable);
-        self.recent = match self.timed_calls {
-            0..=2 => clipped,
-            _ => self.recent + (clipped - self.recent) / 8.0,
-        };
         if self.drawn < FIRST_CALLS {
             self.countdown = 1;
             self.drawn += 1;
             return false;
         }
+        // `clamp` is not used, because it panics if its bounds are not numbers, and no panic may cross this frame.
+        let clip = |ticks: f64| at_most(at_least(ticks, 0.0), 2.0 * config.affordable);
+        self.recent = if self.drawn == FIRST_CALLS {
+            // The first call also does set-up work, so it does not predict the next ones.
+            clip((self.certain_ticks - self.opening) / (FIRST_CALLS - 1) as f64)
+        } else {
+            self.recent + (clip(ticks) - self.recent) / 8.0
+        };
         let calls = self.drawn as f64;
         // Rare long calls also justify samples, so that similar calls are found. The rest of their share is spent on as
         // many calls as there were before.
@@ -363,6 +360,12 @@ impl NodeTimer {
         // The distance is used for calls that are not timed. It is shorter if all readings are those of timed calls.
         let age = if before == self.own_reading { AGE } else { 1.0 };
         self.distance += (age * ticks - self.distance) / 8.0;
+    }
+
+    /// Returns the number of clock readings for this node: two for a timed call, one for a detected call.
+    #[inline(always)]
+    pub fn timer_calls(&self) -> u64 {
+        2 * self.timed_calls - self.detected_calls
     }
 
     /// Returns the number of calls of the node so far.

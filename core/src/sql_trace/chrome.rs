@@ -118,7 +118,11 @@ impl Chrome {
                     "name": name, "cat": "error", "ph": "i", "s": "t", "ts": tim, "pid": pid, "tid": pid,
                 }));
             }
-            Event::Cursor(_) | Event::Bind { .. } | Event::Lost { .. } | Event::End { .. } => {}
+            Event::Cursor(_)
+            | Event::Node { .. }
+            | Event::Bind { .. }
+            | Event::Lost { .. }
+            | Event::End { .. } => {}
         }
     }
 
@@ -175,7 +179,7 @@ impl Chrome {
             let Some(time) = stat.time_us else {
                 continue;
             };
-            let above = stat.parent.and_then(|parent| places.get_mut(&parent));
+            let above = stat.node.parent.and_then(|parent| places.get_mut(&parent));
             let (from, end) = above.as_deref().copied().unwrap_or(run);
             let to = from.saturating_add(time).min(end);
             if let Some(above) = above {
@@ -186,7 +190,7 @@ impl Chrome {
                 "rows": stat.rows, "starts": stat.starts, "cr": stat.gets, "pr": stat.reads, "pw": stat.writes,
                 "time_us": time,
             });
-            self.slice(&stat.operation, "node", (from, to), &arguments);
+            self.slice(&stat.node.operation, "node", (from, to), &arguments);
         }
     }
 }
@@ -201,7 +205,7 @@ fn without_nulls(mut arguments: Value) -> Value {
 
 /// Returns how many bytes a node takes.
 fn bytes(stat: &Stat) -> usize {
-    size_of::<Stat>() + stat.operation.len()
+    size_of::<Stat>() + stat.node.operation.len()
 }
 
 /// Returns the beginning of a statement's text in one line.
@@ -215,27 +219,33 @@ fn name(sql: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::reader::read_line;
+    use super::super::reader::Reader;
     use super::*;
 
     #[test]
     fn slices_are_nested() {
         let file = "\
-TRACE #0:version=1,pid=42,uid=10,dbid=5,part=1,unix=0,tim=0,session=u@d psql
+TRACE #0:version=2,pid=42,uid=10,dbid=5,part=1,unix=0,tim=0,session=u@d psql
 PARSING IN CURSOR #1:dep=0,uid=10,queryid=7,tim=10,sql=select  1\\n, \"x\"
-EXEC #1:c=5,e=10,p=0,cr=0,cu=0,r=0,dep=0,tim=20
+EXEC #1:c=5,e=10,tim=20
 WAIT #1:dep=1,ela=5,tim=40,nam=IO DataFileRead
-FETCH #1:c=5,e=30,p=0,cr=0,cu=0,r=1,dep=0,tim=60
-STAT #1:dep=0,plh=3,id=0,rows=1,time=25,cost=1,card=1,op=Sort
-STAT #1:dep=0,plh=3,id=1,pid=0,rows=1,time=20,cost=1,card=1,op=Seq Scan on t
-STAT #1:dep=0,plh=3,id=2,pid=0,rows=1,time=20,cost=1,card=1,op=Seq Scan on u
-CLOSE #1:c=1,e=2,p=0,cr=0,cu=0,r=0,dep=0,tim=70
-XCTEND #1:rlbk=0,rd_only=1,tim=75";
+FETCH #1:c=5,e=30,r=1,tim=60
+NODE #1:plh=3,id=0,cost=1,card=1,op=Sort
+STAT #1:id=0,rows=1,time=25
+NODE #1:plh=3,id=1,pid=0,cost=1,card=1,op=Seq Scan on t
+STAT #1:id=1,rows=1,time=20
+NODE #1:plh=3,id=2,pid=0,cost=1,card=1,op=Seq Scan on u
+STAT #1:id=2,rows=1,time=20
+CLOSE #1:c=1,e=2,tim=70
+XCTEND #1:rlbk=0,rd_only=1,tim=75
+";
         let mut chrome = Chrome::default();
         chrome.begin_file();
-        file.lines()
-            .filter_map(read_line)
+        let mut reader = Reader::default();
+        file.split_inclusive('\n')
+            .filter_map(|line| reader.read(line.as_bytes()))
             .for_each(|event| chrome.add(event));
+        assert_eq!(reader.unreadable, 0);
         let document: Value = serde_json::from_str(&chrome.document()).expect("JSON");
         let events = document["traceEvents"].as_array().expect("events");
         let slices: Vec<(String, u64, u64)> = events

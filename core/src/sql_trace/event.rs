@@ -68,19 +68,32 @@ pub struct Call {
     pub tim: u64,
 }
 
+/// A node of a plan. It is described before the first line of what it did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlannedNode {
+    /// The plan.
+    pub plan: i64,
+    /// The number of the node above it.
+    pub parent: Option<u64>,
+    /// The planner's cost, in hundredths.
+    pub cost_cents: u64,
+    /// The rows that the planner expected for one start.
+    pub card: u64,
+    /// What it does, as EXPLAIN calls it.
+    pub operation: String,
+}
+
 /// What a node of a plan did in one execution. It contains what the nodes below it did.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
     /// The number of the cursor in its file.
     pub cursor: u64,
     /// In how many other calls the statement ran.
     pub dep: u64,
-    /// The plan.
-    pub plan: i64,
     /// The node's number in its plan.
     pub id: u64,
-    /// The number of the node above it.
-    pub parent: Option<u64>,
+    /// The node.
+    pub node: PlannedNode,
     /// Rows that it returned.
     pub rows: u64,
     /// Blocks that were got from the buffers; `None` if that was not measured.
@@ -93,12 +106,6 @@ pub struct Stat {
     pub time_us: Option<u64>,
     /// How often it was started.
     pub starts: Option<u64>,
-    /// The planner's cost, in hundredths.
-    pub cost_cents: u64,
-    /// The rows that the planner expected for one start.
-    pub card: u64,
-    /// What it does, as EXPLAIN calls it.
-    pub operation: String,
 }
 
 /// What a wait was for, as far as the line tells it. Numbers are OIDs if they are not called otherwise.
@@ -208,6 +215,15 @@ pub enum Event {
         value: Option<String>,
         /// The bytes of a value that was too large.
         size: Option<u64>,
+    },
+    /// A node of a plan.
+    Node {
+        /// The number of the cursor in its file.
+        cursor: u64,
+        /// The node's number in its plan.
+        id: u64,
+        /// The node.
+        node: PlannedNode,
     },
     /// What a node did.
     Stat(Stat),

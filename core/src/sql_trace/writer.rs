@@ -159,6 +159,12 @@ impl Line<'_> {
     /// Adds a number. The digits go to their places at once: to collect them elsewhere and to copy them takes longer.
     #[inline]
     fn push_number(&mut self, number: u64) {
+        if number < 10 {
+            return self.put(&[b'0' + number as u8]);
+        }
+        if let Some(digits) = DIGIT_PAIRS.get(number as usize) {
+            return self.put(digits);
+        }
         let used = number.checked_ilog10().unwrap_or(0) as usize + 1;
         let end = self.at.saturating_add(used);
         let Some(places) = self.buffer.bytes.get_mut(self.at..end) else {
@@ -184,9 +190,18 @@ impl Line<'_> {
     #[inline]
     fn key<const N: usize>(&mut self, key: &[u8; N]) {
         let separator = std::mem::replace(&mut self.separator, b',');
-        self.put(&[separator]);
-        self.put(key);
-        self.put(b"=");
+        let rest = self.buffer.bytes.get_mut(self.at..).unwrap_or_default();
+        if rest.len() < N + 2 {
+            self.fits = false;
+            return;
+        }
+        if let Some((first, rest)) = rest.split_first_mut()
+            && let Some((place, rest)) = rest.split_first_chunk_mut::<N>()
+            && let Some(last) = rest.first_mut()
+        {
+            (*first, *place, *last) = (separator, *key, b'=');
+            self.at = self.at.saturating_add(N + 2);
+        }
     }
 
     /// Adds a number.
@@ -195,6 +210,15 @@ impl Line<'_> {
         self.key(key);
         self.push_number(number);
         self
+    }
+
+    /// Adds a number, unless it is 0.
+    #[inline]
+    pub fn nonzero<const K: usize>(self, key: &[u8; K], number: u64) -> Self {
+        match number {
+            0 => self,
+            _ => self.number(key, number),
+        }
     }
 
     /// Adds a number that may be negative.

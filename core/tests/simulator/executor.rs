@@ -37,6 +37,7 @@ impl Sub for Counters {
 
 /// Charges the remaining blocks when a statement ends.
 pub fn charge_rest(run: &mut Run) {
+    run.remove_mark();
     if run.have_counters_moved::<{ scope::ALL }>() {
         run.charge(run.running_account);
     }
@@ -85,10 +86,23 @@ impl Host for Run<'_> {
 
     fn have_counters_moved<const SCOPE: u8>(&self) -> bool {
         let moved = self.counters - self.last_charged;
-        match SCOPE {
+        let has_moved = match SCOPE {
             scope::ALL => moved != Counters::default(),
             _ => moved.hits + moved.reads != 0,
-        }
+        };
+        has_moved || self.before_mark.is_some()
+    }
+
+    fn mark(&mut self, before: u64) {
+        self.before_mark.get_or_insert(before);
+    }
+
+    fn remove_mark(&mut self) -> bool {
+        self.before_mark.take().is_some()
+    }
+
+    fn last_reading_before_mark(&self) -> u64 {
+        self.before_mark.unwrap_or(self.last)
     }
 
     fn blocks_read(&self) -> i64 {
@@ -134,6 +148,10 @@ impl Host for Run<'_> {
         let used = self.last_charged - self.nodes[node].last_charged_at_entry;
         let caller = self.nodes[node].caller;
         *self.used_by(caller) += used;
+    }
+
+    fn keep_last(&mut self, node: usize, row: bool) {
+        self.nodes[node].is_last_row = row;
     }
 
     fn add_row(&mut self, node: usize) {
@@ -215,52 +233,47 @@ impl Host for Run<'_> {
         }
     }
 
-    fn call_again<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(&mut self, call: usize) -> bool {
-        wrapper::call::<Self, TIMED, ACCOUNTING, SCOPE>(self, call)
+    fn call_again(&mut self, call: usize) -> bool {
+        (self.nodes[call].method)(self, call)
     }
 
-    fn scan_again<const TIMED: u8, const SCOPE: u8>(&mut self, call: usize) -> bool {
-        wrapper::scan::<Self, TIMED, SCOPE>(self, call)
-    }
-
-    fn charge_and_call<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
-        &mut self,
-        call: usize,
-    ) -> bool {
-        wrapper::charge_and_call::<Self, TIMED, ACCOUNTING, SCOPE>(self, call)
+    fn charge_and_call(&mut self, call: usize) -> bool {
+        wrapper::charge_and_call(self, call)
     }
 
     fn call_sampled<const ACCOUNTING: u8>(&mut self, call: usize, node: usize) -> bool {
         wrapper::call_sampled::<Self, ACCOUNTING>(self, call, node)
     }
 
-    fn finish_changed_call<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
-        &mut self,
-        node: usize,
-        row: bool,
-    ) -> bool {
+    fn finish_changed_call<const TIMED: u8, const ACCOUNTING: u8>(&mut self, node: usize, row: bool) -> bool {
         let timed = self.nodes[node].timer.timed_calls;
-        let row = wrapper::finish_changed_call::<Self, TIMED, ACCOUNTING, SCOPE>(self, node, row);
+        let row = wrapper::finish_changed_call::<Self, TIMED, ACCOUNTING>(self, node, row);
         if self.nodes[node].timer.timed_calls > timed {
             self.spend(node, 1.0, 0.25);
         }
         row
     }
 
-    fn finish_and_scan<const TIMED: u8, const SCOPE: u8>(&mut self, call: usize) -> bool {
-        wrapper::finish_and_scan::<Self, TIMED, SCOPE>(self, call)
+    fn finish_and_scan<const TIMED: u8>(&mut self, call: usize) -> bool {
+        wrapper::finish_and_scan::<Self, TIMED>(self, call)
     }
 
-    fn finish_previous_scan_call<const TIMED: u8, const SCOPE: u8>(&mut self, scan: usize) {
+    fn finish_previous_scan_call<const TIMED: u8>(&mut self, scan: usize) {
         let timed = self.nodes[scan].timer.timed_calls;
-        wrapper::finish_previous_scan_call::<Self, TIMED, SCOPE>(self, scan);
+        wrapper::finish_previous_scan_call::<Self, TIMED>(self, scan);
         if self.nodes[scan].timer.timed_calls > timed {
             self.spend(scan, 1.0, 0.25);
         }
     }
 
-    fn call_method<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>() -> Method {
-        |run, call| wrapper::call::<Run, TIMED, ACCOUNTING, SCOPE>(run, call)
+    fn call_method<
+        const TIMED: u8,
+        const ACCOUNTING: u8,
+        const BEFORE: u8,
+        const AFTER: u8,
+        const IS_DRAINED: bool,
+    >() -> Method {
+        |run, call| wrapper::call::<Run, TIMED, ACCOUNTING, BEFORE, AFTER, IS_DRAINED>(run, call)
     }
 
     fn scan_method<const TIMED: u8, const SCOPE: u8>() -> Method {

@@ -13,7 +13,7 @@ use rand_xoshiro::Xoroshiro128PlusPlus;
 use rowsource_core::sampler::{
     BOOKKEEPING_NS, Config, Estimate, EveryCall, LongCallEvidence, NodeTimer, Tick,
 };
-use rowsource_core::wrapper::{self, Accounting, Timed};
+use rowsource_core::wrapper::{self, Accounting, Scope, Timed};
 
 /// The body of a node, run at each call: it takes time with [`Run::work`] and calls children with [`Run::call`].
 pub type Body = Box<dyn Fn(&mut Run, usize)>;
@@ -62,6 +62,8 @@ pub struct Node {
     /// The calls that the wrapper counted in the histogram, and how many of them read blocks.
     pub histogram: [u64; 2],
     pub rows: u64,
+    /// Whether the last call that the wrapper kept returned a row.
+    pub is_last_row: bool,
     /// The blocks that the wrapper charged to the node.
     pub used: Counters,
     last_charged_at_entry: Counters,
@@ -109,6 +111,8 @@ pub struct Run<'a> {
     /// The last readings of the clock, as in a process with the extension.
     last: u64,
     ticked: u64,
+    /// The last reading before the clock was read inside a call, if that is not noticed yet.
+    before_mark: Option<u64>,
     pub readings: u64,
     evidence: LongCallEvidence,
     /// PostgreSQL's counters, now and at the last charge.
@@ -137,11 +141,18 @@ impl<'a> Run<'a> {
             every: EveryCall::default(),
             histogram: [0; 2],
             rows: 0,
+            is_last_row: false,
             used: Counters::default(),
             last_charged_at_entry: Counters::default(),
             caller: outside,
             fused_scan: usize::MAX,
-            method: wrapper::method::<Run<'static>>(Timed::Sampled, Accounting::Switch, false),
+            method: wrapper::method::<Run<'static>>(
+                Timed::Sampled,
+                Accounting::Switch,
+                Scope::All,
+                Scope::All,
+                false,
+            ),
             before: 0,
             begun: false,
             starts: 0,
@@ -178,6 +189,7 @@ impl<'a> Run<'a> {
             back: 0.0,
             last: 0,
             ticked: 0,
+            before_mark: None,
             readings: 0,
             evidence: LongCallEvidence::NONE,
             counters: Counters::default(),
@@ -196,7 +208,21 @@ impl<'a> Run<'a> {
 
     /// Chooses the wrapper of a node as a statement's set-up does.
     pub fn wrap(&mut self, i: usize, timed: Timed, accounting: Accounting, is_read_only: bool) {
-        self.nodes[i].method = wrapper::method::<Run<'static>>(timed, accounting, is_read_only);
+        let scope = if is_read_only { Scope::Reads } else { Scope::All };
+        self.wrap_with(i, timed, accounting, [scope; 2], false);
+    }
+
+    /// Chooses the wrapper of a node, whose caller can move the counters of the first scope, and which can itself move those
+    /// of the second.
+    pub fn wrap_with(
+        &mut self,
+        i: usize,
+        timed: Timed,
+        accounting: Accounting,
+        [before, after]: [Scope; 2],
+        is_drained: bool,
+    ) {
+        self.nodes[i].method = wrapper::method::<Run<'static>>(timed, accounting, before, after, is_drained);
         if accounting == Accounting::FusedAggregate {
             self.nodes[i].fused_scan = i + 1;
         }
@@ -265,6 +291,7 @@ impl<'a> Run<'a> {
         while self.now >= self.next_tick {
             let at = self.next_tick;
             let is_idle = self.last == self.ticked;
+            self.before_mark.get_or_insert(self.last);
             self.last = self.clock(at);
             self.ticked = self.last;
             self.next_tick = match self.tick.on_timeout(is_idle, false) {

@@ -173,6 +173,13 @@ pub unsafe fn is_timing(instr: *const NodeInstrumentation) -> bool {
     is_timing
 }
 
+/// Returns whether core itself has called a node for a row, or does so now. Core also times how it shuts a node down, but only if the node has
+/// been called before. So that is never its first call.
+pub fn is_called_by_core(instr: &mut NodeInstrumentation) -> bool {
+    // SAFETY: the reference is to a live struct.
+    core_startup_ns(instr) > 0.0 || !instr.running && unsafe { is_timing(instr) }
+}
+
 /// Returns the buffers and WAL that were used since the beginning of the call that core measures.
 pub fn core_interrupted_usage(instr: &mut NodeInstrumentation) -> (Buffers, Wal) {
     // SAFETY: these are globals of plain types, which only this thread writes. Both are copied.

@@ -225,7 +225,8 @@ unsafe fn install(query: *mut QueryDesc) {
     // trace's nodes is in use.
     unsafe {
         let trace = &*trace::running();
-        let found = tree::walk((*query).planstate);
+        let mut found = tree::Nodes::new();
+        tree::walk((*query).planstate, &mut found);
         let Some(first) = found.first() else {
             return;
         };

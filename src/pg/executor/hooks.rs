@@ -49,7 +49,6 @@ pub fn init() {
     if server::is_upgrading() {
         return;
     }
-    usage::init();
     planning::init();
     parsed::init();
     unmeasured::init();

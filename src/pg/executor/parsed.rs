@@ -30,8 +30,12 @@ static QUERYIDS: BackendLocal<[Cell<i64>; PLACES]> = BackendLocal::new([const { 
 static CONSTANTS: BackendLocal<RefCell<Vec<Known>>> = BackendLocal::new(RefCell::new(Vec::new()));
 /// The bytes of all constants' places.
 static BYTES: BackendLocal<Cell<usize>> = BackendLocal::new(Cell::new(0));
-/// The number of statements that were parsed, without EXECUTE. It may wrap around.
+/// The number of statements that were parsed, without EXECUTE, of utility statements that run a query, and of times that another text
+/// was planned than the last time. It may wrap around.
 static COUNT: BackendLocal<Cell<u32>> = BackendLocal::new(Cell::new(0));
+
+/// The address of the text that was planned last.
+static PLANNED: BackendLocal<Cell<*const c_char>> = BackendLocal::new(Cell::new(std::ptr::null()));
 
 static PREVIOUS: BackendLocal<Cell<pg_sys::post_parse_analyze_hook_type>> =
     BackendLocal::new(Cell::new(None));
@@ -45,10 +49,26 @@ pub fn init() {
     }
 }
 
-/// Returns how many statements were parsed, without EXECUTE. While this is the same, a text at the same address is the same text.
+/// Returns how often the text of what runs next may have changed. While this is the same, the same plan with a text at the same address
+/// has the same text.
 #[inline(always)]
 pub fn count() -> u32 {
     COUNT.get()
+}
+
+/// Notes that the next execution may have another text, wherever PostgreSQL has it.
+#[inline(always)]
+pub fn begins_text() {
+    COUNT.set(COUNT.get().wrapping_add(1));
+}
+
+/// Notes that a text is planned. A plan that is made for each execution may lie where that of another prepared statement was, and
+/// PostgreSQL copies the texts of prepared statements and cursors, often to where another one was.
+#[inline(always)]
+pub fn plans(text: *const c_char) {
+    if PLANNED.replace(text) != text {
+        begins_text();
+    }
 }
 
 /// Returns where the constants are in the texts of a queryid.
@@ -79,11 +99,11 @@ unsafe extern "C-unwind" fn post_parse_analyze(
         if let Some(previous) = PREVIOUS.get() {
             previous(state, query, jumble);
         }
-        // An EXECUTE runs another text, which stays where it is.
+        // An EXECUTE runs another text, which was parsed before.
         if (*query).commandType != pg_sys::CmdType::CMD_UTILITY
             || tag((*query).utilityStmt) != NodeTag::T_ExecuteStmt
         {
-            COUNT.set(COUNT.get().wrapping_add(1));
+            begins_text();
         }
         if targets::begins() {
             trace(query, (*state).p_sourcetext);

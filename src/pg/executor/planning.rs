@@ -1,7 +1,7 @@
 //! Times the planner, and counts the blocks that it uses. A statement's next execution takes what was planned for it since the
 //! last one, and records it with its plan. What is planned and never executed is dropped.
 
-use super::{nesting, traced, unnamed};
+use super::{nesting, parsed, traced, unnamed};
 use crate::guc::{self, StatisticsLevel};
 use crate::instrumentation::auto_clock;
 use crate::pg::compat;
@@ -91,6 +91,7 @@ unsafe fn plan(
     text: *const c_char,
     planner: impl FnOnce() -> *mut pg_sys::PlannedStmt,
 ) -> *mut pg_sys::PlannedStmt {
+    parsed::plans(text);
     // SAFETY: the caller promises what the functions require.
     unsafe {
         if level::is_on() {

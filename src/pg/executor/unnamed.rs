@@ -49,6 +49,8 @@ static UTILITY: BackendLocal<Cell<Option<Utility>>> = BackendLocal::new(Cell::ne
 /// * The caller's frame and those of `body` must be plain: an error crosses them.
 pub unsafe fn around(statement: *const PlannedStmt, source: *const c_char, body: impl FnOnce()) {
     let outer = UTILITY.get();
+    // The protocol copies the text of a prepared one, often to where that of another one was.
+    parsed::begins_text();
     // SAFETY: the statement and its text are live by the caller's promise, and the frames are plain.
     unsafe {
         let (location, length) = ((*statement).stmt_location, (*statement).stmt_len);

@@ -5,7 +5,7 @@
 //! library, and all functions that they call (`tests/src/plain_frames.rs`).
 //!
 //! * `wrapper` stands in for a node's method and measures the call; its logic is `rowsource_core::wrapper`;
-//! * `node` is what it writes of each node, `state` what it writes of the process;
+//! * `account` is what is charged to a node; `node` is what it writes of each node, `state` what it writes of the process;
 //! * `usage` charges buffers and WAL to nodes, `timing` holds the clock in force;
 //! * `waits` charges waits to nodes;
 //! * `trace` lists the calls of the one statement that `rowsource_call_trace()` runs;
@@ -13,6 +13,7 @@
 //! * `wait_object` says what a wait in that trace was for;
 //! * `tick` reads the clock now and then, so that no long call is missed.
 
+pub mod account;
 pub mod node;
 pub mod sql_trace;
 pub mod state;

@@ -1,7 +1,7 @@
 //! The state of one measured plan node. It begins with core's instrumentation struct, so `PlanState.instrument` can point
 //! to it. EXPLAIN, the filter counts and the reports of parallel workers use that struct as usual.
 
-use super::state::Usage;
+use super::account::Usage;
 use crate::pg::compat::{IndexSearches, NodeInstrumentation};
 use pgrx::pg_sys;
 use rowsource_core::histogram::Histogram;
@@ -20,6 +20,9 @@ pub struct Node {
     pub instr: NodeInstrumentation,
     /// Rows counted by the wrapper. Rows of core's own calls are counted in `instr`.
     pub rows: u64,
+    /// What its last call returned. It is only kept if the caller reads each start to its end, or if the call was finished out
+    /// of line.
+    pub last: *mut pg_sys::TupleTableSlot,
     /// The last clock reading when the call in progress began.
     pub before: u64,
     pub timer: NodeTimer,
@@ -37,7 +40,7 @@ pub struct Node {
     pub plan_state: *mut pg_sys::PlanState,
     /// The account of its caller. For the root of an InitPlan or subplan, that is the node that makes the current call. For
     /// all other nodes, it is the parent.
-    pub caller: *mut Usage,
+    pub caller: Account,
     /// The scan below this fused aggregate; null for all other nodes.
     pub fused_scan: *mut Node,
     /// The wrapper of this node. It is installed after the first call has checked the stack.
@@ -58,6 +61,10 @@ pub struct Node {
     pub edge: Edge,
     /// It is a scan whose parent is a fused aggregate.
     pub is_fused_scan: bool,
+    /// Its caller reads each start to its end, and its wrapper counts calls instead of rows.
+    pub counts_calls: bool,
+    /// Its wrapper does not set `before` at each call: the last reading before its call is that of `timing::last_before_mark`.
+    pub notes_no_reading: bool,
     /// Core does not call it by ExecProcNode, and measures it itself.
     pub by_core: bool,
     /// An expression runs it (InitPlan, CTE, subplan), not its parent as an input.
@@ -68,10 +75,32 @@ pub struct Node {
     pub hidden: bool,
 }
 
-// SAFETY: the fields are numbers, flags, pointers, optional functions, an estimate of two numbers, and `Edge`, whose first variant is zero.
+// SAFETY: the fields are numbers, flags, pointers, optional functions, addresses of accounts, an estimate of two numbers, and `Edge`, whose first variant is zero.
 unsafe impl Zeroable for Node {}
 
 const _: () = assert!(Edge::Sequential as u8 == 0);
+
+/// The address of an account, minus the offset of the account in a node. So that of a node's account is the node's address,
+/// which the hot path has at hand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Account(*mut Usage);
+
+impl Account {
+    const OFFSET: usize = std::mem::offset_of!(Node, usage);
+
+    /// Returns the address for an account.
+    #[inline(always)]
+    pub const fn of(usage: *mut Usage) -> Account {
+        Account(usage.wrapping_byte_sub(Self::OFFSET))
+    }
+
+    /// Returns the account.
+    #[inline(always)]
+    pub const fn usage(self) -> *mut Usage {
+        self.0.wrapping_byte_add(Self::OFFSET)
+    }
+}
 
 impl Node {
     /// Clears what an execution counted.

@@ -1,6 +1,8 @@
 //! The per-process state of the hot path. It is in one struct, so that it takes few cache lines. Only `usage`, `timing`,
 //! the wrapper and the tick change it.
 
+use super::account::Usage;
+use super::node::Account;
 use crate::pg::compat;
 use crate::pg::server::backend_local::BackendLocal;
 use pgrx::pg_sys;
@@ -9,26 +11,7 @@ use rand_xoshiro::Xoroshiro128PlusPlus;
 use rowsource_core::clock;
 use rowsource_core::sampler::{Config, LongCallEvidence};
 use std::cell::{Cell, UnsafeCell};
-use std::sync::atomic::AtomicU64;
-
-/// The buffers and WAL that one node used.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Usage {
-    pub buffers: pg_sys::BufferUsage,
-    pub wal: pg_sys::WalUsage,
-    /// Whether anything was charged to the account.
-    pub is_charged: bool,
-    /// The account is that of a statement outside its nodes, and the statement waited in this execution.
-    pub has_waited: bool,
-}
-
-impl Usage {
-    pub const fn zero() -> Self {
-        // SAFETY: both structs consist of plain integers. Zero bytes are a valid value for them and for `false`.
-        unsafe { std::mem::zeroed() }
-    }
-}
+use std::sync::atomic::{AtomicPtr, AtomicU64};
 
 /// A random number generator that always exists, so that the hot path need not check for it.
 pub struct Random(pub Option<Xoroshiro128PlusPlus>);
@@ -52,11 +35,11 @@ impl RngCore for Random {
 #[repr(C, align(4096))]
 pub struct Hot {
     /// The account of the running node. It is always live.
-    pub current: Cell<*mut Usage>,
-    /// The address of PostgreSQL's counters. It is a variable, so that the hot path loads it twice instead of keeping it in
-    /// a register that must be saved.
-    pub counters: Cell<*const pg_sys::BufferUsage>,
-    /// The signatures of the counters at the last charge, one per `wrapper::scope`.
+    pub current: Cell<Account>,
+    /// The address of PostgreSQL's counters; while there is a mark, that of counters that have always moved. The tick's signal
+    /// handler writes it too.
+    pub counters: AtomicPtr<pg_sys::BufferUsage>,
+    /// The signatures of the counters at the last charge, one per `wrapper::Scope`.
     pub signatures: [Cell<i64>; 3],
     /// The last clock reading, in raw ticks of the current clock. The tick's signal handler writes it too.
     pub last: AtomicU64,
@@ -70,9 +53,13 @@ pub struct Hot {
     pub ns_per_tick: Cell<f64>,
     /// The last reading by the tick.
     pub ticked: AtomicU64,
+    /// The last reading before the mark; 0 if there is no mark.
+    pub before_mark: AtomicU64,
     /// The evidence that calls were long. Its `last` and `ticked` are copied from the two fields above before it is used.
     pub evidence: Cell<LongCallEvidence>,
     pub config: Cell<Config>,
+    /// The last reading by the tick when the clock's own cost was last measured.
+    pub calibrated: Cell<u64>,
     /// Generates the gaps between samples. It is seeded when a backend first measures.
     pub random: UnsafeCell<Random>,
     /// The counters at the last charge.
@@ -85,8 +72,8 @@ pub struct Hot {
 pub static OUTSIDE: BackendLocal<UnsafeCell<Usage>> = BackendLocal::new(UnsafeCell::new(Usage::zero()));
 
 pub static HOT: BackendLocal<Hot> = BackendLocal::new(Hot {
-    current: Cell::new(OUTSIDE.inner().get()),
-    counters: Cell::new(compat::buffer_usage().cast_const()),
+    current: Cell::new(Account::of(OUTSIDE.inner().get())),
+    counters: AtomicPtr::new(compat::buffer_usage()),
     signatures: [const { Cell::new(0) }; 3],
     last: AtomicU64::new(0),
     readings: Cell::new(0),
@@ -94,6 +81,7 @@ pub static HOT: BackendLocal<Hot> = BackendLocal::new(Hot {
     read: Cell::new(clock::system::monotonic),
     ns_per_tick: Cell::new(1.0),
     ticked: AtomicU64::new(0),
+    before_mark: AtomicU64::new(0),
     evidence: Cell::new(LongCallEvidence::NONE),
     config: Cell::new(Config {
         max_gap: 1.0,
@@ -102,6 +90,7 @@ pub static HOT: BackendLocal<Hot> = BackendLocal::new(Hot {
         affordable: 1.0,
         long: 1.0,
     }),
+    calibrated: Cell::new(0),
     random: UnsafeCell::new(Random(None)),
     last_charged: Cell::new(Usage::zero()),
     depth: Cell::new(0),

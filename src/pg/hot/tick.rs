@@ -55,6 +55,7 @@ pub unsafe fn want() {
     if let Some(period_ms) = TICK.want() {
         timing::note_period(f64::from(period_ms) * 1e6);
     }
+    timing::calibrate();
     wake();
 }
 

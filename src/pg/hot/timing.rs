@@ -1,12 +1,15 @@
 //! The current clock and the sampler's process-wide state. A backend has one thread. The tick's signal handler uses only
-//! the two readings, which are atomic, and the clock's function, which is one word.
+//! the readings and the address of the counters, which are atomic, and the clock's function, which is one word.
 
 use super::state::{HOT, Random};
+use crate::pg::compat;
+use pgrx::pg_sys::BufferUsage;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoroshiro128PlusPlus;
 use rowsource_core::clock::{self, Source};
 use rowsource_core::sampler::Config;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::compiler_fence;
 
 /// The values that a nested measured statement replaces while it runs, and restores when it is left.
 pub struct Outer {
@@ -14,6 +17,8 @@ pub struct Outer {
     ns_per_tick: f64,
     read: fn() -> u64,
     config: Config,
+    /// The last reading before the node's call in which the nested statement runs.
+    before: u64,
 }
 
 /// Returns the last clock reading.
@@ -41,12 +46,101 @@ pub fn read() -> u64 {
     now
 }
 
+/// Measures the clock's own cost again, if the tick has come since the last time. A processor that gets slower, because it saves power
+/// or because its other half is busy, would add the difference to each timed call.
+#[inline(always)]
+pub fn calibrate() {
+    if ticked() != HOT.calibrated.get() {
+        measure_empty_interval();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn measure_empty_interval() {
+    /// The first round fills the caches. Something may interrupt another one.
+    const ROUNDS: u32 = 4;
+    HOT.calibrated.set(ticked());
+    let mut least = f64::INFINITY;
+    for _ in 0..ROUNDS {
+        let mean = match HOT.tsc.get() {
+            true => mean_interval(clock::tsc::read),
+            false => mean_interval(HOT.read.get()),
+        };
+        // A round with a step back of the clock does not count.
+        if mean >= 0.0 && mean < least {
+            least = mean;
+        }
+    }
+    if least < f64::INFINITY {
+        let mut config = HOT.config.get();
+        config.empty_interval = least;
+        HOT.config.set(config);
+    }
+}
+
+/// Returns the mean of a few empty intervals, in ticks of the clock. It is not inlined, so that each round runs the same code.
+#[inline(never)]
+fn mean_interval(read: impl Fn() -> u64) -> f64 {
+    const PAIRS: u32 = 4;
+    let mut sum = 0_i64;
+    for _ in 0..PAIRS {
+        let start = read();
+        sum = sum.wrapping_add(read().wrapping_sub(start) as i64);
+    }
+    sum as f64 / f64::from(PAIRS)
+}
+
 /// Reads the clock for the tick. It is async-signal-safe, because all clocks are, and the current clock changes as one
 /// word.
 pub fn tick() {
     let now = (HOT.read.get())();
+    mark(last());
     HOT.last.store(now, Relaxed);
     HOT.ticked.store(now, Relaxed);
+}
+
+/// Counters that have always moved since the last charge: their sum is negative.
+struct Moved(BufferUsage);
+
+// SAFETY: nobody writes them.
+unsafe impl Sync for Moved {}
+
+static MOVED: Moved = Moved({
+    // SAFETY: the struct consists of plain integers.
+    let mut counters: BufferUsage = unsafe { std::mem::zeroed() };
+    counters.shared_blks_hit = i64::MIN;
+    counters
+});
+
+/// Leaves a mark that the clock was read inside a call that began after the reading `before`: the next check of the counters
+/// finds a change. If there is a mark, that one stays. It is async-signal-safe.
+#[inline(always)]
+pub fn mark(before: u64) {
+    if HOT.before_mark.load(Relaxed) == 0 {
+        HOT.before_mark.store(before, Relaxed);
+    }
+    HOT.counters.store((&raw const MOVED.0).cast_mut(), Relaxed);
+}
+
+/// Removes the mark. Returns whether there was one.
+#[inline(always)]
+pub fn remove_mark() -> bool {
+    let is_marked = HOT.before_mark.load(Relaxed) != 0;
+    // If the tick comes in between, its mark is lost. In the other order, its reading would stay for a later mark.
+    HOT.counters.store(compat::buffer_usage(), Relaxed);
+    compiler_fence(SeqCst);
+    HOT.before_mark.store(0, Relaxed);
+    is_marked
+}
+
+/// Returns the last clock reading before the mark, or the last one if there is none.
+#[inline(always)]
+pub fn last_before_mark() -> u64 {
+    match HOT.before_mark.load(Relaxed) {
+        0 => last(),
+        before => before,
+    }
 }
 
 /// Notes the period at which the tick reads the clock, in nanoseconds; 0 if it does not run.
@@ -79,6 +173,7 @@ pub fn enter(source: Source, ns_per_tick: f64, config: &Config) -> Option<Outer>
         ns_per_tick: HOT.ns_per_tick.get(),
         read: HOT.read.get(),
         config: HOT.config.get(),
+        before: last_before_mark(),
     });
     if outer.is_some() {
         set_period(HOT.evidence.get().period * (HOT.ns_per_tick.get() / ns_per_tick));
@@ -104,6 +199,9 @@ pub fn leave(outer: Option<&Outer>) {
         HOT.ns_per_tick.set(outer.ns_per_tick);
         HOT.config.set(outer.config);
         read();
+        // Nested statements of the same call may have removed the mark.
+        remove_mark();
+        mark(outer.before);
     }
 }
 

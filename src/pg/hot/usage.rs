@@ -2,27 +2,22 @@
 //! begins or ends, that account is charged with the increase of PostgreSQL's counters since the last charge.
 //!
 //! Checking the counters costs one sum over them (the *signature*). Counters are copied only if that sum has changed. A
-//! backend has one thread, and the tick's signal handler does not use this state.
+//! backend has one thread. Of this state, the tick's signal handler writes the address of the counters only ([`super::timing::mark`]).
 
-pub use super::state::Usage;
+pub use super::account::Usage;
+use super::node::Account;
 use super::state::{HOT, OUTSIDE};
 use crate::pg::compat;
 use crate::pg::server::unguarded;
 use pgrx::pg_sys::{BufferUsage, WalUsage};
 use rowsource_core::sampler::MANY_BUFFERS;
 use rowsource_core::wrapper::scope;
-
-/// Stores the address of PostgreSQL's counters. The compiler cannot see through `black_box`, so it loads the address
-/// again instead of keeping it in a register.
-pub fn init() {
-    HOT.counters
-        .set(std::hint::black_box(compat::buffer_usage().cast_const()));
-}
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Returns the account of the running node.
 #[inline(always)]
 pub fn current() -> *mut Usage {
-    HOT.current.get()
+    HOT.current.get().usage()
 }
 
 /// Returns the counters at the time of the last charge.
@@ -34,15 +29,15 @@ pub fn last_charged() -> Usage {
 /// Returns the sum of the counters that can change in this scope. WAL bytes and I/O times need not be added, because they
 /// change only together with WAL records and blocks.
 #[inline(always)]
-fn signature<const SCOPE: u8>() -> i64 {
-    // SAFETY: `counters` always points to PostgreSQL's own counters. They are global, and only this thread writes them.
+fn signature<const SCOPE: u8>(u: *const BufferUsage) -> i64 {
+    // SAFETY: all callers pass PostgreSQL's own counters, or the static ones of a mark. They are global, and only this thread
+    // writes them.
     unsafe {
-        let u = HOT.counters.get();
         let shared = (*u)
             .shared_blks_hit
             .wrapping_add((*u).shared_blks_read)
             .wrapping_add((*u).shared_blks_dirtied);
-        if SCOPE == scope::SCAN {
+        if SCOPE == scope::SHARED {
             return shared;
         }
         let reads = shared
@@ -61,10 +56,10 @@ fn signature<const SCOPE: u8>() -> i64 {
     }
 }
 
-/// Returns whether counters of the scope have changed since the last charge.
+/// Returns whether counters of the scope have changed since the last charge, or whether there is a mark.
 #[inline(always)]
 pub fn moved<const SCOPE: u8>() -> bool {
-    signature::<SCOPE>() != HOT.signatures[SCOPE as usize].get()
+    signature::<SCOPE>(HOT.counters.load(Relaxed)) != HOT.signatures[SCOPE as usize].get()
 }
 
 /// Returns the number of blocks read so far, including those of work files.
@@ -103,7 +98,33 @@ pub unsafe fn charge(account: *mut Usage) -> bool {
     unsafe {
         let now = compat::buffer_usage().cast_const();
         let last = &raw mut (*HOT.last_charged.as_ptr()).buffers;
-        let to = &raw mut (*account).buffers;
+        let hits = (*now).shared_blks_hit.wrapping_sub((*last).shared_blks_hit);
+        let all = &HOT.signatures[scope::ALL as usize];
+        // Counters never decrease. So if their sum has grown as much as this one, no other has moved.
+        if signature::<{ scope::ALL }>(now).wrapping_sub(all.get()) != hits {
+            return charge_all(account);
+        }
+        (*account).is_charged = true;
+        (*account).buffers.shared_blks_hit += hits;
+        (*last).shared_blks_hit += hits;
+        for signature in &HOT.signatures {
+            signature.set(signature.get().wrapping_add(hits));
+        }
+        hits >= MANY_BUFFERS
+    }
+}
+
+/// Does what [`charge`] does if other counters than that of shared buffers have moved.
+///
+/// # Safety
+/// The same as for [`charge`].
+#[inline(never)]
+unsafe fn charge_all(account: *mut Usage) -> bool {
+    // SAFETY: only this thread writes PostgreSQL's counters. `account` is live by the caller's promise, and it is not
+    // `last_charged`, because no account is.
+    unsafe {
+        let now = compat::buffer_usage().cast_const();
+        let last = &raw mut (*HOT.last_charged.as_ptr()).buffers;
         (*account).is_charged = true;
         let io = (*now).shared_blks_read != (*last).shared_blks_read
             || (*now).shared_blks_written != (*last).shared_blks_written
@@ -112,6 +133,7 @@ pub unsafe fn charge(account: *mut Usage) -> bool {
             || (*now).temp_blks_read != (*last).temp_blks_read
             || (*now).temp_blks_written != (*last).temp_blks_written;
         let hits = (*now).shared_blks_hit - (*last).shared_blks_hit;
+        let to = &raw mut (*account).buffers;
         if io {
             // Only I/O moves the I/O times, whose type differs by version.
             unguarded::BufferUsageAccumDiff(to, now, last);
@@ -132,9 +154,9 @@ pub unsafe fn charge(account: *mut Usage) -> bool {
             unguarded::WalUsageAccumDiff(&raw mut (*account).wal, wal, last_wal);
             *last_wal = *wal;
         }
-        HOT.signatures[0].set(signature::<0>());
-        HOT.signatures[1].set(signature::<1>());
-        HOT.signatures[2].set(signature::<2>());
+        HOT.signatures[0].set(signature::<0>(now));
+        HOT.signatures[1].set(signature::<1>(now));
+        HOT.signatures[2].set(signature::<2>(now));
         io || hits >= MANY_BUFFERS
     }
 }
@@ -175,11 +197,12 @@ pub unsafe fn switch_outside() {
 /// * `account` must stay live until another account becomes the running one, also after an error.
 /// * No reference to either may exist.
 pub unsafe fn switch(account: *mut Usage) -> *mut Usage {
-    let before = HOT.current.get();
-    if moved::<{ scope::ALL }>() {
+    let before = current();
+    let counters = compat::buffer_usage().cast_const();
+    if signature::<{ scope::ALL }>(counters) != HOT.signatures[scope::ALL as usize].get() {
         // SAFETY: the running account is live, and no reference to it exists, by the caller's promise.
         unsafe { charge(before) };
     }
-    HOT.current.set(account);
+    HOT.current.set(Account::of(account));
     before
 }

@@ -1,9 +1,10 @@
 //! Charges waits to the nodes that run. The functions that replace those of the C library call this when a wait has ended, so
 //! the wrappers of nodes do nothing for it: they remember the running node's account anyway.
 
-use super::node::Node;
+use super::account::Usage;
+use super::node::{Account, Node};
 use super::sql_trace;
-use super::state::{HOT, Usage};
+use super::state::HOT;
 use super::trace;
 use super::wait_object;
 use crate::pg::compat;
@@ -44,7 +45,7 @@ static UTILITY: BackendLocal<Cell<*const UtilityWaits>> = BackendLocal::new(Cell
 struct Recent {
     /// 0 if there is none.
     event: Cell<Event>,
-    account: Cell<*mut Usage>,
+    account: Cell<Account>,
     sum: Cell<*mut EventWaits>,
     /// The nanoseconds that the node waited, and the statement.
     of_node: Cell<*mut u64>,
@@ -53,7 +54,7 @@ struct Recent {
 
 static RECENT: BackendLocal<Recent> = BackendLocal::new(Recent {
     event: Cell::new(0),
-    account: Cell::new(std::ptr::null_mut()),
+    account: Cell::new(Account::of(std::ptr::null_mut())),
     sum: Cell::new(std::ptr::null_mut()),
     of_node: Cell::new(std::ptr::null_mut()),
     of_run: Cell::new(std::ptr::null_mut()),
@@ -106,10 +107,7 @@ pub fn forget_recent() {
 /// took so far.
 #[inline(always)]
 pub fn charge(event: Event, ns: u64, before: Option<u64>) {
-    if event == RECENT.event.get()
-        && std::ptr::eq(HOT.current.get(), RECENT.account.get())
-        && before.is_none()
-    {
+    if event == RECENT.event.get() && HOT.current.get() == RECENT.account.get() && before.is_none() {
         // SAFETY: the places are live, because the recent wait is forgotten whenever another statement runs, none runs, or waits
         // are taken or cleared. No reference to them is in use.
         unsafe {
@@ -144,7 +142,7 @@ fn charge_another(event: Event, ns: u64, before: Option<u64>) {
         // SAFETY: the callers of `set_running` promise that the statement is live and runs.
         let node = unsafe {
             let running = RUNNING.get().as_ref();
-            running.and_then(|running| running.shown_node(HOT.current.get()))
+            running.and_then(|running| running.shown_node(HOT.current.get().usage()))
         };
         sql_trace::wait(event, ns, before.is_some(), node);
     }
@@ -169,7 +167,7 @@ fn charge_outside(waits: &EventWaits) {
 
 /// Charges a wait to the running statements: for each, to the node that called for the next inner one.
 fn charge_running(waits: EventWaits) {
-    let mut account = HOT.current.get();
+    let mut account = HOT.current.get().usage();
     let mut frame = RUNNING.get();
     // SAFETY: the callers of `set_running` and `set_utility` promise that all of them are live. No reference to their waits is in
     // use, because the callers of `Frame::waits` promise that theirs are not running.

@@ -1,13 +1,14 @@
 //! The functions that replace `PlanState.ExecProcNode`: the logic of [`rowsource_core::wrapper`] with PostgreSQL's
 //! executor.
 //!
-//! At `sampfreq` 128, a call may cost at most 3 ns and 40 instructions more than without the wrapper.
+//! The test `callgrind` holds what a call costs more than without the wrapper, at `sampfreq` 128. `docs/internals.md` lists the
+//! instructions.
 //!
 //! Each combination of [`Timed`], [`Accounting`] and scope of counters is a separate function. The functions for rare cases
 //! are tail-called, so that the frequent case saves only one register, which holds the node.
 
-use super::node::Node;
-use super::state::{HOT, Random, Usage};
+use super::node::{Account, Node};
+use super::state::{HOT, Random};
 use super::{tick, timing, usage};
 use crate::pg::compat;
 use crate::pg::server::unguarded;
@@ -15,14 +16,15 @@ use pgrx::pg_sys::{self, PlanState, TupleTableSlot};
 use rowsource_core::clock::tsc;
 use rowsource_core::sampler::{EveryCall, NodeTimer};
 use rowsource_core::wrapper::{self, Host, Sampling};
-pub use rowsource_core::wrapper::{Accounting, Timed};
+pub use rowsource_core::wrapper::{Accounting, Scope, Timed, counts_calls};
 
 /// The type of `PlanState.ExecProcNode`.
 pub type Method = unsafe extern "C-unwind" fn(*mut PlanState) -> *mut TupleTableSlot;
 
-/// Returns the wrapper for a node. In a read-only statement, only the counters of shared buffers and work files can change.
-pub fn method(timed: Timed, accounting: Accounting, is_read_only: bool) -> Method {
-    wrapper::method::<Executor>(timed, accounting, is_read_only)
+/// Returns the wrapper for a node, whose caller can move the counters of `before`, and which can itself move those of `after`.
+/// `is_drained` says that the caller reads each start of the node to its end.
+pub fn method(timed: Timed, accounting: Accounting, before: Scope, after: Scope, is_drained: bool) -> Method {
+    wrapper::method::<Executor>(timed, accounting, before, after, is_drained)
 }
 
 /// A plan state that the executor calls now, of a statement that is set up. The plan state, its node, the accounts of the
@@ -36,7 +38,7 @@ struct LiveNode(*mut Node);
 
 /// A live account: that of such a node or its caller, or the running one.
 #[derive(Clone, Copy)]
-struct LiveAccount(*mut Usage);
+struct LiveAccount(Account);
 
 /// PostgreSQL's executor in this process. A value of this type represents one call and gives access to its nodes. If there
 /// are several values, only that of the innermost call is in use: the others wait in [`Host::run`].
@@ -102,12 +104,27 @@ impl Host for Executor {
     #[inline(always)]
     fn is_row(&self, row: *mut TupleTableSlot) -> bool {
         // SAFETY: a node returns NULL or a valid slot.
-        !row.is_null() && unsafe { (*row).tts_flags } & pg_sys::TTS_FLAG_EMPTY as u16 == 0
+        unsafe { is_row(row) }
     }
 
     #[inline(always)]
     fn have_counters_moved<const SCOPE: u8>(&self) -> bool {
         usage::moved::<SCOPE>()
+    }
+
+    #[inline(always)]
+    fn mark(&mut self, before: u64) {
+        timing::mark(before);
+    }
+
+    #[inline(always)]
+    fn remove_mark(&mut self) -> bool {
+        timing::remove_mark()
+    }
+
+    #[inline(always)]
+    fn last_reading_before_mark(&self) -> u64 {
+        timing::last_before_mark()
     }
 
     #[inline(always)]
@@ -118,7 +135,7 @@ impl Host for Executor {
     #[inline(always)]
     fn charge(&mut self, account: LiveAccount) -> bool {
         // SAFETY: the account is live. No reference to its node exists, because that would borrow the executor.
-        unsafe { usage::charge(account.0) }
+        unsafe { usage::charge(account.0.usage()) }
     }
 
     #[inline(always)]
@@ -134,7 +151,7 @@ impl Host for Executor {
     #[inline(always)]
     fn account(&self, node: LiveNode) -> LiveAccount {
         // SAFETY: the node is live. This makes no reference, because the address is kept longer than the borrow.
-        LiveAccount(unsafe { &raw mut (*node.0).usage })
+        LiveAccount(Account::of(unsafe { &raw mut (*node.0).usage }))
     }
 
     #[inline(always)]
@@ -166,8 +183,17 @@ impl Host for Executor {
         // executor.
         unsafe {
             let core = compat::common_instrumentation(&mut (*node.0).instr);
-            usage::add_since((*node.0).caller, &core.bufusage_start, &core.walusage_start);
+            usage::add_since(
+                (*node.0).caller.usage(),
+                &core.bufusage_start,
+                &core.walusage_start,
+            );
         }
+    }
+
+    #[inline(always)]
+    fn keep_last(&mut self, node: LiveNode, row: *mut TupleTableSlot) {
+        self.node_mut(node).last = row;
     }
 
     #[inline(always)]
@@ -274,27 +300,15 @@ impl Host for Executor {
     }
 
     #[inline(always)]
-    fn call_again<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
-        &mut self,
-        again: LiveCall,
-    ) -> *mut TupleTableSlot {
-        // SAFETY: this is the call for which this value was made, under the same promises.
-        unsafe { call::<TIMED, ACCOUNTING, SCOPE>(again.0) }
+    fn call_again(&mut self, again: LiveCall) -> *mut TupleTableSlot {
+        // SAFETY: this is the call for which this value was made, under the same promises. Set-up chose the node's method.
+        unsafe { (*Node::of(again.0)).method.unwrap_unchecked()(again.0) }
     }
 
     #[inline(always)]
-    fn scan_again<const TIMED: u8, const SCOPE: u8>(&mut self, call: LiveCall) -> *mut TupleTableSlot {
+    fn charge_and_call(&mut self, call: LiveCall) -> *mut TupleTableSlot {
         // SAFETY: this is the call for which this value was made, under the same promises.
-        unsafe { scan::<TIMED, SCOPE>(call.0) }
-    }
-
-    #[inline(always)]
-    fn charge_and_call<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
-        &mut self,
-        call: LiveCall,
-    ) -> *mut TupleTableSlot {
-        // SAFETY: this is the call for which this value was made, under the same promises.
-        unsafe { charge_and_call::<TIMED, ACCOUNTING, SCOPE>(call.0) }
+        unsafe { charge_and_call(call.0) }
     }
 
     #[inline(always)]
@@ -304,35 +318,51 @@ impl Host for Executor {
     }
 
     #[inline(always)]
-    fn finish_changed_call<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
+    fn finish_changed_call<const TIMED: u8, const ACCOUNTING: u8>(
         &mut self,
         node: LiveNode,
         row: *mut TupleTableSlot,
     ) -> *mut TupleTableSlot {
         // SAFETY: this is the node of the call for which this value was made, under the same promises.
-        unsafe { finish_changed_call::<TIMED, ACCOUNTING, SCOPE>(node.0, row) }
+        unsafe { finish_changed_call::<TIMED, ACCOUNTING>(node.0, row) }
     }
 
     #[inline(always)]
-    fn finish_and_scan<const TIMED: u8, const SCOPE: u8>(&mut self, call: LiveCall) -> *mut TupleTableSlot {
+    fn finish_and_scan<const TIMED: u8>(&mut self, call: LiveCall) -> *mut TupleTableSlot {
         // SAFETY: this is the call for which this value was made, under the same promises.
-        unsafe { finish_and_scan::<TIMED, SCOPE>(call.0) }
+        unsafe { finish_and_scan::<TIMED>(call.0) }
     }
 
     #[inline(always)]
-    fn finish_previous_scan_call<const TIMED: u8, const SCOPE: u8>(&mut self, scan: LiveNode) {
+    fn finish_previous_scan_call<const TIMED: u8>(&mut self, scan: LiveNode) {
         // SAFETY: the scan is the node of the call for which this value was made, or the fused scan below it. Both are
         // live.
-        unsafe { finish_previous_scan_call::<TIMED, SCOPE>(scan.0) }
+        unsafe { finish_previous_scan_call::<TIMED>(scan.0) }
     }
 
-    fn call_method<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>() -> Method {
-        call::<TIMED, ACCOUNTING, SCOPE>
+    fn call_method<
+        const TIMED: u8,
+        const ACCOUNTING: u8,
+        const BEFORE: u8,
+        const AFTER: u8,
+        const IS_DRAINED: bool,
+    >() -> Method {
+        call::<TIMED, ACCOUNTING, BEFORE, AFTER, IS_DRAINED>
     }
 
     fn scan_method<const TIMED: u8, const SCOPE: u8>() -> Method {
         scan::<TIMED, SCOPE>
     }
+}
+
+/// Returns whether this is a row.
+///
+/// # Safety
+/// `row` must be null or a live slot.
+#[inline(always)]
+pub unsafe fn is_row(row: *mut TupleTableSlot) -> bool {
+    // SAFETY: the slot is null or live by the caller's promise.
+    !row.is_null() && unsafe { (*row).tts_flags } & pg_sys::TTS_FLAG_EMPTY as u16 == 0
 }
 
 /// Adds the hits of a sampled call that read no block. Long calls are left out: what made them long (a wait, another process on the
@@ -365,12 +395,18 @@ pub unsafe extern "C-unwind" fn first_call(ps: *mut PlanState) -> *mut TupleTabl
 /// # Safety
 /// The same as for [`Executor::calls`].
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
-unsafe extern "C-unwind" fn call<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
+unsafe extern "C-unwind" fn call<
+    const TIMED: u8,
+    const ACCOUNTING: u8,
+    const BEFORE: u8,
+    const AFTER: u8,
+    const IS_DRAINED: bool,
+>(
     ps: *mut PlanState,
 ) -> *mut TupleTableSlot {
     // SAFETY: this function's caller makes the same promises.
     let (mut executor, call) = unsafe { Executor::calls(ps) };
-    wrapper::call::<_, TIMED, ACCOUNTING, SCOPE>(&mut executor, call)
+    wrapper::call::<_, TIMED, ACCOUNTING, BEFORE, AFTER, IS_DRAINED>(&mut executor, call)
 }
 
 /// Calls [`wrapper::scan`] with PostgreSQL's executor.
@@ -391,12 +427,10 @@ unsafe extern "C-unwind" fn scan<const TIMED: u8, const SCOPE: u8>(
 /// # Safety
 /// The same as for [`Executor::calls`].
 #[inline(never)]
-unsafe extern "C-unwind" fn finish_and_scan<const TIMED: u8, const SCOPE: u8>(
-    ps: *mut PlanState,
-) -> *mut TupleTableSlot {
+unsafe extern "C-unwind" fn finish_and_scan<const TIMED: u8>(ps: *mut PlanState) -> *mut TupleTableSlot {
     // SAFETY: this function's caller makes the same promises.
     let (mut executor, call) = unsafe { Executor::calls(ps) };
-    wrapper::finish_and_scan::<_, TIMED, SCOPE>(&mut executor, call)
+    wrapper::finish_and_scan::<_, TIMED>(&mut executor, call)
 }
 
 /// Calls [`wrapper::finish_previous_scan_call`] with PostgreSQL's executor.
@@ -404,10 +438,10 @@ unsafe extern "C-unwind" fn finish_and_scan<const TIMED: u8, const SCOPE: u8>(
 /// # Safety
 /// The same as for [`Executor::finishes`].
 #[inline(never)]
-unsafe extern "C-unwind" fn finish_previous_scan_call<const TIMED: u8, const SCOPE: u8>(scan: *mut Node) {
+unsafe extern "C-unwind" fn finish_previous_scan_call<const TIMED: u8>(scan: *mut Node) {
     // SAFETY: this function's caller makes the same promises.
     let (mut executor, scan) = unsafe { Executor::finishes(scan) };
-    wrapper::finish_previous_scan_call::<_, TIMED, SCOPE>(&mut executor, scan);
+    wrapper::finish_previous_scan_call::<_, TIMED>(&mut executor, scan);
 }
 
 /// Calls [`wrapper::charge_and_call`] with PostgreSQL's executor.
@@ -416,12 +450,10 @@ unsafe extern "C-unwind" fn finish_previous_scan_call<const TIMED: u8, const SCO
 /// The same as for [`Executor::calls`].
 #[inline(never)]
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
-unsafe extern "C-unwind" fn charge_and_call<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
-    ps: *mut PlanState,
-) -> *mut TupleTableSlot {
+unsafe extern "C-unwind" fn charge_and_call(ps: *mut PlanState) -> *mut TupleTableSlot {
     // SAFETY: this function's caller makes the same promises.
     let (mut executor, call) = unsafe { Executor::calls(ps) };
-    wrapper::charge_and_call::<_, TIMED, ACCOUNTING, SCOPE>(&mut executor, call)
+    wrapper::charge_and_call(&mut executor, call)
 }
 
 /// Calls [`wrapper::finish_changed_call`] with PostgreSQL's executor.
@@ -431,13 +463,13 @@ unsafe extern "C-unwind" fn charge_and_call<const TIMED: u8, const ACCOUNTING: u
 /// * `row` must be null or a live slot.
 #[inline(never)]
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
-unsafe extern "C-unwind" fn finish_changed_call<const TIMED: u8, const ACCOUNTING: u8, const SCOPE: u8>(
+unsafe extern "C-unwind" fn finish_changed_call<const TIMED: u8, const ACCOUNTING: u8>(
     node: *mut Node,
     row: *mut TupleTableSlot,
 ) -> *mut TupleTableSlot {
     // SAFETY: this function's caller makes the same promises.
     let (mut executor, node) = unsafe { Executor::finishes(node) };
-    let row = wrapper::finish_changed_call::<_, TIMED, ACCOUNTING, SCOPE>(&mut executor, node, row);
+    let row = wrapper::finish_changed_call::<_, TIMED, ACCOUNTING>(&mut executor, node, row);
     // Hides that the result is the argument. Otherwise the hot path would save it across this call instead of jumping here.
     std::hint::black_box(row)
 }

@@ -75,8 +75,7 @@ const COUNTER_PAGES: usize = 3;
 /// An area follows the pages that have the hot state and the counters.
 const BEFORE: usize = (1 + COUNTER_PAGES) * PAGE;
 const AREA_SIZE: usize = BEFORE + size_of::<Area>();
-// PostgreSQL gives so large pieces of memory pages of their own.
-const _: () = assert!(AREA_SIZE > 8192);
+const _: () = assert!(AREA_SIZE > store::MAX_PART_OF_PAGE);
 
 /// This process's area.
 struct Own {

@@ -47,7 +47,7 @@ impl Running {
         if let Some(hot) = hot {
             let counters = hot.counters.unwrap_or(hot.charged);
             let mut account = hot.account;
-            running = self.of_account(account).map(|i| self.called_by_core(i));
+            running = self.running(account).map(|i| self.called_by_core(i));
             if let Some(i) = self.of_account(account) {
                 uncharged[i] = since(counters, hot.charged);
             }
@@ -55,8 +55,17 @@ impl Running {
                 if self.nodes[i].interrupted.is_some() {
                     break;
                 }
-                self.nodes[i].interrupted = Some(self.now.saturating_sub(self.nodes[i].before));
-                account = self.nodes[i].caller.addr();
+                account = self.nodes[i].caller.usage().addr();
+                // Core knows when such a call began.
+                if self.is_unwrapped(i) {
+                    continue;
+                }
+                let before = if self.nodes[i].notes_no_reading {
+                    hot.before
+                } else {
+                    self.nodes[i].before
+                };
+                self.nodes[i].interrupted = Some(self.now.saturating_sub(before));
                 // What a subplan uses is also charged to the node that called it, when the call ends.
                 if self.nodes[i].by_expression
                     && let Some(caller) = self.of_account(account)
@@ -104,10 +113,42 @@ impl Running {
                 .collect(),
             running_ns: running
                 .filter(|_| setup.timed != Timed::Never as u8)
-                .and_then(|node| Some(self.nodes[node].interrupted? as f64 * setup.tick_ns)),
+                .and_then(|node| {
+                    let by_wrapper = self.nodes[node].interrupted;
+                    by_wrapper.map_or_else(
+                        || {
+                            let mut instr = self.nodes[node].instr;
+                            compat::core_interrupted_ns(&mut instr)
+                        },
+                        |ticks| Some(ticks as f64 * setup.tick_ns),
+                    )
+                }),
             running: running.and_then(|node| node.checked_sub(hidden)),
         };
         Some((computed, self))
+    }
+
+    /// Returns the node whose account is the running one. A node without its wrapper leaves its account behind when its call ends:
+    /// then its caller runs, which may be such a node too.
+    fn running(&self, account: usize) -> Option<usize> {
+        let mut i = self.of_account(account)?;
+        // There are at most as many callers as nodes.
+        for _ in 0..self.nodes.len() {
+            // SAFETY: the struct is a copy, which lives as long as the reference.
+            if !self.is_unwrapped(i) || unsafe { compat::is_timing(&self.nodes[i].instr) } {
+                return Some(i);
+            }
+            i = self.of_account(self.nodes[i].caller.usage().addr())?;
+        }
+        None
+    }
+
+    /// Returns whether core has replaced a node's wrapper and measures the node itself, as in a Parallel Hash Join during the Gather's first
+    /// call. `Statement::note_unwrapped` restores the wrapper afterwards.
+    fn is_unwrapped(&self, i: usize) -> bool {
+        let node = &self.nodes[i];
+        let may_be = node.under_gather && !node.by_core && node.method.is_some() && node.before == 0;
+        may_be && compat::is_called_by_core(&mut { node.instr })
     }
 
     /// Returns the node that core calls now on behalf of a node, or else that node.
@@ -174,19 +215,25 @@ impl Nodes for Copied<'_> {
         NodeSample {
             place: self.place(i),
             is_instrumented: node.method.is_some(),
+            by_core: node.by_core || self.running.is_unwrapped(i),
             processes: 1.0,
             loops: node.instr.nloops,
             is_running: node.instr.running,
             rows: node.rows,
             core_rows: node.instr.ntuples + in_progress,
-            is_fused_scan: node.is_fused_scan,
+            counts_calls: node.counts_calls,
+            // It cannot be seen from here.
+            is_last_row: false,
             interrupted: node.interrupted,
             calls: self.calls(node),
             buffers,
             wal,
-            facts: NodeFacts::default(),
             estimate: node.estimate,
         }
+    }
+
+    fn facts(&self, _: usize) -> NodeFacts {
+        NodeFacts::default()
     }
 
     fn core(&self, i: usize) -> CoreSample {
@@ -206,7 +253,6 @@ impl Nodes for Copied<'_> {
             *wal -= compat::wal(&base.walusage_start);
         }
         CoreSample {
-            alone: node.by_core,
             is_interrupted: interrupted_ns.is_some(),
             total_ns: compat::core_total_ns(&mut instr) + interrupted_ns.unwrap_or(0.0),
             startup_ns: compat::core_startup_ns(&mut instr),

@@ -188,7 +188,7 @@ unsafe fn look(memory: &LiveMemory, area: &'static Area, last: &mut Option<Seen>
     // SAFETY: the hot state is in shared memory that stays mapped.
     let account = area
         .hot()
-        .map(|hot| unsafe { (&raw const (*hot).current).cast::<usize>().read_volatile() });
+        .map(|hot| unsafe { (&raw const (*hot).current).read_volatile().get().usage().addr() });
     let same = |seen: &Seen| {
         (seen.block, seen.generation, seen.account) == (std::ptr::from_ref(block), generation, account)
     };
@@ -203,13 +203,11 @@ unsafe fn look(memory: &LiveMemory, area: &'static Area, last: &mut Option<Seen>
     let (running, is_by_core, wait_event) = unsafe {
         let nodes: *const Node = memory.at(address).cast();
         let wait_event = area.wait_event();
-        let called = account
-            .and_then(|account| account.checked_sub(setup.first))
-            .map(|offset| offset / size_of::<Node>())
-            .filter(|index| *index < setup.count);
-        let is_by_core =
-            called.is_some_and(|index| (&raw const (*nodes.add(index)).last_by_core).read_volatile() != 0);
+        let called = account.and_then(|account| of_account(setup.count, setup.first, account));
+        let by_core = |index: usize| (&raw const (*nodes.add(index)).last_by_core).read_volatile() != 0;
+        let is_by_core = called.is_some_and(|index| by_core(index) || is_unwrapped(nodes.add(index)));
         let running = called.and_then(|index| {
+            let index = running(nodes, setup.count, setup.first, index)?;
             let index = called_by_core(nodes, setup.count, index);
             let hidden = usize::from((&raw const (*nodes).hidden).cast::<u8>().read_volatile() != 0);
             let plan_node_id = (&raw const (*nodes.add(index)).plan_node_id).read_volatile();
@@ -237,6 +235,59 @@ unsafe fn look(memory: &LiveMemory, area: &'static Area, last: &mut Option<Seen>
     Some(Some(glance))
 }
 
+/// Returns the node of an account, if it is one of so many nodes, the first of which has its account at `first`.
+fn of_account(count: usize, first: usize, account: usize) -> Option<usize> {
+    let index = account.checked_sub(first)? / size_of::<Node>();
+    (index < count).then_some(index)
+}
+
+/// Returns the node that runs if the account of this one is the running one: see `Running::running`.
+///
+/// # Safety
+/// There must be so many initialised nodes, and one with this index. Their session may change them meanwhile, each word as a whole.
+unsafe fn running(nodes: *const Node, count: usize, first: usize, mut index: usize) -> Option<usize> {
+    // There are at most as many callers as nodes.
+    for _ in 0..count {
+        // SAFETY: the index is one of a node by the caller's promise, or was checked.
+        unsafe {
+            let node = nodes.add(index);
+            if !is_unwrapped(node) || is_timed_by_core(node) {
+                return Some(index);
+            }
+            let caller = (&raw const (*node).caller).read_volatile();
+            index = of_account(count, first, caller.usage().addr())?;
+        }
+    }
+    None
+}
+
+/// Returns whether core has replaced the wrapper of a node and calls it itself: see `Running::is_unwrapped`.
+///
+/// # Safety
+/// The node must be initialised. Its session may change it meanwhile, each word as a whole.
+unsafe fn is_unwrapped(node: *const Node) -> bool {
+    // SAFETY: the fields are initialised by the caller's promise.
+    unsafe {
+        (&raw const (*node).before).read_volatile() == 0
+            && (&raw const (*node).under_gather).cast::<u8>().read_volatile() != 0
+            && (&raw const (*node).by_core).cast::<u8>().read_volatile() == 0
+            && (&raw const (*node).method).cast::<usize>().read_volatile() != 0
+            && compat::is_called_by_core(&mut copy_words(&raw const (*node).instr))
+    }
+}
+
+/// Returns whether core is timing a call of a node now.
+///
+/// # Safety
+/// The node must be initialised. Its session may change it meanwhile, each word as a whole.
+unsafe fn is_timed_by_core(node: *const Node) -> bool {
+    // SAFETY: the node is initialised by the caller's promise, and the copy lives until the end of the block.
+    unsafe {
+        let instr: NodeInstrumentation = copy_words(&raw const (*node).instr);
+        compat::is_timing(&raw const instr)
+    }
+}
+
 /// Returns the node that core calls now on behalf of a node, or else that node.
 ///
 /// # Safety
@@ -251,8 +302,7 @@ unsafe fn called_by_core(nodes: *const Node, count: usize, index: usize) -> usiz
                 break;
             }
             let called = nodes.add(below);
-            let instr: NodeInstrumentation = copy_words(&raw const (*called).instr);
-            if compat::is_timing(&raw const instr) {
+            if is_timed_by_core(called) {
                 return below;
             }
             below = (&raw const (*called).previous_by_core).read_volatile() as usize;

@@ -7,8 +7,8 @@
 use super::area::{self, Area, Block};
 use super::header::{Setup, State};
 use crate::pg::compat;
+use crate::pg::hot::account::Usage;
 use crate::pg::hot::node::Node;
-use crate::pg::hot::state::Usage;
 use crate::pg::hot::wrapper::Timed;
 use crate::pg::server;
 use crate::pg::server::memory;
@@ -44,6 +44,8 @@ pub struct Running {
 pub struct HotCopy {
     /// The address of the account that is charged next.
     pub account: usize,
+    /// The last clock reading before the call of the innermost node, if its wrapper does not note that.
+    pub before: u64,
     /// PostgreSQL's counters at the last charge.
     pub charged: (Buffers, Wal),
     /// PostgreSQL's counters now, if they can be seen and belong to the copy.
@@ -118,11 +120,17 @@ fn of_session(memory: &LiveMemory, area: &'static Area) -> Vec<Running> {
     // The session's account is that of the innermost statement. For the others it is the one that called for the next inner one.
     let mut caller = None;
     for running in all.iter_mut().rev().filter(|running| running.state.is_running) {
-        if let (Some(hot), Some(caller)) = (&mut running.hot, caller) {
-            hot.account = caller;
+        if let (Some(hot), Some((account, began, clock))) = (&mut running.hot, caller) {
+            hot.account = account;
+            // When the inner statement began is known by its own clock only.
+            hot.before = if clock == running.setup.clock {
+                began
+            } else {
+                running.now
+            };
             hot.counters = None;
         }
-        caller = Some(running.state.caller);
+        caller = Some((running.state.caller, running.state.run_began, running.setup.clock));
     }
     all
 }
@@ -218,8 +226,14 @@ fn hot(area: &Area) -> Option<HotCopy> {
                 (copy_words(buffers), copy_words(wal));
             (compat::buffers(&buffers), compat::wal(&wal))
         });
+        let last = (&raw const (*hot).last).cast::<u64>().read_volatile();
+        let before = match (&raw const (*hot).before_mark).cast::<u64>().read_volatile() {
+            0 => last,
+            before => before,
+        };
         Some(HotCopy {
-            account: (&raw const (*hot).current).cast::<usize>().read_volatile(),
+            before,
+            account: (&raw const (*hot).current).read_volatile().get().usage().addr(),
             charged: (compat::buffers(&charged.buffers), compat::wal(&charged.wal)),
             counters,
         })

@@ -10,6 +10,7 @@
 //! read no catalog, no table and no TOAST.
 
 use super::tree::{list, tag};
+use crate::pg::server;
 use pgrx::pg_sys::{self, NodeTag, Oid, PlanState};
 
 /// Aggregates that neither fail nor read catalogs: count(any), count(*), and avg, sum, max and min of integers, oids, dates
@@ -58,13 +59,18 @@ pub unsafe fn is_read_only(
 unsafe fn calls_nothing_volatile(plan: *mut pg_sys::Plan) -> bool {
     // SAFETY: the node is live by the caller's promise, and of the type that its tag says.
     unsafe {
-        let own: *mut pg_sys::List = match tag(plan) {
+        let none: *mut pg_sys::Node = std::ptr::null_mut();
+        let own: [*mut pg_sys::Node; 2] = match tag(plan) {
             NodeTag::T_NestLoop | NodeTag::T_MergeJoin | NodeTag::T_HashJoin => {
-                (*plan.cast::<pg_sys::Join>()).joinqual
+                [(*plan.cast::<pg_sys::Join>()).joinqual.cast(), none]
             }
-            NodeTag::T_Result => (*plan.cast::<pg_sys::Result>()).resconstantqual.cast(),
-            NodeTag::T_FunctionScan => (*plan.cast::<pg_sys::FunctionScan>()).functions,
-            NodeTag::T_ValuesScan => (*plan.cast::<pg_sys::ValuesScan>()).values_lists,
+            NodeTag::T_Result => [(*plan.cast::<pg_sys::Result>()).resconstantqual, none],
+            NodeTag::T_FunctionScan => [(*plan.cast::<pg_sys::FunctionScan>()).functions.cast(), none],
+            NodeTag::T_ValuesScan => [(*plan.cast::<pg_sys::ValuesScan>()).values_lists.cast(), none],
+            NodeTag::T_Limit => {
+                let limit = plan.cast::<pg_sys::Limit>();
+                [(*limit).limitOffset, (*limit).limitCount]
+            }
             NodeTag::T_SeqScan
             | NodeTag::T_IndexScan
             | NodeTag::T_IndexOnlyScan
@@ -88,14 +94,82 @@ unsafe fn calls_nothing_volatile(plan: *mut pg_sys::Plan) -> bool {
             | NodeTag::T_SetOp
             | NodeTag::T_Hash
             | NodeTag::T_Gather
-            | NodeTag::T_GatherMerge => std::ptr::null_mut(),
+            | NodeTag::T_GatherMerge => [none, none],
             _ => return false,
         };
-        [own, (*plan).targetlist, (*plan).qual]
-            .into_iter()
-            .all(|expressions| {
-                expressions.is_null() || !pg_sys::contain_volatile_functions(expressions.cast())
-            })
+        own.into_iter()
+            .chain([(*plan).targetlist.cast(), (*plan).qual.cast()])
+            .all(|expressions| expressions.is_null() || !pg_sys::contain_volatile_functions(expressions))
+    }
+}
+
+/// Returns whether a node reads each start of its input to the end, within one of its own calls.
+///
+/// # Safety
+/// `ps` must point to an initialised plan state.
+#[inline(always)]
+pub unsafe fn reads_to_the_end(ps: *mut PlanState) -> bool {
+    // SAFETY: the plan state is initialised by the caller's promise, and of the type that its tag says.
+    unsafe {
+        match tag(ps) {
+            NodeTag::T_SortState | NodeTag::T_HashState => true,
+            NodeTag::T_AggState => {
+                let agg = (*ps).plan.cast::<pg_sys::Agg>();
+                (*agg).groupingSets.is_null()
+                    && matches!(
+                        (*agg).aggstrategy,
+                        pg_sys::AggStrategy::AGG_PLAIN | pg_sys::AggStrategy::AGG_HASHED
+                    )
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Returns whether a node of a statement that only reads can use work files itself. Returns true for node types that are not
+/// listed here: among them a merge join, which has its inner sort read again what it has read.
+///
+/// # Safety
+/// `ps` must point to an initialised plan state of a started query.
+pub unsafe fn may_use_files(ps: *mut PlanState) -> bool {
+    // SAFETY: the plan state is initialised by the caller's promise, and of the type that its tag says. Its query is started.
+    unsafe {
+        // The planner lists the functions of a plan that are not built-in. Built-in ones use work files only to return a set,
+        // or as aggregates that sort.
+        // A parallel worker does not get that list.
+        if server::is_parallel_worker() || !(*(*(*ps).state).es_plannedstmt).invalItems.is_null() {
+            return true;
+        }
+        match tag(ps) {
+            NodeTag::T_SeqScanState
+            | NodeTag::T_IndexScanState
+            | NodeTag::T_IndexOnlyScanState
+            | NodeTag::T_BitmapHeapScanState
+            | NodeTag::T_BitmapIndexScanState
+            | NodeTag::T_BitmapAndState
+            | NodeTag::T_BitmapOrState
+            | NodeTag::T_ValuesScanState
+            | NodeTag::T_ResultState
+            | NodeTag::T_SubqueryScanState
+            | NodeTag::T_NestLoopState
+            | NodeTag::T_AppendState
+            | NodeTag::T_MergeAppendState
+            | NodeTag::T_LimitState
+            | NodeTag::T_GroupState
+            | NodeTag::T_UniqueState => false,
+            NodeTag::T_AggState => {
+                let agg = ps.cast::<pg_sys::AggState>();
+                !matches!(
+                    (*agg).aggstrategy,
+                    pg_sys::AggStrategy::AGG_PLAIN | pg_sys::AggStrategy::AGG_SORTED
+                ) || list::<pg_sys::Aggref>((*agg).aggs).any(|agg| {
+                    (*agg).aggkind != pg_sys::AGGKIND_NORMAL as std::ffi::c_char
+                        || !(*agg).aggorder.is_null()
+                        || !(*agg).aggdistinct.is_null()
+                }) || !(*(*ps).plan.cast::<pg_sys::Agg>()).groupingSets.is_null()
+            }
+            _ => true,
+        }
     }
 }
 
@@ -110,6 +184,8 @@ pub unsafe fn is_plain_aggregate_over_scan(aggregate: *mut PlanState, scan: *mut
             tag(scan),
             NodeTag::T_SeqScanState | NodeTag::T_IndexScanState | NodeTag::T_IndexOnlyScanState
         ) && tag(aggregate) == NodeTag::T_AggState
+            // The scan might run an InitPlan, which reads the clock.
+            && (*(*(*aggregate).state).es_plannedstmt).subplans.is_null()
             && (*(*aggregate).plan.cast::<pg_sys::Agg>()).aggstrategy == pg_sys::AggStrategy::AGG_PLAIN
             && [scan, aggregate]
                 .into_iter()

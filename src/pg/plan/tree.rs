@@ -87,26 +87,25 @@ pub unsafe fn list<T>(list: *const List) -> impl Iterator<Item = *mut T> {
     }
 }
 
+/// The nodes of a tree. Those of short plans need no memory of their own.
+pub type Nodes = SmallVec<[Found; 4]>;
+
 /// The state of a walk.
-struct Walk {
-    found: SmallVec<[Found; 4]>,
+struct Walk<'a> {
+    found: &'a mut Nodes,
     /// A bit per plan id, set if that subplan was visited. Several expressions may share a subplan.
     subplans: SmallVec<[u64; 1]>,
     /// The tree is so deep that the stack is nearly used up, or so large that there is not enough memory for it.
     given_up: bool,
 }
 
-/// Returns all nodes in pre-order, each once, even if several expressions share a subplan. Returns no nodes if the tree is
-/// too deep for the stack, or if there is no memory.
+/// Adds all nodes to `found`, which must be empty. They are in pre-order, each once, even if several expressions share a subplan.
+/// Adds no nodes if the tree is too deep for the stack, or if there is no memory.
 ///
 /// # Safety
-/// `root` must be an initialised plan state tree.
-pub unsafe fn walk(root: *mut PlanState) -> SmallVec<[Found; 4]> {
-    let mut walk = Walk {
-        found: SmallVec::new(),
-        subplans: SmallVec::new(),
-        given_up: false,
-    };
+/// `root` must be null or an initialised plan state tree.
+#[inline(always)]
+pub unsafe fn walk(root: *mut PlanState, found: &mut Nodes) {
     let place = Found {
         plan_state: root,
         parent: -1,
@@ -116,14 +115,72 @@ pub unsafe fn walk(root: *mut PlanState) -> SmallVec<[Found; 4]> {
         under_gather: false,
         hidden: false,
     };
-    if !root.is_null() {
-        // SAFETY: `root` is an initialised plan state tree, by the caller's promise.
-        unsafe { visit(place, &mut walk) };
+    if root.is_null() {
+        return;
     }
+    // SAFETY: `root` is an initialised plan state tree, by the caller's promise.
+    unsafe {
+        if is_simple_leaf(root) {
+            found.push(place);
+        } else {
+            walk_inputs(place, found);
+        }
+    }
+}
+
+/// Walks a tree whose root has inputs.
+///
+/// # Safety
+/// `root` must have an initialised plan state tree.
+#[inline(never)]
+unsafe fn walk_inputs(root: Found, found: &mut Nodes) {
+    let mut walk = Walk {
+        found,
+        subplans: SmallVec::new(),
+        given_up: false,
+    };
+    // SAFETY: the caller promises the same.
+    unsafe { visit_with_inputs(root, &mut walk) };
     if walk.given_up {
         walk.found.clear();
     }
-    walk.found
+}
+
+/// Adds a node, and all nodes below it. Most short plans are a scan, or a few scans below a join: these need no walk.
+///
+/// # Safety
+/// `place` must have an initialised plan state tree.
+#[inline(always)]
+unsafe fn visit(place: Found, walk: &mut Walk<'_>) {
+    // SAFETY: the plan state is initialised by the caller's promise.
+    let is_leaf = unsafe { is_simple_leaf(place.plan_state) };
+    if is_leaf && walk.found.len() < walk.found.inline_size() && !walk.given_up {
+        walk.found.push(place);
+    } else {
+        // SAFETY: the caller promises the same.
+        unsafe { visit_with_inputs(place, walk) };
+    }
+}
+
+/// Returns whether a plan state is one of the frequent scans, and has nothing below it.
+///
+/// # Safety
+/// `ps` must point to an initialised plan state.
+#[inline(always)]
+unsafe fn is_simple_leaf(ps: *const PlanState) -> bool {
+    // SAFETY: the plan state is initialised by the caller's promise.
+    unsafe {
+        matches!(
+            tag(ps),
+            NodeTag::T_SeqScanState
+                | NodeTag::T_IndexScanState
+                | NodeTag::T_IndexOnlyScanState
+                | NodeTag::T_ResultState
+        ) && (*ps).initPlan.is_null()
+            && (*ps).subPlan.is_null()
+            && (*ps).lefttree.is_null()
+            && (*ps).righttree.is_null()
+    }
 }
 
 /// The stack is checked at every this many levels.
@@ -134,7 +191,7 @@ const LEVELS_PER_CHECK: u16 = 64;
 /// # Safety
 /// `place` must have an initialised plan state tree.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
-unsafe fn visit(mut place: Found, walk: &mut Walk) {
+unsafe fn visit_with_inputs(mut place: Found, walk: &mut Walk<'_>) {
     let ps = place.plan_state;
     // A user's statement determines how deep its plan is. Core has already walked it, but needs less stack per level.
     // SAFETY: the function has no preconditions, and raises nothing.
@@ -186,14 +243,14 @@ unsafe fn visit(mut place: Found, walk: &mut Walk) {
         let (members, count) = members(ps, kind);
         for i in 0..count {
             let plan_state = *members.add(i);
-            visit(Found { plan_state, ..child }, walk);
+            visit_with_inputs(Found { plan_state, ..child }, walk);
         }
     }
     if kind == NodeTag::T_CustomScanState {
         // SAFETY: the tag says that this is a custom scan. The inputs in its list are initialised.
         unsafe {
             for plan_state in list((*ps.cast::<pg_sys::CustomScanState>()).custom_ps) {
-                visit(Found { plan_state, ..child }, walk);
+                visit_with_inputs(Found { plan_state, ..child }, walk);
             }
         }
     }
@@ -215,7 +272,7 @@ unsafe fn visit(mut place: Found, walk: &mut Walk) {
 /// # Safety
 /// `sub` must point to an initialised subplan state.
 #[inline]
-unsafe fn visit_init_plan(sub: *mut pg_sys::SubPlanState, place: Found, walk: &mut Walk) {
+unsafe fn visit_init_plan(sub: *mut pg_sys::SubPlanState, place: Found, walk: &mut Walk<'_>) {
     // SAFETY: the subplan's state is initialised by the caller's promise, so its plan state is initialised or null.
     unsafe {
         let plan_state = (*sub).planstate;
@@ -237,7 +294,7 @@ unsafe fn visit_init_plan(sub: *mut pg_sys::SubPlanState, place: Found, walk: &m
 ///
 /// # Safety
 /// `sub` must point to an initialised subplan state, and `place` must have its plan state or null.
-unsafe fn visit_subplan(sub: *mut pg_sys::SubPlanState, place: Found, walk: &mut Walk) {
+unsafe fn visit_subplan(sub: *mut pg_sys::SubPlanState, place: Found, walk: &mut Walk<'_>) {
     if place.plan_state.is_null() {
         return;
     }
@@ -255,7 +312,7 @@ unsafe fn visit_subplan(sub: *mut pg_sys::SubPlanState, place: Found, walk: &mut
     if walk.subplans[word] & bit == 0 {
         walk.subplans[word] |= bit;
         // SAFETY: the subplan's plan state tree is initialised by the caller's promise.
-        unsafe { visit(place, walk) }
+        unsafe { visit_with_inputs(place, walk) }
     }
 }
 

@@ -4,9 +4,10 @@ use super::facts;
 use super::node_table::{NodeRef, NodeTable};
 use super::parallel::Channel;
 use crate::pg::compat;
-use crate::pg::hot::wrapper::Timed;
+use crate::pg::hot::wrapper::{self, Timed};
 use crate::pg::plan::tree;
 use pgrx::pg_sys::{self, NodeTag};
+use rowsource_core::model::NodeFacts;
 use rowsource_core::results::{Calls, CoreSample, NodeSample, Nodes, Place, Sharing, parallel_divisor};
 use std::cell::Cell;
 
@@ -72,15 +73,12 @@ impl Nodes for Collector<'_> {
         let plan_state = node.plan_state();
         // SAFETY: the plan state is live, and with `core_alive` so are its memory contexts, because `new` requires that.
         // Its instrumentation is null or lives as long as it.
-        let (instr, processes, facts) = unsafe {
-            let instr = (*plan_state).instrument.as_ref();
-            let facts = facts::read(plan_state, instr, self.core_alive);
-            (instr, processes(plan_state), facts)
-        };
+        let (instr, processes) = unsafe { ((*plan_state).instrument.as_ref(), processes(plan_state)) };
         let usage = node.usage();
         NodeSample {
             place: node.place(),
             is_instrumented: instr.is_some(),
+            by_core: node.by_core(),
             processes,
             loops: instr.map_or(0.0, |instr| instr.nloops),
             is_running: instr.is_some_and(|instr| instr.running),
@@ -89,14 +87,23 @@ impl Nodes for Collector<'_> {
                 let in_progress = if instr.running { instr.tuplecount } else { 0.0 };
                 instr.ntuples + in_progress
             }),
-            is_fused_scan: node.is_fused_scan(),
+            counts_calls: node.counts_calls(),
+            // SAFETY: slots are as live as the plan states, because they are in the same memory context.
+            is_last_row: node.counts_calls() && unsafe { wrapper::is_row(node.last()) },
             interrupted: node.interrupted(),
             calls: self.calls(node),
             buffers: compat::buffers(&usage.buffers),
             wal: compat::wal(&usage.wal),
-            facts,
             estimate: node.estimate(),
         }
+    }
+
+    #[inline(always)]
+    fn facts(&self, i: usize) -> NodeFacts {
+        let plan_state = self.nodes.get(i).plan_state();
+        // SAFETY: the plan state is live, and with `core_alive` so are its memory contexts, because `new` requires that. Its
+        // instrumentation is null or lives as long as it.
+        unsafe { facts::read(plan_state, (*plan_state).instrument.as_ref(), self.core_alive) }
     }
 
     fn core(&self, i: usize) -> CoreSample {
@@ -121,7 +128,6 @@ impl Nodes for Collector<'_> {
             *wal += wal_in_call;
         }
         CoreSample {
-            alone: node.by_core(),
             is_interrupted: interrupted_ns.is_some(),
             total_ns: compat::core_total_ns(instr) + interrupted_ns.unwrap_or(0.0),
             startup_ns: compat::core_startup_ns(instr),

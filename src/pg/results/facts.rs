@@ -56,9 +56,11 @@ fn count(value: f64) -> u64 {
 #[inline(always)]
 fn simple(kind: NodeKind, removed: [f64; 2], heap_fetches: f64, searches: u64) -> NodeFacts {
     let mut sums = [0; SUMS];
-    sums[REMOVED_BY_FILTER] = count(removed[0]);
-    sums[REMOVED_OTHERWISE] = count(removed[1]);
-    sums[HEAP_FETCHES] = count(heap_fetches);
+    if removed != [0.0; 2] || heap_fetches != 0.0 {
+        sums[REMOVED_BY_FILTER] = count(removed[0]);
+        sums[REMOVED_OTHERWISE] = count(removed[1]);
+        sums[HEAP_FETCHES] = count(heap_fetches);
+    }
     sums[INDEX_SEARCHES] = searches;
     NodeFacts {
         kind,

@@ -5,10 +5,11 @@
 
 use super::node::Node;
 use crate::pg::compat::{IndexSearches, NodeInstrumentation};
+use crate::pg::hot::node::Account;
 use crate::pg::hot::usage::Usage;
 use crate::pg::live::Header;
 use crate::pg::live::memory::NodeMemory;
-use pgrx::pg_sys::{ExecProcNodeMtd, PlanState};
+use pgrx::pg_sys::{ExecProcNodeMtd, PlanState, TupleTableSlot};
 use rowsource_core::histogram::Histogram;
 use rowsource_core::model::Estimate;
 use rowsource_core::reconcile::Edge;
@@ -123,6 +124,22 @@ impl NodeTable {
     }
 }
 
+impl NodeRef<'_> {
+    /// Returns the account of the node's caller.
+    #[inline(always)]
+    pub fn caller(self) -> *mut Usage {
+        // SAFETY: the node is live as long as its table is borrowed, and only this thread writes to it.
+        unsafe { (*self.node).caller.usage() }
+    }
+
+    /// Sets the account of the node's caller.
+    #[inline(always)]
+    pub fn set_caller(self, caller: *mut Usage) {
+        // SAFETY: as above. No reference to this field exists.
+        unsafe { (*self.node).caller = Account::of(caller) }
+    }
+}
+
 /// Defines functions that copy a field out of a node.
 macro_rules! getters {
     ($($field:ident: $type:ty;)+) => {
@@ -166,11 +183,13 @@ getters! {
     under_gather: bool;
     hidden: bool;
     by_core: bool;
-    caller: *mut Usage;
     method: ExecProcNodeMtd;
     installed: ExecProcNodeMtd;
     fused_scan: *mut Node;
     is_fused_scan: bool;
+    counts_calls: bool;
+    last: *mut TupleTableSlot;
+    notes_no_reading: bool;
     rows: u64;
     before: u64;
     waited_ns: u64;
@@ -191,11 +210,13 @@ setters! {
     set_under_gather: under_gather => bool;
     set_hidden: hidden => bool;
     set_by_core: by_core => bool;
-    set_caller: caller => *mut Usage;
     set_method: method => ExecProcNodeMtd;
     set_installed: installed => ExecProcNodeMtd;
     set_fused_scan: fused_scan => *mut Node;
     set_is_fused_scan: is_fused_scan => bool;
+    set_counts_calls: counts_calls => bool;
+    set_notes_no_reading: notes_no_reading => bool;
+    set_before: before => u64;
     set_waited_ns: waited_ns => u64;
     set_interrupted: interrupted => Option<u64>;
 }

@@ -1,5 +1,6 @@
 //! Returns facts about this process and its state.
 
+use super::unguarded;
 use pgrx::pg_sys;
 
 /// Returns whether this process is a parallel worker.
@@ -25,6 +26,18 @@ pub fn portal_or_background() -> bool {
 pub fn core_times_io() -> bool {
     // SAFETY: this is a global of a plain type, which is valid at all times.
     unsafe { pg_sys::track_io_timing }
+}
+
+/// Returns whether the server is a standby, or recovers.
+pub fn is_in_recovery() -> bool {
+    // SAFETY: the function has no preconditions. It only reads shared memory.
+    unsafe { unguarded::RecoveryInProgress() }
+}
+
+/// Returns whether this transaction may not write.
+pub fn is_read_only() -> bool {
+    // SAFETY: this is a global of a plain type, which is valid at all times.
+    unsafe { pg_sys::XactReadOnly }
 }
 
 /// Returns whether the server is loading `shared_preload_libraries`.

@@ -1,102 +1,22 @@
 //! The lines of calls, statements, nodes and transactions.
 
+use super::cursors;
 use super::level::{self, Level};
 use super::session::{self, LONGEST_LINE};
-use crate::pg::compat;
+use super::used::{NOTHING, Used};
 use crate::pg::hot::sql_trace as hot;
 use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::{self, MAX_SHOWN_TEXT};
+use crate::pg::server::{self, MAX_SHOWN_TEXT, first_bytes, from_database};
 use rowsource_core::model::{Buffers, NodeStats};
 use rowsource_core::plan::PlanNode;
 use rowsource_core::sql_trace::event::Phase;
+use rustc_hash::FxHasher;
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::ffi::c_char;
+use std::hash::Hasher;
 use std::marker::PhantomData;
 use std::rc::Rc;
-
-/// What the process has used.
-#[derive(Clone, Copy)]
-struct Used {
-    /// When, by the clock of the file.
-    at_us: u64,
-    cpu_us: u64,
-    reads: i64,
-    gets: i64,
-    dirtied: i64,
-}
-
-const NOTHING: Used = Used {
-    at_us: 0,
-    cpu_us: 0,
-    reads: 0,
-    gets: 0,
-    dirtied: 0,
-};
-
-impl Used {
-    fn now() -> Used {
-        // SAFETY: these are PostgreSQL's own counters, and only this thread writes them.
-        let counters = unsafe { &*compat::buffer_usage() };
-        let reads = counters.shared_blks_read + counters.local_blks_read;
-        let at_us = hot::now_us();
-        Used {
-            at_us,
-            cpu_us: cpu_us(at_us),
-            reads,
-            gets: reads + counters.shared_blks_hit + counters.local_blks_hit,
-            dirtied: counters.shared_blks_dirtied + counters.local_blks_dirtied,
-        }
-    }
-}
-
-/// What is known of the processor time.
-#[derive(Clone, Copy)]
-struct Processor {
-    /// When its clock was last read, and what it said.
-    read_at_us: u64,
-    read_us: u64,
-    /// What was last returned.
-    shown_us: u64,
-}
-
-static PROCESSOR: BackendLocal<Cell<Processor>> = BackendLocal::new(Cell::new(Processor {
-    read_at_us: 0,
-    read_us: 0,
-    shown_us: 0,
-}));
-
-/// Returns the processor time of the process in microseconds, at a time of the file's clock.
-///
-/// To read that clock is a system call, which takes as long as a phase of a short statement. So it is read if a wait was listed since,
-/// and else every 50 us. In between, the process is taken to run. What it did not run then is missing from the next calls, so no error
-/// adds up.
-fn cpu_us(at_us: u64) -> u64 {
-    const FRESH_US: u64 = 50;
-    let mut processor = PROCESSOR.get();
-    let since_us = at_us.saturating_sub(processor.read_at_us);
-    let now_us = if !hot::take_waited() && since_us < FRESH_US {
-        processor.read_us + since_us
-    } else {
-        processor.read_at_us = at_us;
-        processor.read_us = read_cpu_us();
-        processor.read_us
-    };
-    processor.shown_us = processor.shown_us.max(now_us);
-    PROCESSOR.set(processor);
-    processor.shown_us
-}
-
-/// Reads the clock of the processor time.
-fn read_cpu_us() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `time` is a live local of the required type. The clock exists on Linux; else the time stays zero.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000
-}
 
 /// What the process had used when the last call ended.
 static LAST: BackendLocal<Cell<Used>> = BackendLocal::new(Cell::new(NOTHING));
@@ -111,7 +31,7 @@ pub struct Began {
     cursor: u64,
     outer: u64,
     depth: u64,
-    /// See [`session::generation`].
+    /// See [`cursors::generation`].
     generation: u64,
     /// See [`level::enter`].
     outer_level: Level,
@@ -171,12 +91,21 @@ impl Statement<'_> {
     }
 }
 
+/// Returns the number of a statement's cursor. Raises nothing: returns 0 if the cursor is new and cannot be described.
+#[inline(always)]
+fn cursor_or_none(statement: &Statement) -> u64 {
+    match cursors::recent(statement.queryid) {
+        Some(cursor) => cursor,
+        None => server::caught(|| cursor(statement)).unwrap_or(0),
+    }
+}
+
 /// Returns the number of a statement's cursor. Describes the cursor if it is new.
 fn cursor(statement: &Statement) -> u64 {
     if statement.queryid == 0 {
         return 0;
     }
-    let (cursor, is_new) = session::cursor(statement.queryid);
+    let (cursor, is_new) = cursors::cursor(statement.queryid);
     if is_new {
         describe(cursor, statement);
     }
@@ -189,7 +118,7 @@ fn describe(cursor: u64, statement: &Statement) {
     if hot::with_buffer(|buffer| buffer.room()).is_some_and(|room| room < LONGEST_LINE) {
         hot::flush_within_limit();
     }
-    let text = session::beginning(&statement.text(), MAX_SHOWN_TEXT);
+    let text = beginning(&statement.text(), MAX_SHOWN_TEXT);
     let now = hot::now_us();
     hot::with_buffer(|buffer| {
         buffer
@@ -203,6 +132,18 @@ fn describe(cursor: u64, statement: &Statement) {
     });
 }
 
+/// Returns the beginning of a text in the database's encoding as UTF-8: at most `max` bytes, and only whole characters.
+fn beginning(text: &[u8], max: usize) -> String {
+    let mut shown = from_database(first_bytes(text, max));
+    if text.len() > max {
+        // Bytes without a known encoding may be cut within a character.
+        shown.truncate(shown.trim_end_matches(char::REPLACEMENT_CHARACTER).len());
+    }
+    // In UTF-8 the text may be longer.
+    shown.truncate(shown.floor_char_boundary(max));
+    shown
+}
+
 /// Notes that a call begins. Returns `None` if it is not to be written, or if there is no file. Raises nothing.
 pub fn begin(phase: Phase, statement: Option<&Statement>) -> Option<Began> {
     let queryid = statement.map_or(0, |statement| statement.queryid);
@@ -212,9 +153,9 @@ pub fn begin(phase: Phase, statement: Option<&Statement>) -> Option<Began> {
     }
     let (depth, outer) = (hot::depth(), hot::cursor());
     flush_failed(depth);
-    let generation = session::generation();
+    let generation = cursors::generation();
     let cursor = match statement {
-        Some(statement) => server::caught(|| cursor(statement)).unwrap_or(0),
+        Some(statement) => cursor_or_none(statement),
         None => outer,
     };
     hot::set_call(depth + 1, cursor);
@@ -265,8 +206,9 @@ pub fn end(began: &Began, statement: Option<&Statement>, ended: Ended) {
     let depth = began.depth;
     let cursor = match statement {
         Some(statement)
-            if !ended.has_failed && began.generation != session::generation() && hot::is_open() =>
+            if !ended.has_failed && began.generation != cursors::generation() && hot::is_open() =>
         {
+            hot::set_call(depth, began.outer);
             server::caught(|| cursor(statement)).unwrap_or(0)
         }
         _ => began.cursor,
@@ -288,6 +230,8 @@ pub fn end(began: &Began, statement: Option<&Statement>, ended: Ended) {
 
 /// Gives the line of a call that had no cursor when it began to a statement.
 pub fn end_as(began: &Began, statement: &Statement) {
+    // The statement is described at the level of the call.
+    hot::set_call(began.depth, began.outer);
     let cursor = server::caught(|| cursor(statement)).unwrap_or(0);
     end(&Began { cursor, ..*began }, None, Ended::default());
 }
@@ -305,13 +249,13 @@ fn line(
     hot::with_buffer(|buffer| {
         let mut line = buffer
             .line_with(phase.word(), cursor)
-            .number(b"c", after.cpu_us.saturating_sub(before.cpu_us))
+            .nonzero(b"c", after.cpu_us.saturating_sub(before.cpu_us))
             .known(b"e", elapsed)
-            .number(b"p", since(before.reads, after.reads))
-            .number(b"cr", since(before.gets, after.gets))
-            .number(b"cu", since(before.dirtied, after.dirtied))
-            .number(b"r", ended.rows)
-            .number(b"dep", depth);
+            .nonzero(b"p", since(before.reads, after.reads))
+            .nonzero(b"cr", since(before.gets, after.gets))
+            .nonzero(b"cu", since(before.dirtied, after.dirtied))
+            .nonzero(b"r", ended.rows)
+            .nonzero(b"dep", depth);
         if ended.is_utility {
             line = line.number(b"util", 1);
         }
@@ -400,7 +344,7 @@ pub fn bind(statement: &Statement, number: usize, of: u32, value: Value) {
     const MAX_VALUE: usize = 4_000;
     let cursor = cursor(statement);
     let text = match value {
-        Value::Text(text) => session::beginning(text, MAX_VALUE),
+        Value::Text(text) => beginning(text, MAX_VALUE),
         Value::Null | Value::Large(_) => String::new(),
     };
     hot::with_buffer(|buffer| {
@@ -429,46 +373,59 @@ pub fn stats(
     if !hot::is_open() || !level::of(queryid).is_on {
         return;
     }
-    let depth = hot::depth();
+    let (depth, fingerprint) = (hot::depth(), fingerprint(planid, nodes));
+    let generation = cursors::generation();
+    let is_described = cursors::has_nodes(queryid, fingerprint);
+    let mut is_complete = true;
     for (node, stats) in nodes.iter().zip(stats) {
-        // The lines before, and the description of the cursor among them, may have been lost because of a limit.
+        // The lines before, and the descriptions among them, may have been lost because of a limit.
         let cursor = match statement {
             Some(statement) => cursor(statement),
-            None => match session::known_cursor(queryid) {
+            None => match cursors::known(queryid) {
                 Some(cursor) => cursor,
                 None => return,
             },
         };
-        stat(cursor, depth, planid, node, stats);
+        let is_known = is_described && generation == cursors::generation();
+        if !is_known && !describe_node(cursor, planid, node) {
+            // Without its node, the line would be that of another one.
+            is_complete = false;
+            continue;
+        }
+        stat(cursor, depth, node, stats);
         if statement.is_some() {
             flush_if_due(false);
         }
     }
+    if !is_described && is_complete && generation == cursors::generation() {
+        cursors::note_nodes(queryid, fingerprint);
+    }
 }
 
-fn stat(cursor: u64, depth: u64, planid: i64, node: &PlanNode, stats: &NodeStats) {
-    let buffers = stats.buffers.get();
-    let blocks = |of: fn(&Buffers) -> i64| buffers.as_ref().map(|used| of(used).max(0) as u64);
-    let us = stats.time.get().map(|time| (time.total_ms * 1e3).round() as u64);
-    hot::with_buffer(|buffer| {
+/// Returns a number that changes when the nodes must be described again: they are those of another plan, the planner expects
+/// something else, or a table has another name.
+fn fingerprint(planid: i64, nodes: &[PlanNode]) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write_i64(planid);
+    for node in nodes {
+        hasher.write_u64(node.total_cost.to_bits());
+        hasher.write_u64(node.plan_rows.to_bits());
+        // A table can get another name.
+        hasher.write(node.object_name.as_deref().unwrap_or_default().as_bytes());
+    }
+    hasher.finish()
+}
+
+/// Describes a node. Returns whether the line fits into the buffer.
+#[cold]
+#[inline(never)]
+fn describe_node(cursor: u64, planid: i64, node: &PlanNode) -> bool {
+    let fits = hot::with_buffer(|buffer| {
         let line = buffer
-            .line(b"STAT", cursor)
-            .number(b"dep", depth)
+            .line(b"NODE", cursor)
             .signed(b"plh", planid)
             .number(b"id", node.id as u64)
             .known(b"pid", node.parent.map(|parent| parent as u64))
-            .number(b"rows", stats.rows)
-            .known(b"cr", blocks(Buffers::gets))
-            .known(
-                b"pr",
-                blocks(|used| used.shared_read + used.local_read + used.temp_read),
-            )
-            .known(
-                b"pw",
-                blocks(|used| used.shared_written + used.local_written + used.temp_written),
-            )
-            .known(b"time", us)
-            .known(b"starts", stats.starts.get())
             .number(b"cost", (node.total_cost * 100.0).round() as u64)
             .number(b"card", node.plan_rows.round() as u64);
         let (operation, object) = (node.operation.as_bytes(), node.object_name.as_deref());
@@ -476,6 +433,32 @@ fn stat(cursor: u64, depth: u64, planid: i64, node: &PlanNode, stats: &NodeStats
             Some(object) => line.words(b"op", [operation, b" on ", object.as_bytes()]).end(),
             None => line.words(b"op", [operation]).end(),
         }
+    });
+    fits == Some(true)
+}
+
+fn stat(cursor: u64, depth: u64, node: &PlanNode, stats: &NodeStats) {
+    let buffers = stats.buffers.get();
+    let blocks = |of: fn(&Buffers) -> i64| buffers.as_ref().map_or(0, |used| of(used).max(0) as u64);
+    let us = stats.time.get().map(|time| (time.total_ms * 1e3 + 0.5) as u64);
+    hot::with_buffer(|buffer| {
+        buffer
+            .line(b"STAT", cursor)
+            .nonzero(b"dep", depth)
+            .number(b"id", node.id as u64)
+            .nonzero(b"rows", stats.rows)
+            .known(b"cr", buffers.as_ref().map(|_| blocks(Buffers::gets)))
+            .nonzero(
+                b"pr",
+                blocks(|used| used.shared_read + used.local_read + used.temp_read),
+            )
+            .nonzero(
+                b"pw",
+                blocks(|used| used.shared_written + used.local_written + used.temp_written),
+            )
+            .known(b"time", us)
+            .known(b"starts", stats.starts.get())
+            .end()
     });
 }
 

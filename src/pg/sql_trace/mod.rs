@@ -1,7 +1,8 @@
 //! The SQL trace of a session: a file with a line for each call of each statement, each node of its plan, and each wait.
 //!
-//! * `lines` writes the lines of calls;
-//! * `session` opens and closes the session's file, and keeps to the limits of its size;
+//! * `lines` writes the lines of calls, and `used` knows what the process has used between two of them;
+//! * `session` opens and closes the session's file, and keeps to the limits of its size; `header` writes its first line;
+//! * `cursors` knows the statements and the nodes that the file describes;
 //! * `level` knows what is written: what the session's setting says, and what targets say;
 //! * `targets` looks which targets, that other sessions have set, mean this session;
 //! * `events` names the events of waits;
@@ -14,10 +15,13 @@
 //! No error of a file becomes an error of a statement. If a file cannot be written, its lines are counted as lost, and the
 //! session tries again later.
 
+mod cursors;
 mod events;
 pub mod files;
+mod header;
 pub mod level;
 pub mod lines;
 pub mod session;
 pub mod targets;
 pub mod total;
+mod used;

@@ -4,19 +4,16 @@
 //! a trace that nobody stops does not fill the disk.
 
 use super::files::{Listed, Name};
-use super::{events, level, total};
+use super::{cursors, events, header, level, total};
 use crate::guc;
 use crate::pg::hot::sql_trace as hot;
+use crate::pg::server;
 use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::{self, first_bytes, from_database};
 use libc::c_int;
 use pgrx::pg_sys;
-use rowsource_core::sql_trace::VERSION;
 use rowsource_core::sql_trace::writer::Buffer;
-use rustc_hash::FxBuildHasher;
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
-use std::ffi::{CStr, c_char, c_void};
+use std::cell::Cell;
+use std::ffi::c_void;
 use std::fs::File;
 use std::os::fd::{FromRawFd, IntoRawFd};
 
@@ -30,27 +27,14 @@ const MIN_ALLOWED: u64 = 8 << 20;
 const MIN_ROOM: u64 = 8 << 10;
 /// How long a session waits before it tries again to write, in microseconds.
 const RETRY_US: u64 = 1_000_000;
-/// The most cursors that are remembered. After that, cursors get new numbers.
-const MAX_CURSORS: usize = 5_000;
 const OVER_LIMIT: &str = "all files together have reached pg_rowsource.trace_max_total_size";
 const FILE_FULL: &str = "a statement filled the file up to pg_rowsource.trace_max_file_size";
-
-/// A cursor's queryid and user.
-type Key = (i64, u32);
 
 struct Session {
     /// Whether the callbacks are registered.
     has_callbacks: Cell<bool>,
     /// The number of the last file.
     part: Cell<u32>,
-    cursors: RefCell<HashMap<Key, u64, FxBuildHasher>>,
-    /// The cursor that was last asked for: most are asked for several times in a row. 0 if there is none.
-    recent: Cell<(Key, u64)>,
-    last_cursor: Cell<u64>,
-    /// How often the cursors were forgotten.
-    generation: Cell<u64>,
-    /// How often lines had been lost because of a limit when the cursors were last forgotten.
-    losses: Cell<u64>,
     /// How many bytes of the file are counted among those of all files.
     counted: Cell<u64>,
     /// How many bytes the file may have because of the limit of all files.
@@ -61,8 +45,6 @@ struct Session {
     is_over_limit: Cell<bool>,
     /// Whether the server's log has the reason.
     is_logged: Cell<bool>,
-    /// The session's user and database when the trace began.
-    who: RefCell<String>,
     /// Lines lost in all.
     lost: Cell<u64>,
     /// When the trace began.
@@ -72,17 +54,11 @@ struct Session {
 static SESSION: BackendLocal<Session> = BackendLocal::new(Session {
     has_callbacks: Cell::new(false),
     part: Cell::new(0),
-    cursors: RefCell::new(HashMap::with_hasher(FxBuildHasher)),
-    recent: Cell::new(((0, 0), 0)),
-    last_cursor: Cell::new(0),
-    generation: Cell::new(0),
-    losses: Cell::new(0),
     counted: Cell::new(0),
     allowed: Cell::new(0),
     failed_at: Cell::new(0),
     is_over_limit: Cell::new(false),
     is_logged: Cell::new(false),
-    who: RefCell::new(String::new()),
     lost: Cell::new(0),
     opened_at: Cell::new(0),
 });
@@ -117,7 +93,7 @@ fn open() -> bool {
             pg_sys::on_proc_exit(Some(at_exit), pg_sys::Datum::null());
         }
     }
-    let (names, who) = (events::names(), who());
+    let (names, who) = (events::names(), header::who());
     total::attach();
     let Some(room) = total::room(MIN_ROOM) else {
         fail(OVER_LIMIT);
@@ -133,23 +109,14 @@ fn open() -> bool {
     // SAFETY: the function only counts.
     unsafe { pg_sys::ReserveExternalFD() };
     hot::open(file, buffer, names);
-    SESSION.who.replace(who);
+    header::keep_who(who);
     SESSION.counted.set(0);
     set_room(room);
     SESSION.opened_at.set(hot::now_us());
-    clear_cursors();
-    header();
+    cursors::forget();
+    header::write(SESSION.part.get());
     flush(false);
     hot::is_open()
-}
-
-/// Returns a number that changes when cursors must be described again: another file has begun, or their descriptions may be among
-/// lines that were lost.
-pub fn generation() -> u64 {
-    if SESSION.losses.replace(hot::losses()) != hot::losses() {
-        clear_cursors();
-    }
-    SESSION.generation.get()
 }
 
 /// Returns when the trace began.
@@ -190,111 +157,6 @@ fn log(reason: &str) {
             "pg_rowsource cannot write the trace file of process {}: {reason}",
             server::pid()
         ));
-    }
-}
-
-/// Writes a file's first line. Reads no catalog.
-fn header() {
-    // SAFETY: these are globals of plain types. The name is null or a C string.
-    let (database, program) = unsafe { (pg_sys::MyDatabaseId, text(pg_sys::application_name)) };
-    let uid = server::session_user_id();
-    let session = match SESSION.who.try_borrow() {
-        Ok(who) => format!("{who} {program}"),
-        Err(_) => program,
-    };
-    hot::with_buffer(|buffer| {
-        buffer
-            .line(b"TRACE", 0)
-            .number(b"version", VERSION)
-            .number(b"pid", server::pid() as u64)
-            .number(b"uid", u64::from(uid))
-            .number(b"dbid", u64::from(database.to_u32()))
-            .number(b"part", u64::from(SESSION.part.get()))
-            .signed(b"unix", server::now_unix())
-            .number(b"tim", hot::now_us())
-            .text(b"session", session.as_bytes())
-            .end()
-    });
-}
-
-/// Returns `user@database`, without the names if the catalog cannot be read now.
-fn who() -> String {
-    // SAFETY: the function has no preconditions, and the other one is a global of a plain type.
-    let (in_transaction, database) = unsafe { (pg_sys::IsTransactionState(), pg_sys::MyDatabaseId) };
-    if !in_transaction {
-        return "@".to_owned();
-    }
-    let user = server::user_name(server::session_user_id()).unwrap_or_default();
-    let database = server::database_name(database.to_u32()).unwrap_or_default();
-    format!("{user}@{database}")
-}
-
-/// Returns the beginning of a text in the database's encoding as UTF-8: at most `max` bytes, and only whole characters.
-pub fn beginning(text: &[u8], max: usize) -> String {
-    let mut shown = from_database(first_bytes(text, max));
-    if text.len() > max {
-        // Bytes without a known encoding may be cut within a character.
-        shown.truncate(shown.trim_end_matches(char::REPLACEMENT_CHARACTER).len());
-    }
-    // In UTF-8 the text may be longer.
-    shown.truncate(shown.floor_char_boundary(max));
-    shown
-}
-
-/// Returns a copy of a text; empty if it is null.
-///
-/// # Safety
-/// `text` must be null or a C string in the database's encoding.
-unsafe fn text(text: *const c_char) -> String {
-    if text.is_null() {
-        return String::new();
-    }
-    // SAFETY: it is a C string, by the caller's promise.
-    from_database(unsafe { CStr::from_ptr(text) }.to_bytes())
-}
-
-/// Returns the cursor with this queryid and the current user, and whether it is new in the file.
-pub fn cursor(queryid: i64) -> (u64, bool) {
-    // This may forget those that are known.
-    generation();
-    let key = (queryid, server::user_id());
-    if let (recent, cursor @ 1..) = SESSION.recent.get()
-        && recent == key
-    {
-        return (cursor, false);
-    }
-    let Ok(mut cursors) = SESSION.cursors.try_borrow_mut() else {
-        return (0, false);
-    };
-    if let Some(cursor) = cursors.get(&key) {
-        SESSION.recent.set((key, *cursor));
-        return (*cursor, false);
-    }
-    if cursors.len() >= MAX_CURSORS {
-        cursors.clear();
-    }
-    if cursors.try_reserve(1).is_err() {
-        return (0, false);
-    }
-    let cursor = SESSION.last_cursor.get() + 1;
-    SESSION.last_cursor.set(cursor);
-    cursors.insert(key, cursor);
-    SESSION.recent.set((key, cursor));
-    (cursor, true)
-}
-
-/// Returns the cursor with this queryid and the current user, if the file has it.
-pub fn known_cursor(queryid: i64) -> Option<u64> {
-    let cursors = SESSION.cursors.try_borrow().ok()?;
-    cursors.get(&(queryid, server::user_id())).copied()
-}
-
-/// Has each cursor described again, under another number.
-fn clear_cursors() {
-    SESSION.generation.set(SESSION.generation.get().wrapping_add(1));
-    SESSION.recent.set(((0, 0), 0));
-    if let Ok(mut cursors) = SESSION.cursors.try_borrow_mut() {
-        cursors.clear();
     }
 }
 
@@ -408,7 +270,7 @@ fn retry() {
         SESSION.failed_at.set(0);
         SESSION.is_over_limit.set(false);
         // Their descriptions may be among the lost lines.
-        clear_cursors();
+        cursors::forget();
         // The line itself was written.
         let lost = hot::with_buffer(Buffer::take_lost).unwrap_or(0);
         SESSION.lost.set(SESSION.lost.get().saturating_add(lost));
@@ -454,10 +316,10 @@ fn rotate() {
     };
     close_file(hot::replace_file(file));
     SESSION.counted.set(0);
-    clear_cursors();
+    cursors::forget();
     // The last cursor is not in this file.
     hot::set_call(hot::depth(), 0);
-    header();
+    header::write(SESSION.part.get());
     check_room();
 }
 

@@ -108,13 +108,23 @@ impl Drop for Charge {
     }
 }
 
+/// The bytes of a cache line.
+const LINE: usize = 64;
+/// PostgreSQL gives larger pieces of memory pages of their own.
+pub const MAX_PART_OF_PAGE: usize = 8192;
+
 impl LiveMemory {
-    /// Allocates bytes, which are zero. Returns their address in the store and in this process; `None` if the limit is reached, or
-    /// there is no memory. They are never freed.
+    /// Allocates bytes, which are zero, in cache lines of their own. Returns their address in the store and in this process; `None`
+    /// if the limit is reached, or there is no memory. They are never freed.
     ///
     /// # Safety
     /// The caller must be in `contained`, outside of any FFI boundary, and hold no lock. Raises if memory cannot be mapped.
     pub unsafe fn allocate(&self, bytes: usize) -> Option<(u64, *mut u8)> {
+        // A small piece begins anywhere in a line. Another session may have the rest of that line.
+        let bytes = match bytes {
+            0..=MAX_PART_OF_PAGE => bytes.next_multiple_of(LINE) + LINE,
+            _ => bytes,
+        };
         let limit = (guc::max_memory() / control::LIVE_PART) as u64;
         let charge = Charge {
             used: self.used,
@@ -137,7 +147,10 @@ impl LiveMemory {
         }
         std::mem::forget(charge);
         // SAFETY: the caller promises what the function requires.
-        Some((made, unsafe { self.at(made) }))
+        let place = unsafe { self.at(made) };
+        let skipped = place.align_offset(LINE);
+        // SAFETY: a line more than needed was allocated, unless the piece begins at a page.
+        Some((made + skipped as u64, unsafe { place.add(skipped) }))
     }
 
     /// Returns the address in this process of memory that was allocated.

@@ -2,4 +2,5 @@
 
 pub mod analytical;
 mod hosts;
+pub mod many;
 pub mod pgbench;

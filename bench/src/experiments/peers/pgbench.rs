@@ -23,11 +23,11 @@ const SCRIPTS: [(&str, &str); 2] = [("select-only", "-S"), ("tpcb-like", "TPC-B"
 const MODES: [&str; 2] = ["prepared", "simple"];
 const CLIENTS: [u32; 2] = [1, 8];
 
-struct Run {
+pub(super) struct Run {
     /// Transactions per second.
-    tps: f64,
+    pub tps: f64,
     /// CPU microseconds of the server per transaction.
-    cpu_us: f64,
+    pub cpu_us: f64,
 }
 
 pub fn run(context: &mut ExperimentContext) {
@@ -96,7 +96,13 @@ pub fn run(context: &mut ExperimentContext) {
                 let rounds = if is_goal { rounds_of_goal } else { rounds };
                 let series = interleave(context, &what, &names, rounds, |at| {
                     let (variant, server) = variants[at];
-                    one(server, &variant.options(), script, mode, clients, amount)
+                    one(
+                        server,
+                        &variant.options(),
+                        &["-b", script, "-M", mode],
+                        clients,
+                        amount,
+                    )
                 });
                 let tps = ratios_to_first(&series, |run| run.tps);
                 let cpu = ratios_to_first(&series, |run| run.cpu_us);
@@ -150,19 +156,15 @@ pub fn run(context: &mut ExperimentContext) {
     }
 }
 
-/// Runs pgbench once.
-fn one(server: &Server, options: &str, script: &str, mode: &str, clients: u32, amount: [&str; 2]) -> Run {
+/// Runs pgbench once, with a script and its mode.
+pub(super) fn one(server: &Server, options: &str, script: &[&str], clients: u32, amount: [&str; 2]) -> Run {
     let postmaster = server.postmaster();
     let children = cpu::children(postmaster);
     let before = cpu::seconds_of_children(postmaster);
     let clients = clients.to_string();
-    let said = pgbench(
-        server,
-        options,
-        &[
-            "-n", "-b", script, "-M", mode, "-c", &clients, "-j", &clients, amount[0], amount[1],
-        ],
-    );
+    let mut arguments = vec!["-n", "-c", &clients, "-j", &clients, amount[0], amount[1]];
+    arguments.extend(script);
+    let said = pgbench(server, options, &arguments);
     cpu::wait_for_children(postmaster, children);
     let transactions = number_after(&said, "number of transactions actually processed: ");
     Run {

@@ -4,7 +4,7 @@
 mod origin;
 pub mod procedures;
 
-use self::procedures::{CURSORS, create};
+use self::procedures::create;
 use crate::measure::context::ExperimentContext;
 use crate::measure::rounds::{Series, interleave, median_added, ratios_to_first};
 use crate::measure::session::{Elapsed, Session};
@@ -14,6 +14,7 @@ use crate::model::spread::ratios;
 use crate::model::table::Table;
 use postgres::Client;
 use rowsource_tests::Server;
+use rowsource_tests::oltp::CURSORS;
 use rowsource_tests::session::{run_each, texts, value};
 use rowsource_tests::statistics::median;
 

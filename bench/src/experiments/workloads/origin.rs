@@ -1,11 +1,11 @@
 //! Counts the instructions of the OLTP-like cursors by phase of the executor, to show where the cost comes from.
 
-use super::procedures::{CURSORS, Cursor, KEYS};
 use crate::measure::context::ExperimentContext;
 use crate::measure::phases::{self, Phases};
 use crate::model::number::{count, difference};
 use crate::model::table::Table;
 use rowsource_tests::Server;
+use rowsource_tests::oltp::{CURSORS, Cursor, KEYS};
 
 struct Variant<'a> {
     name: &'static str,

@@ -22,6 +22,8 @@ pub const CONFIG: Config = Config {
 pub struct Plan {
     pub samples: Vec<NodeSample>,
     pub cores: Vec<CoreSample>,
+    /// Those of the first nodes, if there are any.
+    pub facts: Vec<NodeFacts>,
 }
 
 impl Nodes for Plan {
@@ -33,6 +35,9 @@ impl Nodes for Plan {
     }
     fn sample(&self, i: usize) -> NodeSample {
         self.samples[i]
+    }
+    fn facts(&self, i: usize) -> NodeFacts {
+        self.facts.get(i).copied().unwrap_or_default()
     }
     fn core(&self, i: usize) -> CoreSample {
         self.cores[i]
@@ -49,12 +54,14 @@ pub fn node(parent: Option<usize>, calls: Calls, hit: i64) -> NodeSample {
             hidden: false,
         },
         is_instrumented: true,
+        by_core: false,
         processes: 1.0,
         loops: 1.0,
         is_running: false,
         rows: 0,
         core_rows: 0.0,
-        is_fused_scan: false,
+        counts_calls: false,
+        is_last_row: false,
         interrupted: None,
         calls,
         buffers: blocks(hit),
@@ -62,7 +69,6 @@ pub fn node(parent: Option<usize>, calls: Calls, hit: i64) -> NodeSample {
             records: hit,
             ..Wal::default()
         },
-        facts: NodeFacts::default(),
         estimate: Estimate::default(),
     }
 }
@@ -123,9 +129,9 @@ pub fn timed(elapsed_ns: f64) -> StatementSample<'static> {
     }
 }
 
-pub fn exact(plan: &Plan) -> Option<Vec<NodeStats>> {
+pub fn direct(plan: &Plan) -> Option<Vec<NodeStats>> {
     let mut stats = Vec::new();
-    assemble_exact(plan, &CONFIG, TICK_NS, 1e12, &mut stats).then_some(stats)
+    assemble_directly::<_, { times::ESTIMATED }>(plan, &CONFIG, TICK_NS, 1e12, &mut stats).then_some(stats)
 }
 
 pub fn assembled(plan: &Plan, statement: &StatementSample) -> Scratch {

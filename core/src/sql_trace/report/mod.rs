@@ -24,9 +24,12 @@ mod waits;
 
 pub use executions::Executions;
 pub use objects::Object;
-pub use sort::{Key, parse as parse_sort, value as sort_value, words as sort_words};
+pub use sort::{
+    Key, never_known, parse as parse_sort, value as sort_value, value_of_user as sort_value_of_user,
+    words as sort_words,
+};
 pub use statement::{Calls, PlanSums, RowSource, Statement, Sums};
-pub use stored::{StoredTotals, calls as stored_calls, calls_of_others};
+pub use stored::{StoredTotals, calls as stored_calls, calls_of_others, never_stored};
 pub use text::stored_head;
 pub use totals::Report;
 pub use waits::{Waited, Waits};

@@ -59,17 +59,33 @@ impl Sums {
         failed: 0,
     };
 
-    fn add_call(&mut self, call: &Call, before_us: u64) {
-        self.add(&Sums {
-            count: Some(1),
+    /// Adds a call, and the time before it that no line accounts for.
+    pub(super) fn add_call(&mut self, call: &Call, before_us: u64) {
+        let known = call.elapsed_us.map(|elapsed_us| Sums {
+            count: None,
             cpu_us: Some(call.cpu_us),
-            elapsed_us: Some(call.elapsed_us.unwrap_or(0)),
+            elapsed_us: Some(elapsed_us),
             reads: Some(call.reads),
             gets: Some(call.gets),
             dirtied: Some(call.dirtied),
             rows: Some(call.rows),
+            before_us: None,
+            failed: 0,
+        });
+        // Of a call without a time, nothing else is known either. The zeros of no calls are none of its figures.
+        if known.is_none() && self.count == Some(0) {
+            *self = Sums {
+                count: self.count,
+                before_us: self.before_us,
+                ..Sums::UNKNOWN
+            };
+        }
+        self.add(&known.unwrap_or(Sums::UNKNOWN));
+        self.add(&Sums {
+            count: Some(1),
             before_us: Some(before_us),
             failed: u64::from(call.has_failed),
+            ..Sums::UNKNOWN
         });
     }
 
@@ -99,11 +115,15 @@ pub struct RowSource {
     pub depth: usize,
     /// The number of executions.
     pub executions: u64,
+    /// How many of them counted starts and blocks. The others counted rows only.
+    pub counted: u64,
+    /// How many of them were timed.
+    pub timed: u64,
     /// The sum of the rows.
     pub rows: u64,
     /// The most rows of an execution.
     pub max_rows: Option<u64>,
-    /// The sums over all executions.
+    /// The sums over all executions that counted them: blocks got from the buffers.
     pub gets: Option<u64>,
     /// Blocks read.
     pub reads: Option<u64>,
@@ -122,8 +142,17 @@ pub struct PlanSums {
     pub id: Option<i64>,
     /// How often it was executed.
     pub executions: u64,
+    /// How often EXPLAIN (ANALYZE) executed it besides, which is not in the sums.
+    pub explained: u64,
     /// Its nodes.
     pub nodes: Vec<RowSource>,
+}
+
+impl PlanSums {
+    /// Returns in how many executions starts and blocks were counted.
+    pub fn counted(&self) -> u64 {
+        self.nodes.first().map_or(0, |root| root.counted)
+    }
 }
 
 /// The most nodes of a plan, and the most plans of a statement, that are added up.
@@ -187,14 +216,14 @@ impl Statement {
 
     /// Adds what a node did in an execution. Returns how many bytes more are kept.
     pub fn add_stat(&mut self, stat: &Stat) -> usize {
-        let known = self.plans.iter().position(|plan| plan.id == Some(stat.plan));
+        let known = self.plans.iter().position(|plan| plan.id == Some(stat.node.plan));
         let place = known.unwrap_or(self.plans.len());
         if place >= MAX_PLANS {
             return 0;
         }
         if known.is_none() {
             self.plans.push(PlanSums {
-                id: Some(stat.plan),
+                id: Some(stat.node.plan),
                 ..PlanSums::default()
             });
         }
@@ -205,9 +234,9 @@ impl Statement {
             Some(at) => at,
             None if nodes.len() >= MAX_NODES => return 0,
             None => {
-                let parent = nodes.iter().find(|node| Some(node.single.id) == stat.parent);
+                let parent = nodes.iter().find(|node| Some(node.single.id) == stat.node.parent);
                 let depth = parent.map_or(0, |parent| parent.depth + 1);
-                kept = stat.operation.len() + size_of::<RowSource>();
+                kept = stat.node.operation.len() + size_of::<RowSource>();
                 nodes.push(RowSource {
                     single: stat.clone(),
                     depth,
@@ -218,6 +247,8 @@ impl Statement {
         };
         let node = &mut nodes[at];
         node.executions += 1;
+        node.counted += u64::from(stat.starts.is_some());
+        node.timed += u64::from(stat.time_us.is_some());
         node.rows = node.rows.saturating_add(stat.rows);
         node.max_rows = node.max_rows.max(Some(stat.rows));
         add_known(&mut node.gets, stat.gets);

@@ -3,7 +3,8 @@
 //! The store knows how often a statement was planned and executed, with the elapsed times, blocks, rows and waits. It does not know
 //! the processor time, nor how long the executor took to start and to end.
 
-use super::super::event::{Phase, Stat};
+use super::super::event::{Phase, PlannedNode, Stat};
+use super::sort::{Key, never_known};
 use super::statement::{Calls, MAX_PLANS, PlanSums, RowSource, Statement, Sums};
 use super::waits::Waits;
 use crate::model::{Buffers, DatabaseSum, NodeStats, NodeTotals, Plan, PlanStats, StatementSums};
@@ -11,6 +12,7 @@ use crate::plan::PlanNode;
 use crate::waits::Event;
 use crate::waits::plan::PlanWaits;
 
+/// The text of what is not stored.
 const OTHERS: &str = "(others: the sum of the executions whose plans are not stored)";
 
 /// Returns the calls of a plan.
@@ -50,6 +52,18 @@ fn calls_of(statistics: &PlanStats, sums: &StatementSums, is_utility: bool) -> C
         ..blocks(sums.buffers.get().as_ref())
     };
     calls
+}
+
+/// Returns the first of these words of a sort whose value the store knows of no statement.
+pub fn never_stored<'a>(words: &'a str, keys: &[Key]) -> Option<&'a str> {
+    let mut statistics = PlanStats::default();
+    statistics.planning.plans = 1;
+    let sums = StatementSums {
+        buffers: Some(Buffers::default()).into(),
+        ..StatementSums::default()
+    };
+    let calls = [false, true].map(|is_utility| calls_of(&statistics, &sums, is_utility));
+    never_known(words, keys, &calls)
 }
 
 fn us(ms: f64) -> u64 {
@@ -96,12 +110,16 @@ impl Statement {
             return;
         }
         let executions = statistics.times.calls;
+        // An execution starts the root once, unless a cursor is never fetched from, or goes back to its beginning.
+        let starts = plan.nodes.first().and_then(|root| root.total.starts.get());
+        let counted = starts.map_or(0, |starts| starts.min(executions));
         let nodes = plan.description.nodes.iter().zip(&plan.nodes);
         self.plans.push(PlanSums {
             id: mask.is_none().then_some(plan.key.planid),
             executions,
+            explained: statistics.explain_calls,
             nodes: nodes
-                .map(|(node, totals)| RowSource::stored(node, totals, executions, mask))
+                .map(|(node, totals)| RowSource::stored(node, totals, [executions, counted], mask))
                 .collect(),
         });
     }
@@ -129,7 +147,13 @@ impl Statement {
 }
 
 impl RowSource {
-    fn stored(node: &PlanNode, totals: &NodeTotals, executions: u64, mask: Option<&str>) -> Self {
+    /// Returns a node over all executions, of which the second number counted starts and blocks.
+    fn stored(
+        node: &PlanNode,
+        totals: &NodeTotals,
+        [executions, counted]: [u64; 2],
+        mask: Option<&str>,
+    ) -> Self {
         let NodeStats {
             starts,
             rows,
@@ -148,13 +172,19 @@ impl RowSource {
             single: Stat {
                 id: node.id as u64,
                 rows: totals.last.rows,
-                cost_cents: (node.total_cost * 100.0).round() as u64,
-                card: node.plan_rows.round() as u64,
-                operation,
+                node: PlannedNode {
+                    cost_cents: (node.total_cost * 100.0).round() as u64,
+                    card: node.plan_rows.round() as u64,
+                    operation,
+                    ..PlannedNode::default()
+                },
                 ..Stat::default()
             },
             depth: node.depth,
             executions,
+            counted,
+            // The store does not know how many were timed: all that counted, or fewer if some ran at sampfreq 0. The head says so.
+            timed: counted,
             rows: *rows,
             max_rows: None,
             gets: sum(Buffers::gets),

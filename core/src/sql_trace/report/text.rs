@@ -3,7 +3,7 @@
 use super::super::event::Phase;
 use super::objects::{Object, Objects};
 use super::sort::{self, Key};
-use super::statement::{Calls, RowSource, Statement, Sums, total};
+use super::statement::{Calls, PlanSums, RowSource, Statement, Sums, total};
 use super::stored::StoredTotals;
 use super::totals::Report;
 use super::waits::Waits;
@@ -72,7 +72,7 @@ impl Report {
             check();
             add_statement(&mut lines, statement, Origin::Files, name);
         }
-        add_totals(&mut lines, &self.totals, &self.waits);
+        add_totals(&mut lines, &self.totals, &self.waits, Origin::Files);
         add_summary(&mut lines, self);
         lines
     }
@@ -83,12 +83,10 @@ pub fn stored_head(title: String, keys: &[Key], limit: Option<usize>) -> Vec<Str
     let mut lines = head(title, keys, limit, "the last run first");
     lines.extend(
         [
-            "-          = not known. The store has no processor time, and no times of the executor's start and end.",
-            "             Fetch includes the triggers that fire after a statement. In the sum of what is not stored, it includes",
-            "             utility statements.",
-            "disk, query, current and the numbers of row sources are those of the executions that measured them: at some",
-            "             levels of statistics, an execution counts rows only. Executions that were not measured at all are",
-            "             not known.",
+            "-          = not known, which is not zero. Each statement says what is not known of it.",
+            "known      = the sum of what is known",
+            "time       = mean over the executions that counted blocks. Those at sampfreq 0 have no times, and lower it.",
+            "Fetch includes the triggers that fire after a statement. Executions that were not measured at all are not known.",
         ]
         .map(str::to_owned),
     );
@@ -108,7 +106,7 @@ impl StoredTotals {
     /// Returns the last lines of a report of the store.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        add_totals(&mut lines, &self.calls, &self.waits);
+        add_totals(&mut lines, &self.calls, &self.waits, Origin::Store);
         lines.push(statement_counts(self.statements));
         lines
     }
@@ -126,7 +124,7 @@ fn head(title: String, keys: &[Key], limit: Option<usize>, unsorted: &str) -> Ve
     lines
 }
 
-fn add_totals(lines: &mut Vec<String>, totals: &[Calls; 2], waits: &[Waits; 2]) {
+fn add_totals(lines: &mut Vec<String>, totals: &[Calls; 2], waits: &[Waits; 2], origin: Origin) {
     lines.push(RULE.to_owned());
     lines.push(String::new());
     let titles = [
@@ -136,7 +134,7 @@ fn add_totals(lines: &mut Vec<String>, totals: &[Calls; 2], waits: &[Waits; 2]) 
     for ((title, calls), waits) in titles.iter().zip(totals).zip(waits) {
         lines.push((*title).to_owned());
         lines.push(String::new());
-        add_calls(lines, calls);
+        add_calls(lines, calls, origin);
         lines.push(String::new());
         add_waits(lines, waits);
     }
@@ -178,7 +176,7 @@ fn add_statement(
     lines.push(String::new());
     lines.extend(statement.sql.lines().map(str::to_owned));
     lines.push(String::new());
-    add_calls(lines, &statement.calls);
+    add_calls(lines, &statement.calls, origin);
     lines.push(String::new());
     let database = statement
         .dbid
@@ -193,6 +191,9 @@ fn add_statement(
     let failed = statement.total().failed;
     if failed > 0 {
         lines.push(format!("Calls that ended with an error: {failed}"));
+    }
+    if origin == Origin::Store {
+        add_unknown(lines, statement);
     }
     lines.push(String::new());
     for plan in &statement.plans {
@@ -212,7 +213,51 @@ fn add_statement(
     add_executions(lines, statement, origin);
 }
 
-fn add_calls(lines: &mut Vec<String>, calls: &Calls) {
+/// Adds what the store does not know of a statement.
+fn add_unknown(lines: &mut Vec<String>, statement: &Statement) {
+    let calls = &statement.calls;
+    let is_sum = statement.plans.is_empty();
+    let is_utility = !is_sum && calls[Phase::Fetch as usize].elapsed_us.is_none();
+    let mut unknown = vec!["how often it was parsed", "processor times"];
+    if !is_utility {
+        unknown.push("how long the executor took to start and to end");
+    }
+    if calls[Phase::Plan as usize].count.is_none() && !is_utility {
+        unknown.push("whether it was planned");
+    }
+    let ran = if is_utility { Phase::Exec } else { Phase::Fetch };
+    // Those of the planner may be known.
+    if calls[ran as usize].gets.is_none() {
+        unknown.push("blocks of the executions");
+    }
+    unknown.push("in which call it waited");
+    if is_sum {
+        unknown.push("texts, plans and row sources");
+    }
+    lines.push(format!("Not known: {}.", unknown.join(", ")));
+    if is_sum {
+        lines.push("Fetch includes utility statements, whose call is Execute elsewhere.".to_owned());
+    }
+    if statement.waits.is_empty() {
+        lines.push("No waits were counted. If pg_rowsource.wait_timing is off, none are.".to_owned());
+    }
+    let sum = |of: fn(&PlanSums) -> u64| statement.plans.iter().map(of).fold(0, u64::saturating_add);
+    let (executions, counted) = (sum(|plan| plan.executions), sum(PlanSums::counted));
+    if (1..executions).contains(&counted) {
+        lines.push(format!(
+            "Blocks, starts and times of row sources are those of {counted} of {executions} executions. The others counted rows only, or \
+             were never fetched from."
+        ));
+    }
+    let explained = sum(|plan| plan.explained);
+    if explained > 0 {
+        lines.push(format!(
+            "Executions by EXPLAIN (ANALYZE), which are not included: {explained}"
+        ));
+    }
+}
+
+fn add_calls(lines: &mut Vec<String>, calls: &Calls, origin: Origin) {
     let rule =
         "------- -------- ------------ ------------ ---------- ---------- ---------- ---------- ------------";
     lines.push(format!(
@@ -228,7 +273,11 @@ fn add_calls(lines: &mut Vec<String>, calls: &Calls) {
         }
     }
     lines.push(rule.to_owned());
-    lines.push(call_line("total", &total(calls)));
+    let sum = match origin {
+        Origin::Files => "total",
+        Origin::Store => "known",
+    };
+    lines.push(call_line(sum, &total(calls)));
 }
 
 fn call_line(name: &str, sums: &Sums) -> String {
@@ -255,24 +304,23 @@ fn add_nodes(lines: &mut Vec<String>, nodes: &[RowSource], origin: Origin) {
         "---------- ---------- ----------  ---------------------------------------------------".to_owned(),
     );
     for node in nodes {
-        let executions = node.executions.max(1);
-        let mean = |sum: Option<u64>| number(sum.map(|sum| sum / executions));
+        let mean = |sum: Option<u64>, of: u64| number(sum.map(|sum| sum / of.max(1)));
         let single = &node.single;
         lines.push(format!(
             "{:>10} {:>10} {:>10}  {:indent$}{} (cr={} pr={} pw={} time={} us starts={} cost={}.{:02} card={})",
             single.rows,
-            node.rows / executions,
+            node.rows / node.executions.max(1),
             number(node.max_rows),
             "",
-            single.operation,
-            mean(node.gets),
-            mean(node.reads),
-            mean(node.writes),
-            mean(node.time_us),
-            mean(node.starts),
-            single.cost_cents / 100,
-            single.cost_cents % 100,
-            single.card,
+            single.node.operation,
+            mean(node.gets, node.counted),
+            mean(node.reads, node.counted),
+            mean(node.writes, node.counted),
+            mean(node.time_us, node.timed),
+            mean(node.starts, node.counted),
+            single.node.cost_cents / 100,
+            single.node.cost_cents % 100,
+            single.node.card,
             indent = node.depth.min(MAX_INDENT),
         ));
     }

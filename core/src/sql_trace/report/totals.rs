@@ -122,7 +122,7 @@ impl Report {
                 self.lost.push((lines, reason));
             }
             Event::End { tim } => self.at(tim),
-            Event::Lost { .. } | Event::Bind { .. } => {}
+            Event::Lost { .. } | Event::Node { .. } | Event::Bind { .. } => {}
         }
     }
 
@@ -172,9 +172,7 @@ impl Report {
         if !is_recursive {
             self.in_calls_us = self.in_calls_us.saturating_add(call.elapsed_us.unwrap_or(0));
         }
-        let mut sums = Statement::default();
-        sums.add_call(phase, call, before_us);
-        self.totals[usize::from(is_recursive)][phase as usize].add(&sums.calls[phase as usize]);
+        self.totals[usize::from(is_recursive)][phase as usize].add_call(call, before_us);
         let execution = self.execution(phase, call);
         let place = self.place(call.cursor, call.dep);
         let statement = &mut self.statements[place];

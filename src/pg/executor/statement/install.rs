@@ -5,7 +5,8 @@ use super::state::{
     INSTRUMENT_BUFFERS, INSTRUMENT_ROWS, INSTRUMENT_ROWSOURCE, INSTRUMENT_TIMER, INSTRUMENT_WAL, Statement,
 };
 use crate::instrumentation::InstrumentationLevel;
-use crate::pg::hot::wrapper::{self, Accounting};
+use crate::pg::hot::timing;
+use crate::pg::hot::wrapper::{self, Accounting, Scope, Timed};
 use crate::pg::plan::{side_effects, tree};
 use crate::pg::results::node_table::NodeRef;
 use crate::pg::{compat, results, server};
@@ -29,13 +30,24 @@ impl Statement {
         let plan_states = self.nodes.iter().map(|node| node.plan_state());
         // SAFETY: the query is started, and these are its plan states.
         let is_read_only = unsafe { side_effects::is_read_only(self.query, plan_states) };
+        let before = if is_read_only {
+            // Whoever called a node may have used work files if any node can.
+            let mut nodes = self.nodes.iter();
+            // SAFETY: the plan states are live by the caller's promise.
+            match nodes.any(|node| unsafe { side_effects::may_use_files(node.plan_state()) }) {
+                true => Scope::Reads,
+                false => Scope::Shared,
+            }
+        } else {
+            Scope::All
+        };
         self.link_accounts();
         // SAFETY: the plan states are live by the caller's promise.
         unsafe { self.pair_fused_scans() };
         // The loop goes from the last node to the first, so parents come after their children. As long as the next nodes are
         // less deep than `above`, they have a node below them whose shutdown does work of its own.
         let mut above = 0;
-        let mut core_contributes = false;
+        let (mut core_contributes, mut only_by_core) = (false, !has_gather);
         for node in self.nodes.iter().rev() {
             // SAFETY: the plan state is live by the caller's promise.
             let shuts_down = node.depth() < above || unsafe { shuts_down(node.plan_state()) };
@@ -43,22 +55,26 @@ impl Statement {
                 above = node.depth();
             }
             // SAFETY: the plan state is live, and its node has not run yet, by the caller's promise.
-            core_contributes |=
-                unsafe { self.install_in(node, requested != 0, has_gather || shuts_down, is_read_only) };
+            let contributes =
+                unsafe { self.install_in(node, requested != 0, has_gather || shuts_down, before) };
+            core_contributes |= contributes;
+            only_by_core &= !contributes || node.by_core() && !shuts_down;
         }
         self.core_contributes |= core_contributes;
-        // `is_read_only` depends on more than the plan's identity, so it may be wrong for the next execution.
-        self.reusable.set(
-            self.mode == Mode::RowsourceOnly && !is_read_only && !self.core_contributes && self.has_queryid(),
-        );
+        self.only_by_core = only_by_core;
+        // `is_read_only` depends on more than the plan's identity, so it may be wrong for the next execution. So does what core
+        // measures of nodes that others call too.
+        self.reusable
+            .set(self.mode == Mode::RowsourceOnly && !is_read_only && only_by_core && self.has_queryid());
         if has_gather {
             // SAFETY: the state of a started query is live, and no reference to it exists.
             unsafe { (*estate).es_instrument = self.reported_by_workers(requested | requested_by_others) };
         }
     }
 
-    /// Makes the `instrument` of a node's plan state point to the node, and chooses its wrapper. Does nothing if core measures
-    /// but not this node. Returns whether core contributes to the node's statistics; it does if `core_contributes`.
+    /// Makes the `instrument` of a node's plan state point to the node, and chooses its wrapper; its caller can move the
+    /// counters of `before`. Does nothing if core measures but not this node. Returns whether core contributes to the node's
+    /// statistics; it does if `core_contributes`.
     ///
     /// # Safety
     /// The node's plan state must be live, and may not have run yet.
@@ -68,9 +84,8 @@ impl Statement {
         node: NodeRef,
         core_measures: bool,
         core_contributes: bool,
-        is_read_only: bool,
+        before: Scope,
     ) -> bool {
-        let has_usage = self.level != InstrumentationLevel::Rows;
         let (ps, instr) = (node.plan_state(), node.instrumentation());
         // SAFETY: the plan state is live by the caller's promise. Core uses `instrument` only through the plan state. The
         // node lives as long as the statement, which lives as long as the query's context.
@@ -84,20 +99,61 @@ impl Statement {
             // Core's calls around shutdown only matter if workers or remote servers are shut down.
             let core_contributes = core_contributes || node.by_core() || is_async || node.under_gather();
             (*instr).async_mode = is_async;
-            let core = compat::common_instrumentation(&mut *instr);
-            // The timer also tells which calls an error interrupted.
-            core.need_timer = has_usage && core_contributes;
-            core.need_bufusage = has_usage && core_contributes;
-            core.need_walusage = has_usage && core_contributes;
+            self.measure_by_core(node, core_contributes);
             node.start_timer();
-            node.set_method(Some(wrapper::method(
-                self.timed,
-                self.accounting(node),
-                is_read_only,
-            )));
+            let accounting = self.accounting(node);
+            node.set_notes_no_reading(
+                self.timed == Timed::Sampled
+                    && matches!(accounting, Accounting::Leaf | Accounting::FusedScan),
+            );
+            // What receives the rows of the root may use work files.
+            let before = match before {
+                Scope::Shared if node.parent() < 0 => Scope::Reads,
+                before => before,
+            };
+            let after = match before {
+                Scope::All => Scope::All,
+                _ if side_effects::may_use_files(ps) => Scope::Reads,
+                _ => Scope::Shared,
+            };
+            let is_fused = accounting == Accounting::FusedScan;
+            let is_drained = is_fused || (!core_contributes && self.is_drained(node));
+            node.set_counts_calls(is_drained && wrapper::counts_calls(self.timed, accounting));
+            let method = wrapper::method(self.timed, accounting, before, after, is_drained);
+            node.set_method(Some(method));
             (*ps).instrument = instr;
             compat::count_index_searches(ps, node.index_searches());
             core_contributes
+        }
+    }
+
+    /// Tells core what to measure in a node: nothing, or what the statement's level has.
+    ///
+    /// # Safety
+    /// The node may not have run yet in this execution.
+    #[inline(always)]
+    pub(super) unsafe fn measure_by_core(&self, node: NodeRef, core_contributes: bool) {
+        let is_measured = core_contributes && self.level != InstrumentationLevel::Rows;
+        // SAFETY: nobody else uses the node's instrumentation now, by the caller's promise.
+        let core = compat::common_instrumentation(unsafe { &mut *node.instrumentation() });
+        // The timer also tells which calls an error interrupted.
+        core.need_timer = is_measured;
+        core.need_bufusage = is_measured;
+        core.need_walusage = is_measured;
+    }
+
+    /// Returns whether a node's caller reads each start of it to its end in a single call of its own.
+    ///
+    /// # Safety
+    /// The plan states must be live.
+    #[inline(always)]
+    unsafe fn is_drained(&self, node: NodeRef) -> bool {
+        match usize::try_from(node.parent()) {
+            Ok(parent) if !node.by_expression() => {
+                // SAFETY: the plan state is live by the caller's promise.
+                unsafe { side_effects::reads_to_the_end(self.nodes.get(parent).plan_state()) }
+            }
+            _ => false,
         }
     }
 
@@ -151,7 +207,11 @@ impl Statement {
     }
 
     /// Returns how buffers are charged for a node.
-    fn accounting(&self, node: NodeRef) -> Accounting {
+    ///
+    /// # Safety
+    /// The plan state must be live.
+    #[inline(always)]
+    unsafe fn accounting(&self, node: NodeRef) -> Accounting {
         if self.level == InstrumentationLevel::Rows {
             Accounting::None
         } else if node.by_expression() {
@@ -160,6 +220,9 @@ impl Statement {
             Accounting::FusedAggregate
         } else if node.is_fused_scan() {
             Accounting::FusedScan
+            // SAFETY: the plan state is live by the caller's promise.
+        } else if unsafe { calls_no_node(node.plan_state()) } {
+            Accounting::Leaf
         } else {
             Accounting::Switch
         }
@@ -208,6 +271,8 @@ impl Statement {
             }
             // SAFETY: the plan states are live by the caller's promise.
             unsafe { (*node.plan_state()).ExecProcNode = node.method() };
+            // Now the node's own counts are complete again: see `live::compute`.
+            node.set_before(timing::last().max(1));
             // If there is no memory for the sums, these blocks are counted twice.
             if let Some(charged) = &charged {
                 let (buffers, wal) = &charged[i];
@@ -226,6 +291,31 @@ unsafe fn shuts_down(ps: *mut pg_sys::PlanState) -> bool {
     // SAFETY: the plan state is initialised by the caller's promise, and begins with its tag.
     let kind = unsafe { tree::tag(ps) };
     matches!(kind, NodeTag::T_ForeignScanState | NodeTag::T_CustomScanState)
+}
+
+/// Returns whether a node calls no node that has a wrapper, neither as an input nor in an expression.
+///
+/// # Safety
+/// `ps` must point to an initialised plan state of a started query.
+#[inline(always)]
+unsafe fn calls_no_node(ps: *mut pg_sys::PlanState) -> bool {
+    // SAFETY: the plan state is initialised by the caller's promise, and its query is started.
+    unsafe {
+        // Core calls the index scans below a bitmap scan, and they have no wrapper. Any expression may run an InitPlan.
+        matches!(
+            tree::tag(ps),
+            NodeTag::T_SeqScanState
+                | NodeTag::T_SampleScanState
+                | NodeTag::T_IndexScanState
+                | NodeTag::T_IndexOnlyScanState
+                | NodeTag::T_BitmapHeapScanState
+                | NodeTag::T_TidScanState
+                | NodeTag::T_TidRangeScanState
+                | NodeTag::T_FunctionScanState
+                | NodeTag::T_ValuesScanState
+                | NodeTag::T_WorkTableScanState
+        ) && (*(*(*ps).state).es_plannedstmt).subplans.is_null()
+    }
 }
 
 /// Returns whether core has replaced a node's wrapper. That is so if the address is none of those that pg_rowsource

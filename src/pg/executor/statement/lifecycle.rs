@@ -20,7 +20,7 @@ use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{Buffers, NodeStats, Outcome, Outside, Run};
 use rowsource_core::phase::{Event, Phase};
 use rowsource_core::plan::PlanNode;
-use rowsource_core::results::{Scratch, StatementSample, assemble_exact, may_be_exact};
+use rowsource_core::results::{Scratch, StatementSample, assemble_directly, may_be_direct, times};
 use smallvec::SmallVec;
 use std::cell::Cell;
 
@@ -263,8 +263,17 @@ impl Statement {
             if node.interrupted().is_some() {
                 break;
             }
-            node.set_interrupted(Some(now.saturating_sub(node.before())));
+            let before = if node.notes_no_reading() {
+                timing::last_before_mark()
+            } else {
+                node.before()
+            };
             account = node.caller();
+            // Core has replaced this wrapper before its first call, and knows itself when the call began.
+            if before == 0 && self.timed != Timed::Never {
+                continue;
+            }
+            node.set_interrupted(Some(now.saturating_sub(before)));
         }
     }
 
@@ -312,24 +321,52 @@ impl Statement {
     /// Computes the statistics. Returns false if there is no memory.
     #[inline(always)]
     fn compute(&self, core_alive: bool, scratch: &mut Scratch) -> bool {
-        let may_be_exact = self.timed == Timed::Sampled
-            && may_be_exact(self.mode, self.core_contributes, self.nodes.count());
-        if may_be_exact {
-            let (config, elapsed_ns) = (&self.config, self.elapsed_ns.get());
-            // SAFETY: the plan states are live until the query's context is freed, and this runs before. With `core_alive`
-            // the memory contexts are live.
-            let collector =
-                unsafe { Collector::new(&self.nodes, &self.channel, core_alive, Some(Timed::Sampled)) };
-            if assemble_exact(&collector, config, self.tick_ns, elapsed_ns, &mut scratch.stats) {
-                return true;
-            }
+        if self.timed == Timed::Sampled
+            && may_be_direct(self.mode, self.core_contributes, false, self.nodes.count())
+            && self.compute_directly::<{ times::EXACT }>(core_alive, scratch)
+        {
+            return true;
         }
         self.compute_any(core_alive, scratch)
+    }
+
+    /// Computes the statistics node by node, if that is possible. `TIMES` is one of [`times`].
+    #[inline(always)]
+    fn compute_directly<const TIMES: u8>(&self, core_alive: bool, scratch: &mut Scratch) -> bool {
+        let (config, elapsed_ns) = (&self.config, self.elapsed_ns.get());
+        let timed = if TIMES == times::NONE {
+            Timed::Never
+        } else {
+            Timed::Sampled
+        };
+        // SAFETY: the plan states are live until the query's context is freed, and this runs before. With `core_alive` the
+        // memory contexts are live.
+        let collector = unsafe { Collector::new(&self.nodes, &self.channel, core_alive, Some(timed)) };
+        assemble_directly::<_, TIMES>(&collector, config, self.tick_ns, elapsed_ns, &mut scratch.stats)
     }
 
     /// Computes the statistics, no matter whether the wrappers or core measured. Returns false if there is no memory.
     #[inline(never)]
     fn compute_any(&self, core_alive: bool, scratch: &mut Scratch) -> bool {
+        if may_be_direct(
+            self.mode,
+            self.core_contributes,
+            self.only_by_core,
+            self.nodes.count(),
+        ) {
+            let is_computed = match (self.level, self.timed) {
+                (InstrumentationLevel::Timed, Timed::Sampled) => {
+                    self.compute_directly::<{ times::ESTIMATED }>(core_alive, scratch)
+                }
+                (InstrumentationLevel::Buffers, Timed::Never) => {
+                    self.compute_directly::<{ times::NONE }>(core_alive, scratch)
+                }
+                _ => false,
+            };
+            if is_computed {
+                return true;
+            }
+        }
         let timed = self.is_wrapped().then_some(self.timed);
         // SAFETY: the plan states are live until the query's context is freed, and this runs before. With `core_alive` the
         // memory contexts are live.
@@ -413,9 +450,13 @@ impl Statement {
                 at: server::time_of_day(self.clock, self.tick_ns),
             },
             last: is_last.then(|| session::Executed {
-                // SAFETY: as above.
-                address: unsafe { (*self.query).sourceText }.addr(),
-                parsed: parsed::count(),
+                text: session::TextId {
+                    // SAFETY: as above.
+                    address: unsafe { (*self.query).sourceText }.addr(),
+                    // SAFETY: as above.
+                    plan: unsafe { (*self.query).plannedstmt }.addr(),
+                    parsed: parsed::count(),
+                },
                 copy: &copy,
                 workers,
                 planning_ms: planned.last_ms,

@@ -53,8 +53,9 @@ pub unsafe fn attach(
         *setting
     };
     let mode = mode(setting, requested_by_others);
+    let mut found = tree::Nodes::new();
     // SAFETY: the plan states of a started query are initialised.
-    let found = unsafe { tree::walk(root) };
+    unsafe { tree::walk(root, &mut found) };
     if found.is_empty() {
         return false;
     }
@@ -185,6 +186,7 @@ unsafe fn set_up(
         mode,
         nodes,
         core_contributes: mode == Mode::CoreOnly || has_gather,
+        only_by_core: false,
         reusable: Cell::new(false),
         level,
         sampfreq: setting.sampfreq,
@@ -341,9 +343,12 @@ impl Statement {
             node.reset();
             node.start_timer();
             node.set_plan_state(found.plan_state);
-            // SAFETY: the plan state is live by the caller's promise, and gets a pointer to a node that lives as long as the
-            // statement.
+            // SAFETY: the plan state is live by the caller's promise, has not run, and gets a pointer to a node that lives as long
+            // as the statement.
             unsafe {
+                if node.by_core() {
+                    self.measure_by_core(node, true);
+                }
                 node.set_plan_node_id(tree::plan_node_id(found.plan_state));
                 let plan_rows = tree::plan_rows(found.plan_state);
                 node.set_estimate(node.estimate().with_plan_rows(plan_rows));

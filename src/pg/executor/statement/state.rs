@@ -33,6 +33,8 @@ pub struct Statement {
     pub nodes: NodeTable,
     /// Core measures some of its nodes, or workers report some.
     pub core_contributes: bool,
+    /// Core contributes nothing but what it measures of the nodes that only it calls.
+    pub only_by_core: bool,
     /// The results of the set-up are valid for all executions of the plan.
     pub reusable: Cell<bool>,
     pub level: InstrumentationLevel,

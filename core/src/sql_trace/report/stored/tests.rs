@@ -23,9 +23,10 @@ fn what_is_not_known_is_a_dash() {
         "\nExecute        1            -            -          -          -          -          -            -\n",
         "\nFetch          -            -     0.001500          0       1000          0          3            -\n",
         "\nClose          -            -            -          -          -          -          -            -\n",
-        "\ntotal          1            -     0.001500          0       1000          0          3            -\n",
+        "\nknown          1            -     0.001500          0       1000          0          3            -\n",
         "\nParsing user id: 10, database id: 5\n",
-        "\nCalls that ended with an error: 1\n",
+        "\nCalls that ended with an error: 1\nNot known: how often it was parsed, processor times, how long the executor took to start and to \
+         end, whether it was planned, in which call it waited.\nNo waits were counted. ",
         "\nPlan id: 815, executions: 1\nRows(last) Rows (avg) Rows (max)  Row Source Operation\n",
         "         3          3          -  Append (cr=1000 pr=0 pw=0 time=1250 us starts=2 cost=0.00 card=3)\n",
         "         3          3          -   Seq Scan on t (cr=1000 ",
@@ -97,6 +98,73 @@ fn plans_of_a_statement_add_up() {
     );
 }
 
+/// Means are those of the executions that counted, and the report says how many these are.
+#[test]
+fn executions_that_counted_rows_only_lower_no_mean() {
+    let mut plan = sample::plan(2);
+    plan.statistics.times.calls = 4;
+    plan.statistics.explain_calls = 7;
+    for node in &mut plan.nodes {
+        node.total.rows = 12;
+    }
+    plan.nodes[0].total.starts = Some(1).into();
+    let mut statement = Statement::of_plan(&plan, None);
+    statement.add_plan(&plan, None, name);
+    let shown = text(&statement);
+    for part in [
+        "\nBlocks, starts and times of row sources are those of 1 of 4 executions. The others counted rows only, or \
+         were never fetched from.\n",
+        "\nExecutions by EXPLAIN (ANALYZE), which are not included: 7\n",
+        "         3          3          -  Append (cr=1000 pr=0 pw=0 time=1250 us starts=1 ",
+        "         3          3          -   Seq Scan on t (cr=1000 ",
+    ] {
+        assert!(shown.contains(part), "{part}\n{shown}");
+    }
+    // If none counted, there are dashes.
+    for node in &mut plan.nodes {
+        node.total.starts = None.into();
+        node.total.buffers = None.into();
+        node.total.time = None.into();
+    }
+    let mut statement = Statement::of_plan(&plan, None);
+    statement.add_plan(&plan, None, name);
+    let shown = text(&statement);
+    assert!(
+        shown.contains("Append (cr=- pr=- pw=- time=- us starts=- "),
+        "{shown}"
+    );
+    assert!(
+        shown.contains(", blocks of the executions, in which call it waited.\n"),
+        "{shown}"
+    );
+    assert!(!shown.contains("counted rows only"), "{shown}");
+    // Also if the blocks of the planner are known.
+    plan.statistics.planning.plans = 1;
+    let mut statement = Statement::of_plan(&plan, None);
+    statement.add_plan(&plan, None, name);
+    assert_eq!(statement.total().gets, Some(0));
+    let shown = text(&statement);
+    assert!(
+        shown.contains(", blocks of the executions, in which call it waited.\n"),
+        "{shown}"
+    );
+    assert!(!shown.contains("counted rows only"), "{shown}");
+}
+
+#[test]
+fn a_sum_says_what_it_lacks() {
+    let plan = sample::plan(1);
+    let mut sum = DatabaseSum::default();
+    sum.totals.plan = plan.statistics;
+    let shown = text(&Statement::of_others(&sum, name));
+    for part in [
+        "in which call it waited, texts, plans and row sources.\n",
+        "\nFetch includes utility statements, whose call is Execute elsewhere.\n",
+    ] {
+        assert!(shown.contains(part), "{part}\n{shown}");
+    }
+}
+
 #[test]
 fn a_utility_statement_is_executed_only() {
     let mut plan = sample::plan(1);
@@ -104,6 +172,34 @@ fn a_utility_statement_is_executed_only() {
     description.nodes[0].operation = "CALL".to_owned();
     let calls = calls(&plan);
     assert_eq!(calls[Phase::Fetch as usize], Sums::UNKNOWN);
+    let mut statement = Statement::of_plan(&plan, None);
+    statement.add_plan(&plan, None, name);
+    let shown = text(&statement);
+    assert!(
+        shown.contains("\nNot known: how often it was parsed, processor times, in which call it waited.\n"),
+        "{shown}"
+    );
     let executed = calls[Phase::Exec as usize];
     assert_eq!((executed.count, executed.elapsed_us), (Some(1), Some(1_500)));
+}
+
+/// What the store never knows is no order.
+#[test]
+fn words_that_are_never_known_are_found() {
+    let never = |words| {
+        let keys = super::super::sort::parse(words).expect("TKPROF's words");
+        never_stored(words, &keys)
+    };
+    for word in [
+        "prscnt", "PRSELA", "clsrow", "execpu", "fchcpu", "totcpu", "plncpu", "fchcnt",
+    ] {
+        assert_eq!(never(word), Some(word));
+        let second = format!("totela,{word} userid");
+        let keys = super::super::sort::parse(&second).expect("TKPROF's words");
+        assert_eq!(never_stored(&second, &keys), Some(word));
+    }
+    assert_eq!(
+        never("exeela execnt exedsk fchela,fchdsk fchrow plnela plncnt totela totqry totcu userid"),
+        None
+    );
 }

@@ -1,37 +1,45 @@
-use super::super::super::reader::read_line;
+use super::super::super::reader::Reader;
 use super::super::sort::parse as parse_sort;
 use super::super::statement::Sums;
 use super::*;
 
 const FILE: &str = "\
-TRACE #0:version=1,pid=42,uid=10,dbid=5,part=1,unix=0,tim=1000,session=u@d psql
+TRACE #0:version=2,pid=42,uid=10,dbid=5,part=1,unix=0,tim=1000,session=u@d psql
 PARSING IN CURSOR #1:dep=0,uid=10,queryid=7,tim=1010,sql=call p()
 WAIT #1:dep=0,ela=100,tim=1100,nam=Client ClientRead
 PARSING IN CURSOR #2:dep=1,uid=10,queryid=8,tim=1010,sql=select 1\\nfrom t
-EXEC #2:c=5,e=10,p=0,cr=0,cu=0,r=0,dep=1,tim=1150
+EXEC #2:c=5,e=10,dep=1,tim=1150
 WAIT #2:dep=2,ela=20,node=0,tim=1180,nam=IO DataFileRead
-FETCH #2:c=5,e=30,p=1,cr=4,cu=0,r=3,dep=1,tim=1185
-STAT #2:dep=1,plh=3,id=0,rows=3,cr=4,pr=1,pw=0,time=25,starts=1,cost=150,card=10,op=Sort
-STAT #2:dep=1,plh=3,id=1,pid=0,rows=3,cr=4,pr=1,pw=0,time=20,starts=1,cost=100,card=10,op=Seq Scan on t
-CLOSE #2:c=1,e=2,p=0,cr=0,cu=0,r=0,dep=1,tim=1190
-EXEC #2:c=5,e=10,p=0,cr=0,cu=0,r=0,dep=1,tim=1250
+FETCH #2:c=5,e=30,p=1,cr=4,r=3,dep=1,tim=1185
+NODE #2:plh=3,id=0,cost=150,card=10,op=Sort
+STAT #2:dep=1,id=0,rows=3,cr=4,pr=1,time=25,starts=1
+NODE #2:plh=3,id=1,pid=0,cost=100,card=10,op=Seq Scan on t
+STAT #2:dep=1,id=1,rows=3,cr=4,pr=1,time=20,starts=1
+CLOSE #2:c=1,e=2,dep=1,tim=1190
+EXEC #2:c=5,e=10,dep=1,tim=1250
 FETCH #2:c=5,e=30,p=1,cr=4,cu=2,r=5,dep=1,tim=1290
-STAT #2:dep=1,plh=3,id=0,rows=5,cr=6,pr=1,pw=0,time=35,starts=1,cost=150,card=10,op=Sort
-CLOSE #2:c=1,e=2,p=0,cr=0,cu=0,r=0,dep=1,tim=1300
-EXEC #1:c=50,e=200,p=2,cr=8,cu=2,r=0,dep=0,util=1,tim=1310
+STAT #2:dep=1,id=0,rows=5,cr=6,pr=1,time=35,starts=1
+CLOSE #2:c=1,e=2,dep=1,tim=1300
+EXEC #1:c=50,e=200,p=2,cr=8,cu=2,util=1,tim=1310
 XCTEND #1:rlbk=0,rd_only=1,tim=1320
 WAIT #1:dep=0,ela=50,tim=1390,nam=Client ClientRead
-PARSE #3:c=1,e=5,p=0,cr=0,cu=0,r=0,dep=0,tim=1400
+PARSE #3:c=1,e=5,tim=1400
 ERROR #3:err=42601,tim=1410
 LOST #0:lines=4,reason=No space left on device
 END #0:tim=1450";
 
+/// Adds the lines of a file.
+fn add(report: &mut Report, text: &str) {
+    let mut reader = Reader::default();
+    text.lines()
+        .filter_map(|line| reader.read(format!("{line}\n").as_bytes()))
+        .for_each(|event| report.add(event));
+}
+
 fn read(text: &str) -> Report {
     let mut report = Report::default();
     report.begin_file("a.trc".to_owned());
-    text.lines()
-        .filter_map(read_line)
-        .for_each(|event| report.add(event));
+    add(&mut report, text);
     report.end_file(["the file is cut".to_owned()]);
     report
 }
@@ -83,6 +91,35 @@ fn calls_are_added_up_per_statement() {
     assert_eq!((count_from(nested, 32.0), count_from(call, 128.0)), (2, 1));
 }
 
+/// The server does not say when the analysis of a nested statement begins. So its Parse has a count, and no other figures.
+#[test]
+fn a_call_without_a_time_has_no_figures() {
+    let report = read(
+        "TRACE #0:version=2,pid=7,uid=10,dbid=5,part=1,unix=1,tim=1000,session=a@b c
+PARSING IN CURSOR #1:dep=1,uid=10,queryid=8,tim=1010,sql=SELECT nested
+PARSE #1:dep=1,tim=1020
+PARSE #1:dep=1,tim=1030
+PLAN #1:c=3,e=4,dep=1,tim=1040
+END #0:tim=1450",
+    );
+    let calls = report.statements()[0].calls;
+    let parsed = calls[Phase::Parse as usize];
+    assert_eq!(
+        (parsed.count, parsed.elapsed_us, parsed.cpu_us, parsed.gets),
+        (Some(2), None, None, None)
+    );
+    let planned = calls[Phase::Plan as usize];
+    assert_eq!(
+        (planned.count, planned.elapsed_us, planned.reads),
+        (Some(1), Some(4), Some(0))
+    );
+    let text = report.lines(&[], None).join("\n");
+    let line =
+        "\nParse          2            -            -          -          -          -          -     0.0000";
+    // The totals have no figures either.
+    assert_eq!(text.matches(line).count(), 2, "{text}");
+}
+
 /// The elapsed time of a file is divided into calls, waits and a rest, and the phases have all of the rest but the end.
 #[test]
 fn no_time_is_missing() {
@@ -128,6 +165,9 @@ fn the_report_is_printed() {
         Some(3)
     );
     assert_eq!(parse_sort("exeela,exe").err(), Some("exe".to_owned()));
+    let by_user = report.lines(&parse_sort("UserID").expect("a word"), Some(1));
+    // Statements that are not known have the user 0.
+    assert!(by_user.contains(&"call p()".to_owned()), "{by_user:#?}");
 }
 
 /// Several files add up: the same statement of two sessions is one.
@@ -135,9 +175,7 @@ fn the_report_is_printed() {
 fn files_add_up() {
     let mut report = read(FILE);
     report.begin_file("b.trc".to_owned());
-    FILE.lines()
-        .filter_map(read_line)
-        .for_each(|event| report.add(event));
+    add(&mut report, FILE);
     report.end_file([]);
     assert_eq!(report.statements().len(), 3);
     assert_eq!(report.statements()[1].calls[Phase::Fetch as usize].count, Some(4));
@@ -161,8 +199,9 @@ fn fetches(cursors: impl Iterator<Item = (usize, usize)>) -> String {
         format!(
             "PARSING IN CURSOR #{number}:dep=0,uid=10,queryid={queryid},tim=1,sql=select {queryid}\n\
              WAIT #{number}:dep=1,ela=1,tim=2,nam=IO DataFileRead\n\
-             FETCH #{number}:c=1,e=1,p=0,cr=1,cu=0,r=1,dep=0,tim=2\n\
-             STAT #{number}:dep=0,plh={queryid},id=0,rows=1,cost=1,card=1,op=Result\n"
+             FETCH #{number}:c=1,e=1,cr=1,r=1,tim=2\n\
+             NODE #{number}:plh={queryid},id=0,cost=1,card=1,op=Result\n\
+             STAT #{number}:id=0,rows=1\n"
         )
     });
     lines.collect()
@@ -192,9 +231,7 @@ fn too_many_statements_are_added_up_as_others() {
     report.begin_file("b.trc".to_owned());
     // Of the first one, it is known already; the second one is one of the others.
     let more = fetches([(1, 7), (2, 11_000)].into_iter());
-    more.lines()
-        .filter_map(read_line)
-        .for_each(|event| report.add(event));
+    add(&mut report, &more);
     assert_eq!(report.statements().len(), MAX_STATEMENTS + 1);
     let others = report.statements().last().expect("the others");
     assert_eq!((others.sql.as_str(), others.queryid), (OTHERS, Some(0)));

@@ -1,0 +1,186 @@
+//! Computes statistics node by node, if no estimate must be made consistent with others. This is so for most statements: all
+//! calls of short ones are timed, and an estimate seldom contradicts that of the node above it.
+//!
+//! Collecting a sample is inlined here, so only those fields are copied that are used.
+
+use super::node::{NS_PER_MS, add_core_usage, add_usage_to_parents, fill_in};
+use super::sample::{Calls, Mode, Nodes, StatementSample};
+use crate::float::{at_least, at_most};
+use crate::model::{NodeStats, Time};
+use crate::reconcile::Edge;
+use crate::sampler::{Config, Estimate};
+
+/// Statements with more nodes take so long that this would save nothing.
+const MAX_NODES: usize = 16;
+
+/// What [`assemble_directly`] expects of a statement.
+pub mod times {
+    /// The wrappers alone measured, and timed every call.
+    pub const EXACT: u8 = 0;
+    /// Some times are estimated. Core may have measured nodes that only it calls, and nothing else.
+    pub const ESTIMATED: u8 = 1;
+    /// No call was timed. Core as for [`ESTIMATED`].
+    pub const NONE: u8 = 2;
+}
+
+/// Returns whether [`assemble_directly`] is worth trying for a statement of this mode and number of nodes. `only_by_core` says that
+/// core contributes nothing but what it measures of the nodes that only it calls.
+#[inline(always)]
+pub fn may_be_direct(mode: Mode, core_contributes: bool, only_by_core: bool, nodes: usize) -> bool {
+    mode == Mode::RowsourceOnly && (!core_contributes || only_by_core) && nodes <= MAX_NODES
+}
+
+/// Computes the statistics of all nodes of a statement in [`Mode::RowsourceOnly`] whose starts and buffers were measured. `TIMES` is
+/// one of [`times`]. Returns false if the statement is none of that kind, if estimated times contradict each other, if a node's place
+/// says that it ran outside of its parent's time or inside a sibling's, if an error interrupted a call, or if there is no memory.
+/// Then `stats` is not valid.
+#[inline(always)]
+pub fn assemble_directly<N: Nodes, const TIMES: u8>(
+    nodes: &N,
+    config: &Config,
+    tick_ns: f64,
+    elapsed_ns: f64,
+    stats: &mut Vec<NodeStats>,
+) -> bool {
+    let count = nodes.count();
+    if stats.len() != count && resize(stats, count).is_none() {
+        return false;
+    }
+    let stats = &mut stats[..count];
+    let statement = &StatementSample {
+        mode: Mode::RowsourceOnly,
+        has_usage: true,
+        is_timed: TIMES != times::NONE,
+        core_contributes: false,
+        tick_ns,
+        config,
+        elapsed_ns,
+    };
+    let tick_ms = statement.tick_ns / NS_PER_MS;
+    let (mut fits, mut is_estimated, mut is_by_core) = (true, false, false);
+    for i in 0..count {
+        let sample = nodes.sample(i);
+        if !sample.is_instrumented || sample.interrupted.is_some() {
+            return false;
+        }
+        let mut time = None;
+        if TIMES != times::NONE {
+            let Calls::Sampled(timer) = &sample.calls else {
+                return false;
+            };
+            let (total, startup, error) = match timer.exact() {
+                Some((total, startup)) => (total, startup, 0.0),
+                None if TIMES == times::EXACT => return false,
+                None => {
+                    is_estimated = true;
+                    let Estimate {
+                        total,
+                        startup,
+                        error,
+                    } = estimate(nodes, i);
+                    (total, startup, error)
+                }
+            };
+            let (mut total_ms, mut startup_ms) = (total * tick_ms, startup * tick_ms);
+            if TIMES == times::ESTIMATED && sample.by_core {
+                let core = nodes.core(i);
+                if core.is_interrupted {
+                    return false;
+                }
+                (total_ms, startup_ms) = (core.total_ns / NS_PER_MS, core.startup_ns / NS_PER_MS);
+            }
+            if sample.place.parent.is_none() {
+                // The root ran inside the statement's own runs, whose time is exact.
+                total_ms = at_most(total_ms, statement.elapsed_ns / NS_PER_MS);
+            }
+            time = (sample.starts(None) > 0.0).then(|| Time {
+                total_ms,
+                startup_ms: at_most(startup_ms, total_ms),
+                self_ms: total_ms,
+                error_ms: error * tick_ms,
+            });
+        }
+        is_by_core |= TIMES != times::EXACT && sample.by_core;
+        fill_in(&mut stats[i], &sample, None, statement, time);
+        stats[i].facts = nodes.facts(i);
+        let Some(parent) = sample.place.parent else {
+            continue;
+        };
+        if TIMES != times::NONE && sample.place.edge != Edge::Sequential {
+            return false;
+        }
+        let Some(time) = time else {
+            continue;
+        };
+        let Some(above) = stats[parent].time.get_mut() else {
+            return false;
+        };
+        above.self_ms -= time.total_ms;
+        fits &= above.self_ms >= 0.0;
+    }
+    if !fits && is_estimated {
+        return false;
+    }
+    // A parent takes at least as long as its children. The estimated cost of readings may make it seem shorter.
+    if !fits {
+        fit_children(stats, |i| nodes.place(i).parent);
+    }
+    add_usage_to_parents(stats, |i| nodes.place(i));
+    if is_by_core {
+        add_usage_by_core(nodes, stats);
+    }
+    true
+}
+
+/// Returns the estimate of a node's time, in ticks. It collects the sample again, so that its caller does not write it to memory.
+#[inline(never)]
+fn estimate<N: Nodes>(nodes: &N, i: usize) -> Estimate {
+    let sample = nodes.sample(i);
+    match &sample.calls {
+        Calls::Sampled(timer) => timer.estimate(sample.starts(None), None),
+        _ => Estimate::default(),
+    }
+}
+
+/// Replaces the blocks and WAL of the nodes that only core measured.
+#[inline(never)]
+fn add_usage_by_core<N: Nodes>(nodes: &N, stats: &mut [NodeStats]) {
+    for (i, stats) in stats.iter_mut().enumerate() {
+        let sample = nodes.sample(i);
+        if sample.by_core {
+            add_core_usage(stats, &sample, &nodes.core(i));
+        }
+    }
+}
+
+/// Scales the times of children down to that of their parent if they exceed it, as [`crate::reconcile`] does if nothing is estimated.
+#[inline(never)]
+fn fit_children(stats: &mut [NodeStats], parent: impl Fn(usize) -> Option<usize>) {
+    // Parents come before their children, so a node's time is final before its children are scaled.
+    for i in 0..stats.len() {
+        let children = (i + 1..stats.len()).filter(|&child| parent(child) == Some(i));
+        let total_ms = |stats: &[NodeStats], i: usize| stats[i].time.get_or_zero().total_ms;
+        let below: f64 = children.clone().map(|child| total_ms(stats, child)).sum();
+        let room = total_ms(stats, i);
+        if below > room {
+            for child in children {
+                if let Some(time) = stats[child].time.get_mut() {
+                    time.total_ms *= room / below;
+                    time.startup_ms = at_most(time.startup_ms, time.total_ms);
+                }
+            }
+        }
+        if let Some(time) = stats[i].time.get_mut() {
+            time.self_ms = at_least(room - below, 0.0);
+        }
+    }
+}
+
+/// Makes room for `count` nodes. The memory of the last statement is usually large enough. Returns `None` if there is no
+/// memory.
+#[inline(never)]
+fn resize(stats: &mut Vec<NodeStats>, count: usize) -> Option<()> {
+    stats.try_reserve(count.saturating_sub(stats.len())).ok()?;
+    stats.resize_with(count, NodeStats::default);
+    Some(())
+}

@@ -1,0 +1,80 @@
+/* pg_rowsource--0.1.0--0.2.0.sql */
+
+\echo Use "ALTER EXTENSION pg_rowsource UPDATE TO '0.2.0'" to load this file. \quit
+
+-- Fails with a hint on a standby and in a read-only transaction.
+CREATE FUNCTION rowsource_check_writable() RETURNS void
+AS 'MODULE_PATHNAME', 'rowsource_check_writable_0_2'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+REVOKE ALL ON FUNCTION rowsource_check_writable() FROM PUBLIC;
+COMMENT ON FUNCTION rowsource_check_writable() IS 'Internal: fails with a hint on a standby and in a read-only transaction';
+
+COMMENT ON VIEW pg_stat_rowsource_plans IS 'A row per stored plan, with the sums of all its executions. Rows with the query others, one or two per database, sum up the executions whose plans are not stored: those of statements that clients sent, and those of statements in functions';
+
+-- The new function is called first. Nothing else differs from 0.1.0.
+CREATE OR REPLACE FUNCTION rowsource_snapshot() RETURNS bigint
+LANGUAGE SQL VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+BEGIN ATOMIC
+    SELECT rowsource_check_writable();
+    WITH earlier AS (
+        SELECT pg_catalog.max(taken_at) AS taken_at FROM rowsource_snapshots
+    ), snapshot AS (
+        INSERT INTO rowsource_snapshots (active_time)
+        SELECT pg_catalog.sum(active_time) FROM pg_catalog.pg_stat_database
+        RETURNING snap_id, taken_at
+    ), tempfile_io AS (
+        INSERT INTO rowsource_snapshot_tempfile_io
+        SELECT s.snap_id, i.datid, i.datname, i.filetype,
+           i.small_read_reqs, i.small_read_bytes, i.small_read_service_time,
+           i.large_read_reqs, i.large_read_bytes, i.large_read_service_time,
+           i.small_write_reqs, i.small_write_bytes, i.small_write_service_time,
+           i.large_write_reqs, i.large_write_bytes, i.large_write_service_time,
+           i.source, i.stats_reset
+          FROM snapshot s, pg_stat_tempfile_io i
+    ), waits AS (
+        INSERT INTO rowsource_snapshot_waits
+        SELECT s.snap_id, w.backend_type, w.wait_event_type, w.wait_event, w.waits, w.total_time, w.counted_since
+          FROM snapshot s, rowsource_waits_to_store() w
+    ), ash AS (
+        INSERT INTO rowsource_snapshot_ash
+        SELECT s.snap_id, a.*
+          FROM snapshot s
+               CROSS JOIN LATERAL rowsource_ash_to_store(
+                   (SELECT pg_catalog.max(k.sample_time) FROM rowsource_snapshot_ash k), 10) a
+            ON CONFLICT DO NOTHING
+    ), stored AS MATERIALIZED (
+        SELECT n.* FROM earlier e CROSS JOIN LATERAL rowsource_plans_to_store(e.taken_at) n
+    ), plans AS (
+        INSERT INTO rowsource_snapshot_plans
+        SELECT s.snap_id, p.userid, p.dbid, p.queryid, p.planid, p.plan_shape, p.toplevel, p.query, p.first_seen,
+               p.calls, p.failed_calls, p.cancelled_calls, p.total_time, p.rows, p.shared_blks_hit,
+               p.shared_blks_read, p.temp_blks_read, p.temp_blks_written, p.temp_blk_read_time,
+               p.temp_blk_write_time, n.statistics
+          FROM snapshot s CROSS JOIN earlier e CROSS JOIN pg_stat_rowsource_plans() p
+               LEFT JOIN stored n ON n.userid = p.userid AND n.dbid = p.dbid AND n.queryid = p.queryid
+                   AND n.planid = p.planid AND n.plan_shape = p.plan_shape AND n.toplevel = p.toplevel
+         WHERE p.queryid IS NOT NULL AND (e.taken_at IS NULL OR p.last_seen >= e.taken_at)
+    ), descriptions AS (
+        INSERT INTO rowsource_snapshot_descriptions
+        SELECT n.userid, n.dbid, n.queryid, n.planid, n.plan_shape, n.toplevel, s.snap_id, n.description
+          FROM snapshot s CROSS JOIN stored n
+            ON CONFLICT DO NOTHING
+    ), unused AS (
+        -- The plans of the snapshots that the previous call deleted.
+        DELETE FROM rowsource_snapshot_descriptions d
+         WHERE d.first_snap_id < (SELECT pg_catalog.min(snap_id) FROM rowsource_snapshots)
+               AND NOT EXISTS (
+                   SELECT FROM rowsource_snapshot_plans p
+                    WHERE p.userid = d.userid AND p.dbid = d.dbid AND p.queryid = d.queryid AND p.planid = d.planid
+                          AND p.plan_shape = d.plan_shape AND p.toplevel = d.toplevel)
+               AND NOT EXISTS (
+                   SELECT FROM stored n
+                    WHERE n.userid = d.userid AND n.dbid = d.dbid AND n.queryid = d.queryid AND n.planid = d.planid
+                          AND n.plan_shape = d.plan_shape AND n.toplevel = d.toplevel)
+    ), old AS (
+        DELETE FROM rowsource_snapshots o USING snapshot s
+         WHERE o.taken_at < s.taken_at
+               - nullif(pg_catalog.current_setting('pg_rowsource.snapshot_retention', true), '0'::text)::interval
+    )
+    SELECT snap_id FROM snapshot;
+END;

@@ -1,0 +1,2240 @@
+/* pg_rowsource--0.2.0.sql */
+
+-- complain if script is sourced in psql, rather than via CREATE EXTENSION
+\echo Use "CREATE EXTENSION pg_rowsource" to load this file. \quit
+
+-- Shows a plan as a table, like DBMS_XPLAN's ALLSTATS LAST. Without ids it shows this session's last measured statement. With a pid
+-- it shows the measured statements that this process runs now; * marks the operation that runs.
+CREATE FUNCTION rowsource_display(
+    queryid bigint DEFAULT NULL,
+    planid bigint DEFAULT NULL,
+    format text DEFAULT 'ALLSTATS LAST',
+    pid int DEFAULT NULL
+) RETURNS SETOF text
+AS 'MODULE_PATHNAME', 'rowsource_display_0_1'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+
+-- Prints a plan as EXPLAIN (ANALYZE, BUFFERS, WAL) does, from what is kept. format: text, json, yaml or xml. which: last, mean,
+-- total, slowest, failed or cancelled. Without ids it prints this session's last measured statement.
+CREATE FUNCTION rowsource_explain(
+    queryid bigint DEFAULT NULL,
+    planid bigint DEFAULT NULL,
+    format text DEFAULT 'text',
+    which text DEFAULT 'last'
+) RETURNS SETOF text
+AS 'MODULE_PATHNAME', 'rowsource_explain_0_1'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+
+-- Exports a plan as folded stacks, as flamegraph.pl, inferno and speedscope read them. The weight of a node is its own time in
+-- microseconds. which: last, mean, total, slowest, failed or cancelled. Without ids it exports this session's last measured
+-- statement.
+CREATE FUNCTION rowsource_folded(
+    queryid bigint DEFAULT NULL,
+    planid bigint DEFAULT NULL,
+    which text DEFAULT 'last'
+) RETURNS SETOF text
+AS 'MODULE_PATHNAME', 'rowsource_folded_0_1'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+
+-- Exports a plan as a file of speedscope.
+CREATE FUNCTION rowsource_speedscope(
+    queryid bigint DEFAULT NULL,
+    planid bigint DEFAULT NULL,
+    which text DEFAULT 'last'
+) RETURNS SETOF text
+AS 'MODULE_PATHNAME', 'rowsource_speedscope_0_1'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+
+-- Exports a plan as one page of HTML. The page needs no network and no script.
+CREATE FUNCTION rowsource_html(
+    queryid bigint DEFAULT NULL,
+    planid bigint DEFAULT NULL,
+    which text DEFAULT 'last'
+) RETURNS SETOF text
+AS 'MODULE_PATHNAME', 'rowsource_html_0_1'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+
+-- Plots how long a node's timed calls took, as text.
+CREATE FUNCTION rowsource_histogram_plot(
+    queryid bigint DEFAULT NULL,
+    planid bigint DEFAULT NULL,
+    node_id int DEFAULT 0
+) RETURNS SETOF text
+AS 'MODULE_PATHNAME', 'rowsource_histogram_plot_0_1'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+
+-- Plots a histogram as text: the lower bounds of its buckets in microseconds, and their counts.
+CREATE FUNCTION rowsource_histogram_plot(from_us float8[], counts bigint[]) RETURNS SETOF text
+AS 'MODULE_PATHNAME', 'rowsource_histogram_lines_0_1'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+-- Gets blocks of a relation through the buffer manager, and returns how long that took: a row per bucket of times. hits found
+-- the block in a buffer, reads had to read it. Each row repeats the summaries of all gets. Times are microseconds, without what
+-- reading the clock took (timer_us). pattern: sequential or random.
+CREATE FUNCTION rowsource_logical_io(
+    rel regclass,
+    fork text DEFAULT 'main',
+    blocks bigint DEFAULT NULL,
+    pattern text DEFAULT 'sequential',
+    seed bigint DEFAULT NULL,
+    OUT from_us float8,
+    OUT to_us float8,
+    OUT hits bigint,
+    OUT reads bigint,
+    OUT hit_min_us float8,
+    OUT hit_mean_us float8,
+    OUT hit_p50_us float8,
+    OUT hit_p99_us float8,
+    OUT hit_max_us float8,
+    OUT read_min_us float8,
+    OUT read_mean_us float8,
+    OUT read_p50_us float8,
+    OUT read_p99_us float8,
+    OUT read_max_us float8,
+    OUT timer_us float8
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'rowsource_logical_io_0_1'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+
+-- Runs a statement once, with the caller's rights, and lists the calls of its nodes: when each began and ended (at_us,
+-- microseconds since the statement began), how deep it is nested, how long it took, whether it returned a row, and each wait
+-- inside. line is the same as indented text. After max_calls calls, the rest is only counted, in a last row.
+CREATE FUNCTION rowsource_call_trace(
+    sql text,
+    max_calls int DEFAULT 10000,
+    OUT seq bigint,
+    OUT at_us float8,
+    OUT depth int,
+    OUT event text,
+    OUT node_id int,
+    OUT operation text,
+    OUT object_name text,
+    OUT wait_event_type text,
+    OUT wait_event text,
+    OUT elapsed_us float8,
+    OUT rows bigint,
+    OUT line text
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'rowsource_call_trace_0_1'
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+
+-- Begins a SQL trace. Without a condition: of this session, as setting pg_rowsource.trace does; returns the name of its file. With
+-- conditions: of all client sessions, present and future, for which all of them hold, until expires_after is over (without it: 10
+-- minutes; at most 1 day); returns the number of the target, which rowsource_trace_targets lists. queryid: only this statement is
+-- traced, with what it calls.
+CREATE FUNCTION rowsource_trace_start(
+    waits boolean DEFAULT true,
+    binds boolean DEFAULT false,
+    pid int DEFAULT NULL,
+    application_name text DEFAULT NULL,
+    role text DEFAULT NULL,
+    database text DEFAULT NULL,
+    client_addr inet DEFAULT NULL,
+    queryid bigint DEFAULT NULL,
+    expires_after interval DEFAULT NULL
+) RETURNS SETOF text
+AS 'MODULE_PATHNAME', 'rowsource_trace_start_0_1'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+
+-- Ends the SQL trace of this session, and returns the name of its file. With target: removes this target. With all_targets: removes
+-- all of them. Both return the numbers of what they have removed.
+CREATE FUNCTION rowsource_trace_stop(target int DEFAULT NULL, all_targets boolean DEFAULT false) RETURNS SETOF text
+AS 'MODULE_PATHNAME', 'rowsource_trace_stop_0_1'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+
+-- Lists the targets of traces.
+CREATE FUNCTION rowsource_trace_targets(
+    OUT target int,
+    OUT pid int,
+    OUT application_name text,
+    OUT roleid oid,
+    OUT dbid oid,
+    OUT client_addr inet,
+    OUT queryid bigint,
+    OUT waits boolean,
+    OUT binds boolean,
+    OUT set_by oid,
+    OUT since timestamptz,
+    OUT expires timestamptz,
+    OUT sessions int
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'rowsource_trace_targets_0_1'
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+
+CREATE VIEW rowsource_trace_targets AS
+    SELECT t.target, t.pid, t.application_name, pg_catalog.pg_get_userbyid(t.roleid) AS role,
+           CASE WHEN t.dbid IS NOT NULL THEN coalesce(d.datname::text, 'unknown (OID=' || t.dbid || ')') END AS database,
+           t.client_addr, t.queryid, t.waits, t.binds, pg_catalog.pg_get_userbyid(t.set_by) AS set_by, t.since, t.expires, t.sessions
+      FROM rowsource_trace_targets() t LEFT JOIN pg_catalog.pg_database d ON d.oid = t.dbid;
+
+-- Lists trace files: all of them for members of pg_read_server_files, else those of this session.
+CREATE FUNCTION rowsource_trace_files(
+    OUT file text,
+    OUT pid int,
+    OUT part int,
+    OUT bytes bigint,
+    OUT session_start timestamptz,
+    OUT modified timestamptz,
+    OUT is_own boolean,
+    OUT lost_lines bigint
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'rowsource_trace_files_0_1'
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+
+CREATE VIEW rowsource_trace_files AS SELECT * FROM rowsource_trace_files();
+
+-- Prints a report of trace files, like TKPROF. files: names separated by commas. pid: the files of a process. Without both: those
+-- of this session. sort: words like exeela. statements: the most statements that are printed.
+CREATE FUNCTION rowsource_tkprof(
+    files text DEFAULT NULL,
+    pid int DEFAULT NULL,
+    sort text DEFAULT NULL,
+    statements int DEFAULT NULL
+) RETURNS SETOF text
+AS 'MODULE_PATHNAME', 'rowsource_tkprof_0_1'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+
+-- Prints the same report from the statistics of the plans, also of statements that were not traced. What these do not say is a dash.
+-- sort: words as for rowsource_tkprof(). statements: the most statements that are printed.
+CREATE FUNCTION rowsource_tkprof_store(sort text DEFAULT 'totela', statements int DEFAULT NULL) RETURNS SETOF text
+AS 'MODULE_PATHNAME', 'rowsource_tkprof_store_0_1'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+
+-- Returns trace files as Trace Event JSON, which Perfetto and speedscope open.
+CREATE FUNCTION rowsource_trace_events(files text DEFAULT NULL, pid int DEFAULT NULL) RETURNS SETOF text
+AS 'MODULE_PATHNAME', 'rowsource_trace_events_0_1'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+
+-- Identifies this session's last measured statement.
+CREATE FUNCTION rowsource_last(OUT queryid bigint, OUT planid bigint, OUT outcome text) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'rowsource_last_0_1'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+-- Measures the cost and the behaviour of each clock source on this machine.
+CREATE FUNCTION rowsource_clocks(
+    calls int DEFAULT 1000000,
+    OUT clock_source text,
+    OUT usable bool,
+    OUT reason text,
+    OUT auto bool,
+    OUT reading_ns float8,
+    OUT resolution_ns float8,
+    OUT backward_steps bigint,
+    OUT largest_backward_step_ns float8
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'rowsource_clocks_0_1'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+-- Returns a row per node of each stored plan.
+CREATE FUNCTION pg_stat_rowsource(
+    OUT userid oid,
+    OUT dbid oid,
+    OUT queryid bigint,
+    OUT planid bigint,
+    OUT plan_shape bigint,
+    OUT toplevel bool,
+    OUT node_id int,
+    OUT parent_id int,
+    OUT depth int,
+    OUT operation text,
+    OUT object_name text,
+    OUT plan_rows float8,
+    OUT estimated_executions bigint,
+    OUT estimated_starts bigint,
+    OUT estimated_rows float8,
+    OUT estimated_actual_rows bigint,
+    OUT max_underestimate float8,
+    OUT max_overestimate float8,
+    OUT may_stop_early bool,
+    OUT executions bigint,
+    OUT starts bigint,
+    OUT last_starts bigint,
+    OUT rows bigint,
+    OUT last_rows bigint,
+    OUT total_time float8,
+    OUT last_total_time float8,
+    OUT startup_time float8,
+    OUT last_startup_time float8,
+    OUT self_time float8,
+    OUT last_self_time float8,
+    OUT percent_of_statement float8,
+    OUT last_percent_of_statement float8,
+    OUT processes float8,
+    OUT last_processes float8,
+    OUT time_error float8,
+    OUT last_time_error float8,
+    OUT timed_calls bigint,
+    OUT last_timed_calls bigint,
+    OUT timer_calls bigint,
+    OUT last_timer_calls bigint,
+    OUT clock_backsteps bigint,
+    OUT last_clock_backsteps bigint,
+    OUT shared_blks_hit bigint,
+    OUT last_shared_blks_hit bigint,
+    OUT shared_blks_read bigint,
+    OUT last_shared_blks_read bigint,
+    OUT shared_blks_dirtied bigint,
+    OUT last_shared_blks_dirtied bigint,
+    OUT shared_blks_written bigint,
+    OUT last_shared_blks_written bigint,
+    OUT local_blks_hit bigint,
+    OUT last_local_blks_hit bigint,
+    OUT local_blks_read bigint,
+    OUT last_local_blks_read bigint,
+    OUT local_blks_dirtied bigint,
+    OUT last_local_blks_dirtied bigint,
+    OUT local_blks_written bigint,
+    OUT last_local_blks_written bigint,
+    OUT temp_blks_read bigint,
+    OUT last_temp_blks_read bigint,
+    OUT temp_blks_written bigint,
+    OUT last_temp_blks_written bigint,
+    OUT shared_blk_read_time float8,
+    OUT last_shared_blk_read_time float8,
+    OUT shared_blk_write_time float8,
+    OUT last_shared_blk_write_time float8,
+    OUT local_blk_read_time float8,
+    OUT last_local_blk_read_time float8,
+    OUT local_blk_write_time float8,
+    OUT last_local_blk_write_time float8,
+    OUT temp_blk_read_time float8,
+    OUT last_temp_blk_read_time float8,
+    OUT temp_blk_write_time float8,
+    OUT last_temp_blk_write_time float8,
+    OUT wal_records bigint,
+    OUT last_wal_records bigint,
+    OUT wal_fpi bigint,
+    OUT last_wal_fpi bigint,
+    OUT wal_bytes bigint,
+    OUT last_wal_bytes bigint,
+    OUT memory_kb bigint,
+    OUT last_memory_kb bigint,
+    OUT disk_kb bigint,
+    OUT last_disk_kb bigint,
+    OUT p50 float8,
+    OUT p95 float8,
+    OUT p99 float8,
+    OUT self_blks_read bigint,
+    OUT self_blk_read_time float8,
+    OUT self_temp_blks_read bigint,
+    OUT self_temp_blks_written bigint,
+    OUT self_temp_blk_time float8,
+    OUT self_wal_records bigint,
+    OUT self_wal_fpi bigint,
+    OUT self_wal_bytes bigint,
+    OUT rows_removed bigint,
+    OUT last_rows_removed bigint,
+    OUT heap_fetches bigint,
+    OUT last_heap_fetches bigint,
+    OUT details jsonb,
+    OUT last_details jsonb,
+    OUT wait_time float8,
+    OUT last_wait_time float8
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pg_stat_rowsource_0_1'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+CREATE VIEW pg_stat_rowsource AS
+    SELECT u.rolname AS usename, d.datname, s.*
+      FROM pg_stat_rowsource() s
+           LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
+           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
+
+-- Returns a row per stored plan. CALL, DO and other utility statements that run statements have one too, with a single node.
+CREATE FUNCTION pg_stat_rowsource_plans(
+    OUT userid oid,
+    OUT dbid oid,
+    OUT queryid bigint,
+    OUT planid bigint,
+    OUT plan_shape bigint,
+    OUT toplevel bool,
+    OUT query text,
+    OUT calls bigint,
+    OUT failed_calls bigint,
+    OUT cancelled_calls bigint,
+    OUT unfinished_calls bigint,
+    OUT explain_calls bigint,
+    OUT caller_queryid bigint,
+    OUT total_time float8,
+    OUT min_time float8,
+    OUT max_time float8,
+    OUT mean_time float8,
+    OUT stddev_time float8,
+    OUT p50_time float8,
+    OUT p95_time float8,
+    OUT p99_time float8,
+    OUT plans bigint,
+    OUT total_plan_time float8,
+    OUT min_plan_time float8,
+    OUT max_plan_time float8,
+    OUT mean_plan_time float8,
+    OUT generic_plan_calls bigint,
+    OUT custom_plan_calls bigint,
+    OUT rows bigint,
+    OUT shared_blks_hit bigint,
+    OUT shared_blks_read bigint,
+    OUT shared_blks_dirtied bigint,
+    OUT shared_blks_written bigint,
+    OUT local_blks_hit bigint,
+    OUT local_blks_read bigint,
+    OUT local_blks_dirtied bigint,
+    OUT local_blks_written bigint,
+    OUT temp_blks_read bigint,
+    OUT temp_blks_written bigint,
+    OUT shared_blk_read_time float8,
+    OUT shared_blk_write_time float8,
+    OUT local_blk_read_time float8,
+    OUT local_blk_write_time float8,
+    OUT temp_blk_read_time float8,
+    OUT temp_blk_write_time float8,
+    OUT wal_records bigint,
+    OUT wal_fpi bigint,
+    OUT wal_bytes bigint,
+    OUT last_time float8,
+    OUT last_outcome text,
+    OUT first_seen timestamptz,
+    OUT last_seen timestamptz,
+    OUT sampfreq int,
+    OUT clock_source text,
+    OUT workers_planned bigint,
+    OUT workers_launched bigint,
+    OUT details jsonb,
+    OUT wait_time float8,
+    OUT client_time float8
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pg_stat_rowsource_plans_0_1'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+CREATE VIEW pg_stat_rowsource_plans AS
+    SELECT u.rolname AS usename, d.datname, s.*
+      FROM pg_stat_rowsource_plans() s
+           LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
+           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
+
+-- Returns how long a node's timed calls took: a row per bucket that is not empty. Calls that read blocks have separate rows.
+CREATE FUNCTION pg_stat_rowsource_histogram(
+    OUT userid oid,
+    OUT dbid oid,
+    OUT queryid bigint,
+    OUT planid bigint,
+    OUT plan_shape bigint,
+    OUT toplevel bool,
+    OUT node_id int,
+    OUT did_read bool,
+    OUT from_us float8,
+    OUT to_us float8,
+    OUT timed_calls bigint
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pg_stat_rowsource_histogram_0_1'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+CREATE VIEW pg_stat_rowsource_histogram AS
+    SELECT u.rolname AS usename, d.datname, s.*
+      FROM pg_stat_rowsource_histogram() s
+           LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
+           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
+
+-- Returns what the nodes of plans waited for, and their statements outside of them: a row per node and wait event. A plan keeps
+-- the 8 pairs of a node and an event that took the longest; the others add up in one row. node_id is NULL outside of the nodes:
+-- while the statement was parsed, planned, started, ended and committed, and while it sent rows to the client.
+CREATE FUNCTION pg_stat_rowsource_waits(
+    OUT userid oid,
+    OUT dbid oid,
+    OUT queryid bigint,
+    OUT planid bigint,
+    OUT plan_shape bigint,
+    OUT toplevel bool,
+    OUT node_id int,
+    OUT wait_event_type text,
+    OUT wait_event text,
+    OUT waits bigint,
+    OUT total_time float8,
+    OUT mean_time float8,
+    OUT max_time float8
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pg_stat_rowsource_waits_0_1'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+CREATE VIEW pg_stat_rowsource_waits AS
+    SELECT u.rolname AS usename, d.datname, s.*
+      FROM pg_stat_rowsource_waits() s
+           LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
+           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
+
+-- Returns the gets of blocks of each node that got some. hits: blocks found in buffers. hit_us: how much longer a sampled call takes
+-- for each block that it gets from a buffer: the get, and what the node does once per block. hit_error_us: one standard error. Both
+-- are NULL where that cannot be told. blks_read: blocks read. reads: the waits for them. read_us: their mean; read_error_us: what
+-- reading the clock adds to each; read_max_us: the longest. Times are microseconds.
+CREATE FUNCTION pg_stat_rowsource_logical_io(
+    OUT userid oid,
+    OUT dbid oid,
+    OUT queryid bigint,
+    OUT planid bigint,
+    OUT plan_shape bigint,
+    OUT toplevel bool,
+    OUT node_id int,
+    OUT operation text,
+    OUT object_name text,
+    OUT hits bigint,
+    OUT hit_us float8,
+    OUT hit_error_us float8,
+    OUT blks_read bigint,
+    OUT reads bigint,
+    OUT read_us float8,
+    OUT read_error_us float8,
+    OUT read_max_us float8
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pg_stat_rowsource_logical_io_0_1'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+CREATE VIEW pg_stat_rowsource_logical_io AS
+    SELECT u.rolname AS usename, d.datname, s.*
+      FROM pg_stat_rowsource_logical_io() s
+           LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
+           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
+
+-- Returns the statements that run now: a row per node. A session that is blocked or stopped is shown like any other. state: running
+-- or idle in cursor. Times are milliseconds. age: since the statement began to run; elapsed_time: in its runs, without the time in
+-- which a cursor was idle. running marks the node that runs, and the wait event is what its session waits for. blocks_until: what is
+-- included. now: all blocks; last switch, last call: those up to the last time that another node ran. If it is private memory, the
+-- session runs a measured statement for which it has no shared memory.
+CREATE FUNCTION pg_stat_rowsource_live(
+    OUT pid int,
+    OUT leader_pid int,
+    OUT userid oid,
+    OUT dbid oid,
+    OUT queryid bigint,
+    OUT planid bigint,
+    OUT toplevel bool,
+    OUT nesting_level int,
+    OUT state text,
+    OUT age float8,
+    OUT elapsed_time float8,
+    OUT node_id int,
+    OUT parent_id int,
+    OUT depth int,
+    OUT operation text,
+    OUT object_name text,
+    OUT plan_rows float8,
+    OUT starts bigint,
+    OUT rows bigint,
+    OUT total_time float8,
+    OUT self_time float8,
+    OUT time_error float8,
+    OUT shared_blks_hit bigint,
+    OUT shared_blks_read bigint,
+    OUT shared_blks_dirtied bigint,
+    OUT shared_blks_written bigint,
+    OUT local_blks_hit bigint,
+    OUT local_blks_read bigint,
+    OUT temp_blks_read bigint,
+    OUT temp_blks_written bigint,
+    OUT wait_time float8,
+    OUT running bool,
+    OUT wait_event_type text,
+    OUT wait_event text,
+    OUT blocks_until text
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pg_stat_rowsource_live_0_1'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+CREATE VIEW pg_stat_rowsource_live AS
+    SELECT u.rolname AS usename, d.datname, s.*
+      FROM pg_stat_rowsource_live() s
+           LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
+           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
+
+-- Shows how far the statements are that run: a row per statement, with its parallel workers. Times are milliseconds. percent_low and
+-- percent_high: the statement has done at least and at most so much of its work. basis: 'rows' if the estimate rests mostly on rows
+-- and blocks that were counted and on sizes of tables, 'planner' if it rests mostly on the planner. running_since: when the call of
+-- the node that runs began.
+CREATE FUNCTION rowsource_progress(
+    OUT pid int,
+    OUT userid oid,
+    OUT dbid oid,
+    OUT queryid bigint,
+    OUT planid bigint,
+    OUT toplevel bool,
+    OUT nesting_level int,
+    OUT state text,
+    OUT elapsed_time float8,
+    OUT percent_done float8,
+    OUT percent_low float8,
+    OUT percent_high float8,
+    OUT basis text,
+    OUT time_left float8,
+    OUT time_left_low float8,
+    OUT time_left_high float8,
+    OUT node_id int,
+    OUT operation text,
+    OUT object_name text,
+    OUT running_since timestamptz
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'rowsource_progress_0_1'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+CREATE VIEW rowsource_progress AS
+    SELECT u.rolname AS usename, d.datname, s.*
+      FROM rowsource_progress() s
+           LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
+           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
+
+-- Active session history: returns the samples of the sessions that were active in an interval, which may be open. A background
+-- worker takes them, pg_rowsource.history_frequency times a second. queryid and planid are NULL if they are not known, node_id if no
+-- node ran. The wait events are NULL for a session on the processor. blocking_pid: of the session that held a lock.
+CREATE FUNCTION rowsource_ash(
+    from_time timestamptz DEFAULT NULL,
+    to_time timestamptz DEFAULT NULL,
+    OUT sample_time timestamptz,
+    OUT pid int,
+    OUT leader_pid int,
+    OUT backend_type text,
+    OUT userid oid,
+    OUT dbid oid,
+    OUT application_name text,
+    OUT queryid bigint,
+    OUT planid bigint,
+    OUT node_id int,
+    OUT operation text,
+    OUT object_name text,
+    OUT wait_event_type text,
+    OUT wait_event text,
+    OUT blocking_pid int
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'rowsource_ash_0_1'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+
+CREATE VIEW rowsource_ash AS
+    SELECT u.rolname AS usename, d.datname, s.*
+      FROM rowsource_ash() s
+           LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
+           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
+
+-- Returns what sessions did most in an interval, by default the last hour: the samples by statement, plan, node and event.
+-- average_active_sessions: how many sessions did this on average.
+CREATE FUNCTION rowsource_top_activity(
+    from_time timestamptz DEFAULT NULL,
+    to_time timestamptz DEFAULT NULL,
+    OUT userid oid,
+    OUT dbid oid,
+    OUT queryid bigint,
+    OUT planid bigint,
+    OUT node_id int,
+    OUT operation text,
+    OUT object_name text,
+    OUT wait_event_type text,
+    OUT wait_event text,
+    OUT samples bigint,
+    OUT percent float8,
+    OUT average_active_sessions float8
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'rowsource_top_activity_0_1'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+
+-- Prints what sessions did in an interval, by default the last hour, like Oracle's ASH report.
+CREATE FUNCTION rowsource_ash_report(from_time timestamptz DEFAULT NULL, to_time timestamptz DEFAULT NULL)
+RETURNS SETOF text
+AS 'MODULE_PATHNAME', 'rowsource_ash_report_0_1'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+
+-- Starts the background worker that samples the sessions, if the server has not preloaded the library, and returns its pid. It
+-- runs until the server stops.
+CREATE FUNCTION rowsource_ash_start() RETURNS int
+AS 'MODULE_PATHNAME', 'rowsource_ash_start_0_1'
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+
+-- Shows wrong estimates: nodes of which an execution had at least 1.1 times as many rows as the planner expected, or as few.
+-- e_rows and a_rows: how many rows per start the planner expected, and how many there were, in the executions that say something
+-- about the estimate. max_factor: the factor between both in the worst of them. The order: the node's own time, times the mean
+-- of two logarithms: of the factor between e_rows and a_rows, and of max_factor. Nodes about which no execution says something
+-- come last.
+CREATE VIEW rowsource_misestimates AS
+    SELECT coalesce(n.datname, n.dbid::text::name) AS datname, n.queryid, n.planid, n.node_id, n.operation, n.object_name,
+           pg_catalog.trim_scale(pg_catalog.round(s.e_rows::numeric, 2)) AS e_rows,
+           pg_catalog.trim_scale(pg_catalog.round(s.a_rows::numeric, 2)) AS a_rows,
+           pg_catalog.round(m.max_factor::numeric, 1) AS max_factor,
+           CASE WHEN f.ratio >= 1.1::float8 THEN 'underestimated'::text
+                WHEN f.ratio <= 1::float8 / 1.1::float8 THEN 'overestimated'::text
+                WHEN m.max_factor IS NOT NULL THEN 'varying'::text
+                WHEN n.starts IS NULL THEN 'starts not counted'::text
+                WHEN n.starts = 0::bigint THEN 'never started'::text
+                WHEN n.may_stop_early THEN 'may stop early'::text
+                ELSE 'not completed'::text END AS verdict,
+           pg_catalog.round(n.self_time::numeric, 3) AS self_time
+      FROM pg_stat_rowsource n,
+           LATERAL (SELECT greatest(n.max_underestimate, n.max_overestimate) AS max_factor) m,
+           LATERAL (SELECT n.estimated_rows / nullif(n.estimated_starts, 0::bigint)::float8 AS e_rows,
+                           n.estimated_actual_rows::float8 / nullif(n.estimated_starts, 0::bigint)::float8 AS a_rows) s,
+           LATERAL (SELECT CASE WHEN m.max_factor IS NOT NULL
+                                THEN greatest(s.a_rows, 1::float8) / greatest(s.e_rows, 1::float8) END AS ratio) f
+     WHERE CASE WHEN m.max_factor IS NOT NULL THEN m.max_factor >= 1.1::float8
+                ELSE n.executions > 0::bigint AND n.plan_rows > 0::float8
+                     AND n.operation NOT IN ('BitmapAnd'::text, 'BitmapOr'::text) END
+     ORDER BY m.max_factor IS NULL,
+              n.self_time * pg_catalog.ln(greatest(f.ratio, 1::float8 / f.ratio) * m.max_factor) DESC NULLS LAST,
+              n.self_time DESC NULLS LAST;
+
+-- Returns the changes of plans: a row for each time that another plan of a query took over. before: the executions of the plan
+-- before, since it took over itself. after: those of the new plan, until another one took over. Times are milliseconds. The
+-- typical time is the geometric mean.
+CREATE FUNCTION rowsource_plan_flips(
+    OUT at timestamptz,
+    OUT userid oid,
+    OUT dbid oid,
+    OUT queryid bigint,
+    OUT toplevel bool,
+    OUT from_planid bigint,
+    OUT from_plan_shape bigint,
+    OUT to_planid bigint,
+    OUT to_plan_shape bigint,
+    OUT calls_before bigint,
+    OUT mean_time_before float8,
+    OUT stderr_before float8,
+    OUT typical_time_before float8,
+    OUT calls_after bigint,
+    OUT mean_time_after float8,
+    OUT stderr_after float8,
+    OUT typical_time_after float8,
+    OUT extra_time float8,
+    OUT verdict text,
+    OUT query text
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'rowsource_plan_flips_0_1'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+-- Shows the changes of plans, those that cost the most first. The function of the same name also returns the user, the mean times
+-- and their standard errors.
+CREATE VIEW rowsource_plan_flips AS
+    SELECT f.at, coalesce(d.datname, f.dbid::text::name) AS datname, f.queryid, f.from_planid, f.to_planid,
+           pg_catalog.round(f.typical_time_before::numeric, 3) AS typical_time_before,
+           pg_catalog.round(f.typical_time_after::numeric, 3) AS typical_time_after,
+           f.calls_after, pg_catalog.round(f.extra_time::numeric, 3) AS extra_time, f.verdict, f.query
+      FROM rowsource_plan_flips() f
+           LEFT JOIN pg_catalog.pg_database d ON d.oid = f.dbid
+     ORDER BY f.extra_time DESC NULLS LAST, f.at DESC;
+
+-- Returns a part of a whole in percent, with one digit.
+CREATE FUNCTION rowsource_percent(part float8, whole float8) RETURNS numeric
+LANGUAGE SQL IMMUTABLE CALLED ON NULL INPUT PARALLEL SAFE
+RETURN pg_catalog.round((100::float8 * part / nullif(whole, 0::float8))::numeric, 1);
+
+-- The views for every day: fewer than 12 columns, milliseconds with three digits, the most expensive first. The statements in
+-- functions (pg_rowsource.track = all) have no part of all, because their time is part of the time of their callers. Each of
+-- these callers has a row, also CALL and DO; if it was evicted, its time is in the row others.
+CREATE VIEW rowsource_top_statements AS
+    SELECT coalesce(s.usename, s.userid::text::name) AS usename, coalesce(s.datname, s.dbid::text::name) AS datname,
+           s.queryid, s.plans, s.calls,
+           pg_catalog.round(s.total_time::numeric, 3) AS total_time,
+           pg_catalog.round((s.total_time / nullif(s.calls, 0::numeric)::float8)::numeric, 3) AS mean_time,
+           rowsource_percent(s.top_time, pg_catalog.sum(s.top_time) OVER ()) AS percent,
+           s.rows, s.blks_read, s.query
+      FROM (SELECT usename, datname, userid, dbid, queryid, toplevel,
+                   CASE WHEN userid IS NOT NULL THEN pg_catalog.count(*) END AS plans,
+                   pg_catalog.sum(calls) AS calls,
+                   pg_catalog.sum(total_time) AS total_time,
+                   CASE WHEN toplevel THEN pg_catalog.sum(total_time) END AS top_time,
+                   pg_catalog.sum(rows) AS rows,
+                   pg_catalog.sum(shared_blks_read + local_blks_read) AS blks_read,
+                   (pg_catalog.array_agg(query ORDER BY last_seen DESC NULLS LAST))[1] AS query
+              FROM pg_stat_rowsource_plans
+             GROUP BY usename, datname, userid, dbid, queryid, toplevel) s
+     ORDER BY s.total_time DESC NULLS LAST;
+
+-- What the daily views of nodes have in common.
+CREATE VIEW rowsource_daily_nodes AS
+    SELECT coalesce(n.usename, n.userid::text::name) AS usename, coalesce(n.datname, n.dbid::text::name) AS datname,
+           n.queryid, n.planid, n.node_id, n.operation, n.object_name,
+           pg_catalog.round(n.processes::numeric, 1) AS processes, n.toplevel, n.self_time, n.percent_of_statement,
+           n.self_blks_read AS blks_read, n.self_blk_read_time AS read_time,
+           n.self_temp_blks_written AS temp_written, n.self_temp_blks_read AS temp_read, n.self_temp_blk_time AS temp_time,
+           n.self_temp_blks_written + n.self_temp_blks_read AS temp_blks,
+           n.rows, n.rows_removed, n.self_wal_records AS wal_records, n.self_wal_fpi AS wal_fpi, n.self_wal_bytes AS wal_bytes
+      FROM pg_stat_rowsource n;
+
+CREATE VIEW rowsource_top_nodes AS
+    SELECT usename, datname, queryid, planid, node_id, operation, object_name,
+           pg_catalog.round(self_time::numeric, 3) AS self_time,
+           pg_catalog.round(percent_of_statement::numeric, 1) AS percent_of_statement,
+           processes,
+           rowsource_percent(CASE WHEN toplevel THEN self_time END,
+                             pg_catalog.sum(self_time) FILTER (WHERE toplevel) OVER ()) AS percent
+      FROM rowsource_daily_nodes n
+     ORDER BY n.self_time DESC NULLS LAST;
+
+CREATE VIEW rowsource_top_reads AS
+    SELECT usename, datname, queryid, planid, node_id, operation, object_name, processes, blks_read,
+           pg_catalog.round(nullif(read_time, 0::float8)::numeric, 3) AS read_time,
+           rowsource_percent(CASE WHEN toplevel THEN blks_read::float8 END,
+                             (pg_catalog.sum(blks_read) FILTER (WHERE toplevel) OVER ())::float8) AS percent
+      FROM rowsource_daily_nodes n
+     WHERE n.blks_read > 0::bigint
+     ORDER BY n.blks_read DESC NULLS LAST;
+
+CREATE VIEW rowsource_top_temp AS
+    SELECT usename, datname, queryid, planid, node_id, operation, processes,
+           temp_written AS blks_written, temp_read AS blks_read,
+           pg_catalog.round(nullif(temp_time, 0::float8)::numeric, 3) AS temp_time,
+           rowsource_percent(CASE WHEN toplevel THEN temp_blks::float8 END,
+                             (pg_catalog.sum(temp_blks) FILTER (WHERE toplevel) OVER ())::float8) AS percent
+      FROM rowsource_daily_nodes n
+     WHERE n.temp_blks > 0::bigint
+     ORDER BY n.temp_blks DESC NULLS LAST;
+
+CREATE VIEW rowsource_top_rows_removed AS
+    SELECT usename, datname, queryid, planid, node_id, operation, object_name, rows_removed, rows,
+           pg_catalog.round(self_time::numeric, 3) AS self_time,
+           rowsource_percent(CASE WHEN toplevel THEN rows_removed::float8 END,
+                             (pg_catalog.sum(rows_removed) FILTER (WHERE toplevel) OVER ())::float8) AS percent
+      FROM rowsource_daily_nodes n
+     WHERE n.rows_removed > 0::bigint
+     ORDER BY n.rows_removed DESC NULLS LAST;
+
+-- What statements waited for most. Outside the nodes are planning, commit and sending rows.
+CREATE VIEW rowsource_top_waits AS
+    SELECT coalesce(w.usename, w.userid::text::name) AS usename, coalesce(w.datname, w.dbid::text::name) AS datname,
+           w.queryid, w.planid, w.node_id,
+           CASE WHEN w.queryid IS NOT NULL AND w.node_id IS NULL THEN 'outside the nodes'::text ELSE n.operation END AS operation,
+           n.object_name, pg_catalog.concat_ws(':', w.wait_event_type, w.wait_event) AS wait_event, w.waits,
+           pg_catalog.round(w.total_time::numeric, 3) AS total_time,
+           rowsource_percent(CASE WHEN w.toplevel THEN w.total_time END,
+                             pg_catalog.sum(w.total_time) FILTER (WHERE w.toplevel) OVER ()) AS percent
+      FROM pg_stat_rowsource_waits w
+           LEFT JOIN pg_stat_rowsource n
+           ON n.userid = w.userid AND n.dbid = w.dbid AND n.queryid = w.queryid AND n.planid = w.planid
+              AND n.plan_shape = w.plan_shape AND n.toplevel = w.toplevel AND n.node_id = w.node_id
+     ORDER BY w.total_time DESC NULLS LAST;
+
+-- The WAL of all measured statements, by what their nodes did and to which object. What a statement wrote outside its nodes has
+-- no object but the statement: the rows of CREATE TABLE AS, for instance. Row others: statements whose plans are not stored.
+CREATE VIEW rowsource_wal AS
+    SELECT s.datname, s.operation, s.object_name, s.toplevel,
+           pg_catalog.sum(s.wal_records) AS wal_records, pg_catalog.sum(s.wal_fpi) AS wal_fpi,
+           pg_catalog.sum(s.wal_bytes) AS wal_bytes,
+           rowsource_percent(CASE WHEN s.toplevel THEN pg_catalog.sum(s.wal_bytes)::float8 END,
+                             (pg_catalog.sum(pg_catalog.sum(s.wal_bytes)) FILTER (WHERE s.toplevel) OVER ())::float8) AS percent,
+           s.query
+      FROM (SELECT datname, operation, object_name, toplevel, wal_records, wal_fpi, wal_bytes, NULL::text AS query
+              FROM rowsource_daily_nodes
+            UNION ALL
+            SELECT coalesce(p.datname, p.dbid::text::name),
+                   CASE WHEN p.userid IS NULL THEN 'others'::text ELSE 'outside the nodes'::text END, NULL::text, p.toplevel,
+                   p.wal_records - coalesce(n.wal_records, 0::bigint), p.wal_fpi - coalesce(n.wal_fpi, 0::bigint),
+                   p.wal_bytes - coalesce(n.wal_bytes, 0::bigint), CASE WHEN p.userid IS NOT NULL THEN p.query END
+              FROM pg_stat_rowsource_plans p
+                   LEFT JOIN pg_stat_rowsource n
+                   ON n.userid = p.userid AND n.dbid = p.dbid AND n.queryid = p.queryid AND n.planid = p.planid
+                      AND n.plan_shape = p.plan_shape AND n.toplevel = p.toplevel AND n.node_id = 0) s
+     WHERE s.wal_bytes > 0::bigint
+     GROUP BY s.datname, s.operation, s.object_name, s.toplevel, s.query
+     ORDER BY pg_catalog.sum(s.wal_bytes) DESC;
+
+-- Describes the shared store.
+CREATE FUNCTION rowsource_info(
+    OUT plans bigint,
+    OUT max_plans int,
+    OUT bytes bigint,
+    OUT max_bytes bigint,
+    OUT evictions bigint,
+    OUT incomplete_since timestamptz,
+    OUT refused bigint,
+    OUT truncated bigint,
+    OUT stats_reset timestamptz
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'rowsource_info_0_1'
+LANGUAGE C VOLATILE STRICT ROWS 1 PARALLEL RESTRICTED;
+
+-- Deletes plans of a user, a database or a query. 0 stands for any.
+CREATE FUNCTION rowsource_reset(userid oid DEFAULT 0, dbid oid DEFAULT 0, queryid bigint DEFAULT 0) RETURNS void
+AS 'MODULE_PATHNAME', 'rowsource_reset_0_1'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+-- Returns the requests to temporary files since the last reset: a row per database and file type. small: one block or less.
+CREATE FUNCTION pg_stat_tempfile_io(
+    OUT datid oid,
+    OUT filetype text,
+    OUT small_read_reqs bigint,
+    OUT small_read_bytes bigint,
+    OUT small_read_service_time float8,
+    OUT small_read_avg_time float8,
+    OUT small_read_max_time float8,
+    OUT large_read_reqs bigint,
+    OUT large_read_bytes bigint,
+    OUT large_read_service_time float8,
+    OUT large_read_avg_time float8,
+    OUT large_read_max_time float8,
+    OUT small_write_reqs bigint,
+    OUT small_write_bytes bigint,
+    OUT small_write_service_time float8,
+    OUT small_write_avg_time float8,
+    OUT small_write_max_time float8,
+    OUT large_write_reqs bigint,
+    OUT large_write_bytes bigint,
+    OUT large_write_service_time float8,
+    OUT large_write_avg_time float8,
+    OUT large_write_max_time float8,
+    OUT source text,
+    OUT stats_reset timestamptz
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pg_stat_tempfile_io_0_1'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+CREATE VIEW pg_stat_tempfile_io AS
+    SELECT f.datid, d.datname, f.filetype,
+           f.small_read_reqs, f.small_read_bytes, f.small_read_service_time, f.small_read_avg_time, f.small_read_max_time,
+           f.large_read_reqs, f.large_read_bytes, f.large_read_service_time, f.large_read_avg_time, f.large_read_max_time,
+           f.small_write_reqs, f.small_write_bytes, f.small_write_service_time, f.small_write_avg_time, f.small_write_max_time,
+           f.large_write_reqs, f.large_write_bytes, f.large_write_service_time, f.large_write_avg_time, f.large_write_max_time,
+           f.source, f.stats_reset
+      FROM pg_stat_tempfile_io() f LEFT JOIN pg_catalog.pg_database d ON d.oid = f.datid;
+
+-- Returns how long the requests took: a row per bucket that is not empty.
+CREATE FUNCTION pg_stat_tempfile_io_histogram(
+    OUT datid oid,
+    OUT filetype text,
+    OUT operation text,
+    OUT size text,
+    OUT from_us float8,
+    OUT to_us float8,
+    OUT reqs bigint
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pg_stat_tempfile_io_histogram_0_1'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+CREATE VIEW pg_stat_tempfile_io_histogram AS
+    SELECT f.datid, d.datname, f.filetype, f.operation, f.size, f.from_us, f.to_us, f.reqs
+      FROM pg_stat_tempfile_io_histogram() f LEFT JOIN pg_catalog.pg_database d ON d.oid = f.datid;
+
+-- Resets the counters of a database's temporary files. 0 stands for all databases.
+CREATE FUNCTION rowsource_tempfile_reset(dbid oid DEFAULT 0) RETURNS void
+AS 'MODULE_PATHNAME', 'rowsource_tempfile_reset_0_1'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+-- Returns the waits of all processes since the server started: a row per type of processes and wait event.
+CREATE FUNCTION rowsource_system_waits(
+    OUT backend_type text,
+    OUT wait_event_type text,
+    OUT wait_event text,
+    OUT waits bigint,
+    OUT total_time float8,
+    OUT mean_time float8,
+    OUT max_time float8,
+    OUT p99 float8
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'rowsource_system_waits_0_1'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+CREATE VIEW rowsource_system_waits AS
+    SELECT backend_type, wait_event_type, wait_event, waits, total_time, mean_time, max_time, p99
+      FROM rowsource_system_waits();
+
+-- Returns the same for each running process. Those of other users are left out, as in pg_stat_activity.
+CREATE FUNCTION rowsource_session_waits(
+    OUT pid int,
+    OUT wait_event_type text,
+    OUT wait_event text,
+    OUT waits bigint,
+    OUT total_time float8,
+    OUT mean_time float8,
+    OUT max_time float8,
+    OUT p99 float8
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'rowsource_session_waits_0_1'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+CREATE VIEW rowsource_session_waits AS
+    SELECT pid, wait_event_type, wait_event, waits, total_time, mean_time, max_time, p99
+      FROM rowsource_session_waits();
+
+-- Returns how long the waits took: a row per bucket that is not empty.
+CREATE FUNCTION rowsource_wait_histogram(
+    OUT backend_type text,
+    OUT wait_event_type text,
+    OUT wait_event text,
+    OUT from_us float8,
+    OUT to_us float8,
+    OUT waits bigint
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'rowsource_wait_histogram_0_1'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+CREATE VIEW rowsource_wait_histogram AS
+    SELECT backend_type, wait_event_type, wait_event, from_us, to_us, waits FROM rowsource_wait_histogram();
+
+-- Returns the temporary files on disk, summed by the process that created them and by kind.
+CREATE FUNCTION rowsource_temp_files(
+    OUT pid int,
+    OUT datid oid,
+    OUT kind text,
+    OUT files bigint,
+    OUT bytes bigint
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'rowsource_temp_files_0_1'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+-- Returns how long the last statement of each session has waited for temporary files, and when that statement started.
+CREATE FUNCTION rowsource_temp_times(
+    OUT pid int,
+    OUT query_start timestamptz,
+    OUT temp_time float8
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'rowsource_temp_times_0_1'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+-- Shows who uses temporary space now, like V$TEMPSEG_USAGE. The queryid and the times are masked as in pg_stat_activity.
+CREATE FUNCTION rowsource_temp_usage(
+    OUT pid int,
+    OUT usename name,
+    OUT datname name,
+    OUT queryid bigint,
+    OUT kind text,
+    OUT files bigint,
+    OUT bytes bigint,
+    OUT temp_time numeric,
+    OUT percent numeric
+) RETURNS SETOF record
+LANGUAGE SQL VOLATILE PARALLEL RESTRICTED
+BEGIN ATOMIC
+    SELECT f.pid, a.usename, coalesce(a.datname, d.datname), CASE WHEN a.state <> 'idle'::text THEN a.query_id END,
+           f.kind, f.files, f.bytes, pg_catalog.round(t.temp_time::numeric, 3),
+           rowsource_percent(t.temp_time,
+                             pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() - a.query_start) * 1000::float8)
+      FROM rowsource_temp_files() f
+           LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = f.pid
+           LEFT JOIN pg_catalog.pg_database d ON d.oid = f.datid
+           LEFT JOIN rowsource_temp_times() t
+             ON t.pid = a.pid AND t.query_start = a.query_start AND a.state <> 'idle'::text
+     ORDER BY f.bytes DESC, f.pid, f.kind;
+END;
+
+-- The history: rowsource_snapshot() fills these tables. pg_rowsource.snapshot_retention says how long rows are kept.
+CREATE TABLE rowsource_snapshots (
+    snap_id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
+    taken_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
+    active_time float8
+);
+
+CREATE TABLE rowsource_snapshot_tempfile_io (
+    snap_id bigint NOT NULL REFERENCES rowsource_snapshots ON DELETE CASCADE,
+    datid oid,
+    datname name,
+    filetype text NOT NULL,
+    small_read_reqs bigint,
+    small_read_bytes bigint,
+    small_read_service_time float8,
+    large_read_reqs bigint,
+    large_read_bytes bigint,
+    large_read_service_time float8,
+    small_write_reqs bigint,
+    small_write_bytes bigint,
+    small_write_service_time float8,
+    large_write_reqs bigint,
+    large_write_bytes bigint,
+    large_write_service_time float8,
+    source text NOT NULL,
+    stats_reset timestamptz NOT NULL
+);
+
+-- datid is NULL if several databases share one set of counters.
+CREATE UNIQUE INDEX rowsource_snapshot_tempfile_io_idx
+    ON rowsource_snapshot_tempfile_io (snap_id, coalesce(datid, 0::oid), filetype);
+
+-- The waits of all processes since the server started. wait_event_type is NULL if the event has no counters of its own.
+CREATE TABLE rowsource_snapshot_waits (
+    snap_id bigint NOT NULL REFERENCES rowsource_snapshots ON DELETE CASCADE,
+    backend_type text NOT NULL,
+    wait_event_type text,
+    wait_event text NOT NULL,
+    waits bigint NOT NULL,
+    total_time float8 NOT NULL,
+    counted_since timestamptz NOT NULL
+);
+
+CREATE UNIQUE INDEX rowsource_snapshot_waits_idx
+    ON rowsource_snapshot_waits (snap_id, backend_type, coalesce(wait_event_type, ''::text), wait_event);
+
+-- The plans that ran since the previous snapshot, with the sums of their statements, and the statistics of their nodes.
+CREATE TABLE rowsource_snapshot_plans (
+    snap_id bigint NOT NULL REFERENCES rowsource_snapshots ON DELETE CASCADE,
+    userid oid NOT NULL,
+    dbid oid NOT NULL,
+    queryid bigint NOT NULL,
+    planid bigint NOT NULL,
+    plan_shape bigint NOT NULL,
+    toplevel bool NOT NULL,
+    query text NOT NULL,
+    first_seen timestamptz NOT NULL,
+    calls bigint NOT NULL,
+    failed_calls bigint NOT NULL,
+    cancelled_calls bigint NOT NULL,
+    total_time float8 NOT NULL,
+    rows bigint,
+    shared_blks_hit bigint,
+    shared_blks_read bigint,
+    temp_blks_read bigint,
+    temp_blks_written bigint,
+    temp_blk_read_time float8,
+    temp_blk_write_time float8,
+    statistics bytea,
+    PRIMARY KEY (snap_id, userid, dbid, queryid, planid, plan_shape, toplevel)
+);
+
+-- The nodes of these plans: once per plan, not per snapshot.
+CREATE TABLE rowsource_snapshot_descriptions (
+    userid oid NOT NULL,
+    dbid oid NOT NULL,
+    queryid bigint NOT NULL,
+    planid bigint NOT NULL,
+    plan_shape bigint NOT NULL,
+    toplevel bool NOT NULL,
+    first_snap_id bigint NOT NULL,
+    description bytea NOT NULL,
+    PRIMARY KEY (queryid, planid, plan_shape, userid, dbid, toplevel)
+);
+
+-- rowsource_plan_history uses this index to find the previous snapshot of each plan.
+CREATE INDEX rowsource_snapshot_plans_plan_idx
+    ON rowsource_snapshot_plans (queryid, planid, plan_shape, userid, dbid, toplevel, snap_id);
+
+-- The active session history: the samples of one moment in ten since the previous snapshot.
+CREATE TABLE rowsource_snapshot_ash (
+    snap_id bigint NOT NULL REFERENCES rowsource_snapshots ON DELETE CASCADE,
+    sample_time timestamptz NOT NULL,
+    pid int NOT NULL,
+    leader_pid int,
+    backend_type text,
+    userid oid,
+    dbid oid,
+    application_name text,
+    queryid bigint,
+    planid bigint,
+    node_id int,
+    operation text,
+    object_name text,
+    wait_event_type text,
+    wait_event text,
+    blocking_pid int,
+    PRIMARY KEY (sample_time, pid)
+);
+
+CREATE INDEX rowsource_snapshot_ash_snap_id_idx ON rowsource_snapshot_ash (snap_id);
+
+SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshots', '');
+SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshots_snap_id_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_tempfile_io', '');
+SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_waits', '');
+SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_ash', '');
+SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_plans', '');
+SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_descriptions', '');
+
+-- Returns the waits of all processes, and since when they are counted; no row if they are not counted.
+CREATE FUNCTION rowsource_waits_to_store(
+    OUT backend_type text,
+    OUT wait_event_type text,
+    OUT wait_event text,
+    OUT waits bigint,
+    OUT total_time float8,
+    OUT counted_since timestamptz
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'rowsource_waits_to_store_0_1'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+-- Returns the samples since a time of one moment in so many, of all users, without the newest moment, which may be incomplete; no row if
+-- the sessions are not sampled.
+CREATE FUNCTION rowsource_ash_to_store(
+    since timestamptz,
+    one_in int,
+    OUT sample_time timestamptz,
+    OUT pid int,
+    OUT leader_pid int,
+    OUT backend_type text,
+    OUT userid oid,
+    OUT dbid oid,
+    OUT application_name text,
+    OUT queryid bigint,
+    OUT planid bigint,
+    OUT node_id int,
+    OUT operation text,
+    OUT object_name text,
+    OUT wait_event_type text,
+    OUT wait_event text,
+    OUT blocking_pid int
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'rowsource_ash_to_store_0_1'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+
+-- Returns the plans that ran since a time, in the form in which the history stores them.
+CREATE FUNCTION rowsource_plans_to_store(
+    since timestamptz,
+    OUT userid oid,
+    OUT dbid oid,
+    OUT queryid bigint,
+    OUT planid bigint,
+    OUT plan_shape bigint,
+    OUT toplevel bool,
+    OUT description bytea,
+    OUT statistics bytea
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'rowsource_plans_to_store_0_1'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+
+-- Fails with a hint on a standby and in a read-only transaction.
+CREATE FUNCTION rowsource_check_writable() RETURNS void
+AS 'MODULE_PATHNAME', 'rowsource_check_writable_0_2'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+-- Stores a snapshot and deletes those that are older than pg_rowsource.snapshot_retention. It runs with its owner's rights,
+-- so it stores the statements of all users for every caller.
+CREATE FUNCTION rowsource_snapshot() RETURNS bigint
+LANGUAGE SQL VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+BEGIN ATOMIC
+    SELECT rowsource_check_writable();
+    WITH earlier AS (
+        SELECT pg_catalog.max(taken_at) AS taken_at FROM rowsource_snapshots
+    ), snapshot AS (
+        INSERT INTO rowsource_snapshots (active_time)
+        SELECT pg_catalog.sum(active_time) FROM pg_catalog.pg_stat_database
+        RETURNING snap_id, taken_at
+    ), tempfile_io AS (
+        INSERT INTO rowsource_snapshot_tempfile_io
+        SELECT s.snap_id, i.datid, i.datname, i.filetype,
+           i.small_read_reqs, i.small_read_bytes, i.small_read_service_time,
+           i.large_read_reqs, i.large_read_bytes, i.large_read_service_time,
+           i.small_write_reqs, i.small_write_bytes, i.small_write_service_time,
+           i.large_write_reqs, i.large_write_bytes, i.large_write_service_time,
+           i.source, i.stats_reset
+          FROM snapshot s, pg_stat_tempfile_io i
+    ), waits AS (
+        INSERT INTO rowsource_snapshot_waits
+        SELECT s.snap_id, w.backend_type, w.wait_event_type, w.wait_event, w.waits, w.total_time, w.counted_since
+          FROM snapshot s, rowsource_waits_to_store() w
+    ), ash AS (
+        INSERT INTO rowsource_snapshot_ash
+        SELECT s.snap_id, a.*
+          FROM snapshot s
+               CROSS JOIN LATERAL rowsource_ash_to_store(
+                   (SELECT pg_catalog.max(k.sample_time) FROM rowsource_snapshot_ash k), 10) a
+            ON CONFLICT DO NOTHING
+    ), stored AS MATERIALIZED (
+        SELECT n.* FROM earlier e CROSS JOIN LATERAL rowsource_plans_to_store(e.taken_at) n
+    ), plans AS (
+        INSERT INTO rowsource_snapshot_plans
+        SELECT s.snap_id, p.userid, p.dbid, p.queryid, p.planid, p.plan_shape, p.toplevel, p.query, p.first_seen,
+               p.calls, p.failed_calls, p.cancelled_calls, p.total_time, p.rows, p.shared_blks_hit,
+               p.shared_blks_read, p.temp_blks_read, p.temp_blks_written, p.temp_blk_read_time,
+               p.temp_blk_write_time, n.statistics
+          FROM snapshot s CROSS JOIN earlier e CROSS JOIN pg_stat_rowsource_plans() p
+               LEFT JOIN stored n ON n.userid = p.userid AND n.dbid = p.dbid AND n.queryid = p.queryid
+                   AND n.planid = p.planid AND n.plan_shape = p.plan_shape AND n.toplevel = p.toplevel
+         WHERE p.queryid IS NOT NULL AND (e.taken_at IS NULL OR p.last_seen >= e.taken_at)
+    ), descriptions AS (
+        INSERT INTO rowsource_snapshot_descriptions
+        SELECT n.userid, n.dbid, n.queryid, n.planid, n.plan_shape, n.toplevel, s.snap_id, n.description
+          FROM snapshot s CROSS JOIN stored n
+            ON CONFLICT DO NOTHING
+    ), unused AS (
+        -- The plans of the snapshots that the previous call deleted.
+        DELETE FROM rowsource_snapshot_descriptions d
+         WHERE d.first_snap_id < (SELECT pg_catalog.min(snap_id) FROM rowsource_snapshots)
+               AND NOT EXISTS (
+                   SELECT FROM rowsource_snapshot_plans p
+                    WHERE p.userid = d.userid AND p.dbid = d.dbid AND p.queryid = d.queryid AND p.planid = d.planid
+                          AND p.plan_shape = d.plan_shape AND p.toplevel = d.toplevel)
+               AND NOT EXISTS (
+                   SELECT FROM stored n
+                    WHERE n.userid = d.userid AND n.dbid = d.dbid AND n.queryid = d.queryid AND n.planid = d.planid
+                          AND n.plan_shape = d.plan_shape AND n.toplevel = d.toplevel)
+    ), old AS (
+        DELETE FROM rowsource_snapshots o USING snapshot s
+         WHERE o.taken_at < s.taken_at
+               - nullif(pg_catalog.current_setting('pg_rowsource.snapshot_retention', true), '0'::text)::interval
+    )
+    SELECT snap_id FROM snapshot;
+END;
+
+-- Shows what happened between each snapshot and the previous one. If the counters were reset in between, shows their values
+-- since the reset.
+CREATE VIEW rowsource_tempfile_history AS
+    SELECT d.snap_id, d.from_at, d.to_at, d.datid, d.datname, d.filetype,
+           d.small_read_reqs, d.small_read_bytes, d.small_read_service_time,
+           d.small_read_service_time / nullif(d.small_read_reqs, 0::bigint)::float8 AS small_read_avg_time,
+           d.large_read_reqs, d.large_read_bytes, d.large_read_service_time,
+           d.large_read_service_time / nullif(d.large_read_reqs, 0::bigint)::float8 AS large_read_avg_time,
+           d.small_write_reqs, d.small_write_bytes, d.small_write_service_time,
+           d.small_write_service_time / nullif(d.small_write_reqs, 0::bigint)::float8 AS small_write_avg_time,
+           d.large_write_reqs, d.large_write_bytes, d.large_write_service_time,
+           d.large_write_service_time / nullif(d.large_write_reqs, 0::bigint)::float8 AS large_write_avg_time,
+           d.source
+      FROM (SELECT s.snap_id, s.from_at, s.taken_at AS to_at, c.datid, c.datname, c.filetype, c.source,
+                   greatest(c.small_read_reqs - coalesce(p.small_read_reqs, 0::bigint), 0::bigint) AS small_read_reqs,
+                   greatest(c.small_read_bytes - coalesce(p.small_read_bytes, 0::bigint), 0::bigint) AS small_read_bytes,
+                   greatest(c.small_read_service_time - coalesce(p.small_read_service_time, 0::float8), 0::float8) AS small_read_service_time,
+                   greatest(c.large_read_reqs - coalesce(p.large_read_reqs, 0::bigint), 0::bigint) AS large_read_reqs,
+                   greatest(c.large_read_bytes - coalesce(p.large_read_bytes, 0::bigint), 0::bigint) AS large_read_bytes,
+                   greatest(c.large_read_service_time - coalesce(p.large_read_service_time, 0::float8), 0::float8) AS large_read_service_time,
+                   greatest(c.small_write_reqs - coalesce(p.small_write_reqs, 0::bigint), 0::bigint) AS small_write_reqs,
+                   greatest(c.small_write_bytes - coalesce(p.small_write_bytes, 0::bigint), 0::bigint) AS small_write_bytes,
+                   greatest(c.small_write_service_time - coalesce(p.small_write_service_time, 0::float8), 0::float8) AS small_write_service_time,
+                   greatest(c.large_write_reqs - coalesce(p.large_write_reqs, 0::bigint), 0::bigint) AS large_write_reqs,
+                   greatest(c.large_write_bytes - coalesce(p.large_write_bytes, 0::bigint), 0::bigint) AS large_write_bytes,
+                   greatest(c.large_write_service_time - coalesce(p.large_write_service_time, 0::float8), 0::float8) AS large_write_service_time
+              FROM (SELECT snap_id, taken_at,
+                           pg_catalog.lag(snap_id) OVER (ORDER BY snap_id) AS from_id,
+                           pg_catalog.lag(taken_at) OVER (ORDER BY snap_id) AS from_at
+                      FROM rowsource_snapshots) s
+                   JOIN rowsource_snapshot_tempfile_io c ON c.snap_id = s.snap_id
+                   LEFT JOIN rowsource_snapshot_tempfile_io p
+                   ON p.snap_id = s.from_id AND coalesce(p.datid, 0::oid) = coalesce(c.datid, 0::oid)
+                      AND p.filetype = c.filetype
+                      AND p.stats_reset = c.stats_reset AND p.source = c.source
+             WHERE s.from_id IS NOT NULL) d;
+
+-- Shows the waits between each snapshot and the previous one. If the server restarted in between, shows those since then.
+CREATE VIEW rowsource_wait_history AS
+    SELECT d.snap_id, d.from_at, d.to_at, d.backend_type, d.wait_event_type, d.wait_event, d.waits, d.total_time,
+           d.total_time / d.waits::float8 AS mean_time
+      FROM (SELECT s.snap_id, s.from_at, s.taken_at AS to_at, c.backend_type, c.wait_event_type, c.wait_event,
+                   c.waits - coalesce(p.waits, 0::bigint) AS waits,
+                   greatest(c.total_time - coalesce(p.total_time, 0::float8), 0::float8) AS total_time
+              FROM (SELECT snap_id, taken_at,
+                           pg_catalog.lag(snap_id) OVER (ORDER BY snap_id) AS from_id,
+                           pg_catalog.lag(taken_at) OVER (ORDER BY snap_id) AS from_at
+                      FROM rowsource_snapshots) s
+                   JOIN rowsource_snapshot_waits c ON c.snap_id = s.snap_id
+                   LEFT JOIN rowsource_snapshot_waits p
+                   ON p.snap_id = s.from_id AND p.backend_type = c.backend_type
+                      AND coalesce(p.wait_event_type, ''::text) = coalesce(c.wait_event_type, ''::text)
+                      AND p.wait_event = c.wait_event AND p.counted_since = c.counted_since
+             WHERE s.from_id IS NOT NULL) d
+     WHERE d.waits > 0::bigint;
+
+-- Shows the same for plans.
+CREATE VIEW rowsource_plan_history AS
+    SELECT d.snap_id, d.to_at, d.userid, d.dbid, d.queryid, d.planid, d.plan_shape, d.toplevel, d.query, d.calls,
+           d.total_time, d.total_time / nullif(d.calls, 0::bigint)::float8 AS mean_time, d.temp_blks_read,
+           d.temp_blks_written, d.temp_blk_read_time, d.temp_blk_write_time
+      FROM (SELECT p.snap_id, s.taken_at AS to_at, p.userid, p.dbid, p.queryid, p.planid, p.plan_shape, p.toplevel,
+                   p.query,
+                   CASE WHEN f.goes_on THEN p.calls - f.calls ELSE p.calls END AS calls,
+                   CASE WHEN f.goes_on THEN p.total_time - f.total_time ELSE p.total_time END AS total_time,
+                   CASE WHEN f.goes_on THEN p.temp_blks_read - f.temp_blks_read ELSE p.temp_blks_read END
+                       AS temp_blks_read,
+                   CASE WHEN f.goes_on THEN p.temp_blks_written - f.temp_blks_written ELSE p.temp_blks_written END
+                       AS temp_blks_written,
+                   CASE WHEN f.goes_on THEN p.temp_blk_read_time - f.temp_blk_read_time ELSE p.temp_blk_read_time END
+                       AS temp_blk_read_time,
+                   CASE WHEN f.goes_on THEN p.temp_blk_write_time - f.temp_blk_write_time
+                        ELSE p.temp_blk_write_time END AS temp_blk_write_time
+              FROM rowsource_snapshot_plans p
+                   JOIN rowsource_snapshots s ON s.snap_id = p.snap_id
+                   LEFT JOIN LATERAL (
+                       SELECT b.*, b.first_seen = p.first_seen AND b.calls <= p.calls AS goes_on
+                         FROM rowsource_snapshot_plans b
+                        WHERE b.userid = p.userid AND b.dbid = p.dbid AND b.queryid = p.queryid
+                              AND b.planid = p.planid AND b.plan_shape = p.plan_shape AND b.toplevel = p.toplevel
+                              AND b.snap_id < p.snap_id
+                        ORDER BY b.snap_id DESC LIMIT 1::bigint) f ON true
+             WHERE p.snap_id > (SELECT pg_catalog.min(snap_id) FROM rowsource_snapshots)) d;
+
+-- Shows a stored plan, or raises the error why there is none.
+CREATE FUNCTION rowsource_display_stored(
+    wanted_snap bigint,
+    wanted_queryid bigint,
+    wanted_planid bigint,
+    taken_at text,
+    userid oid,
+    dbid oid,
+    queryid bigint,
+    planid bigint,
+    plan_shape bigint,
+    toplevel bool,
+    description bytea,
+    statistics bytea,
+    format text
+) RETURNS SETOF text
+AS 'MODULE_PATHNAME', 'rowsource_display_stored_0_1'
+LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+
+-- Shows a plan as it was when a snapshot was taken. Of several plans it prefers those of this database, then those of this user,
+-- then the one that took the most time.
+CREATE FUNCTION rowsource_display_snapshot(
+    snap_id bigint,
+    queryid bigint,
+    planid bigint DEFAULT NULL,
+    format text DEFAULT 'ALLSTATS'
+) RETURNS SETOF text
+LANGUAGE SQL STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED
+BEGIN ATOMIC
+    SELECT rowsource_display_stored(
+               rowsource_display_snapshot.snap_id, rowsource_display_snapshot.queryid, rowsource_display_snapshot.planid,
+               (SELECT s.taken_at::text FROM rowsource_snapshots s WHERE s.snap_id = rowsource_display_snapshot.snap_id),
+               p.userid, p.dbid, p.queryid, p.planid, p.plan_shape, p.toplevel, d.description, p.statistics,
+               rowsource_display_snapshot.format)
+      FROM (SELECT) one
+           LEFT JOIN LATERAL (
+               SELECT * FROM rowsource_snapshot_plans o
+                WHERE o.snap_id = rowsource_display_snapshot.snap_id AND o.queryid = rowsource_display_snapshot.queryid
+                      AND (rowsource_display_snapshot.planid IS NULL OR o.planid = rowsource_display_snapshot.planid)
+                ORDER BY (SELECT b.datname = pg_catalog.current_database() FROM pg_catalog.pg_database b WHERE b.oid = o.dbid)
+                         DESC NULLS LAST,
+                         (SELECT u.rolname = current_user FROM pg_catalog.pg_roles u WHERE u.oid = o.userid) DESC NULLS LAST,
+                         o.total_time DESC
+                LIMIT 1::bigint) p ON true
+           LEFT JOIN rowsource_snapshot_descriptions d
+             ON d.userid = p.userid AND d.dbid = p.dbid AND d.queryid = p.queryid AND d.planid = p.planid
+                AND d.plan_shape = p.plan_shape AND d.toplevel = p.toplevel;
+END;
+
+-- Finds the two snapshots of a report: by default the last, and the one before. What does not exist is NULL.
+CREATE FUNCTION rowsource_interval(
+    wanted_from bigint,
+    wanted_to bigint,
+    OUT from_snap bigint,
+    OUT to_snap bigint,
+    OUT from_at timestamptz,
+    OUT to_at timestamptz,
+    OUT active_time float8
+)
+LANGUAGE SQL STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED
+BEGIN ATOMIC
+    SELECT f.snap_id, l.snap_id, f.taken_at, l.taken_at, l.active_time - f.active_time
+      FROM (SELECT) one
+           LEFT JOIN rowsource_snapshots l
+             ON l.snap_id = coalesce(rowsource_interval.wanted_to, (SELECT pg_catalog.max(snap_id) FROM rowsource_snapshots))
+           LEFT JOIN rowsource_snapshots f
+             ON f.snap_id = coalesce(rowsource_interval.wanted_from,
+                                     (SELECT pg_catalog.max(s.snap_id) FROM rowsource_snapshots s
+                                       WHERE s.snap_id < l.snap_id));
+END;
+
+-- Formats a report, or returns the reason why there is none.
+CREATE FUNCTION rowsource_iostat_lines(
+    wanted_from bigint,
+    wanted_to bigint,
+    from_snap bigint,
+    to_snap bigint,
+    from_at text,
+    to_at text,
+    seconds float8,
+    filetypes text
+) RETURNS SETOF text
+AS 'MODULE_PATHNAME', 'rowsource_iostat_lines_0_1'
+LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+
+-- Prints a report like Oracle's "IOStat by Filetype summary" between two snapshots. Without arguments: between the last two.
+-- It runs with its owner's rights, so that only it needs to call the internal function.
+CREATE FUNCTION rowsource_iostat_report(from_snap bigint DEFAULT NULL, to_snap bigint DEFAULT NULL) RETURNS SETOF text
+LANGUAGE SQL STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED SECURITY DEFINER
+BEGIN ATOMIC
+    WITH snapshots AS (
+        SELECT * FROM rowsource_interval(rowsource_iostat_report.from_snap, rowsource_iostat_report.to_snap)
+    ), filetypes AS (
+        SELECT h.filetype,
+                   pg_catalog.json_build_object('reqs', pg_catalog.sum(h.small_read_reqs), 'bytes', pg_catalog.sum(h.small_read_bytes),
+                       'service_time', pg_catalog.sum(h.small_read_service_time)) AS small_read,
+                   pg_catalog.json_build_object('reqs', pg_catalog.sum(h.large_read_reqs), 'bytes', pg_catalog.sum(h.large_read_bytes),
+                       'service_time', pg_catalog.sum(h.large_read_service_time)) AS large_read,
+                   pg_catalog.json_build_object('reqs', pg_catalog.sum(h.small_write_reqs), 'bytes', pg_catalog.sum(h.small_write_bytes),
+                       'service_time', pg_catalog.sum(h.small_write_service_time)) AS small_write,
+                   pg_catalog.json_build_object('reqs', pg_catalog.sum(h.large_write_reqs), 'bytes', pg_catalog.sum(h.large_write_bytes),
+                       'service_time', pg_catalog.sum(h.large_write_service_time)) AS large_write
+          FROM rowsource_tempfile_history h, snapshots i
+         WHERE h.snap_id > i.from_snap AND h.snap_id <= i.to_snap
+         GROUP BY h.filetype
+    )
+    SELECT rowsource_iostat_lines(
+               rowsource_iostat_report.from_snap, rowsource_iostat_report.to_snap,
+               i.from_snap, i.to_snap, i.from_at::text, i.to_at::text, pg_catalog.date_part('epoch', i.to_at - i.from_at),
+               (SELECT pg_catalog.json_agg(t.* ORDER BY t.filetype DESC)::text FROM filetypes t))
+      FROM snapshots i;
+END;
+
+-- Formats a report of waits, or returns the reason why there is none.
+CREATE FUNCTION rowsource_wait_lines(
+    wanted_from bigint,
+    wanted_to bigint,
+    from_snap bigint,
+    to_snap bigint,
+    from_at text,
+    to_at text,
+    seconds float8,
+    active_time float8,
+    waits text
+) RETURNS SETOF text
+AS 'MODULE_PATHNAME', 'rowsource_wait_lines_0_1'
+LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+
+-- Prints a report like Oracle's "Top Timed Events" between two snapshots. Without arguments: between the last two. It runs
+-- with its owner's rights, so that only it needs to call the internal function.
+CREATE FUNCTION rowsource_wait_report(from_snap bigint DEFAULT NULL, to_snap bigint DEFAULT NULL) RETURNS SETOF text
+LANGUAGE SQL STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED SECURITY DEFINER
+BEGIN ATOMIC
+    WITH snapshots AS (
+        SELECT * FROM rowsource_interval(rowsource_wait_report.from_snap, rowsource_wait_report.to_snap)
+    ), waits AS (
+        SELECT pg_catalog.json_build_object('backend_type', h.backend_type, 'wait_event_type', h.wait_event_type,
+                   'wait_event', h.wait_event, 'waits', pg_catalog.sum(h.waits)::bigint,
+                   'total_time', pg_catalog.sum(h.total_time)) AS event
+          FROM rowsource_wait_history h, snapshots i
+         WHERE h.snap_id > i.from_snap AND h.snap_id <= i.to_snap
+         GROUP BY h.backend_type, h.wait_event_type, h.wait_event
+    )
+    SELECT rowsource_wait_lines(
+               rowsource_wait_report.from_snap, rowsource_wait_report.to_snap,
+               i.from_snap, i.to_snap, i.from_at::text, i.to_at::text, pg_catalog.date_part('epoch', i.to_at - i.from_at),
+               nullif(greatest(i.active_time, 0::float8), 0::float8),
+               (SELECT pg_catalog.json_agg(w.event)::text FROM waits w))
+      FROM snapshots i;
+END;
+
+-- Trace files take space of the server, and traces the time of other sessions.
+REVOKE ALL ON FUNCTION rowsource_trace_start(boolean, boolean, int, text, text, text, inet, bigint, interval),
+    rowsource_trace_stop(int, boolean), rowsource_trace_targets() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION rowsource_trace_targets() TO pg_read_all_stats;
+GRANT SELECT ON rowsource_trace_targets TO pg_read_all_stats;
+GRANT SELECT ON rowsource_trace_files TO PUBLIC;
+REVOKE ALL ON FUNCTION rowsource_reset(oid, oid, bigint), rowsource_tempfile_reset(oid), rowsource_snapshot(),
+    rowsource_ash_start() FROM PUBLIC;
+-- internal
+REVOKE ALL ON FUNCTION rowsource_iostat_lines(bigint, bigint, bigint, bigint, text, text, float8, text),
+    rowsource_wait_lines(bigint, bigint, bigint, bigint, text, text, float8, float8, text), rowsource_waits_to_store(),
+    rowsource_plans_to_store(timestamptz), rowsource_ash_to_store(timestamptz, int), rowsource_interval(bigint, bigint),
+    rowsource_check_writable() FROM PUBLIC;
+
+GRANT SELECT ON rowsource_top_statements, rowsource_top_nodes, rowsource_top_reads, rowsource_top_temp,
+    rowsource_top_rows_removed, rowsource_top_waits, rowsource_wal TO PUBLIC;
+GRANT SELECT ON pg_stat_rowsource, pg_stat_rowsource_plans, pg_stat_rowsource_histogram, pg_stat_rowsource_waits,
+    pg_stat_rowsource_logical_io, pg_stat_rowsource_live, rowsource_progress, rowsource_ash, rowsource_misestimates,
+    rowsource_plan_flips, pg_stat_tempfile_io, pg_stat_tempfile_io_histogram, rowsource_snapshots,
+    rowsource_system_waits, rowsource_session_waits, rowsource_wait_histogram,
+    rowsource_snapshot_waits, rowsource_wait_history,
+    rowsource_snapshot_tempfile_io, rowsource_tempfile_history TO PUBLIC;
+-- These contain the texts and identifiers of all users' statements.
+GRANT SELECT ON rowsource_snapshot_plans, rowsource_snapshot_descriptions, rowsource_snapshot_ash, rowsource_plan_history TO pg_read_all_stats;
+REVOKE ALL ON FUNCTION rowsource_display_snapshot(bigint, bigint, bigint, text),
+    rowsource_display_stored(bigint, bigint, bigint, text, oid, oid, bigint, bigint, bigint, bool, bytea, bytea, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION rowsource_display_snapshot(bigint, bigint, bigint, text),
+    rowsource_display_stored(bigint, bigint, bigint, text, oid, oid, bigint, bigint, bigint, bool, bytea, bytea, text)
+    TO pg_read_all_stats;
+
+-- What the objects and their columns are.
+COMMENT ON FUNCTION rowsource_display(bigint, bigint, text, int) IS 'Shows a plan as a table, like DBMS_XPLAN. Without ids it shows this session''s last measured statement; with a pid, what that process runs now';
+COMMENT ON FUNCTION rowsource_last() IS 'Identifies this session''s last measured statement, and tells how it ended';
+COMMENT ON FUNCTION rowsource_explain(bigint, bigint, text, text) IS 'Prints a plan as EXPLAIN (ANALYZE, BUFFERS, WAL) does. format: text, json, yaml or xml. which: last, mean, total, slowest, failed or cancelled';
+COMMENT ON FUNCTION rowsource_folded(bigint, bigint, text) IS 'Exports a plan as folded stacks, for flame graphs. which: last, mean, total, slowest, failed or cancelled';
+COMMENT ON FUNCTION rowsource_speedscope(bigint, bigint, text) IS 'Exports a plan as a file of speedscope. which: last, mean, total, slowest, failed or cancelled';
+COMMENT ON FUNCTION rowsource_html(bigint, bigint, text) IS 'Returns a plan as one HTML page';
+COMMENT ON FUNCTION rowsource_histogram_plot(bigint, bigint, int) IS 'Plots how long a node''s timed calls took';
+COMMENT ON FUNCTION rowsource_histogram_plot(float8[], bigint[]) IS 'Plots a histogram: the lower bounds of its buckets in microseconds, and their counts';
+COMMENT ON FUNCTION rowsource_logical_io(regclass, text, bigint, text, bigint) IS 'Gets blocks of a relation, and returns how long that took. pattern: sequential or random';
+COMMENT ON FUNCTION rowsource_call_trace(text, int) IS 'Runs a statement once, and lists the calls of its plan''s nodes and the waits inside them. Its rows are thrown away';
+COMMENT ON FUNCTION rowsource_trace_start(boolean, boolean, int, text, text, text, inet, bigint, interval) IS 'Begins the SQL trace of this session, and returns the name of its file; with conditions, that of all sessions for which they hold, and returns the number of the target. waits: list each wait. binds: list the values of parameters';
+COMMENT ON FUNCTION rowsource_trace_stop(int, boolean) IS 'Ends the SQL trace of this session, and returns the name of its last file; with target, removes this target, and with all_targets all of them';
+COMMENT ON FUNCTION rowsource_trace_targets() IS 'The rows of the view rowsource_trace_targets, with OIDs instead of names';
+COMMENT ON VIEW rowsource_trace_targets IS 'The targets of SQL traces. A session is traced if all conditions of a target hold that are not NULL';
+COMMENT ON COLUMN rowsource_trace_targets.target IS 'Its number, for rowsource_trace_stop()';
+COMMENT ON COLUMN rowsource_trace_targets.pid IS 'Condition: the process of this session, until it ends';
+COMMENT ON COLUMN rowsource_trace_targets.application_name IS 'Condition: the session''s application_name';
+COMMENT ON COLUMN rowsource_trace_targets.role IS 'Condition: the session''s user, or the role that SET ROLE has chosen';
+COMMENT ON COLUMN rowsource_trace_targets.database IS 'Condition: the session''s database';
+COMMENT ON COLUMN rowsource_trace_targets.client_addr IS 'Condition: the address of the client, or a network that contains it';
+COMMENT ON COLUMN rowsource_trace_targets.queryid IS 'Only this statement is traced, with what it calls';
+COMMENT ON COLUMN rowsource_trace_targets.waits IS 'Whether each wait is listed';
+COMMENT ON COLUMN rowsource_trace_targets.binds IS 'Whether the values of parameters are listed';
+COMMENT ON COLUMN rowsource_trace_targets.set_by IS 'Who has set it';
+COMMENT ON COLUMN rowsource_trace_targets.since IS 'When it was set';
+COMMENT ON COLUMN rowsource_trace_targets.expires IS 'When it expires';
+COMMENT ON COLUMN rowsource_trace_targets.sessions IS 'How many sessions have found at their last look that it means them';
+COMMENT ON FUNCTION rowsource_tkprof(text, int, text, int) IS 'Prints a report of trace files, like TKPROF. files: names separated by commas; pid: those of a process; without both, those of this session. sort: words like exeela';
+COMMENT ON FUNCTION rowsource_tkprof_store(text, int) IS 'Prints the report of rowsource_tkprof() from the statistics of the plans, also of statements that were not traced. What these do not say is a dash. Texts of others are hidden, as in pg_stat_rowsource';
+COMMENT ON FUNCTION rowsource_trace_events(text, int) IS 'Returns trace files as Trace Event JSON, which Perfetto and speedscope open';
+COMMENT ON FUNCTION rowsource_trace_files() IS 'The rows of the view rowsource_trace_files';
+COMMENT ON VIEW rowsource_trace_files IS 'The files of SQL traces: all of them for members of pg_read_server_files, else those of this session';
+COMMENT ON COLUMN rowsource_trace_files.file IS 'The name of the file in the folder pgsql_tmp_rowsource_trace of the data directory';
+COMMENT ON COLUMN rowsource_trace_files.pid IS 'The process that wrote it';
+COMMENT ON COLUMN rowsource_trace_files.part IS 'The files of a session are numbered from 1 on';
+COMMENT ON COLUMN rowsource_trace_files.bytes IS 'Its size';
+COMMENT ON COLUMN rowsource_trace_files.session_start IS 'When the process began';
+COMMENT ON COLUMN rowsource_trace_files.modified IS 'When it was last written';
+COMMENT ON COLUMN rowsource_trace_files.is_own IS 'Whether this session writes it';
+COMMENT ON COLUMN rowsource_trace_files.lost_lines IS 'Lines of all files of this session that could not be written; NULL for other sessions';
+COMMENT ON FUNCTION rowsource_clocks(int) IS 'Measures the cost and the behaviour of each clock of this machine';
+COMMENT ON FUNCTION rowsource_plan_flips() IS 'The changes of plans, with the mean times, their standard errors, and the typical times (geometric means)';
+COMMENT ON FUNCTION rowsource_info() IS 'Describes the shared memory of the plans. evictions: plans that made room for others. refused: executions that could not be stored. incomplete_since: when the first of these happened; NULL if the plans contain all executions';
+COMMENT ON FUNCTION rowsource_reset(oid, oid, bigint) IS 'Deletes the plans of a user, a database or a query; 0 stands for any';
+COMMENT ON FUNCTION rowsource_tempfile_reset(oid) IS 'Resets the counters of a database''s temporary files; 0 stands for all databases';
+COMMENT ON FUNCTION rowsource_percent(float8, float8) IS 'Internal: a part of a whole in percent, with one digit. Everyone may call it, because the views call it with their reader''s rights';
+COMMENT ON FUNCTION rowsource_temp_usage() IS 'Shows who uses temporary space now: a row per process and kind of file. temp_time: milliseconds that the running statement has waited for all its temporary files, in all its processes. percent: the same in percent of its time so far';
+COMMENT ON FUNCTION rowsource_temp_times() IS 'Internal: how long the last statement of each session has waited for temporary files. Everyone may call it, because rowsource_temp_usage() runs with its caller''s rights. Statements of others are left out, as in pg_stat_activity';
+COMMENT ON FUNCTION rowsource_snapshot() IS 'Stores a snapshot, and deletes those older than pg_rowsource.snapshot_retention';
+COMMENT ON FUNCTION rowsource_iostat_report(bigint, bigint) IS 'Prints what happened to temporary files between two snapshots; without arguments, between the last two';
+COMMENT ON FUNCTION pg_stat_rowsource() IS 'The rows of the view pg_stat_rowsource';
+COMMENT ON FUNCTION pg_stat_rowsource_plans() IS 'The rows of the view pg_stat_rowsource_plans';
+COMMENT ON FUNCTION pg_stat_rowsource_logical_io() IS 'The rows of the view pg_stat_rowsource_logical_io';
+COMMENT ON FUNCTION pg_stat_rowsource_live() IS 'The rows of the view pg_stat_rowsource_live';
+COMMENT ON FUNCTION rowsource_progress() IS 'The rows of the view rowsource_progress';
+COMMENT ON FUNCTION pg_stat_rowsource_waits() IS 'The rows of the view pg_stat_rowsource_waits';
+COMMENT ON FUNCTION pg_stat_rowsource_histogram() IS 'The rows of the view pg_stat_rowsource_histogram';
+COMMENT ON FUNCTION rowsource_system_waits() IS 'The rows of the view rowsource_system_waits';
+COMMENT ON FUNCTION rowsource_session_waits() IS 'The rows of the view rowsource_session_waits';
+COMMENT ON FUNCTION rowsource_wait_histogram() IS 'The rows of the view rowsource_wait_histogram';
+COMMENT ON FUNCTION pg_stat_tempfile_io() IS 'The rows of the view pg_stat_tempfile_io';
+COMMENT ON FUNCTION pg_stat_tempfile_io_histogram() IS 'The rows of the view pg_stat_tempfile_io_histogram';
+COMMENT ON FUNCTION rowsource_temp_files() IS 'Internal: the temporary files on disk. Everyone may call it, because rowsource_temp_usage() runs with its caller''s rights';
+COMMENT ON FUNCTION rowsource_ash(timestamptz, timestamptz) IS 'The samples of active sessions in an interval; without arguments, the rows of the view rowsource_ash';
+COMMENT ON FUNCTION rowsource_top_activity(timestamptz, timestamptz) IS 'What sessions did most in an interval: samples by statement, plan, node and wait event; without arguments, in the last hour';
+COMMENT ON FUNCTION rowsource_ash_report(timestamptz, timestamptz) IS 'Prints what sessions did in an interval, like Oracle''s ASH report; without arguments, in the last hour';
+COMMENT ON FUNCTION rowsource_ash_start() IS 'Starts the background worker that samples the sessions, if the server has not preloaded pg_rowsource; returns its pid';
+COMMENT ON FUNCTION rowsource_ash_to_store(timestamptz, int) IS 'Internal: the samples since a time, as a snapshot stores them';
+COMMENT ON FUNCTION rowsource_waits_to_store() IS 'Internal: the waits of all processes, as a snapshot stores them';
+COMMENT ON FUNCTION rowsource_wait_lines(bigint, bigint, bigint, bigint, text, text, float8, float8, text) IS 'Internal: formats a report of waits';
+COMMENT ON FUNCTION rowsource_wait_report(bigint, bigint) IS 'Prints what sessions waited for between two snapshots, in percent of the database time; without arguments, between the last two';
+COMMENT ON FUNCTION rowsource_interval(bigint, bigint) IS 'Internal: the two snapshots of a report';
+COMMENT ON FUNCTION rowsource_iostat_lines(bigint, bigint, bigint, bigint, text, text, float8, text) IS 'Internal: formats the report of rowsource_iostat_report()';
+COMMENT ON FUNCTION rowsource_check_writable() IS 'Internal: fails with a hint on a standby and in a read-only transaction';
+COMMENT ON FUNCTION rowsource_plans_to_store(timestamptz) IS 'Internal: the plans that ran since a time, as rowsource_snapshot() stores them';
+COMMENT ON FUNCTION rowsource_display_stored(bigint, bigint, bigint, text, oid, oid, bigint, bigint, bigint, bool, bytea, bytea, text)
+    IS 'Internal: formats the plan of rowsource_display_snapshot()';
+COMMENT ON FUNCTION rowsource_display_snapshot(bigint, bigint, bigint, text) IS 'Shows a plan as it was when a snapshot was taken, also if it was evicted or reset since';
+COMMENT ON SEQUENCE rowsource_snapshots_snap_id_seq IS 'Numbers the snapshots';
+
+COMMENT ON VIEW pg_stat_rowsource IS 'A row per node of each stored plan. Columns that begin with last_ are of the last execution, the others of all';
+COMMENT ON COLUMN pg_stat_rowsource.usename IS 'The user who ran the statement; NULL if the user was dropped';
+COMMENT ON COLUMN pg_stat_rowsource.datname IS 'The database in which the statement ran; NULL if it was dropped';
+COMMENT ON COLUMN pg_stat_rowsource.userid IS 'The OID of the user who ran the statement';
+COMMENT ON COLUMN pg_stat_rowsource.dbid IS 'The OID of the database in which the statement ran';
+COMMENT ON COLUMN pg_stat_rowsource.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN pg_stat_rowsource.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN pg_stat_rowsource.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
+COMMENT ON COLUMN pg_stat_rowsource.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
+COMMENT ON COLUMN pg_stat_rowsource.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
+COMMENT ON COLUMN pg_stat_rowsource.parent_id IS 'The number of the node above; NULL for the root';
+COMMENT ON COLUMN pg_stat_rowsource.depth IS 'The number of nodes above';
+COMMENT ON COLUMN pg_stat_rowsource.operation IS 'What the node does, as EXPLAIN calls it';
+COMMENT ON COLUMN pg_stat_rowsource.object_name IS 'The index, table, function or other object that the node works on';
+COMMENT ON COLUMN pg_stat_rowsource.plan_rows IS 'The rows per start that the planner expected: the mean of the executions that say something about the estimate; if there are none, the estimate of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.estimated_executions IS 'The executions that say something about the estimate: they completed, the node started, and nothing stopped it before its last row';
+COMMENT ON COLUMN pg_stat_rowsource.estimated_starts IS 'How often the node was started in these executions';
+COMMENT ON COLUMN pg_stat_rowsource.estimated_rows IS 'The rows that the planner expected in these executions: the sum of the estimate times the starts of each';
+COMMENT ON COLUMN pg_stat_rowsource.estimated_actual_rows IS 'The rows that the node returned in these executions';
+COMMENT ON COLUMN pg_stat_rowsource.max_underestimate IS 'How many times more rows than expected one of these executions had at most; 1 if none had more';
+COMMENT ON COLUMN pg_stat_rowsource.max_overestimate IS 'How many times fewer rows than expected one of these executions had at most; 1 if none had fewer';
+COMMENT ON COLUMN pg_stat_rowsource.may_stop_early IS 'Whether a node above (a limit, a semi-join, EXISTS) may stop this one before its last row';
+COMMENT ON COLUMN pg_stat_rowsource.executions IS 'The executions of the statement with this plan';
+COMMENT ON COLUMN pg_stat_rowsource.starts IS 'How often the node was started, in all processes (the loops of EXPLAIN)';
+COMMENT ON COLUMN pg_stat_rowsource.last_starts IS 'starts of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.rows IS 'Rows that the node returned in all executions, in all processes';
+COMMENT ON COLUMN pg_stat_rowsource.last_rows IS 'rows of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.total_time IS 'Milliseconds in the node and all nodes below it, in all executions. The times of parallel processes add up';
+COMMENT ON COLUMN pg_stat_rowsource.last_total_time IS 'total_time of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.startup_time IS 'Milliseconds until the first row of each start, in all processes';
+COMMENT ON COLUMN pg_stat_rowsource.last_startup_time IS 'startup_time of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.self_time IS 'Milliseconds in the node itself, without the nodes below it. The times of parallel processes add up';
+COMMENT ON COLUMN pg_stat_rowsource.last_self_time IS 'self_time of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.percent_of_statement IS 'The part that the node itself has of the time of its statement. The times of parallel processes add up, so this can exceed 100 below a Gather';
+COMMENT ON COLUMN pg_stat_rowsource.last_percent_of_statement IS 'percent_of_statement of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.processes IS 'Processes that ran the node, on average: 1, or more below a Gather. NULL below a Gather that was never started, or without starts';
+COMMENT ON COLUMN pg_stat_rowsource.last_processes IS 'processes of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.time_error IS 'One standard error of total_time, in milliseconds; 0 if every call was timed';
+COMMENT ON COLUMN pg_stat_rowsource.last_time_error IS 'time_error of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.timed_calls IS 'Calls of the node that were timed';
+COMMENT ON COLUMN pg_stat_rowsource.last_timed_calls IS 'timed_calls of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.timer_calls IS 'How often the clock was read for the node';
+COMMENT ON COLUMN pg_stat_rowsource.last_timer_calls IS 'timer_calls of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.clock_backsteps IS 'How often the clock stepped back';
+COMMENT ON COLUMN pg_stat_rowsource.last_clock_backsteps IS 'clock_backsteps of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.shared_blks_hit IS 'Blocks of tables and indexes found in shared buffers, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_shared_blks_hit IS 'shared_blks_hit of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.shared_blks_read IS 'Blocks of tables and indexes read, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_shared_blks_read IS 'shared_blks_read of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.shared_blks_dirtied IS 'Blocks of tables and indexes changed, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_shared_blks_dirtied IS 'shared_blks_dirtied of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.shared_blks_written IS 'Blocks of tables and indexes written, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_shared_blks_written IS 'shared_blks_written of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.local_blks_hit IS 'Blocks of temporary tables found in local buffers, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_local_blks_hit IS 'local_blks_hit of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.local_blks_read IS 'Blocks of temporary tables read, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_local_blks_read IS 'local_blks_read of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.local_blks_dirtied IS 'Blocks of temporary tables changed, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_local_blks_dirtied IS 'local_blks_dirtied of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.local_blks_written IS 'Blocks of temporary tables written, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_local_blks_written IS 'local_blks_written of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.temp_blks_read IS 'Blocks of work files (sorts, hashes, materialised results) read, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_temp_blks_read IS 'temp_blks_read of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.temp_blks_written IS 'Blocks of work files written, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_temp_blks_written IS 'temp_blks_written of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.shared_blk_read_time IS 'Milliseconds reading blocks of tables and indexes, in the node and all nodes below it; 0 without track_io_timing';
+COMMENT ON COLUMN pg_stat_rowsource.last_shared_blk_read_time IS 'shared_blk_read_time of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.shared_blk_write_time IS 'Milliseconds writing blocks of tables and indexes, in the node and all nodes below it; 0 without track_io_timing';
+COMMENT ON COLUMN pg_stat_rowsource.last_shared_blk_write_time IS 'shared_blk_write_time of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.local_blk_read_time IS 'Milliseconds reading blocks of temporary tables, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_local_blk_read_time IS 'local_blk_read_time of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.local_blk_write_time IS 'Milliseconds writing blocks of temporary tables, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_local_blk_write_time IS 'local_blk_write_time of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.temp_blk_read_time IS 'Milliseconds reading blocks of work files, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_temp_blk_read_time IS 'temp_blk_read_time of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.temp_blk_write_time IS 'Milliseconds writing blocks of work files, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_temp_blk_write_time IS 'temp_blk_write_time of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.wal_records IS 'WAL records, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_wal_records IS 'wal_records of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.wal_fpi IS 'Full page images in the WAL, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_wal_fpi IS 'wal_fpi of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.wal_bytes IS 'Bytes of WAL, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_wal_bytes IS 'wal_bytes of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.memory_kb IS 'The largest working memory of one process, in kB';
+COMMENT ON COLUMN pg_stat_rowsource.last_memory_kb IS 'memory_kb of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.disk_kb IS 'The largest disk space of the work area, in kB';
+COMMENT ON COLUMN pg_stat_rowsource.last_disk_kb IS 'disk_kb of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.p50 IS 'Half of the timed calls of the node took at most these milliseconds, with all nodes below it; estimated from the histogram, at most twice or half as long; NULL if no call was timed';
+COMMENT ON COLUMN pg_stat_rowsource.p95 IS '95 % of the timed calls took at most these milliseconds';
+COMMENT ON COLUMN pg_stat_rowsource.p99 IS '99 % of the timed calls took at most these milliseconds';
+COMMENT ON COLUMN pg_stat_rowsource.rows_removed IS 'Rows that filters, join filters and rechecks of the node removed; null if it has none';
+COMMENT ON COLUMN pg_stat_rowsource.last_rows_removed IS 'rows_removed of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.heap_fetches IS 'Rows of the table that an index-only scan had to visit, because their pages may hold invisible rows';
+COMMENT ON COLUMN pg_stat_rowsource.last_heap_fetches IS 'heap_fetches of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.details IS 'What else EXPLAIN (ANALYZE) knows of the node, by its keys: counts are sums over all processes and executions, other numbers the largest of any execution';
+COMMENT ON COLUMN pg_stat_rowsource.last_details IS 'details of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.wait_time IS 'Milliseconds that the node itself waited, in all its processes; a part of self_time. The rest of that is processor time, and time spent waiting for a processor. NULL if waits are not counted, or only rows are';
+COMMENT ON COLUMN pg_stat_rowsource.last_wait_time IS 'wait_time of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.self_blks_read IS 'Blocks of tables, indexes and temporary tables that the node itself read';
+COMMENT ON COLUMN pg_stat_rowsource.self_blk_read_time IS 'Milliseconds reading those blocks; 0 without track_io_timing';
+COMMENT ON COLUMN pg_stat_rowsource.self_temp_blks_read IS 'Blocks of work files that the node itself read';
+COMMENT ON COLUMN pg_stat_rowsource.self_temp_blks_written IS 'Blocks of work files that the node itself wrote';
+COMMENT ON COLUMN pg_stat_rowsource.self_temp_blk_time IS 'Milliseconds reading and writing those blocks';
+COMMENT ON COLUMN pg_stat_rowsource.self_wal_records IS 'WAL records of the node itself';
+COMMENT ON COLUMN pg_stat_rowsource.self_wal_fpi IS 'Full page images in the WAL of the node itself';
+COMMENT ON COLUMN pg_stat_rowsource.self_wal_bytes IS 'Bytes of WAL of the node itself';
+
+COMMENT ON VIEW pg_stat_rowsource_histogram IS 'How long the timed calls of each node took, in powers of two';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.usename IS 'The user who ran the statement; NULL if the user was dropped';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.datname IS 'The database in which the statement ran; NULL if it was dropped';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.userid IS 'The OID of the user who ran the statement';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.dbid IS 'The OID of the database in which the statement ran';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.did_read IS 'Whether these calls read a block';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.from_us IS 'The lower bound of the bucket, in microseconds';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.to_us IS 'The upper bound of the bucket, in microseconds; NULL if it has none';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.timed_calls IS 'Timed calls of the node that took this long';
+
+COMMENT ON VIEW pg_stat_rowsource_logical_io IS 'How long hits and reads of blocks took in the nodes of each stored plan, in all its executions';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.usename IS 'The user who ran the statement; NULL if the user was dropped';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.datname IS 'The database in which the statement ran; NULL if it was dropped';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.userid IS 'The OID of the user who ran the statement';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.dbid IS 'The OID of the database in which the statement ran';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.node_id IS 'The number of the node, from 0 at the root, in the order of EXPLAIN';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.operation IS 'What the node does, as EXPLAIN calls it';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.object_name IS 'The index, table, function or other object that the node works on';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.hits IS 'Blocks that the node itself found in buffers';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.hit_us IS 'Microseconds by which a sampled call is longer for each block that it finds in a buffer: the get, and what the node does once per block. NULL where that cannot be told: few sampled calls got no block or got one, the node has inputs, its filter removes most rows, or the error is larger than the time';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.hit_error_us IS 'One standard error of hit_us, in microseconds';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.blks_read IS 'Blocks that the node itself read';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.reads IS 'The waits for these reads. From 17 on, a read may be of several blocks. From 18 on, another process may read ahead, so that there is nothing to wait for. NULL if waits are not counted';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.read_us IS 'Microseconds of such a wait on average';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.read_error_us IS 'Microseconds that reading the clock adds to each wait at most';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.read_max_us IS 'Microseconds of the longest wait';
+COMMENT ON VIEW rowsource_ash IS 'Active session history: a row for each session that was active when the sessions were sampled';
+COMMENT ON COLUMN rowsource_ash.usename IS 'The user of the statement';
+COMMENT ON COLUMN rowsource_ash.datname IS 'The database of the session';
+COMMENT ON COLUMN rowsource_ash.sample_time IS 'When the session was sampled';
+COMMENT ON COLUMN rowsource_ash.pid IS 'The process of the session';
+COMMENT ON COLUMN rowsource_ash.leader_pid IS 'If the process is a parallel worker, the process of its leader';
+COMMENT ON COLUMN rowsource_ash.backend_type IS 'The type of the process; NULL, as all further columns, if you may not see what the session did';
+COMMENT ON COLUMN rowsource_ash.userid IS 'The OID of the user of the statement';
+COMMENT ON COLUMN rowsource_ash.dbid IS 'The OID of the database of the session';
+COMMENT ON COLUMN rowsource_ash.application_name IS 'The name of the application';
+COMMENT ON COLUMN rowsource_ash.queryid IS 'Identifies the statement that ran, the innermost that is measured; NULL if it is not known';
+COMMENT ON COLUMN rowsource_ash.planid IS 'Identifies its plan; NULL if the statement is not measured';
+COMMENT ON COLUMN rowsource_ash.node_id IS 'The node that ran; NULL if none did: during planning or commit, or while rows were sent';
+COMMENT ON COLUMN rowsource_ash.operation IS 'What the node does, as in EXPLAIN; NULL if the plan is not stored any more';
+COMMENT ON COLUMN rowsource_ash.object_name IS 'The table, index, function or other object that the node works on';
+COMMENT ON COLUMN rowsource_ash.wait_event_type IS 'The type of the event that the session waited for; NULL if it was on the processor, or waited for it';
+COMMENT ON COLUMN rowsource_ash.wait_event IS 'The event that the session waited for';
+COMMENT ON COLUMN rowsource_ash.blocking_pid IS 'The process that the session waited for, if it waited for a heavyweight lock and that is known; 0 is a prepared transaction';
+COMMENT ON VIEW pg_stat_rowsource_live IS 'The measured statements that run now: a row per node, and per process that runs it';
+COMMENT ON COLUMN pg_stat_rowsource_live.usename IS 'The user who runs the statement';
+COMMENT ON COLUMN pg_stat_rowsource_live.datname IS 'The database in which it runs';
+COMMENT ON COLUMN pg_stat_rowsource_live.pid IS 'The process that runs it';
+COMMENT ON COLUMN pg_stat_rowsource_live.leader_pid IS 'If the process is a parallel worker, the process of its leader';
+COMMENT ON COLUMN pg_stat_rowsource_live.userid IS 'The OID of the user who runs the statement';
+COMMENT ON COLUMN pg_stat_rowsource_live.dbid IS 'The OID of the database in which it runs';
+COMMENT ON COLUMN pg_stat_rowsource_live.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity; NULL if you may not see it';
+COMMENT ON COLUMN pg_stat_rowsource_live.planid IS 'Identifies the plan by its nodes, objects and strategies; NULL if you may not see it';
+COMMENT ON COLUMN pg_stat_rowsource_live.toplevel IS 'Whether a client sent the statement; false if another statement runs it: in a function, procedure or trigger';
+COMMENT ON COLUMN pg_stat_rowsource_live.nesting_level IS 'In how many measured statements of the session it is nested';
+COMMENT ON COLUMN pg_stat_rowsource_live.state IS 'running, or idle in cursor: between two fetches';
+COMMENT ON COLUMN pg_stat_rowsource_live.age IS 'Milliseconds since the statement began to run';
+COMMENT ON COLUMN pg_stat_rowsource_live.elapsed_time IS 'Milliseconds in which it ran, without those in which its cursor was idle';
+COMMENT ON COLUMN pg_stat_rowsource_live.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
+COMMENT ON COLUMN pg_stat_rowsource_live.parent_id IS 'The number of its parent';
+COMMENT ON COLUMN pg_stat_rowsource_live.depth IS 'The number of nodes above it';
+COMMENT ON COLUMN pg_stat_rowsource_live.operation IS 'What the node does, as EXPLAIN calls it';
+COMMENT ON COLUMN pg_stat_rowsource_live.object_name IS 'The table, index, function or other object that the node works on';
+COMMENT ON COLUMN pg_stat_rowsource_live.plan_rows IS 'Rows per start that the planner expects';
+COMMENT ON COLUMN pg_stat_rowsource_live.starts IS 'How often the node was started';
+COMMENT ON COLUMN pg_stat_rowsource_live.rows IS 'Rows that it has returned so far';
+COMMENT ON COLUMN pg_stat_rowsource_live.total_time IS 'Milliseconds in the node and all nodes below it so far, its current call included';
+COMMENT ON COLUMN pg_stat_rowsource_live.self_time IS 'Milliseconds in the node itself';
+COMMENT ON COLUMN pg_stat_rowsource_live.time_error IS 'One standard error of total_time';
+COMMENT ON COLUMN pg_stat_rowsource_live.shared_blks_hit IS 'Blocks of tables and indexes that the node and those below it found in shared buffers';
+COMMENT ON COLUMN pg_stat_rowsource_live.shared_blks_read IS 'Such blocks that they read';
+COMMENT ON COLUMN pg_stat_rowsource_live.shared_blks_dirtied IS 'Such blocks that they changed first';
+COMMENT ON COLUMN pg_stat_rowsource_live.shared_blks_written IS 'Such blocks that they wrote';
+COMMENT ON COLUMN pg_stat_rowsource_live.local_blks_hit IS 'Blocks of temporary tables that they found in buffers';
+COMMENT ON COLUMN pg_stat_rowsource_live.local_blks_read IS 'Such blocks that they read';
+COMMENT ON COLUMN pg_stat_rowsource_live.temp_blks_read IS 'Blocks of work files that they read';
+COMMENT ON COLUMN pg_stat_rowsource_live.temp_blks_written IS 'Blocks of work files that they wrote';
+COMMENT ON COLUMN pg_stat_rowsource_live.wait_time IS 'Milliseconds of the node''s own waits that have ended';
+COMMENT ON COLUMN pg_stat_rowsource_live.running IS 'Whether this is the node that runs; false for all nodes of a statement that runs none of them, or if that is not known';
+COMMENT ON COLUMN pg_stat_rowsource_live.wait_event_type IS 'The type of what the process waits for, as in pg_stat_activity, in the row of the node that runs, else of the root; NULL if it does not wait';
+COMMENT ON COLUMN pg_stat_rowsource_live.wait_event IS 'What it waits for';
+COMMENT ON COLUMN pg_stat_rowsource_live.blocks_until IS 'What the figures include. now: everything; last switch: blocks up to the last time that another node ran; last call: calls that have ended; private memory: a measured statement of which nothing is known, because there was no shared memory for it';
+COMMENT ON VIEW rowsource_progress IS 'How far the measured statements are that run now: a row per statement, with its parallel workers';
+COMMENT ON COLUMN rowsource_progress.usename IS 'The user who runs the statement';
+COMMENT ON COLUMN rowsource_progress.datname IS 'The database in which it runs';
+COMMENT ON COLUMN rowsource_progress.pid IS 'The process that runs it; of a parallel statement, the leader';
+COMMENT ON COLUMN rowsource_progress.userid IS 'The OID of the user who runs the statement';
+COMMENT ON COLUMN rowsource_progress.dbid IS 'The OID of the database in which it runs';
+COMMENT ON COLUMN rowsource_progress.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity; NULL if you may not see it';
+COMMENT ON COLUMN rowsource_progress.planid IS 'Identifies the plan by its nodes, objects and strategies; NULL if you may not see it';
+COMMENT ON COLUMN rowsource_progress.toplevel IS 'Whether a client sent the statement; false if another statement runs it: in a function, procedure or trigger';
+COMMENT ON COLUMN rowsource_progress.nesting_level IS 'In how many measured statements of the session it is nested';
+COMMENT ON COLUMN rowsource_progress.state IS 'running, or idle in cursor: between two fetches';
+COMMENT ON COLUMN rowsource_progress.elapsed_time IS 'Milliseconds in which it ran, without those in which its cursor was idle';
+COMMENT ON COLUMN rowsource_progress.percent_done IS 'How much of its work is done, about; NULL if nothing can be said';
+COMMENT ON COLUMN rowsource_progress.percent_low IS 'How much of its work is done at least. The work is the rows that its nodes scan, take and return, each weighted by its kind';
+COMMENT ON COLUMN rowsource_progress.percent_high IS 'How much of its work is done at most, if the statement is read to its end';
+COMMENT ON COLUMN rowsource_progress.basis IS 'What percent_done rests on. rows: mostly rows and blocks that were counted, and sizes of tables; planner: mostly the planners estimates';
+COMMENT ON COLUMN rowsource_progress.time_left IS 'Milliseconds that the rest takes if it is as fast as what is done; NULL if nothing is done, and for an idle cursor';
+COMMENT ON COLUMN rowsource_progress.time_left_low IS 'The same from percent_high';
+COMMENT ON COLUMN rowsource_progress.time_left_high IS 'The same from percent_low; NULL if percent_low is 0';
+COMMENT ON COLUMN rowsource_progress.node_id IS 'The number of the node that runs, from 0 at the root, in the order of EXPLAIN; NULL if none runs, or if it is not known';
+COMMENT ON COLUMN rowsource_progress.operation IS 'What that node does, as EXPLAIN calls it';
+COMMENT ON COLUMN rowsource_progress.object_name IS 'The table, index, function or other object that it works on';
+COMMENT ON COLUMN rowsource_progress.running_since IS 'When the call of that node that is in progress began, a few milliseconds too early at most; NULL if the node is not timed';
+
+COMMENT ON VIEW pg_stat_rowsource_waits IS 'What the nodes of each stored plan waited for, and its statement outside of them, in all its executions';
+COMMENT ON COLUMN pg_stat_rowsource_waits.usename IS 'The user who ran the statement; NULL if the user was dropped';
+COMMENT ON COLUMN pg_stat_rowsource_waits.datname IS 'The database in which the statement ran; NULL if it was dropped';
+COMMENT ON COLUMN pg_stat_rowsource_waits.userid IS 'The OID of the user who ran the statement';
+COMMENT ON COLUMN pg_stat_rowsource_waits.dbid IS 'The OID of the database in which the statement ran';
+COMMENT ON COLUMN pg_stat_rowsource_waits.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN pg_stat_rowsource_waits.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN pg_stat_rowsource_waits.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
+COMMENT ON COLUMN pg_stat_rowsource_waits.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
+COMMENT ON COLUMN pg_stat_rowsource_waits.node_id IS 'The number of the node that waited, from 0 at the root, in the order of EXPLAIN; NULL outside of the nodes: the statement was parsed, planned, started, ended or committed, or sent rows to the client';
+COMMENT ON COLUMN pg_stat_rowsource_waits.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL for the row other';
+COMMENT ON COLUMN pg_stat_rowsource_waits.wait_event IS 'The event, as in pg_stat_activity. other: the plan keeps 8 pairs of a node and an event, and all others add up in this row. not counted: the reason why waits are not counted';
+COMMENT ON COLUMN pg_stat_rowsource_waits.waits IS 'Waits, also those of parallel workers in this node';
+COMMENT ON COLUMN pg_stat_rowsource_waits.total_time IS 'Milliseconds of these waits';
+COMMENT ON COLUMN pg_stat_rowsource_waits.mean_time IS 'Milliseconds of such a wait on average';
+COMMENT ON COLUMN pg_stat_rowsource_waits.max_time IS 'Milliseconds of the longest such wait';
+COMMENT ON VIEW pg_stat_rowsource_plans IS 'A row per stored plan, with the sums of all its executions. Rows with the query others, one or two per database, sum up the executions whose plans are not stored: those of statements that clients sent, and those of statements in functions';
+COMMENT ON COLUMN pg_stat_rowsource_plans.usename IS 'The user who ran the statement; NULL if the user was dropped';
+COMMENT ON COLUMN pg_stat_rowsource_plans.datname IS 'The database in which the statement ran; NULL if it was dropped';
+COMMENT ON COLUMN pg_stat_rowsource_plans.userid IS 'The OID of the user who ran the statement';
+COMMENT ON COLUMN pg_stat_rowsource_plans.dbid IS 'The OID of the database in which the statement ran';
+COMMENT ON COLUMN pg_stat_rowsource_plans.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN pg_stat_rowsource_plans.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN pg_stat_rowsource_plans.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
+COMMENT ON COLUMN pg_stat_rowsource_plans.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
+COMMENT ON COLUMN pg_stat_rowsource_plans.query IS 'The text of the statement';
+COMMENT ON COLUMN pg_stat_rowsource_plans.calls IS 'Executions, including failed and cancelled ones';
+COMMENT ON COLUMN pg_stat_rowsource_plans.failed_calls IS 'Executions that an error ended';
+COMMENT ON COLUMN pg_stat_rowsource_plans.cancelled_calls IS 'Executions that a cancel request or a timeout ended';
+COMMENT ON COLUMN pg_stat_rowsource_plans.explain_calls IS 'Executions by EXPLAIN (ANALYZE). No other column includes them';
+COMMENT ON COLUMN pg_stat_rowsource_plans.caller_queryid IS 'The queryid of the statement that called the last execution: the function''s, or that of CALL or DO; NULL for a statement that a client sent, or if the caller is not known';
+COMMENT ON COLUMN pg_stat_rowsource_plans.unfinished_calls IS 'Executions that ended without an error before their last row: the cursor was closed early, or the caller needed only some rows, as SELECT INTO of PL/pgSQL does';
+COMMENT ON COLUMN pg_stat_rowsource_plans.total_time IS 'Milliseconds of all executions';
+COMMENT ON COLUMN pg_stat_rowsource_plans.min_time IS 'Milliseconds of the shortest execution';
+COMMENT ON COLUMN pg_stat_rowsource_plans.max_time IS 'Milliseconds of the longest execution';
+COMMENT ON COLUMN pg_stat_rowsource_plans.mean_time IS 'Milliseconds of an execution on average';
+COMMENT ON COLUMN pg_stat_rowsource_plans.stddev_time IS 'Standard deviation of the milliseconds of an execution';
+COMMENT ON COLUMN pg_stat_rowsource_plans.p50_time IS 'Half of the executions took at most these milliseconds; estimated from a histogram, less than a quarter off';
+COMMENT ON COLUMN pg_stat_rowsource_plans.p95_time IS '95 % of the executions took at most these milliseconds';
+COMMENT ON COLUMN pg_stat_rowsource_plans.p99_time IS '99 % of the executions took at most these milliseconds';
+COMMENT ON COLUMN pg_stat_rowsource_plans.plans IS 'How often the planner made a plan for these executions';
+COMMENT ON COLUMN pg_stat_rowsource_plans.total_plan_time IS 'Milliseconds of all plannings';
+COMMENT ON COLUMN pg_stat_rowsource_plans.min_plan_time IS 'Milliseconds of the shortest planning';
+COMMENT ON COLUMN pg_stat_rowsource_plans.max_plan_time IS 'Milliseconds of the longest planning';
+COMMENT ON COLUMN pg_stat_rowsource_plans.mean_plan_time IS 'Milliseconds of a planning on average';
+COMMENT ON COLUMN pg_stat_rowsource_plans.generic_plan_calls IS 'Executions with a generic plan of a prepared statement or of a function: one for all parameters';
+COMMENT ON COLUMN pg_stat_rowsource_plans.custom_plan_calls IS 'Executions with a custom plan of a prepared statement or of a function: one that was made for the parameters of the execution';
+COMMENT ON COLUMN pg_stat_rowsource_plans.rows IS 'Rows that the statement returned or changed';
+COMMENT ON COLUMN pg_stat_rowsource_plans.shared_blks_hit IS 'Blocks of tables and indexes found in shared buffers';
+COMMENT ON COLUMN pg_stat_rowsource_plans.shared_blks_read IS 'Blocks of tables and indexes read';
+COMMENT ON COLUMN pg_stat_rowsource_plans.shared_blks_dirtied IS 'Blocks of tables and indexes changed';
+COMMENT ON COLUMN pg_stat_rowsource_plans.shared_blks_written IS 'Blocks of tables and indexes written';
+COMMENT ON COLUMN pg_stat_rowsource_plans.local_blks_hit IS 'Blocks of temporary tables found in local buffers';
+COMMENT ON COLUMN pg_stat_rowsource_plans.local_blks_read IS 'Blocks of temporary tables read';
+COMMENT ON COLUMN pg_stat_rowsource_plans.local_blks_dirtied IS 'Blocks of temporary tables changed';
+COMMENT ON COLUMN pg_stat_rowsource_plans.local_blks_written IS 'Blocks of temporary tables written';
+COMMENT ON COLUMN pg_stat_rowsource_plans.temp_blks_read IS 'Blocks of work files (sorts, hashes, materialised results) read';
+COMMENT ON COLUMN pg_stat_rowsource_plans.temp_blks_written IS 'Blocks of work files written';
+COMMENT ON COLUMN pg_stat_rowsource_plans.shared_blk_read_time IS 'Milliseconds reading blocks of tables and indexes; 0 without track_io_timing';
+COMMENT ON COLUMN pg_stat_rowsource_plans.shared_blk_write_time IS 'Milliseconds writing blocks of tables and indexes; 0 without track_io_timing';
+COMMENT ON COLUMN pg_stat_rowsource_plans.local_blk_read_time IS 'Milliseconds reading blocks of temporary tables';
+COMMENT ON COLUMN pg_stat_rowsource_plans.local_blk_write_time IS 'Milliseconds writing blocks of temporary tables';
+COMMENT ON COLUMN pg_stat_rowsource_plans.temp_blk_read_time IS 'Milliseconds reading blocks of work files';
+COMMENT ON COLUMN pg_stat_rowsource_plans.temp_blk_write_time IS 'Milliseconds writing blocks of work files';
+COMMENT ON COLUMN pg_stat_rowsource_plans.wal_records IS 'WAL records';
+COMMENT ON COLUMN pg_stat_rowsource_plans.wal_fpi IS 'Full page images in the WAL';
+COMMENT ON COLUMN pg_stat_rowsource_plans.wal_bytes IS 'Bytes of WAL';
+COMMENT ON COLUMN pg_stat_rowsource_plans.last_time IS 'Milliseconds of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource_plans.last_outcome IS 'How the last execution ended: completed, failed or cancelled';
+COMMENT ON COLUMN pg_stat_rowsource_plans.first_seen IS 'When the first execution ended';
+COMMENT ON COLUMN pg_stat_rowsource_plans.last_seen IS 'When the last execution ended';
+COMMENT ON COLUMN pg_stat_rowsource_plans.sampfreq IS 'The sampling frequency of the last execution, see pg_rowsource.sampfreq';
+COMMENT ON COLUMN pg_stat_rowsource_plans.clock_source IS 'The clock of the last execution; core if PostgreSQL itself measured';
+COMMENT ON COLUMN pg_stat_rowsource_plans.workers_planned IS 'Parallel workers that the plan asked for, in all executions';
+COMMENT ON COLUMN pg_stat_rowsource_plans.workers_launched IS 'Parallel workers that were launched';
+COMMENT ON COLUMN pg_stat_rowsource_plans.details IS 'Triggers with calls and milliseconds, what just-in-time compilation did, and the blocks that planning used, in all executions; null if nothing of these';
+COMMENT ON COLUMN pg_stat_rowsource_plans.wait_time IS 'Milliseconds that the statement''s own process waited while it ran; a part of total_time. Not planning and commit, nor parallel workers: pg_stat_rowsource_waits shows these too. NULL if waits are not counted';
+COMMENT ON COLUMN pg_stat_rowsource_plans.client_time IS 'The part of wait_time in which it waited for the client: to send rows to it, for example';
+
+COMMENT ON VIEW rowsource_system_waits IS 'The waits of all processes since the server started, those that have ended included';
+COMMENT ON COLUMN rowsource_system_waits.backend_type IS 'The type of the processes, as in pg_stat_activity. Of the background workers, only parallel workers are told apart';
+COMMENT ON COLUMN rowsource_system_waits.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL if the event has no counters of its own';
+COMMENT ON COLUMN rowsource_system_waits.wait_event IS 'The event, as in pg_stat_activity. other: all events that have no counters of their own. not counted: the reason why waits are not counted';
+COMMENT ON COLUMN rowsource_system_waits.waits IS 'Waits that have ended';
+COMMENT ON COLUMN rowsource_system_waits.total_time IS 'Milliseconds of these waits';
+COMMENT ON COLUMN rowsource_system_waits.mean_time IS 'Milliseconds of such a wait on average';
+COMMENT ON COLUMN rowsource_system_waits.max_time IS 'Milliseconds of the longest such wait';
+COMMENT ON COLUMN rowsource_system_waits.p99 IS 'Milliseconds that 99 % of these waits took at most, estimated from the histogram';
+
+COMMENT ON VIEW rowsource_session_waits IS 'The waits of each running process since it started';
+COMMENT ON COLUMN rowsource_session_waits.pid IS 'The process';
+COMMENT ON COLUMN rowsource_session_waits.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL if the event has no counters of its own';
+COMMENT ON COLUMN rowsource_session_waits.wait_event IS 'The event, as in pg_stat_activity. other: all events that have no counters of their own. not counted: the reason why waits are not counted';
+COMMENT ON COLUMN rowsource_session_waits.waits IS 'Waits that have ended';
+COMMENT ON COLUMN rowsource_session_waits.total_time IS 'Milliseconds of these waits';
+COMMENT ON COLUMN rowsource_session_waits.mean_time IS 'Milliseconds of such a wait on average';
+COMMENT ON COLUMN rowsource_session_waits.max_time IS 'Milliseconds of the longest such wait';
+COMMENT ON COLUMN rowsource_session_waits.p99 IS 'Milliseconds that 99 % of these waits took at most, estimated from the histogram';
+
+COMMENT ON VIEW rowsource_wait_histogram IS 'How long the waits of all processes took, in powers of two';
+COMMENT ON COLUMN rowsource_wait_histogram.backend_type IS 'The type of the processes, as in pg_stat_activity. Of the background workers, only parallel workers are told apart';
+COMMENT ON COLUMN rowsource_wait_histogram.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL if the event has no counters of its own';
+COMMENT ON COLUMN rowsource_wait_histogram.wait_event IS 'The event, as in pg_stat_activity. other: all events that have no counters of their own. not counted: the reason why waits are not counted';
+COMMENT ON COLUMN rowsource_wait_histogram.from_us IS 'The lower bound of the bucket, in microseconds';
+COMMENT ON COLUMN rowsource_wait_histogram.to_us IS 'The upper bound of the bucket, in microseconds; NULL if it has none';
+COMMENT ON COLUMN rowsource_wait_histogram.waits IS 'Waits that took this long';
+
+COMMENT ON VIEW pg_stat_tempfile_io IS 'Requests to temporary files since the last reset: a row per database and file type';
+COMMENT ON COLUMN pg_stat_tempfile_io.datid IS 'The OID of the database; 0 for processes without one, NULL if several databases share one set of counters';
+COMMENT ON COLUMN pg_stat_tempfile_io.datname IS 'The database';
+COMMENT ON COLUMN pg_stat_tempfile_io.filetype IS 'work file (sorts, hashes, materialised results) or temp table';
+COMMENT ON COLUMN pg_stat_tempfile_io.small_read_reqs IS 'Read requests of one block or less';
+COMMENT ON COLUMN pg_stat_tempfile_io.small_read_bytes IS 'Bytes read by these requests';
+COMMENT ON COLUMN pg_stat_tempfile_io.small_read_service_time IS 'Milliseconds of these requests; NULL if they were not timed';
+COMMENT ON COLUMN pg_stat_tempfile_io.small_read_avg_time IS 'Milliseconds of such a request on average';
+COMMENT ON COLUMN pg_stat_tempfile_io.small_read_max_time IS 'Milliseconds of the longest such request; NULL if only blocks were counted';
+COMMENT ON COLUMN pg_stat_tempfile_io.large_read_reqs IS 'Read requests of more than one block';
+COMMENT ON COLUMN pg_stat_tempfile_io.large_read_bytes IS 'Bytes read by these requests';
+COMMENT ON COLUMN pg_stat_tempfile_io.large_read_service_time IS 'Milliseconds of these requests; NULL if they were not timed';
+COMMENT ON COLUMN pg_stat_tempfile_io.large_read_avg_time IS 'Milliseconds of such a request on average';
+COMMENT ON COLUMN pg_stat_tempfile_io.large_read_max_time IS 'Milliseconds of the longest such request; NULL if only blocks were counted';
+COMMENT ON COLUMN pg_stat_tempfile_io.small_write_reqs IS 'Write requests of one block or less';
+COMMENT ON COLUMN pg_stat_tempfile_io.small_write_bytes IS 'Bytes written by these requests';
+COMMENT ON COLUMN pg_stat_tempfile_io.small_write_service_time IS 'Milliseconds of these requests; NULL if they were not timed';
+COMMENT ON COLUMN pg_stat_tempfile_io.small_write_avg_time IS 'Milliseconds of such a request on average';
+COMMENT ON COLUMN pg_stat_tempfile_io.small_write_max_time IS 'Milliseconds of the longest such request; NULL if only blocks were counted';
+COMMENT ON COLUMN pg_stat_tempfile_io.large_write_reqs IS 'Write requests of more than one block';
+COMMENT ON COLUMN pg_stat_tempfile_io.large_write_bytes IS 'Bytes written by these requests';
+COMMENT ON COLUMN pg_stat_tempfile_io.large_write_service_time IS 'Milliseconds of these requests; NULL if they were not timed';
+COMMENT ON COLUMN pg_stat_tempfile_io.large_write_avg_time IS 'Milliseconds of such a request on average';
+COMMENT ON COLUMN pg_stat_tempfile_io.large_write_max_time IS 'Milliseconds of the longest such request; NULL if only blocks were counted';
+COMMENT ON COLUMN pg_stat_tempfile_io.source IS 'request: each request was counted. counter: core counted the blocks';
+COMMENT ON COLUMN pg_stat_tempfile_io.stats_reset IS 'When these counters were last reset';
+
+COMMENT ON VIEW pg_stat_tempfile_io_histogram IS 'How long the requests to temporary files took, in powers of two';
+COMMENT ON COLUMN pg_stat_tempfile_io_histogram.datid IS 'The OID of the database; 0 for processes without one, NULL if several databases share one set of counters';
+COMMENT ON COLUMN pg_stat_tempfile_io_histogram.datname IS 'The database';
+COMMENT ON COLUMN pg_stat_tempfile_io_histogram.filetype IS 'work file (sorts, hashes, materialised results) or temp table';
+COMMENT ON COLUMN pg_stat_tempfile_io_histogram.operation IS 'read or write';
+COMMENT ON COLUMN pg_stat_tempfile_io_histogram.size IS 'small: one block or less. large: more than one block';
+COMMENT ON COLUMN pg_stat_tempfile_io_histogram.from_us IS 'The lower bound of the bucket, in microseconds';
+COMMENT ON COLUMN pg_stat_tempfile_io_histogram.to_us IS 'The upper bound of the bucket, in microseconds; NULL if it has none';
+COMMENT ON COLUMN pg_stat_tempfile_io_histogram.reqs IS 'Requests that took this long';
+
+COMMENT ON VIEW rowsource_misestimates IS 'Nodes that returned another number of rows than the planner expected, compared execution by execution: by a factor of 1.1 at least in one of them. The order: their own time and the size of the error. Nodes about which no execution says something come last';
+COMMENT ON COLUMN rowsource_misestimates.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
+COMMENT ON COLUMN rowsource_misestimates.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN rowsource_misestimates.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN rowsource_misestimates.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
+COMMENT ON COLUMN rowsource_misestimates.operation IS 'What the node does, as EXPLAIN calls it';
+COMMENT ON COLUMN rowsource_misestimates.object_name IS 'The index, table, function or other object that the node works on';
+COMMENT ON COLUMN rowsource_misestimates.e_rows IS 'The rows per start that the planner expected in the executions that are compared; NULL if there are none';
+COMMENT ON COLUMN rowsource_misestimates.a_rows IS 'The rows per start that the node returned in the same executions; NULL if there are none';
+COMMENT ON COLUMN rowsource_misestimates.max_factor IS 'How many times too few or too many rows were expected in the worst of these executions';
+COMMENT ON COLUMN rowsource_misestimates.verdict IS 'underestimated or overestimated; varying if wrong estimates of single executions cancel out. Or why no execution is compared: never started, may stop early (below a limit, a semi-join or EXISTS), not completed, starts not counted (sampfreq 3)';
+COMMENT ON COLUMN rowsource_misestimates.self_time IS 'Milliseconds in the node itself, without the nodes below it. The times of parallel processes add up';
+
+COMMENT ON VIEW rowsource_plan_history IS 'What each plan did between a snapshot and the previous one that has the plan';
+COMMENT ON COLUMN rowsource_plan_history.snap_id IS 'The number of the snapshot';
+COMMENT ON COLUMN rowsource_plan_history.to_at IS 'When the snapshot was taken';
+COMMENT ON COLUMN rowsource_plan_history.userid IS 'The OID of the user who ran the statement';
+COMMENT ON COLUMN rowsource_plan_history.dbid IS 'The OID of the database in which the statement ran';
+COMMENT ON COLUMN rowsource_plan_history.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN rowsource_plan_history.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN rowsource_plan_history.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
+COMMENT ON COLUMN rowsource_plan_history.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
+COMMENT ON COLUMN rowsource_plan_history.query IS 'The text of the statement';
+COMMENT ON COLUMN rowsource_plan_history.calls IS 'Executions since the previous snapshot with this plan';
+COMMENT ON COLUMN rowsource_plan_history.total_time IS 'Milliseconds of these executions';
+COMMENT ON COLUMN rowsource_plan_history.mean_time IS 'Milliseconds of an execution on average';
+COMMENT ON COLUMN rowsource_plan_history.temp_blks_read IS 'Blocks of work files (sorts, hashes, materialised results) read by these executions';
+COMMENT ON COLUMN rowsource_plan_history.temp_blks_written IS 'Blocks of work files written by these executions';
+COMMENT ON COLUMN rowsource_plan_history.temp_blk_read_time IS 'Milliseconds reading blocks of work files by these executions';
+COMMENT ON COLUMN rowsource_plan_history.temp_blk_write_time IS 'Milliseconds writing blocks of work files by these executions';
+
+COMMENT ON TABLE rowsource_snapshot_descriptions IS 'The nodes of the plans in the snapshots: once per plan';
+COMMENT ON COLUMN rowsource_snapshot_descriptions.userid IS 'The OID of the user who ran the statement';
+COMMENT ON COLUMN rowsource_snapshot_descriptions.dbid IS 'The OID of the database in which the statement ran';
+COMMENT ON COLUMN rowsource_snapshot_descriptions.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN rowsource_snapshot_descriptions.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN rowsource_snapshot_descriptions.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
+COMMENT ON COLUMN rowsource_snapshot_descriptions.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
+COMMENT ON COLUMN rowsource_snapshot_descriptions.first_snap_id IS 'The first snapshot with this plan';
+COMMENT ON COLUMN rowsource_snapshot_descriptions.description IS 'The text of the statement, the nodes, their estimates and predicates. rowsource_display_snapshot() shows them';
+
+COMMENT ON TABLE rowsource_snapshot_plans IS 'The plans that ran before each snapshot and after the previous one';
+COMMENT ON COLUMN rowsource_snapshot_plans.snap_id IS 'The number of the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_plans.userid IS 'The OID of the user who ran the statement';
+COMMENT ON COLUMN rowsource_snapshot_plans.dbid IS 'The OID of the database in which the statement ran';
+COMMENT ON COLUMN rowsource_snapshot_plans.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN rowsource_snapshot_plans.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN rowsource_snapshot_plans.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
+COMMENT ON COLUMN rowsource_snapshot_plans.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
+COMMENT ON COLUMN rowsource_snapshot_plans.query IS 'The text of the statement';
+COMMENT ON COLUMN rowsource_snapshot_plans.first_seen IS 'When the first execution ended';
+COMMENT ON COLUMN rowsource_snapshot_plans.calls IS 'Executions, including failed and cancelled ones until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_plans.failed_calls IS 'Executions that an error ended until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_plans.cancelled_calls IS 'Executions that a cancel request or a timeout ended until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_plans.total_time IS 'Milliseconds of all executions until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_plans.rows IS 'Rows that the plan returned or changed until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_plans.shared_blks_hit IS 'Blocks of tables and indexes found in shared buffers until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_plans.shared_blks_read IS 'Blocks of tables and indexes read until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_plans.temp_blks_read IS 'Blocks of work files (sorts, hashes, materialised results) read until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_plans.temp_blks_written IS 'Blocks of work files written until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_plans.temp_blk_read_time IS 'Milliseconds reading blocks of work files until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_plans.temp_blk_write_time IS 'Milliseconds writing blocks of work files until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_plans.statistics IS 'The statistics of the nodes until the snapshot. rowsource_display_snapshot() shows them';
+
+COMMENT ON TABLE rowsource_snapshot_ash IS 'The samples of active sessions that a snapshot stored: those of one moment in ten';
+COMMENT ON COLUMN rowsource_snapshot_ash.snap_id IS 'The number of the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_ash.sample_time IS 'When the session was sampled';
+COMMENT ON COLUMN rowsource_snapshot_ash.pid IS 'The process of the session';
+COMMENT ON COLUMN rowsource_snapshot_ash.leader_pid IS 'If the process is a parallel worker, the process of its leader';
+COMMENT ON COLUMN rowsource_snapshot_ash.backend_type IS 'The type of the process';
+COMMENT ON COLUMN rowsource_snapshot_ash.userid IS 'The OID of the user of the statement; NULL for a process without a user, such as an autovacuum worker';
+COMMENT ON COLUMN rowsource_snapshot_ash.dbid IS 'The OID of the database of the session; NULL for a process without a database';
+COMMENT ON COLUMN rowsource_snapshot_ash.application_name IS 'The name of the application';
+COMMENT ON COLUMN rowsource_snapshot_ash.queryid IS 'Identifies the statement that ran, the innermost that is measured; NULL if it is not known';
+COMMENT ON COLUMN rowsource_snapshot_ash.planid IS 'Identifies its plan; NULL if the statement is not measured';
+COMMENT ON COLUMN rowsource_snapshot_ash.node_id IS 'The node that ran; NULL if none did: during planning or commit, or while rows were sent';
+COMMENT ON COLUMN rowsource_snapshot_ash.operation IS 'What the node does, as in EXPLAIN; NULL if the plan is not stored any more';
+COMMENT ON COLUMN rowsource_snapshot_ash.object_name IS 'The table, index, function or other object that the node works on';
+COMMENT ON COLUMN rowsource_snapshot_ash.wait_event_type IS 'The type of the event that the session waited for; NULL if it was on the processor, or waited for it';
+COMMENT ON COLUMN rowsource_snapshot_ash.wait_event IS 'The event that the session waited for';
+COMMENT ON COLUMN rowsource_snapshot_ash.blocking_pid IS 'The process that the session waited for, if it waited for a heavyweight lock and that is known; 0 is a prepared transaction';
+
+COMMENT ON TABLE rowsource_snapshot_waits IS 'The waits of all processes in each snapshot';
+COMMENT ON COLUMN rowsource_snapshot_waits.snap_id IS 'The number of the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_waits.backend_type IS 'The type of the processes';
+COMMENT ON COLUMN rowsource_snapshot_waits.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL if the event has no counters of its own';
+COMMENT ON COLUMN rowsource_snapshot_waits.wait_event IS 'The event, as in pg_stat_activity. other: all events that have no counters of their own';
+COMMENT ON COLUMN rowsource_snapshot_waits.waits IS 'Waits since counted_since';
+COMMENT ON COLUMN rowsource_snapshot_waits.total_time IS 'Milliseconds of these waits';
+COMMENT ON COLUMN rowsource_snapshot_waits.counted_since IS 'When the server started to count them';
+
+COMMENT ON VIEW rowsource_wait_history IS 'The waits between each snapshot and the previous one';
+COMMENT ON COLUMN rowsource_wait_history.snap_id IS 'The number of the snapshot at the end of the interval';
+COMMENT ON COLUMN rowsource_wait_history.from_at IS 'When the interval began';
+COMMENT ON COLUMN rowsource_wait_history.to_at IS 'When the interval ended';
+COMMENT ON COLUMN rowsource_wait_history.backend_type IS 'The type of the processes';
+COMMENT ON COLUMN rowsource_wait_history.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL if the event has no counters of its own';
+COMMENT ON COLUMN rowsource_wait_history.wait_event IS 'The event, as in pg_stat_activity. other: all events that have no counters of their own';
+COMMENT ON COLUMN rowsource_wait_history.waits IS 'Waits of the interval';
+COMMENT ON COLUMN rowsource_wait_history.total_time IS 'Milliseconds of these waits';
+COMMENT ON COLUMN rowsource_wait_history.mean_time IS 'Milliseconds of such a wait on average';
+
+COMMENT ON TABLE rowsource_snapshot_tempfile_io IS 'The counters of temporary files in each snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.snap_id IS 'The number of the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.datid IS 'The OID of the database; 0 for processes without one, NULL if several databases share one set of counters';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.datname IS 'The database';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.filetype IS 'work file (sorts, hashes, materialised results) or temp table';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.small_read_reqs IS 'Read requests of one block or less until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.small_read_bytes IS 'Bytes read by these requests until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.small_read_service_time IS 'Milliseconds of these requests; NULL if they were not timed until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.large_read_reqs IS 'Read requests of more than one block until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.large_read_bytes IS 'Bytes read by these requests until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.large_read_service_time IS 'Milliseconds of these requests; NULL if they were not timed until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.small_write_reqs IS 'Write requests of one block or less until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.small_write_bytes IS 'Bytes written by these requests until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.small_write_service_time IS 'Milliseconds of these requests; NULL if they were not timed until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.large_write_reqs IS 'Write requests of more than one block until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.large_write_bytes IS 'Bytes written by these requests until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.large_write_service_time IS 'Milliseconds of these requests; NULL if they were not timed until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.source IS 'request: each request was counted. counter: core counted the blocks';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.stats_reset IS 'When these counters were last reset';
+
+COMMENT ON TABLE rowsource_snapshots IS 'The snapshots that rowsource_snapshot() took. A snapshot that is deleted here is deleted from all tables';
+COMMENT ON COLUMN rowsource_snapshots.snap_id IS 'The number of the snapshot';
+COMMENT ON COLUMN rowsource_snapshots.taken_at IS 'When the snapshot was taken';
+COMMENT ON COLUMN rowsource_snapshots.active_time IS 'Milliseconds of all statements that had ended, in all databases, as in pg_stat_database';
+
+COMMENT ON VIEW rowsource_tempfile_history IS 'Requests to temporary files between each snapshot and the previous one';
+COMMENT ON COLUMN rowsource_tempfile_history.snap_id IS 'The number of the snapshot';
+COMMENT ON COLUMN rowsource_tempfile_history.from_at IS 'When the previous snapshot was taken';
+COMMENT ON COLUMN rowsource_tempfile_history.to_at IS 'When the snapshot was taken';
+COMMENT ON COLUMN rowsource_tempfile_history.datid IS 'The OID of the database; 0 for processes without one, NULL if several databases share one set of counters';
+COMMENT ON COLUMN rowsource_tempfile_history.datname IS 'The database';
+COMMENT ON COLUMN rowsource_tempfile_history.filetype IS 'work file (sorts, hashes, materialised results) or temp table';
+COMMENT ON COLUMN rowsource_tempfile_history.small_read_reqs IS 'Read requests of one block or less';
+COMMENT ON COLUMN rowsource_tempfile_history.small_read_bytes IS 'Bytes read by these requests';
+COMMENT ON COLUMN rowsource_tempfile_history.small_read_service_time IS 'Milliseconds of these requests; NULL if they were not timed';
+COMMENT ON COLUMN rowsource_tempfile_history.small_read_avg_time IS 'Milliseconds of such a request on average';
+COMMENT ON COLUMN rowsource_tempfile_history.large_read_reqs IS 'Read requests of more than one block';
+COMMENT ON COLUMN rowsource_tempfile_history.large_read_bytes IS 'Bytes read by these requests';
+COMMENT ON COLUMN rowsource_tempfile_history.large_read_service_time IS 'Milliseconds of these requests; NULL if they were not timed';
+COMMENT ON COLUMN rowsource_tempfile_history.large_read_avg_time IS 'Milliseconds of such a request on average';
+COMMENT ON COLUMN rowsource_tempfile_history.small_write_reqs IS 'Write requests of one block or less';
+COMMENT ON COLUMN rowsource_tempfile_history.small_write_bytes IS 'Bytes written by these requests';
+COMMENT ON COLUMN rowsource_tempfile_history.small_write_service_time IS 'Milliseconds of these requests; NULL if they were not timed';
+COMMENT ON COLUMN rowsource_tempfile_history.small_write_avg_time IS 'Milliseconds of such a request on average';
+COMMENT ON COLUMN rowsource_tempfile_history.large_write_reqs IS 'Write requests of more than one block';
+COMMENT ON COLUMN rowsource_tempfile_history.large_write_bytes IS 'Bytes written by these requests';
+COMMENT ON COLUMN rowsource_tempfile_history.large_write_service_time IS 'Milliseconds of these requests; NULL if they were not timed';
+COMMENT ON COLUMN rowsource_tempfile_history.large_write_avg_time IS 'Milliseconds of such a request on average';
+COMMENT ON COLUMN rowsource_tempfile_history.source IS 'request: each request was counted. counter: core counted the blocks';
+
+COMMENT ON VIEW rowsource_plan_flips IS 'A row for each time that another plan of a query took over; those that cost the most come first';
+COMMENT ON COLUMN rowsource_plan_flips.at IS 'When the first execution of the new plan ended';
+COMMENT ON COLUMN rowsource_plan_flips.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
+COMMENT ON COLUMN rowsource_plan_flips.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN rowsource_plan_flips.from_planid IS 'The plan before';
+COMMENT ON COLUMN rowsource_plan_flips.to_planid IS 'The plan that took over';
+COMMENT ON COLUMN rowsource_plan_flips.typical_time_before IS 'Milliseconds of a typical execution of the plan before, since it took over itself: the geometric mean, which few very long executions hardly change';
+COMMENT ON COLUMN rowsource_plan_flips.typical_time_after IS 'The same for the new plan, until another one took over';
+COMMENT ON COLUMN rowsource_plan_flips.calls_after IS 'Executions of the new plan, until another one took over';
+COMMENT ON COLUMN rowsource_plan_flips.extra_time IS 'Milliseconds that the executions of the new plan took longer in all than they would have taken before; negative if they took less. It is the difference of the mean times if that is more than chance, else that of the typical times';
+COMMENT ON COLUMN rowsource_plan_flips.verdict IS 'slower or faster: a typical execution is; slower or faster on average: only the mean is; or no difference that can be told. Tests at 95 % that need two executions of each plan';
+COMMENT ON COLUMN rowsource_plan_flips.query IS 'The text of the statement; NULL if neither plan is stored any more';
+COMMENT ON VIEW rowsource_daily_nodes IS 'Internal: what the daily views of nodes have in common';
+COMMENT ON COLUMN rowsource_daily_nodes.usename IS 'The user who ran the statement; the OID as text if the user was dropped';
+COMMENT ON COLUMN rowsource_daily_nodes.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
+COMMENT ON COLUMN rowsource_daily_nodes.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN rowsource_daily_nodes.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN rowsource_daily_nodes.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
+COMMENT ON COLUMN rowsource_daily_nodes.operation IS 'What the node does, as EXPLAIN calls it';
+COMMENT ON COLUMN rowsource_daily_nodes.object_name IS 'The index, table, function or other object that the node works on';
+COMMENT ON COLUMN rowsource_daily_nodes.processes IS 'Processes that ran the node on average: 1, or more below a Gather. The times of all of them add up';
+COMMENT ON COLUMN rowsource_daily_nodes.toplevel IS 'Whether a client sent the statement; false if a function, procedure or trigger ran it';
+COMMENT ON COLUMN rowsource_daily_nodes.self_time IS 'Milliseconds in the node itself, without the nodes below it';
+COMMENT ON COLUMN rowsource_daily_nodes.percent_of_statement IS 'The part that the node itself has of the time of its statement';
+COMMENT ON COLUMN rowsource_daily_nodes.blks_read IS 'Blocks of tables, indexes and temporary tables that the node itself read';
+COMMENT ON COLUMN rowsource_daily_nodes.read_time IS 'Milliseconds reading these blocks';
+COMMENT ON COLUMN rowsource_daily_nodes.temp_written IS 'Blocks of work files that the node itself wrote';
+COMMENT ON COLUMN rowsource_daily_nodes.temp_read IS 'Blocks of work files that the node itself read';
+COMMENT ON COLUMN rowsource_daily_nodes.temp_time IS 'Milliseconds writing and reading these blocks';
+COMMENT ON COLUMN rowsource_daily_nodes.temp_blks IS 'The sum of both';
+COMMENT ON COLUMN rowsource_daily_nodes.rows IS 'Rows that the node returned';
+COMMENT ON COLUMN rowsource_daily_nodes.rows_removed IS 'Rows that filters, join filters and rechecks of the node removed';
+COMMENT ON COLUMN rowsource_daily_nodes.wal_records IS 'WAL records of the node itself';
+COMMENT ON COLUMN rowsource_daily_nodes.wal_fpi IS 'Full page images in the WAL of the node itself';
+COMMENT ON COLUMN rowsource_daily_nodes.wal_bytes IS 'Bytes of WAL of the node itself';
+
+COMMENT ON VIEW rowsource_top_nodes IS 'The nodes that took the most time themselves';
+COMMENT ON COLUMN rowsource_top_nodes.usename IS 'The user who ran the statement; the OID as text if the user was dropped';
+COMMENT ON COLUMN rowsource_top_nodes.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
+COMMENT ON COLUMN rowsource_top_nodes.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN rowsource_top_nodes.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN rowsource_top_nodes.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
+COMMENT ON COLUMN rowsource_top_nodes.operation IS 'What the node does, as EXPLAIN calls it';
+COMMENT ON COLUMN rowsource_top_nodes.object_name IS 'The index, table, function or other object that the node works on';
+COMMENT ON COLUMN rowsource_top_nodes.self_time IS 'Milliseconds in the node itself, without the nodes below it. The times of parallel processes add up';
+COMMENT ON COLUMN rowsource_top_nodes.percent_of_statement IS 'The part that the node itself has of the time of its statement. It can exceed 100 if several processes ran the node';
+COMMENT ON COLUMN rowsource_top_nodes.processes IS 'Processes that ran the node on average: 1, or more below a Gather. The times of all of them add up';
+COMMENT ON COLUMN rowsource_top_nodes.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
+
+COMMENT ON VIEW rowsource_top_reads IS 'The nodes that themselves read the most blocks of tables, indexes and temporary tables';
+COMMENT ON COLUMN rowsource_top_reads.usename IS 'The user who ran the statement; the OID as text if the user was dropped';
+COMMENT ON COLUMN rowsource_top_reads.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
+COMMENT ON COLUMN rowsource_top_reads.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN rowsource_top_reads.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN rowsource_top_reads.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
+COMMENT ON COLUMN rowsource_top_reads.operation IS 'What the node does, as EXPLAIN calls it';
+COMMENT ON COLUMN rowsource_top_reads.object_name IS 'The index, table, function or other object that the node works on';
+COMMENT ON COLUMN rowsource_top_reads.processes IS 'Processes that ran the node on average: 1, or more below a Gather. The times of all of them add up';
+COMMENT ON COLUMN rowsource_top_reads.blks_read IS 'Blocks of tables, indexes and temporary tables that the node itself read';
+COMMENT ON COLUMN rowsource_top_reads.read_time IS 'Milliseconds reading these blocks; NULL without track_io_timing';
+COMMENT ON COLUMN rowsource_top_reads.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
+
+COMMENT ON VIEW rowsource_top_rows_removed IS 'The nodes whose filters, join filters and rechecks removed the most rows';
+COMMENT ON COLUMN rowsource_top_rows_removed.usename IS 'The user who ran the statement; the OID as text if the user was dropped';
+COMMENT ON COLUMN rowsource_top_rows_removed.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
+COMMENT ON COLUMN rowsource_top_rows_removed.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN rowsource_top_rows_removed.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN rowsource_top_rows_removed.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
+COMMENT ON COLUMN rowsource_top_rows_removed.operation IS 'What the node does, as EXPLAIN calls it';
+COMMENT ON COLUMN rowsource_top_rows_removed.object_name IS 'The index, table, function or other object that the node works on';
+COMMENT ON COLUMN rowsource_top_rows_removed.rows_removed IS 'Rows that filters, join filters and rechecks of the node removed';
+COMMENT ON COLUMN rowsource_top_rows_removed.rows IS 'Rows that the node returned';
+COMMENT ON COLUMN rowsource_top_rows_removed.self_time IS 'Milliseconds in the node itself, without the nodes below it. The times of parallel processes add up';
+COMMENT ON COLUMN rowsource_top_rows_removed.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
+
+COMMENT ON VIEW rowsource_top_statements IS 'The statements that took the most time: the plans of a statement together';
+COMMENT ON COLUMN rowsource_top_statements.usename IS 'The user who ran the statement; the OID as text if the user was dropped';
+COMMENT ON COLUMN rowsource_top_statements.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
+COMMENT ON COLUMN rowsource_top_statements.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN rowsource_top_statements.plans IS 'The number of different plans; NULL for others, which sums up the executions whose plans are not stored';
+COMMENT ON COLUMN rowsource_top_statements.calls IS 'Executions, including failed and cancelled ones';
+COMMENT ON COLUMN rowsource_top_statements.total_time IS 'Milliseconds of all executions';
+COMMENT ON COLUMN rowsource_top_statements.mean_time IS 'Milliseconds of an execution on average';
+COMMENT ON COLUMN rowsource_top_statements.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
+COMMENT ON COLUMN rowsource_top_statements.rows IS 'Rows that the statement returned or changed';
+COMMENT ON COLUMN rowsource_top_statements.blks_read IS 'Blocks of tables, indexes and temporary tables read';
+COMMENT ON COLUMN rowsource_top_statements.query IS 'The text of the statement; of several plans, that of the plan that ran last';
+
+COMMENT ON VIEW rowsource_top_temp IS 'The nodes that themselves wrote and read the most blocks of work files';
+COMMENT ON COLUMN rowsource_top_temp.usename IS 'The user who ran the statement; the OID as text if the user was dropped';
+COMMENT ON COLUMN rowsource_top_temp.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
+COMMENT ON COLUMN rowsource_top_temp.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN rowsource_top_temp.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN rowsource_top_temp.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
+COMMENT ON COLUMN rowsource_top_temp.operation IS 'What the node does, as EXPLAIN calls it';
+COMMENT ON COLUMN rowsource_top_temp.processes IS 'Processes that ran the node on average: 1, or more below a Gather. The times of all of them add up';
+COMMENT ON COLUMN rowsource_top_temp.blks_written IS 'Blocks of work files that the node itself wrote';
+COMMENT ON COLUMN rowsource_top_temp.blks_read IS 'Blocks of work files that the node itself read';
+COMMENT ON COLUMN rowsource_top_temp.temp_time IS 'Milliseconds writing and reading these blocks; NULL if they were not timed';
+COMMENT ON COLUMN rowsource_top_temp.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
+
+COMMENT ON VIEW rowsource_top_waits IS 'What statements waited for the longest, by node and wait event';
+COMMENT ON COLUMN rowsource_top_waits.usename IS 'The user who ran the statement; the OID as text if the user was dropped';
+COMMENT ON COLUMN rowsource_top_waits.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
+COMMENT ON COLUMN rowsource_top_waits.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN rowsource_top_waits.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN rowsource_top_waits.node_id IS 'The number of the node that waited, from 0 at the root, in the order of EXPLAIN; NULL outside of the nodes';
+COMMENT ON COLUMN rowsource_top_waits.operation IS 'What the node does, as EXPLAIN calls it; outside the nodes: planning, commit, and sending rows to the client';
+COMMENT ON COLUMN rowsource_top_waits.object_name IS 'The index, table, function or other object that the node works on';
+COMMENT ON COLUMN rowsource_top_waits.wait_event IS 'The type and the event, as in pg_stat_activity. other: all other events of the plan';
+COMMENT ON COLUMN rowsource_top_waits.waits IS 'Waits, also those of parallel workers in this node';
+COMMENT ON COLUMN rowsource_top_waits.total_time IS 'Milliseconds of these waits. The times of parallel processes add up';
+COMMENT ON COLUMN rowsource_top_waits.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
+COMMENT ON VIEW rowsource_wal IS 'The WAL that measured statements wrote, by operation and object';
+COMMENT ON COLUMN rowsource_wal.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
+COMMENT ON COLUMN rowsource_wal.operation IS 'What the node did, as EXPLAIN calls it; outside the nodes: the rest of a statement; others: statements whose plans are not stored';
+COMMENT ON COLUMN rowsource_wal.object_name IS 'The index, table, function or other object that the node works on';
+COMMENT ON COLUMN rowsource_wal.toplevel IS 'Whether a client sent the statement; false if a function, procedure or trigger ran it';
+COMMENT ON COLUMN rowsource_wal.wal_records IS 'WAL records';
+COMMENT ON COLUMN rowsource_wal.wal_fpi IS 'Full page images in the WAL';
+COMMENT ON COLUMN rowsource_wal.wal_bytes IS 'Bytes of WAL';
+COMMENT ON COLUMN rowsource_wal.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
+COMMENT ON COLUMN rowsource_wal.query IS 'The text of the statement that wrote the WAL outside its nodes; NULL for nodes';

@@ -1,0 +1,95 @@
+//! What the process has used: elapsed and processor time, and blocks.
+
+use crate::pg::compat;
+use crate::pg::hot::sql_trace as hot;
+use crate::pg::server::backend_local::BackendLocal;
+use std::cell::Cell;
+
+/// What the process has used.
+#[derive(Clone, Copy)]
+pub struct Used {
+    /// When, by the clock of the file.
+    pub at_us: u64,
+    /// The processor time.
+    pub cpu_us: u64,
+    /// Blocks read.
+    pub reads: i64,
+    /// Blocks got from the buffers, those that were read included.
+    pub gets: i64,
+    /// Blocks dirtied.
+    pub dirtied: i64,
+}
+
+/// What it has used if nothing is known.
+pub const NOTHING: Used = Used {
+    at_us: 0,
+    cpu_us: 0,
+    reads: 0,
+    gets: 0,
+    dirtied: 0,
+};
+
+impl Used {
+    /// Returns what it has used until now.
+    pub fn now() -> Used {
+        // SAFETY: these are PostgreSQL's own counters, and only this thread writes them.
+        let counters = unsafe { &*compat::buffer_usage() };
+        let reads = counters.shared_blks_read + counters.local_blks_read;
+        let at_us = hot::now_us();
+        Used {
+            at_us,
+            cpu_us: cpu_us(at_us),
+            reads,
+            gets: reads + counters.shared_blks_hit + counters.local_blks_hit,
+            dirtied: counters.shared_blks_dirtied + counters.local_blks_dirtied,
+        }
+    }
+}
+
+/// What is known of the processor time.
+#[derive(Clone, Copy)]
+struct Processor {
+    /// When its clock was last read, and what it said.
+    read_at_us: u64,
+    read_us: u64,
+    /// What was last returned.
+    shown_us: u64,
+}
+
+static PROCESSOR: BackendLocal<Cell<Processor>> = BackendLocal::new(Cell::new(Processor {
+    read_at_us: 0,
+    read_us: 0,
+    shown_us: 0,
+}));
+
+/// Returns the processor time of the process in microseconds, at a time of the file's clock.
+///
+/// To read that clock is a system call, which takes as long as a phase of a short statement. So it is read if a wait was listed since,
+/// and else every 50 us. In between, the process is taken to run. What it did not run then is missing from the next calls, so no error
+/// adds up.
+fn cpu_us(at_us: u64) -> u64 {
+    const FRESH_US: u64 = 50;
+    let mut processor = PROCESSOR.get();
+    let since_us = at_us.saturating_sub(processor.read_at_us);
+    let now_us = if !hot::take_waited() && since_us < FRESH_US {
+        processor.read_us + since_us
+    } else {
+        processor.read_at_us = at_us;
+        processor.read_us = read_cpu_us();
+        processor.read_us
+    };
+    processor.shown_us = processor.shown_us.max(now_us);
+    PROCESSOR.set(processor);
+    processor.shown_us
+}
+
+/// Reads the clock of the processor time.
+fn read_cpu_us() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is a live local of the required type. The clock exists on Linux; else the time stays zero.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000
+}
