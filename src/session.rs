@@ -33,13 +33,15 @@ pub struct Execution<'a> {
     pub last: Option<Executed<'a>>,
 }
 
-/// Identifies the text of an execution.
+/// Identifies the text of an execution. That of none is the default, which no execution has.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct TextId {
     /// Where PostgreSQL has the text.
     pub address: usize,
     /// Where PostgreSQL has the plan.
     pub plan: usize,
+    /// Where the statement begins in the text, and its length.
+    pub place: (i32, i32),
     /// How often the text of what runs next might have changed.
     pub parsed: u32,
 }

@@ -3,7 +3,7 @@
 
 use postgres::Client;
 use rowsource_tests::Server;
-use rowsource_tests::session::{run_each, texts};
+use rowsource_tests::session::{run_each, texts, value};
 
 /// Starts a server that keeps no constants, and measures all statements.
 fn server(name: &str) -> Server {
@@ -118,4 +118,66 @@ fn a_cursor_and_a_named_statement_show_their_own_text() {
         }
         run_each(&mut client, "COMMIT");
     }
+}
+
+/// At level basic each statement has its own hint, and rowsource_display() names the statement that ran last.
+#[test]
+fn a_statement_at_level_basic_has_its_own_hint_and_text() {
+    const TIMES: i64 = 5;
+    let server = server("own-text-hint");
+    let mut client = server.connect();
+    run_each(&mut client, "SET pg_rowsource.statistics_level = basic");
+    let calls = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_rowsource_plans WHERE query LIKE '%FROM t WHERE%' AND query ";
+    let show = "SELECT string_agg(line, ' ') FROM rowsource_display() line";
+    for mode in ["force_generic_plan", "force_custom_plan"] {
+        run_each(
+            &mut client,
+            &format!("SELECT rowsource_reset(); SET plan_cache_mode = {mode}"),
+        );
+        // These texts have the same length.
+        let [hinted, other] = [
+            "/*+ gather_plan_statistics */ name",
+            "/*- gather_plan_statistics */   at",
+        ]
+        .map(|list| {
+            let sql = format!("SELECT {list} FROM t WHERE id = $1");
+            client.prepare(&sql).expect("it is parsed")
+        });
+        for _ in 0..TIMES {
+            client.query(&hinted, &[&1]).expect("it runs");
+            client.query(&other, &[&1]).expect("it runs");
+        }
+        let (name, at): (i64, i64) = (
+            value(&mut client, &format!("{calls} LIKE '%name FROM%'")),
+            value(&mut client, &format!("{calls} LIKE '%at FROM%'")),
+        );
+        assert_eq!((name, at), (TIMES, 0), "{mode}");
+        client.query(&other, &[&1]).expect("it runs");
+        client.query(&other, &[&1]).expect("it runs");
+        let shown: String = value(&mut client, show);
+        assert!(
+            shown.contains("at FROM t") && shown.contains("was basic"),
+            "{mode}: {shown}"
+        );
+        client.query(&hinted, &[&1]).expect("it runs");
+        let shown: String = value(&mut client, show);
+        assert!(
+            shown.contains("name FROM t") && !shown.contains("was basic"),
+            "{mode}: {shown}"
+        );
+    }
+    // Nothing but EXECUTE is parsed, and each copies its text.
+    run_each(
+        &mut client,
+        "SELECT rowsource_reset(); PREPARE a AS SELECT /*+ gather_plan_statistics */ name FROM t WHERE id = 1;
+         PREPARE b AS SELECT /*- gather_plan_statistics */ ok   FROM t WHERE id = 1",
+    );
+    for _ in 0..TIMES {
+        run_each(&mut client, "EXECUTE a; EXECUTE b");
+    }
+    let measured: (i64, i64) = (
+        value(&mut client, &format!("{calls} LIKE '%name FROM%'")),
+        value(&mut client, &format!("{calls} LIKE '%ok   FROM%'")),
+    );
+    assert_eq!(measured, (TIMES, 0));
 }

@@ -11,7 +11,7 @@
 //! call. Each caller of the extension's own code catches its panics.
 
 use super::{
-    drop_extension, explain, nesting, own, parsed, planning, statement, traced, unmeasured, unnamed,
+    drop_extension, explain, hinted, nesting, own, parsed, planning, statement, traced, unmeasured, unnamed,
     untimed_explain, utility,
 };
 use crate::guc;
@@ -24,7 +24,6 @@ use crate::pg::server::{self, unguarded};
 use crate::pg::sql_trace::{level, targets};
 use pgrx::pg_sys::panic::{CaughtError, pgrx_extern_c_guard};
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
-use rowsource_core::hint;
 use rowsource_core::model::Outcome;
 use rowsource_core::sql_trace::event::Phase;
 use std::any::Any;
@@ -185,9 +184,7 @@ unsafe fn decide<const MAY_BE_TRACED: bool>(
         if !is_sent && (!is_nested_wanted() || own::script_runs() || trace::is_of((*query).sourceText)) {
             return None;
         }
-        InstrumentationPlan::from_settings(|| {
-            is_traced() || hint::present(server::commented_text((*query).sourceText, (*query).plannedstmt))
-        })
+        InstrumentationPlan::from_settings(|| is_traced() || hinted::is_hinted(query))
     }
 }
 
@@ -528,6 +525,11 @@ unsafe extern "C-unwind" fn process_utility(
         };
         let process = || process_as(statement);
         let utility = (*statement).utilityStmt;
+        // This comes first, because it is frequent and short.
+        if crate::pg::plan::tree::tag(utility) == NodeTag::T_ExecuteStmt {
+            process();
+            return take_own_waits();
+        }
         let counted = unmeasured::utility_begins(statement);
         match crate::pg::plan::tree::tag(utility) {
             NodeTag::T_ExplainStmt => {
@@ -551,12 +553,17 @@ unsafe extern "C-unwind" fn process_utility(
             _ if nests(utility) => nested(statement, query_string, qc, process),
             _ => process(),
         }
-        if nesting::depth() == 0 && waits::waited_outside() {
-            // What was not taken yet, the utility statement waited itself.
-            waits::take_outside();
-        }
+        take_own_waits();
         if let Some(counted) = counted {
             unmeasured::utility_ended(&counted, query_string);
         }
+    }
+}
+
+/// Takes what a utility statement of the client waited itself: all waits that no query in it has taken.
+#[inline(always)]
+fn take_own_waits() {
+    if nesting::depth() == 0 && waits::waited_outside() {
+        waits::take_outside();
     }
 }

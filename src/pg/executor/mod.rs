@@ -1,12 +1,13 @@
 //! Measures statements while the executor runs them: `hooks` decide what is measured, and count `nesting`; `planning` times
 //! the planner; `statement` holds the state of one running statement; `explain` implements EXPLAIN's option SAMPFREQ (18 and
-//! newer), `untimed_explain` the setting `sampfreq` 0 and 3 for EXPLAIN; `parsed` knows where the constants of statements are; `unnamed` gives queryids to plans that have none; `own` finds
+//! newer), `untimed_explain` the setting `sampfreq` 0 and 3 for EXPLAIN; `parsed` knows where the constants of statements are; `hinted` remembers which have the hint; `unnamed` gives queryids to plans that have none; `own` finds
 //! the statements that use this extension, which are not measured; `unmeasured` remembers the last statement that was not
 //! measured; `call_trace` runs a statement and lists the calls of its nodes; `utility` records utility statements that run others; `traced` writes the session's SQL trace; `drop_extension` warns that the history goes.
 
 pub mod call_trace;
 mod drop_extension;
 pub mod explain;
+mod hinted;
 pub mod hooks;
 pub mod nesting;
 mod own;

@@ -11,7 +11,8 @@ use crate::pg::plan::tree::tag;
 use crate::pg::server;
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::sql_trace::{lines, targets};
-use pgrx::pg_sys::{self, NodeTag};
+use crate::session::TextId;
+use pgrx::pg_sys::{self, NodeTag, QueryDesc};
 use rowsource_core::normalise::{Constants, Text};
 use std::cell::{Cell, RefCell};
 use std::ffi::c_char;
@@ -49,11 +50,22 @@ pub fn init() {
     }
 }
 
-/// Returns how often the text of what runs next may have changed. While this is the same, the same plan with a text at the same address
-/// has the same text.
+/// Returns what identifies the text of a query.
+///
+/// # Safety
+/// `query` must be valid, and have a plan.
 #[inline(always)]
-pub fn count() -> u32 {
-    COUNT.get()
+pub unsafe fn text_id(query: *const QueryDesc) -> TextId {
+    // SAFETY: the query and its plan are valid by the caller's promise.
+    unsafe {
+        let plan = (*query).plannedstmt;
+        TextId {
+            address: (*query).sourceText.addr(),
+            plan: plan.addr(),
+            place: ((*plan).stmt_location, (*plan).stmt_len),
+            parsed: COUNT.get(),
+        }
+    }
 }
 
 /// Notes that the next execution may have another text, wherever PostgreSQL has it.

@@ -5,15 +5,15 @@
 //! No hook runs if a text cannot be parsed, analysed or planned. But PostgreSQL's hook for messages in the server's log sees
 //! each error that ends a client's message, unless `log_min_messages` keeps errors out of the log.
 
-use super::nesting;
+use super::{nesting, parsed};
 use crate::guc::{self, StatisticsLevel};
 use crate::pg::plan::tree::tag;
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::{self, first_bytes, from_database, unguarded};
 use crate::pg::sql_trace::{level, lines};
-use crate::session;
+use crate::session::{self, TextId};
 use pgrx::pg_sys::{self, CommandTag, ErrorData, NodeTag, PlannedStmt, QueryDesc};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::c_char;
 
 /// The maximal bytes that are shown of a statement's text or of an error's message.
@@ -49,10 +49,13 @@ impl Beginning {
 }
 
 /// An unmeasured statement of the client.
-#[derive(Clone, Copy)]
 struct Unmeasured {
     what: What,
+    /// The error's message, if it failed.
+    error: Option<Beginning>,
     text: Beginning,
+    /// Which text that is, if a query has it.
+    text_id: TextId,
     /// Who sent it.
     user: u32,
     /// When its message began.
@@ -76,12 +79,12 @@ enum What {
     /// It reads a cursor that is still open.
     OpenCursor,
     /// It failed, and no executor ran it.
-    Failed(Beginning),
+    Failed,
     /// Its message failed after it had run.
-    FailedAfterwards(Beginning),
+    FailedAfterwards,
 }
 
-static LAST: BackendLocal<Cell<Option<Unmeasured>>> = BackendLocal::new(Cell::new(None));
+static LAST: BackendLocal<RefCell<Option<Unmeasured>>> = BackendLocal::new(RefCell::new(None));
 /// When the message began whose statement displayed statistics last. Such a statement does not count.
 static DISPLAYED: BackendLocal<Cell<i64>> = BackendLocal::new(Cell::new(0));
 /// When the message began in which an error ended a client's run last.
@@ -172,12 +175,14 @@ pub unsafe fn cursor_read(query: *mut QueryDesc) {
 ///
 /// # Safety
 /// `query` must be valid.
+#[inline(always)]
 unsafe fn note_query(what: What, query: *mut QueryDesc) {
     // SAFETY: `query` is valid by the caller's promise, and so are its planned statement and its text.
     unsafe {
         if let Some(plan) = (*query).plannedstmt.as_ref() {
-            let text = (*query).sourceText;
-            note(what, beginning(text, plan.stmt_location, plan.stmt_len));
+            note(what, None, parsed::text_id(query), || {
+                beginning((*query).sourceText, plan.stmt_location, plan.stmt_len)
+            });
         }
     }
 }
@@ -253,8 +258,8 @@ pub unsafe fn utility_begins(statement: *const PlannedStmt) -> Option<Utility> {
 pub unsafe fn utility_ended(statement: &Utility, source: *const c_char) {
     if session::last_at() == statement.measured_before {
         // SAFETY: the text is valid by the caller's promise.
-        let text = unsafe { beginning(source, statement.location, statement.length) };
-        note(What::Utility(statement.tag), text);
+        let text = || unsafe { beginning(source, statement.location, statement.length) };
+        note(What::Utility(statement.tag), None, TextId::default(), text);
     }
 }
 
@@ -300,36 +305,52 @@ unsafe fn failed(error: &ErrorData) {
         unsafe { beginning(error.message, 0, 0) }
     };
     let what = match ended {
-        Some(_) => What::FailedAfterwards(shown),
-        None => What::Failed(shown),
+        Some(_) => What::FailedAfterwards,
+        None => What::Failed,
     };
     // SAFETY: PostgreSQL keeps the text of the message that it processes.
-    note(what, unsafe { beginning(text, 0, 0) });
+    let text = || unsafe { beginning(text, 0, 0) };
+    note(what, Some(shown), TextId::default(), text);
 }
 
-fn note(what: What, text: Beginning) {
+/// Notes a statement, and copies its text unless it is that of the statement before. A statement without a `text_id` is not
+/// compared.
+#[inline(always)]
+fn note(what: What, error: Option<Beginning>, text_id: TextId, text: impl FnOnce() -> Beginning) {
     let message = server::message_time();
     if DISPLAYED.get() == message {
         return;
     }
     let after = session::last_at();
-    let earlier = LAST.get().filter(|earlier| earlier.after == after);
-    let noted = earlier.filter(|earlier| earlier.message == message);
-    // A DO may leave a cursor that is read at the end of its transaction.
-    if noted.is_some() && matches!(what, What::BegunUnmeasured) {
+    let Ok(mut last) = LAST.try_borrow_mut() else {
         return;
+    };
+    let mut count = 1;
+    if let Some(earlier) = last.as_mut().filter(|earlier| earlier.after == after) {
+        let is_of_message = earlier.message == message;
+        // A DO may leave a cursor that is read at the end of its transaction.
+        if is_of_message && matches!(what, What::BegunUnmeasured) {
+            return;
+        }
+        let is_same = is_of_message && matches!((what, earlier.what), (What::OpenCursor, What::OpenCursor));
+        count = earlier.count + u64::from(!is_same);
+        if text_id != TextId::default() && text_id == earlier.text_id {
+            (earlier.what, earlier.error) = (what, error);
+            (earlier.message, earlier.count) = (message, count);
+            earlier.user = server::session_user_id();
+            return;
+        }
     }
-    let is_same =
-        matches!(what, What::OpenCursor) && noted.is_some_and(|noted| matches!(noted.what, What::OpenCursor));
-    let count = earlier.map_or(0, |earlier| earlier.count) + u64::from(!is_same);
-    LAST.set(Some(Unmeasured {
+    *last = Some(Unmeasured {
         what,
-        text,
+        error,
+        text: text(),
+        text_id,
         user: server::session_user_id(),
         message,
         after,
         count,
-    }));
+    });
 }
 
 /// Why the session's last statement was not measured.
@@ -343,7 +364,8 @@ pub struct Reason {
 /// Returns why the session's last statement was not measured. Returns `None` if it was. `measured` is when the last measured
 /// statement ended, if there is one.
 pub fn reason(measured: Option<i64>) -> Option<Reason> {
-    let last = LAST.get().filter(|last| last.after == measured)?;
+    let last = LAST.borrow();
+    let last = last.as_ref().filter(|last| last.after == measured)?;
     let visible = server::may_see(last.user);
     let shown = |text: &Beginning| {
         if visible {
@@ -352,6 +374,7 @@ pub fn reason(measured: Option<i64>) -> Option<Reason> {
             "hidden".to_owned()
         }
     };
+    let error = || last.error.as_ref().map_or_else(String::new, shown);
     let reason = match last.what {
         What::Basic => "was not measured: pg_rowsource.statistics_level was basic".to_owned(),
         What::NotAttached => {
@@ -365,10 +388,10 @@ pub fn reason(measured: Option<i64>) -> Option<Reason> {
         }
         What::Utility(_) => "was not measured: it has no plan".to_owned(),
         What::OpenCursor => "reads a cursor that is still open: its statistics are shown when it is closed".to_owned(),
-        What::Failed(error) => format!("failed without being measured: {}", shown(&error)),
-        What::FailedAfterwards(error) => {
+        What::Failed => format!("failed without being measured: {}", error()),
+        What::FailedAfterwards => {
             return Some(Reason {
-                text: format!("An error followed this statement in its message: {}", shown(&error)),
+                text: format!("An error followed this statement in its message: {}", error()),
                 is_basic: false,
             });
         }

@@ -450,13 +450,8 @@ impl Statement {
                 at: server::time_of_day(self.clock, self.tick_ns),
             },
             last: is_last.then(|| session::Executed {
-                text: session::TextId {
-                    // SAFETY: as above.
-                    address: unsafe { (*self.query).sourceText }.addr(),
-                    // SAFETY: as above.
-                    plan: unsafe { (*self.query).plannedstmt }.addr(),
-                    parsed: parsed::count(),
-                },
+                // SAFETY: as above.
+                text: unsafe { parsed::text_id(self.query) },
                 copy: &copy,
                 workers,
                 planning_ms: planned.last_ms,

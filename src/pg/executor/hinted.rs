@@ -1,0 +1,48 @@
+//! Remembers which statements have the hint `gather_plan_statistics`, so that their texts are searched once. At level basic this
+//! is most of what a prepared statement would cost.
+
+use super::parsed;
+use crate::pg::server;
+use crate::pg::server::backend_local::BackendLocal;
+use crate::session::TextId;
+use pgrx::pg_sys::QueryDesc;
+use rowsource_core::hint;
+use std::cell::Cell;
+
+/// How many statements are remembered. One takes the place of another if their plans lie at addresses with the same bits.
+const PLACES: usize = 16;
+/// PostgreSQL's plans of two statements are at least this many bytes apart, as a power of two.
+const APART: u32 = 7;
+
+/// The statements that were searched last, and whether they have the hint.
+static SEARCHED: BackendLocal<[Cell<(Option<TextId>, bool)>; PLACES]> =
+    BackendLocal::new([const { Cell::new((None, false)) }; PLACES]);
+
+/// Returns whether a query's text has the hint.
+///
+/// # Safety
+/// `query` must be valid, and have a plan.
+#[inline]
+pub unsafe fn is_hinted(query: *const QueryDesc) -> bool {
+    // SAFETY: the query and its plan are valid by the caller's promise.
+    let text = unsafe { parsed::text_id(query) };
+    let searched = &SEARCHED.inner()[(text.plan >> APART) % PLACES];
+    let (known, is_hinted) = searched.get();
+    if known == Some(text) {
+        return is_hinted;
+    }
+    // SAFETY: as above.
+    let is_hinted = unsafe { search(query) };
+    searched.set((Some(text), is_hinted));
+    is_hinted
+}
+
+/// Searches a query's text for the hint.
+///
+/// # Safety
+/// `query` must be valid, and have a plan.
+#[inline(never)]
+unsafe fn search(query: *const QueryDesc) -> bool {
+    // SAFETY: the query, its plan and its text are valid by the caller's promise.
+    hint::present(unsafe { server::commented_text((*query).sourceText, (*query).plannedstmt) })
+}
