@@ -23,10 +23,10 @@ as_root=(env DEBIAN_FRONTEND=noninteractive)
 command -v "${as_root[0]}" >/dev/null || die "missing: ${missing[*]} (run as root, or install sudo)"
 mkdir -p "$TARGET" && log=$TARGET/setup.log
 say "installing ${missing[*]}"
-# Debian's package would create a cluster and start it: not wanted here.
-"${as_root[@]}" sh -ec '
+# Debian's package would create a cluster and start it: not wanted here. Scripts may run side by side, and so may others that use apt.
+"${as_root[@]}" flock /run/lock/pg_rowsource-setup sh -ec '
     mkdir -p /etc/postgresql-common && cd /etc/postgresql-common
     [ -e createcluster.conf ] || echo "create_main_cluster = false" >createcluster.conf
     apt-get -yq update
-    apt-get -yq -o Dpkg::Options::=--force-confold --no-install-recommends install "$@"' - "${missing[@]}" >"$log" 2>&1 ||
+    apt-get -yq -o DPkg::Lock::Timeout=600 -o Dpkg::Options::=--force-confold --no-install-recommends install "$@"' - "${missing[@]}" >"$log" 2>&1 ||
     die "apt-get failed: $(grep -E '^[EW]:' "$log" | tail -n 1) (see $log)"
