@@ -4,14 +4,17 @@ use crate::pg::server::backend_local::BackendLocal;
 use rowsource_core::clock::{self, Source};
 use std::cell::Cell;
 
-/// Whether the clock is the time stamp counter, and the length of its tick.
+/// Whether the clock is the time stamp counter.
 static TSC: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
-static NS_PER_TICK: BackendLocal<Cell<f64>> = BackendLocal::new(Cell::new(1.0));
+/// The length of its tick, in parts of a nanosecond. To multiply whole numbers takes fewer instructions than to convert them.
+static PARTS_PER_TICK: BackendLocal<Cell<u64>> = BackendLocal::new(Cell::new(0));
+/// How many parts a nanosecond has, as a power of two.
+const PARTS: u32 = 32;
 
 /// Chooses the clock. It stays the same as long as the process lives, and its children inherit it.
 pub fn choose() {
     TSC.set(clock::auto() == Source::Tsc);
-    NS_PER_TICK.set(clock::auto().scale().ns_per_tick());
+    PARTS_PER_TICK.set((clock::auto().scale().ns_per_tick() * f64::from(PARTS).exp2()).round() as u64);
 }
 
 /// Reads the clock, in ticks.
@@ -29,7 +32,7 @@ pub fn now() -> u64 {
 pub fn ns_since(start: u64) -> u64 {
     let ticks = now().saturating_sub(start);
     if TSC.get() {
-        (ticks as f64 * NS_PER_TICK.get()) as u64
+        ((u128::from(ticks) * u128::from(PARTS_PER_TICK.get())) >> PARTS) as u64
     } else {
         ticks
     }
