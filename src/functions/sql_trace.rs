@@ -206,8 +206,11 @@ impl Mask {
             Event::Wait(wait) if !self.is_visible(wait.cursor) => {
                 wait.object = WaitObject::default();
             }
-            Event::Bind { cursor, value, .. } if !self.is_visible(*cursor) => {
+            Event::Value { cursor, value, .. } if !self.is_visible(*cursor) => {
                 *value = None;
+            }
+            Event::ParseError { uid, sql, .. } if !u32::try_from(*uid).is_ok_and(server::may_see) => {
+                HIDDEN.clone_into(sql);
             }
             _ => {}
         }

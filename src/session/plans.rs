@@ -2,6 +2,7 @@
 //! buffer. If there is no shared store, the plan's statistics are here too.
 
 use crate::guc;
+use crate::pg::server;
 use crate::pg::store::{PlanRef, PlanSlot};
 use rowsource_core::eviction::{Limits, oldest};
 use rowsource_core::model::{ExecutionStats, KeepLimit, NodeTotals, Plan, PlanDescription, PlanKey};
@@ -25,6 +26,8 @@ pub struct KnownPlan {
     /// The plan's slot in the session's buffer of the shared store.
     slot: PlanSlot,
     pub description: RefCell<Rc<PlanDescription>>,
+    /// How many changes of catalogs the session had heard of when the names of the description were last compared.
+    pub compared_at: Cell<u64>,
     /// Whether the plan is in the session's list.
     listed: Cell<bool>,
     /// The plan's part of the list's memory.
@@ -41,6 +44,7 @@ impl KnownPlan {
             key,
             slot: PlanSlot::default(),
             description: RefCell::new(description),
+            compared_at: Cell::new(server::catalog_changes()),
             listed: Cell::new(false),
             bytes: Cell::new(0),
             used: Cell::new(0),

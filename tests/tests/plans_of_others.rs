@@ -78,3 +78,38 @@ fn renamed_indexes_have_their_new_names() {
     let of_second = shown(&mut second, "SELECT v FROM t WHERE id = 2");
     assert!(of_second.contains("t_new"), "{of_second}");
 }
+
+/// The session that has run the plan before shows the new names too.
+#[test]
+fn a_session_shows_new_names_of_plans_that_it_knows() {
+    let (_server, mut first, mut second) = two_sessions("own-renamed");
+    run_each(
+        &mut first,
+        "CREATE INDEX t_old ON t (id); CREATE TABLE u AS SELECT * FROM t; ANALYZE t; ANALYZE u",
+    );
+    let [by_index, of_table, of_column] = [
+        "SELECT v FROM t WHERE id = 1",
+        "SELECT count(*) FROM u WHERE v = 'v1'",
+        "SELECT v FROM u WHERE v = 'v3' AND id > 7",
+    ];
+    // Some plans are those of a statement that the session keeps.
+    for _ in 0..3 {
+        assert!(shown(&mut first, by_index).contains("t_old"));
+        assert!(shown(&mut first, of_table).contains("| u "));
+        assert!(shown(&mut first, of_column).contains("(id > 7)"));
+    }
+    run_each(
+        &mut second,
+        "ALTER INDEX t_old RENAME TO t_new; ALTER TABLE u RENAME TO w; ALTER TABLE w RENAME id TO number",
+    );
+    let now = shown(&mut first, by_index);
+    assert!(now.contains("t_new") && !now.contains("t_old"), "{now}");
+    let now = shown(&mut first, &of_table.replace("FROM u", "FROM w"));
+    assert!(now.contains("| w ") && !now.contains("| u "), "{now}");
+    let now = shown(&mut first, "SELECT v FROM w WHERE v = 'v3' AND number > 7");
+    assert!(now.contains("(number > 7)") && now.contains("| w "), "{now}");
+    // Its own changes count too.
+    run_each(&mut first, "ALTER INDEX t_new RENAME TO t_newest");
+    let now = shown(&mut first, by_index);
+    assert!(now.contains("t_newest"), "{now}");
+}

@@ -55,7 +55,7 @@ STAT #2:id=0,rows=1,time=?,starts=1
 NODE #2:plh=?,id=1,pid=0,cost=?,card=10,op=Index Only Scan on t_id
 STAT #2:id=1,rows=10,time=?,starts=1
 CLOSE #2:e=?,tim=?
-XCTEND #2:rlbk=0,rd_only=1,tim=?
+XCTEND #2:rlbk=0,rd_only=1,e=?,tim=?
 PARSING IN CURSOR #3:dep=0,uid=?,queryid=?,tim=?,sql=UPDATE t SET v = 8 WHERE id = 5
 PARSE #3:e=?,tim=?
 PLAN #3:e=?,tim=?
@@ -67,7 +67,7 @@ STAT #3:id=0,time=?,starts=1
 NODE #3:plh=?,id=1,pid=0,cost=?,card=1,op=Index Scan on t_id
 STAT #3:id=1,rows=1,time=?,starts=1
 CLOSE #3:e=?,tim=?
-XCTEND #3:rlbk=0,rd_only=0,tim=?
+XCTEND #3:rlbk=0,rd_only=0,e=?,tim=?
 PARSING IN CURSOR #4:dep=0,uid=?,queryid=?,tim=?,sql=SELECT 1 / (id - 1) FROM t WHERE id = 1
 PARSE #4:e=?,tim=?
 PLAN #4:e=?,tim=?
@@ -76,13 +76,13 @@ FETCH #4:e=?,fail=1,tim=?
 NODE #4:plh=?,id=0,cost=?,card=1,op=Index Only Scan on t_id
 STAT #4:id=0,time=?,starts=1
 ERROR #4:err=22012,tim=?
-XCTEND #4:rlbk=1,rd_only=1,tim=?
-ERROR #4:err=42601,tim=?
-XCTEND #4:rlbk=1,rd_only=1,tim=?
+XCTEND #4:rlbk=1,rd_only=1,e=?,tim=?
+PARSE ERROR #0:uid=?,err=42601,e=?,tim=?,sql=SELEC 1
+XCTEND #4:rlbk=1,rd_only=1,e=?,tim=?
 PARSING IN CURSOR #5:dep=0,uid=?,queryid=?,tim=?,sql=SET work_mem = '1MB'
 PARSE #5:e=?,tim=?
 EXEC #5:e=?,util=1,tim=?
-XCTEND #5:rlbk=0,rd_only=1,tim=?";
+XCTEND #5:rlbk=0,rd_only=1,e=?,tim=?";
 
 #[test]
 fn the_format_is_documented() {
@@ -315,7 +315,7 @@ fn a_driver_with_portals_and_named_statements_is_traced() {
         [1, 8, 8, 8]
     );
     assert_eq!(count("PLAN", "'named'"), 6);
-    let binds: Vec<&str> = of_cursor(&lines, "BIND", "'named'")
+    let binds: Vec<&str> = of_cursor(&lines, "VALUE", "'named'")
         .into_iter()
         .map(|line| line.split_once(':').expect("fields").1)
         .collect();
@@ -333,7 +333,7 @@ fn a_driver_with_portals_and_named_statements_is_traced() {
     start(&mut client, "");
     client.query(&named, &[&4, &100]).expect("it runs");
     let lines = stopped(&server, &mut client);
-    assert!(of(&lines, "BIND").is_empty());
+    assert!(of(&lines, "VALUE").is_empty());
     assert_eq!(of_cursor(&lines, "FETCH", "'named'").len(), 1);
     server.assert_no_crash();
 }
@@ -419,8 +419,10 @@ fn events_are_nested() {
     run_each(
         &mut client,
         "SELECT count(*), pg_sleep(0.01) FROM t a JOIN t b USING (id);
-         DO 'DECLARE n int; BEGIN FOR i IN 1..5 LOOP SELECT v INTO n FROM t WHERE id = i; END LOOP; END'",
+         DO 'DECLARE n int; BEGIN FOR i IN 1..5 LOOP SELECT v INTO n FROM t WHERE id = i; END LOOP; END';
+         BEGIN; DECLARE c CURSOR FOR SELECT id FROM t; FETCH 3 FROM c; SELECT 'between'; FETCH 3 FROM c; CLOSE c; COMMIT",
     );
+    let _ = client.simple_query("SELECT missing FROM t");
     run_each(&mut client, "SELECT rowsource_trace_stop()");
     let document: String = value(&mut client, "SELECT rowsource_trace_events()");
     let document: Value = serde_json::from_str(&document).expect("JSON");
@@ -442,6 +444,13 @@ fn events_are_nested() {
     slices.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
     let count = |name: &str| slices.iter().filter(|slice| slice.2.starts_with(name)).count();
     assert_eq!((count("DO '"), count("SELECT v "), count("Hash Join")), (1, 5, 1));
+    // The cursor's execution would cross the statements that read it. Its calls say whose they are.
+    assert_eq!((count("DECLARE c"), count("ERROR 42703")), (1, 1), "{slices:?}");
+    let of_cursor = |event: &&Value| event["args"]["statement"] == "DECLARE c CURSOR FOR SELECT id FROM t";
+    let events = document["traceEvents"].as_array().expect("events");
+    let calls = events.iter().filter(of_cursor);
+    let fetches = calls.filter(|event| event["name"] == "FETCH").count();
+    assert_eq!(fetches, 2);
     assert!(count("Timeout PgSleep") >= 1, "{slices:?}");
     let mut open: Vec<&(i64, i64, String)> = Vec::new();
     for slice in &slices {
@@ -494,7 +503,7 @@ fn only_some_may_trace_and_read() {
     // The file has the value of the owner's statement. Nobody else sees it.
     let binds = trace_file::lines(&server, &file);
     assert!(
-        of(&binds, "BIND")
+        of(&binds, "VALUE")
             .iter()
             .any(|line| line.ends_with("value=opendoor")),
         "{binds:#?}"

@@ -170,7 +170,7 @@ fn statements_in_a_pipeline_have_their_own_lines() {
         ];
         assert_eq!(sums, [expected.map(Some)], "{text}");
     }
-    assert_eq!(of_cursor("BIND", "'one'").len(), 20);
+    assert_eq!(of_cursor("VALUE", "'one'").len(), 20);
     assert_eq!(trace_file::of(&trace, "ERROR").len(), 1);
     // They were in flight: the session did not wait for the client before each.
     let waits = trace

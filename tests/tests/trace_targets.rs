@@ -427,6 +427,6 @@ fn a_function_may_keep_its_values_out() {
         let slept = found
             .iter()
             .any(|line| line.starts_with("WAIT #") && line.contains("PgSleep"));
-        assert_eq!((count("BIND #"), slept), expected, "{name}: {found:#?}");
+        assert_eq!((count("VALUE #"), slept), expected, "{name}: {found:#?}");
     }
 }

@@ -29,7 +29,7 @@ fn large_values_are_not_printed() {
         .query(&statement, &[&small, &"", &"", &8, &none])
         .expect("it runs");
     let lines = stopped(&server, &mut client);
-    let binds: Vec<String> = of(&lines, "BIND")
+    let binds: Vec<String> = of(&lines, "VALUE")
         .iter()
         .map(|line| line.split_once(":").expect("fields").1.to_owned())
         .collect();
@@ -234,7 +234,7 @@ fn databases_have_any_encoding() {
                 long.len()
             );
         }
-        let values: Vec<&str> = of(&lines, "BIND")
+        let values: Vec<&str> = of(&lines, "VALUE")
             .iter()
             .filter_map(|line| line.split_once("value="))
             .map(|(_, value)| value)

@@ -89,6 +89,12 @@ impl PlanDescription {
         })
     }
 
+    /// Returns whether the description was made with these names of relations and columns ([`ExplainedPlan::names`]).
+    pub fn has_names(&self, names: u64) -> bool {
+        let constants = self.constants.as_ref();
+        constants.is_some_and(|constants| self.fingerprint == Some(constants.fingerprint(names)))
+    }
+
     /// Returns whether symbols replace the constants.
     #[inline(always)]
     pub fn is_normalised(&self) -> bool {

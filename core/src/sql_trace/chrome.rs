@@ -2,9 +2,11 @@
 //!
 //! Each process has a track. On it, an execution contains its calls, the plan's nodes, its waits and the statements that it
 //! called. A node's place inside its execution is not known, only how long it took: it begins with the node above it, or when
-//! the node before it ends.
+//! the node before it ends. An execution during which other statements end, such as that of a cursor, has no slice of its own: it
+//! would cross theirs.
 
 use super::event::{Call, Event, Phase, Stat};
+use super::open::Open;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
@@ -15,10 +17,49 @@ const MAX_OPEN: usize = 10_000;
 /// The most cursors of a file whose text is known.
 const MAX_CURSORS: usize = 1_000_000;
 
+/// Calls that are nested more deeply are taken as nested as deeply as this.
+const MAX_DEPTH: usize = 200;
+
+/// The last calls of each nesting level, in the order in which they ended.
+#[derive(Default)]
+struct Ended {
+    count: u64,
+    /// The cursors of the last call, and of the last one of another cursor, with the number of each.
+    levels: Vec<[(u64, u64); 2]>,
+}
+
+impl Ended {
+    /// Notes that a call has ended.
+    fn add(&mut self, call: &Call) {
+        self.count += 1;
+        let at = depth(call.dep);
+        if self.levels.len() <= at {
+            self.levels.resize(at + 1, [(0, 0); 2]);
+        }
+        let [last, other] = &mut self.levels[at];
+        if last.0 != call.cursor {
+            *other = *last;
+        }
+        *last = (call.cursor, self.count);
+    }
+
+    /// Returns whether a call of another cursor, nested at most as deeply, has ended since this many had.
+    fn has_other_since(&self, count: u64, cursor: u64, dep: u64) -> bool {
+        let levels = self.levels.iter().take(depth(dep) + 1);
+        levels.flatten().any(|(of, at)| *of != cursor && *at > count)
+    }
+}
+
+fn depth(dep: u64) -> usize {
+    usize::try_from(dep).unwrap_or(MAX_DEPTH).min(MAX_DEPTH)
+}
+
 /// An execution in progress.
 #[derive(Default)]
 struct Execution {
     began: u64,
+    /// How many calls had ended when it began.
+    ended: u64,
     /// The longest call of the executor: its beginning and its end.
     run: Option<(u64, u64)>,
     stats: Vec<Stat>,
@@ -30,7 +71,10 @@ pub struct Chrome {
     out: String,
     pid: u64,
     names: HashMap<u64, String>,
+    /// By their cursors and the nesting levels at which they began.
     executions: HashMap<(u64, u64), Execution>,
+    levels: Open,
+    ended: Ended,
     /// The bytes of the cursors, and of the nodes of executions in progress.
     open: usize,
 }
@@ -40,6 +84,8 @@ impl Chrome {
     pub fn begin_file(&mut self) {
         self.names.clear();
         self.executions.clear();
+        self.levels = Open::default();
+        self.ended = Ended::default();
         self.open = 0;
         self.pid = 0;
     }
@@ -86,7 +132,7 @@ impl Chrome {
             }
             Event::Call(phase, call) => self.add_call(phase, &call),
             Event::Stat(stat) => {
-                let key = (stat.cursor, stat.dep);
+                let key = (stat.cursor, self.levels.level(stat.cursor, stat.dep));
                 if let Some(execution) = self.executions.get_mut(&key)
                     && execution.stats.len() < MAX_OPEN
                 {
@@ -106,11 +152,20 @@ impl Chrome {
                 let arguments = without_nulls(arguments);
                 self.slice(&wait.name, "wait", (from, wait.tim), &arguments);
             }
-            Event::Transaction { rollback, tim, .. } => {
+            Event::Transaction { rollback, call, .. } => {
                 let (pid, name) = (self.pid, if rollback { "ROLLBACK" } else { "COMMIT" });
+                if let Some(elapsed) = call.elapsed_us {
+                    let from = call.tim.saturating_sub(elapsed);
+                    return self.slice(name, "transaction", (from, call.tim), &arguments(&call));
+                }
                 self.push(&json!({
-                    "name": name, "cat": "transaction", "ph": "i", "s": "t", "ts": tim, "pid": pid, "tid": pid,
+                    "name": name, "cat": "transaction", "ph": "i", "s": "t", "ts": call.tim, "pid": pid, "tid": pid,
                 }));
+            }
+            Event::ParseError { code, call, sql, .. } => {
+                let from = call.tim.saturating_sub(call.elapsed_us.unwrap_or(0));
+                let arguments = json!({"statement": name(&sql)});
+                self.slice(&format!("ERROR {code}"), "error", (from, call.tim), &arguments);
             }
             Event::Error { code, tim, .. } => {
                 let (pid, name) = (self.pid, format!("ERROR {code}"));
@@ -120,7 +175,7 @@ impl Chrome {
             }
             Event::Cursor(_)
             | Event::Node { .. }
-            | Event::Bind { .. }
+            | Event::Value { .. }
             | Event::Lost { .. }
             | Event::End { .. } => {}
         }
@@ -128,20 +183,25 @@ impl Chrome {
 
     fn add_call(&mut self, phase: Phase, call: &Call) {
         let from = call.tim.saturating_sub(call.elapsed_us.unwrap_or(0));
-        let key = (call.cursor, call.dep);
-        let arguments = json!({
-            "cpu_us": call.cpu_us, "disk": call.reads, "query": call.gets, "current": call.dirtied,
-            "rows": call.rows, "failed": call.has_failed,
-        });
+        let began_at = match phase {
+            Phase::Fetch | Phase::Finish | Phase::Close => self.levels.level(call.cursor, call.dep),
+            _ => call.dep,
+        };
+        let key = (call.cursor, began_at);
         let name = self.names.get(&call.cursor).cloned();
         let statement = name.unwrap_or_else(|| format!("(cursor {})", call.cursor));
+        let mut arguments = arguments(call);
+        arguments["statement"] = json!(statement);
+        self.levels.add(phase, call);
         if call.is_utility {
+            self.ended.add(call);
             return self.slice(&statement, "statement", (from, call.tim), &arguments);
         }
         match phase {
             Phase::Exec if self.executions.len() < MAX_OPEN => {
                 let execution = Execution {
                     began: from,
+                    ended: self.ended.count,
                     ..Execution::default()
                 };
                 self.executions.insert(key, execution);
@@ -160,12 +220,15 @@ impl Chrome {
         if (phase == Phase::Close || call.has_failed)
             && let Some(execution) = self.executions.remove(&key)
         {
-            let arguments = json!({"cursor": call.cursor});
-            self.slice(&statement, "statement", (execution.began, call.tim), &arguments);
+            if !self.ended.has_other_since(execution.ended, call.cursor, began_at) {
+                let arguments = json!({"cursor": call.cursor});
+                self.slice(&statement, "statement", (execution.began, call.tim), &arguments);
+            }
             self.nodes(&execution);
             let closed: usize = execution.stats.iter().map(bytes).sum();
             self.open = self.open.saturating_sub(closed);
         }
+        self.ended.add(call);
     }
 
     /// Adds the nodes of an execution, in the longest call of its executor.
@@ -193,6 +256,14 @@ impl Chrome {
             self.slice(&stat.node.operation, "node", (from, to), &arguments);
         }
     }
+}
+
+/// Returns what is known of a call.
+fn arguments(call: &Call) -> Value {
+    json!({
+        "cpu_us": call.cpu_us, "disk": call.reads, "query": call.gets, "current": call.dirtied,
+        "rows": call.rows, "failed": call.has_failed,
+    })
 }
 
 /// Removes what is not known.

@@ -5,6 +5,9 @@
 pub enum Phase {
     /// The statement was parsed and analysed.
     Parse,
+    /// Values were bound to the parameters of a prepared statement: all that the server did for its message before it planned the
+    /// statement or started the executor.
+    Bind,
     /// It was planned.
     Plan,
     /// The executor was started, or a utility statement ran.
@@ -15,28 +18,34 @@ pub enum Phase {
     Finish,
     /// The executor ended.
     Close,
+    /// The transaction ended: what was done since the call before.
+    Commit,
 }
 
 impl Phase {
     /// All of them, in the order in which a statement goes through them.
-    pub const ALL: [Phase; 6] = [
+    pub const ALL: [Phase; 8] = [
         Phase::Parse,
+        Phase::Bind,
         Phase::Plan,
         Phase::Exec,
         Phase::Fetch,
         Phase::Finish,
         Phase::Close,
+        Phase::Commit,
     ];
 
     /// Returns the word that a line begins with.
     pub const fn word(self) -> &'static str {
         match self {
             Phase::Parse => "PARSE",
+            Phase::Bind => "BIND",
             Phase::Plan => "PLAN",
             Phase::Exec => "EXEC",
             Phase::Fetch => "FETCH",
             Phase::Finish => "FINISH",
             Phase::Close => "CLOSE",
+            Phase::Commit => "XCTEND",
         }
     }
 }
@@ -204,7 +213,7 @@ pub enum Event {
     /// A call has ended.
     Call(Phase, Call),
     /// The value of a parameter, which the next execution uses.
-    Bind {
+    Value {
         /// The number of the cursor in its file.
         cursor: u64,
         /// The number of the parameter.
@@ -235,8 +244,8 @@ pub enum Event {
         rollback: bool,
         /// Whether it changed nothing.
         read_only: bool,
-        /// When it ended.
-        tim: u64,
+        /// The call that ended it. Its elapsed time is not known if it ended inside another call.
+        call: Call,
     },
     /// An error was reported to the client.
     Error {
@@ -246,6 +255,17 @@ pub enum Event {
         code: String,
         /// When.
         tim: u64,
+    },
+    /// A statement of the client failed before its first call: while it was parsed and analysed, or while its values were bound.
+    ParseError {
+        /// The OID of its user.
+        uid: u64,
+        /// Its SQLSTATE.
+        code: String,
+        /// What the server did for it.
+        call: Call,
+        /// Its text.
+        sql: String,
     },
     /// Lines that could not be written.
     Lost {

@@ -3,6 +3,7 @@
 //! * `event` holds the lines of a file as values; the format is described in `docs/trace.md`;
 //! * `writer` writes lines into a buffer of a fixed size, also inside system calls;
 //! * `reader` reads lines;
+//! * `open` knows which executions are in progress;
 //! * `report` adds them up per statement, and prints that as TKPROF does;
 //! * `chrome` writes them as Trace Event JSON;
 //! * `file` reads the paths of relations' files;
@@ -11,6 +12,7 @@
 pub mod chrome;
 pub mod event;
 pub mod file;
+mod open;
 pub mod reader;
 pub mod report;
 pub mod target;

@@ -87,9 +87,6 @@ fn read_line(line: &str) -> Option<Event> {
     let (number, fields) = rest.split_once(':')?;
     let cursor = number.parse().ok()?;
     let fields = Fields(fields);
-    if let Some(phase) = Phase::ALL.into_iter().find(|phase| phase.word() == word) {
-        return Some(Event::Call(phase, call(cursor, &fields)?));
-    }
     Some(match word {
         "TRACE" => Event::Header(Header {
             version: fields.number("version")?,
@@ -109,7 +106,8 @@ fn read_line(line: &str) -> Option<Event> {
             tim: fields.number("tim")?,
             sql: fields.text("sql")?,
         }),
-        "BIND" => Event::Bind {
+        // Version 1 of the format calls them BIND.
+        "VALUE" | "BIND" if fields.value("n").is_some() => Event::Value {
             cursor,
             number: fields.number("n")?,
             of: fields.number("type")?,
@@ -135,12 +133,18 @@ fn read_line(line: &str) -> Option<Event> {
         "XCTEND" => Event::Transaction {
             rollback: fields.flag("rlbk"),
             read_only: fields.flag("rd_only"),
-            tim: fields.number("tim")?,
+            call: call(cursor, &fields)?,
         },
         "ERROR" => Event::Error {
             cursor,
             code: fields.value("err")?.to_owned(),
             tim: fields.number("tim")?,
+        },
+        "PARSE ERROR" => Event::ParseError {
+            uid: fields.number("uid")?,
+            code: fields.value("err")?.to_owned(),
+            call: call(cursor, &fields)?,
+            sql: fields.text("sql")?,
         },
         "LOST" => Event::Lost {
             lines: fields.number("lines")?,
@@ -149,7 +153,10 @@ fn read_line(line: &str) -> Option<Event> {
         "END" => Event::End {
             tim: fields.number("tim")?,
         },
-        _ => return None,
+        word => {
+            let phase = Phase::ALL.into_iter().find(|phase| phase.word() == word)?;
+            Event::Call(phase, call(cursor, &fields)?)
+        }
     })
 }
 

@@ -14,8 +14,11 @@ const PLACES: usize = 16;
 /// PostgreSQL's plans of two statements are at least this many bytes apart, as a power of two.
 const APART: u32 = 7;
 
-/// The statements that were searched last, and whether they have the hint.
-static SEARCHED: BackendLocal<[Cell<(Option<TextId>, bool)>; PLACES]> =
+/// A text that was searched, and whether it has the hint.
+type Searched = Cell<(Option<TextId>, bool)>;
+
+/// The texts that were searched last.
+static SEARCHED: BackendLocal<[Searched; PLACES]> =
     BackendLocal::new([const { Cell::new((None, false)) }; PLACES]);
 
 /// Returns whether a query's text has the hint.

@@ -140,7 +140,8 @@ unsafe fn trace(query: *const pg_sys::Query, source: *const c_char) {
         let (location, length) = (query.stmt_location, query.stmt_len);
         let queryid = compat::parsed_query_id(query);
         if queryid != 0 {
-            lines::parsed(&lines::Statement::new(queryid, source, location, length));
+            let statement = lines::Statement::new(queryid, source, location, length);
+            lines::parsed(&statement.nested(!std::ptr::eq(source, pg_sys::debug_query_string)));
         }
     }
 }

@@ -4,9 +4,11 @@
 
 use super::unnamed;
 use crate::pg::compat;
+use crate::pg::server;
 use crate::pg::server::contained::contained_or_cancelled;
 use crate::pg::server::pg_try::pg_try;
 use crate::pg::sql_trace::lines::{self, Ended, Statement, Value};
+use crate::pg::sql_trace::nested;
 use pgrx::pg_sys::panic::pgrx_extern_c_guard;
 use pgrx::pg_sys::{self, ParamExternData, PlannedStmt, QueryDesc};
 use rowsource_core::model::NodeStats;
@@ -15,25 +17,38 @@ use rowsource_core::sql_trace::event::Phase;
 use std::cell::Cell;
 use std::ffi::{CStr, c_char};
 
-/// Runs a body as a call of a statement. `ended` says what the call returned, after it has succeeded.
+/// Runs a body as a call of a statement. `rows` says how many rows the call returned, after it has succeeded.
 ///
 /// # Safety
 /// * The frames of the caller and of the body must be plain, because an error crosses them.
-/// * `ended` must neither raise nor panic.
-unsafe fn around(phase: Phase, statement: &Statement, body: impl FnOnce(), ended: impl FnOnce() -> Ended) {
+/// * `rows` must neither raise nor panic.
+unsafe fn around(
+    phase: Phase,
+    statement: &Statement,
+    is_utility: bool,
+    body: impl FnOnce(),
+    rows: impl FnOnce() -> u64,
+) {
     let Some(began) = lines::begin(phase, Some(statement)) else {
         return body();
     };
-    let has_failed = |_| {
-        let failed = Ended {
-            has_failed: true,
-            ..Ended::default()
+    let ended = |rows, has_failed| {
+        let ended = Ended {
+            rows,
+            is_utility,
+            has_failed,
         };
-        lines::end(&began, Some(statement), failed);
+        lines::end(&began, Some(statement), ended);
     };
     // SAFETY: the frames are plain by the caller's promise.
-    unsafe { pg_try(body, has_failed, || ()) };
-    lines::end(&began, Some(statement), ended());
+    unsafe { pg_try(body, |_| ended(0, true), || ()) };
+    ended(rows(), false);
+}
+
+/// Returns whether a text is not the one that the client has sent.
+fn is_not_sent(source: *const c_char) -> bool {
+    // SAFETY: this is a global of a plain type, which is valid at all times.
+    !std::ptr::eq(source, unsafe { pg_sys::debug_query_string })
 }
 
 /// Returns the statement of a plan.
@@ -86,8 +101,9 @@ pub unsafe fn plan(
         let planned = Cell::new(std::ptr::null_mut());
         let body = || planned.set(planner());
         if queryid != 0 {
-            let statement = Statement::new(queryid, source, location, length);
-            around(Phase::Plan, &statement, body, Ended::default);
+            let statement = Statement::new(queryid, source, location, length).nested(is_not_sent(source));
+            lines::bound(&statement);
+            around(Phase::Plan, &statement, false, body, || 0);
         } else if let Some(began) = lines::begin(Phase::Plan, None) {
             let failed = Ended {
                 has_failed: true,
@@ -118,7 +134,9 @@ pub unsafe fn stats(
         query.as_ref().map(|query| {
             let place = query.plannedstmt.as_ref();
             let (location, length) = place.map_or((-1, 0), |plan| (plan.stmt_location, plan.stmt_len));
-            Statement::new(queryid, query.sourceText, location, length).with_made_text(unnamed::text)
+            Statement::new(queryid, query.sourceText, location, length)
+                .with_made_text(unnamed::text)
+                .nested(nested::is(query))
         })
     };
     lines::stats(queryid, statement.as_ref(), planid, nodes, stats);
@@ -134,7 +152,12 @@ pub unsafe fn stats(
 pub unsafe fn start(query: *mut QueryDesc, body: impl FnOnce()) {
     // SAFETY: the query is valid by the caller's promise, and so are its plan, its text and its parameters.
     unsafe {
-        let statement = of_plan((*query).plannedstmt, (*query).sourceText);
+        let is_nested = !server::portal_or_background();
+        if is_nested {
+            nested::begin(query);
+        }
+        let statement = of_plan((*query).plannedstmt, (*query).sourceText).nested(is_nested);
+        lines::bound(&statement);
         if lines::lists_binds(&statement) {
             pgrx_extern_c_guard(|| {
                 contained_or_cancelled(|| {
@@ -143,7 +166,7 @@ pub unsafe fn start(query: *mut QueryDesc, body: impl FnOnce()) {
                 })
             });
         }
-        around(Phase::Exec, &statement, body, Ended::default);
+        around(Phase::Exec, &statement, false, body, || 0);
     }
 }
 
@@ -157,14 +180,14 @@ pub unsafe fn start(query: *mut QueryDesc, body: impl FnOnce()) {
 pub unsafe fn phase(phase: Phase, query: *mut QueryDesc, body: impl FnOnce()) {
     // SAFETY: the query is started by the caller's promise, and it is still when a run has ended.
     unsafe {
-        let statement = of_plan((*query).plannedstmt, (*query).sourceText);
-        around(phase, &statement, body, || Ended {
-            rows: if phase == Phase::Fetch {
-                (*(*query).estate).es_processed
-            } else {
-                0
-            },
-            ..Ended::default()
+        let is_nested = nested::is(query);
+        let statement = of_plan((*query).plannedstmt, (*query).sourceText).nested(is_nested);
+        if phase == Phase::Close {
+            nested::end(query);
+        }
+        around(phase, &statement, false, body, || match phase {
+            Phase::Fetch => (*(*query).estate).es_processed,
+            _ => 0,
         });
     }
 }
@@ -185,11 +208,10 @@ pub unsafe fn utility(
     // SAFETY: the statement and its text are live by the caller's promise. Its completion is null or live.
     unsafe {
         let queryid = unnamed::utility_queryid(planned, source);
-        let statement = Statement::new(queryid, source, (*planned).stmt_location, (*planned).stmt_len);
-        around(Phase::Exec, &statement, body, || Ended {
-            rows: completion.as_ref().map_or(0, |done| done.nprocessed),
-            is_utility: true,
-            has_failed: false,
+        let statement = Statement::new(queryid, source, (*planned).stmt_location, (*planned).stmt_len)
+            .nested(!server::portal_or_background());
+        around(Phase::Exec, &statement, true, body, || {
+            completion.as_ref().map_or(0, |done| done.nprocessed)
         });
     }
 }

@@ -14,7 +14,7 @@ use crate::pg::sql_trace::{level, lines};
 use crate::session::{self, TextId};
 use pgrx::pg_sys::{self, CommandTag, ErrorData, NodeTag, PlannedStmt, QueryDesc};
 use std::cell::{Cell, RefCell};
-use std::ffi::c_char;
+use std::ffi::{CStr, c_char};
 
 /// The maximal bytes that are shown of a statement's text or of an error's message.
 const MAX_SHOWN: usize = 120;
@@ -272,7 +272,9 @@ unsafe extern "C-unwind" fn emit_log(error: *mut ErrorData) {
     unsafe {
         if (*error).elevel == pg_sys::PGERROR as i32 {
             if level::is_on() {
-                lines::error((*error).sqlerrcode);
+                let text = pg_sys::debug_query_string;
+                let text = if text.is_null() { c"" } else { CStr::from_ptr(text) };
+                lines::error((*error).sqlerrcode, text);
             }
             failed(&*error);
         }

@@ -10,7 +10,7 @@ use libc::c_int;
 use pgrx::pg_sys;
 use rowsource_core::clock::system;
 use rowsource_core::sql_trace::writer::Buffer;
-use rowsource_core::waits::Event;
+use rowsource_core::waits::{CLASS, Event};
 use std::cell::{Cell, UnsafeCell};
 
 /// The name of an event.
@@ -46,6 +46,8 @@ struct State {
     failure: Cell<c_int>,
     /// Whether a wait was listed since this was last asked.
     has_waited: Cell<bool>,
+    /// When the last wait for the client ended that was listed.
+    client_until: Cell<u64>,
     buffer: UnsafeCell<Buffer>,
     /// The names of events, in their order.
     names: UnsafeCell<Vec<Name>>,
@@ -62,6 +64,7 @@ static STATE: BackendLocal<State> = BackendLocal::new(State {
     losses: Cell::new(0),
     failure: Cell::new(0),
     has_waited: Cell::new(false),
+    client_until: Cell::new(0),
     buffer: UnsafeCell::new(Buffer::none()),
     names: UnsafeCell::new(Vec::new()),
 });
@@ -182,6 +185,12 @@ pub fn take_waited() -> bool {
     STATE.has_waited.replace(false)
 }
 
+/// Returns when the last wait for the client ended that was listed.
+#[inline(always)]
+pub fn client_until() -> u64 {
+    STATE.client_until.get()
+}
+
 /// Returns the time by the clock of the file, in microseconds.
 #[inline(always)]
 pub fn now_us() -> u64 {
@@ -211,6 +220,9 @@ pub fn wait(event: Event, ns: u64, is_rest: bool, node: Option<(usize, Option<u3
     STATE.has_waited.set(true);
     let now_ns = system::monotonic();
     let now = now_ns / 1_000;
+    if event & CLASS == pg_sys::PG_WAIT_CLIENT {
+        STATE.client_until.set(now);
+    }
     let is_full = with_buffer(|buffer| {
         let line = buffer
             .line(b"WAIT", STATE.cursor.get())

@@ -56,7 +56,7 @@ macro_rules! waiting {
                     }
                     if $events && !counting::is_file_io(event) {
                         let result = original($first $(, $argument)*);
-                        counting::woken();
+                        counting::woken(event);
                         return result;
                     }
                     if $events {

@@ -7,7 +7,8 @@
 //! that the literals are older.
 //!
 //! Unless the setting `keep_constants` is on, symbols like `$1` replace all constants, in the statement's text and in the
-//! conditions. Then a description is right for all executions, and a known plan is never described again.
+//! conditions. Then a description is right for all executions, and a known plan is described again only if a table, an index or a column
+//! has another name. The session looks for that when it has heard that a catalog was changed.
 //!
 //! The cost and the size of a description are bounded for any statement. `printing` makes EXPLAIN shorten long constants.
 //! If the conditions are still too long, the plan is described without them (`named`).
@@ -111,7 +112,8 @@ impl StatementText<'_> {
 }
 
 /// Returns the description of a started statement's plan, and whether its literals are those of an earlier execution.
-/// Creates the description unless this session knows a usable one, or `stored` returns the one that another session has made.
+/// Creates the description unless this session knows a usable one, or `stored` returns the one that another session has made. Of a known
+/// one, the second value is how many changes of catalogs the session had heard of when its names were last compared.
 /// Returns `None` if there is no memory for it.
 ///
 /// # Safety
@@ -120,14 +122,23 @@ impl StatementText<'_> {
 pub unsafe fn description<'a>(
     query: *mut QueryDesc,
     text: impl FnOnce() -> StatementText<'a>,
-    known: Option<&Rc<PlanDescription>>,
+    known: Option<(&Rc<PlanDescription>, &Cell<u64>)>,
     stored: impl FnOnce() -> Option<PlanDescription>,
     found: &[Found],
 ) -> Option<(Rc<PlanDescription>, bool)> {
     let has_memory = || memory::has_headroom(found.len());
-    if let Some(known) = known {
+    if let Some((known, compared_at)) = known {
         if is_of_all(known) {
-            return Some((known.clone(), false));
+            // SAFETY: `found` are the nodes of a started query, by the caller's promise.
+            let is_right = unsafe { has_current_names(known, compared_at, found) };
+            if is_right || !Budget::allows(system::monotonic()) || !has_memory() {
+                return Some((known.clone(), false));
+            }
+            let heard = server::catalog_changes();
+            // SAFETY: the caller promises what the function requires.
+            let description = unsafe { describe(query, &text(), found) }?;
+            compared_at.set(heard);
+            return Some((Rc::new(description), false));
         }
         // Without constants, a description is not made again for other literals. It is made because the setting changed.
         if guc::keep_constants() {
@@ -165,6 +176,39 @@ pub unsafe fn description<'a>(
 #[inline(always)]
 pub fn is_of_all(description: &PlanDescription) -> bool {
     description.is_normalised() && !guc::keep_constants()
+}
+
+/// Returns whether a description has the names that relations and columns have today. `compared_at` is how many changes of catalogs
+/// the session had heard of when they were last compared.
+///
+/// # Safety
+/// `found` must be the nodes of a started query.
+#[inline(always)]
+pub unsafe fn has_current_names(
+    description: &PlanDescription,
+    compared_at: &Cell<u64>,
+    found: &[Found],
+) -> bool {
+    // SAFETY: the caller promises what the function requires.
+    compared_at.get() == server::catalog_changes()
+        || unsafe { compare_names(description, compared_at, found) }
+}
+
+/// Compares the names of a description with those of today.
+///
+/// # Safety
+/// The same as for [`has_current_names`].
+#[cold]
+#[inline(never)]
+unsafe fn compare_names(description: &PlanDescription, compared_at: &Cell<u64>, found: &[Found]) -> bool {
+    let heard = server::catalog_changes();
+    // SAFETY: the nodes of a started query are initialised, and their relations are open.
+    let names = unsafe { relations::names(found) };
+    let is_same = names.is_some_and(|names| description.has_names(names));
+    if is_same {
+        compared_at.set(heard);
+    }
+    is_same
 }
 
 /// Returns whether a plan's description is right for an execution, including the literals.

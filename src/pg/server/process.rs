@@ -22,6 +22,14 @@ pub fn portal_or_background() -> bool {
     unsafe { !pg_sys::ActivePortal.is_null() || pg_sys::MyBackendType != pg_sys::BackendType::B_BACKEND }
 }
 
+/// Returns how many messages about changes of catalogs and relations the session has received. Those of its own transaction come when
+/// that is committed.
+#[inline(always)]
+pub fn catalog_changes() -> u64 {
+    // SAFETY: this is a global of a plain type, which is valid at all times.
+    unsafe { pg_sys::SharedInvalidMessageCounter }
+}
+
 /// Returns whether core times I/O now.
 pub fn core_times_io() -> bool {
     // SAFETY: this is a global of a plain type, which is valid at all times.

@@ -3,7 +3,7 @@
 use super::cursors;
 use super::level::{self, Level};
 use super::session::{self, LONGEST_LINE};
-use super::used::{NOTHING, Used};
+use super::used::{self, Used};
 use crate::pg::hot::sql_trace as hot;
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::{self, MAX_SHOWN_TEXT, first_bytes, from_database};
@@ -13,13 +13,10 @@ use rowsource_core::sql_trace::event::Phase;
 use rustc_hash::FxHasher;
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::ffi::c_char;
+use std::ffi::{CStr, c_char};
 use std::hash::Hasher;
 use std::marker::PhantomData;
 use std::rc::Rc;
-
-/// What the process had used when the last call ended.
-static LAST: BackendLocal<Cell<Used>> = BackendLocal::new(Cell::new(NOTHING));
 
 /// Whether a call has failed since the buffer was last written.
 static FAILED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
@@ -31,6 +28,8 @@ pub struct Began {
     cursor: u64,
     outer: u64,
     depth: u64,
+    /// How many calls are in progress around it.
+    outer_depth: u64,
     /// See [`cursors::generation`].
     generation: u64,
     /// See [`level::enter`].
@@ -48,6 +47,8 @@ pub struct Statement<'a> {
     length: i32,
     /// Returns the text that was made for a query that has none.
     made: fn(i64) -> Option<Rc<[u8]>>,
+    /// The client has not sent it: if it runs inside no call, it is nested in the end of the transaction.
+    is_nested: bool,
     lives: PhantomData<&'a [u8]>,
 }
 
@@ -63,6 +64,7 @@ impl Statement<'_> {
             location,
             length,
             made: |_| None,
+            is_nested: false,
             lives: PhantomData,
         }
     }
@@ -70,6 +72,16 @@ impl Statement<'_> {
     /// Returns the statement, with a function that finds the text that was made for a queryid.
     pub fn with_made_text(self, made: fn(i64) -> Option<Rc<[u8]>>) -> Self {
         Statement { made, ..self }
+    }
+
+    /// Returns the statement, and whether the client has not sent it.
+    pub fn nested(self, is_nested: bool) -> Self {
+        Statement { is_nested, ..self }
+    }
+
+    /// Returns in how many calls it runs.
+    fn depth(&self) -> u64 {
+        hot::depth().max(u64::from(self.is_nested))
     }
 
     /// Returns whether anything is written of it.
@@ -123,7 +135,7 @@ fn describe(cursor: u64, statement: &Statement) {
     hot::with_buffer(|buffer| {
         buffer
             .line(b"PARSING IN CURSOR", cursor)
-            .number(b"dep", hot::depth())
+            .number(b"dep", statement.depth())
             .number(b"uid", u64::from(server::user_id()))
             .signed(b"queryid", statement.queryid)
             .number(b"tim", now)
@@ -151,8 +163,9 @@ pub fn begin(phase: Phase, statement: Option<&Statement>) -> Option<Began> {
     if !level::with(named).is_on || !session::ready() {
         return None;
     }
-    let (depth, outer) = (hot::depth(), hot::cursor());
-    flush_failed(depth);
+    let (outer_depth, outer) = (hot::depth(), hot::cursor());
+    let depth = statement.map_or(outer_depth, Statement::depth);
+    flush_failed(outer_depth);
     let generation = cursors::generation();
     let cursor = match statement {
         Some(statement) => cursor_or_none(statement),
@@ -165,6 +178,7 @@ pub fn begin(phase: Phase, statement: Option<&Statement>) -> Option<Began> {
         cursor,
         outer,
         depth,
+        outer_depth,
         generation,
         outer_level,
         used: Used::now(),
@@ -173,7 +187,7 @@ pub fn begin(phase: Phase, statement: Option<&Statement>) -> Option<Began> {
 
 /// Notes that statements follow of which nothing is written. So what they use is not that of the next call that is written.
 pub fn pause() {
-    LAST.set(NOTHING);
+    used::set_last(None);
     session::pause();
 }
 
@@ -208,16 +222,15 @@ pub fn end(began: &Began, statement: Option<&Statement>, ended: Ended) {
         Some(statement)
             if !ended.has_failed && began.generation != cursors::generation() && hot::is_open() =>
         {
-            hot::set_call(depth, began.outer);
+            hot::set_call(began.outer_depth, began.outer);
             server::caught(|| cursor(statement)).unwrap_or(0)
         }
         _ => began.cursor,
     };
-    hot::set_call(depth, if depth == 0 { cursor } else { began.outer });
+    hot::set_call(began.outer_depth, if depth == 0 { cursor } else { began.outer });
     level::leave(began.outer_level);
     if hot::is_open() {
-        let elapsed = Some(used.at_us.saturating_sub(began.used.at_us));
-        line(began.phase, cursor, depth, elapsed, &began.used, &used, ended);
+        line(began.phase, cursor, depth, Some(&began.used), &used, ended);
         if ended.has_failed {
             FAILED.set(true);
         } else {
@@ -225,35 +238,26 @@ pub fn end(began: &Began, statement: Option<&Statement>, ended: Ended) {
             flush_if_due(depth == 0 && ends_statement);
         }
     }
-    LAST.set(used);
+    // What is nested in a call, or in the end of a transaction, is a part of it.
+    if depth == 0 {
+        used::set_last(Some(used));
+    }
 }
 
 /// Gives the line of a call that had no cursor when it began to a statement.
 pub fn end_as(began: &Began, statement: &Statement) {
     // The statement is described at the level of the call.
-    hot::set_call(began.depth, began.outer);
+    hot::set_call(began.outer_depth, began.outer);
     let cursor = server::caught(|| cursor(statement)).unwrap_or(0);
     end(&Began { cursor, ..*began }, None, Ended::default());
 }
 
-fn line(
-    phase: Phase,
-    cursor: u64,
-    depth: u64,
-    elapsed: Option<u64>,
-    before: &Used,
-    after: &Used,
-    ended: Ended,
-) {
-    let since = |before: i64, after: i64| after.saturating_sub(before).max(0) as u64;
+/// Writes the line of a call. Without what was used `before`, nothing is known of it but that it ended.
+fn line(phase: Phase, cursor: u64, depth: u64, before: Option<&Used>, after: &Used, ended: Ended) {
     hot::with_buffer(|buffer| {
-        let mut line = buffer
-            .line_with(phase.word(), cursor)
-            .nonzero(b"c", after.cpu_us.saturating_sub(before.cpu_us))
-            .known(b"e", elapsed)
-            .nonzero(b"p", since(before.reads, after.reads))
-            .nonzero(b"cr", since(before.gets, after.gets))
-            .nonzero(b"cu", since(before.dirtied, after.dirtied))
+        let line = buffer.line_with(phase.word(), cursor);
+        let mut line = after
+            .add_to(line, before)
             .nonzero(b"r", ended.rows)
             .nonzero(b"dep", depth);
         if ended.is_utility {
@@ -281,45 +285,47 @@ pub fn parsed(statement: &Statement) {
     }
     level::list_waits();
     let used = Used::now();
-    let depth = hot::depth();
-    flush_failed(depth);
+    let depth = statement.depth();
+    flush_failed(hot::depth());
     let cursor = server::caught(|| cursor(statement)).unwrap_or(0);
-    if level::is_selective() {
-        // When the statement before has ended is not known, because it was not written.
-        line(Phase::Parse, cursor, depth, None, &used, &used, Ended::default());
+    // If only single statements are written, it is not known when the statement before has ended.
+    let is_known = depth == 0 && !level::is_selective();
+    let before = is_known.then(|| used.before(used.message_came())).flatten();
+    line(
+        Phase::Parse,
+        cursor,
+        depth,
+        before.as_ref(),
+        &used,
+        Ended::default(),
+    );
+    if is_known {
+        hot::set_call(0, cursor);
+        used::set_last(Some(used));
+    }
+}
+
+/// Writes the line of what the server has done for the client's message until now, before it plans a statement or starts its query:
+/// it has bound values to the parameters of a prepared statement. Does nothing if another call came before: the statement's text was
+/// in the message, and was parsed.
+pub fn bound(statement: &Statement) {
+    if statement.depth() > 0
+        || level::is_selective()
+        || !level::of(statement.queryid).is_on
+        || !session::ready()
+    {
         return;
     }
-    let last = Some(LAST.get()).filter(|last| last.at_us >= session::opened_at());
-    let last = last.unwrap_or(NOTHING);
-    if depth == 0 {
-        let since_message = server::now().saturating_sub(server::message_time()).max(0) as u64;
-        let elapsed = since_message.min(used.at_us.saturating_sub(last.at_us));
-        // The processor time before the message is not this statement's.
-        let before = Used {
-            cpu_us: last.cpu_us.max(used.cpu_us.saturating_sub(elapsed)),
-            ..last
-        };
-        let before = if last.at_us == 0 {
-            Used {
-                cpu_us: before.cpu_us,
-                ..used
-            }
-        } else {
-            before
-        };
-        line(
-            Phase::Parse,
-            cursor,
-            0,
-            Some(elapsed),
-            &before,
-            &used,
-            Ended::default(),
-        );
+    flush_failed(0);
+    let used = Used::now();
+    let came = used.message_came();
+    if let Some(before) = used.before(came)
+        && before.at_us == came
+    {
+        let cursor = cursor_or_none(statement);
+        line(Phase::Bind, cursor, 0, Some(&before), &used, Ended::default());
         hot::set_call(0, cursor);
-        LAST.set(used);
-    } else {
-        line(Phase::Parse, cursor, depth, None, &used, &used, Ended::default());
+        used::set_last(Some(used));
     }
 }
 
@@ -349,7 +355,7 @@ pub fn bind(statement: &Statement, number: usize, of: u32, value: Value) {
     };
     hot::with_buffer(|buffer| {
         let line = buffer
-            .line(b"BIND", cursor)
+            .line(b"VALUE", cursor)
             .number(b"n", number as u64)
             .number(b"type", u64::from(of));
         match value {
@@ -373,7 +379,8 @@ pub fn stats(
     if !hot::is_open() || !level::of(queryid).is_on {
         return;
     }
-    let (depth, fingerprint) = (hot::depth(), fingerprint(planid, nodes));
+    let depth = statement.map_or_else(hot::depth, Statement::depth);
+    let fingerprint = fingerprint(planid, nodes);
     let generation = cursors::generation();
     let is_described = cursors::has_nodes(queryid, fingerprint);
     let mut is_complete = true;
@@ -462,19 +469,52 @@ fn stat(cursor: u64, depth: u64, node: &PlanNode, stats: &NodeStats) {
     });
 }
 
-/// Writes that an error goes to the client. Allocates nothing, because memory may be short.
-pub fn error(sqlstate: i32) {
+/// Writes that an error goes to the client. `text` is what the client has sent. Allocates nothing, because memory may be short.
+pub fn error(sqlstate: i32, text: &CStr) {
     let mut code = [b'0'; 5];
     for (place, at) in code.iter_mut().zip(0..) {
         *place += ((sqlstate >> (6 * at)) & 0x3F) as u8;
     }
-    let now = hot::now_us();
     // If only single statements are written, it may be the error of another one.
-    let is_written = !level::is_selective() || FAILED.get() && hot::cursor() != 0;
-    if hot::is_open() && is_written {
-        hot::with_buffer(|buffer| {
-            let line = buffer.line(b"ERROR", hot::cursor());
-            line.word(b"err", &code).number(b"tim", now).end()
-        });
+    let is_selective = level::is_selective();
+    if !hot::is_open() || is_selective && !(FAILED.get() && hot::cursor() != 0) {
+        return;
     }
+    let used = Used::now();
+    if hot::depth() == 0 && !is_selective {
+        let came = used.message_came();
+        if let Some(before) = used.before(came)
+            && before.at_us == came
+        {
+            return parse_error(code, text, &before, &used);
+        }
+    }
+    hot::with_buffer(|buffer| {
+        let line = buffer.line(b"ERROR", hot::cursor());
+        line.word(b"err", &code).number(b"tim", used.at_us).end()
+    });
+}
+
+/// Writes that what the client has sent failed before its first call.
+#[cold]
+#[inline(never)]
+fn parse_error(code: [u8; 5], text: &CStr, before: &Used, used: &Used) {
+    // SAFETY: a C string is valid as long as the reference to it, and the place is all of it.
+    let text = unsafe { server::statement_beginning(text.as_ptr(), -1, 0, MAX_SHOWN_TEXT) };
+    let text = first_bytes(text, MAX_SHOWN_TEXT);
+    // To convert it could fail.
+    let text = std::str::from_utf8(text).unwrap_or("(the text is not in UTF-8)");
+    hot::with_buffer(|buffer| {
+        let line = buffer
+            .line(b"PARSE ERROR", 0)
+            .number(b"uid", u64::from(server::user_id()))
+            .word(b"err", &code);
+        used.add_to(line, Some(before))
+            .number(b"tim", used.at_us)
+            .text(b"sql", text.as_bytes())
+            .end()
+    });
+    used::set_last(Some(*used));
+    // The transaction must be rolled back before the lines are written.
+    FAILED.set(true);
 }

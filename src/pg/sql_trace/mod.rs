@@ -1,6 +1,7 @@
 //! The SQL trace of a session: a file with a line for each call of each statement, each node of its plan, and each wait.
 //!
-//! * `lines` writes the lines of calls, and `used` knows what the process has used between two of them;
+//! * `lines` writes the lines of calls, and `used` knows what the process has used between two of them; `nested` knows which queries
+//!   run when the transaction ends;
 //! * `session` opens and closes the session's file, and keeps to the limits of its size; `header` writes its first line;
 //! * `cursors` knows the statements and the nodes that the file describes;
 //! * `level` knows what is written: what the session's setting says, and what targets say;
@@ -21,6 +22,7 @@ pub mod files;
 mod header;
 pub mod level;
 pub mod lines;
+pub mod nested;
 pub mod session;
 pub mod targets;
 pub mod total;

@@ -4,7 +4,8 @@
 //! a trace that nobody stops does not fill the disk.
 
 use super::files::{Listed, Name};
-use super::{cursors, events, header, level, total};
+use super::used::{self, Used};
+use super::{cursors, events, header, level, nested, total};
 use crate::guc;
 use crate::pg::hot::sql_trace as hot;
 use crate::pg::server;
@@ -47,8 +48,6 @@ struct Session {
     is_logged: Cell<bool>,
     /// Lines lost in all.
     lost: Cell<u64>,
-    /// When the trace began.
-    opened_at: Cell<u64>,
 }
 
 static SESSION: BackendLocal<Session> = BackendLocal::new(Session {
@@ -60,7 +59,6 @@ static SESSION: BackendLocal<Session> = BackendLocal::new(Session {
     is_over_limit: Cell::new(false),
     is_logged: Cell::new(false),
     lost: Cell::new(0),
-    opened_at: Cell::new(0),
 });
 
 /// Opens the session's file, if it is not open. Returns whether it is open. Raises nothing.
@@ -112,16 +110,11 @@ fn open() -> bool {
     header::keep_who(who);
     SESSION.counted.set(0);
     set_room(room);
-    SESSION.opened_at.set(hot::now_us());
+    used::set_last(None);
     cursors::forget();
     header::write(SESSION.part.get());
     flush(false);
     hot::is_open()
-}
-
-/// Returns when the trace began.
-pub fn opened_at() -> u64 {
-    SESSION.opened_at.get()
 }
 
 /// Creates the next file, and removes the one before the last. Returns its descriptor.
@@ -438,16 +431,27 @@ unsafe extern "C-unwind" fn at_end_of_transaction(event: pg_sys::XactEvent::Type
     }
     // SAFETY: the function returns a global.
     let has_id = unsafe { pg_sys::GetTopTransactionIdIfAny() } != pg_sys::InvalidTransactionId;
-    let now = hot::now_us();
+    let now = Used::now();
+    let is_in_call = hot::depth() > 0;
+    let before = if is_in_call || is_selective {
+        None
+    } else {
+        now.before(now.message_came())
+    };
     hot::with_buffer(|buffer| {
-        buffer
+        let line = buffer
             .line(b"XCTEND", hot::cursor())
             .number(b"rlbk", u64::from(event == XACT_EVENT_ABORT))
-            .number(b"rd_only", u64::from(!has_id))
-            .number(b"tim", now)
+            .number(b"rd_only", u64::from(!has_id));
+        now.add_to(line, before.as_ref())
+            .nonzero(b"dep", hot::depth())
+            .number(b"tim", now.at_us)
             .end()
     });
+    nested::end_all();
     if is_selective {
         hot::set_call(hot::depth(), 0);
+    } else if !is_in_call {
+        used::set_last(Some(now));
     }
 }

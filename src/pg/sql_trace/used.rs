@@ -1,8 +1,10 @@
-//! What the process has used: elapsed and processor time, and blocks.
+//! What the process has used: elapsed and processor time, and blocks; and what it had used when the last call ended.
 
 use crate::pg::compat;
 use crate::pg::hot::sql_trace as hot;
+use crate::pg::server;
 use crate::pg::server::backend_local::BackendLocal;
+use rowsource_core::sql_trace::writer::Line;
 use std::cell::Cell;
 
 /// What the process has used.
@@ -20,14 +22,19 @@ pub struct Used {
     pub dirtied: i64,
 }
 
-/// What it has used if nothing is known.
-pub const NOTHING: Used = Used {
-    at_us: 0,
-    cpu_us: 0,
-    reads: 0,
-    gets: 0,
-    dirtied: 0,
-};
+/// What the process had used when the last call ended, or the last transaction; `None` if that is not known.
+static LAST: BackendLocal<Cell<Option<Used>>> = BackendLocal::new(Cell::new(None));
+
+/// Returns what the process had used when the last call ended, or the last transaction.
+pub fn last() -> Option<Used> {
+    LAST.get()
+}
+
+/// Notes that a call or a transaction has ended. `None` if what follows is not written, so that it is not taken for a part of the next
+/// call that is.
+pub fn set_last(used: Option<Used>) {
+    LAST.set(used);
+}
 
 impl Used {
     /// Returns what it has used until now.
@@ -43,6 +50,40 @@ impl Used {
             gets: reads + counters.shared_blks_hit + counters.local_blks_hit,
             dirtied: counters.shared_blks_dirtied + counters.local_blks_dirtied,
         }
+    }
+
+    /// Returns when the last message of the client came, by the clock of the file.
+    pub fn message_came(&self) -> u64 {
+        let since = server::now().saturating_sub(server::message_time()).max(0) as u64;
+        self.at_us.saturating_sub(since).max(hot::client_until())
+    }
+
+    /// Returns what the process had used when it began what it now does for its client: when the last call ended, or, if it was later,
+    /// when the client's message `came`. Returns `None` if that is not known.
+    pub fn before(&self, came: u64) -> Option<Used> {
+        let last = last()?;
+        let at_us = last.at_us.max(came).min(self.at_us);
+        // The processor time before the message is not that of what it asks for.
+        let least_cpu_us = self.cpu_us.saturating_sub(self.at_us - at_us);
+        Some(Used {
+            at_us,
+            cpu_us: last.cpu_us.max(least_cpu_us),
+            ..last
+        })
+    }
+
+    /// Adds what was used since `before` to a line. Without it, nothing is known.
+    #[inline]
+    pub fn add_to<'a>(&self, line: Line<'a>, before: Option<&Used>) -> Line<'a> {
+        let Some(before) = before else {
+            return line;
+        };
+        let since = |before: i64, after: i64| after.saturating_sub(before).max(0) as u64;
+        line.nonzero(b"c", self.cpu_us.saturating_sub(before.cpu_us))
+            .number(b"e", self.at_us.saturating_sub(before.at_us))
+            .nonzero(b"p", since(before.reads, self.reads))
+            .nonzero(b"cr", since(before.gets, self.gets))
+            .nonzero(b"cu", since(before.dirtied, self.dirtied))
     }
 }
 

@@ -164,10 +164,13 @@ pub fn count(event: Event, ns: u64) {
     LAST.goes_on.set(false);
 }
 
-/// Notes that the process has read what woke it up, while it still waits for an event. If its latch is not set, that was an old
-/// signal, and the next call for this event is the rest of the wait.
+/// Notes that the process has read what woke it up, while it still waits for this event. If its latch is not set, that was an old
+/// signal, and the next call for this event is the rest of the wait. A wait for a heavyweight lock goes on in any case.
 #[inline(never)]
-pub fn woken() {
+pub fn woken(event: Event) {
+    if LAST.event.get() != event {
+        return;
+    }
     // SAFETY: this is a global of PostgreSQL, which is null or points to the latch of this process.
     let is_set = unsafe { pg_sys::MyLatch.as_ref() }.is_none_or(|latch| latch.is_set != 0);
     if !is_set {

@@ -8,6 +8,9 @@
 //! extension that hooks into the server before this one, the network protocol, or the code of a function between two of its
 //! statements. That time counts for the phase of the call that follows it. So a hidden cost of each execution is seen.
 //!
+//! **Waits between two calls** belong to the statement that the session works on: to the next one, if a message of the client has
+//! come, and if not, to the one before. The lines cannot tell that when they are written.
+//!
 //! * `totals` adds up the lines of files, `statement` those of one statement, `executions` their times, `waits` their waits;
 //! * `objects` adds up waits per object;
 //! * `stored` takes the same sums from the plans of the store, as far as it knows them;

@@ -19,12 +19,15 @@ type Prefix = (&'static str, &'static [Phase]);
 type Suffix = (&'static str, fn(&Sums) -> Option<u64>);
 
 /// The phases, by the letters that a word begins with.
-const PREFIXES: [Prefix; 6] = [
+const PREFIXES: [Prefix; 9] = [
     ("prs", &[Phase::Parse]),
+    ("bnd", &[Phase::Bind]),
     ("pln", &[Phase::Plan]),
     ("exe", &[Phase::Exec, Phase::Finish]),
     ("fch", &[Phase::Fetch]),
+    ("fin", &[Phase::Finish]),
     ("cls", &[Phase::Close]),
+    ("cmt", &[Phase::Commit]),
     ("tot", &Phase::ALL),
 ];
 

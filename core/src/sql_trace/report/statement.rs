@@ -3,7 +3,7 @@
 use super::super::event::{Call, Phase, Stat, Wait};
 use super::executions::Executions;
 use super::objects::Objects;
-use super::waits::{Waited, Waits};
+use super::waits::{self, Waits};
 
 /// The calls of one phase. Times are microseconds. What is not known is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,8 +158,6 @@ impl PlanSums {
 /// The most nodes of a plan, and the most plans of a statement, that are added up.
 const MAX_NODES: usize = 1_000;
 pub(super) const MAX_PLANS: usize = 20;
-/// The most events of a statement.
-const MAX_EVENTS: usize = 500;
 
 /// A statement. What is not known is `None`.
 #[derive(Clone, Debug, Default)]
@@ -205,13 +203,7 @@ impl Statement {
 
     /// Adds a wait. Returns how many bytes more are kept.
     pub fn add_wait(&mut self, wait: &Wait) -> usize {
-        if let Some(waited) = self.waits.get_mut(&wait.name) {
-            waited.add_wait(wait);
-        } else if self.waits.len() < MAX_EVENTS {
-            self.waits.entry(wait.name.clone()).or_default().add_wait(wait);
-            return wait.name.len() + size_of::<(String, Waited)>();
-        }
-        0
+        waits::add(&mut self.waits, wait)
     }
 
     /// Adds what a node did in an execution. Returns how many bytes more are kept.

@@ -24,11 +24,13 @@ fn seconds(us: u64) -> String {
 const fn name(phase: Phase) -> &'static str {
     match phase {
         Phase::Parse => "Parse",
+        Phase::Bind => "Bind",
         Phase::Plan => "Plan",
         Phase::Exec => "Execute",
         Phase::Fetch => "Fetch",
         Phase::Finish => "Finish",
         Phase::Close => "Close",
+        Phase::Commit => "Commit",
     }
 }
 
@@ -72,6 +74,7 @@ impl Report {
             check();
             add_statement(&mut lines, statement, Origin::Files, name);
         }
+        add_parse_errors(&mut lines, self);
         add_totals(&mut lines, &self.totals, &self.waits, Origin::Files);
         add_summary(&mut lines, self);
         lines
@@ -257,6 +260,21 @@ fn add_unknown(lines: &mut Vec<String>, statement: &Statement) {
     }
 }
 
+/// Adds the statements that failed before their first call.
+fn add_parse_errors(lines: &mut Vec<String>, report: &Report) {
+    for ((sql, code), (times, elapsed_us)) in &report.parse_errors {
+        lines.push(RULE.to_owned());
+        lines.push(String::new());
+        lines.push(format!(
+            "The following statement failed while it was parsed, or while its values were bound: {code}, {times} times, {} seconds",
+            seconds(*elapsed_us)
+        ));
+        lines.push(String::new());
+        lines.extend(sql.lines().map(str::to_owned));
+        lines.push(String::new());
+    }
+}
+
 fn add_calls(lines: &mut Vec<String>, calls: &Calls, origin: Origin) {
     let rule =
         "------- -------- ------------ ------------ ---------- ---------- ---------- ---------- ------------";
@@ -267,8 +285,9 @@ fn add_calls(lines: &mut Vec<String>, calls: &Calls, origin: Origin) {
     lines.push(rule.to_owned());
     for phase in Phase::ALL {
         let sums = &calls[phase as usize];
-        // Only statements with triggers have it.
-        if phase != Phase::Finish || sums.count > Some(0) {
+        // Only prepared statements, statements with triggers, and the last statements of transactions have them.
+        let is_rare = matches!(phase, Phase::Bind | Phase::Finish | Phase::Commit);
+        if !is_rare || sums.count > Some(0) {
             lines.push(call_line(name(phase), sums));
         }
     }
@@ -413,18 +432,27 @@ fn add_summary(lines: &mut Vec<String>, report: &Report) {
     let rest = report
         .elapsed_us
         .saturating_sub(report.in_calls_us)
+        .saturating_sub(report.unended_us)
         .saturating_sub(report.between_us);
     lines.push(String::new());
     lines.push("Elapsed time of the trace, in seconds:".to_owned());
-    for (us, what) in [
+    let mut times = vec![
         (report.elapsed_us, "in all"),
         (report.in_calls_us, "in calls of statements that clients sent"),
-        (
-            report.between_us,
-            "in waits between these calls, for example for the client",
-        ),
-        (rest, "between these calls, that no line accounts for"),
-    ] {
+    ];
+    // Most files end between two calls.
+    if report.unended_us > 0 {
+        times.push((
+            report.unended_us,
+            "in a call that had not ended when the file ended",
+        ));
+    }
+    times.push((
+        report.between_us,
+        "in waits between these calls, for example for the client",
+    ));
+    times.push((rest, "between these calls, that no line accounts for"));
+    for (us, what) in times {
         lines.push(format!("{:>14}  {what}", seconds(us)));
     }
     for (lost, reason) in &report.lost {

@@ -1,9 +1,10 @@
 //! Adds up the lines of trace files.
 
-use super::super::event::{Call, Cursor, Event, Phase, Stat, Wait};
+use super::super::event::{Call, Cursor, Event, Header, Phase, Stat, Wait};
+use super::super::open::Open;
 use super::statement::{Calls, Statement};
-use super::waits::Waits;
-use std::collections::HashMap;
+use super::waits::{self, Waits};
+use std::collections::{BTreeMap, HashMap};
 
 /// The most statements that are listed. The lines of others are added up.
 const MAX_STATEMENTS: usize = 10_000;
@@ -11,6 +12,10 @@ const MAX_STATEMENTS: usize = 10_000;
 const MAX_CURSORS: usize = 1_000_000;
 const UNKNOWN: &str = "(the statement's text is not in the file)";
 const OTHERS: &str = "(others: the sum of all statements after the first 10000)";
+/// The most waits between two calls of the client's statements that are kept until it is known whose they are.
+const MAX_PENDING: usize = 1_000;
+/// Waits for the client end here: what comes next belongs to the next message.
+const CLIENT: &str = "Client ";
 /// Calls that are nested more deeply are taken as nested as deeply as this.
 const MAX_DEPTH: usize = 200;
 
@@ -37,8 +42,13 @@ struct Known {
 struct File {
     cursors: HashMap<u64, Known>,
     levels: Vec<Level>,
-    /// The elapsed times of the executions in progress, by their cursor and nesting level.
-    executions: HashMap<(u64, u64), u64>,
+    /// The executions in progress.
+    open: Open,
+    /// The waits since the last call of the client's statements. The call after them says whose they are: they are those of the
+    /// statement before if its transaction ends with them, and else those of the next one.
+    pending: Vec<Wait>,
+    /// There are lines inside a call that has not ended.
+    is_in_call: bool,
     first_tim: Option<u64>,
     /// The OID of the session's database. A file that was emptied does not tell it.
     database: Option<u64>,
@@ -64,11 +74,17 @@ pub struct Report {
     pub(super) elapsed_us: u64,
     pub(super) in_calls_us: u64,
     pub(super) between_us: u64,
+    /// The elapsed time of statements that had not ended when the files ended.
+    pub(super) unended_us: u64,
+    /// How often statements failed before their first call, and how long that took, by their text and SQLSTATE.
+    pub(super) parse_errors: BTreeMap<(String, String), (u64, u64)>,
     pub(super) commits: u64,
     pub(super) rollbacks: u64,
     pub(super) errors: u64,
     pub(super) lost: Vec<(u64, String)>,
     pub(super) notes: Vec<String>,
+    /// The process and the part of the last file.
+    last_part: Option<(u64, u64)>,
     /// The bytes of the statements.
     kept: usize,
 }
@@ -82,6 +98,15 @@ impl Report {
 
     /// Ends a file. The notes say what is missing.
     pub fn end_file(&mut self, notes: impl IntoIterator<Item = String>) {
+        self.keep_pending();
+        if self.file.is_in_call {
+            let last_tim = self.file.last_tim;
+            let here = level(&mut self.file.levels, 0);
+            let since = last_tim.saturating_sub(here.last_end.unwrap_or(last_tim));
+            self.unended_us = self
+                .unended_us
+                .saturating_add(since.saturating_sub(here.waited_us));
+        }
         let file = std::mem::take(&mut self.file);
         let elapsed = file
             .last_tim
@@ -98,21 +123,22 @@ impl Report {
     /// Adds a line.
     pub fn add(&mut self, event: Event) {
         match event {
-            Event::Header(header) => {
-                self.at(header.tim);
-                self.file.database = Some(header.dbid);
-                let level = level(&mut self.file.levels, 0);
-                level.last_end.get_or_insert(header.tim);
-            }
+            Event::Header(header) => self.add_header(&header),
             Event::Cursor(cursor) => self.add_cursor(cursor),
             Event::Call(phase, call) => self.add_call(phase, &call),
             Event::Stat(stat) => self.add_stat(&stat),
-            Event::Wait(wait) => self.add_wait(&wait),
-            Event::Transaction { rollback, tim, .. } => {
-                self.at(tim);
+            Event::Wait(wait) => self.add_wait(wait),
+            Event::Transaction { rollback, call, .. } => {
                 self.commits += u64::from(!rollback);
                 self.rollbacks += u64::from(rollback);
+                if call.dep == 0 && call.elapsed_us.is_some() {
+                    self.add_call(Phase::Commit, &call);
+                } else if call.dep == 0 {
+                    self.keep_pending();
+                }
+                self.at(call.tim);
             }
+            Event::ParseError { code, call, sql, .. } => self.add_parse_error((sql, code), &call),
             Event::Error { tim, .. } => {
                 self.at(tim);
                 self.errors += 1;
@@ -122,7 +148,7 @@ impl Report {
                 self.lost.push((lines, reason));
             }
             Event::End { tim } => self.at(tim),
-            Event::Lost { .. } | Event::Node { .. } | Event::Bind { .. } => {}
+            Event::Lost { .. } | Event::Node { .. } | Event::Value { .. } => {}
         }
     }
 
@@ -148,8 +174,26 @@ impl Report {
         file.cursors.insert(cursor.number, Known { queryid, uid, sql });
     }
 
+    fn add_header(&mut self, header: &Header) {
+        self.at(header.tim);
+        self.file.database = Some(header.dbid);
+        let level = level(&mut self.file.levels, 0);
+        level.last_end.get_or_insert(header.tim);
+        let continues = self.last_part == Some((header.pid, header.part.saturating_sub(1)));
+        if header.part > 1 && !continues {
+            self.notes.push(format!(
+                "{}: this is part {} of the trace of its session, and the part before it is not among these files. A session keeps its \
+                 last two files.",
+                self.files.last().map_or("", String::as_str),
+                header.part
+            ));
+        }
+        self.last_part = Some((header.pid, header.part));
+    }
+
     fn add_stat(&mut self, stat: &Stat) {
-        let place = self.place(stat.cursor, stat.dep);
+        let level = self.file.open.level(stat.cursor, stat.dep);
+        let place = self.place(stat.cursor, level);
         // Plans of different statements have nothing in common.
         if !self.others.contains(&Some(place)) {
             self.kept += self.statements[place].add_stat(stat);
@@ -159,6 +203,32 @@ impl Report {
     fn add_call(&mut self, phase: Phase, call: &Call) {
         self.at(call.tim);
         let began = call.tim.saturating_sub(call.elapsed_us.unwrap_or(0));
+        if call.dep == 0 {
+            self.take_pending(began, call.cursor);
+        }
+        let before_us = self.end_call(began, call);
+        // A cursor may be read and closed by others than the statement that opened it.
+        let began_at = match phase {
+            Phase::Fetch | Phase::Finish | Phase::Close => self.file.open.level(call.cursor, call.dep),
+            _ => call.dep,
+        };
+        self.totals[usize::from(began_at > 0)][phase as usize].add_call(call, before_us);
+        let execution = self.file.open.add(phase, call);
+        // The transaction of a statement that is not in the file is nobody's.
+        if phase == Phase::Commit && !self.file.cursors.contains_key(&call.cursor) {
+            return;
+        }
+        let place = self.place(call.cursor, began_at);
+        let statement = &mut self.statements[place];
+        statement.add_call(phase, call, before_us);
+        if let Some(elapsed) = execution {
+            statement.executions.add(elapsed);
+        }
+    }
+
+    /// Notes that a call has ended. Returns how long the session was neither in a call nor waited before.
+    fn end_call(&mut self, began: u64, call: &Call) -> u64 {
+        self.file.is_in_call = call.dep > 0;
         let here = level(&mut self.file.levels, call.dep);
         let since = here.last_end.map_or(0, |end| began.saturating_sub(end));
         let before_us = since.saturating_sub(here.waited_us);
@@ -168,66 +238,84 @@ impl Report {
         };
         // What was nested in this call has ended.
         self.file.levels.truncate(depth(call.dep) + 1);
-        let is_recursive = call.dep > 0;
-        if !is_recursive {
+        if call.dep == 0 {
             self.in_calls_us = self.in_calls_us.saturating_add(call.elapsed_us.unwrap_or(0));
         }
-        self.totals[usize::from(is_recursive)][phase as usize].add_call(call, before_us);
-        let execution = self.execution(phase, call);
-        let place = self.place(call.cursor, call.dep);
-        let statement = &mut self.statements[place];
-        statement.add_call(phase, call, before_us);
-        if let Some(elapsed) = execution {
-            statement.executions.add(elapsed);
+        before_us
+    }
+
+    /// Adds a statement that failed before its first call.
+    fn add_parse_error(&mut self, key: (String, String), call: &Call) {
+        self.at(call.tim);
+        self.errors += 1;
+        let elapsed_us = call.elapsed_us.unwrap_or(0);
+        let began = call.tim.saturating_sub(elapsed_us);
+        self.take_pending(began, 0);
+        self.end_call(began, call);
+        if self.parse_errors.contains_key(&key) || self.parse_errors.len() < MAX_STATEMENTS {
+            self.kept += key.0.len() + size_of::<(String, String)>();
+            let (times, sum) = self.parse_errors.entry(key).or_default();
+            *times += 1;
+            *sum = sum.saturating_add(elapsed_us);
         }
     }
 
-    /// Adds a call to its execution. Returns the elapsed time of the execution that ends with it.
-    fn execution(&mut self, phase: Phase, call: &Call) -> Option<u64> {
-        let running = &mut self.file.executions;
-        let key = (call.cursor, call.dep);
-        let elapsed = call.elapsed_us.unwrap_or(0);
-        match phase {
-            Phase::Parse | Phase::Plan => None,
-            Phase::Exec if call.is_utility => Some(elapsed),
-            // Two cursors of one statement may be open at once. Then the first one counts as it is.
-            Phase::Exec if running.len() < MAX_STATEMENTS => running.insert(key, elapsed),
-            Phase::Exec => None,
-            Phase::Fetch | Phase::Finish => {
-                let sum = running.get_mut(&key)?;
-                *sum = sum.saturating_add(elapsed);
-                // A failed execution is never closed.
-                if call.has_failed {
-                    running.remove(&key)
-                } else {
-                    None
-                }
-            }
-            Phase::Close => running.remove(&key).map(|sum| sum.saturating_add(elapsed)),
-        }
-    }
-
-    fn add_wait(&mut self, wait: &Wait) {
+    fn add_wait(&mut self, wait: Wait) {
         self.at(wait.tim);
-        let here = level(&mut self.file.levels, wait.dep);
-        here.waited_us = here.waited_us.saturating_add(wait.elapsed_us);
-        if wait.dep == 0 {
-            self.between_us = self.between_us.saturating_add(wait.elapsed_us);
+        if wait.dep > 0 {
+            self.file.is_in_call = true;
+            let here = level(&mut self.file.levels, wait.dep);
+            here.waited_us = here.waited_us.saturating_add(wait.elapsed_us);
+            // A wait at level 1 is in a call of a statement that a client sent.
+            let level = self.file.open.level(wait.cursor, wait.dep - 1);
+            return self.charge(&wait, wait.cursor, level);
         }
-        // A wait at level 1 is in a call of a statement that a client sent.
-        let statement_dep = wait.dep.saturating_sub(1);
-        let mut sums = Statement::default();
-        sums.add_wait(wait);
+        let is_client = wait.name.starts_with(CLIENT);
+        if is_client || self.file.pending.len() >= MAX_PENDING {
+            self.keep_pending();
+        }
+        if is_client {
+            self.charge_between(&wait, wait.cursor);
+        } else {
+            self.file.pending.push(wait);
+        }
+    }
+
+    /// Gives the pending waits to the statement that the lines name, which is the one before them.
+    fn keep_pending(&mut self) {
+        for wait in std::mem::take(&mut self.file.pending) {
+            self.charge_between(&wait, wait.cursor);
+        }
+    }
+
+    /// Gives the pending waits to the statement of a call that began at this time. Those that began later are inside the call.
+    fn take_pending(&mut self, began: u64, cursor: u64) {
+        for wait in std::mem::take(&mut self.file.pending) {
+            if wait.tim.saturating_sub(wait.elapsed_us) >= began {
+                self.charge(&wait, cursor, 0);
+            } else {
+                self.charge_between(&wait, cursor);
+            }
+        }
+    }
+
+    /// Adds a wait between two calls of the client's statements.
+    fn charge_between(&mut self, wait: &Wait, cursor: u64) {
+        let here = level(&mut self.file.levels, 0);
+        here.waited_us = here.waited_us.saturating_add(wait.elapsed_us);
+        self.between_us = self.between_us.saturating_add(wait.elapsed_us);
+        self.charge(wait, cursor, 0);
+    }
+
+    /// Adds a wait to a statement that ran in so many calls, and to the totals.
+    fn charge(&mut self, wait: &Wait, cursor: u64, dep: u64) {
         // Its statement may be in the file before.
-        if self.file.cursors.contains_key(&wait.cursor) {
-            let place = self.place(wait.cursor, statement_dep);
+        if self.file.cursors.contains_key(&cursor) {
+            let place = self.place(cursor, dep);
             let statement = &mut self.statements[place];
             self.kept += statement.add_wait(wait) + statement.objects.add(wait, self.file.database);
         }
-        let waits = &mut self.waits[usize::from(statement_dep > 0)];
-        for (name, waited) in sums.waits {
-            waits.entry(name).or_default().add(&waited);
-        }
+        self.kept += waits::add(&mut self.waits[usize::from(dep > 0)], wait);
     }
 
     /// Returns the place of the statement of a cursor, or that of all others if there are too many.

@@ -50,3 +50,17 @@ impl Waited {
 
 /// The waits by their events.
 pub type Waits = BTreeMap<String, Waited>;
+
+/// The most events that are added up.
+const MAX_EVENTS: usize = 500;
+
+/// Adds a wait to the sum of its event. Returns how many bytes more are kept.
+pub fn add(waits: &mut Waits, wait: &Wait) -> usize {
+    if let Some(waited) = waits.get_mut(&wait.name) {
+        waited.add_wait(wait);
+    } else if waits.len() < MAX_EVENTS {
+        waits.entry(wait.name.clone()).or_default().add_wait(wait);
+        return wait.name.len() + size_of::<(String, Waited)>();
+    }
+    0
+}

@@ -281,17 +281,19 @@ unsafe fn target(
         describe::description(
             query,
             || text(query, planned_as),
-            earlier.as_ref(),
+            earlier.as_ref().zip(known.as_ref().map(|plan| &plan.compared_at)),
             || store::description(&key),
             found,
         )?
     };
     let plan = known.unwrap_or_else(|| session::new_plan(key, &description));
+    let compared_at = plan.compared_at.clone();
     Some(Target {
         plan,
         planned_as,
         description,
         older_literals,
+        compared_at,
     })
 }
 
@@ -379,15 +381,19 @@ impl Target {
     /// `query` must be started, and `found` must be all its plan states.
     #[inline(always)]
     unsafe fn describe_again(&mut self, query: *mut QueryDesc, found: &[tree::Found]) {
-        if describe::is_of_all(&self.description) {
-            self.older_literals = false;
-            return;
+        // SAFETY: the caller promises what the functions require.
+        unsafe {
+            if describe::is_of_all(&self.description)
+                && describe::has_current_names(&self.description, &self.compared_at, found)
+            {
+                self.older_literals = false;
+                return;
+            }
+            self.describe_with_literals(query, found);
         }
-        // SAFETY: the caller promises what the function requires.
-        unsafe { self.describe_with_literals(query, found) }
     }
 
-    /// Describes the plan for another execution if its literals may differ.
+    /// Describes the plan for another execution if its literals or names may differ.
     ///
     /// # Safety
     /// `query` must be started, and `found` must be all its plan states.
@@ -401,8 +407,10 @@ impl Target {
                 return;
             }
             let earlier = self.plan.description.borrow().clone();
-            if let Some(described) = describe::description(query, || text, Some(&earlier), || None, found) {
+            let known = Some((&earlier, &self.plan.compared_at));
+            if let Some(described) = describe::description(query, || text, known, || None, found) {
                 (self.description, self.older_literals) = described;
+                self.compared_at.set(self.plan.compared_at.get());
             }
         }
     }

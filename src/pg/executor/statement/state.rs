@@ -104,6 +104,8 @@ pub struct Target {
     pub description: Rc<PlanDescription>,
     /// The description shows literals of an earlier execution.
     pub older_literals: bool,
+    /// How many changes of catalogs the session had heard of when the names of the description were last compared.
+    pub compared_at: Cell<u64>,
 }
 
 /// The values that a run of a statement replaced. They are restored when the run ends, also after an error.
