@@ -48,6 +48,8 @@ struct State {
     has_waited: Cell<bool>,
     /// When the last wait for the client ended that was listed.
     client_until: Cell<u64>,
+    /// Whether somebody has emptied the file since this was last asked.
+    is_emptied: Cell<bool>,
     buffer: UnsafeCell<Buffer>,
     /// The names of events, in their order.
     names: UnsafeCell<Vec<Name>>,
@@ -65,6 +67,7 @@ static STATE: BackendLocal<State> = BackendLocal::new(State {
     failure: Cell::new(0),
     has_waited: Cell::new(false),
     client_until: Cell::new(0),
+    is_emptied: Cell::new(false),
     buffer: UnsafeCell::new(Buffer::none()),
     names: UnsafeCell::new(Vec::new()),
 });
@@ -183,6 +186,11 @@ pub fn retry() {
 #[inline(always)]
 pub fn take_waited() -> bool {
     STATE.has_waited.replace(false)
+}
+
+/// Returns whether somebody has emptied the file since this was last called: what it described is lost.
+pub fn take_emptied() -> bool {
+    STATE.is_emptied.replace(false)
 }
 
 /// Returns when the last wait for the client ended that was listed.
@@ -341,8 +349,14 @@ fn write_all(lines: &[u8]) -> bool {
             return false;
         }
     }
-    STATE
-        .written
-        .set(STATE.written.get().wrapping_add(lines.len() as u64));
+    let written = STATE.written.get().wrapping_add(lines.len() as u64);
+    STATE.written.set(written);
+    // The file is written at its end, where this is then.
+    // SAFETY: the function takes no pointer.
+    let end = unsafe { libc::lseek(file, 0, libc::SEEK_CUR) };
+    if u64::try_from(end).is_ok_and(|end| end < written) {
+        STATE.is_emptied.set(true);
+        STATE.written.set(end as u64);
+    }
     true
 }

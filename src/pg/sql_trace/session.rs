@@ -173,6 +173,11 @@ pub fn flush(has_ended: bool) {
         note_failure();
         return;
     }
+    if hot::take_emptied() {
+        SESSION.counted.set(SESSION.counted.get().min(hot::written()));
+        cursors::forget();
+        header::write(SESSION.part.get());
+    }
     if !has_ended {
         return;
     }
