@@ -1851,7 +1851,7 @@ COMMENT ON COLUMN pg_stat_rowsource_plans.cancelled_calls IS 'Executions that a 
 COMMENT ON COLUMN pg_stat_rowsource_plans.explain_calls IS 'Executions by EXPLAIN (ANALYZE). No other column includes them';
 COMMENT ON COLUMN pg_stat_rowsource_plans.caller_queryid IS 'The queryid of the statement that called the last execution: the function''s, or that of CALL or DO; NULL for a statement that a client sent, or if the caller is not known';
 COMMENT ON COLUMN pg_stat_rowsource_plans.unfinished_calls IS 'Executions that ended without an error before their last row: the cursor was closed early, or the caller needed only some rows, as SELECT INTO of PL/pgSQL does';
-COMMENT ON COLUMN pg_stat_rowsource_plans.total_time IS 'Milliseconds of all executions';
+COMMENT ON COLUMN pg_stat_rowsource_plans.total_time IS 'Milliseconds in which the executor ran (ExecutorRun and ExecutorFinish), as in pg_stat_statements; without parsing, planning and the executor''s start. The sum of all executions';
 COMMENT ON COLUMN pg_stat_rowsource_plans.min_time IS 'Milliseconds of the shortest execution';
 COMMENT ON COLUMN pg_stat_rowsource_plans.max_time IS 'Milliseconds of the longest execution';
 COMMENT ON COLUMN pg_stat_rowsource_plans.mean_time IS 'Milliseconds of an execution on average';
@@ -2196,7 +2196,7 @@ COMMENT ON COLUMN rowsource_top_statements.datname IS 'The database in which the
 COMMENT ON COLUMN rowsource_top_statements.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN rowsource_top_statements.plans IS 'The number of different plans; NULL for others, which sums up the executions whose plans are not stored';
 COMMENT ON COLUMN rowsource_top_statements.calls IS 'Executions, including failed and cancelled ones';
-COMMENT ON COLUMN rowsource_top_statements.total_time IS 'Milliseconds of all executions';
+COMMENT ON COLUMN rowsource_top_statements.total_time IS 'Milliseconds in which the executor ran (ExecutorRun and ExecutorFinish), as in pg_stat_statements; without parsing, planning and the executor''s start. The sum of all executions';
 COMMENT ON COLUMN rowsource_top_statements.mean_time IS 'Milliseconds of an execution on average';
 COMMENT ON COLUMN rowsource_top_statements.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
 COMMENT ON COLUMN rowsource_top_statements.rows IS 'Rows that the statement returned or changed';

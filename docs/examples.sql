@@ -1,6 +1,9 @@
--- The tables of the examples in this book, small. `psql -f docs/examples.sql` makes them in your database, where the extension is
--- created; they go with DROP TABLE. The tests run all examples on them.
+-- The tables of the examples in this book, small. In psql, `\i docs/examples.sql` makes them in your database, where the extension is
+-- created; they go with DROP TABLE. Run the examples in the same session: gtt is its temporary table, and the settings are its own.
+-- The tests run all examples on them.
 SET max_parallel_workers_per_gather = 0;
+-- The outputs in the book are without just-in-time compilation, which takes part of the time of a statement.
+SET jit = off;
 SET client_min_messages = warning;
 CREATE TABLE test AS SELECT i AS id, '*'::text AS pad FROM generate_series(1, 20000) i;
 CREATE INDEX test_id ON test (id);
