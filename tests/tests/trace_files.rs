@@ -433,6 +433,11 @@ fn an_emptied_file_has_whole_lines() {
         "{text}"
     );
     assert!(!text.contains('\0') && text.ends_with('\n'), "{text}");
+    // What comes next is described again.
+    let (_, again) = text.split_once("TRACE #0:version=").expect("another first line");
+    for word in ["PARSING IN CURSOR", "NODE #", "STAT #"] {
+        assert!(again.contains(word), "{word} in {again}");
+    }
     // The system lets it write 10 bytes more.
     let limit = |bytes: &str| {
         let mut command = environment().as_server(Path::new("/usr/bin/prlimit"));

@@ -242,3 +242,106 @@ fn too_many_statements_are_added_up_as_others() {
     assert_eq!(report.statements()[6].calls[Phase::Fetch as usize].count, Some(2));
     assert_eq!(report.totals[0][Phase::Fetch as usize].count, Some(12_002));
 }
+
+/// A wait between two calls is that of the statement before until its transaction ends and the client's next message comes, and after
+/// that it is the next one's. Those inside a call are no time between calls.
+#[test]
+fn waits_between_calls_are_those_of_the_statement_that_waits() {
+    let report = read(
+        "TRACE #0:version=2,pid=7,uid=10,dbid=5,part=1,unix=1,tim=1000,session=a@b c
+PARSING IN CURSOR #1:dep=0,uid=10,queryid=8,tim=1000,sql=before
+EXEC #1:e=10,util=1,tim=1010
+WAIT #1:dep=0,ela=20,tim=1035,nam=IO WALSync
+XCTEND #1:rlbk=0,rd_only=0,c=5,e=30,cr=7,tim=1040
+WAIT #1:dep=0,ela=5,tim=1046,nam=LWLock X
+WAIT #1:dep=0,ela=50,tim=1100,nam=Client ClientRead
+WAIT #1:dep=0,ela=60,tim=1170,nam=Lock relation
+WAIT #1:dep=0,ela=30,rest=1,tim=1200,nam=Lock relation
+PARSING IN CURSOR #2:dep=0,uid=10,queryid=9,tim=1210,sql=waiting
+PARSE #2:c=3,e=110,tim=1210
+WAIT #2:dep=0,ela=4,tim=1220,nam=IO DSMFillZeroWrite
+EXEC #2:e=5,tim=1230
+WAIT #2:dep=1,ela=100,tim=1350,nam=Timeout PgSleep",
+    );
+    let [before, waiting] = report.statements() else {
+        panic!("{:?}", report.statements());
+    };
+    let waits = |statement: &Statement| -> Vec<String> { statement.waits.keys().cloned().collect() };
+    assert_eq!(waits(before), ["Client ClientRead", "IO WALSync", "LWLock X"]);
+    assert_eq!(
+        waits(waiting),
+        ["IO DSMFillZeroWrite", "Lock relation", "Timeout PgSleep"]
+    );
+    let locked = waiting.waits["Lock relation"];
+    assert_eq!((locked.times, locked.max_us, locked.total_us), (1, 90, 90));
+    assert_eq!(
+        report.waits[0]["Lock relation"], locked,
+        "the totals have the whole wait"
+    );
+    let committed = before.calls[Phase::Commit as usize];
+    assert_eq!((committed.elapsed_us, committed.gets), (Some(30), Some(7)));
+    // The file ends in a call: 120 us after the last one that has ended. 5 + 50 + 4 us were waits between calls.
+    assert_eq!(
+        (
+            report.elapsed_us,
+            report.in_calls_us,
+            report.between_us,
+            report.unended_us
+        ),
+        (350, 10 + 30 + 110 + 5, 5 + 50 + 4, 120)
+    );
+    let rest: u64 = report.totals[0].iter().filter_map(|sums| sums.before_us).sum();
+    assert_eq!(rest, 350 - 155 - 59 - 120);
+}
+
+/// A cursor is read and closed at other levels than the one at which it was opened.
+#[test]
+fn an_execution_is_in_one_place() {
+    let report = read(
+        "TRACE #0:version=2,pid=7,uid=10,dbid=5,part=1,unix=1,tim=1000,session=a@b c
+PARSING IN CURSOR #1:dep=0,uid=10,queryid=8,tim=1000,sql=declare
+PARSING IN CURSOR #2:dep=1,uid=10,queryid=9,tim=1000,sql=query
+EXEC #2:e=1,dep=1,tim=1010
+EXEC #1:e=5,util=1,tim=1020
+FETCH #2:e=2,r=3,dep=2,tim=1030
+NODE #2:plh=3,id=0,cost=1,card=1,op=Seq Scan on t
+STAT #2:id=0,rows=3
+CLOSE #2:e=4,tim=1050",
+    );
+    let [query, declared] = report.statements() else {
+        panic!("{:?}", report.statements());
+    };
+    assert!(!declared.is_recursive && query.is_recursive);
+    let counts = Phase::ALL.map(|phase| query.calls[phase as usize].count);
+    assert_eq!(counts, [0, 0, 0, 1, 1, 0, 1, 0].map(Some));
+    assert_eq!(query.plans[0].nodes[0].rows, 3);
+    // 1 + 2 + 4 us.
+    assert_eq!(count_from(query, 4.0), 1);
+}
+
+/// What is missing of a trace, and what failed before its first call, is said.
+#[test]
+fn missing_parts_and_failed_statements_are_listed() {
+    let header = |part: u32| {
+        format!("TRACE #0:version=2,pid=7,uid=10,dbid=5,part={part},unix=1,tim=1000,session=a@b c\n")
+    };
+    let mut report = Report::default();
+    for (name, part) in [("2.trc", 2), ("3.trc", 3)] {
+        report.begin_file(name.to_owned());
+        let failed = "PARSE ERROR #0:uid=10,err=42P01,e=7,tim=1100,sql=select missing";
+        add(&mut report, &format!("{}{failed}", header(part)));
+        report.end_file([]);
+    }
+    let text = report.lines(&[], None).join("\n");
+    assert_eq!(
+        text.matches("2.trc: this is part 2 of the trace").count(),
+        1,
+        "{text}"
+    );
+    assert!(!text.contains("3.trc: this is part"), "{text}");
+    assert!(
+        text.contains("42P01, 2 times, 0.000014 seconds\n\nselect missing"),
+        "{text}"
+    );
+    assert_eq!((report.errors, report.in_calls_us), (2, 14));
+}
