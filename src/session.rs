@@ -36,14 +36,14 @@ pub struct Execution<'a> {
 /// Identifies the text of an execution. That of none is the default, which no execution has.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct TextId {
+    /// How often the text of what runs next might have changed. It comes first, because it is what differs for most statements.
+    pub parsed: u32,
     /// Where PostgreSQL has the text.
     pub address: usize,
     /// Where PostgreSQL has the plan.
     pub plan: usize,
     /// Where the statement begins in the text, and its length.
     pub place: (i32, i32),
-    /// How often the text of what runs next might have changed.
-    pub parsed: u32,
 }
 
 /// What is kept of an execution as the session's last statement. The text is copied only if it may differ from that of the last

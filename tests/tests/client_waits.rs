@@ -29,7 +29,7 @@ fn a_wait_for_a_lock_does_not_join_two_waits_for_the_client() {
         "CREATE EXTENSION pg_rowsource; CREATE TABLE t AS SELECT i AS id FROM generate_series(1, 10) i",
     );
     let id = pid(&mut client);
-    let mut send = |client: &mut Client, sql: &str| {
+    let send = |client: &mut Client, sql: &str| {
         std::thread::sleep(THINK);
         client.batch_execute(sql).expect(sql);
     };

@@ -78,7 +78,7 @@ STAT #4:id=0,time=?,starts=1
 ERROR #4:err=22012,tim=?
 XCTEND #4:rlbk=1,rd_only=1,e=?,tim=?
 PARSE ERROR #0:uid=?,err=42601,e=?,tim=?,sql=SELEC 1
-XCTEND #4:rlbk=1,rd_only=1,e=?,tim=?
+XCTEND #0:rlbk=1,rd_only=1,e=?,tim=?
 PARSING IN CURSOR #5:dep=0,uid=?,queryid=?,tim=?,sql=SET work_mem = '1MB'
 PARSE #5:e=?,tim=?
 EXEC #5:e=?,util=1,tim=?

@@ -183,10 +183,12 @@ fn a_cursor_that_its_transaction_closes_is_in_one_place() {
     start(&mut client, "");
     run_each(
         &mut client,
-        "BEGIN; DECLARE c CURSOR FOR SELECT id, 'c' FROM t; FETCH 3 FROM c; COMMIT",
+        "BEGIN; DECLARE c CURSOR FOR SELECT id, 'c' FROM t; FETCH 3 FROM c; COMMIT WORK",
     );
     stopped(&server, &mut client);
     let report = tkprof(&mut client, "");
+    // The end of the transaction is that of the statement that ended it.
+    assert_eq!(columns(&section(&report, "COMMIT WORK"), "Commit ")[1], "1");
     let parts: Vec<_> = report
         .split(|line| line.starts_with("****"))
         .filter(|part| {
@@ -231,6 +233,10 @@ fn statements_that_fail_while_they_are_parsed_are_listed() {
     let failed = of(&lines, "PARSE ERROR");
     assert_eq!(failed.len(), 3, "{lines:#?}");
     assert!(failed[1].ends_with("sql=SELECT * FROM missing"), "{failed:?}");
+    // Nor is the end of their transactions that of the statement before.
+    for line in of(&lines, "XCTEND").iter().filter(|line| line.contains("rlbk=1")) {
+        assert!(line.starts_with("XCTEND #0:"), "{line}");
+    }
     let report = tkprof(&mut client, "").join("\n");
     for line in [
         "42601, 1 times",

@@ -227,7 +227,9 @@ pub fn end(began: &Began, statement: Option<&Statement>, ended: Ended) {
         }
         _ => began.cursor,
     };
-    hot::set_call(began.outer_depth, if depth == 0 { cursor } else { began.outer });
+    // What comes next is that of the statement that closes a cursor, not that of the cursor's.
+    let is_last = depth == 0 && (began.phase != Phase::Close || began.outer == 0);
+    hot::set_call(began.outer_depth, if is_last { cursor } else { began.outer });
     level::leave(began.outer_level);
     if hot::is_open() {
         line(began.phase, cursor, depth, Some(&began.used), &used, ended);
@@ -515,6 +517,8 @@ fn parse_error(code: [u8; 5], text: &CStr, before: &Used, used: &Used) {
             .end()
     });
     used::set_last(Some(*used));
+    // The end of its transaction is not that of the statement before.
+    hot::set_call(0, 0);
     // The transaction must be rolled back before the lines are written.
     FAILED.set(true);
 }
