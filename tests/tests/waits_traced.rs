@@ -23,7 +23,10 @@ fn server(name: &str) -> Server {
             "wal_sync_method = fdatasync",
             "shared_buffers = '1MB'",
             "wal_buffers = '1MB'",
+            // Nobody else flushes WAL or writes pages meanwhile.
             "wal_writer_delay = '10s'",
+            "autovacuum = off",
+            "bgwriter_lru_maxpages = 0",
             "jit = off",
             "max_parallel_workers_per_gather = 0",
             "pg_rowsource.track = 'all'",
