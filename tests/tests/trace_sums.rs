@@ -217,12 +217,14 @@ fn every_wait_has_a_line() {
          CREATE TABLE more AS SELECT * FROM big; UPDATE t SET v = 3 WHERE id = 7",
     );
     let mut holder = server.connect();
-    let (client, held) = hold(
+    let (mut client, held) = hold(
         &mut holder,
         client,
         ["BEGIN; LOCK TABLE t", "SELECT count(*) FROM t", "relation"],
         Duration::from_millis(30),
     );
+    // The lines of the end of a transaction, which may wait to give the lock back, are written with the next statement.
+    run_each(&mut client, "SELECT 1");
     let after = waits_of(&mut observer, id);
     let lines = lines(&server, &file);
     let mut traced: BTreeMap<String, (i64, f64, i64)> = BTreeMap::new();
