@@ -6,7 +6,7 @@
 //! would cross theirs.
 
 use super::event::{Call, Event, Phase, Stat};
-use super::open::Open;
+use super::open::{Open, depth};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
@@ -16,9 +16,6 @@ const MAX_NAME: usize = 80;
 const MAX_OPEN: usize = 10_000;
 /// The most cursors of a file whose text is known.
 const MAX_CURSORS: usize = 1_000_000;
-
-/// Calls that are nested more deeply are taken as nested as deeply as this.
-const MAX_DEPTH: usize = 200;
 
 /// The last calls of each nesting level, in the order in which they ended.
 #[derive(Default)]
@@ -48,10 +45,6 @@ impl Ended {
         let levels = self.levels.iter().take(depth(dep) + 1);
         levels.flatten().any(|(of, at)| *of != cursor && *at > count)
     }
-}
-
-fn depth(dep: u64) -> usize {
-    usize::try_from(dep).unwrap_or(MAX_DEPTH).min(MAX_DEPTH)
 }
 
 /// An execution in progress.
@@ -183,10 +176,7 @@ impl Chrome {
 
     fn add_call(&mut self, phase: Phase, call: &Call) {
         let from = call.tim.saturating_sub(call.elapsed_us.unwrap_or(0));
-        let began_at = match phase {
-            Phase::Fetch | Phase::Finish | Phase::Close => self.levels.level(call.cursor, call.dep),
-            _ => call.dep,
-        };
+        let began_at = self.levels.level_of(phase, call);
         let key = (call.cursor, began_at);
         let name = self.names.get(&call.cursor).cloned();
         let statement = name.unwrap_or_else(|| format!("(cursor {})", call.cursor));

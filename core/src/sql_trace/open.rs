@@ -7,6 +7,14 @@ use rustc_hash::FxHashMap;
 const MAX_OPEN: usize = 10_000;
 const MAX_OPEN_OF_CURSOR: usize = 16;
 
+/// Calls that are nested more deeply are taken as nested as deeply as this.
+const MAX_DEPTH: usize = 200;
+
+/// Returns a nesting level as an index.
+pub fn depth(dep: u64) -> usize {
+    usize::try_from(dep).unwrap_or(MAX_DEPTH).min(MAX_DEPTH)
+}
+
 /// An execution in progress.
 #[derive(Clone, Copy, Debug)]
 struct Execution {
@@ -29,6 +37,14 @@ impl Open {
     pub fn level(&self, cursor: u64, dep: u64) -> u64 {
         let open = self.of.get(&cursor).map_or(&[][..], |open| open);
         self.place(cursor, dep).map_or(dep, |at| open[at].dep)
+    }
+
+    /// Returns in how many calls the execution of a call began. What comes before an execution has its own level.
+    pub fn level_of(&self, phase: Phase, call: &Call) -> u64 {
+        match phase {
+            Phase::Fetch | Phase::Finish | Phase::Close => self.level(call.cursor, call.dep),
+            _ => call.dep,
+        }
     }
 
     /// Returns the place of that execution.

@@ -1,7 +1,7 @@
 //! Adds up the lines of trace files.
 
 use super::super::event::{Call, Cursor, Event, Header, Phase, Stat, Wait};
-use super::super::open::Open;
+use super::super::open::{Open, depth};
 use super::statement::{Calls, Statement};
 use super::waits::{self, Waits};
 use std::collections::{BTreeMap, HashMap};
@@ -16,9 +16,6 @@ const OTHERS: &str = "(others: the sum of all statements after the first 10000)"
 const MAX_PENDING: usize = 1_000;
 /// Waits for the client end here: what comes next belongs to the next message.
 const CLIENT: &str = "Client ";
-/// Calls that are nested more deeply are taken as nested as deeply as this.
-const MAX_DEPTH: usize = 200;
-
 /// What is known of the calls of one nesting level.
 #[derive(Clone, Copy, Debug, Default)]
 struct Level {
@@ -208,10 +205,7 @@ impl Report {
         }
         let before_us = self.end_call(began, call);
         // A cursor may be read and closed by others than the statement that opened it.
-        let began_at = match phase {
-            Phase::Fetch | Phase::Finish | Phase::Close => self.file.open.level(call.cursor, call.dep),
-            _ => call.dep,
-        };
+        let began_at = self.file.open.level_of(phase, call);
         self.totals[usize::from(began_at > 0)][phase as usize].add_call(call, before_us);
         let execution = self.file.open.add(phase, call);
         // The transaction of a statement that is not in the file is nobody's.
@@ -365,10 +359,6 @@ impl Report {
     pub fn statements(&self) -> &[Statement] {
         &self.statements
     }
-}
-
-fn depth(dep: u64) -> usize {
-    usize::try_from(dep).unwrap_or(MAX_DEPTH).min(MAX_DEPTH)
 }
 
 /// Returns a nesting level.
