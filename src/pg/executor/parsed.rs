@@ -141,7 +141,7 @@ unsafe fn trace(query: *const pg_sys::Query, source: *const c_char) {
         let queryid = compat::parsed_query_id(query);
         if queryid != 0 {
             let statement = lines::Statement::new(queryid, source, location, length);
-            lines::parsed(&statement.nested(!std::ptr::eq(source, pg_sys::debug_query_string)));
+            lines::parsed(&statement.nested(!server::is_sent(source)));
         }
     }
 }

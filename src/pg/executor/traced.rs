@@ -45,12 +45,6 @@ unsafe fn around(
     ended(rows(), false);
 }
 
-/// Returns whether a text is not the one that the client has sent.
-fn is_not_sent(source: *const c_char) -> bool {
-    // SAFETY: this is a global of a plain type, which is valid at all times.
-    !std::ptr::eq(source, unsafe { pg_sys::debug_query_string })
-}
-
 /// Returns the statement of a plan.
 ///
 /// # Safety
@@ -101,7 +95,8 @@ pub unsafe fn plan(
         let planned = Cell::new(std::ptr::null_mut());
         let body = || planned.set(planner());
         if queryid != 0 {
-            let statement = Statement::new(queryid, source, location, length).nested(is_not_sent(source));
+            let statement =
+                Statement::new(queryid, source, location, length).nested(!server::is_sent(source));
             lines::bound(&statement);
             around(Phase::Plan, &statement, false, body, || 0);
         } else if let Some(began) = lines::begin(Phase::Plan, None) {

@@ -38,7 +38,7 @@ pub use error::{HeldInterrupts, caught, check_for_interrupts, is_interrupted, lo
 pub use main_memory::{MainMemory, use_main_memory};
 pub use process::{
     catalog_changes, core_times_io, enable_query_ids, is_alive, is_exiting, is_in_recovery, is_parallel_mode,
-    is_parallel_worker, is_postmaster, is_read_only, is_under_postmaster, is_upgrading, pid,
+    is_parallel_worker, is_postmaster, is_read_only, is_sent, is_under_postmaster, is_upgrading, pid,
     portal_or_background, preloading,
 };
 pub use relation::{HeapSize, heap_size};

@@ -30,6 +30,12 @@ pub fn catalog_changes() -> u64 {
     unsafe { pg_sys::SharedInvalidMessageCounter }
 }
 
+/// Returns whether a text is the one that the client has sent.
+pub fn is_sent(text: *const std::ffi::c_char) -> bool {
+    // SAFETY: this is a global of a plain type, which is valid at all times.
+    std::ptr::eq(text, unsafe { pg_sys::debug_query_string })
+}
+
 /// Returns whether core times I/O now.
 pub fn core_times_io() -> bool {
     // SAFETY: this is a global of a plain type, which is valid at all times.
