@@ -107,11 +107,21 @@ server_tests() (
     exit $status
 )
 
-# judge LOG COMMAND...: runs it together, repeats which steps failed, sums up, and exits. The sum is that of the summaries of
-# cargo test and cargo-nextest in the log. (What stands indented deeper is the output of a single test.)
+# failures LOG: which tests failed in it, and what they said, each once, for one who sees only the log's end.
+failures() {
+    awk '
+        /^test .* \.\.\. FAILED$/
+        /^[A-Z0-9 ]+ \[ *[0-9.]+s\] \(/ { failed = !/^ +(PASS|START|SLOW|FLAKY) / }
+        failed && (/^[A-Z0-9 ]+ \[/ || /^ *thread .* panicked at/) { lines = 9 }
+        failed && lines-- > 0 && !seen[$0]++ { print substr($0, 1, 400) }' "$1"
+}
+
+# judge LOG COMMAND...: runs it together, repeats which tests and steps failed, sums up, and exits. The sum is that of the
+# summaries of cargo test and cargo-nextest in the log. (What stands indented deeper is the output of a single test.)
 judge() {
     local status=0
     together "$@" || status=1
+    [ "$status" = 0 ] || failures "$1" >&2
     ! grep -a '^[a-z]*\.sh: failed: ' "$1" | sort -u >&2 || status=1
     awk '
         function number(word) { return match($0, "[0-9]+ " word) ? substr($0, RSTART) + 0 : 0 }
