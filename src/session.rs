@@ -12,6 +12,7 @@ use rowsource_core::model::{
     Buffers, DatabaseSum, ExecutionStats, NodeStats, NodeTotals, Outcome, Outside, Plan, PlanDescription,
     PlanKey, Run, StatementFacts, Workers,
 };
+use rowsource_core::results::Counts;
 use rowsource_core::waits::plan::PlanWaits;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -27,10 +28,21 @@ pub struct Execution<'a> {
     pub description: &'a Rc<PlanDescription>,
     /// The description's literals come from an earlier execution.
     pub older_literals: bool,
+    /// The statistics of the nodes, unless there are `counts`.
     pub stats: &'a mut Vec<NodeStats>,
+    /// What the nodes counted, if their statistics are not computed yet.
+    pub counts: Option<&'a Counts>,
     pub histograms: &'a [&'a Histogram],
     /// The execution becomes the session's last statement.
     pub last: Option<Executed<'a>>,
+}
+
+impl Execution<'_> {
+    /// Computes the statistics of the nodes if there are only counts. Returns false if there is no memory.
+    #[inline(always)]
+    fn compute(&mut self) -> bool {
+        self.counts.take().is_none_or(|counts| counts.compute(self.stats))
+    }
 }
 
 /// Identifies the text of an execution. That of none is the default, which no execution has.
@@ -78,7 +90,10 @@ struct Last {
     planning_ms: f64,
     /// The blocks that its last planning used.
     planning_blocks: Option<Buffers>,
+    /// The statistics of the nodes, unless there are `counts`.
     stats: Vec<NodeStats>,
+    /// What the nodes counted, if their statistics are not computed yet.
+    counts: Counts,
     /// The statement's text, if its description shows no literals.
     text: Vec<u8>,
     /// Which text that is.
@@ -128,13 +143,28 @@ pub fn record(execution: &mut Execution) {
         return record_explained(execution);
     }
     let (plan, description) = (execution.plan, execution.description);
-    let stats = ExecutionStats {
-        run: &execution.run,
-        outside: execution.outside,
-        nodes: execution.stats,
-        histograms: execution.histograms,
+    let is_counted = execution.counts.is_some_and(|counts| {
+        let (run, outside) = (&execution.run, execution.outside);
+        store::record_counts(
+            plan.for_store(description),
+            run,
+            outside,
+            counts,
+            execution.histograms,
+        )
+    });
+    let is_shared = is_counted || {
+        if !execution.compute() {
+            return;
+        }
+        let stats = ExecutionStats {
+            run: &execution.run,
+            outside: execution.outside,
+            nodes: execution.stats,
+            histograms: execution.histograms,
+        };
+        store::record(plan.for_store(description), stats)
     };
-    let is_shared = store::record(plan.for_store(description), stats);
     // This may run during the cleanup after an error. So it must not panic, as `borrow_mut` could.
     let Ok(mut session) = SESSION.try_borrow_mut() else {
         return;
@@ -162,6 +192,9 @@ pub fn record(execution: &mut Execution) {
 #[inline(never)]
 fn record_explained(execution: &mut Execution) {
     let (plan, description) = (execution.plan, execution.description);
+    if !execution.compute() {
+        return;
+    }
     let (at, nodes) = (execution.run.at, execution.stats.len());
     let is_shared = store::record_explained(plan.for_store(description), at, nodes);
     let Ok(mut session) = SESSION.try_borrow_mut() else {
@@ -193,11 +226,7 @@ pub fn add_late_waits(since: i64, waits: &PlanWaits) {
     if last.run.explained {
         return;
     }
-    let (plan, at, nodes) = (
-        last.plan.for_store(&last.description),
-        last.run.at,
-        last.stats.len(),
-    );
+    let (plan, at, nodes) = (last.plan.for_store(&last.description), last.run.at, last.nodes());
     if !store::add_late_waits(plan, at, nodes, waits) {
         plans.add_late_waits(&last.plan, waits);
     }
@@ -216,6 +245,9 @@ pub struct LastStatement {
 /// # Errors
 /// Raises "out of memory".
 pub fn last() -> Option<LastStatement> {
+    if !SESSION.borrow_mut().last.as_mut()?.compute() {
+        memory::out_of_memory();
+    }
     let session = SESSION.borrow();
     let last = session.last.as_ref()?;
     let stored = store::current_plan(&last.plan.key).or_else(|| last.plan.local_copy());
@@ -376,7 +408,13 @@ impl Session {
                 if let Some(outside) = execution.outside {
                     last.keep_outside(outside);
                 }
-                std::mem::swap(&mut last.stats, execution.stats);
+                match execution.counts {
+                    Some(counts) => last.counts.copy_from(counts),
+                    None => {
+                        last.counts.clear();
+                        std::mem::swap(&mut last.stats, execution.stats);
+                    }
+                }
             }
             empty => {
                 *empty = Some(Last {
@@ -391,6 +429,7 @@ impl Session {
                     planning_ms: 0.0,
                     planning_blocks: None,
                     stats: std::mem::take(execution.stats),
+                    counts: execution.counts.copied().unwrap_or(Counts::NONE),
                     text: Vec::new(),
                     text_id: TextId::default(),
                     copies: Cell::new(COPIES),
@@ -412,6 +451,23 @@ impl Session {
 }
 
 impl Last {
+    /// Computes the statistics of the nodes if there are only counts. Returns false if there is no memory.
+    fn compute(&mut self) -> bool {
+        let is_computed = self.counts.count() == 0 || self.counts.compute(&mut self.stats);
+        if is_computed {
+            self.counts.clear();
+        }
+        is_computed
+    }
+
+    /// Returns the number of its nodes.
+    fn nodes(&self) -> usize {
+        match self.counts.count() {
+            0 => self.stats.len(),
+            counted => counted,
+        }
+    }
+
     /// Keeps what an execution did outside of its nodes, and its waits.
     #[cold]
     #[inline(never)]

@@ -61,6 +61,6 @@ pub use live::{
 };
 pub use pending::{PlanRef, PlanSlot};
 pub use read::{current_plan, description, flips, info, keys, others, plan, reset};
-pub use record::{add_late_waits, record, record_explained};
+pub use record::{add_late_waits, record, record_counts, record_explained};
 pub use startup::init;
 pub use targets::SharedTargets;

@@ -1,7 +1,7 @@
 //! The cost of the hot path in instructions per call, counted by callgrind on a single-user backend.
 
 use rowsource_tests::Server;
-use rowsource_tests::callgrind::{CALLS, above_recorded, create_tables, of_a_row, recorded};
+use rowsource_tests::callgrind::{CALLS, call_above_recorded, create_tables, of_a_row, recorded};
 use rowsource_tests::session::major;
 
 #[test]
@@ -20,7 +20,7 @@ fn a_call_costs_few_instructions() {
             failures.push(format!("{calls}: {counted:.1} instructions"));
         }
         let recorded = recorded.map(|recorded| recorded.calls[which]);
-        failures.extend(above_recorded(calls, counted, recorded));
+        failures.extend(call_above_recorded(calls, counted, recorded));
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }

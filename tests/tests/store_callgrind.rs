@@ -3,7 +3,7 @@
 
 use rowsource_tests::Server;
 use rowsource_tests::callgrind::{
-    SHORT, above_recorded, create_tables, instructions, of_a_statement, recorded,
+    SHORT, create_tables, instructions, of_a_statement, recorded, statement_above_recorded,
 };
 use rowsource_tests::session::{major, run_each};
 
@@ -55,7 +55,7 @@ fn short_statements_cost_few_instructions() {
             );
         }
         let recorded = recorded(major).and_then(|recorded| Some(recorded.statements?[which]));
-        failures.extend(above_recorded(kind, counts[1] - counts[0], recorded));
+        failures.extend(statement_above_recorded(kind, counts[1] - counts[0], recorded));
         let Some(peers) = counts.get(2..).and_then(|counts| counts.last()) else {
             continue;
         };

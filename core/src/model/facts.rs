@@ -94,7 +94,7 @@ const fn fact(key: &'static str, slot: Slot, shown: Shown) -> Fact {
 pub const SUMS: usize = 10;
 /// The number of peaks.
 pub const PEAKS: usize = 4;
-const SIMPLE_SUMS: usize = 4;
+pub(crate) const SIMPLE_SUMS: usize = 4;
 
 /// The sum that counts the rows which a filter removed, for kinds that may have one.
 pub const REMOVED_BY_FILTER: usize = 0;
@@ -228,7 +228,7 @@ impl NodeKind {
 
     /// Returns whether nodes of this kind use more than the first sums. Most nodes do not, and add only those.
     #[inline(always)]
-    fn is_rich(self) -> bool {
+    pub(crate) fn is_rich(self) -> bool {
         self >= NodeKind::Sort
     }
 }

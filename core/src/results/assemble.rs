@@ -1,5 +1,6 @@
 //! Computes statistics if times are estimated, or if core measured too.
 
+use super::counts::Counts;
 use super::node::{NS_PER_MS, add_core_usage, add_to_parents, add_usage_to_parents, fill_in};
 use super::sample::{Calls, CoreSample, Mode, NodeSample, Nodes, StatementSample};
 use crate::model::{NodeStats, Time};
@@ -11,6 +12,8 @@ use crate::sampler::Estimate;
 pub struct Scratch {
     /// The statistics of all nodes, in the order of EXPLAIN.
     pub stats: Vec<NodeStats>,
+    /// What the nodes counted, if their statistics are not computed.
+    pub counts: Counts,
     /// What the wrappers measured. [`assemble`] fills in this field and all that follow.
     samples: Vec<NodeSample>,
     /// What core measured. Empty if it measured nothing.
@@ -81,6 +84,7 @@ pub fn assemble<N: Nodes>(nodes: &N, statement: &StatementSample, scratch: &mut 
         cores,
         items,
         calls_below,
+        counts: _,
     } = scratch;
     samples.extend((0..count).map(|i| nodes.sample(i)));
     if statement.core_contributes {
@@ -114,7 +118,7 @@ pub fn assemble<N: Nodes>(nodes: &N, statement: &StatementSample, scratch: &mut 
         }
     }
     if statement.mode != Mode::CoreOnly {
-        add_usage_to_parents(stats, |i| samples[i].place);
+        add_usage_to_parents(stats, |i| samples[i].place.input_of());
         for ((stats, sample), core) in stats.iter_mut().zip(samples).zip(cores) {
             add_core_usage(stats, sample, core);
         }

@@ -1,5 +1,5 @@
-//! Computes statistics node by node, if no estimate must be made consistent with others. This is so for most statements: all
-//! calls of short ones are timed, and an estimate seldom contradicts that of the node above it.
+//! Computes statistics node by node, if no estimate must be made consistent with others. This is so for most statements, because an
+//! estimate seldom contradicts that of the node above it.
 //!
 //! Collecting a sample is inlined here, so only those fields are copied that are used.
 
@@ -13,16 +13,6 @@ use crate::sampler::{Config, Estimate};
 /// Statements with more nodes take so long that this would save nothing.
 const MAX_NODES: usize = 16;
 
-/// What [`assemble_directly`] expects of a statement.
-pub mod times {
-    /// The wrappers alone measured, and timed every call.
-    pub const EXACT: u8 = 0;
-    /// Some times are estimated. Core may have measured nodes that only it calls, and nothing else.
-    pub const ESTIMATED: u8 = 1;
-    /// No call was timed. Core as for [`ESTIMATED`].
-    pub const NONE: u8 = 2;
-}
-
 /// Returns whether [`assemble_directly`] is worth trying for a statement of this mode and number of nodes. `only_by_core` says that
 /// core contributes nothing but what it measures of the nodes that only it calls.
 #[inline(always)]
@@ -30,12 +20,12 @@ pub fn may_be_direct(mode: Mode, core_contributes: bool, only_by_core: bool, nod
     mode == Mode::RowsourceOnly && (!core_contributes || only_by_core) && nodes <= MAX_NODES
 }
 
-/// Computes the statistics of all nodes of a statement in [`Mode::RowsourceOnly`] whose starts and buffers were measured. `TIMES` is
-/// one of [`times`]. Returns false if the statement is none of that kind, if estimated times contradict each other, if a node's place
+/// Computes the statistics of all nodes of a statement in [`Mode::RowsourceOnly`] whose starts and buffers were measured. If `IS_TIMED`,
+/// calls were timed, and times may be estimated. Returns false if the statement is none of that kind, if estimated times contradict each other, if a node's place
 /// says that it ran outside of its parent's time or inside a sibling's, if an error interrupted a call, or if there is no memory.
 /// Then `stats` is not valid.
 #[inline(always)]
-pub fn assemble_directly<N: Nodes, const TIMES: u8>(
+pub fn assemble_directly<N: Nodes, const IS_TIMED: bool>(
     nodes: &N,
     config: &Config,
     tick_ns: f64,
@@ -50,7 +40,7 @@ pub fn assemble_directly<N: Nodes, const TIMES: u8>(
     let statement = &StatementSample {
         mode: Mode::RowsourceOnly,
         has_usage: true,
-        is_timed: TIMES != times::NONE,
+        is_timed: IS_TIMED,
         core_contributes: false,
         tick_ns,
         config,
@@ -64,13 +54,12 @@ pub fn assemble_directly<N: Nodes, const TIMES: u8>(
             return false;
         }
         let mut time = None;
-        if TIMES != times::NONE {
+        if IS_TIMED {
             let Calls::Sampled(timer) = &sample.calls else {
                 return false;
             };
             let (total, startup, error) = match timer.exact() {
                 Some((total, startup)) => (total, startup, 0.0),
-                None if TIMES == times::EXACT => return false,
                 None => {
                     is_estimated = true;
                     let Estimate {
@@ -82,7 +71,7 @@ pub fn assemble_directly<N: Nodes, const TIMES: u8>(
                 }
             };
             let (mut total_ms, mut startup_ms) = (total * tick_ms, startup * tick_ms);
-            if TIMES == times::ESTIMATED && sample.by_core {
+            if sample.by_core {
                 let core = nodes.core(i);
                 if core.is_interrupted {
                     return false;
@@ -100,13 +89,13 @@ pub fn assemble_directly<N: Nodes, const TIMES: u8>(
                 error_ms: error * tick_ms,
             });
         }
-        is_by_core |= TIMES != times::EXACT && sample.by_core;
+        is_by_core |= sample.by_core;
         fill_in(&mut stats[i], &sample, None, statement, time);
         stats[i].facts = nodes.facts(i);
         let Some(parent) = sample.place.parent else {
             continue;
         };
-        if TIMES != times::NONE && sample.place.edge != Edge::Sequential {
+        if IS_TIMED && sample.place.edge != Edge::Sequential {
             return false;
         }
         let Some(time) = time else {
@@ -125,7 +114,7 @@ pub fn assemble_directly<N: Nodes, const TIMES: u8>(
     if !fits {
         fit_children(stats, |i| nodes.place(i).parent);
     }
-    add_usage_to_parents(stats, |i| nodes.place(i));
+    add_usage_to_parents(stats, |i| nodes.place(i).input_of());
     if is_by_core {
         add_usage_by_core(nodes, stats);
     }
@@ -155,7 +144,7 @@ fn add_usage_by_core<N: Nodes>(nodes: &N, stats: &mut [NodeStats]) {
 
 /// Scales the times of children down to that of their parent if they exceed it, as [`crate::reconcile`] does if nothing is estimated.
 #[inline(never)]
-fn fit_children(stats: &mut [NodeStats], parent: impl Fn(usize) -> Option<usize>) {
+pub(super) fn fit_children(stats: &mut [NodeStats], parent: impl Fn(usize) -> Option<usize>) {
     // Parents come before their children, so a node's time is final before its children are scaled.
     for i in 0..stats.len() {
         let children = (i + 1..stats.len()).filter(|&child| parent(child) == Some(i));

@@ -2,7 +2,10 @@
 //!
 //! This code is pure. The extension passes a [`NodeSample`] for each node, and a [`CoreSample`] if PostgreSQL measured too.
 //!
-//! If no estimate must be changed to fit the others, [`assemble_directly`] computes the statistics. This is so for most statements.
+//! Of most short statements, only [`Counts`] are taken. The statistics are computed from the sums of many executions, when somebody
+//! reads them.
+//!
+//! If no estimate must be changed to fit the others, [`assemble_directly`] computes the statistics.
 //!
 //! [`assemble`] computes them in all other cases:
 //!
@@ -14,14 +17,18 @@
 //! If parallel processes share the rows of a node, [`scale_shared_estimates`] makes the planner's estimate comparable.
 
 mod assemble;
+mod counts;
 mod direct;
 mod node;
+mod plan_sum;
 mod sample;
 mod shared_rows;
 
 pub use assemble::{Scratch, Totals, assemble};
-pub use direct::{assemble_directly, may_be_direct, times};
+pub use counts::{CountSums, Counts, MAX_NODES as MAX_COUNTED_NODES, Shape, Uncounted};
+pub use direct::{assemble_directly, may_be_direct};
 pub use node::add_to_parents;
+pub use plan_sum::PlanSum;
 pub use sample::{Calls, CoreSample, Mode, NodeSample, Nodes, Place, StatementSample, WorkerReport};
 pub use shared_rows::{Share, Sharing, parallel_divisor, scale_shared_estimates};
 

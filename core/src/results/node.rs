@@ -1,6 +1,6 @@
 //! Computes the statistics of one node, and sums over the nodes below it.
 
-use super::sample::{CoreSample, Mode, NodeSample, Place, StatementSample};
+use super::sample::{CoreSample, Mode, NodeSample, StatementSample};
 use crate::model::{Measured, NodeStats, Time};
 
 pub const NS_PER_MS: f64 = 1e6;
@@ -74,15 +74,11 @@ pub fn add_to_parents<T>(
     }
 }
 
-/// Adds what each node used to its parent. InitPlans and subplans are not added, because what they used was charged to the
+/// Adds what each node used to the node whose input it is. InitPlans and subplans are not added, because what they used was charged to the
 /// node that called them.
 #[inline(always)]
-pub fn add_usage_to_parents(stats: &mut [NodeStats], place: impl Fn(usize) -> Place) {
-    add_to_parents(
-        stats,
-        |i| place(i).input_of(),
-        |above, below, _| above.use_also(below),
-    );
+pub fn add_usage_to_parents(stats: &mut [NodeStats], input_of: impl Fn(usize) -> Option<usize>) {
+    add_to_parents(stats, input_of, |above, below, _| above.use_also(below));
 }
 
 /// Adds what core counted in its own calls of a node.

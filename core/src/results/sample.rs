@@ -120,6 +120,8 @@ pub struct NodeSample {
     pub interrupted: Option<u64>,
     /// Its calls.
     pub calls: Calls,
+    /// Nothing but hits of shared buffers was charged to it alone.
+    pub has_hits_only: bool,
     /// Blocks that were charged to it alone.
     pub buffers: Buffers,
     /// WAL that was charged to it alone.

@@ -24,6 +24,33 @@ pub fn common_instrumentation(instr: &mut NodeInstrumentation) -> &mut pg_sys::I
     instr
 }
 
+/// Clears the counts of an execution. Core charges blocks and WAL to a node only where it is told to, so they are cleared only there.
+///
+/// # Safety
+/// `instr` must be live, and no reference to it may exist.
+#[cfg(not(pg_ge_19))]
+#[inline(always)]
+pub unsafe fn reset_instrumentation(instr: *mut NodeInstrumentation) {
+    const STARTED: usize = std::mem::offset_of!(NodeInstrumentation, bufusage_start);
+    const SUMS: usize = std::mem::offset_of!(NodeInstrumentation, startup);
+    const USED: usize = std::mem::offset_of!(NodeInstrumentation, bufusage);
+    // SAFETY: the struct is live and nobody else uses it, by the caller's promise. Zero bytes are a valid value.
+    unsafe {
+        if (*instr).need_bufusage || (*instr).need_walusage {
+            return instr.write_bytes(0, 1);
+        }
+        let bytes = instr.cast::<u8>();
+        bytes.write_bytes(0, STARTED);
+        bytes.add(SUMS).write_bytes(0, USED - SUMS);
+    }
+}
+#[cfg(pg_ge_19)]
+#[inline(always)]
+pub unsafe fn reset_instrumentation(instr: *mut NodeInstrumentation) {
+    // SAFETY: the struct is live and nobody else uses it, by the caller's promise. Zero bytes are a valid value.
+    unsafe { instr.write_bytes(0, 1) };
+}
+
 const NS_PER_MS: f64 = 1e6;
 #[cfg(not(pg_ge_19))]
 const NS_PER_S: f64 = 1e9;

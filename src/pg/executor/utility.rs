@@ -93,6 +93,7 @@ pub unsafe fn begin(statement: *const PlannedStmt, queryid: i64, source: *const 
                 buffers: *compat::buffer_usage(),
                 wal: *compat::wal_usage(),
                 is_charged: false,
+                has_more_than_hits: false,
                 has_waited: false,
             }
         },
@@ -276,6 +277,7 @@ fn record(running: &Running, recorded: &Recorded, outcome: Outcome, rows: u64) {
         description: &recorded.description,
         older_literals: false,
         stats: &mut vec![node],
+        counts: None,
         histograms: &[&Histogram::default()],
         last: None,
     });

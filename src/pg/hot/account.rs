@@ -10,6 +10,8 @@ pub struct Usage {
     pub wal: pg_sys::WalUsage,
     /// Whether anything was charged to the account.
     pub is_charged: bool,
+    /// Whether more than hits of shared buffers may have been charged.
+    pub has_more_than_hits: bool,
     /// The account is that of a statement outside its nodes, and the statement waited in this execution.
     pub has_waited: bool,
 }

@@ -2,7 +2,7 @@
 //! to it. EXPLAIN, the filter counts and the reports of parallel workers use that struct as usual.
 
 use super::account::Usage;
-use crate::pg::compat::{IndexSearches, NodeInstrumentation};
+use crate::pg::compat::{self, IndexSearches, NodeInstrumentation};
 use pgrx::pg_sys;
 use rowsource_core::histogram::Histogram;
 use rowsource_core::model::Estimate;
@@ -103,18 +103,35 @@ impl Account {
 }
 
 impl Node {
-    /// Clears what an execution counted.
+    /// Clears what executions counted.
     ///
     /// # Safety
     /// * `node` must point into memory that [`Node::fresh`] made. The counts of its histogram are not cleared, so they must
     ///   be initialised.
     /// * No reference to the node may be alive.
-    pub unsafe fn reset_for_reexecution(node: *mut Node) {
+    pub unsafe fn reset(node: *mut Node) {
         // SAFETY: the pointer is valid and no reference exists, by the caller's promise. Zero bytes are a valid value for
         // all fields that are cleared.
         unsafe {
             node.cast::<u8>()
                 .write_bytes(0, std::mem::offset_of!(Node, histogram));
+            (*node).histogram.clear();
+        }
+    }
+
+    /// Clears what an execution counted, before the next one of the same statement.
+    ///
+    /// # Safety
+    /// The same as for [`Node::reset`], which must have been called for the first execution.
+    #[inline(always)]
+    pub unsafe fn reset_for_reexecution(node: *mut Node) {
+        const FROM: usize = std::mem::offset_of!(Node, rows);
+        // SAFETY: as above. `rows` follows the instrumentation.
+        unsafe {
+            compat::reset_instrumentation(&raw mut (*node).instr);
+            node.cast::<u8>()
+                .add(FROM)
+                .write_bytes(0, std::mem::offset_of!(Node, histogram) - FROM);
             (*node).histogram.clear();
         }
     }
@@ -131,3 +148,4 @@ impl Node {
 }
 
 const _: () = assert!(std::mem::offset_of!(Node, instr) == 0);
+const _: () = assert!(std::mem::offset_of!(Node, rows) == size_of::<NodeInstrumentation>());

@@ -126,6 +126,7 @@ unsafe fn charge_all(account: *mut Usage) -> bool {
         let now = compat::buffer_usage().cast_const();
         let last = &raw mut (*HOT.last_charged.as_ptr()).buffers;
         (*account).is_charged = true;
+        (*account).has_more_than_hits = true;
         let io = (*now).shared_blks_read != (*last).shared_blks_read
             || (*now).shared_blks_written != (*last).shared_blks_written
             || (*now).local_blks_read != (*last).local_blks_read
@@ -171,6 +172,7 @@ pub unsafe fn add_since(account: *mut Usage, buffers: *const BufferUsage, wal: *
     unsafe {
         let now = HOT.last_charged.as_ptr().cast_const();
         (*account).is_charged = true;
+        (*account).has_more_than_hits = true;
         unguarded::BufferUsageAccumDiff(&raw mut (*account).buffers, &raw const (*now).buffers, buffers);
         unguarded::WalUsageAccumDiff(&raw mut (*account).wal, &raw const (*now).wal, wal);
     }

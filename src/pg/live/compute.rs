@@ -226,6 +226,7 @@ impl Nodes for Copied<'_> {
             is_last_row: false,
             interrupted: node.interrupted,
             calls: self.calls(node),
+            has_hits_only: !node.usage.has_more_than_hits,
             buffers,
             wal,
             estimate: node.estimate,

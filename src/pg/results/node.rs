@@ -19,7 +19,7 @@ impl Node {
             // SAFETY: the memory has `count` initialised nodes. Zero bytes are a valid value for all fields that are cleared.
             unsafe {
                 let node = nodes.add(i);
-                Node::reset_for_reexecution(node);
+                Node::reset(node);
                 node.cast::<u8>()
                     .add(FIXED)
                     .write_bytes(0, size_of::<Node>() - FIXED);

@@ -15,10 +15,10 @@ use crate::pg::server::contained::contained;
 use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use rowsource_core::eviction::Candidate;
-use rowsource_core::model::{
-    Batch, ExecutionStats, MIN_SLOWEST_MS, NodeTotals, PlanDescription, PlanKey, PlanStats,
-};
+use rowsource_core::histogram::Histogram;
+use rowsource_core::model::{Batch, ExecutionStats, MIN_SLOWEST_MS, Outside, PlanDescription, PlanKey, Run};
 use rowsource_core::pending::{self, Key};
+use rowsource_core::results::{Counts, MAX_COUNTED_NODES, PlanSum};
 use rowsource_core::waits::plan::PlanWaits;
 use rustc_hash::FxBuildHasher;
 use std::cell::{Cell, RefCell};
@@ -28,8 +28,6 @@ use std::time::{Duration, Instant};
 
 /// The number of plans that a session's buffer holds at the same time.
 const SLOTS: usize = 8;
-/// The maximum number of nodes. Executions of larger plans are added to the store at once: they take longer than that does.
-const MAX_SLOT_NODES: usize = 8;
 /// Microseconds until a slot is flushed.
 const FLUSH_AFTER_US: i64 = 1_000_000;
 /// How often in that time a session flushes a slot because it runs another plan of the same query. So plans that it uses in turn
@@ -66,7 +64,7 @@ pub struct PlanRef<'a> {
 #[repr(C)]
 struct SlotKey {
     plan: PlanKey,
-    /// The number of the plan's nodes, at most [`MAX_SLOT_NODES`].
+    /// The number of the plan's nodes, at most [`MAX_COUNTED_NODES`].
     nodes: usize,
 }
 
@@ -94,25 +92,11 @@ fn tag(plan: &PlanKey) -> u64 {
     FxBuildHasher.hash_one(plan)
 }
 
-/// The statistics of one plan's executions.
-#[derive(Default)]
-#[repr(C)]
-struct Sum {
-    plan: PlanStats,
-    nodes: [NodeTotals; MAX_SLOT_NODES],
-}
-
-impl Sum {
-    /// Returns the batch to add to the store. `key` is the key of the slot.
-    fn batch(&self, key: &SlotKey) -> Batch<'_> {
-        Batch::Sum(&self.plan, self.nodes.get(..key.nodes).unwrap_or_default())
-    }
-}
-
-type Slot = pending::Slot<SlotKey, Sum>;
-type SlotGuard<'a> = pending::SlotGuard<'a, SlotKey, Sum>;
-type Buffer = pending::Buffer<SlotKey, Sum, SLOTS>;
-type OwnBuffer = pending::OwnBuffer<'static, SlotKey, Sum, SLOTS>;
+type Slot = pending::Slot<SlotKey, PlanSum>;
+type SlotGuard<'a> = pending::SlotGuard<'a, SlotKey, PlanSum>;
+type Adding<'a> = pending::Adding<'a, SlotKey, PlanSum>;
+type Buffer = pending::Buffer<SlotKey, PlanSum, SLOTS>;
+type OwnBuffer = pending::OwnBuffer<'static, SlotKey, PlanSum, SLOTS>;
 
 pub(super) const BUFFER_SIZE: usize = size_of::<Buffer>();
 
@@ -177,7 +161,7 @@ pub(super) fn add(plan: PlanRef<'_>, execution: ExecutionStats<'_>) -> bool {
         return false;
     };
     let nodes = execution.nodes.len();
-    if nodes > MAX_SLOT_NODES {
+    if nodes > MAX_COUNTED_NODES {
         return false;
     }
     let key = BorrowedSlotKey {
@@ -187,16 +171,43 @@ pub(super) fn add(plan: PlanRef<'_>, execution: ExecutionStats<'_>) -> bool {
     let Some(mut slot) = own.add_to(plan.slot.at.get(), &key, execution.run.at) else {
         return false;
     };
+    sum(&mut slot).add(&execution);
+    true
+}
+
+/// Adds an execution to the slot of its plan, as [`add`] does, if its statistics are not computed yet.
+#[inline(always)]
+pub(super) fn add_counts(
+    plan: PlanRef<'_>,
+    run: &Run,
+    outside: Option<&Outside<'_>>,
+    counts: &Counts,
+    histograms: &[&Histogram],
+) -> bool {
+    // SAFETY: the reference is used only in this function, which neither attaches nor releases the buffer.
+    let Some(own) = (unsafe { own() }) else {
+        return false;
+    };
+    let key = BorrowedSlotKey {
+        plan: plan.key,
+        nodes: counts.count(),
+    };
+    let Some(mut slot) = own.add_to(plan.slot.at.get(), &key, run.at) else {
+        return false;
+    };
+    sum(&mut slot).add_counts(run, outside, counts, histograms);
+    true
+}
+
+/// Returns the sum of a slot. That of an empty slot is an old one, which is cleared.
+#[inline(always)]
+fn sum<'a>(slot: &'a mut Adding<'_>) -> &'a mut PlanSum {
     let is_empty = slot.is_empty();
     let sum = slot.value();
-    let totals = sum.nodes.get_mut(..nodes).unwrap_or_default();
     if is_empty {
-        sum.plan = PlanStats::default();
-        totals.iter_mut().for_each(NodeTotals::clear);
+        sum.clear();
     }
-    execution.add_to_plan(&mut sum.plan);
-    execution.add_to_nodes(totals);
-    true
+    sum
 }
 
 /// Adds waits of an execution that ended at this time to the slot of its plan. Returns false if the plan has no slot, the slot
@@ -221,14 +232,8 @@ pub(super) fn add_late_waits(plan: PlanRef<'_>, at: i64, nodes: usize, waits: &P
     let Some(mut slot) = own.add_to(number, &key, at) else {
         return false;
     };
-    let is_empty = slot.is_empty();
-    let sum = slot.value();
-    if is_empty {
-        // A reader has flushed it just now.
-        sum.plan = PlanStats::default();
-        sum.nodes.iter_mut().for_each(NodeTotals::clear);
-    }
-    sum.plan.add_late_waits(waits);
+    // A reader may have flushed it just now.
+    sum(&mut slot).add_late_waits(waits);
     true
 }
 
@@ -244,7 +249,7 @@ pub(super) fn claim_slot(
     // SAFETY: the reference is used only in this function, which neither attaches nor releases the buffer.
     let Some(own) = (unsafe { own() }) else { return };
     let nodes = execution.nodes.len();
-    if nodes > MAX_SLOT_NODES {
+    if nodes > MAX_COUNTED_NODES {
         return;
     }
     let key = SlotKey {
@@ -313,10 +318,10 @@ fn pass_to(
     sink: impl FnOnce(&PlanKey, Option<&PlanDescription>, &Batch),
     at: usize,
     key: &SlotKey,
-    sum: &Sum,
+    sum: &PlanSum,
 ) {
     let description = OWN.descriptions[at].borrow();
-    sink(&key.plan, description.as_deref(), &sum.batch(key));
+    sum.with_batch(key.nodes, |batch| sink(&key.plan, description.as_deref(), batch));
 }
 
 /// Releases this session's buffer. Another session can take it.
@@ -366,11 +371,12 @@ unsafe fn flush(store: &Store, plan: Option<&PlanKey>, mut wait: SlotWait) {
             {
                 guard.flush(|key, sum| {
                     let is_wanted = plan.is_none_or(|plan| *plan == key.plan);
-                    if is_wanted
-                        && pg_guard_ffi_boundary(|| entry::update(store, &key.plan, &sum.batch(key)))
-                            .is_none()
-                    {
-                        evict::add_to_others(store, &key.plan, &sum.batch(key));
+                    if is_wanted {
+                        sum.with_batch(key.nodes, |batch| {
+                            if pg_guard_ffi_boundary(|| entry::update(store, &key.plan, batch)).is_none() {
+                                evict::add_to_others(store, &key.plan, batch);
+                            }
+                        });
                     }
                     is_wanted
                 });

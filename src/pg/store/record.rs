@@ -14,6 +14,7 @@ use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{
     Batch, ExecutionStats, MIN_SLOWEST_MS, NodeStats, Outside, PlanDescription, PlanKey, Run,
 };
+use rowsource_core::results::Counts;
 use rowsource_core::waits::plan::PlanWaits;
 use std::rc::Rc;
 
@@ -38,6 +39,35 @@ pub fn record(plan: PlanRef<'_>, execution: ExecutionStats<'_>) -> bool {
         exemplars::keep(plan.key, plan.slot, run, outside, nodes);
     }
     is_kept
+}
+
+/// Adds an execution whose statistics are not computed yet to the session's buffer. Raises nothing: returns false if they must be
+/// computed first.
+#[inline(always)]
+pub fn record_counts(
+    plan: PlanRef<'_>,
+    run: &Run,
+    outside: Option<&Outside<'_>>,
+    counts: &Counts,
+    histograms: &[&Histogram],
+) -> bool {
+    if !access::is_attached() || !pending::add_counts(plan, run, outside, counts, histograms) {
+        return false;
+    }
+    if exemplars::may_keep(plan.slot, run) {
+        keep_counted(plan, run, outside, counts);
+    }
+    true
+}
+
+/// Keeps such an execution whole, as [`exemplars::keep`] does.
+#[cold]
+#[inline(never)]
+fn keep_counted(plan: PlanRef<'_>, run: &Run, outside: Option<&Outside<'_>>, counts: &Counts) {
+    let mut stats = Vec::new();
+    if counts.compute(&mut stats) {
+        exemplars::keep(plan.key, plan.slot, run, outside, &stats);
+    }
 }
 
 /// Adds an execution directly to its plan's entry. The arguments are separate, so that the caller does not write them to

@@ -64,6 +64,7 @@ pub fn node(parent: Option<usize>, calls: Calls, hit: i64) -> NodeSample {
         is_last_row: false,
         interrupted: None,
         calls,
+        has_hits_only: false,
         buffers: blocks(hit),
         wal: Wal {
             records: hit,
@@ -131,7 +132,7 @@ pub fn timed(elapsed_ns: f64) -> StatementSample<'static> {
 
 pub fn direct(plan: &Plan) -> Option<Vec<NodeStats>> {
     let mut stats = Vec::new();
-    assemble_directly::<_, { times::ESTIMATED }>(plan, &CONFIG, TICK_NS, 1e12, &mut stats).then_some(stats)
+    assemble_directly::<_, true>(plan, &CONFIG, TICK_NS, 1e12, &mut stats).then_some(stats)
 }
 
 pub fn assembled(plan: &Plan, statement: &StatementSample) -> Scratch {

@@ -20,7 +20,9 @@ use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{Buffers, NodeStats, Outcome, Outside, Run};
 use rowsource_core::phase::{Event, Phase};
 use rowsource_core::plan::PlanNode;
-use rowsource_core::results::{Scratch, StatementSample, assemble_directly, may_be_direct, times};
+use rowsource_core::results::{
+    Counts, Scratch, StatementSample, Uncounted, assemble_directly, may_be_direct,
+};
 use smallvec::SmallVec;
 use std::cell::Cell;
 
@@ -301,12 +303,14 @@ impl Statement {
         }
         results::with_scratch(|scratch| {
             let mut histograms = SmallVec::new();
+            let is_counted = self.count(core_alive, &mut scratch.counts);
             // SAFETY: the phase is `Recorded` now, so no run is on the stack, and none begins. So nothing writes to the
             // histograms, and this happens once.
-            let is_known = self.compute(core_alive, scratch)
+            let is_known = (is_counted || self.compute(core_alive, scratch))
                 && unsafe { results::histograms(&self.nodes, &self.channel, &mut histograms) };
             if is_known {
-                self.store(core_alive, &mut scratch.stats, &histograms);
+                let counts = is_counted.then_some(&scratch.counts);
+                self.store(core_alive, counts, &mut scratch.stats, &histograms);
             } else {
                 // There is no memory for its statistics, so the statement is not recorded.
                 // SAFETY: the plan states are live until the query's context is freed, and the statement is not running.
@@ -318,36 +322,47 @@ impl Statement {
         }
     }
 
-    /// Computes the statistics. Returns false if there is no memory.
+    /// Takes what the nodes counted, if that is all that there is to record of them. Returns false if their statistics must be
+    /// computed.
     #[inline(always)]
-    fn compute(&self, core_alive: bool, scratch: &mut Scratch) -> bool {
-        if self.timed == Timed::Sampled
-            && may_be_direct(self.mode, self.core_contributes, false, self.nodes.count())
-            && self.compute_directly::<{ times::EXACT }>(core_alive, scratch)
-        {
-            return true;
+    fn count(&self, core_alive: bool, counts: &mut Counts) -> bool {
+        let Some(shape) = self.shape.get() else {
+            return false;
+        };
+        // SAFETY: the plan states are live until the query's context is freed, and this runs before. The statement is not running.
+        if !core_alive || !self.is_complete() || level::is_on() || unsafe { self.has_outside() } {
+            return false;
         }
-        self.compute_any(core_alive, scratch)
+        // SAFETY: as above, and the memory contexts are live.
+        let collector =
+            unsafe { Collector::new(&self.nodes, &self.channel, core_alive, Some(Timed::Sampled)) };
+        let counted = counts.take(&collector, &shape, self.elapsed_ns.get() / 1e6);
+        if counted == Err(Uncounted::Always) {
+            self.shape.set(None);
+        }
+        counted.is_ok()
     }
 
-    /// Computes the statistics node by node, if that is possible. `TIMES` is one of [`times`].
+    /// Returns whether it has completed, and its caller has read its last row.
     #[inline(always)]
-    fn compute_directly<const TIMES: u8>(&self, core_alive: bool, scratch: &mut Scratch) -> bool {
+    fn is_complete(&self) -> bool {
+        self.is_read_to_end.get() && self.outcome.get() == Outcome::Completed
+    }
+
+    /// Computes the statistics node by node, if that is possible. `IS_TIMED` says whether calls were timed.
+    #[inline(always)]
+    fn compute_directly<const IS_TIMED: bool>(&self, core_alive: bool, scratch: &mut Scratch) -> bool {
         let (config, elapsed_ns) = (&self.config, self.elapsed_ns.get());
-        let timed = if TIMES == times::NONE {
-            Timed::Never
-        } else {
-            Timed::Sampled
-        };
+        let timed = if IS_TIMED { Timed::Sampled } else { Timed::Never };
         // SAFETY: the plan states are live until the query's context is freed, and this runs before. With `core_alive` the
         // memory contexts are live.
         let collector = unsafe { Collector::new(&self.nodes, &self.channel, core_alive, Some(timed)) };
-        assemble_directly::<_, TIMES>(&collector, config, self.tick_ns, elapsed_ns, &mut scratch.stats)
+        assemble_directly::<_, IS_TIMED>(&collector, config, self.tick_ns, elapsed_ns, &mut scratch.stats)
     }
 
     /// Computes the statistics, no matter whether the wrappers or core measured. Returns false if there is no memory.
     #[inline(never)]
-    fn compute_any(&self, core_alive: bool, scratch: &mut Scratch) -> bool {
+    fn compute(&self, core_alive: bool, scratch: &mut Scratch) -> bool {
         if may_be_direct(
             self.mode,
             self.core_contributes,
@@ -356,10 +371,10 @@ impl Statement {
         ) {
             let is_computed = match (self.level, self.timed) {
                 (InstrumentationLevel::Timed, Timed::Sampled) => {
-                    self.compute_directly::<{ times::ESTIMATED }>(core_alive, scratch)
+                    self.compute_directly::<true>(core_alive, scratch)
                 }
                 (InstrumentationLevel::Buffers, Timed::Never) => {
-                    self.compute_directly::<{ times::NONE }>(core_alive, scratch)
+                    self.compute_directly::<false>(core_alive, scratch)
                 }
                 _ => false,
             };
@@ -383,9 +398,15 @@ impl Statement {
         results::compute(&collector, &sample, scratch)
     }
 
-    /// Has the session store the statistics. A parallel worker reports them to its leader instead.
+    /// Has the session store the statistics, or the counts if there are any. A parallel worker reports them to its leader instead.
     #[inline(always)]
-    fn store(&self, core_alive: bool, stats: &mut Vec<NodeStats>, histograms: &[&Histogram]) {
+    fn store(
+        &self,
+        core_alive: bool,
+        counts: Option<&Counts>,
+        stats: &mut Vec<NodeStats>,
+        histograms: &[&Histogram],
+    ) {
         let Some(target) = &self.target else {
             // SAFETY: the plan states are live until the query's context is freed, and this runs before. Only a parallel worker's
             // statement has no target.
@@ -410,7 +431,7 @@ impl Statement {
             add_planning(&mut outside, &blocks.all());
         }
         let outcome = self.outcome.get();
-        let is_complete = self.is_read_to_end.get() && outcome == Outcome::Completed;
+        let is_complete = self.is_complete();
         if !is_complete {
             dismiss_estimates(stats, outcome, &target.description.nodes);
         }
@@ -436,6 +457,7 @@ impl Statement {
             description: &target.description,
             older_literals: target.older_literals,
             stats,
+            counts,
             histograms,
             run: Run {
                 outcome,

@@ -47,15 +47,30 @@ impl Statement {
         stats: &mut [NodeStats],
         core_alive: bool,
     ) -> Option<Outside<'_>> {
+        // SAFETY: the caller's promises are the same.
+        unsafe {
+            self.has_outside()
+                .then(|| self.take_charged(stats, core_alive))
+                .flatten()
+        }
+    }
+
+    /// Returns whether the statement may have done something outside of its nodes, or waited.
+    ///
+    /// # Safety
+    /// The plan states must be live, and the statement must not be running.
+    #[inline(always)]
+    pub(super) unsafe fn has_outside(&self) -> bool {
+        let Some(root) = self.nodes.iter().next() else {
+            return false;
+        };
         // SAFETY: nothing charges the account, and the plan states are live, by the caller's promise. Their executor state
         // lives as long.
         unsafe {
-            let is_charged = (*self.outside.get()).is_charged;
-            let estate = (*self.nodes.iter().next()?.plan_state()).state;
-            let has_facts = is_charged
+            let estate = (*root.plan_state()).state;
+            (*self.outside.get()).is_charged
                 || !(*estate).es_jit.is_null()
-                || self.core_contributes && self.channel.get().is_some();
-            has_facts.then(|| self.take_charged(stats, core_alive)).flatten()
+                || self.core_contributes && self.channel.get().is_some()
         }
     }
 

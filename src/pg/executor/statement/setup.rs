@@ -12,6 +12,7 @@ use crate::pg::executor::{explain, own, unmeasured, unnamed};
 use crate::pg::hot::tick;
 use crate::pg::hot::usage::Usage;
 use crate::pg::hot::waits::{self, Frame};
+use crate::pg::hot::wrapper::Timed;
 use crate::pg::plan::{describe, identity, temporary, tree};
 use crate::pg::results::node_table::NodeTable;
 use crate::pg::results::parallel;
@@ -21,7 +22,7 @@ use crate::session;
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
 use rowsource_core::model::{Estimate, Outcome, PlanKey, PlanOrigin};
 use rowsource_core::phase::Event;
-use rowsource_core::results::Mode;
+use rowsource_core::results::{Mode, Shape};
 use std::cell::{Cell, UnsafeCell};
 
 /// Sets up a started statement for measuring. `requested_before` is the instrumentation that others had requested from core
@@ -194,6 +195,7 @@ unsafe fn set_up(
         timed: Statement::timed(level, setting.sampfreq, clock),
         tick_ns: clock.scale().ns_per_tick(),
         config: sampling::config(clock, setting.sampfreq),
+        shape: Cell::new(None),
         target,
         outside: UnsafeCell::new(account),
         frame: Frame::new(),
@@ -229,6 +231,7 @@ unsafe fn set_up(
         // SAFETY: a backend that runs a statement has initialised its timeouts.
         unsafe { tick::prepare() };
     }
+    statement.set_shape();
     // SAFETY: the statement has not run yet.
     unsafe { statement.publish(key) };
     if has_gather && !is_worker {
@@ -365,6 +368,16 @@ impl Statement {
         self.outcome.set(Outcome::Completed);
         self.is_read_to_end.set(false);
         self.excluded_from_last.set(false);
+    }
+
+    /// Allows that its executions are summed up as counts, if that is possible.
+    fn set_shape(&self) {
+        let is_counted =
+            self.mode == Mode::RowsourceOnly && self.timed == Timed::Sampled && !self.core_contributes;
+        if is_counted && self.target.is_some() {
+            let places = self.nodes.iter().map(|node| node.place());
+            self.shape.set(Shape::new(places, self.tick_ns));
+        }
     }
 
     /// Returns whether its query has a queryid. Equal keys mean equal expressions only with a queryid.

@@ -12,7 +12,7 @@ use pgrx::pg_sys::{self, QueryDesc};
 use rowsource_core::clock::Source;
 use rowsource_core::model::{Outcome, PlanDescription, PlanOrigin};
 use rowsource_core::phase::{Event, Phase};
-use rowsource_core::results::Mode;
+use rowsource_core::results::{Mode, Shape};
 use rowsource_core::sampler::Config;
 use std::cell::{Cell, UnsafeCell};
 use std::rc::Rc;
@@ -45,6 +45,8 @@ pub struct Statement {
     /// Nanoseconds per tick of the clock.
     pub tick_ns: f64,
     pub config: Config,
+    /// How its nodes hang together, if its executions may be summed up as counts.
+    pub shape: Cell<Option<Shape>>,
     /// The plan that it is recorded under. A parallel worker's statement has none.
     pub target: Option<Target>,
     /// The account of what the statement uses outside its nodes. The hot path charges it through a pointer.

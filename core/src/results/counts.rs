@@ -1,0 +1,364 @@
+//! What an execution counted, as plain numbers that executions are summed up by: before times are converted, and before what
+//! inputs used is added to their parents. To count and to sum up costs a short statement a fraction of what its statistics cost,
+//! which are computed when somebody reads them.
+//!
+//! That is possible if every call was timed, and if the nodes did nothing but hit shared buffers. This is so for most executions of
+//! short statements.
+
+use super::direct::fit_children;
+use super::node::{NS_PER_MS, add_usage_to_parents};
+use super::sample::{Calls, Nodes, Place};
+use crate::float::at_most;
+use crate::model::facts::SIMPLE_SUMS;
+use crate::model::{Buffers, Estimate, NodeFacts, NodeKind, NodeStats, NodeTotals, Time, Wal};
+use crate::reconcile::Edge;
+
+/// Statements with more nodes take so long that this would save nothing.
+pub const MAX_NODES: usize = 8;
+
+/// What one node counted, in one execution or in several.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(C)]
+struct NodeCounts {
+    starts: u64,
+    rows: u64,
+    timed_calls: u64,
+    ticks: f64,
+    startup_ticks: f64,
+    shared_hit: i64,
+    /// The sums of its facts.
+    sums: [u64; SIMPLE_SUMS],
+    /// The estimate of the last execution.
+    estimate: Estimate,
+    kind: NodeKind,
+}
+
+/// How the nodes of a plan hang together, and the clock that timed them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(C)]
+pub struct Shape {
+    tick_ms: f64,
+    /// A byte for each node, the lowest for the root: the index of the parent plus one, or 0; and [`BY_EXPRESSION`] if an expression
+    /// runs the node. So two numbers are enough to compare shapes.
+    places: u64,
+}
+
+const BY_EXPRESSION: u64 = 0x80;
+
+impl Shape {
+    /// Returns the shape of a plan. Returns `None` if its executions cannot be summed up as counts: it has too many nodes, or one that
+    /// runs outside of its parent's time or inside a sibling's.
+    pub fn new(places: impl ExactSizeIterator<Item = Place>, tick_ns: f64) -> Option<Shape> {
+        let mut shape = Shape {
+            tick_ms: tick_ns / NS_PER_MS,
+            ..Shape::default()
+        };
+        if places.len() > MAX_NODES {
+            return None;
+        }
+        for (i, place) in places.enumerate() {
+            if place.hidden || place.parent.is_some() && place.edge != Edge::Sequential {
+                return None;
+            }
+            let parent = place.parent.map_or(0, |parent| parent as u64 + 1);
+            let by_expression = if place.by_expression { BY_EXPRESSION } else { 0 };
+            shape.places |= (parent | by_expression) << (8 * i);
+        }
+        Some(shape)
+    }
+
+    fn place(&self, i: usize) -> u64 {
+        self.places >> (8 * i) & 0xff
+    }
+
+    fn parent(&self, i: usize) -> Option<usize> {
+        let parent = (self.place(i) & !BY_EXPRESSION).checked_sub(1)?;
+        Some(parent as usize)
+    }
+
+    /// Returns the parent, if the node is an input of it.
+    fn input_of(&self, i: usize) -> Option<usize> {
+        self.parent(i).filter(|_| self.place(i) & BY_EXPRESSION == 0)
+    }
+}
+
+/// Why an execution has no counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Uncounted {
+    /// It did more than to hit buffers, or not all of its calls were timed.
+    Now,
+    /// No execution of the plan has counts.
+    Always,
+}
+
+/// What the nodes of an execution counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    shape: Shape,
+    nodes: [NodeCounts; MAX_NODES],
+    count: usize,
+    elapsed_ms: f64,
+}
+
+impl Counts {
+    /// Counts nothing.
+    pub const NONE: Counts = Counts {
+        shape: Shape {
+            tick_ms: 0.0,
+            places: 0,
+        },
+        nodes: [NodeCounts {
+            starts: 0,
+            rows: 0,
+            timed_calls: 0,
+            ticks: 0.0,
+            startup_ticks: 0.0,
+            shared_hit: 0,
+            sums: [0; SIMPLE_SUMS],
+            estimate: Estimate::NONE,
+            kind: NodeKind::Other,
+        }; MAX_NODES],
+        count: 0,
+        elapsed_ms: 0.0,
+    };
+
+    /// Returns the number of nodes; 0 if nothing was counted.
+    #[inline(always)]
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Takes the counts of an execution that took `elapsed_ms`. If there are none, the value is not valid.
+    #[inline(always)]
+    pub fn take<N: Nodes>(&mut self, nodes: &N, shape: &Shape, elapsed_ms: f64) -> Result<(), Uncounted> {
+        self.count = nodes.count().min(MAX_NODES);
+        for i in 0..self.count {
+            self.nodes[i] = counts(nodes, i)?;
+        }
+        self.shape = *shape;
+        self.elapsed_ms = elapsed_ms;
+        Ok(())
+    }
+
+    /// Takes the counts of another value.
+    #[inline(always)]
+    pub fn copy_from(&mut self, other: &Counts) {
+        self.count = other.count;
+        self.elapsed_ms = other.elapsed_ms;
+        self.shape = other.shape;
+        for (node, other) in self.nodes.iter_mut().zip(other.nodes()) {
+            *node = *other;
+        }
+    }
+
+    /// Forgets the counts.
+    #[inline(always)]
+    pub fn clear(&mut self) {
+        self.count = 0;
+    }
+
+    #[inline(always)]
+    fn nodes(&self) -> &[NodeCounts] {
+        self.nodes.get(..self.count).unwrap_or_default()
+    }
+
+    /// Computes the statistics of the execution. Returns false if there is no memory.
+    #[cold]
+    #[inline(never)]
+    pub fn compute(&self, stats: &mut Vec<NodeStats>) -> bool {
+        stats.clear();
+        if stats.try_reserve(self.count).is_err() {
+            return false;
+        }
+        stats.resize_with(self.count, NodeStats::default);
+        compute(&self.shape, self.nodes(), self.elapsed_ms, stats);
+        true
+    }
+}
+
+/// Returns the counts of a node.
+#[inline(always)]
+fn counts<N: Nodes>(nodes: &N, i: usize) -> Result<NodeCounts, Uncounted> {
+    let sample = nodes.sample(i);
+    if sample.by_core {
+        return Err(Uncounted::Always);
+    }
+    let Calls::Sampled(timer) = &sample.calls else {
+        return Err(Uncounted::Always);
+    };
+    let exact = timer.exact().filter(|_| timer.clock_backsteps == 0);
+    let Some((ticks, startup_ticks)) = exact else {
+        return Err(Uncounted::Now);
+    };
+    let is_simple = sample.is_instrumented && sample.interrupted.is_none() && sample.has_hits_only;
+    if !is_simple {
+        return Err(Uncounted::Now);
+    }
+    let facts = nodes.facts(i);
+    if facts.kind.is_rich() {
+        return Err(Uncounted::Always);
+    }
+    let [a, b, c, d, ..] = facts.sums;
+    Ok(NodeCounts {
+        starts: sample.starts(None) as i64 as u64,
+        rows: sample.rows(None),
+        timed_calls: timer.timed_calls,
+        ticks,
+        startup_ticks,
+        shared_hit: sample.buffers.shared_hit,
+        sums: [a, b, c, d],
+        estimate: sample.estimate,
+        kind: facts.kind,
+    })
+}
+
+/// Computes the statistics of one or several executions that took `elapsed_ms` in total, from the sums of their counts.
+fn compute(shape: &Shape, counts: &[NodeCounts], elapsed_ms: f64, stats: &mut [NodeStats]) {
+    let mut fits = true;
+    for (i, (node, stats)) in counts.iter().zip(&mut *stats).enumerate() {
+        let mut total_ms = node.ticks * shape.tick_ms;
+        if shape.parent(i).is_none() {
+            // The root ran inside the statement's own runs, whose time is exact.
+            total_ms = at_most(total_ms, elapsed_ms);
+        }
+        let time = (node.starts > 0).then(|| Time {
+            total_ms,
+            startup_ms: at_most(node.startup_ticks * shape.tick_ms, total_ms),
+            self_ms: total_ms,
+            error_ms: 0.0,
+        });
+        let mut facts = NodeFacts {
+            kind: node.kind,
+            ..NodeFacts::default()
+        };
+        facts.sums[..SIMPLE_SUMS].copy_from_slice(&node.sums);
+        *stats = NodeStats {
+            starts: node.starts.into(),
+            rows: node.rows,
+            time: time.into(),
+            buffers: Buffers {
+                shared_hit: node.shared_hit,
+                ..Buffers::default()
+            }
+            .into(),
+            wal: Wal::default().into(),
+            timed_calls: node.timed_calls,
+            timer_calls: 2 * node.timed_calls,
+            clock_backsteps: 0,
+            wait_ms: 0.0,
+            facts,
+            estimate: node.estimate,
+        };
+    }
+    for i in 1..counts.len() {
+        let total_ms = stats[i].time.get_or_zero().total_ms;
+        if let Some(above) = shape.parent(i).and_then(|parent| stats[parent].time.get_mut()) {
+            above.self_ms -= total_ms;
+            fits &= above.self_ms >= 0.0;
+        }
+    }
+    if !fits {
+        fit_children(stats, |i| shape.parent(i));
+    }
+    add_usage_to_parents(stats, |i| shape.input_of(i));
+}
+
+/// The counts of several executions of a plan. Zero bytes are none.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct CountSums {
+    shape: Shape,
+    elapsed_ms: f64,
+    last_ms: f64,
+    /// The last execution is among them.
+    has_last: bool,
+    has_any: bool,
+    sums: [NodeCounts; MAX_NODES],
+    last: [NodeCounts; MAX_NODES],
+}
+
+impl CountSums {
+    /// Returns whether executions with these counts can be added.
+    #[inline(always)]
+    pub fn can_add(&self, counts: &Counts) -> bool {
+        !self.has_any || self.shape == counts.shape
+    }
+
+    /// Adds an execution, which is the last one now. The estimates of its nodes are compared with their rows in `totals`, because that
+    /// is done execution by execution.
+    #[inline(always)]
+    pub fn add(&mut self, counts: &Counts, totals: &mut [NodeTotals; MAX_NODES]) {
+        let is_first = !self.has_any;
+        if is_first {
+            self.shape = counts.shape;
+            self.elapsed_ms = 0.0;
+        }
+        (self.has_any, self.has_last) = (true, true);
+        self.elapsed_ms += counts.elapsed_ms;
+        self.last_ms = counts.elapsed_ms;
+        for (i, node) in counts.nodes().iter().enumerate().take(MAX_NODES) {
+            totals[i].estimates.add(&node.estimate, node.starts, node.rows);
+            self.last[i] = *node;
+            if is_first {
+                self.sums[i] = *node;
+            } else {
+                self.sums[i].add(node);
+            }
+        }
+    }
+
+    /// Notes that another execution is the last one.
+    #[inline(always)]
+    pub fn note_other(&mut self) {
+        self.has_last = false;
+    }
+
+    /// Forgets all of them.
+    #[inline(always)]
+    pub fn clear(&mut self) {
+        self.has_any = false;
+        self.has_last = false;
+    }
+
+    /// Returns whether there are any.
+    pub fn has_any(&self) -> bool {
+        self.has_any
+    }
+
+    /// Adds them to the statistics of their nodes. Their histograms and estimates are there already.
+    pub fn add_to(&self, totals: &mut [NodeTotals]) {
+        let count = totals.len().min(MAX_NODES);
+        let mut stats = [NodeStats::default(); MAX_NODES];
+        let stats = &mut stats[..count];
+        if self.has_any {
+            compute(&self.shape, &self.sums[..count], self.elapsed_ms, stats);
+            for (total, stats) in totals.iter_mut().zip(&*stats) {
+                total.total.add(stats);
+            }
+        }
+        if self.has_last {
+            compute(&self.shape, &self.last[..count], self.last_ms, stats);
+            for (total, stats) in totals.iter_mut().zip(&*stats) {
+                total.last = *stats;
+            }
+        }
+    }
+}
+
+impl NodeCounts {
+    #[inline(always)]
+    fn add(&mut self, node: &NodeCounts) {
+        self.starts += node.starts;
+        self.rows += node.rows;
+        self.timed_calls += node.timed_calls;
+        self.ticks += node.ticks;
+        self.startup_ticks += node.startup_ticks;
+        self.shared_hit += node.shared_hit;
+        for (sum, count) in self.sums.iter_mut().zip(node.sums) {
+            *sum += count;
+        }
+        if node.kind != NodeKind::Other {
+            self.kind = node.kind;
+        }
+    }
+}

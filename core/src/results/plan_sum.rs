@@ -1,0 +1,83 @@
+//! The executions of a plan that a session has not passed to the store yet.
+
+use super::counts::{CountSums, Counts, MAX_NODES};
+use crate::histogram::Histogram;
+use crate::model::{Batch, ExecutionStats, NodeTotals, Outside, PlanStats, Run};
+use crate::waits::plan::PlanWaits;
+
+/// The sum of the executions of a plan of at most [`MAX_NODES`] nodes. Zero bytes are none.
+#[derive(Default)]
+#[repr(C)]
+pub struct PlanSum {
+    plan: PlanStats,
+    /// The histograms and estimates of all executions, and the statistics of those that are not in `counts`.
+    nodes: [NodeTotals; MAX_NODES],
+    counts: CountSums,
+}
+
+impl PlanSum {
+    /// Forgets all executions.
+    #[inline(always)]
+    pub fn clear(&mut self) {
+        self.plan = PlanStats::default();
+        self.counts.clear();
+        self.nodes.iter_mut().for_each(NodeTotals::clear);
+    }
+
+    /// Adds an execution.
+    #[inline(always)]
+    pub fn add(&mut self, execution: &ExecutionStats<'_>) {
+        self.counts.note_other();
+        execution.add_to_plan(&mut self.plan);
+        execution.add_to_nodes(&mut self.nodes);
+    }
+
+    /// Adds an execution whose statistics are not computed yet.
+    #[inline(always)]
+    pub fn add_counts(
+        &mut self,
+        run: &Run,
+        outside: Option<&Outside<'_>>,
+        counts: &Counts,
+        histograms: &[&Histogram],
+    ) {
+        if !self.counts.can_add(counts) {
+            self.compute(counts.count());
+        }
+        self.plan.add(run);
+        if let Some(outside) = outside {
+            self.plan.add_outside(outside);
+        }
+        self.counts.add(counts, &mut self.nodes);
+        for (node, histogram) in self.nodes.iter_mut().zip(histograms) {
+            node.histogram.add(histogram);
+        }
+    }
+
+    /// Computes the statistics of all counts so far: those that come now are from another clock.
+    #[cold]
+    #[inline(never)]
+    fn compute(&mut self, nodes: usize) {
+        self.counts
+            .add_to(self.nodes.get_mut(..nodes).unwrap_or_default());
+        self.counts.clear();
+    }
+
+    /// Adds waits of an execution after its end.
+    pub fn add_late_waits(&mut self, waits: &PlanWaits) {
+        self.plan.add_late_waits(waits);
+    }
+
+    /// Passes the statistics of so many nodes on.
+    pub fn with_batch<R>(&self, nodes: usize, sink: impl FnOnce(&Batch<'_>) -> R) -> R {
+        let sums = self.nodes.get(..nodes).unwrap_or_default();
+        if !self.counts.has_any() {
+            return sink(&Batch::Sum(&self.plan, sums));
+        }
+        let mut computed = [NodeTotals::default(); MAX_NODES];
+        let computed = &mut computed[..sums.len()];
+        computed.copy_from_slice(sums);
+        self.counts.add_to(computed);
+        sink(&Batch::Sum(&self.plan, computed))
+    }
+}

@@ -1,0 +1,180 @@
+//! Executions that are summed up as counts.
+
+use super::*;
+use crate::model::{Estimate, NodeKind, NodeTotals, Time};
+
+/// Returns a lookup joined to another one, whose nodes hit buffers and do nothing else. `times` are the ticks of the nodes' calls.
+fn lookups(times: [u64; 3], rows: u64) -> Plan {
+    let mut plan = Plan::default();
+    for (parent, (ticks, hit)) in [None, Some(0), Some(0)]
+        .into_iter()
+        .zip(times.into_iter().zip([0, 3, 4]))
+    {
+        let mut sample = node(parent, sampled([ticks / 2, ticks - ticks / 2]), hit);
+        (sample.rows, sample.wal, sample.has_hits_only) = (rows, Wal::default(), true);
+        sample.estimate = Estimate::new(2.0, true);
+        plan.samples.push(sample);
+        plan.facts.push(NodeFacts::default());
+    }
+    plan.facts[1].kind = NodeKind::IndexScan;
+    plan.facts[1].sums[0] = rows + 1;
+    plan
+}
+
+fn shape(plan: &Plan) -> Option<Shape> {
+    let places: Vec<Place> = plan.samples.iter().map(|sample| sample.place).collect();
+    Shape::new(places.into_iter(), TICK_NS)
+}
+
+fn counts(plan: &Plan, elapsed_ns: f64) -> Result<Counts, Uncounted> {
+    let mut counts = Counts::NONE;
+    let shape = shape(plan).expect("a shape");
+    counts.take(plan, &shape, elapsed_ns / 1e6).map(|()| counts)
+}
+
+const EXECUTIONS: [([u64; 3], u64); 3] = [
+    ([10_000_000, 2_000_000, 4_000_000], 1),
+    ([8_000_000, 5_000_000, 2_000_000], 3),
+    ([9_000_000, 1_000_000, 1_000_000], 2),
+];
+
+#[test]
+fn an_execution_has_the_same_statistics() {
+    for (times, rows) in EXECUTIONS {
+        let plan = lookups(times, rows);
+        let mut stats = Vec::new();
+        assert!(counts(&plan, 1e12).expect("counts").compute(&mut stats));
+        assert_eq!(stats, direct(&plan).expect("direct"));
+    }
+    // The children seem to take longer than their parent.
+    let plan = lookups([2_000_000, 2_000_000, 4_000_000], 1);
+    let mut stats = Vec::new();
+    assert!(counts(&plan, 1e12).expect("counts").compute(&mut stats));
+    assert_near(&stats, &direct(&plan).expect("direct"));
+    // The root takes no longer than the runs.
+    assert!(counts(&plan, 500_000.0).expect("counts").compute(&mut stats));
+    assert_eq!(time(&stats[0]).total_ms, 0.5);
+}
+
+#[test]
+fn sums_have_the_same_totals_as_their_executions() {
+    let mut sums = CountSums::default();
+    let mut totals = [NodeTotals::default(); MAX_COUNTED_NODES];
+    let mut expected = [NodeTotals::default(); 3];
+    let histogram = crate::histogram::Histogram::default();
+    for round in 0..2 {
+        // What was summed up before was flushed.
+        if round == 1 {
+            sums.add_to(&mut totals[..3]);
+            sums.clear();
+            assert!(!sums.has_any());
+        }
+        for (times, rows) in EXECUTIONS {
+            let plan = lookups(times, rows);
+            let counts = counts(&plan, 1e12).expect("counts");
+            assert!(sums.can_add(&counts));
+            sums.add(&counts, &mut totals);
+            let stats = direct(&plan).expect("direct");
+            for (total, stats) in expected.iter_mut().zip(&stats) {
+                total.add(stats, &histogram);
+            }
+        }
+    }
+    // An execution that is recorded otherwise is the last one now.
+    sums.add_to(&mut totals[..3]);
+    let check = |totals: &[NodeTotals]| {
+        for (ours, theirs) in totals.iter().zip(&expected) {
+            assert_near(&[ours.total], &[theirs.total]);
+            let without_time = |stats: &NodeStats| NodeStats {
+                time: Time::default().into(),
+                estimate: Estimate::NONE,
+                ..*stats
+            };
+            assert_eq!(without_time(&ours.total), without_time(&theirs.total));
+            assert_eq!(ours.estimates, theirs.estimates);
+        }
+    };
+    check(&totals);
+    assert_eq!(
+        totals[..3].iter().map(|node| node.last).collect::<Vec<_>>(),
+        expected.map(|node| node.last)
+    );
+    assert_eq!(totals[1].total.facts.sums[0], 2 * (2 + 4 + 3));
+    sums.clear();
+    let other = lookups([1_000_000; 3], 7);
+    sums.add(&counts(&other, 1e12).expect("counts"), &mut totals.clone());
+    sums.note_other();
+    sums.add_to(&mut totals[..3]);
+    assert_eq!(
+        totals[..3].iter().map(|node| node.last).collect::<Vec<_>>(),
+        expected.map(|node| node.last)
+    );
+    assert_eq!(totals[0].total.rows, expected[0].total.rows + 7);
+}
+
+#[test]
+fn another_clock_is_not_added() {
+    let (times, rows) = EXECUTIONS[0];
+    let plan = lookups(times, rows);
+    let mut sums = CountSums::default();
+    sums.add(
+        &counts(&plan, 1e12).expect("counts"),
+        &mut [NodeTotals::default(); MAX_COUNTED_NODES],
+    );
+    let places = plan.samples.iter().map(|sample| sample.place).collect::<Vec<_>>();
+    let other = Shape::new(places.into_iter(), 2.0 * TICK_NS).expect("a shape");
+    let mut counts = Counts::NONE;
+    counts.take(&plan, &other, 1e6).expect("counts");
+    assert!(!sums.can_add(&counts));
+    sums.clear();
+    assert!(sums.can_add(&counts));
+}
+
+#[test]
+fn what_counts_do_not_hold_is_refused() {
+    let changed = |change: fn(&mut Plan)| {
+        let mut plan = lookups([10_000_000, 2_000_000, 4_000_000], 1);
+        change(&mut plan);
+        counts(&plan, 1e12).map(|_| ())
+    };
+    assert_eq!(changed(|_| ()), Ok(()));
+    for change in [
+        |plan: &mut Plan| plan.samples[2].has_hits_only = false,
+        |plan: &mut Plan| plan.samples[1].interrupted = Some(1),
+        |plan: &mut Plan| plan.samples[1].is_instrumented = false,
+        // Not all of these calls are timed.
+        |plan: &mut Plan| plan.samples[1].calls = sampled([100; 1_000]),
+    ] {
+        assert_eq!(changed(change), Err(Uncounted::Now));
+    }
+    for change in [
+        |plan: &mut Plan| plan.samples[1].calls = UNTIMED,
+        |plan: &mut Plan| plan.samples[1].by_core = true,
+        |plan: &mut Plan| plan.facts[2].kind = NodeKind::Sort,
+    ] {
+        assert_eq!(changed(change), Err(Uncounted::Always));
+    }
+    let shape_of = |change: fn(&mut Plan)| {
+        let mut plan = lookups([10_000_000, 2_000_000, 4_000_000], 1);
+        change(&mut plan);
+        shape(&plan)
+    };
+    assert!(shape_of(|_| ()).is_some());
+    assert_eq!(shape_of(|plan| plan.samples[1].place.edge = Edge::Nested), None);
+    assert_eq!(shape_of(|plan| plan.samples[0].place.hidden = true), None);
+    let many = |plan: &mut Plan| {
+        let more = plan.samples[1];
+        plan.samples.extend([more; 6]);
+    };
+    assert_eq!(shape_of(many), None);
+}
+
+#[test]
+fn an_init_plan_used_nothing_of_its_parent() {
+    let mut plan = lookups([10_000_000, 2_000_000, 4_000_000], 1);
+    plan.samples[2].place.by_expression = true;
+    let mut stats = Vec::new();
+    assert!(counts(&plan, 1e12).expect("counts").compute(&mut stats));
+    assert_eq!(stats.iter().map(hit).collect::<Vec<_>>(), [3, 3, 4]);
+    assert_eq!(stats, direct(&plan).expect("direct"));
+}
