@@ -2,8 +2,8 @@
 //! inputs used is added to their parents. To count and to sum up costs a short statement a fraction of what its statistics cost,
 //! which are computed when somebody reads them.
 //!
-//! That is possible if every call was timed, and if the nodes did nothing but hit shared buffers. This is so for most executions of
-//! short statements.
+//! That is possible if every call was timed, or none is to be, and if the nodes did nothing but hit shared buffers. This is so for
+//! most executions of short statements.
 
 use super::direct::fit_children;
 use super::node::{NS_PER_MS, add_usage_to_parents};
@@ -37,6 +37,7 @@ struct NodeCounts {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C)]
 pub struct Shape {
+    /// Milliseconds per tick of the clock; 0 if no call is timed.
     tick_ms: f64,
     /// A byte for each node, the lowest for the root: the index of the parent plus one, or 0; and [`BY_EXPRESSION`] if an expression
     /// runs the node. So two numbers are enough to compare shapes.
@@ -46,7 +47,7 @@ pub struct Shape {
 const BY_EXPRESSION: u64 = 0x80;
 
 impl Shape {
-    /// Returns the shape of a plan. Returns `None` if its executions cannot be summed up as counts: it has too many nodes, or one that
+    /// Returns the shape of a plan. A tick has `tick_ns` nanoseconds; 0 means that no call is timed. Returns `None` if its executions cannot be summed up as counts: it has too many nodes, or one that
     /// runs outside of its parent's time or inside a sibling's.
     pub fn new(places: impl ExactSizeIterator<Item = Place>, tick_ns: f64) -> Option<Shape> {
         let mut shape = Shape {
@@ -65,6 +66,11 @@ impl Shape {
             shape.places |= (parent | by_expression) << (8 * i);
         }
         Some(shape)
+    }
+
+    #[inline(always)]
+    fn is_timed(&self) -> bool {
+        self.tick_ms != 0.0
     }
 
     fn place(&self, i: usize) -> u64 {
@@ -133,7 +139,7 @@ impl Counts {
     pub fn take<N: Nodes>(&mut self, nodes: &N, shape: &Shape, elapsed_ms: f64) -> Result<(), Uncounted> {
         self.count = nodes.count().min(MAX_NODES);
         for i in 0..self.count {
-            self.nodes[i] = counts(nodes, i)?;
+            self.nodes[i] = counts(nodes, i, shape.is_timed())?;
         }
         self.shape = *shape;
         self.elapsed_ms = elapsed_ms;
@@ -178,17 +184,20 @@ impl Counts {
 
 /// Returns the counts of a node.
 #[inline(always)]
-fn counts<N: Nodes>(nodes: &N, i: usize) -> Result<NodeCounts, Uncounted> {
+fn counts<N: Nodes>(nodes: &N, i: usize, is_timed: bool) -> Result<NodeCounts, Uncounted> {
     let sample = nodes.sample(i);
     if sample.by_core {
         return Err(Uncounted::Always);
     }
-    let Calls::Sampled(timer) = &sample.calls else {
-        return Err(Uncounted::Always);
-    };
-    let exact = timer.exact().filter(|_| timer.clock_backsteps == 0);
-    let Some((ticks, startup_ticks)) = exact else {
-        return Err(Uncounted::Now);
+    let (ticks, startup_ticks, timed_calls) = match &sample.calls {
+        Calls::Sampled(timer) if is_timed => match timer.exact() {
+            Some((ticks, startup_ticks)) if timer.clock_backsteps == 0 => {
+                (ticks, startup_ticks, timer.timed_calls)
+            }
+            _ => return Err(Uncounted::Now),
+        },
+        Calls::Untimed { .. } if !is_timed => (0.0, 0.0, 0),
+        _ => return Err(Uncounted::Always),
     };
     let is_simple = sample.is_instrumented && sample.interrupted.is_none() && sample.has_hits_only;
     if !is_simple {
@@ -202,7 +211,7 @@ fn counts<N: Nodes>(nodes: &N, i: usize) -> Result<NodeCounts, Uncounted> {
     Ok(NodeCounts {
         starts: sample.starts(None) as i64 as u64,
         rows: sample.rows(None),
-        timed_calls: timer.timed_calls,
+        timed_calls,
         ticks,
         startup_ticks,
         shared_hit: sample.buffers.shared_hit,
@@ -221,7 +230,7 @@ fn compute(shape: &Shape, counts: &[NodeCounts], elapsed_ms: f64, stats: &mut [N
             // The root ran inside the statement's own runs, whose time is exact.
             total_ms = at_most(total_ms, elapsed_ms);
         }
-        let time = (node.starts > 0).then(|| Time {
+        let time = (node.starts > 0 && shape.is_timed()).then(|| Time {
             total_ms,
             startup_ms: at_most(node.startup_ticks * shape.tick_ms, total_ms),
             self_ms: total_ms,

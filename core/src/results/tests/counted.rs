@@ -113,6 +113,28 @@ fn sums_have_the_same_totals_as_their_executions() {
 }
 
 #[test]
+fn executions_without_times_are_counted() {
+    let mut plan = lookups([1_000_000; 3], 3);
+    plan.samples.iter_mut().for_each(|sample| sample.calls = UNTIMED);
+    let places = plan.samples.iter().map(|sample| sample.place).collect::<Vec<_>>();
+    let untimed = Shape::new(places.into_iter(), 0.0).expect("a shape");
+    let (mut counts, mut counted, mut direct) = (Counts::NONE, Vec::new(), Vec::new());
+    counts.take(&plan, &untimed, 1e6).expect("counts");
+    assert!(counts.compute(&mut counted));
+    assert!(assemble_directly::<_, false>(
+        &plan,
+        &CONFIG,
+        TICK_NS,
+        1e12,
+        &mut direct
+    ));
+    assert_eq!(counted, direct);
+    assert_eq!((counted[0].time.get(), counted[0].rows), (None, 3));
+    let timed = lookups([1_000_000; 3], 3);
+    assert_eq!(counts.take(&timed, &untimed, 1e6), Err(Uncounted::Always));
+}
+
+#[test]
 fn another_clock_is_not_added() {
     let (times, rows) = EXECUTIONS[0];
     let plan = lookups(times, rows);

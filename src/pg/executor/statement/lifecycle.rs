@@ -334,8 +334,7 @@ impl Statement {
             return false;
         }
         // SAFETY: as above, and the memory contexts are live.
-        let collector =
-            unsafe { Collector::new(&self.nodes, &self.channel, core_alive, Some(Timed::Sampled)) };
+        let collector = unsafe { Collector::new(&self.nodes, &self.channel, core_alive, Some(self.timed)) };
         let counted = counts.take(&collector, &shape, self.elapsed_ns.get() / 1e6);
         if counted == Err(Uncounted::Always) {
             self.shape.set(None);

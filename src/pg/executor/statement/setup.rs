@@ -372,12 +372,16 @@ impl Statement {
 
     /// Allows that its executions are summed up as counts, if that is possible.
     fn set_shape(&self) {
-        let is_counted =
-            self.mode == Mode::RowsourceOnly && self.timed == Timed::Sampled && !self.core_contributes;
-        if is_counted && self.target.is_some() {
-            let places = self.nodes.iter().map(|node| node.place());
-            self.shape.set(Shape::new(places, self.tick_ns));
+        if self.mode != Mode::RowsourceOnly || self.core_contributes || self.target.is_none() {
+            return;
         }
+        let tick_ns = match (self.level, self.timed) {
+            (InstrumentationLevel::Timed, Timed::Sampled) => self.tick_ns,
+            (InstrumentationLevel::Buffers, Timed::Never) => 0.0,
+            _ => return,
+        };
+        let places = self.nodes.iter().map(|node| node.place());
+        self.shape.set(Shape::new(places, tick_ns));
     }
 
     /// Returns whether its query has a queryid. Equal keys mean equal expressions only with a queryid.
