@@ -7,7 +7,7 @@
 MAJORS=(17 18 19)
 
 # Files of tests of what majors do differently; so are the tests that name a major. The others run on 15 only, and so do the tests that compare times.
-DIFFERENT='clocks|cursors|explain_function|explain_option|facts|failed|interrupted|live|loading|node_gets|node_waits'
+DIFFERENT='clocks|counts|cursors|explain_function|explain_option|facts|failed|interrupted|live|loading|node_gets|node_waits'
 DIFFERENT+='|pg18_plus|pg_upgrade|planning|regress|tempfile_servers|tempfile_usage|upgrade|wait_events|waits|waits_of_aio'
 DIFFERENT+='|own_text|tkprof_store|trace|trace_between|trace_objects|trace_sums|trace_targets|trace_texts|waits_traced|worker_channel'
 

@@ -187,14 +187,11 @@ pub fn record(execution: &mut Execution) {
     }
 }
 
-/// Counts an execution by EXPLAIN (ANALYZE).
+/// Counts an execution by EXPLAIN (ANALYZE), whose statistics are always computed.
 #[cold]
 #[inline(never)]
 fn record_explained(execution: &mut Execution) {
     let (plan, description) = (execution.plan, execution.description);
-    if !execution.compute() {
-        return;
-    }
     let (at, nodes) = (execution.run.at, execution.stats.len());
     let is_shared = store::record_explained(plan.for_store(description), at, nodes);
     let Ok(mut session) = SESSION.try_borrow_mut() else {

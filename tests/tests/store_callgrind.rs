@@ -38,7 +38,7 @@ fn short_statements_cost_few_instructions() {
         // What the others cost for one kind of statement is enough to know, and they have no level basic.
         let counted: &[usize] = match (which, level) {
             (0, _) => &[0, 1, 2, 3],
-            (_, "basic") => &[0, 1],
+            (_, "basic") | (3, _) => &[0, 1],
             _ => &[0, 1, 3],
         };
         let mut counts = Vec::new();

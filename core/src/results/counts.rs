@@ -1,9 +1,9 @@
-//! What an execution counted, as plain numbers that executions are summed up by: before times are converted, and before what
-//! inputs used is added to their parents. To count and to sum up costs a short statement a fraction of what its statistics cost,
-//! which are computed when somebody reads them.
+//! What an execution counted, as plain numbers by which executions are summed up: before times are converted, and before what
+//! inputs used is added to their parents. To count and to sum up costs a short statement a fraction of what its statistics cost.
+//! They are computed from the sums of many executions.
 //!
 //! That is possible if every call was timed, or none is to be, and if the nodes did nothing but hit shared buffers. This is so for
-//! most executions of short statements.
+//! most executions of short statements. A node that calls a subplan or a nested statement may have done more.
 
 use super::direct::fit_children;
 use super::node::{NS_PER_MS, add_usage_to_parents};
@@ -28,7 +28,7 @@ struct NodeCounts {
     shared_hit: i64,
     /// The sums of its facts.
     sums: [u64; SIMPLE_SUMS],
-    /// The estimate of the last execution.
+    /// The estimate of an execution. It is not summed up: nobody reads that of sums.
     estimate: Estimate,
     kind: NodeKind,
 }
@@ -39,16 +39,15 @@ struct NodeCounts {
 pub struct Shape {
     /// Milliseconds per tick of the clock; 0 if no call is timed.
     tick_ms: f64,
-    /// A byte for each node, the lowest for the root: the index of the parent plus one, or 0; and [`BY_EXPRESSION`] if an expression
-    /// runs the node. So two numbers are enough to compare shapes.
-    places: u64,
+    /// A byte for each node, the lowest for the root: the index of the parent plus one, or 0. So two numbers are enough to compare
+    /// shapes.
+    parents: u64,
 }
 
-const BY_EXPRESSION: u64 = 0x80;
-
 impl Shape {
-    /// Returns the shape of a plan. A tick has `tick_ns` nanoseconds; 0 means that no call is timed. Returns `None` if its executions cannot be summed up as counts: it has too many nodes, or one that
-    /// runs outside of its parent's time or inside a sibling's.
+    /// Returns the shape of a plan. A tick has `tick_ns` nanoseconds; 0 means that no call is timed. Returns `None` if executions of
+    /// the plan cannot be summed up as counts: it has too many nodes, or one that is no input of its parent, or that runs inside a
+    /// sibling's time.
     pub fn new(places: impl ExactSizeIterator<Item = Place>, tick_ns: f64) -> Option<Shape> {
         let mut shape = Shape {
             tick_ms: tick_ns / NS_PER_MS,
@@ -58,12 +57,11 @@ impl Shape {
             return None;
         }
         for (i, place) in places.enumerate() {
-            if place.hidden || place.parent.is_some() && place.edge != Edge::Sequential {
+            let is_input = place.parent.is_none() || place.edge == Edge::Sequential;
+            if place.hidden || place.by_expression || !is_input {
                 return None;
             }
-            let parent = place.parent.map_or(0, |parent| parent as u64 + 1);
-            let by_expression = if place.by_expression { BY_EXPRESSION } else { 0 };
-            shape.places |= (parent | by_expression) << (8 * i);
+            shape.parents |= place.parent.map_or(0, |parent| parent as u64 + 1) << (8 * i);
         }
         Some(shape)
     }
@@ -73,25 +71,16 @@ impl Shape {
         self.tick_ms != 0.0
     }
 
-    fn place(&self, i: usize) -> u64 {
-        self.places >> (8 * i) & 0xff
-    }
-
     fn parent(&self, i: usize) -> Option<usize> {
-        let parent = (self.place(i) & !BY_EXPRESSION).checked_sub(1)?;
+        let parent = (self.parents >> (8 * i) & 0xff).checked_sub(1)?;
         Some(parent as usize)
-    }
-
-    /// Returns the parent, if the node is an input of it.
-    fn input_of(&self, i: usize) -> Option<usize> {
-        self.parent(i).filter(|_| self.place(i) & BY_EXPRESSION == 0)
     }
 }
 
 /// Why an execution has no counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uncounted {
-    /// It did more than to hit buffers, or not all of its calls were timed.
+    /// It may have done more than to hit buffers, or not all of its calls were timed.
     Now,
     /// No execution of the plan has counts.
     Always,
@@ -111,7 +100,7 @@ impl Counts {
     pub const NONE: Counts = Counts {
         shape: Shape {
             tick_ms: 0.0,
-            places: 0,
+            parents: 0,
         },
         nodes: [NodeCounts {
             starts: 0,
@@ -269,7 +258,7 @@ fn compute(shape: &Shape, counts: &[NodeCounts], elapsed_ms: f64, stats: &mut [N
     if !fits {
         fit_children(stats, |i| shape.parent(i));
     }
-    add_usage_to_parents(stats, |i| shape.input_of(i));
+    add_usage_to_parents(stats, |i| shape.parent(i));
 }
 
 /// The counts of several executions of a plan. Zero bytes are none.

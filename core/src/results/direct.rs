@@ -20,10 +20,10 @@ pub fn may_be_direct(mode: Mode, core_contributes: bool, only_by_core: bool, nod
     mode == Mode::RowsourceOnly && (!core_contributes || only_by_core) && nodes <= MAX_NODES
 }
 
-/// Computes the statistics of all nodes of a statement in [`Mode::RowsourceOnly`] whose starts and buffers were measured. If `IS_TIMED`,
-/// calls were timed, and times may be estimated. Returns false if the statement is none of that kind, if estimated times contradict each other, if a node's place
-/// says that it ran outside of its parent's time or inside a sibling's, if an error interrupted a call, or if there is no memory.
-/// Then `stats` is not valid.
+/// Computes the statistics of all nodes of a statement in [`Mode::RowsourceOnly`] whose starts and buffers were measured. If
+/// `IS_TIMED`, calls were timed, and times may be estimated. Returns false if the statement is none of that kind, if estimated times
+/// contradict each other, if a node's place says that it ran outside of its parent's time or inside a sibling's, if an error
+/// interrupted a call, or if there is no memory. Then `stats` is not valid.
 #[inline(always)]
 pub fn assemble_directly<N: Nodes, const IS_TIMED: bool>(
     nodes: &N,

@@ -2,8 +2,7 @@
 //!
 //! This code is pure. The extension passes a [`NodeSample`] for each node, and a [`CoreSample`] if PostgreSQL measured too.
 //!
-//! Of most short statements, only [`Counts`] are taken. The statistics are computed from the sums of many executions, when somebody
-//! reads them.
+//! Of most short statements, only [`Counts`] are taken. The statistics are computed from the sums of many executions ([`PlanSum`]).
 //!
 //! If no estimate must be changed to fit the others, [`assemble_directly`] computes the statistics.
 //!
@@ -25,7 +24,7 @@ mod sample;
 mod shared_rows;
 
 pub use assemble::{Scratch, Totals, assemble};
-pub use counts::{CountSums, Counts, MAX_NODES as MAX_COUNTED_NODES, Shape, Uncounted};
+pub use counts::{Counts, Shape, Uncounted};
 pub use direct::{assemble_directly, may_be_direct};
 pub use node::add_to_parents;
 pub use plan_sum::PlanSum;

@@ -5,8 +5,8 @@ use crate::model::{Measured, NodeStats, Time};
 
 pub const NS_PER_MS: f64 = 1e6;
 
-/// Fills in a node's own statistics, without its facts: blocks and WAL are those that were charged to it alone. A node without instrumentation
-/// has none, because the statement ended before core allocated it.
+/// Fills in a node's own statistics, without its facts: blocks and WAL are those that were charged to it alone. A node without
+/// instrumentation has none, because the statement ended before core allocated it.
 #[inline(always)]
 pub fn fill_in(
     stats: &mut NodeStats,

@@ -5,23 +5,26 @@ use crate::histogram::Histogram;
 use crate::model::{Batch, ExecutionStats, NodeTotals, Outside, PlanStats, Run};
 use crate::waits::plan::PlanWaits;
 
-/// The sum of the executions of a plan of at most [`MAX_NODES`] nodes. Zero bytes are none.
+/// The sum of the executions of a plan of at most [`PlanSum::MAX_NODES`] nodes. Zero bytes are none.
 #[derive(Default)]
 #[repr(C)]
 pub struct PlanSum {
     plan: PlanStats,
+    counts: CountSums,
     /// The histograms and estimates of all executions, and the statistics of those that are not in `counts`.
     nodes: [NodeTotals; MAX_NODES],
-    counts: CountSums,
 }
 
 impl PlanSum {
-    /// Forgets all executions.
+    /// The maximum number of nodes. Executions of larger plans take longer than to add them to the store at once.
+    pub const MAX_NODES: usize = MAX_NODES;
+
+    /// Forgets all executions, before those of a plan with so many nodes.
     #[inline(always)]
-    pub fn clear(&mut self) {
+    pub fn clear(&mut self, nodes: usize) {
         self.plan = PlanStats::default();
         self.counts.clear();
-        self.nodes.iter_mut().for_each(NodeTotals::clear);
+        self.nodes.iter_mut().take(nodes).for_each(NodeTotals::clear);
     }
 
     /// Adds an execution.
@@ -54,7 +57,7 @@ impl PlanSum {
         }
     }
 
-    /// Computes the statistics of all counts so far: those that come now are from another clock.
+    /// Computes the statistics of all counts so far: those that come now are from another clock, or without times.
     #[cold]
     #[inline(never)]
     fn compute(&mut self, nodes: usize) {

@@ -25,6 +25,7 @@ pub fn common_instrumentation(instr: &mut NodeInstrumentation) -> &mut pg_sys::I
 }
 
 /// Clears the counts of an execution. Core charges blocks and WAL to a node only where it is told to, so they are cleared only there.
+/// Else the root of a subplan keeps the counters at entry there, which are read only in the call that wrote them.
 ///
 /// # Safety
 /// `instr` must be live, and no reference to it may exist.
@@ -34,6 +35,9 @@ pub unsafe fn reset_instrumentation(instr: *mut NodeInstrumentation) {
     const STARTED: usize = std::mem::offset_of!(NodeInstrumentation, bufusage_start);
     const SUMS: usize = std::mem::offset_of!(NodeInstrumentation, startup);
     const USED: usize = std::mem::offset_of!(NodeInstrumentation, bufusage);
+    // Nothing else lies between or behind the parts that stay.
+    const USAGE: usize = size_of::<pg_sys::BufferUsage>() + size_of::<pg_sys::WalUsage>();
+    const _: () = assert!(STARTED + USAGE == SUMS && USED + USAGE == size_of::<NodeInstrumentation>());
     // SAFETY: the struct is live and nobody else uses it, by the caller's promise. Zero bytes are a valid value.
     unsafe {
         if (*instr).need_bufusage || (*instr).need_walusage {

@@ -14,11 +14,13 @@
 //! * `owner` hands it to its query's context, finds it there, and takes it back;
 //! * `install` puts the wrappers into its plan states;
 //! * `lifecycle` enters and leaves its runs, and records it;
+//! * `compute` takes its counts, or computes its statistics;
 //! * `publish` shows it to other sessions;
 //! * `sampling` configures the sampler;
 //! * `text` finds its text;
 //! * `waits` takes its waits.
 
+mod compute;
 mod facts;
 mod install;
 mod lifecycle;

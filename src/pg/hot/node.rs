@@ -122,7 +122,7 @@ impl Node {
     /// Clears what an execution counted, before the next one of the same statement.
     ///
     /// # Safety
-    /// The same as for [`Node::reset`], which must have been called for the first execution.
+    /// The same as for [`Node::reset`]. Before the first execution, the node was in its initial state.
     #[inline(always)]
     pub unsafe fn reset_for_reexecution(node: *mut Node) {
         const FROM: usize = std::mem::offset_of!(Node, rows);

@@ -5,7 +5,7 @@
 //! 3. `Statement::note_unwrapped` corrects what core measured instead of a wrapper below a Gather.
 //! 4. [`with_scratch`] provides memory for the statistics, which is kept between statements.
 //! 5. [`Collector`] copies the data that PostgreSQL and the wrappers have of each node into plain structs.
-//! 6. `rowsource_core::results` computes the statistics from them.
+//! 6. `rowsource_core::results` takes counts from them, if that is all that there is to record. Else it computes the statistics.
 //! 7. `export` writes the totals to core's struct if others will read it.
 //! 8. The hidden root is removed.
 //! 9. [`histograms`] adds the workers' histograms.
@@ -13,6 +13,9 @@
 //! 11. `session::record` has `store::record` add the execution to the plan's statistics in shared memory, or adds it to the
 //!     session's own statistics.
 //! 12. It also keeps the execution as the session's last statement. Of a parallel plan, `workers` reads what each process did.
+//!
+//! With counts, steps 7 to 10 have nothing to do. `store::record_counts` adds them to the session's buffer (`PlanSum`). The statistics
+//! are computed from the sums when the buffer is flushed.
 //!
 //! Steps 5 and 6 go node by node: each sample is used where it is collected. A list of samples would cost a short statement
 //! about 120 instructions. Only where times are estimated are the samples copied into a list first.

@@ -18,7 +18,7 @@ use rowsource_core::eviction::Candidate;
 use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{Batch, ExecutionStats, MIN_SLOWEST_MS, Outside, PlanDescription, PlanKey, Run};
 use rowsource_core::pending::{self, Key};
-use rowsource_core::results::{Counts, MAX_COUNTED_NODES, PlanSum};
+use rowsource_core::results::{Counts, PlanSum};
 use rowsource_core::waits::plan::PlanWaits;
 use rustc_hash::FxBuildHasher;
 use std::cell::{Cell, RefCell};
@@ -64,7 +64,7 @@ pub struct PlanRef<'a> {
 #[repr(C)]
 struct SlotKey {
     plan: PlanKey,
-    /// The number of the plan's nodes, at most [`MAX_COUNTED_NODES`].
+    /// The number of the plan's nodes, at most [`PlanSum::MAX_NODES`].
     nodes: usize,
 }
 
@@ -161,7 +161,7 @@ pub(super) fn add(plan: PlanRef<'_>, execution: ExecutionStats<'_>) -> bool {
         return false;
     };
     let nodes = execution.nodes.len();
-    if nodes > MAX_COUNTED_NODES {
+    if nodes > PlanSum::MAX_NODES {
         return false;
     }
     let key = BorrowedSlotKey {
@@ -171,7 +171,7 @@ pub(super) fn add(plan: PlanRef<'_>, execution: ExecutionStats<'_>) -> bool {
     let Some(mut slot) = own.add_to(plan.slot.at.get(), &key, execution.run.at) else {
         return false;
     };
-    sum(&mut slot).add(&execution);
+    sum(&mut slot, nodes).add(&execution);
     true
 }
 
@@ -195,17 +195,17 @@ pub(super) fn add_counts(
     let Some(mut slot) = own.add_to(plan.slot.at.get(), &key, run.at) else {
         return false;
     };
-    sum(&mut slot).add_counts(run, outside, counts, histograms);
+    sum(&mut slot, counts.count()).add_counts(run, outside, counts, histograms);
     true
 }
 
-/// Returns the sum of a slot. That of an empty slot is an old one, which is cleared.
+/// Returns the sum of a slot, of a plan with so many nodes. That of an empty slot is an old one, which is cleared.
 #[inline(always)]
-fn sum<'a>(slot: &'a mut Adding<'_>) -> &'a mut PlanSum {
+fn sum<'a>(slot: &'a mut Adding<'_>, nodes: usize) -> &'a mut PlanSum {
     let is_empty = slot.is_empty();
     let sum = slot.value();
     if is_empty {
-        sum.clear();
+        sum.clear(nodes);
     }
     sum
 }
@@ -233,7 +233,7 @@ pub(super) fn add_late_waits(plan: PlanRef<'_>, at: i64, nodes: usize, waits: &P
         return false;
     };
     // A reader may have flushed it just now.
-    sum(&mut slot).add_late_waits(waits);
+    sum(&mut slot, nodes).add_late_waits(waits);
     true
 }
 
@@ -249,7 +249,7 @@ pub(super) fn claim_slot(
     // SAFETY: the reference is used only in this function, which neither attaches nor releases the buffer.
     let Some(own) = (unsafe { own() }) else { return };
     let nodes = execution.nodes.len();
-    if nodes > MAX_COUNTED_NODES {
+    if nodes > PlanSum::MAX_NODES {
         return;
     }
     let key = SlotKey {

@@ -1,5 +1,6 @@
 //! Executions that are summed up as counts.
 
+use super::counts::CountSums;
 use super::*;
 use crate::model::{Estimate, NodeKind, NodeTotals, Time};
 
@@ -59,7 +60,7 @@ fn an_execution_has_the_same_statistics() {
 #[test]
 fn sums_have_the_same_totals_as_their_executions() {
     let mut sums = CountSums::default();
-    let mut totals = [NodeTotals::default(); MAX_COUNTED_NODES];
+    let mut totals = [NodeTotals::default(); PlanSum::MAX_NODES];
     let mut expected = [NodeTotals::default(); 3];
     let histogram = crate::histogram::Histogram::default();
     for round in 0..2 {
@@ -87,7 +88,6 @@ fn sums_have_the_same_totals_as_their_executions() {
             assert_near(&[ours.total], &[theirs.total]);
             let without_time = |stats: &NodeStats| NodeStats {
                 time: Time::default().into(),
-                estimate: Estimate::NONE,
                 ..*stats
             };
             assert_eq!(without_time(&ours.total), without_time(&theirs.total));
@@ -141,7 +141,7 @@ fn another_clock_is_not_added() {
     let mut sums = CountSums::default();
     sums.add(
         &counts(&plan, 1e12).expect("counts"),
-        &mut [NodeTotals::default(); MAX_COUNTED_NODES],
+        &mut [NodeTotals::default(); PlanSum::MAX_NODES],
     );
     let places = plan.samples.iter().map(|sample| sample.place).collect::<Vec<_>>();
     let other = Shape::new(places.into_iter(), 2.0 * TICK_NS).expect("a shape");
@@ -184,6 +184,7 @@ fn what_counts_do_not_hold_is_refused() {
     assert!(shape_of(|_| ()).is_some());
     assert_eq!(shape_of(|plan| plan.samples[1].place.edge = Edge::Nested), None);
     assert_eq!(shape_of(|plan| plan.samples[0].place.hidden = true), None);
+    assert_eq!(shape_of(|plan| plan.samples[1].place.by_expression = true), None);
     let many = |plan: &mut Plan| {
         let more = plan.samples[1];
         plan.samples.extend([more; 6]);
@@ -191,12 +192,83 @@ fn what_counts_do_not_hold_is_refused() {
     assert_eq!(shape_of(many), None);
 }
 
+/// Executions of a plan come in all ways, one after the other.
 #[test]
-fn an_init_plan_used_nothing_of_its_parent() {
-    let mut plan = lookups([10_000_000, 2_000_000, 4_000_000], 1);
-    plan.samples[2].place.by_expression = true;
-    let mut stats = Vec::new();
-    assert!(counts(&plan, 1e12).expect("counts").compute(&mut stats));
-    assert_eq!(stats.iter().map(hit).collect::<Vec<_>>(), [3, 3, 4]);
-    assert_eq!(stats, direct(&plan).expect("direct"));
+fn a_plan_sum_has_all_executions() {
+    use crate::model::{Batch, ExecutionStats, Outcome, Outside, PlanOrigin, Planning, Run, StatementSums};
+    let run = Run {
+        outcome: Outcome::Completed,
+        sampfreq: 128,
+        clock: None,
+        elapsed_ms: 2.0,
+        planning: Planning::default(),
+        origin: PlanOrigin::Other,
+        at: 1,
+        unfinished: false,
+        explained: false,
+        caller: 0,
+    };
+    let outside = Outside {
+        sums: StatementSums {
+            rows: 5,
+            ..StatementSums::default()
+        },
+        waits: None,
+    };
+    let histogram = crate::histogram::Histogram::default();
+    let histograms = [&histogram; 3];
+    // The children seem to take longer than their parent, in each execution.
+    let plan = lookups([2_000_000, 2_000_000, 4_000_000], 1);
+    let stats = direct(&plan).expect("direct");
+    let places = plan.samples.iter().map(|sample| sample.place).collect::<Vec<_>>();
+    let other_clock = Shape::new(places.into_iter(), 3.0 * TICK_NS).expect("a shape");
+    let mut by_other_clock = Counts::NONE;
+    by_other_clock.take(&plan, &other_clock, 2.0).expect("counts");
+    let (mut sum, mut expected) = (PlanSum::default(), [NodeTotals::default(); 3]);
+    for round in 0..2 {
+        sum.clear(3);
+        expected.iter_mut().for_each(NodeTotals::clear);
+        let mut counted = |sum: &mut PlanSum, counts: &Counts| {
+            sum.add_counts(&run, Some(&outside), counts, &histograms);
+            let mut stats = Vec::new();
+            assert!(counts.compute(&mut stats));
+            for (total, stats) in expected.iter_mut().zip(&stats) {
+                total.add(stats, &histogram);
+            }
+        };
+        let counts = counts(&plan, 2e6).expect("counts");
+        counted(&mut sum, &counts);
+        counted(&mut sum, &counts);
+        counted(&mut sum, &by_other_clock);
+        counted(&mut sum, &counts);
+        if round == 1 {
+            sum.add(&ExecutionStats {
+                run: &run,
+                outside: None,
+                nodes: &stats,
+                histograms: &histograms,
+            });
+            for (total, stats) in expected.iter_mut().zip(&stats) {
+                total.add(stats, &histogram);
+            }
+        }
+        sum.with_batch(3, |batch| {
+            let Batch::Sum(plan, nodes) = batch else {
+                panic!("no sum")
+            };
+            assert_eq!(plan.times.calls, 4 + round);
+            assert_eq!(plan.outside.rows, 4 * 5);
+            assert_eq!(nodes.len(), 3);
+            for (ours, theirs) in nodes.iter().zip(&expected) {
+                assert_near(&[ours.total], &[theirs.total]);
+                assert_eq!(ours.last, theirs.last);
+                assert_eq!(
+                    (ours.total.rows, ours.total.starts),
+                    (theirs.total.rows, theirs.total.starts)
+                );
+            }
+            let self_ms: f64 = nodes.iter().map(|node| time(&node.total).self_ms).sum();
+            assert!((self_ms - time(&nodes[0].total).total_ms).abs() < 1e-9);
+        });
+    }
 }

@@ -9,7 +9,7 @@ use crate::pg::hot::timing;
 use crate::pg::hot::usage::{self, Usage};
 use crate::pg::hot::waits::{self, Frame};
 use crate::pg::hot::wrapper::Timed;
-use crate::pg::results::{self, Collector, parallel};
+use crate::pg::results::{self, parallel};
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::sql_trace::level;
 use crate::pg::{server, tempfile};
@@ -20,9 +20,7 @@ use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{Buffers, NodeStats, Outcome, Outside, Run};
 use rowsource_core::phase::{Event, Phase};
 use rowsource_core::plan::PlanNode;
-use rowsource_core::results::{
-    Counts, Scratch, StatementSample, Uncounted, assemble_directly, may_be_direct,
-};
+use rowsource_core::results::Counts;
 use smallvec::SmallVec;
 use std::cell::Cell;
 
@@ -284,8 +282,8 @@ impl Statement {
         std::ptr::eq(account, self.outside.get()) || self.nodes.of_account(account).is_some()
     }
 
-    /// Records the statement, unless that was done before: computes the statistics, exports them to core's struct, and has
-    /// the session store them. `core_alive` says that the statement's memory contexts are live.
+    /// Records the statement, unless that was done before: takes its counts, or computes the statistics and exports them to core's
+    /// struct, and has the session store them. `core_alive` says that the statement's memory contexts are live.
     #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
     pub fn record(&self, core_alive: bool) {
         let has_run = self.life.phase() != Phase::SetUp;
@@ -320,81 +318,6 @@ impl Statement {
         if let (Outcome::Completed, Some(channel)) = (self.outcome.get(), self.channel.take()) {
             channel.close();
         }
-    }
-
-    /// Takes what the nodes counted, if that is all that there is to record of them. Returns false if their statistics must be
-    /// computed.
-    #[inline(always)]
-    fn count(&self, core_alive: bool, counts: &mut Counts) -> bool {
-        let Some(shape) = self.shape.get() else {
-            return false;
-        };
-        // SAFETY: the plan states are live until the query's context is freed, and this runs before. The statement is not running.
-        if !core_alive || !self.is_complete() || level::is_on() || unsafe { self.has_outside() } {
-            return false;
-        }
-        // SAFETY: as above, and the memory contexts are live.
-        let collector = unsafe { Collector::new(&self.nodes, &self.channel, core_alive, Some(self.timed)) };
-        let counted = counts.take(&collector, &shape, self.elapsed_ns.get() / 1e6);
-        if counted == Err(Uncounted::Always) {
-            self.shape.set(None);
-        }
-        counted.is_ok()
-    }
-
-    /// Returns whether it has completed, and its caller has read its last row.
-    #[inline(always)]
-    fn is_complete(&self) -> bool {
-        self.is_read_to_end.get() && self.outcome.get() == Outcome::Completed
-    }
-
-    /// Computes the statistics node by node, if that is possible. `IS_TIMED` says whether calls were timed.
-    #[inline(always)]
-    fn compute_directly<const IS_TIMED: bool>(&self, core_alive: bool, scratch: &mut Scratch) -> bool {
-        let (config, elapsed_ns) = (&self.config, self.elapsed_ns.get());
-        let timed = if IS_TIMED { Timed::Sampled } else { Timed::Never };
-        // SAFETY: the plan states are live until the query's context is freed, and this runs before. With `core_alive` the
-        // memory contexts are live.
-        let collector = unsafe { Collector::new(&self.nodes, &self.channel, core_alive, Some(timed)) };
-        assemble_directly::<_, IS_TIMED>(&collector, config, self.tick_ns, elapsed_ns, &mut scratch.stats)
-    }
-
-    /// Computes the statistics, no matter whether the wrappers or core measured. Returns false if there is no memory.
-    #[inline(never)]
-    fn compute(&self, core_alive: bool, scratch: &mut Scratch) -> bool {
-        if may_be_direct(
-            self.mode,
-            self.core_contributes,
-            self.only_by_core,
-            self.nodes.count(),
-        ) {
-            let is_computed = match (self.level, self.timed) {
-                (InstrumentationLevel::Timed, Timed::Sampled) => {
-                    self.compute_directly::<true>(core_alive, scratch)
-                }
-                (InstrumentationLevel::Buffers, Timed::Never) => {
-                    self.compute_directly::<false>(core_alive, scratch)
-                }
-                _ => false,
-            };
-            if is_computed {
-                return true;
-            }
-        }
-        let timed = self.is_wrapped().then_some(self.timed);
-        // SAFETY: the plan states are live until the query's context is freed, and this runs before. With `core_alive` the
-        // memory contexts are live.
-        let collector = unsafe { Collector::new(&self.nodes, &self.channel, core_alive, timed) };
-        let sample = StatementSample {
-            mode: self.mode,
-            has_usage: self.level != InstrumentationLevel::Rows,
-            is_timed: self.level == InstrumentationLevel::Timed,
-            core_contributes: self.core_contributes,
-            tick_ns: self.tick_ns,
-            config: &self.config,
-            elapsed_ns: self.elapsed_ns.get(),
-        };
-        results::compute(&collector, &sample, scratch)
     }
 
     /// Has the session store the statistics, or the counts if there are any. A parallel worker reports them to its leader instead.

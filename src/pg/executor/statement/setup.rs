@@ -372,7 +372,7 @@ impl Statement {
 
     /// Allows that its executions are summed up as counts, if that is possible.
     fn set_shape(&self) {
-        if self.mode != Mode::RowsourceOnly || self.core_contributes || self.target.is_none() {
+        if self.mode != Mode::RowsourceOnly || self.core_contributes {
             return;
         }
         let tick_ns = match (self.level, self.timed) {

@@ -1,0 +1,143 @@
+//! Executions that only hit buffers are summed up as counts, and their statistics are computed when somebody reads them. What the
+//! views show of them is what they show of others.
+
+use postgres::Client;
+use rowsource_tests::session::{run_each, value};
+use rowsource_tests::store::{KeptPlan, basic_server, node_value, only_kept};
+
+const TABLE: &str = "CREATE TABLE t (id int PRIMARY KEY, grp int);
+    INSERT INTO t SELECT i, i % 10 FROM generate_series(1, 10000) i; VACUUM (FREEZE, ANALYZE) t";
+
+/// Three nodes: a nested loop over two index scans. It returns a row.
+const JOIN: &str = "SELECT a.grp FROM t a JOIN t b ON b.id = a.id + 1 WHERE a.id = $1";
+
+/// What the executions so far should have summed up to.
+#[derive(Default)]
+struct Expected {
+    executions: f64,
+    unfinished: i64,
+    /// Calls of the root that were timed.
+    timed_calls: f64,
+    /// Calls of the root that were timed in the last execution.
+    last_timed_calls: f64,
+}
+
+/// Compares what a session sees with what the executions should have summed up to.
+fn check(reader: &mut Client, expected: &Expected, hits: f64) -> KeptPlan {
+    let plan = only_kept(reader, "SELECT a.grp FROM t a%");
+    assert_eq!(plan.calls as f64, expected.executions);
+    let mut of = |node: i32, expression: &str| node_value(reader, &plan, node, expression);
+    for node in 0..3 {
+        for (expression, wanted) in [
+            ("starts", expected.executions),
+            ("rows", expected.executions),
+            ("last_starts", 1.0),
+            ("last_rows", 1.0),
+            ("shared_blks_read + shared_blks_dirtied + wal_records", 0.0),
+        ] {
+            assert_eq!(of(node, expression), wanted, "node {node}: {expression}");
+        }
+    }
+    for (node, part) in [(0, 1.0), (1, 0.5), (2, 0.5)] {
+        assert_eq!(
+            of(node, "shared_blks_hit"),
+            hits * part * expected.executions,
+            "{node}"
+        );
+        assert_eq!(of(node, "last_shared_blks_hit"), hits * part, "{node}");
+    }
+    assert_eq!(of(0, "timed_calls"), expected.timed_calls);
+    assert_eq!(of(0, "timer_calls"), 2.0 * expected.timed_calls);
+    assert_eq!(of(0, "coalesce(last_timed_calls, 0)"), expected.last_timed_calls);
+    let sum_of_nodes = (0..3).map(|node| of(node, "self_time")).sum::<f64>();
+    let total = of(0, "total_time");
+    assert!(
+        (total - sum_of_nodes).abs() < 1e-9 * total,
+        "{total} {sum_of_nodes}"
+    );
+    assert!(total <= plan.total_time, "{total} {plan:?}");
+    assert_eq!(of(0, "(total_time >= startup_time AND p50 > 0)::int"), 1.0);
+    plan
+}
+
+#[test]
+fn sums_and_last_values_are_those_of_the_executions() {
+    let server = basic_server(
+        "counts",
+        &[
+            "enable_hashjoin = off",
+            "enable_mergejoin = off",
+            "enable_material = off",
+            "enable_memoize = off",
+            "enable_seqscan = off",
+            "enable_bitmapscan = off",
+            "plan_cache_mode = force_generic_plan",
+        ],
+    );
+    let (mut runner, mut reader) = (server.connect(), server.connect());
+    run_each(&mut runner, TABLE);
+    run_each(&mut runner, "SET pg_rowsource.statistics_level = 'typical'");
+    let join = runner.prepare(JOIN).expect(JOIN);
+    let mut id = 0;
+    let mut run = |runner: &mut Client| {
+        id += 1;
+        assert_eq!(runner.query(&join, &[&id]).expect(JOIN).len(), 1);
+    };
+    // The first executions also read catalogs.
+    for _ in 0..3 {
+        run(&mut runner);
+    }
+    let plan = only_kept(&mut reader, "SELECT a.grp FROM t a%");
+    let hits = node_value(&mut reader, &plan, 0, "last_shared_blks_hit");
+    assert!(hits >= 4.0, "{hits}");
+    run_each(&mut reader, "SELECT rowsource_reset()");
+    let mut expected = Expected::default();
+    for round in 0..3 {
+        for (setting, calls) in [
+            ("SET pg_rowsource.sampfreq = 128", 2.0),
+            ("SET pg_rowsource.clock_source = system", 2.0),
+            ("SET pg_rowsource.sampfreq = 0", 0.0),
+            // Each call is timed in another way, without counts.
+            ("SET pg_rowsource.sampfreq = 1", 2.0),
+            ("RESET pg_rowsource.clock_source", 2.0),
+        ] {
+            run_each(&mut runner, setting);
+            for _ in 0..5 + round {
+                run(&mut runner);
+                expected.executions += 1.0;
+                expected.timed_calls += calls;
+            }
+            expected.last_timed_calls = calls;
+            // A statement of the runner itself sees the execution too.
+            let shown: String = value(
+                &mut runner,
+                "SELECT string_agg(line, E'\\n') FROM rowsource_display() AS line",
+            );
+            assert!(
+                shown.contains("Nested Loop") && shown.contains("Index Scan"),
+                "{shown}"
+            );
+            check(&mut reader, &expected, hits);
+        }
+        // An execution whose caller stops reading has no counts either.
+        run_each(&mut runner, "SET pg_rowsource.sampfreq = 128");
+        run(&mut runner);
+        let mut transaction = runner.transaction().expect("BEGIN");
+        let portal = transaction.bind(&join, &[&1]).expect("a portal");
+        let rows = transaction.query_portal(&portal, 1).expect("a row");
+        assert_eq!(rows.len(), 1);
+        drop(portal);
+        transaction.commit().expect("COMMIT");
+        expected.executions += 2.0;
+        expected.unfinished += 1;
+        expected.timed_calls += 3.0;
+        expected.last_timed_calls = 1.0;
+        check(&mut reader, &expected, hits);
+    }
+    let unfinished: i64 = value(
+        &mut reader,
+        "SELECT unfinished_calls FROM pg_stat_rowsource_plans WHERE query LIKE 'SELECT a.grp FROM t a%'",
+    );
+    assert_eq!(unfinished, expected.unfinished);
+    server.assert_no_crash();
+}
