@@ -400,7 +400,7 @@ impl Session {
                 }
                 last.older_literals = execution.older_literals;
                 last.run = execution.run;
-                last.has_facts = execution.outside.is_some();
+                last.has_facts = false;
                 last.waits.clear();
                 if let Some(outside) = execution.outside {
                     last.keep_outside(outside);
@@ -420,7 +420,7 @@ impl Session {
                     older_literals: execution.older_literals,
                     run: execution.run,
                     facts: StatementFacts::default(),
-                    has_facts: true,
+                    has_facts: false,
                     waits: PlanWaits::none(),
                     workers: None,
                     planning_ms: 0.0,
@@ -469,7 +469,10 @@ impl Last {
     #[cold]
     #[inline(never)]
     fn keep_outside(&mut self, outside: &Outside) {
-        self.facts = outside.sums.facts;
+        self.has_facts = !outside.sums.facts.is_none();
+        if self.has_facts {
+            self.facts = outside.sums.facts;
+        }
         if let Some(waits) = outside.waits {
             self.waits = PlanWaits::of(waits);
         }

@@ -20,7 +20,7 @@ impl PlanTotals {
     /// Adds other executions.
     pub fn add(&mut self, other: &PlanTotals) {
         self.plan.merge(&other.plan);
-        self.statement += other.statement;
+        self.statement += &other.statement;
     }
 }
 

@@ -290,7 +290,7 @@ impl PlanStats {
     #[cold]
     #[inline(never)]
     pub fn add_outside(&mut self, outside: &Outside<'_>) {
-        self.outside += outside.sums;
+        self.outside += &outside.sums;
         if let Some(waits) = outside.waits {
             self.waits.merge(waits);
         }
@@ -372,7 +372,7 @@ impl PlanStats {
             self.last_seen = *last_seen;
         }
         self.durations.merge(durations);
-        self.outside += *outside;
+        self.outside += outside;
         self.waits.merge(waits);
         newer
     }
@@ -384,7 +384,7 @@ impl StatementSums {
     pub fn of(plan: &PlanStats, root: Option<&NodeTotals>) -> Self {
         let mut sums = plan.outside;
         if let Some(root) = root {
-            sums += StatementSums {
+            sums += &StatementSums {
                 rows: root.total.rows,
                 buffers: root.total.buffers,
                 wal: root.total.wal,

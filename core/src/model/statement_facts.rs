@@ -87,6 +87,28 @@ pub struct StatementFacts {
 }
 
 impl StatementFacts {
+    /// Returns whether there are none: nothing was compiled, no trigger called, and planning used no blocks.
+    pub fn is_none(&self) -> bool {
+        !self.has_rare() && self.planning == Buffers::default()
+    }
+
+    /// Returns whether something was compiled, or a trigger called. Of all places for triggers, the first is used first.
+    #[inline(always)]
+    fn has_rare(&self) -> bool {
+        self.jit.functions != 0 || self.triggers[0].calls != 0
+    }
+
+    /// Adds what was compiled, and the triggers.
+    #[cold]
+    #[inline(never)]
+    fn add_rare(&mut self, add: &StatementFacts) {
+        self.jit += add.jit;
+        for trigger in &add.triggers {
+            self.add_trigger(*trigger);
+        }
+        self.other.add_calls(&add.other);
+    }
+
     /// Adds the calls of a trigger. If there is no place for it, the one that took the shortest joins the others.
     pub fn add_trigger(&mut self, mut trigger: TriggerSum) {
         if trigger.calls == 0 {
@@ -115,14 +137,14 @@ impl StatementFacts {
     }
 }
 
-impl AddAssign for StatementFacts {
-    fn add_assign(&mut self, add: Self) {
-        self.jit += add.jit;
+impl AddAssign<&StatementFacts> for StatementFacts {
+    #[inline(always)]
+    fn add_assign(&mut self, add: &StatementFacts) {
         self.planning += add.planning;
-        add.triggers
-            .into_iter()
-            .for_each(|trigger| self.add_trigger(trigger));
-        self.other.add_calls(&add.other);
+        // Most statements that change rows have neither.
+        if add.has_rare() {
+            self.add_rare(add);
+        }
     }
 }
 
@@ -139,12 +161,12 @@ pub struct StatementSums {
     pub facts: StatementFacts,
 }
 
-impl AddAssign for StatementSums {
-    fn add_assign(&mut self, add: Self) {
+impl AddAssign<&StatementSums> for StatementSums {
+    fn add_assign(&mut self, add: &StatementSums) {
         self.rows += add.rows;
         self.buffers += add.buffers;
         self.wal += add.wal;
-        self.facts += add.facts;
+        self.facts += &add.facts;
     }
 }
 
@@ -180,7 +202,7 @@ mod tests {
         assert_eq!(found.len(), 8);
         assert_eq!((found[0], found[6]), (trigger(3, 2, 3.0), trigger(9, 3, 9.5)));
         let mut twice = facts;
-        twice += facts;
+        twice += &facts;
         let sum = |facts: &StatementFacts| {
             facts
                 .triggers()

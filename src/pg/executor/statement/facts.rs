@@ -81,14 +81,13 @@ pub(super) unsafe fn count_scan_io(estate: *mut EState, level: InstrumentationLe
     }
 }
 
-/// Returns what PostgreSQL knows of a statement that has run.
+/// Adds what PostgreSQL knows of a statement that has run.
 ///
 /// # Safety
 /// `estate` must be live, with its memory contexts.
 #[cold]
 #[inline(never)]
-pub(super) unsafe fn read(estate: *mut EState) -> StatementFacts {
-    let mut facts = StatementFacts::default();
+pub(super) unsafe fn read(estate: *mut EState, facts: &mut StatementFacts) {
     // SAFETY: the executor state and its memory are live by the caller's promise. Each trigger of a relation has an entry in
     // its instrumentation.
     unsafe {
@@ -123,7 +122,6 @@ pub(super) unsafe fn read(estate: *mut EState) -> StatementFacts {
             }
         }
     }
-    facts
 }
 
 pub(super) fn read_jit(instr: &pg_sys::JitInstrumentation, flags: i32) -> Jit {

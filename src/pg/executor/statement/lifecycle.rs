@@ -312,7 +312,7 @@ impl Statement {
             } else {
                 // There is no memory for its statistics, so the statement is not recorded.
                 // SAFETY: the plan states are live until the query's context is freed, and the statement is not running.
-                unsafe { self.take_outside(&mut [], core_alive) };
+                unsafe { self.take_outside(&mut [], core_alive, &mut None) };
             }
         });
         if let (Outcome::Completed, Some(channel)) = (self.outcome.get(), self.channel.take()) {
@@ -337,9 +337,10 @@ impl Statement {
                 parallel::report(stats, histograms, waits, self.plan_node_ids());
             };
         };
+        let mut outside = None;
         // SAFETY: the plan states are live until the query's context is freed, and this runs before. The phase is `Recorded`
         // now, so the statement is not running.
-        let mut outside = unsafe { self.take_outside(stats, core_alive) };
+        unsafe { self.take_outside(stats, core_alive, &mut outside) };
         if level::is_on() {
             let query = if core_alive {
                 self.query.cast_const()

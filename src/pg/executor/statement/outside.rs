@@ -8,7 +8,7 @@ use crate::pg::compat;
 use crate::pg::hot::usage::Usage;
 use crate::pg::plan::tree;
 use pgrx::pg_sys::{NodeTag, PlanState};
-use rowsource_core::model::{NodeStats, Outside, StatementSums};
+use rowsource_core::model::{NodeStats, Outside};
 use rowsource_core::results::Mode;
 
 /// Returns the account of what a statement uses outside of its nodes, before its first execution. If the statement changes
@@ -35,23 +35,24 @@ unsafe fn changes_rows(root: *mut PlanState) -> bool {
 }
 
 impl Statement {
-    /// Takes what the statement did outside of its nodes, and its waits, unless both are nothing. Adds the waits of the nodes to
-    /// their statistics. `core_alive` says that the statement's memory contexts are live.
+    /// Takes what the statement did outside of its nodes, and its waits, unless both are nothing: `to` is `None`, and then stays so.
+    /// Adds the waits of the nodes to their statistics. `core_alive` says that the statement's memory contexts are live.
     ///
     /// # Safety
     /// * The plan states must be live, and the statement must not be running.
     /// * The statement must not run before the result is dropped.
     #[inline(always)]
-    pub(super) unsafe fn take_outside(
-        &self,
+    pub(super) unsafe fn take_outside<'a>(
+        &'a self,
         stats: &mut [NodeStats],
         core_alive: bool,
-    ) -> Option<Outside<'_>> {
+        to: &mut Option<Outside<'a>>,
+    ) {
         // SAFETY: the caller's promises are the same.
         unsafe {
-            self.has_outside()
-                .then(|| self.take_charged(stats, core_alive))
-                .flatten()
+            if self.has_outside() {
+                self.take_charged(stats, core_alive, to);
+            }
         }
     }
 
@@ -80,17 +81,25 @@ impl Statement {
     /// The same as for [`Statement::take_outside`].
     #[cold]
     #[inline(never)]
-    unsafe fn take_charged(&self, stats: &mut [NodeStats], core_alive: bool) -> Option<Outside<'_>> {
-        let root = self.nodes.iter().next()?.plan_state();
+    unsafe fn take_charged<'a>(
+        &'a self,
+        stats: &mut [NodeStats],
+        core_alive: bool,
+        to: &mut Option<Outside<'a>>,
+    ) {
+        let Some(root) = self.nodes.iter().next().map(|root| root.plan_state()) else {
+            return;
+        };
         let returned = stats.first().map_or(0, |root| root.rows);
+        // It is filled in where it stays, because it is large.
+        let Outside { sums, waits } = to.get_or_insert_default();
         // SAFETY: the statement is not running, and does not run before the result is dropped, by the caller's promise.
-        let waits = unsafe { self.take_waits(stats) };
-        let mut sums = StatementSums::default();
+        *waits = unsafe { self.take_waits(stats) };
         // SAFETY: nothing charges the account, and the plan states are live, by the caller's promise. The execution state
         // lives as long as they do.
         let usage = unsafe {
             if core_alive {
-                sums.facts = facts::read((*root).state);
+                facts::read((*root).state, &mut sums.facts);
             }
             if changes_rows(root) {
                 sums.rows = (*(*root).state).es_processed.saturating_sub(returned);
@@ -105,6 +114,5 @@ impl Statement {
             sums.buffers = compat::buffers(&usage.buffers).into();
             sums.wal = compat::wal(&usage.wal).into();
         }
-        Some(Outside { sums, waits })
     }
 }
