@@ -19,7 +19,7 @@ impl Statement {
             return false;
         };
         // SAFETY: the plan states are live until the query's context is freed, and this runs before. The statement is not running.
-        if !core_alive || !self.is_complete() || level::is_on() || unsafe { self.has_outside() } {
+        if !core_alive || !self.is_complete() || unsafe { self.has_outside() } || level::is_on() {
             return false;
         }
         // SAFETY: as above, and the memory contexts are live.

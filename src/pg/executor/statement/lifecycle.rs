@@ -341,7 +341,8 @@ impl Statement {
         // SAFETY: the plan states are live until the query's context is freed, and this runs before. The phase is `Recorded`
         // now, so the statement is not running.
         unsafe { self.take_outside(stats, core_alive, &mut outside) };
-        if level::is_on() {
+        // Of a traced statement, no counts are taken.
+        if counts.is_none() && level::is_on() {
             let query = if core_alive {
                 self.query.cast_const()
             } else {
