@@ -4,7 +4,6 @@ use super::state::Statement;
 use crate::instrumentation::InstrumentationLevel;
 use crate::pg::hot::wrapper::Timed;
 use crate::pg::results::{self, Collector};
-use crate::pg::sql_trace::level;
 use rowsource_core::model::Outcome;
 use rowsource_core::results::{
     Counts, Scratch, StatementSample, Uncounted, assemble_directly, may_be_direct,
@@ -19,7 +18,7 @@ impl Statement {
             return false;
         };
         // SAFETY: the plan states are live until the query's context is freed, and this runs before. The statement is not running.
-        if !core_alive || !self.is_complete() || unsafe { self.has_outside() } || level::is_on() {
+        if !core_alive || !self.is_complete() || unsafe { self.has_outside() } {
             return false;
         }
         // SAFETY: as above, and the memory contexts are live.

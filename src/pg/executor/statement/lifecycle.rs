@@ -325,7 +325,7 @@ impl Statement {
     fn store(
         &self,
         core_alive: bool,
-        counts: Option<&Counts>,
+        mut counts: Option<&Counts>,
         stats: &mut Vec<NodeStats>,
         histograms: &[&Histogram],
     ) {
@@ -341,8 +341,12 @@ impl Statement {
         // SAFETY: the plan states are live until the query's context is freed, and this runs before. The phase is `Recorded`
         // now, so the statement is not running.
         unsafe { self.take_outside(stats, core_alive, &mut outside) };
-        // Of a traced statement, no counts are taken.
-        if counts.is_none() && level::is_on() {
+        if level::is_on() {
+            if let Some(counts) = counts.take()
+                && !counts.compute(stats)
+            {
+                return;
+            }
             let query = if core_alive {
                 self.query.cast_const()
             } else {
