@@ -311,7 +311,10 @@ fn the_pure_crate_has_one_direction() {
         ),
         ("wrapper", &["sampler"]),
         ("reconcile", &["sampler"]),
-        ("results", &["float", "model", "reconcile", "sampler"]),
+        (
+            "results",
+            &["float", "histogram", "model", "reconcile", "sampler", "waits"],
+        ),
         ("report", &["model", "plan"]),
         ("export", &["histogram", "model", "plan"]),
         ("logical_io", &["histogram"]),
