@@ -48,6 +48,10 @@ pub unsafe fn reset_instrumentation(instr: *mut NodeInstrumentation) {
         bytes.add(SUMS).write_bytes(0, USED - SUMS);
     }
 }
+/// Clears the counts of an execution.
+///
+/// # Safety
+/// `instr` must be live, and no reference to it may exist.
 #[cfg(pg_ge_19)]
 #[inline(always)]
 pub unsafe fn reset_instrumentation(instr: *mut NodeInstrumentation) {
