@@ -426,7 +426,7 @@ impl Session {
                     planning_ms: 0.0,
                     planning_blocks: None,
                     stats: std::mem::take(execution.stats),
-                    counts: execution.counts.copied().unwrap_or(Counts::NONE),
+                    counts: execution.counts.copied().unwrap_or_default(),
                     text: Vec::new(),
                     text_id: TextId::default(),
                     copies: Cell::new(COPIES),

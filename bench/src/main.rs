@@ -92,7 +92,7 @@ fn run(arguments: &RunArgs) -> Result<bool, String> {
         .map(|experiment| expected_seconds(experiment, arguments, &sizes))
         .collect();
     let progress = Progress::new(expected.iter().sum());
-    let mut good = true;
+    let (mut good, mut report) = (true, Ok(()));
     for (experiment, seconds) in chosen.iter().zip(&expected) {
         progress.begin(experiment.name, *seconds);
         let mut context = ExperimentContext::new(experiment.name, experiment.question, sizes, &progress);
@@ -106,7 +106,8 @@ fn run(arguments: &RunArgs) -> Result<bool, String> {
         let record = context.finish();
         report::files::save(&arguments.output, &record)?;
         // A table of the book may come from an experiment that is still to run.
-        if let Err(error) = report::write(&arguments.output, experiments::names()) {
+        report = report::write(&arguments.output, experiments::names());
+        if let Err(error) = &report {
             progress.say(&format!(
                 "{}: the report is not complete: {error}",
                 experiment.name
@@ -116,7 +117,7 @@ fn run(arguments: &RunArgs) -> Result<bool, String> {
         good &= record.exact_checks_hold();
     }
     progress.finish();
-    report::write(&arguments.output, experiments::names())?;
+    report?;
     println!("report: {}", arguments.output.join("README.md").display());
     Ok(good)
 }

@@ -21,12 +21,6 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// No estimate.
-    pub const NONE: Estimate = Estimate {
-        plan_rows: 0.0,
-        scale: 0.0,
-    };
-
     /// Returns an estimate that is compared with the actual rows, or not, as `is_judged` says.
     #[inline(always)]
     pub fn new(plan_rows: f64, is_judged: bool) -> Self {

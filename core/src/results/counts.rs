@@ -96,27 +96,6 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Counts nothing.
-    pub const NONE: Counts = Counts {
-        shape: Shape {
-            tick_ms: 0.0,
-            parents: 0,
-        },
-        nodes: [NodeCounts {
-            starts: 0,
-            rows: 0,
-            timed_calls: 0,
-            ticks: 0.0,
-            startup_ticks: 0.0,
-            shared_hit: 0,
-            sums: [0; SIMPLE_SUMS],
-            estimate: Estimate::NONE,
-            kind: NodeKind::Other,
-        }; MAX_NODES],
-        count: 0,
-        elapsed_ms: 0.0,
-    };
-
     /// Returns the number of nodes; 0 if nothing was counted.
     #[inline(always)]
     pub fn count(&self) -> usize {

@@ -23,12 +23,15 @@ fn lookups(times: [u64; 3], rows: u64) -> Plan {
 }
 
 fn shape(plan: &Plan) -> Option<Shape> {
-    let places: Vec<Place> = plan.samples.iter().map(|sample| sample.place).collect();
-    Shape::new(places.into_iter(), TICK_NS)
+    shape_with_clock(plan, TICK_NS)
+}
+
+fn shape_with_clock(plan: &Plan, tick_ns: f64) -> Option<Shape> {
+    Shape::new(plan.samples.iter().map(|sample| sample.place), tick_ns)
 }
 
 fn counts(plan: &Plan, elapsed_ns: f64) -> Result<Counts, Uncounted> {
-    let mut counts = Counts::NONE;
+    let mut counts = Counts::default();
     let shape = shape(plan).expect("a shape");
     counts.take(plan, &shape, elapsed_ns / 1e6).map(|()| counts)
 }
@@ -116,19 +119,11 @@ fn sums_have_the_same_totals_as_their_executions() {
 fn executions_without_times_are_counted() {
     let mut plan = lookups([1_000_000; 3], 3);
     plan.samples.iter_mut().for_each(|sample| sample.calls = UNTIMED);
-    let places = plan.samples.iter().map(|sample| sample.place).collect::<Vec<_>>();
-    let untimed = Shape::new(places.into_iter(), 0.0).expect("a shape");
-    let (mut counts, mut counted, mut direct) = (Counts::NONE, Vec::new(), Vec::new());
+    let untimed = shape_with_clock(&plan, 0.0).expect("a shape");
+    let (mut counts, mut counted) = (Counts::default(), Vec::new());
     counts.take(&plan, &untimed, 1e6).expect("counts");
     assert!(counts.compute(&mut counted));
-    assert!(assemble_directly::<_, false>(
-        &plan,
-        &CONFIG,
-        TICK_NS,
-        1e12,
-        &mut direct
-    ));
-    assert_eq!(counted, direct);
+    assert_eq!(counted, direct_without_times(&plan).expect("direct"));
     assert_eq!((counted[0].time.get(), counted[0].rows), (None, 3));
     let timed = lookups([1_000_000; 3], 3);
     assert_eq!(counts.take(&timed, &untimed, 1e6), Err(Uncounted::Always));
@@ -143,9 +138,8 @@ fn another_clock_is_not_added() {
         &counts(&plan, 1e12).expect("counts"),
         &mut [NodeTotals::default(); PlanSum::MAX_NODES],
     );
-    let places = plan.samples.iter().map(|sample| sample.place).collect::<Vec<_>>();
-    let other = Shape::new(places.into_iter(), 2.0 * TICK_NS).expect("a shape");
-    let mut counts = Counts::NONE;
+    let other = shape_with_clock(&plan, 2.0 * TICK_NS).expect("a shape");
+    let mut counts = Counts::default();
     counts.take(&plan, &other, 1e6).expect("counts");
     assert!(!sums.can_add(&counts));
     sums.clear();
@@ -220,9 +214,8 @@ fn a_plan_sum_has_all_executions() {
     // The children seem to take longer than their parent, in each execution.
     let plan = lookups([2_000_000, 2_000_000, 4_000_000], 1);
     let stats = direct(&plan).expect("direct");
-    let places = plan.samples.iter().map(|sample| sample.place).collect::<Vec<_>>();
-    let other_clock = Shape::new(places.into_iter(), 3.0 * TICK_NS).expect("a shape");
-    let mut by_other_clock = Counts::NONE;
+    let other_clock = shape_with_clock(&plan, 3.0 * TICK_NS).expect("a shape");
+    let mut by_other_clock = Counts::default();
     by_other_clock.take(&plan, &other_clock, 2.0).expect("counts");
     let (mut sum, mut expected) = (PlanSum::default(), [NodeTotals::default(); 3]);
     for round in 0..2 {
