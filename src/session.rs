@@ -30,8 +30,8 @@ pub struct Execution<'a> {
     pub older_literals: bool,
     /// The statistics of the nodes, unless there are `counts`.
     pub stats: &'a mut Vec<NodeStats>,
-    /// What the nodes counted, if their statistics are not computed yet.
-    pub counts: Option<&'a Counts>,
+    /// What the nodes counted, if their statistics are not computed yet. May get the counts of an earlier execution.
+    pub counts: Option<&'a mut Box<Counts>>,
     pub histograms: &'a [&'a Histogram],
     /// The execution becomes the session's last statement.
     pub last: Option<Executed<'a>>,
@@ -93,7 +93,7 @@ struct Last {
     /// The statistics of the nodes, unless there are `counts`.
     stats: Vec<NodeStats>,
     /// What the nodes counted, if their statistics are not computed yet.
-    counts: Counts,
+    counts: Box<Counts>,
     /// The statement's text, if its description shows no literals.
     text: Vec<u8>,
     /// Which text that is.
@@ -143,7 +143,7 @@ pub fn record(execution: &mut Execution) {
         return record_explained(execution);
     }
     let (plan, description) = (execution.plan, execution.description);
-    let is_counted = execution.counts.is_some_and(|counts| {
+    let is_counted = execution.counts.as_deref().is_some_and(|counts| {
         let (run, outside) = (&execution.run, execution.outside);
         store::record_counts(
             plan.for_store(description),
@@ -405,8 +405,8 @@ impl Session {
                 if let Some(outside) = execution.outside {
                     last.keep_outside(outside);
                 }
-                match execution.counts {
-                    Some(counts) => last.counts.copy_from(counts),
+                match &mut execution.counts {
+                    Some(counts) => std::mem::swap(&mut last.counts, counts),
                     None => {
                         last.counts.clear();
                         std::mem::swap(&mut last.stats, execution.stats);
@@ -426,7 +426,7 @@ impl Session {
                     planning_ms: 0.0,
                     planning_blocks: None,
                     stats: std::mem::take(execution.stats),
-                    counts: execution.counts.copied().unwrap_or_default(),
+                    counts: execution.counts.take().map(std::mem::take).unwrap_or_default(),
                     text: Vec::new(),
                     text_id: TextId::default(),
                     copies: Cell::new(COPIES),

@@ -141,3 +141,115 @@ fn sums_and_last_values_are_those_of_the_executions() {
     assert_eq!(unfinished, expected.unfinished);
     server.assert_no_crash();
 }
+
+/// Statements that change rows, each by key. `$t` is the table.
+const CHANGES: [&str; 4] = [
+    "UPDATE $t SET grp = grp + 1 WHERE id = $1",
+    "INSERT INTO $t VALUES ($1 + 20000, 7)",
+    "DELETE FROM $t WHERE id = $1 + 1000",
+    "UPDATE $t SET grp = grp - 1 WHERE id = $1 RETURNING id, grp",
+];
+
+/// Returns what the views show of the statements that changed a table: all that does not depend on time.
+fn changes_of(reader: &mut Client, table: &str) -> Vec<String> {
+    let rows = reader
+        .query(
+            "SELECT concat_ws(' ', replace(replace(p.query, $1 || '_pkey', 'pkey'), $1, 'table'), 'calls', p.calls,
+                    'rows', p.rows, 'wal', p.wal_records, p.wal_fpi, p.wal_bytes, 'dirtied', p.shared_blks_dirtied,
+                    'node', n.node_id, n.starts, n.last_starts, n.rows, n.last_rows,
+                    'hit', n.shared_blks_hit, n.last_shared_blks_hit, 'read', n.shared_blks_read,
+                    'dirtied', n.shared_blks_dirtied, n.last_shared_blks_dirtied,
+                    'wal', n.wal_records, n.last_wal_records, n.wal_fpi, n.wal_bytes, n.last_wal_bytes,
+                    'own', n.self_wal_records, n.details - 'Heap Blocks')
+             FROM pg_stat_rowsource_plans p JOIN pg_stat_rowsource n USING (queryid, planid)
+             WHERE p.query LIKE '%' || $1 || '%' ORDER BY 1",
+            &[&table],
+        )
+        .expect("the views");
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+#[test]
+fn changes_are_those_of_executions_without_counts() {
+    let server = basic_server(
+        "counts-changes",
+        &[
+            "autovacuum = off",
+            "full_page_writes = on",
+            "checkpoint_timeout = '1d'",
+            "enable_seqscan = off",
+            "enable_bitmapscan = off",
+            "plan_cache_mode = force_generic_plan",
+        ],
+    );
+    let (mut runner, mut reader) = (server.connect(), server.connect());
+    // Every call is timed in another way, without counts.
+    for (table, sampfreq) in [("counted", 128), ("computed", 1)] {
+        run_each(&mut runner, &format!("SET pg_rowsource.sampfreq = {sampfreq}"));
+        run_each(
+            &mut runner,
+            &format!(
+                "CREATE TABLE {table} (id int PRIMARY KEY, grp int);
+                INSERT INTO {table} SELECT i, i % 10 FROM generate_series(1, 10000) i;
+                VACUUM (FREEZE, ANALYZE) {table};
+                SET pg_rowsource.statistics_level = 'typical'"
+            ),
+        );
+        let statements = CHANGES.map(|sql| {
+            let sql = sql.replace("$t", table);
+            runner.prepare(&sql).expect(&sql)
+        });
+        let mut run = |ids: std::ops::Range<i32>| {
+            for id in ids {
+                for statement in &statements {
+                    runner.query(statement, &[&id]).expect("a change");
+                }
+            }
+        };
+        // The first executions also read catalogs.
+        run(1..4);
+        run_each(
+            &mut reader,
+            &format!(
+                "SELECT rowsource_reset(queryid => queryid) FROM pg_stat_rowsource_plans WHERE query LIKE '%{table}%'"
+            ),
+        );
+        // The next changes dirty blocks, and write images of them.
+        run_each(&mut reader, "CHECKPOINT");
+        run(4..11);
+        run_each(&mut runner, "SET pg_rowsource.statistics_level = 'basic'");
+    }
+    let counted = changes_of(&mut reader, "counted");
+    assert_eq!(counted.len(), 8, "{counted:#?}");
+    assert_eq!(counted, changes_of(&mut reader, "computed"));
+    for part in [
+        "calls 7 rows 7 wal 14 1 ",
+        "\"Tuples Updated\": 7",
+        "\"Tuples Inserted\": 7",
+        "\"Tuples Deleted\": 7",
+    ] {
+        assert!(
+            counted.iter().any(|line| line.contains(part)),
+            "{part}: {counted:#?}"
+        );
+    }
+    // Executions with triggers have no counts. The plan is the same.
+    run_each(
+        &mut runner,
+        "CREATE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+        CREATE TRIGGER noted AFTER UPDATE ON counted FOR EACH ROW EXECUTE FUNCTION noted();
+        SET pg_rowsource.sampfreq = 128; SET pg_rowsource.statistics_level = 'typical'",
+    );
+    let update = CHANGES[0].replace("$t", "counted");
+    let update = runner.prepare(&update).expect("an UPDATE");
+    for id in 20..23 {
+        runner.query(&update, &[&id]).expect("an UPDATE");
+    }
+    let calls: String = value(
+        &mut reader,
+        "SELECT string_agg(concat_ws(' ', calls, rows, details -> 'Triggers' -> 0 ->> 'Calls'), ',')
+         FROM pg_stat_rowsource_plans WHERE query LIKE 'UPDATE counted%' AND details IS NOT NULL",
+    );
+    assert_eq!(calls, "10 10 3");
+    server.assert_no_crash();
+}

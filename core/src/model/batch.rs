@@ -119,6 +119,7 @@ mod tests {
             unfinished: false,
             explained: false,
             caller: 0,
+            changed_rows: 0,
         }
     }
 

@@ -277,6 +277,7 @@ impl PlanStats {
         self.unfinished_calls += u64::from(run.unfinished);
         self.generic_plan_calls += u64::from(run.origin == PlanOrigin::Generic);
         self.custom_plan_calls += u64::from(run.origin == PlanOrigin::Custom);
+        self.outside.rows += run.changed_rows;
         self.caller = run.caller;
         self.last_ms = run.elapsed_ms;
         self.last_outcome = run.outcome;

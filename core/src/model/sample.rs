@@ -31,6 +31,7 @@ pub fn plan(nodes: usize) -> Plan {
         unfinished: true,
         explained: false,
         caller: 0,
+        changed_rows: 0,
     };
     let stats = NodeStats {
         starts: 2.into(),

@@ -173,7 +173,7 @@ impl AddAssign<&StatementSums> for StatementSums {
 /// What an execution did outside of its nodes, and what it waited for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outside<'a> {
-    /// Rows that it changed without returning them, and what triggers and the output of rows used.
+    /// What triggers and the output of rows used, and what PostgreSQL knows of it.
     pub sums: StatementSums,
     /// Its waits, in its nodes and outside of them; `None` if there were none.
     pub waits: Option<&'a RunWaits>,

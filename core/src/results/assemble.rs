@@ -13,7 +13,7 @@ pub struct Scratch {
     /// The statistics of all nodes, in the order of EXPLAIN.
     pub stats: Vec<NodeStats>,
     /// What the nodes counted, if their statistics are not computed.
-    pub counts: Counts,
+    pub counts: Box<Counts>,
     /// What the wrappers measured. [`assemble`] fills in this field and all that follow.
     samples: Vec<NodeSample>,
     /// What core measured. Empty if it measured nothing.

@@ -2,8 +2,8 @@
 //! inputs used is added to their parents. To count and to sum up costs a short statement a fraction of what its statistics cost.
 //! They are computed from the sums of many executions.
 //!
-//! That is possible if every call was timed, or none is to be, and if the nodes did nothing but hit shared buffers. This is so for
-//! most executions of short statements. A node that calls a subplan or a nested statement may have done more.
+//! That is possible if every call was timed, or none is to be, and if the nodes did nothing but hit and change shared buffers. This is
+//! so for most executions of short statements. A node that reads blocks, or calls a subplan or a nested statement, did more.
 
 use super::direct::fit_children;
 use super::node::{NS_PER_MS, add_usage_to_parents};
@@ -31,6 +31,66 @@ struct NodeCounts {
     /// The estimate of an execution. It is not summed up: nobody reads that of sums.
     estimate: Estimate,
     kind: NodeKind,
+}
+
+/// The blocks that a node changed, and the WAL that it wrote. Nodes that only read have none.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(C)]
+struct Changes {
+    shared_dirtied: i64,
+    wal: Wal,
+}
+
+/// The changes of the nodes of one execution, or of several.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+struct NodeChanges {
+    /// Without any, those of the nodes are not valid.
+    has_any: bool,
+    of_nodes: [Changes; MAX_NODES],
+}
+
+impl NodeChanges {
+    /// Takes those of an execution.
+    #[inline(never)]
+    fn take<N: Nodes>(&mut self, nodes: &N, count: usize) {
+        self.has_any = true;
+        for (i, changes) in self.of_nodes.iter_mut().enumerate().take(count) {
+            let sample = nodes.sample(i);
+            *changes = Changes {
+                shared_dirtied: sample.buffers.shared_dirtied,
+                wal: sample.wal,
+            };
+        }
+    }
+
+    #[inline(always)]
+    fn copy_from(&mut self, other: &NodeChanges, count: usize) {
+        self.has_any = other.has_any;
+        if other.has_any {
+            for (node, other) in self.of_nodes.iter_mut().zip(&other.of_nodes).take(count) {
+                *node = *other;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn add(&mut self, other: &NodeChanges, count: usize) {
+        if !self.has_any {
+            self.copy_from(other, count);
+        } else if other.has_any {
+            for (node, other) in self.of_nodes.iter_mut().zip(&other.of_nodes).take(count) {
+                node.shared_dirtied += other.shared_dirtied;
+                node.wal += other.wal;
+            }
+        }
+    }
+
+    /// Returns those of a node.
+    fn of(&self, i: usize) -> Changes {
+        let changes = self.has_any.then(|| self.of_nodes.get(i).copied());
+        changes.flatten().unwrap_or_default()
+    }
 }
 
 /// How the nodes of a plan hang together, and the clock that timed them.
@@ -91,6 +151,7 @@ pub enum Uncounted {
 pub struct Counts {
     shape: Shape,
     nodes: [NodeCounts; MAX_NODES],
+    changes: NodeChanges,
     count: usize,
     elapsed_ms: f64,
 }
@@ -106,23 +167,23 @@ impl Counts {
     #[inline(always)]
     pub fn take<N: Nodes>(&mut self, nodes: &N, shape: &Shape, elapsed_ms: f64) -> Result<(), Uncounted> {
         self.count = nodes.count().min(MAX_NODES);
+        let mut has_changes = false;
         for i in 0..self.count {
-            self.nodes[i] = counts(nodes, i, shape.is_timed())?;
+            self.nodes[i] = counts(nodes, i, shape.is_timed(), &mut has_changes)?;
+        }
+        self.changes.has_any = false;
+        if has_changes {
+            self.changes.take(nodes, self.count);
         }
         self.shape = *shape;
         self.elapsed_ms = elapsed_ms;
         Ok(())
     }
 
-    /// Takes the counts of another value.
+    /// Returns how many rows the root returned.
     #[inline(always)]
-    pub fn copy_from(&mut self, other: &Counts) {
-        self.count = other.count;
-        self.elapsed_ms = other.elapsed_ms;
-        self.shape = other.shape;
-        for (node, other) in self.nodes.iter_mut().zip(other.nodes()) {
-            *node = *other;
-        }
+    pub fn returned_rows(&self) -> u64 {
+        self.nodes().first().map_or(0, |root| root.rows)
     }
 
     /// Forgets the counts.
@@ -145,14 +206,19 @@ impl Counts {
             return false;
         }
         stats.resize_with(self.count, NodeStats::default);
-        compute(&self.shape, self.nodes(), self.elapsed_ms, stats);
+        compute(&self.shape, (self.nodes(), &self.changes), self.elapsed_ms, stats);
         true
     }
 }
 
 /// Returns the counts of a node.
 #[inline(always)]
-fn counts<N: Nodes>(nodes: &N, i: usize, is_timed: bool) -> Result<NodeCounts, Uncounted> {
+fn counts<N: Nodes>(
+    nodes: &N,
+    i: usize,
+    is_timed: bool,
+    has_changes: &mut bool,
+) -> Result<NodeCounts, Uncounted> {
     let sample = nodes.sample(i);
     if sample.by_core {
         return Err(Uncounted::Always);
@@ -167,10 +233,11 @@ fn counts<N: Nodes>(nodes: &N, i: usize, is_timed: bool) -> Result<NodeCounts, U
         Calls::Untimed { .. } if !is_timed => (0.0, 0.0, 0),
         _ => return Err(Uncounted::Always),
     };
-    let is_simple = sample.is_instrumented && sample.interrupted.is_none() && sample.has_hits_only;
+    let is_simple = sample.is_instrumented && sample.interrupted.is_none() && !sample.used.has_more;
     if !is_simple {
         return Err(Uncounted::Now);
     }
+    *has_changes |= sample.used.has_changes;
     let facts = nodes.facts(i);
     if facts.kind.is_rich() {
         return Err(Uncounted::Always);
@@ -190,7 +257,12 @@ fn counts<N: Nodes>(nodes: &N, i: usize, is_timed: bool) -> Result<NodeCounts, U
 }
 
 /// Computes the statistics of one or several executions that took `elapsed_ms` in total, from the sums of their counts.
-fn compute(shape: &Shape, counts: &[NodeCounts], elapsed_ms: f64, stats: &mut [NodeStats]) {
+fn compute(
+    shape: &Shape,
+    (counts, changes): (&[NodeCounts], &NodeChanges),
+    elapsed_ms: f64,
+    stats: &mut [NodeStats],
+) {
     let mut fits = true;
     for (i, (node, stats)) in counts.iter().zip(&mut *stats).enumerate() {
         let mut total_ms = node.ticks * shape.tick_ms;
@@ -204,6 +276,7 @@ fn compute(shape: &Shape, counts: &[NodeCounts], elapsed_ms: f64, stats: &mut [N
             self_ms: total_ms,
             error_ms: 0.0,
         });
+        let changes = changes.of(i);
         let mut facts = NodeFacts {
             kind: node.kind,
             ..NodeFacts::default()
@@ -215,10 +288,11 @@ fn compute(shape: &Shape, counts: &[NodeCounts], elapsed_ms: f64, stats: &mut [N
             time: time.into(),
             buffers: Buffers {
                 shared_hit: node.shared_hit,
+                shared_dirtied: changes.shared_dirtied,
                 ..Buffers::default()
             }
             .into(),
-            wal: Wal::default().into(),
+            wal: changes.wal.into(),
             timed_calls: node.timed_calls,
             timer_calls: 2 * node.timed_calls,
             clock_backsteps: 0,
@@ -252,6 +326,8 @@ pub struct CountSums {
     has_any: bool,
     sums: [NodeCounts; MAX_NODES],
     last: [NodeCounts; MAX_NODES],
+    changes: NodeChanges,
+    last_changes: NodeChanges,
 }
 
 impl CountSums {
@@ -269,6 +345,7 @@ impl CountSums {
         if is_first {
             self.shape = counts.shape;
             self.elapsed_ms = 0.0;
+            self.changes.has_any = false;
         }
         (self.has_any, self.has_last) = (true, true);
         self.elapsed_ms += counts.elapsed_ms;
@@ -281,6 +358,11 @@ impl CountSums {
             } else {
                 self.sums[i].add(node);
             }
+        }
+        self.last_changes.has_any = false;
+        if counts.changes.has_any {
+            self.changes.add(&counts.changes, counts.count);
+            self.last_changes.copy_from(&counts.changes, counts.count);
         }
     }
 
@@ -308,13 +390,15 @@ impl CountSums {
         let mut stats = [NodeStats::default(); MAX_NODES];
         let stats = &mut stats[..count];
         if self.has_any {
-            compute(&self.shape, &self.sums[..count], self.elapsed_ms, stats);
+            let sums = (&self.sums[..count], &self.changes);
+            compute(&self.shape, sums, self.elapsed_ms, stats);
             for (total, stats) in totals.iter_mut().zip(&*stats) {
                 total.total.add(stats);
             }
         }
         if self.has_last {
-            compute(&self.shape, &self.last[..count], self.last_ms, stats);
+            let last = (&self.last[..count], &self.last_changes);
+            compute(&self.shape, last, self.last_ms, stats);
             for (total, stats) in totals.iter_mut().zip(&*stats) {
                 total.last = *stats;
             }

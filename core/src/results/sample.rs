@@ -92,6 +92,16 @@ impl Calls {
     }
 }
 
+/// What may have been charged to a node besides hits of shared buffers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Used {
+    /// It may have dirtied shared buffers, or written WAL.
+    pub has_changes: bool,
+    /// It may have done more: read or written blocks, used local buffers, or called a nested statement.
+    pub has_more: bool,
+}
+
 /// The measurements of one node, without those that core made itself. Sizes are in kB.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeSample {
@@ -120,8 +130,8 @@ pub struct NodeSample {
     pub interrupted: Option<u64>,
     /// Its calls.
     pub calls: Calls,
-    /// Nothing but hits of shared buffers was charged to it alone.
-    pub has_hits_only: bool,
+    /// What was charged to it alone besides hits of shared buffers.
+    pub used: Used,
     /// Blocks that were charged to it alone.
     pub buffers: Buffers,
     /// WAL that was charged to it alone.

@@ -10,6 +10,7 @@
 //! All hooks are plain frames, so an error may cross them. If something must be restored, `pg_try::pg_try` surrounds the
 //! call. Each caller of the extension's own code catches its panics.
 
+use super::statement::Statement;
 use super::{
     drop_extension, explain, hinted, nesting, own, parsed, planning, statement, traced, unmeasured, unnamed,
     untimed_explain, utility,
@@ -376,7 +377,8 @@ unsafe extern "C-unwind" fn executor_finish(query: *mut QueryDesc) {
                 .get()
                 .unwrap_or(unguarded::standard_ExecutorFinish)(query)
         };
-        if runs_at_finish(query) {
+        let statement = statement::find(query);
+        if runs_at_finish(query, statement) {
             let finish = || {
                 if level::is_on() {
                     traced::phase(Phase::Finish, query, finish);
@@ -388,7 +390,7 @@ unsafe extern "C-unwind" fn executor_finish(query: *mut QueryDesc) {
         } else {
             finish();
         }
-        if let Some(statement) = statement::find(query) {
+        if let Some(statement) = statement {
             let _ = server::caught(|| statement.record(true));
         } else {
             unmeasured::query_ended(query);
@@ -396,16 +398,20 @@ unsafe extern "C-unwind" fn executor_finish(query: *mut QueryDesc) {
     }
 }
 
-/// Returns whether ExecutorFinish may fire triggers or has data-modifying CTEs to complete.
+/// Returns whether ExecutorFinish may fire triggers or has data-modifying CTEs to complete, or whether a trace shows it.
 ///
 /// # Safety
-/// `query` must be started.
-unsafe fn runs_at_finish(query: *mut QueryDesc) -> bool {
+/// `query` must be started. `statement` must be its statement, if it is measured.
+#[inline(always)]
+unsafe fn runs_at_finish(query: *mut QueryDesc, statement: Option<&Statement>) -> bool {
     // SAFETY: a started query has an executor state.
     unsafe {
         let estate = (*query).estate;
-        !(*estate).es_auxmodifytables.is_null()
-            || (*estate).es_top_eflags & pg_sys::EXEC_FLAG_SKIP_TRIGGERS as i32 == 0
+        if !(*estate).es_auxmodifytables.is_null() {
+            return true;
+        }
+        (*estate).es_top_eflags & pg_sys::EXEC_FLAG_SKIP_TRIGGERS as i32 == 0
+            && (level::is_on() || statement.is_none_or(|statement| statement.may_fire_triggers.get()))
     }
 }
 

@@ -22,8 +22,7 @@ use rowsource_core::clock;
 use rowsource_core::hint;
 use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{
-    NodeStats, Outcome, Outside, PlanDescription, PlanId, PlanKey, PlanOrigin, Planning, Run, StatementSums,
-    Time,
+    NodeStats, Outcome, Outside, PlanDescription, PlanId, PlanKey, PlanOrigin, Planning, Run, Time,
 };
 use rowsource_core::stable_hash::StableHasher;
 use std::cell::RefCell;
@@ -92,9 +91,7 @@ pub unsafe fn begin(statement: *const PlannedStmt, queryid: i64, source: *const 
             Usage {
                 buffers: *compat::buffer_usage(),
                 wal: *compat::wal_usage(),
-                is_charged: false,
-                has_more_than_hits: false,
-                has_waited: false,
+                ..Usage::zero()
             }
         },
         start: setting.clock.read(),
@@ -234,11 +231,8 @@ fn record(running: &Running, recorded: &Recorded, outcome: Outcome, rows: u64) {
         waits.merge(&waits::take_outside());
     }
     let outside = Outside {
-        sums: StatementSums {
-            rows,
-            ..StatementSums::default()
-        },
-        waits: (!waits.is_empty()).then_some(&waits),
+        waits: Some(&waits),
+        ..Outside::default()
     };
     let in_node = waits.events().filter(|waits| waits.node() == Some(0));
     node.wait_ms = in_node.map(|waits| waits.ns).sum::<u64>() as f64 / 1e6;
@@ -271,8 +265,9 @@ fn record(running: &Running, recorded: &Recorded, outcome: Outcome, rows: u64) {
             unfinished: false,
             explained: false,
             caller: if running.toplevel { 0 } else { caller() },
+            changed_rows: rows,
         },
-        outside: (rows > 0 || !waits.is_empty()).then_some(&outside),
+        outside: (!waits.is_empty()).then_some(&outside),
         plan: &recorded.plan,
         description: &recorded.description,
         older_literals: false,

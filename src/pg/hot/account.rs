@@ -1,6 +1,7 @@
 //! What is charged to a node, or to code outside all nodes.
 
 use pgrx::pg_sys;
+use rowsource_core::results::Used;
 
 /// The buffers and WAL that one node used.
 #[derive(Clone, Copy)]
@@ -10,8 +11,8 @@ pub struct Usage {
     pub wal: pg_sys::WalUsage,
     /// Whether anything was charged to the account.
     pub is_charged: bool,
-    /// Whether more than hits of shared buffers may have been charged.
-    pub has_more_than_hits: bool,
+    /// What was charged besides hits of shared buffers.
+    pub used: Used,
     /// The account is that of a statement outside its nodes, and the statement waited in this execution.
     pub has_waited: bool,
 }

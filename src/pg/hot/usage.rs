@@ -10,6 +10,7 @@ use super::state::{HOT, OUTSIDE};
 use crate::pg::compat;
 use crate::pg::server::unguarded;
 use pgrx::pg_sys::{BufferUsage, WalUsage};
+use rowsource_core::results::Used;
 use rowsource_core::sampler::MANY_BUFFERS;
 use rowsource_core::wrapper::scope;
 use std::sync::atomic::Ordering::Relaxed;
@@ -126,7 +127,7 @@ unsafe fn charge_all(account: *mut Usage) -> bool {
         let now = compat::buffer_usage().cast_const();
         let last = &raw mut (*HOT.last_charged.as_ptr()).buffers;
         (*account).is_charged = true;
-        (*account).has_more_than_hits = true;
+        (*account).used.has_changes = true;
         let io = (*now).shared_blks_read != (*last).shared_blks_read
             || (*now).shared_blks_written != (*last).shared_blks_written
             || (*now).local_blks_read != (*last).local_blks_read
@@ -137,17 +138,23 @@ unsafe fn charge_all(account: *mut Usage) -> bool {
         let to = &raw mut (*account).buffers;
         if io {
             // Only I/O moves the I/O times, whose type differs by version.
+            (*account).used.has_more = true;
             unguarded::BufferUsageAccumDiff(to, now, last);
             *last = *now;
         } else {
+            let local_hits = (*now).local_blks_hit - (*last).local_blks_hit;
+            let local_dirtied = (*now).local_blks_dirtied - (*last).local_blks_dirtied;
             (*to).shared_blks_hit += hits;
             (*to).shared_blks_dirtied += (*now).shared_blks_dirtied - (*last).shared_blks_dirtied;
-            (*to).local_blks_hit += (*now).local_blks_hit - (*last).local_blks_hit;
-            (*to).local_blks_dirtied += (*now).local_blks_dirtied - (*last).local_blks_dirtied;
             (*last).shared_blks_hit = (*now).shared_blks_hit;
             (*last).shared_blks_dirtied = (*now).shared_blks_dirtied;
-            (*last).local_blks_hit = (*now).local_blks_hit;
-            (*last).local_blks_dirtied = (*now).local_blks_dirtied;
+            if local_hits | local_dirtied != 0 {
+                (*account).used.has_more = true;
+                (*to).local_blks_hit += local_hits;
+                (*to).local_blks_dirtied += local_dirtied;
+                (*last).local_blks_hit = (*now).local_blks_hit;
+                (*last).local_blks_dirtied = (*now).local_blks_dirtied;
+            }
         }
         let wal = compat::wal_usage();
         let last_wal = &raw mut (*HOT.last_charged.as_ptr()).wal;
@@ -172,7 +179,10 @@ pub unsafe fn add_since(account: *mut Usage, buffers: *const BufferUsage, wal: *
     unsafe {
         let now = HOT.last_charged.as_ptr().cast_const();
         (*account).is_charged = true;
-        (*account).has_more_than_hits = true;
+        (*account).used = Used {
+            has_changes: true,
+            has_more: true,
+        };
         unguarded::BufferUsageAccumDiff(&raw mut (*account).buffers, &raw const (*now).buffers, buffers);
         unguarded::WalUsageAccumDiff(&raw mut (*account).wal, &raw const (*now).wal, wal);
     }

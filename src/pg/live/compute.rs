@@ -226,7 +226,7 @@ impl Nodes for Copied<'_> {
             is_last_row: false,
             interrupted: node.interrupted,
             calls: self.calls(node),
-            has_hits_only: !node.usage.has_more_than_hits,
+            used: node.usage.used,
             buffers,
             wal,
             estimate: node.estimate,

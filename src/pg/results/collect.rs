@@ -92,7 +92,7 @@ impl Nodes for Collector<'_> {
             is_last_row: node.counts_calls() && unsafe { wrapper::is_row(node.last()) },
             interrupted: node.interrupted(),
             calls: self.calls(node),
-            has_hits_only: !usage.has_more_than_hits,
+            used: usage.used,
             buffers: compat::buffers(&usage.buffers),
             wal: compat::wal(&usage.wal),
             estimate: node.estimate(),

@@ -64,7 +64,10 @@ pub fn node(parent: Option<usize>, calls: Calls, hit: i64) -> NodeSample {
         is_last_row: false,
         interrupted: None,
         calls,
-        has_hits_only: false,
+        used: Used {
+            has_changes: true,
+            has_more: true,
+        },
         buffers: blocks(hit),
         wal: Wal {
             records: hit,

@@ -12,13 +12,27 @@ fn lookups(times: [u64; 3], rows: u64) -> Plan {
         .zip(times.into_iter().zip([0, 3, 4]))
     {
         let mut sample = node(parent, sampled([ticks / 2, ticks - ticks / 2]), hit);
-        (sample.rows, sample.wal, sample.has_hits_only) = (rows, Wal::default(), true);
+        (sample.rows, sample.wal, sample.used) = (rows, Wal::default(), Used::default());
         sample.estimate = Estimate::new(2.0, true);
         plan.samples.push(sample);
         plan.facts.push(NodeFacts::default());
     }
     plan.facts[1].kind = NodeKind::IndexScan;
     plan.facts[1].sums[0] = rows + 1;
+    plan
+}
+
+/// Returns the same with a second node that has changed blocks and written WAL.
+fn with_changes(mut plan: Plan, records: i64) -> Plan {
+    let sample = &mut plan.samples[1];
+    sample.used.has_changes = true;
+    sample.buffers.shared_dirtied = records + 1;
+    sample.wal = Wal {
+        records,
+        fpi: 1,
+        bytes: 100 * records as u64,
+        ..Wal::default()
+    };
     plan
 }
 
@@ -45,10 +59,11 @@ const EXECUTIONS: [([u64; 3], u64); 3] = [
 #[test]
 fn an_execution_has_the_same_statistics() {
     for (times, rows) in EXECUTIONS {
-        let plan = lookups(times, rows);
-        let mut stats = Vec::new();
-        assert!(counts(&plan, 1e12).expect("counts").compute(&mut stats));
-        assert_eq!(stats, direct(&plan).expect("direct"));
+        for plan in [lookups(times, rows), with_changes(lookups(times, rows), 3)] {
+            let mut stats = Vec::new();
+            assert!(counts(&plan, 1e12).expect("counts").compute(&mut stats));
+            assert_eq!(stats, direct(&plan).expect("direct"));
+        }
     }
     // The children seem to take longer than their parent.
     let plan = lookups([2_000_000, 2_000_000, 4_000_000], 1);
@@ -62,6 +77,19 @@ fn an_execution_has_the_same_statistics() {
 
 #[test]
 fn sums_have_the_same_totals_as_their_executions() {
+    // Which executions have changes: none, one of them, or all.
+    for changed in [
+        [false; 3],
+        [true, false, false],
+        [false, true, false],
+        [false, false, true],
+        [true; 3],
+    ] {
+        compare_sums(changed);
+    }
+}
+
+fn compare_sums(changed: [bool; 3]) {
     let mut sums = CountSums::default();
     let mut totals = [NodeTotals::default(); PlanSum::MAX_NODES];
     let mut expected = [NodeTotals::default(); 3];
@@ -73,8 +101,11 @@ fn sums_have_the_same_totals_as_their_executions() {
             sums.clear();
             assert!(!sums.has_any());
         }
-        for (times, rows) in EXECUTIONS {
-            let plan = lookups(times, rows);
+        for ((times, rows), is_changed) in EXECUTIONS.into_iter().zip(changed) {
+            let mut plan = lookups(times, rows);
+            if is_changed {
+                plan = with_changes(plan, rows as i64);
+            }
             let counts = counts(&plan, 1e12).expect("counts");
             assert!(sums.can_add(&counts));
             sums.add(&counts, &mut totals);
@@ -155,7 +186,7 @@ fn what_counts_do_not_hold_is_refused() {
     };
     assert_eq!(changed(|_| ()), Ok(()));
     for change in [
-        |plan: &mut Plan| plan.samples[2].has_hits_only = false,
+        |plan: &mut Plan| plan.samples[2].used.has_more = true,
         |plan: &mut Plan| plan.samples[1].interrupted = Some(1),
         |plan: &mut Plan| plan.samples[1].is_instrumented = false,
         // Not all of these calls are timed.
@@ -201,6 +232,7 @@ fn a_plan_sum_has_all_executions() {
         unfinished: false,
         explained: false,
         caller: 0,
+        changed_rows: 4,
     };
     let outside = Outside {
         sums: StatementSums {
@@ -250,7 +282,7 @@ fn a_plan_sum_has_all_executions() {
                 panic!("no sum")
             };
             assert_eq!(plan.times.calls, 4 + round);
-            assert_eq!(plan.outside.rows, 4 * 5);
+            assert_eq!(plan.outside.rows, 4 * 5 + (4 + round) * 4);
             assert_eq!(nodes.len(), 3);
             for (ours, theirs) in nodes.iter().zip(&expected) {
                 assert_near(&[ours.total], &[theirs.total]);

@@ -9,21 +9,21 @@ use pgrx::pg_sys::{self, EState, List, NodeTag, ResultRelInfo};
 use rowsource_core::model::{JIT_OPTIONS, Jit, StatementFacts, TriggerSum, Workers};
 
 /// Has core count the calls of a statement's triggers, and time them if its nodes are timed. Only statements that change rows
-/// have triggers.
+/// have triggers. Returns whether this one may have some.
 ///
 /// # Safety
 /// `estate` must be live, and the statement must not have run yet. Raises "out of memory".
-#[cold]
 #[inline(never)]
-pub(super) unsafe fn count_triggers(estate: *mut EState, level: InstrumentationLevel) {
+pub(super) unsafe fn count_triggers(estate: *mut EState, level: InstrumentationLevel) -> bool {
     let options = trigger_options(level);
     // SAFETY: the executor state is live by the caller's promise. What is allocated belongs to its context, and so lives as
     // long as its relations.
     unsafe {
-        let mut is_partitioned = false;
+        let (mut is_partitioned, mut has_triggers) = (false, false);
         let context = pg_sys::MemoryContextSwitchTo((*estate).es_query_cxt);
         for relation in relations((*estate).es_opened_result_relations) {
             let triggers = (*relation).ri_TrigDesc.as_ref();
+            has_triggers |= triggers.is_some();
             if (*relation).ri_TrigInstrument.is_null()
                 && let Some(triggers) = triggers
                 && triggers.numtriggers > 0
@@ -40,6 +40,7 @@ pub(super) unsafe fn count_triggers(estate: *mut EState, level: InstrumentationL
         if is_partitioned {
             (*estate).es_instrument |= options;
         }
+        is_partitioned || has_triggers
     }
 }
 

@@ -307,7 +307,7 @@ impl Statement {
             let is_known = (is_counted || self.compute(core_alive, scratch))
                 && unsafe { results::histograms(&self.nodes, &self.channel, &mut histograms) };
             if is_known {
-                let counts = is_counted.then_some(&scratch.counts);
+                let counts = is_counted.then_some(&mut scratch.counts);
                 self.store(core_alive, counts, &mut scratch.stats, &histograms);
             } else {
                 // There is no memory for its statistics, so the statement is not recorded.
@@ -325,7 +325,7 @@ impl Statement {
     fn store(
         &self,
         core_alive: bool,
-        mut counts: Option<&Counts>,
+        mut counts: Option<&mut Box<Counts>>,
         stats: &mut Vec<NodeStats>,
         histograms: &[&Histogram],
     ) {
@@ -340,7 +340,9 @@ impl Statement {
         let mut outside = None;
         // SAFETY: the plan states are live until the query's context is freed, and this runs before. The phase is `Recorded`
         // now, so the statement is not running.
-        unsafe { self.take_outside(stats, core_alive, &mut outside) };
+        if counts.is_none() {
+            unsafe { self.take_outside(stats, core_alive, &mut outside) };
+        }
         if level::is_on() {
             if let Some(counts) = counts.take()
                 && !counts.compute(stats)
@@ -359,6 +361,10 @@ impl Statement {
             add_planning(&mut outside, &blocks.all());
         }
         let outcome = self.outcome.get();
+        let returned = match &counts {
+            Some(counts) => counts.returned_rows(),
+            None => stats.first().map_or(0, |root| root.rows),
+        };
         let is_complete = self.is_complete();
         if !is_complete {
             dismiss_estimates(stats, outcome, &target.description.nodes);
@@ -398,6 +404,8 @@ impl Statement {
                 planning: planned.planning,
                 origin: self.origin.get(),
                 at: server::time_of_day(self.clock, self.tick_ns),
+                // SAFETY: the plan states are live until the query's context is freed, and this runs before.
+                changed_rows: unsafe { self.changed_rows(returned) },
             },
             last: is_last.then(|| session::Executed {
                 // SAFETY: as above.

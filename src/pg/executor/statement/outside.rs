@@ -11,20 +11,6 @@ use pgrx::pg_sys::{NodeTag, PlanState};
 use rowsource_core::model::{NodeStats, Outside};
 use rowsource_core::results::Mode;
 
-/// Returns the account of what a statement uses outside of its nodes, before its first execution. If the statement changes
-/// rows, the account seems charged, so that its rows are always taken.
-///
-/// # Safety
-/// `root` must point to an initialised plan state.
-pub(super) unsafe fn new_account(root: *mut PlanState) -> Usage {
-    // SAFETY: the plan state is initialised by the caller's promise.
-    let changes_rows = unsafe { changes_rows(root) };
-    Usage {
-        is_charged: changes_rows,
-        ..Usage::zero()
-    }
-}
-
 /// Returns whether a root counts rows that it does not return.
 ///
 /// # Safety
@@ -56,20 +42,40 @@ impl Statement {
         }
     }
 
-    /// Returns whether the statement may have done something outside of its nodes, or waited.
+    fn root(&self) -> Option<*mut PlanState> {
+        self.nodes.iter().next().map(|root| root.plan_state())
+    }
+
+    /// Returns how many rows the statement changed without returning them.
+    ///
+    /// # Safety
+    /// The plan states must be live.
+    #[inline(always)]
+    pub(super) unsafe fn changed_rows(&self, returned: u64) -> u64 {
+        // SAFETY: the plan states are live, by the caller's promise. Their executor state lives as long.
+        unsafe {
+            match self.root() {
+                Some(root) if changes_rows(root) => (*(*root).state).es_processed.saturating_sub(returned),
+                _ => 0,
+            }
+        }
+    }
+
+    /// Returns whether the statement may have done something outside of its nodes besides changing rows, or waited.
     ///
     /// # Safety
     /// The plan states must be live, and the statement must not be running.
     #[inline(always)]
     pub(super) unsafe fn has_outside(&self) -> bool {
-        let Some(root) = self.nodes.iter().next() else {
+        let Some(root) = self.root() else {
             return false;
         };
         // SAFETY: nothing charges the account, and the plan states are live, by the caller's promise. Their executor state
         // lives as long.
         unsafe {
-            let estate = (*root.plan_state()).state;
+            let estate = (*root).state;
             (*self.outside.get()).is_charged
+                || self.may_fire_triggers.get()
                 || !(*estate).es_jit.is_null()
                 || self.core_contributes && self.channel.get().is_some()
         }
@@ -87,10 +93,9 @@ impl Statement {
         core_alive: bool,
         to: &mut Option<Outside<'a>>,
     ) {
-        let Some(root) = self.nodes.iter().next().map(|root| root.plan_state()) else {
+        let Some(root) = self.root() else {
             return;
         };
-        let returned = stats.first().map_or(0, |root| root.rows);
         // It is filled in where it stays, because it is large.
         let Outside { sums, waits } = to.get_or_insert_default();
         // SAFETY: the statement is not running, and does not run before the result is dropped, by the caller's promise.
@@ -101,10 +106,7 @@ impl Statement {
             if core_alive {
                 facts::read((*root).state, &mut sums.facts);
             }
-            if changes_rows(root) {
-                sums.rows = (*(*root).state).es_processed.saturating_sub(returned);
-            }
-            std::mem::replace(&mut *self.outside.get(), new_account(root))
+            std::mem::replace(&mut *self.outside.get(), Usage::zero())
         };
         // If core measured, nothing is charged to the nodes, so the account has everything. If core contributes, the account
         // also has what parallel workers used: core adds that to the leader's counters when they end, outside of all nodes.

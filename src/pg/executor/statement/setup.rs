@@ -6,7 +6,7 @@ use super::state::{
     Target,
 };
 use super::text::{known_text, text};
-use super::{facts, outside, pool, sampling};
+use super::{facts, pool, sampling};
 use crate::instrumentation::{InstrumentationLevel, InstrumentationPlan};
 use crate::pg::executor::{explain, own, unmeasured, unnamed};
 use crate::pg::hot::tick;
@@ -104,10 +104,10 @@ pub unsafe fn attach(
                 None => return false,
             },
         };
-        if !(*estate).es_opened_result_relations.is_null() {
-            facts::count_triggers(estate, statement.level);
-            (*statement.outside.get()).is_charged = true;
-        }
+        let changes_rows = !(*estate).es_opened_result_relations.is_null();
+        statement
+            .may_fire_triggers
+            .set(changes_rows && facts::count_triggers(estate, statement.level));
         if compat::COUNT_SCAN_IO.is_some() && statement.counts_scan_io {
             facts::count_scan_io(estate, statement.level);
         }
@@ -154,10 +154,6 @@ unsafe fn set_up(
     unsafe { fill(&nodes, found) };
     // SAFETY: the plan states are live by the caller's promise.
     let has_gather = found.iter().any(|f| unsafe { tree::is_gather(f.plan_state) });
-    // SAFETY: the plan states are initialised by the caller's promise.
-    let account = found.first().map_or(Usage::zero(), |root| unsafe {
-        outside::new_account(root.plan_state)
-    });
     let clock = setting.clock;
     let target = if is_worker {
         None
@@ -189,6 +185,7 @@ unsafe fn set_up(
         core_contributes: mode == Mode::CoreOnly || has_gather,
         only_by_core: false,
         reusable: Cell::new(false),
+        may_fire_triggers: Cell::new(false),
         level,
         sampfreq: setting.sampfreq,
         clock,
@@ -197,7 +194,7 @@ unsafe fn set_up(
         config: sampling::config(clock, setting.sampfreq),
         shape: Cell::new(None),
         target,
-        outside: UnsafeCell::new(account),
+        outside: UnsafeCell::new(Usage::zero()),
         frame: Frame::new(),
         elapsed_ns: Cell::new(0.0),
         replaced: Replaced::empty(),

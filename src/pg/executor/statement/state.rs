@@ -37,6 +37,8 @@ pub struct Statement {
     pub only_by_core: bool,
     /// The results of the set-up are valid for all executions of the plan.
     pub reusable: Cell<bool>,
+    /// It changes tables that have triggers, or partitions, which may have some.
+    pub may_fire_triggers: Cell<bool>,
     pub level: InstrumentationLevel,
     pub sampfreq: i32,
     pub clock: Source,
