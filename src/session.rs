@@ -28,21 +28,8 @@ pub struct Execution<'a> {
     pub description: &'a Rc<PlanDescription>,
     /// The description's literals come from an earlier execution.
     pub older_literals: bool,
-    /// The statistics of the nodes, unless there are `counts`.
-    pub stats: &'a mut Vec<NodeStats>,
-    /// What the nodes counted, if their statistics are not computed yet. May get the counts of an earlier execution.
-    pub counts: Option<&'a mut Box<Counts>>,
-    pub histograms: &'a [&'a Histogram],
     /// The execution becomes the session's last statement.
     pub last: Option<Executed<'a>>,
-}
-
-impl Execution<'_> {
-    /// Computes the statistics of the nodes if there are only counts. Returns false if there is no memory.
-    #[inline(always)]
-    fn compute(&mut self) -> bool {
-        self.counts.take().is_none_or(|counts| counts.compute(self.stats))
-    }
 }
 
 /// Identifies the text of an execution. That of none is the default, which no execution has.
@@ -135,74 +122,65 @@ pub fn new_plan(key: PlanKey, description: &Rc<PlanDescription>) -> Rc<KnownPlan
     plan
 }
 
-/// Adds an execution to its plan's statistics: in the shared store, or in this session if there is none. May move the nodes'
-/// statistics out of `execution`.
+/// Adds an execution whose statistics are not computed yet to those of its plan in the shared store. Returns false if they must be
+/// computed first. May exchange the counts for those of an earlier execution.
 #[inline(always)]
-pub fn record(execution: &mut Execution) {
-    if execution.run.explained {
-        return record_explained(execution);
-    }
+pub fn record_counts<'h>(
+    execution: &mut Execution,
+    counts: &mut Box<Counts>,
+    histograms: impl Iterator<Item = &'h Histogram>,
+) -> bool {
     let (plan, description) = (execution.plan, execution.description);
-    let is_counted = execution.counts.as_deref().is_some_and(|counts| {
-        let (run, outside) = (&execution.run, execution.outside);
-        store::record_counts(
-            plan.for_store(description),
-            run,
-            outside,
-            counts,
-            execution.histograms,
-        )
-    });
-    let is_shared = is_counted || {
-        if !execution.compute() {
-            return;
-        }
-        let stats = ExecutionStats {
-            run: &execution.run,
-            outside: execution.outside,
-            nodes: execution.stats,
-            histograms: execution.histograms,
-        };
-        store::record(plan.for_store(description), stats)
-    };
+    let in_store = plan.for_store(description);
+    if !store::record_counts(in_store, &execution.run, execution.outside, counts, histograms) {
+        return false;
+    }
     // This may run during the cleanup after an error. So it must not panic, as `borrow_mut` could.
-    let Ok(mut session) = SESSION.try_borrow_mut() else {
-        return;
-    };
-    session.plans.note_use(plan, description);
-    if !is_shared {
-        // It is made again, so that it is written to memory only here.
-        let stats = ExecutionStats {
-            run: &execution.run,
-            outside: execution.outside,
-            nodes: execution.stats,
-            histograms: execution.histograms,
-        };
-        session
-            .plans
-            .record(plan, description, execution.older_literals, &stats);
+    if let Ok(mut session) = SESSION.try_borrow_mut() {
+        session.plans.note_use(plan, description);
+        if execution.last.is_some() {
+            let last = session.keep_last(execution);
+            std::mem::swap(&mut last.counts, counts);
+        }
     }
-    if execution.last.is_some() {
-        session.keep_last(execution);
-    }
+    true
 }
 
-/// Counts an execution by EXPLAIN (ANALYZE), whose statistics are always computed.
-#[cold]
-#[inline(never)]
-fn record_explained(execution: &mut Execution) {
+/// Adds an execution to its plan's statistics: in the shared store, or in this session if there is none. May exchange the statistics
+/// of the nodes for those of an earlier execution.
+#[inline(always)]
+pub fn record(execution: &mut Execution, nodes: &mut Vec<NodeStats>, histograms: &[&Histogram]) {
     let (plan, description) = (execution.plan, execution.description);
-    let (at, nodes) = (execution.run.at, execution.stats.len());
-    let is_shared = store::record_explained(plan.for_store(description), at, nodes);
+    let (run, outside) = (&execution.run, execution.outside);
+    let (explained, at) = (run.explained, run.at);
+    // It is made again, so that it is written to memory only where it is needed.
+    let stats = |nodes| ExecutionStats {
+        run,
+        outside,
+        nodes,
+        histograms,
+    };
+    let is_shared = if explained {
+        store::record_explained(plan.for_store(description), at, nodes.len())
+    } else {
+        store::record(plan.for_store(description), stats(nodes))
+    };
+    // As above.
     let Ok(mut session) = SESSION.try_borrow_mut() else {
         return;
     };
     session.plans.note_use(plan, description);
-    if !is_shared {
+    if !is_shared && explained {
         session.plans.record_explained(plan, description, at);
+    } else if !is_shared {
+        session
+            .plans
+            .record(plan, description, execution.older_literals, &stats(nodes));
     }
     if execution.last.is_some() {
-        session.keep_last(execution);
+        let last = session.keep_last(execution);
+        last.counts.clear();
+        std::mem::swap(&mut last.stats, nodes);
     }
 }
 
@@ -378,76 +356,62 @@ pub fn reset(userid: u32, dbid: u32, queryid: i64) {
 }
 
 impl Session {
+    /// Keeps an execution as the session's last statement, but for its nodes.
     #[inline(always)]
-    fn keep_last(&mut self, execution: &mut Execution) {
-        match &mut self.last {
-            Some(last) => {
-                if let Some(executed) = &mut execution.last {
-                    // Texts of different statements may lie at the same place one after the other.
-                    if last.text_id != executed.text || !Rc::ptr_eq(&last.plan, execution.plan) {
-                        last.keep_text(executed, execution.description, execution.run.at);
-                    }
-                    last.keep_planning(executed);
-                    if executed.workers.is_some() || last.workers.is_some() {
-                        last.workers = executed.workers.take();
-                    }
-                }
-                if !Rc::ptr_eq(&last.plan, execution.plan) {
-                    last.plan = execution.plan.clone();
-                }
-                if !Rc::ptr_eq(&last.description, execution.description) {
-                    last.description = execution.description.clone();
-                }
-                last.older_literals = execution.older_literals;
-                last.run = execution.run;
-                last.has_facts = false;
-                last.waits.clear();
-                if let Some(outside) = execution.outside {
-                    last.keep_outside(outside);
-                }
-                match &mut execution.counts {
-                    Some(counts) => std::mem::swap(&mut last.counts, counts),
-                    None => {
-                        last.counts.clear();
-                        std::mem::swap(&mut last.stats, execution.stats);
-                    }
-                }
+    fn keep_last(&mut self, execution: &mut Execution) -> &mut Last {
+        let last = self.last.get_or_insert_with(|| Last::new(execution));
+        if let Some(executed) = &mut execution.last {
+            // Texts of different statements may lie at the same place one after the other.
+            if last.text_id != executed.text || !Rc::ptr_eq(&last.plan, execution.plan) {
+                last.keep_text(executed, execution.description, execution.run.at);
             }
-            empty => {
-                *empty = Some(Last {
-                    plan: execution.plan.clone(),
-                    description: execution.description.clone(),
-                    older_literals: execution.older_literals,
-                    run: execution.run,
-                    facts: StatementFacts::default(),
-                    has_facts: false,
-                    waits: PlanWaits::none(),
-                    workers: None,
-                    planning_ms: 0.0,
-                    planning_blocks: None,
-                    stats: std::mem::take(execution.stats),
-                    counts: execution.counts.take().map(std::mem::take).unwrap_or_default(),
-                    text: Vec::new(),
-                    text_id: TextId::default(),
-                    copies: Cell::new(COPIES),
-                    copies_from: execution.run.at,
-                });
-                if let Some(last) = empty {
-                    if let Some(outside) = execution.outside {
-                        last.keep_outside(outside);
-                    }
-                    if let Some(executed) = &mut execution.last {
-                        last.keep_text(executed, execution.description, execution.run.at);
-                        last.keep_planning(executed);
-                        last.workers = executed.workers.take();
-                    }
-                }
+            last.keep_planning(executed);
+            if executed.workers.is_some() || last.workers.is_some() {
+                last.workers = executed.workers.take();
             }
         }
+        if !Rc::ptr_eq(&last.plan, execution.plan) {
+            last.plan = execution.plan.clone();
+        }
+        if !Rc::ptr_eq(&last.description, execution.description) {
+            last.description = execution.description.clone();
+        }
+        last.older_literals = execution.older_literals;
+        last.run = execution.run;
+        last.has_facts = false;
+        last.waits.clear();
+        if let Some(outside) = execution.outside {
+            last.keep_outside(outside);
+        }
+        last
     }
 }
 
 impl Last {
+    /// Makes the last statement of a session that had none. It has no text yet.
+    #[cold]
+    #[inline(never)]
+    fn new(execution: &Execution) -> Last {
+        Last {
+            plan: execution.plan.clone(),
+            description: execution.description.clone(),
+            older_literals: execution.older_literals,
+            run: execution.run,
+            facts: StatementFacts::default(),
+            has_facts: false,
+            waits: PlanWaits::none(),
+            workers: None,
+            planning_ms: 0.0,
+            planning_blocks: None,
+            stats: Vec::new(),
+            counts: Box::default(),
+            text: Vec::new(),
+            text_id: TextId::default(),
+            copies: Cell::new(COPIES),
+            copies_from: execution.run.at,
+        }
+    }
+
     /// Computes the statistics of the nodes if there are only counts. Returns false if there is no memory.
     fn compute(&mut self) -> bool {
         let is_computed = self.counts.count() == 0 || self.counts.compute(&mut self.stats);

@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 const ROWS: [u64; 2] = [10_000, 70_000];
 /// The two numbers of statements. The difference of their counts gives the instructions per statement.
 const STATEMENTS: [usize; 2] = [100, 400];
+/// How many statements run before.
+const WARM_UP: usize = 40;
 
 /// The recorded instructions that the library adds. The counts may fall: then record the new values here.
 pub struct Recorded {
@@ -33,7 +35,7 @@ pub const RECORDED: &[Recorded] = &[
     Recorded {
         major: 15,
         calls: [13.5, 24.2, 56.5],
-        statements: Some([2_720.0, 2_730.0, 2_870.0, 4_650.0, 520.0]),
+        statements: Some([2_720.0, 2_730.0, 2_870.0, 4_650.0, 4_650.0, 520.0]),
     },
     Recorded {
         major: 17,
@@ -48,7 +50,7 @@ pub const RECORDED: &[Recorded] = &[
     Recorded {
         major: 19,
         calls: [12.4, 22.9, 55.0],
-        statements: Some([2_760.0, 2_880.0, 3_000.0, 4_850.0, 600.0]),
+        statements: Some([2_760.0, 2_880.0, 3_000.0, 4_850.0, 4_850.0, 600.0]),
     },
 ];
 
@@ -144,32 +146,45 @@ pub fn instructions(data: &Path, settings: &[&str], script: &str) -> u64 {
 /// Counts how often a single-user backend executes the library's instructions at these addresses, which are those that objdump
 /// prints.
 pub fn executions(data: &Path, settings: &[&str], script: &str, addresses: &HashSet<u64>) -> u64 {
-    const BY_INSTRUCTION: &[&str] = &["--dump-instr=yes"];
+    let options = [&IN_FULL[..], &["--dump-instr=yes"]].concat();
+    let counts = counts_of(&options, STATEMENTS_ONLY, data, settings, script);
     let mut sum = 0;
-    each_count(
-        BY_INSTRUCTION,
-        STATEMENTS_ONLY,
-        data,
-        settings,
-        script,
-        |at, cost| {
-            let address = at.position.strip_prefix("0x");
-            let address = address.and_then(|address| u64::from_str_radix(address, 16).ok());
-            if at.called.is_none()
-                && at.object.ends_with("/pg_rowsource.so")
-                && address.is_some_and(|address| addresses.contains(&address))
-            {
-                sum += cost;
-            }
-        },
-    );
+    visit_counts(&counts, |at, cost| {
+        let address = at.position.strip_prefix("0x");
+        let address = address.and_then(|address| u64::from_str_radix(address, 16).ok());
+        if at.called.is_none()
+            && at.object.ends_with("/pg_rowsource.so")
+            && address.is_some_and(|address| addresses.contains(&address))
+        {
+            sum += cost;
+        }
+    });
     sum
 }
 
 /// Returns the instructions that a backend executes, without those of the C library's allocator.
 fn counted(toggles: &[&str], data: &Path, settings: &[&str], script: &str) -> u64 {
+    sum(&counts_of(&IN_FULL, toggles, data, settings, script))
+}
+
+/// Returns the same for each part of a script. A part ends with [`END_OF_PART`].
+fn counted_parts(data: &Path, settings: &[&str], script: &str) -> Vec<u64> {
+    let options = [&IN_FULL[..], &["--dump-before=pg_backend_pid"]].concat();
+    let rest = run_with(&options, STATEMENTS_ONLY, data, settings, script);
+    let _ = fs::remove_file(&rest);
+    let part = |number: u32| {
+        let part = PathBuf::from(format!("{}.{number}", rest.display()));
+        let counts = fs::read_to_string(&part).ok()?;
+        let _ = fs::remove_file(&part);
+        Some(sum(&counts))
+    };
+    (1..).map_while(part).collect()
+}
+
+/// Returns the sum of a file of counts, without those of the C library's allocator.
+fn sum(counts: &str) -> u64 {
     let mut sum = 0;
-    each_count(&[], toggles, data, settings, script, |at, cost| {
+    visit_counts(counts, |at, cost| {
         let is_allocator = ALLOCATOR.iter().any(|name| at.function.starts_with(name));
         match at.called {
             _ if is_allocator && at.object.contains("/libc.so") => {}
@@ -192,19 +207,19 @@ struct Counted<'a> {
     called: Option<(&'a str, u64)>,
 }
 
-/// Visits each count of a run with these options.
-fn each_count(
-    options: &[&str],
-    toggles: &[&str],
-    data: &Path,
-    settings: &[&str],
-    script: &str,
-    mut visit: impl FnMut(&Counted, u64),
-) {
-    let in_full = ["--compress-pos=no", "--compress-strings=no"];
-    let output = run_with(&[options, &in_full].concat(), toggles, data, settings, script);
+/// Has callgrind write whole names and addresses.
+const IN_FULL: [&str; 2] = ["--compress-pos=no", "--compress-strings=no"];
+
+/// Returns the file of counts of a run with these options.
+fn counts_of(options: &[&str], toggles: &[&str], data: &Path, settings: &[&str], script: &str) -> String {
+    let output = run_with(options, toggles, data, settings, script);
     let counts = fs::read_to_string(&output).expect("callgrind's output");
     let _ = fs::remove_file(&output);
+    counts
+}
+
+/// Visits each count of a file that has whole names and addresses.
+fn visit_counts(counts: &str, mut visit: impl FnMut(&Counted, u64)) {
     let mut at = Counted::default();
     let mut called = "";
     for line in counts.lines() {
@@ -371,7 +386,7 @@ fn run_with(options: &[&str], toggles: &[&str], data: &Path, settings: &[&str], 
     output
 }
 
-/// Creates the tables that [`of_a_row`] and [`of_a_statement`] read.
+/// Creates the tables that [`of_a_row`] and [`of_statements`] use.
 pub fn create_tables(client: &mut Client) {
     let [small, large] = ROWS;
     run_each(
@@ -379,6 +394,7 @@ pub fn create_tables(client: &mut Client) {
         &format!(
             "CREATE TABLE small AS SELECT i AS id, '*'::text AS pad FROM generate_series(1, {small}) i;
              CREATE TABLE large AS SELECT i AS id, '*'::text AS pad FROM generate_series(1, {large}) i;
+             CREATE TABLE changes (aid int);
              CREATE TABLE accounts AS SELECT i AS aid, i AS balance FROM generate_series(1, 10000) i;
              ALTER TABLE accounts ADD PRIMARY KEY (aid); VACUUM (FREEZE, ANALYZE); CREATE EXTENSION pg_rowsource"
         ),
@@ -421,8 +437,8 @@ pub fn of_a_row(data: &Path, statement: &str) -> f64 {
 }
 
 /// The short statements, with the statistics level: lookups by primary key as one prepared statement, as two prepared statements in
-/// turn, and as text; a plan of three nodes; and the first of them where nothing is measured.
-pub const SHORT: [(&str, &str, &[&str]); 5] = [
+/// turn, and as text; a plan of three nodes; a row that is inserted; and the first of them where nothing is measured.
+pub const SHORT: [(&str, &str, &[&str]); 6] = [
     ("prepared", "typical", &["EXECUTE p(1)"]),
     ("prepared, in turns", "typical", &["EXECUTE p(1)", "EXECUTE q(1)"]),
     (
@@ -431,23 +447,34 @@ pub const SHORT: [(&str, &str, &[&str]); 5] = [
         &["SELECT balance FROM accounts WHERE aid = 1"],
     ),
     ("a join of two lookups, prepared", "typical", &["EXECUTE j(1)"]),
+    ("an insert, prepared", "typical", &["EXECUTE i(1)"]),
     ("prepared, level basic", "basic", &["EXECUTE p(1)"]),
 ];
 
-/// Returns the instructions of one of the [`SHORT`] statements, with `settings`, after the statements of `before`.
-pub fn of_a_statement(data: &Path, settings: &[&str], before: &str, statements: &[&str]) -> f64 {
-    let count = |number: usize| {
-        let script = format!(
-            "SET plan_cache_mode = force_generic_plan;\n\n{before};\n\n\
-             PREPARE p(int) AS SELECT balance FROM accounts WHERE aid = $1;\n\n\
-             PREPARE q(int) AS SELECT balance, aid FROM accounts WHERE aid = $1;\n\n\
-             PREPARE j(int) AS SELECT a.balance FROM accounts a JOIN accounts b ON b.aid = a.balance WHERE a.aid = $1;\n\n{}",
-            format!("{};\n\n", statements.join(";\n\n")).repeat(number / statements.len())
-        );
-        instructions(data, settings, &script) as f64
-    };
+/// Ends a part of a script: callgrind begins another one when the function is called.
+const END_OF_PART: &str = "SELECT pg_backend_pid();\n\n";
+
+/// Returns the instructions of some of the [`SHORT`] statements, each after a statement that sets it up. All run in one session, with
+/// these settings.
+pub fn of_statements(data: &Path, settings: &[&str], short: &[(&str, &[&str])]) -> Vec<f64> {
+    let mut script = "SET plan_cache_mode = force_generic_plan;\n\n\
+         PREPARE p(int) AS SELECT balance FROM accounts WHERE aid = $1;\n\n\
+         PREPARE q(int) AS SELECT balance, aid FROM accounts WHERE aid = $1;\n\n\
+         PREPARE j(int) AS SELECT a.balance FROM accounts a JOIN accounts b ON b.aid = a.balance WHERE a.aid = $1;\n\n\
+         PREPARE i(int) AS INSERT INTO changes VALUES ($1);\n\n"
+        .to_owned();
     let [few, many] = STATEMENTS;
-    // The first session describes the plan and reads system tables; the others find what it left.
-    count(statements.len());
-    (count(many) - count(few)) / (many - few) as f64
+    for (before, statements) in short {
+        script += &format!("{before};\n\n");
+        let each = format!("{};\n\n", statements.join(";\n\n"));
+        // The first executions describe the plan, and read system tables.
+        for number in [WARM_UP, few, many] {
+            script += &each.repeat(number / statements.len());
+            script += END_OF_PART;
+        }
+    }
+    let parts = counted_parts(data, settings, &script);
+    assert_eq!(parts.len(), 3 * short.len(), "the parts of callgrind's output");
+    let of_parts = |parts: &[u64]| (parts[2] as f64 - parts[1] as f64) / (many - few) as f64;
+    parts.chunks(3).map(of_parts).collect()
 }

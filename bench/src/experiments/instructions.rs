@@ -4,7 +4,7 @@ use crate::measure::context::ExperimentContext;
 use crate::model::number::{count, difference};
 use crate::model::table::Table;
 use rowsource_tests::Server;
-use rowsource_tests::callgrind::{CALLS, SHORT, create_tables, of_a_row, of_a_statement};
+use rowsource_tests::callgrind::{CALLS, SHORT, create_tables, of_a_row, of_statements};
 
 struct Variant {
     name: &'static str,
@@ -85,20 +85,27 @@ pub fn run(context: &mut ExperimentContext) {
     } else {
         &VARIANTS[..]
     };
-    for (at, &&(kind, _, statement)) in short.iter().enumerate() {
+    let of_variants: Vec<Vec<f64>> = variants
+        .iter()
+        .enumerate()
+        .map(|(which, variant)| {
+            context.at(0.35 + 0.65 * which as f64 / variants.len() as f64, variant.name);
+            let statements: Vec<_> = short
+                .iter()
+                .map(|(.., statements)| (variant.before, *statements))
+                .collect();
+            of_statements(&data, variant.settings, &statements)
+        })
+        .collect();
+    for (at, (kind, ..)) in short.iter().enumerate() {
         let mut table = Table::new(
-            &format!("A lookup by primary key, {kind}"),
+            &format!("A short statement: {kind}"),
             "",
             &["", "instructions a statement", "more than nothing loaded", ""],
         );
-        let mut base = 0.0;
-        for (which, variant) in variants.iter().enumerate() {
-            let done = (at * variants.len() + which) as f64 / (short.len() * variants.len()) as f64;
-            context.at(0.35 + 0.65 * done, variant.name);
-            let found = of_a_statement(&data, variant.settings, variant.before, statement);
-            if which == 0 {
-                base = found;
-            }
+        let base = of_variants[0][at];
+        for (variant, found) in variants.iter().zip(&of_variants) {
+            let found = found[at];
             table.row([
                 variant.name.to_string(),
                 count(found),

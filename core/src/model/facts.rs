@@ -94,7 +94,8 @@ const fn fact(key: &'static str, slot: Slot, shown: Shown) -> Fact {
 pub const SUMS: usize = 10;
 /// The number of peaks.
 pub const PEAKS: usize = 4;
-pub(crate) const SIMPLE_SUMS: usize = 4;
+/// The number of sums that most kinds use.
+pub const SIMPLE_SUMS: usize = 4;
 
 /// The sum that counts the rows which a filter removed, for kinds that may have one.
 pub const REMOVED_BY_FILTER: usize = 0;
@@ -251,6 +252,27 @@ pub struct NodeFacts {
     pub kind: NodeKind,
 }
 
+/// The facts of a node whose kind uses only the first sums.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SimpleFacts {
+    /// What the node is.
+    pub kind: NodeKind,
+    /// Numbers that are summed up.
+    pub sums: [u64; SIMPLE_SUMS],
+}
+
+impl From<SimpleFacts> for NodeFacts {
+    #[inline(always)]
+    fn from(simple: SimpleFacts) -> NodeFacts {
+        let mut facts = NodeFacts {
+            kind: simple.kind,
+            ..NodeFacts::default()
+        };
+        facts.sums[..SIMPLE_SUMS].copy_from_slice(&simple.sums);
+        facts
+    }
+}
+
 /// How a scan read blocks ahead, and its reads (PostgreSQL 19 and newer).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ScanIo {
@@ -309,6 +331,15 @@ pub fn names(methods: u32, all: &'static [&'static str]) -> impl Iterator<Item =
 }
 
 impl NodeFacts {
+    /// Returns them if the kind uses only the first sums.
+    pub fn simple(&self) -> Option<SimpleFacts> {
+        let [a, b, c, d, ..] = self.sums;
+        (!self.kind.is_rich()).then_some(SimpleFacts {
+            kind: self.kind,
+            sums: [a, b, c, d],
+        })
+    }
+
     /// Adds those of an execution.
     #[inline(always)]
     pub fn add(&mut self, execution: &NodeFacts) {

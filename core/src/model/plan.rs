@@ -272,11 +272,15 @@ impl PlanStats {
         self.times.add(run.elapsed_ms);
         self.durations.add(run.elapsed_ms);
         self.planning.add(&run.planning);
-        self.failed_calls += u64::from(run.outcome == Outcome::Failed);
-        self.cancelled_calls += u64::from(run.outcome == Outcome::Cancelled);
-        self.unfinished_calls += u64::from(run.unfinished);
-        self.generic_plan_calls += u64::from(run.origin == PlanOrigin::Generic);
-        self.custom_plan_calls += u64::from(run.origin == PlanOrigin::Custom);
+        // Most executions have run to their end.
+        if run.outcome != Outcome::Completed || run.unfinished {
+            self.count_incomplete(run);
+        }
+        match run.origin {
+            PlanOrigin::Other => {}
+            PlanOrigin::Generic => self.generic_plan_calls += 1,
+            PlanOrigin::Custom => self.custom_plan_calls += 1,
+        }
         self.outside.rows += run.changed_rows;
         self.caller = run.caller;
         self.last_ms = run.elapsed_ms;
@@ -285,6 +289,14 @@ impl PlanStats {
         self.sampfreq = run.sampfreq;
         self.clock = run.clock;
         self.last_seen = run.at;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn count_incomplete(&mut self, run: &Run) {
+        self.failed_calls += u64::from(run.outcome == Outcome::Failed);
+        self.cancelled_calls += u64::from(run.outcome == Outcome::Cancelled);
+        self.unfinished_calls += u64::from(run.unfinished);
     }
 
     /// Adds what an execution did outside of its nodes, and its waits. Most executions have neither.

@@ -9,8 +9,8 @@ use super::direct::fit_children;
 use super::node::{NS_PER_MS, add_usage_to_parents};
 use super::sample::{Calls, Nodes, Place};
 use crate::float::at_most;
-use crate::model::facts::SIMPLE_SUMS;
-use crate::model::{Buffers, Estimate, NodeFacts, NodeKind, NodeStats, NodeTotals, Time, Wal};
+use crate::model::facts::{SIMPLE_SUMS, SimpleFacts};
+use crate::model::{Buffers, Estimate, NodeKind, NodeStats, NodeTotals, Time, Wal};
 use crate::reconcile::Edge;
 
 /// Statements with more nodes take so long that this would save nothing.
@@ -157,6 +157,9 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// The maximal number of nodes.
+    pub const MAX_NODES: usize = MAX_NODES;
+
     /// Returns the number of nodes; 0 if nothing was counted.
     #[inline(always)]
     pub fn count(&self) -> usize {
@@ -238,11 +241,9 @@ fn counts<N: Nodes>(
         return Err(Uncounted::Now);
     }
     *has_changes |= sample.used.has_changes;
-    let facts = nodes.facts(i);
-    if facts.kind.is_rich() {
+    let Some(SimpleFacts { kind, sums }) = nodes.simple_facts(i) else {
         return Err(Uncounted::Always);
-    }
-    let [a, b, c, d, ..] = facts.sums;
+    };
     Ok(NodeCounts {
         starts: sample.starts(None) as i64 as u64,
         rows: sample.rows(None),
@@ -250,9 +251,9 @@ fn counts<N: Nodes>(
         ticks,
         startup_ticks,
         shared_hit: sample.buffers.shared_hit,
-        sums: [a, b, c, d],
+        sums,
         estimate: sample.estimate,
-        kind: facts.kind,
+        kind,
     })
 }
 
@@ -277,11 +278,10 @@ fn compute(
             error_ms: 0.0,
         });
         let changes = changes.of(i);
-        let mut facts = NodeFacts {
+        let facts = SimpleFacts {
             kind: node.kind,
-            ..NodeFacts::default()
+            sums: node.sums,
         };
-        facts.sums[..SIMPLE_SUMS].copy_from_slice(&node.sums);
         *stats = NodeStats {
             starts: node.starts.into(),
             rows: node.rows,
@@ -297,7 +297,7 @@ fn compute(
             timer_calls: 2 * node.timed_calls,
             clock_backsteps: 0,
             wait_ms: 0.0,
-            facts,
+            facts: facts.into(),
             estimate: node.estimate,
         };
     }
@@ -353,16 +353,26 @@ impl CountSums {
         for (i, node) in counts.nodes().iter().enumerate().take(MAX_NODES) {
             totals[i].estimates.add(&node.estimate, node.starts, node.rows);
             self.last[i] = *node;
-            if is_first {
-                self.sums[i] = *node;
-            } else {
+            if !is_first {
                 self.sums[i].add(node);
             }
+        }
+        if is_first {
+            self.begin(counts);
         }
         self.last_changes.has_any = false;
         if counts.changes.has_any {
             self.changes.add(&counts.changes, counts.count);
             self.last_changes.copy_from(&counts.changes, counts.count);
+        }
+    }
+
+    /// Takes the counts of the first execution.
+    #[cold]
+    #[inline(never)]
+    fn begin(&mut self, counts: &Counts) {
+        for (sum, node) in self.sums.iter_mut().zip(counts.nodes()) {
+            *sum = *node;
         }
     }
 

@@ -37,12 +37,12 @@ impl PlanSum {
 
     /// Adds an execution whose statistics are not computed yet.
     #[inline(always)]
-    pub fn add_counts(
+    pub fn add_counts<'h>(
         &mut self,
         run: &Run,
         outside: Option<&Outside<'_>>,
         counts: &Counts,
-        histograms: &[&Histogram],
+        histograms: impl Iterator<Item = &'h Histogram>,
     ) {
         if !self.counts.can_add(counts) {
             self.compute(counts.count());

@@ -1,5 +1,6 @@
 //! The measurements of a statement and of each of its nodes.
 
+use crate::model::facts::SimpleFacts;
 use crate::model::{Buffers, Estimate, Measured, NodeFacts, Wal};
 use crate::reconcile::Edge;
 use crate::sampler::{Config, EveryCall, NodeTimer};
@@ -215,6 +216,10 @@ pub trait Nodes {
     /// Returns what PostgreSQL knows of a node that has instrumentation. It is not part of the sample, because it is large, and is
     /// written once to where it stays.
     fn facts(&self, i: usize) -> NodeFacts;
+    /// Returns the same, if all of it is in a few sums.
+    fn simple_facts(&self, i: usize) -> Option<SimpleFacts> {
+        self.facts(i).simple()
+    }
     /// Returns what core and workers contributed. Called only if they did.
     fn core(&self, i: usize) -> CoreSample;
 }

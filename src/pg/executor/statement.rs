@@ -13,8 +13,8 @@
 //! * `outside` takes what it did outside of its nodes, `facts` what PostgreSQL knows of that;
 //! * `owner` hands it to its query's context, finds it there, and takes it back;
 //! * `install` puts the wrappers into its plan states;
-//! * `lifecycle` enters and leaves its runs, and records it;
-//! * `compute` takes its counts, or computes its statistics;
+//! * `lifecycle` enters and leaves its runs;
+//! * `record` takes its counts, or has `compute` compute its statistics, and has them stored;
 //! * `publish` shows it to other sessions;
 //! * `sampling` configures the sampler;
 //! * `text` finds its text;
@@ -28,6 +28,7 @@ mod outside;
 mod owner;
 mod pool;
 mod publish;
+mod record;
 mod sampling;
 mod setup;
 mod state;

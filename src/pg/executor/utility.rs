@@ -253,7 +253,7 @@ fn record(running: &Running, recorded: &Recorded, outcome: Outcome, rows: u64) {
         node.timed_calls = 1;
         node.timer_calls = 2;
     }
-    session::record(&mut session::Execution {
+    let mut execution = session::Execution {
         run: Run {
             outcome,
             sampfreq: setting.sampfreq,
@@ -271,11 +271,9 @@ fn record(running: &Running, recorded: &Recorded, outcome: Outcome, rows: u64) {
         plan: &recorded.plan,
         description: &recorded.description,
         older_literals: false,
-        stats: &mut vec![node],
-        counts: None,
-        histograms: &[&Histogram::default()],
         last: None,
-    });
+    };
+    session::record(&mut execution, &mut vec![node], &[&Histogram::default()]);
 }
 
 /// Returns what the process has used since its counters had these values.

@@ -8,6 +8,7 @@ use crate::pg::hot::wrapper::{self, Timed};
 use crate::pg::plan::tree;
 use pgrx::pg_sys::{self, NodeTag};
 use rowsource_core::model::NodeFacts;
+use rowsource_core::model::facts::SimpleFacts;
 use rowsource_core::results::{Calls, CoreSample, NodeSample, Nodes, Place, Sharing, parallel_divisor};
 use std::cell::Cell;
 
@@ -105,6 +106,13 @@ impl Nodes for Collector<'_> {
         // SAFETY: the plan state is live, and with `core_alive` so are its memory contexts, because `new` requires that. Its
         // instrumentation is null or lives as long as it.
         unsafe { facts::read(plan_state, (*plan_state).instrument.as_ref(), self.core_alive) }
+    }
+
+    #[inline(always)]
+    fn simple_facts(&self, i: usize) -> Option<SimpleFacts> {
+        let plan_state = self.nodes.get(i).plan_state();
+        // SAFETY: as above.
+        unsafe { facts::read_simple(plan_state, (*plan_state).instrument.as_ref()?, self.core_alive) }
     }
 
     fn core(&self, i: usize) -> CoreSample {

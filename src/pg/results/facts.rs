@@ -9,7 +9,7 @@ use crate::pg::compat::{self, NodeInstrumentation};
 use crate::pg::plan::tree;
 use pgrx::pg_sys::{self, CmdType, NodeTag, PlanState};
 use rowsource_core::model::facts::{
-    HEAP_FETCHES, INDEX_SEARCHES, PEAKS, REMOVED_BY_FILTER, REMOVED_OTHERWISE, SUMS,
+    HEAP_FETCHES, INDEX_SEARCHES, PEAKS, REMOVED_BY_FILTER, REMOVED_OTHERWISE, SIMPLE_SUMS, SUMS, SimpleFacts,
 };
 use rowsource_core::model::{NodeFacts, NodeKind};
 
@@ -22,28 +22,55 @@ pub unsafe fn read(ps: *mut PlanState, instr: Option<&NodeInstrumentation>, core
     let Some(instr) = instr else {
         return NodeFacts::default();
     };
-    // SAFETY: the plan state is initialised, and with `core_alive` its memory contexts are live, by the caller's promise.
+    // SAFETY: the caller's promise is the same.
     unsafe {
-        let tag = tree::tag(ps);
-        let (removed, heap_fetches) = match tag {
-            NodeTag::T_IndexScanState => return index_scan(ps, NodeKind::IndexScan, instr, core_alive),
-            NodeTag::T_IndexOnlyScanState => {
-                return index_scan(ps, NodeKind::IndexOnlyScan, instr, core_alive);
-            }
-            NodeTag::T_SeqScanState => {
-                let filter = simple(NodeKind::Filter, [instr.nfiltered1, 0.0], 0.0, 0);
-                return table_scan(ps, filter, core_alive);
-            }
-            NodeTag::T_ResultState => ([instr.nfiltered1, 0.0], 0.0),
+        match frequent(ps, instr, core_alive) {
+            Some(facts) => facts.into(),
+            None => others(ps, instr, core_alive),
+        }
+    }
+}
+
+/// Returns the same, if all of it is in a few sums.
+///
+/// # Safety
+/// The same as for [`read`].
+#[inline(always)]
+pub unsafe fn read_simple(
+    ps: *mut PlanState,
+    instr: &NodeInstrumentation,
+    core_alive: bool,
+) -> Option<SimpleFacts> {
+    // SAFETY: the caller's promise is the same.
+    unsafe {
+        match frequent(ps, instr, core_alive) {
+            Some(facts) => Some(facts),
+            None => others(ps, instr, core_alive).simple(),
+        }
+    }
+}
+
+/// Returns the facts of the nodes that short statements often have.
+///
+/// # Safety
+/// The same as for [`read`].
+#[inline(always)]
+unsafe fn frequent(ps: *mut PlanState, instr: &NodeInstrumentation, core_alive: bool) -> Option<SimpleFacts> {
+    // SAFETY: the plan state is initialised, and with `core_alive` its memory contexts are live, by the caller's promise.
+    Some(unsafe {
+        match tree::tag(ps) {
+            NodeTag::T_IndexScanState => index_scan(ps, NodeKind::IndexScan, instr, core_alive),
+            NodeTag::T_IndexOnlyScanState => index_scan(ps, NodeKind::IndexOnlyScan, instr, core_alive),
+            NodeTag::T_SeqScanState if compat::COUNT_SCAN_IO.is_none() => filter(instr),
+            NodeTag::T_ResultState => filter(instr),
             // These have no facts.
             NodeTag::T_LimitState
             | NodeTag::T_LockRowsState
             | NodeTag::T_ProjectSetState
-            | NodeTag::T_UniqueState => return NodeFacts::default(),
-            _ => return others(ps, instr, core_alive),
-        };
-        simple(NodeKind::Filter, removed, heap_fetches, 0)
-    }
+            | NodeTag::T_UniqueState => SimpleFacts::default(),
+            _ => return None,
+        }
+    })
 }
 
 /// Returns a count of core's as a whole number.
@@ -54,19 +81,21 @@ fn count(value: f64) -> u64 {
 
 /// Returns the facts of a node that has no others. `removed` are the rows removed by a filter, and by a join filter or recheck.
 #[inline(always)]
-fn simple(kind: NodeKind, removed: [f64; 2], heap_fetches: f64, searches: u64) -> NodeFacts {
-    let mut sums = [0; SUMS];
+fn simple(kind: NodeKind, removed: [f64; 2], heap_fetches: f64, searches: u64) -> SimpleFacts {
+    let mut sums = [0; SIMPLE_SUMS];
     if removed != [0.0; 2] || heap_fetches != 0.0 {
         sums[REMOVED_BY_FILTER] = count(removed[0]);
         sums[REMOVED_OTHERWISE] = count(removed[1]);
         sums[HEAP_FETCHES] = count(heap_fetches);
     }
     sums[INDEX_SEARCHES] = searches;
-    NodeFacts {
-        kind,
-        sums,
-        ..NodeFacts::default()
-    }
+    SimpleFacts { kind, sums }
+}
+
+/// Returns the facts of a node that may have a filter, and nothing else.
+#[inline(always)]
+fn filter(instr: &NodeInstrumentation) -> SimpleFacts {
+    simple(NodeKind::Filter, [instr.nfiltered1, 0.0], 0.0, 0)
 }
 
 /// Returns the facts of an index scan.
@@ -79,7 +108,7 @@ unsafe fn index_scan(
     kind: NodeKind,
     instr: &NodeInstrumentation,
     core_alive: bool,
-) -> NodeFacts {
+) -> SimpleFacts {
     // SAFETY: the caller's promise is the same.
     let searches = unsafe { compat::index_searches(ps, core_alive) };
     simple(
@@ -107,17 +136,17 @@ fn sums<const N: usize>(kind: NodeKind, values: [u64; N]) -> NodeFacts {
 /// `ps` must be an initialised plan state. If `core_alive`, its memory contexts must be live.
 #[inline(never)]
 unsafe fn others(ps: *mut PlanState, instr: &NodeInstrumentation, core_alive: bool) -> NodeFacts {
-    let filter = simple(NodeKind::Filter, [instr.nfiltered1, 0.0], 0.0, 0);
+    let filter = filter(instr).into();
     // SAFETY: the plan state is initialised, and with `core_alive` its memory contexts are live, by the caller's promise. Each
     // cast follows the tag.
     unsafe {
         match tree::tag(ps) {
             NodeTag::T_NestLoopState | NodeTag::T_MergeJoinState | NodeTag::T_HashJoinState => {
-                simple(NodeKind::Join, [instr.nfiltered2, instr.nfiltered1], 0.0, 0)
+                simple(NodeKind::Join, [instr.nfiltered2, instr.nfiltered1], 0.0, 0).into()
             }
             NodeTag::T_BitmapIndexScanState => {
                 let searches = compat::index_searches(ps, core_alive);
-                simple(NodeKind::BitmapIndexScan, [0.0; 2], 0.0, searches)
+                simple(NodeKind::BitmapIndexScan, [0.0; 2], 0.0, searches).into()
             }
             NodeTag::T_BitmapHeapScanState => {
                 let [exact, lossy] = heap_blocks(ps.cast(), core_alive, Whose::All);
@@ -128,7 +157,7 @@ unsafe fn others(ps: *mut PlanState, instr: &NodeInstrumentation, core_alive: bo
                 }
                 facts
             }
-            NodeTag::T_TidRangeScanState => table_scan(ps, filter, core_alive),
+            NodeTag::T_SeqScanState | NodeTag::T_TidRangeScanState => table_scan(ps, filter, core_alive),
             // The plan may be freed too.
             NodeTag::T_GatherState if core_alive => {
                 let planned = (*(*ps).plan.cast::<pg_sys::Gather>()).num_workers;

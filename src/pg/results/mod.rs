@@ -45,13 +45,14 @@ const MAX_KEPT_NODES: usize = 128;
 
 /// Runs a body with memory for statistics.
 #[inline(always)]
-pub fn with_scratch(body: impl FnOnce(&mut Scratch)) {
+pub fn with_scratch<R>(body: impl FnOnce(&mut Scratch) -> R) -> R {
     static SCRATCH: BackendLocal<Cell<Option<Box<Scratch>>>> = BackendLocal::new(Cell::new(None));
     let mut scratch = SCRATCH.take().unwrap_or_default();
-    body(&mut scratch);
+    let result = body(&mut scratch);
     if scratch.stats.capacity() <= MAX_KEPT_NODES {
         SCRATCH.set(Some(scratch));
     }
+    result
 }
 
 /// Computes the statistics of a statement's nodes, and exports them if its mode requires that. Returns false if there is no

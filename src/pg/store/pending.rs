@@ -177,12 +177,12 @@ pub(super) fn add(plan: PlanRef<'_>, execution: ExecutionStats<'_>) -> bool {
 
 /// Adds an execution to the slot of its plan, as [`add`] does, if its statistics are not computed yet.
 #[inline(always)]
-pub(super) fn add_counts(
+pub(super) fn add_counts<'h>(
     plan: PlanRef<'_>,
     run: &Run,
     outside: Option<&Outside<'_>>,
     counts: &Counts,
-    histograms: &[&Histogram],
+    histograms: impl Iterator<Item = &'h Histogram>,
 ) -> bool {
     // SAFETY: the reference is used only in this function, which neither attaches nor releases the buffer.
     let Some(own) = (unsafe { own() }) else {

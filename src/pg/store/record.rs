@@ -44,12 +44,12 @@ pub fn record(plan: PlanRef<'_>, execution: ExecutionStats<'_>) -> bool {
 /// Adds an execution whose statistics are not computed yet to the session's buffer. Raises nothing: returns false if they must be
 /// computed first.
 #[inline(always)]
-pub fn record_counts(
+pub fn record_counts<'h>(
     plan: PlanRef<'_>,
     run: &Run,
     outside: Option<&Outside<'_>>,
     counts: &Counts,
-    histograms: &[&Histogram],
+    histograms: impl Iterator<Item = &'h Histogram>,
 ) -> bool {
     if !access::is_attached() || !pending::add_counts(plan, run, outside, counts, histograms) {
         return false;

@@ -254,7 +254,7 @@ fn a_plan_sum_has_all_executions() {
         sum.clear(3);
         expected.iter_mut().for_each(NodeTotals::clear);
         let mut counted = |sum: &mut PlanSum, counts: &Counts| {
-            sum.add_counts(&run, Some(&outside), counts, &histograms);
+            sum.add_counts(&run, Some(&outside), counts, histograms.into_iter());
             let mut stats = Vec::new();
             assert!(counts.compute(&mut stats));
             for (total, stats) in expected.iter_mut().zip(&stats) {

@@ -1,35 +1,13 @@
-//! Computes the statistics of a statement that has ended, or takes its counts.
+//! Computes the statistics of a statement that has ended.
 
 use super::state::Statement;
 use crate::instrumentation::InstrumentationLevel;
 use crate::pg::hot::wrapper::Timed;
 use crate::pg::results::{self, Collector};
 use rowsource_core::model::Outcome;
-use rowsource_core::results::{
-    Counts, Scratch, StatementSample, Uncounted, assemble_directly, may_be_direct,
-};
+use rowsource_core::results::{Scratch, StatementSample, assemble_directly, may_be_direct};
 
 impl Statement {
-    /// Takes what the nodes counted, if that is all that there is to record of them. Returns false if their statistics must be
-    /// computed.
-    #[inline(always)]
-    pub(super) fn count(&self, core_alive: bool, counts: &mut Counts) -> bool {
-        let Some(shape) = self.shape.get() else {
-            return false;
-        };
-        // SAFETY: the plan states are live until the query's context is freed, and this runs before. The statement is not running.
-        if !core_alive || !self.is_complete() || unsafe { self.has_outside() } {
-            return false;
-        }
-        // SAFETY: as above, and the memory contexts are live.
-        let collector = unsafe { Collector::new(&self.nodes, &self.channel, core_alive, Some(self.timed)) };
-        let counted = counts.take(&collector, &shape, self.elapsed_ns.get() / 1e6);
-        if counted == Err(Uncounted::Always) {
-            self.shape.set(None);
-        }
-        counted.is_ok()
-    }
-
     /// Returns whether it has completed, and its caller has read its last row.
     #[inline(always)]
     pub(super) fn is_complete(&self) -> bool {

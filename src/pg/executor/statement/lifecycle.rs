@@ -1,27 +1,18 @@
-//! Enters and leaves the runs of a statement, and records it.
+//! Enters and leaves the runs of a statement.
 
-use super::facts;
-use super::state::{Statement, Target};
-use super::text::copy_text;
+use super::state::Statement;
 use crate::instrumentation::InstrumentationLevel;
-use crate::pg::executor::{nesting, parsed, planning, traced, unmeasured};
+use crate::pg::executor::{nesting, unmeasured};
 use crate::pg::hot::timing;
 use crate::pg::hot::usage::{self, Usage};
 use crate::pg::hot::waits::{self, Frame};
 use crate::pg::hot::wrapper::Timed;
-use crate::pg::results::{self, parallel};
 use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::sql_trace::level;
 use crate::pg::{server, tempfile};
-use crate::session;
 use pgrx::pg_sys;
 use rowsource_core::clock;
-use rowsource_core::histogram::Histogram;
-use rowsource_core::model::{Buffers, NodeStats, Outcome, Outside, Run};
+use rowsource_core::model::Outcome;
 use rowsource_core::phase::{Event, Phase};
-use rowsource_core::plan::PlanNode;
-use rowsource_core::results::Counts;
-use smallvec::SmallVec;
 use std::cell::Cell;
 
 /// A utility statement whose queries count as nested in it.
@@ -84,7 +75,7 @@ pub fn exclude_running_from_last() {
 }
 
 /// Returns whether a measured statement is running. A new one is then nested in it.
-fn any_running() -> bool {
+pub(super) fn any_running() -> bool {
     !waits::running().is_null()
 }
 
@@ -282,154 +273,6 @@ impl Statement {
         std::ptr::eq(account, self.outside.get()) || self.nodes.of_account(account).is_some()
     }
 
-    /// Records the statement, unless that was done before: takes its counts, or computes the statistics and exports them to core's
-    /// struct, and has the session store them. `core_alive` says that the statement's memory contexts are live.
-    #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
-    pub fn record(&self, core_alive: bool) {
-        let has_run = self.life.phase() != Phase::SetUp;
-        if !self.life.advance(Event::Record) {
-            return;
-        }
-        self.nodes.header().end();
-        if !core_alive {
-            // An abort has unmapped the workers' memory, so it must not be read.
-            self.channel.set(None);
-        }
-        if self.core_contributes && has_run {
-            // SAFETY: the plan states are live until the query's context is freed, and this runs before.
-            unsafe { self.note_unwrapped() };
-        }
-        results::with_scratch(|scratch| {
-            let mut histograms = SmallVec::new();
-            let is_counted = self.count(core_alive, &mut scratch.counts);
-            // SAFETY: the phase is `Recorded` now, so no run is on the stack, and none begins. So nothing writes to the
-            // histograms, and this happens once.
-            let is_known = (is_counted || self.compute(core_alive, scratch))
-                && unsafe { results::histograms(&self.nodes, &self.channel, &mut histograms) };
-            if is_known {
-                let counts = is_counted.then_some(&mut scratch.counts);
-                self.store(core_alive, counts, &mut scratch.stats, &histograms);
-            } else {
-                // There is no memory for its statistics, so the statement is not recorded.
-                // SAFETY: the plan states are live until the query's context is freed, and the statement is not running.
-                unsafe { self.take_outside(&mut [], core_alive, &mut None) };
-            }
-        });
-        if let (Outcome::Completed, Some(channel)) = (self.outcome.get(), self.channel.take()) {
-            channel.close();
-        }
-    }
-
-    /// Has the session store the statistics, or the counts if there are any. A parallel worker reports them to its leader instead.
-    #[inline(always)]
-    fn store(
-        &self,
-        core_alive: bool,
-        mut counts: Option<&mut Box<Counts>>,
-        stats: &mut Vec<NodeStats>,
-        histograms: &[&Histogram],
-    ) {
-        let Some(target) = &self.target else {
-            // SAFETY: the plan states are live until the query's context is freed, and this runs before. Only a parallel worker's
-            // statement has no target.
-            return unsafe {
-                let waits = self.take_waits(stats);
-                parallel::report(stats, histograms, waits, self.plan_node_ids());
-            };
-        };
-        let mut outside = None;
-        // SAFETY: the plan states are live until the query's context is freed, and this runs before. The phase is `Recorded`
-        // now, so the statement is not running.
-        if counts.is_none() {
-            unsafe { self.take_outside(stats, core_alive, &mut outside) };
-        }
-        if level::is_on() {
-            if let Some(counts) = counts.take()
-                && !counts.compute(stats)
-            {
-                return;
-            }
-            let query = if core_alive {
-                self.query.cast_const()
-            } else {
-                std::ptr::null()
-            };
-            trace(target, query, stats);
-        }
-        let planned = planning::take(target.planned_as);
-        if let Some(blocks) = planned.blocks {
-            add_planning(&mut outside, &blocks.all());
-        }
-        let outcome = self.outcome.get();
-        let returned = match &counts {
-            Some(counts) => counts.returned_rows(),
-            None => stats.first().map_or(0, |root| root.rows),
-        };
-        let is_complete = self.is_complete();
-        if !is_complete {
-            dismiss_estimates(stats, outcome, &target.description.nodes);
-        }
-        let is_last = core_alive && !self.excluded_from_last.get() && self.becomes_last();
-        // If core contributes, workers may have run. Else nothing can tell what they did.
-        let workers = (is_last && self.core_contributes)
-            // SAFETY: the last statement's memory contexts are live, because of `core_alive`.
-            .then(|| unsafe { facts::workers(&self.nodes) })
-            .flatten();
-        let planning_blocks;
-        let planning_blocks = match planned.blocks {
-            Some(blocks) if is_last => {
-                planning_blocks = blocks.last();
-                Some(&planning_blocks)
-            }
-            _ => None,
-        };
-        // SAFETY: PostgreSQL's description of the query is live with `core_alive`.
-        let copy = |to: &mut Vec<u8>| unsafe { copy_text(self.query, target.planned_as, to) };
-        session::record(&mut session::Execution {
-            outside: outside.as_ref(),
-            plan: &target.plan,
-            description: &target.description,
-            older_literals: target.older_literals,
-            stats,
-            counts,
-            histograms,
-            run: Run {
-                outcome,
-                unfinished: !is_complete && outcome == Outcome::Completed,
-                explained: self.explained,
-                caller: if self.is_toplevel() { 0 } else { caller() },
-                sampfreq: if self.is_wrapped() { self.sampfreq } else { 1 },
-                clock: self.is_wrapped().then_some(self.clock),
-                elapsed_ms: self.elapsed_ns.get() / 1e6,
-                planning: planned.planning,
-                origin: self.origin.get(),
-                at: server::time_of_day(self.clock, self.tick_ns),
-                // SAFETY: the plan states are live until the query's context is freed, and this runs before.
-                changed_rows: unsafe { self.changed_rows(returned) },
-            },
-            last: is_last.then(|| session::Executed {
-                // SAFETY: as above.
-                text: unsafe { parsed::text_id(self.query) },
-                copy: &copy,
-                workers,
-                planning_ms: planned.last_ms,
-                planning_blocks,
-            }),
-        });
-    }
-
-    /// Returns whether it becomes the last statement. A statement that a client sent always does. A statement inside a
-    /// procedure or DO block does if the client's message had no top-level statement.
-    fn becomes_last(&self) -> bool {
-        static LAST_MESSAGE: BackendLocal<Cell<i64>> = BackendLocal::new(Cell::new(0));
-        let message = server::message_time();
-        let toplevel = self.is_toplevel();
-        if toplevel {
-            LAST_MESSAGE.set(message);
-        }
-        toplevel || (!any_running() && LAST_MESSAGE.get() != message)
-    }
-
     /// Closes it. It is not used any more.
     pub fn close(&self) {
         self.life.advance(Event::Close);
@@ -469,33 +312,5 @@ impl Statement {
             self.record(false);
         }
         self.close();
-    }
-}
-
-/// Writes what the nodes did into the session's SQL trace.
-#[cold]
-#[inline(never)]
-fn trace(target: &Target, query: *const pg_sys::QueryDesc, stats: &[NodeStats]) {
-    let (nodes, planid) = (&target.description.nodes, target.plan.key.planid);
-    // SAFETY: the caller passes null or a query that is live.
-    let _ = server::caught(|| unsafe { traced::stats(query, target.planned_as, planid, nodes, stats) });
-}
-
-/// Adds the blocks that planning used to what a statement did outside of its nodes.
-#[cold]
-#[inline(never)]
-fn add_planning(outside: &mut Option<Outside<'_>>, used: &Buffers) {
-    outside.get_or_insert_default().sums.facts.planning += *used;
-}
-
-/// Notes that an execution that did not return all rows says nothing about the estimates of its nodes. If its reader just
-/// stopped, nodes that had been read to their end before still say something.
-#[cold]
-#[inline(never)]
-fn dismiss_estimates(stats: &mut [NodeStats], outcome: Outcome, nodes: &[PlanNode]) {
-    for (node, described) in stats.iter_mut().zip(nodes) {
-        if outcome != Outcome::Completed || described.stops_with_reader {
-            node.estimate.dismiss();
-        }
     }
 }

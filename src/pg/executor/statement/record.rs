@@ -1,0 +1,259 @@
+//! Records a statement that has ended: takes its counts, or computes its statistics, and has the session store them.
+
+use super::facts;
+use super::lifecycle::{any_running, caller};
+use super::state::{Statement, Target};
+use super::text::copy_text;
+use crate::pg::executor::{parsed, planning, traced};
+use crate::pg::results::{self, Collector, parallel};
+use crate::pg::server;
+use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::sql_trace::level;
+use crate::session;
+use pgrx::pg_sys;
+use rowsource_core::histogram::Histogram;
+use rowsource_core::model::{Buffers, NodeStats, Outcome, Outside, Run};
+use rowsource_core::phase::{Event, Phase};
+use rowsource_core::plan::PlanNode;
+use rowsource_core::results::{Counts, Scratch, Uncounted};
+use smallvec::SmallVec;
+use std::cell::Cell;
+
+impl Statement {
+    /// Records the statement, unless that was done before. `core_alive` says that the statement's memory contexts are live.
+    #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
+    pub fn record(&self, core_alive: bool) {
+        let has_run = self.life.phase() != Phase::SetUp;
+        if !self.life.advance(Event::Record) {
+            return;
+        }
+        self.nodes.header().end();
+        if !(core_alive && self.record_counts()) {
+            self.record_statistics(core_alive, has_run);
+        }
+    }
+
+    /// Records what the nodes counted, if that is all that there is to record. Returns false if their statistics must be computed.
+    /// The statement's memory contexts must be live.
+    #[inline(always)]
+    fn record_counts(&self) -> bool {
+        let (Some(shape), Some(target)) = (self.shape.get(), &self.target) else {
+            return false;
+        };
+        // SAFETY: the plan states are live until the query's context is freed, and this runs before. The statement is not running.
+        if !self.is_complete() || level::is_on() || unsafe { self.has_outside() } {
+            return false;
+        }
+        // SAFETY: as above, and the memory contexts are live.
+        let collector = unsafe { Collector::new(&self.nodes, &self.channel, true, Some(self.timed)) };
+        results::with_scratch(|scratch| {
+            let counted = scratch
+                .counts
+                .take(&collector, &shape, self.elapsed_ns.get() / 1e6);
+            match counted {
+                Ok(()) => {
+                    let returned = scratch.counts.returned_rows();
+                    self.store::<true>(true, target, None, returned, |execution| {
+                        self.store_counts(execution, scratch);
+                    });
+                }
+                Err(Uncounted::Now) => {}
+                Err(Uncounted::Always) => self.shape.set(None),
+            }
+            counted.is_ok()
+        })
+    }
+
+    /// Has the session store what the nodes counted.
+    #[inline(always)]
+    fn store_counts(&self, execution: &mut session::Execution, scratch: &mut Scratch) {
+        // SAFETY: the phase is `Recorded` now, so no run is on the stack, and none begins. So nothing writes to the histograms.
+        let histograms = self.nodes.iter().map(|node| unsafe { node.histogram() });
+        if !session::record_counts(execution, &mut scratch.counts, histograms.clone()) {
+            store_computed(execution, scratch, histograms);
+        }
+    }
+
+    /// Computes the statistics, exports them to core's struct, and has the session store them.
+    #[inline(never)]
+    fn record_statistics(&self, core_alive: bool, has_run: bool) {
+        if !core_alive {
+            // An abort has unmapped the workers' memory, so it must not be read.
+            self.channel.set(None);
+        }
+        if self.core_contributes && has_run {
+            // SAFETY: the plan states are live until the query's context is freed, and this runs before.
+            unsafe { self.note_unwrapped() };
+        }
+        results::with_scratch(|scratch| {
+            let mut histograms = SmallVec::new();
+            // SAFETY: the phase is `Recorded` now, so no run is on the stack, and none begins. So nothing writes to the
+            // histograms, and this happens once.
+            let is_known = self.compute(core_alive, scratch)
+                && unsafe { results::histograms(&self.nodes, &self.channel, &mut histograms) };
+            if is_known {
+                self.store_statistics(core_alive, &mut scratch.stats, &histograms);
+            } else {
+                // There is no memory for its statistics, so the statement is not recorded.
+                // SAFETY: the plan states are live until the query's context is freed, and the statement is not running.
+                unsafe { self.take_outside(&mut [], core_alive, &mut None) };
+            }
+        });
+        if let (Outcome::Completed, Some(channel)) = (self.outcome.get(), self.channel.take()) {
+            channel.close();
+        }
+    }
+
+    /// Has the session store the statistics. A parallel worker reports them to its leader instead.
+    fn store_statistics(&self, core_alive: bool, stats: &mut Vec<NodeStats>, histograms: &[&Histogram]) {
+        let Some(target) = &self.target else {
+            // SAFETY: the plan states are live until the query's context is freed, and this runs before. Only a parallel worker's
+            // statement has no target.
+            return unsafe {
+                let waits = self.take_waits(stats);
+                parallel::report(stats, histograms, waits, self.plan_node_ids());
+            };
+        };
+        let mut outside = None;
+        // SAFETY: the plan states are live until the query's context is freed, and this runs before. The phase is `Recorded`
+        // now, so the statement is not running.
+        unsafe { self.take_outside(stats, core_alive, &mut outside) };
+        if level::is_on() {
+            let query = if core_alive {
+                self.query.cast_const()
+            } else {
+                std::ptr::null()
+            };
+            trace(target, query, stats);
+        }
+        if !self.is_complete() {
+            dismiss_estimates(stats, self.outcome.get(), &target.description.nodes);
+        }
+        let returned = stats.first().map_or(0, |root| root.rows);
+        self.store::<false>(core_alive, target, outside, returned, |execution| {
+            session::record(execution, stats, histograms);
+        });
+    }
+
+    /// Passes the statement as a whole to `record`. `returned` is the number of its root's rows. If `IS_COUNTED`, it has completed, and
+    /// the wrappers have measured it alone.
+    #[inline(always)]
+    fn store<const IS_COUNTED: bool>(
+        &self,
+        core_alive: bool,
+        target: &Target,
+        mut outside: Option<Outside>,
+        returned: u64,
+        record: impl FnOnce(&mut session::Execution),
+    ) {
+        let planned = planning::take(target.planned_as);
+        if let Some(blocks) = planned.blocks {
+            add_planning(&mut outside, &blocks.all());
+        }
+        let (outcome, is_complete) = if IS_COUNTED {
+            (Outcome::Completed, true)
+        } else {
+            (self.outcome.get(), self.is_complete())
+        };
+        let is_last = core_alive && !self.excluded_from_last.get() && self.becomes_last();
+        // If core contributes, workers may have run. Else nothing can tell what they did.
+        let workers = (!IS_COUNTED && is_last && self.core_contributes)
+            // SAFETY: the last statement's memory contexts are live, because of `core_alive`.
+            .then(|| unsafe { facts::workers(&self.nodes) })
+            .flatten();
+        let planning_blocks;
+        let planning_blocks = match planned.blocks {
+            Some(blocks) if is_last => {
+                planning_blocks = blocks.last();
+                Some(&planning_blocks)
+            }
+            _ => None,
+        };
+        // SAFETY: PostgreSQL's description of the query is live with `core_alive`.
+        let copy = |to: &mut Vec<u8>| unsafe { copy_text(self.query, target.planned_as, to) };
+        let is_wrapped = IS_COUNTED || self.is_wrapped();
+        record(&mut session::Execution {
+            outside: outside.as_ref(),
+            plan: &target.plan,
+            description: &target.description,
+            older_literals: target.older_literals,
+            run: Run {
+                outcome,
+                unfinished: !is_complete && outcome == Outcome::Completed,
+                explained: !IS_COUNTED && self.explained,
+                caller: if self.is_toplevel() { 0 } else { caller() },
+                sampfreq: if is_wrapped { self.sampfreq } else { 1 },
+                clock: is_wrapped.then_some(self.clock),
+                elapsed_ms: self.elapsed_ns.get() / 1e6,
+                planning: planned.planning,
+                origin: self.origin.get(),
+                at: server::time_of_day(self.clock, self.tick_ns),
+                // SAFETY: the plan states are live until the query's context is freed, and this runs before.
+                changed_rows: unsafe { self.changed_rows(returned) },
+            },
+            last: is_last.then(|| session::Executed {
+                // SAFETY: as above.
+                text: unsafe { parsed::text_id(self.query) },
+                copy: &copy,
+                workers,
+                planning_ms: planned.last_ms,
+                planning_blocks,
+            }),
+        });
+    }
+
+    /// Returns whether it becomes the last statement. A statement that a client sent always does. A statement inside a
+    /// procedure or DO block does if the client's message had no top-level statement.
+    fn becomes_last(&self) -> bool {
+        static LAST_MESSAGE: BackendLocal<Cell<i64>> = BackendLocal::new(Cell::new(0));
+        let message = server::message_time();
+        let toplevel = self.is_toplevel();
+        if toplevel {
+            LAST_MESSAGE.set(message);
+        }
+        toplevel || (!any_running() && LAST_MESSAGE.get() != message)
+    }
+}
+
+/// Has the session store the statistics that are computed from counts.
+#[cold]
+#[inline(never)]
+fn store_computed<'a>(
+    execution: &mut session::Execution,
+    scratch: &mut Scratch,
+    nodes: impl Iterator<Item = &'a Histogram>,
+) {
+    let mut histograms: SmallVec<[&Histogram; Counts::MAX_NODES]> = SmallVec::new();
+    histograms.extend(nodes.take(Counts::MAX_NODES));
+    if scratch.counts.compute(&mut scratch.stats) {
+        session::record(execution, &mut scratch.stats, &histograms);
+    }
+}
+
+/// Writes what the nodes did into the session's SQL trace.
+#[cold]
+#[inline(never)]
+fn trace(target: &Target, query: *const pg_sys::QueryDesc, stats: &[NodeStats]) {
+    let (nodes, planid) = (&target.description.nodes, target.plan.key.planid);
+    // SAFETY: the caller passes null or a query that is live.
+    let _ = server::caught(|| unsafe { traced::stats(query, target.planned_as, planid, nodes, stats) });
+}
+
+/// Adds the blocks that planning used to what a statement did outside of its nodes.
+#[cold]
+#[inline(never)]
+fn add_planning(outside: &mut Option<Outside<'_>>, used: &Buffers) {
+    outside.get_or_insert_default().sums.facts.planning += *used;
+}
+
+/// Notes that an execution that did not return all rows says nothing about the estimates of its nodes. If its reader just
+/// stopped, nodes that had been read to their end before still say something.
+#[cold]
+#[inline(never)]
+fn dismiss_estimates(stats: &mut [NodeStats], outcome: Outcome, nodes: &[PlanNode]) {
+    for (node, described) in stats.iter_mut().zip(nodes) {
+        if outcome != Outcome::Completed || described.stops_with_reader {
+            node.estimate.dismiss();
+        }
+    }
+}
