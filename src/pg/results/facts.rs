@@ -63,6 +63,9 @@ unsafe fn frequent(ps: *mut PlanState, instr: &NodeInstrumentation, core_alive: 
             NodeTag::T_IndexOnlyScanState => index_scan(ps, NodeKind::IndexOnlyScan, instr, core_alive),
             NodeTag::T_SeqScanState if compat::COUNT_SCAN_IO.is_none() => filter(instr),
             NodeTag::T_ResultState => filter(instr),
+            NodeTag::T_NestLoopState | NodeTag::T_MergeJoinState | NodeTag::T_HashJoinState => {
+                simple(NodeKind::Join, [instr.nfiltered2, instr.nfiltered1], 0.0, 0)
+            }
             // These have no facts.
             NodeTag::T_LimitState
             | NodeTag::T_LockRowsState
@@ -141,9 +144,6 @@ unsafe fn others(ps: *mut PlanState, instr: &NodeInstrumentation, core_alive: bo
     // cast follows the tag.
     unsafe {
         match tree::tag(ps) {
-            NodeTag::T_NestLoopState | NodeTag::T_MergeJoinState | NodeTag::T_HashJoinState => {
-                simple(NodeKind::Join, [instr.nfiltered2, instr.nfiltered1], 0.0, 0).into()
-            }
             NodeTag::T_BitmapIndexScanState => {
                 let searches = compat::index_searches(ps, core_alive);
                 simple(NodeKind::BitmapIndexScan, [0.0; 2], 0.0, searches).into()
