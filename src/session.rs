@@ -135,7 +135,6 @@ pub fn record_counts<'h>(
     if !store::record_counts(in_store, &execution.run, execution.outside, counts, histograms) {
         return false;
     }
-    // This may run during the cleanup after an error. So it must not panic, as `borrow_mut` could.
     if let Ok(mut session) = SESSION.try_borrow_mut() {
         session.plans.note_use(plan, description);
         if execution.last.is_some() {
@@ -165,7 +164,7 @@ pub fn record(execution: &mut Execution, nodes: &mut Vec<NodeStats>, histograms:
     } else {
         store::record(plan.for_store(description), stats(nodes))
     };
-    // As above.
+    // This may run during the cleanup after an error. So it must not panic, as `borrow_mut` could.
     let Ok(mut session) = SESSION.try_borrow_mut() else {
         return;
     };

@@ -242,9 +242,13 @@ impl<O: Orderings> Shared<O> {
         if plan == A {
             self.evicted.store(0, Relaxed);
         }
-        own.claim(plan, now, now + FLUSH_AFTER, |_, plan, sum| {
-            self.count(*plan, *sum)
-        });
+        own.claim(
+            plan,
+            now,
+            now + FLUSH_AFTER,
+            |_, _| true,
+            |_, plan, sum| self.count(*plan, *sum),
+        );
     }
 
     /// Flushes all slots that nobody holds, as a reader does.

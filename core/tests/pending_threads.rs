@@ -70,7 +70,7 @@ impl Shared {
                 continue;
             }
             self.count(&[1; 64]);
-            if let Some(claimed) = own.claim(plan, now, now + 20, |_, _, sum| self.count(sum)) {
+            if let Some(claimed) = own.claim(plan, now, now + 20, |_, _| true, |_, _, sum| self.count(sum)) {
                 *at = claimed;
             }
         }

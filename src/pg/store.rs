@@ -51,6 +51,7 @@ mod pending;
 mod read;
 mod record;
 mod saving;
+mod slot_wait;
 mod startup;
 mod targets;
 

@@ -1,4 +1,4 @@
-//! Executions that only hit buffers are summed up as counts, and their statistics are computed when somebody reads them. What the
+//! Executions that only hit and change shared buffers are summed up as counts, and their statistics are computed when somebody reads them. What the
 //! views show of them is what they show of others.
 
 use postgres::Client;
@@ -142,12 +142,15 @@ fn sums_and_last_values_are_those_of_the_executions() {
     server.assert_no_crash();
 }
 
-/// Statements that change rows, each by key. `$t` is the table.
-const CHANGES: [&str; 4] = [
+/// Statements that change or lock rows, each by key. `$t` is the table.
+const CHANGES: [&str; 7] = [
     "UPDATE $t SET grp = grp + 1 WHERE id = $1",
     "INSERT INTO $t VALUES ($1 + 20000, 7)",
     "DELETE FROM $t WHERE id = $1 + 1000",
     "UPDATE $t SET grp = grp - 1 WHERE id = $1 RETURNING id, grp",
+    "INSERT INTO $t VALUES ($1, 0) ON CONFLICT (id) DO UPDATE SET grp = 5",
+    "MERGE INTO $t USING (VALUES ($1::int)) s (i) ON id = s.i WHEN MATCHED THEN UPDATE SET grp = grp + 1",
+    "SELECT grp FROM $t WHERE id = $1 FOR UPDATE",
 ];
 
 /// Returns what the views show of the statements that changed a table: all that does not depend on time.
@@ -220,7 +223,7 @@ fn changes_are_those_of_executions_without_counts() {
         run_each(&mut runner, "SET pg_rowsource.statistics_level = 'basic'");
     }
     let counted = changes_of(&mut reader, "counted");
-    assert_eq!(counted.len(), 8, "{counted:#?}");
+    assert_eq!(counted.len(), 2 * CHANGES.len(), "{counted:#?}");
     assert_eq!(counted, changes_of(&mut reader, "computed"));
     for part in [
         "calls 7 rows 7 wal 14 1 ",
@@ -251,5 +254,20 @@ fn changes_are_those_of_executions_without_counts() {
          FROM pg_stat_rowsource_plans WHERE query LIKE 'UPDATE counted%' AND details IS NOT NULL",
     );
     assert_eq!(calls, "10 10 3");
+    // The child's trigger is that of a statement on the parent.
+    run_each(
+        &mut runner,
+        "CREATE TABLE child () INHERITS (counted); INSERT INTO child VALUES (50000, 1); DROP TRIGGER noted ON counted;
+        CREATE TRIGGER noted AFTER UPDATE ON child FOR EACH ROW EXECUTE FUNCTION noted()",
+    );
+    for _ in 0..3 {
+        run_each(&mut runner, "UPDATE counted SET grp = 77 WHERE id = 50000");
+    }
+    let calls: String = value(
+        &mut reader,
+        "SELECT concat_ws(' ', calls, rows, details -> 'Triggers' -> 0 ->> 'Calls')
+         FROM pg_stat_rowsource_plans WHERE query LIKE 'UPDATE counted SET grp = _% WHERE%' AND query NOT LIKE '%grp = grp%'",
+    );
+    assert_eq!(calls, "3 3 3");
     server.assert_no_crash();
 }

@@ -16,13 +16,14 @@ const UNMEASURED: Limits = Limits {
     private: 64.0,
     dynamic: 0.0,
 };
+// Shared memory differs by up to 50 kB from run to run, because the system maps pages around one that is touched.
 const ONE_PLAN: Limits = Limits {
-    private: 190.0,
-    dynamic: 110.0,
+    private: 200.0,
+    dynamic: 80.0,
 };
 const EIGHT_PLANS: Limits = Limits {
     private: 220.0,
-    dynamic: 140.0,
+    dynamic: 170.0,
 };
 
 fn table(client: &mut Client) {

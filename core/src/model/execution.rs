@@ -181,7 +181,7 @@ pub struct Run {
     pub explained: bool,
     /// The queryid of the statement that called it; 0 if a client sent it, or if the caller is not known.
     pub caller: i64,
-    /// Rows that it changed without returning them.
+    /// Rows that it changed without returning them, or that COPY copied.
     pub changed_rows: u64,
 }
 

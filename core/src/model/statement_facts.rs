@@ -141,7 +141,7 @@ impl AddAssign<&StatementFacts> for StatementFacts {
     #[inline(always)]
     fn add_assign(&mut self, add: &StatementFacts) {
         self.planning += add.planning;
-        // Most statements that change rows have neither.
+        // Most have neither.
         if add.has_rare() {
             self.add_rare(add);
         }

@@ -161,11 +161,18 @@ impl<'a, K: Key, V, const SLOTS: usize, A: Atomics> OwnBuffer<'a, K, V, SLOTS, A
     }
 
     /// Keeps a slot for a key until the time `until`: the slot that the key has, or a free one, or one that must be flushed
-    /// at the time `now`. Flushes the slot's earlier content to `sink`. Returns the slot's number, or `None` if no slot is
-    /// available.
+    /// at the time `now`. Has `prepare` prepare the slot's value, and then flushes the slot's earlier content to `sink`. Returns the
+    /// slot's number, or `None` if no slot is available, or if `prepare` returns false.
     ///
-    /// `sink` is called while the slot is held. It must not wait for a slot.
-    pub fn claim(&self, key: K, now: i64, until: i64, sink: impl FnOnce(usize, &K, &V)) -> Option<usize> {
+    /// Both are called while the slot is held. They must not wait for a slot. `prepare` must not change the content.
+    pub fn claim(
+        &self,
+        key: K,
+        now: i64,
+        until: i64,
+        prepare: impl FnOnce(usize, &mut V) -> bool,
+        sink: impl FnOnce(usize, &K, &V),
+    ) -> Option<usize> {
         let slots = &self.buffer.slots;
         let kept_for_key = slots.iter().position(|slot| slot.is_kept_for(&key));
         let at = kept_for_key.or_else(|| slots.iter().position(|slot| slot.is_due(now)))?;
@@ -174,6 +181,9 @@ impl<'a, K: Key, V, const SLOTS: usize, A: Atomics> OwnBuffer<'a, K, V, SLOTS, A
             return None;
         }
         let guard = slots[at].try_hold(self.pid)?;
+        if !guard.prepare(|value| prepare(at, value)) {
+            return None;
+        }
         self.flush(at, &guard, sink);
         guard.keep_for(key, until);
         Some(at)

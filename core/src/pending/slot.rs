@@ -191,6 +191,14 @@ impl<K: Key, V, A: Atomics> SlotGuard<'_, K, V, A> {
         }
     }
 
+    /// Has the session prepare the slot's value. Only the session of the buffer may call it.
+    pub(super) fn prepare(&self, prepare: impl FnOnce(&mut V) -> bool) -> bool {
+        // SAFETY: a process uses the value only while it holds the slot. This process is the holder, and has no other reference to
+        // the value.
+        let mut value = unsafe { self.slot.value.write() };
+        prepare(&mut value)
+    }
+
     /// Deletes the slot's content. The session's next execution looks up its plan again.
     pub fn discard(&self) {
         self.slot.filled.store(0, Relaxed);

@@ -140,7 +140,7 @@ impl Shape {
 /// Why an execution has no counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uncounted {
-    /// It may have done more than to hit buffers, or not all of its calls were timed.
+    /// It may have done more than to hit and change shared buffers, or not all of its calls were timed.
     Now,
     /// No execution of the plan has counts.
     Always,

@@ -14,8 +14,8 @@
 //!     session's own statistics.
 //! 12. It also keeps the execution as the session's last statement. Of a parallel plan, `workers` reads what each process did.
 //!
-//! With counts, steps 7 to 10 have nothing to do. `store::record_counts` adds them to the session's buffer (`PlanSum`). The statistics
-//! are computed from the sums when the buffer is flushed.
+//! With counts, steps 3 and 7 to 10 have nothing to do. `session::record_counts` has `store::record_counts` add them to the session's
+//! buffer (`PlanSum`). The statistics are computed from the sums when the buffer is flushed.
 //!
 //! Steps 5 and 6 go node by node: each sample is used where it is collected. A list of samples would cost a short statement
 //! about 120 instructions. Only where times are estimated are the samples copied into a list first.

@@ -166,7 +166,8 @@ pub(super) fn registered_name() -> CString {
         size_of::<Control>(),
         size_of::<Entry>(),
         NODE_SIZE,
-        pending::BUFFER_SIZE,
+        pending::SIZES[0],
+        pending::SIZES[1],
     ];
     let magic = String::from_utf8_lossy(&FILE_FORMAT);
     let name = format!("pg_rowsource {} {magic} {layout:?}", env!("CARGO_PKG_VERSION"));

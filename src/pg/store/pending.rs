@@ -4,10 +4,13 @@
 //! The buffers hide nothing: readers flush the slots of all sessions before they read the store. The session itself flushes a
 //! slot after a second, when another plan needs the slot, when it runs another plan of the same query, and when it ends.
 //!
+//! The memory for a slot's sum is allocated when the session first uses the slot, and belongs to the slot from then on.
+//!
 //! Each slot is guarded by an atomic owner pid instead of an LWLock, because acquiring an LWLock costs a short statement as
 //! much as adding to its statistics. A process that waits for a slot holds no LWLock.
 
 use super::access::Store;
+use super::slot_wait::SlotWait;
 use super::{entry, evict};
 use crate::pg::server;
 use crate::pg::server::backend_local::BackendLocal;
@@ -24,7 +27,6 @@ use rustc_hash::FxBuildHasher;
 use std::cell::{Cell, RefCell};
 use std::hash::BuildHasher;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
 
 /// The number of plans that a session's buffer holds at the same time.
 const SLOTS: usize = 8;
@@ -92,20 +94,33 @@ fn tag(plan: &PlanKey) -> u64 {
     FxBuildHasher.hash_one(plan)
 }
 
-type Slot = pending::Slot<SlotKey, PlanSum>;
-type SlotGuard<'a> = pending::SlotGuard<'a, SlotKey, PlanSum>;
-type Adding<'a> = pending::Adding<'a, SlotKey, PlanSum>;
-type Buffer = pending::Buffer<SlotKey, PlanSum, SLOTS>;
-type OwnBuffer = pending::OwnBuffer<'static, SlotKey, PlanSum, SLOTS>;
+/// The address of a slot's sum in the store's area; 0 if it has no memory yet. A slot that is kept for a plan has some. The sum belongs
+/// to the holder of the slot.
+#[derive(Clone, Copy, Default)]
+#[repr(transparent)]
+struct SumAddress(u64);
 
-pub(super) const BUFFER_SIZE: usize = size_of::<Buffer>();
+type Slot = pending::Slot<SlotKey, SumAddress>;
+type Adding<'a> = pending::Adding<'a, SlotKey, SumAddress>;
+type Buffer = pending::Buffer<SlotKey, SumAddress, SLOTS>;
+type OwnBuffer = pending::OwnBuffer<'static, SlotKey, SumAddress, SLOTS>;
+
+/// PostgreSQL's allocator places pieces of this size at multiples of it. So no two sessions share a cache line.
+const BUFFER_SIZE: usize = 1024;
+const SUM_SIZE: usize = size_of::<PlanSum>();
+/// What the layout of the buffers depends on.
+pub(super) const SIZES: [usize; 2] = [size_of::<Buffer>(), SUM_SIZE];
 
 // PostgreSQL aligns allocated memory to `MAXIMUM_ALIGNOF`.
 const _: () = assert!(align_of::<Buffer>() <= pg_sys::MAXIMUM_ALIGNOF as usize);
+const _: () = assert!(size_of::<Buffer>() <= BUFFER_SIZE);
+const _: () = assert!(align_of::<PlanSum>() <= pg_sys::MAXIMUM_ALIGNOF as usize);
 
 /// This session's buffer.
 struct Own {
     buffer: Cell<Option<OwnBuffer>>,
+    /// Where the sums of the slots are in this process. Null for a slot that the session has not used.
+    sums: [Cell<*mut PlanSum>; SLOTS],
     /// The descriptions of the slots' plans. The store needs one if the plan was evicted.
     descriptions: [RefCell<Option<Rc<PlanDescription>>>; SLOTS],
     /// When a period of [`FLUSH_AFTER_US`] ends, and how often in it the session ran another plan of a query.
@@ -114,6 +129,7 @@ struct Own {
 
 static OWN: BackendLocal<Own> = BackendLocal::new(Own {
     buffer: Cell::new(None),
+    sums: [const { Cell::new(std::ptr::null_mut()) }; SLOTS],
     descriptions: [const { RefCell::new(None) }; SLOTS],
     turns: Cell::new((0, 0)),
 });
@@ -135,14 +151,13 @@ unsafe fn own() -> Option<&'static OwnBuffer> {
 /// The caller must be outside of any FFI boundary, and hold no lock. Raises if memory cannot be mapped.
 pub(super) unsafe fn attach_backend(store: &Store) -> bool {
     // SAFETY: the store stays mapped until the process ends, and buffers are never freed. The list contains only addresses of
-    // buffers. A new buffer is `BUFFER_SIZE` zero bytes: a valid empty buffer, because zero bytes are valid keys and sums.
+    // buffers. A new buffer is `BUFFER_SIZE` zero bytes: a valid empty buffer, because zero bytes are valid keys and addresses.
     unsafe {
         let own = (*store.control).buffers.attach(
             server::pid(),
             |address| buffer_at(store, address),
             || {
-                let flags = (pg_sys::DSA_ALLOC_NO_OOM | pg_sys::DSA_ALLOC_ZERO) as i32;
-                let made = pg_sys::dsa_allocate_extended(store.pending, BUFFER_SIZE, flags);
+                let made = allocate(store, BUFFER_SIZE);
                 (made != 0).then_some(made)
             },
         );
@@ -150,6 +165,16 @@ pub(super) unsafe fn attach_backend(store: &Store) -> bool {
         OWN.buffer.set(own);
         attached
     }
+}
+
+/// Allocates zero bytes. Returns 0 if there is no memory, or raises.
+///
+/// # Safety
+/// The caller must be outside of any FFI boundary, and hold no lock except a slot.
+unsafe fn allocate(store: &Store, size: usize) -> u64 {
+    let flags = (pg_sys::DSA_ALLOC_NO_OOM | pg_sys::DSA_ALLOC_ZERO) as i32;
+    // SAFETY: the area is attached, and the caller promises the rest.
+    unsafe { pg_sys::dsa_allocate_extended(store.pending, size, flags) }
 }
 
 /// Adds an execution to the slot of its plan. Returns false if the plan has no slot, the slot must be flushed, or a reader
@@ -168,10 +193,10 @@ pub(super) fn add(plan: PlanRef<'_>, execution: ExecutionStats<'_>) -> bool {
         plan: plan.key,
         nodes,
     };
-    let Some(mut slot) = own.add_to(plan.slot.at.get(), &key, execution.run.at) else {
+    let Some(mut slot) = Held::hold(own, plan.slot.at.get(), &key, execution.run.at) else {
         return false;
     };
-    sum(&mut slot, nodes).add(&execution);
+    slot.sum(nodes).add(&execution);
     true
 }
 
@@ -192,22 +217,44 @@ pub(super) fn add_counts<'h>(
         plan: plan.key,
         nodes: counts.count(),
     };
-    let Some(mut slot) = own.add_to(plan.slot.at.get(), &key, run.at) else {
+    let Some(mut slot) = Held::hold(own, plan.slot.at.get(), &key, run.at) else {
         return false;
     };
-    sum(&mut slot, counts.count()).add_counts(run, outside, counts, histograms);
+    slot.sum(counts.count())
+        .add_counts(run, outside, counts, histograms);
     true
 }
 
-/// Returns the sum of a slot, of a plan with so many nodes. That of an empty slot is an old one, which is cleared.
-#[inline(always)]
-fn sum<'a>(slot: &'a mut Adding<'_>, nodes: usize) -> &'a mut PlanSum {
-    let is_empty = slot.is_empty();
-    let sum = slot.value();
-    if is_empty {
-        sum.clear(nodes);
+/// A slot of this session that it holds, to add to its sum.
+struct Held<'a> {
+    slot: Adding<'a>,
+    sum: *mut PlanSum,
+}
+
+impl Held<'_> {
+    /// Holds a slot. Returns `None` if it is not kept for the key, must be flushed, or is held by a reader.
+    #[inline(always)]
+    fn hold(own: &OwnBuffer, at: usize, key: &BorrowedSlotKey<'_>, now: i64) -> Option<Held<'static>> {
+        // An ended session may have left its buffer with a slot for the same plan.
+        let sum = OWN.inner().sums.get(at)?.get();
+        if sum.is_null() {
+            return None;
+        }
+        let slot = own.add_to(at, key, now)?;
+        Some(Held { slot, sum })
     }
-    sum
+
+    /// Returns the sum, of a plan with so many nodes. That of an empty slot is an old one, which is cleared.
+    #[inline(always)]
+    fn sum(&mut self, nodes: usize) -> &mut PlanSum {
+        // SAFETY: the memory belongs to the slot, is never freed, and is a valid sum. Whoever uses the sum holds the slot: this session
+        // does as long as the reference lives.
+        let sum = unsafe { &mut *self.sum };
+        if self.slot.is_empty() {
+            sum.clear(nodes);
+        }
+        sum
+    }
 }
 
 /// Adds waits of an execution that ended at this time to the slot of its plan. Returns false if the plan has no slot, the slot
@@ -229,19 +276,23 @@ pub(super) fn add_late_waits(plan: PlanRef<'_>, at: i64, nodes: usize, waits: &P
     {
         return false;
     }
-    let Some(mut slot) = own.add_to(number, &key, at) else {
+    let Some(mut slot) = Held::hold(own, number, &key, at) else {
         return false;
     };
     // A reader may have flushed it just now.
-    sum(&mut slot, nodes).add_late_waits(waits);
+    slot.sum(nodes).add_late_waits(waits);
     true
 }
 
-/// Keeps a slot for a plan from now on, if one is free, or can be flushed to `sink`.
+/// Keeps a slot for a plan from now on, if one is free, or can be flushed to `sink`, and if there is memory for its sum.
 ///
 /// `sink` gets a plan's key, its description if this session has one, and the statistics. It is called while the slot is
 /// held, and must not raise.
-pub(super) fn claim_slot(
+///
+/// # Safety
+/// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises nothing.
+pub(super) unsafe fn claim_slot(
+    store: &Store,
     plan: PlanRef<'_>,
     execution: ExecutionStats<'_>,
     sink: impl FnOnce(&PlanKey, Option<&PlanDescription>, &Batch),
@@ -257,13 +308,39 @@ pub(super) fn claim_slot(
         nodes,
     };
     let now = execution.run.at;
-    let claimed = own.claim(key, now, now + FLUSH_AFTER_US, |at, key, sum| {
-        pass_to(sink, at, key, sum);
+    // SAFETY: the caller promises the same.
+    let prepare = |at, sum: &mut SumAddress| unsafe { find_sum(store, at, sum) };
+    let claimed = own.claim(key, now, now + FLUSH_AFTER_US, prepare, |at, key, _| {
+        pass_to(sink, at, key);
     });
     if let Some(at) = claimed {
         OWN.descriptions[at].replace(Some(plan.description.clone()));
         plan.slot.at.set(at);
     }
+}
+
+/// Notes where the sum of this session's slot `at` is. Allocates it if the slot was never used. Returns false if there is no memory.
+///
+/// # Safety
+/// The caller must be outside of any FFI boundary, and hold no lock except the slot. Raises nothing.
+unsafe fn find_sum(store: &Store, at: usize, sum: &mut SumAddress) -> bool {
+    if !OWN.sums[at].get().is_null() {
+        return true;
+    }
+    // SAFETY: the caller is outside of any boundary, and `contained` catches errors. The address is that of a sum, which stays mapped
+    // until the process ends.
+    let found = contained(|| unsafe {
+        if sum.0 == 0 {
+            sum.0 = allocate(store, SUM_SIZE);
+        }
+        match sum.0 {
+            0 => std::ptr::null_mut(),
+            address => pg_sys::dsa_get_address(store.pending, address).cast(),
+        }
+    });
+    let found = found.unwrap_or(std::ptr::null_mut());
+    OWN.sums[at].set(found);
+    !found.is_null()
 }
 
 /// Flushes the slots of other plans of the same query to `sink`, see [`claim_slot`], and frees them. So the store knows in which
@@ -279,12 +356,13 @@ pub(super) fn flush_other_plans(
         return;
     }
     for (at, slot) in own.slots().iter().enumerate() {
-        let Some(guard) = slot.seems_used().then(|| slot.try_hold(server::pid())).flatten() else {
+        let is_own = slot.seems_used() && !OWN.sums[at].get().is_null();
+        let Some(guard) = is_own.then(|| slot.try_hold(server::pid())).flatten() else {
             continue;
         };
         let other = guard.key().plan;
         if other != *plan && other.is_same_query(plan) && may_take_turns(now) {
-            own.flush(at, &guard, |at, key, sum| pass_to(&mut sink, at, key, sum));
+            own.flush(at, &guard, |at, key, _| pass_to(&mut sink, at, key));
         }
     }
 }
@@ -306,26 +384,28 @@ pub(super) fn flush_own(mut sink: impl FnMut(&PlanKey, Option<&PlanDescription>,
     let Some(own) = (unsafe { own() }) else { return };
     let mut wait = SlotWait::at_exit();
     for (at, slot) in own.slots().iter().enumerate() {
-        if let Some(guard) = wait_for(slot, &mut wait) {
-            own.flush(at, &guard, |at, key, sum| pass_to(&mut sink, at, key, sum));
+        if !OWN.sums[at].get().is_null()
+            && let Some(guard) = wait.hold(slot)
+        {
+            own.flush(at, &guard, |at, key, _| pass_to(&mut sink, at, key));
             OWN.descriptions[at].replace(None);
         }
     }
 }
 
-/// Passes the content of this session's slot `at` to a sink.
-fn pass_to(
-    sink: impl FnOnce(&PlanKey, Option<&PlanDescription>, &Batch),
-    at: usize,
-    key: &SlotKey,
-    sum: &PlanSum,
-) {
+/// Passes the content of this session's slot `at`, which it holds and has used, to a sink.
+fn pass_to(sink: impl FnOnce(&PlanKey, Option<&PlanDescription>, &Batch), at: usize, key: &SlotKey) {
     let description = OWN.descriptions[at].borrow();
+    // SAFETY: the pointer is null, or that of the slot's sum, which is never freed. Whoever uses the sum holds the slot.
+    let Some(sum) = (unsafe { OWN.sums[at].get().as_ref() }) else {
+        return;
+    };
     sum.with_batch(key.nodes, |batch| sink(&key.plan, description.as_deref(), batch));
 }
 
 /// Releases this session's buffer. Another session can take it.
 pub(super) fn release_buffer() {
+    OWN.sums.iter().for_each(|sum| sum.set(std::ptr::null_mut()));
     OWN.buffer.set(None);
 }
 
@@ -363,15 +443,17 @@ pub(super) unsafe fn flush_free(store: &Store) {
 /// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises if memory cannot be mapped.
 unsafe fn flush(store: &Store, plan: Option<&PlanKey>, mut wait: SlotWait) {
     let tag = plan.map(tag);
-    // SAFETY: the caller holds no LWLock, so `update` may take its locks. It runs inside a boundary of its own, as it requires.
+    // SAFETY: the caller holds no LWLock, so `update` may take its locks. It runs inside a boundary of its own, as it requires. A slot
+    // that is filled has a sum, which is never freed, and belongs to its holder.
     unsafe {
         each_slot(store, |slot| {
             if slot.seems_filled(tag)
-                && let Some(guard) = wait_for(slot, &mut wait)
+                && let Some(guard) = wait.hold(slot)
             {
                 guard.flush(|key, sum| {
                     let is_wanted = plan.is_none_or(|plan| *plan == key.plan);
                     if is_wanted {
+                        let sum = &*pg_sys::dsa_get_address(store.pending, sum.0).cast::<PlanSum>();
                         sum.with_batch(key.nodes, |batch| {
                             if pg_guard_ffi_boundary(|| entry::update(store, &key.plan, batch)).is_none() {
                                 evict::add_to_others(store, &key.plan, batch);
@@ -395,7 +477,7 @@ pub(super) unsafe fn discard(store: &Store, is_unwanted: impl Fn(&PlanKey) -> bo
     unsafe {
         each_slot(store, |slot| {
             if slot.seems_used() {
-                match wait_for(slot, &mut wait) {
+                match wait.hold(slot) {
                     Some(guard) if is_unwanted(&guard.key().plan) => guard.discard(),
                     Some(_) => (),
                     // The slot's plan may be an unwanted one. So the session must look it up in the store.
@@ -424,71 +506,6 @@ pub(super) unsafe fn invalidate(store: &Store, evicted: &[Candidate<PlanKey>]) {
     let may_be_evicted = |tag: u64| !listed || tags.binary_search(&tag).is_ok();
     // SAFETY: the caller is outside of any boundary, and `contained` catches errors.
     let _ = contained(|| unsafe { each_slot(store, |slot| slot.invalidate(may_be_evicted)) });
-}
-
-/// Waits for a slot as long as `wait` allows. The user can cancel the wait if `wait` says so.
-fn wait_for<'a>(slot: &'a Slot, wait: &mut SlotWait) -> Option<SlotGuard<'a>> {
-    loop {
-        let guard = slot.try_hold(server::pid());
-        if guard.is_some() || wait.max.is_zero() {
-            return guard;
-        }
-        if !wait.pause() {
-            return slot.hold_or_inherit(server::pid(), server::is_alive);
-        }
-    }
-}
-
-/// How long a process waits for slots, for all of them together. So a process that is stopped while it holds a slot does not
-/// delay others for long.
-struct SlotWait {
-    /// When the wait ends. It is set when the wait starts.
-    until: Option<Instant>,
-    max: Duration,
-    cancellable: bool,
-}
-
-impl SlotWait {
-    /// Returns the wait of an SQL function.
-    fn of_reader() -> Self {
-        SlotWait {
-            until: None,
-            max: Duration::from_millis(500),
-            cancellable: true,
-        }
-    }
-
-    /// Returns the wait of code that must not wait.
-    fn none() -> Self {
-        SlotWait {
-            until: None,
-            max: Duration::ZERO,
-            cancellable: false,
-        }
-    }
-
-    /// Returns the wait of a session that ends.
-    fn at_exit() -> Self {
-        SlotWait {
-            until: None,
-            max: Duration::from_millis(100),
-            cancellable: false,
-        }
-    }
-
-    /// Sleeps for a tenth of a millisecond. Returns false if the wait has ended.
-    fn pause(&mut self) -> bool {
-        const PAUSE: Duration = Duration::from_micros(100);
-        let now = Instant::now();
-        if now >= *self.until.get_or_insert(now + self.max) {
-            return false;
-        }
-        if self.cancellable {
-            server::check_for_interrupts();
-        }
-        std::thread::sleep(PAUSE);
-        true
-    }
 }
 
 /// Visits the slots of all sessions.

@@ -111,7 +111,7 @@ fn record_at_once(
         let kept = add_or_insert(&store, key, Some(description), &batch);
         if let Some(slowest_ms) = kept {
             slot.slowest_ms.set(slowest_ms);
-            pending::claim_slot(plan, execution, sink);
+            pending::claim_slot(&store, plan, execution, sink);
         }
         (*store.control).evicted.log_first();
         kept.is_some()

@@ -19,7 +19,7 @@ pub(super) unsafe fn count_triggers(estate: *mut EState, level: InstrumentationL
     // SAFETY: the executor state is live by the caller's promise. What is allocated belongs to its context, and so lives as
     // long as its relations.
     unsafe {
-        let (mut is_partitioned, mut has_triggers) = (false, false);
+        let (mut has_parts, mut has_triggers) = (false, false);
         let context = pg_sys::MemoryContextSwitchTo((*estate).es_query_cxt);
         for relation in relations((*estate).es_opened_result_relations) {
             let triggers = (*relation).ri_TrigDesc.as_ref();
@@ -32,15 +32,16 @@ pub(super) unsafe fn count_triggers(estate: *mut EState, level: InstrumentationL
                     compat::alloc_trigger_instrumentation(triggers.numtriggers, options);
             }
             let described = (*relation).ri_RelationDesc;
-            is_partitioned |= !described.is_null()
-                && (*(*described).rd_rel).relkind as u8 == pg_sys::RELKIND_PARTITIONED_TABLE;
+            has_parts |= !(*relation).ri_RootResultRelInfo.is_null()
+                || !described.is_null()
+                    && (*(*described).rd_rel).relkind as u8 == pg_sys::RELKIND_PARTITIONED_TABLE;
         }
         pg_sys::MemoryContextSwitchTo(context);
-        // Core opens partitions when it routes rows to them.
-        if is_partitioned {
+        // Core opens partitions when it routes rows to them. For the triggers of partitions and inheritance children, it opens them again.
+        if has_parts {
             (*estate).es_instrument |= options;
         }
-        is_partitioned || has_triggers
+        has_parts || has_triggers
     }
 }
 
