@@ -35,7 +35,7 @@ pub const RECORDED: &[Recorded] = &[
     Recorded {
         major: 15,
         calls: [13.5, 24.2, 56.5],
-        statements: Some([2_720.0, 2_730.0, 2_870.0, 4_650.0, 4_650.0, 520.0]),
+        statements: Some([2_580.0, 2_600.0, 2_780.0, 4_390.0, 4_490.0, 520.0]),
     },
     Recorded {
         major: 17,

@@ -271,3 +271,41 @@ fn changes_are_those_of_executions_without_counts() {
     assert_eq!(calls, "3 3 3");
     server.assert_no_crash();
 }
+
+/// Before its first row, an index scan computes the keys that depend on parameters, and PostgreSQL starts it again.
+#[test]
+fn scans_with_computed_keys_start_once() {
+    let server = basic_server(
+        "counts-keys",
+        &[
+            "enable_seqscan = off",
+            "enable_bitmapscan = off",
+            "plan_cache_mode = force_generic_plan",
+        ],
+    );
+    let (mut runner, mut reader) = (server.connect(), server.connect());
+    run_each(&mut runner, TABLE);
+    run_each(
+        &mut runner,
+        "CREATE INDEX ON t (grp); SET pg_rowsource.statistics_level = 'typical'",
+    );
+    for (sql, rows) in [
+        ("SELECT count(*) FROM t WHERE grp = $1", 1_000.0),
+        ("SELECT sum(id) FROM t WHERE grp = $1", 1_000.0),
+    ] {
+        for sampfreq in [0, 1, 2, 128] {
+            run_each(&mut runner, &format!("SET pg_rowsource.sampfreq = {sampfreq}"));
+            // Each frequency has a set-up of its own.
+            run_each(&mut reader, "SELECT rowsource_reset()");
+            let statement = runner.prepare(sql).expect(sql);
+            for _ in 0..3 {
+                runner.query(&statement, &[&7]).expect(sql);
+            }
+            let plan = only_kept(&mut reader, &format!("{}%", &sql[..12]));
+            let mut of_scan = |column: &str| node_value(&mut reader, &plan, 1, column);
+            let found = ["starts", "rows", "last_starts", "last_rows"].map(&mut of_scan);
+            assert_eq!(found, [3.0, 3.0 * rows, 1.0, rows], "{sql}, sampfreq {sampfreq}");
+        }
+    }
+    server.assert_no_crash();
+}

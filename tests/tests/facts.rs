@@ -346,3 +346,28 @@ fn compilation_and_workers_of_statements() {
     }
     server.assert_no_crash();
 }
+
+/// PostgreSQL opens the other table only when it fires its trigger.
+#[test]
+fn triggers_of_referring_tables_are_counted() {
+    let (server, mut client) = server("facts-referring");
+    run_each(
+        &mut client,
+        "CREATE TABLE one (id int PRIMARY KEY);
+         CREATE TABLE many (id int PRIMARY KEY, one_id int REFERENCES one ON UPDATE CASCADE);
+         INSERT INTO one VALUES (1), (2); INSERT INTO many SELECT i, 1 FROM generate_series(1, 5) i",
+    );
+    run_each(&mut client, "UPDATE one SET id = 7 WHERE id = 1");
+    let triggers = of_plan(&mut client, "UPDATE one SET%", "details -> 'Triggers'");
+    let calls = |table: &str| -> u64 {
+        let all = triggers.as_array().expect("a list").iter();
+        let of_table = all.filter(|trigger| {
+            trigger["Trigger"]
+                .as_str()
+                .is_some_and(|name| name.ends_with(table))
+        });
+        of_table.filter_map(|trigger| trigger["Calls"].as_u64()).sum()
+    };
+    assert_eq!((calls("public.one"), calls("public.many")), (1, 5), "{triggers}");
+    server.assert_no_crash();
+}

@@ -13,10 +13,14 @@ const TABLES: &str = "
     CREATE TABLE toasted (id int, body text);
     ALTER TABLE toasted ALTER body SET STORAGE external;
     INSERT INTO toasted SELECT i, repeat('toast', 2000) FROM generate_series(1, 20) i;
+    CREATE TABLE audited AS SELECT id, grp FROM t WHERE id <= 2000;
+    CREATE TABLE audit (id int);
+    CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO audit VALUES (NEW.id); RETURN NULL; END';
+    CREATE TRIGGER note AFTER UPDATE ON audited FOR EACH ROW EXECUTE FUNCTION note();
     VACUUM (FREEZE, ANALYZE)";
 
 /// A name for each statement, and the statement. Each runs twice.
-const STATEMENTS: [(&str, &str); 17] = [
+const STATEMENTS: [(&str, &str); 18] = [
     ("an index scan", "SELECT pad FROM t WHERE id = 17"),
     ("a sort on disk", "SELECT id FROM t ORDER BY pad, grp, id"),
     (
@@ -50,6 +54,11 @@ const STATEMENTS: [(&str, &str); 17] = [
         "INSERT INTO t SELECT i, 0, '' FROM generate_series(19990, 20010) i ON CONFLICT DO NOTHING",
     ),
     ("an UPDATE", "UPDATE t SET grp = grp + 1 WHERE id < 30"),
+    // PostgreSQL measures the node Hash, and the triggers run outside of all nodes.
+    (
+        "triggers after a hash join",
+        "UPDATE audited SET grp = grp + 1 FROM generate_series(1901, 2000) AS wanted WHERE id = wanted",
+    ),
     (
         "a DELETE with foreign keys",
         "DELETE FROM t WHERE id BETWEEN 15000 AND 15100",

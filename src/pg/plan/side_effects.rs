@@ -195,6 +195,23 @@ pub unsafe fn is_plain_aggregate_over_scan(aggregate: *mut PlanState, scan: *mut
     }
 }
 
+/// Returns whether a scan computes keys of an index before its first row.
+///
+/// # Safety
+/// `scan` must be an initialised plan state.
+pub unsafe fn has_runtime_keys(scan: *mut PlanState) -> bool {
+    // SAFETY: the plan state is initialised by the caller's promise, and of the type that its tag says.
+    unsafe {
+        match tag(scan) {
+            NodeTag::T_IndexScanState => (*scan.cast::<pg_sys::IndexScanState>()).iss_NumRuntimeKeys > 0,
+            NodeTag::T_IndexOnlyScanState => {
+                (*scan.cast::<pg_sys::IndexOnlyScanState>()).ioss_NumRuntimeKeys > 0
+            }
+            _ => false,
+        }
+    }
+}
+
 /// Returns whether no expression of a list has a side effect.
 ///
 /// # Safety

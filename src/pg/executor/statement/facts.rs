@@ -37,11 +37,13 @@ pub(super) unsafe fn count_triggers(estate: *mut EState, level: InstrumentationL
                     && (*(*described).rd_rel).relkind as u8 == pg_sys::RELKIND_PARTITIONED_TABLE;
         }
         pg_sys::MemoryContextSwitchTo(context);
-        // Core opens partitions when it routes rows to them. For the triggers of partitions and inheritance children, it opens them again.
-        if has_parts {
+        // Core opens partitions when it routes rows to them, and other tables when it fires their triggers: those of partitions and
+        // inheritance children, which it opens again, and those that refer to a row.
+        let may_fire = has_parts || has_triggers;
+        if may_fire {
             (*estate).es_instrument |= options;
         }
-        has_parts || has_triggers
+        may_fire
     }
 }
 

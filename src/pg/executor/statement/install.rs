@@ -199,7 +199,13 @@ impl Statement {
             let is_child = node.parent() == i as i32 - 1 && !parent.by_expression();
             let (aggregate, scan) = (parent.plan_state(), node.plan_state());
             // SAFETY: the plan states are live by the caller's promise.
-            if is_child && unsafe { side_effects::is_plain_aggregate_over_scan(aggregate, scan) } {
+            let is_fused = is_child
+                && unsafe {
+                    // Core starts a scan with run-time keys again in its first call. The wrapper that times nothing would see two starts.
+                    side_effects::is_plain_aggregate_over_scan(aggregate, scan)
+                        && (self.timed != Timed::Never || !side_effects::has_runtime_keys(scan))
+                };
+            if is_fused {
                 parent.set_fused_scan(node.as_ptr());
                 node.set_is_fused_scan(true);
             }

@@ -108,10 +108,12 @@ impl Statement {
             }
             std::mem::replace(&mut *self.outside.get(), Usage::zero())
         };
-        // If core measured, nothing is charged to the nodes, so the account has everything. If core contributes, the account
-        // also has what parallel workers used: core adds that to the leader's counters when they end, outside of all nodes.
-        let is_outside_only =
-            self.mode != Mode::CoreOnly && !self.core_contributes && self.level != InstrumentationLevel::Rows;
+        // If core measured, nothing is charged to the nodes, so the account has everything. If core contributes more than what it
+        // measures of nodes that only it calls, the account also has what parallel workers used: core adds that to the leader's
+        // counters when they end, outside of all nodes.
+        let is_outside_only = self.mode != Mode::CoreOnly
+            && (!self.core_contributes || self.only_by_core)
+            && self.level != InstrumentationLevel::Rows;
         if is_outside_only {
             sums.buffers = compat::buffers(&usage.buffers).into();
             sums.wal = compat::wal(&usage.wal).into();
