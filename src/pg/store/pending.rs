@@ -121,6 +121,8 @@ struct Own {
     buffer: Cell<Option<OwnBuffer>>,
     /// Where the sums of the slots are in this process. Null for a slot that the session has not used.
     sums: [Cell<*mut PlanSum>; SLOTS],
+    /// When the session may ask for memory for a slot again, after there was none.
+    ask_at: Cell<i64>,
     /// The descriptions of the slots' plans. The store needs one if the plan was evicted.
     descriptions: [RefCell<Option<Rc<PlanDescription>>>; SLOTS],
     /// When a period of [`FLUSH_AFTER_US`] ends, and how often in it the session ran another plan of a query.
@@ -130,6 +132,7 @@ struct Own {
 static OWN: BackendLocal<Own> = BackendLocal::new(Own {
     buffer: Cell::new(None),
     sums: [const { Cell::new(std::ptr::null_mut()) }; SLOTS],
+    ask_at: Cell::new(0),
     descriptions: [const { RefCell::new(None) }; SLOTS],
     turns: Cell::new((0, 0)),
 });
@@ -308,8 +311,17 @@ pub(super) unsafe fn claim_slot(
         nodes,
     };
     let now = execution.run.at;
-    // SAFETY: the caller promises the same.
-    let prepare = |at, sum: &mut SumAddress| unsafe { find_sum(store, at, sum) };
+    if now < OWN.ask_at.get() {
+        return;
+    }
+    let prepare = |at, sum: &mut SumAddress| {
+        // SAFETY: the caller promises the same.
+        let is_found = unsafe { find_sum(store, at, sum) };
+        if !is_found {
+            OWN.ask_at.set(now + FLUSH_AFTER_US);
+        }
+        is_found
+    };
     let claimed = own.claim(key, now, now + FLUSH_AFTER_US, prepare, |at, key, _| {
         pass_to(sink, at, key);
     });
