@@ -169,3 +169,26 @@ fn a_long_text_is_stored_in_bounded_memory() {
     assert_eq!(info(&mut client, "truncated"), 1);
     server.assert_no_crash();
 }
+
+/// Sessions whose plans find no room in the sessions' memory write to the store directly.
+#[test]
+fn sessions_without_room_for_their_plans_lose_nothing() {
+    const SESSIONS: i64 = 16;
+    const EXECUTIONS: i64 = 5;
+    let server = basic_server("no-room", &["pg_rowsource.max_memory = '2MB'"]);
+    let mut reader = server.connect();
+    run_each(&mut reader, "CREATE TABLE t AS SELECT 1 AS id");
+    let mut sessions: Vec<_> = (0..SESSIONS).map(|_| server.connect()).collect();
+    for session in &mut sessions {
+        run_each(session, "SET pg_rowsource.statistics_level = 'typical'");
+        for _ in 0..EXECUTIONS {
+            (0..8).for_each(|i| run_each(session, &different(i)));
+        }
+    }
+    for i in 0..8 {
+        let plan = only_kept(&mut reader, &format!("%different {i:03}%"));
+        assert_eq!(plan.calls, SESSIONS * EXECUTIONS, "{}", plan.query);
+    }
+    assert_eq!(info(&mut reader, "refused"), 0);
+    server.assert_no_crash();
+}
