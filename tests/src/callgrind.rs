@@ -50,7 +50,7 @@ pub const RECORDED: &[Recorded] = &[
     Recorded {
         major: 19,
         calls: [12.4, 22.9, 55.0],
-        statements: Some([2_760.0, 2_880.0, 3_000.0, 4_850.0, 4_850.0, 600.0]),
+        statements: Some([2_630.0, 2_660.0, 2_830.0, 4_500.0, 4_320.0, 540.0]),
     },
 ];
 

@@ -226,7 +226,7 @@ fn changes_are_those_of_executions_without_counts() {
     assert_eq!(counted.len(), 2 * CHANGES.len(), "{counted:#?}");
     assert_eq!(counted, changes_of(&mut reader, "computed"));
     for part in [
-        "calls 7 rows 7 wal 14 1 ",
+        "calls 7 rows 7 wal 14 ",
         "\"Tuples Updated\": 7",
         "\"Tuples Inserted\": 7",
         "\"Tuples Deleted\": 7",
