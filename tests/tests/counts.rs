@@ -1,5 +1,5 @@
-//! Executions that only hit and change shared buffers are summed up as counts, and their statistics are computed when somebody reads them. What the
-//! views show of them is what they show of others.
+//! Executions that only hit and change shared buffers are summed up as counts, and their statistics are computed when somebody reads
+//! them. What the views show of them is what they show of others.
 
 use postgres::Client;
 use rowsource_tests::session::{run_each, value};
@@ -7,6 +7,13 @@ use rowsource_tests::store::{KeptPlan, basic_server, node_value, only_kept};
 
 const TABLE: &str = "CREATE TABLE t (id int PRIMARY KEY, grp int);
     INSERT INTO t SELECT i, i % 10 FROM generate_series(1, 10000) i; VACUUM (FREEZE, ANALYZE) t";
+
+/// Statements read tables by an index, with one plan for all parameters.
+const BY_INDEX: [&str; 3] = [
+    "enable_seqscan = off",
+    "enable_bitmapscan = off",
+    "plan_cache_mode = force_generic_plan",
+];
 
 /// Three nodes: a nested loop over two index scans. It returns a row.
 const JOIN: &str = "SELECT a.grp FROM t a JOIN t b ON b.id = a.id + 1 WHERE a.id = $1";
@@ -65,14 +72,15 @@ fn sums_and_last_values_are_those_of_the_executions() {
     let server = basic_server(
         "counts",
         &[
-            "enable_hashjoin = off",
-            "enable_mergejoin = off",
-            "enable_material = off",
-            "enable_memoize = off",
-            "enable_seqscan = off",
-            "enable_bitmapscan = off",
-            "plan_cache_mode = force_generic_plan",
-        ],
+            &BY_INDEX[..],
+            &[
+                "enable_hashjoin = off",
+                "enable_mergejoin = off",
+                "enable_material = off",
+                "enable_memoize = off",
+            ],
+        ]
+        .concat(),
     );
     let (mut runner, mut reader) = (server.connect(), server.connect());
     run_each(&mut runner, TABLE);
@@ -177,13 +185,14 @@ fn changes_are_those_of_executions_without_counts() {
     let server = basic_server(
         "counts-changes",
         &[
-            "autovacuum = off",
-            "full_page_writes = on",
-            "checkpoint_timeout = '1d'",
-            "enable_seqscan = off",
-            "enable_bitmapscan = off",
-            "plan_cache_mode = force_generic_plan",
-        ],
+            &BY_INDEX[..],
+            &[
+                "autovacuum = off",
+                "full_page_writes = on",
+                "checkpoint_timeout = '1d'",
+            ],
+        ]
+        .concat(),
     );
     let (mut runner, mut reader) = (server.connect(), server.connect());
     // Every call is timed in another way, without counts.
@@ -275,14 +284,7 @@ fn changes_are_those_of_executions_without_counts() {
 /// Before its first row, an index scan computes the keys that depend on parameters, and PostgreSQL starts it again.
 #[test]
 fn scans_with_computed_keys_start_once() {
-    let server = basic_server(
-        "counts-keys",
-        &[
-            "enable_seqscan = off",
-            "enable_bitmapscan = off",
-            "plan_cache_mode = force_generic_plan",
-        ],
-    );
+    let server = basic_server("counts-keys", &BY_INDEX);
     let (mut runner, mut reader) = (server.connect(), server.connect());
     run_each(&mut runner, TABLE);
     run_each(

@@ -227,6 +227,20 @@ fn of_plan(client: &mut Client, like: &str, expression: &str) -> Value {
     text.map_or(Value::Null, |text| serde_json::from_str(&text).expect("JSON"))
 }
 
+/// Returns the calls and the milliseconds of the triggers whose names are wanted.
+fn calls_of(triggers: &Value, is_wanted: impl Fn(&str) -> bool) -> (u64, f64) {
+    let all = triggers.as_array().expect("a list");
+    let of_name = all
+        .iter()
+        .filter(|trigger| is_wanted(trigger["Trigger"].as_str().unwrap_or_default()));
+    of_name.fold((0, 0.0), |sum, trigger| {
+        (
+            sum.0 + trigger["Calls"].as_u64().expect("calls"),
+            sum.1 + trigger["Time"].as_f64().expect("a time"),
+        )
+    })
+}
+
 #[test]
 fn triggers_are_counted_and_timed() {
     let (server, mut client) = server("facts-triggers");
@@ -250,19 +264,7 @@ fn triggers_are_counted_and_timed() {
         run_each(&mut client, "TRUNCATE d");
     }
     let triggers = of_plan(&mut client, "INSERT INTO d SELECT%", "details -> 'Triggers'");
-    let calls = |name: &str| {
-        let all = triggers.as_array().expect("a list");
-        let of_name = all.iter().filter(|trigger| {
-            let shown = trigger["Trigger"].as_str().unwrap_or_default();
-            shown.starts_with(name)
-        });
-        of_name.fold((0, 0.0), |sum, trigger| {
-            (
-                sum.0 + trigger["Calls"].as_u64().expect("calls"),
-                sum.1 + trigger["Time"].as_f64().expect("a time"),
-            )
-        })
-    };
+    let calls = |name: &str| calls_of(&triggers, |shown| shown.starts_with(name));
     let (rows, ms) = calls("slow_row on public.d2");
     assert_eq!(rows, 10, "{triggers}");
     assert!(ms >= 20.0, "ten calls of 2 ms: {triggers}");
@@ -359,15 +361,7 @@ fn triggers_of_referring_tables_are_counted() {
     );
     run_each(&mut client, "UPDATE one SET id = 7 WHERE id = 1");
     let triggers = of_plan(&mut client, "UPDATE one SET%", "details -> 'Triggers'");
-    let calls = |table: &str| -> u64 {
-        let all = triggers.as_array().expect("a list").iter();
-        let of_table = all.filter(|trigger| {
-            trigger["Trigger"]
-                .as_str()
-                .is_some_and(|name| name.ends_with(table))
-        });
-        of_table.filter_map(|trigger| trigger["Calls"].as_u64()).sum()
-    };
+    let calls = |table: &str| calls_of(&triggers, |shown| shown.ends_with(table)).0;
     assert_eq!((calls("public.one"), calls("public.many")), (1, 5), "{triggers}");
     server.assert_no_crash();
 }

@@ -157,9 +157,6 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// The maximal number of nodes.
-    pub const MAX_NODES: usize = MAX_NODES;
-
     /// Returns the number of nodes; 0 if nothing was counted.
     #[inline(always)]
     pub fn count(&self) -> usize {

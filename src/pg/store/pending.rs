@@ -229,15 +229,15 @@ pub(super) fn add_counts<'h>(
 }
 
 /// A slot of this session that it holds, to add to its sum.
-struct Held<'a> {
-    slot: Adding<'a>,
+struct Held {
+    slot: Adding<'static>,
     sum: *mut PlanSum,
 }
 
-impl Held<'_> {
+impl Held {
     /// Holds a slot. Returns `None` if it is not kept for the key, must be flushed, or is held by a reader.
     #[inline(always)]
-    fn hold(own: &OwnBuffer, at: usize, key: &BorrowedSlotKey<'_>, now: i64) -> Option<Held<'static>> {
+    fn hold(own: &OwnBuffer, at: usize, key: &BorrowedSlotKey<'_>, now: i64) -> Option<Held> {
         // An ended session may have left its buffer with a slot for the same plan.
         let sum = OWN.inner().sums.get(at)?.get();
         if sum.is_null() {

@@ -15,7 +15,7 @@ use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{Buffers, NodeStats, Outcome, Outside, Run};
 use rowsource_core::phase::{Event, Phase};
 use rowsource_core::plan::PlanNode;
-use rowsource_core::results::{Counts, Scratch, Uncounted};
+use rowsource_core::results::{Scratch, Uncounted};
 use smallvec::SmallVec;
 use std::cell::Cell;
 
@@ -69,8 +69,21 @@ impl Statement {
     fn store_counts(&self, execution: &mut session::Execution, scratch: &mut Scratch) {
         // SAFETY: the phase is `Recorded` now, so no run is on the stack, and none begins. So nothing writes to the histograms.
         let histograms = self.nodes.iter().map(|node| unsafe { node.histogram() });
-        if !session::record_counts(execution, &mut scratch.counts, histograms.clone()) {
-            store_computed(execution, scratch, histograms);
+        if !session::record_counts(execution, &mut scratch.counts, histograms) {
+            self.store_computed(execution, scratch);
+        }
+    }
+
+    /// Has the session store the statistics that are computed from counts.
+    #[cold]
+    #[inline(never)]
+    fn store_computed(&self, execution: &mut session::Execution, scratch: &mut Scratch) {
+        let mut histograms = SmallVec::new();
+        // SAFETY: as for `store_counts`, and this happens once.
+        let is_known = scratch.counts.compute(&mut scratch.stats)
+            && unsafe { results::histograms(&self.nodes, &self.channel, &mut histograms) };
+        if is_known {
+            session::record(execution, &mut scratch.stats, &histograms);
         }
     }
 
@@ -212,21 +225,6 @@ impl Statement {
             LAST_MESSAGE.set(message);
         }
         toplevel || (!any_running() && LAST_MESSAGE.get() != message)
-    }
-}
-
-/// Has the session store the statistics that are computed from counts.
-#[cold]
-#[inline(never)]
-fn store_computed<'a>(
-    execution: &mut session::Execution,
-    scratch: &mut Scratch,
-    nodes: impl Iterator<Item = &'a Histogram>,
-) {
-    let mut histograms: SmallVec<[&Histogram; Counts::MAX_NODES]> = SmallVec::new();
-    histograms.extend(nodes.take(Counts::MAX_NODES));
-    if scratch.counts.compute(&mut scratch.stats) {
-        session::record(execution, &mut scratch.stats, &histograms);
     }
 }
 
