@@ -9,7 +9,7 @@ use crate::pg::store;
 use plans::Plans;
 use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{
-    Buffers, DatabaseSum, ExecutionStats, NodeStats, NodeTotals, Outcome, Outside, Plan, PlanDescription,
+    Buffers, DatabaseSum, ExecutionStats, LazyDescription, NodeStats, NodeTotals, Outcome, Outside, Plan,
     PlanKey, Run, StatementFacts, Workers,
 };
 use rowsource_core::results::Counts;
@@ -25,7 +25,7 @@ pub struct Execution<'a> {
     /// What it did outside of its nodes, and what it waited for, unless both are nothing.
     pub outside: Option<&'a Outside<'a>>,
     pub plan: &'a Rc<KnownPlan>,
-    pub description: &'a Rc<PlanDescription>,
+    pub description: &'a Rc<LazyDescription>,
     /// The description's literals come from an earlier execution.
     pub older_literals: bool,
     /// The execution becomes the session's last statement.
@@ -63,7 +63,7 @@ pub struct Executed<'a> {
 /// The session's last statement.
 struct Last {
     plan: Rc<KnownPlan>,
-    description: Rc<PlanDescription>,
+    description: Rc<LazyDescription>,
     older_literals: bool,
     run: Run,
     /// What it did outside of its nodes, if `has_facts`.
@@ -114,7 +114,7 @@ pub fn known(key: &PlanKey) -> Option<Rc<KnownPlan>> {
 /// Makes a plan that is new in this session. It is listed before it runs, so that many open cursors of one plan share it.
 #[cold]
 #[inline(never)]
-pub fn new_plan(key: PlanKey, description: &Rc<PlanDescription>) -> Rc<KnownPlan> {
+pub fn new_plan(key: PlanKey, description: &Rc<LazyDescription>) -> Rc<KnownPlan> {
     let plan = Rc::new(KnownPlan::new(key, description.clone()));
     if let Ok(mut session) = SESSION.try_borrow_mut() {
         session.plans.note_use(&plan, description);
@@ -226,7 +226,7 @@ pub fn last() -> Option<LastStatement> {
     let last = session.last.as_ref()?;
     let stored = store::current_plan(&last.plan.key).or_else(|| last.plan.local_copy());
     let stored = stored.unwrap_or_else(|| {
-        let mut single = Plan::new(last.plan.key, last.description.clone());
+        let mut single = Plan::new(last.plan.key, last.description.decoded().clone());
         if last.run.explained {
             single.statistics.add_explained(last.run.at);
         } else {
@@ -245,9 +245,9 @@ pub fn last() -> Option<LastStatement> {
     // The user looks at the session's statements.
     last.copies.set(COPIES);
     let description = if last.description.is_normalised() && !last.text.is_empty() {
-        Rc::new(server::with_literals(&last.description, &last.text))
+        Rc::new(server::with_literals(last.description.decoded(), &last.text))
     } else {
-        last.description.clone()
+        last.description.decoded().clone()
     };
     let plan = Plan {
         description,
@@ -455,7 +455,7 @@ impl Last {
     /// then the literals are not known.
     #[cold]
     #[inline(never)]
-    fn keep_text(&mut self, text: &Executed, description: &PlanDescription, now: i64) {
+    fn keep_text(&mut self, text: &Executed, description: &LazyDescription, now: i64) {
         self.text_id = TextId::default();
         self.text.clear();
         if now.saturating_sub(self.copies_from) >= COPIES_PERIOD {

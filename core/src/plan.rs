@@ -101,6 +101,19 @@ pub enum Extent {
     ConstantLimit,
 }
 
+/// What the planner expected of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Costs {
+    /// The cost before the first row, in the planner's units.
+    pub startup_cost: f64,
+    /// The cost of all rows.
+    pub total_cost: f64,
+    /// The rows of one execution.
+    pub plan_rows: f64,
+    /// The mean bytes of a row.
+    pub plan_width: f64,
+}
+
 /// Why a plan could not be described.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
@@ -130,8 +143,6 @@ pub struct ExplainedPlan {
     pub cut: usize,
     /// The lists of constants that one symbol replaces in the conditions.
     pub lists: Vec<List>,
-    /// What bounds the nodes; empty if nothing is known.
-    pub extents: Vec<Extent>,
     /// A number that changes with the names and the planner's choices that the description shows. `None` if it is not right for
     /// other plannings.
     pub names: Option<u64>,
@@ -170,7 +181,6 @@ pub fn parse_explain_json(json: &str) -> Result<ExplainedPlan, PlanError> {
         generic: reader.texts.generic,
         cut: reader.texts.cut,
         lists: Vec::new(),
-        extents: Vec::new(),
         names: None,
     })
 }

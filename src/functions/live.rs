@@ -84,7 +84,7 @@ pub(super) fn lines(rows: &mut Rows, pid: i32, format: &Format) {
             )
         }
         // A parallel worker alone has no description: the leader's statement shows what it does.
-        let Some(description) = &live.statement.description else {
+        let Some(description) = live.statement.description() else {
             continue;
         };
         if !std::mem::take(&mut is_first) {
@@ -175,7 +175,7 @@ fn node_row(live: &Live, of_plan: &Live, i: usize) -> Vec<Value> {
     } else {
         ids.iter().position(|other| *other == id)
     };
-    let described = of_plan.statement.description.as_ref();
+    let described = of_plan.statement.description();
     let node = place.and_then(|place| described?.nodes.get(place));
     let stats = &computed.stats[i];
     let is_running = computed.running == Some(i);

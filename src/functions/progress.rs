@@ -4,7 +4,7 @@ use super::live::{self, Live};
 use crate::pg::live::private_pids;
 use crate::pg::server::srf::{Rows, Value, oid, text, timestamp, value};
 use crate::pg::server::{self, HeapSize};
-use rowsource_core::model::PlanDescription;
+use rowsource_core::model::Published;
 use rowsource_core::plan::Extent;
 use rowsource_core::progress::{self, Node, Progress, Table};
 use rustc_hash::FxHashMap;
@@ -65,8 +65,11 @@ fn row(live: &Live, all: &[Live], sizes: &mut Sizes) -> Vec<Value> {
     }
     let is_running = statement.state.is_running;
     let elapsed_ms = statement.elapsed_ns() / 1e6;
-    let description = statement.description.as_ref();
-    let progress = description.and_then(|description| progress(live, description, all, sizes));
+    let description = statement.description();
+    let progress = statement
+        .published
+        .as_ref()
+        .and_then(|published| progress(live, published, all, sizes));
     let running = computed.running;
     let node = running.and_then(|i| description?.nodes.get(i));
     // A cursor goes on when its client wants more rows.
@@ -104,12 +107,7 @@ fn row(live: &Live, all: &[Live], sizes: &mut Sizes) -> Vec<Value> {
 }
 
 /// Estimates how far a statement is. Returns `None` if nothing can be said.
-fn progress(
-    leader: &Live,
-    description: &PlanDescription,
-    all: &[Live],
-    sizes: &mut Sizes,
-) -> Option<Progress> {
+fn progress(leader: &Live, published: &Published, all: &[Live], sizes: &mut Sizes) -> Option<Progress> {
     let Live {
         statement, computed, ..
     } = leader;
@@ -126,6 +124,7 @@ fn progress(
             }
         }
     }
+    let Published { description, extents } = published;
     if description.nodes.len() != stats.len() {
         return None;
     }
@@ -135,7 +134,7 @@ fn progress(
     let is_this_database = statement.setup.key.dbid == server::database_id();
     let mut nodes = Vec::with_capacity(stats.len());
     for (i, (plan, stats)) in description.nodes.iter().zip(&stats).enumerate() {
-        let extent = description.extents.get(i);
+        let extent = extents.get(i);
         let files = stats.buffers.get_or_zero();
         let buffers = stats.buffers.get().filter(|_| blocks_are_known);
         nodes.push(Node {

@@ -5,7 +5,7 @@ use crate::guc;
 use crate::pg::server;
 use crate::pg::store::{PlanRef, PlanSlot};
 use rowsource_core::eviction::{Limits, oldest};
-use rowsource_core::model::{ExecutionStats, KeepLimit, NodeTotals, Plan, PlanDescription, PlanKey};
+use rowsource_core::model::{ExecutionStats, KeepLimit, LazyDescription, NodeTotals, Plan, PlanKey};
 use rowsource_core::waits::plan::PlanWaits;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::cell::{Cell, RefCell};
@@ -25,7 +25,7 @@ pub struct KnownPlan {
     pub key: PlanKey,
     /// The plan's slot in the session's buffer of the shared store.
     slot: PlanSlot,
-    pub description: RefCell<Rc<PlanDescription>>,
+    pub description: RefCell<Rc<LazyDescription>>,
     /// How many changes of catalogs the session had heard of when the names of the description were last compared.
     pub compared_at: Cell<u64>,
     /// Whether the plan is in the session's list.
@@ -39,7 +39,7 @@ pub struct KnownPlan {
 }
 
 impl KnownPlan {
-    pub(super) fn new(key: PlanKey, description: Rc<PlanDescription>) -> Self {
+    pub(super) fn new(key: PlanKey, description: Rc<LazyDescription>) -> Self {
         KnownPlan {
             key,
             slot: PlanSlot::default(),
@@ -54,7 +54,7 @@ impl KnownPlan {
 
     /// Returns the plan in the form that the shared store expects, with the description of an execution.
     #[inline(always)]
-    pub fn for_store<'a>(&'a self, description: &'a Rc<PlanDescription>) -> PlanRef<'a> {
+    pub fn for_store<'a>(&'a self, description: &'a Rc<LazyDescription>) -> PlanRef<'a> {
         PlanRef {
             key: &self.key,
             slot: &self.slot,
@@ -68,9 +68,9 @@ impl KnownPlan {
     }
 
     /// Changes the statistics in this session.
-    fn change_local(&self, description: &Rc<PlanDescription>, change: impl FnOnce(&mut Plan)) {
+    fn change_local(&self, description: &Rc<LazyDescription>, change: impl FnOnce(&mut Plan)) {
         let mut local = self.local.borrow_mut();
-        change(local.get_or_insert_with(|| Box::new(Plan::new(self.key, description.clone()))));
+        change(local.get_or_insert_with(|| Box::new(Plan::new(self.key, description.decoded().clone()))));
     }
 
     /// Returns the bytes that the plan uses in this session.
@@ -117,7 +117,7 @@ impl Plans {
 
     /// Marks a plan as the most recently used one, lists it if needed, and stores its new description.
     #[inline(always)]
-    pub fn note_use(&mut self, plan: &Rc<KnownPlan>, description: &Rc<PlanDescription>) {
+    pub fn note_use(&mut self, plan: &Rc<KnownPlan>, description: &Rc<LazyDescription>) {
         self.executions += 1;
         plan.used.set(self.executions);
         if !plan.listed.get() {
@@ -135,7 +135,7 @@ impl Plans {
     pub fn record(
         &mut self,
         plan: &KnownPlan,
-        description: &Rc<PlanDescription>,
+        description: &Rc<LazyDescription>,
         older_literals: bool,
         execution: &ExecutionStats<'_>,
     ) {
@@ -143,7 +143,7 @@ impl Plans {
         plan.change_local(description, |local| {
             local.add(execution);
             has_grown |= local.keep(execution, &mut self.keep_limit);
-            local.description.clone_from(description);
+            local.description.clone_from(description.decoded());
             local.older_literals = older_literals;
         });
         if has_grown {
@@ -152,7 +152,7 @@ impl Plans {
     }
 
     /// Counts an execution by EXPLAIN (ANALYZE) in the plan's statistics in this session.
-    pub fn record_explained(&mut self, plan: &KnownPlan, description: &Rc<PlanDescription>, at: i64) {
+    pub fn record_explained(&mut self, plan: &KnownPlan, description: &Rc<LazyDescription>, at: i64) {
         let first = plan.local.borrow().is_none();
         plan.change_local(description, |local| local.statistics.add_explained(at));
         if first {

@@ -1,13 +1,14 @@
 //! Plans in the tables of the history. A plan's description and its statistics are separate, because the description is stored
 //! once, and the statistics with each snapshot. Both begin with [`FILE_FORMAT`], which tells which version wrote them.
 
+use super::description::PlanDescription;
 use super::estimates::Estimates;
 use super::exemplar::Exemplars;
 use super::format::FILE_FORMAT;
 use super::key::PlanKey;
 use super::node::{NodeStats, NodeTotals};
 use super::packed::{PackError, append, take, with_zeros, without_zeros};
-use super::plan::{MAX_NODES, Plan, PlanDescription, PlanStats};
+use super::plan::{MAX_NODES, Plan, PlanStats};
 use crate::plan::PlanNode;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;

@@ -1,8 +1,7 @@
 //! Where the constants of a statement are.
 
 use super::lexer::{Kind, Lexer, Token};
-use rustc_hash::FxHasher;
-use std::hash::{Hash, Hasher};
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// A statement's text without spaces at its ends, in the server's encoding.
@@ -24,7 +23,7 @@ pub struct Found {
 }
 
 /// The constants of all texts with the same queryid.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Constants {
     /// The number that the first constant gets.
     first: u32,
@@ -129,14 +128,6 @@ impl Constants {
         let all = Constants::literals(text)?;
         let is_same = self.kept == 0 && (all.first, all.tokens.len()) == (self.first, self.tokens.len());
         if is_same { all.places(text) } else { None }
-    }
-
-    /// Returns a number that is the same for the same constants and the same `seed`, in each session.
-    pub fn fingerprint(&self, seed: u64) -> u64 {
-        let mut hasher = FxHasher::default();
-        seed.hash(&mut hasher);
-        self.hash(&mut hasher);
-        hasher.finish()
     }
 
     /// Returns how many bytes they take.

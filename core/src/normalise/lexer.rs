@@ -50,24 +50,23 @@ impl<'a> Lexer<'a> {
     }
 
     /// Returns the token at the beginning of a text that is not empty: its kind and its length.
+    #[inline]
     fn token(&self, rest: &[u8]) -> (Kind, usize) {
-        match rest {
-            [b'\'', ..] => (Kind::String, string(rest, self.backslashes)),
-            [b'e' | b'E', b'\'', ..] => (Kind::String, 1 + string(&rest[1..], true)),
-            [b'b' | b'B' | b'x' | b'X', b'\'', ..] => (Kind::String, 1 + string(&rest[1..], false)),
-            [b'u' | b'U', b'&', b'\'', ..] => (Kind::String, 2 + string(&rest[2..], false)),
-            [b'u' | b'U', b'&', b'"', ..] => (Kind::Word, 2 + quoted(&rest[2..])),
-            [b'"', ..] => (Kind::Word, quoted(rest)),
-            [b'$', digit, ..] if digit.is_ascii_digit() => {
-                (Kind::Parameter, 1 + digits(&rest[1..], u8::is_ascii_digit))
-            }
-            [b'$', ..] => dollar_quoted(rest).map_or((Kind::Other, 1), |length| (Kind::String, length)),
-            // PL/pgSQL has ranges of numbers: 1..10.
-            [b'.', b'.', ..] => (Kind::Other, 2),
-            [b'.', digit, ..] if digit.is_ascii_digit() => (Kind::Number, number(rest)),
-            [first, ..] if first.is_ascii_digit() => (Kind::Number, number(rest)),
-            [first, ..] if is_name(*first) => (Kind::Word, word(rest)),
-            _ => (Kind::Other, 1),
+        let (first, second) = (rest[0], rest.get(1).copied().unwrap_or(0));
+        match class(first) {
+            NAME if matches!(second, b'\'' | b'&') => prefixed(rest),
+            NAME => (Kind::Word, word(rest)),
+            DIGIT => (Kind::Number, number(rest)),
+            _ => match (first, second) {
+                (b'\'', _) => (Kind::String, string(rest, self.backslashes)),
+                (b'"', _) => (Kind::Word, quoted(rest)),
+                (b'$', b'0'..=b'9') => (Kind::Parameter, 1 + digits(&rest[1..], u8::is_ascii_digit)),
+                (b'$', _) => dollar_quoted(rest).map_or((Kind::Other, 1), |length| (Kind::String, length)),
+                // PL/pgSQL has ranges of numbers: 1..10.
+                (b'.', b'.') => (Kind::Other, 2),
+                (b'.', b'0'..=b'9') => (Kind::Number, number(rest)),
+                _ => (Kind::Other, 1),
+            },
         }
     }
 }
@@ -91,16 +90,58 @@ impl Iterator for Lexer<'_> {
     }
 }
 
+/// What a byte can be a part of. The first three can be in a name.
+const NAME: u8 = 1;
+const DIGIT: u8 = 2;
+const DOLLAR: u8 = 3;
+const SPACE: u8 = 4;
+const NO_NAME: u8 = 5;
+
+/// The class of each byte.
+static CLASSES: [u8; 256] = {
+    let mut classes = [NO_NAME; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        classes[byte] = match byte as u8 {
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' | 0x80.. => NAME,
+            b'0'..=b'9' => DIGIT,
+            b'$' => DOLLAR,
+            b' ' | b'\t' | b'\n' | b'\r' | b'\x0b' | b'\x0c' => SPACE,
+            _ => NO_NAME,
+        };
+        byte += 1;
+    }
+    classes
+};
+
+fn class(byte: u8) -> u8 {
+    CLASSES[usize::from(byte)]
+}
+
 /// Returns whether PostgreSQL's scanner skips this byte.
 pub fn is_space(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b'\x0b' | b'\x0c')
+    class(byte) == SPACE
 }
 
 fn is_name(byte: u8) -> bool {
-    byte.is_ascii_alphabetic() || byte == b'_' || byte >= 0x80
+    class(byte) == NAME
+}
+
+/// Returns the token of a text that begins with a letter and a quote or an ampersand.
+#[cold]
+#[inline(never)]
+fn prefixed(text: &[u8]) -> (Kind, usize) {
+    match text {
+        [b'e' | b'E', b'\'', ..] => (Kind::String, 1 + string(&text[1..], true)),
+        [b'b' | b'B' | b'x' | b'X', b'\'', ..] => (Kind::String, 1 + string(&text[1..], false)),
+        [b'u' | b'U', b'&', b'\'', ..] => (Kind::String, 2 + string(&text[2..], false)),
+        [b'u' | b'U', b'&', b'"', ..] => (Kind::Word, 2 + quoted(&text[2..])),
+        _ => (Kind::Word, word(text)),
+    }
 }
 
 /// Returns the length of the spaces and comments that a text begins with.
+#[inline]
 fn gap(text: &[u8]) -> usize {
     let mut at = 0;
     loop {
@@ -206,9 +247,7 @@ pub fn dollar_quoted(text: &[u8]) -> Option<usize> {
 }
 
 fn word(text: &[u8]) -> usize {
-    digits(text, |&byte| {
-        is_name(byte) || byte.is_ascii_digit() || byte == b'$'
-    })
+    digits(text, |&byte| class(byte) <= DOLLAR)
 }
 
 /// Returns the length of the number that a text begins with.

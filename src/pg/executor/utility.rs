@@ -22,7 +22,7 @@ use rowsource_core::clock;
 use rowsource_core::hint;
 use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{
-    NodeStats, Outcome, Outside, PlanDescription, PlanId, PlanKey, PlanOrigin, Planning, Run, Time,
+    LazyDescription, NodeStats, Outcome, Outside, PlanId, PlanKey, PlanOrigin, Planning, Run, Time,
 };
 use rowsource_core::stable_hash::StableHasher;
 use std::cell::RefCell;
@@ -49,7 +49,7 @@ pub struct Running {
 /// The plan under which a running utility statement will be recorded.
 struct Recorded {
     plan: Rc<KnownPlan>,
-    description: Rc<PlanDescription>,
+    description: Rc<LazyDescription>,
     /// What the statement waits, in all statements that it runs.
     waits: Box<UtilityWaits>,
 }

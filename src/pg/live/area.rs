@@ -12,8 +12,7 @@ use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::contained;
 use crate::pg::{server, store};
 use pgrx::{pg_guard, pg_sys};
-use postcard::experimental::serialized_size;
-use rowsource_core::model::PlanDescription;
+use rowsource_core::model::LazyDescription;
 use rowsource_core::pending::Owner;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -85,7 +84,9 @@ struct Own {
     /// The addresses of the blocks' nodes in this process.
     nodes: [Cell<*mut Node>; BLOCKS],
     /// The descriptions in the blocks.
-    descriptions: [RefCell<Option<Rc<PlanDescription>>>; BLOCKS],
+    descriptions: [RefCell<Option<Rc<LazyDescription>>>; BLOCKS],
+    /// Where the blocks' room for descriptions is in this process. Null if that is not known yet.
+    rooms: [Cell<*mut u8>; BLOCKS],
     /// There was no memory for an area.
     refused: Cell<bool>,
 }
@@ -95,6 +96,7 @@ static OWN: BackendLocal<Own> = BackendLocal::new(Own {
     used: Cell::new(0),
     nodes: [const { Cell::new(std::ptr::null_mut()) }; BLOCKS],
     descriptions: [const { RefCell::new(None) }; BLOCKS],
+    rooms: [const { Cell::new(std::ptr::null_mut()) }; BLOCKS],
     refused: Cell::new(false),
 });
 
@@ -281,7 +283,7 @@ impl OwnBlock {
     }
 
     /// Publishes the description of the statement's plan, unless the block has it. Publishes none if there is no memory.
-    pub fn describe(&self, description: &Rc<PlanDescription>) {
+    pub fn describe(&self, description: &Rc<LazyDescription>) {
         let kept = &OWN.descriptions[self.index];
         if kept
             .borrow()
@@ -300,13 +302,13 @@ impl OwnBlock {
     }
 
     /// Writes a description to shared memory. Returns its size; `None` if there is no room for it.
-    fn write(&self, description: &PlanDescription) -> Option<usize> {
+    fn write(&self, description: &LazyDescription) -> Option<usize> {
         if let Some(size) = self.write_to_room(description) {
             return Some(size);
         }
         let block = &self.area.blocks[self.index];
-        let size = serialized_size(&(description, &description.extents))
-            .ok()
+        let size = description
+            .published_size()
             .filter(|size| *size <= MAX_DESCRIPTION)?;
         // A block has at most two in its life: a small one, which is then lost, and the largest.
         let room = match block.description_room.load(Relaxed) as usize {
@@ -316,28 +318,33 @@ impl OwnBlock {
         };
         let memory = store::live_memory()?;
         // SAFETY: a statement is being set up, so the process holds no lock and is outside of any boundary.
-        let (address, _) = contained(|| unsafe { memory.allocate(room) }).ok()??;
+        let (address, place) = contained(|| unsafe { memory.allocate(room) }).ok()??;
+        OWN.rooms[self.index].set(place);
         block.description.store(address, Relaxed);
         block.description_room.store(room as u32, Release);
         self.write_to_room(description)
     }
 
     /// Does that if the room that the block has is large enough.
-    fn write_to_room(&self, description: &PlanDescription) -> Option<usize> {
+    fn write_to_room(&self, description: &LazyDescription) -> Option<usize> {
         let block = &self.area.blocks[self.index];
-        let (address, room) = (
-            block.description.load(Relaxed),
-            block.description_room.load(Relaxed) as usize,
-        );
-        let memory = store::live_memory().filter(|_| room > 0)?;
-        // SAFETY: the block has this memory, which is never freed. There is room for so many bytes, which only this process writes.
-        // Readers use a copy only if the statement was live, so that the description did not change meanwhile.
-        let place = unsafe {
-            let place = contained(|| memory.at(address)).ok()?;
-            std::slice::from_raw_parts_mut(place, room)
-        };
-        let written = postcard::to_slice(&(description, &description.extents), place);
-        written.ok().map(|bytes| bytes.len())
+        let size = block.description_room.load(Relaxed) as usize;
+        let room = &OWN.rooms[self.index];
+        if size == 0 {
+            return None;
+        }
+        if room.get().is_null() {
+            // An earlier owner has allocated it.
+            let memory = store::live_memory()?;
+            let address = block.description.load(Relaxed);
+            // SAFETY: the block has this memory, which is never freed. A statement is being set up, so the process is outside of any
+            // boundary.
+            room.set(contained(|| unsafe { memory.at(address) }).ok()?);
+        }
+        // SAFETY: the block has so much memory there, which is never freed, and which only this process writes. Readers use a copy only
+        // if the statement was live, so that the description did not change meanwhile.
+        let room = unsafe { std::slice::from_raw_parts_mut(room.get(), size) };
+        description.publish(room)
     }
 }
 

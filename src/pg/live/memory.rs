@@ -4,7 +4,7 @@ use super::area::{self, OwnBlock};
 use super::header::{Header, Setup};
 use crate::pg::hot::node::Node;
 use crate::pg::server::backend_local::BackendLocal;
-use rowsource_core::model::PlanDescription;
+use rowsource_core::model::LazyDescription;
 use rowsource_core::zeroed::ZeroedMemory;
 use std::rc::Rc;
 
@@ -64,7 +64,7 @@ impl NodeMemory {
     ///
     /// # Safety
     /// The statement must not be live.
-    pub unsafe fn publish(&self, setup: Setup, description: Option<&Rc<PlanDescription>>) {
+    pub unsafe fn publish(&self, setup: Setup, description: Option<&Rc<LazyDescription>>) {
         if let NodeMemory::Shared(block) = self {
             // SAFETY: this process owns the header, and the statement is not live, by the caller's promise.
             unsafe { block.header().set_up(setup) };

@@ -15,7 +15,7 @@ use crate::pg::server::memory;
 use crate::pg::store::{self, LiveMemory};
 use pgrx::pg_sys;
 use rowsource_core::clock::{Source, elapsed};
-use rowsource_core::model::{Buffers, PlanDescription, Wal};
+use rowsource_core::model::{Buffers, LazyDescription, PlanDescription, Published, Wal};
 use std::mem::MaybeUninit;
 
 /// How often a copy is tried.
@@ -34,7 +34,7 @@ pub struct Running {
     pub now: u64,
     pub nodes: Vec<Node>,
     /// The description of its plan. A parallel worker has none.
-    pub description: Option<PlanDescription>,
+    pub published: Option<Published>,
     /// What runs now.
     pub hot: Option<HotCopy>,
 }
@@ -174,6 +174,7 @@ fn copy(
         counters: after.counters.filter(|_| is_same),
         ..after
     });
+    let published = LazyDescription::published(&bytes);
     Some(Some(Running {
         pid,
         leader: area.leader(),
@@ -182,12 +183,7 @@ fn copy(
         state,
         now,
         nodes,
-        description: postcard::from_bytes(&bytes).ok().map(
-            |(mut description, extents): (PlanDescription, _)| {
-                description.extents = extents;
-                description
-            },
-        ),
+        published,
         hot,
     }))
 }
@@ -258,6 +254,11 @@ pub(super) unsafe fn copy_words<T: Copy>(from: *const T) -> T {
 }
 
 impl Running {
+    /// Returns the description of its plan.
+    pub fn description(&self) -> Option<&PlanDescription> {
+        self.published.as_ref().map(|published| &published.description)
+    }
+
     /// Returns the clock that its nodes read; `None` if they are not timed.
     pub fn clock(&self) -> Option<Source> {
         let clock = Source::ALL.get(usize::from(self.setup.clock)).copied();

@@ -28,9 +28,9 @@ use crate::pg::server::contained::contained_or_cancelled;
 use crate::pg::server::{self, memory};
 use pgrx::pg_sys::{self, QueryDesc};
 use rowsource_core::clock::system;
-use rowsource_core::model::PlanDescription;
+use rowsource_core::model::{LazyDescription, PlanDescription};
 use rowsource_core::normalise::{Constants, Place, Text, block, replaced};
-use rowsource_core::plan::{ExplainedPlan, PlanNode, parse_explain_json};
+use rowsource_core::plan::{Costs, ExplainedPlan, PlanNode, parse_explain_json};
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -122,10 +122,10 @@ impl StatementText<'_> {
 pub unsafe fn description<'a>(
     query: *mut QueryDesc,
     text: impl FnOnce() -> StatementText<'a>,
-    known: Option<(&Rc<PlanDescription>, &Cell<u64>)>,
-    stored: impl FnOnce() -> Option<PlanDescription>,
+    known: Option<(&Rc<LazyDescription>, &Cell<u64>)>,
+    stored: impl FnOnce() -> Option<LazyDescription>,
     found: &[Found],
-) -> Option<(Rc<PlanDescription>, bool)> {
+) -> Option<(Rc<LazyDescription>, bool)> {
     let has_memory = || memory::has_headroom(found.len());
     if let Some((known, compared_at)) = known {
         if is_of_all(known) {
@@ -154,27 +154,25 @@ pub unsafe fn description<'a>(
             return unsafe { describe(query, &text, found) }.map(|description| (Rc::new(description), false));
         }
     }
-    if !has_memory() {
-        return None;
-    }
-    let text = text();
     let stored = match known {
         None if !guc::keep_constants() => stored(),
         _ => None,
     };
-    // SAFETY: the caller promises what the functions require.
-    let description = unsafe {
-        match stored.and_then(|stored| completed(stored, &text, found)) {
-            Some(description) => description,
-            None => describe(query, &text, found)?,
-        }
-    };
+    // SAFETY: `found` are the nodes of a started query, by the caller's promise.
+    if let Some(usable) = stored.and_then(|stored| unsafe { usable(stored, found) }) {
+        return Some((Rc::new(usable), false));
+    }
+    if !has_memory() {
+        return None;
+    }
+    // SAFETY: the caller promises what the function requires.
+    let description = unsafe { describe(query, &text(), found)? };
     Some((Rc::new(description), false))
 }
 
 /// Returns whether a plan's description is right for all executions.
 #[inline(always)]
-pub fn is_of_all(description: &PlanDescription) -> bool {
+pub fn is_of_all(description: &LazyDescription) -> bool {
     description.is_normalised() && !guc::keep_constants()
 }
 
@@ -185,7 +183,7 @@ pub fn is_of_all(description: &PlanDescription) -> bool {
 /// `found` must be the nodes of a started query.
 #[inline(always)]
 pub unsafe fn has_current_names(
-    description: &PlanDescription,
+    description: &LazyDescription,
     compared_at: &Cell<u64>,
     found: &[Found],
 ) -> bool {
@@ -200,7 +198,7 @@ pub unsafe fn has_current_names(
 /// The same as for [`has_current_names`].
 #[cold]
 #[inline(never)]
-unsafe fn compare_names(description: &PlanDescription, compared_at: &Cell<u64>, found: &[Found]) -> bool {
+unsafe fn compare_names(description: &LazyDescription, compared_at: &Cell<u64>, found: &[Found]) -> bool {
     let heard = server::catalog_changes();
     // SAFETY: the nodes of a started query are initialised, and their relations are open.
     let names = unsafe { relations::names(found) };
@@ -215,44 +213,39 @@ unsafe fn compare_names(description: &PlanDescription, compared_at: &Cell<u64>, 
 ///
 /// # Safety
 /// `query` must be valid.
-pub unsafe fn is_of(description: &PlanDescription, query: *mut QueryDesc, text: &StatementText) -> bool {
+pub unsafe fn is_of(description: &LazyDescription, query: *mut QueryDesc, text: &StatementText) -> bool {
+    if !guc::keep_constants() {
+        return false;
+    }
     // SAFETY: `query` is valid by the caller's promise.
     let has_parameters = unsafe { !(*query).params.is_null() };
-    guc::keep_constants() && (!has_parameters || description.generic) && description.is_of(&text.bytes)
+    let description = description.decoded();
+    (!has_parameters || description.generic) && description.is_of(&text.bytes)
 }
 
-/// Completes a description that another session has made of this plan. Returns `None` if it is not right for this statement.
+/// Returns a description that the store has of this plan, with what is known of its nodes today. Returns `None` if its relations or
+/// columns have other names now.
 ///
 /// # Safety
-/// `text` must be the text of a started query, and `found` must be the nodes of its plan.
-unsafe fn completed(
-    mut stored: PlanDescription,
-    text: &StatementText,
-    found: &[Found],
-) -> Option<PlanDescription> {
+/// `found` must be the nodes of a started query's plan.
+unsafe fn usable(stored: LazyDescription, found: &[Found]) -> Option<LazyDescription> {
     let hidden = usize::from(found[0].hidden);
-    if stored.nodes.len() + hidden != found.len() {
-        return None;
+    // SAFETY: the nodes of a started query are initialised, and their relations are open.
+    unsafe {
+        if stored.nodes() + hidden != found.len() || !stored.has_names(relations::names(found)?) {
+            return None;
+        }
+        let costs = found[hidden..].iter().map(|place| {
+            let plan = &*(*place.plan_state).plan;
+            Costs {
+                startup_cost: plan.startup_cost,
+                total_cost: plan.total_cost,
+                plan_rows: plan.plan_rows,
+                plan_width: f64::from(plan.plan_width),
+            }
+        });
+        Some(stored.planned(costs, relations::extents(found)))
     }
-    let (constants, places) = text.constants()?;
-    let (kept, is_cut) = replaced(&text.bytes, &places, server::MAX_SHOWN_TEXT);
-    // Equal queries may have other names since a table was altered.
-    if shown(&kept, is_cut).0 != stored.text {
-        return None;
-    }
-    // SAFETY: `found` are the nodes of a started query, by the caller's promise.
-    let names = unsafe { relations::names(found)? };
-    for (node, found) in stored.nodes.iter_mut().zip(&found[hidden..]) {
-        // SAFETY: `found` are the nodes of a started query, by the caller's promise.
-        let plan = unsafe { &*(*found.plan_state).plan };
-        // The stored ones are of another planning.
-        node.startup_cost = plan.startup_cost;
-        node.total_cost = plan.total_cost;
-        node.plan_rows = plan.plan_rows;
-        node.plan_width = f64::from(plan.plan_width);
-    }
-    // SAFETY: as above.
-    stored.completed(constants, names, unsafe { relations::extents(found) })
 }
 
 /// Describes the plan, and subtracts the time from the budget. Returns `None` if there is no memory.
@@ -261,7 +254,7 @@ unsafe fn completed(
 /// * `query` must be started, `text` be its text, and `found` must be the nodes of its plan.
 /// * The caller must allow errors: a cancel request is raised again.
 #[inline(never)]
-unsafe fn describe(query: *mut QueryDesc, text: &StatementText, found: &[Found]) -> Option<PlanDescription> {
+unsafe fn describe(query: *mut QueryDesc, text: &StatementText, found: &[Found]) -> Option<LazyDescription> {
     let start = system::monotonic();
     let constants = if guc::keep_constants() {
         None
@@ -286,10 +279,7 @@ unsafe fn describe(query: *mut QueryDesc, text: &StatementText, found: &[Found])
         }
     };
     // SAFETY: as above.
-    unsafe {
-        relations::add(found, &mut plan.nodes);
-        plan.extents = relations::extents(found);
-    }
+    unsafe { relations::add(found, &mut plan.nodes) };
     let hidden = usize::from(found[0].hidden);
     // SAFETY: as above.
     let stopped_early = unsafe { reading::stopped_early(found) };
@@ -304,7 +294,9 @@ unsafe fn describe(query: *mut QueryDesc, text: &StatementText, found: &[Found])
         let kept = replaced(&text.bytes, &places, server::MAX_SHOWN_TEXT);
         (kept, constants)
     });
-    Some(described(text, kept, plan))
+    // SAFETY: as above.
+    let extents = unsafe { relations::extents(found) };
+    Some(LazyDescription::new(described(text, kept, plan), extents))
 }
 
 /// Returns the nodes of a started statement's plan, as they are described.
@@ -319,7 +311,7 @@ pub unsafe fn nodes(query: *mut QueryDesc, found: &[Found]) -> Vec<PlanNode> {
 }
 
 /// Describes a utility statement, as one node with this name. Returns `None` if there is no memory.
-pub fn utility(text: &StatementText, command: &str, is_block: bool) -> Option<PlanDescription> {
+pub fn utility(text: &StatementText, command: &str, is_block: bool) -> Option<LazyDescription> {
     let plan = ExplainedPlan {
         nodes: vec![PlanNode {
             operation: command.to_owned(),
@@ -329,7 +321,7 @@ pub fn utility(text: &StatementText, command: &str, is_block: bool) -> Option<Pl
         ..ExplainedPlan::default()
     };
     if guc::keep_constants() {
-        return Some(described(text, None, plan));
+        return Some(LazyDescription::new(described(text, None, plan), Vec::new()));
     }
     let block = is_block
         .then(|| block(text.as_text(), server::MAX_SHOWN_TEXT))
@@ -341,7 +333,10 @@ pub fn utility(text: &StatementText, command: &str, is_block: bool) -> Option<Pl
             (replaced(&text.bytes, &places, server::MAX_SHOWN_TEXT), constants)
         }
     };
-    Some(described(text, Some(kept), plan))
+    Some(LazyDescription::new(
+        described(text, Some(kept), plan),
+        Vec::new(),
+    ))
 }
 
 /// A text without constants, whether it was cut, and what is known of the constants.
@@ -356,7 +351,7 @@ fn described(text: &StatementText, kept: Option<Kept>, plan: ExplainedPlan) -> P
     };
     let (shown, is_cut) = shown(&kept, is_cut);
     match constants {
-        Some(constants) => PlanDescription::normalised(shown, is_cut, plan, constants),
+        Some(constants) => PlanDescription::normalised(shown, is_cut, plan, Rc::unwrap_or_clone(constants)),
         None => PlanDescription::new(&text.bytes, shown, is_cut, plan),
     }
 }

@@ -15,7 +15,7 @@ use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use rowsource_core::eviction::{self, Candidate};
 use rowsource_core::flips::Executions;
 use rowsource_core::model::{
-    Batch, Exemplars, MAX_NODES, MIN_SLOWEST_MS, NodeTotals, Plan, PlanDescription, PlanKey, PlanStats,
+    Batch, Exemplars, LazyDescription, MAX_NODES, MIN_SLOWEST_MS, NodeTotals, Plan, PlanKey, PlanStats,
     PlanTotals, StatementSums,
 };
 use std::rc::Rc;
@@ -84,7 +84,7 @@ impl Worth {
 struct Memory {
     /// A chain of [`NodeTotals`].
     nodes: pg_sys::dsa_pointer,
-    /// A chain of bytes: the description, serialised.
+    /// A chain of bytes: the description's stored form.
     description: pg_sys::dsa_pointer,
     /// A chain of bytes: the [`Exemplars`], or 0.
     exemplars: pg_sys::dsa_pointer,
@@ -204,20 +204,20 @@ pub(super) unsafe fn update(store: &Store, key: &PlanKey, batch: &Batch) -> Opti
 pub(super) struct NewPlan {
     stats: PlanStats,
     nodes: Vec<NodeTotals>,
-    /// The description, serialised.
+    /// The description's stored form.
     description: Vec<u8>,
     truncated: bool,
 }
 
 impl NewPlan {
     /// Makes the content from the plan's first executions. Returns `None` if the plan is too large, or there is no memory.
-    pub(super) fn of(description: &PlanDescription, batch: &Batch) -> Option<Self> {
+    pub(super) fn of(description: &LazyDescription, batch: &Batch) -> Option<Self> {
         let count = batch.node_count();
         if count > MAX_NODES {
             return None;
         }
         let truncated = description.is_truncated();
-        let description = serialised(description)?;
+        let description = description.stored()?;
         let mut nodes: Vec<NodeTotals> = Vec::new();
         nodes.try_reserve_exact(count).ok()?;
         nodes.resize(count, NodeTotals::default());
@@ -231,16 +231,6 @@ impl NewPlan {
             truncated,
         })
     }
-}
-
-/// Serialises a description. Returns `None` if there is no memory.
-fn serialised(description: &PlanDescription) -> Option<Vec<u8>> {
-    let size = postcard::experimental::serialized_size(description).ok()?;
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(size).ok()?;
-    bytes.resize(size, 0);
-    postcard::to_slice(description, &mut bytes).ok()?;
-    Some(bytes)
 }
 
 /// Why a plan could not be inserted.
@@ -495,7 +485,7 @@ pub(super) unsafe fn copy(store: &Store, key: &PlanKey) -> Option<Plan> {
             })
         });
         pg_sys::dshash_release_lock(store.table, entry.cast());
-        let description = postcard::from_bytes::<PlanDescription>(&description).ok()?;
+        let description = LazyDescription::decode(&description)?;
         Some(Plan {
             key: *key,
             description: Rc::new(description),

@@ -12,7 +12,9 @@ use crate::guc;
 use crate::pg::server::contained::contained;
 use crate::pg::server::{self, memory, statfile};
 use rowsource_core::flips::SavedFlips;
-use rowsource_core::model::{Batch, Exemplars, NodeTotals, Plan, PlanDescription, PlanKey, PlanStats};
+use rowsource_core::model::{
+    Batch, Exemplars, LazyDescription, NodeTotals, Plan, PlanDescription, PlanKey, PlanStats,
+};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
@@ -106,10 +108,11 @@ pub(super) unsafe fn load(store: &Store) {
         let mut room = guc::max_plans();
         while memory::can_map(MAX_RECORD_MEMORY) {
             let Some(plan) = file.next::<PlanIn>() else { break };
+            let description = LazyDescription::new(plan.description, Vec::new());
             let batch = Batch::Sum(&plan.statistics, &plan.nodes);
             control.apply_limit(store.plans);
             let kept = room > 0
-                && NewPlan::of(&plan.description, &batch).is_some_and(|new| {
+                && NewPlan::of(&description, &batch).is_some_and(|new| {
                     matches!(entry::insert_or_update(store, &plan.key, &new, &batch), Ok(true))
                 });
             if kept {

@@ -19,7 +19,7 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use rowsource_core::eviction::Candidate;
 use rowsource_core::histogram::Histogram;
-use rowsource_core::model::{Batch, ExecutionStats, MIN_SLOWEST_MS, Outside, PlanDescription, PlanKey, Run};
+use rowsource_core::model::{Batch, ExecutionStats, LazyDescription, MIN_SLOWEST_MS, Outside, PlanKey, Run};
 use rowsource_core::pending::{self, Key};
 use rowsource_core::results::{Counts, PlanSum};
 use rowsource_core::waits::plan::PlanWaits;
@@ -40,6 +40,8 @@ const MAX_TURNS: u32 = 4;
 pub struct PlanSlot {
     /// The number of the slot that the plan last had in the session's buffer. Another plan may have the slot by now.
     at: Cell<usize>,
+    /// The session has recorded an execution of it. Many plans run once.
+    pub(super) has_run: Cell<bool>,
     /// The milliseconds that an execution must exceed to be kept as the slowest one, when the session last looked.
     pub(super) slowest_ms: Cell<f64>,
 }
@@ -48,6 +50,7 @@ impl Default for PlanSlot {
     fn default() -> Self {
         PlanSlot {
             at: Cell::new(0),
+            has_run: Cell::new(false),
             slowest_ms: Cell::new(MIN_SLOWEST_MS),
         }
     }
@@ -58,7 +61,7 @@ impl Default for PlanSlot {
 pub struct PlanRef<'a> {
     pub key: &'a PlanKey,
     pub slot: &'a PlanSlot,
-    pub description: &'a Rc<PlanDescription>,
+    pub description: &'a Rc<LazyDescription>,
 }
 
 /// The plan that a slot is kept for.
@@ -124,7 +127,7 @@ struct Own {
     /// When the session may ask for memory for a slot again, after there was none.
     ask_at: Cell<i64>,
     /// The descriptions of the slots' plans. The store needs one if the plan was evicted.
-    descriptions: [RefCell<Option<Rc<PlanDescription>>>; SLOTS],
+    descriptions: [RefCell<Option<Rc<LazyDescription>>>; SLOTS],
     /// When a period of [`FLUSH_AFTER_US`] ends, and how often in it the session ran another plan of a query.
     turns: Cell<(i64, u32)>,
 }
@@ -298,7 +301,7 @@ pub(super) unsafe fn claim_slot(
     store: &Store,
     plan: PlanRef<'_>,
     execution: ExecutionStats<'_>,
-    sink: impl FnOnce(&PlanKey, Option<&PlanDescription>, &Batch),
+    sink: impl FnOnce(&PlanKey, Option<&LazyDescription>, &Batch),
 ) {
     // SAFETY: the reference is used only in this function, which neither attaches nor releases the buffer.
     let Some(own) = (unsafe { own() }) else { return };
@@ -360,7 +363,7 @@ unsafe fn find_sum(store: &Store, at: usize, sum: &mut SumAddress) -> bool {
 pub(super) fn flush_other_plans(
     plan: &PlanKey,
     now: i64,
-    mut sink: impl FnMut(&PlanKey, Option<&PlanDescription>, &Batch),
+    mut sink: impl FnMut(&PlanKey, Option<&LazyDescription>, &Batch),
 ) {
     // SAFETY: the reference is used only in this function, which neither attaches nor releases the buffer.
     let Some(own) = (unsafe { own() }) else { return };
@@ -391,7 +394,7 @@ fn may_take_turns(now: i64) -> bool {
 
 /// Flushes all slots of this session to `sink`, see [`claim_slot`]. Waits for readers up to 0.1 s in total. Other processes
 /// can later flush the slots that a reader still holds then.
-pub(super) fn flush_own(mut sink: impl FnMut(&PlanKey, Option<&PlanDescription>, &Batch)) {
+pub(super) fn flush_own(mut sink: impl FnMut(&PlanKey, Option<&LazyDescription>, &Batch)) {
     // SAFETY: the reference is used only in this function, which neither attaches nor releases the buffer.
     let Some(own) = (unsafe { own() }) else { return };
     let mut wait = SlotWait::at_exit();
@@ -406,7 +409,7 @@ pub(super) fn flush_own(mut sink: impl FnMut(&PlanKey, Option<&PlanDescription>,
 }
 
 /// Passes the content of this session's slot `at`, which it holds and has used, to a sink.
-fn pass_to(sink: impl FnOnce(&PlanKey, Option<&PlanDescription>, &Batch), at: usize, key: &SlotKey) {
+fn pass_to(sink: impl FnOnce(&PlanKey, Option<&LazyDescription>, &Batch), at: usize, key: &SlotKey) {
     let description = OWN.descriptions[at].borrow();
     // SAFETY: the pointer is null, or that of the slot's sum, which is never freed. Whoever uses the sum holds the slot.
     let Some(sum) = (unsafe { OWN.sums[at].get().as_ref() }) else {

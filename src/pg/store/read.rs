@@ -8,7 +8,7 @@ use crate::pg::server::{self, memory};
 use pgrx::pg_sys;
 use rowsource_core::eviction::Candidate;
 use rowsource_core::flips::{Event, Flips};
-use rowsource_core::model::{DatabaseSum, Others, Plan, PlanDescription, PlanKey};
+use rowsource_core::model::{DatabaseSum, LazyDescription, Others, Plan, PlanKey};
 use std::cmp::Ordering;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -96,7 +96,7 @@ pub fn flips() -> Option<Vec<Event>> {
 
 /// Returns a copy of a plan's description. Returns `None` if this session is not attached, if the store does not have the plan, or
 /// if there is no memory. Raises nothing. A statement that is set up calls this too.
-pub fn description(key: &PlanKey) -> Option<PlanDescription> {
+pub fn description(key: &PlanKey) -> Option<LazyDescription> {
     if !access::is_attached() {
         return None;
     }

@@ -12,7 +12,7 @@ use pgrx::{pg_guard, pg_sys};
 use rowsource_core::eviction;
 use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{
-    Batch, ExecutionStats, MIN_SLOWEST_MS, NodeStats, Outside, PlanDescription, PlanKey, Run,
+    Batch, ExecutionStats, LazyDescription, MIN_SLOWEST_MS, NodeStats, Outside, PlanKey, Run,
 };
 use rowsource_core::results::Counts;
 use rowsource_core::waits::plan::PlanWaits;
@@ -76,7 +76,7 @@ fn keep_counted(plan: PlanRef<'_>, run: &Run, outside: Option<&Outside<'_>>, cou
 fn record_at_once(
     key: &PlanKey,
     slot: &PlanSlot,
-    description: &Rc<PlanDescription>,
+    description: &Rc<LazyDescription>,
     run: &Run,
     outside: Option<&Outside>,
     nodes: &[NodeStats],
@@ -103,7 +103,7 @@ fn record_at_once(
         if server::is_exiting() && !memory::can_map((*store.control).mapped_bytes()) {
             return false;
         }
-        let sink = |key: &PlanKey, description: Option<&PlanDescription>, batch: &Batch| {
+        let sink = |key: &PlanKey, description: Option<&LazyDescription>, batch: &Batch| {
             add_or_insert(&store, key, description, batch);
         };
         pending::flush_other_plans(key, run.at, sink);
@@ -111,7 +111,9 @@ fn record_at_once(
         let kept = add_or_insert(&store, key, Some(description), &batch);
         if let Some(slowest_ms) = kept {
             slot.slowest_ms.set(slowest_ms);
-            pending::claim_slot(&store, plan, execution, sink);
+            if slot.has_run.replace(true) {
+                pending::claim_slot(&store, plan, execution, sink);
+            }
         }
         (*store.control).evicted.log_first();
         kept.is_some()
@@ -215,7 +217,7 @@ unsafe extern "C-unwind" fn at_exit(_code: i32, _arg: pg_sys::Datum) {
 unsafe fn add_or_insert(
     store: &Store,
     key: &PlanKey,
-    description: Option<&PlanDescription>,
+    description: Option<&LazyDescription>,
     batch: &Batch,
 ) -> Option<f64> {
     // SAFETY: the caller is outside of any boundary and holds no LWLock. `update` runs inside a boundary, as it requires, and
@@ -239,7 +241,7 @@ unsafe fn add_or_insert(
 /// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises nothing.
 #[cold]
 #[inline(never)]
-unsafe fn insert_new(store: &Store, key: &PlanKey, description: &PlanDescription, batch: &Batch) -> bool {
+unsafe fn insert_new(store: &Store, key: &PlanKey, description: &LazyDescription, batch: &Batch) -> bool {
     let Some(new) = NewPlan::of(description, batch) else {
         return false;
     };

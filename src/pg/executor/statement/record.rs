@@ -140,7 +140,7 @@ impl Statement {
             trace(target, query, stats);
         }
         if !self.is_complete() {
-            dismiss_estimates(stats, self.outcome.get(), &target.description.nodes);
+            dismiss_estimates(stats, self.outcome.get(), &target.description.decoded().nodes);
         }
         let returned = stats.first().map_or(0, |root| root.rows);
         self.store::<false>(core_alive, target, outside, returned, |execution| {
@@ -232,7 +232,7 @@ impl Statement {
 #[cold]
 #[inline(never)]
 fn trace(target: &Target, query: *const pg_sys::QueryDesc, stats: &[NodeStats]) {
-    let (nodes, planid) = (&target.description.nodes, target.plan.key.planid);
+    let (nodes, planid) = (&target.description.decoded().nodes, target.plan.key.planid);
     // SAFETY: the caller passes null or a query that is live.
     let _ = server::caught(|| unsafe { traced::stats(query, target.planned_as, planid, nodes, stats) });
 }

@@ -160,14 +160,13 @@ unsafe fn set_up(
     } else {
         // SAFETY: `query` is started and `found` are its plan states, by the caller's promise.
         let target = unsafe { target(query, found, key, planned_as) }?;
-        let described = target.description.nodes.iter();
-        for (node, described) in nodes.iter().filter(|node| !node.hidden()).zip(described) {
+        for (i, node) in nodes.iter().filter(|node| !node.hidden()).enumerate() {
             // SAFETY: the plan states are initialised by the caller's promise.
             let (plan_rows, returns_rows) = unsafe {
                 let ps = node.plan_state();
                 (tree::plan_rows(ps), tree::returns_rows(ps))
             };
-            let is_judged = returns_rows && !described.may_stop_early;
+            let is_judged = returns_rows && !target.description.may_stop_early(i);
             node.set_estimate(Estimate::new(plan_rows, is_judged));
         }
         Some(target)

@@ -10,7 +10,7 @@ use crate::pg::results::parallel;
 use crate::session::KnownPlan;
 use pgrx::pg_sys::{self, QueryDesc};
 use rowsource_core::clock::Source;
-use rowsource_core::model::{Outcome, PlanDescription, PlanOrigin};
+use rowsource_core::model::{LazyDescription, Outcome, PlanOrigin};
 use rowsource_core::phase::{Event, Phase};
 use rowsource_core::results::{Mode, Shape};
 use rowsource_core::sampler::Config;
@@ -105,7 +105,7 @@ pub struct Target {
     pub plan: Rc<KnownPlan>,
     /// The queryid with which it was planned. That of the plan differs if the statement uses temporary tables.
     pub planned_as: i64,
-    pub description: Rc<PlanDescription>,
+    pub description: Rc<LazyDescription>,
     /// The description shows literals of an earlier execution.
     pub older_literals: bool,
     /// How many changes of catalogs the session had heard of when the names of the description were last compared.

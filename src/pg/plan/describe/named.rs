@@ -42,7 +42,6 @@ pub unsafe fn plan(query: *mut QueryDesc, found: &[Found]) -> ExplainedPlan {
         generic: true,
         cut: 1,
         lists: Vec::new(),
-        extents: Vec::new(),
         names: None,
     }
 }

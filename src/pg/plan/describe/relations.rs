@@ -5,11 +5,13 @@ use super::named::text;
 use crate::pg::compat;
 use crate::pg::plan::tree::{Found, tag};
 use crate::pg::server;
+use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::contained;
 use pgrx::PgTupleDesc;
 use pgrx::pg_sys::{self, NodeTag, Oid, PlanState};
 use rowsource_core::plan::{Extent, PlanNode};
 use rustc_hash::FxHasher;
+use std::cell::Cell;
 use std::ffi::{CStr, c_char};
 use std::hash::Hasher;
 
@@ -77,17 +79,72 @@ pub unsafe fn names(found: &[Found]) -> Option<u64> {
 /// # Safety
 /// `relation` must be open.
 unsafe fn add_names(relation: &pg_sys::RelationData, hasher: &mut FxHasher) {
-    const COLUMNS: usize = 100;
-    // SAFETY: the relation is open by the caller's promise, so it has its entry and its descriptor. A name is a C string.
+    // SAFETY: the relation is open by the caller's promise, so it has its entry. A name is a C string.
     unsafe {
         let class = &*relation.rd_rel;
         hasher.write_u32(class.relnamespace.to_u32());
         hasher.write(CStr::from_ptr(class.relname.data.as_ptr()).to_bytes_with_nul());
+        hasher.write_u64(columns(relation));
+    }
+}
+
+/// Which columns a relation has, as far as the session can tell without looking at them.
+#[derive(Clone, Copy, PartialEq)]
+struct Columns {
+    relation: u32,
+    /// Where PostgreSQL has the columns. A change of them by this session moves them.
+    descriptor: usize,
+    /// How many changes of catalogs the session had heard of.
+    heard: u64,
+}
+
+/// The number of relations whose columns are remembered. A relation has one place only.
+const PLACES: usize = 64;
+
+/// Columns that the session has looked at, and the number of their names.
+type Known = Option<(Columns, u64)>;
+
+static KNOWN: BackendLocal<[Cell<Known>; PLACES]> = BackendLocal::new([const { Cell::new(None) }; PLACES]);
+
+/// Returns a number that changes with the names of the relation's first columns.
+///
+/// # Safety
+/// `relation` must be open.
+unsafe fn columns(relation: &pg_sys::RelationData) -> u64 {
+    let columns = Columns {
+        relation: relation.rd_id.to_u32(),
+        descriptor: relation.rd_att.addr(),
+        heard: server::catalog_changes(),
+    };
+    let place = &KNOWN.inner()[columns.relation as usize % PLACES];
+    if let Some((known, names)) = place.get()
+        && known == columns
+    {
+        return names;
+    }
+    // SAFETY: the caller promises the same.
+    let names = unsafe { read_columns(relation) };
+    place.set(Some((columns, names)));
+    names
+}
+
+/// Reads the names of the relation's first columns.
+///
+/// # Safety
+/// `relation` must be open.
+#[cold]
+#[inline(never)]
+unsafe fn read_columns(relation: &pg_sys::RelationData) -> u64 {
+    const MAX_COLUMNS: usize = 100;
+    let mut hasher = FxHasher::default();
+    // SAFETY: the relation is open by the caller's promise, so it has its descriptor. A name is a C string.
+    unsafe {
         let columns = PgTupleDesc::from_pg_unchecked(relation.rd_att);
-        for column in columns.iter().take(COLUMNS) {
+        for column in columns.iter().take(MAX_COLUMNS) {
             hasher.write(CStr::from_ptr(column.attname.data.as_ptr()).to_bytes_with_nul());
         }
     }
+    hasher.finish()
 }
 
 /// Returns the index that a node scans; null if there is none.
