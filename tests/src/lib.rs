@@ -51,4 +51,4 @@ pub mod warm_up;
 pub use compare::{differences, differences_from_runs};
 pub use explain::{NodeCounts, explain_nodes};
 pub use measured::{MeasuredNode, display, last, measure, measured_nodes};
-pub use server::Server;
+pub use server::{SHIPPED, Server};

@@ -43,6 +43,9 @@ const REPEATABLE: &str = "
     pg_rowsource.keep_constants = on
 ";
 
+/// The shipped value of the setting that [`REPEATABLE`] changes so that tests see constants. Measurements use this.
+pub const SHIPPED: &str = "pg_rowsource.keep_constants = off";
+
 /// A running server.
 pub struct Server {
     folder: PathBuf,

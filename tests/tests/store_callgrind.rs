@@ -1,16 +1,16 @@
 //! The extension's cost for short statements, in instructions counted by callgrind, which other work does not disturb. The
 //! cost of one statement is the difference of two runs, so start-up and work done once per plan do not count.
 
-use rowsource_tests::Server;
 use rowsource_tests::callgrind::{
     SHORT, create_tables, instructions, of_statements, recorded, statement_above_recorded,
 };
 use rowsource_tests::session::{major, run_each};
+use rowsource_tests::{SHIPPED, Server};
 
 #[test]
 fn short_statements_cost_few_instructions() {
     const MAX_INSTRUCTIONS: f64 = 3_700.0;
-    let mut server = Server::preloaded("short", &[]);
+    let mut server = Server::preloaded("short", &[SHIPPED]);
     let mut client = server.connect();
     create_tables(&mut client);
     let major = major(&mut client);
@@ -163,7 +163,7 @@ fn plans_of_other_sessions_cost_few_instructions() {
     /// What the library adds to the first execution in a session may be this part of what it adds to the first of all. It
     /// includes that the server, which has just started, loads the store from its file.
     const MAX_SHARE: f64 = 0.3;
-    let mut server = Server::preloaded("known-plans", &[]);
+    let mut server = Server::preloaded("known-plans", &[SHIPPED]);
     let mut client = server.connect();
     run_each(
         &mut client,
@@ -185,7 +185,6 @@ fn plans_of_other_sessions_cost_few_instructions() {
     // The server saves what it knows when it stops.
     server.launch();
     let mut client = server.connect();
-    run_each(&mut client, "SET pg_rowsource.keep_constants = off");
     for statement in &statements {
         client.query(statement, &[]).expect(statement);
     }

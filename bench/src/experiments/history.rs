@@ -7,15 +7,16 @@ use crate::model::check::Goal;
 use crate::model::number::count;
 use crate::model::spread::spread;
 use crate::model::table::Table;
-use rowsource_tests::Server;
 use rowsource_tests::history::{Cost, Doing, SESSIONS, cost, worker};
 use rowsource_tests::pgbench::{fill, number_after, pgbench};
 use rowsource_tests::session::run_each;
 use rowsource_tests::statistics::median;
 use rowsource_tests::waiting::until;
+use rowsource_tests::{SHIPPED, Server};
 use std::time::Duration;
 
-const SETTINGS: [&str; 6] = [
+const SETTINGS: [&str; 7] = [
+    SHIPPED,
     "shared_preload_libraries = 'pg_rowsource'",
     "shared_buffers = '512MB'",
     "max_connections = 120",

@@ -3,8 +3,8 @@
 use crate::measure::context::ExperimentContext;
 use crate::model::number::{count, difference};
 use crate::model::table::Table;
-use rowsource_tests::Server;
 use rowsource_tests::callgrind::{CALLS, SHORT, create_tables, of_a_row, of_statements};
+use rowsource_tests::{SHIPPED, Server};
 
 struct Variant {
     name: &'static str,
@@ -48,7 +48,7 @@ const VARIANTS: [Variant; 5] = [
 
 pub fn run(context: &mut ExperimentContext) {
     context.at(0.0, "tables");
-    let mut server = Server::preloaded("instructions", &[]);
+    let mut server = Server::preloaded("instructions", &[SHIPPED]);
     context.server(&server);
     create_tables(&mut server.connect());
     server.stop();

@@ -7,12 +7,13 @@ use crate::measure::rounds::{interleave, ratios_to_first};
 use crate::measure::session::{Elapsed, Session};
 use crate::model::number::{count, difference};
 use crate::model::table::Table;
-use rowsource_tests::Server;
 use rowsource_tests::environment::environment;
 use rowsource_tests::session::{run_each, texts};
 use rowsource_tests::statistics::median;
+use rowsource_tests::{SHIPPED, Server};
 
-const SETTINGS: [&str; 4] = [
+const SETTINGS: [&str; 5] = [
+    SHIPPED,
     "shared_buffers = '512MB'",
     "max_parallel_workers_per_gather = 0",
     "jit = off",

@@ -7,12 +7,13 @@ use crate::measure::session::{Elapsed, Session};
 use crate::model::check::Goal;
 use crate::model::number::count;
 use crate::model::table::Table;
-use rowsource_tests::Server;
 use rowsource_tests::oltp::CURSORS;
 use rowsource_tests::session::{run_each, value};
 use rowsource_tests::statistics::median;
+use rowsource_tests::{SHIPPED, Server};
 
-const SETTINGS: [&str; 5] = [
+const SETTINGS: [&str; 6] = [
+    SHIPPED,
     "shared_preload_libraries = 'pg_rowsource'",
     "shared_buffers = '512MB'",
     "max_parallel_workers_per_gather = 0",

@@ -7,6 +7,7 @@ use crate::model::check::Goal;
 use crate::model::spread::{ratio, spread};
 use crate::model::table::Table;
 use postgres::Client;
+use rowsource_tests::SHIPPED;
 use rowsource_tests::environment::environment;
 use rowsource_tests::pgbench::{fill, number_after, pgbench};
 use rowsource_tests::session::run_each;
@@ -20,7 +21,8 @@ const SAMPLED: [&str; 2] = [
     "pg_wait_sampling.profile_period = 1",
     "pg_wait_sampling.profile_queries = off",
 ];
-const SETTINGS: [&str; 4] = [
+const SETTINGS: [&str; 5] = [
+    SHIPPED,
     "fsync = on",
     "shared_buffers = '512MB'",
     "max_parallel_workers_per_gather = 0",

@@ -5,8 +5,8 @@ use crate::measure::context::ExperimentContext;
 use crate::model::number::count;
 use crate::model::table::Table;
 use postgres::Client;
-use rowsource_tests::Server;
 use rowsource_tests::session::{run_each, texts, value};
+use rowsource_tests::{SHIPPED, Server};
 use std::path::Path;
 
 /// The sizes of a WAL page and of its header.
@@ -135,6 +135,7 @@ pub fn run(context: &mut ExperimentContext) {
         context.begin_part(from, to);
         let level_setting = format!("wal_level = {level}");
         let mut settings = vec![
+            SHIPPED,
             level_setting.as_str(),
             "full_page_writes = on",
             "max_parallel_workers_per_gather = 0",

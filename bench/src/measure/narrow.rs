@@ -3,11 +3,12 @@
 use super::context::ExperimentContext;
 use super::session::{Elapsed, Session};
 use postgres::Client;
-use rowsource_tests::Server;
 use rowsource_tests::session::run_each;
+use rowsource_tests::{SHIPPED, Server};
 
 /// Server settings that keep the table in memory and the plans of its scans the same.
-pub const SETTINGS: [&str; 3] = [
+pub const SETTINGS: [&str; 4] = [
+    SHIPPED,
     "shared_buffers = '1GB'",
     "max_parallel_workers_per_gather = 0",
     "jit = off",

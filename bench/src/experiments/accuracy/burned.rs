@@ -7,6 +7,7 @@ use crate::model::check::Goal;
 use crate::model::spread::Spread;
 use crate::model::spread::spread;
 use crate::model::table::Table;
+use rowsource_tests::SHIPPED;
 use rowsource_tests::adversarial::{CASES, base_times, create_tables, ratios, with_burning};
 use rowsource_tests::measured::children_above_parents;
 use rowsource_tests::session::{run_each, value};
@@ -24,7 +25,10 @@ pub fn run(context: &mut ExperimentContext) -> usize {
     context.setting("runs of each burning statement", runs);
     let cases = if context.sizes.quick { &CASES[..FEW] } else { CASES };
     context.at(0.0, "tables of the burning statements");
-    let server = Server::preloaded("accuracy", &["shared_buffers = '512MB'", "work_mem = '128MB'"]);
+    let server = Server::preloaded(
+        "accuracy",
+        &[SHIPPED, "shared_buffers = '512MB'", "work_mem = '128MB'"],
+    );
     context.server(&server);
     burn::create(&mut server.connect());
     create_tables(&mut server.connect());

@@ -12,12 +12,17 @@ use crate::model::chart::{BarChart, BarSeries};
 use crate::model::check::Goal;
 use crate::model::spread::ratio;
 use crate::model::table::Table;
-use rowsource_tests::Server;
 use rowsource_tests::explain::first_column;
 use rowsource_tests::session::value;
 use rowsource_tests::statistics::median;
+use rowsource_tests::{SHIPPED, Server};
 
-const SETTINGS: [&str; 3] = ["shared_buffers = '512MB'", "jit = off", "work_mem = '16MB'"];
+const SETTINGS: [&str; 4] = [
+    SHIPPED,
+    "shared_buffers = '512MB'",
+    "jit = off",
+    "work_mem = '16MB'",
+];
 
 /// The EXPLAIN options that are compared, in sessions of the base's server.
 const EXPLAINS: [(&str, &str); 4] = [

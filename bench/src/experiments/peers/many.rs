@@ -7,14 +7,15 @@ use crate::measure::context::ExperimentContext;
 use crate::measure::rounds::{interleave, ratios_to_first};
 use crate::model::number::count;
 use crate::model::table::Table;
-use rowsource_tests::Server;
 use rowsource_tests::pgbench::fill;
 use rowsource_tests::session::{run_each, value};
 use rowsource_tests::statistics::median;
+use rowsource_tests::{SHIPPED, Server};
 use std::fs;
 
 /// The stores have room for all shapes.
-const SETTINGS: [&str; 6] = [
+const SETTINGS: [&str; 7] = [
+    SHIPPED,
     "shared_buffers = '256MB'",
     "max_parallel_workers_per_gather = 0",
     "jit = off",

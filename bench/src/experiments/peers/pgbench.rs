@@ -8,11 +8,12 @@ use crate::model::chart::{BarChart, BarSeries};
 use crate::model::check::Goal;
 use crate::model::number::count;
 use crate::model::table::Table;
-use rowsource_tests::Server;
 use rowsource_tests::pgbench::{fill, number_after, pgbench};
 use rowsource_tests::statistics::median;
+use rowsource_tests::{SHIPPED, Server};
 
-const SETTINGS: [&str; 3] = [
+const SETTINGS: [&str; 4] = [
+    SHIPPED,
     "shared_buffers = '512MB'",
     "max_parallel_workers_per_gather = 0",
     "jit = off",

@@ -4,10 +4,12 @@ use crate::measure::context::ExperimentContext;
 use crate::model::table::Table;
 use postgres::Client;
 use postgres::error::SqlState;
+use rowsource_tests::SHIPPED;
 use rowsource_tests::session::{run_each, value};
 use std::time::{Duration, Instant};
 
-pub const SETTINGS: [&str; 7] = [
+pub const SETTINGS: [&str; 8] = [
+    SHIPPED,
     "shared_preload_libraries = 'pg_rowsource'",
     "shared_buffers = '512MB'",
     "work_mem = '16MB'",

@@ -13,12 +13,13 @@ use crate::model::number::count;
 use crate::model::spread::ratios;
 use crate::model::table::Table;
 use postgres::Client;
-use rowsource_tests::Server;
 use rowsource_tests::oltp::CURSORS;
 use rowsource_tests::session::{run_each, texts, value};
 use rowsource_tests::statistics::median;
+use rowsource_tests::{SHIPPED, Server};
 
-const SETTINGS: [&str; 4] = [
+const SETTINGS: [&str; 5] = [
+    SHIPPED,
     "shared_buffers = '512MB'",
     "max_parallel_workers_per_gather = 0",
     "jit = off",
