@@ -19,6 +19,7 @@
 use super::backend_local::BackendLocal;
 use dlmalloc::{Allocator, Dlmalloc};
 use pgrx::PgSqlErrorCode;
+use rowsource_core::clock::system;
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::{Cell, UnsafeCell};
 
@@ -168,11 +169,29 @@ fn replace_reserve() -> bool {
     !RESERVED.get().is_null()
 }
 
-/// Returns whether there is memory to process this many nodes of a plan, including memory for PostgreSQL's functions.
+/// How much memory the process could map last, and until when that counts, in nanoseconds of the monotonic clock.
+static FOUND: BackendLocal<Cell<(usize, u64)>> = BackendLocal::new(Cell::new((0, 0)));
+
+/// Returns whether there is memory to process this many nodes of a plan, including memory for PostgreSQL's functions. An answer
+/// counts for 10 ms: to map memory takes longer than to describe a short plan. If memory has become short meanwhile, PostgreSQL's
+/// functions raise an error, and the heap has its reserve.
 pub fn has_headroom(nodes: usize) -> bool {
     const HEADROOM: usize = 16 << 20;
     const PER_NODE: usize = 8 << 10;
-    !is_short() && can_map(HEADROOM + nodes * PER_NODE)
+    const COUNTS_NS: u64 = 10_000_000;
+    if is_short() {
+        return false;
+    }
+    let needed = HEADROOM + nodes * PER_NODE;
+    let now = system::monotonic();
+    let (found, until) = FOUND.get();
+    if needed <= found && now < until {
+        return true;
+    }
+    let is_found = can_map(needed);
+    let found = if is_found { needed } else { 0 };
+    FOUND.set((found, now.saturating_add(COUNTS_NS)));
+    is_found
 }
 
 /// Raises PostgreSQL's "out of memory" if there is no memory to show this many nodes of a plan.
