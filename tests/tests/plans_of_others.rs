@@ -113,3 +113,17 @@ fn a_session_shows_new_names_of_plans_that_it_knows() {
     let now = shown(&mut first, by_index);
     assert!(now.contains("t_newest"), "{now}");
 }
+
+/// The same query has its constants at other places in the text of another statement.
+#[test]
+fn literals_of_another_kind_of_statement_are_shown() {
+    let (_server, mut first, mut second) = two_sessions("others-prepared");
+    // The 10 is no constant.
+    let statement = |id: i32| format!("SELECT v::varchar(10) FROM t WHERE id < {id}");
+    let of_first = shown(&mut first, &statement(5));
+    assert!(of_first.contains("id < 5"), "{of_first}");
+    run_each(&mut second, &format!("PREPARE p AS {}", statement(7)));
+    run_each(&mut second, "EXECUTE p");
+    let of_second = lines(&mut second, "SELECT rowsource_display()");
+    assert!(of_second.contains("Filter: (id < 7)"), "{of_second}");
+}

@@ -35,7 +35,7 @@ pub struct PlanDescription {
     /// Where the statement has constants, if symbols like `$1` replace them in the text and the conditions. Those of a statement with
     /// very many are not stored.
     #[serde(serialize_with = "if_few")]
-    constants: Option<Constants>,
+    pub(super) constants: Option<Constants>,
     /// The number of the names that the description shows ([`ExplainedPlan::names`]). It tells other sessions whether the description
     /// is right for them too.
     names: Option<u64>,

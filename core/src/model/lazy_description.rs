@@ -2,6 +2,7 @@
 //! than an execution does: most sessions display few of the plans that they run.
 
 use super::description::PlanDescription;
+use crate::normalise::Constants;
 use crate::plan::{Costs, Extent, PlanNode};
 use serde::{Deserialize, Serialize};
 use std::cell::OnceCell;
@@ -10,8 +11,9 @@ use std::rc::Rc;
 /// What an execution needs of its plan's description.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Summary {
-    is_normalised: bool,
     is_truncated: bool,
+    /// The fingerprint of the constants that symbols replace; `None` if none are replaced.
+    constants: Option<u64>,
     names: Option<u64>,
     nodes: usize,
     /// A bit for each of the first [`BITS`] nodes that may be stopped before its last row.
@@ -30,8 +32,8 @@ impl Summary {
             may_stop_early |= u64::from(node.may_stop_early) << i;
         }
         Summary {
-            is_normalised: description.is_normalised(),
             is_truncated: description.is_truncated(),
+            constants: description.constants.as_ref().map(Constants::fingerprint),
             names: description.names(),
             nodes: description.nodes.len(),
             may_stop_early,
@@ -88,7 +90,7 @@ impl LazyDescription {
     /// Returns a stored one with what this session's planner expected of the nodes, and their bounds.
     pub fn planned(mut self, costs: impl ExactSizeIterator<Item = Costs>, extents: Vec<Extent>) -> Self {
         if costs.len() > BITS {
-            let mut description = Rc::unwrap_or_clone(self.decoded().clone());
+            let mut description = Self::decode(&self.stored).unwrap_or_default();
             set_costs(&mut description.nodes, costs);
             return LazyDescription::new(description, extents);
         }
@@ -178,7 +180,7 @@ impl LazyDescription {
     /// Returns whether symbols replace the constants.
     #[inline(always)]
     pub fn is_normalised(&self) -> bool {
-        self.summary.is_normalised
+        self.summary.constants.is_some()
     }
 
     /// Returns whether at least one text was cut.
@@ -189,7 +191,12 @@ impl LazyDescription {
     /// Returns whether the description is right for all executions with these names of relations and columns
     /// ([`ExplainedPlan::names`](crate::plan::ExplainedPlan::names)).
     pub fn has_names(&self, names: u64) -> bool {
-        self.summary.is_normalised && self.summary.names == Some(names)
+        self.is_normalised() && self.summary.names == Some(names)
+    }
+
+    /// Returns whether symbols replace these constants.
+    pub fn has_constants(&self, constants: &Constants) -> bool {
+        self.summary.constants == Some(constants.fingerprint())
     }
 
     /// Returns the number of nodes.
@@ -233,7 +240,7 @@ fn set_costs(nodes: &mut [PlanNode], costs: impl Iterator<Item = Costs>) {
 mod tests {
     use super::*;
     use crate::model::sample;
-    use crate::normalise::{Constants, Text};
+    use crate::normalise::Text;
     use crate::plan::{ExplainedPlan, parse_explain_json};
 
     fn constants(text: &str) -> Constants {
@@ -264,6 +271,8 @@ mod tests {
         let read = read(made.stored().expect("memory"));
         assert!(read.decoded.get().is_none());
         assert!(read.has_names(7) && !read.has_names(8) && read.is_normalised() && !read.is_truncated());
+        assert!(read.has_constants(&constants("SELECT a FROM t WHERE a > 7")));
+        assert!(!read.has_constants(&constants("DECLARE c CURSOR FOR SELECT a FROM t WHERE a > 7")));
         assert_eq!(
             (read.nodes(), read.may_stop_early(0)),
             (1, made.may_stop_early(0))

@@ -1,7 +1,9 @@
 //! Where the constants of a statement are.
 
 use super::lexer::{Kind, Lexer, Token};
+use rustc_hash::FxHasher;
 use serde::{Deserialize, Serialize};
+use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
 /// A statement's text without spaces at its ends, in the server's encoding.
@@ -23,7 +25,7 @@ pub struct Found {
 }
 
 /// The constants of all texts with the same queryid.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Constants {
     /// The number that the first constant gets.
     first: u32,
@@ -128,6 +130,13 @@ impl Constants {
         let all = Constants::literals(text)?;
         let is_same = self.kept == 0 && (all.first, all.tokens.len()) == (self.first, self.tokens.len());
         if is_same { all.places(text) } else { None }
+    }
+
+    /// Returns a number that is the same for the same constants, in each session.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = FxHasher::default();
+        self.hash(&mut hasher);
+        hasher.finish()
     }
 
     /// Returns how many bytes they take.

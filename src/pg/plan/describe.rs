@@ -158,15 +158,16 @@ pub unsafe fn description<'a>(
         None if !guc::keep_constants() => stored(),
         _ => None,
     };
+    let text = text();
     // SAFETY: `found` are the nodes of a started query, by the caller's promise.
-    if let Some(usable) = stored.and_then(|stored| unsafe { usable(stored, found) }) {
+    if let Some(usable) = stored.and_then(|stored| unsafe { usable(stored, &text, found) }) {
         return Some((Rc::new(usable), false));
     }
     if !has_memory() {
         return None;
     }
     // SAFETY: the caller promises what the function requires.
-    let description = unsafe { describe(query, &text(), found)? };
+    let description = unsafe { describe(query, &text, found)? };
     Some((Rc::new(description), false))
 }
 
@@ -224,15 +225,19 @@ pub unsafe fn is_of(description: &LazyDescription, query: *mut QueryDesc, text: 
 }
 
 /// Returns a description that the store has of this plan, with what is known of its nodes today. Returns `None` if its relations or
-/// columns have other names now.
+/// columns have other names now, or if the text has its constants at other places: the same query can stand in another statement.
 ///
 /// # Safety
 /// `found` must be the nodes of a started query's plan.
-unsafe fn usable(stored: LazyDescription, found: &[Found]) -> Option<LazyDescription> {
+unsafe fn usable(stored: LazyDescription, text: &StatementText, found: &[Found]) -> Option<LazyDescription> {
     let hidden = usize::from(found[0].hidden);
     // SAFETY: the nodes of a started query are initialised, and their relations are open.
     unsafe {
-        if stored.nodes() + hidden != found.len() || !stored.has_names(relations::names(found)?) {
+        let constants = text.constants.as_deref();
+        if stored.nodes() + hidden != found.len()
+            || !stored.has_names(relations::names(found)?)
+            || !constants.is_none_or(|constants| stored.has_constants(constants))
+        {
             return None;
         }
         let costs = found[hidden..].iter().map(|place| {
