@@ -127,3 +127,48 @@ fn literals_of_another_kind_of_statement_are_shown() {
     let of_second = lines(&mut second, "SELECT rowsource_display()");
     assert!(of_second.contains("Filter: (id < 7)"), "{of_second}");
 }
+
+/// A name that a transaction has changed counts in it, and does not count after it has failed.
+#[test]
+fn names_of_an_open_transaction_are_its_own() {
+    let (_server, mut first, mut second) = two_sessions("others-open");
+    run_each(&mut first, "CREATE TABLE w (a int, b int, c text, d text)");
+    let statement = |column: &str, value: i32| format!("SELECT d FROM w WHERE {column} > {value}");
+    // The second session looks at the table's columns.
+    assert!(shown(&mut first, &statement("b", 1)).contains("(b > 1)"));
+    assert!(shown(&mut second, &statement("b", 2)).contains("Filter: (b > 2)"));
+    for end in ["ROLLBACK", "COMMIT"] {
+        run_each(&mut second, "BEGIN; ALTER TABLE w RENAME a TO x");
+        let of_second = shown(&mut second, &statement("x", 3));
+        assert!(of_second.contains("Filter: (x > 3)"), "{of_second}");
+        run_each(&mut second, end);
+        let column = if end == "COMMIT" { "x" } else { "a" };
+        let of_first = shown(&mut first, &statement(column, 4));
+        assert!(
+            of_first.contains(&format!("Filter: ({column} > 4)")),
+            "{of_first}"
+        );
+    }
+}
+
+/// Neither a function's new name nor a table's alias is a part of the query's identity.
+#[test]
+fn functions_and_aliases_have_the_names_of_the_statement() {
+    let (_server, mut first, mut second) = two_sessions("others-functions");
+    run_each(
+        &mut first,
+        "CREATE FUNCTION f(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN $1; END'",
+    );
+    let of_first = shown(&mut first, "SELECT v FROM t a WHERE f(a.id) > 990");
+    assert!(of_first.contains("(f(id) > 990)"), "{of_first}");
+    run_each(&mut first, "ALTER FUNCTION f RENAME TO g");
+    let of_second = shown(&mut second, "SELECT v FROM t a WHERE g(a.id) > 991");
+    assert!(of_second.contains("(g(id) > 991)"), "{of_second}");
+    let joined = |a: &str, b: &str| {
+        format!("SELECT {a}.v FROM t {a} JOIN t {b} ON {a}.id = {b}.id AND {a}.v < {b}.v WHERE {b}.id < 5")
+    };
+    let of_first = shown(&mut first, &joined("a", "b"));
+    assert!(of_first.contains("(a.id = b.id)"), "{of_first}");
+    let of_second = shown(&mut second, &joined("p", "c"));
+    assert!(of_second.contains("(p.id = c.id)"), "{of_second}");
+}

@@ -18,12 +18,12 @@ struct Summary {
     nodes: usize,
     /// A bit for each of the first [`BITS`] nodes that may be stopped before its last row.
     may_stop_early: u64,
-    /// The bytes that the description takes when it is decoded.
-    size: usize,
 }
 
 /// The number of nodes that have a bit.
 const BITS: usize = u64::BITS as usize;
+/// A stored description of more nodes is decoded at once.
+pub const MAX_UNDECODED: usize = BITS;
 
 impl Summary {
     fn of(description: &PlanDescription) -> Self {
@@ -37,7 +37,6 @@ impl Summary {
             names: description.names(),
             nodes: description.nodes.len(),
             may_stop_early,
-            size: description.size(),
         }
     }
 }
@@ -89,7 +88,7 @@ impl LazyDescription {
 
     /// Returns a stored one with what this session's planner expected of the nodes, and their bounds.
     pub fn planned(mut self, costs: impl ExactSizeIterator<Item = Costs>, extents: Vec<Extent>) -> Self {
-        if costs.len() > BITS {
+        if costs.len() > MAX_UNDECODED {
             let mut description = Self::decode(&self.stored).unwrap_or_default();
             set_costs(&mut description.nodes, costs);
             return LazyDescription::new(description, extents);
@@ -194,7 +193,7 @@ impl LazyDescription {
         self.is_normalised() && self.summary.names == Some(names)
     }
 
-    /// Returns whether symbols replace these constants.
+    /// Returns whether symbols replace these constants, in a text with the same words.
     pub fn has_constants(&self, constants: &Constants) -> bool {
         self.summary.constants == Some(constants.fingerprint())
     }
@@ -214,10 +213,13 @@ impl LazyDescription {
         node.is_none_or(|node| node.may_stop_early)
     }
 
-    /// Returns how many bytes it takes when it is decoded.
+    /// Returns how many bytes it takes. A stored one grows when it is decoded, which does not count: few are.
     pub fn size(&self) -> usize {
-        let planned = size_of_val(&*self.extents) + size_of_val(&*self.costs);
-        size_of::<Self>() + self.summary.size + self.stored.len() + planned
+        let description = match self.stored.len() {
+            0 => self.decoded().size(),
+            size => size,
+        };
+        size_of::<Self>() + description + size_of_val(&*self.extents) + size_of_val(&*self.costs)
     }
 }
 
@@ -272,7 +274,12 @@ mod tests {
         assert!(read.decoded.get().is_none());
         assert!(read.has_names(7) && !read.has_names(8) && read.is_normalised() && !read.is_truncated());
         assert!(read.has_constants(&constants("SELECT a FROM t WHERE a > 7")));
-        assert!(!read.has_constants(&constants("DECLARE c CURSOR FOR SELECT a FROM t WHERE a > 7")));
+        for other in [
+            "DECLARE c CURSOR FOR SELECT a FROM t WHERE a > 7",
+            "SELECT a FROM t WHERE b > 7",
+        ] {
+            assert!(!read.has_constants(&constants(other)), "{other}");
+        }
         assert_eq!(
             (read.nodes(), read.may_stop_early(0)),
             (1, made.may_stop_early(0))

@@ -35,7 +35,7 @@ pub use facts::{NodeFacts, NodeKind, ScanIo};
 pub use format::FILE_FORMAT;
 pub use histogram::HistogramTotals;
 pub use key::{PlanId, PlanKey};
-pub use lazy_description::{LazyDescription, Published};
+pub use lazy_description::{LazyDescription, MAX_UNDECODED, Published};
 pub use measured::Measured;
 pub use named_waits::{NamedWaits, WaitsFor};
 pub use node::{Buffers, NodeStats, NodeTotals, Time, Wal};

@@ -35,6 +35,9 @@ pub struct Constants {
     count: u32,
     /// The number of literals that are no constants, for example in `varchar(10)`.
     kept: u32,
+    /// A hash of the other tokens of the text in which they were found. Texts of one queryid may have other aliases, or other names since
+    /// something was renamed.
+    words: u64,
 }
 
 /// The bit of a token's number that says that a list begins there.
@@ -61,6 +64,7 @@ impl Constants {
         let mut found = found.iter().peekable();
         let mut tokens = Vec::new();
         let (mut count, mut kept) = (0, 0);
+        let mut words = FxHasher::default();
         let mut lexer = Lexer::new(text.bytes, text.backslashes).peekable();
         while let Some(token) = lexer.next() {
             if let Some(&constant) = found.next_if(|constant| constant.start <= token.start) {
@@ -78,6 +82,7 @@ impl Constants {
                 tokens.push(count | list);
             } else {
                 kept += u32::from(token.is_literal());
+                text.bytes[token.start..token.end].hash(&mut words);
             }
             count += 1;
         }
@@ -93,20 +98,24 @@ impl Constants {
             tokens: tokens.into_boxed_slice(),
             count,
             kept,
+            words: words.finish(),
         })
     }
 
     /// Makes them from a text alone: all literals count as constants. Returns `None` if there is no memory.
     pub fn literals(text: Text) -> Option<Self> {
         let (mut tokens, mut count, mut highest) = (Vec::new(), 0, 0);
+        let mut words = FxHasher::default();
         for token in Lexer::new(text.bytes, text.backslashes) {
-            match token.kind {
-                Kind::Parameter => highest = highest.max(number_of(&text.bytes[token.start..token.end])),
-                _ if token.is_literal() => {
-                    tokens.try_reserve(1).ok()?;
-                    tokens.push(count);
-                }
-                _ => {}
+            let bytes = &text.bytes[token.start..token.end];
+            if token.is_literal() {
+                tokens.try_reserve(1).ok()?;
+                tokens.push(count);
+            } else {
+                bytes.hash(&mut words);
+            }
+            if token.kind == Kind::Parameter {
+                highest = highest.max(number_of(bytes));
             }
             count += 1;
         }
@@ -115,6 +124,7 @@ impl Constants {
             tokens: tokens.into_boxed_slice(),
             count,
             kept: 0,
+            words: words.finish(),
         })
     }
 
@@ -132,7 +142,7 @@ impl Constants {
         if is_same { all.places(text) } else { None }
     }
 
-    /// Returns a number that is the same for the same constants, in each session.
+    /// Returns a number that is the same in each session for the same constants in the same text, but for their values.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = FxHasher::default();
         self.hash(&mut hasher);

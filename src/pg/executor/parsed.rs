@@ -14,8 +14,10 @@ use crate::pg::sql_trace::{lines, targets};
 use crate::session::TextId;
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
 use rowsource_core::normalise::{Constants, Text};
+use rustc_hash::FxHasher;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_char;
+use std::hash::Hasher;
 use std::rc::Rc;
 
 /// The number of places for queryids. A queryid has one place only.
@@ -23,8 +25,16 @@ const PLACES: usize = 1024;
 /// The maximal bytes of all constants' places.
 const MAX_BYTES: usize = 512 * 1024;
 
+/// The constants of one queryid.
+#[derive(Clone)]
+struct Noted {
+    constants: Rc<Constants>,
+    /// The hash of the text in which they were found.
+    text: u64,
+}
+
 /// What is known of one queryid.
-type Known = Option<Rc<Constants>>;
+type Known = Option<Noted>;
 
 /// The queryids that are known, each at its place.
 static QUERYIDS: BackendLocal<[Cell<i64>; PLACES]> = BackendLocal::new([const { Cell::new(0) }; PLACES]);
@@ -83,13 +93,21 @@ pub fn plans(text: *const c_char) {
     }
 }
 
-/// Returns where the constants are in the texts of a queryid.
-pub fn constants(queryid: i64) -> Known {
+/// Returns where the constants are in the texts of a queryid, and whether they were found in this one.
+pub fn constants(queryid: i64, text: &[u8]) -> Option<(Rc<Constants>, bool)> {
     let place = place(queryid);
     if queryid == 0 || QUERYIDS.inner()[place].get() != queryid {
         return None;
     }
-    CONSTANTS.borrow().get(place).cloned().flatten()
+    let known = CONSTANTS.borrow();
+    let noted = known.get(place)?.as_ref()?;
+    Some((noted.constants.clone(), noted.text == hash(text)))
+}
+
+fn hash(text: &[u8]) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write(text);
+    hasher.finish()
 }
 
 fn place(queryid: i64) -> usize {
@@ -163,9 +181,9 @@ pub unsafe fn note(
     }
     let _ = server::caught(|| {
         // SAFETY: the text, the query and the jumble belong together and are live, by the caller's promise.
-        let constants = unsafe { found(source, &*query, jumble) };
-        if let (Some(constants), Ok(mut known)) = (constants, CONSTANTS.try_borrow_mut()) {
-            keep(&mut known, queryid, constants);
+        let noted = unsafe { found(source, &*query, jumble) };
+        if let (Some(noted), Ok(mut known)) = (noted, CONSTANTS.try_borrow_mut()) {
+            keep(&mut known, queryid, noted);
         }
     });
 }
@@ -178,18 +196,21 @@ unsafe fn found(
     source: *const c_char,
     query: &pg_sys::Query,
     jumble: *const pg_sys::JumbleState,
-) -> Option<Constants> {
+) -> Option<Noted> {
     // SAFETY: the text, the query and the jumble belong together and are live, by the caller's promise.
     unsafe {
         let (bytes, base) = explain::text_inside(source)
             .unwrap_or_else(|| server::statement_text(source, query.stmt_location, query.stmt_len));
         let (found, highest) = jumble::constants(jumble, base, bytes.len())?;
         let backslashes = jumble::backslashes_escape();
-        Constants::at(Text { bytes, backslashes }, &found, highest)
+        Some(Noted {
+            constants: Rc::new(Constants::at(Text { bytes, backslashes }, &found, highest)?),
+            text: hash(bytes),
+        })
     }
 }
 
-fn keep(known: &mut Vec<Known>, queryid: i64, constants: Constants) {
+fn keep(known: &mut Vec<Known>, queryid: i64, noted: Noted) {
     if known.is_empty() {
         if known.try_reserve_exact(PLACES).is_err() {
             return;
@@ -197,8 +218,8 @@ fn keep(known: &mut Vec<Known>, queryid: i64, constants: Constants) {
         known.resize(PLACES, None);
     }
     let place = place(queryid);
-    let size_of = |known: &Known| known.as_ref().map_or(0, |constants| constants.size());
-    let bytes = BYTES.get() - size_of(&known[place]) + constants.size();
+    let size_of = |known: &Known| known.as_ref().map_or(0, |noted| noted.constants.size());
+    let bytes = BYTES.get() - size_of(&known[place]) + noted.constants.size();
     if bytes > MAX_BYTES {
         known.fill(None);
         QUERYIDS.inner().iter().for_each(|place| place.set(0));
@@ -206,6 +227,6 @@ fn keep(known: &mut Vec<Known>, queryid: i64, constants: Constants) {
         return;
     }
     BYTES.set(bytes);
-    known[place] = Some(Rc::new(constants));
+    known[place] = Some(noted);
     QUERYIDS.inner()[place].set(queryid);
 }

@@ -28,7 +28,7 @@ use crate::pg::server::contained::contained_or_cancelled;
 use crate::pg::server::{self, memory};
 use pgrx::pg_sys::{self, QueryDesc};
 use rowsource_core::clock::system;
-use rowsource_core::model::{LazyDescription, PlanDescription};
+use rowsource_core::model::{LazyDescription, MAX_UNDECODED, PlanDescription};
 use rowsource_core::normalise::{Constants, Place, Text, block, replaced};
 use rowsource_core::plan::{Costs, ExplainedPlan, PlanNode, parse_explain_json};
 use std::borrow::Cow;
@@ -82,8 +82,8 @@ pub struct StatementText<'a> {
     pub bytes: Cow<'a, [u8]>,
     /// Where the text begins in its query string. `None` if the statement was not made from it.
     pub location: Option<usize>,
-    /// The constants that the parser found, if that is known.
-    pub constants: Option<Rc<Constants>>,
+    /// The constants that the parser found, if that is known, and whether it found them in this text.
+    pub constants: Option<(Rc<Constants>, bool)>,
 }
 
 impl StatementText<'_> {
@@ -99,15 +99,25 @@ impl StatementText<'_> {
     /// if there is no memory.
     fn constants(&self) -> Option<(Rc<Constants>, Vec<Place>)> {
         let text = self.as_text();
-        let parsed = self.constants.clone().and_then(|constants| {
+        let parsed = self.constants.as_ref().and_then(|(constants, _)| {
             let places = constants.places(text)?;
-            Some((constants, places))
+            Some((constants.clone(), places))
         });
         parsed.or_else(|| {
             let constants = Constants::literals(text)?;
             let places = constants.places(text)?;
             Some((Rc::new(constants), places))
         })
+    }
+
+    /// Returns whether a description was made of a text that differs only in the values of its constants.
+    fn is_described_by(&self, description: &LazyDescription) -> bool {
+        match &self.constants {
+            Some((found, true)) => description.has_constants(found),
+            _ => self
+                .constants()
+                .is_some_and(|(constants, _)| description.has_constants(&constants)),
+        }
     }
 }
 
@@ -155,7 +165,7 @@ pub unsafe fn description<'a>(
         }
     }
     let stored = match known {
-        None if !guc::keep_constants() => stored(),
+        None if !guc::keep_constants() && (found.len() <= MAX_UNDECODED || has_memory()) => stored(),
         _ => None,
     };
     let text = text();
@@ -225,7 +235,7 @@ pub unsafe fn is_of(description: &LazyDescription, query: *mut QueryDesc, text: 
 }
 
 /// Returns a description that the store has of this plan, with what is known of its nodes today. Returns `None` if its relations or
-/// columns have other names now, or if the text has its constants at other places: the same query can stand in another statement.
+/// columns have other names now, or if the text has other words: names that were changed, aliases, or another statement around the query.
 ///
 /// # Safety
 /// `found` must be the nodes of a started query's plan.
@@ -233,10 +243,9 @@ unsafe fn usable(stored: LazyDescription, text: &StatementText, found: &[Found])
     let hidden = usize::from(found[0].hidden);
     // SAFETY: the nodes of a started query are initialised, and their relations are open.
     unsafe {
-        let constants = text.constants.as_deref();
         if stored.nodes() + hidden != found.len()
             || !stored.has_names(relations::names(found)?)
-            || !constants.is_none_or(|constants| stored.has_constants(constants))
+            || !text.is_described_by(&stored)
         {
             return None;
         }

@@ -172,17 +172,15 @@ fn replace_reserve() -> bool {
 /// How much memory the process could map last, and until when that counts, in nanoseconds of the monotonic clock.
 static FOUND: BackendLocal<Cell<(usize, u64)>> = BackendLocal::new(Cell::new((0, 0)));
 
-/// Returns whether there is memory to process this many nodes of a plan, including memory for PostgreSQL's functions. An answer
+/// Returns whether there is memory to describe this many nodes of a plan, including memory for PostgreSQL's functions. If there is, that
 /// counts for 10 ms: to map memory takes longer than to describe a short plan. If memory has become short meanwhile, PostgreSQL's
 /// functions raise an error, and the heap has its reserve.
 pub fn has_headroom(nodes: usize) -> bool {
-    const HEADROOM: usize = 16 << 20;
-    const PER_NODE: usize = 8 << 10;
     const COUNTS_NS: u64 = 10_000_000;
     if is_short() {
         return false;
     }
-    let needed = HEADROOM + nodes * PER_NODE;
+    let needed = headroom(nodes);
     let now = system::monotonic();
     let (found, until) = FOUND.get();
     if needed <= found && now < until {
@@ -194,9 +192,16 @@ pub fn has_headroom(nodes: usize) -> bool {
     is_found
 }
 
+/// Returns the bytes that it takes to process this many nodes of a plan.
+fn headroom(nodes: usize) -> usize {
+    const HEADROOM: usize = 16 << 20;
+    const PER_NODE: usize = 8 << 10;
+    HEADROOM + nodes * PER_NODE
+}
+
 /// Raises PostgreSQL's "out of memory" if there is no memory to show this many nodes of a plan.
 pub fn ensure_headroom(nodes: usize) {
-    if !has_headroom(nodes) {
+    if is_short() || !can_map(headroom(nodes)) {
         out_of_memory();
     }
 }

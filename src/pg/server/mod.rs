@@ -37,9 +37,9 @@ pub use encoding::{as_utf8, first_bytes, first_characters, from_database, is_utf
 pub use error::{HeldInterrupts, caught, check_for_interrupts, is_interrupted, log_alone, message};
 pub use main_memory::{MainMemory, use_main_memory};
 pub use process::{
-    catalog_changes, core_times_io, enable_query_ids, is_alive, is_exiting, is_in_recovery, is_parallel_mode,
-    is_parallel_worker, is_postmaster, is_read_only, is_sent, is_under_postmaster, is_upgrading, pid,
-    portal_or_background, preloading,
+    catalog_changes, core_times_io, enable_query_ids, has_transaction_id, is_alive, is_exiting,
+    is_in_recovery, is_parallel_mode, is_parallel_worker, is_postmaster, is_read_only, is_sent,
+    is_under_postmaster, is_upgrading, pid, portal_or_background, preloading,
 };
 pub use relation::{HeapSize, heap_size};
 pub use statement_text::{

@@ -30,6 +30,12 @@ pub fn catalog_changes() -> u64 {
     unsafe { pg_sys::SharedInvalidMessageCounter }
 }
 
+/// Returns whether this transaction has an id. It has one once it has changed a catalog.
+pub fn has_transaction_id() -> bool {
+    // SAFETY: the function has no preconditions.
+    unsafe { unguarded::GetTopTransactionIdIfAny() != pg_sys::InvalidTransactionId }
+}
+
 /// Returns whether a text is the one that the client has sent.
 pub fn is_sent(text: *const std::ffi::c_char) -> bool {
     // SAFETY: this is a global of a plain type, which is valid at all times.

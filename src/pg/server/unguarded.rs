@@ -24,6 +24,7 @@ declare! {
     pub fn check_stack_depth();
     /// Returns whether the stack is nearly full. Raises nothing.
     pub fn stack_is_too_deep() -> bool;
+    pub fn GetTopTransactionIdIfAny() -> pg_sys::TransactionId;
     pub fn standard_ExecutorStart(query: *mut pg_sys::QueryDesc, eflags: c_int);
     pub fn standard_ExecutorFinish(query: *mut pg_sys::QueryDesc);
     pub fn standard_ExecutorEnd(query: *mut pg_sys::QueryDesc);

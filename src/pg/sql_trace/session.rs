@@ -434,8 +434,7 @@ unsafe extern "C-unwind" fn at_end_of_transaction(event: pg_sys::XactEvent::Type
     if !hot::is_open() || ![XACT_EVENT_ABORT, XACT_EVENT_COMMIT, XACT_EVENT_PREPARE].contains(&event) {
         return;
     }
-    // SAFETY: the function returns a global.
-    let has_id = unsafe { pg_sys::GetTopTransactionIdIfAny() } != pg_sys::InvalidTransactionId;
+    let has_id = server::has_transaction_id();
     let now = Used::now();
     let is_in_call = hot::depth() > 0;
     let before = if is_in_call || is_selective {

@@ -92,8 +92,6 @@ unsafe fn add_names(relation: &pg_sys::RelationData, hasher: &mut FxHasher) {
 #[derive(Clone, Copy, PartialEq)]
 struct Columns {
     relation: u32,
-    /// Where PostgreSQL has the columns. A change of them by this session moves them.
-    descriptor: usize,
     /// How many changes of catalogs the session had heard of.
     heard: u64,
 }
@@ -111,9 +109,13 @@ static KNOWN: BackendLocal<[Cell<Known>; PLACES]> = BackendLocal::new([const { C
 /// # Safety
 /// `relation` must be open.
 unsafe fn columns(relation: &pg_sys::RelationData) -> u64 {
+    // It hears of its own transaction's changes only when that is committed.
+    if server::has_transaction_id() {
+        // SAFETY: the caller promises the same.
+        return unsafe { read_columns(relation) };
+    }
     let columns = Columns {
         relation: relation.rd_id.to_u32(),
-        descriptor: relation.rd_att.addr(),
         heard: server::catalog_changes(),
     };
     let place = &KNOWN.inner()[columns.relation as usize % PLACES];
