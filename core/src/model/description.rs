@@ -38,7 +38,7 @@ pub struct PlanDescription {
     pub(super) constants: Option<Constants>,
     /// The number of the names that the description shows ([`ExplainedPlan::names`]). It tells other sessions whether the description
     /// is right for them too.
-    names: Option<u64>,
+    pub(super) names: Option<u64>,
     /// The lists of constants that one symbol replaces in the conditions.
     lists: Vec<List>,
     /// How many texts (of the statement, constants, conditions, names) were cut because they are too long.
@@ -70,11 +70,6 @@ impl PlanDescription {
             identity: (0, 0),
             ..PlanDescription::new(b"", shown, is_cut, plan)
         }
-    }
-
-    /// Returns the number of the names that the description shows. `None` if the description is not right for other plannings.
-    pub fn names(&self) -> Option<u64> {
-        self.names
     }
 
     /// Returns whether the constants are stored with the description. If not, it is of no use to other sessions.

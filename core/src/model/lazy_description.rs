@@ -16,25 +16,23 @@ struct Summary {
     constants: Option<u64>,
     names: Option<u64>,
     nodes: usize,
-    /// A bit for each of the first [`BITS`] nodes that may be stopped before its last row.
+    /// A bit for each of the first [`MAX_UNDECODED`] nodes that may be stopped before its last row.
     may_stop_early: u64,
 }
 
-/// The number of nodes that have a bit.
-const BITS: usize = u64::BITS as usize;
-/// A stored description of more nodes is decoded at once.
-pub const MAX_UNDECODED: usize = BITS;
+/// A stored description of more nodes is decoded at once: only so many have a bit in the summary.
+pub const MAX_UNDECODED: usize = u64::BITS as usize;
 
 impl Summary {
     fn of(description: &PlanDescription) -> Self {
         let mut may_stop_early = 0;
-        for (i, node) in description.nodes.iter().take(BITS).enumerate() {
+        for (i, node) in description.nodes.iter().take(MAX_UNDECODED).enumerate() {
             may_stop_early |= u64::from(node.may_stop_early) << i;
         }
         Summary {
             is_truncated: description.is_truncated(),
             constants: description.constants.as_ref().map(Constants::fingerprint),
-            names: description.names(),
+            names: description.names,
             nodes: description.nodes.len(),
             may_stop_early,
         }
@@ -54,7 +52,6 @@ pub struct LazyDescription {
 }
 
 /// A description as another session has published it, which runs the plan.
-#[derive(Default)]
 pub struct Published {
     /// The description.
     pub description: PlanDescription,
@@ -206,7 +203,7 @@ impl LazyDescription {
     /// Returns whether the node with this index may be stopped before its last row.
     #[inline]
     pub fn may_stop_early(&self, index: usize) -> bool {
-        if index < BITS {
+        if index < MAX_UNDECODED {
             return self.summary.may_stop_early >> index & 1 != 0;
         }
         let node = self.decoded().nodes.get(index);

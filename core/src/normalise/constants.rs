@@ -1,9 +1,9 @@
 //! Where the constants of a statement are.
 
 use super::lexer::{Kind, Lexer, Token};
-use rustc_hash::FxHasher;
+use rustc_hash::{FxBuildHasher, FxHasher};
 use serde::{Deserialize, Serialize};
-use std::hash::{Hash, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::ops::Range;
 
 /// A statement's text without spaces at its ends, in the server's encoding.
@@ -144,9 +144,7 @@ impl Constants {
 
     /// Returns a number that is the same in each session for the same constants in the same text, but for their values.
     pub fn fingerprint(&self) -> u64 {
-        let mut hasher = FxHasher::default();
-        self.hash(&mut hasher);
-        hasher.finish()
+        FxBuildHasher.hash_one(self)
     }
 
     /// Returns how many bytes they take.

@@ -7,6 +7,7 @@
 use super::explain;
 use crate::guc;
 use crate::pg::compat::{self, jumble};
+use crate::pg::plan::describe::ParsedConstants;
 use crate::pg::plan::tree::tag;
 use crate::pg::server;
 use crate::pg::server::backend_local::BackendLocal;
@@ -14,27 +15,16 @@ use crate::pg::sql_trace::{lines, targets};
 use crate::session::TextId;
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
 use rowsource_core::normalise::{Constants, Text};
-use rustc_hash::FxHasher;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_char;
-use std::hash::Hasher;
-use std::rc::Rc;
 
 /// The number of places for queryids. A queryid has one place only.
 const PLACES: usize = 1024;
 /// The maximal bytes of all constants' places.
 const MAX_BYTES: usize = 512 * 1024;
 
-/// The constants of one queryid.
-#[derive(Clone)]
-struct Noted {
-    constants: Rc<Constants>,
-    /// The hash of the text in which they were found.
-    text: u64,
-}
-
 /// What is known of one queryid.
-type Known = Option<Noted>;
+type Known = Option<ParsedConstants>;
 
 /// The queryids that are known, each at its place.
 static QUERYIDS: BackendLocal<[Cell<i64>; PLACES]> = BackendLocal::new([const { Cell::new(0) }; PLACES]);
@@ -93,21 +83,13 @@ pub fn plans(text: *const c_char) {
     }
 }
 
-/// Returns where the constants are in the texts of a queryid, and whether they were found in this one.
-pub fn constants(queryid: i64, text: &[u8]) -> Option<(Rc<Constants>, bool)> {
+/// Returns where the constants are in the texts of a queryid.
+pub fn constants(queryid: i64) -> Known {
     let place = place(queryid);
     if queryid == 0 || QUERYIDS.inner()[place].get() != queryid {
         return None;
     }
-    let known = CONSTANTS.borrow();
-    let noted = known.get(place)?.as_ref()?;
-    Some((noted.constants.clone(), noted.text == hash(text)))
-}
-
-fn hash(text: &[u8]) -> u64 {
-    let mut hasher = FxHasher::default();
-    hasher.write(text);
-    hasher.finish()
+    CONSTANTS.borrow().get(place).cloned().flatten()
 }
 
 fn place(queryid: i64) -> usize {
@@ -181,9 +163,9 @@ pub unsafe fn note(
     }
     let _ = server::caught(|| {
         // SAFETY: the text, the query and the jumble belong together and are live, by the caller's promise.
-        let noted = unsafe { found(source, &*query, jumble) };
-        if let (Some(noted), Ok(mut known)) = (noted, CONSTANTS.try_borrow_mut()) {
-            keep(&mut known, queryid, noted);
+        let constants = unsafe { found(source, &*query, jumble) };
+        if let (Some(constants), Ok(mut known)) = (constants, CONSTANTS.try_borrow_mut()) {
+            keep(&mut known, queryid, constants);
         }
     });
 }
@@ -196,21 +178,19 @@ unsafe fn found(
     source: *const c_char,
     query: &pg_sys::Query,
     jumble: *const pg_sys::JumbleState,
-) -> Option<Noted> {
+) -> Option<ParsedConstants> {
     // SAFETY: the text, the query and the jumble belong together and are live, by the caller's promise.
     unsafe {
         let (bytes, base) = explain::text_inside(source)
             .unwrap_or_else(|| server::statement_text(source, query.stmt_location, query.stmt_len));
         let (found, highest) = jumble::constants(jumble, base, bytes.len())?;
         let backslashes = jumble::backslashes_escape();
-        Some(Noted {
-            constants: Rc::new(Constants::at(Text { bytes, backslashes }, &found, highest)?),
-            text: hash(bytes),
-        })
+        let constants = Constants::at(Text { bytes, backslashes }, &found, highest)?;
+        Some(ParsedConstants::new(constants, bytes))
     }
 }
 
-fn keep(known: &mut Vec<Known>, queryid: i64, noted: Noted) {
+fn keep(known: &mut Vec<Known>, queryid: i64, parsed: ParsedConstants) {
     if known.is_empty() {
         if known.try_reserve_exact(PLACES).is_err() {
             return;
@@ -218,8 +198,8 @@ fn keep(known: &mut Vec<Known>, queryid: i64, noted: Noted) {
         known.resize(PLACES, None);
     }
     let place = place(queryid);
-    let size_of = |known: &Known| known.as_ref().map_or(0, |noted| noted.constants.size());
-    let bytes = BYTES.get() - size_of(&known[place]) + noted.constants.size();
+    let size_of = |known: &Known| known.as_ref().map_or(0, |parsed| parsed.constants.size());
+    let bytes = BYTES.get() - size_of(&known[place]) + parsed.constants.size();
     if bytes > MAX_BYTES {
         known.fill(None);
         QUERYIDS.inner().iter().for_each(|place| place.set(0));
@@ -227,6 +207,6 @@ fn keep(known: &mut Vec<Known>, queryid: i64, noted: Noted) {
         return;
     }
     BYTES.set(bytes);
-    known[place] = Some(noted);
+    known[place] = Some(parsed);
     QUERYIDS.inner()[place].set(queryid);
 }

@@ -149,7 +149,7 @@ unsafe fn find(
         bytes: bytes.into(),
         location: Some(start),
         constants: (kind == NodeTag::T_CallStmt && compat::jumble::KNOWS_CONSTANTS_OF_CALL)
-            .then(|| super::parsed::constants(queryid, bytes))
+            .then(|| super::parsed::constants(queryid))
             .flatten(),
     };
     let description = Rc::new(describe::utility(&text, &command, kind == NodeTag::T_DoStmt)?);

@@ -31,8 +31,10 @@ use rowsource_core::clock::system;
 use rowsource_core::model::{LazyDescription, MAX_UNDECODED, PlanDescription};
 use rowsource_core::normalise::{Constants, Place, Text, block, replaced};
 use rowsource_core::plan::{Costs, ExplainedPlan, PlanNode, parse_explain_json};
+use rustc_hash::FxBuildHasher;
 use std::borrow::Cow;
 use std::cell::Cell;
+use std::hash::BuildHasher;
 use std::rc::Rc;
 use symbols::Symbols;
 
@@ -76,14 +78,37 @@ static BUDGET: BackendLocal<Cell<Budget>> = BackendLocal::new(Cell::new(Budget {
     at: 0,
 }));
 
+/// The constants that the parser found in the first text of a queryid.
+#[derive(Clone)]
+pub struct ParsedConstants {
+    pub constants: Rc<Constants>,
+    /// The hash of that text.
+    text: u64,
+}
+
+impl ParsedConstants {
+    /// Makes them from the constants that were found in a text.
+    pub fn new(constants: Constants, text: &[u8]) -> Self {
+        ParsedConstants {
+            constants: Rc::new(constants),
+            text: FxBuildHasher.hash_one(text),
+        }
+    }
+
+    /// Returns whether they were found in this text.
+    fn are_of(&self, text: &[u8]) -> bool {
+        self.text == FxBuildHasher.hash_one(text)
+    }
+}
+
 /// The text of a statement, and where its constants are.
 pub struct StatementText<'a> {
     /// The text without spaces at its ends, in the server's encoding. A long text is cut.
     pub bytes: Cow<'a, [u8]>,
     /// Where the text begins in its query string. `None` if the statement was not made from it.
     pub location: Option<usize>,
-    /// The constants that the parser found, if that is known, and whether it found them in this text.
-    pub constants: Option<(Rc<Constants>, bool)>,
+    /// The constants that the parser found, if that is known.
+    pub constants: Option<ParsedConstants>,
 }
 
 impl StatementText<'_> {
@@ -99,9 +124,9 @@ impl StatementText<'_> {
     /// if there is no memory.
     fn constants(&self) -> Option<(Rc<Constants>, Vec<Place>)> {
         let text = self.as_text();
-        let parsed = self.constants.as_ref().and_then(|(constants, _)| {
-            let places = constants.places(text)?;
-            Some((constants.clone(), places))
+        let parsed = self.constants.as_ref().and_then(|parsed| {
+            let places = parsed.constants.places(text)?;
+            Some((parsed.constants.clone(), places))
         });
         parsed.or_else(|| {
             let constants = Constants::literals(text)?;
@@ -113,7 +138,7 @@ impl StatementText<'_> {
     /// Returns whether a description was made of a text that differs only in the values of its constants.
     fn is_described_by(&self, description: &LazyDescription) -> bool {
         match &self.constants {
-            Some((found, true)) => description.has_constants(found),
+            Some(parsed) if parsed.are_of(&self.bytes) => description.has_constants(&parsed.constants),
             _ => self
                 .constants()
                 .is_some_and(|(constants, _)| description.has_constants(&constants)),

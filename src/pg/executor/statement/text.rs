@@ -37,9 +37,9 @@ pub unsafe fn text<'a>(query: *mut QueryDesc, queryid: i64) -> StatementText<'a>
         explain::text_inside(source).unwrap_or_else(|| server::statement_text(source, location, length))
     };
     StatementText {
-        constants: parsed::constants(parsed_as, bytes),
         bytes: Cow::Borrowed(if bytes.is_empty() { NO_TEXT } else { bytes }),
         location: Some(start),
+        constants: parsed::constants(parsed_as),
     }
 }
 
