@@ -27,7 +27,8 @@ fn server(name: &str) -> Server {
     server
 }
 
-/// Runs the statement: it returns so many rows of the table, and sleeps so many milliseconds before.
+/// Runs the statement: it returns so many rows of the table, and sleeps so many milliseconds before. Of two executions that a
+/// test compares, the slower one sleeps 200 ms longer, because a busy machine may delay the other one.
 fn run(client: &mut Client, rows: u32, ms: u32) {
     run_each(client, &format!("EXECUTE q ({rows}, 0.001 * {ms}, 1)"));
 }
@@ -76,7 +77,7 @@ fn the_slowest_execution_is_kept_whole() {
     let mut client = session(&server);
     run(&mut client, 100, 5);
     let before: String = value(&mut client, "SELECT clock_timestamp()::text");
-    run(&mut client, 300, 60);
+    run(&mut client, 300, 300);
     let after: String = value(&mut client, "SELECT clock_timestamp()::text");
     run(&mut client, 500, 10);
     let ids = ids(&mut client);
@@ -84,7 +85,7 @@ fn the_slowest_execution_is_kept_whole() {
     assert_eq!(scanned(&mut reader, &ids, "slowest"), Some(300.0));
     assert_eq!(scanned(&mut reader, &ids, "last"), Some(500.0));
     let document = printed(&mut reader, &ids, " Slowest").expect("an execution");
-    assert!(document["Execution Time"].as_f64() >= Some(60.0), "{document}");
+    assert!(document["Execution Time"].as_f64() >= Some(300.0), "{document}");
     assert_eq!(document["Outcome"], "completed");
     let ended = document["Execution Ended"].as_str().expect("a time");
     let is_between = format!("SELECT timestamptz '{ended}' BETWEEN '{before}' AND '{after}'");
@@ -147,7 +148,7 @@ fn the_slowest_execution_is_kept_whole() {
     let us = folded
         .iter()
         .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
-    assert!(us.sum::<f64>() > 59_000.0, "{folded:#?}");
+    assert!(us.sum::<f64>() > 299_000.0, "{folded:#?}");
     let page = first_column(&mut reader, &format!("SELECT rowsource_html({ids}, 'slowest')"));
     assert!(
         page[0].contains("the slowest execution") && page[0].contains(ended),
@@ -172,7 +173,7 @@ fn the_slowest_execution_is_kept_whole() {
 fn the_last_failed_and_cancelled_executions_are_kept_whole() {
     let server = server("failed");
     let mut client = session(&server);
-    fail(&mut client, 100, 20);
+    fail(&mut client, 100, 500);
     fail(&mut client, 200, 0);
     cancel(&mut client, 300);
     run(&mut client, 400, 5);
@@ -182,7 +183,7 @@ fn the_last_failed_and_cancelled_executions_are_kept_whole() {
     let failed = printed(&mut reader, &ids, "failed").expect("an execution");
     assert_eq!(failed["Outcome"], "failed");
     assert!(
-        failed["Execution Time"].as_f64() < Some(20.0),
+        failed["Execution Time"].as_f64() < Some(500.0),
         "the last one: {failed}"
     );
     assert_eq!(scanned(&mut reader, &ids, "failed"), Some(1.0));
@@ -250,18 +251,18 @@ fn what_is_not_kept_is_said() {
 fn a_reset_forgets_the_slowest_execution() {
     let server = server("forgotten");
     let mut client = session(&server);
-    run(&mut client, 100, 40);
+    run(&mut client, 100, 500);
     let ids = ids(&mut client);
     let mut reader = server.connect();
     assert_eq!(scanned(&mut reader, &ids, "slowest"), Some(100.0));
     run_each(&mut reader, "SELECT rowsource_reset()");
-    run(&mut client, 200, 5);
+    run(&mut client, 200, 250);
     run(&mut client, 300, 2);
     assert_eq!(scanned(&mut reader, &ids, "slowest"), Some(200.0));
     // Another session's execution takes its place, and then none of this session that is faster.
     let mut other = session(&server);
-    run(&mut other, 400, 30);
-    run(&mut client, 500, 10);
+    run(&mut other, 400, 500);
+    run(&mut client, 500, 260);
     assert_eq!(scanned(&mut reader, &ids, "slowest"), Some(400.0));
     server.assert_no_crash();
 }
@@ -270,7 +271,7 @@ fn a_reset_forgets_the_slowest_execution() {
 fn they_survive_a_restart_and_snapshots_have_them() {
     let mut server = server("restarted");
     let mut client = session(&server);
-    run(&mut client, 100, 30);
+    run(&mut client, 100, 300);
     fail(&mut client, 200, 0);
     let ids = ids(&mut client);
     run_each(&mut client, "SET pg_rowsource.statistics_level = basic");
@@ -335,8 +336,8 @@ fn kept_executions_take_little_memory() {
     );
     assert!(one > 0 && one < empty / 8, "{one} of {empty} bytes");
     assert!(three < 4 * one, "{three} of {empty} bytes");
-    run(&mut client, 500, 40);
-    run(&mut client, 700, 60);
+    run(&mut client, 500, 250);
+    run(&mut client, 700, 500);
     fail(&mut client, 900, 0);
     let later = info(&mut reader, "bytes") - empty;
     assert!((later - three).abs() < 50, "{three} and then {later} bytes");
@@ -407,7 +408,7 @@ fn without_shared_memory_a_session_keeps_them_before_pg17() {
     run_each(&mut client, TABLE);
     run_each(&mut client, PREPARE);
     run(&mut client, 100, 5);
-    run(&mut client, 300, 30);
+    run(&mut client, 300, 300);
     fail(&mut client, 400, 0);
     run(&mut client, 500, 10);
     let ids = ids(&mut client);
