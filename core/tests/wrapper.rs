@@ -341,7 +341,7 @@ fn every_call_is_timed() {
 
 #[test]
 fn estimates_of_fused_nodes_leaves_and_subplans_are_close() {
-    const SEEDS: usize = 41;
+    const SEEDS: usize = 401;
     for (name, plan) in [
         ("fused", fused()),
         ("nested loop", nested_loop()),
@@ -366,7 +366,7 @@ fn estimates_of_fused_nodes_leaves_and_subplans_are_close() {
             if name == "nested loop" && plan.accounting[i] != Accounting::Leaf {
                 continue;
             }
-            assert!(median < 0.08, "{name}, node {i}: median {median:.3}");
+            assert!(median < 0.10, "{name}, node {i}: median {median:.3}");
         }
     }
 }

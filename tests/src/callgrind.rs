@@ -454,6 +454,25 @@ pub const SHORT: [(&str, &str, &[&str]); 6] = [
 /// Ends a part of a script: callgrind begins another one when the function is called.
 const END_OF_PART: &str = "SELECT pg_backend_pid();\n\n";
 
+/// Returns the instructions of each statement, in a session that has executed all of them before, after a statement that sets it up.
+pub fn of_known_statements(data: &Path, settings: &[&str], before: &str, statements: &[String]) -> Vec<u64> {
+    let mut script = format!("{before};\n\n");
+    for statement in statements {
+        script += &format!("{statement};\n\n");
+    }
+    script += END_OF_PART;
+    for statement in statements {
+        script += &format!("{statement};\n\n{END_OF_PART}");
+    }
+    let parts = counted_parts(data, settings, &script);
+    assert_eq!(
+        parts.len(),
+        1 + statements.len(),
+        "the parts of callgrind's output"
+    );
+    parts[1..].to_vec()
+}
+
 /// Returns the instructions of some of the [`SHORT`] statements, each after a statement that sets it up. All run in one session, with
 /// these settings.
 pub fn of_statements(data: &Path, settings: &[&str], short: &[(&str, &[&str])]) -> Vec<f64> {

@@ -55,6 +55,12 @@ pub const ALL: &[Experiment] = &[
         run: peers::analytical::run_large,
     },
     Experiment {
+        name: "tpch-instructions",
+        question: "How many instructions does measuring TPC-H's queries take?",
+        seconds: 240.0,
+        run: peers::counted::run,
+    },
+    Experiment {
         name: "peers-pgbench",
         question: "What does measuring cost short transactions, compared with other extensions?",
         seconds: 360.0,

@@ -7,7 +7,7 @@ pub(super) const TIMER_SHARE: f64 = 0.005;
 pub const BOOKKEEPING_NS: f64 = 40.0;
 
 /// A call is long if it takes this many times as long as calls of which every one is timed.
-const LONG_FACTOR: f64 = 4.0;
+pub(super) const LONG_FACTOR: f64 = 4.0;
 
 /// A difference of this many steps of a coarse clock cannot be an artefact of its steps.
 const LONG_STEPS: f64 = 2.5;

@@ -52,7 +52,7 @@ impl NodeTimer {
             let share = rest / self.samples.weight;
             (
                 (self.samples.ticks / self.samples.weight).max(0.0),
-                (self.samples.variance + self.samples.step * self.samples.step) * share * share,
+                self.samples.error_squared() * share * share,
             )
         } else {
             // No call of the rest was sampled. So its time is a guess, and the error is as large as the guess.

@@ -13,6 +13,17 @@ pub(super) const FIRST_CALLS: u64 = 16;
 /// costs are detected early. For this, the first few thousand calls cost about 50 more samples (2 us per node).
 const GROWTH: f64 = 1.0 / 12.0;
 
+/// When so many calls more were timed, the next ones may cost half of the timer's share, then a third, and at last a quarter, if the
+/// time is precise by then. If not, they may cost the whole of it.
+const SHARE_HALVES: f64 = 2048.0;
+
+/// The smallest part of the share is one of so many. Then calls that are just not long are timed without gaps.
+const SMALLEST_PART: f64 = super::config::LONG_FACTOR;
+
+/// The time is precise if its standard error, squared, is at most this part of its square, divided by the part of the share: 1 % for
+/// the whole share, and 0.5 % for a quarter of it.
+const PRECISE: f64 = 1e-4;
+
 /// A tick proves that a call is long only if it comes at least this many times the usual distance after the last reading.
 const FAR_FACTOR: f64 = 8.0;
 
@@ -56,6 +67,14 @@ pub(super) struct Samples {
     /// What one step of a coarse clock in one sample adds to the estimate. Such a step may have been missed, or be the only
     /// one.
     pub(super) step: f64,
+}
+
+impl Samples {
+    /// Returns the square of the standard error of their ticks.
+    #[inline(always)]
+    pub(super) fn error_squared(&self) -> f64 {
+        self.variance + self.step * self.step
+    }
 }
 
 /// The estimated number and time of long calls that are not counted individually.
@@ -312,17 +331,26 @@ impl NodeTimer {
         } else {
             self.recent + (clip(ticks) - self.recent) / 8.0
         };
-        let calls = self.drawn as f64;
+        let calls = self.drawn as i64 as f64;
+        let timed = self.timed_calls as i64 as f64;
         // Rare long calls also justify samples, so that similar calls are found. The rest of their share is spent on as
         // many calls as there were before.
         let known = self.certain_ticks + self.detected_ticks + self.samples.ticks + self.long.ticks;
-        let spent = self.timed_calls as f64 * config.affordable;
-        let usual = self.recent.max((known - self.opening - spent) / calls);
+        let variance = self.samples.error_squared() + self.long.variance + self.detected_variance;
+        let part = at_most(1.0 + timed / SHARE_HALVES, SMALLEST_PART);
+        let affordable = if variance * part <= known * known * PRECISE {
+            config.affordable * part
+        } else {
+            config.affordable
+        };
+        let usual = self
+            .recent
+            .max((known - self.opening - timed * affordable) / calls);
         let max = config.max_gap.min(calls * GROWTH);
-        let mean = if usual * max <= config.affordable {
+        let mean = if usual * max <= affordable {
             max
         } else {
-            config.affordable / usual
+            affordable / usual
         };
         let (size, position) = if mean >= 1.5 {
             let size = (mean + 0.5) as u64;

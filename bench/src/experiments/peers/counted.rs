@@ -1,0 +1,134 @@
+//! TPC-H's queries in instructions, which no other work on the machine disturbs.
+
+use crate::measure::context::ExperimentContext;
+use crate::measure::tpch;
+use crate::measure::tpch_queries::QUERIES;
+use crate::model::check::Goal;
+use crate::model::number::count;
+use crate::model::spread;
+use crate::model::table::Table;
+use rowsource_tests::callgrind::of_known_statements;
+use rowsource_tests::{SHIPPED, Server};
+
+struct Variant {
+    name: &'static str,
+    library: &'static str,
+    /// A statement that sets the session up, and what comes before each query.
+    before: &'static str,
+    prefix: &'static str,
+}
+
+const NOTHING: &str = "SET enable_sort = on";
+const VARIANTS: [Variant; 5] = [
+    Variant {
+        name: "nothing loaded",
+        library: "",
+        before: NOTHING,
+        prefix: "",
+    },
+    Variant {
+        name: "pg_rowsource, basic",
+        library: "pg_rowsource",
+        before: "SET pg_rowsource.statistics_level = basic",
+        prefix: "",
+    },
+    Variant {
+        name: "pg_rowsource, sampfreq 128",
+        library: "pg_rowsource",
+        before: "SET pg_rowsource.statistics_level = typical",
+        prefix: "",
+    },
+    Variant {
+        name: "pg_stat_statements",
+        library: "pg_stat_statements",
+        before: NOTHING,
+        prefix: "",
+    },
+    Variant {
+        name: "EXPLAIN, TIMING ON, BUFFERS",
+        library: "",
+        before: NOTHING,
+        prefix: "EXPLAIN (ANALYZE, TIMING ON, BUFFERS ON) ",
+    },
+];
+/// The variant that has a goal.
+const MEASURED: usize = 2;
+
+pub fn run(context: &mut ExperimentContext) {
+    let factor = context.sizes.of(2, 20) as f64 / 1000.0;
+    context.setting("TPC-H scale factor", factor);
+    context.at(0.0, "loading");
+    let mut server = Server::preloaded("tpch-instructions", &[SHIPPED]);
+    context.server(&server);
+    tpch::load(&mut server.connect(), factor);
+    server.stop();
+    let counts: Vec<Vec<u64>> = VARIANTS
+        .iter()
+        .enumerate()
+        .map(|(at, variant)| {
+            context.at(0.05 + 0.95 * at as f64 / VARIANTS.len() as f64, variant.name);
+            let library = format!("shared_preload_libraries={}", variant.library);
+            let settings = [library.as_str(), "work_mem=16MB", "shared_buffers=256MB"];
+            let statements = QUERIES
+                .each_ref()
+                .map(|query| format!("{}{}", variant.prefix, query.text));
+            of_known_statements(&server.data(), &settings, variant.before, &statements)
+        })
+        .collect();
+    report(context, &counts);
+}
+
+fn report(context: &mut ExperimentContext, counts: &[Vec<u64>]) {
+    let total = |at: usize| counts[at].iter().sum::<u64>() as f64;
+    let ratio = |at: usize, query: usize| counts[at][query] as f64 / counts[0][query] as f64;
+    let mut table = Table::new(
+        "TPC-H's 22 queries, in instructions",
+        "All plans serial, and known to the session. Ratios to nothing loaded.",
+        &["", "instructions", "ratio", "lowest of a query", "highest"],
+    );
+    for (at, variant) in VARIANTS.iter().enumerate() {
+        let ratios = (0..QUERIES.len()).map(|query| ratio(at, query));
+        let (low, high) = ratios.fold((f64::MAX, f64::MIN), |(low, high), ratio| {
+            (low.min(ratio), high.max(ratio))
+        });
+        table.row([
+            variant.name.to_string(),
+            count(total(at)),
+            format!("{:.4}", total(at) / total(0)),
+            format!("{low:.3}"),
+            format!("{high:.3}"),
+        ]);
+        context.measured("all queries", variant.name, "instructions", &[total(at)]);
+        for (query, counted) in QUERIES.iter().zip(&counts[at]) {
+            context.measured(query.name, variant.name, "instructions", &[*counted as f64]);
+        }
+    }
+    context.table(table);
+    context.goal(
+        format!(
+            "instructions of TPC-H's queries, {}, as a ratio to nothing loaded",
+            VARIANTS[MEASURED].name
+        ),
+        &Goal::at_most(1.02),
+        &spread::ratio(&[total(MEASURED)], &[total(0)]),
+    );
+    let mut table = Table::new(
+        "Each query, in instructions",
+        "",
+        &[
+            "query",
+            VARIANTS[0].name,
+            VARIANTS[MEASURED].name,
+            VARIANTS[4].name,
+        ],
+    );
+    for (number, query) in QUERIES.iter().enumerate() {
+        table.row([
+            query.name.to_string(),
+            count(counts[0][number] as f64),
+            format!("{:.3}", ratio(MEASURED, number)),
+            format!("{:.3}", ratio(4, number)),
+        ]);
+    }
+    context.table(table);
+}
