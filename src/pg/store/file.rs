@@ -12,11 +12,11 @@ use crate::guc;
 use crate::pg::server::contained::contained;
 use crate::pg::server::{self, memory, statfile};
 use rowsource_core::flips::SavedFlips;
-use rowsource_core::model::{
-    Batch, Exemplars, LazyDescription, NodeTotals, Plan, PlanDescription, PlanKey, PlanStats,
-};
+use rowsource_core::model::{Batch, Exemplars, LazyDescription, NodeTotals, Plan, PlanKey, PlanStats};
 use serde::{Deserialize, Serialize};
+use serde_bytes::{ByteBuf, Bytes};
 use std::io;
+use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
 pub(super) const NAME: &str = "pg_stat/pg_rowsource.stat";
@@ -34,7 +34,8 @@ pub(super) struct Head {
 struct PlanOut<'a> {
     key: &'a PlanKey,
     statistics: &'a PlanStats,
-    description: &'a PlanDescription,
+    /// Its stored form, so that nobody has to decode it to load it.
+    description: &'a Bytes,
     nodes: &'a [NodeTotals],
     exemplars: &'a Exemplars,
 }
@@ -44,7 +45,7 @@ struct PlanOut<'a> {
 struct PlanIn {
     key: PlanKey,
     statistics: PlanStats,
-    description: PlanDescription,
+    description: ByteBuf,
     nodes: Vec<NodeTotals>,
     exemplars: Exemplars,
 }
@@ -59,10 +60,12 @@ pub(super) fn write(head: &Head, plans: impl Iterator<Item = Plan>) -> io::Resul
     let mut file = statfile::Writer::create(NAME)?;
     file.record(head)?;
     for plan in plans {
+        let description = LazyDescription::new(Rc::unwrap_or_clone(plan.description), Vec::new());
+        let description = description.stored().ok_or(io::ErrorKind::OutOfMemory)?;
         file.record(&PlanOut {
             key: &plan.key,
             statistics: &plan.statistics,
-            description: &plan.description,
+            description: Bytes::new(&description),
             nodes: &plan.nodes,
             exemplars: &plan.exemplars,
         })?;
@@ -108,7 +111,9 @@ pub(super) unsafe fn load(store: &Store) {
         let mut room = guc::max_plans();
         while memory::can_map(MAX_RECORD_MEMORY) {
             let Some(plan) = file.next::<PlanIn>() else { break };
-            let description = LazyDescription::new(plan.description, Vec::new());
+            let Some(description) = LazyDescription::from_stored(plan.description.into_vec()) else {
+                continue;
+            };
             let batch = Batch::Sum(&plan.statistics, &plan.nodes);
             control.apply_limit(store.plans);
             let kept = room > 0
