@@ -1817,7 +1817,7 @@ COMMENT ON COLUMN rowsource_progress.time_left_high IS 'The same from percent_lo
 COMMENT ON COLUMN rowsource_progress.node_id IS 'The number of the node that runs, from 0 at the root, in the order of EXPLAIN; NULL if none runs, or if it is not known';
 COMMENT ON COLUMN rowsource_progress.operation IS 'What that node does, as EXPLAIN calls it';
 COMMENT ON COLUMN rowsource_progress.object_name IS 'The table, index, function or other object that it works on';
-COMMENT ON COLUMN rowsource_progress.running_since IS 'When the call of that node that is in progress began, a few milliseconds too early at most; NULL if the node is not timed';
+COMMENT ON COLUMN rowsource_progress.running_since IS 'When the call of that node that is in progress began, at most 16 ms too early; NULL if the node is not timed';
 
 COMMENT ON VIEW pg_stat_rowsource_waits IS 'What the nodes of each stored plan waited for, and its statement outside of them, in all its executions';
 COMMENT ON COLUMN pg_stat_rowsource_waits.usename IS 'The user who ran the statement; NULL if the user was dropped';

@@ -6,7 +6,7 @@
 //!   size of a block is chosen before it begins, from what is known then. So the sum is unbiased, however the costs change
 //!   and however g follows them. (A random distance from one timed call to the next would be biased: if the costs rise,
 //!   fewer calls than its gap precede the first expensive sample.) The first calls of each node are blocks of one, and so
-//!   are all calls of a slow node. Their time is known, not estimated.
+//!   are all calls of a slow node, at least until thousands were timed. Their time is known, not estimated.
 //! * **Certain.** A call that did I/O, or that contains a certain call that was not short. If it is not timed anyway, the
 //!   clock is read at its end. Its weight is 1.
 //! * **By the tick.** A call in which the tick read the clock long after the last reading before it. A tick of period T

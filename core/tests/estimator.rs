@@ -9,7 +9,7 @@ use simulator::{Accuracy, Machine, body, simulate};
 
 const SEEDS: u64 = 63;
 
-/// The maximum that one tick may add to an estimate: its period, until a statement is 128 ms old.
+/// The maximum that one tick may add to an estimate: its period, until a statement is 128 ms old. Later it may add more, but few do.
 const MAX_TICK_NS: f64 = 2.2e6;
 
 /// Checks for every node the median error, the error that 19 of 20 runs do not exceed, and how often `time_error` holds.

@@ -366,6 +366,7 @@ fn estimates_of_fused_nodes_leaves_and_subplans_are_close() {
             if name == "nested loop" && plan.accounting[i] != Accounting::Leaf {
                 continue;
             }
+            // The largest one is 0.094 with 1,001 seeds: that of the loop's outer scan.
             assert!(median < 0.10, "{name}, node {i}: median {median:.3}");
         }
     }

@@ -326,7 +326,7 @@ fn kept_executions_take_little_memory() {
     run(&mut client, 1, 0);
     let mut reader = server.connect();
     let empty = info(&mut reader, "bytes");
-    run(&mut client, 100, 20);
+    run(&mut client, 100, 250);
     let one = info(&mut reader, "bytes") - empty;
     fail(&mut client, 100, 0);
     cancel(&mut client, 100);
@@ -336,8 +336,8 @@ fn kept_executions_take_little_memory() {
     );
     assert!(one > 0 && one < empty / 8, "{one} of {empty} bytes");
     assert!(three < 4 * one, "{three} of {empty} bytes");
-    run(&mut client, 500, 250);
-    run(&mut client, 700, 500);
+    run(&mut client, 500, 500);
+    run(&mut client, 700, 750);
     fail(&mut client, 900, 0);
     let later = info(&mut reader, "bytes") - empty;
     assert!((later - three).abs() < 50, "{three} and then {later} bytes");

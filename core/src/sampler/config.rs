@@ -6,7 +6,7 @@ pub(super) const TIMER_SHARE: f64 = 0.005;
 /// The default cost of a sample without its two readings, in nanoseconds: the sums, the next gap, a mispredicted branch.
 pub const BOOKKEEPING_NS: f64 = 40.0;
 
-/// A call is long if it takes this many times as long as calls of which every one is timed.
+/// A call is long if it takes this many times as long as calls of which every one is timed, however imprecise their time is.
 pub(super) const LONG_FACTOR: f64 = 4.0;
 
 /// A difference of this many steps of a coarse clock cannot be an artefact of its steps.
@@ -21,7 +21,8 @@ pub struct Config {
     pub empty_interval: f64,
     /// The cost of one reading, in ticks.
     pub reading: f64,
-    /// If calls take at least this many ticks, every call is timed, because the timer then costs less than its share.
+    /// If calls take at least this many ticks, every call is timed, because the timer then costs less than its share: until the time is
+    /// precise.
     pub affordable: f64,
     /// The ticks from which a call is long. This is also the minimal time between the last reading before a call and a
     /// reading that proves that the call is long.

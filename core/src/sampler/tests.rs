@@ -125,6 +125,22 @@ fn the_timer_costs_its_share_and_later_a_quarter_of_it() {
 }
 
 #[test]
+fn all_long_calls_are_timed() {
+    let config = Config::new(128, 1.0, 9.0, 9.0, BOOKKEEPING_NS, 1.0);
+    let affordable = config.affordable as u64;
+    for (ns, expected) in [
+        (5 * affordable, 1000),
+        (3 * affordable, 1000),
+        (2 * affordable, 500),
+    ] {
+        let (mut timer, mut random) = (started(), random());
+        calls(&mut timer, &config, &mut random, 10_000, ns);
+        let timed = calls(&mut timer, &config, &mut random, 1000, ns);
+        assert_eq!(timed, expected, "of 1000 calls of {ns} ns");
+    }
+}
+
+#[test]
 fn each_call_of_a_block_is_equally_likely_to_be_timed() {
     let (config, mut random) = (config(8), random());
     let mut timer = started();

@@ -8,9 +8,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
-/// For each period: the number of ticks up to which it is used, and its milliseconds. The first one is used for 128 ms, the next ones
-/// until the statement is 128 and 250 times as old as they. A tick takes up to 20 us of a processor (a virtual one). So ticks take 1 %
-/// of a statement's first 128 ms, and 0.13 % of it after two seconds.
+/// For each period: the number of ticks up to which it is used, and its milliseconds. The periods change when ticks have come for 128
+/// ms, 512 ms and 2 s. A tick takes up to 20 us of a processor (a virtual one). So ticks take 1 % of a statement's first 128 ms, and
+/// 0.13 % of it after two seconds.
 const PERIODS: [(u32, i32); 4] = [(64, 2), (160, 4), (346, 8), (u32::MAX, 16)];
 /// The number of idle ticks until it sleeps: while PostgreSQL reports a wait event, and otherwise. If a node is seldom
 /// called, several ticks may pass between its readings.

@@ -13,15 +13,15 @@ pub(super) const FIRST_CALLS: u64 = 16;
 /// costs are detected early. For this, the first few thousand calls cost about 50 more samples (2 us per node).
 const GROWTH: f64 = 1.0 / 12.0;
 
-/// When so many calls more were timed, the next ones may cost half of the timer's share, then a third, and at last a quarter, if the
-/// time is precise by then. If not, they may cost the whole of it.
-const SHARE_HALVES: f64 = 2048.0;
+/// If a node's time is precise, the timer may cost only a part of its share: the share divided by one more each time that so many calls
+/// were timed.
+const CALLS_OF_DIVISOR: f64 = 2048.0;
 
-/// The smallest part of the share is one of so many. Then calls that are just not long are timed without gaps.
-const SMALLEST_PART: f64 = super::config::LONG_FACTOR;
+/// The largest divisor. With it, calls that are long are still timed without gaps.
+const MAX_DIVISOR: f64 = super::config::LONG_FACTOR;
 
-/// The time is precise if its standard error, squared, is at most this part of its square, divided by the part of the share: 1 % for
-/// the whole share, and 0.5 % for a quarter of it.
+/// The time is precise if its standard error, squared, is at most this part of its square, divided by the divisor of the share. The
+/// error is 1 % for the whole share, and 0.5 % for a quarter of it.
 const PRECISE: f64 = 1e-4;
 
 /// A tick proves that a call is long only if it comes at least this many times the usual distance after the last reading.
@@ -323,8 +323,17 @@ impl NodeTimer {
             self.drawn += 1;
             return false;
         }
+        let timed = self.timed_calls as i64 as f64;
+        let known = self.certain_ticks + self.detected_ticks + self.samples.ticks + self.long.ticks;
+        let variance = self.samples.error_squared() + self.long.variance + self.detected_variance;
+        let divisor = at_most(1.0 + timed / CALLS_OF_DIVISOR, MAX_DIVISOR);
+        let affordable = if variance * divisor <= known * known * PRECISE {
+            config.affordable * divisor
+        } else {
+            config.affordable
+        };
         // `clamp` is not used, because it panics if its bounds are not numbers, and no panic may cross this frame.
-        let clip = |ticks: f64| at_most(at_least(ticks, 0.0), 2.0 * config.affordable);
+        let clip = |ticks: f64| at_most(at_least(ticks, 0.0), 2.0 * affordable);
         self.recent = if self.drawn == FIRST_CALLS {
             // The first call also does set-up work, so it does not predict the next ones.
             clip((self.certain_ticks - self.opening) / (FIRST_CALLS - 1) as f64)
@@ -332,17 +341,8 @@ impl NodeTimer {
             self.recent + (clip(ticks) - self.recent) / 8.0
         };
         let calls = self.drawn as i64 as f64;
-        let timed = self.timed_calls as i64 as f64;
         // Rare long calls also justify samples, so that similar calls are found. The rest of their share is spent on as
         // many calls as there were before.
-        let known = self.certain_ticks + self.detected_ticks + self.samples.ticks + self.long.ticks;
-        let variance = self.samples.error_squared() + self.long.variance + self.detected_variance;
-        let part = at_most(1.0 + timed / SHARE_HALVES, SMALLEST_PART);
-        let affordable = if variance * part <= known * known * PRECISE {
-            config.affordable * part
-        } else {
-            config.affordable
-        };
         let usual = self
             .recent
             .max((known - self.opening - timed * affordable) / calls);

@@ -61,7 +61,9 @@ pub(super) fn write(head: &Head, plans: impl Iterator<Item = Plan>) -> io::Resul
     file.record(head)?;
     for plan in plans {
         let description = LazyDescription::new(Rc::unwrap_or_clone(plan.description), Vec::new());
-        let description = description.stored().ok_or(io::ErrorKind::OutOfMemory)?;
+        let description = description
+            .stored()
+            .ok_or_else(|| io::Error::other("a description cannot be stored"))?;
         file.record(&PlanOut {
             key: &plan.key,
             statistics: &plan.statistics,
@@ -111,13 +113,12 @@ pub(super) unsafe fn load(store: &Store) {
         let mut room = guc::max_plans();
         while memory::can_map(MAX_RECORD_MEMORY) {
             let Some(plan) = file.next::<PlanIn>() else { break };
-            let Some(description) = LazyDescription::from_stored(plan.description.into_vec()) else {
-                continue;
-            };
             let batch = Batch::Sum(&plan.statistics, &plan.nodes);
             control.apply_limit(store.plans);
+            let new = LazyDescription::from_stored(plan.description.into_vec())
+                .and_then(|description| NewPlan::of(&description, &batch));
             let kept = room > 0
-                && NewPlan::of(&description, &batch).is_some_and(|new| {
+                && new.is_some_and(|new| {
                     matches!(entry::insert_or_update(store, &plan.key, &new, &batch), Ok(true))
                 });
             if kept {

@@ -206,7 +206,7 @@ fn check_rows(context: &mut ExperimentContext, session: &mut Session) {
 fn report(context: &mut ExperimentContext, name: &str, names: &[String], results: &[Vec<Series<Run>>]) {
     let mut table = Table::new(
         "TPC-H's 22 queries, one after the other",
-        "Ratios to nothing loaded; the first line in seconds. CPU time includes the parallel workers (in steps of 10 ms). The least one is the \
+        "Ratios to nothing loaded; the first line in seconds. CPU time includes the parallel workers (in steps of 10 ms). Least CPU is the \
          sum of each query's least time, which other work disturbs least.",
         &[
             "",
