@@ -115,12 +115,12 @@ pub(super) unsafe fn load(store: &Store) {
             let Some(plan) = file.next::<PlanIn>() else { break };
             let batch = Batch::Sum(&plan.statistics, &plan.nodes);
             control.apply_limit(store.plans);
-            let new = LazyDescription::from_stored(plan.description.into_vec())
-                .and_then(|description| NewPlan::of(&description, &batch));
             let kept = room > 0
-                && new.is_some_and(|new| {
-                    matches!(entry::insert_or_update(store, &plan.key, &new, &batch), Ok(true))
-                });
+                && LazyDescription::from_stored(plan.description.into_vec())
+                    .and_then(|description| NewPlan::of(&description, &batch))
+                    .is_some_and(|new| {
+                        matches!(entry::insert_or_update(store, &plan.key, &new, &batch), Ok(true))
+                    });
             if kept {
                 room -= 1;
                 observe::loaded_plan(store, &plan.key);

@@ -10,7 +10,7 @@ use crate::measure::tpch;
 use crate::measure::tpch_queries::QUERIES;
 use crate::model::chart::{BarChart, BarSeries};
 use crate::model::check::Goal;
-use crate::model::spread::ratio;
+use crate::model::spread::{ratio, spread};
 use crate::model::table::Table;
 use rowsource_tests::explain::first_column;
 use rowsource_tests::session::value;
@@ -222,6 +222,7 @@ fn report(context: &mut ExperimentContext, name: &str, names: &[String], results
     for (number, ((mode, _), series)) in PARALLEL.iter().zip(results).enumerate() {
         let cpu = ratios_to_first(series, Run::cpu_s);
         let elapsed = ratios_to_first(series, Run::elapsed_s);
+        let base_least_cpu_s = least_cpu_s(&series[0]);
         for (at, line) in series.iter().enumerate() {
             context.measured(*mode, &line.name, "CPU s", &line.of(Run::cpu_s));
             context.measured(*mode, &line.name, "elapsed s", &line.of(Run::elapsed_s));
@@ -231,11 +232,11 @@ fn report(context: &mut ExperimentContext, name: &str, names: &[String], results
             };
             lines[at].push(of_cpu);
             if number == 0 {
-                let (least, base) = (least_cpu_s(line), least_cpu_s(&series[0]));
+                let least = least_cpu_s(line);
                 context.measured(*mode, &line.name, "least CPU s", &[least]);
                 lines[at].push(match at {
                     0 => format!("{least:.3} s"),
-                    _ => format!("{:.3}", least / base),
+                    _ => format!("{:.3}", least / base_least_cpu_s),
                 });
             }
             lines[at].push(of_elapsed);
@@ -263,12 +264,7 @@ fn report(context: &mut ExperimentContext, name: &str, names: &[String], results
 
 /// Returns the sum of each query's least CPU time, of serial runs.
 fn least_cpu_s(series: &Series<Run>) -> f64 {
-    let least = |query: usize| {
-        series
-            .of(|run| run.queries[query].cpu_s)
-            .into_iter()
-            .fold(f64::INFINITY, f64::min)
-    };
+    let least = |query: usize| spread(&series.of(|run| run.queries[query].cpu_s)).low;
     (0..QUERIES.len()).map(least).sum()
 }
 

@@ -5,7 +5,7 @@ use crate::measure::tpch;
 use crate::measure::tpch_queries::QUERIES;
 use crate::model::check::Goal;
 use crate::model::number::count;
-use crate::model::spread;
+use crate::model::spread::{self, Spread};
 use crate::model::table::Table;
 use rowsource_tests::callgrind::of_known_statements;
 use rowsource_tests::{SHIPPED, Server};
@@ -95,10 +95,8 @@ fn report(context: &mut ExperimentContext, variants: &[Variant], counts: &[Vec<u
         &["", "instructions", "ratio", "lowest of a query", "highest"],
     );
     for (at, variant) in variants.iter().enumerate() {
-        let ratios = (0..QUERIES.len()).map(|query| ratio(at, query));
-        let (low, high) = ratios.fold((f64::MAX, f64::MIN), |(low, high), ratio| {
-            (low.min(ratio), high.max(ratio))
-        });
+        let ratios: Vec<f64> = (0..QUERIES.len()).map(|query| ratio(at, query)).collect();
+        let Spread { low, high, .. } = spread::spread(&ratios);
         table.row([
             variant.name.to_string(),
             count(total(at)),
