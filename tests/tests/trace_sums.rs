@@ -67,16 +67,17 @@ fn blocks_and_times_are_those_of_the_views() {
     start(&mut client, "");
     run_each(
         &mut client,
-        "SELECT count(pad), pg_sleep(0.05) FROM big; SELECT count(pad), pg_sleep(0.05) FROM big;
-         DO 'DECLARE n int; BEGIN FOR i IN 1..50 LOOP SELECT v INTO n FROM t WHERE id = i * 20; END LOOP; END';
-         UPDATE t SET v = v + 1 WHERE id <= 400",
+        "SELECT count(pad), pg_sleep(0.2) FROM big; SELECT count(pad), pg_sleep(0.2) FROM big;
+         DO 'DECLARE n int; BEGIN FOR i IN 1..50 LOOP SELECT v INTO n FROM t WHERE id = i * 20 AND pg_sleep(0.01) IS NOT NULL;
+                                                END LOOP; END';
+         UPDATE t SET v = v + 1 WHERE id <= 400 AND (id <> 7 OR pg_sleep(0.4) IS NOT NULL)",
     );
     let lines = stopped(&server, &mut client);
     let report = tkprof(&mut client, "");
     for (text, calls, least_ms, has_dirtied) in [
-        ("SELECT count(pad)", 2, 100.0, false),
-        ("SELECT v  ", 50, 0.0, false),
-        ("UPDATE t", 1, 0.0, true),
+        ("SELECT count(pad)", 2, 400.0, false),
+        ("SELECT v  ", 50, 500.0, false),
+        ("UPDATE t", 1, 400.0, true),
     ] {
         let view = texts(
             &mut client,
@@ -102,10 +103,11 @@ fn blocks_and_times_are_those_of_the_views() {
         assert_eq!((fetches.len(), view[0]), (calls, calls as f64), "{text}");
         assert_eq!(traced, view[1..5], "{text}");
         assert_eq!((view[2] > 0.0, view[4] > 0.0), (true, has_dirtied), "{text}");
-        // Each reads a clock of its own at the beginning and at the end of a run. They agree to a part in a hundred.
+        // Each reads a clock of its own at the beginning and at the end of a run. A busy machine can delay one of two readings by
+        // milliseconds, so all statements take 400 of them.
         let (us, ms) = (sum("e") as f64, view[5]);
         assert!(
-            (us - ms * 1e3).abs() <= 0.01 * us + 2.0 * calls as f64,
+            (us - ms * 1e3).abs() <= 0.05 * us,
             "{text}: {us} us, {ms} ms"
         );
         assert!(ms >= least_ms, "{text}: {ms} ms");
