@@ -144,8 +144,8 @@ pub trait Host {
     fn last_reading_before_mark(&self) -> u64;
     /// Returns how many blocks were read so far, including those of work files.
     fn blocks_read(&self) -> i64;
-    /// Adds the increase of the counters since the last charge to an account. Returns true if that includes I/O or many
-    /// buffers.
+    /// Adds the increase of the counters since the last charge to an account, if there is any. Returns true if that includes I/O or
+    /// many buffers.
     fn charge(&mut self, account: Self::Account) -> bool;
     /// Returns the account of the running node.
     fn running_account(&self) -> Self::Account;
@@ -183,8 +183,11 @@ pub trait Host {
     fn every_call(&mut self, node: Self::Node) -> &mut EveryCall;
     /// Counts a timed call in the node's histogram.
     fn count_in_histogram(&mut self, node: Self::Node, ticks: i64, did_read: bool);
-    /// Notes how many blocks a sampled call got that are in a buffer. It is called before the call is charged, if it read no block.
+    /// Notes how many blocks a call that stands for others got that are in a buffer. It is called before the call is charged, if it read no
+    /// block.
     fn note_hits(&mut self, _node: Self::Node, _ticks: i64) {}
+    /// Returns whether the timed call in progress is one of the node's first ones, all of which are timed.
+    fn is_beginning(&self, node: Self::Node) -> bool;
     /// Counts down to the node's next timed call. Returns true if this is that call.
     fn is_next_timed(&mut self, node: Self::Node) -> bool;
     /// Returns what the sampler needs.
@@ -192,10 +195,14 @@ pub trait Host {
 
     /// Returns the last clock reading, by any node or by the tick.
     fn last_reading(&self) -> u64;
-    /// Returns how many readings were made so far, without those of the tick.
+    /// Returns how many readings were counted so far.
     fn readings(&self) -> u64;
-    /// Reads the clock and remembers the reading.
+    /// Sets the number of readings.
+    fn set_readings(&mut self, readings: u64);
+    /// Reads the clock and remembers the reading, which is not counted.
     fn read_clock(&mut self) -> u64;
+    /// Does the same after all that was executed before.
+    fn read_clock_in_order(&mut self) -> u64;
     /// Reads the clock if every call is timed. The reading is not remembered.
     fn read_for_every_call<const TIMED: u8>(&mut self) -> u64;
     /// Copies the last reading and the tick's last reading into the evidence.
@@ -210,6 +217,8 @@ pub trait Host {
 
     /// Calls [`charge_and_call`] out of line.
     fn charge_and_call(&mut self, call: Self::Call) -> Self::Row;
+    /// Calls [`call_timed`] out of line.
+    fn call_timed<const ACCOUNTING: u8>(&mut self, call: Self::Call, node: Self::Node) -> Self::Row;
     /// Calls [`call_sampled`] out of line.
     fn call_sampled<const ACCOUNTING: u8>(&mut self, call: Self::Call, node: Self::Node) -> Self::Row;
     /// Calls [`finish_changed_call`] out of line.
@@ -322,7 +331,7 @@ pub fn call<
     let node = host.node_of(call);
     if TIMED == SAMPLED {
         if host.is_next_timed(node) {
-            return host.call_sampled::<ACCOUNTING>(call, node);
+            return host.call_timed::<ACCOUNTING>(call, node);
         }
         if ACCOUNTING != LEAF {
             host.set_before(node, host.last_reading());
@@ -381,7 +390,7 @@ pub fn scan<H: Host, const TIMED: u8, const SCOPE: u8>(host: &mut H, call: H::Ca
     let node = host.node_of(call);
     if TIMED == SAMPLED {
         if host.is_next_timed(node) {
-            return host.call_sampled::<FUSED_SCAN>(call, node);
+            return host.call_timed::<FUSED_SCAN>(call, node);
         }
     } else {
         host.every_call(node).calls += 1;
@@ -403,7 +412,7 @@ pub fn finish_and_scan<H: Host, const TIMED: u8>(host: &mut H, call: H::Call) ->
 pub fn finish_previous_scan_call<H: Host, const TIMED: u8>(host: &mut H, scan: H::Node) {
     host.set_before(scan, host.last_reading_before_mark());
     host.remove_mark();
-    let did_io = host.have_counters_moved::<ALL>() && host.charge(host.account(scan));
+    let did_io = host.charge(host.account(scan));
     if TIMED == SAMPLED {
         record_if_long(host, scan, did_io);
     }
@@ -431,6 +440,7 @@ fn record_detected<H: Host>(host: &mut H, node: H::Node, detected: Detected) {
     let first_of_start = !host.has_begun(node);
     let before = host.before(node);
     let end = host.read_clock();
+    host.set_readings(host.readings() + 1);
     let sampling = host.sampling(node);
     sampling.timer.record_detected(
         sampling.config,
@@ -445,9 +455,8 @@ fn record_detected<H: Host>(host: &mut H, node: H::Node, detected: Detected) {
 /// Charges the caller with the increase of the counters since the last charge, and makes the call.
 #[inline(always)]
 pub fn charge_and_call<H: Host>(host: &mut H, call: H::Call) -> H::Row {
-    if !host.remove_mark() || host.have_counters_moved::<ALL>() {
-        host.charge(host.running_account());
-    }
+    host.remove_mark();
+    host.charge(host.running_account());
     // No counter changes before the second check.
     host.call_again(call)
 }
@@ -474,23 +483,54 @@ pub fn finish_changed_call<H: Host, const TIMED: u8, const ACCOUNTING: u8>(
     row
 }
 
-/// Makes and times the call that the countdown chose.
+/// Makes and times the call that the countdown chose: one of the node's first ones, or one that stands for others.
+#[inline(always)]
+pub fn call_timed<H: Host, const ACCOUNTING: u8>(host: &mut H, call: H::Call, node: H::Node) -> H::Row {
+    if host.is_beginning(node) {
+        time_call::<H, ACCOUNTING, true>(host, call, node)
+    } else {
+        host.call_sampled::<ACCOUNTING>(call, node)
+    }
+}
+
+/// Makes and times a call that stands for others, or that may be long.
 #[inline(always)]
 pub fn call_sampled<H: Host, const ACCOUNTING: u8>(host: &mut H, call: H::Call, node: H::Node) -> H::Row {
+    time_call::<H, ACCOUNTING, false>(host, call, node)
+}
+
+/// Makes and times a call. The clock is read in order only around calls that stand for others: most statements are short, and for these the
+/// readings are most of the cost.
+#[inline(always)]
+fn time_call<H: Host, const ACCOUNTING: u8, const IS_BEGINNING: bool>(
+    host: &mut H,
+    call: H::Call,
+    node: H::Node,
+) -> H::Row {
+    let read = |host: &mut H| {
+        if IS_BEGINNING {
+            host.read_clock()
+        } else {
+            host.read_clock_in_order()
+        }
+    };
     enter::<H, ACCOUNTING>(host, node);
     let blocks_read = host.blocks_read();
     let before = host.last_reading();
-    let start = host.read_clock();
-    host.set_before(node, start);
     let readings = host.readings();
+    let start = read(host);
+    host.set_before(node, start);
     let row = host.run(call);
-    host.collect_evidence();
+    if !IS_BEGINNING {
+        host.collect_evidence();
+    }
+    let end = read(host);
     let nested_readings = host.readings() - readings;
-    let end = host.read_clock();
+    host.set_readings(host.readings() + 2);
     let did_read = host.blocks_read() != blocks_read;
     let ticks = end.wrapping_sub(start) as i64;
     host.count_in_histogram(node, ticks, did_read);
-    if !did_read {
+    if !IS_BEGINNING && !did_read {
         host.note_hits(node, ticks);
     }
     let timed = TimedCall {
@@ -502,11 +542,18 @@ pub fn call_sampled<H: Host, const ACCOUNTING: u8>(host: &mut H, call: H::Call, 
         first_of_start: !host.has_begun(node),
     };
     let sampling = host.sampling(node);
-    let wants_tick = sampling
-        .timer
-        .record_timed(sampling.config, sampling.random, &timed, sampling.evidence);
-    if wants_tick {
-        host.want_tick();
+    if IS_BEGINNING {
+        sampling
+            .timer
+            .record_first(sampling.config, &timed, sampling.evidence);
+    } else {
+        let wants_tick =
+            sampling
+                .timer
+                .record_timed(sampling.config, sampling.random, &timed, sampling.evidence);
+        if wants_tick {
+            host.want_tick();
+        }
     }
     if ACCOUNTING == SUBPLAN_ROOT {
         host.mark(before);
@@ -554,7 +601,7 @@ fn leave<H: Host, const TIMED: u8, const ACCOUNTING: u8>(host: &mut H, node: H::
         host.remove_mark();
     }
     let mut did_io = false;
-    if ACCOUNTING != NONE && host.have_counters_moved::<ALL>() {
+    if ACCOUNTING != NONE {
         did_io = host.charge(host.account(node));
     }
     if ACCOUNTING >= LEAF {

@@ -31,11 +31,20 @@ pub struct Cost {
 ///
 /// As on the hot path, the TSC is read inline, and other clocks are read through the pointer of [`Source::read_fn`].
 pub fn measure_costs(source: Source) -> Cost {
+    measure_with(source, tsc::read)
+}
+
+/// Does the same for readings that wait for all that was executed before. Of the clocks, only the TSC has others.
+pub fn measure_costs_in_order(source: Source) -> Cost {
+    measure_with(source, tsc::read_in_order)
+}
+
+fn measure_with(source: Source, read_tsc: impl FnMut() -> u64) -> Cost {
     let reference = source::auto();
     let (clock, scale) = (reference.read_fn(), reference.scale());
     let ns = |start, end| scale.nanoseconds(elapsed(start, end).unwrap_or(0));
     match source {
-        Source::Tsc => measure(tsc::read, clock, ns),
+        Source::Tsc => measure(read_tsc, clock, ns),
         _ => measure(black_box(source.read_fn()), clock, ns),
     }
 }

@@ -14,7 +14,7 @@
 //! | `coarse`, `syscall` | yes | yes, if 64-bit | no |
 //!
 //! # Caveats
-//! - The TSC is read without a fence: the CPU may move some tens of instructions past a reading.
+//! - The TSC is read without a fence, but for the calls that stand for others: the CPU may move some tens of instructions past a reading.
 //! - If a virtual machine moves to a host with another TSC frequency, and the hypervisor does not scale, the old frequency
 //!   stays in use until the server restarts. Whether the kernel trusts the TSC is not checked again, either.
 //! - `CLOCK_MONOTONIC` is slewed by NTP (up to 500 ppm); TSC time is not. The two may differ by that much.
@@ -33,7 +33,7 @@ mod survey;
 pub mod system;
 pub mod tsc;
 
-pub use cost::{Cost, measure_costs};
+pub use cost::{Cost, measure_costs, measure_costs_in_order};
 pub use detect::Unusable;
 pub use frequency::{Frequency, Origin, frequency};
 pub use scale::{Scale, elapsed};

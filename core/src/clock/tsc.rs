@@ -8,8 +8,8 @@
 /// It may be called only if [`Source::usable`](super::Source::usable) allows it. Otherwise the counter's rate may change,
 /// or the kernel may forbid the reading. On other CPUs than x86-64 this reads the system clock, in nanoseconds.
 ///
-/// It neither allocates nor panics. It uses RDTSC without a fence, because waiting for all earlier instructions would cost
-/// more than the few that may move past the reading.
+/// It neither allocates nor panics. It uses RDTSC without a fence: the processor may read before it has finished earlier
+/// instructions. [`read_in_order`] waits for them.
 #[inline(always)]
 pub fn read() -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -22,6 +22,20 @@ pub fn read() -> u64 {
     {
         super::system::monotonic()
     }
+}
+
+/// Reads the counter after all earlier instructions were executed. Without that, the time of a call of 25 ns seems to be a fifth shorter: the
+/// reading at its end overtakes what the call still waits for. It takes some ten nanoseconds more, because nothing overlaps with it.
+///
+/// Otherwise it is as [`read`].
+#[inline(always)]
+pub fn read_in_order() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 CPU has LFENCE, and it touches no memory.
+    unsafe {
+        core::arch::x86_64::_mm_lfence();
+    }
+    read()
 }
 
 /// Returns whether the kernel lets this process read the counter. If a sandbox has forbidden it (`prctl(PR_SET_TSC)`), a

@@ -19,8 +19,12 @@ pub struct Config {
     pub max_gap: f64,
     /// The measured length of an empty interval, in ticks.
     pub empty_interval: f64,
+    /// The same for the calls that stand for others: around these, the clock is read in order.
+    pub empty_in_order: f64,
     /// The cost of one reading, in ticks.
     pub reading: f64,
+    /// What a reading inside a call adds to it, in ticks: the reading, and half of a sample's bookkeeping.
+    pub nested_reading: f64,
     /// If calls take at least this many ticks, every call is timed, because the timer then costs less than its share: until the time is
     /// precise.
     pub affordable: f64,
@@ -32,7 +36,7 @@ pub struct Config {
 impl Config {
     /// Returns the configuration for a clock of `ns_per_tick`. A reading costs `reading_ns`, and a sample costs
     /// `bookkeeping_ns` besides its readings. The clock moves in steps of `resolution_ns`: a single step of a coarse clock
-    /// must not prove that a call is long.
+    /// must not prove that a call is long. To read it in order takes as long as otherwise.
     pub fn new(
         max_gap: u32,
         ns_per_tick: f64,
@@ -45,16 +49,12 @@ impl Config {
         Config {
             max_gap: f64::from(max_gap.max(1)),
             empty_interval: empty_interval_ticks,
+            empty_in_order: empty_interval_ticks,
             reading: reading_ns / ns_per_tick,
             affordable: affordable_ns / ns_per_tick,
+            nested_reading: (reading_ns + bookkeeping_ns / 2.0) / ns_per_tick,
             long: (LONG_FACTOR * affordable_ns).max(LONG_STEPS * resolution_ns) / ns_per_tick,
         }
-    }
-
-    /// Returns the ticks that a reading inside a call adds to it, including half of a sample's bookkeeping.
-    #[inline]
-    pub(super) fn nested_reading(&self) -> f64 {
-        self.affordable * (TIMER_SHARE / 2.0)
     }
 
     /// Returns the step of a coarse clock, or 0 for a fine one.

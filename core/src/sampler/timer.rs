@@ -137,6 +137,60 @@ impl NodeTimer {
         self.gap = 1.0;
     }
 
+    /// Returns whether the timed call in progress is one of the first ones, all of which are timed. The last one of them is not: after it,
+    /// a gap is drawn.
+    #[inline(always)]
+    pub fn is_beginning(&self) -> bool {
+        self.drawn < FIRST_CALLS
+    }
+
+    /// Records such a call. The next one is timed too.
+    #[inline(always)]
+    pub fn record_first(&mut self, config: &Config, call: &TimedCall, evidence: &mut LongCallEvidence) {
+        let (raw, backsteps) = elapsed(call.start, call.end);
+        let ticks = self.without_readings(config, config.empty_interval, call, raw, backsteps);
+        if self.timed_calls == 0 {
+            self.opening = ticks;
+        }
+        self.count_alone(config, call, raw, ticks, evidence);
+        self.countdown = 1;
+        self.drawn += 1;
+    }
+
+    /// Returns the time of a call without what its readings took, and notes that the call was timed.
+    #[inline(always)]
+    fn without_readings(
+        &mut self,
+        config: &Config,
+        empty: f64,
+        call: &TimedCall,
+        raw: f64,
+        backsteps: u64,
+    ) -> f64 {
+        // A short call may measure less than the mean empty interval. Setting each negative value to zero would bias the
+        // sum.
+        let overhead = empty + call.nested_readings as i64 as f64 * config.nested_reading;
+        self.timed_calls += 1;
+        self.clock_backsteps += backsteps;
+        if backsteps == 0 { raw - overhead } else { 0.0 }
+    }
+
+    /// Counts a timed call that stands for itself.
+    #[inline(always)]
+    fn count_alone(
+        &mut self,
+        config: &Config,
+        call: &TimedCall,
+        raw: f64,
+        ticks: f64,
+        evidence: &mut LongCallEvidence,
+    ) {
+        if raw >= config.affordable {
+            evidence.detected = call.end;
+        }
+        self.count(ticks, call.first_of_start);
+    }
+
     /// Records a timed call and draws the gap to the next.
     ///
     /// Returns true if the gap is larger than 1. Then the caller must arm its tick.
@@ -148,21 +202,14 @@ impl NodeTimer {
         call: &TimedCall,
         evidence: &mut LongCallEvidence,
     ) -> bool {
-        let (raw, backsteps) = elapsed(call.start, call.end);
-        let overhead = config.empty_interval + call.nested_readings as i64 as f64 * config.nested_reading();
-        // A short call may measure less than the mean empty interval. Setting each negative value to zero would bias the
-        // sum.
-        let ticks = if backsteps == 0 { raw - overhead } else { 0.0 };
-        if self.timed_calls == 0 {
-            self.opening = ticks;
+        if self.is_beginning() {
+            self.record_first(config, call, evidence);
+            return false;
         }
-        self.timed_calls += 1;
-        self.clock_backsteps += backsteps;
+        let (raw, backsteps) = elapsed(call.start, call.end);
+        let ticks = self.without_readings(config, config.empty_in_order, call, raw, backsteps);
         if self.gap <= 1.0 {
-            if raw >= config.affordable {
-                evidence.detected = call.end;
-            }
-            self.count(ticks, call.first_of_start);
+            self.count_alone(config, call, raw, ticks, evidence);
         } else {
             self.weigh(config, call, raw, ticks, evidence);
         }
@@ -318,11 +365,6 @@ impl NodeTimer {
     /// allows, and never above `sampfreq`.
     #[inline(always)]
     fn draw(&mut self, config: &Config, random: &mut impl RngCore, ticks: f64) -> bool {
-        if self.drawn < FIRST_CALLS {
-            self.countdown = 1;
-            self.drawn += 1;
-            return false;
-        }
         let timed = self.timed_calls as i64 as f64;
         let known = self.certain_ticks + self.detected_ticks + self.samples.ticks + self.long.ticks;
         let variance = self.samples.error_squared() + self.long.variance + self.detected_variance;

@@ -183,6 +183,10 @@ impl Host for Run<'_> {
         self.spend(node, 2.0, 1.0);
     }
 
+    fn is_beginning(&self, node: usize) -> bool {
+        self.nodes[node].timer.is_beginning()
+    }
+
     fn is_next_timed(&mut self, node: usize) -> bool {
         NodeTimer::is_next_timed(&mut self.nodes[node].timer)
     }
@@ -204,7 +208,15 @@ impl Host for Run<'_> {
         self.readings
     }
 
+    fn set_readings(&mut self, readings: u64) {
+        self.readings = readings;
+    }
+
     fn read_clock(&mut self) -> u64 {
+        self.read()
+    }
+
+    fn read_clock_in_order(&mut self) -> u64 {
         self.read()
     }
 
@@ -239,6 +251,10 @@ impl Host for Run<'_> {
 
     fn charge_and_call(&mut self, call: usize) -> bool {
         wrapper::charge_and_call(self, call)
+    }
+
+    fn call_timed<const ACCOUNTING: u8>(&mut self, call: usize, node: usize) -> bool {
+        wrapper::call_timed::<Self, ACCOUNTING>(self, call, node)
     }
 
     fn call_sampled<const ACCOUNTING: u8>(&mut self, call: usize, node: usize) -> bool {

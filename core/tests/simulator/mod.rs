@@ -272,7 +272,6 @@ impl<'a> Run<'a> {
     fn read(&mut self) -> u64 {
         let value = self.read_unrecorded();
         self.last = value;
-        self.readings += 1;
         value
     }
 

@@ -86,7 +86,9 @@ pub static HOT: BackendLocal<Hot> = BackendLocal::new(Hot {
     config: Cell::new(Config {
         max_gap: 1.0,
         empty_interval: 0.0,
+        empty_in_order: 0.0,
         reading: 0.0,
+        nested_reading: 0.0,
         affordable: 1.0,
         long: 1.0,
     }),

@@ -36,14 +36,32 @@ pub fn ticked() -> u64 {
 /// Reads the clock and remembers the reading.
 #[inline(always)]
 pub fn read() -> u64 {
-    let now = if HOT.tsc.get() {
-        clock::tsc::read()
-    } else {
-        (HOT.read.get())()
-    };
+    remembered(match HOT.tsc.get() {
+        true => clock::tsc::read(),
+        false => (HOT.read.get())(),
+    })
+}
+
+/// Does the same after all that was executed before. Other clocks than the time stamp counter wait for that by themselves.
+#[inline(always)]
+pub fn read_in_order() -> u64 {
+    remembered(match HOT.tsc.get() {
+        true => clock::tsc::read_in_order(),
+        false => (HOT.read.get())(),
+    })
+}
+
+#[inline(always)]
+fn remembered(now: u64) -> u64 {
     HOT.last.store(now, Relaxed);
-    HOT.readings.set(HOT.readings.get() + 1);
     now
+}
+
+/// Reads the clock, remembers the reading, and counts it.
+#[inline(always)]
+fn read_and_count() {
+    read();
+    HOT.readings.set(HOT.readings.get() + 1);
 }
 
 /// Measures the clock's own cost again, if the tick has come since the last time. A processor that gets slower, because it saves power
@@ -58,24 +76,34 @@ pub fn calibrate() {
 #[cold]
 #[inline(never)]
 fn measure_empty_interval() {
+    HOT.calibrated.set(ticked());
+    let mut config = HOT.config.get();
+    match HOT.tsc.get() {
+        true => {
+            least_interval(clock::tsc::read, &mut config.empty_interval);
+            least_interval(clock::tsc::read_in_order, &mut config.empty_in_order);
+        }
+        false => {
+            least_interval(HOT.read.get(), &mut config.empty_interval);
+            config.empty_in_order = config.empty_interval;
+        }
+    }
+    HOT.config.set(config);
+}
+
+/// Sets `empty` to the least mean of a few rounds. If the clock stepped back in all of them, it stays.
+fn least_interval(read: impl Fn() -> u64, empty: &mut f64) {
     /// The first round fills the caches. Something may interrupt another one.
     const ROUNDS: u32 = 4;
-    HOT.calibrated.set(ticked());
     let mut least = f64::INFINITY;
     for _ in 0..ROUNDS {
-        let mean = match HOT.tsc.get() {
-            true => mean_interval(clock::tsc::read),
-            false => mean_interval(HOT.read.get()),
-        };
-        // A round with a step back of the clock does not count.
+        let mean = mean_interval(&read);
         if mean >= 0.0 && mean < least {
             least = mean;
         }
     }
     if least < f64::INFINITY {
-        let mut config = HOT.config.get();
-        config.empty_interval = least;
-        HOT.config.set(config);
+        *empty = least;
     }
 }
 
@@ -183,7 +211,7 @@ pub fn enter(source: Source, ns_per_tick: f64, config: &Config) -> Option<Outer>
     HOT.ns_per_tick.set(ns_per_tick);
     HOT.config.set(*config);
     HOT.depth.set(HOT.depth.get() + 1);
-    read();
+    read_and_count();
     outer
 }
 
@@ -198,7 +226,7 @@ pub fn leave(outer: Option<&Outer>) {
         HOT.read.set(outer.read);
         HOT.ns_per_tick.set(outer.ns_per_tick);
         HOT.config.set(outer.config);
-        read();
+        read_and_count();
         // Nested statements of the same call may have removed the mark.
         remove_mark();
         mark(outer.before);

@@ -87,22 +87,33 @@ pub fn hits_since_charge() -> i64 {
     }
 }
 
-/// Charges `account` with what was used since the last charge. Returns whether that included I/O or many buffers.
+/// Charges `account` with what was used since the last charge, if that is anything. Returns whether it included I/O or many buffers.
 ///
 /// # Safety
 /// `account` must point to a live `Usage`, and no reference to it may exist.
+#[inline(always)]
+pub unsafe fn charge_if_moved(account: *mut Usage) -> bool {
+    let more = signature::<{ scope::ALL }>(compat::buffer_usage())
+        .wrapping_sub(HOT.signatures[scope::ALL as usize].get());
+    // SAFETY: this function's caller makes the same promises.
+    more != 0 && unsafe { charge(account, more) }
+}
+
+/// Does what [`charge_if_moved`] does if the sum of all counters has grown by `more`.
+///
+/// # Safety
+/// The same as for [`charge_if_moved`].
 #[inline(never)]
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
-pub unsafe fn charge(account: *mut Usage) -> bool {
+unsafe fn charge(account: *mut Usage, more: i64) -> bool {
     // SAFETY: only this thread writes PostgreSQL's counters. `account` is live by the caller's promise, and it is not
     // `last_charged`, because no account is.
     unsafe {
         let now = compat::buffer_usage().cast_const();
         let last = &raw mut (*HOT.last_charged.as_ptr()).buffers;
         let hits = (*now).shared_blks_hit.wrapping_sub((*last).shared_blks_hit);
-        let all = &HOT.signatures[scope::ALL as usize];
         // Counters never decrease. So if their sum has grown as much as this one, no other has moved.
-        if signature::<{ scope::ALL }>(now).wrapping_sub(all.get()) != hits {
+        if more != hits {
             return charge_all(account);
         }
         (*account).is_charged = true;
@@ -210,11 +221,8 @@ pub unsafe fn switch_outside() {
 /// * No reference to either may exist.
 pub unsafe fn switch(account: *mut Usage) -> *mut Usage {
     let before = current();
-    let counters = compat::buffer_usage().cast_const();
-    if signature::<{ scope::ALL }>(counters) != HOT.signatures[scope::ALL as usize].get() {
-        // SAFETY: the running account is live, and no reference to it exists, by the caller's promise.
-        unsafe { charge(before) };
-    }
+    // SAFETY: the running account is live, and no reference to it exists, by the caller's promise.
+    unsafe { charge_if_moved(before) };
     HOT.current.set(Account::of(account));
     before
 }

@@ -135,7 +135,7 @@ impl Host for Executor {
     #[inline(always)]
     fn charge(&mut self, account: LiveAccount) -> bool {
         // SAFETY: the account is live. No reference to its node exists, because that would borrow the executor.
-        unsafe { usage::charge(account.0.usage()) }
+        unsafe { usage::charge_if_moved(account.0.usage()) }
     }
 
     #[inline(always)]
@@ -241,6 +241,11 @@ impl Host for Executor {
     }
 
     #[inline(always)]
+    fn is_beginning(&self, node: LiveNode) -> bool {
+        self.node(node).timer.is_beginning()
+    }
+
+    #[inline(always)]
     fn is_next_timed(&mut self, node: LiveNode) -> bool {
         NodeTimer::is_next_timed(&mut self.node_mut(node).timer)
     }
@@ -270,8 +275,18 @@ impl Host for Executor {
     }
 
     #[inline(always)]
+    fn set_readings(&mut self, readings: u64) {
+        HOT.readings.set(readings);
+    }
+
+    #[inline(always)]
     fn read_clock(&mut self) -> u64 {
         timing::read()
+    }
+
+    #[inline(always)]
+    fn read_clock_in_order(&mut self) -> u64 {
+        timing::read_in_order()
     }
 
     #[inline(always)]
@@ -309,6 +324,12 @@ impl Host for Executor {
     fn charge_and_call(&mut self, call: LiveCall) -> *mut TupleTableSlot {
         // SAFETY: this is the call for which this value was made, under the same promises.
         unsafe { charge_and_call(call.0) }
+    }
+
+    #[inline(always)]
+    fn call_timed<const ACCOUNTING: u8>(&mut self, call: LiveCall, node: LiveNode) -> *mut TupleTableSlot {
+        // SAFETY: this is the call for which this value was made, under the same promises, and this is its node.
+        unsafe { call_timed::<ACCOUNTING>(call.0, node.0) }
     }
 
     #[inline(always)]
@@ -472,6 +493,21 @@ unsafe extern "C-unwind" fn finish_changed_call<const TIMED: u8, const ACCOUNTIN
     let row = wrapper::finish_changed_call::<_, TIMED, ACCOUNTING>(&mut executor, node, row);
     // Hides that the result is the argument. Otherwise the hot path would save it across this call instead of jumping here.
     std::hint::black_box(row)
+}
+
+/// Calls [`wrapper::call_timed`] with PostgreSQL's executor.
+///
+/// # Safety
+/// The same as for [`Executor::calls`], and `node` must be the node of `ps`.
+#[inline(never)]
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
+unsafe extern "C-unwind" fn call_timed<const ACCOUNTING: u8>(
+    ps: *mut PlanState,
+    node: *mut Node,
+) -> *mut TupleTableSlot {
+    // SAFETY: this function's caller makes the same promises.
+    let (mut executor, call) = unsafe { Executor::calls(ps) };
+    wrapper::call_timed::<_, ACCOUNTING>(&mut executor, call, LiveNode(node))
 }
 
 /// Calls [`wrapper::call_sampled`] with PostgreSQL's executor.

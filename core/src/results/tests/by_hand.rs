@@ -12,7 +12,9 @@ pub const TICK_NS: f64 = 0.5;
 pub const CONFIG: Config = Config {
     max_gap: 16.0,
     empty_interval: 0.0,
+    empty_in_order: 0.0,
     reading: 0.0,
+    nested_reading: 0.0,
     affordable: 1e9,
     long: 4e9,
 };

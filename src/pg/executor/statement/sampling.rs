@@ -6,7 +6,7 @@ use crate::pg::hot::wrapper::Timed;
 use crate::pg::server::backend_local::BackendLocal;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoroshiro128PlusPlus;
-use rowsource_core::clock::{self, Source, measure_costs};
+use rowsource_core::clock::{self, Source, measure_costs, measure_costs_in_order};
 use rowsource_core::sampler::{BOOKKEEPING_NS, Config, LongCallEvidence, NodeTimer, TimedCall};
 use std::cell::Cell;
 
@@ -37,27 +37,33 @@ pub(super) fn config(source: Source, sampfreq: i32) -> Config {
 
 /// Creates a configuration. The costs of the clock and of a sample are measured once per backend and clock.
 fn new_config(source: Source, sampfreq: i32) -> Config {
-    type Costs = Cell<Option<(f64, f64, f64)>>;
+    type Costs = Cell<Option<[f64; 4]>>;
     static COSTS: BackendLocal<[Costs; Source::ALL.len()]> =
         BackendLocal::new([const { Cell::new(None) }; Source::ALL.len()]);
     let known = &COSTS[source as usize];
-    let (empty, reading_ns, bookkeeping_ns) = known.get().unwrap_or_else(|| {
+    let costs = known.get().unwrap_or_else(|| {
         let cost = measure_costs(source);
-        (
+        [
             cost.empty_interval_ticks as f64,
+            measure_costs_in_order(source).empty_interval_ticks as f64,
             cost.reading_ns,
             bookkeeping_ns(),
-        )
+        ]
     });
-    known.set(Some((empty, reading_ns, bookkeeping_ns)));
-    Config::new(
+    known.set(Some(costs));
+    let [empty, empty_in_order, reading_ns, bookkeeping_ns] = costs;
+    let config = Config::new(
         sampfreq.max(1) as u32,
         source.scale().ns_per_tick(),
         empty,
         reading_ns,
         bookkeeping_ns,
         source.resolution_ns(),
-    )
+    );
+    Config {
+        empty_in_order,
+        ..config
+    }
 }
 
 /// Returns the cost of a sample without its clock readings, in nanoseconds. It is at least the usual cost, because a sample
