@@ -216,6 +216,7 @@ fn hot_functions_are_plain_frames() {
         "pg_rowsource::pg::hot::wrapper::call",
         "pg_rowsource::pg::hot::wrapper::scan",
         "pg_rowsource::pg::hot::wrapper::first_call",
+        "pg_rowsource::pg::hot::wrapper::call_timed",
         "pg_rowsource::pg::hot::wrapper::call_sampled",
         "pg_rowsource::pg::hot::tick::ticked",
         "pg_rowsource::pg::interpose::functions::plain",

@@ -63,6 +63,8 @@ mod tests {
         if permitted() {
             let start = read();
             while read() == start {}
+            let start = read_in_order();
+            while read_in_order() == start {}
         }
     }
 }

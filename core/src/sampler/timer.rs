@@ -149,7 +149,7 @@ impl NodeTimer {
     pub fn record_first(&mut self, config: &Config, call: &TimedCall, evidence: &mut LongCallEvidence) {
         let (raw, backsteps) = elapsed(call.start, call.end);
         let ticks = self.without_readings(config, config.empty_interval, call, raw, backsteps);
-        if self.timed_calls == 0 {
+        if self.drawn == 1 {
             self.opening = ticks;
         }
         self.count_alone(config, call, raw, ticks, evidence);
