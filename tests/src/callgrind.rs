@@ -35,7 +35,7 @@ pub const RECORDED: &[Recorded] = &[
     Recorded {
         major: 15,
         calls: [13.5, 24.2, 56.5],
-        statements: Some([2_580.0, 2_600.0, 2_780.0, 4_390.0, 4_490.0, 520.0]),
+        statements: Some([2_490.0, 2_510.0, 2_690.0, 4_170.0, 4_360.0, 520.0]),
     },
     Recorded {
         major: 17,
@@ -50,7 +50,7 @@ pub const RECORDED: &[Recorded] = &[
     Recorded {
         major: 19,
         calls: [12.4, 22.9, 55.0],
-        statements: Some([2_630.0, 2_660.0, 2_830.0, 4_500.0, 4_320.0, 540.0]),
+        statements: Some([2_550.0, 2_560.0, 2_730.0, 4_270.0, 4_150.0, 540.0]),
     },
 ];
 
