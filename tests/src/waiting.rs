@@ -48,8 +48,9 @@ pub fn hold(
     until_waiting(observer, id, event);
     let start = Instant::now();
     std::thread::sleep(held);
-    run_each(observer, "COMMIT");
+    // Not later: the wait ends before this thread runs again.
     let held = start.elapsed();
+    run_each(observer, "COMMIT");
     (session.join().expect("the session"), held)
 }
 
@@ -71,7 +72,7 @@ pub fn cancel(
     until_waiting(observer, id, "advisory");
     let start = Instant::now();
     std::thread::sleep(held);
+    let held = start.elapsed();
     token.cancel_query(NoTls).expect("it can be cancelled");
-    let client = session.join().expect("the session");
-    (client, start.elapsed())
+    (session.join().expect("the session"), held)
 }

@@ -7,7 +7,7 @@ use rowsource_tests::waiting::{pid, until_waiting};
 use std::time::Duration;
 
 /// The client thinks before each message, so the session waits for it.
-const THINK: Duration = Duration::from_millis(20);
+const THINK: Duration = Duration::from_millis(300);
 const ROUNDS: i64 = 4;
 
 fn waits(observer: &mut Client, pid: i32) -> i64 {

@@ -367,7 +367,7 @@ fn hangs(fifo: &Path, work: impl FnOnce()) -> bool {
     let watchdog = std::thread::spawn(move || {
         let mut hung = false;
         while matches!(
-            is_done.recv_timeout(Duration::from_secs(5)),
+            is_done.recv_timeout(Duration::from_secs(30)),
             Err(std::sync::mpsc::RecvTimeoutError::Timeout)
         ) {
             hung = true;

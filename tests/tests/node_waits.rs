@@ -59,7 +59,7 @@ fn assert_one(rows: &[Row], node: &str, held: Duration) {
     };
     assert_eq!(of, node, "{rows:?}");
     assert!(
-        *total > 0.95 * held && *total < 1.5 * held + 50.0,
+        *total > 0.95 * held && *total < 1.5 * held + 500.0,
         "{rows:?}, held for {held} ms"
     );
 }
@@ -428,7 +428,7 @@ fn waits_of_workers_belong_to_their_nodes() {
         panic!("{rows:?}");
     };
     assert_eq!(node, "Parallel Seq Scan");
-    assert!((237.0..350.0).contains(total), "{rows:?}");
+    assert!((237.0..1_250.0).contains(total), "{rows:?}");
     let of_leader = waits(&mut observer, "%pg_sleep%", "ExecuteGather");
     println!("{of_leader:?}");
     let [(node, 1.., total)] = of_leader.as_slice() else {

@@ -28,9 +28,9 @@ fn samples_tell_who_runs_before_pg18() {
         assert!(found.all > 50, "{found:?}");
         found.inside as f64 / found.all as f64
     };
-    let in_scan = share("SELECT count(*) FROM t WHERE burn(100) IS NOT NULL");
-    let above = share("SELECT count(burn(100)) FROM t");
-    let both = share("SELECT count(burn(50)) FROM t WHERE burn(150) IS NOT NULL");
+    let in_scan = share("SELECT count(*) FROM t WHERE burn(1000) IS NOT NULL");
+    let above = share("SELECT count(burn(1000)) FROM t");
+    let both = share("SELECT count(burn(500)) FROM t WHERE burn(1500) IS NOT NULL");
     // It reads no table, and so has no scan of the kind.
     let none = samples(pid as u32, "ExecScan", Duration::from_millis(2), || {
         run_each(&mut client, "SELECT burn(100)")
