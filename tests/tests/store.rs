@@ -109,7 +109,7 @@ fn failed_and_cancelled_calls_keep_what_they_reached() {
     assert_eq!(node_value(&mut reader, &plan, 0, "rows"), 1.0);
     assert!(display(&mut reader, plan.queryid, plan.planid, "ALLSTATS LAST").contains("fail"));
 
-    run_each(&mut runner, "SET statement_timeout = 200");
+    run_each(&mut runner, "SET statement_timeout = 1000");
     must_fail(
         &mut runner,
         "SELECT count(*) FROM t a, t b, t c WHERE a.id <> b.id",
@@ -117,7 +117,7 @@ fn failed_and_cancelled_calls_keep_what_they_reached() {
     let plan = only_kept(&mut reader, "SELECT count(*) FROM t a, t b%");
     assert_eq!((plan.calls, plan.failed_calls, plan.cancelled_calls), (1, 0, 1));
     assert_eq!(plan.last_outcome, "cancelled");
-    assert!((190.0..5000.0).contains(&plan.last_time), "{plan:?}");
+    assert!((500.0..10_000.0).contains(&plan.last_time), "{plan:?}");
     assert!(node_value(&mut reader, &plan, 1, "rows") > 0.0);
     assert!(display(&mut reader, plan.queryid, plan.planid, "ALLSTATS LAST").contains("cancel"));
     server.assert_no_crash();

@@ -259,7 +259,7 @@ fn a_running_statement_is_not_lost() {
     let session = std::thread::spawn(move || {
         run_each(
             &mut client,
-            "DO 'DECLARE n int; BEGIN FOR i IN 1..3000 LOOP SELECT v INTO n FROM t WHERE id = 1 + i % 900; END LOOP; PERFORM pg_sleep(1); END'",
+            "DO 'DECLARE n int; BEGIN FOR i IN 1..3000 LOOP SELECT v INTO n FROM t WHERE id = 1 + i % 900; END LOOP; PERFORM pg_sleep(5); END'",
         );
     });
     until_waiting(&mut observer, id, "PgSleep");

@@ -6,6 +6,7 @@ use rowsource_tests::session::{must_fail, run_each, texts, value};
 use rowsource_tests::trace_file;
 use rowsource_tests::trace_target::{is_traced, lines, remove, server, target};
 use rowsource_tests::waiting::{pid, until, until_waiting};
+use std::time::{Duration, Instant};
 
 /// Opens a session with another application's name.
 fn named(server: &Server, name: &str) -> Client {
@@ -65,11 +66,15 @@ fn another_session_is_traced_until_it_is_stopped() {
     assert!(is_traced(&server, &mut session));
     value::<bool>(&mut admin, &format!("SELECT pg_terminate_backend({id})"));
     until(&mut admin, "SELECT count(*) = 0 FROM rowsource_trace_targets");
-    assert!(
-        lines(&server, id)
-            .last()
-            .is_some_and(|line| line.starts_with("END #0:"))
-    );
+    // A session writes its last line after nobody can see it any more.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !lines(&server, id)
+        .last()
+        .is_some_and(|line| line.starts_with("END #0:"))
+    {
+        assert!(Instant::now() < deadline, "the session does not end its trace");
+        std::thread::sleep(Duration::from_millis(10));
+    }
     server.assert_no_crash();
 }
 
