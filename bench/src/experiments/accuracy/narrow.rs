@@ -172,11 +172,12 @@ pub fn run(context: &mut ExperimentContext) -> usize {
                 let estimates = line.of(|run| run.estimate_ms(node(run)));
                 row[1] = line.values[0].nodes[node(&line.values[0])].operation.clone();
                 context.measured(format!("{scan}, {}", row[1]), &line.name, "CPU ms", &estimates);
-                let truths = match share {
-                    Some(share) if at == best => line.of(|run| run.estimate_ms(0) * share),
-                    _ => values.clone(),
+                let found = match share {
+                    Some(share) if at == best => {
+                        ratio(&estimates, &line.of(|run| run.estimate_ms(0) * share))
+                    }
+                    _ => ratio(&estimates, &values),
                 };
-                let found = ratio(&estimates, &truths);
                 row.push(found.as_ratio());
                 if at == best {
                     context.goal(
