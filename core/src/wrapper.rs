@@ -154,8 +154,7 @@ fn record_if_long<H: Host>(host: &mut H, node: H::Node, did_io: bool) {
 fn record_detected<H: Host>(host: &mut H, node: H::Node, detected: Detected) {
     let first_of_start = !host.has_begun(node);
     let before = host.before(node);
-    let end = host.read_clock();
-    host.set_readings(host.readings() + 1);
+    let end = host.read_and_count();
     let sampling = host.sampling(node);
     sampling.timer.record_detected(
         sampling.config,
@@ -202,7 +201,7 @@ pub fn finish_changed_call<H: Host, const TIMED: u8, const ACCOUNTING: u8>(
 #[inline(always)]
 pub fn call_timed<H: Host, const ACCOUNTING: u8>(host: &mut H, call: H::Call, node: H::Node) -> H::Row {
     if host.is_beginning(node) {
-        time_call::<H, ACCOUNTING, true>(host, call, node)
+        time_call::<H, ACCOUNTING, false>(host, call, node)
     } else {
         host.call_sampled::<ACCOUNTING>(call, node)
     }
@@ -211,42 +210,39 @@ pub fn call_timed<H: Host, const ACCOUNTING: u8>(host: &mut H, call: H::Call, no
 /// Makes and times a call that stands for others, or that may be long.
 #[inline(always)]
 pub fn call_sampled<H: Host, const ACCOUNTING: u8>(host: &mut H, call: H::Call, node: H::Node) -> H::Row {
-    time_call::<H, ACCOUNTING, false>(host, call, node)
+    time_call::<H, ACCOUNTING, true>(host, call, node)
 }
 
 /// Makes and times a call. The clock is read in order only around calls that stand for others: most statements are short, and for these the
 /// readings are most of the cost.
 #[inline(always)]
-fn time_call<H: Host, const ACCOUNTING: u8, const IS_BEGINNING: bool>(
+fn time_call<H: Host, const ACCOUNTING: u8, const IS_SAMPLE: bool>(
     host: &mut H,
     call: H::Call,
     node: H::Node,
 ) -> H::Row {
-    let read = |host: &mut H| {
-        if IS_BEGINNING {
-            host.read_clock()
-        } else {
-            host.read_clock_in_order()
-        }
-    };
     enter::<H, ACCOUNTING>(host, node);
     let blocks_read = host.blocks_read();
     let before = host.last_reading();
     let readings = host.readings();
-    let start = read(host);
+    let start = host.read_clock::<IS_SAMPLE>();
     host.set_before(node, start);
     let row = host.run(call);
-    if !IS_BEGINNING {
+    if IS_SAMPLE {
         host.collect_evidence();
     }
-    let end = read(host);
+    let end = host.read_clock::<IS_SAMPLE>();
     let nested_readings = host.readings() - readings;
     host.set_readings(host.readings() + 2);
     let did_read = host.blocks_read() != blocks_read;
     let ticks = end.wrapping_sub(start) as i64;
-    host.count_in_histogram(node, ticks, did_read);
-    if !IS_BEGINNING && !did_read {
-        host.note_hits(node, ticks);
+    if IS_SAMPLE {
+        host.count_in_histogram(node, ticks, did_read);
+        if !did_read {
+            host.note_hits(node, ticks);
+        }
+    } else {
+        host.list_in_histogram(node, ticks, did_read);
     }
     let timed = TimedCall {
         before,
@@ -257,11 +253,7 @@ fn time_call<H: Host, const ACCOUNTING: u8, const IS_BEGINNING: bool>(
         first_of_start: !host.has_begun(node),
     };
     let sampling = host.sampling(node);
-    if IS_BEGINNING {
-        sampling
-            .timer
-            .record_first(sampling.config, &timed, sampling.evidence);
-    } else {
+    if IS_SAMPLE {
         let wants_tick =
             sampling
                 .timer
@@ -269,6 +261,10 @@ fn time_call<H: Host, const ACCOUNTING: u8, const IS_BEGINNING: bool>(
         if wants_tick {
             host.want_tick();
         }
+    } else {
+        sampling
+            .timer
+            .record_first(sampling.config, &timed, sampling.evidence);
     }
     if ACCOUNTING == SUBPLAN_ROOT {
         host.mark(before);

@@ -39,8 +39,11 @@ impl HistogramTotals {
     /// Adds the histogram of an execution.
     #[inline(always)]
     pub fn add(&mut self, execution: &Histogram) {
-        for (read, bucket, calls) in execution.counts() {
-            self.add_to(bucket, read, calls);
+        for (at, calls) in execution.counted() {
+            self.add_to(at, calls);
+        }
+        for at in execution.listed() {
+            self.add_to(at, 1);
         }
         self.hits.merge(&execution.hits);
     }
@@ -48,18 +51,17 @@ impl HistogramTotals {
     /// Adds another sum.
     pub fn merge(&mut self, other: &HistogramTotals) {
         for (read, bucket, calls) in other.counts() {
-            self.add_to(bucket, read, calls);
+            self.add_to(bucket + BUCKETS * usize::from(read), calls);
         }
         self.hits.merge(&other.hits);
     }
 
-    /// Counts several calls in a bucket.
+    /// Counts several calls in the bucket at this place.
     #[inline(always)]
-    fn add_to(&mut self, bucket: usize, read: bool, calls: u64) {
-        let bucket = bucket % BUCKETS;
-        let at = bucket + BUCKETS * usize::from(read);
+    fn add_to(&mut self, at: usize, calls: u64) {
+        let at = at % (2 * BUCKETS);
         let in_use = (self.touched >> at & 1) as u32;
-        let low = &mut self.low[usize::from(read)][bucket];
+        let low = &mut self.low.as_flattened_mut()[at];
         // Counts from before `clear` are ignored.
         let sum = u64::from(*low & in_use.wrapping_neg()).wrapping_add(calls);
         *low = sum as u32;
@@ -166,6 +168,17 @@ mod tests {
         assert_eq!(counts(&totals), []);
         totals.add(&one(0, true, 2));
         assert_eq!(counts(&totals), [(true, 0, 2)]);
+    }
+
+    #[test]
+    fn listed_calls_are_added() {
+        let mut execution = Histogram::default();
+        let calls = [(100.0, false), (3.0, false), (100.0, true), (120.0, false)];
+        calls.into_iter().for_each(|(ns, read)| execution.list(ns, read));
+        execution.count(70.0, false);
+        let mut totals = HistogramTotals::default();
+        totals.add(&execution);
+        assert_eq!(counts(&totals), [(false, 1, 1), (false, 6, 3), (true, 6, 1)]);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use super::direct::fit_children;
 use super::node::{NS_PER_MS, add_usage_to_parents};
-use super::sample::{Calls, Nodes, Place};
+use super::sample::{Nodes, Place, TimedCalls};
 use crate::float::at_most;
 use crate::model::facts::{SIMPLE_SUMS, SimpleFacts};
 use crate::model::{Buffers, Estimate, NodeKind, NodeStats, NodeTotals, Time, Wal};
@@ -168,8 +168,9 @@ impl Counts {
     pub fn take<N: Nodes>(&mut self, nodes: &N, shape: &Shape, elapsed_ms: f64) -> Result<(), Uncounted> {
         self.count = nodes.count().min(MAX_NODES);
         let mut has_changes = false;
-        for i in 0..self.count {
-            self.nodes[i] = counts(nodes, i, shape.is_timed(), &mut has_changes)?;
+        let is_timed = shape.is_timed();
+        for (i, node) in self.nodes.iter_mut().enumerate().take(self.count) {
+            has_changes |= node.take(nodes, i, is_timed)?;
         }
         self.changes.has_any = false;
         if has_changes {
@@ -209,49 +210,6 @@ impl Counts {
         compute(&self.shape, (self.nodes(), &self.changes), self.elapsed_ms, stats);
         true
     }
-}
-
-/// Returns the counts of a node.
-#[inline(always)]
-fn counts<N: Nodes>(
-    nodes: &N,
-    i: usize,
-    is_timed: bool,
-    has_changes: &mut bool,
-) -> Result<NodeCounts, Uncounted> {
-    let sample = nodes.sample(i);
-    if sample.by_core {
-        return Err(Uncounted::Always);
-    }
-    let (ticks, startup_ticks, timed_calls) = match &sample.calls {
-        Calls::Sampled(timer) if is_timed => match timer.exact() {
-            Some((ticks, startup_ticks)) if timer.clock_backsteps == 0 => {
-                (ticks, startup_ticks, timer.timed_calls)
-            }
-            _ => return Err(Uncounted::Now),
-        },
-        Calls::Untimed { .. } if !is_timed => (0.0, 0.0, 0),
-        _ => return Err(Uncounted::Always),
-    };
-    let is_simple = sample.is_instrumented && sample.interrupted.is_none() && !sample.used.has_more;
-    if !is_simple {
-        return Err(Uncounted::Now);
-    }
-    *has_changes |= sample.used.has_changes;
-    let Some(SimpleFacts { kind, sums }) = nodes.simple_facts(i) else {
-        return Err(Uncounted::Always);
-    };
-    Ok(NodeCounts {
-        starts: sample.starts(None) as i64 as u64,
-        rows: sample.rows(None),
-        timed_calls,
-        ticks,
-        startup_ticks,
-        shared_hit: sample.buffers.shared_hit,
-        sums,
-        estimate: sample.estimate,
-        kind,
-    })
 }
 
 /// Computes the statistics of one or several executions that took `elapsed_ms` in total, from the sums of their counts.
@@ -414,6 +372,27 @@ impl CountSums {
 }
 
 impl NodeCounts {
+    /// Takes those of a node. Returns whether it has changed anything. If there are none, the value is not valid.
+    #[inline(always)]
+    fn take<N: Nodes>(&mut self, nodes: &N, i: usize, is_timed: bool) -> Result<bool, Uncounted> {
+        let Some(sample) = nodes.simple(i) else {
+            return Err(Uncounted::Now);
+        };
+        (self.ticks, self.startup_ticks, self.timed_calls) = match sample.timed {
+            TimedCalls::All(time) if is_timed => time,
+            TimedCalls::None if !is_timed => (0.0, 0.0, 0),
+            TimedCalls::Some => return Err(Uncounted::Now),
+            _ => return Err(Uncounted::Always),
+        };
+        let Some(SimpleFacts { kind, sums }) = nodes.simple_facts(i) else {
+            return Err(Uncounted::Always);
+        };
+        (self.kind, self.sums) = (kind, sums);
+        (self.starts, self.rows) = (sample.starts, sample.rows);
+        (self.shared_hit, self.estimate) = (sample.shared_hit, sample.estimate);
+        Ok(sample.has_changes)
+    }
+
     #[inline(always)]
     fn add(&mut self, node: &NodeCounts) {
         self.starts += node.starts;

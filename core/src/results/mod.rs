@@ -28,7 +28,10 @@ pub use counts::{Counts, Shape, Uncounted};
 pub use direct::{assemble_directly, may_be_direct};
 pub use node::add_to_parents;
 pub use plan_sum::PlanSum;
-pub use sample::{Calls, CoreSample, Mode, NodeSample, Nodes, Place, StatementSample, Used, WorkerReport};
+pub use sample::{
+    Calls, CoreSample, Mode, NodeSample, Nodes, Place, SimpleSample, StatementSample, TimedCalls, Used,
+    WorkerReport,
+};
 pub use shared_rows::{Share, Sharing, parallel_divisor, scale_shared_estimates};
 
 #[cfg(test)]

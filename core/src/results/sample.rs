@@ -93,6 +93,32 @@ impl Calls {
     }
 }
 
+/// Which calls of a node were timed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum TimedCalls {
+    /// No call was to be timed.
+    None,
+    /// The sampler has left out none: their ticks, their ticks to the first row of each start, and their number.
+    All((f64, f64, u64)),
+    /// The sampler has left out some, or the clock went back.
+    Some,
+    /// Every call, without the sampler.
+    Every,
+}
+
+impl TimedCalls {
+    /// Returns which calls a sampler has timed.
+    #[inline(always)]
+    pub fn of(timer: &NodeTimer) -> TimedCalls {
+        match timer.exact() {
+            Some((ticks, startup_ticks)) if timer.clock_backsteps == 0 => {
+                TimedCalls::All((ticks, startup_ticks, timer.timed_calls))
+            }
+            _ => TimedCalls::Some,
+        }
+    }
+}
+
 /// What may have been charged to a node besides hits of shared buffers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -205,6 +231,45 @@ impl NodeSample {
     }
 }
 
+/// The measurements of a node that core does not measure, that nothing interrupted, and that did nothing but hit and change shared buffers.
+#[derive(Clone, Copy, Debug)]
+pub struct SimpleSample {
+    /// How often it was started, including the start in progress.
+    pub starts: u64,
+    /// How many rows it returned.
+    pub rows: u64,
+    /// Its timed calls.
+    pub timed: TimedCalls,
+    /// How many shared buffers it found in memory.
+    pub shared_hit: i64,
+    /// It may have dirtied shared buffers, or written WAL.
+    pub has_changes: bool,
+    /// The planner's estimate of its rows.
+    pub estimate: Estimate,
+}
+
+impl SimpleSample {
+    /// Returns these measurements, if they are all.
+    fn of(sample: &NodeSample) -> Option<SimpleSample> {
+        let is_simple = sample.is_instrumented
+            && !sample.by_core
+            && sample.interrupted.is_none()
+            && !sample.used.has_more;
+        is_simple.then(|| SimpleSample {
+            starts: sample.starts(None) as i64 as u64,
+            rows: sample.rows(None),
+            timed: match &sample.calls {
+                Calls::Untimed { .. } => TimedCalls::None,
+                Calls::Sampled(timer) => TimedCalls::of(timer),
+                Calls::Every(_) => TimedCalls::Every,
+            },
+            shared_hit: sample.buffers.shared_hit,
+            has_changes: sample.used.has_changes,
+            estimate: sample.estimate,
+        })
+    }
+}
+
 /// The nodes of a statement that has ended, in the order of EXPLAIN: a parent before its children.
 pub trait Nodes {
     /// Returns the number of nodes.
@@ -213,6 +278,10 @@ pub trait Nodes {
     fn place(&self, i: usize) -> Place;
     /// Returns the measurements of a node.
     fn sample(&self, i: usize) -> NodeSample;
+    /// Returns the measurements of a node of which there are few, or `None` if there are more.
+    fn simple(&self, i: usize) -> Option<SimpleSample> {
+        SimpleSample::of(&self.sample(i))
+    }
     /// Returns what PostgreSQL knows of a node that has instrumentation. It is not part of the sample, because it is large, and is
     /// written once to where it stays.
     fn facts(&self, i: usize) -> NodeFacts;

@@ -147,8 +147,7 @@ impl NodeTimer {
     /// Records such a call. The next one is timed too.
     #[inline(always)]
     pub fn record_first(&mut self, config: &Config, call: &TimedCall, evidence: &mut LongCallEvidence) {
-        let (raw, backsteps) = elapsed(call.start, call.end);
-        let ticks = self.without_readings(config, config.empty_interval, call, raw, backsteps);
+        let (raw, ticks) = self.time(config, config.empty_interval, call);
         if self.drawn == 1 {
             self.opening = ticks;
         }
@@ -157,22 +156,16 @@ impl NodeTimer {
         self.drawn += 1;
     }
 
-    /// Returns the time of a call without what its readings took, and notes that the call was timed.
+    /// Notes that a call was timed. Returns its time, and its time without what its readings took: `empty` and those inside.
     #[inline(always)]
-    fn without_readings(
-        &mut self,
-        config: &Config,
-        empty: f64,
-        call: &TimedCall,
-        raw: f64,
-        backsteps: u64,
-    ) -> f64 {
+    fn time(&mut self, config: &Config, empty: f64, call: &TimedCall) -> (f64, f64) {
+        let (raw, backsteps) = elapsed(call.start, call.end);
         // A short call may measure less than the mean empty interval. Setting each negative value to zero would bias the
         // sum.
         let overhead = empty + call.nested_readings as i64 as f64 * config.nested_reading;
         self.timed_calls += 1;
         self.clock_backsteps += backsteps;
-        if backsteps == 0 { raw - overhead } else { 0.0 }
+        (raw, if backsteps == 0 { raw - overhead } else { 0.0 })
     }
 
     /// Counts a timed call that stands for itself.
@@ -206,8 +199,7 @@ impl NodeTimer {
             self.record_first(config, call, evidence);
             return false;
         }
-        let (raw, backsteps) = elapsed(call.start, call.end);
-        let ticks = self.without_readings(config, config.empty_in_order, call, raw, backsteps);
+        let (raw, ticks) = self.time(config, config.empty_in_order, call);
         if self.gap <= 1.0 {
             self.count_alone(config, call, raw, ticks, evidence);
         } else {

@@ -90,6 +90,8 @@ pub trait Host {
     fn every_call(&mut self, node: Self::Node) -> &mut EveryCall;
     /// Counts a timed call in the node's histogram.
     fn count_in_histogram(&mut self, node: Self::Node, ticks: i64, did_read: bool);
+    /// Does the same for one of the node's first calls.
+    fn list_in_histogram(&mut self, node: Self::Node, ticks: i64, did_read: bool);
     /// Notes how many blocks a call that stands for others got that are in a buffer. It is called before the call is charged, if it read no
     /// block.
     fn note_hits(&mut self, _node: Self::Node, _ticks: i64) {}
@@ -106,10 +108,10 @@ pub trait Host {
     fn readings(&self) -> u64;
     /// Sets the number of readings.
     fn set_readings(&mut self, readings: u64);
-    /// Reads the clock and remembers the reading, which is not counted.
-    fn read_clock(&mut self) -> u64;
-    /// Does the same after all that was executed before.
-    fn read_clock_in_order(&mut self) -> u64;
+    /// Reads the clock and remembers the reading, which is not counted. If `IN_ORDER`, reads it after all that was executed before.
+    fn read_clock<const IN_ORDER: bool>(&mut self) -> u64;
+    /// Reads the clock, remembers the reading, and counts it.
+    fn read_and_count(&mut self) -> u64;
     /// Reads the clock if every call is timed. The reading is not remembered.
     fn read_for_every_call<const TIMED: u8>(&mut self) -> u64;
     /// Copies the last reading and the tick's last reading into the evidence.

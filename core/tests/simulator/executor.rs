@@ -178,6 +178,10 @@ impl Host for Run<'_> {
         &mut self.nodes[node].every
     }
 
+    fn list_in_histogram(&mut self, node: usize, ticks: i64, did_read: bool) {
+        self.count_in_histogram(node, ticks, did_read);
+    }
+
     fn count_in_histogram(&mut self, node: usize, _ticks: i64, did_read: bool) {
         self.nodes[node].histogram[usize::from(did_read)] += 1;
         self.spend(node, 2.0, 1.0);
@@ -212,11 +216,12 @@ impl Host for Run<'_> {
         self.readings = readings;
     }
 
-    fn read_clock(&mut self) -> u64 {
+    fn read_clock<const IN_ORDER: bool>(&mut self) -> u64 {
         self.read()
     }
 
-    fn read_clock_in_order(&mut self) -> u64 {
+    fn read_and_count(&mut self) -> u64 {
+        self.readings += 1;
         self.read()
     }
 

@@ -33,35 +33,24 @@ pub fn ticked() -> u64 {
     HOT.ticked.load(Relaxed)
 }
 
-/// Reads the clock and remembers the reading.
+/// Reads the clock and remembers the reading. If `IN_ORDER`, reads it after all that was executed before. Other clocks than the time
+/// stamp counter wait for that anyway.
 #[inline(always)]
-pub fn read() -> u64 {
-    remembered(match HOT.tsc.get() {
+pub fn read<const IN_ORDER: bool>() -> u64 {
+    let now = match HOT.tsc.get() {
+        true if IN_ORDER => clock::tsc::read_in_order(),
         true => clock::tsc::read(),
         false => (HOT.read.get())(),
-    })
-}
-
-/// Does the same after all that was executed before. Other clocks than the time stamp counter wait for that by themselves.
-#[inline(always)]
-pub fn read_in_order() -> u64 {
-    remembered(match HOT.tsc.get() {
-        true => clock::tsc::read_in_order(),
-        false => (HOT.read.get())(),
-    })
-}
-
-#[inline(always)]
-fn remembered(now: u64) -> u64 {
+    };
     HOT.last.store(now, Relaxed);
     now
 }
 
 /// Reads the clock, remembers the reading, and counts it.
 #[inline(always)]
-fn read_and_count() {
-    read();
+pub fn read_and_count() -> u64 {
     HOT.readings.set(HOT.readings.get() + 1);
+    read::<false>()
 }
 
 /// Measures the clock's own cost again, if the tick has come since the last time. A processor that gets slower, because it saves power

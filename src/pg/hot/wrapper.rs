@@ -229,8 +229,12 @@ impl Host for Executor {
 
     #[inline(always)]
     fn count_in_histogram(&mut self, node: LiveNode, ticks: i64, did_read: bool) {
-        let ns = ticks as f64 * HOT.ns_per_tick.get();
-        self.node_mut(node).histogram.count(ns, did_read);
+        self.node_mut(node).histogram.count(ns(ticks), did_read);
+    }
+
+    #[inline(always)]
+    fn list_in_histogram(&mut self, node: LiveNode, ticks: i64, did_read: bool) {
+        self.node_mut(node).histogram.list(ns(ticks), did_read);
     }
 
     #[inline(always)]
@@ -280,13 +284,13 @@ impl Host for Executor {
     }
 
     #[inline(always)]
-    fn read_clock(&mut self) -> u64 {
-        timing::read()
+    fn read_clock<const IN_ORDER: bool>(&mut self) -> u64 {
+        timing::read::<IN_ORDER>()
     }
 
     #[inline(always)]
-    fn read_clock_in_order(&mut self) -> u64 {
-        timing::read_in_order()
+    fn read_and_count(&mut self) -> u64 {
+        timing::read_and_count()
     }
 
     #[inline(always)]
@@ -391,9 +395,14 @@ pub unsafe fn is_row(row: *mut TupleTableSlot) -> bool {
 #[inline(never)]
 fn add_hits(node: &mut Node, ticks: i64) {
     if (ticks as f64) < HOT.config.get().long {
-        let ns = ticks as f64 * HOT.ns_per_tick.get();
-        node.histogram.hits.add(ns, usage::hits_since_charge());
+        node.histogram.hits.add(ns(ticks), usage::hits_since_charge());
     }
+}
+
+/// Returns the nanoseconds of ticks of the current clock.
+#[inline(always)]
+fn ns(ticks: i64) -> f64 {
+    ticks as f64 * HOT.ns_per_tick.get()
 }
 
 /// Makes a node's first call: checks the stack, as core does at the first call, and installs the node's wrapper.

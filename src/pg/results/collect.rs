@@ -9,7 +9,9 @@ use crate::pg::plan::tree;
 use pgrx::pg_sys::{self, NodeTag};
 use rowsource_core::model::NodeFacts;
 use rowsource_core::model::facts::SimpleFacts;
-use rowsource_core::results::{Calls, CoreSample, NodeSample, Nodes, Place, Sharing, parallel_divisor};
+use rowsource_core::results::{
+    Calls, CoreSample, NodeSample, Nodes, Place, Sharing, SimpleSample, TimedCalls, parallel_divisor,
+};
 use std::cell::Cell;
 
 /// The nodes of a statement that has ended.
@@ -57,6 +59,14 @@ impl<'a> Collector<'a> {
     }
 }
 
+impl Collector<'_> {
+    /// Returns how many rows a node returned. It is out of line, because few short statements need it.
+    #[inline(never)]
+    fn rows(&self, i: usize) -> u64 {
+        self.sample(i).rows(None)
+    }
+}
+
 impl Nodes for Collector<'_> {
     #[inline(always)]
     fn count(&self) -> usize {
@@ -98,6 +108,34 @@ impl Nodes for Collector<'_> {
             wal: compat::wal(&usage.wal),
             estimate: node.estimate(),
         }
+    }
+
+    #[inline(always)]
+    fn simple(&self, i: usize) -> Option<SimpleSample> {
+        let node = self.nodes.get(i);
+        // SAFETY: the plan state is live, because `new` requires that. Its instrumentation is null or lives as long as it.
+        let instr = unsafe { (*node.plan_state()).instrument.as_ref()? };
+        let used = node.used();
+        if node.by_core() || node.interrupted().is_some() || used.has_more {
+            return None;
+        }
+        // Core has counted rows only if it has called the node itself.
+        let rows = match node.counts_calls() || instr.ntuples != 0.0 || instr.tuplecount != 0.0 {
+            true => self.rows(i),
+            false => node.rows(),
+        };
+        Some(SimpleSample {
+            starts: instr.nloops as i64 as u64 + u64::from(instr.running),
+            rows,
+            timed: match self.timed {
+                Some(Timed::Sampled) => node.timed_calls(),
+                Some(Timed::Never) | None => TimedCalls::None,
+                Some(Timed::EveryTsc | Timed::Every) => TimedCalls::Every,
+            },
+            shared_hit: node.shared_hit(),
+            has_changes: used.has_changes,
+            estimate: node.estimate(),
+        })
     }
 
     #[inline(always)]

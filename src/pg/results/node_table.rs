@@ -13,7 +13,7 @@ use pgrx::pg_sys::{ExecProcNodeMtd, PlanState, TupleTableSlot};
 use rowsource_core::histogram::Histogram;
 use rowsource_core::model::Estimate;
 use rowsource_core::reconcile::Edge;
-use rowsource_core::results::Place;
+use rowsource_core::results::{Place, TimedCalls, Used};
 use rowsource_core::sampler::{EveryCall, NodeTimer};
 use std::marker::PhantomData;
 
@@ -274,6 +274,28 @@ impl<'a> NodeRef<'a> {
         // SAFETY: the node is live as long as its table is borrowed. Only this thread uses its timer, and no reference to
         // it exists during this call.
         unsafe { (*self.node).timer.start() }
+    }
+
+    /// Returns which calls its timer has timed.
+    #[inline(always)]
+    pub fn timed_calls(self) -> TimedCalls {
+        // SAFETY: the node is live as long as its table is borrowed. Only this thread uses its timer, and no mutable reference to
+        // it exists during this call.
+        TimedCalls::of(unsafe { &(*self.node).timer })
+    }
+
+    /// Returns what may have been charged to it.
+    #[inline(always)]
+    pub fn used(self) -> Used {
+        // SAFETY: the node is live as long as its table is borrowed, and only this thread writes to it.
+        unsafe { (*self.node).usage.used }
+    }
+
+    /// Returns how many shared buffers it has found in memory.
+    #[inline(always)]
+    pub fn shared_hit(self) -> i64 {
+        // SAFETY: the same.
+        unsafe { (*self.node).usage.buffers.shared_blks_hit }
     }
 
     /// Adds the parallel workers' histogram to its own.

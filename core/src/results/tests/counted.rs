@@ -189,6 +189,7 @@ fn what_counts_do_not_hold_is_refused() {
         |plan: &mut Plan| plan.samples[2].used.has_more = true,
         |plan: &mut Plan| plan.samples[1].interrupted = Some(1),
         |plan: &mut Plan| plan.samples[1].is_instrumented = false,
+        |plan: &mut Plan| plan.samples[1].by_core = true,
         // Not all of these calls are timed.
         |plan: &mut Plan| plan.samples[1].calls = sampled([100; 1_000]),
     ] {
@@ -196,7 +197,6 @@ fn what_counts_do_not_hold_is_refused() {
     }
     for change in [
         |plan: &mut Plan| plan.samples[1].calls = UNTIMED,
-        |plan: &mut Plan| plan.samples[1].by_core = true,
         |plan: &mut Plan| plan.facts[2].kind = NodeKind::Sort,
     ] {
         assert_eq!(changed(change), Err(Uncounted::Always));

@@ -12,6 +12,11 @@ use std::cell::Cell;
 /// The number of statements that query contexts own.
 static OPEN: BackendLocal<Cell<usize>> = BackendLocal::new(Cell::new(0));
 
+/// The statement that a query's context got last, with the execution state of its query. Both are null if there is none, or if it has
+/// been taken back.
+static NEWEST: BackendLocal<Cell<(*const pg_sys::EState, *const Statement)>> =
+    BackendLocal::new(Cell::new((std::ptr::null(), std::ptr::null())));
+
 /// Returns the open statement of a started query.
 ///
 /// # Safety
@@ -22,8 +27,17 @@ pub unsafe fn find(query: *mut QueryDesc) -> Option<&'static Statement> {
     if OPEN.get() == 0 {
         return None;
     }
-    // SAFETY: the caller passes a valid QueryDesc, and does not use the reference after the execution state is freed.
-    unsafe { of((*query).estate).filter(|statement| statement.life.phase() != Phase::Closed) }
+    let (newest, statement) = NEWEST.get();
+    // SAFETY: the caller passes a valid QueryDesc, and does not use the reference after the execution state is freed. The newest statement
+    // is live until it is taken back.
+    unsafe {
+        let estate = (*query).estate;
+        let statement = match estate.cast_const() == newest {
+            true => statement.as_ref(),
+            false => of(estate),
+        };
+        statement.filter(|statement| statement.life.phase() != Phase::Closed)
+    }
 }
 
 /// Returns the statement that belongs to an execution state's query context. Its callback is the first in the list, unless
@@ -61,6 +75,9 @@ const RESET: unsafe extern "C-unwind" fn(*mut std::ffi::c_void) = context_reset;
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe extern "C-unwind" fn context_reset(statement: *mut std::ffi::c_void) {
     OPEN.set(OPEN.get() - 1);
+    if NEWEST.get().1 == statement.cast() {
+        NEWEST.set((std::ptr::null(), std::ptr::null()));
+    }
     // SAFETY: `register_reset_callback` got this address from a box and gave it to the context, which calls this once. All
     // others find the statement through this context, which is being reset.
     let statement = unsafe { Box::from_raw(statement.cast::<Statement>()) };
@@ -84,6 +101,7 @@ impl Statement {
             (*statement).callback.arg = statement.cast();
             unguarded::MemoryContextRegisterResetCallback(context, &raw mut (*statement).callback);
             OPEN.set(OPEN.get() + 1);
+            NEWEST.set(((*(*statement).query).estate, statement));
         }
     }
 }
