@@ -35,7 +35,7 @@ pub const RECORDED: &[Recorded] = &[
     Recorded {
         major: 15,
         calls: [13.5, 24.2, 56.5],
-        statements: Some([2_490.0, 2_510.0, 2_690.0, 4_170.0, 4_360.0, 520.0]),
+        statements: Some([2_410.0, 2_430.0, 2_610.0, 3_970.0, 4_210.0, 520.0]),
     },
     Recorded {
         major: 17,
@@ -50,7 +50,7 @@ pub const RECORDED: &[Recorded] = &[
     Recorded {
         major: 19,
         calls: [12.4, 22.9, 55.0],
-        statements: Some([2_550.0, 2_560.0, 2_730.0, 4_270.0, 4_150.0, 540.0]),
+        statements: Some([2_470.0, 2_480.0, 2_640.0, 4_070.0, 3_990.0, 540.0]),
     },
 ];
 
