@@ -3,7 +3,7 @@
 use postgres::Client;
 use postgres::error::SqlState;
 use rowsource_tests::session::{must_fail, run_each, texts, value};
-use rowsource_tests::store::{self, basic_server};
+use rowsource_tests::store::{self, basic_server, measuring, run_cheaply};
 
 /// Returns the lines of a function that returns texts.
 fn lines(client: &mut Client, sql: &str) -> Vec<String> {
@@ -69,7 +69,7 @@ fn a_plan_of_a_snapshot_is_shown_after_reset_eviction_and_restart() {
     must_fail(&mut client, &display(&now, "ALLSTATS"));
     assert_shown(&mut client, "after the reset");
     // The plan runs once more, and is then evicted by others.
-    measured(&mut client, STATEMENT);
+    run_cheaply(&mut client, &mut measuring(&server), STATEMENT);
     let second = snapshot(&mut client);
     run_each(
         &mut client,
