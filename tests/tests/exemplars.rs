@@ -6,7 +6,9 @@ use rowsource_tests::Server;
 use rowsource_tests::explain::first_column;
 use rowsource_tests::session::{must_fail, run_each, texts, value};
 use rowsource_tests::store::{basic_server, info, measuring};
+use rowsource_tests::waiting::TIMEOUT;
 use serde_json::Value;
+use std::time::Instant;
 
 const TABLE: &str =
     "CREATE TABLE n AS SELECT i AS id, i % 100 AS k FROM generate_series(1, 1000) i; ANALYZE n";
@@ -28,7 +30,7 @@ fn server(name: &str) -> Server {
 }
 
 /// Runs the statement: it returns so many rows of the table, and sleeps so many milliseconds before. Of two executions that a
-/// test compares, the slower one sleeps 200 ms longer, because a busy machine may delay the other one.
+/// test compares, the slower one sleeps 500 ms longer, because a busy machine may delay the other one.
 fn run(client: &mut Client, rows: u32, ms: u32) {
     run_each(client, &format!("EXECUTE q ({rows}, 0.001 * {ms}, 1)"));
 }
@@ -77,7 +79,7 @@ fn the_slowest_execution_is_kept_whole() {
     let mut client = session(&server);
     run(&mut client, 100, 5);
     let before: String = value(&mut client, "SELECT clock_timestamp()::text");
-    run(&mut client, 300, 300);
+    run(&mut client, 300, 700);
     let after: String = value(&mut client, "SELECT clock_timestamp()::text");
     run(&mut client, 500, 10);
     let ids = ids(&mut client);
@@ -85,7 +87,7 @@ fn the_slowest_execution_is_kept_whole() {
     assert_eq!(scanned(&mut reader, &ids, "slowest"), Some(300.0));
     assert_eq!(scanned(&mut reader, &ids, "last"), Some(500.0));
     let document = printed(&mut reader, &ids, " Slowest").expect("an execution");
-    assert!(document["Execution Time"].as_f64() >= Some(300.0), "{document}");
+    assert!(document["Execution Time"].as_f64() >= Some(699.0), "{document}");
     assert_eq!(document["Outcome"], "completed");
     let ended = document["Execution Ended"].as_str().expect("a time");
     let is_between = format!("SELECT timestamptz '{ended}' BETWEEN '{before}' AND '{after}'");
@@ -148,7 +150,7 @@ fn the_slowest_execution_is_kept_whole() {
     let us = folded
         .iter()
         .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
-    assert!(us.sum::<f64>() > 299_000.0, "{folded:#?}");
+    assert!(us.sum::<f64>() > 690_000.0, "{folded:#?}");
     let page = first_column(&mut reader, &format!("SELECT rowsource_html({ids}, 'slowest')"));
     assert!(
         page[0].contains("the slowest execution") && page[0].contains(ended),
@@ -173,7 +175,7 @@ fn the_slowest_execution_is_kept_whole() {
 fn the_last_failed_and_cancelled_executions_are_kept_whole() {
     let server = server("failed");
     let mut client = session(&server);
-    fail(&mut client, 100, 500);
+    fail(&mut client, 100, 1000);
     fail(&mut client, 200, 0);
     cancel(&mut client, 300);
     run(&mut client, 400, 5);
@@ -183,7 +185,7 @@ fn the_last_failed_and_cancelled_executions_are_kept_whole() {
     let failed = printed(&mut reader, &ids, "failed").expect("an execution");
     assert_eq!(failed["Outcome"], "failed");
     assert!(
-        failed["Execution Time"].as_f64() < Some(500.0),
+        failed["Execution Time"].as_f64() < Some(1000.0),
         "the last one: {failed}"
     );
     assert_eq!(scanned(&mut reader, &ids, "failed"), Some(1.0));
@@ -256,13 +258,13 @@ fn a_reset_forgets_the_slowest_execution() {
     let mut reader = server.connect();
     assert_eq!(scanned(&mut reader, &ids, "slowest"), Some(100.0));
     run_each(&mut reader, "SELECT rowsource_reset()");
-    run(&mut client, 200, 250);
+    run(&mut client, 200, 600);
     run(&mut client, 300, 2);
     assert_eq!(scanned(&mut reader, &ids, "slowest"), Some(200.0));
     // Another session's execution takes its place, and then none of this session that is faster.
     let mut other = session(&server);
-    run(&mut other, 400, 500);
-    run(&mut client, 500, 260);
+    run(&mut other, 400, 1300);
+    run(&mut client, 500, 700);
     assert_eq!(scanned(&mut reader, &ids, "slowest"), Some(400.0));
     server.assert_no_crash();
 }
@@ -271,7 +273,7 @@ fn a_reset_forgets_the_slowest_execution() {
 fn they_survive_a_restart_and_snapshots_have_them() {
     let mut server = server("restarted");
     let mut client = session(&server);
-    run(&mut client, 100, 300);
+    run(&mut client, 100, 600);
     fail(&mut client, 200, 0);
     let ids = ids(&mut client);
     run_each(&mut client, "SET pg_rowsource.statistics_level = basic");
@@ -320,11 +322,19 @@ fn they_survive_a_restart_and_snapshots_have_them() {
 fn kept_executions_take_little_memory() {
     let server = server("exemplar-memory");
     let mut client = session(&server);
-    // The first execution fills caches, which may take more than 1 ms. Then it is kept.
-    run(&mut client, 1, 0);
-    run_each(&mut client, "SELECT rowsource_reset()");
-    run(&mut client, 1, 0);
     let mut reader = server.connect();
+    // An execution of more than 1 ms is kept: of the first one, which fills caches, or of one that a busy machine delays. Then
+    // the store is emptied, and it runs again.
+    let deadline = Instant::now() + TIMEOUT;
+    loop {
+        run_each(&mut client, "SELECT rowsource_reset()");
+        run(&mut client, 1, 0);
+        let ids = ids(&mut client);
+        if printed(&mut reader, &ids, "slowest").is_none() {
+            break;
+        }
+        assert!(Instant::now() < deadline, "it always takes more than 1 ms");
+    }
     let empty = info(&mut reader, "bytes");
     run(&mut client, 100, 250);
     let one = info(&mut reader, "bytes") - empty;
@@ -408,7 +418,7 @@ fn without_shared_memory_a_session_keeps_them_before_pg17() {
     run_each(&mut client, TABLE);
     run_each(&mut client, PREPARE);
     run(&mut client, 100, 5);
-    run(&mut client, 300, 300);
+    run(&mut client, 300, 700);
     fail(&mut client, 400, 0);
     run(&mut client, 500, 10);
     let ids = ids(&mut client);
