@@ -1,6 +1,7 @@
 //! Several sessions at once: rows that change under an update, and many sessions measuring.
 
 use rowsource_tests::session::{run_each, value};
+use rowsource_tests::waiting::{pid, until_waiting};
 use rowsource_tests::{Server, measure};
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ fn rows_updated_by_another_session_are_checked_again() {
     let server = Server::preloaded("recheck", &["max_parallel_workers_per_gather = 0"]);
     let mut first = server.session();
     let mut second = server.session();
+    let mut observer = server.connect();
     run_each(
         &mut first,
         "CREATE TABLE d (id int PRIMARY KEY, v int); INSERT INTO d SELECT i, 0 FROM generate_series(1, 100) i;
@@ -25,17 +27,19 @@ fn rows_updated_by_another_session_are_checked_again() {
             &mut first,
             "UPDATE d SET v = 0; BEGIN; UPDATE d SET v = 1 WHERE id = 7; UPDATE d SET v = 2 WHERE id = 9",
         );
+        let id = pid(&mut second);
         let waiter = std::thread::spawn(move || {
             run_each(&mut second, "SET pg_rowsource.sampfreq = 1");
             (measure(&mut second, statement), second)
         });
+        until_waiting(&mut observer, id, "transactionid");
         std::thread::sleep(Duration::from_millis(300));
         run_each(&mut first, "COMMIT");
         let (nodes, back) = waiter.join().expect("the waiting session");
         second = back;
         rowsource_tests::measured::assert_consistent_times(&nodes, statement);
         assert!(
-            nodes[0].total_ms.is_some_and(|ms| ms > 150.0),
+            nodes[0].total_ms.is_some_and(|ms| ms > 299.0),
             "{statement}: the wait for the lock is time: {nodes:#?}"
         );
         assert!(nodes.iter().any(|node| node.rows > 0), "{statement}: {nodes:#?}");

@@ -5,7 +5,7 @@ use postgres::fallible_iterator::FallibleIterator;
 use rowsource_tests::Server;
 use rowsource_tests::session::{run_each, texts, value};
 use rowsource_tests::tempfile::io_during;
-use rowsource_tests::waiting::{cancel, hold, pid, until_waiting};
+use rowsource_tests::waiting::{cancel, hold, pid, until, until_waiting};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -379,10 +379,13 @@ fn a_session_that_loads_the_library_has_waits() {
 fn a_slow_client_is_the_statements() {
     let server = server("node-waits-client", &[]);
     let (mut observer, mut client) = (server.connect(), session(&server));
-    const SLOW: Duration = Duration::from_millis(500);
+    let id = pid(&mut client);
     let statement = "SELECT repeat('x', 1000) AS pad FROM generate_series(1, 50000) /* slow */";
     let mut rows = client.query_raw(statement, Vec::<String>::new()).expect("rows");
-    std::thread::sleep(SLOW);
+    until_waiting(&mut observer, id, "ClientWrite");
+    let begin = Instant::now();
+    std::thread::sleep(Duration::from_millis(500));
+    let slow = begin.elapsed();
     let mut count = 0;
     while rows.next().expect("a row").is_some() {
         count += 1;
@@ -404,7 +407,7 @@ fn a_slow_client_is_the_statements() {
         "SELECT client_time FROM pg_stat_rowsource_plans WHERE query LIKE '%slow%'",
     );
     assert!(
-        (client_time - total).abs() < 0.001 && client_time > 0.9 * SLOW.as_secs_f64() * 1e3,
+        (client_time - total).abs() < 0.001 && client_time > 0.999 * slow.as_secs_f64() * 1e3,
         "{shown:?}"
     );
     assert_sums_agree(&mut observer);
@@ -436,10 +439,19 @@ fn waits_of_workers_belong_to_their_nodes() {
     };
     assert!(node == "Gather" && *total > 90.0, "{of_leader:?}");
     // Workers that cannot send their rows wait outside of their nodes.
+    let id = pid(&mut client);
     let parameters: [&str; 0] = [];
     let statement = "SELECT pad FROM big WHERE id > 0 /* slow */";
     let mut rows = client.query_raw(statement, parameters).expect("rows");
+    until(
+        &mut observer,
+        &format!(
+            "SELECT count(*) = 2 FROM pg_stat_activity WHERE leader_pid = {id} AND wait_event = 'MessageQueueSend'"
+        ),
+    );
+    let begin = Instant::now();
     std::thread::sleep(Duration::from_millis(300));
+    let slow_ms = begin.elapsed().as_secs_f64() * 1e3;
     while rows.next().expect("a row").is_some() {}
     drop(rows);
     let to_send = waits(&mut observer, "%slow%", "MessageQueueSend");
@@ -452,8 +464,8 @@ fn waits_of_workers_belong_to_their_nodes() {
         "SELECT total_time FROM pg_stat_rowsource_plans WHERE query LIKE '%slow%'",
     );
     assert!(
-        node.is_empty() && (400.0..2.0 * elapsed).contains(total),
-        "{to_send:?}"
+        node.is_empty() && (1.99 * slow_ms..2.0 * elapsed).contains(total),
+        "{to_send:?}, the client was slow for {slow_ms} ms"
     );
     assert_sums_agree(&mut observer);
 }
