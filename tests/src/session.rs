@@ -36,6 +36,18 @@ pub fn must_fail(client: &mut Client, sql: &str) -> (SqlState, String) {
     }
 }
 
+/// Runs a statement that must fail because it takes longer than this. The limit ends with its transaction: a SET that ends it
+/// would have to meet it, which a busy machine may prevent.
+pub fn must_time_out(client: &mut Client, milliseconds: u32, sql: &str) {
+    run_each(
+        client,
+        &format!("BEGIN; SET LOCAL statement_timeout = {milliseconds}"),
+    );
+    let (code, message) = must_fail(client, sql);
+    assert_eq!(code, SqlState::QUERY_CANCELED, "{sql}: {message}");
+    run_each(client, "ROLLBACK");
+}
+
 /// Returns the server's major version, for expected values that differ between majors. A test that does not fit a major says
 /// so in its name (`..._pg18_plus`, `..._before_pg17`), and is skipped there.
 pub fn major(client: &mut Client) -> i32 {

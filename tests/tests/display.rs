@@ -3,7 +3,7 @@
 
 use postgres::Client;
 use postgres::error::SqlState;
-use rowsource_tests::session::{must_fail, run_each, texts};
+use rowsource_tests::session::{must_fail, must_time_out, run_each, texts};
 use rowsource_tests::{Server, display};
 
 /// Opens a session that measures all of its statements.
@@ -380,9 +380,11 @@ fn sampled_explain_says_so() {
 fn a_cancelled_statement_has_its_text_outcome_and_time() {
     let server = Server::preloaded("display_cancelled", &[]);
     let mut client = measuring(&server);
-    run_each(&mut client, "SET statement_timeout = '500ms'");
-    let _ = must_fail(&mut client, "SELECT count(*) FROM generate_series(1, 1000000000)");
-    run_each(&mut client, "RESET statement_timeout");
+    must_time_out(
+        &mut client,
+        500,
+        "SELECT count(*) FROM generate_series(1, 1000000000)",
+    );
     let lines = shown(&mut client, "");
     assert_eq!(lines[1], "SELECT count(*) FROM generate_series(1, 1000000000)");
     let words = ["user postgres", "database ", "outcome cancelled", "elapsed "];

@@ -4,7 +4,7 @@ use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::compiled::object;
 use rowsource_tests::explain::explain_json;
-use rowsource_tests::session::{must_fail, run_each, texts, value};
+use rowsource_tests::session::{must_fail, must_time_out, run_each, texts, value};
 use rowsource_tests::statistics::median;
 
 /// Returns a server with a table of 1,000 blocks, none of them in PostgreSQL's buffers.
@@ -215,13 +215,11 @@ fn only_who_may_read_the_rows_may_read_the_blocks() {
 fn it_can_be_cancelled() {
     let server = server("logical-io-cancel");
     let mut client = server.connect();
-    run_each(&mut client, "SET statement_timeout = '200ms'");
-    let (code, _) = must_fail(
+    must_time_out(
         &mut client,
+        200,
         "SELECT rowsource_logical_io('blocks', blocks => 1000000000000)",
     );
-    assert_eq!(code.code(), "57014");
-    run_each(&mut client, "SET statement_timeout = 0");
     assert_eq!(
         gets(&mut client, "'blocks', blocks => 3"),
         (3, 0),

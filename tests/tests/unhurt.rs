@@ -3,7 +3,7 @@
 use postgres::error::SqlState;
 use postgres::{Client, NoTls};
 use rowsource_tests::compiled::object;
-use rowsource_tests::session::{must_fail, run_each, value};
+use rowsource_tests::session::{must_fail, must_time_out, run_each, value};
 use rowsource_tests::{Server, last, measure};
 use std::sync::{Arc, Mutex};
 
@@ -87,10 +87,7 @@ fn a_statement_that_cannot_be_set_up_runs_unmeasured() {
 
 /// Fails unless the session reacts to a cancel request.
 fn assert_cancellable(client: &mut Client, after: &str) {
-    run_each(client, "SET statement_timeout = '200ms'");
-    let (code, _) = must_fail(client, "SELECT pg_sleep(20)");
-    assert_eq!(code, SqlState::QUERY_CANCELED, "{after}");
-    run_each(client, "SET statement_timeout = 0");
+    must_time_out(client, 200, &format!("SELECT pg_sleep(20) /* {after} */"));
 }
 
 #[test]

@@ -150,7 +150,7 @@ fn a_cancelled_wait_ends() {
     assert_eq!(waits(&mut observer, id, "advisory"), after);
     assert_eq!(waits(&mut observer, id, "PgSleep").count, 1);
     // The next wait for the same event is another one, also if the session does not wait for its client in between.
-    run_each(&mut client, "SET statement_timeout = '200ms'");
+    run_each(&mut client, "SET statement_timeout = '1s'");
     client
         .batch_execute(
             "DO $$BEGIN PERFORM pg_sleep(60);
