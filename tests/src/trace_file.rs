@@ -5,6 +5,7 @@ use crate::session::{texts, value};
 use postgres::Client;
 use std::fs;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// Returns the folder of the files.
 pub fn folder(server: &Server) -> PathBuf {
@@ -27,6 +28,25 @@ pub fn lines(server: &Server, file: &str) -> Vec<String> {
     let path = folder(server).join(file);
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     text.lines().map(str::to_owned).collect()
+}
+
+/// Returns whether the last line says that the trace has ended.
+pub fn has_ended(lines: &[String]) -> bool {
+    lines.last().is_some_and(|line| line.starts_with("END #0:tim="))
+}
+
+/// Waits until the lines end with that of the trace's end, and returns them. A session that ends writes this line after nobody
+/// can see it any more.
+pub fn until_ended(lines: impl Fn() -> Vec<String>) -> Vec<String> {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let found = lines();
+        if has_ended(&found) {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "the trace does not end: {found:#?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// Returns a field of a line.

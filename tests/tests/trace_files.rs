@@ -5,7 +5,7 @@ use rowsource_tests::Server;
 use rowsource_tests::environment::environment;
 use rowsource_tests::mounts::Mounts;
 use rowsource_tests::session::{run_each, texts, value};
-use rowsource_tests::trace_file::{columns, folder, lines, number, of, section, tkprof};
+use rowsource_tests::trace_file::{columns, folder, lines, number, of, section, tkprof, until_ended};
 use rowsource_tests::waiting::{pid, until, until_waiting};
 use std::fs;
 use std::io::Write;
@@ -142,18 +142,8 @@ fn the_end_of_a_session_ends_its_file() {
         &mut observer,
         &format!("SELECT file FROM rowsource_trace_files WHERE pid = {id}"),
     );
-    let path = folder(&server).join(file);
-    let deadline = Instant::now() + Duration::from_secs(60);
-    let text = loop {
-        let text = fs::read_to_string(&path).expect("the file");
-        let last = text.lines().last().unwrap_or_default();
-        if last.starts_with("END #0:tim=") {
-            break text;
-        }
-        assert!(Instant::now() < deadline, "the session does not end:\n{text}");
-        std::thread::sleep(Duration::from_millis(10));
-    };
-    assert!(text.contains("last_one"), "{text}");
+    let found = until_ended(|| lines(&server, &file));
+    assert!(found.iter().any(|line| line.contains("last_one")), "{found:#?}");
     // Parallel workers and other processes of the server write none.
     let pids: i64 = value(
         &mut observer,

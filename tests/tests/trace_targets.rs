@@ -3,10 +3,9 @@
 use postgres::{Client, NoTls};
 use rowsource_tests::Server;
 use rowsource_tests::session::{must_fail, run_each, texts, value};
-use rowsource_tests::trace_file;
+use rowsource_tests::trace_file::{self, has_ended, until_ended};
 use rowsource_tests::trace_target::{is_traced, lines, remove, server, target};
 use rowsource_tests::waiting::{pid, until, until_waiting};
-use std::time::{Duration, Instant};
 
 /// Opens a session with another application's name.
 fn named(server: &Server, name: &str) -> Client {
@@ -55,26 +54,14 @@ fn another_session_is_traced_until_it_is_stopped() {
     assert_eq!(texts(&mut admin, listed), [row]);
     remove(&mut admin, number);
     assert!(!is_traced(&server, &mut session));
-    assert!(
-        lines(&server, id)
-            .last()
-            .is_some_and(|line| line.starts_with("END #0:"))
-    );
+    assert!(has_ended(&lines(&server, id)));
     assert!(texts(&mut admin, listed).is_empty());
     // The target goes with the session, so that another process with the same id is not traced.
     target(&mut admin, &format!("pid => {id}"));
     assert!(is_traced(&server, &mut session));
     value::<bool>(&mut admin, &format!("SELECT pg_terminate_backend({id})"));
     until(&mut admin, "SELECT count(*) = 0 FROM rowsource_trace_targets");
-    // A session writes its last line after nobody can see it any more.
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !lines(&server, id)
-        .last()
-        .is_some_and(|line| line.starts_with("END #0:"))
-    {
-        assert!(Instant::now() < deadline, "the session does not end its trace");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until_ended(|| lines(&server, id));
     server.assert_no_crash();
 }
 
@@ -248,7 +235,7 @@ fn only_one_statement_is_traced() {
             "{line}"
         );
     }
-    assert!(found.last().is_some_and(|line| line.starts_with("END #0:")));
+    assert!(has_ended(&found));
     // A nested statement.
     let nested: i64 = value(
         &mut admin,
@@ -284,11 +271,7 @@ fn a_target_expires() {
         found.iter().filter(|line| line.starts_with("EXEC #")).count() > 1,
         "{found:#?}"
     );
-    assert!(
-        found.last().is_some_and(|line| line.starts_with("END #0:")),
-        "{:?}",
-        found.last()
-    );
+    assert!(has_ended(&found), "{:?}", found.last());
     assert!(!is_traced(&server, &mut session));
     assert!(texts(&mut admin, "SELECT * FROM rowsource_trace_targets").is_empty());
     // The session's own trace goes on.
@@ -403,7 +386,7 @@ fn a_session_that_changes_its_role_keeps_its_file() {
     }
     // The statement and COMMIT, each with its one execution.
     assert_eq!(count("EXEC #"), 10, "{found:#?}");
-    assert!(found.last().is_some_and(|line| line.starts_with("END #0:")));
+    assert!(has_ended(&found));
 }
 
 /// What a trace contains changes at once, also inside a call.
