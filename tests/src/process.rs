@@ -130,6 +130,12 @@ pub fn children(pid: u32) -> Vec<u32> {
     task.and_then(|task| task.children().ok()).unwrap_or_default()
 }
 
+/// Returns the command line of a process, which for processes of a server says what they do; empty if it has ended.
+pub fn title(pid: u32) -> String {
+    let words = process(pid).and_then(|process| process.cmdline().ok());
+    words.unwrap_or_default().join(" ")
+}
+
 /// Returns the protections of the parts of a file that the process has mapped, such as "r-xp".
 pub fn protections(pid: u32, file: &Path) -> Vec<String> {
     let maps = process(pid).and_then(|process| process.maps().ok());

@@ -1,9 +1,12 @@
 //! The requests and bytes of pg_stat_tempfile_io are exactly those of a system-call trace.
 
 use rowsource_tests::Server;
+use rowsource_tests::attack::wait_until;
+use rowsource_tests::process;
 use rowsource_tests::session::{major, run_each, value};
 use rowsource_tests::strace::Trace;
 use rowsource_tests::tempfile::{FILETYPES, Io, io_during, sources};
+use std::time::Duration;
 
 const SETTINGS: [&str; 6] = [
     "pg_rowsource.statistics_level = 'basic'",
@@ -25,16 +28,25 @@ fn server(name: &str) -> Server {
     server
 }
 
+/// Waits until all processes that the server has started since have ended: until then they may add counts. Workers for
+/// asynchronous requests stay.
+fn until_ended(server: &Server, before: &[u32]) {
+    let is_awaited = |pid: &u32| !before.contains(pid) && !process::title(*pid).contains("io worker");
+    wait_until("the sessions end", Duration::from_secs(60), || {
+        !process::children(server.postmaster()).iter().any(is_awaited)
+    });
+}
+
 /// Runs statements in a session of their own with a trace. Returns the requests, which must be equal in both.
 fn agree(server: &Server, name: &str, body: impl FnOnce(&Server)) -> ([Io; 2], usize) {
     let mut observer = server.connect();
     assert_eq!(sources(&mut observer), ["request"]);
     let trace = Trace::start(server, name);
+    let before = process::children(server.postmaster());
     let mut seen = None;
     let counted = io_during(&mut observer, || {
         body(server);
-        // The last process may still add its counts while it ends.
-        std::thread::sleep(std::time::Duration::from_millis(100));
+        until_ended(server, &before);
         seen = Some(trace.stop());
     });
     let (seen, processes) = seen.expect("a trace");
@@ -179,7 +191,7 @@ fn sessions_that_end_early_agree_with_the_trace() {
     let endless = "SELECT count(*) FROM (SELECT * FROM wide a, wide b ORDER BY a.pad, b.id OFFSET 0) s";
     let (seen, _) = agree(&server, "cancelled", |server| {
         let mut client = server.connect();
-        run_each(&mut client, "SET statement_timeout = '500ms'");
+        run_each(&mut client, "SET statement_timeout = '1s'");
         assert!(client.batch_execute(endless).is_err());
     });
     assert!(seen[0].small_write.reqs > 100, "{seen:?}");
@@ -188,7 +200,7 @@ fn sessions_that_end_early_agree_with_the_trace() {
         let pid: i32 = value(&mut client, "SELECT pg_backend_pid()");
         std::thread::scope(|scope| {
             scope.spawn(|| assert!(client.batch_execute(endless).is_err()));
-            std::thread::sleep(std::time::Duration::from_millis(500));
+            std::thread::sleep(Duration::from_secs(1));
             let mut other = server.connect();
             run_each(&mut other, &format!("SELECT pg_terminate_backend({pid}, 10000)"));
         });
