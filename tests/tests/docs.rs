@@ -75,7 +75,7 @@ impl Beside {
             let mut other = config.connect(NoTls).expect("another session");
             other.simple_query(BESIDE).expect_err("it is cancelled");
         });
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(60);
         let waits = "SELECT DISTINCT pid FROM pg_stat_rowsource_live WHERE wait_event = 'PgSleep'";
         loop {
             if let [row] = client.query(waits, &[]).expect("the live view").as_slice() {

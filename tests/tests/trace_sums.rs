@@ -104,9 +104,12 @@ fn blocks_and_times_are_those_of_the_views() {
         assert_eq!(traced, view[1..5], "{text}");
         assert_eq!((view[2] > 0.0, view[4] > 0.0), (true, has_dirtied), "{text}");
         // Each reads a clock of its own at the beginning and at the end of a run. A busy machine can delay one of two readings by
-        // milliseconds, so all statements take 400 of them.
+        // tens of milliseconds, so all statements take 400 of them.
         let (us, ms) = (sum("e") as f64, view[5]);
-        assert!((us - ms * 1e3).abs() <= 0.05 * us, "{text}: {us} us, {ms} ms");
+        assert!(
+            (us - ms * 1e3).abs() <= 0.02 * us + 60e3,
+            "{text}: {us} us, {ms} ms"
+        );
         assert!(ms >= least_ms, "{text}: {ms} ms");
         // The report has the sums.
         let part = section(&report, text);
