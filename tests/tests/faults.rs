@@ -513,20 +513,21 @@ fn stopped_sessions_do_not_block_others() {
             });
         }
         let running = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'DO %' AND state = 'active'";
-        let mut reader = server.connect();
-        wait_until("all run", Duration::from_secs(10), || {
+        let [mut reader, mut cancelled] = [server.connect(), server.connect()];
+        // It stays so: a SET that ends the limit would have to meet it.
+        run_each(&mut cancelled, "SET statement_timeout = '200ms'");
+        wait_until("all run", Duration::from_secs(60), || {
             value::<i64>(&mut reader, running) == SESSIONS as i64
         });
         for round in 0..ROUNDS {
             // A random delay, so that the stops hit different moments.
             std::thread::sleep(Duration::from_micros(5_000 + (round as u64 * 7_919) % 10_000));
             pids.iter().for_each(|&pid| process::send_signal(pid, "STOP"));
-            wait_until("all are stopped", Duration::from_secs(5), || {
+            wait_until("all are stopped", Duration::from_secs(60), || {
                 pids.iter().all(|&pid| process::is_stopped(pid))
             });
             let stopped = Stopped(&pids);
-            let mut read = |sql: &str, settings: &str| {
-                run_each(&mut reader, settings);
+            let read = |reader: &mut Client| {
                 let begin = Instant::now();
                 let (done, is_done) = std::sync::mpsc::channel::<()>();
                 let pids = pids.clone();
@@ -538,14 +539,18 @@ fn stopped_sessions_do_not_block_others() {
                         pids.iter().for_each(|&pid| process::send_signal(pid, "CONT"));
                     }
                 });
-                let _ = reader.batch_execute(sql);
+                let _ = reader.batch_execute("SELECT count(*) FROM pg_stat_rowsource_plans");
                 drop(done);
                 watchdog.join().expect("the watchdog");
                 begin.elapsed().as_secs_f64()
             };
-            let view = "SELECT count(*) FROM pg_stat_rowsource_plans";
-            longest = longest.max(read(view, "RESET statement_timeout"));
-            latest = latest.max(read(view, "SET statement_timeout = '200ms'") - 0.2);
+            longest = longest.max(read(&mut reader));
+            // The stopped sessions hold the same locks all the time. If a busy machine delays one cancel, another one is in time.
+            latest = latest.max(
+                (0..2)
+                    .map(|_| read(&mut cancelled) - 0.2)
+                    .fold(f64::MAX, f64::min),
+            );
             drop(stopped);
         }
         let mut killer = server.connect();
@@ -556,7 +561,8 @@ fn stopped_sessions_do_not_block_others() {
     });
     println!("readers waited {longest:.2} s at most; a cancel was {latest:.2} s late");
     assert!(longest < 2.5, "a reader waited {longest} s for stopped sessions");
-    assert!(latest < 0.5, "a reader was cancelled {latest} s late");
+    // Without the cancel, a reader waits for 0.5 s.
+    assert!(latest < 0.25, "a reader was cancelled {latest} s late");
 }
 
 /// Stopped processes. Dropping this lets them continue.
