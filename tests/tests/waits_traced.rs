@@ -144,7 +144,7 @@ fn a_slow_flush_is_where_it_was() {
     assert_eq!(flushes(&mut observer, "INSERT INTO t VALUES (1, i)"), []);
     // A page is written after its WAL. Here the nodes need the buffers of pages that were changed before.
     let updated = flushes(&mut observer, "UPDATE big%");
-    println!("{updated:?}");
+    println!("{updated:?}, {traced} in the trace");
     let (outside, inside): (Vec<_>, Vec<_>) = updated.iter().partition(|(node, ..)| node.is_empty());
     let [(_, 1, total)] = outside.as_slice() else {
         panic!("{updated:?}");
