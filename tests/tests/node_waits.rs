@@ -383,9 +383,7 @@ fn a_slow_client_is_the_statements() {
     let statement = "SELECT repeat('x', 1000) AS pad FROM generate_series(1, 50000) /* slow */";
     let mut rows = client.query_raw(statement, Vec::<String>::new()).expect("rows");
     until_waiting(&mut observer, id, "ClientWrite");
-    let begin = Instant::now();
     std::thread::sleep(Duration::from_millis(500));
-    let slow = begin.elapsed();
     let mut count = 0;
     while rows.next().expect("a row").is_some() {
         count += 1;
@@ -398,17 +396,13 @@ fn a_slow_client_is_the_statements() {
         panic!("{rows:?}");
     };
     assert_eq!(node, "", "outside of the nodes");
-    let shown = texts(
-        &mut observer,
-        "SELECT client_time, wait_time, total_time FROM pg_stat_rowsource_plans WHERE query LIKE '%slow%'",
-    );
     let client_time: f64 = value(
         &mut observer,
         "SELECT client_time FROM pg_stat_rowsource_plans WHERE query LIKE '%slow%'",
     );
     assert!(
-        (client_time - total).abs() < 0.001 && client_time > 0.999 * slow.as_secs_f64() * 1e3,
-        "{shown:?}"
+        (client_time - total).abs() < 0.001 && client_time > 499.0,
+        "{client_time} ms, waits {rows:?}"
     );
     assert_sums_agree(&mut observer);
 }
@@ -439,19 +433,12 @@ fn waits_of_workers_belong_to_their_nodes() {
     };
     assert!(node == "Gather" && *total > 90.0, "{of_leader:?}");
     // Workers that cannot send their rows wait outside of their nodes.
-    let id = pid(&mut client);
     let parameters: [&str; 0] = [];
     let statement = "SELECT pad FROM big WHERE id > 0 /* slow */";
     let mut rows = client.query_raw(statement, parameters).expect("rows");
-    until(
-        &mut observer,
-        &format!(
-            "SELECT count(*) = 2 FROM pg_stat_activity WHERE leader_pid = {id} AND wait_event = 'MessageQueueSend'"
-        ),
-    );
-    let begin = Instant::now();
+    let both_wait = "SELECT count(*) = 2 FROM pg_stat_activity WHERE wait_event = 'MessageQueueSend'";
+    until(&mut observer, both_wait);
     std::thread::sleep(Duration::from_millis(300));
-    let slow_ms = begin.elapsed().as_secs_f64() * 1e3;
     while rows.next().expect("a row").is_some() {}
     drop(rows);
     let to_send = waits(&mut observer, "%slow%", "MessageQueueSend");
@@ -464,8 +451,8 @@ fn waits_of_workers_belong_to_their_nodes() {
         "SELECT total_time FROM pg_stat_rowsource_plans WHERE query LIKE '%slow%'",
     );
     assert!(
-        node.is_empty() && (1.99 * slow_ms..2.0 * elapsed).contains(total),
-        "{to_send:?}, the client was slow for {slow_ms} ms"
+        node.is_empty() && (599.0..2.0 * elapsed).contains(total),
+        "{to_send:?}"
     );
     assert_sums_agree(&mut observer);
 }
