@@ -27,7 +27,7 @@ pub struct Recorded {
     pub major: i32,
     /// The [`CALLS`].
     pub calls: [f64; CALLS.len()],
-    /// The [`SHORT`] statements. They are counted on 15 and on the newest major.
+    /// The [`SHORT`] statements. CI counts them on 15 and on the newest major.
     pub statements: Option<[f64; SHORT.len()]>,
 }
 
@@ -40,12 +40,12 @@ pub const RECORDED: &[Recorded] = &[
     Recorded {
         major: 17,
         calls: [13.5, 24.2, 56.5],
-        statements: None,
+        statements: Some([2_410.0, 2_430.0, 2_600.0, 4_000.0, 4_100.0, 490.0]),
     },
     Recorded {
         major: 18,
         calls: [13.5, 24.2, 56.5],
-        statements: None,
+        statements: Some([2_430.0, 2_450.0, 2_610.0, 4_010.0, 4_000.0, 500.0]),
     },
     Recorded {
         major: 19,
