@@ -125,7 +125,7 @@ impl Histogram {
 
 /// Returns the place of a bucket's bit.
 #[inline(always)]
-fn place(bucket: usize, read: bool) -> usize {
+pub(crate) fn place(bucket: usize, read: bool) -> usize {
     bucket + BUCKETS * usize::from(read)
 }
 

@@ -1,6 +1,6 @@
 //! The histogram of many executions, in half of the memory.
 
-use crate::histogram::{BUCKETS, CallTimes, Counted, Histogram, HitSums, quantile};
+use crate::histogram::{BUCKETS, CallTimes, Counted, Histogram, HitSums, place, quantile};
 use serde::{Deserialize, Serialize};
 
 /// How many buckets may count more calls than fit into 32 bits.
@@ -51,7 +51,7 @@ impl HistogramTotals {
     /// Adds another sum.
     pub fn merge(&mut self, other: &HistogramTotals) {
         for (read, bucket, calls) in other.counts() {
-            self.add_to(bucket + BUCKETS * usize::from(read), calls);
+            self.add_to(place(bucket, read), calls);
         }
         self.hits.merge(&other.hits);
     }

@@ -57,9 +57,7 @@ impl<'a> Collector<'a> {
             Some(Timed::EveryTsc | Timed::Every) => Calls::Every(node.every_call()),
         }
     }
-}
 
-impl Collector<'_> {
     /// Returns how many rows a node returned. It is out of line, because few short statements need it.
     #[inline(never)]
     fn rows(&self, i: usize) -> u64 {
