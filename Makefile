@@ -107,15 +107,18 @@ dist:
 	    --output "$(CARGO_TARGET_DIR)/pg_rowsource-$(VERSION).zip" HEAD
 
 # Small and short with QUICK=1: whether all works. Peers that cannot be had are left out of the comparison.
-bench_output = $(if $(OUTPUT),$(OUTPUT),$(if $(filter-out 0,$(QUICK)),$(CARGO_TARGET_DIR)/bench,bench/results))
+bench_quick = $(filter-out 0,$(QUICK))
+bench_output = $(if $(OUTPUT),$(OUTPUT),$(if $(bench_quick),$(CARGO_TARGET_DIR)/bench,bench/results))
+# A quick run measures nothing: it need not be fast, and shares what the tests were built from.
+bench_profile = $(if $(bench_quick),dev,lab)
 bench_peers = $(if $(filter 15,$(MAJOR)),postgresql-15-pg-stat-kcache postgresql-15-pg-wait-sampling postgresql-15-pgaudit)
 
 bench: setup
 	@cd $(srcdir) && { scripts/setup.sh $(bench_peers) || echo "== going on without $(bench_peers)"; }
 	@cd $(srcdir) && scripts/build.sh
-	@cd $(srcdir) && cargo build --locked --ignore-rust-version --profile lab -p rowsource-bench
+	@cd $(srcdir) && cargo build --locked --ignore-rust-version --profile $(bench_profile) -p rowsource-bench
 	@cd $(srcdir) && scripts/server.sh tree >/dev/null
-	@cd $(srcdir) && "$(CARGO_TARGET_DIR)/lab/rowsource-bench" run $(if $(filter-out 0,$(QUICK)),--quick) \
+	@cd $(srcdir) && "$(CARGO_TARGET_DIR)/$(bench_profile:dev=debug)/rowsource-bench" run $(if $(bench_quick),--quick) \
 	    --scale $(or $(SCALE),1) --repeat $(or $(REPEAT),1) --output "$(bench_output)" -- "$(WHAT)"
 
 # pg_regress ends at a file without an expected result.

@@ -1,6 +1,7 @@
 # Shared by the other scripts (sourced, not run). Nothing here touches the system's own PostgreSQL.
 # ROOT, TARGET, MATRIX   the checkout; cargo's target folder; in it chroots of other Debian suites and what belongs to them
 # RUN        servers, their data and their private tree (choose_run)
+# SERVERS    the folder of the tests' servers (choose_servers)
 # TREE       private copy (hard links) of the installed server; DESTDIR of `make install`
 # PGBIN      the server's programs inside TREE
 # INSTALLED  not empty: tests take the server as it is installed, and TREE is empty
@@ -28,6 +29,12 @@ as_server() {
 # in_chroot DIR COMMAND...: runs it there.
 in_chroot() { ROWSOURCE_INSIDE=$1 "$ROOT/scripts/in-chroot.sh" "${@:2}"; }
 
+# own_folder DIR: makes it. Fails if it belongs to another user, who could have made it before, since anybody may write beside it.
+own_folder() {
+    mkdir -m 755 "$1" 2>/dev/null || true
+    [ -O "$1" ] && [ ! -L "$1" ]
+}
+
 # choose_run: sets RUN, TREE and PGBIN, and makes the folders. RUN is TARGET/run, or a folder under /tmp where TARGET is too
 # deep (a socket's name has 107 bytes at most) or closed to the account that runs the server.
 choose_run() {
@@ -35,8 +42,7 @@ choose_run() {
     RUN=${ROWSOURCE_RUN:-$TARGET/run}
     if [ -z "${ROWSOURCE_RUN:-}" ] && ! { [ ${#TARGET} -le 48 ] && (cd / && as_server test -x "$TARGET"); }; then
         RUN=/tmp/pg_rowsource-$(id -u)-$(cksum <<<"$TARGET" | cut -d' ' -f1)/run
-        mkdir -m 755 "${RUN%/run}" 2>/dev/null || true
-        [ -O "${RUN%/run}" ] && [ ! -L "${RUN%/run}" ] || die "${RUN%/run} belongs to another user"
+        own_folder "${RUN%/run}" || die "${RUN%/run} belongs to another user"
     fi
     mkdir -p "$RUN/servers" || die "cannot create $RUN"
     [ "$(id -u)" != 0 ] || chown postgres: "$RUN" "$RUN/servers"
@@ -44,6 +50,19 @@ choose_run() {
     [ -z "${INSTALLED:-}" ] || TREE=""
     PGBIN=$TREE$("$PG_CONFIG" --bindir) || die "cannot run $PG_CONFIG"
     export ROWSOURCE_RUN=$RUN PGBIN
+}
+
+# choose_servers: sets SERVERS. A test's server writes a thousand small files. In memory, that takes a fraction of the processor time.
+choose_servers() {
+    local memory=/dev/shm least=$((8 << 20))
+    SERVERS=$RUN/servers
+    if [ "$(df --output=avail "$memory" 2>/dev/null | tail -n 1)" -ge "$least" ] 2>/dev/null &&
+        [ "$(sed -n 's/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo)" -ge "$least" ]; then
+        memory+=/servers-$(id -u)-$(cksum <<<"$RUN" | cut -d' ' -f1)
+        own_folder "$memory" && mkdir -p "$memory/servers" && SERVERS=$memory/servers
+    fi
+    [ "$(id -u)" != 0 ] || chown postgres: "$SERVERS"
+    export ROWSOURCE_SERVERS=$SERVERS
 }
 
 # stop_server DIR [MODE]: stops it if it runs; no complaint if not.

@@ -56,7 +56,8 @@ stop) stop_server "$dir" ;;
 log) cat "$dir/log" ;;
 remove)
     for dir in "$RUN"/*/data; do stop_server "${dir%/data}" immediate; done
-    rm -rf "$RUN"
+    choose_servers
+    rm -rf "${SERVERS%/servers}" "$RUN"
     ;;
 *) die "usage: server.sh start|restart [option=value ...] | psql ... | stop | log | remove | tree" ;;
 esac

@@ -8,17 +8,25 @@
 # without_server: lints, and the tests that need no server. Among these are the checks of sources and of plain frames.
 without_server() {
     step "lints" make -s lint
-    step "tests of the pure crate and the bench" cargo test --locked --ignore-rust-version -p rowsource-core -p rowsource-bench
+    # Optimized, its hundreds of small tests take minutes to build. The simulations take minutes to run if they are not.
+    step "tests of the pure crate" cargo test --locked --ignore-rust-version -p rowsource-core --lib \
+        --config 'profile.dev.package.rowsource-core.opt-level = 0'
+    step "simulations and model checks of the pure crate" cargo test --locked --ignore-rust-version -p rowsource-core --test '*'
+    step "examples of the pure crate" cargo test --locked --ignore-rust-version -p rowsource-core --doc
+    step "tests of the bench" cargo test --locked --ignore-rust-version -p rowsource-bench
     step "sources, documents and plain frames" cargo test --locked --ignore-rust-version -p rowsource-tests --lib
     step "book" scripts/book.sh
 }
 
+# programs: builds what runs the tests, and the tests.
+programs() { step "cargo-nextest" install_nextest && step "test programs" build_tests; }
+
 run() {
-    # Where it is missing, it is built beside the library, whose last minute keeps one processor busy.
-    install_nextest >"$TARGET/nextest.log" 2>&1 &
+    # Beside the library, whose last minutes keep one processor busy.
+    programs >"$TARGET/programs.log" 2>&1 &
     [ $# -gt 0 ] || step "format" cargo fmt --all --check || return
-    step "library" scripts/build.sh && step "private server tree" scripts/server.sh tree &&
-        step "cargo-nextest (see $TARGET/nextest.log)" wait $! && step "test programs" build_tests || return
+    step "library" scripts/build.sh && step "private server tree" scripts/server.sh tree || return
+    step "test programs" wait $! || { cat "$TARGET/programs.log" && return 1; }
     [ $# -eq 0 ] || { step "server tests" server_tests "$@"; return; }
     without_server >"$TARGET/beside.log" 2>&1 &
     # Many tests wait more than they work, so there is one more than there are processors.

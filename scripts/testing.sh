@@ -97,11 +97,13 @@ server_tests() (
         END { if (NR > 0) print "Skipped: " NR " tests that do not fit PostgreSQL " major " here" }'
     choose_run
     # What interrupted tests left goes; their servers died with them. A folder's name ends in the id of its process.
-    for dir in "$RUN"/servers/*; do [ -d "/proc/${dir##*-}" ] || rm -rf "$dir"; done
+    choose_servers
+    for dir in "$SERVERS"/*; do [ -d "/proc/${dir##*-}" ] || rm -rf "$dir"; done
     rm -rf "$RUN/crashes"
     export ROWSOURCE_INSIDE=${PG_ROOT:-} ROWSOURCE_READERS=$TARGET/tools/readers
     [ -z "$ROWSOURCE_INSIDE" ] || run_built+=(--config "target.'cfg(unix)'.runner = '$ROOT/scripts/in-chroot.sh'")
     nextest run "${run_built[@]}" -E "kind(test) & ($selected) - ($unfit)" 2>&1 || status=$?
+    rmdir "$SERVERS" "${SERVERS%/servers}" 2>/dev/null
     # A crash is a failure, whatever came after it.
     ! compgen -G "$RUN/crashes/*" >/dev/null || { sed "s|^|server crash: |" "$RUN"/crashes/* && status=1; }
     exit $status

@@ -1,6 +1,7 @@
 //! The function that burns a known time: a few lines of C, compiled when a test needs it.
 
 use crate::compiled::object;
+use crate::session::value;
 use postgres::Client;
 
 /// Compiles the library into the run folder, and creates `burn(us)` and `burned()` in the session's database. Their declared
@@ -16,4 +17,11 @@ pub fn create(client: &mut Client) {
             library.display()
         ))
         .expect("burn() can be created");
+}
+
+/// Runs a body. Returns its result, and the milliseconds that `burn()` really took meanwhile in the session.
+pub fn during<T>(client: &mut Client, body: impl FnOnce(&mut Client) -> T) -> (T, f64) {
+    let _: f64 = value(client, "SELECT burned()");
+    let result = body(client);
+    (result, value(client, "SELECT burned()"))
 }

@@ -11,8 +11,10 @@ pub struct Environment {
     pub root: PathBuf,
     /// The server's programs, inside the private tree.
     pub pgbin: PathBuf,
-    /// The folder of the servers; the account that runs them may write there.
+    /// What belongs to the servers; the account that runs them may write there.
     pub run: PathBuf,
+    /// The folder of the servers.
+    pub servers: PathBuf,
     /// Whether the tests run as root, so that servers must be started as `postgres`.
     pub is_root: bool,
 }
@@ -30,10 +32,13 @@ pub fn environment() -> &'static Environment {
             _ => ask_script(&root),
         };
         let is_root = std::fs::metadata("/proc/self").expect("/proc/self").uid() == 0;
+        let servers =
+            std::env::var_os("ROWSOURCE_SERVERS").map_or_else(|| run.join("servers"), PathBuf::from);
         Environment {
             root,
             pgbin,
             run,
+            servers,
             is_root,
         }
     })

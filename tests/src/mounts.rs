@@ -1,5 +1,6 @@
 //! Mounts that only one server sees: a mount namespace, kept by a sleeping process. Needs root.
 
+use crate::environment::environment;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -14,10 +15,19 @@ impl Mounts {
     pub fn new(folders: &[(&Path, u64)]) -> Mounts {
         let mut script = String::from("set -e\n");
         for (folder, bytes) in folders {
-            script += &format!(
+            let mount = format!(
                 "mount -t tmpfs -o size={bytes},mode=1777 tmpfs '{}'\n",
                 folder.display()
             );
+            let servers = &environment().servers;
+            script += &match servers.starts_with(folder) {
+                false => mount,
+                // The servers' own folder stays where it is.
+                true => format!(
+                    "mount --bind '{0}' /mnt\n{mount}mkdir -p '{0}'\nmount --move /mnt '{0}'\n",
+                    servers.display()
+                ),
+            };
         }
         script += "echo ready\nexec sleep infinity\n";
         let mut holder = Command::new("setpriv")

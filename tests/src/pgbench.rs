@@ -3,6 +3,7 @@
 use crate::environment::environment;
 use crate::server::Server;
 use crate::session::run_each;
+use std::fmt::Display;
 use std::process::Command;
 
 /// Runs pgbench with these arguments in sessions with these settings (as in PGOPTIONS), and returns its output.
@@ -29,6 +30,17 @@ pub fn pgbench(server: &Server, options: &str, arguments: &[&str]) -> String {
 pub fn fill(server: &Server, scale: u32) {
     pgbench(server, "", &["-i", "-q", "-s", &scale.to_string()]);
     run_each(&mut server.connect(), "CHECKPOINT");
+}
+
+/// Returns the statements of pgbench's TPC-B script at scale 1, between BEGIN and END, with these expressions as its random numbers.
+pub fn tpcb(aid: impl Display, tid: impl Display, delta: impl Display) -> [String; 5] {
+    [
+        format!("UPDATE pgbench_accounts SET abalance = abalance + {delta} WHERE aid = {aid}"),
+        format!("SELECT abalance FROM pgbench_accounts WHERE aid = {aid}"),
+        format!("UPDATE pgbench_tellers SET tbalance = tbalance + {delta} WHERE tid = {tid}"),
+        format!("UPDATE pgbench_branches SET bbalance = bbalance + {delta} WHERE bid = 1"),
+        format!("INSERT INTO pgbench_history VALUES ({tid}, 1, {aid}, {delta}, CURRENT_TIMESTAMP)"),
+    ]
 }
 
 /// Returns the throughput that a run of pgbench reports.

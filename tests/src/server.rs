@@ -149,10 +149,7 @@ impl Server {
         let environment = environment();
         retries::assert_may_start();
         remove_stale(environment);
-        let folder = environment
-            .run
-            .join("servers")
-            .join(format!("{name}-{}", std::process::id()));
+        let folder = environment.servers.join(format!("{name}-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("the server's folder can be made");
         if environment.is_root {
             run(Command::new("chown").arg("postgres:").arg(&folder));
@@ -517,7 +514,7 @@ fn template(environment: &Environment) -> PathBuf {
 
 /// Removes folders of servers whose test process has ended, and stops the servers that still run.
 fn remove_stale(environment: &Environment) {
-    let Ok(entries) = fs::read_dir(environment.run.join("servers")) else {
+    let Ok(entries) = fs::read_dir(&environment.servers) else {
         return;
     };
     for folder in entries.flatten().map(|entry| entry.path()) {

@@ -9,7 +9,7 @@ use postgres::Client;
 use rowsource_tests::adversarial::{CASES, Case, at_the_speed_of, create_tables, ratios, with_burning};
 use rowsource_tests::explain::explain_nodes;
 use rowsource_tests::measured::{assert_consistent_times, measure_elapsed};
-use rowsource_tests::session::{run_each, value};
+use rowsource_tests::session::run_each;
 use rowsource_tests::statistics::median;
 use rowsource_tests::{Server, burn};
 use std::collections::BTreeMap;
@@ -38,9 +38,7 @@ fn measure_once(client: &mut Client, case: &Case, found: &mut Ratios) {
         with_burning(case.statement, true),
     );
     let base = explain_nodes(client, &without_burning, "ANALYZE, BUFFERS OFF, FORMAT JSON");
-    let _: f64 = value(client, "SELECT burned()");
-    let (nodes, elapsed_ms) = measure_elapsed(client, &statement);
-    let burned_ms = value(client, "SELECT burned()");
+    let ((nodes, elapsed_ms), burned_ms) = burn::during(client, |client| measure_elapsed(client, &statement));
     assert_eq!(nodes.len(), base.len(), "{}: another plan: {nodes:#?}", case.name);
     assert_consistent_times(&nodes, case.name);
     let base = at_the_speed_of(&base, burned_ms, elapsed_ms);

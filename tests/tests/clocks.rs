@@ -107,9 +107,7 @@ fn all_sources_measure_the_same_time() {
     for _ in 0..5 {
         for (source, found) in sources.iter().zip(&mut found) {
             run_each(&mut client, &format!("SET pg_rowsource.clock_source = {source}"));
-            let _: f64 = value(&mut client, "SELECT burned()");
-            let nodes = measure(&mut client, BURNING);
-            let burned_ms: f64 = value(&mut client, "SELECT burned()");
+            let (nodes, burned_ms) = burn::during(&mut client, |client| measure(client, BURNING));
             let (Some(root), Some(scan)) = (nodes[0].total_ms, nodes[1].total_ms) else {
                 panic!("{source}: not timed: {nodes:#?}")
             };

@@ -101,6 +101,9 @@ fn long_constants_are_shortened_and_restored() {
         ),
         (format!("SELECT * FROM t ORDER BY b || {long}"), String::new()),
     ] {
+        // A session describes a plan that is new to it, whatever that costs. It describes other literals of a plan that it knows
+        // only if its budget allows that, so a slow machine would decide.
+        let mut client = server.session();
         run(&mut client, "SET pg_rowsource.statistics_level = typical");
         run(&mut client, &statement);
         let shown = shown(&mut client);
@@ -170,21 +173,11 @@ fn conditions_take_little_memory_and_time_timing() {
     };
     type Case<'a> = (&'a str, &'a dyn Fn(usize, usize) -> String, &'a [usize], f64);
     let cases: [Case; 6] = [
-        (
-            "a constant of bytes",
-            &constant,
-            &[20_000, 2_000_000, 20_000_000],
-            2.0,
-        ),
-        (
-            "an IN list of constants",
-            &list,
-            &[1_000, 100_000, 1_000_000],
-            1.3,
-        ),
+        ("a constant of bytes", &constant, &[20_000, 20_000_000], 2.0),
+        ("an IN list of constants", &list, &[1_000, 500_000], 1.3),
         ("an IN list of expressions", &members, &[1_000, 4_000], 1.5),
         ("ORs", &ors, &[1_000, 10_000], 1.5),
-        ("a text of bytes", &text, &[1_000, 1_000_000, 100_000_000], 2.0),
+        ("a text of bytes", &text, &[1_000, 100_000_000], 2.0),
         ("grouping sets", &groups, &[10, 1_000], 1.5),
     ];
     let mut failures = Vec::new();

@@ -16,7 +16,7 @@ fn samples_tell_who_runs_before_pg18() {
     burn::create(&mut client);
     run_each(
         &mut client,
-        "CREATE TABLE t AS SELECT i AS id FROM generate_series(1, 5000) i; ANALYZE t",
+        "CREATE TABLE t AS SELECT i AS id FROM generate_series(1, 1500) i; ANALYZE t",
     );
     let pid: i32 = value(&mut client, "SELECT pg_backend_pid()");
     let mut share = |statement: &str| {

@@ -3,7 +3,7 @@
 
 use postgres::Client;
 use rowsource_tests::Server;
-use rowsource_tests::callgrind::instructions;
+use rowsource_tests::callgrind::of_parts;
 use rowsource_tests::compiled::object;
 use rowsource_tests::session::{major, run_each, texts, value};
 use rowsource_tests::statistics::undisturbed_ratio;
@@ -270,6 +270,8 @@ fn a_slow_disk_is_in_the_histogram_timing() {
 fn ordinary_requests_are_not_slowed_timing() {
     /// The most instructions of a request that is counted as a wait. The request itself takes at least a microsecond.
     const MAX_WITH_WAITS: f64 = 160.0;
+    /// The most that measuring adds to the scan of a block that is read: its 14 rows, and a wait of the node.
+    const MAX_MEASURED: f64 = 510.0;
     const MAX_ERROR: f64 = 0.01;
     let mut server = Server::preloaded("ordinary", &["shared_buffers = '1MB'"]);
     run_each(
@@ -317,7 +319,7 @@ fn ordinary_requests_are_not_slowed_timing() {
     assert!(ratio - 1.0 < MAX_ERROR, "{ratio}");
     drop(client);
     server.stop();
-    let count = |settings: &[&str], scans: usize| {
+    let each = |settings: &[&str]| {
         // The read-ahead distance of 19 depends on the time of its reads.
         let mut all = vec![
             "shared_buffers=1MB",
@@ -325,20 +327,27 @@ fn ordinary_requests_are_not_slowed_timing() {
             "effective_io_concurrency=0",
         ];
         all.extend(settings);
-        instructions(&server.data(), &all, &"SELECT count(*) FROM t;\n\n".repeat(scans))
+        let parts = [2, 1, 4].map(|scans| "SELECT count(*) FROM t;\n\n".repeat(scans));
+        let counts = of_parts(&server.data(), &all, &parts);
+        (counts[2] as f64 - counts[1] as f64) / 3.0
     };
-    let each = |settings: &[&str]| (count(settings, 6) - count(settings, 2)) as f64 / 4.0;
     let none = each(&["shared_preload_libraries="]);
-    let [off, on, waits] = [("off", "off"), ("on", "off"), ("on", "on")].map(|(requests, waits)| {
+    let variants = [
+        ("off", "off", "basic"),
+        ("on", "off", "basic"),
+        ("on", "on", "basic"),
+        ("on", "on", "typical"),
+    ];
+    let [off, on, waits, measured] = variants.map(|(requests, waits, level)| {
         each(&[
             "shared_preload_libraries=pg_rowsource",
-            "pg_rowsource.statistics_level=basic",
+            &format!("pg_rowsource.statistics_level={level}"),
             &format!("pg_rowsource.tempfile_timing={requests}"),
             &format!("pg_rowsource.wait_timing={waits}"),
         ])
     });
     println!(
-        "instructions a scan of 2,143 blocks: no library {none:.0}, off {off:.0}, on {on:.0}, with waits {waits:.0}"
+        "instructions a scan of 2,143 blocks: no library {none:.0}, off {off:.0}, on {on:.0}, with waits {waits:.0}, measured {measured:.0}"
     );
     let of_a_request = |scan: f64| (scan - none) / 2_143.0;
     println!(
@@ -349,5 +358,8 @@ fn ordinary_requests_are_not_slowed_timing() {
     );
     assert!(on / off - 1.0 < MAX_ERROR, "{}", on / off);
     assert!(of_a_request(waits) < MAX_WITH_WAITS, "{}", of_a_request(waits));
+    let of_a_block = (measured - waits) / 2_143.0;
+    println!("measuring adds {of_a_block:.1} instructions to a block");
+    assert!(of_a_block < MAX_MEASURED, "{of_a_block}");
     assert!(on / none - 1.0 < MAX_ERROR, "{}", on / none);
 }

@@ -55,32 +55,32 @@ fn an_untraced_statement_pays_less_than_20_instructions() {
     let mut server = Server::preloaded("trace-cost", &[]);
     create_tables(&mut server.connect());
     server.stop();
-    let [of_call, of_statement] = comparisons();
-    let counts = [of_call.len(), of_statement.len()];
+    let places = comparisons();
+    let counts = places.each_ref().map(HashSet::len);
     assert!(counts[0] >= 5 && counts[1] >= 3, "{counts:?} places");
-    for (kind, statement) in [
+    let kinds = [
         ("a lookup", "SELECT balance FROM accounts WHERE aid = 1"),
         ("a prepared lookup", "EXECUTE p(1)"),
         (
             "an update",
             "UPDATE accounts SET balance = balance + 1 WHERE aid = 1",
         ),
-    ] {
-        let count = |number: usize, places: &HashSet<u64>| {
-            let script = format!(
-                "PREPARE p(int) AS SELECT balance FROM accounts WHERE aid = $1;\n\n{}",
-                format!("{statement};\n\n").repeat(number)
-            );
-            executions(
-                &server.data(),
-                &["shared_preload_libraries=pg_rowsource"],
-                &script,
-                places,
-            )
-        };
-        let (few, many) = (20, 70);
-        let each = [(&of_call, OF_CALL), (&of_statement, OF_STATEMENT)]
-            .map(|(places, instructions)| (count(many, places) - count(few, places)) * instructions);
+    ];
+    let (first, few, many) = (20, 20, 70);
+    let mut parts = vec!["PREPARE p(int) AS SELECT balance FROM accounts WHERE aid = $1;\n\n".to_owned()];
+    for (_, statement) in kinds {
+        parts.extend([first, few, many].map(|number| format!("{statement};\n\n").repeat(number)));
+    }
+    let counts = executions(
+        &server.data(),
+        &["shared_preload_libraries=pg_rowsource"],
+        &parts,
+        &places,
+    );
+    for ((kind, _), counts) in kinds.into_iter().zip(counts[1..].chunks(3)) {
+        let (of_few, of_many) = (counts[1], counts[2]);
+        let each = [(0, OF_CALL), (1, OF_STATEMENT)]
+            .map(|(which, instructions)| (of_many[which] - of_few[which]) * instructions);
         let statements = (many - few) as u64;
         println!(
             "{kind}: {:.1} instructions",

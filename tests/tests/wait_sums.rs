@@ -2,10 +2,11 @@
 
 use postgres::Client;
 use rowsource_tests::compiled;
-use rowsource_tests::pgbench::fill;
+use rowsource_tests::pgbench::{fill, tpcb};
 use rowsource_tests::session::run_each;
 use rowsource_tests::waiting::pid;
 use rowsource_tests::{Server, process};
+use std::iter;
 use std::sync::Barrier;
 
 /// The largest part of the elapsed time by which it may differ from the sum.
@@ -64,18 +65,11 @@ fn transactions(client: &mut Client, count: u32, mut seed: u32) {
         1 + (seed >> 8) % below
     };
     for _ in 0..count {
-        let (aid, tid, delta) = (random(100_000), random(10), random(5_000));
-        for statement in [
-            "BEGIN".to_owned(),
-            format!("UPDATE pgbench_accounts SET abalance = abalance + {delta} WHERE aid = {aid}"),
-            format!("SELECT abalance FROM pgbench_accounts WHERE aid = {aid}"),
-            format!("UPDATE pgbench_tellers SET tbalance = tbalance + {delta} WHERE tid = {tid}"),
-            format!("UPDATE pgbench_branches SET bbalance = bbalance + {delta} WHERE bid = 1"),
-            format!("INSERT INTO pgbench_history VALUES ({tid}, 1, {aid}, {delta}, CURRENT_TIMESTAMP)"),
-            "END".to_owned(),
-        ] {
+        let statements = tpcb(random(100_000), random(10), random(5_000));
+        let statements = statements.iter().map(String::as_str);
+        for statement in iter::once("BEGIN").chain(statements).chain(["END"]) {
             client
-                .batch_execute(&statement)
+                .batch_execute(statement)
                 .expect("a statement of the script");
         }
     }

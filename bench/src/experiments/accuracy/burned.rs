@@ -10,7 +10,7 @@ use crate::model::table::Table;
 use rowsource_tests::SHIPPED;
 use rowsource_tests::adversarial::{CASES, base_times, create_tables, ratios, with_burning};
 use rowsource_tests::measured::children_above_parents;
-use rowsource_tests::session::{run_each, value};
+use rowsource_tests::session::run_each;
 use rowsource_tests::{Server, burn, measure};
 use std::collections::BTreeMap;
 
@@ -63,9 +63,7 @@ pub fn run(context: &mut ExperimentContext) -> usize {
             context.at(done, case.name);
             for (which, sampfreq) in SAMPFREQS.into_iter().enumerate() {
                 run_each(&mut client, &format!("SET pg_rowsource.sampfreq = {sampfreq}"));
-                let _: f64 = value(&mut client, "SELECT burned()");
-                let nodes = measure(&mut client, &statement);
-                let burned_ms = value(&mut client, "SELECT burned()");
+                let (nodes, burned_ms) = burn::during(&mut client, |client| measure(client, &statement));
                 assert_eq!(nodes.len(), base.len(), "{}: another plan: {nodes:#?}", case.name);
                 above += children_above_parents(&nodes);
                 // Nodes with the same name in one run, such as nested aggregates, are distinguished by their order.
