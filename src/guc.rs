@@ -100,21 +100,28 @@ impl Trace {
     }
 }
 
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static STATISTICS_LEVEL: GucSetting<StatisticsLevel> =
     GucSetting::<StatisticsLevel>::new(StatisticsLevel::Typical);
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static SAMPFREQ: GucSetting<i32> = GucSetting::<i32>::new(128);
 /// Whether `sampfreq` was set: in the configuration file, for a database or role, or in the session.
 static SAMPFREQ_EXPLICIT: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static CLOCK_SOURCE: GucSetting<Word<ClockChoice>> =
     GucSetting::<Word<ClockChoice>>::new(Word(ClockChoice(None)));
 static TRACK: GucSetting<Track> = GucSetting::<Track>::new(Track::Top);
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static EXPLAIN: GucSetting<bool> = GucSetting::<bool>::new(false);
 static MAX_PLANS: GucSetting<i32> = GucSetting::<i32>::new(5000);
 /// The unit is a kilobyte.
 static MAX_MEMORY: GucSetting<i32> = GucSetting::<i32>::new(60 * 1024);
 static SAVE: GucSetting<bool> = GucSetting::<bool>::new(true);
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static TEMPFILE_TIMING: GucSetting<bool> = GucSetting::<bool>::new(true);
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static WAIT_TIMING: GucSetting<bool> = GucSetting::<bool>::new(true);
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static KEEP_CONSTANTS: GucSetting<bool> = GucSetting::<bool>::new(false);
 /// The unit is a minute. Only the SQL of `rowsource_snapshot()` reads it.
 static SNAPSHOT_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(8 * 24 * 60);

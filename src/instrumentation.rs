@@ -79,6 +79,7 @@ pub fn is_timed(sampfreq: i32) -> bool {
 /// Returns the clock that `auto` means. It is the system's clock if the server's `timing_clock_source` requires that.
 pub fn auto_clock() -> Source {
     /// The result of `clock::auto`, which does not change.
+    #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
     static AUTO: BackendLocal<Cell<Option<Source>>> = BackendLocal::new(Cell::new(None));
     if compat::system_clock_wanted() {
         return Source::System;

@@ -101,6 +101,7 @@ struct Session {
     last: Option<Last>,
 }
 
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static SESSION: BackendLocal<RefCell<Session>> = BackendLocal::new(RefCell::new(Session {
     plans: Plans::new(),
     last: None,

@@ -36,10 +36,10 @@ pub struct Histogram {
     listed: u64,
     /// The buckets of the listed calls, as the places of their bits in `touched`.
     list: [u8; LISTED],
-    /// The calls that read no block, then the calls that read blocks, from disk or from a work file.
-    counts: [[u64; BUCKETS]; 2],
     /// What tells how long a hit takes.
     pub hits: HitSums,
+    /// The calls that read no block, then the calls that read blocks, from disk or from a work file.
+    counts: [[u64; BUCKETS]; 2],
 }
 
 impl Histogram {

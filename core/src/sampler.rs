@@ -21,6 +21,9 @@
 //! can be large if the caller works long between its calls. So a reading alone does not prove that the clock was read
 //! inside a call, and a tick counts only from several times that distance on.
 //!
+//! If a session has executed a plan many times, the gaps of a node that makes more than a few calls grow at once ([`EarlierCalls`]). A few
+//! calls then tell as much as all of the first ones.
+//!
 //! A detected call much longer than a gap ends its block, and the call after it is timed, so that g follows a change at
 //! once.
 //!
@@ -28,18 +31,22 @@
 //! ticks of the clock in use.
 
 mod config;
+mod earlier;
 mod elapsed;
 mod estimate;
 mod every_call;
 mod evidence;
+mod gaps;
 #[cfg(test)]
 mod tests;
 mod tick;
 mod timer;
 
 pub use config::{BOOKKEEPING_NS, Config};
+pub use earlier::EarlierCalls;
 pub use estimate::Estimate;
 pub use every_call::EveryCall;
 pub use evidence::{Detected, LongCallEvidence};
+pub use gaps::Gaps;
 pub use tick::Tick;
 pub use timer::{MANY_BUFFERS, NodeTimer, TimedCall};

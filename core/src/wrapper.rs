@@ -128,7 +128,8 @@ pub fn finish_previous_scan_call<H: Host, const TIMED: u8>(host: &mut H, scan: H
     host.set_before(scan, host.last_reading_before_mark());
     host.remove_mark();
     let did_io = host.charge(host.account(scan));
-    if TIMED == SAMPLED {
+    // As long as all calls are timed, the previous one was, too, if there was one.
+    if TIMED == SAMPLED && !host.is_beginning(scan) {
         record_if_long(host, scan, did_io);
     }
 }

@@ -388,3 +388,38 @@ fn the_cost_of_nested_readings_is_subtracted() {
         assert!((ratio - 1.0).abs() < 0.02, "node {i}: {ratio:.4}");
     }
 }
+
+/// The tick comes while an aggregate works after its scan's last call. That call was one of the first ones, so it was timed.
+#[test]
+fn a_timed_call_of_a_fused_scan_is_not_recorded_again() {
+    let bodies = [
+        body(|run, _| {
+            // These calls arm the tick.
+            for _ in 0..3_000 {
+                run.call(3);
+            }
+            run.call(1);
+        }),
+        body(|run, _| {
+            while run.call(2) {}
+            run.work(5e6);
+        }),
+        scan(3),
+        body(|run, _| run.work(60.0)),
+    ];
+    let mut run = Run::new(Machine::default(), &bodies, 7);
+    let accounting = [
+        Accounting::Switch,
+        Accounting::FusedAggregate,
+        Accounting::FusedScan,
+        Accounting::Leaf,
+    ];
+    for (i, accounting) in accounting.into_iter().enumerate() {
+        run.wrap(i, Timed::Sampled, accounting, true);
+    }
+    run.link_accounts(&[None, Some(0), Some(1), Some(0)]);
+    run.call(0);
+    let timer = run.nodes[2].timer;
+    assert_eq!((timer.calls(), timer.timed_calls, timer.timer_calls()), (4, 4, 8));
+    assert!(timer.exact().is_some());
+}

@@ -17,7 +17,7 @@
 //!
 //! Code that every measured statement executes is placed in one section, `.text.hot.rowsource`. Rarely executed code is
 //! kept out of it with `inline(never)`. If many sessions share a processor, a short statement finds the processor's caches
-//! empty. Then fetching code costs more than executing it.
+//! empty. Then fetching code costs more than executing it. The same is done for data: see `server::backend_local`.
 
 pub mod ash;
 pub mod buffers;

@@ -252,7 +252,7 @@ pub struct NodeFacts {
     pub kind: NodeKind,
 }
 
-/// The facts of a node whose kind uses only the first sums.
+/// The facts of a node that are only the first sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SimpleFacts {
     /// What the node is.
@@ -331,10 +331,13 @@ pub fn names(methods: u32, all: &'static [&'static str]) -> impl Iterator<Item =
 }
 
 impl NodeFacts {
-    /// Returns them if the kind uses only the first sums.
+    /// Returns them if they are only the first sums.
     pub fn simple(&self) -> Option<SimpleFacts> {
-        let [a, b, c, d, ..] = self.sums;
-        (!self.kind.is_rich()).then_some(SimpleFacts {
+        let [a, b, c, d, others @ ..] = self.sums;
+        let is_simple = !self.kind.is_rich()
+            // It has other sums only if it is known how it read ahead.
+            || self.kind == NodeKind::BitmapHeapScan && others.iter().all(|sum| *sum == 0);
+        is_simple.then_some(SimpleFacts {
             kind: self.kind,
             sums: [a, b, c, d],
         })

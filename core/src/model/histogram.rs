@@ -15,7 +15,7 @@ const LARGE: usize = 8;
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[repr(C)]
 pub struct HistogramTotals {
-    /// A bit for each valid count, as in [`Histogram`].
+    /// A bit for each count that is not zero.
     touched: u64,
     /// The low 32 bits of the counts.
     low: [[u32; BUCKETS]; 2],
@@ -31,9 +31,7 @@ impl HistogramTotals {
     /// Clears all counts.
     #[inline(always)]
     pub fn clear(&mut self) {
-        self.touched = 0;
-        self.high = [0; LARGE];
-        self.hits = HitSums::default();
+        *self = HistogramTotals::default();
     }
 
     /// Adds the histogram of an execution.
@@ -60,10 +58,8 @@ impl HistogramTotals {
     #[inline(always)]
     fn add_to(&mut self, at: usize, calls: u64) {
         let at = at % (2 * BUCKETS);
-        let in_use = (self.touched >> at & 1) as u32;
         let low = &mut self.low.as_flattened_mut()[at];
-        // Counts from before `clear` are ignored.
-        let sum = u64::from(*low & in_use.wrapping_neg()).wrapping_add(calls);
+        let sum = u64::from(*low).wrapping_add(calls);
         *low = sum as u32;
         self.touched |= 1 << at;
         if sum > u64::from(u32::MAX) {

@@ -2,156 +2,31 @@
 //! inputs used is added to their parents. To count and to sum up costs a short statement a fraction of what its statistics cost.
 //! They are computed from the sums of many executions.
 //!
-//! That is possible if every call was timed, or none is to be, and if the nodes did nothing but hit and change shared buffers. This is
-//! so for most executions of short statements. A node that reads blocks, or calls a subplan or a nested statement, did more.
+//! That is possible if the nodes did nothing but hit and change shared buffers. This is so for most executions of short statements. A node
+//! that reads blocks, or calls a subplan or a nested statement, did more.
+//!
+//! Times may be estimates, which may contradict each other. They are summed up as they are, and only the sums are made consistent: if
+//! each execution were, its errors would no longer cancel out.
 
 use super::direct::fit_children;
-use super::node::{NS_PER_MS, add_usage_to_parents};
-use super::sample::{Nodes, Place, TimedCalls};
+use super::extras::{Extras, NodeExtras};
+use super::node::add_usage_to_parents;
+use super::node_counts::{NodeCounts, Uncounted};
+use super::sample::Nodes;
+use super::shape::{MAX_NODES, Shape};
 use crate::float::at_most;
-use crate::model::facts::{SIMPLE_SUMS, SimpleFacts};
-use crate::model::{Buffers, Estimate, NodeKind, NodeStats, NodeTotals, Time, Wal};
-use crate::reconcile::Edge;
-
-/// Statements with more nodes take so long that this would save nothing.
-pub const MAX_NODES: usize = 8;
-
-/// What one node counted, in one execution or in several.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[repr(C)]
-struct NodeCounts {
-    starts: u64,
-    rows: u64,
-    timed_calls: u64,
-    ticks: f64,
-    startup_ticks: f64,
-    shared_hit: i64,
-    /// The sums of its facts.
-    sums: [u64; SIMPLE_SUMS],
-    /// The estimate of an execution. It is not summed up: nobody reads that of sums.
-    estimate: Estimate,
-    kind: NodeKind,
-}
-
-/// The blocks that a node changed, and the WAL that it wrote. Nodes that only read have none.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[repr(C)]
-struct Changes {
-    shared_dirtied: i64,
-    wal: Wal,
-}
-
-/// The changes of the nodes of one execution, or of several.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-struct NodeChanges {
-    /// Without any, those of the nodes are not valid.
-    has_any: bool,
-    of_nodes: [Changes; MAX_NODES],
-}
-
-impl NodeChanges {
-    /// Takes those of an execution.
-    #[inline(never)]
-    fn take<N: Nodes>(&mut self, nodes: &N, count: usize) {
-        self.has_any = true;
-        for (i, changes) in self.of_nodes.iter_mut().enumerate().take(count) {
-            let sample = nodes.sample(i);
-            *changes = Changes {
-                shared_dirtied: sample.buffers.shared_dirtied,
-                wal: sample.wal,
-            };
-        }
-    }
-
-    #[inline(always)]
-    fn copy_from(&mut self, other: &NodeChanges, count: usize) {
-        self.has_any = other.has_any;
-        if other.has_any {
-            for (node, other) in self.of_nodes.iter_mut().zip(&other.of_nodes).take(count) {
-                *node = *other;
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn add(&mut self, other: &NodeChanges, count: usize) {
-        if !self.has_any {
-            self.copy_from(other, count);
-        } else if other.has_any {
-            for (node, other) in self.of_nodes.iter_mut().zip(&other.of_nodes).take(count) {
-                node.shared_dirtied += other.shared_dirtied;
-                node.wal += other.wal;
-            }
-        }
-    }
-
-    /// Returns those of a node.
-    fn of(&self, i: usize) -> Changes {
-        let changes = self.has_any.then(|| self.of_nodes.get(i).copied());
-        changes.flatten().unwrap_or_default()
-    }
-}
-
-/// How the nodes of a plan hang together, and the clock that timed them.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[repr(C)]
-pub struct Shape {
-    /// Milliseconds per tick of the clock; 0 if no call is timed.
-    tick_ms: f64,
-    /// A byte for each node, the lowest for the root: the index of the parent plus one, or 0. So two numbers are enough to compare
-    /// shapes.
-    parents: u64,
-}
-
-impl Shape {
-    /// Returns the shape of a plan. A tick has `tick_ns` nanoseconds; 0 means that no call is timed. Returns `None` if executions of
-    /// the plan cannot be summed up as counts: it has too many nodes, or one that is no input of its parent, or that runs inside a
-    /// sibling's time.
-    pub fn new(places: impl ExactSizeIterator<Item = Place>, tick_ns: f64) -> Option<Shape> {
-        let mut shape = Shape {
-            tick_ms: tick_ns / NS_PER_MS,
-            ..Shape::default()
-        };
-        if places.len() > MAX_NODES {
-            return None;
-        }
-        for (i, place) in places.enumerate() {
-            let is_input = place.parent.is_none() || place.edge == Edge::Sequential;
-            if place.hidden || place.by_expression || !is_input {
-                return None;
-            }
-            shape.parents |= place.parent.map_or(0, |parent| parent as u64 + 1) << (8 * i);
-        }
-        Some(shape)
-    }
-
-    #[inline(always)]
-    fn is_timed(&self) -> bool {
-        self.tick_ms != 0.0
-    }
-
-    fn parent(&self, i: usize) -> Option<usize> {
-        let parent = (self.parents >> (8 * i) & 0xff).checked_sub(1)?;
-        Some(parent as usize)
-    }
-}
-
-/// Why an execution has no counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Uncounted {
-    /// It may have done more than to hit and change shared buffers, or not all of its calls were timed.
-    Now,
-    /// No execution of the plan has counts.
-    Always,
-}
+use crate::model::facts::SimpleFacts;
+use crate::model::{Buffers, NodeStats, NodeTotals, Time, Wal};
+use crate::reconcile::{Edge, Item, reconcile};
+use crate::sampler::Estimate;
+use smallvec::SmallVec;
 
 /// What the nodes of an execution counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     shape: Shape,
     nodes: [NodeCounts; MAX_NODES],
-    changes: NodeChanges,
+    extras: NodeExtras,
     count: usize,
     elapsed_ms: f64,
 }
@@ -167,14 +42,14 @@ impl Counts {
     #[inline(always)]
     pub fn take<N: Nodes>(&mut self, nodes: &N, shape: &Shape, elapsed_ms: f64) -> Result<(), Uncounted> {
         self.count = nodes.count().min(MAX_NODES);
-        let mut has_changes = false;
-        let is_timed = shape.is_timed();
+        let mut has_extras = false;
         for (i, node) in self.nodes.iter_mut().enumerate().take(self.count) {
-            has_changes |= node.take(nodes, i, is_timed)?;
+            has_extras |= node.take(nodes, i, shape)?;
         }
-        self.changes.has_any = false;
-        if has_changes {
-            self.changes.take(nodes, self.count);
+        self.extras.has_any = false;
+        if has_extras {
+            let counts = &mut self.nodes[..self.count];
+            self.extras.take(nodes, shape, counts)?;
         }
         self.shape = *shape;
         self.elapsed_ms = elapsed_ms;
@@ -207,7 +82,7 @@ impl Counts {
             return false;
         }
         stats.resize_with(self.count, NodeStats::default);
-        compute(&self.shape, (self.nodes(), &self.changes), self.elapsed_ms, stats);
+        compute(&self.shape, (self.nodes(), &self.extras), self.elapsed_ms, stats);
         true
     }
 }
@@ -215,12 +90,13 @@ impl Counts {
 /// Computes the statistics of one or several executions that took `elapsed_ms` in total, from the sums of their counts.
 fn compute(
     shape: &Shape,
-    (counts, changes): (&[NodeCounts], &NodeChanges),
+    (counts, extras): (&[NodeCounts], &NodeExtras),
     elapsed_ms: f64,
     stats: &mut [NodeStats],
 ) {
     let mut fits = true;
     for (i, (node, stats)) in counts.iter().zip(&mut *stats).enumerate() {
+        let extras = extras.of(i);
         let mut total_ms = node.ticks * shape.tick_ms;
         if shape.parent(i).is_none() {
             // The root ran inside the statement's own runs, whose time is exact.
@@ -230,9 +106,8 @@ fn compute(
             total_ms,
             startup_ms: at_most(node.startup_ticks * shape.tick_ms, total_ms),
             self_ms: total_ms,
-            error_ms: 0.0,
+            error_ms: extras.error_squared.sqrt() * shape.tick_ms,
         });
-        let changes = changes.of(i);
         let facts = SimpleFacts {
             kind: node.kind,
             sums: node.sums,
@@ -241,20 +116,19 @@ fn compute(
             starts: node.starts.into(),
             rows: node.rows,
             time: time.into(),
-            buffers: Buffers {
-                shared_hit: node.shared_hit,
-                shared_dirtied: changes.shared_dirtied,
-                ..Buffers::default()
-            }
-            .into(),
-            wal: changes.wal.into(),
+            // What only core measured was also charged to the node that called it.
+            buffers: Buffers::default().into(),
+            wal: Wal::default().into(),
             timed_calls: node.timed_calls,
-            timer_calls: 2 * node.timed_calls,
+            timer_calls: 2 * node.timed_calls - extras.detected_calls,
             clock_backsteps: 0,
             wait_ms: 0.0,
             facts: facts.into(),
             estimate: node.estimate,
         };
+        if !shape.is_by_core(i) {
+            use_alone(stats, node, &extras);
+        }
     }
     for i in 1..counts.len() {
         let total_ms = stats[i].time.get_or_zero().total_ms;
@@ -263,10 +137,59 @@ fn compute(
             fits &= above.self_ms >= 0.0;
         }
     }
-    if !fits {
+    if !fits && reconcile_estimates(shape, stats).is_none() {
         fit_children(stats, |i| shape.parent(i));
     }
     add_usage_to_parents(stats, |i| shape.parent(i));
+    for (i, (node, stats)) in counts.iter().zip(stats).enumerate() {
+        if shape.is_by_core(i) {
+            use_alone(stats, node, &extras.of(i));
+        }
+    }
+}
+
+/// Makes estimated times consistent with each other, as far as their errors allow. Returns `None` if nothing is estimated, or if there is
+/// no memory.
+#[cold]
+#[inline(never)]
+fn reconcile_estimates(shape: &Shape, stats: &mut [NodeStats]) -> Option<()> {
+    let is_estimated = |stats: &NodeStats| stats.time.get_or_zero().error_ms > 0.0;
+    if !stats.iter().any(is_estimated) {
+        return None;
+    }
+    let mut items: SmallVec<[Item; MAX_NODES]> = SmallVec::new();
+    for (i, stats) in stats.iter().enumerate().take(MAX_NODES) {
+        let time = stats.time.get_or_zero();
+        items.push(Item {
+            parent: shape.parent(i),
+            edge: Edge::Sequential,
+            processes: 1.0,
+            estimate: Estimate {
+                total: time.total_ms,
+                startup: time.startup_ms,
+                error: time.error_ms,
+            },
+        });
+    }
+    let own = reconcile(&mut items)?;
+    for ((stats, item), own) in stats.iter_mut().zip(&items).zip(own) {
+        if let Some(time) = stats.time.get_mut() {
+            (time.total_ms, time.startup_ms, time.self_ms) =
+                (item.estimate.total, item.estimate.startup, own);
+        }
+    }
+    Some(())
+}
+
+/// Makes the blocks and the WAL of a node those that it counted.
+fn use_alone(stats: &mut NodeStats, counts: &NodeCounts, extras: &Extras) {
+    stats.buffers = Buffers {
+        shared_hit: counts.shared_hit,
+        shared_dirtied: extras.shared_dirtied,
+        ..Buffers::default()
+    }
+    .into();
+    stats.wal = extras.wal.into();
 }
 
 /// The counts of several executions of a plan. Zero bytes are none.
@@ -281,8 +204,8 @@ pub struct CountSums {
     has_any: bool,
     sums: [NodeCounts; MAX_NODES],
     last: [NodeCounts; MAX_NODES],
-    changes: NodeChanges,
-    last_changes: NodeChanges,
+    extras: NodeExtras,
+    last_extras: NodeExtras,
 }
 
 impl CountSums {
@@ -300,7 +223,7 @@ impl CountSums {
         if is_first {
             self.shape = counts.shape;
             self.elapsed_ms = 0.0;
-            self.changes.has_any = false;
+            self.extras.has_any = false;
         }
         (self.has_any, self.has_last) = (true, true);
         self.elapsed_ms += counts.elapsed_ms;
@@ -315,10 +238,10 @@ impl CountSums {
         if is_first {
             self.begin(counts);
         }
-        self.last_changes.has_any = false;
-        if counts.changes.has_any {
-            self.changes.add(&counts.changes, counts.count);
-            self.last_changes.copy_from(&counts.changes, counts.count);
+        self.last_extras.has_any = false;
+        if counts.extras.has_any {
+            self.extras.add(&counts.extras, counts.count);
+            self.last_extras.copy_from(&counts.extras, counts.count);
         }
     }
 
@@ -355,57 +278,18 @@ impl CountSums {
         let mut stats = [NodeStats::default(); MAX_NODES];
         let stats = &mut stats[..count];
         if self.has_any {
-            let sums = (&self.sums[..count], &self.changes);
+            let sums = (&self.sums[..count], &self.extras);
             compute(&self.shape, sums, self.elapsed_ms, stats);
             for (total, stats) in totals.iter_mut().zip(&*stats) {
                 total.total.add(stats);
             }
         }
         if self.has_last {
-            let last = (&self.last[..count], &self.last_changes);
+            let last = (&self.last[..count], &self.last_extras);
             compute(&self.shape, last, self.last_ms, stats);
             for (total, stats) in totals.iter_mut().zip(&*stats) {
                 total.last = *stats;
             }
-        }
-    }
-}
-
-impl NodeCounts {
-    /// Takes those of a node. Returns whether it has changed anything. If there are none, the value is not valid.
-    #[inline(always)]
-    fn take<N: Nodes>(&mut self, nodes: &N, i: usize, is_timed: bool) -> Result<bool, Uncounted> {
-        let Some(sample) = nodes.simple(i) else {
-            return Err(Uncounted::Now);
-        };
-        (self.ticks, self.startup_ticks, self.timed_calls) = match sample.timed {
-            TimedCalls::All(time) if is_timed => time,
-            TimedCalls::None if !is_timed => (0.0, 0.0, 0),
-            TimedCalls::Some => return Err(Uncounted::Now),
-            _ => return Err(Uncounted::Always),
-        };
-        let Some(SimpleFacts { kind, sums }) = nodes.simple_facts(i) else {
-            return Err(Uncounted::Always);
-        };
-        (self.kind, self.sums) = (kind, sums);
-        (self.starts, self.rows) = (sample.starts, sample.rows);
-        (self.shared_hit, self.estimate) = (sample.shared_hit, sample.estimate);
-        Ok(sample.has_changes)
-    }
-
-    #[inline(always)]
-    fn add(&mut self, node: &NodeCounts) {
-        self.starts += node.starts;
-        self.rows += node.rows;
-        self.timed_calls += node.timed_calls;
-        self.ticks += node.ticks;
-        self.startup_ticks += node.startup_ticks;
-        self.shared_hit += node.shared_hit;
-        for (sum, count) in self.sums.iter_mut().zip(node.sums) {
-            *sum += count;
-        }
-        if node.kind != NodeKind::Other {
-            self.kind = node.kind;
         }
     }
 }

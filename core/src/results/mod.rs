@@ -18,20 +18,25 @@
 mod assemble;
 mod counts;
 mod direct;
+mod extras;
 mod node;
+mod node_counts;
 mod plan_sum;
 mod sample;
+mod shape;
 mod shared_rows;
 
 pub use assemble::{Scratch, Totals, assemble};
-pub use counts::{Counts, Shape, Uncounted};
+pub use counts::Counts;
 pub use direct::{assemble_directly, may_be_direct};
 pub use node::add_to_parents;
+pub use node_counts::Uncounted;
 pub use plan_sum::PlanSum;
 pub use sample::{
     Calls, CoreSample, Mode, NodeSample, Nodes, Place, SimpleSample, StatementSample, TimedCalls, Used,
     WorkerReport,
 };
+pub use shape::Shape;
 pub use shared_rows::{Share, Sharing, parallel_divisor, scale_shared_estimates};
 
 #[cfg(test)]

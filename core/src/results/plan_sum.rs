@@ -1,6 +1,7 @@
 //! The executions of a plan that a session has not passed to the store yet.
 
-use super::counts::{CountSums, Counts, MAX_NODES};
+use super::counts::{CountSums, Counts};
+use super::shape::MAX_NODES;
 use crate::histogram::Histogram;
 use crate::model::{Batch, ExecutionStats, NodeTotals, Outside, PlanStats, Run};
 use crate::waits::plan::PlanWaits;

@@ -46,26 +46,27 @@ impl NodeTimer {
         }
         let rest = calls
             .saturating_sub(self.certain_calls)
-            .saturating_sub(self.detected_calls) as f64;
-        let rest = (rest - self.long.weight).max(0.0);
-        let (mean, sampling_variance) = if self.samples.weight > 0.0 {
-            let share = rest / self.samples.weight;
+            .saturating_sub(self.gaps.detected_calls) as f64;
+        let rest = (rest - self.gaps.long.weight).max(0.0);
+        let (mean, sampling_variance) = if self.gaps.samples.weight > 0.0 {
+            let share = rest / self.gaps.samples.weight;
             (
-                (self.samples.ticks / self.samples.weight).max(0.0),
-                self.samples.error_squared() * share * share,
+                (self.gaps.samples.ticks / self.gaps.samples.weight).max(0.0),
+                self.gaps.samples.error_squared() * share * share,
             )
         } else {
             // No call of the rest was sampled. So its time is a guess, and the error is as large as the guess.
             let guess = rest * self.recent;
             (self.recent, guess * guess)
         };
-        let total =
-            (self.certain_ticks + self.detected_ticks + self.long.ticks + rest * mean).max(0.0) + interrupted;
-        let error = (sampling_variance + self.long.variance + self.detected_variance).sqrt();
+        let total = (self.certain_ticks + self.gaps.detected_ticks + self.gaps.long.ticks + rest * mean)
+            .max(0.0)
+            + interrupted;
+        let error = (sampling_variance + self.gaps.long.variance + self.gaps.detected_variance).sqrt();
 
         let rest_starts = (starts - self.startup_calls as f64).max(0.0);
-        let mean_first = if self.first.weight > 0.0 {
-            self.first.ticks / self.first.weight
+        let mean_first = if self.gaps.first.weight > 0.0 {
+            self.gaps.first.ticks / self.gaps.first.weight
         } else {
             mean
         };

@@ -2,7 +2,7 @@ use super::config::TIMER_SHARE;
 use super::evidence::is_within;
 use super::timer::FIRST_CALLS;
 use super::*;
-use rand::SeedableRng;
+use rand::{RngCore, SeedableRng};
 use rand_xoshiro::Xoroshiro128PlusPlus;
 
 /// Returns the configuration for a clock of one tick per nanosecond that costs nothing to read.
@@ -400,4 +400,86 @@ fn the_error_of_a_coarse_clock_covers_its_steps() {
     let estimate = timer.estimate(1.0, None);
     assert_eq!(estimate.total, 0.0);
     assert!(estimate.error >= 100.0 * 4e6, "{}", estimate.error);
+}
+
+/// Makes an execution of `calls` calls. The first one takes longer. Returns its time.
+fn execution(timer: &mut NodeTimer, config: &Config, random: &mut Xoroshiro128PlusPlus, calls: u64) -> f64 {
+    let (mut now, mut sum) = (1_000_000, 0);
+    for i in 0..calls {
+        let ns = if i == 0 { 900 } else { 50 + random.next_u64() % 100 };
+        timer.countdown -= 1;
+        if timer.countdown == 0 {
+            let mut evidence = LongCallEvidence {
+                last: now,
+                ..LongCallEvidence::default()
+            };
+            timer.record_timed(config, random, &call(now, now + ns), &mut evidence);
+        }
+        now += ns;
+        sum += ns;
+    }
+    sum as f64
+}
+
+#[test]
+fn few_calls_of_a_known_plan_are_timed() {
+    let (config, mut random) = (config(128), random());
+    for (calls, timed) in [
+        (16, 16..17),
+        (31, 16..30),
+        (32, 9..16),
+        (63, 11..16),
+        (1000, 18..34),
+    ] {
+        let (mut timer, mut earlier) = (started(), EarlierCalls::default());
+        let (mut truth, mut total, mut squares, mut variance) = (0.0, 0.0, 0.0, 0.0);
+        for number in 0..2000 {
+            let time = execution(&mut timer, &config, &mut random, calls);
+            assert_eq!(timer.calls(), calls);
+            let estimate = timer.estimate(1.0, None);
+            if number >= 16 {
+                assert!(timed.contains(&timer.timed_calls), "{}", timer.timed_calls);
+                truth += time;
+                total += estimate.total;
+                squares += (estimate.total - time) * (estimate.total - time);
+                variance += estimate.error * estimate.error;
+            }
+            let had_gaps = earlier.are_known() || timer.may_have_gaps();
+            if had_gaps {
+                earlier.note(&mut timer);
+            }
+            let gaps = timer.gaps;
+            timer = started();
+            timer.gaps = gaps;
+            if had_gaps {
+                earlier.start(&mut timer);
+            }
+        }
+        // The sum is right, and the errors say how far off the estimates are.
+        assert!((total / truth - 1.0).abs() < 0.01, "{calls}: {}", total / truth);
+        if calls > FIRST_CALLS {
+            let ratio = (variance / squares).sqrt();
+            assert!((0.7..1.5).contains(&ratio), "{calls}: {ratio}");
+        } else {
+            assert_eq!((squares, variance), (0.0, 0.0));
+        }
+    }
+}
+
+#[test]
+fn an_execution_with_other_calls_is_timed_too() {
+    let (config, mut random) = (config(128), random());
+    let mut earlier = EarlierCalls::default();
+    while !earlier.are_known() {
+        let mut timer = started();
+        execution(&mut timer, &config, &mut random, 1000);
+        earlier.note(&mut timer);
+    }
+    let mut timer = started();
+    earlier.start(&mut timer);
+    // Its first calls are still timed, as many as there are.
+    let time = execution(&mut timer, &config, &mut random, 3);
+    assert_eq!((timer.timed_calls, timer.estimate(1.0, None).total), (3, time));
+    earlier.note(&mut timer);
+    assert!(!earlier.are_known(), "the plan makes few calls now");
 }

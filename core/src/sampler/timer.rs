@@ -3,15 +3,25 @@
 use super::config::Config;
 use super::elapsed::elapsed;
 use super::evidence::{Detected, LongCallEvidence};
+use super::gaps::Gaps;
 use crate::float::{at_least, at_most};
 use rand_core::RngCore;
 
 /// The number of calls that are timed without gaps at the start of each node. So all calls of short statements are timed.
 pub(super) const FIRST_CALLS: u64 = 16;
 
+/// The same of a node whose calls are known from earlier executions.
+const FIRST_KNOWN_CALLS: u64 = 1;
+
 /// A gap is at most this part of the calls so far, so that a few hundred calls still give some samples, and changes of the
 /// costs are detected early. For this, the first few thousand calls cost about 50 more samples (2 us per node).
 const GROWTH: f64 = 1.0 / 12.0;
+
+/// The same of a node whose calls are known, up to the next limit. So an execution that makes few calls times most of them.
+const GROWTH_IF_KNOWN: f64 = 0.5;
+
+/// A gap of such a node is at most this part of the calls that are known.
+const GAP_IF_KNOWN: f64 = 1.0 / 8.0;
 
 /// If a node's time is precise, the timer may cost only a part of its share: the share divided by one more each time that so many calls
 /// were timed.
@@ -54,46 +64,6 @@ pub struct TimedCall {
     pub first_of_start: bool,
 }
 
-/// Weighted sums over the short samples.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub(super) struct Samples {
-    pub(super) weight: f64,
-    pub(super) ticks: f64,
-    /// Their variance: g(g-1) times half the squared difference to the previous sample, so that phases of different cost do
-    /// not count as noise.
-    pub(super) variance: f64,
-    pub(super) previous: f64,
-    /// What one step of a coarse clock in one sample adds to the estimate. Such a step may have been missed, or be the only
-    /// one.
-    pub(super) step: f64,
-}
-
-impl Samples {
-    /// Returns the square of the standard error of their ticks.
-    #[inline(always)]
-    pub(super) fn error_squared(&self) -> f64 {
-        self.variance + self.step * self.step
-    }
-}
-
-/// The estimated number and time of long calls that are not counted individually.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub(super) struct LongCalls {
-    pub(super) weight: f64,
-    pub(super) ticks: f64,
-    pub(super) variance: f64,
-}
-
-/// The estimated number and time of first calls of a start that are not counted individually.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub(super) struct FirstCalls {
-    pub(super) weight: f64,
-    pub(super) ticks: f64,
-}
-
 /// The timing state of one plan node. Zeroed memory is a valid initial value, after a call of [`NodeTimer::start`].
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
@@ -101,8 +71,8 @@ pub struct NodeTimer {
     /// The number of calls until the next timed one. The call that counts it down to zero is timed.
     pub countdown: u64,
     pub(super) drawn: u64,
-    /// The number of calls of the block that follow its timed one.
-    pub(super) left: u64,
+    /// The number of calls at the beginning that are timed without gaps.
+    first_calls: u64,
     /// The size of the block, which is the weight of its timed call.
     pub(super) gap: f64,
     pub(super) recent: f64,
@@ -110,23 +80,15 @@ pub struct NodeTimer {
     pub(super) opening: f64,
     pub(super) certain_calls: u64,
     pub(super) certain_ticks: f64,
-    pub(super) detected_calls: u64,
-    pub(super) detected_ticks: f64,
-    pub(super) detected_variance: f64,
     /// Ticks to the first row of each start, summed over the calls that are counted individually.
     pub(super) startup_ticks: f64,
     pub(super) startup_calls: u64,
-    pub(super) samples: Samples,
-    pub(super) long: LongCalls,
-    pub(super) first: FirstCalls,
-    /// The usual ticks from the last reading to a call of this node.
-    pub(super) distance: f64,
-    /// The end of the last timed call.
-    pub(super) own_reading: u64,
     /// The number of timed calls and of detected calls.
     pub timed_calls: u64,
     /// The number of readings smaller than the one before.
     pub clock_backsteps: u64,
+    /// It is zero until a gap is chosen. It comes last, so that the rest can be cleared alone.
+    pub gaps: Gaps,
 }
 
 impl NodeTimer {
@@ -134,14 +96,29 @@ impl NodeTimer {
     pub fn start(&mut self) {
         self.countdown = 1;
         self.drawn = 1;
+        self.first_calls = FIRST_CALLS;
         self.gap = 1.0;
+    }
+
+    /// Makes the timer time the first call, and fewer of the next ones, because earlier executions tell how long they take.
+    pub fn start_known(&mut self, calls: f64, usual_ticks: f64) {
+        self.start();
+        self.first_calls = FIRST_KNOWN_CALLS;
+        self.gaps.known_calls = calls;
+        self.recent = usual_ticks;
+    }
+
+    /// Returns whether a gap may have been chosen since [`NodeTimer::start`]. After [`NodeTimer::start_known`], one may have been in any case.
+    #[inline(always)]
+    pub fn may_have_gaps(&self) -> bool {
+        self.drawn > FIRST_CALLS
     }
 
     /// Returns whether the timed call in progress is one of the first ones, all of which are timed. The last one of them is not: after it,
     /// a gap is drawn.
     #[inline(always)]
     pub fn is_beginning(&self) -> bool {
-        self.drawn < FIRST_CALLS
+        self.drawn < self.first_calls
     }
 
     /// Records such a call. The next one is timed too.
@@ -205,7 +182,7 @@ impl NodeTimer {
         } else {
             self.weigh(config, call, raw, ticks, evidence);
         }
-        self.own_reading = call.end;
+        self.gaps.own_reading = call.end;
         self.draw(config, random, ticks)
     }
 
@@ -242,7 +219,7 @@ impl NodeTimer {
                 }
                 self.count(ticks, first);
                 if self.is_change(ticks) {
-                    self.left = 0;
+                    self.gaps.left = 0;
                 }
             }
             None if ticks >= config.long => self.note_long(config, ticks, evidence.period, 0.0, first),
@@ -288,7 +265,7 @@ impl NodeTimer {
         evidence: &mut LongCallEvidence,
     ) {
         let (raw, backsteps) = elapsed(before, end);
-        let ticks = raw - self.distance;
+        let ticks = raw - self.gaps.distance;
         match detected {
             Detected::Certain if ticks >= config.affordable => evidence.detected = end,
             Detected::Certain => {}
@@ -296,9 +273,9 @@ impl NodeTimer {
         }
         self.timed_calls += 1;
         self.clock_backsteps += backsteps;
-        self.detected_calls += 1;
-        self.detected_ticks += ticks;
-        self.detected_variance += self.distance * self.distance;
+        self.gaps.detected_calls += 1;
+        self.gaps.detected_ticks += ticks;
+        self.gaps.detected_variance += self.gaps.distance * self.gaps.distance;
         if first_of_start {
             self.startup_calls += 1;
             self.startup_ticks += ticks;
@@ -306,7 +283,7 @@ impl NodeTimer {
         if self.is_change(ticks) {
             self.drawn = self.drawn.saturating_sub(self.countdown) + 1;
             self.countdown = 1;
-            self.left = 0;
+            self.gaps.left = 0;
             self.gap = 1.0;
         }
     }
@@ -315,7 +292,7 @@ impl NodeTimer {
     #[inline]
     fn sample(&mut self, config: &Config, ticks: f64, first_of_start: bool) {
         let g = self.gap;
-        let samples = &mut self.samples;
+        let samples = &mut self.gaps.samples;
         let previous = if samples.weight > 0.0 {
             samples.previous
         } else {
@@ -327,8 +304,8 @@ impl NodeTimer {
         samples.previous = ticks;
         samples.step = samples.step.max(g * config.step());
         if first_of_start {
-            self.first.weight += g;
-            self.first.ticks += g * ticks;
+            self.gaps.first.weight += g;
+            self.gaps.first.ticks += g * ticks;
         }
     }
 
@@ -337,19 +314,19 @@ impl NodeTimer {
     fn note_long(&mut self, config: &Config, ticks: f64, period: f64, counted: f64, first_of_start: bool) {
         let by_tick = if period > 0.0 {
             // It is detected only if the tick comes late enough in the call.
-            ((ticks + self.distance - self.far(config)) / period).clamp(0.0, 1.0)
+            ((ticks + self.gaps.distance - self.far(config)) / period).clamp(0.0, 1.0)
         } else {
             counted
         };
         let chance = 1.0 - (1.0 - by_tick) * (1.0 - 1.0 / self.gap);
         let weight = 1.0 / chance;
         let more = weight - counted;
-        self.long.weight += more;
-        self.long.ticks += more * ticks;
-        self.long.variance += weight * (weight - 1.0) * ticks * ticks;
+        self.gaps.long.weight += more;
+        self.gaps.long.ticks += more * ticks;
+        self.gaps.long.variance += weight * (weight - 1.0) * ticks * ticks;
         if first_of_start {
-            self.first.weight += more;
-            self.first.ticks += more * ticks;
+            self.gaps.first.weight += more;
+            self.gaps.first.ticks += more * ticks;
         }
     }
 
@@ -357,34 +334,31 @@ impl NodeTimer {
     /// allows, and never above `sampfreq`.
     #[inline(always)]
     fn draw(&mut self, config: &Config, random: &mut impl RngCore, ticks: f64) -> bool {
-        let timed = self.timed_calls as i64 as f64;
-        let known = self.certain_ticks + self.detected_ticks + self.samples.ticks + self.long.ticks;
-        let variance = self.samples.error_squared() + self.long.variance + self.detected_variance;
-        let divisor = at_most(1.0 + timed / CALLS_OF_DIVISOR, MAX_DIVISOR);
-        let affordable = if variance * divisor <= known * known * PRECISE {
-            config.affordable * divisor
-        } else {
-            config.affordable
-        };
-        // `clamp` is not used, because it panics if its bounds are not numbers, and no panic may cross this frame.
-        let clip = |ticks: f64| at_most(at_least(ticks, 0.0), 2.0 * affordable);
-        self.recent = if self.drawn == FIRST_CALLS {
-            // The first call also does set-up work, so it does not predict the next ones.
-            clip((self.certain_ticks - self.opening) / (FIRST_CALLS - 1) as f64)
-        } else {
-            self.recent + (clip(ticks) - self.recent) / 8.0
-        };
         let calls = self.drawn as i64 as f64;
-        // Rare long calls also justify samples, so that similar calls are found. The rest of their share is spent on as
-        // many calls as there were before.
-        let usual = self
-            .recent
-            .max((known - self.opening - timed * affordable) / calls);
-        let max = config.max_gap.min(calls * GROWTH);
-        let mean = if usual * max <= affordable {
+        let mut max = calls * GROWTH;
+        if self.gaps.known_calls > 0.0 {
+            max = at_least(
+                max,
+                (calls * GROWTH_IF_KNOWN).min(self.gaps.known_calls * GAP_IF_KNOWN),
+            );
+        }
+        let max = config.max_gap.min(max);
+        let known =
+            self.certain_ticks + self.gaps.detected_ticks + self.gaps.samples.ticks + self.gaps.long.ticks;
+        let longest = self.recent.max(ticks).max((known - self.opening) / calls);
+        let mean = if longest * at_least(max, 1.0) <= config.affordable && self.drawn != self.first_calls {
+            // Most calls are so short that only the growth limits the gap.
+            #[cfg(debug_assertions)]
+            let mut other = *self;
+            self.recent += (at_least(ticks, 0.0) - self.recent) / 8.0;
+            #[cfg(debug_assertions)]
+            {
+                let affordable = other.affordable_gap(config, ticks, calls, known);
+                debug_assert!(affordable >= max * (1.0 - 1e-9) && other.recent == self.recent);
+            }
             max
         } else {
-            affordable / usual
+            self.affordable_gap(config, ticks, calls, known).min(max)
         };
         let (size, position) = if mean >= 1.5 {
             let size = (mean + 0.5) as u64;
@@ -396,16 +370,45 @@ impl NodeTimer {
             (1, 0)
         };
         self.gap = size as f64;
-        self.countdown = self.left + position + 1;
-        self.left = size - 1 - position;
+        self.countdown = self.gaps.left + position + 1;
+        self.gaps.left = size - 1 - position;
         self.drawn += self.countdown;
         size > 1
+    }
+
+    /// Notes how long a call took, and returns the gap that the timer's share allows.
+    fn affordable_gap(&mut self, config: &Config, ticks: f64, calls: f64, known: f64) -> f64 {
+        let timed = self.timed_calls as i64 as f64;
+        let variance =
+            self.gaps.samples.error_squared() + self.gaps.long.variance + self.gaps.detected_variance;
+        let divisor = at_most(1.0 + timed / CALLS_OF_DIVISOR, MAX_DIVISOR);
+        let affordable = if variance * divisor <= known * known * PRECISE {
+            config.affordable * divisor
+        } else {
+            config.affordable
+        };
+        // `clamp` is not used, because it panics if its bounds are not numbers, and no panic may cross this frame.
+        let clip = |ticks: f64| at_most(at_least(ticks, 0.0), 2.0 * affordable);
+        if self.drawn != self.first_calls {
+            self.recent += (clip(ticks) - self.recent) / 8.0;
+        } else if self.first_calls == FIRST_CALLS {
+            // The first call also does set-up work, so it does not predict the next ones.
+            self.recent = clip((self.certain_ticks - self.opening) / (FIRST_CALLS - 1) as f64);
+        } else {
+            self.opening = ticks;
+        }
+        // Rare long calls also justify samples, so that similar calls are found. The rest of their share is spent on as
+        // many calls as there were before.
+        let usual = self
+            .recent
+            .max((known - self.opening - timed * affordable) / calls);
+        affordable / usual
     }
 
     /// Returns how many ticks after the last reading before a call a tick must come to prove that the call is long.
     #[inline]
     fn far(&self, config: &Config) -> f64 {
-        at_least(FAR_FACTOR * self.distance, config.long)
+        at_least(FAR_FACTOR * self.gaps.distance, config.long)
     }
 
     /// Returns whether a detected call is so long that the next call must be timed.
@@ -420,14 +423,14 @@ impl NodeTimer {
         let (ticks, backsteps) = elapsed(before, start);
         self.clock_backsteps += backsteps;
         // The distance is used for calls that are not timed. It is shorter if all readings are those of timed calls.
-        let age = if before == self.own_reading { AGE } else { 1.0 };
-        self.distance += (age * ticks - self.distance) / 8.0;
+        let age = if before == self.gaps.own_reading { AGE } else { 1.0 };
+        self.gaps.distance += (age * ticks - self.gaps.distance) / 8.0;
     }
 
     /// Returns the number of clock readings for this node: two for a timed call, one for a detected call.
     #[inline(always)]
     pub fn timer_calls(&self) -> u64 {
-        2 * self.timed_calls - self.detected_calls
+        2 * self.timed_calls - self.gaps.detected_calls
     }
 
     /// Returns the number of calls of the node so far.

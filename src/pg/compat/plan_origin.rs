@@ -72,8 +72,10 @@ mod before_19 {
     const FOR_PARAMETERS: i32 = i32::MIN + 0x5255;
 
     /// The name of the memory contexts of the plan cache, as an address: names are constants of PostgreSQL's.
+    #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
     static OF_CACHE: BackendLocal<Cell<*const c_char>> = BackendLocal::new(Cell::new(std::ptr::null()));
     /// The name of another memory context that had a plan.
+    #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
     static OF_OTHERS: BackendLocal<Cell<*const c_char>> = BackendLocal::new(Cell::new(std::ptr::null()));
 
     /// Returns where a plan comes from.

@@ -31,10 +31,15 @@ use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static PREV_EXECUTOR_START: Previous<pg_sys::ExecutorStart_hook_type> = previous();
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static PREV_EXECUTOR_RUN: Previous<pg_sys::ExecutorRun_hook_type> = previous();
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static PREV_EXECUTOR_FINISH: Previous<pg_sys::ExecutorFinish_hook_type> = previous();
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static PREV_EXECUTOR_END: Previous<pg_sys::ExecutorEnd_hook_type> = previous();
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static PREV_PROCESS_UTILITY: Previous<pg_sys::ProcessUtility_hook_type> = previous();
 
 /// The hook that was set before.
@@ -153,12 +158,19 @@ unsafe fn run(query: *mut QueryDesc, body: impl FnOnce(), after: impl FnOnce(&st
 
 /// Charges the running node with what a nested run used. If the nested run was not measured, it may have moved counters
 /// that the wrapper of the running node does not check.
+#[inline(always)]
 fn charge_current_account() {
-    let current = usage::current();
-    if !usage::is_outside(current) {
-        // SAFETY: the running account is always live, and stays the running one.
-        unsafe { usage::switch(current) };
+    if !usage::is_outside(usage::current()) {
+        charge_running_node();
     }
+}
+
+/// Charges the running node.
+#[cold]
+#[inline(never)]
+fn charge_running_node() {
+    // SAFETY: the running account is always live, and stays the running one.
+    unsafe { usage::switch(usage::current()) };
 }
 
 /// Returns how to measure the statement, or `None` if it is not measured. `is_sent` says that a client sent it.

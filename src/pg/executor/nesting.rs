@@ -3,6 +3,7 @@
 use crate::pg::server::backend_local::BackendLocal;
 use std::cell::Cell;
 
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static DEPTH: BackendLocal<Cell<u32>> = BackendLocal::new(Cell::new(0));
 
 /// Returns the current nesting level; 0 is the top level.

@@ -33,11 +33,13 @@ static CONSTANTS: BackendLocal<RefCell<Vec<Known>>> = BackendLocal::new(RefCell:
 static BYTES: BackendLocal<Cell<usize>> = BackendLocal::new(Cell::new(0));
 /// The number of statements that were parsed, without EXECUTE, of utility statements that run a query, and of times that another text
 /// was planned than the last time. It may wrap around.
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static COUNT: BackendLocal<Cell<u32>> = BackendLocal::new(Cell::new(0));
 
 /// The address of the text that was planned last.
 static PLANNED: BackendLocal<Cell<*const c_char>> = BackendLocal::new(Cell::new(std::ptr::null()));
 
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static PREVIOUS: BackendLocal<Cell<pg_sys::post_parse_analyze_hook_type>> =
     BackendLocal::new(Cell::new(None));
 

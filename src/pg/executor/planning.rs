@@ -63,6 +63,7 @@ static PLANNED: BackendLocal<[Cell<Planned>; 8]> = BackendLocal::new([const { Ce
 /// The blocks that were used to plan each of them.
 static USED: BackendLocal<[Cell<Used>; 8]> = BackendLocal::new([const { Cell::new(NONE_USED) }; 8]);
 /// Whether one of them is in use.
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static ANY: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 /// The place that the next statement takes if all are in use.
 static NEXT: BackendLocal<Cell<usize>> = BackendLocal::new(Cell::new(0));

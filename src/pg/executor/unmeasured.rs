@@ -84,8 +84,10 @@ enum What {
     FailedAfterwards,
 }
 
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static LAST: BackendLocal<RefCell<Option<Unmeasured>>> = BackendLocal::new(RefCell::new(None));
 /// When the message began whose statement displayed statistics last. Such a statement does not count.
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static DISPLAYED: BackendLocal<Cell<i64>> = BackendLocal::new(Cell::new(0));
 /// When the message began in which an error ended a client's run last.
 static RUN_FAILED: BackendLocal<Cell<i64>> = BackendLocal::new(Cell::new(0));
@@ -106,8 +108,10 @@ pub fn displaying() {
 }
 
 /// The last query that uses the extension. The messages that start and end a query have different times in the extended protocol.
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static OWN: BackendLocal<Cell<*const QueryDesc>> = BackendLocal::new(Cell::new(std::ptr::null()));
 /// The last query that could not be set up for measuring.
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static NOT_ATTACHED: BackendLocal<Cell<*const QueryDesc>> = BackendLocal::new(Cell::new(std::ptr::null()));
 
 /// Notes that this query uses the extension. It does not count.

@@ -11,7 +11,7 @@ pub struct Usage {
     pub wal: pg_sys::WalUsage,
     /// Whether anything was charged to the account.
     pub is_charged: bool,
-    /// What was charged besides hits of shared buffers.
+    /// What was charged besides hits of shared buffers. If nothing was, all other counts are zero.
     pub used: Used,
     /// The account is that of a statement outside its nodes, and the statement waited in this execution.
     pub has_waited: bool,
@@ -21,5 +21,33 @@ impl Usage {
     pub const fn zero() -> Self {
         // SAFETY: both structs consist of plain integers. Zero bytes are a valid value for them and for `false`.
         unsafe { std::mem::zeroed() }
+    }
+
+    /// Clears an account.
+    ///
+    /// # Safety
+    /// It must be live, and no reference to it may exist.
+    #[inline(always)]
+    pub unsafe fn clear(usage: *mut Usage) {
+        // SAFETY: the account is live, and nobody else uses it, by the caller's promise.
+        unsafe {
+            if (*usage).used != Used::default() {
+                return Usage::clear_all(usage);
+            }
+            (*usage).buffers.shared_blks_hit = 0;
+            (*usage).is_charged = false;
+            (*usage).has_waited = false;
+        }
+    }
+
+    /// Clears an account that has more than hits.
+    ///
+    /// # Safety
+    /// The same as for [`Usage::clear`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn clear_all(usage: *mut Usage) {
+        // SAFETY: the caller's promise is the same.
+        unsafe { *usage = Usage::zero() };
     }
 }

@@ -7,17 +7,27 @@ use pgrx::pg_sys;
 use rowsource_core::histogram::Histogram;
 use rowsource_core::model::Estimate;
 use rowsource_core::reconcile::Edge;
-use rowsource_core::sampler::{EveryCall, NodeTimer};
+use rowsource_core::sampler::{EarlierCalls, EveryCall, NodeTimer};
 use rowsource_core::zeroed::Zeroable;
 
-/// Lives as long as its statement. For each execution, the fields before the histogram are zeroed and the histogram is
-/// cleared. The fields after it are the same for all executions of a plan, or are not read before they are written.
+/// Lives as long as its statement. For each execution, the fields up to the timer are zeroed and the histogram is cleared. The fields
+/// between the timer and the histogram are the same for all executions of a plan, are not read before they are written, or are about
+/// earlier executions.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Node {
     /// Must be first. The wrapper of the root of an InitPlan or subplan keeps the counters at entry in it, where core would keep
     /// those of its own calls: core makes none while the wrapper's call lasts.
     pub instr: NodeInstrumentation,
+    /// What the node itself used, plus what the InitPlans and subplans that it called used.
+    pub usage: Usage,
+    pub every_call: EveryCall,
+    /// The nanoseconds that the node itself waited.
+    pub waited_ns: u64,
+    /// An error ended the statement inside a call of this node, this many ticks after the call began.
+    pub interrupted: Option<u64>,
+    /// Core counts the searches of an index here, if it has no other place.
+    pub index_searches: IndexSearches,
     /// Rows counted by the wrapper. Rows of core's own calls are counted in `instr`.
     pub rows: u64,
     /// What its last call returned. It is only kept if the caller reads each start to its end, or if the call was finished out
@@ -25,18 +35,10 @@ pub struct Node {
     pub last: *mut pg_sys::TupleTableSlot,
     /// The last clock reading when the call in progress began.
     pub before: u64,
+    /// Its gaps are cleared only if there were any, so it comes last of what is cleared.
     pub timer: NodeTimer,
-    pub every_call: EveryCall,
-    /// What the node itself used, plus what the InitPlans and subplans that it called used.
-    pub usage: Usage,
-    /// The nanoseconds that the node itself waited.
-    pub waited_ns: u64,
-    /// An error ended the statement inside a call of this node, this many ticks after the call began.
-    pub interrupted: Option<u64>,
-    /// Core counts the searches of an index here, if it has no other place.
-    pub index_searches: IndexSearches,
-    /// How long the timed calls took.
-    pub histogram: Histogram,
+    /// What earlier executions tell about its calls.
+    pub earlier: EarlierCalls,
     pub plan_state: *mut pg_sys::PlanState,
     /// The account of its caller. For the root of an InitPlan or subplan, that is the node that makes the current call. For
     /// all other nodes, it is the parent.
@@ -73,9 +75,12 @@ pub struct Node {
     pub under_gather: bool,
     /// EXPLAIN does not show it (a Gather that only debug_parallel_query added).
     pub hidden: bool,
+    /// How long the timed calls took. It is large, so it comes last.
+    pub histogram: Histogram,
 }
 
-// SAFETY: the fields are numbers, flags, pointers, optional functions, addresses of accounts, an estimate of two numbers, and `Edge`, whose first variant is zero.
+// SAFETY: the fields are numbers, flags, pointers, optional functions, addresses of accounts, structs of numbers, and `Edge`, whose first
+// variant is zero.
 unsafe impl Zeroable for Node {}
 
 const _: () = assert!(Edge::Sequential as u8 == 0);
@@ -103,7 +108,7 @@ impl Account {
 }
 
 impl Node {
-    /// Clears what executions counted.
+    /// Brings a node that another statement used into its initial state.
     ///
     /// # Safety
     /// * `node` must point into memory that [`Node::fresh`] made. The counts of its histogram are not cleared, so they must
@@ -119,20 +124,31 @@ impl Node {
         }
     }
 
-    /// Clears what an execution counted, before the next one of the same statement.
+    /// Clears what an execution counted, before the next one of the same statement, and starts its timer. If `times_first_calls`, that times
+    /// all of the first calls, no matter what is known of them.
     ///
     /// # Safety
     /// The same as for [`Node::reset`]. Before the first execution, the node was in its initial state.
     #[inline(always)]
-    pub unsafe fn reset_for_reexecution(node: *mut Node) {
-        const FROM: usize = std::mem::offset_of!(Node, rows);
-        // SAFETY: as above. `rows` follows the instrumentation.
+    pub unsafe fn reset_for_reexecution(node: *mut Node, times_first_calls: bool) {
+        const FROM: usize = std::mem::offset_of!(Node, every_call);
+        const TO: usize = std::mem::offset_of!(Node, timer) + std::mem::offset_of!(NodeTimer, gaps);
+        // SAFETY: the pointer is valid and no reference exists, by the caller's promise. Zero bytes are a valid value for all fields that
+        // are cleared. The instrumentation and the account are cleared by themselves, and `every_call` follows them. The gaps are zero if
+        // the timer has chosen none.
         unsafe {
+            let had_gaps = (*node).earlier.are_known() || (*node).timer.may_have_gaps();
+            if had_gaps {
+                (*node).earlier.note(&mut (*node).timer);
+            }
             compat::reset_instrumentation(&raw mut (*node).instr);
-            node.cast::<u8>()
-                .add(FROM)
-                .write_bytes(0, std::mem::offset_of!(Node, histogram) - FROM);
+            Usage::clear(&raw mut (*node).usage);
+            node.cast::<u8>().add(FROM).write_bytes(0, TO - FROM);
             (*node).histogram.clear();
+            (*node).timer.start();
+            if had_gaps && !times_first_calls {
+                (*node).earlier.start(&mut (*node).timer);
+            }
         }
     }
 
@@ -148,4 +164,8 @@ impl Node {
 }
 
 const _: () = assert!(std::mem::offset_of!(Node, instr) == 0);
-const _: () = assert!(std::mem::offset_of!(Node, rows) == size_of::<NodeInstrumentation>());
+// `reset` clears all fields before the histogram.
+const _: () = assert!(std::mem::offset_of!(Node, histogram) + size_of::<Histogram>() == size_of::<Node>());
+const _: () = assert!(std::mem::offset_of!(Node, usage) == size_of::<NodeInstrumentation>());
+const _: () =
+    assert!(std::mem::offset_of!(Node, every_call) == size_of::<NodeInstrumentation>() + size_of::<Usage>());

@@ -69,6 +69,7 @@ pub struct Hot {
 }
 
 /// The account of everything outside all measured nodes.
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 pub static OUTSIDE: BackendLocal<UnsafeCell<Usage>> = BackendLocal::new(UnsafeCell::new(Usage::zero()));
 
 pub static HOT: BackendLocal<Hot> = BackendLocal::new(Hot {

@@ -10,6 +10,7 @@ use pgrx::pg_sys;
 use rowsource_core::sampler::Tick;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static TICK: BackendLocal<Tick> = BackendLocal::new(Tick::new());
 /// The timeout's number, once it is registered.
 static TIMEOUT: AtomicI32 = AtomicI32::new(0);
@@ -80,10 +81,18 @@ unsafe fn set() {
 }
 
 /// Stops the tick. This is called whenever the outermost statement is left, also after an error.
+#[inline(always)]
 pub fn disarm() {
     if TICK.disarm() {
-        // SAFETY: the tick is armed only after it is registered. The timeout functions do not raise.
-        unsafe { unguarded::disable_timeout(TIMEOUT.load(Relaxed), false) };
-        timing::note_period(0.0);
+        clear();
     }
+}
+
+/// Clears the timeout of the tick that was armed.
+#[cold]
+#[inline(never)]
+fn clear() {
+    // SAFETY: the tick is armed only after it is registered. The timeout functions do not raise.
+    unsafe { unguarded::disable_timeout(TIMEOUT.load(Relaxed), false) };
+    timing::note_period(0.0);
 }

@@ -180,21 +180,11 @@ pub fn enter(source: Source, ns_per_tick: f64, config: &Config) -> Option<Outer>
     // this.
     unsafe {
         if let Random(None) = *random {
-            let seed = clock::system::monotonic() ^ (u64::from(std::process::id()) << 32);
-            *random = Random(Some(Xoroshiro128PlusPlus::seed_from_u64(seed)));
+            *random = seeded();
         }
     }
     clear_evidence();
-    let outer = (HOT.depth.get() > 0).then(|| Outer {
-        tsc: HOT.tsc.get(),
-        ns_per_tick: HOT.ns_per_tick.get(),
-        read: HOT.read.get(),
-        config: HOT.config.get(),
-        before: last_before_mark(),
-    });
-    if outer.is_some() {
-        set_period(HOT.evidence.get().period * (HOT.ns_per_tick.get() / ns_per_tick));
-    }
+    let outer = (HOT.depth.get() > 0).then(|| leave_outer(ns_per_tick));
     HOT.tsc.set(source == Source::Tsc);
     HOT.read.set(source.read_fn());
     HOT.ns_per_tick.set(ns_per_tick);
@@ -204,22 +194,53 @@ pub fn enter(source: Source, ns_per_tick: f64, config: &Config) -> Option<Outer>
     outer
 }
 
+/// Returns a new random number generator.
+#[cold]
+#[inline(never)]
+fn seeded() -> Random {
+    let seed = clock::system::monotonic() ^ (u64::from(std::process::id()) << 32);
+    Random(Some(Xoroshiro128PlusPlus::seed_from_u64(seed)))
+}
+
+/// Returns what [`leave`] restores. Converts the tick's period to the clock of the nested statement, whose ticks take `ns_per_tick`
+/// nanoseconds.
+#[cold]
+#[inline(never)]
+fn leave_outer(ns_per_tick: f64) -> Outer {
+    let outer = Outer {
+        tsc: HOT.tsc.get(),
+        ns_per_tick: HOT.ns_per_tick.get(),
+        read: HOT.read.get(),
+        config: HOT.config.get(),
+        before: last_before_mark(),
+    };
+    set_period(HOT.evidence.get().period * (outer.ns_per_tick / ns_per_tick));
+    outer
+}
+
 /// Restores what [`enter`] replaced.
 #[inline(always)]
 pub fn leave(outer: Option<&Outer>) {
     clear_evidence();
     HOT.depth.set(HOT.depth.get() - 1);
     if let Some(outer) = outer {
-        set_period(HOT.evidence.get().period * (HOT.ns_per_tick.get() / outer.ns_per_tick));
-        HOT.tsc.set(outer.tsc);
-        HOT.read.set(outer.read);
-        HOT.ns_per_tick.set(outer.ns_per_tick);
-        HOT.config.set(outer.config);
-        read_and_count();
-        // Nested statements of the same call may have removed the mark.
-        remove_mark();
-        mark(outer.before);
+        return_to(outer);
     }
+}
+
+/// Restores the clock and configuration of the statement that called for the nested one.
+#[cold]
+#[inline(never)]
+fn return_to(outer: &Outer) {
+    set_period(HOT.evidence.get().period * (HOT.ns_per_tick.get() / outer.ns_per_tick));
+    HOT.tsc.set(outer.tsc);
+    HOT.read.set(outer.read);
+    HOT.ns_per_tick.set(outer.ns_per_tick);
+    HOT.config.set(outer.config);
+    read_and_count();
+    // Nested statements of the same call may have removed the mark.
+    remove_mark();
+    mark(outer.before);
 }
 
 /// Clears the evidence, because readings of another statement or by another clock are no evidence. The tick goes on.

@@ -42,6 +42,7 @@ pub struct Trace {
 }
 
 /// The trace in progress; null if there is none.
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static RUNNING: BackendLocal<Cell<*const Trace>> = BackendLocal::new(Cell::new(std::ptr::null()));
 
 /// Notes the trace in progress, or null.

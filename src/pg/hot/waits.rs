@@ -29,6 +29,7 @@ pub struct Frame {
 }
 
 /// The innermost running statement.
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static RUNNING: BackendLocal<Cell<*const Frame>> = BackendLocal::new(Cell::new(std::ptr::null()));
 
 /// The waits of a running utility statement that is recorded.
@@ -38,6 +39,7 @@ pub struct UtilityWaits {
 }
 
 /// The innermost one.
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static UTILITY: BackendLocal<Cell<*const UtilityWaits>> = BackendLocal::new(Cell::new(std::ptr::null()));
 
 /// Where a wait was charged, if it was to one place: the next one for this event and account goes to the same. Most requests of a
@@ -52,6 +54,7 @@ struct Recent {
     of_run: Cell<*mut u64>,
 }
 
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static RECENT: BackendLocal<Recent> = BackendLocal::new(Recent {
     event: Cell::new(0),
     account: Cell::new(Account::of(std::ptr::null_mut())),
@@ -61,6 +64,7 @@ static RECENT: BackendLocal<Recent> = BackendLocal::new(Recent {
 });
 
 /// Takes the place of times that nobody reads.
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static NOBODYS: BackendLocal<UnsafeCell<u64>> = BackendLocal::new(UnsafeCell::new(0));
 
 impl Recent {
@@ -80,6 +84,7 @@ impl Recent {
 }
 
 /// What the process waited outside all statements that are recorded.
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static OUTSIDE: BackendLocal<UnsafeCell<PlanWaits>> = BackendLocal::new(UnsafeCell::new(PlanWaits::none()));
 
 /// Returns the innermost running statement; null if there is none.

@@ -34,6 +34,7 @@ pub const NAMES: [&CStr; 9] = [
 const CLOSE: usize = 8;
 
 /// The addresses of the original functions, by the index of their name; 0 if the server does not import it.
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 pub static ORIGINALS: BackendLocal<[Cell<usize>; NAMES.len()]> =
     BackendLocal::new([const { Cell::new(0) }; NAMES.len()]);
 

@@ -45,7 +45,7 @@ pub unsafe fn read_simple(
     unsafe {
         match frequent(ps, instr, core_alive) {
             Some(facts) => Some(facts),
-            None => others(ps, instr, core_alive).simple(),
+            None => of_bitmap(ps, instr, core_alive).or_else(|| others(ps, instr, core_alive).simple()),
         }
     }
 }
@@ -144,14 +144,9 @@ unsafe fn others(ps: *mut PlanState, instr: &NodeInstrumentation, core_alive: bo
     // cast follows the tag.
     unsafe {
         match tree::tag(ps) {
-            NodeTag::T_BitmapIndexScanState => {
-                let searches = compat::index_searches(ps, core_alive);
-                simple(NodeKind::BitmapIndexScan, [0.0; 2], 0.0, searches).into()
-            }
+            NodeTag::T_BitmapIndexScanState => bitmap_index_scan(ps, core_alive).into(),
             NodeTag::T_BitmapHeapScanState => {
-                let [exact, lossy] = heap_blocks(ps.cast(), core_alive, Whose::All);
-                let removed = [count(instr.nfiltered1), count(instr.nfiltered2)];
-                let mut facts = sums(NodeKind::BitmapHeapScan, [removed[0], removed[1], exact, lossy]);
+                let mut facts = bitmap_heap_scan(ps, instr, core_alive).into();
                 if core_alive {
                     add_scan_io(ps, &mut facts, Whose::All);
                 }
@@ -200,6 +195,52 @@ unsafe fn others(ps: *mut PlanState, instr: &NodeInstrumentation, core_alive: bo
             | NodeTag::T_GroupState => filter,
             _ => NodeFacts::default(),
         }
+    }
+}
+
+/// Returns the facts of a scan of a bitmap or of an index for one, unless it is known how it read ahead.
+///
+/// # Safety
+/// The same as for [`read`].
+#[inline(never)]
+unsafe fn of_bitmap(
+    ps: *mut PlanState,
+    instr: &NodeInstrumentation,
+    core_alive: bool,
+) -> Option<SimpleFacts> {
+    // SAFETY: the caller's promise is the same, and each function gets a plan state of its kind.
+    unsafe {
+        match tree::tag(ps) {
+            NodeTag::T_BitmapIndexScanState => Some(bitmap_index_scan(ps, core_alive)),
+            NodeTag::T_BitmapHeapScanState if compat::COUNT_SCAN_IO.is_none() => {
+                Some(bitmap_heap_scan(ps, instr, core_alive))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Returns the facts of a bitmap index scan.
+///
+/// # Safety
+/// `ps` must be an initialised plan state of this kind. If `core_alive`, its memory contexts must be live.
+unsafe fn bitmap_index_scan(ps: *mut PlanState, core_alive: bool) -> SimpleFacts {
+    // SAFETY: the caller's promise is the same.
+    let searches = unsafe { compat::index_searches(ps, core_alive) };
+    simple(NodeKind::BitmapIndexScan, [0.0; 2], 0.0, searches)
+}
+
+/// Returns the facts of a bitmap heap scan, without how it read ahead.
+///
+/// # Safety
+/// `ps` must be an initialised plan state of this kind. If `core_alive`, its memory contexts must be live.
+unsafe fn bitmap_heap_scan(ps: *mut PlanState, instr: &NodeInstrumentation, core_alive: bool) -> SimpleFacts {
+    // SAFETY: the caller's promise is the same.
+    let [exact, lossy] = unsafe { heap_blocks(ps.cast(), core_alive, Whose::All) };
+    let removed = [count(instr.nfiltered1), count(instr.nfiltered2)];
+    SimpleFacts {
+        kind: NodeKind::BitmapHeapScan,
+        sums: [removed[0], removed[1], exact, lossy],
     }
 }
 

@@ -46,6 +46,7 @@ const MAX_KEPT_NODES: usize = 128;
 /// Runs a body with memory for statistics.
 #[inline(always)]
 pub fn with_scratch<R>(body: impl FnOnce(&mut Scratch) -> R) -> R {
+    #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
     static SCRATCH: BackendLocal<Cell<Option<Box<Scratch>>>> = BackendLocal::new(Cell::new(None));
     let mut scratch = SCRATCH.take().unwrap_or_default();
     let result = body(&mut scratch);

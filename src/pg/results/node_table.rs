@@ -260,12 +260,12 @@ impl<'a> NodeRef<'a> {
         }
     }
 
-    /// Clears what an execution counted.
+    /// Clears what an execution counted, and starts the timer for the next one. If `times_first_calls`, it times all of the first calls.
     #[inline(always)]
-    pub fn reset(self) {
+    pub fn reset(self, times_first_calls: bool) {
         // SAFETY: `Node::fresh` made the table's memory. No reference to the histogram is in use, because the callers of
         // `histogram` promise that nothing writes to it while they use theirs.
-        unsafe { Node::reset_for_reexecution(self.node) }
+        unsafe { Node::reset_for_reexecution(self.node, times_first_calls) }
     }
 
     /// Makes the timer time the first call.

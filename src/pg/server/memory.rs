@@ -47,6 +47,7 @@ static FIRST: Reserve = Reserve {
 };
 /// The reserve: the static one, or a mapping that replaced it after memory became available again. Null while the heap uses
 /// it.
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static RESERVED: BackendLocal<Cell<*mut u8>> = BackendLocal::new(Cell::new(FIRST.memory.get().cast()));
 
 static HEAP: BackendLocal<UnsafeCell<Dlmalloc<System>>> =

@@ -41,6 +41,7 @@ pub fn shown_time(at: i64) -> String {
 /// clock in between.
 pub fn time_of_day(source: Source, ns_per_tick: f64) -> i64 {
     const MAX_AGE_US: f64 = 1e5;
+    #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
     static ASKED: BackendLocal<Cell<Option<(Source, u64, i64)>>> = BackendLocal::new(Cell::new(None));
     let reading = source.read();
     if let Some((clock, then, at)) = ASKED.get()

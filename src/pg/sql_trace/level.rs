@@ -97,6 +97,7 @@ static STATE: BackendLocal<State> = BackendLocal::new(State {
 });
 
 /// Whether anything may be written: 1 or 0. A hook of an untraced statement compares it, and does nothing else for the trace.
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static ON: BackendLocal<Cell<u32>> = BackendLocal::new(Cell::new(0));
 
 /// Returns whether statements of this session may have to be written. This runs in plain frames, so it cannot panic.

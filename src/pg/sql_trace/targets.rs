@@ -21,8 +21,10 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 /// The number of a list without targets, for a process that has no list.
 static NO_LIST: AtomicU64 = AtomicU64::new(0);
 /// The number of the list.
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static GENERATION: BackendLocal<Cell<*const AtomicU64>> = BackendLocal::new(Cell::new(&raw const NO_LIST));
 /// The number that the list had when the session last looked at it. [`NEVER`] if the session is traced, or has more to look at.
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static SEEN: BackendLocal<Cell<u64>> = BackendLocal::new(Cell::new(NEVER));
 /// No list has this number.
 const NEVER: u64 = u64::MAX;

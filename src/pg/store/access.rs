@@ -17,6 +17,7 @@ pub(super) struct Store {
     pub table: *mut pg_sys::dshash_table,
 }
 
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static STORE: BackendLocal<Cell<Option<Store>>> = BackendLocal::new(Cell::new(None));
 
 /// Returns the store, if this backend has attached to it.

@@ -132,6 +132,7 @@ struct Own {
     turns: Cell<(i64, u32)>,
 }
 
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static OWN: BackendLocal<Own> = BackendLocal::new(Own {
     buffer: Cell::new(None),
     sums: [const { Cell::new(std::ptr::null_mut()) }; SLOTS],

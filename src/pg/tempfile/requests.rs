@@ -15,6 +15,7 @@ use rowsource_core::tempfile::{FileType, Kind, Operation, Size};
 use std::cell::Cell;
 
 /// Whether times are also added to core's counters: see [`per_node`].
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static PER_NODE: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 
 /// The type of each descriptor's file, if known. Servers have at most some thousands of descriptors. For higher ones than

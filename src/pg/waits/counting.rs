@@ -51,12 +51,15 @@ impl Unfinished {
 }
 
 /// The last wait for a heavyweight lock.
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static LOCK: BackendLocal<Unfinished> = BackendLocal::new(Unfinished::none());
 /// The last other wait.
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static LAST: BackendLocal<Unfinished> = BackendLocal::new(Unfinished::none());
 
 /// The event of the last request to a file, and its counters. Most requests are of the same event as the one before. A process keeps
 /// its slot as long as it lives.
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static RECENT: BackendLocal<Cell<(Event, Option<&Counters>)>> = BackendLocal::new(Cell::new((0, None)));
 
 /// Returns the event that this process waits for; 0 if it waits for none.

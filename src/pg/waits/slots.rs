@@ -33,9 +33,11 @@ static ENDED: BackendLocal<Cell<*const Ended>> = BackendLocal::new(Cell::new(std
 /// Whether they are in main shared memory.
 static SHARED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 /// This process's slot, if it has one.
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static MINE: BackendLocal<Cell<*const ProcessSlot>> = BackendLocal::new(Cell::new(std::ptr::null()));
 /// The address of the wait event of the process that has the slot. When a process ends, it gives up its place in
 /// PostgreSQL's list before another process can take it, and from then on has its wait event elsewhere.
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static WORD: BackendLocal<Cell<*const u32>> = BackendLocal::new(Cell::new(std::ptr::null()));
 /// The slot of a session that has loaded the library by itself.
 static OWN: LazyLock<ProcessSlot> = LazyLock::new(ProcessSlot::default);

@@ -2,7 +2,8 @@
 
 use super::counts::CountSums;
 use super::*;
-use crate::model::{Estimate, NodeKind, NodeTotals, Time};
+use crate::model::facts::SCAN_IO;
+use crate::model::{Buffers, Estimate, NodeKind, NodeTotals, Time};
 
 /// Returns a lookup joined to another one, whose nodes hit buffers and do nothing else. `times` are the ticks of the nodes' calls.
 fn lookups(times: [u64; 3], rows: u64) -> Plan {
@@ -41,7 +42,8 @@ fn shape(plan: &Plan) -> Option<Shape> {
 }
 
 fn shape_with_clock(plan: &Plan, tick_ns: f64) -> Option<Shape> {
-    Shape::new(plan.samples.iter().map(|sample| sample.place), tick_ns)
+    let nodes = plan.samples.iter();
+    Shape::new(nodes.map(|sample| (sample.place, sample.by_core)), tick_ns)
 }
 
 fn counts(plan: &Plan, elapsed_ns: f64) -> Result<Counts, Uncounted> {
@@ -72,6 +74,96 @@ fn an_execution_has_the_same_statistics() {
     assert_near(&stats, &direct(&plan).expect("direct"));
     // The root takes no longer than the runs.
     assert!(counts(&plan, 500_000.0).expect("counts").compute(&mut stats));
+    assert_eq!(time(&stats[0]).total_ms, 0.5);
+}
+
+/// Returns a bitmap heap scan. Core measures the index scan below it, whose blocks were also charged to the heap scan.
+fn bitmap_scan() -> Plan {
+    let mut plan = Plan {
+        samples: vec![
+            node(None, sampled([6_000_000, 4_000_000]), 12),
+            node(Some(0), sampled([]), 0),
+        ],
+        cores: vec![CoreSample::default(); 2],
+        facts: vec![NodeFacts::default(); 2],
+    };
+    for sample in &mut plan.samples {
+        (sample.wal, sample.used) = (Wal::default(), Used::default());
+    }
+    plan.facts[0].kind = NodeKind::BitmapHeapScan;
+    plan.facts[0].sums[2] = 10;
+    plan.samples[1].by_core = true;
+    plan.samples[1].core_rows = 5.0;
+    plan.cores[1] = CoreSample {
+        total_ns: 1_500_000.0,
+        startup_ns: 1_500_000.0,
+        buffers: Buffers {
+            shared_dirtied: 1,
+            ..blocks(2)
+        }
+        .into(),
+        ..CoreSample::default()
+    };
+    plan
+}
+
+#[test]
+fn nodes_that_core_measures_are_counted() {
+    let plan = bitmap_scan();
+    let counts = counts(&plan, 1e12).expect("counts");
+    let mut stats = Vec::new();
+    assert!(counts.compute(&mut stats));
+    assert_eq!(stats, direct(&plan).expect("direct"));
+    assert_eq!((hit(&stats[0]), hit(&stats[1]), stats[1].rows), (12, 2, 5));
+    let mut plan = bitmap_scan();
+    plan.samples.iter_mut().for_each(|sample| sample.calls = UNTIMED);
+    let untimed = shape_with_clock(&plan, 0.0).expect("a shape");
+    let mut counts = Counts::default();
+    counts.take(&plan, &untimed, 1e6).expect("counts");
+    assert!(counts.compute(&mut stats));
+    assert_eq!(stats, direct_without_times(&plan).expect("direct"));
+}
+
+#[test]
+fn estimated_times_are_counted() {
+    let lengths = |from: u64| (0..1_000).map(move |i| from + i % 7);
+    let mut sums = CountSums::default();
+    let mut totals = [NodeTotals::default(); PlanSum::MAX_NODES];
+    let mut expected = [NodeStats::default(); 3];
+    for from in [100, 300, 200] {
+        let mut plan = lookups([10_000_000, 2_000_000, 4_000_000], 1);
+        plan.samples[2].calls = sampled(lengths(from));
+        let counts = counts(&plan, 1e12).expect("counts");
+        let (mut ours, theirs) = (Vec::new(), direct(&plan).expect("direct"));
+        assert!(counts.compute(&mut ours));
+        assert_near(&ours, &theirs);
+        assert!(time(&ours[2]).error_ms > 0.0);
+        for (ours, theirs) in ours.iter().zip(&theirs) {
+            assert_eq!(
+                (ours.timed_calls, ours.timer_calls),
+                (theirs.timed_calls, theirs.timer_calls)
+            );
+        }
+        sums.add(&counts, &mut totals);
+        for (sum, stats) in expected.iter_mut().zip(&theirs) {
+            sum.add(stats);
+        }
+    }
+    sums.add_to(&mut totals[..3]);
+    assert_near(&totals.map(|node| node.total)[..3], &expected);
+    // An estimate exceeds the time of the root.
+    let mut plan = lookups([10_000_000, 2_000_000, 4_000_000], 1);
+    plan.samples[2].calls = sampled(lengths(20_000));
+    let (mut ours, theirs) = (Vec::new(), stats(&plan, &timed(1e12)));
+    assert!(direct(&plan).is_none());
+    assert!(counts(&plan, 1e12).expect("counts").compute(&mut ours));
+    assert_near(&ours, &theirs);
+    // The root takes no longer than the runs.
+    plan.samples[0].calls = sampled(lengths(10_000));
+    plan.samples.truncate(1);
+    let mut stats = Vec::new();
+    let limited = counts(&plan, 500_000.0).expect("counts");
+    assert!(limited.compute(&mut stats));
     assert_eq!(time(&stats[0]).total_ms, 0.5);
 }
 
@@ -189,15 +281,33 @@ fn what_counts_do_not_hold_is_refused() {
         |plan: &mut Plan| plan.samples[2].used.has_more = true,
         |plan: &mut Plan| plan.samples[1].interrupted = Some(1),
         |plan: &mut Plan| plan.samples[1].is_instrumented = false,
-        |plan: &mut Plan| plan.samples[1].by_core = true,
-        // Not all of these calls are timed.
-        |plan: &mut Plan| plan.samples[1].calls = sampled([100; 1_000]),
+        |plan: &mut Plan| {
+            *plan = bitmap_scan();
+            plan.cores[1].is_interrupted = true;
+        },
+        |plan: &mut Plan| {
+            *plan = bitmap_scan();
+            plan.samples[1].is_instrumented = false;
+        },
+        |plan: &mut Plan| {
+            *plan = bitmap_scan();
+            plan.cores[1].buffers = Buffers {
+                shared_read: 1,
+                ..blocks(2)
+            }
+            .into();
+        },
     ] {
         assert_eq!(changed(change), Err(Uncounted::Now));
     }
     for change in [
         |plan: &mut Plan| plan.samples[1].calls = UNTIMED,
         |plan: &mut Plan| plan.facts[2].kind = NodeKind::Sort,
+        // It is known how the scan read ahead.
+        |plan: &mut Plan| {
+            plan.facts[2].kind = NodeKind::BitmapHeapScan;
+            plan.facts[2].sums[SCAN_IO] = 1;
+        },
     ] {
         assert_eq!(changed(change), Err(Uncounted::Always));
     }

@@ -7,6 +7,7 @@ use crate::pg::hot::timing;
 use crate::pg::hot::usage::{self, Usage};
 use crate::pg::hot::waits::{self, Frame};
 use crate::pg::hot::wrapper::Timed;
+use crate::pg::results::parallel::Channel;
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::{server, tempfile};
 use pgrx::pg_sys;
@@ -100,10 +101,8 @@ impl Statement {
                 if first {
                     self.install();
                 }
-                if let Some(mut channel) = self.channel.take() {
-                    // If this fails, only the workers' sampling counts are missing.
-                    let _ = server::caught(|| channel.announce(self.channel_slots()));
-                    self.channel.set(Some(channel));
+                if let Some(channel) = self.channel.take() {
+                    self.announce(channel);
                 }
             }
         }
@@ -141,6 +140,19 @@ impl Statement {
             header.enter(first, replaced.start.get(), account.addr(), depth);
         }
         true
+    }
+
+    /// Announces the channel to the workers that the plan will start.
+    ///
+    /// # Safety
+    /// A run must be beginning that has not started workers yet.
+    #[cold]
+    #[inline(never)]
+    unsafe fn announce(&self, mut channel: Channel) {
+        // If this fails, only the workers' sampling counts are missing.
+        // SAFETY: the caller promises it.
+        let _ = server::caught(|| unsafe { channel.announce(self.channel_slots()) });
+        self.channel.set(Some(channel));
     }
 
     /// Returns how many slots a channel to the workers needs: one for each plan node id, from 0 on.
@@ -289,8 +301,20 @@ impl Statement {
     ///
     /// If it was running, its session has ended, and it counts as cancelled. A client's cursor that a rollback closes has
     /// not failed itself. A nested statement that never ended counts as failed.
+    #[inline(always)]
     pub(super) fn on_context_reset(&self) {
         let current = usage::current();
+        if self.is_unrecorded() || !usage::is_outside(current) {
+            self.end_with_context(current);
+        }
+        self.close();
+    }
+
+    /// Does all of this but closing it. This is needed only if it has run and is not recorded, or if another account than the outside one is
+    /// running: `current`.
+    #[cold]
+    #[inline(never)]
+    fn end_with_context(&self, current: *mut Usage) {
         if self.life.phase() == Phase::Running {
             self.interrupt(Outcome::Cancelled);
             self.add_elapsed();
@@ -311,6 +335,5 @@ impl Statement {
             }
             self.record(false);
         }
-        self.close();
     }
 }

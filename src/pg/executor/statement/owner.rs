@@ -10,10 +10,12 @@ use rowsource_core::phase::Phase;
 use std::cell::Cell;
 
 /// The number of statements that query contexts own.
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static OPEN: BackendLocal<Cell<usize>> = BackendLocal::new(Cell::new(0));
 
 /// The statement that a query's context got last, with the execution state of its query. Both are null if there is none, or if it has
 /// been taken back.
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static NEWEST: BackendLocal<Cell<(*const pg_sys::EState, *const Statement)>> =
     BackendLocal::new(Cell::new((std::ptr::null(), std::ptr::null())));
 
@@ -46,6 +48,8 @@ pub unsafe fn find(query: *mut QueryDesc) -> Option<&'static Statement> {
 /// # Safety
 /// * `estate` must be null or live.
 /// * The reference must not be used after `estate` is freed.
+#[cold]
+#[inline(never)]
 pub unsafe fn of(estate: *mut pg_sys::EState) -> Option<&'static Statement> {
     // SAFETY: a live execution state has a query context, whose callbacks are a list that ends with null. Only
     // `register_reset_callback` registers `RESET`, with a statement that lives until the context has called it.

@@ -13,6 +13,7 @@ const POOL_SIZE: usize = 8;
 /// Statements with more nodes are not kept.
 const MAX_NODES: usize = 16;
 
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static POOL: BackendLocal<UnsafeCell<[Option<Box<Statement>>; POOL_SIZE]>> =
     BackendLocal::new(UnsafeCell::new([const { None }; POOL_SIZE]));
 /// The place that is used next if the pool is full.

@@ -218,6 +218,7 @@ impl Statement {
     /// Returns whether it becomes the last statement. A statement that a client sent always does. A statement inside a
     /// procedure or DO block does if the client's message had no top-level statement.
     fn becomes_last(&self) -> bool {
+        #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
         static LAST_MESSAGE: BackendLocal<Cell<i64>> = BackendLocal::new(Cell::new(0));
         let message = server::message_time();
         let toplevel = self.is_toplevel();

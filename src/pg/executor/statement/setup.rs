@@ -17,6 +17,7 @@ use crate::pg::plan::{describe, identity, temporary, tree};
 use crate::pg::results::node_table::NodeTable;
 use crate::pg::results::parallel;
 use crate::pg::server::{self, memory};
+use crate::pg::sql_trace::level;
 use crate::pg::{compat, store};
 use crate::session;
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
@@ -340,9 +341,10 @@ impl Statement {
             // SAFETY: `query` is started and `found` are its plan states, by the caller's promise.
             unsafe { target.describe_again(query, found) };
         }
+        // A trace shows each execution by itself.
+        let is_traced = level::is_on();
         for (node, found) in self.nodes.iter().zip(found) {
-            node.reset();
-            node.start_timer();
+            node.reset(is_traced);
             node.set_plan_state(found.plan_state);
             // SAFETY: the plan state is live by the caller's promise, has not run, and gets a pointer to a node that lives as long
             // as the statement.
@@ -368,7 +370,7 @@ impl Statement {
 
     /// Allows that its executions are summed up as counts, if that is possible.
     fn set_shape(&self) {
-        if self.mode != Mode::RowsourceOnly || self.core_contributes {
+        if self.mode != Mode::RowsourceOnly || self.core_contributes && !self.only_by_core {
             return;
         }
         let tick_ns = match (self.level, self.timed) {
@@ -376,8 +378,8 @@ impl Statement {
             (InstrumentationLevel::Buffers, Timed::Never) => 0.0,
             _ => return,
         };
-        let places = self.nodes.iter().map(|node| node.place());
-        self.shape.set(Shape::new(places, tick_ns));
+        let nodes = self.nodes.iter().map(|node| (node.place(), node.by_core()));
+        self.shape.set(Shape::new(nodes, tick_ns));
     }
 
     /// Returns whether its query has a queryid. Equal keys mean equal expressions only with a queryid.

@@ -1,0 +1,61 @@
+//! What the timer of a node needs once not all calls are timed.
+
+/// Weighted sums over the short samples.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(super) struct Samples {
+    pub(super) weight: f64,
+    pub(super) ticks: f64,
+    /// Their variance: g(g-1) times half the squared difference to the previous sample, so that phases of different cost do
+    /// not count as noise.
+    pub(super) variance: f64,
+    pub(super) previous: f64,
+    /// What one step of a coarse clock in one sample adds to the estimate. Such a step may have been missed, or be the only
+    /// one.
+    pub(super) step: f64,
+}
+
+impl Samples {
+    /// Returns the square of the standard error of their ticks.
+    #[inline(always)]
+    pub(super) fn error_squared(&self) -> f64 {
+        self.variance + self.step * self.step
+    }
+}
+
+/// The estimated number and time of long calls that are not counted individually.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(super) struct LongCalls {
+    pub(super) weight: f64,
+    pub(super) ticks: f64,
+    pub(super) variance: f64,
+}
+
+/// The estimated number and time of first calls of a start that are not counted individually.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(super) struct FirstCalls {
+    pub(super) weight: f64,
+    pub(super) ticks: f64,
+}
+
+/// The state of a timer that has chosen a gap.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Gaps {
+    /// The number of calls that earlier executions made; 0 if it is not known.
+    pub(super) known_calls: f64,
+    /// The number of calls of the block that follow its timed one.
+    pub(super) left: u64,
+    pub(super) detected_calls: u64,
+    pub(super) detected_ticks: f64,
+    pub(super) detected_variance: f64,
+    pub(super) samples: Samples,
+    pub(super) long: LongCalls,
+    pub(super) first: FirstCalls,
+    /// The usual ticks from the last reading to a call of this node.
+    pub(super) distance: f64,
+    /// The end of the last timed call.
+    pub(super) own_reading: u64,
+}
