@@ -2,7 +2,6 @@
 
 use crate::explain::describe;
 use crate::process;
-use crate::retries::assert_in_every_try;
 use crate::server::Server;
 use crate::session::{run_each, value};
 use crate::statistics::{median, median_ratio};
@@ -174,13 +173,13 @@ impl Pair {
             peak_with / 1e6
         );
         let shared = process::dynamic_shared_memory(self.with().postmaster()) as f64;
-        assert_in_every_try(
+        assert!(
             with <= 1.25 * without + MAX_SESSION_BYTES,
-            &format!("{what}: the session keeps {with} bytes, {without} without the library"),
+            "{what}: the session keeps {with} bytes, {without} without the library",
         );
-        assert_in_every_try(
+        assert!(
             peak_with <= 1.25 * peak_without + MAX_SESSION_PEAK_BYTES + shared,
-            &format!("{what}: the session took {peak_with} bytes, {peak_without} without the library"),
+            "{what}: the session took {peak_with} bytes, {peak_without} without the library",
         );
     }
 
@@ -207,13 +206,13 @@ impl Pair {
         println!(
             "{what}: {plans} plans of {nodes} nodes, {bytes} bytes kept, {mapped} bytes of dynamic shared memory"
         );
-        assert_in_every_try(
+        assert!(
             bytes <= limit,
-            &format!("{what}: the store keeps {bytes} bytes, {limit} allowed"),
+            "{what}: the store keeps {bytes} bytes, {limit} allowed",
         );
-        assert_in_every_try(
+        assert!(
             mapped <= DEV_SHM,
-            &format!("{what}: {mapped} bytes of dynamic shared memory"),
+            "{what}: {mapped} bytes of dynamic shared memory",
         );
     }
 }

@@ -1,7 +1,5 @@
-//! Records crashes of servers, so that a test that saw one fails in each later try too.
-//!
-//! Each crash leaves a file in RUN/crashes with the name of the test. A test that finds its own file there fails at once.
-//! `scripts/testing.sh` fails if there is any file.
+//! Records crashes of servers: each leaves a file in RUN/crashes with the name of the test. `scripts/testing.sh` fails if there is any
+//! file.
 //!
 //! A server's folder has the rest: its log, the ids of the processes that the test killed itself (`killed`), and the crashes
 //! that the log does not show any more or never did (`crashes`).

@@ -30,7 +30,6 @@ pub mod pgbench;
 #[cfg(test)]
 mod plain_frames;
 pub mod process;
-pub mod retries;
 pub mod schema;
 pub mod server;
 pub mod session;
@@ -45,6 +44,7 @@ pub mod strace;
 pub mod tempfile;
 pub mod trace_file;
 pub mod trace_target;
+pub mod verdict;
 pub mod waiting;
 pub mod warm_up;
 

@@ -5,7 +5,6 @@ use crate::environment::{Environment, environment};
 use crate::explain::describe;
 use crate::mounts::Mounts;
 use crate::process;
-use crate::retries;
 use postgres::{Client, NoTls};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -147,7 +146,6 @@ impl Server {
     /// Creates a server's folder, still empty.
     fn folder_for(name: &str, settings: &[&str]) -> Server {
         let environment = environment();
-        retries::assert_may_start();
         remove_stale(environment);
         let folder = environment.servers.join(format!("{name}-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("the server's folder can be made");

@@ -2,7 +2,6 @@
 
 use rowsource_tests::history::{Doing, SESSIONS, cost, worker};
 use rowsource_tests::pgbench::fill;
-use rowsource_tests::retries::assert_in_every_try;
 use rowsource_tests::session::run_each;
 use rowsource_tests::{Server, process};
 use std::time::Duration;
@@ -28,10 +27,10 @@ fn the_worker_costs_little_with_100_sessions_timing() {
             Doing::Lookups => 0.0,
             Doing::Sleeping | Doing::Waiting => SESSIONS as f64,
         };
-        assert_in_every_try(cost.active > 0.9 * expected, &format!("{doing:?}: {cost:?}"));
+        assert!(cost.active > 0.9 * expected, "{doing:?}: {cost:?}");
         assert!(cost.share < MAX_SHARE, "{doing:?}: {cost:?}");
         let first = *resident.get_or_insert_with(|| process::private_bytes(worker));
         let grown = process::private_bytes(worker).saturating_sub(first);
-        assert_in_every_try(grown < 1 << 20, &format!("{doing:?}: {grown} bytes more"));
+        assert!(grown < 1 << 20, "{doing:?}: {grown} bytes more");
     }
 }

@@ -1,7 +1,7 @@
-//! A crash of a server fails the test that started it, and each later try of this test.
+//! A crash of a server fails the test that started it, and is recorded.
 
 use rowsource_tests::session::value;
-use rowsource_tests::{Server, crashes, process, retries};
+use rowsource_tests::{Server, crashes, process};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
@@ -27,31 +27,12 @@ fn crash_unexpectedly(server: &Server) {
 }
 
 #[test]
-fn a_crash_fails_each_later_try() {
+fn a_crash_fails_its_test() {
     let server = Server::start("crash", &[]);
     crash_unexpectedly(&server);
     let recorded = failed(server);
-    let fails = |attempt: &str| catch_unwind(|| retries::assert_may_start_attempt(attempt)).is_err();
-    let attempts = ["", "1", "2", "3"].map(fails);
     crashes::forget();
     assert!(recorded.contains("terminated by signal 11"), "{recorded}");
-    assert_eq!(attempts, [false, false, true, true], "only a retry fails");
-    assert!(!fails("2"), "without a record, a retry starts");
-}
-
-#[test]
-fn some_assertions_fail_each_later_try() {
-    let fails = |attempt: &str| catch_unwind(|| retries::assert_may_start_attempt(attempt)).is_err();
-    retries::assert_in_every_try(true, "it holds");
-    assert!(!fails("2"), "nothing failed");
-    let failed = catch_unwind(|| retries::assert_in_every_try(false, "it does not hold"));
-    assert!(failed.is_err(), "this try fails");
-    assert_eq!(["2", "3"].map(fails), [true, true], "so do later ones");
-    assert_eq!(
-        ["1", "2"].map(fails),
-        [false, false],
-        "the first try of another run ignores it"
-    );
 }
 
 /// Emptying the log, and a crash that was intended, do not hide another one.

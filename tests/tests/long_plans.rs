@@ -4,7 +4,6 @@ use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::measured::display;
 use rowsource_tests::process::{private_bytes, processor_time_when_idle};
-use rowsource_tests::retries::assert_in_every_try;
 use rowsource_tests::session::{run_each, texts};
 use rowsource_tests::statistics::{median, median_ratio};
 use rowsource_tests::store::info;
@@ -195,7 +194,7 @@ fn conditions_take_little_memory_and_time_timing() {
             if basic > 20.0 && ratio > most {
                 failures.push(format!("{what} {size}: ratio {ratio:.2}"));
             }
-            assert_in_every_try(kept <= 60_000, &format!("{what} {size}: {kept} bytes are kept"));
+            assert!(kept <= 60_000, "{what} {size}: {kept} bytes are kept");
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
@@ -256,10 +255,7 @@ fn partitions_cost_in_proportion_timing() {
         let (basic, ratio) = ratio(&mut client, 3, select);
         let nodes = display(&mut client, "ALLSTATS LAST");
         let wanted = format!("{table}_{}", partitions - 1);
-        assert_in_every_try(
-            nodes.contains(&wanted),
-            &format!("{partitions}: {wanted} is not shown"),
-        );
+        assert!(nodes.contains(&wanted), "{partitions}: {wanted} is not shown",);
         let kept = info(&mut client, "bytes");
         println!("{partitions} partitions: {basic:.1} ms at basic, ratio {ratio:.2}, store {kept} bytes");
         // Differences of a few milliseconds are noise.

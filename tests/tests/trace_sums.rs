@@ -2,7 +2,6 @@
 
 use postgres::Client;
 use rowsource_tests::Server;
-use rowsource_tests::retries::assert_in_every_try;
 use rowsource_tests::session::{major, run_each, texts, value};
 use rowsource_tests::trace_file::{
     columns, cursor, field, lines, number, of, of_cursor, section, start, stopped, tkprof, tkprof_store,
@@ -343,9 +342,9 @@ fn closed(name: &str, libraries: &str) -> [f64; 2] {
     } else {
         0
     };
-    assert_in_every_try(
+    assert!(
         close[0] == 5_000.0 && logged == expected,
-        &format!("{logged} lines in the log, {part:#?}"),
+        "{logged} lines in the log, {part:#?}",
     );
     server.assert_no_crash();
     [close[7], close[2]]

@@ -2,7 +2,6 @@
 
 use postgres::Client;
 use rowsource_tests::Server;
-use rowsource_tests::retries::assert_in_every_try;
 use rowsource_tests::session::{major, run_each, value};
 use rowsource_tests::strace::{Call, SessionTrace};
 use rowsource_tests::waiting::pid;
@@ -226,9 +225,10 @@ fn waits_are_those_of_a_trace_timing() {
     for (at, event) in EVENTS.iter().enumerate() {
         let counted = (after.0[at].0 - before.0[at].0, after.0[at].1 - before.0[at].1);
         println!("{event}: counted {counted:.2?}, traced {:.2?}", traced[at]);
-        assert_in_every_try(
+        assert!(
             counted.0 >= 15 && (0..=woken).contains(&(traced[at].0 - counted.0)),
-            &format!("{event}: counted {counted:?}, traced {:?}", traced[at]),
+            "{event}: counted {counted:?}, traced {:?}",
+            traced[at],
         );
         let ratio = counted.1 / traced[at].1;
         assert!((0.9..1.1).contains(&ratio), "{event}: {ratio}");
