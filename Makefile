@@ -4,8 +4,10 @@
 #   make install        installs it there (DESTDIR is honoured)
 #   make installcheck   runs the regression tests of sql/ against the running server of PGHOST and PGPORT
 #   make demo           sets up, builds, and shows examples on a throwaway server (KEEP=1: it runs until make demo-stop)
-#   make test           sets up, builds, and runs every test
+#   make test           sets up, builds, and runs the tests on PostgreSQL 15
+#   make test-release   counts instructions of the library as it is released (callgrind)
 #   make test-matrix    tests what PostgreSQL 16 to 19 do differently, in chroots under target/ (root only)
+#   make test-all       runs what takes longer, and notes the results in tests/all.md (root only)
 #   make lint           lints all crates
 #   make miri           runs the protocol of the sessions' buffers under Miri, if that is installed
 #   make docs           builds the book of docs/ as HTML under target/book
@@ -18,42 +20,44 @@
 #
 # PG_CONFIG chooses the PostgreSQL: make install PG_CONFIG=/usr/lib/postgresql/15/bin/pg_config
 
-# pg_buildext runs this file in another folder.
-srcdir := $(patsubst %/,%,$(dir $(realpath $(lastword $(MAKEFILE_LIST)))))
+# pg_buildext runs this file in another folder. The checkout's path may have spaces, at which make splits: no list and no target of
+# make has a path, and in a recipe each stands in quotes.
+srcdir := $(shell file='$(MAKEFILE_LIST)'; dirname "$$(realpath "$${file\# }")")
 PG_CONFIG ?= /usr/lib/postgresql/15/bin/pg_config
 CARGO_TARGET_DIR ?= $(srcdir)/target
 export PG_CONFIG CARGO_TARGET_DIR
+scripts := "$(srcdir)/scripts"
 
-VERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" $(srcdir)/pg_rowsource.control)
-MAJOR = $(shell $(PG_CONFIG) --version | sed -E 's/^[^0-9]*([0-9]+).*/\1/')
-LIBRARY = $(CARGO_TARGET_DIR)/pg$(MAJOR)/pg_rowsource.so
-PKGLIBDIR = $(shell $(PG_CONFIG) --pkglibdir)
-EXTENSIONDIR = $(shell $(PG_CONFIG) --sharedir)/extension
-BINDIR = $(shell $(PG_CONFIG) --bindir)
+VERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" "$(srcdir)/pg_rowsource.control")
+MAJOR = $(shell "$(PG_CONFIG)" --version | sed -E 's/^[^0-9]*([0-9]+).*/\1/')
+# What scripts/build.sh builds. The profiles for tests and for the demo have libraries of their own.
+PROFILE = $(or $(ROWSOURCE_PROFILE),release)
+LIBRARY = $(CARGO_TARGET_DIR)/pg$(MAJOR)$(if $(filter release,$(PROFILE)),,-$(PROFILE))/pg_rowsource.so
+PKGLIBDIR = $(shell "$(PG_CONFIG)" --pkglibdir)
+EXTENSIONDIR = $(shell "$(PG_CONFIG)" --sharedir)/extension
+BINDIR = $(shell "$(PG_CONFIG)" --bindir)
 
 # These variables are PGXS's. PGXS itself is not included, because its rules would replace the targets below.
-REGRESS = $(patsubst $(srcdir)/sql/%.sql,%,$(sort $(wildcard $(srcdir)/sql/*.sql)))
+REGRESS = $(patsubst %.sql,%,$(shell cd "$(srcdir)/sql" && ls *.sql))
 REGRESS_OPTS = --dbname=contrib_regression --load-extension=pg_rowsource
-PG_REGRESS = $(dir $(shell $(PG_CONFIG) --pgxs))../test/regress/pg_regress
+PG_REGRESS = $(shell dirname "$$("$(PG_CONFIG)" --pgxs)")/../test/regress/pg_regress
 
-.PHONY: all build setup install uninstall installcheck demo demo-stop lint test check test-matrix miri docs package dist bench accept clean
+.PHONY: all build setup install uninstall installcheck demo demo-stop lint test check test-release test-matrix test-all miri docs package dist bench accept clean
 
 all: build
 
 build:
-	@$(srcdir)/scripts/build.sh
-
-$(LIBRARY):
-	@$(srcdir)/scripts/build.sh
+	@$(scripts)/build.sh
 
 setup:
-	@$(srcdir)/scripts/setup.sh
+	@$(scripts)/setup.sh
 
-install: $(LIBRARY)
+install:
+	@[ -f "$(LIBRARY)" ] || $(scripts)/build.sh
 	@test -n "$(PKGLIBDIR)" || { echo "make install: cannot run $(PG_CONFIG)" >&2; exit 1; }
 	install -d "$(DESTDIR)$(PKGLIBDIR)" "$(DESTDIR)$(EXTENSIONDIR)"
 	install -m 755 "$(LIBRARY)" "$(DESTDIR)$(PKGLIBDIR)/pg_rowsource.so"
-	install -m 644 $(srcdir)/pg_rowsource.control $(wildcard $(srcdir)/pg_rowsource--*.sql) "$(DESTDIR)$(EXTENSIONDIR)/"
+	install -m 644 "$(srcdir)/pg_rowsource.control" "$(srcdir)"/pg_rowsource--*.sql "$(DESTDIR)$(EXTENSIONDIR)/"
 
 uninstall:
 	rm -f "$(DESTDIR)$(PKGLIBDIR)/pg_rowsource.so" "$(DESTDIR)$(EXTENSIONDIR)"/pg_rowsource.control "$(DESTDIR)$(EXTENSIONDIR)"/pg_rowsource--*.sql
@@ -67,43 +71,46 @@ installcheck:
 	"$(PG_REGRESS)" --inputdir="$(srcdir)" --bindir="$(BINDIR)" $(REGRESS_OPTS) $(EXTRA_REGRESS_OPTS) $(REGRESS)
 
 demo: setup
-	@KEEP=$(KEEP) $(srcdir)/scripts/demo.sh
+	@KEEP=$(KEEP) $(scripts)/demo.sh
 
-# Its server belongs to the library that it used (scripts/demo.sh).
 demo-stop:
-	@for target in "$(CARGO_TARGET_DIR)" "$(CARGO_TARGET_DIR)/demo"; do \
-	    [ ! -d "$$target" ] || CARGO_TARGET_DIR=$$target ROWSOURCE_SERVER=demo $(srcdir)/scripts/server.sh stop; \
-	done
+	@[ ! -d "$(CARGO_TARGET_DIR)" ] || ROWSOURCE_SERVER=demo $(scripts)/server.sh stop
 
 lint:
-	@$(srcdir)/scripts/build.sh clippy
-	cd $(srcdir) && cargo clippy --locked --ignore-rust-version -p rowsource-core -p rowsource-tests -p rowsource-bench \
+	@$(scripts)/build.sh clippy
+	cd "$(srcdir)" && cargo clippy --locked --ignore-rust-version -p rowsource-core -p rowsource-tests -p rowsource-bench \
 	    --all-targets -- -D warnings
 
 test check:
-	@$(srcdir)/scripts/test.sh
+	@$(scripts)/test.sh
+
+test-release:
+	@$(scripts)/release.sh
+
+test-all:
+	@$(scripts)/test-all.sh
 
 test-matrix:
-	@$(srcdir)/scripts/matrix.sh
+	@$(scripts)/matrix.sh
 
 # Loom checks that protocol in any case (make test).
 miri:
 	@if rustup component list --toolchain nightly --installed 2>/dev/null | grep -q '^miri'; then \
-	    miri="cargo +nightly miri test --locked --ignore-rust-version -p rowsource-core --target-dir $(CARGO_TARGET_DIR)/miri" && \
-	    $$miri --test pending_threads && $$miri --lib zeroed; \
+	    miri() { cargo +nightly miri test --locked --ignore-rust-version -p rowsource-core \
+	        --target-dir "$(CARGO_TARGET_DIR)/miri" "$$@"; } && miri --test pending_threads && miri --lib zeroed; \
 	else \
 	    echo "skipped: Miri is not installed"; \
 	fi
 
 docs:
-	@$(srcdir)/scripts/book.sh
+	@$(scripts)/book.sh
 
 package:
-	@$(srcdir)/scripts/package.sh
+	@$(scripts)/package.sh
 
 dist:
 	@mkdir -p "$(CARGO_TARGET_DIR)"
-	git -C $(srcdir) archive --format zip --prefix pg_rowsource-$(VERSION)/ \
+	git -C "$(srcdir)" archive --format zip --prefix pg_rowsource-$(VERSION)/ \
 	    --output "$(CARGO_TARGET_DIR)/pg_rowsource-$(VERSION).zip" HEAD
 
 # Small and short with QUICK=1: whether all works. Peers that cannot be had are left out of the comparison.
@@ -114,24 +121,22 @@ bench_profile = $(if $(bench_quick),dev,lab)
 bench_peers = $(if $(filter 15,$(MAJOR)),postgresql-15-pg-stat-kcache postgresql-15-pg-wait-sampling postgresql-15-pgaudit)
 
 bench: setup
-	@cd $(srcdir) && { scripts/setup.sh $(bench_peers) || echo "== going on without $(bench_peers)"; }
-	@cd $(srcdir) && scripts/build.sh
-	@cd $(srcdir) && cargo build --locked --ignore-rust-version --profile $(bench_profile) -p rowsource-bench
-	@cd $(srcdir) && scripts/server.sh tree >/dev/null
-	@cd $(srcdir) && "$(CARGO_TARGET_DIR)/$(bench_profile:dev=debug)/rowsource-bench" run $(if $(bench_quick),--quick) \
+	@cd "$(srcdir)" && { scripts/setup.sh $(bench_peers) || echo "== going on without $(bench_peers)"; }
+	@cd "$(srcdir)" && scripts/build.sh
+	@cd "$(srcdir)" && cargo build --locked --ignore-rust-version --profile $(bench_profile) -p rowsource-bench
+	@cd "$(srcdir)" && scripts/server.sh tree >/dev/null
+	@cd "$(srcdir)" && "$(CARGO_TARGET_DIR)/$(bench_profile:dev=debug)/rowsource-bench" run $(if $(bench_quick),--quick) \
 	    --scale $(or $(SCALE),1) --repeat $(or $(REPEAT),1) --output "$(bench_output)" -- "$(WHAT)"
 
 # pg_regress ends at a file without an expected result.
 accept: SHELL = bash
 accept:
-	@cd $(srcdir) && touch $(REGRESS:%=expected/%.out)
-	@cd $(srcdir) && results=$$(. scripts/common.sh && choose_run && echo "$$RUN/regress/results") && rm -rf "$$results" && \
+	@cd "$(srcdir)" && touch $(REGRESS:%=expected/%.out)
+	@cd "$(srcdir)" && results=$$(. scripts/common.sh && choose_run && echo "$$RUN/regress/results") && rm -rf "$$results" && \
 	    { scripts/test.sh regress >"$(CARGO_TARGET_DIR)/accept.log" 2>&1; cp "$$results"/*.out expected/; } || \
 	    { echo "make accept: the tests did not run (see $(CARGO_TARGET_DIR)/accept.log)" >&2; exit 1; }
-	@git -C $(srcdir) --no-pager diff --stat -- expected
+	@git -C "$(srcdir)" --no-pager diff --stat -- expected
 
 clean:
-	@for target in "$(CARGO_TARGET_DIR)/demo" "$(CARGO_TARGET_DIR)"; do \
-	    [ ! -d "$$target" ] || [ ! -x "$(PG_CONFIG)" ] || CARGO_TARGET_DIR=$$target $(srcdir)/scripts/server.sh remove; \
-	done
+	@[ ! -d "$(CARGO_TARGET_DIR)" ] || [ ! -x "$(PG_CONFIG)" ] || $(scripts)/server.sh remove
 	rm -rf "$(CARGO_TARGET_DIR)"

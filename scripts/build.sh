@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds target/pgNN/pg_rowsource.so for the PostgreSQL of PG_CONFIG; cargo-pgrx is not needed.
 # With "clippy" as first argument: lints it with the same settings, so that both share the bindings. ROWSOURCE_PROFILE is a
-# profile of Cargo.toml. ROWSOURCE_BUILT=1 takes what is built.
+# profile of Cargo.toml: with `lab`, which takes less time to build, it is target/pgNN-lab/pg_rowsource.so. ROWSOURCE_BUILT=1 takes what is
+# built.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 [ -x "$PG_CONFIG" ] || die "$PG_CONFIG not found: run scripts/setup.sh, or set PG_CONFIG"
@@ -15,11 +16,13 @@ unset CFLAGS CXXFLAGS CPPFLAGS LDFLAGS SOURCE_DATE_EPOCH
 profile=${ROWSOURCE_PROFILE:-release}
 options=(--profile "$profile" --locked --ignore-rust-version -p pg_rowsource --no-default-features --features "pg$major")
 [ "${1:-}" != clippy ] || exec cargo clippy "${options[@]}" -- -D warnings
-built=$TARGET/$profile/libpg_rowsource.so kept=$TARGET/pg$major/pg_rowsource.so
+suffix=-$profile
+[ "$profile" != release ] || suffix=""
+built=$TARGET/$profile/libpg_rowsource.so kept=$TARGET/pg$major$suffix/pg_rowsource.so
 [ -z "${ROWSOURCE_BUILT:-}" ] || [ ! -f "$kept" ] || exit 0
-# Cargo's own place for it is the same for every major: nobody else builds until it is taken away from there.
+# Cargo's own place for it is the same for every major: nobody else builds with this profile until it is taken away from there.
 mkdir -p "$TARGET"
-exec 8>"$TARGET/build.lock"
+exec 8>"$TARGET/build-$profile.lock"
 flock 8
 cargo build "${options[@]}" "$@" 8>&-
 cmp -s "$built" "$kept" || install -D -m 755 "$built" "$kept"

@@ -11,6 +11,7 @@ major=${1:?usage: chroot.sh MAJOR [FOLDER PACKAGE...]} pg_config=$MATRIX/pg_conf
 declare -A suites=([15]=bookworm [17]=trixie [18]=sid [19]=experimental)
 suite=${suites[$major]:-}
 base=$MATRIX/base-$suite downloaded=$MATRIX/packages-$suite server=$MATRIX/$major
+own_base
 mkdir -p "$MATRIX"
 exec 9>"$MATRIX/$major.lock"
 flock 9

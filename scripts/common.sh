@@ -1,5 +1,7 @@
 # Shared by the other scripts (sourced, not run). Nothing here touches the system's own PostgreSQL.
-# ROOT, TARGET, MATRIX   the checkout; cargo's target folder; in it chroots of other Debian suites and what belongs to them
+# ROOT, TARGET   the checkout; cargo's target folder
+# BASE       TARGET, or a short folder under /tmp where TARGET's path does not suit servers (below)
+# MATRIX     in BASE, chroots of other Debian suites and what belongs to them
 # RUN        servers, their data and their private tree (choose_run)
 # SERVERS    the folder of the tests' servers (choose_servers)
 # TREE       private copy (hard links) of the installed server; DESTDIR of `make install`
@@ -8,9 +10,16 @@
 # PG_ROOT    the chroot in which PG_CONFIG's server is installed; empty: this machine
 
 set -uo pipefail
+# What a user's own settings would change: the account of the servers must be able to read what is made here, and programs speak English.
+umask 022
+export LC_ALL=C.UTF-8 TZ=UTC
+unset LANGUAGE
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 TARGET=$(cd "$ROOT" && realpath -ms "${CARGO_TARGET_DIR:-target}")
-MATRIX=$(realpath -m "$TARGET/matrix")
+# A socket's name has 107 bytes at most, and make, dh and LD_PRELOAD split a path at spaces.
+BASE=$TARGET
+[[ $TARGET =~ ^[A-Za-z0-9_./+-]{1,48}$ ]] || BASE=/tmp/pg_rowsource-$(id -u)-$(cksum <<<"$TARGET" | cut -d' ' -f1)
+MATRIX=$(realpath -m "$BASE/matrix")
 export PG_CONFIG=${PG_CONFIG:-/usr/lib/postgresql/15/bin/pg_config}
 unset RUST_BACKTRACE PGDATA PGHOST PGPORT PGUSER PGDATABASE PGOPTIONS PGPASSWORD PGSERVICE
 
@@ -23,7 +32,7 @@ major() { "$PG_CONFIG" --version | sed -E 's/^[^0-9]*([0-9]+).*/\1/'; }
 # as_server COMMAND...: runs it as the account that runs servers, for PostgreSQL refuses root.
 as_server() {
     [ "$(id -u)" != 0 ] || set -- runuser -u postgres -- "$@"
-    LC_ALL=C.UTF-8 "$@"
+    "$@"
 }
 
 # in_chroot DIR COMMAND...: runs it there.
@@ -35,12 +44,19 @@ own_folder() {
     [ -O "$1" ] && [ ! -L "$1" ]
 }
 
-# choose_run: sets RUN, TREE and PGBIN, and makes the folders. RUN is TARGET/run, or a folder under /tmp where TARGET is too
-# deep (a socket's name has 107 bytes at most) or closed to the account that runs the server.
+# own_base: makes BASE, which another user may not have made before.
+own_base() {
+    [ "$BASE" = "$TARGET" ] || own_folder "$BASE" || die "$BASE belongs to another user"
+    mkdir -p "$BASE"
+}
+
+# choose_run: sets RUN, TREE and PGBIN, and makes the folders. RUN is under /tmp, too, where TARGET is closed to the account that runs
+# the server.
 choose_run() {
     as_server true 2>/dev/null || die "there is no user postgres to run the server as: run scripts/setup.sh first"
-    RUN=${ROWSOURCE_RUN:-$TARGET/run}
-    if [ -z "${ROWSOURCE_RUN:-}" ] && ! { [ ${#TARGET} -le 48 ] && (cd / && as_server test -x "$TARGET"); }; then
+    own_base
+    RUN=${ROWSOURCE_RUN:-$BASE/run}
+    if [ -z "${ROWSOURCE_RUN:-}" ] && ! (cd / && as_server test -x "$BASE"); then
         RUN=/tmp/pg_rowsource-$(id -u)-$(cksum <<<"$TARGET" | cut -d' ' -f1)/run
         own_folder "${RUN%/run}" || die "${RUN%/run} belongs to another user"
     fi

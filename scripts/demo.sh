@@ -1,15 +1,10 @@
 #!/usr/bin/env bash
-# Builds the library, and shows it on a throwaway server: runs scripts/demo.sql, which loads ten million rows once and keeps them
-# in RUN/demo, and stops the server. KEEP=1 leaves it running.
+# Builds the library as `make test` does, and shows it on a throwaway server: runs scripts/demo.sql, which loads ten million rows once and
+# keeps them in RUN/demo, and stops the server. KEEP=1 leaves it running.
 . "$(dirname "$0")/common.sh"
 cd "$ROOT" || exit
-# If none was built yet, it builds one that `make install` does not see, with a profile that takes less time to build.
-if [ ! -f "$TARGET/pg$(major)/pg_rowsource.so" ]; then
-    TARGET=$TARGET/demo
-    export CARGO_TARGET_DIR=$TARGET ROWSOURCE_PROFILE=lab
-fi
+export ROWSOURCE_PROFILE=lab ROWSOURCE_SERVER=demo
 scripts/build.sh || exit
-export ROWSOURCE_SERVER=demo
 
 run() {
     scripts/server.sh start "shared_buffers = '1GB'" "autovacuum = off" "jit = off" >/dev/null || exit 1
@@ -20,7 +15,23 @@ run() {
 choose_run
 trap 'stop_server "$RUN/demo" immediate' EXIT
 together "$TARGET/demo.log" run || exit 1
-[ "${KEEP:-}" = 1 ] || exit 0
+echo
+say "what to try next"
+if [ "${KEEP:-}" != 1 ]; then
+    printf '%s\n' "The server is stopped. To type statements of your own into it, in a few seconds:" "    make demo KEEP=1" \
+        "On a server of yours: docs/getting-started.md. Questions and answers: docs/cookbook.md."
+    exit 0
+fi
 trap - EXIT
-printf '%s\n' "== the server keeps running: connect with" "    $PGBIN/psql -h $RUN/demo -U postgres" "and stop it with" \
-    "    make demo-stop"
+cat <<END
+The server keeps running, in $RUN/demo. Connect with
+    $PGBIN/psql -h $RUN/demo -U postgres
+and type, for instance,
+    select pad, count(*) from test where id % 7 = 0 group by pad;
+    select rowsource_display();                        -- what each node of its plan did
+    select * from rowsource_top_nodes limit 5;         -- the nodes that took most of the server's time
+    select * from rowsource_system_waits limit 5;      -- what all sessions waited for
+Stop it with
+    make demo-stop
+On a server of yours: docs/getting-started.md. Questions and answers: docs/cookbook.md.
+END

@@ -10,7 +10,7 @@ MAJORS=(17 18 19)
 DIFFERENT='clocks|counts|cursors|explain_function|explain_option|facts|failed|loading|node_gets|node_waits|own_text|pg18_plus'
 DIFFERENT+='|pg_upgrade|planning|regress|tempfile_servers|tempfile_usage|tkprof_store|trace|trace_texts|upgrade|wait_events|waits|waits_of_aio'
 DIFFERENT+='|waits_traced|worker_channel'
-# The newest major also runs these. In them, 16 to 18 behave like 15 or like the newest.
+# The newest major also runs these. In them, 16 to 18 behave like 15 or like the newest. It is tested as it is released.
 NEWEST='callgrind|interrupted|live|store_callgrind|trace_between|trace_cost|trace_objects|trace_sums|trace_targets'
 
 # use MAJOR [NAME...]: what the rest is to work on. The server of 16 runs on this machine, from its wheel: without tests that
@@ -19,13 +19,15 @@ NEWEST='callgrind|interrupted|live|store_callgrind|trace_between|trace_cost|trac
 use() {
     export PG_CONFIG=$MATRIX/pg_config-$1 PG_ROOT=$MATRIX/$1 ROWSOURCE_RUN=$RUN$1
     local different=$DIFFERENT
+    [ "$1" = "${MAJORS[-1]}" ] || export ROWSOURCE_PROFILE=lab
     # Only on 16, PostgreSQL replaces no constants in the text of a CALL.
     [ "$1" != 16 ] || different+='|callers'
     [ "$1" -lt 18 ] || different+='|docs|equality'
     [ "$1" != "${MAJORS[-1]}" ] || different+="|$NEWEST"
-    [ $# -gt 1 ] || export UNFIT="not (binary(/^($different)$/) | test(/_(pg[0-9]+_plus|before_pg[0-9]+)$/))"
+    [ $# -gt 1 ] || export UNFIT="not (binary(/^($different)$/) | test(/_(pg[0-9]+_plus|before_pg[0-9]+)$/)) | $of_long | group(timing)"
+    [ $# -gt 1 ] || [ "$1" = "${MAJORS[-1]}" ] || UNFIT+=" | $of_release"
     [ "$1" = 16 ] || return 0
-    export PG_ROOT="" INSTALLED=1 UNFIT="${UNFIT:-none()} | group(timing) | binary(=tempfile_slots) |
+    export PG_ROOT="" INSTALLED=1 UNFIT="${UNFIT:-none()} | binary(=tempfile_slots) |
         binary(/^(coexistence|equality|explain_function|explain_option|readers|store_overhead|sums|texts)$/)"
 }
 
@@ -37,10 +39,10 @@ one() {
     step "$name: library" scripts/build.sh || return
     step "$name: plain frames" cargo test --locked --ignore-rust-version -p rowsource-tests --lib plain_frames
     step "$name: private server tree" scripts/server.sh tree || return
-    step "$name: server tests" server_tests "${@:-not group(timing)}"
+    step "$name: server tests" server_tests "${@:-all()}"
     [ $# -eq 0 ] || return 0
     [ "$major" != 18 ] || step "pg_upgrade from 15 to $major" upgrade
-    [ "$major" -lt 18 ] || step "$name: package" package "$major"
+    [ "$major" != "${MAJORS[-1]}" ] || step "$name: package" package "$major"
     [ "$major" != "${MAJORS[-1]}" ] || step "$name: lints of the library" scripts/build.sh clippy
 }
 

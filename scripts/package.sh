@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Builds target/packages/postgresql-NN-pg-rowsource_*.deb for the PostgreSQL of PG_CONFIG, from debian/. It does so in a
-# folder of its own, because debian/control names one major and dpkg-buildpackage writes to the parent folder.
+# Builds target/packages/postgresql-NN-pg-rowsource_*.deb for the PostgreSQL of PG_CONFIG, from debian/. It does so in a folder of its own,
+# because debian/control names one major, dpkg-buildpackage writes to the parent folder, and pg_buildext knows no paths with spaces.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 "$ROOT/scripts/setup.sh" debhelper postgresql-server-dev-all >&2
 major=$(major)
-folder=$TARGET/packages/build-$major log=$TARGET/packages/$major.log
-rm -rf "$folder" "$TARGET"/packages/*-"$major"-*.deb
-mkdir -p "$folder"
+own_base
+packages=$TARGET/packages folder=$BASE/package-$major/build log=$TARGET/packages/$major.log
+rm -rf "${folder%/build}" "$packages"/*-"$major"-*.deb
+mkdir -p "$folder" "$packages"
 cp -r "$ROOT"/{debian,README.md,CHANGELOG.md,docs} "$folder/"
 ln -s "$ROOT/Makefile" "$folder/"
 cd "$folder"
@@ -25,5 +26,6 @@ if [ "$PG_CONFIG" != "$place/pg_config" ]; then
 fi
 pg_buildext updatecontrol
 "${command[@]}" >"$log" 2>&1 || die "the package could not be built: $(grep -iE 'error' "$log" | tail -n 1) (see $log)"
-rm -rf "$folder"
-ls "$TARGET/packages/postgresql-$major-pg-rowsource"_*.deb
+mv "${folder%/build}"/*.deb "$packages/"
+rm -rf "${folder%/build}"
+ls "$packages/postgresql-$major-pg-rowsource"_*.deb

@@ -1,4 +1,4 @@
-# Shared by test.sh, matrix.sh and .ci/run (sourced, not run): runs tests, and sums up their results.
+# Shared by test.sh, release.sh, matrix.sh, test-all.sh and .ci/run (sourced, not run): runs tests, and sums up their results.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$ROOT" || exit
 
@@ -7,6 +7,18 @@ step() {
     say "$(date +%T) $1"
     "${@:2}" && return
     echo "${0##*/}: failed: $1" && return 1
+}
+
+# set_up: installs what the tests need. Not in the background: sudo may want to ask.
+set_up() {
+    local fetchers=()
+    scripts/setup.sh || exit 1
+    # With these, install_readers fetches programs. Any version will do.
+    command -v npm >/dev/null || fetchers+=(npm)
+    python3 -c 'import ensurepip, venv' 2>/dev/null || fetchers+=(python3-venv)
+    [ ${#fetchers[@]} -eq 0 ] || scripts/setup.sh "${fetchers[@]}" || say "going on without ${fetchers[*]}"
+    # One test needs this extension of others.
+    [ "$(major)" != 15 ] || scripts/setup.sh postgresql-15-pgaudit || say "going on without pgaudit"
 }
 
 nextest() { PATH=$TARGET/tools/bin:$PATH cargo-nextest nextest "$@"; }
@@ -72,13 +84,18 @@ build_tests() {
 # selected_tests EXPRESSION: lists the built tests that a filter expression of cargo-nextest selects.
 selected_tests() { nextest list "${run_built[@]}" -T oneline -E "$1" 2>/dev/null; }
 
-# server_tests [NAME...]: runs all tests against the library as built for the server of PG_CONFIG, or those of these files
+# Tests that `make test` leaves to others: those of the library as it is released, with link-time optimization (scripts/release.sh), and
+# those that take long (scripts/test-all.sh).
+of_release='test(/_release(_before_pg[0-9]+)?$/)'
+of_long='test(/_long$/)'
+
+# server_tests [NAME...]: runs the tests of `make test` against the library as built for the server of PG_CONFIG, or those of these files
 # of tests/tests, or of a filter expression of cargo-nextest, such as 'group(timing)'. With PG_ROOT, they run in that chroot.
 # Tests whose name says that they do not fit here (CONTRIBUTING.md) are skipped and listed. So are those of UNFIT, a filter
 # expression too.
 server_tests() (
     selected="none()" major=$(major) status=0
-    for name in "${@:-all()}"; do
+    for name in "${@:-all() - $of_release - $of_long}"; do
         [[ $name == *'('* ]] || [ -f "tests/tests/$name.rs" ] || die "there is no tests/tests/$name.rs"
         [[ $name == *'('* ]] || name="binary(=$name)"
         selected+=" | ($name)"
@@ -101,7 +118,7 @@ server_tests() (
     for dir in "$SERVERS"/*; do [ -d "/proc/${dir##*-}" ] || rm -rf "$dir"; done
     rm -rf "$RUN/crashes"
     export ROWSOURCE_INSIDE=${PG_ROOT:-} ROWSOURCE_READERS=$TARGET/tools/readers
-    [ -z "$ROWSOURCE_INSIDE" ] || run_built+=(--config "target.'cfg(unix)'.runner = '$ROOT/scripts/in-chroot.sh'")
+    [ -z "$ROWSOURCE_INSIDE" ] || run_built+=(--config "target.'cfg(unix)'.runner = ['$ROOT/scripts/in-chroot.sh']")
     nextest run "${run_built[@]}" -E "kind(test) & ($selected) - ($unfit)" 2>&1 || status=$?
     rmdir "$SERVERS" "${SERVERS%/servers}" 2>/dev/null
     # A crash is a failure, whatever came after it.
@@ -118,14 +135,9 @@ failures() {
         failed && lines-- > 0 && !seen[$0]++ { print substr($0, 1, 400) }' "$1"
 }
 
-# judge LOG COMMAND...: runs it together, repeats which tests and steps failed, sums up, and exits. The sum is that of the
-# summaries of cargo test and cargo-nextest in the log. (What stands indented deeper is the output of a single test.) A line of its own
-# counts the tests that could not tell on this machine now (tests/src/verdict.rs): these passed.
-judge() {
-    local status=0
-    together "$@" || status=1
-    [ "$status" = 0 ] || failures "$1" >&2
-    ! grep -a '^[a-z]*\.sh: failed: ' "$1" | sort -u >&2 || status=1
+# sums LOG: the sum of the summaries of cargo test and cargo-nextest in the log. (What stands indented deeper is the output of a single
+# test.) A line of its own counts the tests that could not tell on this machine now (tests/src/verdict.rs): these passed.
+sums() {
     awk '
         function number(word) { return match($0, "[0-9]+ " word) ? substr($0, RSTART) + 0 : 0 }
         /^test result:/ || /^ +Summary \[/ {
@@ -139,5 +151,15 @@ judge() {
             print passed + 0 " passed, " failed + 0 " failed, " skipped + 0 " skipped" crashed
             print undecided + 0 " undecided"
         }' "$1"
+}
+
+# judge LOG COMMAND...: runs it together, repeats which tests and steps failed, sums up, and exits.
+judge() {
+    local status=0
+    together "$@" || status=1
+    [ "$status" = 0 ] || failures "$1" >&2
+    ! grep -a '^[a-z-]*\.sh: failed: ' "$1" | sort -u >&2 || status=1
+    grep -aE '^ +UNDECIDED ' "$1" | cut -c1-400
+    sums "$1"
     exit $status
 }

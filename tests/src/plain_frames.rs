@@ -5,9 +5,8 @@
 //! table go to PostgreSQL or the C library: only the name of the called function is checked. Calls by address are not
 //! followed: these go to a plan node or a clock, and the clocks are roots.
 
-use crate::environment::pg_config;
+use crate::environment::library;
 use std::collections::{BTreeMap, VecDeque};
-use std::path::PathBuf;
 use std::process::Command;
 
 /// A function of the library. Variants share a name, so functions are told apart by address.
@@ -172,17 +171,6 @@ fn follow(functions: &BTreeMap<String, Function>) -> (Vec<&str>, Vec<String>) {
     }
     let met = ways.keys().map(|&address| functions[address].name.as_str());
     (met.collect(), forbidden)
-}
-
-/// Returns the library as built for the server of PG_CONFIG.
-fn library() -> PathBuf {
-    let version = pg_config("--version");
-    let major = version
-        .split(|c: char| !c.is_ascii_digit())
-        .find(|part| !part.is_empty());
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
-    let target = root.join(std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_string()));
-    target.join(format!("pg{}/pg_rowsource.so", major.expect("a major version")))
 }
 
 #[test]

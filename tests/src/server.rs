@@ -191,7 +191,7 @@ impl Server {
     /// Returns the lines of the log that name the library, without statements.
     pub fn log_of_library(&self) -> Vec<String> {
         let log = self.log();
-        let lines = log.lines().filter(|line| line.contains("rowsource"));
+        let lines = log.lines().filter(|line| names_library(line));
         lines
             // PostgreSQL says "background worker ... exited" of each worker that it stops.
             .filter(|line| !line.contains("STATEMENT:") && !line.contains("background worker"))
@@ -446,6 +446,15 @@ impl Drop for Server {
     }
 }
 
+/// Returns whether a line of the log names the library. That a path does says nothing: any folder may have that name, and spaces.
+fn names_library(line: &str) -> bool {
+    let quoted = line.split('"').skip(1).step_by(2);
+    let words = line.split('"').step_by(2).flat_map(|text| text.split(' '));
+    quoted
+        .chain(words)
+        .any(|part| part.contains("pg_rowsource") && !part.contains('/'))
+}
+
 /// Fails if there are crashes. The log belongs to the message.
 fn assert_none(crashes: &[String], log: &str) {
     assert!(
@@ -560,4 +569,18 @@ fn output(command: &mut Command) -> String {
         String::from_utf8_lossy(&output.stderr)
     );
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names_library;
+
+    #[test]
+    fn a_folder_of_that_name_is_not_the_library() {
+        let socket = "2026 [1] LOG:  listening on Unix socket \"/home/my pg_rowsource clone/.s.PGSQL.5432\"";
+        assert!(!names_library(socket));
+        let of_library =
+            "2026 [1] LOG:  pg_rowsource could not save its statistics to \"pg_stat/pg_rowsource.stat\": x";
+        assert!(names_library(of_library));
+    }
 }

@@ -5,7 +5,7 @@ use rowsource_tests::callgrind::{CALLS, call_above_recorded, create_tables, of_c
 use rowsource_tests::session::major;
 
 #[test]
-fn a_call_costs_few_instructions() {
+fn a_call_costs_few_instructions_release() {
     let mut server = Server::preloaded("callgrind", &[]);
     let mut client = server.connect();
     create_tables(&mut client);

@@ -166,7 +166,7 @@ impl Parts {
 }
 
 #[test]
-fn sessions_that_run_known_plans_share_no_line_before_pg16() {
+fn sessions_that_run_known_plans_share_no_line_release_before_pg16() {
     let ours = shared("pg_rowsource");
     println!(
         "with pg_rowsource, {} lines that one session writes and the other one uses",

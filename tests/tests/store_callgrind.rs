@@ -8,7 +8,7 @@ use rowsource_tests::session::{major, run_each};
 use rowsource_tests::{SHIPPED, Server};
 
 #[test]
-fn short_statements_cost_few_instructions() {
+fn short_statements_cost_few_instructions_release() {
     /// The recorded instructions of a statement that finds a row by a bitmap, whose index scan is measured by core. It is summed up as
     /// counts all the same. From 19 on it also has how the scan reads ahead, which has no counts.
     const BY_BITMAP: [f64; 2] = [3_970.0, 5_160.0];
@@ -60,7 +60,7 @@ fn short_statements_cost_few_instructions() {
 
 /// A procedure that fetches row by row runs the executor once for each row.
 #[test]
-fn rows_fetched_one_by_one_cost_few_instructions() {
+fn rows_fetched_one_by_one_cost_few_instructions_release() {
     const ROWS: [usize; 2] = [500, 2_500];
     /// A row may take this many times the instructions.
     const MAX_RATIO: f64 = 1.10;
@@ -97,7 +97,7 @@ fn rows_fetched_one_by_one_cost_few_instructions() {
 
 /// Each cursor is a suspended statement, and all of them continue in turn.
 #[test]
-fn open_cursors_cost_few_instructions() {
+fn open_cursors_cost_few_instructions_release() {
     const SIZES: [usize; 3] = [20, 120, 520];
     /// A cursor that is opened, read in three steps and closed may take this many times the instructions.
     const MAX_RATIO: f64 = 1.25;
@@ -146,7 +146,7 @@ fn open_cursors_cost_few_instructions() {
 
 /// A session that runs plans which others have run finds their descriptions in the store.
 #[test]
-fn plans_of_other_sessions_cost_few_instructions() {
+fn plans_of_other_sessions_cost_few_instructions_release() {
     const PLANS: usize = 60;
     /// What the library adds to the first execution in a session may be this part of what it adds to the first of all. It
     /// includes that the server, which has just started, loads the store from its file.

@@ -4,7 +4,7 @@
 #![cfg(target_arch = "x86_64")]
 
 use rowsource_tests::callgrind::{CountedServer, create_tables, executions};
-use rowsource_tests::environment::{environment, pg_config};
+use rowsource_tests::environment::library;
 use rowsource_tests::session::{run_each, texts};
 use rowsource_tests::trace_file::{lines, number, of};
 use rowsource_tests::{Server, oltp};
@@ -20,12 +20,7 @@ const OF_STATEMENT: u64 = 4;
 
 /// Returns the addresses at which the library compares the word, and those at which it compares the number.
 fn comparisons() -> [HashSet<u64>; 2] {
-    let major = pg_config("--version");
-    let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>();
-    let major = digits(major.trim_start_matches("PostgreSQL "));
-    let library = environment()
-        .root
-        .join(format!("target/pg{major}/pg_rowsource.so"));
+    let library = library();
     let output = Command::new("objdump")
         .args([
             "--disassemble",
@@ -51,7 +46,7 @@ fn comparisons() -> [HashSet<u64>; 2] {
 }
 
 #[test]
-fn an_untraced_statement_pays_less_than_20_instructions() {
+fn an_untraced_statement_pays_less_than_20_instructions_release() {
     let mut server = Server::preloaded("trace-cost", &[]);
     create_tables(&mut server.connect());
     server.stop();
@@ -104,7 +99,7 @@ const MAX_RATIO: f64 = 1.05;
 
 /// Only the sessions of a running server are traced, so all of its processes run under callgrind.
 #[test]
-fn a_traced_session_loses_at_most_5_percent() {
+fn a_traced_session_loses_at_most_5_percent_release() {
     const LOOPS: [u64; 2] = [20, 80];
     const MEASURED: &str = "SET pg_rowsource.statistics_level = typical";
     let settings = [
