@@ -32,6 +32,7 @@ mod plain_frames;
 pub mod process;
 pub mod schema;
 pub mod server;
+mod server_log;
 pub mod session;
 pub mod shape;
 pub mod shared_lines;

@@ -80,6 +80,26 @@ impl Server {
         server
     }
 
+    /// Starts a server with the configuration that initdb makes, as packages have it, and these lines at its end. ALTER SYSTEM changes it:
+    /// [`Server::launch_as_configured`] starts it again with that.
+    pub fn packaged(name: &str, configured: &str) -> Server {
+        let environment = environment();
+        let mut server = Server::folder_for(name, &[]);
+        run(Command::new("cp")
+            .arg("-a")
+            .arg(template(environment))
+            .arg(server.data()));
+        let file = server.data().join("postgresql.conf");
+        let mut lines = fs::read_to_string(&file).expect("initdb's configuration");
+        lines += &format!(
+            "\nlisten_addresses = ''\nunix_socket_directories = '{}'\n{configured}\n",
+            server.folder.display()
+        );
+        fs::write(&file, lines).expect("the configuration can be written");
+        server.launch_as_configured();
+        server
+    }
+
     /// Starts a server on a copy of a stopped server's data.
     pub fn copy_of(original: &Server, name: &str, settings: &[&str]) -> Server {
         assert!(
@@ -183,58 +203,6 @@ impl Server {
         self.folder.join("data")
     }
 
-    /// Returns the server's log so far.
-    pub fn log(&self) -> String {
-        String::from_utf8_lossy(&fs::read(self.folder.join("log")).unwrap_or_default()).into_owned()
-    }
-
-    /// Returns the lines of the log that name the library, without statements.
-    pub fn log_of_library(&self) -> Vec<String> {
-        let log = self.log();
-        let lines = log.lines().filter(|line| names_library(line));
-        lines
-            // PostgreSQL says "background worker ... exited" of each worker that it stops.
-            .filter(|line| !line.contains("STATEMENT:") && !line.contains("background worker"))
-            .map(String::from)
-            .collect()
-    }
-
-    /// Empties the log, if only later lines matter or the earlier errors were intended. Crashes in it still fail the test.
-    pub fn clear_log(&self) {
-        let cleared: Vec<String> = crashes::crashes(&self.folder);
-        let _ = fs::remove_file(self.folder.join("crashes"));
-        crashes::note(&self.folder, &cleared);
-        fs::write(self.folder.join("log"), "").expect("the log can be emptied");
-    }
-
-    /// Returns the failures in the log with the lines around them, for messages of failed tests.
-    pub fn log_extract(&self) -> String {
-        const SIGNS: [&str; 6] = [
-            "FATAL:",
-            "PANIC:",
-            "panicked at",
-            "panic",
-            "terminated by signal",
-            "WARNING:",
-        ];
-        let log = self.log();
-        let lines: Vec<&str> = log
-            .lines()
-            .filter(|line| !line.contains("not yet accepting connections"))
-            .collect();
-        let wanted = |at: usize| {
-            let around = at.saturating_sub(2)..(at + 3).min(lines.len());
-            lines[around]
-                .iter()
-                .any(|line| SIGNS.iter().any(|sign| line.contains(sign)))
-        };
-        let extract: Vec<&str> = (0..lines.len())
-            .filter(|&at| wanted(at))
-            .map(|at| lines[at])
-            .collect();
-        extract[extract.len().saturating_sub(30)..].join("\n")
-    }
-
     /// Opens a session as the superuser. Waits for a server that is recovering from a crash.
     pub fn connect(&self) -> Client {
         let deadline = Instant::now() + Duration::from_secs(15);
@@ -332,9 +300,8 @@ impl Server {
             .count()
     }
 
-    /// Starts a stopped server again.
+    /// Starts a stopped server again, with its settings.
     pub fn launch(&mut self) {
-        let environment = environment();
         let mut lines = format!(
             "{REPEATABLE}\nunix_socket_directories = '{}'\n",
             self.folder.display()
@@ -344,6 +311,12 @@ impl Server {
             lines.push('\n');
         }
         fs::write(self.data().join("postgresql.auto.conf"), lines).expect("the configuration can be written");
+        self.launch_as_configured();
+    }
+
+    /// Starts a stopped server again with the configuration that it has.
+    pub fn launch_as_configured(&mut self) {
+        let environment = environment();
         let log = fs::OpenOptions::new()
             .create(true)
             .append(true)
@@ -444,15 +417,6 @@ impl Drop for Server {
             eprintln!("--- server log\n{log}");
         }
     }
-}
-
-/// Returns whether a line of the log names the library. That a path does says nothing: any folder may have that name, and spaces.
-fn names_library(line: &str) -> bool {
-    let quoted = line.split('"').skip(1).step_by(2);
-    let words = line.split('"').step_by(2).flat_map(|text| text.split(' '));
-    quoted
-        .chain(words)
-        .any(|part| part.contains("pg_rowsource") && !part.contains('/'))
 }
 
 /// Fails if there are crashes. The log belongs to the message.
@@ -569,18 +533,4 @@ fn output(command: &mut Command) -> String {
         String::from_utf8_lossy(&output.stderr)
     );
     String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::names_library;
-
-    #[test]
-    fn a_folder_of_that_name_is_not_the_library() {
-        let socket = "2026 [1] LOG:  listening on Unix socket \"/home/my pg_rowsource clone/.s.PGSQL.5432\"";
-        assert!(!names_library(socket));
-        let of_library =
-            "2026 [1] LOG:  pg_rowsource could not save its statistics to \"pg_stat/pg_rowsource.stat\": x";
-        assert!(names_library(of_library));
-    }
 }
