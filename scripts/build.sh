@@ -16,9 +16,7 @@ unset CFLAGS CXXFLAGS CPPFLAGS LDFLAGS SOURCE_DATE_EPOCH
 profile=${ROWSOURCE_PROFILE:-release}
 options=(--profile "$profile" --locked --ignore-rust-version -p pg_rowsource --no-default-features --features "pg$major")
 [ "${1:-}" != clippy ] || exec cargo clippy "${options[@]}" -- -D warnings
-suffix=-$profile
-[ "$profile" != release ] || suffix=""
-built=$TARGET/$profile/libpg_rowsource.so kept=$TARGET/pg$major$suffix/pg_rowsource.so
+built=$TARGET/$profile/libpg_rowsource.so kept=$(library)
 [ -z "${ROWSOURCE_BUILT:-}" ] || [ ! -f "$kept" ] || exit 0
 # Cargo's own place for it is the same for every major: nobody else builds with this profile until it is taken away from there.
 mkdir -p "$TARGET"

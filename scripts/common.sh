@@ -29,6 +29,12 @@ die() { echo "${0##*/}: $*" >&2; exit 1; }
 # major: the major version of PG_CONFIG's PostgreSQL.
 major() { "$PG_CONFIG" --version | sed -E 's/^[^0-9]*([0-9]+).*/\1/'; }
 
+# library: the file that scripts/build.sh builds, of the profile ROWSOURCE_PROFILE.
+library() {
+    local profile=${ROWSOURCE_PROFILE:-release}
+    echo "$TARGET/pg$(major)$([ "$profile" = release ] || echo "-$profile")/pg_rowsource.so"
+}
+
 # as_server COMMAND...: runs it as the account that runs servers, for PostgreSQL refuses root.
 as_server() {
     [ "$(id -u)" != 0 ] || set -- runuser -u postgres -- "$@"
