@@ -183,6 +183,52 @@ pub fn of_parts(data: &Path, settings: &[&str], parts: &[String]) -> Vec<u64> {
     visit_parts(&[], STATEMENTS_ONLY, data, settings, parts, sum)
 }
 
+/// The instructions of a part of a script.
+#[derive(Clone, Copy, Debug)]
+pub struct Cost {
+    /// Those without what is judged.
+    pub without: f64,
+    /// Those that it adds.
+    pub added: f64,
+}
+
+fn costs(without: &[u64], with: &[u64]) -> Vec<Cost> {
+    let cost = |(&without, &with): (&u64, &u64)| Cost {
+        without: without as f64,
+        added: with as f64 - without as f64,
+    };
+    without.iter().zip(with).map(cost).collect()
+}
+
+/// Counts what the library adds to each part of a script, which runs without it and with it.
+pub fn of_library(data: &Path, settings: &[&str], parts: &[String]) -> Vec<Cost> {
+    let run = |library: &str| {
+        let library = format!("shared_preload_libraries={library}");
+        of_parts(data, &[&[&library[..]], settings].concat(), parts)
+    };
+    costs(&run(""), &run("pg_rowsource"))
+}
+
+/// Counts what measuring adds to each part of a script. All parts run at level basic and then at level
+/// typical. Before, they run without being counted, because the first run reads system tables.
+pub fn of_measuring(data: &Path, settings: &[&str], parts: &[String]) -> Vec<Cost> {
+    let level = |level: &str| format!("SET pg_rowsource.statistics_level = {level};\n\n");
+    let first = [level("basic"), parts.concat()].concat();
+    let all = [&[first], parts, &[level("typical")], parts].concat();
+    let settings = [&["shared_preload_libraries=pg_rowsource"], settings].concat();
+    let counts = of_parts(data, &settings, &all);
+    costs(&counts[1..=parts.len()], &counts[parts.len() + 2..])
+}
+
+/// Returns what each more unit costs between two sizes.
+pub fn of_a_unit(sizes: [usize; 2], costs: [Cost; 2]) -> Cost {
+    let of_a_unit = |counts: [f64; 2]| (counts[1] - counts[0]) / (sizes[1] - sizes[0]) as f64;
+    Cost {
+        without: of_a_unit(costs.map(|cost| cost.without)),
+        added: of_a_unit(costs.map(|cost| cost.added)),
+    }
+}
+
 /// Runs the parts of a script in one session, and returns what `read` finds in the counts of each.
 fn visit_parts<T>(
     options: &[&str],
