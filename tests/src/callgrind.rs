@@ -482,29 +482,54 @@ pub const CALLS: [(&str, &str, f64); 3] = [
     ),
 ];
 
-/// Returns the instructions that measuring adds to each of the [`CALLS`], at `sampfreq` 128.
-pub fn of_calls(data: &Path) -> [f64; CALLS.len()] {
-    // The first scans read the tables' blocks. Then come, for each level and each call, the small table and the large one.
+/// What runs a statement of [`CALLS`]: what comes first, and what comes before it. Core's EXPLAIN counts
+/// rows, but reads no clock.
+const WAYS: [(&str, &str); 3] = [
+    ("SET pg_rowsource.statistics_level = basic", ""),
+    ("SET pg_rowsource.statistics_level = typical", ""),
+    (
+        "SET pg_rowsource.statistics_level = basic",
+        "EXPLAIN (ANALYZE, TIMING OFF, BUFFERS OFF) ",
+    ),
+];
+
+/// The instructions that are added to each of the [`CALLS`].
+pub struct Calls {
+    /// By measuring at `sampfreq` 128.
+    pub measured: [f64; CALLS.len()],
+    /// By core's EXPLAIN.
+    pub explained: [f64; CALLS.len()],
+}
+
+/// Counts the instructions of the [`CALLS`].
+pub fn of_calls(data: &Path) -> Calls {
+    // The first scans read the tables' blocks. Then come, for each way and each call, the small table and the
+    // large one.
     let mut parts = vec![
         "SET pg_rowsource.sampfreq = 128;\n\nSET pg_rowsource.statistics_level = basic;\n\n\
          SELECT count(*) FROM small;\n\nSELECT count(*) FROM large;\n\n"
             .to_owned(),
     ];
-    for level in ["basic", "typical"] {
+    for (before, prefix) in WAYS {
         for (_, statement, _) in CALLS {
             for table in ["small", "large"] {
                 let statement = statement.replace("TABLE", table);
-                parts.push(format!(
-                    "SET pg_rowsource.statistics_level = {level};\n\n{statement};\n\n"
-                ));
+                parts.push(format!("{before};\n\n{prefix}{statement};\n\n"));
             }
         }
     }
     let settings = ["shared_preload_libraries=pg_rowsource"];
     let counts = visit_parts(&[], PLANS_ONLY, data, &settings, &parts, sum);
     // The scan is called once for each row and once more; the aggregate above it is called twice.
-    let of_a_row = |part: usize| (counts[part + 1] as f64 - counts[part] as f64) / (ROWS[1] - ROWS[0]) as f64;
-    std::array::from_fn(|call| of_a_row(1 + 2 * (CALLS.len() + call)) - of_a_row(1 + 2 * call))
+    let of_a_row = |way: usize, call: usize| {
+        let part = 1 + 2 * (way * CALLS.len() + call);
+        (counts[part + 1] as f64 - counts[part] as f64) / (ROWS[1] - ROWS[0]) as f64
+    };
+    let added = |way: usize| std::array::from_fn(|call| of_a_row(way, call) - of_a_row(0, call));
+    Calls {
+        measured: added(1),
+        explained: added(2),
+    }
 }
 
 /// The short statements, with the statistics level: lookups by primary key as one prepared statement, as two prepared statements in
