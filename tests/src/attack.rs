@@ -4,30 +4,18 @@ use crate::explain::describe;
 use crate::process;
 use crate::server::Server;
 use crate::session::{run_each, value};
-use crate::statistics::{median, median_ratio};
 use crate::store::info;
+use crate::verdict::{Limit, Side, Trial};
 use postgres::Client;
 use postgres::error::SqlState;
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
-/// A statement may take this many times as long with the library, and [`NOISE_S`] more. The goal is 1.1. The rest is noise:
-/// these are medians of a few rounds, on two cores that have other work.
-const MAX_SLOWDOWN: f64 = 1.25;
-const NOISE_S: f64 = 0.020;
-
-/// Growth is not judged from times shorter than this.
-const MEASURABLE_S: f64 = 0.002;
-
-/// The maximum time to describe and store a new plan of a few nodes. It takes 350,000 instructions, 100,000 of which are core's
-/// EXPLAIN: 95 us on a quiet machine, 160 beside other work. A plan that runs again does not pay this.
-const MAX_NEW_PLAN_S: f64 = 200e-6;
-
-/// The maximum time that a short statement takes longer, of many in one message. It takes 3,200 instructions: 1 us on a quiet
-/// machine, 3 to 5 with what these displace from the caches beside other work.
-const MAX_SHORT_STATEMENT_S: f64 = 6e-6;
-
-/// A cancelled statement may end this much later than without the library.
-const MAX_CANCEL_DELAY_S: f64 = 0.250;
+/// A cancelled statement may end later than without the library by this share of the time that it would take.
+/// One that cannot be cancelled ends later by what is left of it.
+const MAX_DELAY: f64 = 0.35;
+/// When it is cancelled, as a share of that time.
+const CANCELLED_AFTER: f64 = 0.3;
 
 /// The store's limit if the server has no `pg_rowsource.max_memory` yet: the default of that setting.
 const MAX_MEMORY: i64 = 60 << 20;
@@ -47,13 +35,6 @@ const WITH: usize = 1;
 pub struct Pair {
     servers: [Server; 2],
     pub clients: [Client; 2],
-}
-
-/// Seconds without and with the library: the median without it, and this median times the median ratio of the pairs.
-#[derive(Clone, Copy, Debug)]
-pub struct Elapsed {
-    pub without: f64,
-    pub with: f64,
 }
 
 impl Pair {
@@ -95,69 +76,39 @@ impl Pair {
         self.clients = [self.servers[WITHOUT].connect(), self.servers[WITH].connect()];
     }
 
-    /// Measures both servers in turn, after round 0, which does not count. The work knows its round.
-    pub fn elapsed(&mut self, rounds: usize, work: impl FnMut(usize, &mut Client)) -> Elapsed {
-        let begin = Instant::now();
-        self.measure(rounds, |_| begin.elapsed().as_secs_f64(), work)
+    /// Sends one message to both servers.
+    pub fn send(&mut self, sql: &str) {
+        self.clients.iter_mut().for_each(|client| send(client, sql));
     }
 
-    /// Does the same with the processor time of the sessions, which other work on the machine disturbs less.
-    pub fn processor_time(&mut self, rounds: usize, work: impl FnMut(usize, &mut Client)) -> Elapsed {
-        self.measure(rounds, process::processor_time_when_idle, work)
-    }
-
-    /// Measures with a clock that returns the seconds of the process with this pid.
-    fn measure(
-        &mut self,
-        rounds: usize,
-        clock: impl Fn(u32) -> f64,
-        mut work: impl FnMut(usize, &mut Client),
-    ) -> Elapsed {
+    /// Compares the processor time of a message with that without the library.
+    pub fn compare(&mut self, trial: Trial, rounds: RangeInclusive<usize>, sql: &str) -> Trial {
         let pids = self.pids();
-        let mut seconds = [Vec::new(), Vec::new()];
-        for round in 0..=rounds {
-            // The first one fills the caches, so the two servers take turns at being first.
-            for which in [round % 2, 1 - round % 2] {
-                let begin = clock(pids[which]);
-                work(round, &mut self.clients[which]);
-                let elapsed = clock(pids[which]) - begin;
-                if round > 0 || rounds == 0 {
-                    seconds[which].push(elapsed);
-                }
-            }
-        }
-        let without = median(&seconds[WITHOUT]);
-        Elapsed {
-            without,
-            with: without * median_ratio(&seconds[WITH], &seconds[WITHOUT]),
-        }
+        trial.compare(rounds, |side| {
+            let which = side as usize;
+            let before = process::processor_time_when_idle(pids[which]);
+            send(&mut self.clients[which], sql);
+            process::processor_time_when_idle(pids[which]) - before
+        })
     }
 
-    /// Measures one text, sent as one message.
-    pub fn elapsed_of(&mut self, rounds: usize, sql: &str) -> Elapsed {
-        self.elapsed(rounds, |_, client| send(client, sql))
-    }
-
-    /// Fails unless a statement ends soon after its `statement_timeout`, compared with the server without the library. Tries
-    /// timeouts of several shares of the statement's time.
-    pub fn assert_cancelled_in_time(&mut self, what: &str, elapsed: Elapsed, sql: &str) {
-        for share in [0.3, 0.7] {
-            let timeout = (elapsed.with * share).max(0.005);
-            let mut late = [Vec::new(), Vec::new()];
-            for _ in 0..2 {
-                for (client, late) in self.clients.iter_mut().zip(&mut late) {
-                    late.push(lateness(client, sql, timeout));
-                }
-            }
-            let [without, with] = late.map(|late| median(&late));
-            println!(
-                "{what}: cancelled after {timeout:.3} s, late by {without:.3} s without, {with:.3} s with"
-            );
-            assert!(
-                with <= without + MAX_CANCEL_DELAY_S,
-                "{what}: cancelled {with:.3} s late, {without:.3} s without the library"
-            );
-        }
+    /// Compares how late a statement ends that is cancelled, as a share of the time that it takes with the
+    /// library. Without the library it may fail: then a statement that can always be cancelled runs instead.
+    pub fn lateness(&mut self, what: &str, sql: &str) -> Trial {
+        let [without, with] = &mut self.clients;
+        let begin = Instant::now();
+        send(with, sql);
+        let takes = begin.elapsed().as_secs_f64();
+        let other = without.batch_execute(sql).map_or("SELECT pg_sleep(60)", |()| sql);
+        let timeout = (takes * CANCELLED_AFTER).max(0.005);
+        println!("{what}: takes {takes:.3} s, cancelled after {timeout:.3} s");
+        Trial::of_differences(format!("{what}: delay of a cancel"), Limit::AtMost(MAX_DELAY)).compare(
+            8..=24,
+            |side| match side {
+                Side::Base => lateness(without, other, timeout) / takes,
+                Side::Other => lateness(with, sql, timeout) / takes,
+            },
+        )
     }
 
     /// Fails if the library uses more memory of the session than it may, now or at the peak since [`Pair::watch_memory`].
@@ -253,64 +204,6 @@ fn lateness(client: &mut Client, sql: &str, timeout: f64) -> f64 {
     let ended = (0..10).any(|_| client.batch_execute("ROLLBACK").is_ok());
     assert!(ended, "the transaction does not end");
     (elapsed - milliseconds / 1000.0).max(0.0)
-}
-
-/// Fails if the time grows faster than the size, or is much longer than without the library.
-#[derive(Default)]
-pub struct Growth {
-    what: String,
-    /// Additional seconds allowed per unit of size.
-    each: f64,
-    measured: Vec<(f64, Elapsed)>,
-}
-
-impl Growth {
-    pub fn of(what: &str) -> Growth {
-        Growth {
-            what: what.to_string(),
-            ..Growth::default()
-        }
-    }
-
-    /// Allows the time to describe a new plan for each unit of size.
-    pub fn of_new_plans(what: &str) -> Growth {
-        Growth {
-            each: MAX_NEW_PLAN_S,
-            ..Growth::of(what)
-        }
-    }
-
-    /// Allows the time of a short statement for each unit of size.
-    pub fn of_short_statements(what: &str) -> Growth {
-        Growth {
-            each: MAX_SHORT_STATEMENT_S,
-            ..Growth::of(what)
-        }
-    }
-
-    /// Adds the time of one size. Smaller sizes come first, so that a quadratic cost fails before it takes minutes.
-    pub fn add(&mut self, size: usize, elapsed: Elapsed) {
-        let Elapsed { without, with } = elapsed;
-        let what = &self.what;
-        println!("{what}: {size}: {without:.4} s without, {with:.4} s with the library");
-        for &(earlier, before) in &self.measured {
-            // Times too short to measure well count as MEASURABLE_S. If the server itself grows faster than the size, so
-            // may the library.
-            let ratio = |now: f64, before: f64| now / before.max(MEASURABLE_S);
-            let larger = (size as f64 / earlier).max(ratio(without, before.without));
-            let longer = ratio(with, before.with);
-            assert!(
-                longer <= 2.5 * larger,
-                "{what}: {longer:.1} times the time where {larger:.1} times were expected: {elapsed:?}, {:?}",
-                self.measured
-            );
-        }
-        self.measured.push((size as f64, elapsed));
-        assert!(
-            with <= MAX_SLOWDOWN * without + NOISE_S + self.each * size as f64,
-            "{what}: size {size}: {with:.4} s with the library, {without:.4} s without"
-        );
-    }
 }
 
 /// Waits until a condition holds.

@@ -183,6 +183,52 @@ pub fn of_parts(data: &Path, settings: &[&str], parts: &[String]) -> Vec<u64> {
     visit_parts(&[], STATEMENTS_ONLY, data, settings, parts, sum)
 }
 
+/// The instructions of a part of a script.
+#[derive(Clone, Copy, Debug)]
+pub struct Cost {
+    /// Those without what is judged.
+    pub without: f64,
+    /// Those that it adds.
+    pub added: f64,
+}
+
+fn costs(without: &[u64], with: &[u64]) -> Vec<Cost> {
+    let cost = |(&without, &with): (&u64, &u64)| Cost {
+        without: without as f64,
+        added: with as f64 - without as f64,
+    };
+    without.iter().zip(with).map(cost).collect()
+}
+
+/// Counts what the library adds to each part of a script, which runs without it and with it.
+pub fn of_library(data: &Path, settings: &[&str], parts: &[String]) -> Vec<Cost> {
+    let run = |library: &str| {
+        let library = format!("shared_preload_libraries={library}");
+        of_parts(data, &[&[&library[..]], settings].concat(), parts)
+    };
+    costs(&run(""), &run("pg_rowsource"))
+}
+
+/// Counts what measuring adds to each part of a script. All parts run at level basic and then at level
+/// typical. Before, they run without being counted, because the first run reads system tables.
+pub fn of_measuring(data: &Path, settings: &[&str], parts: &[String]) -> Vec<Cost> {
+    let level = |level: &str| format!("SET pg_rowsource.statistics_level = {level};\n\n");
+    let first = [level("basic"), parts.concat()].concat();
+    let all = [&[first], parts, &[level("typical")], parts].concat();
+    let settings = [&["shared_preload_libraries=pg_rowsource"], settings].concat();
+    let counts = of_parts(data, &settings, &all);
+    costs(&counts[1..=parts.len()], &counts[parts.len() + 2..])
+}
+
+/// Returns what each more unit costs between two sizes.
+pub fn of_a_unit(sizes: [usize; 2], costs: [Cost; 2]) -> Cost {
+    let of_a_unit = |counts: [f64; 2]| (counts[1] - counts[0]) / (sizes[1] - sizes[0]) as f64;
+    Cost {
+        without: of_a_unit(costs.map(|cost| cost.without)),
+        added: of_a_unit(costs.map(|cost| cost.added)),
+    }
+}
+
 /// Runs the parts of a script in one session, and returns what `read` finds in the counts of each.
 fn visit_parts<T>(
     options: &[&str],
@@ -436,29 +482,54 @@ pub const CALLS: [(&str, &str, f64); 3] = [
     ),
 ];
 
-/// Returns the instructions that measuring adds to each of the [`CALLS`], at `sampfreq` 128.
-pub fn of_calls(data: &Path) -> [f64; CALLS.len()] {
-    // The first scans read the tables' blocks. Then come, for each level and each call, the small table and the large one.
+/// What runs a statement of [`CALLS`]: what comes first, and what comes before it. Core's EXPLAIN counts
+/// rows, but reads no clock.
+const WAYS: [(&str, &str); 3] = [
+    ("SET pg_rowsource.statistics_level = basic", ""),
+    ("SET pg_rowsource.statistics_level = typical", ""),
+    (
+        "SET pg_rowsource.statistics_level = basic",
+        "EXPLAIN (ANALYZE, TIMING OFF, BUFFERS OFF) ",
+    ),
+];
+
+/// The instructions that are added to each of the [`CALLS`].
+pub struct Calls {
+    /// By measuring at `sampfreq` 128.
+    pub measured: [f64; CALLS.len()],
+    /// By core's EXPLAIN.
+    pub explained: [f64; CALLS.len()],
+}
+
+/// Counts the instructions of the [`CALLS`].
+pub fn of_calls(data: &Path) -> Calls {
+    // The first scans read the tables' blocks. Then come, for each way and each call, the small table and the
+    // large one.
     let mut parts = vec![
         "SET pg_rowsource.sampfreq = 128;\n\nSET pg_rowsource.statistics_level = basic;\n\n\
          SELECT count(*) FROM small;\n\nSELECT count(*) FROM large;\n\n"
             .to_owned(),
     ];
-    for level in ["basic", "typical"] {
+    for (before, prefix) in WAYS {
         for (_, statement, _) in CALLS {
             for table in ["small", "large"] {
                 let statement = statement.replace("TABLE", table);
-                parts.push(format!(
-                    "SET pg_rowsource.statistics_level = {level};\n\n{statement};\n\n"
-                ));
+                parts.push(format!("{before};\n\n{prefix}{statement};\n\n"));
             }
         }
     }
     let settings = ["shared_preload_libraries=pg_rowsource"];
     let counts = visit_parts(&[], PLANS_ONLY, data, &settings, &parts, sum);
     // The scan is called once for each row and once more; the aggregate above it is called twice.
-    let of_a_row = |part: usize| (counts[part + 1] as f64 - counts[part] as f64) / (ROWS[1] - ROWS[0]) as f64;
-    std::array::from_fn(|call| of_a_row(1 + 2 * (CALLS.len() + call)) - of_a_row(1 + 2 * call))
+    let of_a_row = |way: usize, call: usize| {
+        let part = 1 + 2 * (way * CALLS.len() + call);
+        (counts[part + 1] as f64 - counts[part] as f64) / (ROWS[1] - ROWS[0]) as f64
+    };
+    let added = |way: usize| std::array::from_fn(|call| of_a_row(way, call) - of_a_row(0, call));
+    Calls {
+        measured: added(1),
+        explained: added(2),
+    }
 }
 
 /// The short statements, with the statistics level: lookups by primary key as one prepared statement, as two prepared statements in

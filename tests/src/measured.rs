@@ -1,8 +1,6 @@
 //! Reads pg_rowsource's statistics of the session's last measured statement.
 
 use crate::explain::{COUNTERS, describe, explain_nodes, first_column};
-use crate::session::run_each;
-use crate::statistics::median;
 use postgres::Client;
 use serde_json::{Map, Value};
 use std::time::Instant;
@@ -157,20 +155,6 @@ pub fn measure_elapsed(client: &mut Client, statement: &str) -> (Vec<MeasuredNod
         node.init_plan = described.init_plan;
     }
     (nodes, elapsed_ms)
-}
-
-/// Returns how many times as long a statement takes when it is measured: the median of five pairs of runs.
-pub fn slowdown(client: &mut Client, statement: &str) -> f64 {
-    let mut took = |level: &str| {
-        run_each(client, &format!("SET pg_rowsource.statistics_level = {level}"));
-        let begin = Instant::now();
-        run_each(client, statement);
-        begin.elapsed().as_secs_f64()
-    };
-    took("typical");
-    let runs: Vec<f64> = (0..5).map(|_| took("typical") / took("basic")).collect();
-    println!("{statement}: {runs:.2?} times as long");
-    median(&runs)
 }
 
 /// Returns `rowsource_display()` of the last statement, as one text.

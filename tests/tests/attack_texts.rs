@@ -1,110 +1,149 @@
-//! Texts of any length and kind: the library adds little time and memory, and does not delay a cancel.
+//! Texts of any length and kind: the library adds few instructions and little memory.
 
-use rowsource_tests::attack::{Growth, Pair};
+use rowsource_tests::Server;
+use rowsource_tests::attack::{Pair, send};
+use rowsource_tests::callgrind::{Cost, of_a_unit, of_library};
+use rowsource_tests::session::run_each;
 
-const SETTINGS: [&str; 1] = ["max_stack_depth = '7MB'"];
+const LEVELS: [&str; 2] = ["basic", "typical"];
 
-/// Beginnings of hints, comments and quotes, repeated.
-const BEGINNINGS: [&str; 6] = [
-    "/*+",
-    "/*+ gather_plan_statistics ",
-    "--+ gather_plan_statistics\n",
-    "/* /*+ */ ",
-    "/*+*/",
-    "/",
+/// Where a text is in its statement.
+#[derive(Clone, Copy)]
+enum Place {
+    InLiteral,
+    BeforeLiteral,
+    /// As one of many literals. Each of them is a part of the queryid and of the plan.
+    InList,
+}
+use Place::{BeforeLiteral, InList, InLiteral};
+
+/// What long texts consist of: nothing special, and beginnings of hints, comments and quotes.
+const KINDS: [(Place, &str); 13] = [
+    (InLiteral, "x"),
+    (InLiteral, "/*+"),
+    (InLiteral, "/*+ $a$ \""),
+    (InLiteral, "--/*+\n"),
+    (InLiteral, "--+ gather_plan_statistics\n"),
+    (InLiteral, "/* /*+ */ "),
+    (InLiteral, "/"),
+    (BeforeLiteral, "/*+ x */"),
+    (BeforeLiteral, "/* */"),
+    (BeforeLiteral, "--+\n"),
+    (BeforeLiteral, "/*/*+ gather */*/"),
+    (InList, "'/*+',"),
+    (InList, "$a$/*+$a$,"),
 ];
 
-fn repeated(what: &str, bytes: usize) -> String {
-    what.repeat(bytes.div_ceil(what.len()))
+/// Returns a statement with this many bytes of such a text.
+fn statement((place, what): (Place, &str), bytes: usize) -> String {
+    let text = what.repeat(bytes.div_ceil(what.len()));
+    let statement = match place {
+        InLiteral => format!("length('{text}')"),
+        BeforeLiteral => format!("length({text}'x')"),
+        InList => format!("'x' IN ({text}'x')"),
+    };
+    format!("SELECT {statement};\n\n")
+}
+
+/// Starts a server without a library, runs statements, and stops it.
+fn stopped(name: &str, sql: &str) -> Server {
+    let mut server = Server::start(name, &[]);
+    run_each(&mut server.connect(), sql);
+    server.stop();
+    server
 }
 
 #[test]
-fn texts_of_any_length_cost_little_timing() {
-    let mut pair = Pair::start("attack-length", &SETTINGS, "");
-    for level in ["basic", "typical"] {
-        pair.reconnect();
-        pair.run_with(&format!("SET pg_rowsource.statistics_level = {level}"));
-        pair.watch_memory();
-        let mut growth = Growth::of(&format!("a literal, level {level}"));
-        // The longest text takes seconds, mostly in the client: one run is enough.
-        let longest = if level == "typical" {
-            100_000_000
-        } else {
-            10_000_000
-        };
-        for bytes in [1_000, 1_000_000, longest] {
-            let sql = format!("SELECT length('{}')", "x".repeat(bytes));
-            let rounds = if bytes < 5_000_000 { 5 } else { 1 };
-            growth.add(bytes, pair.elapsed_of(rounds, &sql));
-        }
-        pair.assert_memory(&format!("long literals, level {level}"));
-    }
-    let sql = format!("SELECT length('{}')", "x".repeat(20_000_000));
-    let elapsed = pair.elapsed_of(1, &sql);
-    pair.assert_cancelled_in_time("a literal of 20 MB", elapsed, &sql);
-    pair.assert_store("long texts");
-}
-
-#[test]
-fn beginnings_of_hints_cost_little_timing() {
-    let mut pair = Pair::start("attack-hints", &SETTINGS, "");
-    for level in ["basic", "typical"] {
-        pair.run_with(&format!("SET pg_rowsource.statistics_level = {level}"));
-        for what in BEGINNINGS {
-            let mut growth = Growth::of(&format!("{what:?} in a literal, level {level}"));
-            for bytes in [10_000, 40_000, 300_000, 3_000_000] {
-                let sql = format!("SELECT length('{}')", repeated(what, bytes));
-                growth.add(bytes, pair.elapsed_of(5, &sql));
+fn texts_of_any_kind_cost_few_instructions() {
+    const BYTES: usize = 60_000;
+    /// A text of four times the bytes may cost this many times as much. Whoever reads a text again from each
+    /// of its hints needs 16 times.
+    const MAX_GROWTH: f64 = 4.4;
+    /// The most instructions that the library may add to a byte. A slash may begin a comment, so it costs 34;
+    /// a literal of a list costs 500.
+    const MAX_OF_A_BYTE: f64 = 200.0;
+    let server = stopped("text-kinds", "");
+    // First come short texts, so that the plans are known.
+    let of_level = |level: &str| -> Vec<String> {
+        let first: String = KINDS.iter().map(|&kind| statement(kind, 20)).collect();
+        let long = KINDS
+            .iter()
+            .flat_map(|&kind| [BYTES / 4, BYTES].map(|bytes| statement(kind, bytes)));
+        let first = format!("SET pg_rowsource.statistics_level = {level};\n\n{first}");
+        [first].into_iter().chain(long).collect()
+    };
+    let parts = LEVELS.map(of_level).concat();
+    let costs = of_library(&server.data(), &[], &parts);
+    let mut failures = Vec::new();
+    for (level, costs) in LEVELS.iter().zip(costs.chunks(1 + 2 * KINDS.len())) {
+        for ((_, what), costs) in KINDS.iter().zip(costs[1..].chunks(2)) {
+            let Cost { without, added } = costs[1];
+            let (each, growth) = (added / BYTES as f64, added / costs[0].added);
+            let found = format!(
+                "{what:?}, level {level}: {each:.2} instructions a byte, {growth:.2} times those of a quarter, {without:.0} + {added:.0} in all"
+            );
+            println!("{found}");
+            if each > MAX_OF_A_BYTE || growth > MAX_GROWTH {
+                failures.push(found);
             }
         }
     }
-}
-
-/// Comments outside of literals.
-#[test]
-fn comments_without_end_cost_little_timing() {
-    let mut pair = Pair::start("attack-comments", &SETTINGS, "");
-    pair.run_with("SET pg_rowsource.statistics_level = basic");
-    for what in [
-        "/*+ x */",
-        "/* */",
-        "--+\n",
-        "/*/*+ gather */*/",
-        "'/*+' || ",
-        "$a$/*+$a$ || ",
-    ] {
-        let mut growth = Growth::of(&format!("{what:?} in the statement"));
-        // PostgreSQL parses a chain of || recursively, so it cannot be long.
-        let longest = if what.ends_with("|| ") { 30_000 } else { 10_000_000 };
-        for bytes in [longest / 100, longest / 10, longest] {
-            let sql = format!("SELECT length({}'x')", repeated(what, bytes));
-            growth.add(bytes, pair.elapsed_of(5, &sql));
-        }
-    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 /// One message holds many statements, each with its own position.
 #[test]
-fn many_statements_in_one_message_cost_little_timing() {
-    const TABLE: &str = "CREATE UNLOGGED TABLE t (id int)";
-    let mut pair = Pair::start("attack-message", &SETTINGS, TABLE);
-    for (level, statement) in [
+fn statements_cost_the_same_in_a_long_message() {
+    const SIZES: [usize; 3] = [50, 200, 1_200];
+    /// What the library adds to a statement may be this many times as much in a long message. Whoever looks
+    /// for a statement from the beginning of the message reads another 10 kB for each.
+    const MAX_GROWTH: f64 = 1.05;
+    const CASES: [(&str, &str); 3] = [
         ("basic", "INSERT INTO t VALUES (1);"),
         ("typical", "INSERT INTO t VALUES (1);"),
         ("basic", "/* a */ SELECT 1 ;"),
-    ] {
+    ];
+    let server = stopped("messages", "CREATE UNLOGGED TABLE t (id int)");
+    let parts: Vec<String> = CASES
+        .iter()
+        .flat_map(|(level, statement)| {
+            let [smallest, ..] = SIZES;
+            let message = |size: usize| format!("{}\n\n", statement.repeat(size));
+            let first = format!(
+                "TRUNCATE t;\n\nSET pg_rowsource.statistics_level = {level};\n\n{}",
+                message(smallest)
+            );
+            [first].into_iter().chain(SIZES.map(message))
+        })
+        .collect();
+    let costs = of_library(&server.data(), &[], &parts);
+    let mut failures = Vec::new();
+    for ((level, statement), costs) in CASES.iter().zip(costs.chunks(1 + SIZES.len())) {
+        let [few, many] = [0, 1].map(|i| of_a_unit([SIZES[i], SIZES[i + 1]], [costs[i + 1], costs[i + 2]]));
+        let found = format!(
+            "{statement} in messages of {SIZES:?}, level {level}: {:.0} and {:.0} instructions more than {:.0}",
+            few.added, many.added, few.without
+        );
+        println!("{found}");
+        if many.added > MAX_GROWTH * few.added {
+            failures.push(found);
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn long_literals_take_little_memory() {
+    let mut pair = Pair::start("attack-length", &[], "");
+    for level in LEVELS {
         pair.reconnect();
         pair.run_with(&format!("SET pg_rowsource.statistics_level = {level}"));
-        let mut growth = Growth::of_short_statements(&format!("{statement} in one message, level {level}"));
-        for statements in [1_000, 10_000, 100_000] {
-            let sql = statement.repeat(statements);
-            let rounds = if statements > 50_000 { 2 } else { 5 };
-            growth.add(statements, pair.elapsed_of(rounds, &sql));
+        pair.watch_memory();
+        for bytes in [1_000, 1_000_000, 40_000_000] {
+            let sql = format!("SELECT length('{}')", "x".repeat(bytes));
+            pair.clients.iter_mut().for_each(|client| send(client, &sql));
         }
-        let sql = statement.repeat(40_000);
-        let elapsed = pair.elapsed_of(1, &sql);
-        pair.assert_cancelled_in_time("40,000 statements", elapsed, &sql);
-        pair.both("TRUNCATE t");
+        pair.assert_memory(&format!("long literals, level {level}"));
     }
-    pair.assert_store("many statements");
+    pair.assert_store("long texts");
 }

@@ -1,13 +1,13 @@
-//! Large plans with long conditions: a description costs little compared with its statement, and stores little.
+//! Long conditions: a description costs few instructions, and stores little. `attack_plans.rs` counts what
+//! plans of many nodes cost.
 
 use postgres::Client;
-use rowsource_tests::Server;
-use rowsource_tests::measured::display;
-use rowsource_tests::process::{private_bytes, processor_time_when_idle};
+use rowsource_tests::callgrind::{Cost, of_a_unit, of_measuring};
+use rowsource_tests::process::private_bytes;
 use rowsource_tests::session::{run_each, texts};
-use rowsource_tests::statistics::{median, median_ratio};
 use rowsource_tests::store::info;
 use rowsource_tests::waiting::pid;
+use rowsource_tests::{SHIPPED, Server};
 
 /// Returns the session's private memory in kB.
 fn resident_kb(client: &mut Client) -> i64 {
@@ -29,25 +29,6 @@ fn shown(client: &mut Client) -> String {
         .flatten()
         .collect::<Vec<_>>()
         .join("\n")
-}
-
-/// Returns the milliseconds of first executions at level basic, and how many times as long they take at level typical, by
-/// pairs. Each statement is new, so each is described.
-fn ratio(client: &mut Client, rounds: usize, statement: impl Fn(usize) -> String) -> (f64, f64) {
-    let pid = pid(client).unsigned_abs();
-    let mut times = [Vec::new(), Vec::new()];
-    for round in 0..rounds {
-        for (level, times) in ["basic", "typical"].iter().zip(&mut times) {
-            run(client, &format!("SET pg_rowsource.statistics_level = {level}"));
-            run(client, "SELECT rowsource_reset()");
-            let statement = statement(round);
-            let before = processor_time_when_idle(pid);
-            run(client, &statement);
-            times.push((processor_time_when_idle(pid) - before) * 1e3);
-        }
-    }
-    let [basic, typical] = times;
-    (median(&basic), median_ratio(&typical, &basic))
 }
 
 const TABLES: &str =
@@ -133,71 +114,146 @@ fn long_constants_are_shortened_and_restored() {
     }
 }
 
+/// A kind of long condition.
+struct Condition {
+    what: &'static str,
+    /// Returns a statement with a condition of this size.
+    statement: fn(usize) -> String,
+    /// The sizes whose instructions are counted, and a size whose memory is judged.
+    counted: [usize; 2],
+    kept: usize,
+    /// The most instructions that a description may add to each unit of the size, beyond the smaller size:
+    /// twice the usual ones. Constants are not read. Whoever makes a text of one needs ten instructions a
+    /// byte.
+    most: f64,
+}
+
+fn numbers(count: usize, text: fn(usize) -> String, separator: &str) -> String {
+    (1..=count).map(text).collect::<Vec<_>>().join(separator)
+}
+
+const CONDITIONS: [Condition; 6] = [
+    Condition {
+        what: "a constant of bytes",
+        statement: |size| {
+            format!(
+                "SELECT id FROM t WHERE b = repeat('{}', {})",
+                "x".repeat(100),
+                size / 100
+            )
+        },
+        counted: [20_000, 2_000_000],
+        kept: 20_000_000,
+        most: 1.0,
+    },
+    Condition {
+        what: "an IN list of constants",
+        statement: |size| {
+            format!(
+                "SELECT count(*) FROM t WHERE b IN ({})",
+                numbers(size, |i| format!("'{i:0100}'"), ",")
+            )
+        },
+        counted: [1_000, 6_000],
+        kept: 100_000,
+        most: 100.0,
+    },
+    Condition {
+        what: "an IN list of expressions",
+        statement: |size| {
+            format!(
+                "SELECT count(*) FROM t WHERE 0 IN ({})",
+                numbers(size, |i| format!("id + {i}"), ",")
+            )
+        },
+        counted: [100, 500],
+        kept: 4_000,
+        most: 20_000.0,
+    },
+    Condition {
+        what: "ORs",
+        statement: |size| {
+            format!(
+                "SELECT count(*) FROM t WHERE {}",
+                numbers(size, |i| format!("id + {i} = 0"), " OR ")
+            )
+        },
+        counted: [100, 500],
+        kept: 10_000,
+        most: 20_000.0,
+    },
+    Condition {
+        what: "a text of bytes",
+        statement: |size| format!("SELECT id FROM t WHERE id = length('{}')", "x".repeat(size)),
+        counted: [1_000, 100_000],
+        kept: 40_000_000,
+        most: 1.0,
+    },
+    Condition {
+        what: "grouping sets",
+        statement: |size| {
+            format!(
+                "SELECT count(*) FROM t GROUP BY GROUPING SETS ({})",
+                vec!["(id + 1)"; size].join(",")
+            )
+        },
+        counted: [10, 60],
+        kept: 1_000,
+        most: 40_000.0,
+    },
+];
+
 #[test]
-fn conditions_take_little_memory_and_time_timing() {
-    let server = Server::preloaded("conditions", &[]);
-    let mut client = server.session();
-    run_each(&mut client, TABLES);
-    let list = |count: usize, round: usize| {
-        let values = (1..=count).map(|i| (i + round).to_string());
-        format!(
-            "SELECT count(*) FROM t WHERE id IN ({})",
-            values.collect::<Vec<_>>().join(",")
-        )
-    };
-    let ors = |count: usize, round: usize| {
-        let values = (1..=count).map(|i| format!("id + {i} = {round}"));
-        format!(
-            "SELECT count(*) FROM t WHERE {}",
-            values.collect::<Vec<_>>().join(" OR ")
-        )
-    };
-    let members = |count: usize, round: usize| {
-        let values = (1..=count).map(|i| format!("id + {i}"));
-        format!(
-            "SELECT count(*) FROM t WHERE {round} IN ({})",
-            values.collect::<Vec<_>>().join(",")
-        )
-    };
-    let constant =
-        |bytes: usize, round: usize| format!("SELECT {round} FROM t WHERE b = repeat('x', {bytes})");
-    let text = |bytes: usize, round: usize| {
-        format!("SELECT {round} FROM t WHERE id = length('{}')", "x".repeat(bytes))
-    };
-    let groups = |count: usize, round: usize| {
-        format!(
-            "SELECT count(*) FROM t GROUP BY GROUPING SETS ({})",
-            vec![format!("(id + {round})"); count].join(",")
-        )
-    };
-    type Case<'a> = (&'a str, &'a dyn Fn(usize, usize) -> String, &'a [usize], f64);
-    let cases: [Case; 6] = [
-        ("a constant of bytes", &constant, &[20_000, 20_000_000], 2.0),
-        ("an IN list of constants", &list, &[1_000, 500_000], 1.3),
-        ("an IN list of expressions", &members, &[1_000, 4_000], 1.5),
-        ("ORs", &ors, &[1_000, 10_000], 1.5),
-        ("a text of bytes", &text, &[1_000, 100_000_000], 2.0),
-        ("grouping sets", &groups, &[10, 1_000], 1.5),
-    ];
+fn descriptions_of_conditions_cost_few_instructions() {
+    let mut server = Server::preloaded("conditions", &[SHIPPED]);
+    run_each(&mut server.connect(), TABLES);
+    server.stop();
+    let ended = |condition: &Condition, size| format!("{};\n\n", (condition.statement)(size));
+    let parts: Vec<String> = CONDITIONS
+        .iter()
+        .flat_map(|condition| condition.counted.map(|size| ended(condition, size)))
+        .collect();
+    let costs = of_measuring(&server.data(), &[], &parts);
     let mut failures = Vec::new();
-    for (what, statement, sizes, most) in cases {
-        for &size in sizes {
-            run(&mut client, &statement(size, 0));
-            let resident = resident_kb(&mut client);
-            let rounds = if size > 100_000 { 3 } else { 5 };
-            let (basic, ratio) = ratio(&mut client, rounds, |round| statement(size, round));
-            let (kept, grown) = (info(&mut client, "bytes"), resident_kb(&mut client) - resident);
-            println!(
-                "{what} {size}: {basic:.1} ms at basic, ratio {ratio:.2}, store {kept} bytes, session {grown} kB more"
-            );
-            // Short times are not reliable.
-            if basic > 20.0 && ratio > most {
-                failures.push(format!("{what} {size}: ratio {ratio:.2}"));
-            }
-            assert!(kept <= 60_000, "{what} {size}: {kept} bytes are kept");
+    for (condition, costs) in CONDITIONS.iter().zip(costs.chunks(2)) {
+        let Condition {
+            what, counted, most, ..
+        } = condition;
+        let Cost { without, added } = of_a_unit(*counted, [costs[0], costs[1]]);
+        let found = format!(
+            "{what}: {added:.1} instructions more than {without:.0} for each, {:.0} in all",
+            costs[1].added
+        );
+        println!("{found}");
+        if added > *most {
+            failures.push(found);
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn long_conditions_keep_little() {
+    let server = Server::preloaded("long-conditions", &[]);
+    let mut client = server.session();
+    run_each(&mut client, TABLES);
+    run_each(&mut client, "SET pg_rowsource.statistics_level = typical");
+    for Condition {
+        what,
+        statement,
+        kept: size,
+        ..
+    } in &CONDITIONS
+    {
+        run(&mut client, &statement(*size));
+        run(&mut client, "SELECT rowsource_reset()");
+        let before = resident_kb(&mut client);
+        run(&mut client, &statement(*size));
+        let (kept, grown) = (info(&mut client, "bytes"), resident_kb(&mut client) - before);
+        println!("{what} {size}: store {kept} bytes, session {grown} kB more");
+        assert!(kept <= 60_000, "{what} {size}: {kept} bytes are kept");
+        assert!(grown < 10_000, "{what} {size}: {grown} kB in the session");
+    }
 }
 
 #[test]
@@ -221,49 +277,4 @@ fn many_long_constants_keep_little() {
     println!("{STATEMENTS} statements: store {kept} bytes, session {grown} kB more");
     assert!(kept < 40 * 10_000, "{kept} bytes in the store");
     assert!(grown < 10_000, "{grown} kB in the session");
-}
-
-#[test]
-fn partitions_cost_in_proportion_timing() {
-    let server = Server::preloaded("partitions", &["max_locks_per_transaction = 2000"]);
-    let mut client = server.session();
-    run_each(
-        &mut client,
-        "CREATE TABLE other AS SELECT 1 AS id; ANALYZE other; SET client_min_messages = error; SET jit = off",
-    );
-    let mut made = 0;
-    let mut failures = Vec::new();
-    for (partitions, most) in [(10, 3.0), (100, 3.0), (300, 3.0), (1_000, 1.5), (4_000, 1.5)] {
-        let table = format!("p{partitions}");
-        run(
-            &mut client,
-            &format!("CREATE TABLE {table} (id int, v int) PARTITION BY LIST (id)"),
-        );
-        for first in (0..partitions).step_by(500) {
-            let create = (first..partitions.min(first + 500))
-                .map(|i| format!("CREATE TABLE {table}_{i} PARTITION OF {table} FOR VALUES IN ({i});"));
-            run(&mut client, &create.collect::<String>());
-        }
-        made += partitions;
-        let select = |round: usize| {
-            format!(
-                "SELECT count(*) + {round} FROM {table} WHERE v > (SELECT count(*) FROM other WHERE other.id = {table}.v)"
-            )
-        };
-        // The first run fills the caches.
-        run(&mut client, &select(0));
-        let (basic, ratio) = ratio(&mut client, 3, select);
-        let nodes = display(&mut client, "ALLSTATS LAST");
-        let wanted = format!("{table}_{}", partitions - 1);
-        assert!(nodes.contains(&wanted), "{partitions}: {wanted} is not shown",);
-        let kept = info(&mut client, "bytes");
-        println!("{partitions} partitions: {basic:.1} ms at basic, ratio {ratio:.2}, store {kept} bytes");
-        // Differences of a few milliseconds are noise.
-        const NOISE_MS: f64 = 5.0;
-        if ratio * basic > most * basic + NOISE_MS {
-            failures.push(format!("{partitions} partitions: ratio {ratio:.2}"));
-        }
-    }
-    println!("{made} partitions");
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }

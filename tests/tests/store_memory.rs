@@ -4,7 +4,6 @@ use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::process;
 use rowsource_tests::session::{run_each, value};
-use rowsource_tests::statistics::median_ratio;
 use rowsource_tests::store::{basic_server, info, measure_all, only_kept};
 use std::time::{Duration, Instant};
 
@@ -117,6 +116,7 @@ fn server_with_plans() -> (Server, Client) {
     (server, client)
 }
 
+/// `attack_plans.rs` counts what it takes to find one of them.
 #[test]
 fn five_thousand_plans_fit_and_are_read_in_little_memory() {
     let (server, mut client) = server_with_plans();
@@ -142,34 +142,11 @@ fn five_thousand_plans_fit_and_are_read_in_little_memory() {
         "pg_stat_rowsource_histogram",
         "pg_stat_rowsource_plans",
     ] {
-        let started = Instant::now();
         let rows: i64 = value(&mut reader, &format!("SELECT count(*) FROM {view}"));
         let grown = own_memory(&mut reader) - before;
-        println!("{view}: {rows} rows, {:?}, {grown} bytes more", started.elapsed());
+        println!("{view}: {rows} rows, {grown} bytes more");
         assert!(grown < 12 * MB, "{view}: {grown} bytes more");
     }
-
-    // Finding one plan does not read all others.
-    let time = |client: &mut Client, sql: &str| {
-        let started = Instant::now();
-        client.simple_query(sql).expect("rows");
-        started.elapsed().as_secs_f64()
-    };
-    let ids = client
-        .query_one("SELECT queryid, planid FROM pg_stat_rowsource_plans LIMIT 1", &[])
-        .expect("a plan");
-    let (queryid, planid): (i64, i64) = (ids.get(0), ids.get(1));
-    let (mut one, mut all) = (Vec::new(), Vec::new());
-    for _ in 0..7 {
-        one.push(time(
-            &mut reader,
-            &format!("SELECT rowsource_display({queryid}, {planid})"),
-        ));
-        all.push(time(&mut reader, "SELECT count(*) FROM pg_stat_rowsource"));
-    }
-    let ratio = median_ratio(&one, &all);
-    println!("one plan takes {ratio:.4} of the time of all");
-    assert!(ratio < 0.1, "one plan takes {ratio} of the time of all");
     server.assert_no_crash();
 }
 

@@ -96,7 +96,7 @@ pub fn run(context: &mut ExperimentContext) {
         &["calls", "instructions"],
     );
     context.at(0.05, "calls");
-    for ((node, _, most), found) in CALLS.into_iter().zip(of_calls(&data)) {
+    for ((node, _, most), found) in CALLS.into_iter().zip(of_calls(&data).measured) {
         table.row([node.to_string(), format!("{found:.1}")]);
         context.measured("a call", node, "instructions", &[found]);
         context.assert_exact(
