@@ -218,7 +218,7 @@ fn every_wait_has_a_line() {
          CREATE TABLE more AS SELECT * FROM big; UPDATE t SET v = 3 WHERE id = 7",
     );
     let mut holder = server.connect();
-    let (mut client, held) = hold(
+    let (mut client, lasted) = hold(
         &mut holder,
         client,
         ["BEGIN; LOCK TABLE t", "SELECT count(*) FROM t", "relation"],
@@ -268,10 +268,7 @@ fn every_wait_has_a_line() {
         assert!(counted.contains_key(event), "{event} in {counted:?}");
     }
     let locked = counted["Lock relation"].1;
-    assert!(
-        locked >= held.as_secs_f64() * 1e3 - 10.0,
-        "{locked} ms of {held:?}"
-    );
+    assert!(lasted.contains(locked), "{locked} ms, {lasted:?}");
     drop(client);
     server.assert_no_crash();
 }
