@@ -1,7 +1,7 @@
 /*
- * Sums up the processor time that the kernel uses inside the calls in which a process of the server waits. The server loads
- * this library before the C library (LD_PRELOAD), so pg_rowsource's functions call these. cpu_of_waits() returns the sum of this
- * process, and cpu_of_process() all of its processor time, in nanoseconds.
+ * Sums up the calls in which a process of the server waits: how long they take, and the processor time that the kernel uses inside of
+ * them. The server loads this library before the C library (LD_PRELOAD), so pg_rowsource's functions call these. Its functions return
+ * nanoseconds of this process: time_of_waits() and cpu_of_waits() return the sums, cpu_of_process() all of its processor time.
  */
 #define _GNU_SOURCE
 #include "postgres.h"
@@ -18,14 +18,21 @@ PG_MODULE_MAGIC;
 extern PGDLLIMPORT uint32 *my_wait_event_info __attribute__((weak));
 
 static int64 sum;
+static int64 time_sum;
+
+static int64
+read_clock(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return now.tv_sec * INT64CONST(1000000000) + now.tv_nsec;
+}
 
 static int64
 cpu(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-	return now.tv_sec * INT64CONST(1000000000) + now.tv_nsec;
+	return read_clock(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 #define COUNTED(result, name, parameters, arguments) \
@@ -36,6 +43,7 @@ cpu(void)
 		static result (*original) parameters; \
 		result		returned; \
 		int64		start; \
+		int64		began; \
 		int			error; \
 		\
 		if (original == NULL) \
@@ -43,8 +51,10 @@ cpu(void)
 		if (&my_wait_event_info == NULL || *my_wait_event_info == 0) \
 			return original arguments; \
 		start = cpu(); \
+		began = read_clock(CLOCK_MONOTONIC); \
 		returned = original arguments; \
 		error = errno; \
+		time_sum += read_clock(CLOCK_MONOTONIC) - began; \
 		sum += cpu() - start; \
 		errno = error; \
 		return returned; \
@@ -72,6 +82,13 @@ Datum
 cpu_of_waits(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_INT64(sum);
+}
+
+PG_FUNCTION_INFO_V1(time_of_waits);
+Datum
+time_of_waits(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(time_sum);
 }
 
 PG_FUNCTION_INFO_V1(cpu_of_process);

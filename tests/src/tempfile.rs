@@ -160,19 +160,26 @@ pub fn create_tracer(client: &mut Client) {
 
 /// Returns the requests, bytes and milliseconds that the tracer has seen of this session, of reads and of writes.
 pub fn traced(client: &mut Client, filetype: usize) -> [Requests; 2] {
+    totals(client, filetype).map(|totals| Requests {
+        reqs: totals[0],
+        bytes: totals[1],
+        ms: totals[2] as f64 / 1e6,
+    })
+}
+
+/// Returns how many of these requests took as long as the tracer's delay, or longer.
+pub fn delayed(client: &mut Client, filetype: usize) -> i64 {
+    totals(client, filetype).map(|totals| totals[3]).iter().sum()
+}
+
+/// Returns the tracer's totals of reads and of writes.
+fn totals(client: &mut Client, filetype: usize) -> [Vec<i64>; 2] {
     [false, true].map(|write| {
         let totals: String = value(
             client,
             &format!("SELECT tracer_totals({}, {write})", filetype == 1),
         );
-        let numbers: Vec<i64> = totals
-            .split(' ')
-            .map(|number| number.parse().expect("a number"))
-            .collect();
-        Requests {
-            reqs: numbers[0],
-            bytes: numbers[1],
-            ms: numbers[2] as f64 / 1e6,
-        }
+        let numbers = totals.split(' ');
+        numbers.map(|number| number.parse().expect("a number")).collect()
     })
 }

@@ -31,16 +31,43 @@ pub fn until(observer: &mut Client, condition: &str) {
     }
 }
 
+/// How long a wait lasted, as far as others know: at least for as long as something kept it waiting, and at most as long as its
+/// statement took. Other work on the machine prolongs the second one only.
+#[derive(Clone, Copy, Debug)]
+pub struct Lasted {
+    pub least: Duration,
+    pub most: Duration,
+}
+
+impl Lasted {
+    /// Runs what waits for a known time or longer.
+    pub fn during(least: Duration, run: impl FnOnce()) -> Lasted {
+        let start = Instant::now();
+        run();
+        Lasted {
+            least,
+            most: start.elapsed(),
+        }
+    }
+
+    /// Returns whether a wait of these milliseconds lasted that long. The clocks may differ a little.
+    pub fn contains(&self, ms: f64) -> bool {
+        let [least, most] = [self.least, self.most].map(|time| time.as_secs_f64() * 1e3);
+        (0.99 * least - 1.0..=1.01 * most + 1.0).contains(&ms)
+    }
+}
+
 /// Holds a lock that another session needs, and returns for how long that waited.
 pub fn hold(
     observer: &mut Client,
     mut client: Client,
     [lock, needs, event]: [&str; 3],
     held: Duration,
-) -> (Client, Duration) {
+) -> (Client, Lasted) {
     run_each(observer, lock);
     let id = pid(&mut client);
     let needs = needs.to_owned();
+    let sent = Instant::now();
     let session = std::thread::spawn(move || {
         run_each(&mut client, &needs);
         client
@@ -49,9 +76,11 @@ pub fn hold(
     let start = Instant::now();
     std::thread::sleep(held);
     // Not later: the wait ends before this thread runs again.
-    let held = start.elapsed();
+    let least = start.elapsed();
     run_each(observer, "COMMIT");
-    (session.join().expect("the session"), held)
+    let client = session.join().expect("the session");
+    let most = sent.elapsed();
+    (client, Lasted { least, most })
 }
 
 /// Cancels a statement of a session that needs the advisory lock 1, which the observer keeps. Returns for how long that waited.
@@ -60,10 +89,11 @@ pub fn cancel(
     mut client: Client,
     statement: &str,
     held: Duration,
-) -> (Client, Duration) {
+) -> (Client, Lasted) {
     run_each(observer, "SELECT pg_advisory_lock(1)");
     let (id, token) = (pid(&mut client), client.cancel_token());
     let statement = statement.to_owned();
+    let sent = Instant::now();
     let session = std::thread::spawn(move || {
         let (code, _) = must_fail(&mut client, &statement);
         assert_eq!(code, SqlState::QUERY_CANCELED);
@@ -72,7 +102,9 @@ pub fn cancel(
     until_waiting(observer, id, "advisory");
     let start = Instant::now();
     std::thread::sleep(held);
-    let held = start.elapsed();
+    let least = start.elapsed();
     token.cancel_query(NoTls).expect("it can be cancelled");
-    (session.join().expect("the session"), held)
+    let client = session.join().expect("the session");
+    let most = sent.elapsed();
+    (client, Lasted { least, most })
 }

@@ -61,30 +61,36 @@ fn each_planning_is_counted_with_its_plan() {
 }
 
 /// The time is that of core's "Planning Time": the same plannings are timed by both. Each execution takes over the time of the
-/// EXPLAIN before it, and needs no planning itself.
+/// EXPLAIN before it, and needs no planning itself. Core reads its clock before and after the library does, so its time is longer: by
+/// little, unless another process runs in between, which it does not each time.
 #[test]
-fn the_time_is_that_of_explain_timing() {
+fn the_time_is_that_of_explain() {
     const PLANNINGS: usize = 15;
+    /// EXPLAIN shows whole microseconds.
+    const ROUNDED_MS: f64 = 0.001;
     let server = Server::preloaded("planning-time", &[]);
     let mut client = session(&server);
     run_each(
         &mut client,
         "SET plan_cache_mode = force_generic_plan; PREPARE p AS SELECT count(grp) AS timed FROM t; EXECUTE p; SELECT rowsource_reset()",
     );
-    let by_core: f64 = (0..PLANNINGS)
-        .map(|_| {
-            let statement = "SELECT count(grp) AS timed FROM t";
-            let document = explain_json(&mut client, statement, "FORMAT JSON, SUMMARY");
-            run_each(&mut client, "EXECUTE p");
-            document[0]["Planning Time"].as_f64().expect("a time")
-        })
-        .sum();
-    let (plans, calls, [total, ..]) = planned(&mut client, "timed");
-    assert_eq!((plans, calls), (PLANNINGS as i64, PLANNINGS as i64));
-    assert!(
-        total < 1.01 * by_core && total > 0.9 * by_core,
-        "{total} instead of {by_core}"
-    );
+    let mut before = 0.0;
+    let mut ratios = Vec::new();
+    for number in 1..=PLANNINGS as i64 {
+        let statement = "SELECT count(grp) AS timed FROM t";
+        let document = explain_json(&mut client, statement, "FORMAT JSON, SUMMARY");
+        let by_core = document[0]["Planning Time"].as_f64().expect("a time");
+        run_each(&mut client, "EXECUTE p");
+        let (plans, calls, [total, ..]) = planned(&mut client, "timed");
+        assert_eq!((plans, calls), (number, number));
+        let took = total - before;
+        assert!(took <= by_core + ROUNDED_MS, "{took} ms, {by_core} ms");
+        ratios.push(took / by_core);
+        before = total;
+    }
+    let closest = ratios.iter().copied().fold(0.0, f64::max);
+    println!("the time of planning, over core's: {ratios:.3?}");
+    assert!(closest > 0.9, "{closest}");
 }
 
 #[test]

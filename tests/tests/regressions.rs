@@ -74,32 +74,25 @@ fn a_suspended_parallel_statement_is_kept_as_failed() {
     server.assert_no_crash();
 }
 
-/// The time budget for describing known plans again did not carry over what was overspent.
+/// The time budget for describing known plans again did not carry over what was overspent: then each execution was described.
 #[test]
-fn known_plans_are_rarely_described_timing() {
+fn known_plans_are_rarely_described() {
+    const LOOKUPS: usize = 200;
+    const BATCHES: usize = 20;
     let server = server("described");
     let mut client = measuring(&server);
-    let seconds = |client: &mut Client, level: &str| {
-        run_each(client, &format!("SET pg_rowsource.statistics_level = {level}"));
-        let start = std::time::Instant::now();
-        for i in 0..4000 {
-            client
-                .simple_query(&format!("SELECT g FROM t WHERE id = {i}"))
-                .expect("the lookup");
+    let mut lookups = |count: usize| {
+        for i in 0..count {
+            run(&mut client, &format!("SELECT g FROM t WHERE id = {i}"));
         }
-        start.elapsed().as_secs_f64()
+        shown(&mut client).contains("with the literals of an earlier execution")
     };
-    seconds(&mut client, "typical");
-    let ratios: Vec<f64> = (0..5)
-        .map(|_| seconds(&mut client, "typical") / seconds(&mut client, "basic"))
-        .collect();
-    let best = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-    println!("lookups with literals, typical over basic: {ratios:.2?}");
-    assert!(best < 1.25, "typical costs {best:.2} of basic");
-    assert!(
-        shown(&mut client).contains("with the literals of an earlier execution"),
-        "a busy session does not describe each execution"
-    );
+    // They use up the budget that a session begins with.
+    lookups(15 * LOOKUPS);
+    let not_described = (0..BATCHES).filter(|_| lookups(LOOKUPS)).count();
+    println!("the last lookup of {not_described} of {BATCHES} batches was not described");
+    // About one of a hundred is described. On a busy machine it is a few times as many, because a session gets a part of the time that passes.
+    assert!(2 * not_described > BATCHES, "{not_described} of {BATCHES}");
 }
 
 /// The library measured fewer details than EXPLAIN requested, and replaced core's.

@@ -83,7 +83,7 @@ fn a_wait_for_a_lock_is_that_of_the_statement_that_waits() {
     let lines = stopped(&server, &mut client);
     let report = tkprof(&mut client, "");
     for (text, call, least) in [
-        ("SELECT count(*) FROM t WHERE id = 4", "Parse ", of_simple),
+        ("SELECT count(*) FROM t WHERE id = 4", "Parse ", of_simple.least),
         ("SELECT v, 'prepared'", "Bind ", held),
     ] {
         let (times, waited) = locked(&report, text, "SELECT 'harmless'");

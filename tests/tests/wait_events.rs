@@ -5,7 +5,7 @@ use postgres::error::SqlState;
 use rowsource_tests::Server;
 use rowsource_tests::environment::environment;
 use rowsource_tests::session::{major, must_fail, run_each, texts, value};
-use rowsource_tests::waiting::{TIMEOUT, cancel, hold, pid};
+use rowsource_tests::waiting::{Lasted, TIMEOUT, cancel, hold, pid};
 use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -49,15 +49,11 @@ fn waits(observer: &mut Client, pid: i32, event: &str) -> Waits {
     )
 }
 
-/// Fails unless there was one wait of this length. A loaded machine may prolong it, but not shorten it.
-fn assert_one(waits: Waits, held: Duration, what: &str) {
-    println!("{what}: {waits:?}, held for {held:?}");
-    let held = held.as_secs_f64() * 1e3;
+/// Fails unless there was one wait of this length.
+fn assert_one(waits: Waits, lasted: Lasted, what: &str) {
+    println!("{what}: {waits:?}, {lasted:?}");
     assert_eq!(waits.count, 1, "{what}: {waits:?}");
-    assert!(
-        waits.total > 0.95 * held && waits.total < 1.5 * held + 500.0,
-        "{what}: {waits:?}, held for {held} ms"
-    );
+    assert!(lasted.contains(waits.total), "{what}: {waits:?}, {lasted:?}");
     assert_eq!(waits.total, waits.max, "{what}");
 }
 
@@ -67,16 +63,14 @@ fn a_sleep_is_one_wait() {
     let (mut observer, mut client) = (server.connect(), server.connect());
     let id = pid(&mut client);
     // The tick of the measured statement wakes the process up.
-    run_each(
-        &mut client,
-        "SET pg_rowsource.statistics_level = typical; SET pg_rowsource.sampfreq = 1;
-         SELECT count(*) FROM t WHERE CASE WHEN id = 5 THEN pg_sleep(0.4) IS NOT NULL ELSE true END",
-    );
-    assert_one(
-        waits(&mut observer, id, "PgSleep"),
-        Duration::from_millis(400),
-        "pg_sleep",
-    );
+    let lasted = Lasted::during(Duration::from_millis(400), || {
+        run_each(
+            &mut client,
+            "SET pg_rowsource.statistics_level = typical; SET pg_rowsource.sampfreq = 1;
+             SELECT count(*) FROM t WHERE CASE WHEN id = 5 THEN pg_sleep(0.4) IS NOT NULL ELSE true END",
+        );
+    });
+    assert_one(waits(&mut observer, id, "PgSleep"), lasted, "pg_sleep");
     run_each(
         &mut client,
         "SET pg_rowsource.wait_timing = off; SELECT pg_sleep(0.1)",
@@ -272,15 +266,13 @@ fn a_session_that_loads_the_library_counts_its_own() {
     run_each(&mut server.connect(), "CREATE EXTENSION pg_rowsource");
     let mut client = server.connect();
     let id = pid(&mut client);
-    run_each(
-        &mut client,
-        "SELECT pg_sleep(0.01); LOAD 'pg_rowsource'; SELECT pg_sleep(0.1)",
-    );
-    assert_one(
-        waits(&mut client, id, "PgSleep"),
-        Duration::from_millis(100),
-        "after LOAD",
-    );
+    let lasted = Lasted::during(Duration::from_millis(100), || {
+        run_each(
+            &mut client,
+            "SELECT pg_sleep(0.01); LOAD 'pg_rowsource'; SELECT pg_sleep(0.1)",
+        );
+    });
+    assert_one(waits(&mut client, id, "PgSleep"), lasted, "after LOAD");
     let (code, message) = must_fail(&mut client, "SELECT * FROM rowsource_system_waits");
     assert_eq!(code, SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE);
     assert!(message.contains("shared_preload_libraries"), "{message}");

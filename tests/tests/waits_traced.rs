@@ -3,9 +3,9 @@
 use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::session::{major, run_each, value};
-use rowsource_tests::strace::{Call, SessionTrace};
+use rowsource_tests::strace::SessionTrace;
 use rowsource_tests::waiting::pid;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const FLUSH: Duration = Duration::from_millis(20);
 const READ: Duration = Duration::from_millis(2);
@@ -58,7 +58,7 @@ fn now() -> f64 {
 }
 
 /// Returns what the session has waited for so far, for each of these events.
-fn of_session(observer: &mut Client, pid: i32, events: [&str; 3]) -> [Sum; 3] {
+fn of_session<const EVENTS: usize>(observer: &mut Client, pid: i32, events: [&str; EVENTS]) -> [Sum; EVENTS] {
     events.map(|event| {
         let row = observer.query_opt(
             "SELECT waits, total_time FROM rowsource_session_waits WHERE pid = $1 AND lower(wait_event) = lower($2)",
@@ -84,17 +84,18 @@ fn flushes(observer: &mut Client, like: &str) -> Vec<(String, i64, f64)> {
         .collect()
 }
 
-/// Fails unless these waits lasted about as long as the disk was made slow. A busy machine delays both the process and what makes
-/// the disk slow.
-fn assert_slow(what: &str, waits: i64, total: f64, each: Duration) {
+/// Fails unless these waits lasted as long as the disk was made slow, or longer, but not longer than all statements.
+fn assert_slow(what: &str, waits: i64, total: f64, each: Duration, elapsed: f64) {
     let known = waits as f64 * each.as_secs_f64() * 1e3;
-    println!("{what}: {waits} waits, {total:.1} ms of {known:.1} ms");
+    println!("{what}: {waits} waits, {total:.1} ms of {known:.1} ms, {elapsed:.1} ms in all");
     assert!(
-        total >= 0.999 * known && total < 3.0 * known + 500.0,
-        "{what}: {waits} waits, {total} ms of {known} ms"
+        total >= 0.999 * known && total < elapsed,
+        "{what}: {waits} waits, {total} ms of {known} ms, {elapsed} ms in all"
     );
 }
 
+/// Nobody else flushes on purpose. But now and then another process does, before a statement can; and a session may flush where it runs
+/// no statement of this test. So numbers of flushes are at most those that the statements make by themselves.
 #[test]
 fn a_slow_flush_is_where_it_was() {
     let server = server("waits-flush");
@@ -105,25 +106,29 @@ fn a_slow_flush_is_where_it_was() {
     // a reader prunes pages.
     run_each(&mut observer, "VACUUM; CHECKPOINT");
     let trace = SessionTrace::start(id as u32, &[("fdatasync", FLUSH)]);
-    let before = now();
+    let [(before, _)] = of_session(&mut observer, id, ["WALSync"]);
+    let began = now();
     run_each(
         &mut client,
         "INSERT INTO t VALUES (0, 1); INSERT INTO t VALUES (0, 2); INSERT INTO t VALUES (0, 3); INSERT INTO t VALUES (0, 4);
          INSERT INTO t VALUES (0, 5); CALL p(); UPDATE big SET v = 1; SELECT count(*) FROM t",
     );
-    let after = now();
+    let ended = now();
+    let elapsed = (ended - began) * 1e3;
+    let [(after, _)] = of_session(&mut observer, id, ["WALSync"]);
     let calls = trace.stop();
     let traced = calls
         .iter()
-        .filter(|call| call.name == "fdatasync" && (before..after).contains(&call.ended))
+        .filter(|call| call.name == "fdatasync" && (began..ended).contains(&call.ended))
         .count();
+    assert_eq!(after - before, traced as i64, "the session's waits");
     // A commit is outside of the nodes.
     let inserts = flushes(&mut observer, "INSERT INTO t VALUES (0%");
-    let [(node, 5, total)] = inserts.as_slice() else {
+    let [(node, committed @ 1..=5, total)] = inserts.as_slice() else {
         panic!("{inserts:?}");
     };
     assert_eq!(node, "");
-    assert_slow("commits", 5, *total, FLUSH);
+    assert_slow("commits", *committed, *total, FLUSH, elapsed);
     // The shortest of them, because a busy machine may delay the others.
     let shortest: f64 = value(
         &mut observer,
@@ -135,20 +140,23 @@ fn a_slow_flush_is_where_it_was() {
     );
     // A procedure commits while it runs. Its statements end before.
     let called = flushes(&mut observer, "CALL p()");
-    let [(node, 3, total)] = called.as_slice() else {
+    let [(node, of_call @ 1..=3, total)] = called.as_slice() else {
         panic!("{called:?}");
     };
     assert_eq!(node, "CALL");
-    assert_slow("CALL", 3, *total, FLUSH);
+    assert_slow("CALL", *of_call, *total, FLUSH, elapsed);
     assert_eq!(flushes(&mut observer, "INSERT INTO t VALUES (1, i)"), []);
     // A page is written after its WAL. Here the nodes need the buffers of pages that were changed before.
     let updated = flushes(&mut observer, "UPDATE big%");
     println!("{updated:?}, {traced} in the trace");
     let (outside, inside): (Vec<_>, Vec<_>) = updated.iter().partition(|(node, ..)| node.is_empty());
-    let [(_, 1, total)] = outside.as_slice() else {
-        panic!("{updated:?}");
+    let sum = |rows: &[&(String, i64, f64)]| {
+        rows.iter()
+            .fold((0, 0.0), |(waits, ms), row| (waits + row.1, ms + row.2))
     };
-    assert_slow("commit of the update", 1, *total, FLUSH);
+    let ((of_commit, total), (in_nodes, total_in_nodes)) = (sum(&outside), sum(&inside));
+    assert!(of_commit <= 1, "{updated:?}");
+    assert_slow("commit of the update", of_commit, total, FLUSH, elapsed);
     assert!(
         !inside.is_empty()
             && inside
@@ -156,22 +164,15 @@ fn a_slow_flush_is_where_it_was() {
                 .all(|(node, ..)| ["Update", "Seq Scan"].contains(&node.as_str())),
         "{updated:?}"
     );
-    let in_nodes = inside.iter().map(|(_, waits, _)| waits).sum::<i64>();
-    assert_slow(
-        "nodes of the update",
-        in_nodes,
-        inside.iter().map(|(.., ms)| ms).sum(),
-        FLUSH,
-    );
-    assert_eq!(traced as i64, 5 + 3 + 1 + in_nodes, "the trace");
+    assert_slow("nodes of the update", in_nodes, total_in_nodes, FLUSH, elapsed);
+    let known = committed + of_call + of_commit + in_nodes;
+    assert!(known <= traced as i64, "{known} of {traced}");
 }
 
-fn sum<'a>(calls: impl Iterator<Item = &'a Call>) -> Sum {
-    calls.fold((0, 0.0), |sum, call| (sum.0 + 1, sum.1 + call.seconds * 1e3))
-}
-
+/// The library reads its clock before and after the call that the tracer sees. So no wait is shorter than its calls, and all waits of the
+/// session are not longer than what they were made in. Most of that time is waits, because the calls are slow.
 #[test]
-fn waits_are_those_of_a_trace_timing() {
+fn waits_are_those_of_a_trace() {
     const EVENTS: [&str; 3] = ["DataFileRead", "WALSync", "ClientRead"];
     let server = server("waits-trace-time");
     let (mut observer, mut client) = (server.connect(), server.connect());
@@ -191,6 +192,10 @@ fn waits_are_those_of_a_trace_timing() {
             run_each(client, "INSERT INTO t VALUES (1, 2)");
         }
     };
+    let all_waits = |observer: &mut Client| -> f64 {
+        let sum = format!("SELECT sum(total_time)::float8 FROM rowsource_session_waits WHERE pid = {id}");
+        value(observer, &sum)
+    };
     work(&mut client);
     // The tracer stops the process twice a call, outside of the time that it shows. So calls must last.
     let trace = SessionTrace::start(
@@ -198,22 +203,28 @@ fn waits_are_those_of_a_trace_timing() {
         &[("pread64", READ), ("preadv", READ), ("fdatasync", READ)],
     );
     // The wait that strace interrupted when it attached ends with this statement.
+    let began = Instant::now();
     run_each(&mut client, "SELECT 1");
-    let before = (of_session(&mut observer, id, EVENTS), now());
+    let (before, first, all_before) = (
+        of_session(&mut observer, id, EVENTS),
+        now(),
+        all_waits(&mut observer),
+    );
     work(&mut client);
     // The session waits for its client again.
     std::thread::sleep(THINK);
-    let after = (of_session(&mut observer, id, EVENTS), now());
+    let (after, last, all_after) = (
+        of_session(&mut observer, id, EVENTS),
+        now(),
+        all_waits(&mut observer),
+    );
+    let elapsed = began.elapsed().as_secs_f64() * 1e3;
     let calls = trace.stop();
-    let calls: Vec<&Call> = calls
-        .iter()
-        .filter(|call| (before.1..after.1).contains(&call.ended))
-        .collect();
     let of = |names: &[&str]| {
-        sum(calls
+        calls
             .iter()
-            .copied()
-            .filter(|call| names.contains(&call.name.as_str())))
+            .filter(|call| (first..last).contains(&call.ended) && names.contains(&call.name.as_str()))
+            .fold((0, 0.0), |sum: Sum, call| (sum.0 + 1, sum.1 + call.seconds * 1e3))
     };
     let traced = [
         of(&["pread64", "preadv"]),
@@ -223,14 +234,19 @@ fn waits_are_those_of_a_trace_timing() {
     // A call that an old signal of the latch ends belongs to the wait after it. The process then reads the latch's descriptor.
     let (woken, _) = of(&["read"]);
     for (at, event) in EVENTS.iter().enumerate() {
-        let counted = (after.0[at].0 - before.0[at].0, after.0[at].1 - before.0[at].1);
+        let counted = (after[at].0 - before[at].0, after[at].1 - before[at].1);
         println!("{event}: counted {counted:.2?}, traced {:.2?}", traced[at]);
         assert!(
             counted.0 >= 15 && (0..=woken).contains(&(traced[at].0 - counted.0)),
             "{event}: counted {counted:?}, traced {:?}",
             traced[at],
         );
-        let ratio = counted.1 / traced[at].1;
-        assert!((0.9..1.1).contains(&ratio), "{event}: {ratio}");
+        assert!(
+            counted.1 >= 0.99 * traced[at].1,
+            "{event}: {counted:?}, {traced:?}"
+        );
     }
+    let waits = all_after - all_before;
+    println!("{waits:.1} ms of waits in {elapsed:.1} ms");
+    assert!(waits <= elapsed, "{waits} ms of waits in {elapsed} ms");
 }

@@ -1,5 +1,5 @@
 /*
- * A clock whose readings take a microsecond, and two as long as there is a file named "tired" in the data directory. LD_PRELOAD
+ * A clock whose readings take a microsecond, and ten as long as there is a file named "tired" in the data directory. LD_PRELOAD
  * loads this library before libc.
  */
 #define _GNU_SOURCE
@@ -22,7 +22,7 @@ clock_gettime(clockid_t id, struct timespec *now)
 
 	if (id == CLOCK_MONOTONIC)
 	{
-		int64_t		takes = access("tired", F_OK) == 0 ? 2000 : 1000;
+		int64_t		takes = access("tired", F_OK) == 0 ? 10000 : 1000;
 
 		while (read_clock(id, now) - began < takes)
 			;

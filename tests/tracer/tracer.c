@@ -27,8 +27,8 @@ enum
 
 #define DESCRIPTORS 65536
 static unsigned char kinds[DESCRIPTORS];
-/* Calls, bytes and nanoseconds, by kind and operation (read, write). */
-static int64 totals[TEMP_TABLE + 1][2][3];
+/* Calls, bytes, nanoseconds, and calls that took longer than a delay, by kind and operation (read, write). */
+static int64 totals[TEMP_TABLE + 1][2][4];
 static int	delay_us = 0;
 static int	delay_every = 1;
 static int	until_delay = 1;
@@ -89,6 +89,7 @@ traced(int operation, long number, int fd, void *data, size_t size, off_t offset
 {
 	int			kind = kind_of(fd);
 	int64		start;
+	int64		took;
 	ssize_t		result;
 
 	if (kind == OTHER)
@@ -113,7 +114,9 @@ traced(int operation, long number, int fd, void *data, size_t size, off_t offset
 	}
 	totals[kind][operation][0]++;
 	totals[kind][operation][1] += result > 0 ? result : 0;
-	totals[kind][operation][2] += monotonic() - start;
+	took = monotonic() - start;
+	totals[kind][operation][2] += took;
+	totals[kind][operation][3] += delay_us > 0 && took >= delay_us * INT64CONST(1000);
 	return result;
 }
 
@@ -149,7 +152,7 @@ close(int fd)
 	return syscall(SYS_close, fd);
 }
 
-/* tracer_totals(temporary table?, write?) returns calls, bytes and nanoseconds of this process so far. */
+/* tracer_totals(temporary table?, write?) returns the totals of this process so far. */
 PG_FUNCTION_INFO_V1(tracer_totals);
 Datum
 tracer_totals(PG_FUNCTION_ARGS)
@@ -157,8 +160,8 @@ tracer_totals(PG_FUNCTION_ARGS)
 	int			kind = PG_GETARG_BOOL(0) ? TEMP_TABLE : WORK_FILE;
 	int64	   *found = totals[kind][PG_GETARG_BOOL(1) ? 1 : 0];
 
-	PG_RETURN_TEXT_P(cstring_to_text(psprintf(INT64_FORMAT " " INT64_FORMAT " " INT64_FORMAT,
-											  found[0], found[1], found[2])));
+	PG_RETURN_TEXT_P(cstring_to_text(psprintf(INT64_FORMAT " " INT64_FORMAT " " INT64_FORMAT " " INT64_FORMAT,
+											  found[0], found[1], found[2], found[3])));
 }
 
 /* tracer_faults(n): of n requests, one is interrupted and one write is short. 0: no faults. */
