@@ -92,24 +92,29 @@ pub const CASES: &[Case] = &[
     },
 ];
 
-const TABLES: &str = "
-    CREATE TABLE n AS SELECT i AS id FROM generate_series(1, 1000000) i;
-    CREATE TABLE n300 AS SELECT i AS id FROM generate_series(1, 300000) i; CREATE INDEX ON n300 (id);
-    CREATE TABLE few AS SELECT i * 7 AS id FROM generate_series(1, 20000) i;
-    CREATE TABLE pa (id int, v int) PARTITION BY RANGE (id); CREATE TABLE pb (id int) PARTITION BY RANGE (id)";
+/// The number of rows of the largest table of [`CASES`]. With fewer rows there are fewer long calls, so some estimates scatter more.
+pub const ROWS: u32 = 1_000_000;
 
-const ROWS_OF_PARTITIONS: &str = "
-    INSERT INTO pa SELECT i, 1 FROM generate_series(0, 199999) i; INSERT INTO pb SELECT id FROM pa;
-    VACUUM ANALYZE n; VACUUM ANALYZE n300; VACUUM ANALYZE few; VACUUM ANALYZE pa; VACUUM ANALYZE pb";
-
-/// Creates the tables of [`CASES`].
-pub fn create_tables(client: &mut Client) {
-    run_each(client, TABLES);
+/// Creates the tables of [`CASES`]. The largest has this number of rows, which is at most [`ROWS`].
+pub fn create_tables(client: &mut Client, rows: u32) {
+    let of = |full: u32| full / (ROWS / rows);
+    run_each(
+        client,
+        &format!(
+            "CREATE TABLE n AS SELECT i AS id FROM generate_series(1, {rows}) i;
+             CREATE TABLE n300 AS SELECT i AS id FROM generate_series(1, {}) i; CREATE INDEX ON n300 (id);
+             CREATE TABLE few AS SELECT i * 7 AS id FROM generate_series(1, {}) i;
+             CREATE TABLE pa (id int, v int) PARTITION BY RANGE (id); CREATE TABLE pb (id int) PARTITION BY RANGE (id)",
+            of(300_000),
+            of(20_000)
+        ),
+    );
+    let of_partition = of(10_000);
     for (table, partition) in ["pa", "pb"]
         .iter()
         .flat_map(|table| (0..20).map(move |partition| (table, partition)))
     {
-        let (from, to) = (partition * 10_000, (partition + 1) * 10_000);
+        let (from, to) = (partition * of_partition, (partition + 1) * of_partition);
         run_each(
             client,
             &format!(
@@ -117,7 +122,14 @@ pub fn create_tables(client: &mut Client) {
             ),
         );
     }
-    run_each(client, ROWS_OF_PARTITIONS);
+    run_each(
+        client,
+        &format!(
+            "INSERT INTO pa SELECT i, 1 FROM generate_series(0, {}) i; INSERT INTO pb SELECT id FROM pa;
+             VACUUM ANALYZE n; VACUUM ANALYZE n300; VACUUM ANALYZE few; VACUUM ANALYZE pa; VACUUM ANALYZE pb",
+            20 * of_partition - 1
+        ),
+    );
 }
 
 /// Returns the statement with its burning, or with burn(0) instead.

@@ -60,6 +60,17 @@ pub fn worker(observer: &mut Client) -> u32 {
 /// Returns what the worker takes in this time, while [`SESSIONS`] sessions of the server do something. The server must have room for
 /// them, the extension, and the tables of pgbench.
 pub fn cost(server: &Server, doing: Doing, during: Duration) -> Cost {
+    while_doing(server, doing, during, |observer| measured(observer, during))
+}
+
+/// Does something else, such as to measure the worker with [`measured`] several times, while these sessions do something. The last
+/// kind of them goes on for `during` and a few seconds.
+pub fn while_doing<T>(
+    server: &Server,
+    doing: Doing,
+    during: Duration,
+    body: impl FnOnce(&mut Client) -> T,
+) -> T {
     let mut observer = server.connect();
     let all = |sql: &str| -> Vec<Busy> { (0..SESSIONS).map(|_| Busy::run(server.connect(), sql)).collect() };
     let waiting = |event: &str| {
@@ -72,17 +83,17 @@ pub fn cost(server: &Server, doing: Doing, during: Duration) -> Cost {
         Doing::Nothing => {
             let idle: Vec<Client> = (0..SESSIONS).map(|_| server.connect()).collect();
             let active = Busy::run(server.connect(), SLEEP);
-            let cost = measured(&mut observer, during);
+            let result = body(&mut observer);
             drop(idle);
             active.cancel(&mut observer);
-            cost
+            result
         }
         Doing::Sleeping => {
             let busy = all(SLEEP);
             until(&mut observer, &waiting("'PgSleep'"));
-            let cost = measured(&mut observer, during);
+            let result = body(&mut observer);
             busy.into_iter().for_each(|busy| drop(busy.cancel(&mut observer)));
-            cost
+            result
         }
         Doing::Waiting => {
             const UPDATE: &str = "UPDATE pgbench_branches SET bbalance = bbalance WHERE bid = 1";
@@ -90,9 +101,9 @@ pub fn cost(server: &Server, doing: Doing, during: Duration) -> Cost {
             run_each(&mut holder, &format!("BEGIN; {UPDATE}"));
             let busy = all(UPDATE);
             until(&mut observer, &waiting("'transactionid', 'tuple'"));
-            let cost = measured(&mut observer, during);
+            let result = body(&mut observer);
             busy.into_iter().for_each(|busy| drop(busy.cancel(&mut observer)));
-            cost
+            result
         }
         Doing::Lookups => std::thread::scope(|scope| {
             // pgbench begins to count the time when all are connected.
@@ -108,15 +119,15 @@ pub fn cost(server: &Server, doing: Doing, during: Duration) -> Cost {
                      WHERE application_name = 'pgbench'"
                 ),
             );
-            let cost = measured(&mut observer, during);
+            let result = body(&mut observer);
             runs.join().expect("pgbench");
-            cost
+            result
         }),
     }
 }
 
 /// Measures the worker for some time.
-fn measured(observer: &mut Client, during: Duration) -> Cost {
+pub fn measured(observer: &mut Client, during: Duration) -> Cost {
     let worker = worker(observer);
     let clock = "SELECT clock_timestamp()";
     let from: SystemTime = value(observer, clock);

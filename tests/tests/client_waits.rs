@@ -6,8 +6,6 @@ use rowsource_tests::session::{run_each, value};
 use rowsource_tests::waiting::{pid, until_waiting};
 use std::time::Duration;
 
-/// The client thinks before each message, so the session waits for it.
-const THINK: Duration = Duration::from_millis(300);
 const ROUNDS: i64 = 4;
 
 fn waits(observer: &mut Client, pid: i32) -> i64 {
@@ -29,25 +27,25 @@ fn a_wait_for_a_lock_does_not_join_two_waits_for_the_client() {
         "CREATE EXTENSION pg_rowsource; CREATE TABLE t AS SELECT i AS id FROM generate_series(1, 10) i",
     );
     let id = pid(&mut client);
-    let send = |client: &mut Client, sql: &str| {
-        std::thread::sleep(THINK);
-        client.batch_execute(sql).expect(sql);
-    };
-    send(&mut client, "SET deadlock_timeout = '50ms'");
+    run_each(&mut client, "SET deadlock_timeout = '50ms'");
+    until_waiting(&mut observer, id, "ClientRead");
     let before = waits(&mut observer, id);
     for _ in 0..ROUNDS {
-        send(&mut holder, "BEGIN; LOCK TABLE t");
+        run_each(&mut holder, "BEGIN; LOCK TABLE t");
+        // The client thinks before each message, so the session waits for it.
+        until_waiting(&mut observer, id, "ClientRead");
         let locked = std::thread::spawn(move || {
             client.batch_execute("SELECT count(*) FROM t").expect("it waits");
             client
         });
         until_waiting(&mut observer, id, "relation");
         std::thread::sleep(Duration::from_millis(200));
-        send(&mut holder, "COMMIT");
+        run_each(&mut holder, "COMMIT");
         client = locked.join().expect("the session");
-        send(&mut client, "SELECT 1");
+        until_waiting(&mut observer, id, "ClientRead");
+        run_each(&mut client, "SELECT 1");
     }
-    std::thread::sleep(THINK);
+    until_waiting(&mut observer, id, "ClientRead");
     let counted = waits(&mut observer, id) - before;
     // A message ends the wait that began after the one before it.
     assert_eq!(counted, 2 * ROUNDS);

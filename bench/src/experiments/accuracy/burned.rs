@@ -8,7 +8,7 @@ use crate::model::spread::Spread;
 use crate::model::spread::spread;
 use crate::model::table::Table;
 use rowsource_tests::SHIPPED;
-use rowsource_tests::adversarial::{CASES, base_times, create_tables, ratios, with_burning};
+use rowsource_tests::adversarial::{CASES, ROWS, base_times, create_tables, ratios, with_burning};
 use rowsource_tests::measured::children_above_parents;
 use rowsource_tests::session::run_each;
 use rowsource_tests::{Server, burn, measure};
@@ -31,7 +31,7 @@ pub fn run(context: &mut ExperimentContext) -> usize {
     );
     context.server(&server);
     burn::create(&mut server.connect());
-    create_tables(&mut server.connect());
+    create_tables(&mut server.connect(), ROWS);
     let mut columns = vec!["case".to_string(), "node".to_string()];
     columns.extend(SAMPFREQS.map(|sampfreq| format!("sampfreq {sampfreq}")));
     let mut table = Table::new(
