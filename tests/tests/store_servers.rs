@@ -5,8 +5,9 @@ use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::session::{must_fail, run_each, texts, value};
 use rowsource_tests::store::{basic_server, info, kept, measure_all, measured, measuring, only_kept};
+use rowsource_tests::waiting::until;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[test]
 fn a_hot_standby_keeps_its_own() {
@@ -20,10 +21,7 @@ fn a_hot_standby_keeps_its_own() {
     let mut standby = Server::standby_of(&primary, "standby");
     let mut client = standby.connect();
     assert!(value::<bool>(&mut client, "SELECT pg_is_in_recovery()"));
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while client.simple_query("SELECT FROM t").is_err() && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    until(&mut client, "SELECT to_regclass('t') IS NOT NULL");
     measured(&mut client, "SELECT count(*), 'standby' FROM t");
     assert_eq!(only_kept(&mut client, "%'standby'%").calls, 1);
     assert_eq!(kept(&mut client, "%'primary'%"), []);

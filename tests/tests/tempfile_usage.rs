@@ -4,10 +4,10 @@ use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::environment::environment;
 use rowsource_tests::session::{run_each, texts, value};
+use rowsource_tests::waiting::until;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 fn server(name: &str) -> Server {
     let server = Server::preloaded(
@@ -140,12 +140,10 @@ fn other_tablespaces_are_shown() {
 
 /// Waits until a running statement uses temporary space of this kind.
 fn wait_for(observer: &mut Client, kind: &str) {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    let used = format!("SELECT count(*) FROM rowsource_temp_usage() WHERE kind = '{kind}' AND bytes > 0");
-    while value::<i64>(observer, &used) == 0 {
-        assert!(Instant::now() < deadline, "no {kind}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until(
+        observer,
+        &format!("SELECT EXISTS (SELECT FROM rowsource_temp_usage() WHERE kind = '{kind}' AND bytes > 0)"),
+    );
 }
 
 #[test]
