@@ -113,6 +113,14 @@ const STATEMENTS_ONLY: &[&str] = &[
     "pg_rowsource::pg::store::exemplars::keep",
     "pg_rowsource::session::Last::keep_text",
 ];
+/// Counts what writes to the store, too, for plans that run once: they are written at once.
+const WITH_STORE: &[&str] = &[
+    "PostgresMain",
+    "InitPostgres",
+    "proc_exit",
+    "pgstat_report_stat",
+    "pg_rowsource::session::Last::keep_text",
+];
 /// Counts what runs plans. What a session does beside it, once a second or once in its life, is not counted. Nor is that it measures
 /// the clock's own cost at each tick, which are few instructions under callgrind.
 const PLANS_ONLY: &[&str] = &[
@@ -192,32 +200,25 @@ pub struct Cost {
     pub added: f64,
 }
 
-fn costs(without: &[u64], with: &[u64]) -> Vec<Cost> {
-    let cost = |(&without, &with): (&u64, &u64)| Cost {
-        without: without as f64,
-        added: with as f64 - without as f64,
-    };
-    without.iter().zip(with).map(cost).collect()
-}
-
 /// Counts what the library adds to each part of a script, which runs without it and with it.
 pub fn of_library(data: &Path, settings: &[&str], parts: &[String]) -> Vec<Cost> {
     let run = |library: &str| {
         let library = format!("shared_preload_libraries={library}");
         of_parts(data, &[&[&library[..]], settings].concat(), parts)
     };
-    costs(&run(""), &run("pg_rowsource"))
+    let cost = |(without, with): (u64, u64)| Cost {
+        without: without as f64,
+        added: with as f64 - without as f64,
+    };
+    run("").into_iter().zip(run("pg_rowsource")).map(cost).collect()
 }
 
-/// Counts what measuring adds to each part of a script. All parts run at level basic and then at level
-/// typical. Before, they run without being counted, because the first run reads system tables.
+/// Does the same for parts that are measured. Before, all of them run at level basic, because the first run
+/// reads system tables.
 pub fn of_measuring(data: &Path, settings: &[&str], parts: &[String]) -> Vec<Cost> {
     let level = |level: &str| format!("SET pg_rowsource.statistics_level = {level};\n\n");
-    let first = [level("basic"), parts.concat()].concat();
-    let all = [&[first], parts, &[level("typical")], parts].concat();
-    let settings = [&["shared_preload_libraries=pg_rowsource"], settings].concat();
-    let counts = of_parts(data, &settings, &all);
-    costs(&counts[1..=parts.len()], &counts[parts.len() + 2..])
+    let first = [level("basic"), parts.concat(), level("typical")].concat();
+    of_library(data, settings, &[&[first], parts].concat()).split_off(1)
 }
 
 /// Returns what each more unit costs between two sizes.
@@ -227,6 +228,11 @@ pub fn of_a_unit(sizes: [usize; 2], costs: [Cost; 2]) -> Cost {
         without: of_a_unit(costs.map(|cost| cost.without)),
         added: of_a_unit(costs.map(|cost| cost.added)),
     }
+}
+
+/// Does the same for statements with new plans, and counts what writes these to the store.
+pub fn of_new_plans(data: &Path, settings: &[&str], parts: &[String]) -> Vec<u64> {
+    visit_parts(&[], WITH_STORE, data, settings, parts, sum)
 }
 
 /// Runs the parts of a script in one session, and returns what `read` finds in the counts of each.

@@ -1,6 +1,4 @@
 //! Readers at full speed see no absurd figure, and disturb nobody, while sessions begin, run, are terminated and killed.
-//!
-//! With `ROWSOURCE_LONG` set, it takes ten minutes, with 50 sessions and 10 readers, and kills a session every minute.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -48,24 +46,19 @@ struct Size {
     crash_every: Option<Duration>,
 }
 
-impl Size {
-    fn chosen() -> Size {
-        if std::env::var_os("ROWSOURCE_LONG").is_none() {
-            return Size {
-                time: Duration::from_secs(8),
-                sessions: 6,
-                readers: 2,
-                crash_every: None,
-            };
-        }
-        Size {
-            time: Duration::from_secs(600),
-            sessions: 50,
-            readers: 10,
-            crash_every: Some(Duration::from_secs(60)),
-        }
-    }
-}
+const SHORT: Size = Size {
+    time: Duration::from_secs(8),
+    sessions: 6,
+    readers: 2,
+    crash_every: None,
+};
+
+const LONG: Size = Size {
+    time: Duration::from_secs(600),
+    sessions: 50,
+    readers: 10,
+    crash_every: Some(Duration::from_secs(60)),
+};
 
 /// Runs the statements until `goes_on` says no, in sessions that others may end. Counts those that succeed.
 fn run_statements(server: &Server, from: u64, goes_on: &impl Fn() -> bool, succeeded: &AtomicU64) {
@@ -142,7 +135,16 @@ fn create_objects(server: &Server) {
 
 #[test]
 fn readers_see_sane_figures_while_sessions_come_and_go() {
-    let size = Size::chosen();
+    torture(&SHORT);
+}
+
+/// It kills sessions, too.
+#[test]
+fn readers_see_sane_figures_for_ten_minutes_long() {
+    torture(&LONG);
+}
+
+fn torture(size: &Size) {
     let settings = [
         "jit = off",
         // Those that were terminated still end, while others replace them.
@@ -165,7 +167,7 @@ fn readers_see_sane_figures_while_sessions_come_and_go() {
         !failed.load(Relaxed) && (elapsed < size.time || elapsed < size.time + MORE_TIME && !has_enough())
     };
     std::thread::scope(|scope| {
-        let (server, size, goes_on) = (&server, &size, &goes_on);
+        let (server, goes_on) = (&server, &goes_on);
         let (reads, run, dropped, crashes, memory, failed) =
             (&reads, &run, &dropped, &crashes, &memory, &failed);
         for session in 0..size.sessions {

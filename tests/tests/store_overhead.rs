@@ -19,7 +19,7 @@ const COMMON: [&str; 3] = [
 const MIN_SHARE: f64 = 0.7;
 
 /// The transactions of each client in a run.
-const TRANSACTIONS: usize = 400;
+const TRANSACTIONS: usize = 300;
 
 #[test]
 fn short_statements_keep_their_throughput_timing() {
@@ -31,7 +31,7 @@ fn short_statements_keep_their_throughput_timing() {
     let number = TRANSACTIONS.to_string();
     let arguments = ["-n", "-S", "-M", "prepared", "-c", "8", "-j", "8", "-t", &number];
     let trial = Trial::of_ratios("throughput of pgbench -S", Limit::AtLeast(MIN_SHARE));
-    let trial = trial.compare(8..=20, |side| {
+    let trial = trial.compare(8..=16, |side| {
         let server = if side == Side::Other { &measured } else { &bare };
         transactions_per_second(server, "", &arguments)
     });
