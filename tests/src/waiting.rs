@@ -31,8 +31,8 @@ pub fn until(observer: &mut Client, condition: &str) {
     }
 }
 
-/// How long a wait lasted, as far as others know: at least for as long as something kept it waiting, and at most as long as its
-/// statement took. Other work on the machine prolongs the second one only.
+/// How long a wait lasted, as far as others know: at least for as long as something kept it waiting, and at
+/// most as long as its statement took. Other work on the machine prolongs the second one only.
 #[derive(Clone, Copy, Debug)]
 pub struct Lasted {
     pub least: Duration,
