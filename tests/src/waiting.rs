@@ -50,6 +50,11 @@ impl Lasted {
         }
     }
 
+    /// Runs statements one by one, in which a wait lasts this long or longer.
+    pub fn running(client: &mut Client, least_ms: u64, sql: &str) -> Lasted {
+        Lasted::during(Duration::from_millis(least_ms), || run_each(client, sql))
+    }
+
     /// Returns whether a wait of these milliseconds lasted that long. The clocks may differ a little.
     pub fn contains(&self, ms: f64) -> bool {
         let [least, most] = [self.least, self.most].map(|time| time.as_secs_f64() * 1e3);
