@@ -22,7 +22,7 @@
 
 # pg_buildext runs this file in another folder. The checkout's path may have spaces, at which make splits: no list and no target of
 # make has a path, and in a recipe each stands in quotes.
-srcdir := $(shell file='$(MAKEFILE_LIST)'; dirname "$$(realpath "$${file\# }")")
+srcdir := $(shell file=$$(echo '$(MAKEFILE_LIST)' | sed 's/^ *//'); dirname "$$(realpath "$$file")")
 PG_CONFIG ?= /usr/lib/postgresql/15/bin/pg_config
 CARGO_TARGET_DIR ?= $(srcdir)/target
 export PG_CONFIG CARGO_TARGET_DIR

@@ -1,7 +1,8 @@
 /*
- * Sums up the calls in which a process of the server waits: how long they take, and the processor time that the kernel uses inside of
- * them. The server loads this library before the C library (LD_PRELOAD), so pg_rowsource's functions call these. Its functions return
- * nanoseconds of this process: time_of_waits() and cpu_of_waits() return the sums, cpu_of_process() all of its processor time.
+ * Sums up the calls in which a process of the server waits: how long they take, and the processor time that
+ * the kernel uses inside of them. The server loads this library before the C library (LD_PRELOAD), so
+ * pg_rowsource's functions call these. Its functions return nanoseconds of this process: time_of_waits() and
+ * cpu_of_waits() return the sums, cpu_of_process() all of its processor time.
  */
 #define _GNU_SOURCE
 #include "postgres.h"

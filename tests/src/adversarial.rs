@@ -92,7 +92,8 @@ pub const CASES: &[Case] = &[
     },
 ];
 
-/// The number of rows of the largest table of [`CASES`]. With fewer rows there are fewer long calls, so some estimates scatter more.
+/// The number of rows of the largest table of [`CASES`]. With fewer rows there are fewer long calls, so some
+/// estimates scatter more.
 pub const ROWS: u32 = 1_000_000;
 
 /// Creates the tables of [`CASES`]. The largest has this number of rows, which is at most [`ROWS`].

@@ -63,8 +63,8 @@ pub fn cost(server: &Server, doing: Doing, during: Duration) -> Cost {
     while_doing(server, doing, during, |observer| measured(observer, during))
 }
 
-/// Does something else, such as to measure the worker with [`measured`] several times, while these sessions do something. The last
-/// kind of them goes on for `during` and a few seconds.
+/// Does something else, such as to measure the worker with [`measured`] several times, while these sessions
+/// do something. The last kind of them goes on for `during` and a few seconds.
 pub fn while_doing<T>(
     server: &Server,
     doing: Doing,

@@ -31,8 +31,8 @@ pub fn until(observer: &mut Client, condition: &str) {
     }
 }
 
-/// How long a wait lasted, as far as others know: at least for as long as something kept it waiting, and at most as long as its
-/// statement took. Other work on the machine prolongs the second one only.
+/// How long a wait lasted, as far as others know: at least for as long as something kept it waiting, and at
+/// most as long as its statement took. Other work on the machine prolongs the second one only.
 #[derive(Clone, Copy, Debug)]
 pub struct Lasted {
     pub least: Duration,
@@ -48,6 +48,11 @@ impl Lasted {
             least,
             most: start.elapsed(),
         }
+    }
+
+    /// Runs statements one by one, in which a wait lasts this long or longer.
+    pub fn running(client: &mut Client, least_ms: u64, sql: &str) -> Lasted {
+        Lasted::during(Duration::from_millis(least_ms), || run_each(client, sql))
     }
 
     /// Returns whether a wait of these milliseconds lasted that long. The clocks may differ a little.

@@ -14,9 +14,10 @@ use rowsource_tests::{Server, burn};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
-/// The relative error that is too much. An estimate without the timer, or with wrong weights, is off by a half or more. The truth itself
-/// is off by up to 0.17 where reading the clock takes 20 ns: core's times, which are a part of it, then count a fifth too much for nodes
-/// with cheap rows, and so too little for others.
+/// The relative error that is too much. An estimate without the timer, or with wrong weights, is off by a
+/// half or more. The truth itself is off by up to 0.17 where reading the clock takes 20 ns: core's times,
+/// which are a part of it, then count a fifth too much for nodes with cheap rows, and so too little for
+/// others.
 const BOUND: f64 = 0.25;
 
 /// The ratios of estimate and truth of each node, by its name, in one run.
@@ -43,8 +44,8 @@ fn measure_once(client: &mut Client, case: &Case) -> Ratios {
     found
 }
 
-/// Returns a comparison for each node that any run has. Each round is two runs, whose difference is the control. A node that burns
-/// nothing is in a run only if it got too much time.
+/// Returns a comparison for each node that any run has. Each round is two runs, whose difference is the
+/// control. A node that burns nothing is in a run only if it got too much time.
 fn trials(case: &Case, rounds: &[[Ratios; 2]]) -> Vec<Trial> {
     let names: BTreeSet<&String> = rounds.iter().flatten().flat_map(Ratios::keys).collect();
     let of_node = |name: &String| {

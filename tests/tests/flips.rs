@@ -149,8 +149,8 @@ fn plans_in_turn_make_few_events() {
     server.assert_no_crash();
 }
 
-/// The table and a statement whose other plan sleeps for a known time: it evaluates the filter for each row, before the other condition.
-/// What an index scan finds has another number, so that does not sleep.
+/// The table and a statement whose other plan sleeps for a known time: it evaluates the filter for each row,
+/// before the other condition. What an index scan finds has another number, so that does not sleep.
 fn server_that_sleeps(name: &str) -> (Server, Client) {
     let (server, mut client) = server(name);
     client

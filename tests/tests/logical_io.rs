@@ -254,7 +254,8 @@ fn any_histogram_can_be_plotted() {
     assert!(message.contains("array is too long"), "{message}");
 }
 
-/// The cost of reading the clock is subtracted. With this clock it is a microsecond, twenty times a get that hits.
+/// The cost of reading the clock is subtracted. With this clock it is a microsecond, twenty times a get that
+/// hits.
 #[test]
 fn the_time_of_the_clock_is_subtracted() {
     let clock = object("tired_clock/tired_clock.c");
@@ -269,7 +270,8 @@ fn the_time_of_the_clock_is_subtracted() {
     assert!(clock >= 1.0 && hit < 0.5 * clock, "{hit} us, {clock} us");
 }
 
-/// The median of the gets that hit is the time that a loop in C needs for one. Both leave out the release of the buffer.
+/// The median of the gets that hit is the time that a loop in C needs for one. Both leave out the release of
+/// the buffer.
 #[test]
 fn a_hit_takes_as_long_as_in_a_loop_timing() {
     const BLOCKS: i32 = 200;

@@ -136,17 +136,15 @@ fn a_sleep_belongs_to_the_node_that_evaluates_it() {
             ),
         ),
     ] {
-        let like = format!("%{name}%");
-        let lasted = Lasted::during(Duration::from_millis(200), || {
-            run_each(
-                &mut client,
-                &format!(
-                    "SET pg_rowsource.sampfreq = {sampfreq}; {settings}; SELECT rowsource_reset(); /* {name} */ {statement}; RESET ALL; SET pg_rowsource.statistics_level = typical"
-                ),
-            );
-        });
+        let lasted = Lasted::running(
+            &mut client,
+            200,
+            &format!(
+                "SET pg_rowsource.sampfreq = {sampfreq}; {settings}; SELECT rowsource_reset(); /* {name} */ {statement}; RESET ALL; SET pg_rowsource.statistics_level = typical"
+            ),
+        );
         let rows = waits(&mut observer, "%pg_sleep%", "PgSleep");
-        println!("{like}: {rows:?}");
+        println!("{name}: {rows:?}");
         let rows = rows
             .iter()
             .filter(|row| row.0 == node)
@@ -359,14 +357,13 @@ fn a_wait_of_a_terminated_session_ends() {
 fn a_session_that_loads_the_library_has_waits() {
     let server = Server::start("node-waits-load", &["shared_preload_libraries = ''", "jit = off"]);
     let mut client = server.connect();
-    let lasted = Lasted::during(Duration::from_millis(100), || {
-        run_each(
-            &mut client,
-            "CREATE EXTENSION pg_rowsource; SET pg_rowsource.statistics_level = typical;
-             CREATE TABLE t AS SELECT i AS id FROM generate_series(1, 10) i;
-             SELECT count(*) FROM t WHERE CASE WHEN id = 5 THEN pg_sleep(0.1) IS NOT NULL END",
-        );
-    });
+    let lasted = Lasted::running(
+        &mut client,
+        100,
+        "CREATE EXTENSION pg_rowsource; SET pg_rowsource.statistics_level = typical;
+         CREATE TABLE t AS SELECT i AS id FROM generate_series(1, 10) i;
+         SELECT count(*) FROM t WHERE CASE WHEN id = 5 THEN pg_sleep(0.1) IS NOT NULL END",
+    );
     assert_one(&waits(&mut client, "%pg_sleep%", "PgSleep"), "Seq Scan", lasted);
     assert_sums_agree(&mut client);
 }
@@ -413,12 +410,11 @@ fn waits_of_workers_belong_to_their_nodes() {
          SET max_parallel_workers_per_gather = 2; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
          SET min_parallel_table_scan_size = 0; SET parallel_leader_participation = off",
     );
-    let slept = Lasted::during(Duration::from_millis(500), || {
-        run_each(
-            &mut client,
-            "SELECT count(*) FROM big WHERE CASE WHEN id % 10000 = 0 THEN pg_sleep(0.1) IS NOT NULL ELSE true END",
-        );
-    });
+    let mut slept = Lasted::running(
+        &mut client,
+        500,
+        "SELECT count(*) FROM big WHERE CASE WHEN id % 10000 = 0 THEN pg_sleep(0.1) IS NOT NULL ELSE true END",
+    );
     let rows = waits(&mut observer, "%pg_sleep%", "PgSleep");
     println!("{rows:?}");
     // A process that sets the latch of a sleeping one ends its wait, and PostgreSQL waits again.
@@ -427,10 +423,7 @@ fn waits_of_workers_belong_to_their_nodes() {
     };
     assert_eq!(node, "Parallel Seq Scan");
     // Two workers sleep at the same time.
-    let slept = Lasted {
-        most: 2 * slept.most,
-        ..slept
-    };
+    slept.most *= 2;
     assert!(slept.contains(*total), "{rows:?}, {slept:?}");
     let of_leader = waits(&mut observer, "%pg_sleep%", "ExecuteGather");
     println!("{of_leader:?}");
@@ -511,15 +504,10 @@ fn a_commit_belongs_to_its_statement() {
 fn waits_of_nested_statements_are_also_their_callers() {
     let server = server("node-waits-nested", &[]);
     let (mut observer, mut client) = (server.connect(), session(&server));
-    let lasted = Lasted::during(Duration::from_millis(100), || {
-        run_each(
-            &mut client,
-            "SET pg_rowsource.track = 'all';
+    let lasted = Lasted::running(&mut client, 100, "SET pg_rowsource.track = 'all';
              CREATE FUNCTION nap() RETURNS int LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.1); RETURN 1; END';
              SELECT count(*) FROM t WHERE id = 5 AND nap() = 1;
-             DO 'BEGIN PERFORM nap(); END'",
-        );
-    });
+             DO 'BEGIN PERFORM nap(); END'");
     let rows = waits(&mut observer, "%", "PgSleep");
     println!("{rows:?}");
     for (like, node) in [
@@ -601,12 +589,11 @@ fn a_kill_during_a_wait_leaves_nothing() {
     );
     assert!(left.is_empty(), "{left:?}");
     let mut client = self::session(&server);
-    let lasted = Lasted::during(Duration::from_millis(100), || {
-        run_each(
-            &mut client,
-            "SELECT count(*) FROM t WHERE CASE WHEN id = 7 THEN pg_sleep(0.1) IS NOT NULL END",
-        );
-    });
+    let lasted = Lasted::running(
+        &mut client,
+        100,
+        "SELECT count(*) FROM t WHERE CASE WHEN id = 7 THEN pg_sleep(0.1) IS NOT NULL END",
+    );
     let rows = waits(&mut observer, "%pg_sleep%", "PgSleep");
     assert_one(&rows, "Seq Scan", lasted);
 }

@@ -60,9 +60,10 @@ fn each_planning_is_counted_with_its_plan() {
     assert_eq!((plans, calls), (1, 7));
 }
 
-/// The time is that of core's "Planning Time": the same plannings are timed by both. Each execution takes over the time of the
-/// EXPLAIN before it, and needs no planning itself. Core reads its clock before and after the library does, so its time is longer: by
-/// little, unless another process runs in between, which it does not each time.
+/// The time is that of core's "Planning Time": the same plannings are timed by both. Each execution takes
+/// over the time of the EXPLAIN before it, and needs no planning itself. Core reads its clock before and
+/// after the library does, so its time is longer: by little, unless another process runs in between, which it
+/// does not each time.
 #[test]
 fn the_time_is_that_of_explain() {
     const PLANNINGS: usize = 15;

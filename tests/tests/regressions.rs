@@ -74,7 +74,8 @@ fn a_suspended_parallel_statement_is_kept_as_failed() {
     server.assert_no_crash();
 }
 
-/// The time budget for describing known plans again did not carry over what was overspent: then each execution was described.
+/// The time budget for describing known plans again did not carry over what was overspent: then each
+/// execution was described.
 #[test]
 fn known_plans_are_rarely_described() {
     const LOOKUPS: usize = 200;
@@ -91,7 +92,8 @@ fn known_plans_are_rarely_described() {
     lookups(15 * LOOKUPS);
     let not_described = (0..BATCHES).filter(|_| lookups(LOOKUPS)).count();
     println!("the last lookup of {not_described} of {BATCHES} batches was not described");
-    // About one of a hundred is described. On a busy machine it is a few times as many, because a session gets a part of the time that passes.
+    // About one of a hundred is described. On a busy machine it is a few times as many, because a session
+    // gets a part of the time that passes.
     assert!(2 * not_described > BATCHES, "{not_described} of {BATCHES}");
 }
 

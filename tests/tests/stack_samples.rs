@@ -26,18 +26,20 @@ fn samples_tell_who_runs_before_pg18() {
         let found = found.expect("the server has the function");
         println!("{statement}: {found:?}");
         assert!(found.all > 50, "{found:?}");
-        found.inside as f64 / found.all as f64
+        (found.inside as f64 / found.all as f64, found.all as f64)
     };
-    let in_scan = share("SELECT count(*) FROM t WHERE burn(1000) IS NOT NULL");
-    let above = share("SELECT count(burn(1000)) FROM t");
-    let both = share("SELECT count(burn(500)) FROM t WHERE burn(1500) IS NOT NULL");
+    let (in_scan, _) = share("SELECT count(*) FROM t WHERE burn(1000) IS NOT NULL");
+    let (above, _) = share("SELECT count(burn(1000)) FROM t");
+    let (both, count) = share("SELECT count(burn(500)) FROM t WHERE burn(1500) IS NOT NULL");
+    // A busy machine takes fewer samples, and these scatter more.
+    let tolerated = 0.03 + 4.0 * (0.75 * 0.25 / count).sqrt();
     // It reads no table, and so has no scan of the kind.
     let none = samples(pid as u32, "ExecScan", Duration::from_millis(2), || {
         run_each(&mut client, "SELECT burn(100)")
     });
     assert!(none.is_none(), "{none:?}");
     assert!(
-        in_scan > 0.97 && above < 0.03 && (both - 0.75).abs() < 0.15,
+        in_scan > 0.97 && above < 0.03 && (both - 0.75).abs() < tolerated,
         "{in_scan} {above} {both}"
     );
 }

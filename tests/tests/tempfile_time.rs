@@ -1,8 +1,9 @@
-//! The service time of requests, compared with an in-process trace and with core's own times, and on a slow disk; and the cost
-//! of measuring for requests that are not counted.
+//! The service time of requests, compared with an in-process trace and with core's own times, and on a slow
+//! disk; and the cost of measuring for requests that are not counted.
 //!
-//! Core reads its clock before and after the library does, and the tracer in between. So the library's time lies between theirs, on every
-//! machine. It is close to both unless other work runs between two readings, which it does not each time.
+//! Core reads its clock before and after the library does, and the tracer in between. So the library's time
+//! lies between theirs, on every machine. It is close to both unless other work runs between two readings,
+//! which it does not each time.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -45,7 +46,8 @@ fn interrupted_and_short_requests_are_requests() {
     let version: i32 = value(&mut client, "SELECT current_setting('server_version_num')::int");
     let expected: i64 = value(&mut client, JOIN);
     run_each(&mut client, MAKE_TEMPORARY);
-    // One of eight requests is interrupted, and made again. So it is a read and a write in turn, where these take turns.
+    // One of eight requests is interrupted, and made again. So it is a read and a write in turn, where these
+    // take turns.
     run_each(&mut client, "SELECT tracer_faults(8)");
     let before = [0, 1].map(|filetype| traced(&mut client, filetype));
     let counted = io_during(&mut observer, || {
@@ -100,7 +102,8 @@ fn names_of_core(version: i32, filetype: usize) -> Option<([&'static str; 2], us
         (0, _) => Some((["Temp I/O Read Time", "Temp I/O Write Time"], 2)),
         (_, 15) => Some((["I/O Read Time", "I/O Write Time"], 1)),
         (_, 17) => Some((["Local I/O Read Time", "Local I/O Write Time"], 1)),
-        // EXPLAIN of 16 has none of temporary tables. From 18 on, core's read time includes work on the pages (checksums).
+        // EXPLAIN of 16 has none of temporary tables. From 18 on, core's read time includes work on the pages
+        // (checksums).
         _ => None,
     }
 }
@@ -257,7 +260,8 @@ fn ordinary_requests_are_not_slowed() {
     server.stop();
     // One session, and a part for each variant: how many instructions a scan takes.
     let each = |library: &str, variants: &[String]| -> Vec<f64> {
-        // The read-ahead distance of 19 depends on the time of its reads. I/O workers would read the blocks from 18 on.
+        // The read-ahead distance of 19 depends on the time of its reads. I/O workers would read the blocks
+        // from 18 on.
         let mut settings = vec![
             "shared_buffers=1MB",
             "autovacuum=off",

@@ -255,14 +255,15 @@ fn a_running_statement_is_not_lost() {
     let server = server("trace-between-running");
     let (mut observer, mut client) = (server.connect(), server.connect());
     let id = pid(&mut client);
+    run_each(&mut observer, "SELECT pg_advisory_lock(1)");
     start(&mut client, "");
     let session = std::thread::spawn(move || {
         run_each(
             &mut client,
-            "DO 'DECLARE n int; BEGIN FOR i IN 1..3000 LOOP SELECT v INTO n FROM t WHERE id = 1 + i % 900; END LOOP; PERFORM pg_sleep(5); END'",
+            "DO 'DECLARE n int; BEGIN FOR i IN 1..3000 LOOP SELECT v INTO n FROM t WHERE id = 1 + i % 900; END LOOP; PERFORM pg_advisory_lock(1); END'",
         );
     });
-    until_waiting(&mut observer, id, "PgSleep");
+    until_waiting(&mut observer, id, "advisory");
     let report = tkprof(&mut observer, &format!("pid => {id}"));
     let unended = report
         .iter()
@@ -282,6 +283,7 @@ fn a_running_statement_is_not_lost() {
         unended >= calls && calls > 0.0,
         "{unended} s, {calls} s in nested calls"
     );
+    run_each(&mut observer, "SELECT pg_advisory_unlock(1)");
     session.join().expect("the session");
     let ended: i64 = value(
         &mut observer,

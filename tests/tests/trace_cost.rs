@@ -100,7 +100,7 @@ const MAX_RATIO: f64 = 1.05;
 /// Only the sessions of a running server are traced, so all of its processes run under callgrind.
 #[test]
 fn a_traced_session_loses_at_most_5_percent_release() {
-    const LOOPS: [u64; 2] = [20, 80];
+    const LOOPS: [u64; 2] = [10, 40];
     const MEASURED: &str = "SET pg_rowsource.statistics_level = typical";
     let settings = [
         "plan_cache_mode = force_generic_plan",

@@ -339,8 +339,8 @@ const LOOKUPS: u32 = 100;
 /// How long the hook of tests/sleepy sleeps in all of them, in seconds.
 const SLEPT: f64 = 0.2;
 
-/// The hook of another library does its work before it calls the hooks of libraries that were loaded before it. So that time is in no
-/// call, unless pg_rowsource was loaded last. It shows in both orders.
+/// The hook of another library does its work before it calls the hooks of libraries that were loaded before
+/// it. So that time is in no call, unless pg_rowsource was loaded last. It shows in both orders.
 #[test]
 fn the_work_of_other_hooks_shows() {
     let sleepy = object("sleepy/sleepy.c");

@@ -63,13 +63,12 @@ fn a_sleep_is_one_wait() {
     let (mut observer, mut client) = (server.connect(), server.connect());
     let id = pid(&mut client);
     // The tick of the measured statement wakes the process up.
-    let lasted = Lasted::during(Duration::from_millis(400), || {
-        run_each(
-            &mut client,
-            "SET pg_rowsource.statistics_level = typical; SET pg_rowsource.sampfreq = 1;
+    let lasted = Lasted::running(
+        &mut client,
+        400,
+        "SET pg_rowsource.statistics_level = typical; SET pg_rowsource.sampfreq = 1;
              SELECT count(*) FROM t WHERE CASE WHEN id = 5 THEN pg_sleep(0.4) IS NOT NULL ELSE true END",
-        );
-    });
+    );
     assert_one(waits(&mut observer, id, "PgSleep"), lasted, "pg_sleep");
     run_each(
         &mut client,
@@ -266,12 +265,11 @@ fn a_session_that_loads_the_library_counts_its_own() {
     run_each(&mut server.connect(), "CREATE EXTENSION pg_rowsource");
     let mut client = server.connect();
     let id = pid(&mut client);
-    let lasted = Lasted::during(Duration::from_millis(100), || {
-        run_each(
-            &mut client,
-            "SELECT pg_sleep(0.01); LOAD 'pg_rowsource'; SELECT pg_sleep(0.1)",
-        );
-    });
+    let lasted = Lasted::running(
+        &mut client,
+        100,
+        "SELECT pg_sleep(0.01); LOAD 'pg_rowsource'; SELECT pg_sleep(0.1)",
+    );
     assert_one(waits(&mut client, id, "PgSleep"), lasted, "after LOAD");
     let (code, message) = must_fail(&mut client, "SELECT * FROM rowsource_system_waits");
     assert_eq!(code, SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE);

@@ -9,8 +9,8 @@ use rowsource_tests::{Server, compiled, process};
 use std::iter;
 use std::sync::Barrier;
 
-/// The largest part of the elapsed time by which the sum may exceed it: of each call in which it waits, a little is counted both as
-/// processor time and as a wait.
+/// The largest part of the elapsed time by which the sum may exceed it: of each call in which it waits, a
+/// little is counted both as processor time and as a wait.
 const TOLERATED: f64 = 0.03;
 
 /// Times of a session in milliseconds: since it began, or of a part of it.
@@ -112,8 +112,9 @@ fn during(client: &mut Client, run: impl FnOnce(&mut Client)) -> Times {
     Times::read(client).since(before)
 }
 
-/// The library reads its clock around the calls. So a wait is at least as long as its calls, and all waits and the processor time
-/// outside of them fit into the elapsed time: also where a session waits for a processor.
+/// The library reads its clock around the calls. So a wait is at least as long as its calls, and all waits
+/// and the processor time outside of them fit into the elapsed time: also where a session waits for a
+/// processor.
 #[test]
 fn waits_are_between_their_calls_and_the_rest_of_the_elapsed_time() {
     const SESSIONS: u32 = 16;
@@ -137,15 +138,17 @@ fn waits_are_between_their_calls_and_the_rest_of_the_elapsed_time() {
     });
 }
 
-/// Nothing is missing: what a session waits, what it computes and what it waits for a processor add up to the elapsed time. The control is
-/// a session that only computes: then the system's figures alone add up to it. A class of waits that is not counted is a tenth or more.
+/// Nothing is missing: what a session waits, what it computes and what it waits for a processor add up to the
+/// elapsed time. The control is a session that only computes: then the system's figures alone add up to it. A
+/// class of waits that is not counted is a tenth or more.
 #[test]
 fn elapsed_is_waits_and_processor_time_timing() {
     const LEAST: f64 = 0.93;
     const COMPUTING: &str = "SELECT count(*) FROM generate_series(1, 100000) i WHERE i % 7 = 0";
     let server = server("wait-sums-elapsed");
     let mut client = session(&server, 1);
-    // It waits for no processor then, as on an idle machine. Where that is not allowed, it may, also inside of a wait, which counts twice.
+    // It waits for no processor then, as on an idle machine. Where that is not allowed, it may, also inside
+    // of a wait, which counts twice.
     process::prefer(pid(&mut client) as u32);
     let sum = Trial::of_ratios("what is known of the elapsed time", Limit::AtLeast(LEAST));
     let sum = sum.run(ROUNDS, |round| {

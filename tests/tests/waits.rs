@@ -140,8 +140,8 @@ fn the_tick_stops_during_an_unknown_wait() {
     assert!(session.join().expect("the session"), "the statement ends well");
 }
 
-/// Each call that burns is longer than the timer's longest period. So all of them are found if the timer goes on after the wait, and else
-/// one of a hundred is.
+/// Each call that burns is longer than the timer's longest period. So all of them are found if the timer goes
+/// on after the wait, and else one of a hundred is.
 #[test]
 fn long_calls_are_found_after_a_wait() {
     const SLEPT_MS: f64 = 300.0;

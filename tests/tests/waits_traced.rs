@@ -84,7 +84,8 @@ fn flushes(observer: &mut Client, like: &str) -> Vec<(String, i64, f64)> {
         .collect()
 }
 
-/// Fails unless these waits lasted as long as the disk was made slow, or longer, but not longer than all statements.
+/// Fails unless these waits lasted as long as the disk was made slow, or longer, but not longer than all
+/// statements.
 fn assert_slow(what: &str, waits: i64, total: f64, each: Duration, elapsed: f64) {
     let known = waits as f64 * each.as_secs_f64() * 1e3;
     println!("{what}: {waits} waits, {total:.1} ms of {known:.1} ms, {elapsed:.1} ms in all");
@@ -94,8 +95,9 @@ fn assert_slow(what: &str, waits: i64, total: f64, each: Duration, elapsed: f64)
     );
 }
 
-/// Nobody else flushes on purpose. But now and then another process does, before a statement can; and a session may flush where it runs
-/// no statement of this test. So numbers of flushes are at most those that the statements make by themselves.
+/// Nobody else flushes on purpose. But now and then another process does, before a statement can; and a
+/// session may flush where it runs no statement of this test. So numbers of flushes are at most those that
+/// the statements make by themselves.
 #[test]
 fn a_slow_flush_is_where_it_was() {
     let server = server("waits-flush");
@@ -169,8 +171,9 @@ fn a_slow_flush_is_where_it_was() {
     assert!(known <= traced as i64, "{known} of {traced}");
 }
 
-/// The library reads its clock before and after the call that the tracer sees. So no wait is shorter than its calls, and all waits of the
-/// session are not longer than what they were made in. Most of that time is waits, because the calls are slow.
+/// The library reads its clock before and after the call that the tracer sees. So no wait is shorter than its
+/// calls, and all waits of the session are not longer than what they were made in. Most of that time is
+/// waits, because the calls are slow.
 #[test]
 fn waits_are_those_of_a_trace() {
     const EVENTS: [&str; 3] = ["DataFileRead", "WALSync", "ClientRead"];

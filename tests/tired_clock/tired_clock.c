@@ -1,6 +1,6 @@
 /*
- * A clock whose readings take a microsecond, and ten as long as there is a file named "tired" in the data directory. LD_PRELOAD
- * loads this library before libc.
+ * A clock whose readings take a microsecond, and ten as long as there is a file named "tired" in the data
+ * directory. LD_PRELOAD loads this library before libc.
  */
 #define _GNU_SOURCE
 #include <stdint.h>
