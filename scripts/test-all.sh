@@ -4,11 +4,6 @@
 . "$(dirname "$0")/testing.sh"
 record=tests/all.md rows=()
 
-# long: the tests that take long, and those that send texts and plans of any size, with the sizes that take minutes.
-long() {
-    scripts/test.sh "$of_long" && ROWSOURCE_LONG=1 scripts/test.sh 'binary(/^attack_/)'
-}
-
 # every_test: all tests on each other major, not only those of what majors do differently.
 every_test() {
     local major status=0
@@ -27,7 +22,7 @@ entry() {
 
 [ "$(id -u)" = 0 ] || die "needs root, for chroots"
 overall=0
-entry "sizes that take minutes" long
+entry "sizes that take minutes" env ROWSOURCE_LONG=1 scripts/test.sh "$of_long | binary(=faults)"
 entry "every test on each other major" every_test
 {
     cat <<END

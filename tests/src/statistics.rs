@@ -12,24 +12,6 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Returns the median of the ratios of values that were measured in pairs. A temporary slowdown of the machine affects both
-/// values of a pair.
-pub fn median_ratio(values: &[f64], bases: &[f64]) -> f64 {
-    assert_eq!(values.len(), bases.len(), "pairs");
-    let ratios: Vec<f64> = values
-        .iter()
-        .zip(bases)
-        .map(|(value, base)| value / base)
-        .collect();
-    median(&ratios)
-}
-
-/// Returns how many times as long the first took, measured in pairs: the lower of the ratio of the minima and the median of
-/// the ratios. Other work on the machine disturbs the two in different ways; a real slowdown shows in both.
-pub fn undisturbed_ratio(values: &[f64], bases: &[f64]) -> f64 {
-    f64::min(minimum(values) / minimum(bases), median_ratio(values, bases))
-}
-
 /// Returns one standard error of the median of these values, assuming a normal distribution.
 pub fn error_of_median(values: &[f64]) -> f64 {
     let count = values.len() as f64;
