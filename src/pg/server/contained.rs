@@ -4,10 +4,10 @@
 //! commit PostgreSQL would warn the client of each ("dynamic shared memory leak"). So the work gets its own resource owner,
 //! which is released if the work fails.
 
-use super::HeldInterrupts;
 use super::backend_local::BackendLocal;
-use super::pg_try::is_cancel;
-use crate::pg::{compat, server};
+use super::before::Before;
+use super::pg_try::is_request;
+use crate::pg::server;
 use pgrx::pg_sys::panic::CaughtError;
 use pgrx::{PgTryBuilder, pg_sys};
 use std::cell::Cell;
@@ -57,8 +57,21 @@ pub fn contained<T>(body: impl FnOnce() -> T) -> Result<T, String> {
     }
 }
 
+/// Whether the last [`contained_or_cancelled`] has raised an error again.
+static RAISED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
+
+/// Returns whether the error that was caught now is one that [`contained_or_cancelled`] has raised again, so that it must reach
+/// the user.
+pub fn take_raised() -> bool {
+    RAISED.replace(false)
+}
+
 /// Runs a body that may raise an error and that calls any part of PostgreSQL: catalogs, functions of types, foreign data
-/// wrappers. Returns `None` if it fails. A cancel or shutdown request is raised again.
+/// wrappers. Returns `None` if it fails. After that, all is as before.
+///
+/// Raises an error again in two cases. A cancel or shutdown request of this session must reach the user. And if the body left
+/// something that only the abort of a transaction takes away, for example a subtransaction, the user must see an error: he must not
+/// lose work that is reported as committed.
 ///
 /// # Safety
 /// The caller must be in a transaction, must allow errors, and must hold no lightweight lock.
@@ -68,30 +81,48 @@ pub unsafe fn contained_or_cancelled<T>(body: impl FnOnce() -> Option<T>) -> Opt
     // subtransaction releases.
     unsafe {
         let outer = pg_sys::CurrentResourceOwner;
-        let held = HeldInterrupts::now();
+        let before = Before::now();
+        RAISED.set(false);
         let owner = pg_sys::ResourceOwnerCreate(outer, c"pg_rowsource".as_ptr());
         pg_sys::CurrentResourceOwner = owner;
         let result = PgTryBuilder::new(AssertUnwindSafe(|| Ok(body())))
-            .catch_others(move |error| {
-                let cancel = match &error {
-                    CaughtError::PostgresError(report) => is_cancel(report.sql_error_code() as i32),
-                    _ => false,
-                };
-                if cancel {
+            .catch_others(|error| {
+                let is_postgres = matches!(error, CaughtError::PostgresError(_));
+                if before.has_open_subtransactions() {
+                    let copy = is_postgres.then(|| copy_error(&before));
+                    before.roll_back();
                     pg_sys::CurrentResourceOwner = outer;
+                    RAISED.set(true);
+                    if let Some(copy) = copy {
+                        pg_sys::ReThrowError(copy);
+                    }
+                    error.rethrow();
+                }
+                if is_request(&error) || !before.restore() {
+                    pg_sys::CurrentResourceOwner = outer;
+                    RAISED.set(true);
                     error.rethrow();
                 }
                 Err(())
             })
             .execute();
         pg_sys::CurrentResourceOwner = outer;
-        if result.is_err() {
-            pg_sys::LWLockReleaseAll();
-            compat::abort_io();
-            held.restore();
-        }
         release(owner, result.is_ok(), false);
         result.ok().flatten()
+    }
+}
+
+/// Copies the error that was caught, and removes PostgreSQL's record of it: what follows may raise errors itself.
+///
+/// # Safety
+/// An error of PostgreSQL must have been caught. May raise.
+unsafe fn copy_error(before: &Before) -> *mut pg_sys::ErrorData {
+    // SAFETY: the context is that in which the caller runs, so it outlives the subtransactions that are open.
+    unsafe {
+        pg_sys::CurrentMemoryContext = before.context();
+        let copy = pg_sys::CopyErrorData();
+        pg_sys::FlushErrorState();
+        copy
     }
 }
 

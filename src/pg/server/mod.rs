@@ -1,6 +1,7 @@
 //! Wraps the services of the server, by subject:
 //!
-//! * `pg_try` is PG_TRY for plain frames; `contained` runs work that must not fail the user's statement;
+//! * `pg_try` is PG_TRY for plain frames; `contained` runs work that must not fail the user's statement,
+//!   and `before` makes all as it was when that fails;
 //! * `unguarded` declares functions of PostgreSQL that are called without pgrx's guard;
 //! * `setting` defines checked settings, `srf` returns rows from SQL functions, `statfile` reads and writes statistics
 //!   files;
@@ -12,6 +13,7 @@
 
 mod access;
 pub mod backend_local;
+mod before;
 pub mod contained;
 mod encoding;
 mod error;

@@ -5,6 +5,7 @@ use super::unguarded;
 use cee_scape::{SigJmpBufFields, call_with_sigsetjmp};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys;
+use pgrx::pg_sys::panic::CaughtError;
 use rowsource_core::model::Outcome;
 
 /// Runs a body. If it raises an error, `restore` and then `afterwards` run before the error is raised again.
@@ -60,7 +61,7 @@ fn outcome(sqlerrcode: i32) -> Outcome {
 /// Returns whether an error with this code ends a statement from outside: a cancel or shutdown request, or on a standby a
 /// conflict with recovery. On a standby, statements themselves cause errors with these codes only by deadlocks of advisory
 /// locks.
-pub fn is_cancel(sqlerrcode: i32) -> bool {
+fn is_cancel(sqlerrcode: i32) -> bool {
     const REQUESTS: [PgSqlErrorCode; 4] = [
         PgSqlErrorCode::ERRCODE_QUERY_CANCELED,
         PgSqlErrorCode::ERRCODE_ADMIN_SHUTDOWN,
@@ -74,4 +75,14 @@ pub fn is_cancel(sqlerrcode: i32) -> bool {
     let is_one_of = |codes: &[PgSqlErrorCode]| codes.iter().any(|&code| code as i32 == sqlerrcode);
     // SAFETY: the function has no preconditions. It only reads shared memory.
     is_one_of(&REQUESTS) || (is_one_of(&CONFLICTS) && unsafe { unguarded::RecoveryInProgress() })
+}
+
+/// Returns whether an error that was caught is a cancel or shutdown request of this session. Only where interrupts are handled, in
+/// two files of PostgreSQL, is such an error raised. A foreign data wrapper raises errors with the codes that its server reports.
+pub fn is_request(error: &CaughtError) -> bool {
+    const RAISED_IN: [&str; 2] = ["postgres.c", "standby.c"];
+    let (CaughtError::PostgresError(report) | CaughtError::ErrorReport(report)) = error else {
+        return false;
+    };
+    is_cancel(report.sql_error_code() as i32) && RAISED_IN.contains(&report.file())
 }
