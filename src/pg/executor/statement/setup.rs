@@ -280,6 +280,7 @@ unsafe fn target(
     let (description, older_literals) = unsafe {
         describe::description(
             query,
+            &key,
             || text(query, planned_as),
             earlier.as_ref().zip(known.as_ref().map(|plan| &plan.compared_at)),
             || store::description(&key),
@@ -423,7 +424,9 @@ impl Target {
             }
             let earlier = self.plan.description.borrow().clone();
             let known = Some((&earlier, &self.plan.compared_at));
-            if let Some(described) = describe::description(query, || text, known, || None, found) {
+            if let Some(described) =
+                describe::description(query, &self.plan.key, || text, known, || None, found)
+            {
                 (self.description, self.older_literals) = described;
                 self.compared_at.set(self.plan.compared_at.get());
             }
