@@ -376,6 +376,46 @@ explain_probe_fdw(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(routine);
 }
 
+/* A type whose values and modifiers are printed by functions that count their calls. */
+
+PG_FUNCTION_INFO_V1(probe_in);
+Datum
+probe_in(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT32(atoi(PG_GETARG_CSTRING(0)));
+}
+
+PG_FUNCTION_INFO_V1(probe_out);
+Datum
+probe_out(PG_FUNCTION_ARGS)
+{
+	explained++;
+	PG_RETURN_CSTRING(psprintf("probe %d", PG_GETARG_INT32(0)));
+}
+
+PG_FUNCTION_INFO_V1(probe_modifier_in);
+Datum
+probe_modifier_in(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT32(3);
+}
+
+PG_FUNCTION_INFO_V1(probe_modifier_out);
+Datum
+probe_modifier_out(PG_FUNCTION_ARGS)
+{
+	explained++;
+	PG_RETURN_CSTRING(psprintf("(%d)", PG_GETARG_INT32(0)));
+}
+
+/* Returns its first argument. The others are a modifier, or values to compare it with. */
+PG_FUNCTION_INFO_V1(probe_same);
+Datum
+probe_same(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_DATUM(PG_GETARG_DATUM(0));
+}
+
 /* The hooks of EXPLAIN. */
 
 static explain_get_index_name_hook_type next_index_name = NULL;

@@ -190,6 +190,112 @@ fn functions_of_foreign_tables_and_hooks_do_not_run() {
     server.assert_no_crash();
 }
 
+/// Creates a type whose values and modifiers are printed by functions of `explain_probe`, and functions with arguments of it.
+fn create_type(client: &mut Client) {
+    let library = object("explain_probe/explain_probe.c");
+    let function = |name: &str, arguments: &str, result: &str, symbol: &str| {
+        format!(
+            "CREATE FUNCTION {name}({arguments}) RETURNS {result} IMMUTABLE STRICT LANGUAGE c AS '{}', '{symbol}'",
+            library.display()
+        )
+    };
+    run_each(
+        client,
+        &[
+            "SET client_min_messages = error; CREATE TYPE probe".to_owned(),
+            function("probe_in", "cstring, oid, int", "probe", "probe_in"),
+            function("probe_out", "probe", "cstring", "probe_out"),
+            function("probe_modifier_in", "cstring[]", "int", "probe_modifier_in"),
+            function("probe_modifier_out", "int", "cstring", "probe_modifier_out"),
+            "CREATE TYPE probe (INPUT = probe_in, OUTPUT = probe_out, TYPMOD_IN = probe_modifier_in,
+                TYPMOD_OUT = probe_modifier_out, LIKE = int)"
+                .to_owned(),
+            function("probe_length", "probe, int", "probe", "probe_same"),
+            "CREATE CAST (probe AS probe) WITH FUNCTION probe_length(probe, int)".to_owned(),
+            "CREATE CAST (int AS probe) WITHOUT FUNCTION; CREATE DOMAIN probe_domain AS probe".to_owned(),
+            "CREATE TYPE probe_row AS (p probe, t text)".to_owned(),
+            function("same", "int, probe", "int", "probe_same"),
+            function("same", "int, probe[]", "int", "probe_same"),
+            function("same", "int, probe_domain", "int", "probe_same"),
+            function("same", "int, probe_row", "int", "probe_same"),
+            "CREATE TABLE ints AS SELECT i AS a FROM generate_series(1, 3) i; ANALYZE ints".to_owned(),
+        ]
+        .join("; "),
+    );
+}
+
+/// Returns the condition of the scan, as it is stored.
+fn filter(client: &mut Client) -> String {
+    let lines = first_column(
+        client,
+        "SELECT rowsource_display(queryid, planid) FROM pg_stat_rowsource_plans WHERE query LIKE '%FROM ints%'",
+    );
+    let line = lines.iter().find(|line| line.to_lowercase().contains("filter"));
+    line.unwrap_or_else(|| panic!("no filter: {lines:?}")).clone()
+}
+
+/// Values and modifiers of types of others are symbols in conditions.
+#[test]
+fn functions_of_types_do_not_run() {
+    let server = probed("foreign-types");
+    let mut client = session(&server, "none");
+    create_type(&mut client);
+    let conditions = [
+        ("same(a, '5'::probe) > 0", "same(a, $"),
+        ("same(a, '{5,6}'::probe[]) > 0", "same(a, $"),
+        ("same(a, '5'::probe_domain) > 0", "same(a, $"),
+        ("same(a, '(5,x)'::probe_row) > 0", "same(a, $"),
+        ("a::probe::probe(3) IS NOT NULL", "::probe IS NOT NULL"),
+        (
+            "CASE WHEN a = 1 THEN a::probe ELSE NULL::probe(3) END IS NOT NULL",
+            "NULL::probe",
+        ),
+    ];
+    for keep in ["off", "on"] {
+        run_each(&mut client, &format!("SET pg_rowsource.keep_constants = {keep}"));
+        for (condition, expected) in conditions {
+            let case = format!("{condition}, keep_constants {keep}");
+            let before = calls(&mut client);
+            run_each(&mut client, "SELECT rowsource_reset()");
+            let statement = format!("SELECT count(*) FROM ints WHERE {condition}");
+            let rows: i64 = value(&mut client, &statement);
+            assert!(rows > 0, "{case}");
+            assert_eq!(calls(&mut client), before, "{case}");
+            let shown = filter(&mut client);
+            assert!(shown.contains(expected), "{case}: {shown}");
+            // The plan is as it was: a cached one runs again, and the user's EXPLAIN shows its constants.
+            run_each(&mut client, &format!("PREPARE again AS {statement}"));
+            for _ in 0..7 {
+                assert_eq!(value::<i64>(&mut client, "EXECUTE again"), rows, "{case}");
+            }
+            assert_eq!(calls(&mut client), before, "{case}, prepared");
+            let explained = first_column(&mut client, "EXPLAIN EXECUTE again").join(" ");
+            run_each(&mut client, "DEALLOCATE again");
+            assert!(calls(&mut client) > before, "{case}: {explained}");
+        }
+    }
+    // What PostgreSQL prints itself is printed.
+    run_each(
+        &mut client,
+        "SET pg_rowsource.keep_constants = on; CREATE DOMAIN small AS int; CREATE TYPE mood AS ENUM ('ok')",
+    );
+    for (condition, expected) in [
+        ("a < 1000 AND a::small IN (1, 2)", "1000"),
+        ("CASE WHEN a < 9 THEN 'ok'::mood END = 'ok'", "'ok'::mood"),
+        ("int4range(a, 9) && '[1,7)'::int4range", "'[1,7)'::int4range"),
+        ("a::varchar(10) < '77'", "varying(10)"),
+    ] {
+        run_each(&mut client, "SELECT rowsource_reset()");
+        run_each(
+            &mut client,
+            &format!("SELECT count(*) FROM ints WHERE {condition}"),
+        );
+        let shown = filter(&mut client);
+        assert!(shown.contains(expected), "{condition}: {shown}");
+    }
+    server.assert_no_crash();
+}
+
 /// A superuser allows the functions. What they do to the result is theirs, but their errors are not the statement's.
 #[test]
 fn an_allowed_function_that_fails_leaves_nothing() {

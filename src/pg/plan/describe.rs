@@ -20,6 +20,7 @@ mod named;
 mod printing;
 mod relations;
 mod symbols;
+mod types;
 
 use super::reading;
 use super::tree::Found;

@@ -3,7 +3,7 @@
 //! Before EXPLAIN runs, the expressions are walked up to a limit. Long constants are shortened while EXPLAIN prints
 //! (`constants`). If the plan is still too long, it is not printed at all.
 
-use super::constants::Changed;
+use super::constants::{Changed, Modifier, ModifierPlace};
 use super::symbols::{Printed, Symbols};
 use crate::pg::compat::expression::expression_tree_walker;
 use crate::pg::plan::tree::{Found, list, tag};
@@ -32,12 +32,23 @@ pub unsafe fn bounded(query: *mut QueryDesc, found: &[Found], symbols: Option<Sy
         if found.len() > MAX_NODES || !columns_are_few((*(*query).plannedstmt).rtable) {
             return None;
         }
-        let constants = constants(found)?;
-        match symbols {
-            Some(symbols) => Changed::replaced(&constants, symbols),
-            None => Changed::shortened(constants),
-        }
+        let (constants, modifiers) = constants(found)?;
+        let mut changed = match symbols {
+            Some(symbols) => Changed::replaced(&constants, symbols)?,
+            None => Changed::shortened(constants, parameters(query) + 1)?,
+        };
+        changed.remove_foreign(&modifiers)?;
+        Some(changed)
     }
+}
+
+/// Returns the number of parameters of a query.
+///
+/// # Safety
+/// `query` must be started.
+unsafe fn parameters(query: *mut QueryDesc) -> usize {
+    // SAFETY: the parameters of a started query are null or live.
+    unsafe { (*query).params.as_ref() }.map_or(0, |parameters| parameters.numParams.max(0) as usize)
 }
 
 /// Returns whether EXPLAIN can make all column names unique in reasonable time.
@@ -63,14 +74,14 @@ unsafe fn columns_are_few(table: *mut List) -> bool {
     }
 }
 
-/// Walks all expressions. Returns the constants among them, or `None` if EXPLAIN would print too much.
+/// Walks all expressions. Returns the constants among them and the modifiers of types, or `None` if EXPLAIN would print too much.
 ///
 /// EXPLAIN prints a reference to a column of a lower node as that column's expression, recursively down to the tables. So
 /// the walk goes from the bottom up.
 ///
 /// # Safety
 /// `found` must be the initialised nodes of a live plan. May raise.
-unsafe fn constants(found: &[Found]) -> Option<Vec<Printed>> {
+unsafe fn constants(found: &[Found]) -> Option<(Vec<Printed>, Vec<Modifier>)> {
     let mut walk = Walk::default();
     // For each node, the parts of the longest column of the nodes directly below it.
     let mut below = vec![1u64; found.len()];
@@ -102,7 +113,7 @@ unsafe fn constants(found: &[Found]) -> Option<Vec<Printed>> {
     }
     // A parameter is printed as the expression of another node that computes it.
     printed = printed.saturating_add(parameters.saturating_mul(longest));
-    (printed <= MAX_PRINTED).then_some(walk.constants)
+    (printed <= MAX_PRINTED).then_some((walk.constants, walk.modifiers))
 }
 
 /// The numbers of parts of one expression.
@@ -128,6 +139,8 @@ struct Walk {
     walked: u64,
     counted: Counted,
     constants: Vec<Printed>,
+    /// Those of types that are not PostgreSQL's own.
+    modifiers: Vec<Modifier>,
 }
 
 impl Walk {
@@ -149,6 +162,18 @@ impl Walk {
         let has_room = self.constants.try_reserve(1).is_ok();
         if has_room {
             self.constants.push(printed);
+        }
+        has_room
+    }
+
+    /// Adds the modifier of a type, unless it is none or the type is PostgreSQL's own. Returns false if there is no memory.
+    fn add_modifier(&mut self, kind: pg_sys::Oid, modifier: i32, place: ModifierPlace) -> bool {
+        if modifier < 0 || kind.to_u32() < pg_sys::FirstGenbkiObjectId {
+            return true;
+        }
+        let has_room = self.modifiers.try_reserve(1).is_ok();
+        if has_room {
+            self.modifiers.push(Modifier { kind, place });
         }
         has_room
     }
@@ -176,11 +201,43 @@ unsafe extern "C-unwind" fn visit(node: *mut Node, context: *mut c_void) -> bool
             NodeTag::T_Var if (*node.cast::<pg_sys::Var>()).varno < 0 => (*walk).counted.references += 1,
             NodeTag::T_Param => (*walk).counted.parameters += 1,
             NodeTag::T_Const => {
+                let constant = node.cast::<Const>();
+                let place = ModifierPlace::Field(&raw mut (*constant).consttypmod);
+                // Without its value, it is printed as a NULL of its type.
+                let modifier = if (*constant).constisnull {
+                    (*constant).consttypmod
+                } else {
+                    -1
+                };
+                if !(*walk).add_modifier((*constant).consttype, modifier, place) {
+                    return true;
+                }
                 return !(*walk).add(Printed {
                     constant: node.cast(),
                     as_text: false,
                     operator_at: -1,
                 });
+            }
+            NodeTag::T_RelabelType => {
+                let cast = node.cast::<pg_sys::RelabelType>();
+                let place = ModifierPlace::Field(&raw mut (*cast).resulttypmod);
+                if !(*walk).add_modifier((*cast).resulttype, (*cast).resulttypmod, place) {
+                    return true;
+                }
+            }
+            NodeTag::T_ArrayCoerceExpr => {
+                let cast = node.cast::<pg_sys::ArrayCoerceExpr>();
+                let place = ModifierPlace::Field(&raw mut (*cast).resulttypmod);
+                if !(*walk).add_modifier((*cast).resulttype, (*cast).resulttypmod, place) {
+                    return true;
+                }
+            }
+            NodeTag::T_CoerceToDomain => {
+                let cast = node.cast::<pg_sys::CoerceToDomain>();
+                let place = ModifierPlace::Field(&raw mut (*cast).resulttypmod);
+                if !(*walk).add_modifier((*cast).resulttype, (*cast).resulttypmod, place) {
+                    return true;
+                }
             }
             NodeTag::T_ScalarArrayOpExpr => return visit_array_operator(node.cast(), context),
             NodeTag::T_FuncExpr => return visit_function(node.cast(), context),
@@ -240,6 +297,18 @@ unsafe fn visit_function(function: *mut pg_sys::FuncExpr, context: *mut c_void) 
         let walk = context.cast::<Walk>();
         let form = (*function).funcformat;
         let is_cast = matches!(form, COERCE_EXPLICIT_CAST | COERCE_IMPLICIT_CAST);
+        if is_cast
+            && let Some(second) = list::<Const>((*function).args).nth(1)
+            && tag(second) == NodeTag::T_Const
+            && (*second).consttype == pg_sys::INT4OID
+            && !(*second).constisnull
+        {
+            let modifier = (*second).constvalue.value() as i32;
+            let place = ModifierPlace::Argument(second);
+            if !(*walk).add_modifier((*function).funcresulttype, modifier, place) {
+                return true;
+            }
+        }
         // The further arguments of a cast are the type's modifier, which EXPLAIN reads.
         let count = if is_cast { 1 } else { usize::MAX };
         list::<Node>((*function).args).take(count).any(|argument| {
