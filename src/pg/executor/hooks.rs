@@ -109,7 +109,10 @@ unsafe fn nested(
                 utility::end(running, ended.get(), completion);
             }
         };
-        pg_try(body, leave, || record(std::ptr::null()));
+        pg_try(body, leave, |outcome| {
+            ended.set(outcome);
+            record(std::ptr::null());
+        });
         leave(Outcome::Completed);
         record(completion);
     }
@@ -138,9 +141,10 @@ unsafe fn run(query: *mut QueryDesc, body: impl FnOnce(), after: impl FnOnce(&st
                 charge_current_account();
                 unnest();
             },
-            || {
+            |outcome| {
                 unmeasured::run_failed();
                 if let Some(statement) = entered {
+                    statement.outcome.set(outcome);
                     let _ = server::caught(|| statement.record(true));
                     statement.close();
                 } else if statement::find(query).is_none() {

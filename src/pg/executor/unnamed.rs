@@ -65,7 +65,7 @@ pub unsafe fn around(statement: *const PlannedStmt, source: *const c_char, body:
             length,
             depth: nesting::depth(),
         }));
-        pg_try(body, |_| UTILITY.set(outer), || {});
+        pg_try(body, |_| UTILITY.set(outer), |_| {});
     }
     UTILITY.set(outer);
 }

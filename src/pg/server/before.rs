@@ -1,6 +1,6 @@
 //! What an error may leave behind if it is caught and no transaction is aborted, and how that becomes as it was before.
 
-use super::HeldInterrupts;
+use super::{HeldInterrupts, unguarded};
 use crate::pg::compat;
 use pgrx::pg_sys;
 use std::ffi::{CStr, c_int};
@@ -10,6 +10,12 @@ pub struct Before {
     context: pg_sys::MemoryContext,
     held: HeldInterrupts,
     nest_level: c_int,
+    /// What only functions of others leave.
+    others: Option<Others>,
+}
+
+/// What PostgreSQL's own functions leave as it was, also if they fail.
+struct Others {
     /// The newest active snapshot, and how often it is active.
     snapshot: Option<(pg_sys::Snapshot, u32)>,
     /// The number of SPI's connections.
@@ -20,24 +26,18 @@ pub struct Before {
 }
 
 impl Before {
-    /// Copies the current state.
+    /// Copies the current state. `runs_others` says that the body may run functions that are not PostgreSQL's own.
     ///
     /// # Safety
     /// A transaction must be in progress.
-    pub unsafe fn now() -> Before {
-        let (mut user, mut security_context) = (pg_sys::InvalidOid, 0);
-        // SAFETY: the functions only read, and a transaction is in progress by the caller's promise.
+    pub unsafe fn now(runs_others: bool) -> Before {
+        // SAFETY: the function only reads, and a transaction is in progress by the caller's promise.
         unsafe {
-            pg_sys::GetUserIdAndSecContext(&raw mut user, &raw mut security_context);
             Before {
                 context: pg_sys::CurrentMemoryContext,
                 held: HeldInterrupts::now(),
-                nest_level: pg_sys::GetCurrentTransactionNestLevel(),
-                snapshot: active_snapshot(),
-                connections: connections(),
-                portals: portals(),
-                user,
-                security_context,
+                nest_level: unguarded::GetCurrentTransactionNestLevel(),
+                others: runs_others.then(|| Others::now()),
             }
         }
     }
@@ -50,7 +50,7 @@ impl Before {
     /// Returns whether subtransactions are open that were not.
     pub fn has_open_subtransactions(&self) -> bool {
         // SAFETY: the function has no preconditions.
-        unsafe { pg_sys::GetCurrentTransactionNestLevel() > self.nest_level }
+        unsafe { unguarded::GetCurrentTransactionNestLevel() > self.nest_level }
     }
 
     /// Rolls back the subtransactions that were not open. The caller must set the current resource owner again.
@@ -81,14 +81,44 @@ impl Before {
             pg_sys::ConditionVariableCancelSleep();
             pg_sys::LockErrorCleanup();
             pg_sys::pgstat_report_wait_end();
-            pg_sys::SetUserIdAndSecContext(self.user, self.security_context);
-            let is_possible = pg_sys::GetCurrentTransactionNestLevel() == self.nest_level
-                && portals() == self.portals
-                && self.close_connections()
-                && self.pop_snapshots();
+            let is_possible = unguarded::GetCurrentTransactionNestLevel() == self.nest_level
+                && self.others.as_ref().is_none_or(|others| others.restore());
             pg_sys::CurrentMemoryContext = self.context;
             self.held.restore();
             is_possible
+        }
+    }
+}
+
+impl Others {
+    /// Copies the current state.
+    ///
+    /// # Safety
+    /// A transaction must be in progress.
+    unsafe fn now() -> Others {
+        let (mut user, mut security_context) = (pg_sys::InvalidOid, 0);
+        // SAFETY: the functions only read, and a transaction is in progress by the caller's promise.
+        unsafe {
+            unguarded::GetUserIdAndSecContext(&raw mut user, &raw mut security_context);
+            Others {
+                snapshot: active_snapshot(),
+                connections: connections(),
+                portals: portals(),
+                user,
+                security_context,
+            }
+        }
+    }
+
+    /// Restores the state. Returns false if that is not possible.
+    ///
+    /// # Safety
+    /// The code that changed it must not run any more.
+    unsafe fn restore(&self) -> bool {
+        // SAFETY: the caller makes the same promise.
+        unsafe {
+            pg_sys::SetUserIdAndSecContext(self.user, self.security_context);
+            portals() == self.portals && self.close_connections() && self.pop_snapshots()
         }
     }
 
@@ -133,8 +163,8 @@ impl Before {
 unsafe fn active_snapshot() -> Option<(pg_sys::Snapshot, u32)> {
     // SAFETY: an active snapshot is live.
     unsafe {
-        pg_sys::ActiveSnapshotSet().then(|| {
-            let snapshot = pg_sys::GetActiveSnapshot();
+        unguarded::ActiveSnapshotSet().then(|| {
+            let snapshot = unguarded::GetActiveSnapshot();
             (snapshot, (*snapshot).active_count)
         })
     }

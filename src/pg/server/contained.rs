@@ -57,31 +57,47 @@ pub fn contained<T>(body: impl FnOnce() -> T) -> Result<T, String> {
     }
 }
 
-/// Whether the last [`contained_or_cancelled`] has raised an error again.
+/// Whether the last body that failed had its error raised again.
 static RAISED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 
-/// Returns whether the error that was caught now is one that [`contained_or_cancelled`] has raised again, so that it must reach
-/// the user.
+/// Returns whether the error that was caught now is one that [`contained_or_cancelled`] or [`contained_with_others`] has raised
+/// again, so that it must reach the user.
 pub fn take_raised() -> bool {
     RAISED.replace(false)
 }
 
-/// Runs a body that may raise an error and that calls any part of PostgreSQL: catalogs, functions of types, foreign data
-/// wrappers. Returns `None` if it fails. After that, all is as before.
-///
-/// Raises an error again in two cases. A cancel or shutdown request of this session must reach the user. And if the body left
-/// something that only the abort of a transaction takes away, for example a subtransaction, the user must see an error: he must not
-/// lose work that is reported as committed.
+/// Runs a body that may raise an error and that calls functions of PostgreSQL, which may read catalogs. Returns `None` if it fails.
+/// After that, all is as before. A cancel or shutdown request of this session is raised again, because it must reach the user.
 ///
 /// # Safety
 /// The caller must be in a transaction, must allow errors, and must hold no lightweight lock.
 pub unsafe fn contained_or_cancelled<T>(body: impl FnOnce() -> Option<T>) -> Option<T> {
+    // SAFETY: the caller makes the same promises.
+    unsafe { contained_from(&Before::now(false), body) }
+}
+
+/// Runs a body that may also call functions of other extensions: those of types and foreign data wrappers.
+///
+/// An error is raised again also if the body left something that only the abort of a transaction takes away, for example a
+/// subtransaction or a cursor. Then the user must see an error: he must not lose work that is reported as committed.
+///
+/// # Safety
+/// The same as for [`contained_or_cancelled`].
+pub unsafe fn contained_with_others<T>(body: impl FnOnce() -> Option<T>) -> Option<T> {
+    // SAFETY: the caller makes the same promises.
+    unsafe { contained_from(&Before::now(true), body) }
+}
+
+/// Runs a body. If it fails, all becomes as `before`, or the error is raised again.
+///
+/// # Safety
+/// The same as for [`contained_or_cancelled`]. `before` must be the current state.
+unsafe fn contained_from<T>(before: &Before, body: impl FnOnce() -> Option<T>) -> Option<T> {
     // SAFETY: the owner is a child of the current owner, as in a subtransaction, and is not used after its release. If the
     // body succeeds, its locks pass to the outer owner. If it fails, everything is released that the abort of a
     // subtransaction releases.
     unsafe {
         let outer = pg_sys::CurrentResourceOwner;
-        let before = Before::now();
         RAISED.set(false);
         let owner = pg_sys::ResourceOwnerCreate(outer, c"pg_rowsource".as_ptr());
         pg_sys::CurrentResourceOwner = owner;
@@ -89,7 +105,7 @@ pub unsafe fn contained_or_cancelled<T>(body: impl FnOnce() -> Option<T>) -> Opt
             .catch_others(|error| {
                 let is_postgres = matches!(error, CaughtError::PostgresError(_));
                 if before.has_open_subtransactions() {
-                    let copy = is_postgres.then(|| copy_error(&before));
+                    let copy = is_postgres.then(|| copy_error(before));
                     before.roll_back();
                     pg_sys::CurrentResourceOwner = outer;
                     RAISED.set(true);

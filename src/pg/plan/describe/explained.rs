@@ -6,7 +6,7 @@ use super::symbols::Symbols;
 use crate::pg::plan::tree::Found;
 use crate::pg::server;
 use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::contained::contained_or_cancelled;
+use crate::pg::server::contained::contained_with_others;
 use crate::pg::server::unguarded;
 use pgrx::pg_sys::{self, QueryDesc};
 use rowsource_core::plan::{ExplainedPlan, parse_explain_json};
@@ -55,7 +55,7 @@ unsafe fn printed(query: *mut QueryDesc, found: &[Found], symbols: Option<Symbol
         let _memory = Scratch::enter();
         // A function of others that fails may leave settings changed.
         let settings = unguarded::NewGUCNestLevel();
-        let parsed = contained_or_cancelled(|| {
+        let parsed = contained_with_others(|| {
             let mut constants = printing::bounded(query, found, symbols)?;
             let muted = Muted::new(found)?;
             let json = explain_json(query);
