@@ -1,6 +1,5 @@
-//! Nothing that belongs to another extension runs because the library looks at a plan. The other extensions are two small ones
-//! in C: `explain_probe` does in its functions for EXPLAIN what a setting says, and `modify_wrapper` puts a custom scan above each
-//! ModifyTable.
+//! Nothing that belongs to another extension runs because the library looks at a plan. The other extension is a small one in C,
+//! `explain_probe`: its functions for EXPLAIN do what a setting says.
 
 use postgres::Client;
 use postgres::error::SqlState;
@@ -274,6 +273,28 @@ fn functions_of_types_do_not_run() {
             assert!(calls(&mut client) > before, "{case}: {explained}");
         }
     }
+    // A query without a text is printed to make one.
+    let body = "SELECT count(*) FROM ints WHERE same(a, '5'::probe) > 0 AND a::probe::probe(3) IS NOT NULL";
+    client
+        .batch_execute(&format!(
+            "CREATE FUNCTION atomic() RETURNS bigint VOLATILE LANGUAGE sql BEGIN ATOMIC {body}; END"
+        ))
+        .expect("the function");
+    let mut client = session(&server, "none");
+    run_each(
+        &mut client,
+        "SET pg_rowsource.track = 'all'; SELECT rowsource_reset()",
+    );
+    assert_eq!(value::<i64>(&mut client, "SELECT atomic()"), 3);
+    assert_eq!(calls(&mut client), 0, "a query without a text");
+    let query: String = value(
+        &mut client,
+        "SELECT query FROM pg_stat_rowsource_plans WHERE NOT toplevel AND query LIKE '%ints%'",
+    );
+    assert!(
+        query.contains("same(a, $1)") && query.contains("::probe IS NOT NULL"),
+        "{query}"
+    );
     // What PostgreSQL prints itself is printed.
     run_each(
         &mut client,
@@ -419,6 +440,32 @@ fn a_cancelled_description_is_not_tried_again() {
     server.assert_no_crash();
 }
 
+/// An error with the code of a cancel is a failure, unless this session was cancelled.
+#[test]
+fn an_error_with_the_code_of_a_cancel_is_a_failure() {
+    let server = probed("foreign-codes");
+    let mut client = session(&server, "none");
+    client
+        .batch_execute(
+            "CREATE FUNCTION remote() RETURNS int LANGUAGE plpgsql AS
+                 $$BEGIN RAISE 'the remote server cancelled' USING ERRCODE = 'query_canceled'; END$$",
+        )
+        .expect("the function");
+    let (code, _) = must_fail(&mut client, "SELECT remote()");
+    assert_eq!(code, SqlState::QUERY_CANCELED);
+    must_fail(&mut client, "DO $$BEGIN PERFORM remote(); END$$");
+    run_each(&mut client, "SET statement_timeout = '50ms'");
+    must_fail(&mut client, "SELECT pg_sleep(10)");
+    run_each(&mut client, "RESET statement_timeout");
+    let ends = texts(
+        &mut client,
+        "SELECT failed_calls, cancelled_calls FROM pg_stat_rowsource_plans WHERE query ~ 'remote|sleep' AND toplevel
+         ORDER BY left(query, 10) DESC, query",
+    );
+    let row = |numbers: [&str; 2]| numbers.map(|number| Some(number.to_owned())).to_vec();
+    assert_eq!(ends, [row(["1", "0"]), row(["0", "1"]), row(["1", "0"])]);
+}
+
 /// Only a superuser may name libraries.
 #[test]
 fn users_cannot_allow_functions() {
@@ -429,105 +476,4 @@ fn users_cannot_allow_functions() {
     assert_eq!(code, SqlState::INSUFFICIENT_PRIVILEGE);
     let shown: String = value(&mut client, "SHOW pg_rowsource.explain_callbacks");
     assert_eq!(shown, "postgres_fdw");
-}
-
-/// Starts a server with `modify_wrapper`, whose custom scan runs the ModifyTable's own function itself.
-fn wrapped(name: &str) -> (Server, Client) {
-    let server = Server::preloaded(name, &[]);
-    let mut client = server.session();
-    run_each(
-        &mut client,
-        &format!(
-            "CREATE TABLE wrapped (a int); LOAD '{}'; SET pg_rowsource.statistics_level = typical; SET pg_rowsource.sampfreq = 1",
-            object("modify_wrapper/modify_wrapper.c").display()
-        ),
-    );
-    (server, client)
-}
-
-const INSERT: &str = "INSERT INTO wrapped SELECT generate_series(1, 20000)";
-const EXPLAIN_ANALYZE: &str = "EXPLAIN (ANALYZE, COSTS OFF, SUMMARY OFF)";
-
-/// The wrapper's function for EXPLAIN makes two nodes share their instrumentation, which is harmless after a run, but not before it.
-#[test]
-fn a_custom_scan_above_a_modify_table_can_be_explained() {
-    let (server, mut client) = wrapped("foreign-explained");
-    for explain in ["off", "on"] {
-        for statement in [INSERT, "UPDATE wrapped SET a = a + 1", "DELETE FROM wrapped"] {
-            run_each(&mut client, &format!("SET pg_rowsource.explain = {explain}"));
-            let lines = first_column(&mut client, &format!("{EXPLAIN_ANALYZE} {statement}"));
-            assert!(lines[0].contains("ModifyWrapper"), "{lines:?}");
-        }
-    }
-    server.assert_no_crash();
-}
-
-#[test]
-fn rows_below_a_custom_scan_count() {
-    let (server, mut client) = wrapped("foreign-rows");
-    run_each(&mut client, INSERT);
-    run_each(
-        &mut client,
-        "UPDATE wrapped SET a = a + 100000 WHERE a <= 1000; DELETE FROM wrapped WHERE a BETWEEN 2001 AND 2500;
-         INSERT INTO wrapped SELECT generate_series(1, 7) RETURNING a",
-    );
-    let rows = texts(
-        &mut client,
-        "SELECT split_part(query, ' ', 1), rows FROM rowsource_top_statements WHERE query ~ '^(INSERT|UPDATE|DELETE).* wrapped'
-         ORDER BY 1, rows",
-    );
-    let expected = [
-        ("DELETE", "500"),
-        ("INSERT", "7"),
-        ("INSERT", "20000"),
-        ("UPDATE", "1000"),
-    ];
-    let expected = expected.map(|(command, rows)| vec![Some(command.to_owned()), Some(rows.to_owned())]);
-    assert_eq!(rows, expected);
-    server.assert_no_crash();
-}
-
-/// The node that nobody calls through ExecProcNode is shown as not measured, and the node below it keeps its time.
-#[test]
-fn a_node_that_is_not_called_bounds_nobody() {
-    let (server, mut client) = wrapped("foreign-times");
-    for hijack in ["on", "off"] {
-        run_each(
-            &mut client,
-            &format!("SET modify_wrapper.hijack = {hijack}; SELECT rowsource_reset(); {INSERT}"),
-        );
-        let nodes = texts(
-            &mut client,
-            "SELECT operation, starts, total_time > 0.1 FROM pg_stat_rowsource ORDER BY node_id LIMIT 3",
-        );
-        let row = |operation: &str, starts: Option<&str>, has_time: Option<&str>| {
-            [Some(operation), starts, has_time]
-                .map(|text| text.map(str::to_owned))
-                .to_vec()
-        };
-        let measured = (Some("1"), Some("t"));
-        let insert = if hijack == "on" { (None, None) } else { measured };
-        let expected = [
-            row("Custom Scan (ModifyWrapper)", measured.0, measured.1),
-            row("Insert", insert.0, insert.1),
-            row("ProjectSet", measured.0, measured.1),
-        ];
-        assert_eq!(nodes, expected, "hijack {hijack}");
-    }
-    run_each(&mut client, "SET modify_wrapper.hijack = on");
-    for explain in ["off", "on"] {
-        run_each(&mut client, &format!("SET pg_rowsource.explain = {explain}"));
-        let shown = first_column(&mut client, &format!("{EXPLAIN_ANALYZE} {INSERT}"));
-        let node = |lines: &[String]| {
-            let line = lines.iter().find(|line| line.contains("ProjectSet"));
-            line.expect("ProjectSet").clone()
-        };
-        let line = node(&shown);
-        assert!(!line.contains("..0.000 "), "explain {explain}: {shown:?}");
-        let displayed = first_column(&mut client, "SELECT rowsource_display()");
-        let line = node(&displayed);
-        println!("{line}");
-        assert!(!line.contains(" 0.000 "), "explain {explain}: {displayed:?}");
-    }
-    server.assert_no_crash();
 }

@@ -16,7 +16,9 @@
 mod constants;
 mod explained;
 mod foreign;
+mod modifiers;
 mod named;
+mod parsed;
 mod printing;
 mod relations;
 mod symbols;
@@ -40,6 +42,8 @@ use std::cell::Cell;
 use std::hash::BuildHasher;
 use std::rc::Rc;
 use symbols::Symbols;
+
+pub use parsed::hide_foreign;
 
 /// The maximal budget of a session in nanoseconds, which is also the initial one.
 const MAX_BUDGET: i64 = 10_000_000;

@@ -1,6 +1,7 @@
 //! Shortens long constants of a plan in place while EXPLAIN prints it, or replaces all constants by symbols, and restores them
 //! afterwards. Constants and modifiers that a function of another extension would print are never printed.
 
+use super::modifiers::{Modifier, Place};
 use super::symbols::{Printed, Symbols, replace_by_symbol};
 use super::types;
 use crate::pg::server;
@@ -34,20 +35,6 @@ pub struct Changed {
     foreign: usize,
     /// Modifiers of types that are changed now, with the original numbers.
     modifiers: Vec<(*mut i32, i32)>,
-}
-
-/// A modifier of a type that EXPLAIN prints, for example the 10 in `varchar(10)`.
-pub struct Modifier {
-    pub kind: pg_sys::Oid,
-    pub place: ModifierPlace,
-}
-
-/// Where a modifier is.
-pub enum ModifierPlace {
-    /// In a field of an expression.
-    Field(*mut i32),
-    /// In the argument of a function that applies it.
-    Argument(*mut Const),
 }
 
 impl Changed {
@@ -109,7 +96,6 @@ impl Changed {
     /// # Safety
     /// The same as for [`Changed::replaced`].
     pub unsafe fn remove_foreign(&mut self, modifiers: &[Modifier]) -> Option<()> {
-        const NO_MODIFIER: i32 = -1;
         for Modifier { kind, place } in modifiers {
             if types::are_modifiers_printed_by_core(*kind) {
                 continue;
@@ -120,12 +106,12 @@ impl Changed {
             // place. An argument that is no constant any more has been replaced by a symbol, which EXPLAIN takes for no modifier.
             unsafe {
                 match *place {
-                    ModifierPlace::Field(field) => self.modifiers.push((field, field.replace(NO_MODIFIER))),
-                    ModifierPlace::Argument(constant) if (*constant).xpr.type_ == NodeTag::T_Const => {
+                    Place::Field(field) => self.modifiers.push((field, field.replace(types::NO_MODIFIER))),
+                    Place::Argument(constant) if (*constant).xpr.type_ == NodeTag::T_Const => {
                         self.originals.push((constant, *constant));
-                        (*constant).constvalue = pg_sys::Datum::from(NO_MODIFIER);
+                        (*constant).constvalue = pg_sys::Datum::from(types::NO_MODIFIER);
                     }
-                    ModifierPlace::Argument(_) => {}
+                    Place::Argument(_) => {}
                 }
             }
         }

@@ -3,7 +3,8 @@
 //! Before EXPLAIN runs, the expressions are walked up to a limit. Long constants are shortened while EXPLAIN prints
 //! (`constants`). If the plan is still too long, it is not printed at all.
 
-use super::constants::{Changed, Modifier, ModifierPlace};
+use super::constants::Changed;
+use super::modifiers::{self, Modifier};
 use super::symbols::{Printed, Symbols};
 use crate::pg::compat::expression::expression_tree_walker;
 use crate::pg::plan::tree::{Found, list, tag};
@@ -166,14 +167,11 @@ impl Walk {
         has_room
     }
 
-    /// Adds the modifier of a type, unless it is none or the type is PostgreSQL's own. Returns false if there is no memory.
-    fn add_modifier(&mut self, kind: pg_sys::Oid, modifier: i32, place: ModifierPlace) -> bool {
-        if modifier < 0 || kind.to_u32() < pg_sys::FirstGenbkiObjectId {
-            return true;
-        }
+    /// Adds the modifier of a type. Returns false if there is no memory.
+    fn add_modifier(&mut self, modifier: Modifier) -> bool {
         let has_room = self.modifiers.try_reserve(1).is_ok();
         if has_room {
-            self.modifiers.push(Modifier { kind, place });
+            self.modifiers.push(modifier);
         }
         has_room
     }
@@ -197,47 +195,20 @@ unsafe extern "C-unwind" fn visit(node: *mut Node, context: *mut c_void) -> bool
         if (*walk).walked > MAX_WALKED {
             return true;
         }
+        if let Some(modifier) = modifiers::of(node)
+            && !(*walk).add_modifier(modifier)
+        {
+            return true;
+        }
         match tag(node) {
             NodeTag::T_Var if (*node.cast::<pg_sys::Var>()).varno < 0 => (*walk).counted.references += 1,
             NodeTag::T_Param => (*walk).counted.parameters += 1,
             NodeTag::T_Const => {
-                let constant = node.cast::<Const>();
-                let place = ModifierPlace::Field(&raw mut (*constant).consttypmod);
-                // Without its value, it is printed as a NULL of its type.
-                let modifier = if (*constant).constisnull {
-                    (*constant).consttypmod
-                } else {
-                    -1
-                };
-                if !(*walk).add_modifier((*constant).consttype, modifier, place) {
-                    return true;
-                }
                 return !(*walk).add(Printed {
                     constant: node.cast(),
                     as_text: false,
                     operator_at: -1,
                 });
-            }
-            NodeTag::T_RelabelType => {
-                let cast = node.cast::<pg_sys::RelabelType>();
-                let place = ModifierPlace::Field(&raw mut (*cast).resulttypmod);
-                if !(*walk).add_modifier((*cast).resulttype, (*cast).resulttypmod, place) {
-                    return true;
-                }
-            }
-            NodeTag::T_ArrayCoerceExpr => {
-                let cast = node.cast::<pg_sys::ArrayCoerceExpr>();
-                let place = ModifierPlace::Field(&raw mut (*cast).resulttypmod);
-                if !(*walk).add_modifier((*cast).resulttype, (*cast).resulttypmod, place) {
-                    return true;
-                }
-            }
-            NodeTag::T_CoerceToDomain => {
-                let cast = node.cast::<pg_sys::CoerceToDomain>();
-                let place = ModifierPlace::Field(&raw mut (*cast).resulttypmod);
-                if !(*walk).add_modifier((*cast).resulttype, (*cast).resulttypmod, place) {
-                    return true;
-                }
             }
             NodeTag::T_ScalarArrayOpExpr => return visit_array_operator(node.cast(), context),
             NodeTag::T_FuncExpr => return visit_function(node.cast(), context),
@@ -297,18 +268,6 @@ unsafe fn visit_function(function: *mut pg_sys::FuncExpr, context: *mut c_void) 
         let walk = context.cast::<Walk>();
         let form = (*function).funcformat;
         let is_cast = matches!(form, COERCE_EXPLICIT_CAST | COERCE_IMPLICIT_CAST);
-        if is_cast
-            && let Some(second) = list::<Const>((*function).args).nth(1)
-            && tag(second) == NodeTag::T_Const
-            && (*second).consttype == pg_sys::INT4OID
-            && !(*second).constisnull
-        {
-            let modifier = (*second).constvalue.value() as i32;
-            let place = ModifierPlace::Argument(second);
-            if !(*walk).add_modifier((*function).funcresulttype, modifier, place) {
-                return true;
-            }
-        }
         // The further arguments of a cast are the type's modifier, which EXPLAIN reads.
         let count = if is_cast { 1 } else { usize::MAX };
         list::<Node>((*function).args).take(count).any(|argument| {

@@ -2,6 +2,9 @@
 
 use pgrx::pg_sys::{self, Oid};
 
+/// What PostgreSQL takes for no modifier of a type.
+pub const NO_MODIFIER: i32 = -1;
+
 /// Types of types: a domain over an array of ranges, for example. Deeper ones are not looked at.
 const MAX_DEPTH: usize = 8;
 
@@ -40,7 +43,7 @@ pub fn are_modifiers_printed_by_core(kind: Oid) -> bool {
 }
 
 /// Returns whether an object is PostgreSQL's own, or none.
-fn is_of_core(object: Oid) -> bool {
+pub fn is_of_core(object: Oid) -> bool {
     object.to_u32() < pg_sys::FirstGenbkiObjectId
 }
 
