@@ -1,5 +1,5 @@
-//! Nothing that belongs to another extension runs because the library looks at a plan. The other extension is a small one in C,
-//! `explain_probe`: its functions for EXPLAIN do what a setting says.
+//! Nothing that belongs to another extension runs because the library looks at a plan. The other extension is
+//! a small one in C, `explain_probe`: its functions for EXPLAIN do what a setting says.
 
 use postgres::Client;
 use postgres::error::SqlState;
@@ -189,7 +189,8 @@ fn functions_of_foreign_tables_and_hooks_do_not_run() {
     server.assert_no_crash();
 }
 
-/// Creates a type whose values and modifiers are printed by functions of `explain_probe`, and functions with arguments of it.
+/// Creates a type whose values and modifiers are printed by functions of `explain_probe`, and functions with
+/// arguments of it.
 fn create_type(client: &mut Client) {
     let library = object("explain_probe/explain_probe.c");
     let function = |name: &str, arguments: &str, result: &str, symbol: &str| {
@@ -317,7 +318,8 @@ fn functions_of_types_do_not_run() {
     server.assert_no_crash();
 }
 
-/// A superuser allows the functions. What they do to the result is theirs, but their errors are not the statement's.
+/// A superuser allows the functions. What they do to the result is theirs, but their errors are not the
+/// statement's.
 #[test]
 fn an_allowed_function_that_fails_leaves_nothing() {
     let server = probed("foreign-allowed");
@@ -369,8 +371,8 @@ fn an_allowed_function_that_fails_leaves_nothing() {
     server.assert_no_crash();
 }
 
-/// A subtransaction or a cursor that a failed function leaves open is taken away only with the transaction. So the user gets the
-/// error, once, and what is reported as committed is committed.
+/// A subtransaction or a cursor that a failed function leaves open is taken away only with the transaction.
+/// So the user gets the error, once, and what is reported as committed is committed.
 #[test]
 fn what_cannot_be_undone_fails_the_statement() {
     let server = probed("foreign-raised");

@@ -1,4 +1,5 @@
-//! Plans with a custom scan above a ModifyTable, as those of TimescaleDB and Citus. A small extension in C, `modify_wrapper`, puts it there.
+//! Plans with a custom scan above a ModifyTable, as those of TimescaleDB and Citus. A small extension in C,
+//! `modify_wrapper`, puts it there.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -23,7 +24,8 @@ fn wrapped(name: &str) -> (Server, Client) {
 const INSERT: &str = "INSERT INTO wrapped SELECT generate_series(1, 20000)";
 const EXPLAIN_ANALYZE: &str = "EXPLAIN (ANALYZE, COSTS OFF, SUMMARY OFF)";
 
-/// The wrapper's function for EXPLAIN makes two nodes share their instrumentation, which is harmless after a run, but not before it.
+/// The wrapper's function for EXPLAIN makes two nodes share their instrumentation, which is harmless after a
+/// run, but not before it.
 #[test]
 fn a_custom_scan_above_a_modify_table_can_be_explained() {
     let (server, mut client) = wrapped("foreign-explained");
@@ -62,7 +64,8 @@ fn rows_below_a_custom_scan_count() {
     server.assert_no_crash();
 }
 
-/// The node that nobody calls through ExecProcNode is shown as not measured, and the node below it keeps its time.
+/// The node that nobody calls through ExecProcNode is shown as not measured, and the node below it keeps its
+/// time.
 #[test]
 fn a_node_that_is_not_called_bounds_nobody() {
     let (server, mut client) = wrapped("foreign-times");

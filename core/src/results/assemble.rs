@@ -169,8 +169,8 @@ fn item(
     }
 }
 
-/// Returns whether another extension ran a node without calling its wrapper: nobody has started it, but one of its inputs was
-/// started. What it returned and how long it took is not known then.
+/// Returns whether another extension ran a node without calling its wrapper: nobody has started it, but one
+/// of its inputs was started. What it returned and how long it took is not known then.
 fn is_bypassed(i: usize, nodes: &impl Nodes, samples: &[NodeSample], cores: &[CoreSample]) -> bool {
     let has_started = |i: usize| samples[i].starts(cores.get(i)) > 0.0;
     let mut below = i + 1..samples.len();
@@ -181,7 +181,8 @@ fn is_bypassed(i: usize, nodes: &impl Nodes, samples: &[NodeSample], cores: &[Co
         && below.any(|below| samples[below].place.input_of() == Some(i) && has_started(below))
 }
 
-/// Hangs the inputs of nodes that were bypassed below the next node above that was not, whose time includes theirs.
+/// Hangs the inputs of nodes that were bypassed below the next node above that was not, whose time includes
+/// theirs.
 fn pass_over(bypassed: &[bool], samples: &[NodeSample], items: &mut [Item]) {
     // Parents come before their children.
     for i in 1..items.len() {

@@ -56,6 +56,7 @@ pub unsafe fn expression_tree_walker(node: *mut pg_sys::Node, walker: Walker, co
 /// * `query` must be live; the walker must accept `context`.
 /// * The frames of the caller and of the walker must be plain, because an error may cross them.
 pub unsafe fn query_tree_walker(query: *mut pg_sys::Query, walker: Walker, context: *mut c_void) -> bool {
-    // SAFETY: the query is live, and the walker accepts its parts and the context, by the caller's promise. All frames are plain.
+    // SAFETY: the query is live, and the walker accepts its parts and the context, by the caller's promise.
+    // All frames are plain.
     unsafe { query_tree_walker_impl(query, Some(walker), context, 0) }
 }

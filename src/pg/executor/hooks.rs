@@ -309,8 +309,8 @@ unsafe fn withdraw_request(estate: *mut pg_sys::EState) {
     }
 }
 
-/// Handles a statement that could not be set up. It runs unmeasured. A cancel or shutdown request that arrived meanwhile is
-/// raised again, and so is an error after which the transaction cannot go on.
+/// Handles a statement that could not be set up. It runs unmeasured. A cancel or shutdown request that
+/// arrived meanwhile is raised again, and so is an error after which the transaction cannot go on.
 ///
 /// # Safety
 /// * `query` must be started.

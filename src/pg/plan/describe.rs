@@ -153,10 +153,11 @@ impl StatementText<'_> {
     }
 }
 
-/// Returns the description of the plan of a started statement with this key, and whether its literals are those of an earlier execution.
-/// Creates the description unless this session knows a usable one, or `stored` returns the one that another session has made. Of a known
-/// one, the second value is how many changes of catalogs the session had heard of when its names were last compared.
-/// Returns `None` if there is no memory for it.
+/// Returns the description of the plan of a started statement with this key, and whether its literals are
+/// those of an earlier execution. Creates the description unless this session knows a usable one, or `stored`
+/// returns the one that another session has made. Of a known one, the second value is how many changes of
+/// catalogs the session had heard of when its names were last compared. Returns `None` if there is no memory
+/// for it.
 ///
 /// # Safety
 /// `query` must be started, `text` must return its text, and `found` must be the nodes of its plan.

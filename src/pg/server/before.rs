@@ -1,4 +1,5 @@
-//! What an error may leave behind if it is caught and no transaction is aborted, and how that becomes as it was before.
+//! What an error may leave behind if it is caught and no transaction is aborted, and how that becomes as it
+//! was before.
 
 use super::{HeldInterrupts, unguarded};
 use crate::pg::compat;
@@ -26,7 +27,8 @@ struct Others {
 }
 
 impl Before {
-    /// Copies the current state. `runs_others` says that the body may run functions that are not PostgreSQL's own.
+    /// Copies the current state. `runs_others` says that the body may run functions that are not PostgreSQL's
+    /// own.
     ///
     /// # Safety
     /// A transaction must be in progress.
@@ -53,7 +55,8 @@ impl Before {
         unsafe { unguarded::GetCurrentTransactionNestLevel() > self.nest_level }
     }
 
-    /// Rolls back the subtransactions that were not open. The caller must set the current resource owner again.
+    /// Rolls back the subtransactions that were not open. The caller must set the current resource owner
+    /// again.
     ///
     /// # Safety
     /// An error must have been caught, and its record must have been removed. May raise.
@@ -67,14 +70,15 @@ impl Before {
         }
     }
 
-    /// Restores the state after an error, except what the resource owner has. Returns false if that is not possible without
-    /// the abort of a transaction: a portal was opened, or more was closed than was opened.
+    /// Restores the state after an error, except what the resource owner has. Returns false if that is not
+    /// possible without the abort of a transaction: a portal was opened, or more was closed than was opened.
     ///
     /// # Safety
     /// An error must have been caught just before. No lightweight lock may have been held before. May raise.
     pub unsafe fn restore(&self) -> bool {
-        // SAFETY: these are the functions that the abort of a subtransaction calls. Each does nothing if there is nothing to do.
-        // The snapshots and connections that are removed are those that the body has made, because they lie above the older ones.
+        // SAFETY: these are the functions that the abort of a subtransaction calls. Each does nothing if
+        // there is nothing to do. The snapshots and connections that are removed are those that the body has
+        // made, because they lie above the older ones.
         unsafe {
             pg_sys::LWLockReleaseAll();
             compat::abort_io();
@@ -199,7 +203,8 @@ unsafe fn portals() -> usize {
 /// # Safety
 /// `parent` must be null or live.
 unsafe fn children(parent: pg_sys::MemoryContext, name: &CStr) -> usize {
-    // SAFETY: the parent is null or live by the caller's promise, and so are its children. A name is a C string that lives for ever.
+    // SAFETY: the parent is null or live by the caller's promise, and so are its children. A name is a C
+    // string that lives for ever.
     unsafe {
         let first = parent
             .as_ref()

@@ -60,14 +60,15 @@ pub fn contained<T>(body: impl FnOnce() -> T) -> Result<T, String> {
 /// Whether the last body that failed had its error raised again.
 static RAISED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 
-/// Returns whether the error that was caught now is one that [`contained_or_cancelled`] or [`contained_with_others`] has raised
-/// again, so that it must reach the user.
+/// Returns whether the error that was caught now is one that [`contained_or_cancelled`] or
+/// [`contained_with_others`] has raised again, so that it must reach the user.
 pub fn take_raised() -> bool {
     RAISED.replace(false)
 }
 
-/// Runs a body that may raise an error and that calls functions of PostgreSQL, which may read catalogs. Returns `None` if it fails.
-/// After that, all is as before. A cancel or shutdown request of this session is raised again, because it must reach the user.
+/// Runs a body that may raise an error and that calls functions of PostgreSQL, which may read catalogs.
+/// Returns `None` if it fails. After that, all is as before. A cancel or shutdown request of this session is
+/// raised again, because it must reach the user.
 ///
 /// # Safety
 /// The caller must be in a transaction, must allow errors, and must hold no lightweight lock.
@@ -78,8 +79,9 @@ pub unsafe fn contained_or_cancelled<T>(body: impl FnOnce() -> Option<T>) -> Opt
 
 /// Runs a body that may also call functions of other extensions: those of types and foreign data wrappers.
 ///
-/// An error is raised again also if the body left something that only the abort of a transaction takes away, for example a
-/// subtransaction or a cursor. Then the user must see an error: he must not lose work that is reported as committed.
+/// An error is raised again also if the body left something that only the abort of a transaction takes away,
+/// for example a subtransaction or a cursor. Then the user must see an error: he must not lose work that is
+/// reported as committed.
 ///
 /// # Safety
 /// The same as for [`contained_or_cancelled`].
@@ -128,7 +130,8 @@ unsafe fn contained_from<T>(before: &Before, body: impl FnOnce() -> Option<T>) -
     }
 }
 
-/// Copies the error that was caught, and removes PostgreSQL's record of it: what follows may raise errors itself.
+/// Copies the error that was caught, and removes PostgreSQL's record of it: what follows may raise errors
+/// itself.
 ///
 /// # Safety
 /// An error of PostgreSQL must have been caught. May raise.

@@ -9,9 +9,9 @@ use pgrx::pg_sys::panic::CaughtError;
 use rowsource_core::model::Outcome;
 use std::ffi::CStr;
 
-/// Runs a body. If it raises an error, `restore` and then `afterwards` run before the error is raised again. `restore` gets the
-/// outcome that the error's code tells. `afterwards` gets that which the error tells: it was not cancelled if the error is not one that
-/// PostgreSQL raises for a request of this session.
+/// Runs a body. If it raises an error, `restore` and then `afterwards` run before the error is raised again.
+/// `restore` gets the outcome that the error's code tells. `afterwards` gets that which the error tells: it
+/// was not cancelled if the error is not one that PostgreSQL raises for a request of this session.
 ///
 /// While `afterwards` runs, the error is kept in a copy. `afterwards` does not run after an error "out of memory", because
 /// there is no memory for the copy. A failed copy would raise an error within the error, and PostgreSQL ends the server at
@@ -87,8 +87,9 @@ fn is_cancel(sqlerrcode: i32) -> bool {
     is_one_of(&REQUESTS) || (is_one_of(&CONFLICTS) && unsafe { unguarded::RecoveryInProgress() })
 }
 
-/// Returns whether PostgreSQL raises errors for requests of this session in a file of its source. It does where it handles interrupts, in
-/// two files. A foreign data wrapper raises errors with the codes that its server reports.
+/// Returns whether PostgreSQL raises errors for requests of this session in a file of its source. It does
+/// where it handles interrupts, in two files. A foreign data wrapper raises errors with the codes that its
+/// server reports.
 fn raises_requests(file: &[u8]) -> bool {
     file == b"postgres.c" || file == b"standby.c"
 }

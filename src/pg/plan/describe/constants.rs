@@ -1,5 +1,6 @@
-//! Shortens long constants of a plan in place while EXPLAIN prints it, or replaces all constants by symbols, and restores them
-//! afterwards. Constants and modifiers that a function of another extension would print are never printed.
+//! Shortens long constants of a plan in place while EXPLAIN prints it, or replaces all constants by symbols,
+//! and restores them afterwards. Constants and modifiers that a function of another extension would print are
+//! never printed.
 
 use super::modifiers::{Modifier, Place};
 use super::symbols::{Printed, Symbols, replace_by_symbol};
@@ -38,8 +39,8 @@ pub struct Changed {
 }
 
 impl Changed {
-    /// Shortens the long constants, and replaces those that only another extension could print by symbols, the first of which has
-    /// this number. Returns `None` if there are too many.
+    /// Shortens the long constants, and replaces those that only another extension could print by symbols,
+    /// the first of which has this number. Returns `None` if there are too many.
     ///
     /// # Safety
     /// * The constants must belong to a live plan.
@@ -102,8 +103,9 @@ impl Changed {
             }
             self.originals.try_reserve(1).ok()?;
             self.modifiers.try_reserve(1).ok()?;
-            // SAFETY: the place is part of a live plan by the caller's promise. See `replace` for the reasons why it is changed in
-            // place. An argument that is no constant any more has been replaced by a symbol, which EXPLAIN takes for no modifier.
+            // SAFETY: the place is part of a live plan by the caller's promise. See `replace` for the reasons
+            // why it is changed in place. An argument that is no constant any more has been replaced by a
+            // symbol, which EXPLAIN takes for no modifier.
             unsafe {
                 match *place {
                     Place::Field(field) => self.modifiers.push((field, field.replace(types::NO_MODIFIER))),

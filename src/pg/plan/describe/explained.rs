@@ -15,8 +15,9 @@ use std::cell::Cell;
 /// The number of plans that the session remembers because their description did not end.
 const PLACES: usize = 64;
 
-/// The keys of plans whose description did not end: it was cancelled, or it failed together with its statement. EXPLAIN is not
-/// asked for them again, because it might fail their statement each time. A key has one place only; 0 is none.
+/// The keys of plans whose description did not end: it was cancelled, or it failed together with its
+/// statement. EXPLAIN is not asked for them again, because it might fail their statement each time. A key has
+/// one place only; 0 is none.
 static UNENDED: BackendLocal<[Cell<u64>; PLACES]> = BackendLocal::new([const { Cell::new(0) }; PLACES]);
 
 /// The place of a key.
@@ -33,8 +34,9 @@ impl Drop for InProgress {
     }
 }
 
-/// Returns the plan as EXPLAIN shows it. Returns `None` if it would be too long, if EXPLAIN fails, if the number of
-/// nodes differs from `found`, or if an earlier description of the plan with this key did not end. The key 0 is none.
+/// Returns the plan as EXPLAIN shows it. Returns `None` if it would be too long, if EXPLAIN fails, if the
+/// number of nodes differs from `found`, or if an earlier description of the plan with this key did not end.
+/// The key 0 is none.
 ///
 /// # Safety
 /// * `query` must be started, and `found` must be the nodes of its plan.
@@ -55,14 +57,15 @@ pub unsafe fn explained(
     plan
 }
 
-/// Returns the plan as EXPLAIN shows it. Returns `None` if it would be too long, if EXPLAIN fails, or if the number of
-/// nodes differs from `found`.
+/// Returns the plan as EXPLAIN shows it. Returns `None` if it would be too long, if EXPLAIN fails, or if the
+/// number of nodes differs from `found`.
 ///
 /// # Safety
 /// The same as for [`explained`].
 unsafe fn printed(query: *mut QueryDesc, found: &[Found], symbols: Option<Symbols>) -> Option<ExplainedPlan> {
-    // SAFETY: `query` is started, and `found` are its nodes, by the caller's promise. Everything is allocated in a separate
-    // context, which is deleted at the end. The constants and the nodes are restored before that.
+    // SAFETY: `query` is started, and `found` are its nodes, by the caller's promise. Everything is allocated
+    // in a separate context, which is deleted at the end. The constants and the nodes are restored before
+    // that.
     unsafe {
         let _memory = Scratch::enter();
         // A function of others that fails may leave settings changed.
@@ -134,8 +137,8 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // SAFETY: `enter` created the context, and nothing in it is used any more. The previous context is live by the
-        // promise of `enter`'s caller.
+        // SAFETY: `enter` created the context, and nothing in it is used any more. The previous context is
+        // live by the promise of `enter`'s caller.
         unsafe {
             pg_sys::MemoryContextSwitchTo(self.before);
             pg_sys::MemoryContextDelete(self.context);

@@ -1,9 +1,10 @@
 //! Keeps EXPLAIN from calling functions of other extensions while it prints a plan for a description.
 //!
-//! EXPLAIN calls a function of each custom scan, foreign scan and foreign table to be changed. Such a function may read the
-//! scan's rows, wait for another server, write, or fail. That is right if a user asks for EXPLAIN, but nobody has asked for a
-//! description. So while the plan is printed, the nodes point to copies of their functions without those of EXPLAIN, and
-//! the hooks of EXPLAIN are not set. The setting `explain_callbacks` names the libraries whose functions may be called.
+//! EXPLAIN calls a function of each custom scan, foreign scan and foreign table to be changed. Such a
+//! function may read the scan's rows, wait for another server, write, or fail. That is right if a user asks
+//! for EXPLAIN, but nobody has asked for a description. So while the plan is printed, the nodes point to
+//! copies of their functions without those of EXPLAIN, and the hooks of EXPLAIN are not set. The setting
+//! `explain_callbacks` names the libraries whose functions may be called.
 
 use crate::guc;
 use crate::pg::compat::explain_hooks::Hooks;
@@ -26,12 +27,13 @@ struct Pointer {
 }
 
 impl Muted {
-    /// Mutes the functions of other extensions that EXPLAIN would call for these nodes. Returns `None` if there is no memory.
+    /// Mutes the functions of other extensions that EXPLAIN would call for these nodes. Returns `None` if
+    /// there is no memory.
     ///
     /// # Safety
     /// * `found` must be the nodes of a started query.
-    /// * Until the result is dropped, the query and the current memory context must stay live, and nothing but EXPLAIN may use
-    ///   the nodes. May raise.
+    /// * Until the result is dropped, the query and the current memory context must stay live, and nothing
+    ///   but EXPLAIN may use the nodes. May raise.
     pub unsafe fn new(found: &[Found]) -> Option<Muted> {
         let mut judge = Judge::default();
         // SAFETY: the caller makes the same promises.
@@ -53,8 +55,9 @@ impl Muted {
     /// # Safety
     /// `ps` must point to an initialised plan state. For the rest, as [`Muted::new`].
     unsafe fn mute(&mut self, ps: *mut PlanState) -> Option<()> {
-        // SAFETY: the plan state is of the type that its tag says, by the caller's promise. The functions of a node belong to
-        // the node or its library, so they are as live as it is. A table that is changed has them if it is a foreign one.
+        // SAFETY: the plan state is of the type that its tag says, by the caller's promise. The functions of
+        // a node belong to the node or its library, so they are as live as it is. A table that is changed has
+        // them if it is a foreign one.
         unsafe {
             match tag(ps) {
                 NodeTag::T_CustomScanState => {
@@ -133,7 +136,8 @@ impl Muted {
     /// `place` must hold a pointer to a `T`. For the rest, as [`Muted::new`].
     unsafe fn replace<T>(&mut self, place: *mut *const c_void, copy: T) -> Option<()> {
         self.pointers.try_reserve(1).ok()?;
-        // SAFETY: the copy lives in the current memory context, which outlives `self` by the caller's promise.
+        // SAFETY: the copy lives in the current memory context, which outlives `self` by the caller's
+        // promise.
         unsafe {
             let memory = pg_sys::palloc(size_of::<T>()).cast::<T>();
             memory.write(copy);

@@ -24,7 +24,8 @@ pub enum Place {
 /// # Safety
 /// `node` must point to a part of a live expression, whose tag tells its type.
 pub unsafe fn of(node: *mut Node) -> Option<Modifier> {
-    // SAFETY: the node is live by the caller's promise, and each cast follows its tag. The arguments are a list of nodes.
+    // SAFETY: the node is live by the caller's promise, and each cast follows its tag. The arguments are a
+    // list of nodes.
     let (kind, modifier, place) = unsafe {
         match tag(node) {
             // With its value, it becomes a symbol, or its type prints it.

@@ -17,15 +17,16 @@ struct Walk {
     parameters: i32,
 }
 
-/// Replaces constants that only another extension could print by symbols, and removes such modifiers of types. The query may be
-/// printed after that, but not executed. Returns `None` if there is no memory.
+/// Replaces constants that only another extension could print by symbols, and removes such modifiers of
+/// types. The query may be printed after that, but not executed. Returns `None` if there is no memory.
 ///
 /// # Safety
 /// `query` must be live, and nothing else may use it. May raise.
 pub unsafe fn hide_foreign(query: *mut Query) -> Option<()> {
     let mut walk = Walk::default();
     let context: *mut Walk = &raw mut walk;
-    // SAFETY: the query is live by the caller's promise. The walker's frames are plain, so an error may cross them.
+    // SAFETY: the query is live by the caller's promise. The walker's frames are plain, so an error may cross
+    // them.
     let stopped = unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| visit(query.cast(), context.cast())) };
     if stopped {
         return None;

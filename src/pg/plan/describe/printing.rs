@@ -75,7 +75,8 @@ unsafe fn columns_are_few(table: *mut List) -> bool {
     }
 }
 
-/// Walks all expressions. Returns the constants among them and the modifiers of types, or `None` if EXPLAIN would print too much.
+/// Walks all expressions. Returns the constants among them and the modifiers of types, or `None` if EXPLAIN
+/// would print too much.
 ///
 /// EXPLAIN prints a reference to a column of a lower node as that column's expression, recursively down to the tables. So
 /// the walk goes from the bottom up.

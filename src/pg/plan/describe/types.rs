@@ -1,4 +1,5 @@
-//! Tells whether PostgreSQL itself prints the values of a type, and its modifiers, or a function of another extension.
+//! Tells whether PostgreSQL itself prints the values of a type, and its modifiers, or a function of another
+//! extension.
 
 use pgrx::pg_sys::{self, Oid};
 
@@ -8,8 +9,8 @@ pub const NO_MODIFIER: i32 = -1;
 /// Types of types: a domain over an array of ranges, for example. Deeper ones are not looked at.
 const MAX_DEPTH: usize = 8;
 
-/// Returns whether only functions of PostgreSQL run when a value of this type is printed. Those of records run the functions of
-/// their columns, which are not known here. May raise.
+/// Returns whether only functions of PostgreSQL run when a value of this type is printed. Those of records
+/// run the functions of their columns, which are not known here. May raise.
 pub fn are_values_printed_by_core(kind: Oid) -> bool {
     let mut kind = kind;
     for _ in 0..MAX_DEPTH {
@@ -35,7 +36,8 @@ pub fn are_values_printed_by_core(kind: Oid) -> bool {
     false
 }
 
-/// Returns whether only PostgreSQL prints a modifier of this type, for example the 10 in `varchar(10)`. May raise.
+/// Returns whether only PostgreSQL prints a modifier of this type, for example the 10 in `varchar(10)`. May
+/// raise.
 pub fn are_modifiers_printed_by_core(kind: Oid) -> bool {
     // A type with a function that prints modifiers has one that reads them.
     // SAFETY: the function reads the catalog, for any type.
