@@ -9,7 +9,7 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PgLogLevel, PgSqlErrorCode, PostgresGucEnum};
 use rowsource_core::clock::Source;
 use std::cell::Cell;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::ops::RangeInclusive;
 
 /// Which statements are measured.
@@ -123,6 +123,8 @@ static TEMPFILE_TIMING: GucSetting<bool> = GucSetting::<bool>::new(true);
 static WAIT_TIMING: GucSetting<bool> = GucSetting::<bool>::new(true);
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static KEEP_CONSTANTS: GucSetting<bool> = GucSetting::<bool>::new(false);
+static EXPLAIN_CALLBACKS: GucSetting<Option<CString>> =
+    GucSetting::<Option<CString>>::new(Some(c"postgres_fdw"));
 /// The unit is a minute. Only the SQL of `rowsource_snapshot()` reads it.
 static SNAPSHOT_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(8 * 24 * 60);
 static HISTORY_FREQUENCY: GucSetting<i32> = GucSetting::<i32>::new(100);
@@ -253,6 +255,14 @@ pub fn init(trace_set: fn(Trace)) {
         c"Keeps the constants in the texts of statements and in the conditions of plans.",
         c"When off, a symbol like $1 replaces each constant, as in pg_stat_statements.",
         &KEEP_CONSTANTS,
+        GucContext::Suset,
+        GucFlags::default(),
+    );
+    GucRegistry::define_string_guc(
+        c"pg_rowsource.explain_callbacks",
+        c"Lists the libraries whose functions for EXPLAIN may be called when a plan is described.",
+        c"The functions of other libraries run only if a user asks for EXPLAIN. They may do anything, and descriptions are made inside of users' statements.",
+        &EXPLAIN_CALLBACKS,
         GucContext::Suset,
         GucFlags::default(),
     );
@@ -451,6 +461,11 @@ pub fn wait_timing() -> bool {
 #[inline(always)]
 pub fn keep_constants() -> bool {
     value(&KEEP_CONSTANTS)
+}
+
+/// Returns whether a description may call the functions for EXPLAIN of a library with this name.
+pub fn is_explain_callback_allowed(library: &[u8]) -> bool {
+    setting::list_has(&EXPLAIN_CALLBACKS, library)
 }
 
 /// Returns how many times a second the running sessions are sampled; `None` if they are not.

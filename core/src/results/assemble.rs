@@ -3,8 +3,8 @@
 use super::counts::Counts;
 use super::node::{NS_PER_MS, add_core_usage, add_to_parents, add_usage_to_parents, fill_in};
 use super::sample::{Calls, CoreSample, Mode, NodeSample, Nodes, StatementSample};
-use crate::model::{NodeStats, Time};
-use crate::reconcile::{Item, reconcile};
+use crate::model::{Measured, NodeStats, Time};
+use crate::reconcile::{Edge, Item, reconcile};
 use crate::sampler::Estimate;
 
 /// The memory in which statistics are computed. It is kept between statements, because most are short.
@@ -22,6 +22,8 @@ pub struct Scratch {
     items: Vec<Item>,
     /// For each node, the calls of all nodes below it. Filled in only if every call is timed.
     calls_below: Vec<u64>,
+    /// For each node, whether it ran without its wrapper. Filled in only if core measured something.
+    bypassed: Vec<bool>,
 }
 
 impl Scratch {
@@ -35,7 +37,8 @@ impl Scratch {
         room(&mut self.samples, count)?;
         room(&mut self.cores, count)?;
         room(&mut self.items, count)?;
-        room(&mut self.calls_below, count)
+        room(&mut self.calls_below, count)?;
+        room(&mut self.bypassed, count)
     }
 
     /// Returns the totals of all nodes that have instrumentation, to be written to core's struct.
@@ -84,11 +87,13 @@ pub fn assemble<N: Nodes>(nodes: &N, statement: &StatementSample, scratch: &mut 
         cores,
         items,
         calls_below,
+        bypassed,
         counts: _,
     } = scratch;
     samples.extend((0..count).map(|i| nodes.sample(i)));
     if statement.core_contributes {
         cores.extend((0..count).map(|i| nodes.core(i)));
+        bypassed.extend((0..count).map(|i| is_bypassed(i, nodes, samples, cores)));
     }
     if samples.iter().any(|node| matches!(node.calls, Calls::Every(_))) {
         calls_below.resize(count, 0);
@@ -101,6 +106,9 @@ pub fn assemble<N: Nodes>(nodes: &N, statement: &StatementSample, scratch: &mut 
         );
     }
     items.extend((0..count).map(|i| item(i, samples, cores.get(i), calls_below, statement)));
+    if bypassed.contains(&true) {
+        pass_over(bypassed, samples, items);
+    }
     let self_ns = reconcile(items)?;
     for (i, sample) in samples.iter().enumerate() {
         let core = cores.get(i);
@@ -115,6 +123,10 @@ pub fn assemble<N: Nodes>(nodes: &N, statement: &StatementSample, scratch: &mut 
         fill_in(&mut stats[i], sample, core, statement, time);
         if sample.is_instrumented {
             stats[i].facts = nodes.facts(i);
+        }
+        if bypassed.get(i) == Some(&true) {
+            stats[i].starts = Measured::default();
+            stats[i].estimate.dismiss();
         }
     }
     if statement.mode != Mode::CoreOnly {
@@ -154,6 +166,35 @@ fn item(
         edge: sample.place.edge,
         processes: parent.map_or(1.0, |parent| samples[parent].processes),
         estimate,
+    }
+}
+
+/// Returns whether another extension ran a node without calling its wrapper: nobody has started it, but one
+/// of its inputs was started. What it returned and how long it took is not known then.
+fn is_bypassed(i: usize, nodes: &impl Nodes, samples: &[NodeSample], cores: &[CoreSample]) -> bool {
+    let has_started = |i: usize| samples[i].starts(cores.get(i)) > 0.0;
+    let mut below = i + 1..samples.len();
+    nodes.may_be_bypassed(i)
+        && samples[i].is_instrumented
+        && !samples[i].by_core
+        && !has_started(i)
+        && below.any(|below| samples[below].place.input_of() == Some(i) && has_started(below))
+}
+
+/// Hangs the inputs of nodes that were bypassed below the next node above that was not, whose time includes
+/// theirs.
+fn pass_over(bypassed: &[bool], samples: &[NodeSample], items: &mut [Item]) {
+    // Parents come before their children.
+    for i in 1..items.len() {
+        let Some(parent) = items[i].parent.filter(|parent| bypassed[*parent]) else {
+            continue;
+        };
+        let above = items[parent];
+        items[i].parent = above.parent;
+        items[i].processes = above.parent.map_or(1.0, |above| samples[above].processes);
+        if items[i].edge == Edge::Sequential {
+            items[i].edge = above.edge;
+        }
     }
 }
 

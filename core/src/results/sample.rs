@@ -278,6 +278,9 @@ pub trait Nodes {
     fn place(&self, i: usize) -> Place;
     /// Returns the measurements of a node.
     fn sample(&self, i: usize) -> NodeSample;
+    /// Returns whether a node is an input of another extension's node, which may run it without calling its
+    /// wrapper.
+    fn may_be_bypassed(&self, i: usize) -> bool;
     /// Returns the measurements of a node of which there are few, or `None` if there are more.
     fn simple(&self, i: usize) -> Option<SimpleSample> {
         SimpleSample::of(&self.sample(i))

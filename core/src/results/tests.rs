@@ -526,3 +526,37 @@ fn a_node_without_instrumentation_has_only_the_buffers_below_it() {
     assert_eq!(hit(&stats[0]), 110);
     assert_eq!(assembled(&plan, &timed(1e12)).totals().count(), 2);
 }
+
+/// A custom scan that runs its input without the input's wrapper, as TimescaleDB's does above a ModifyTable.
+#[test]
+fn a_node_without_its_wrapper_bounds_nobody() {
+    let mut plan = Plan {
+        samples: vec![
+            node(None, sampled([8_000_000]), 1),
+            node(Some(0), sampled([]), 0),
+            node(Some(1), sampled([6_000_000]), 10),
+        ],
+        cores: vec![CoreSample::default(); 3],
+        by_others: vec![1],
+        ..Plan::default()
+    };
+    plan.samples[1].loops = 0.0;
+    let statement = StatementSample {
+        core_contributes: true,
+        ..timed(1e12)
+    };
+    let bypassed = stats(&plan, &statement);
+    assert_eq!((bypassed[1].starts.get(), bypassed[1].time.get()), (None, None));
+    assert_eq!(
+        (time(&bypassed[2]).total_ms, time(&bypassed[2]).self_ms),
+        (3.0, 3.0)
+    );
+    assert_eq!(
+        (time(&bypassed[0]).total_ms, time(&bypassed[0]).self_ms),
+        (4.0, 1.0)
+    );
+    assert_eq!(bypassed.iter().map(hit).collect::<Vec<_>>(), [11, 10, 10]);
+    // A node whose inputs did not run did not run either.
+    plan.samples[2].loops = 0.0;
+    assert_eq!(stats(&plan, &statement)[1].starts.get(), Some(0));
+}

@@ -1,7 +1,7 @@
-//! Walks expressions: from 16 on, PostgreSQL's function has another name.
+//! Walks expressions and queries: from 16 on, PostgreSQL's functions have other names.
 
 use pgrx::pg_sys;
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 
 /// The type of a function that PostgreSQL calls for a part of an expression.
 type Walker = unsafe extern "C-unwind" fn(*mut pg_sys::Node, *mut c_void) -> bool;
@@ -13,8 +13,14 @@ crate::pg::server::unguarded::declare! {
         walker: pg_sys::tree_walker_callback,
         context: *mut c_void,
     ) -> bool;
+    fn query_tree_walker_impl(
+        query: *mut pg_sys::Query,
+        walker: pg_sys::tree_walker_callback,
+        context: *mut c_void,
+        flags: c_int,
+    ) -> bool;
 }
-// pgrx has no binding for this function, so its types are not checked.
+// pgrx has no binding for these functions, so their types are not checked.
 #[cfg(not(pg_ge_16))]
 unsafe extern "C-unwind" {
     #[link_name = "expression_tree_walker"]
@@ -22,6 +28,13 @@ unsafe extern "C-unwind" {
         node: *mut pg_sys::Node,
         walker: Option<Walker>,
         context: *mut c_void,
+    ) -> bool;
+    #[link_name = "query_tree_walker"]
+    fn query_tree_walker_impl(
+        query: *mut pg_sys::Query,
+        walker: Option<Walker>,
+        context: *mut c_void,
+        flags: c_int,
     ) -> bool;
 }
 
@@ -35,4 +48,15 @@ unsafe extern "C-unwind" {
 pub unsafe fn expression_tree_walker(node: *mut pg_sys::Node, walker: Walker, context: *mut c_void) -> bool {
     // SAFETY: the node is live, and the walker accepts it and the context, by the caller's promise. All frames are plain.
     unsafe { expression_tree_walker_impl(node, Some(walker), context) }
+}
+
+/// Calls a walker for each expression of a query.
+///
+/// # Safety
+/// * `query` must be live; the walker must accept `context`.
+/// * The frames of the caller and of the walker must be plain, because an error may cross them.
+pub unsafe fn query_tree_walker(query: *mut pg_sys::Query, walker: Walker, context: *mut c_void) -> bool {
+    // SAFETY: the query is live, and the walker accepts its parts and the context, by the caller's promise.
+    // All frames are plain.
+    unsafe { query_tree_walker_impl(query, Some(walker), context, 0) }
 }

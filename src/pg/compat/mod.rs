@@ -7,6 +7,7 @@
 //! * `plan_origin` tells generic and custom plans of the plan cache apart;
 //! * `shared_memory` creates areas, tables and locks that all sessions share;
 //! * `temp_tables` returns how temporary tables are read, and which process owns them;
+//! * `explain_hooks` removes the hooks with which other extensions add to EXPLAIN;
 //! * `jumble` reads what the parser knows of a statement's constants;
 //! * `executor_run`, `planner`, `explain_option` and `expression` wrap functions that have another name or signature in some
 //!   major.
@@ -17,6 +18,7 @@
 mod activity;
 mod counters;
 pub mod executor_run;
+pub mod explain_hooks;
 pub mod explain_option;
 pub mod expression;
 mod instrumentation;

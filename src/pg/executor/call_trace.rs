@@ -10,7 +10,7 @@ use crate::pg::hot::trace::{self, Trace, Traced};
 use crate::pg::hot::waits;
 use crate::pg::plan::{describe, tree};
 use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::{fail, unguarded};
+use crate::pg::server::{contained, fail, unguarded};
 use pgrx::pg_sys::panic::pgrx_extern_c_guard;
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
 use pgrx::{PgSqlErrorCode, error};
@@ -68,6 +68,8 @@ impl Drop for Running {
         // SAFETY: null is always allowed.
         unsafe { trace::set_running(std::ptr::null()) };
         hooks::replace_executor_run(NEXT_EXECUTOR_RUN.get());
+        // An error of the description has reached the user.
+        contained::take_raised();
     }
 }
 

@@ -20,7 +20,8 @@ use crate::instrumentation::InstrumentationPlan;
 use crate::pg::compat;
 use crate::pg::hot::{tick, trace, usage, waits};
 use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::pg_try::{is_cancel, pg_try};
+use crate::pg::server::contained::take_raised;
+use crate::pg::server::pg_try::{is_request, pg_try};
 use crate::pg::server::{self, unguarded};
 use crate::pg::sql_trace::{level, targets};
 use pgrx::pg_sys::panic::{CaughtError, pgrx_extern_c_guard};
@@ -108,7 +109,10 @@ unsafe fn nested(
                 utility::end(running, ended.get(), completion);
             }
         };
-        pg_try(body, leave, || record(std::ptr::null()));
+        pg_try(body, leave, |outcome| {
+            ended.set(outcome);
+            record(std::ptr::null());
+        });
         leave(Outcome::Completed);
         record(completion);
     }
@@ -137,9 +141,10 @@ unsafe fn run(query: *mut QueryDesc, body: impl FnOnce(), after: impl FnOnce(&st
                 charge_current_account();
                 unnest();
             },
-            || {
+            |outcome| {
                 unmeasured::run_failed();
                 if let Some(statement) = entered {
+                    statement.outcome.set(outcome);
                     let _ = server::caught(|| statement.record(true));
                     statement.close();
                 } else if statement::find(query).is_none() {
@@ -304,25 +309,20 @@ unsafe fn withdraw_request(estate: *mut pg_sys::EState) {
     }
 }
 
-/// Handles a statement that could not be set up. It runs unmeasured. A cancel or shutdown request that arrived meanwhile is
-/// raised again.
+/// Handles a statement that could not be set up. It runs unmeasured. A cancel or shutdown request that
+/// arrived meanwhile is raised again, and so is an error after which the transaction cannot go on.
 ///
 /// # Safety
 /// * `query` must be started.
 /// * The caller's frame must be plain, because an error may cross it. The caller must hold no lightweight lock.
 #[cold]
 unsafe fn not_attached(query: *mut QueryDesc, error: Box<dyn Any + Send>, held: &server::HeldInterrupts) {
-    let cancel = match error.downcast_ref::<CaughtError>() {
-        Some(CaughtError::PostgresError(report) | CaughtError::ErrorReport(report)) => {
-            is_cancel(report.sql_error_code() as i32)
-        }
-        _ => false,
-    };
+    let must_be_raised = take_raised() || error.downcast_ref::<CaughtError>().is_some_and(is_request);
     // SAFETY: the caller's frame is plain. The panic has a copy of the error. PostgreSQL's own record of it must be removed
     // unless it is raised again. The caller holds no lightweight lock, so all locks that are still held belong to the
     // failed set-up.
     unsafe {
-        if cancel {
+        if must_be_raised {
             pgrx_extern_c_guard::<_, ()>(|| resume_unwind(error));
             return;
         }

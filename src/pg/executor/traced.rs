@@ -5,7 +5,7 @@
 use super::unnamed;
 use crate::pg::compat;
 use crate::pg::server;
-use crate::pg::server::contained::contained_or_cancelled;
+use crate::pg::server::contained::contained_with_others;
 use crate::pg::server::pg_try::pg_try;
 use crate::pg::sql_trace::lines::{self, Ended, Statement, Value};
 use crate::pg::sql_trace::nested;
@@ -41,7 +41,7 @@ unsafe fn around(
         lines::end(&began, Some(statement), ended);
     };
     // SAFETY: the frames are plain by the caller's promise.
-    unsafe { pg_try(body, |_| ended(0, true), || ()) };
+    unsafe { pg_try(body, |_| ended(0, true), |_| ()) };
     ended(rows(), false);
 }
 
@@ -104,7 +104,7 @@ pub unsafe fn plan(
                 has_failed: true,
                 ..Ended::default()
             };
-            pg_try(body, |_| lines::end(&began, None, failed), || ());
+            pg_try(body, |_| lines::end(&began, None, failed), |_| ());
             lines::end_as(&began, &of_plan(planned.get(), source));
         } else {
             body();
@@ -155,7 +155,7 @@ pub unsafe fn start(query: *mut QueryDesc, body: impl FnOnce()) {
         lines::bound(&statement);
         if lines::lists_binds(&statement) {
             pgrx_extern_c_guard(|| {
-                contained_or_cancelled(|| {
+                contained_with_others(|| {
                     binds(&statement, (*query).params);
                     Some(())
                 })

@@ -11,6 +11,7 @@
 
 use super::{nesting, parsed};
 use crate::pg::compat::{self, jumble};
+use crate::pg::plan::describe;
 use crate::pg::plan::tree::{list, tag};
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::contained_or_cancelled;
@@ -65,7 +66,7 @@ pub unsafe fn around(statement: *const PlannedStmt, source: *const c_char, body:
             length,
             depth: nesting::depth(),
         }));
-        pg_try(body, |_| UTILITY.set(outer), || {});
+        pg_try(body, |_| UTILITY.set(outer), |_| {});
     }
     UTILITY.set(outer);
 }
@@ -214,9 +215,11 @@ unsafe fn make(query: *mut Query, source: *const c_char) -> i64 {
             parsed::note(queryid, source, query, jumble);
         } else if text(queryid).is_none() {
             let copy = pg_sys::copyObjectImpl(query.cast()).cast::<Query>();
-            let printed = pg_sys::pg_get_querydef(copy, false);
-            keep_text(queryid, CStr::from_ptr(printed).to_bytes());
-            pg_sys::pfree(printed.cast());
+            if describe::hide_foreign(copy).is_some() {
+                let printed = pg_sys::pg_get_querydef(copy, false);
+                keep_text(queryid, CStr::from_ptr(printed).to_bytes());
+                pg_sys::pfree(printed.cast());
+            }
         }
         queryid
     }

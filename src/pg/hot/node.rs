@@ -73,6 +73,8 @@ pub struct Node {
     pub by_expression: bool,
     /// It is under a Gather: other processes run it too.
     pub under_gather: bool,
+    /// It is an input of a node of another extension, which may run it without calling its wrapper.
+    pub by_others: bool,
     /// EXPLAIN does not show it (a Gather that only debug_parallel_query added).
     pub hidden: bool,
     /// How long the timed calls took. It is large, so it comes last.

@@ -233,6 +233,10 @@ impl Nodes for Copied<'_> {
         }
     }
 
+    fn may_be_bypassed(&self, i: usize) -> bool {
+        self.node(i).by_others
+    }
+
     fn facts(&self, _: usize) -> NodeFacts {
         NodeFacts::default()
     }

@@ -14,29 +14,36 @@
 //! If the conditions are still too long, the plan is described without them (`named`).
 
 mod constants;
+mod explained;
+mod foreign;
+mod modifiers;
 mod named;
+mod parsed;
 mod printing;
 mod relations;
 mod symbols;
+mod types;
 
 use super::reading;
 use super::tree::Found;
 use crate::guc;
 use crate::pg::compat::jumble;
 use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::contained::contained_or_cancelled;
 use crate::pg::server::{self, memory};
-use pgrx::pg_sys::{self, QueryDesc};
+use explained::explained;
+use pgrx::pg_sys::QueryDesc;
 use rowsource_core::clock::system;
-use rowsource_core::model::{LazyDescription, MAX_UNDECODED, PlanDescription};
+use rowsource_core::model::{LazyDescription, MAX_UNDECODED, PlanDescription, PlanKey};
 use rowsource_core::normalise::{Constants, Place, Text, block, replaced};
-use rowsource_core::plan::{Costs, ExplainedPlan, PlanNode, parse_explain_json};
+use rowsource_core::plan::{Costs, ExplainedPlan, PlanNode};
 use rustc_hash::FxBuildHasher;
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::hash::BuildHasher;
 use std::rc::Rc;
 use symbols::Symbols;
+
+pub use parsed::hide_foreign;
 
 /// The maximal budget of a session in nanoseconds, which is also the initial one.
 const MAX_BUDGET: i64 = 10_000_000;
@@ -146,16 +153,18 @@ impl StatementText<'_> {
     }
 }
 
-/// Returns the description of a started statement's plan, and whether its literals are those of an earlier execution.
-/// Creates the description unless this session knows a usable one, or `stored` returns the one that another session has made. Of a known
-/// one, the second value is how many changes of catalogs the session had heard of when its names were last compared.
-/// Returns `None` if there is no memory for it.
+/// Returns the description of the plan of a started statement with this key, and whether its literals are
+/// those of an earlier execution. Creates the description unless this session knows a usable one, or `stored`
+/// returns the one that another session has made. Of a known one, the second value is how many changes of
+/// catalogs the session had heard of when its names were last compared. Returns `None` if there is no memory
+/// for it.
 ///
 /// # Safety
 /// `query` must be started, `text` must return its text, and `found` must be the nodes of its plan.
 #[inline(never)]
 pub unsafe fn description<'a>(
     query: *mut QueryDesc,
+    key: &PlanKey,
     text: impl FnOnce() -> StatementText<'a>,
     known: Option<(&Rc<LazyDescription>, &Cell<u64>)>,
     stored: impl FnOnce() -> Option<LazyDescription>,
@@ -171,7 +180,7 @@ pub unsafe fn description<'a>(
             }
             let heard = server::catalog_changes();
             // SAFETY: the caller promises what the function requires.
-            let description = unsafe { describe(query, &text(), found) }?;
+            let description = unsafe { describe(query, key, &text(), found) }?;
             compared_at.set(heard);
             return Some((Rc::new(description), false));
         }
@@ -186,7 +195,8 @@ pub unsafe fn description<'a>(
                 return Some((known.clone(), true));
             }
             // SAFETY: the caller promises what the function requires.
-            return unsafe { describe(query, &text, found) }.map(|description| (Rc::new(description), false));
+            return unsafe { describe(query, key, &text, found) }
+                .map(|description| (Rc::new(description), false));
         }
     }
     let stored = match known {
@@ -202,7 +212,7 @@ pub unsafe fn description<'a>(
         return None;
     }
     // SAFETY: the caller promises what the function requires.
-    let description = unsafe { describe(query, &text, found)? };
+    let description = unsafe { describe(query, key, &text, found)? };
     Some((Rc::new(description), false))
 }
 
@@ -291,9 +301,14 @@ unsafe fn usable(stored: LazyDescription, text: &StatementText, found: &[Found])
 ///
 /// # Safety
 /// * `query` must be started, `text` be its text, and `found` must be the nodes of its plan.
-/// * The caller must allow errors: a cancel request is raised again.
+/// * The caller must allow errors: those that must reach the user are raised again.
 #[inline(never)]
-unsafe fn describe(query: *mut QueryDesc, text: &StatementText, found: &[Found]) -> Option<LazyDescription> {
+unsafe fn describe(
+    query: *mut QueryDesc,
+    key: &PlanKey,
+    text: &StatementText,
+    found: &[Found],
+) -> Option<LazyDescription> {
     let start = system::monotonic();
     let constants = if guc::keep_constants() {
         None
@@ -309,7 +324,7 @@ unsafe fn describe(query: *mut QueryDesc, text: &StatementText, found: &[Found])
     });
     // SAFETY: `query` is started, and `found` are its nodes, by the caller's promise.
     let mut plan = unsafe {
-        match explained(query, found, symbols) {
+        match explained(query, found, symbols, FxBuildHasher.hash_one(key)) {
             Some(plan) => ExplainedPlan {
                 names: relations::names(found),
                 ..plan
@@ -342,10 +357,10 @@ unsafe fn describe(query: *mut QueryDesc, text: &StatementText, found: &[Found])
 ///
 /// # Safety
 /// * `query` must be started, and `found` must be the nodes of its plan.
-/// * The caller must allow errors: a cancel request is raised again.
+/// * The caller must allow errors: those that must reach the user are raised again.
 pub unsafe fn nodes(query: *mut QueryDesc, found: &[Found]) -> Vec<PlanNode> {
     // SAFETY: the caller promises what both functions require.
-    let plan = unsafe { explained(query, found, None).unwrap_or_else(|| named::plan(query, found)) };
+    let plan = unsafe { explained(query, found, None, 0).unwrap_or_else(|| named::plan(query, found)) };
     plan.nodes
 }
 
@@ -402,112 +417,4 @@ fn shown(kept: &[u8], is_cut: bool) -> (String, bool) {
     let mark = if is_cut { "..." } else { "" };
     // It is allocated in one piece, because a text that grows leaves holes in the heap.
     ([&server::from_database(clipped), mark].concat(), is_cut)
-}
-
-/// Returns the plan as EXPLAIN shows it. Returns `None` if it would be too long, if EXPLAIN fails, or if the number of
-/// nodes differs from `found`.
-///
-/// # Safety
-/// * `query` must be started, and `found` must be the nodes of its plan.
-/// * The caller must allow errors: a cancel request is raised again.
-unsafe fn explained(
-    query: *mut QueryDesc,
-    found: &[Found],
-    symbols: Option<Symbols>,
-) -> Option<ExplainedPlan> {
-    // SAFETY: `query` is started, and `found` are its nodes, by the caller's promise. Everything is allocated in a separate
-    // context, which is deleted at the end. The constants are restored before that.
-    unsafe {
-        let _memory = Scratch::enter();
-        let parsed = contained_or_cancelled(|| {
-            let mut constants = printing::bounded(query, found, symbols)?;
-            let parsed = parse_explain_json(server::as_utf8(explain_json(query)));
-            let (cut, next) = (constants.cut(), constants.next_symbol());
-            let lists = constants.take_lists();
-            drop(constants);
-            Some(parsed.map(|mut plan| {
-                plan.cut += cut;
-                plan.lists = lists;
-                if let Some(next) = next {
-                    plan.hide_strings(next);
-                }
-                plan
-            }))
-        })?;
-        let hidden = usize::from(found[0].hidden);
-        match parsed {
-            Ok(plan) if plan.nodes.len() + hidden == found.len() => Some(plan),
-            Ok(plan) => {
-                pgrx::debug1!(
-                    "pg_rowsource: EXPLAIN shows {} nodes, the plan has {}",
-                    plan.nodes.len() + hidden,
-                    found.len()
-                );
-                None
-            }
-            Err(error) => {
-                pgrx::debug1!("pg_rowsource: EXPLAIN's output was not understood: {error}");
-                None
-            }
-        }
-    }
-}
-
-/// A memory context for one description. Dropping this deletes it.
-struct Scratch {
-    context: pg_sys::MemoryContext,
-    before: pg_sys::MemoryContext,
-}
-
-impl Scratch {
-    /// Creates a memory context, and makes it the current one.
-    ///
-    /// # Safety
-    /// The current memory context must stay current and live until the result is dropped.
-    unsafe fn enter() -> Scratch {
-        // SAFETY: the new context is a child of the current one, which outlives it by the caller's promise.
-        unsafe {
-            let context = pg_sys::AllocSetContextCreateInternal(
-                pg_sys::CurrentMemoryContext,
-                c"pg_rowsource description".as_ptr(),
-                pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
-                pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
-                pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
-            );
-            let before = pg_sys::MemoryContextSwitchTo(context);
-            Scratch { context, before }
-        }
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // SAFETY: `enter` created the context, and nothing in it is used any more. The previous context is live by the
-        // promise of `enter`'s caller.
-        unsafe {
-            pg_sys::MemoryContextSwitchTo(self.before);
-            pg_sys::MemoryContextDelete(self.context);
-        }
-    }
-}
-
-/// Returns what EXPLAIN (FORMAT JSON) prints, in the current memory context.
-///
-/// # Safety
-/// * `query` must be started.
-/// * The current memory context must outlive the result.
-unsafe fn explain_json<'a>(query: *mut QueryDesc) -> &'a mut [u8] {
-    // SAFETY: `query` is started by the caller's promise. A StringInfo has `len` bytes at `data`.
-    unsafe {
-        let es = pg_sys::NewExplainState();
-        (*es).format = pg_sys::ExplainFormat::EXPLAIN_FORMAT_JSON;
-        (*es).costs = true;
-        pg_sys::ExplainBeginOutput(es);
-        pg_sys::ExplainOpenGroup(c"Query".as_ptr(), std::ptr::null(), true, es);
-        pg_sys::ExplainPrintPlan(es, query);
-        pg_sys::ExplainCloseGroup(c"Query".as_ptr(), std::ptr::null(), true, es);
-        pg_sys::ExplainEndOutput(es);
-        let text = &*(*es).str_;
-        std::slice::from_raw_parts_mut(text.data.cast(), text.len as usize)
-    }
 }

@@ -108,6 +108,10 @@ impl Nodes for Collector<'_> {
         }
     }
 
+    fn may_be_bypassed(&self, i: usize) -> bool {
+        self.nodes.get(i).by_others()
+    }
+
     #[inline(always)]
     fn simple(&self, i: usize) -> Option<SimpleSample> {
         let node = self.nodes.get(i);

@@ -183,6 +183,7 @@ getters! {
     under_gather: bool;
     hidden: bool;
     by_core: bool;
+    by_others: bool;
     method: ExecProcNodeMtd;
     installed: ExecProcNodeMtd;
     fused_scan: *mut Node;
@@ -210,6 +211,7 @@ setters! {
     set_under_gather: under_gather => bool;
     set_hidden: hidden => bool;
     set_by_core: by_core => bool;
+    set_by_others: by_others => bool;
     set_method: method => ExecProcNodeMtd;
     set_installed: installed => ExecProcNodeMtd;
     set_fused_scan: fused_scan => *mut Node;

@@ -4,10 +4,10 @@
 //! commit PostgreSQL would warn the client of each ("dynamic shared memory leak"). So the work gets its own resource owner,
 //! which is released if the work fails.
 
-use super::HeldInterrupts;
 use super::backend_local::BackendLocal;
-use super::pg_try::is_cancel;
-use crate::pg::{compat, server};
+use super::before::Before;
+use super::pg_try::is_request;
+use crate::pg::server;
 use pgrx::pg_sys::panic::CaughtError;
 use pgrx::{PgTryBuilder, pg_sys};
 use std::cell::Cell;
@@ -57,41 +57,91 @@ pub fn contained<T>(body: impl FnOnce() -> T) -> Result<T, String> {
     }
 }
 
-/// Runs a body that may raise an error and that calls any part of PostgreSQL: catalogs, functions of types, foreign data
-/// wrappers. Returns `None` if it fails. A cancel or shutdown request is raised again.
+/// Whether the last body that failed had its error raised again.
+static RAISED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
+
+/// Returns whether the error that was caught now is one that [`contained_or_cancelled`] or
+/// [`contained_with_others`] has raised again, so that it must reach the user.
+pub fn take_raised() -> bool {
+    RAISED.replace(false)
+}
+
+/// Runs a body that may raise an error and that calls functions of PostgreSQL, which may read catalogs.
+/// Returns `None` if it fails. After that, all is as before. A cancel or shutdown request of this session is
+/// raised again, because it must reach the user.
 ///
 /// # Safety
 /// The caller must be in a transaction, must allow errors, and must hold no lightweight lock.
 pub unsafe fn contained_or_cancelled<T>(body: impl FnOnce() -> Option<T>) -> Option<T> {
+    // SAFETY: the caller makes the same promises.
+    unsafe { contained_from(&Before::now(false), body) }
+}
+
+/// Runs a body that may also call functions of other extensions: those of types and foreign data wrappers.
+///
+/// An error is raised again also if the body left something that only the abort of a transaction takes away,
+/// for example a subtransaction or a cursor. Then the user must see an error: he must not lose work that is
+/// reported as committed.
+///
+/// # Safety
+/// The same as for [`contained_or_cancelled`].
+pub unsafe fn contained_with_others<T>(body: impl FnOnce() -> Option<T>) -> Option<T> {
+    // SAFETY: the caller makes the same promises.
+    unsafe { contained_from(&Before::now(true), body) }
+}
+
+/// Runs a body. If it fails, all becomes as `before`, or the error is raised again.
+///
+/// # Safety
+/// The same as for [`contained_or_cancelled`]. `before` must be the current state.
+unsafe fn contained_from<T>(before: &Before, body: impl FnOnce() -> Option<T>) -> Option<T> {
     // SAFETY: the owner is a child of the current owner, as in a subtransaction, and is not used after its release. If the
     // body succeeds, its locks pass to the outer owner. If it fails, everything is released that the abort of a
     // subtransaction releases.
     unsafe {
         let outer = pg_sys::CurrentResourceOwner;
-        let held = HeldInterrupts::now();
+        RAISED.set(false);
         let owner = pg_sys::ResourceOwnerCreate(outer, c"pg_rowsource".as_ptr());
         pg_sys::CurrentResourceOwner = owner;
         let result = PgTryBuilder::new(AssertUnwindSafe(|| Ok(body())))
-            .catch_others(move |error| {
-                let cancel = match &error {
-                    CaughtError::PostgresError(report) => is_cancel(report.sql_error_code() as i32),
-                    _ => false,
-                };
-                if cancel {
+            .catch_others(|error| {
+                let is_postgres = matches!(error, CaughtError::PostgresError(_));
+                if before.has_open_subtransactions() {
+                    let copy = is_postgres.then(|| copy_error(before));
+                    before.roll_back();
                     pg_sys::CurrentResourceOwner = outer;
+                    RAISED.set(true);
+                    if let Some(copy) = copy {
+                        pg_sys::ReThrowError(copy);
+                    }
+                    error.rethrow();
+                }
+                if is_request(&error) || !before.restore() {
+                    pg_sys::CurrentResourceOwner = outer;
+                    RAISED.set(true);
                     error.rethrow();
                 }
                 Err(())
             })
             .execute();
         pg_sys::CurrentResourceOwner = outer;
-        if result.is_err() {
-            pg_sys::LWLockReleaseAll();
-            compat::abort_io();
-            held.restore();
-        }
         release(owner, result.is_ok(), false);
         result.ok().flatten()
+    }
+}
+
+/// Copies the error that was caught, and removes PostgreSQL's record of it: what follows may raise errors
+/// itself.
+///
+/// # Safety
+/// An error of PostgreSQL must have been caught. May raise.
+unsafe fn copy_error(before: &Before) -> *mut pg_sys::ErrorData {
+    // SAFETY: the context is that in which the caller runs, so it outlives the subtransactions that are open.
+    unsafe {
+        pg_sys::CurrentMemoryContext = before.context();
+        let copy = pg_sys::CopyErrorData();
+        pg_sys::FlushErrorState();
+        copy
     }
 }
 

@@ -1,6 +1,7 @@
 //! Wraps the services of the server, by subject:
 //!
-//! * `pg_try` is PG_TRY for plain frames; `contained` runs work that must not fail the user's statement;
+//! * `pg_try` is PG_TRY for plain frames; `contained` runs work that must not fail the user's statement,
+//!   and `before` makes all as it was when that fails;
 //! * `unguarded` declares functions of PostgreSQL that are called without pgrx's guard;
 //! * `setting` defines checked settings, `srf` returns rows from SQL functions, `statfile` reads and writes statistics
 //!   files;
@@ -12,6 +13,7 @@
 
 mod access;
 pub mod backend_local;
+mod before;
 pub mod contained;
 mod encoding;
 mod error;
@@ -39,7 +41,7 @@ pub use main_memory::{MainMemory, use_main_memory};
 pub use process::{
     catalog_changes, core_times_io, enable_query_ids, has_transaction_id, is_alive, is_exiting,
     is_in_recovery, is_parallel_mode, is_parallel_worker, is_postmaster, is_read_only, is_sent,
-    is_under_postmaster, is_upgrading, pid, portal_or_background, preloading,
+    is_under_postmaster, is_upgrading, library_of, pid, portal_or_background, preloading,
 };
 pub use relation::{HeapSize, heap_size};
 pub use statement_text::{

@@ -5,9 +5,13 @@ use super::unguarded;
 use cee_scape::{SigJmpBufFields, call_with_sigsetjmp};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys;
+use pgrx::pg_sys::panic::CaughtError;
 use rowsource_core::model::Outcome;
+use std::ffi::CStr;
 
 /// Runs a body. If it raises an error, `restore` and then `afterwards` run before the error is raised again.
+/// `restore` gets the outcome that the error's code tells. `afterwards` gets that which the error tells: it
+/// was not cancelled if the error is not one that PostgreSQL raises for a request of this session.
 ///
 /// While `afterwards` runs, the error is kept in a copy. `afterwards` does not run after an error "out of memory", because
 /// there is no memory for the copy. A failed copy would raise an error within the error, and PostgreSQL ends the server at
@@ -18,7 +22,7 @@ use rowsource_core::model::Outcome;
 /// * Neither `restore` nor `afterwards` may raise or panic.
 /// * `restore` must not change PostgreSQL's record of the error.
 #[inline(always)]
-pub unsafe fn pg_try(body: impl FnOnce(), restore: impl FnOnce(Outcome), afterwards: impl FnOnce()) {
+pub unsafe fn pg_try(body: impl FnOnce(), restore: impl FnOnce(Outcome), afterwards: impl FnOnce(Outcome)) {
     // SAFETY: the exception stack points to this buffer only while the body runs. The values that are restored were read
     // before the jump buffer was made, and have not changed since.
     unsafe {
@@ -36,13 +40,20 @@ pub unsafe fn pg_try(body: impl FnOnce(), restore: impl FnOnce(Outcome), afterwa
         if raised != 0 {
             pg_sys::CurrentMemoryContext = memory;
             let code = unguarded::geterrcode();
-            restore(outcome(code));
+            let outcome = outcome(code);
+            restore(outcome);
             if code == PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY as i32 {
                 unguarded::pg_re_throw();
             }
             let error = unguarded::CopyErrorData();
             unguarded::FlushErrorState();
-            afterwards();
+            let file = (*error).filename;
+            afterwards(match outcome {
+                Outcome::Cancelled if file.is_null() || !raises_requests(CStr::from_ptr(file).to_bytes()) => {
+                    Outcome::Failed
+                }
+                outcome => outcome,
+            });
             unguarded::ReThrowError(error);
         }
     }
@@ -60,7 +71,7 @@ fn outcome(sqlerrcode: i32) -> Outcome {
 /// Returns whether an error with this code ends a statement from outside: a cancel or shutdown request, or on a standby a
 /// conflict with recovery. On a standby, statements themselves cause errors with these codes only by deadlocks of advisory
 /// locks.
-pub fn is_cancel(sqlerrcode: i32) -> bool {
+fn is_cancel(sqlerrcode: i32) -> bool {
     const REQUESTS: [PgSqlErrorCode; 4] = [
         PgSqlErrorCode::ERRCODE_QUERY_CANCELED,
         PgSqlErrorCode::ERRCODE_ADMIN_SHUTDOWN,
@@ -74,4 +85,19 @@ pub fn is_cancel(sqlerrcode: i32) -> bool {
     let is_one_of = |codes: &[PgSqlErrorCode]| codes.iter().any(|&code| code as i32 == sqlerrcode);
     // SAFETY: the function has no preconditions. It only reads shared memory.
     is_one_of(&REQUESTS) || (is_one_of(&CONFLICTS) && unsafe { unguarded::RecoveryInProgress() })
+}
+
+/// Returns whether PostgreSQL raises errors for requests of this session in a file of its source. It does
+/// where it handles interrupts, in two files. A foreign data wrapper raises errors with the codes that its
+/// server reports.
+fn raises_requests(file: &[u8]) -> bool {
+    file == b"postgres.c" || file == b"standby.c"
+}
+
+/// Returns whether an error that was caught is a cancel or shutdown request of this session.
+pub fn is_request(error: &CaughtError) -> bool {
+    let (CaughtError::PostgresError(report) | CaughtError::ErrorReport(report)) = error else {
+        return false;
+    };
+    is_cancel(report.sql_error_code() as i32) && raises_requests(report.file().as_bytes())
 }

@@ -108,3 +108,19 @@ pub fn is_upgrading() -> bool {
     // SAFETY: this is a global of a plain type, which is valid at all times.
     unsafe { pg_sys::IsBinaryUpgrade }
 }
+
+/// Returns the name of the library that has this function, without its folder and its ending. Returns `None`
+/// if no library has it.
+pub fn library_of<'a>(function: *const std::ffi::c_void) -> Option<&'a [u8]> {
+    // SAFETY: the function accepts any address, and writes a struct of plain fields. The name lives as long
+    // as the library, which PostgreSQL never unloads.
+    let path = unsafe {
+        let mut found: libc::Dl_info = std::mem::zeroed();
+        if libc::dladdr(function, &raw mut found) == 0 || found.dli_fname.is_null() {
+            return None;
+        }
+        std::ffi::CStr::from_ptr(found.dli_fname).to_bytes()
+    };
+    let name = path.rsplit(|byte| *byte == b'/').next()?;
+    Some(name.strip_suffix(b".so").unwrap_or(name))
+}

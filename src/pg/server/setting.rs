@@ -18,6 +18,20 @@ pub fn value<T: GucValue>(setting: &GucSetting<T>) -> T {
     unsafe { T::from_raw(setting.as_ptr().read()) }
 }
 
+/// Returns whether a setting whose value is a list of words, with commas between them, has this word.
+pub fn list_has(setting: &GucSetting<Option<CString>>, word: &[u8]) -> bool {
+    // SAFETY: `setting` owns the value, which only this thread writes. It is null or a C string.
+    let list = unsafe {
+        let list = setting.as_ptr().read();
+        if list.is_null() {
+            return false;
+        }
+        CStr::from_ptr(list).to_bytes()
+    };
+    let mut words = list.split(|byte| *byte == b',');
+    words.any(|listed| listed.trim_ascii() == word)
+}
+
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin(pg_sys::GucSource::Type);

@@ -24,6 +24,11 @@ declare! {
     pub fn check_stack_depth();
     /// Returns whether the stack is nearly full. Raises nothing.
     pub fn stack_is_too_deep() -> bool;
+    pub fn GetCurrentTransactionNestLevel() -> c_int;
+    pub fn GetUserIdAndSecContext(user: *mut pg_sys::Oid, security_context: *mut c_int);
+    pub fn ActiveSnapshotSet() -> bool;
+    /// Returns the newest active snapshot. Raises an error if there is none.
+    pub fn GetActiveSnapshot() -> pg_sys::Snapshot;
     pub fn GetTopTransactionIdIfAny() -> pg_sys::TransactionId;
     pub fn standard_ExecutorStart(query: *mut pg_sys::QueryDesc, eflags: c_int);
     pub fn standard_ExecutorFinish(query: *mut pg_sys::QueryDesc);

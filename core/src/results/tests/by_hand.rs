@@ -26,6 +26,8 @@ pub struct Plan {
     pub cores: Vec<CoreSample>,
     /// Those of the first nodes, if there are any.
     pub facts: Vec<NodeFacts>,
+    /// The inputs of nodes of other extensions.
+    pub by_others: Vec<usize>,
 }
 
 impl Nodes for Plan {
@@ -37,6 +39,9 @@ impl Nodes for Plan {
     }
     fn sample(&self, i: usize) -> NodeSample {
         self.samples[i]
+    }
+    fn may_be_bypassed(&self, i: usize) -> bool {
+        self.by_others.contains(&i)
     }
     fn facts(&self, i: usize) -> NodeFacts {
         self.facts.get(i).copied().unwrap_or_default()

@@ -86,6 +86,7 @@ fn bitmap_scan() -> Plan {
         ],
         cores: vec![CoreSample::default(); 2],
         facts: vec![NodeFacts::default(); 2],
+        ..Plan::default()
     };
     for sample in &mut plan.samples {
         (sample.wal, sample.used) = (Wal::default(), Used::default());

@@ -6,19 +6,9 @@ use super::state::Statement;
 use crate::instrumentation::InstrumentationLevel;
 use crate::pg::compat;
 use crate::pg::hot::usage::Usage;
-use crate::pg::plan::tree;
-use pgrx::pg_sys::{NodeTag, PlanState};
+use pgrx::pg_sys::PlanState;
 use rowsource_core::model::{NodeStats, Outside};
 use rowsource_core::results::Mode;
-
-/// Returns whether a root counts rows that it does not return.
-///
-/// # Safety
-/// `root` must point to an initialised plan state.
-unsafe fn changes_rows(root: *mut PlanState) -> bool {
-    // SAFETY: the plan state is initialised by the caller's promise.
-    unsafe { tree::tag(root) == NodeTag::T_ModifyTableState }
-}
 
 impl Statement {
     /// Takes what the statement did outside of its nodes, and its waits, unless both are nothing: `to` is `None`, and then stays so.
@@ -55,7 +45,7 @@ impl Statement {
         // SAFETY: the plan states are live, by the caller's promise. Their executor state lives as long.
         unsafe {
             match self.root() {
-                Some(root) if changes_rows(root) => (*(*root).state).es_processed.saturating_sub(returned),
+                Some(root) if self.changes_rows => (*(*root).state).es_processed.saturating_sub(returned),
                 _ => 0,
             }
         }

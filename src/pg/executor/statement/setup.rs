@@ -184,6 +184,8 @@ unsafe fn set_up(
         nodes,
         core_contributes: mode == Mode::CoreOnly || has_gather,
         only_by_core: false,
+        // SAFETY: a query has its command.
+        changes_rows: unsafe { (*query).operation } != pg_sys::CmdType::CMD_SELECT,
         reusable: Cell::new(false),
         may_fire_triggers: Cell::new(false),
         level,
@@ -241,8 +243,8 @@ unsafe fn set_up(
 ///
 /// # Safety
 /// The plan states must be initialised.
-unsafe fn fill(nodes: &NodeTable, found: &[tree::Found]) {
-    for (node, found) in nodes.iter().zip(found) {
+unsafe fn fill(nodes: &NodeTable, all: &[tree::Found]) {
+    for (node, found) in nodes.iter().zip(all) {
         // SAFETY: the plan state is initialised by the caller's promise, so it has its tag and its plan.
         let (kind, id) = unsafe { (tree::tag(found.plan_state), tree::plan_node_id(found.plan_state)) };
         node.set_plan_state(found.plan_state);
@@ -253,6 +255,11 @@ unsafe fn fill(nodes: &NodeTable, found: &[tree::Found]) {
         node.set_under_gather(found.under_gather);
         node.set_hidden(found.hidden);
         node.set_by_expression(found.by_expression);
+        let parent = usize::try_from(found.parent).ok();
+        // SAFETY: as above. A parent is among the nodes.
+        node.set_by_others(parent.is_some_and(|parent| unsafe {
+            tree::tag(all[parent].plan_state) == NodeTag::T_CustomScanState
+        }));
         node.set_by_core(matches!(
             kind,
             NodeTag::T_HashState
@@ -280,6 +287,7 @@ unsafe fn target(
     let (description, older_literals) = unsafe {
         describe::description(
             query,
+            &key,
             || text(query, planned_as),
             earlier.as_ref().zip(known.as_ref().map(|plan| &plan.compared_at)),
             || store::description(&key),
@@ -423,7 +431,9 @@ impl Target {
             }
             let earlier = self.plan.description.borrow().clone();
             let known = Some((&earlier, &self.plan.compared_at));
-            if let Some(described) = describe::description(query, || text, known, || None, found) {
+            if let Some(described) =
+                describe::description(query, &self.plan.key, || text, known, || None, found)
+            {
                 (self.description, self.older_literals) = described;
                 self.compared_at.set(self.plan.compared_at.get());
             }

@@ -35,6 +35,9 @@ pub struct Statement {
     pub core_contributes: bool,
     /// Core contributes nothing but what it measures of the nodes that only it calls.
     pub only_by_core: bool,
+    /// It is an INSERT, UPDATE, DELETE or MERGE, which PostgreSQL counts rows for that the root need not
+    /// return.
+    pub changes_rows: bool,
     /// The results of the set-up are valid for all executions of the plan.
     pub reusable: Cell<bool>,
     /// It changes tables that have triggers, or partitions, which may have some.

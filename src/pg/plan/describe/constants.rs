@@ -1,7 +1,10 @@
-//! Shortens long constants of a plan in place while EXPLAIN prints it, or replaces all constants by symbols, and restores them
-//! afterwards.
+//! Shortens long constants of a plan in place while EXPLAIN prints it, or replaces all constants by symbols,
+//! and restores them afterwards. Constants and modifiers that a function of another extension would print are
+//! never printed.
 
-use super::symbols::{Printed, Symbols};
+use super::modifiers::{Modifier, Place};
+use super::symbols::{Printed, Symbols, replace_by_symbol};
+use super::types;
 use crate::pg::server;
 use pgrx::pg_sys::{self, Const, NodeTag};
 use rowsource_core::normalise::List;
@@ -27,21 +30,36 @@ pub struct Changed {
     next_symbol: Option<u32>,
     /// The lists of constants that one symbol replaces.
     lists: Vec<List>,
+    /// How many constants are shortened.
+    cut: usize,
+    /// How many constants are replaced by symbols, because only another extension could print them.
+    foreign: usize,
+    /// Modifiers of types that are changed now, with the original numbers.
+    modifiers: Vec<(*mut i32, i32)>,
 }
 
 impl Changed {
-    /// Shortens the long constants. Returns `None` if there are too many.
+    /// Shortens the long constants, and replaces those that only another extension could print by symbols,
+    /// the first of which has this number. Returns `None` if there are too many.
     ///
     /// # Safety
     /// * The constants must belong to a live plan.
     /// * Until the result is dropped, the plan must stay live, and no other code may read its constants. May raise.
-    pub unsafe fn shortened(constants: Vec<Printed>) -> Option<Changed> {
+    pub unsafe fn shortened(constants: Vec<Printed>, first_symbol: usize) -> Option<Changed> {
         let mut changed = Changed::default();
         let mut left = MAX_TOTAL_BYTES;
         for Printed { constant, .. } in constants {
             // SAFETY: the caller makes the same promises.
             unsafe {
-                if !(*constant).constisnull && !(*constant).constbyval {
+                if (*constant).xpr.type_ != NodeTag::T_Const || (*constant).constisnull {
+                    continue;
+                }
+                if !types::are_values_printed_by_core((*constant).consttype) {
+                    changed.originals.try_reserve(1).ok()?;
+                    changed.originals.push((constant, *constant));
+                    replace_by_symbol(constant, (first_symbol + changed.foreign) as u32);
+                    changed.foreign += 1;
+                } else if !(*constant).constbyval {
                     changed.consider(constant, &mut left)?;
                 }
             }
@@ -74,6 +92,34 @@ impl Changed {
         Some(changed)
     }
 
+    /// Removes the modifiers that only another extension could print. Returns `None` if there is no memory.
+    ///
+    /// # Safety
+    /// The same as for [`Changed::replaced`].
+    pub unsafe fn remove_foreign(&mut self, modifiers: &[Modifier]) -> Option<()> {
+        for Modifier { kind, place } in modifiers {
+            if types::are_modifiers_printed_by_core(*kind) {
+                continue;
+            }
+            self.originals.try_reserve(1).ok()?;
+            self.modifiers.try_reserve(1).ok()?;
+            // SAFETY: the place is part of a live plan by the caller's promise. See `replace` for the reasons
+            // why it is changed in place. An argument that is no constant any more has been replaced by a
+            // symbol, which EXPLAIN takes for no modifier.
+            unsafe {
+                match *place {
+                    Place::Field(field) => self.modifiers.push((field, field.replace(types::NO_MODIFIER))),
+                    Place::Argument(constant) if (*constant).xpr.type_ == NodeTag::T_Const => {
+                        self.originals.push((constant, *constant));
+                        (*constant).constvalue = pg_sys::Datum::from(types::NO_MODIFIER);
+                    }
+                    Place::Argument(_) => {}
+                }
+            }
+        }
+        Some(())
+    }
+
     /// Returns the number of the next symbol, if symbols replace the constants.
     pub fn next_symbol(&self) -> Option<u32> {
         self.next_symbol
@@ -88,7 +134,7 @@ impl Changed {
     pub fn cut(&self) -> usize {
         match self.next_symbol {
             Some(_) => 0,
-            None => self.originals.len(),
+            None => self.cut,
         }
     }
 
@@ -129,9 +175,10 @@ impl Changed {
     /// * Until `self` is dropped, the plan and the current memory context must stay live, and no other code may read the
     ///   constant.
     unsafe fn replace(&mut self, constant: *mut Const, short: &CStr) -> Option<()> {
-        if self.originals.len() == MAX_SHORTENED {
+        if self.cut == MAX_SHORTENED {
             return None;
         }
+        self.cut += 1;
         // SAFETY: the constant is written in place, because copying the plan would copy the long constants. Its memory
         // belongs to this process, although a plan cache may share it. The executor has already compiled the values into
         // its expressions, and does not read the constants any more. It runs no node and starts no worker until EXPLAIN has
@@ -152,6 +199,10 @@ impl Changed {
 
 impl Drop for Changed {
     fn drop(&mut self) {
+        for (field, original) in self.modifiers.drain(..).rev() {
+            // SAFETY: the caller of `remove_foreign` promised that the plan is still live.
+            unsafe { field.write(original) };
+        }
         // The order is reversed, because a constant may be in the list twice.
         for (constant, original) in self.originals.drain(..).rev() {
             // SAFETY: the caller of `shortened` or `replaced` promised that the plan is still live, and that no other code reads its constants.

@@ -4,6 +4,7 @@
 //! (`constants`). If the plan is still too long, it is not printed at all.
 
 use super::constants::Changed;
+use super::modifiers::{self, Modifier};
 use super::symbols::{Printed, Symbols};
 use crate::pg::compat::expression::expression_tree_walker;
 use crate::pg::plan::tree::{Found, list, tag};
@@ -32,12 +33,23 @@ pub unsafe fn bounded(query: *mut QueryDesc, found: &[Found], symbols: Option<Sy
         if found.len() > MAX_NODES || !columns_are_few((*(*query).plannedstmt).rtable) {
             return None;
         }
-        let constants = constants(found)?;
-        match symbols {
-            Some(symbols) => Changed::replaced(&constants, symbols),
-            None => Changed::shortened(constants),
-        }
+        let (constants, modifiers) = constants(found)?;
+        let mut changed = match symbols {
+            Some(symbols) => Changed::replaced(&constants, symbols)?,
+            None => Changed::shortened(constants, parameters(query) + 1)?,
+        };
+        changed.remove_foreign(&modifiers)?;
+        Some(changed)
     }
+}
+
+/// Returns the number of parameters of a query.
+///
+/// # Safety
+/// `query` must be started.
+unsafe fn parameters(query: *mut QueryDesc) -> usize {
+    // SAFETY: the parameters of a started query are null or live.
+    unsafe { (*query).params.as_ref() }.map_or(0, |parameters| parameters.numParams.max(0) as usize)
 }
 
 /// Returns whether EXPLAIN can make all column names unique in reasonable time.
@@ -63,14 +75,15 @@ unsafe fn columns_are_few(table: *mut List) -> bool {
     }
 }
 
-/// Walks all expressions. Returns the constants among them, or `None` if EXPLAIN would print too much.
+/// Walks all expressions. Returns the constants among them and the modifiers of types, or `None` if EXPLAIN
+/// would print too much.
 ///
 /// EXPLAIN prints a reference to a column of a lower node as that column's expression, recursively down to the tables. So
 /// the walk goes from the bottom up.
 ///
 /// # Safety
 /// `found` must be the initialised nodes of a live plan. May raise.
-unsafe fn constants(found: &[Found]) -> Option<Vec<Printed>> {
+unsafe fn constants(found: &[Found]) -> Option<(Vec<Printed>, Vec<Modifier>)> {
     let mut walk = Walk::default();
     // For each node, the parts of the longest column of the nodes directly below it.
     let mut below = vec![1u64; found.len()];
@@ -102,7 +115,7 @@ unsafe fn constants(found: &[Found]) -> Option<Vec<Printed>> {
     }
     // A parameter is printed as the expression of another node that computes it.
     printed = printed.saturating_add(parameters.saturating_mul(longest));
-    (printed <= MAX_PRINTED).then_some(walk.constants)
+    (printed <= MAX_PRINTED).then_some((walk.constants, walk.modifiers))
 }
 
 /// The numbers of parts of one expression.
@@ -128,6 +141,8 @@ struct Walk {
     walked: u64,
     counted: Counted,
     constants: Vec<Printed>,
+    /// Those of types that are not PostgreSQL's own.
+    modifiers: Vec<Modifier>,
 }
 
 impl Walk {
@@ -152,6 +167,15 @@ impl Walk {
         }
         has_room
     }
+
+    /// Adds the modifier of a type. Returns false if there is no memory.
+    fn add_modifier(&mut self, modifier: Modifier) -> bool {
+        let has_room = self.modifiers.try_reserve(1).is_ok();
+        if has_room {
+            self.modifiers.push(modifier);
+        }
+        has_room
+    }
 }
 
 /// Visits a part of an expression. Returns true to stop the walk.
@@ -170,6 +194,11 @@ unsafe extern "C-unwind" fn visit(node: *mut Node, context: *mut c_void) -> bool
         (*walk).walked += 1;
         (*walk).counted.parts += 1;
         if (*walk).walked > MAX_WALKED {
+            return true;
+        }
+        if let Some(modifier) = modifiers::of(node)
+            && !(*walk).add_modifier(modifier)
+        {
             return true;
         }
         match tag(node) {

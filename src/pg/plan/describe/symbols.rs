@@ -51,13 +51,7 @@ impl Symbols<'_> {
             constant, as_text, ..
         } = *printed;
         // SAFETY: the constant is live by the caller's promise.
-        let Const {
-            consttype,
-            consttypmod,
-            constcollid,
-            location,
-            ..
-        } = unsafe { *constant };
+        let location = unsafe { (*constant).location };
         let number = self.number(location, printed.operator_at);
         // SAFETY: the constant is live by the caller's promise, and its memory has room for a symbol. The text is allocated in
         // the current memory context.
@@ -67,18 +61,7 @@ impl Symbols<'_> {
                 (*constant).constvalue = pg_sys::Datum::from(pg_sys::cstring_to_text(symbol.as_ptr()));
                 return;
             }
-            let symbol = Param {
-                paramkind: pg_sys::ParamKind::PARAM_EXTERN,
-                paramid: number as i32,
-                paramtype: consttype,
-                paramtypmod: consttypmod,
-                paramcollid: constcollid,
-                location,
-                xpr: pg_sys::Expr {
-                    type_: NodeTag::T_Param,
-                },
-            };
-            constant.cast::<Param>().write(symbol);
+            replace_by_symbol(constant, number);
         }
     }
 
@@ -136,6 +119,35 @@ impl Symbols<'_> {
             .filter(|place| place.range.start == at || (place.is_list && place.range.contains(&at)))
             .map(|place| place.number)
             .or_else(|| parameter(self.text.get(at..)?))
+    }
+}
+
+/// Replaces a constant by the symbol with this number.
+///
+/// # Safety
+/// `constant` must point to a constant of a live plan, and be restored before other code reads it.
+pub unsafe fn replace_by_symbol(constant: *mut Const, number: u32) {
+    // SAFETY: the constant is live by the caller's promise, and its memory has room for a symbol.
+    unsafe {
+        let Const {
+            consttype,
+            consttypmod,
+            constcollid,
+            location,
+            ..
+        } = *constant;
+        let symbol = Param {
+            paramkind: pg_sys::ParamKind::PARAM_EXTERN,
+            paramid: number as i32,
+            paramtype: consttype,
+            paramtypmod: consttypmod,
+            paramcollid: constcollid,
+            location,
+            xpr: pg_sys::Expr {
+                type_: NodeTag::T_Param,
+            },
+        };
+        constant.cast::<Param>().write(symbol);
     }
 }
 

@@ -1,0 +1,168 @@
+//! Has EXPLAIN print a plan, and reads what it printed.
+
+use super::foreign::Muted;
+use super::printing;
+use super::symbols::Symbols;
+use crate::pg::plan::tree::Found;
+use crate::pg::server;
+use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::contained::contained_with_others;
+use crate::pg::server::unguarded;
+use pgrx::pg_sys::{self, QueryDesc};
+use rowsource_core::plan::{ExplainedPlan, parse_explain_json};
+use std::cell::Cell;
+
+/// The number of plans that the session remembers because their description did not end.
+const PLACES: usize = 64;
+
+/// The keys of plans whose description did not end: it was cancelled, or it failed together with its
+/// statement. EXPLAIN is not asked for them again, because it might fail their statement each time. A key has
+/// one place only; 0 is none.
+static UNENDED: BackendLocal<[Cell<u64>; PLACES]> = BackendLocal::new([const { Cell::new(0) }; PLACES]);
+
+/// The place of a key.
+fn place(key: u64) -> &'static Cell<u64> {
+    &UNENDED.inner()[key as usize % PLACES]
+}
+
+/// A description in progress, of the plan with this key. Dropping it notes that it did not end.
+struct InProgress(u64);
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        place(self.0).set(self.0);
+    }
+}
+
+/// Returns the plan as EXPLAIN shows it. Returns `None` if it would be too long, if EXPLAIN fails, if the
+/// number of nodes differs from `found`, or if an earlier description of the plan with this key did not end.
+/// The key 0 is none.
+///
+/// # Safety
+/// * `query` must be started, and `found` must be the nodes of its plan.
+/// * The caller must allow errors: those that must reach the user are raised again.
+pub unsafe fn explained(
+    query: *mut QueryDesc,
+    found: &[Found],
+    symbols: Option<Symbols>,
+    key: u64,
+) -> Option<ExplainedPlan> {
+    if key != 0 && place(key).get() == key {
+        return None;
+    }
+    let in_progress = InProgress(key);
+    // SAFETY: the caller makes the same promises.
+    let plan = unsafe { printed(query, found, symbols) };
+    std::mem::forget(in_progress);
+    plan
+}
+
+/// Returns the plan as EXPLAIN shows it. Returns `None` if it would be too long, if EXPLAIN fails, or if the
+/// number of nodes differs from `found`.
+///
+/// # Safety
+/// The same as for [`explained`].
+unsafe fn printed(query: *mut QueryDesc, found: &[Found], symbols: Option<Symbols>) -> Option<ExplainedPlan> {
+    // SAFETY: `query` is started, and `found` are its nodes, by the caller's promise. Everything is allocated
+    // in a separate context, which is deleted at the end. The constants and the nodes are restored before
+    // that.
+    unsafe {
+        let _memory = Scratch::enter();
+        // A function of others that fails may leave settings changed.
+        let settings = unguarded::NewGUCNestLevel();
+        let parsed = contained_with_others(|| {
+            let mut constants = printing::bounded(query, found, symbols)?;
+            let muted = Muted::new(found)?;
+            let json = explain_json(query);
+            drop(muted);
+            let parsed = parse_explain_json(server::as_utf8(json));
+            let (cut, next) = (constants.cut(), constants.next_symbol());
+            let lists = constants.take_lists();
+            drop(constants);
+            Some(parsed.map(|mut plan| {
+                plan.cut += cut;
+                plan.lists = lists;
+                if let Some(next) = next {
+                    plan.hide_strings(next);
+                }
+                plan
+            }))
+        });
+        unguarded::AtEOXact_GUC(parsed.is_some(), settings);
+        let parsed = parsed?;
+        let hidden = usize::from(found[0].hidden);
+        match parsed {
+            Ok(plan) if plan.nodes.len() + hidden == found.len() => Some(plan),
+            Ok(plan) => {
+                pgrx::debug1!(
+                    "pg_rowsource: EXPLAIN shows {} nodes, the plan has {}",
+                    plan.nodes.len() + hidden,
+                    found.len()
+                );
+                None
+            }
+            Err(error) => {
+                pgrx::debug1!("pg_rowsource: EXPLAIN's output was not understood: {error}");
+                None
+            }
+        }
+    }
+}
+/// A memory context for one description. Dropping this deletes it.
+struct Scratch {
+    context: pg_sys::MemoryContext,
+    before: pg_sys::MemoryContext,
+}
+
+impl Scratch {
+    /// Creates a memory context, and makes it the current one.
+    ///
+    /// # Safety
+    /// The current memory context must stay current and live until the result is dropped.
+    unsafe fn enter() -> Scratch {
+        // SAFETY: the new context is a child of the current one, which outlives it by the caller's promise.
+        unsafe {
+            let context = pg_sys::AllocSetContextCreateInternal(
+                pg_sys::CurrentMemoryContext,
+                c"pg_rowsource description".as_ptr(),
+                pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
+                pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
+                pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+            );
+            let before = pg_sys::MemoryContextSwitchTo(context);
+            Scratch { context, before }
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // SAFETY: `enter` created the context, and nothing in it is used any more. The previous context is
+        // live by the promise of `enter`'s caller.
+        unsafe {
+            pg_sys::MemoryContextSwitchTo(self.before);
+            pg_sys::MemoryContextDelete(self.context);
+        }
+    }
+}
+
+/// Returns what EXPLAIN (FORMAT JSON) prints, in the current memory context.
+///
+/// # Safety
+/// * `query` must be started.
+/// * The current memory context must outlive the result.
+unsafe fn explain_json<'a>(query: *mut QueryDesc) -> &'a mut [u8] {
+    // SAFETY: `query` is started by the caller's promise. A StringInfo has `len` bytes at `data`.
+    unsafe {
+        let es = pg_sys::NewExplainState();
+        (*es).format = pg_sys::ExplainFormat::EXPLAIN_FORMAT_JSON;
+        (*es).costs = true;
+        pg_sys::ExplainBeginOutput(es);
+        pg_sys::ExplainOpenGroup(c"Query".as_ptr(), std::ptr::null(), true, es);
+        pg_sys::ExplainPrintPlan(es, query);
+        pg_sys::ExplainCloseGroup(c"Query".as_ptr(), std::ptr::null(), true, es);
+        pg_sys::ExplainEndOutput(es);
+        let text = &*(*es).str_;
+        std::slice::from_raw_parts_mut(text.data.cast(), text.len as usize)
+    }
+}

@@ -1,0 +1,189 @@
+//! Keeps EXPLAIN from calling functions of other extensions while it prints a plan for a description.
+//!
+//! EXPLAIN calls a function of each custom scan, foreign scan and foreign table to be changed. Such a
+//! function may read the scan's rows, wait for another server, write, or fail. That is right if a user asks
+//! for EXPLAIN, but nobody has asked for a description. So while the plan is printed, the nodes point to
+//! copies of their functions without those of EXPLAIN, and the hooks of EXPLAIN are not set. The setting
+//! `explain_callbacks` names the libraries whose functions may be called.
+
+use crate::guc;
+use crate::pg::compat::explain_hooks::Hooks;
+use crate::pg::plan::tree::{Found, tag};
+use crate::pg::server;
+use pgrx::pg_sys::{self, CustomExecMethods, FdwRoutine, NodeTag, PlanState};
+use std::ffi::c_void;
+
+/// What is changed now. Dropping this restores it.
+pub struct Muted {
+    pointers: Vec<Pointer>,
+    hooks: Hooks,
+    judge: Judge,
+}
+
+/// A pointer to the functions of a node.
+struct Pointer {
+    place: *mut *const c_void,
+    original: *const c_void,
+}
+
+impl Muted {
+    /// Mutes the functions of other extensions that EXPLAIN would call for these nodes. Returns `None` if
+    /// there is no memory.
+    ///
+    /// # Safety
+    /// * `found` must be the nodes of a started query.
+    /// * Until the result is dropped, the query and the current memory context must stay live, and nothing
+    ///   but EXPLAIN may use the nodes. May raise.
+    pub unsafe fn new(found: &[Found]) -> Option<Muted> {
+        let mut judge = Judge::default();
+        // SAFETY: the caller makes the same promises.
+        let hooks = unsafe { Hooks::take(|hook| judge.allows(hook)) };
+        let mut muted = Muted {
+            pointers: Vec::new(),
+            hooks,
+            judge,
+        };
+        for place in found {
+            // SAFETY: the plan state is live by the caller's promise.
+            unsafe { muted.mute(place.plan_state)? };
+        }
+        Some(muted)
+    }
+
+    /// Mutes the functions of a node.
+    ///
+    /// # Safety
+    /// `ps` must point to an initialised plan state. For the rest, as [`Muted::new`].
+    unsafe fn mute(&mut self, ps: *mut PlanState) -> Option<()> {
+        // SAFETY: the plan state is of the type that its tag says, by the caller's promise. The functions of
+        // a node belong to the node or its library, so they are as live as it is. A table that is changed has
+        // them if it is a foreign one.
+        unsafe {
+            match tag(ps) {
+                NodeTag::T_CustomScanState => {
+                    let scan = ps.cast::<pg_sys::CustomScanState>();
+                    self.mute_custom(&raw mut (*scan).methods)
+                }
+                NodeTag::T_ForeignScanState => {
+                    let scan = ps.cast::<pg_sys::ForeignScanState>();
+                    self.mute_foreign(&raw mut (*scan).fdwroutine)
+                }
+                NodeTag::T_ModifyTableState => {
+                    let modify = ps.cast::<pg_sys::ModifyTableState>();
+                    let count = (*modify).mt_nrels.max(0) as usize;
+                    (0..count).try_for_each(|i| {
+                        let table = (*modify).resultRelInfo.add(i);
+                        self.mute_foreign(&raw mut (*table).ri_FdwRoutine)
+                    })
+                }
+                _ => Some(()),
+            }
+        }
+    }
+
+    /// Mutes the functions of a custom scan.
+    ///
+    /// # Safety
+    /// `place` must hold a pointer to live functions. For the rest, as [`Muted::new`].
+    unsafe fn mute_custom(&mut self, place: *mut *const CustomExecMethods) -> Option<()> {
+        // SAFETY: the functions are live by the caller's promise.
+        unsafe {
+            let mut methods = **place;
+            let explain = methods.ExplainCustomScan.map(|explain| explain as *const c_void);
+            if self.judge.allows_all(&[explain]) {
+                return Some(());
+            }
+            methods.ExplainCustomScan = None;
+            self.replace(place.cast(), methods)
+        }
+    }
+
+    /// Mutes the functions of a foreign table.
+    ///
+    /// # Safety
+    /// `place` must hold null or a pointer to live functions. For the rest, as [`Muted::new`].
+    unsafe fn mute_foreign(&mut self, place: *mut *mut FdwRoutine) -> Option<()> {
+        // SAFETY: the functions are live by the caller's promise.
+        unsafe {
+            let Some(routine) = (*place).as_ref() else {
+                return Some(());
+            };
+            let explain = [
+                routine.ExplainForeignScan.map(|explain| explain as *const c_void),
+                routine
+                    .ExplainForeignModify
+                    .map(|explain| explain as *const c_void),
+                routine
+                    .ExplainDirectModify
+                    .map(|explain| explain as *const c_void),
+            ];
+            if self.judge.allows_all(&explain) {
+                return Some(());
+            }
+            let routine = FdwRoutine {
+                ExplainForeignScan: None,
+                ExplainForeignModify: None,
+                ExplainDirectModify: None,
+                ..*routine
+            };
+            self.replace(place.cast(), routine)
+        }
+    }
+
+    /// Makes a pointer point to a copy of its functions. Returns `None` if there is no memory.
+    ///
+    /// # Safety
+    /// `place` must hold a pointer to a `T`. For the rest, as [`Muted::new`].
+    unsafe fn replace<T>(&mut self, place: *mut *const c_void, copy: T) -> Option<()> {
+        self.pointers.try_reserve(1).ok()?;
+        // SAFETY: the copy lives in the current memory context, which outlives `self` by the caller's
+        // promise.
+        unsafe {
+            let memory = pg_sys::palloc(size_of::<T>()).cast::<T>();
+            memory.write(copy);
+            self.pointers.push(Pointer {
+                place,
+                original: place.replace(memory.cast()),
+            });
+        }
+        Some(())
+    }
+}
+
+impl Drop for Muted {
+    fn drop(&mut self) {
+        // The order is reversed, because the tree may have a node twice.
+        for Pointer { place, original } in self.pointers.drain(..).rev() {
+            // SAFETY: the caller of `new` promised that the query is still live.
+            unsafe { place.write(original) };
+        }
+        // SAFETY: nothing else has set the hooks meanwhile.
+        unsafe { self.hooks.restore() };
+    }
+}
+
+/// Decides which functions may be called.
+#[derive(Default)]
+struct Judge {
+    /// The last function that was looked up, and the answer. The nodes of partitions have the same functions.
+    last: Option<(*const c_void, bool)>,
+}
+
+impl Judge {
+    /// Returns whether each of these functions is absent or may be called.
+    fn allows_all(&mut self, functions: &[Option<*const c_void>]) -> bool {
+        functions.iter().flatten().all(|function| self.allows(*function))
+    }
+
+    /// Returns whether the setting names the library of a function.
+    fn allows(&mut self, function: *const c_void) -> bool {
+        if let Some((known, is_allowed)) = self.last
+            && known == function
+        {
+            return is_allowed;
+        }
+        let is_allowed = server::library_of(function).is_some_and(guc::is_explain_callback_allowed);
+        self.last = Some((function, is_allowed));
+        is_allowed
+    }
+}

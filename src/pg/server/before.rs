@@ -1,0 +1,216 @@
+//! What an error may leave behind if it is caught and no transaction is aborted, and how that becomes as it
+//! was before.
+
+use super::{HeldInterrupts, unguarded};
+use crate::pg::compat;
+use pgrx::pg_sys;
+use std::ffi::{CStr, c_int};
+
+/// The state of the transaction before a body that may fail.
+pub struct Before {
+    context: pg_sys::MemoryContext,
+    held: HeldInterrupts,
+    nest_level: c_int,
+    /// What only functions of others leave.
+    others: Option<Others>,
+}
+
+/// What PostgreSQL's own functions leave as it was, also if they fail.
+struct Others {
+    /// The newest active snapshot, and how often it is active.
+    snapshot: Option<(pg_sys::Snapshot, u32)>,
+    /// The number of SPI's connections.
+    connections: usize,
+    portals: usize,
+    user: pg_sys::Oid,
+    security_context: c_int,
+}
+
+impl Before {
+    /// Copies the current state. `runs_others` says that the body may run functions that are not PostgreSQL's
+    /// own.
+    ///
+    /// # Safety
+    /// A transaction must be in progress.
+    pub unsafe fn now(runs_others: bool) -> Before {
+        // SAFETY: the function only reads, and a transaction is in progress by the caller's promise.
+        unsafe {
+            Before {
+                context: pg_sys::CurrentMemoryContext,
+                held: HeldInterrupts::now(),
+                nest_level: unguarded::GetCurrentTransactionNestLevel(),
+                others: runs_others.then(|| Others::now()),
+            }
+        }
+    }
+
+    /// Returns the memory context that was the current one.
+    pub fn context(&self) -> pg_sys::MemoryContext {
+        self.context
+    }
+
+    /// Returns whether subtransactions are open that were not.
+    pub fn has_open_subtransactions(&self) -> bool {
+        // SAFETY: the function has no preconditions.
+        unsafe { unguarded::GetCurrentTransactionNestLevel() > self.nest_level }
+    }
+
+    /// Rolls back the subtransactions that were not open. The caller must set the current resource owner
+    /// again.
+    ///
+    /// # Safety
+    /// An error must have been caught, and its record must have been removed. May raise.
+    pub unsafe fn roll_back(&self) {
+        // SAFETY: the innermost subtransaction was opened by the body, and the body does not run any more.
+        unsafe {
+            while self.has_open_subtransactions() {
+                pg_sys::RollbackAndReleaseCurrentSubTransaction();
+            }
+            pg_sys::CurrentMemoryContext = self.context;
+        }
+    }
+
+    /// Restores the state after an error, except what the resource owner has. Returns false if that is not
+    /// possible without the abort of a transaction: a portal was opened, or more was closed than was opened.
+    ///
+    /// # Safety
+    /// An error must have been caught just before. No lightweight lock may have been held before. May raise.
+    pub unsafe fn restore(&self) -> bool {
+        // SAFETY: these are the functions that the abort of a subtransaction calls. Each does nothing if
+        // there is nothing to do. The snapshots and connections that are removed are those that the body has
+        // made, because they lie above the older ones.
+        unsafe {
+            pg_sys::LWLockReleaseAll();
+            compat::abort_io();
+            pg_sys::ConditionVariableCancelSleep();
+            pg_sys::LockErrorCleanup();
+            pg_sys::pgstat_report_wait_end();
+            let is_possible = unguarded::GetCurrentTransactionNestLevel() == self.nest_level
+                && self.others.as_ref().is_none_or(|others| others.restore());
+            pg_sys::CurrentMemoryContext = self.context;
+            self.held.restore();
+            is_possible
+        }
+    }
+}
+
+impl Others {
+    /// Copies the current state.
+    ///
+    /// # Safety
+    /// A transaction must be in progress.
+    unsafe fn now() -> Others {
+        let (mut user, mut security_context) = (pg_sys::InvalidOid, 0);
+        // SAFETY: the functions only read, and a transaction is in progress by the caller's promise.
+        unsafe {
+            unguarded::GetUserIdAndSecContext(&raw mut user, &raw mut security_context);
+            Others {
+                snapshot: active_snapshot(),
+                connections: connections(),
+                portals: portals(),
+                user,
+                security_context,
+            }
+        }
+    }
+
+    /// Restores the state. Returns false if that is not possible.
+    ///
+    /// # Safety
+    /// The code that changed it must not run any more.
+    unsafe fn restore(&self) -> bool {
+        // SAFETY: the caller makes the same promise.
+        unsafe {
+            pg_sys::SetUserIdAndSecContext(self.user, self.security_context);
+            portals() == self.portals && self.close_connections() && self.pop_snapshots()
+        }
+    }
+
+    /// Closes the connections of SPI that were opened. Returns false if others were closed.
+    ///
+    /// # Safety
+    /// The code that opened them must not run any more.
+    unsafe fn close_connections(&self) -> bool {
+        // SAFETY: the caller makes the same promise.
+        unsafe {
+            while connections() > self.connections {
+                if pg_sys::SPI_finish() < 0 {
+                    return false;
+                }
+            }
+            connections() == self.connections
+        }
+    }
+
+    /// Removes the active snapshots that were added. Returns false if the earlier one is not among them.
+    ///
+    /// # Safety
+    /// The code that added them must not run any more.
+    unsafe fn pop_snapshots(&self) -> bool {
+        // SAFETY: the caller makes the same promise.
+        unsafe {
+            loop {
+                match active_snapshot() {
+                    now if now == self.snapshot => return true,
+                    None => return false,
+                    Some(_) => pg_sys::PopActiveSnapshot(),
+                }
+            }
+        }
+    }
+}
+
+/// Returns the newest active snapshot, and how often it is active.
+///
+/// # Safety
+/// A transaction must be in progress.
+unsafe fn active_snapshot() -> Option<(pg_sys::Snapshot, u32)> {
+    // SAFETY: an active snapshot is live.
+    unsafe {
+        unguarded::ActiveSnapshotSet().then(|| {
+            let snapshot = unguarded::GetActiveSnapshot();
+            (snapshot, (*snapshot).active_count)
+        })
+    }
+}
+
+/// Returns the number of SPI's connections. SPI does not tell it, but each has a memory context.
+///
+/// # Safety
+/// A transaction must be in progress.
+unsafe fn connections() -> usize {
+    // SAFETY: the contexts are null or live.
+    unsafe {
+        [pg_sys::TopTransactionContext, pg_sys::PortalContext]
+            .into_iter()
+            .map(|parent| children(parent, c"SPI Proc"))
+            .sum()
+    }
+}
+
+/// Returns the number of portals: each has a memory context. Returns 0 if no portal runs.
+///
+/// # Safety
+/// A transaction must be in progress.
+unsafe fn portals() -> usize {
+    // SAFETY: the contexts of portals have the same parent, which is live as long as they are.
+    unsafe { pg_sys::PortalContext.as_ref() }
+        .map_or(0, |portal| unsafe { children(portal.parent, c"PortalContext") })
+}
+
+/// Returns the number of a memory context's children that have this name.
+///
+/// # Safety
+/// `parent` must be null or live.
+unsafe fn children(parent: pg_sys::MemoryContext, name: &CStr) -> usize {
+    // SAFETY: the parent is null or live by the caller's promise, and so are its children. A name is a C
+    // string that lives for ever.
+    unsafe {
+        let first = parent
+            .as_ref()
+            .map_or(std::ptr::null_mut(), |parent| parent.firstchild);
+        std::iter::successors(first.as_ref(), |child| child.nextchild.as_ref())
+            .filter(|child| CStr::from_ptr(child.name) == name)
+            .count()
+    }
+}
