@@ -13,6 +13,21 @@ pub struct Hooks {
 }
 
 impl Hooks {
+    /// Returns whether there is any hook.
+    pub fn are_set() -> bool {
+        // SAFETY: these are globals of plain types, which are valid at all times.
+        unsafe {
+            let index_name = pg_sys::explain_get_index_name_hook;
+            #[cfg(pg_ge_18)]
+            {
+                let (per_plan, per_node) = (pg_sys::explain_per_plan_hook, pg_sys::explain_per_node_hook);
+                index_name.is_some() || per_plan.is_some() || per_node.is_some()
+            }
+            #[cfg(not(pg_ge_18))]
+            index_name.is_some()
+        }
+    }
+
     /// Removes the hooks, except those that `stays` returns true for.
     ///
     /// # Safety

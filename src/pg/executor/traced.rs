@@ -155,7 +155,7 @@ pub unsafe fn start(query: *mut QueryDesc, body: impl FnOnce()) {
         lines::bound(&statement);
         if lines::lists_binds(&statement) {
             pgrx_extern_c_guard(|| {
-                contained_with_others(|| {
+                contained_with_others(true, || {
                     binds(&statement, (*query).params);
                     Some(())
                 })

@@ -77,17 +77,18 @@ pub unsafe fn contained_or_cancelled<T>(body: impl FnOnce() -> Option<T>) -> Opt
     unsafe { contained_from(&Before::now(false), body) }
 }
 
-/// Runs a body that may also call functions of other extensions: those of types and foreign data wrappers.
+/// Runs a body that may also call functions of other extensions, those of types and foreign data wrappers, if
+/// `runs_others`.
 ///
-/// An error is raised again also if the body left something that only the abort of a transaction takes away,
-/// for example a subtransaction or a cursor. Then the user must see an error: he must not lose work that is
-/// reported as committed.
+/// An error is raised again also if the body left something that only the abort of a transaction takes away, for
+/// example a subtransaction or a cursor. Then the user must see an error: he must not lose work that is reported as
+/// committed.
 ///
 /// # Safety
 /// The same as for [`contained_or_cancelled`].
-pub unsafe fn contained_with_others<T>(body: impl FnOnce() -> Option<T>) -> Option<T> {
+pub unsafe fn contained_with_others<T>(runs_others: bool, body: impl FnOnce() -> Option<T>) -> Option<T> {
     // SAFETY: the caller makes the same promises.
-    unsafe { contained_from(&Before::now(true), body) }
+    unsafe { contained_from(&Before::now(runs_others), body) }
 }
 
 /// Runs a body. If it fails, all becomes as `before`, or the error is raised again.

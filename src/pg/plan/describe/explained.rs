@@ -1,6 +1,6 @@
 //! Has EXPLAIN print a plan, and reads what it printed.
 
-use super::foreign::Muted;
+use super::foreign::{self, Muted};
 use super::printing;
 use super::symbols::Symbols;
 use crate::pg::plan::tree::Found;
@@ -68,9 +68,10 @@ unsafe fn printed(query: *mut QueryDesc, found: &[Found], symbols: Option<Symbol
     // that.
     unsafe {
         let _memory = Scratch::enter();
+        let runs_others = foreign::may_run(found);
         // A function of others that fails may leave settings changed.
-        let settings = unguarded::NewGUCNestLevel();
-        let parsed = contained_with_others(|| {
+        let settings = runs_others.then(|| unguarded::NewGUCNestLevel());
+        let parsed = contained_with_others(runs_others, || {
             let mut constants = printing::bounded(query, found, symbols)?;
             let muted = Muted::new(found)?;
             let json = explain_json(query);
@@ -88,7 +89,9 @@ unsafe fn printed(query: *mut QueryDesc, found: &[Found], symbols: Option<Symbol
                 plan
             }))
         });
-        unguarded::AtEOXact_GUC(parsed.is_some(), settings);
+        if let Some(settings) = settings {
+            unguarded::AtEOXact_GUC(parsed.is_some(), settings);
+        }
         let parsed = parsed?;
         let hidden = usize::from(found[0].hidden);
         match parsed {

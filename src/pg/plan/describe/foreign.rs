@@ -13,6 +13,22 @@ use crate::pg::server;
 use pgrx::pg_sys::{self, CustomExecMethods, FdwRoutine, NodeTag, PlanState};
 use std::ffi::c_void;
 
+/// Returns whether EXPLAIN would call a function of another extension for these nodes, which may be allowed.
+///
+/// # Safety
+/// `found` must be the nodes of a started query.
+pub unsafe fn may_run(found: &[Found]) -> bool {
+    let mut nodes = found.iter();
+    // SAFETY: the plan states are initialised by the caller's promise.
+    Hooks::are_set()
+        || nodes.any(|place| unsafe {
+            matches!(
+                tag(place.plan_state),
+                NodeTag::T_CustomScanState | NodeTag::T_ForeignScanState | NodeTag::T_ModifyTableState
+            )
+        })
+}
+
 /// What is changed now. Dropping this restores it.
 pub struct Muted {
     pointers: Vec<Pointer>,

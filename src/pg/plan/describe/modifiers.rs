@@ -23,6 +23,7 @@ pub enum Place {
 ///
 /// # Safety
 /// `node` must point to a part of a live expression, whose tag tells its type.
+#[inline(always)]
 pub unsafe fn of(node: *mut Node) -> Option<Modifier> {
     // SAFETY: the node is live by the caller's promise, and each cast follows its tag. The arguments are a
     // list of nodes.
