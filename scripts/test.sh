@@ -14,7 +14,6 @@ without_server() {
         --config 'profile.dev.package.rowsource-core.opt-level = 0'
     step "simulations and model checks of the pure crate" cargo test --locked --ignore-rust-version -p rowsource-core --test '*'
     step "examples of the pure crate" cargo test --locked --ignore-rust-version -p rowsource-core --doc
-    step "tests of the bench" cargo test --locked --ignore-rust-version -p rowsource-bench
     step "sources, documents and plain frames" cargo test --locked --ignore-rust-version -p rowsource-tests --lib
 }
 

@@ -28,7 +28,7 @@ fn select(table: &str) -> String {
 }
 
 #[test]
-fn partitions_cost_few_instructions() {
+fn partitions_cost_few_instructions_release() {
     const SIZES: [usize; 3] = [100, 300, 900];
     /// What the library adds to a partition may be this many times as much among many if the plan is new, and
     /// the most instructions that it may add if the plan is known: 2,000 to 5,000 are usual. Whoever looks
@@ -150,7 +150,7 @@ fn distinct_plans_take_little_memory() {
 }
 
 #[test]
-fn plans_cost_few_instructions_in_any_store() {
+fn plans_cost_few_instructions_in_any_store_release() {
     const FULL: usize = 600;
     /// New plans may take this many times the instructions that they take in an empty store, planning
     /// included. Whoever looks at each plan of the store takes 1.2 times as many.

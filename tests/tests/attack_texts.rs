@@ -54,7 +54,7 @@ fn stopped(name: &str, sql: &str) -> Server {
 }
 
 #[test]
-fn texts_of_any_kind_cost_few_instructions() {
+fn texts_of_any_kind_cost_few_instructions_release() {
     const BYTES: usize = 60_000;
     /// A text of four times the bytes may cost this many times as much. Whoever reads a text again from each
     /// of its hints needs 16 times.
@@ -93,7 +93,7 @@ fn texts_of_any_kind_cost_few_instructions() {
 
 /// One message holds many statements, each with its own position.
 #[test]
-fn statements_cost_the_same_in_a_long_message() {
+fn statements_cost_the_same_in_a_long_message_release() {
     const SIZES: [usize; 3] = [50, 200, 1_200];
     /// What the library adds to a statement may be this many times as much in a long message. Whoever looks
     /// for a statement from the beginning of the message reads another 10 kB for each.

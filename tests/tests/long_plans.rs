@@ -216,7 +216,7 @@ const CONDITIONS: [Condition; 6] = [
 ];
 
 #[test]
-fn descriptions_of_conditions_cost_few_instructions() {
+fn descriptions_of_conditions_cost_few_instructions_release() {
     let mut server = Server::preloaded("conditions", &[SHIPPED]);
     run_each(&mut server.connect(), TABLES);
     server.stop();

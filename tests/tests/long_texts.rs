@@ -36,7 +36,7 @@ fn hints_count_only_in_comments() {
 }
 
 #[test]
-fn executions_do_not_read_the_whole_text() {
+fn executions_do_not_read_the_whole_text_release() {
     const EXECUTIONS: f64 = 100.0;
     /// The library may add this many instructions more to an execution if the text is long. Whoever reads the
     /// text adds 40,000, even if the processor looks at 32 bytes at once.

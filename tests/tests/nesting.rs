@@ -190,7 +190,7 @@ fn utility_statements() {
 }
 
 #[test]
-fn deep_nesting_costs_few_instructions() {
+fn deep_nesting_costs_few_instructions_release() {
     const DEPTHS: [usize; 2] = [200, 800];
     /// The most instructions that measuring may add to a nested call. They are 6,000, and 12,000 where more
     /// statements are open than a session has memory ready for. Whoever looks at all statements above each

@@ -237,7 +237,7 @@ fn a_slow_disk_is_in_the_histogram() {
 
 /// Scans of an ordinary table that does not fit into shared buffers: each block is a request.
 #[test]
-fn ordinary_requests_are_not_slowed() {
+fn ordinary_requests_are_not_slowed_release() {
     /// The most instructions of a request that is counted as a wait. The request itself takes at least a microsecond.
     const MAX_WITH_WAITS: f64 = 160.0;
     /// The most that measuring adds to the scan of a block that is read: its 15 rows, and a wait of the node.
