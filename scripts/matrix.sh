@@ -53,7 +53,9 @@ package() {
     local -x ROWSOURCE_RUN=${RUN}p$1
     local clean=$MATRIX/clean-$1 package
     rm -rf "$ROWSOURCE_RUN"
-    package=$(ROWSOURCE_BUILT=1 scripts/package.sh) && scripts/chroot.sh "$1" "$clean" "$package" make procps || return
+    # apt takes no path with spaces.
+    package=$(ROWSOURCE_BUILT=1 scripts/package.sh) && cp "$package" "$MATRIX/" &&
+        scripts/chroot.sh "$1" "$clean" "$MATRIX/${package##*/}" make procps || return
     # Majors are tested side by side: each has its port.
     in_chroot "$clean" env AUTOPKGTEST_TMP=/tmp PGPORT=$((54300 + $1)) LC_ALL=C.UTF-8 debian/tests/installcheck &&
         INSTALLED=1 PG_ROOT=$clean server_tests upgrade loading || return
