@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Runs the regression tests of other people's extensions on throwaway servers, without the library and with it, and compares what they
-# gave byte by byte:
-#   scripts/suites.sh [NAME ...]     those of Debian's packages postgresql-15-NAME; without a name, all of the list below
-# It prints a table, and leaves it in target/suites/table.md. A file fails if the run with the library gives something else, and a second
-# run without it does not. The tests come by `apt-get source`; if there is target/suites/sources/NAME, from there. Needs root.
+# Runs the regression tests of other people's extensions on throwaway servers, without the library and with it, and
+# compares what they gave byte by byte:
+#   scripts/suites.sh [NAME ...]     those of Debian's packages postgresql-15-NAME; without a name, all of the list
+# It prints a table, and leaves it in target/suites/table.md. A file fails if the run with the library gives something
+# else, and a second run without it does not. The tests come by `apt-get source`; if there is a folder
+# target/suites/sources/NAME, from there. Needs root.
 . "$(dirname "$0")/common.sh"
 cd "$ROOT" || exit
 
-# NAME, the libraries that it wants preloaded or -, settings of the server, VARIABLES of its Makefile, the /folder that has this.
+# NAME, the libraries to preload or -, settings of the server, VARIABLES of the Makefile, a +target to make before,
+# the /folder that has the Makefile.
 suites='
 cron pg_cron cron.database_name=contrib_regression REGRESS_OPTS=--dbname=contrib_regression
 dirtyread
@@ -28,7 +30,7 @@ pgaudit pgaudit
 pgpcre
 pgtap
 plpgsql-check
-plproxy
+plproxy - listen_addresses=127.0.0.1
 plsh
 prefix
 preprepare
@@ -37,11 +39,10 @@ repack - /regress
 rum
 semver
 set-user set_user
-similarity
+similarity - +pg_similarity.sql
 tablelog
 tdigest
 unit
-wal2json - wal_level=logical
 '
 limit=300 # seconds for one run of a suite
 common=(compute_query_id=on)
@@ -63,28 +64,29 @@ get_tests() {
             done
             apt-get "${options[@]}" update
         fi
-        mkdir "$place/fetched" &&
-            (cd "$place/fetched" && timeout 300 apt-get "${options[@]}" source "postgresql-$major-$1") || return
+        # Its authors' archive will do, where Debian's changes cannot be had.
+        mkdir "$place/fetched" && (cd "$place/fetched" &&
+            { timeout 300 apt-get "${options[@]}" source "postgresql-$major-$1" || tar -xf ./*.orig.tar.*; }) || return
         from=$(echo "$place"/fetched/*/)
     fi
     cp -r "$from" "$place/tests" && chown -R postgres: "$place/tests"
 }
 
 # run KIND LIBRARIES OPTION...: runs the suite on a new server, and keeps its results and logs in the folder NAME/KIND.
+# The Makefile installs nothing.
 run() {
     local kept=$place/$name/$1 status=0
     stop_server "$server" immediate
     rm -rf "$kept" "$server/data" "$tests/results" && mkdir -p "$kept"
-    # initdb ran once.
     [ ! -d "$server/fresh" ] || cp -a "$server/fresh" "$server/data"
     ROWSOURCE_SERVER=suites NOPRELOAD=1 nice scripts/server.sh start "shared_preload_libraries='$2'" "${common[@]}" "${@:3}" \
         >"$kept/log" 2>&1 || return
-    PGHOST=$server PGUSER=postgres as_server timeout "$limit" nice make -s -C "$tests" installcheck USE_PGXS=1 \
-        "PG_CONFIG=$PG_CONFIG" "${variables[@]}" >"$kept/log" 2>&1 </dev/null || status=$?
+    PGHOST=$server PGUSER=postgres as_server timeout "$limit" nice make -s -C "$tests" "${made[@]}" USE_PGXS=1 \
+        "PG_CONFIG=$PG_CONFIG" INSTALL=true MKDIR_P=true >"$kept/log" 2>&1 </dev/null || status=$?
     cp -r "$tests/results" "$tests/regression.diffs" "$kept/" 2>/dev/null
     cp "$server/log" "$kept/server.log" && : >"$server/log"
     [ "$status" != 124 ] || { echo "it takes more than $limit seconds" >>"$kept/log" && return 1; }
-    ! grep -q 'was terminated by signal' "$kept/server.log" || { echo "the server crashed" >>"$kept/log" && return 1; }
+    ! grep -q 'server process .* was terminated by signal' "$kept/server.log" || { echo "the server crashed" >>"$kept/log" && return 1; }
 }
 
 # failing KIND: how many files are not as its authors expect.
@@ -111,7 +113,7 @@ compare() {
 }
 
 [ "$(id -u)" = 0 ] || die "needs root, to install packages"
-[ -f "$(library)" ] || scripts/build.sh || exit
+scripts/build.sh || exit
 choose_run
 major=$(major) place=$TARGET/suites server=$RUN/suites rows=() same=0 differing=0 skipped=0
 mkdir -p "$place"
@@ -124,13 +126,14 @@ while read -r name libraries words; do
     [[ -n $name && ( $# = 0 || " $* " == *" $name "* ) ]] || continue
     say "$(date +%T) $name"
     scripts/setup.sh "postgresql-$major-$name" >"$place/log" 2>&1 || { skip "no package"; continue; }
-    get_tests "$name" >"$place/log" 2>&1 || { skip "no source package (see target/suites/log)"; continue; }
-    tests=$place/tests variables=() settings=()
+    get_tests "$name" >"$place/log" 2>&1 || { skip "its source package cannot be had"; continue; }
+    tests=$place/tests made=(installcheck) settings=()
     for word in $words; do
         case $word in
         /*) tests+=$word ;;
-        [A-Z]*) variables+=("$word") ;;
-        *) settings+=("$word") ;;
+        +*) made=("${word#+}" "${made[@]}") ;;
+        [A-Z]*) made+=("$word") ;;
+        *) settings+=("${word%%=*}='${word#*=}'") ;;
         esac
     done
     compare "${libraries#-}" "${settings[@]}"
@@ -142,4 +145,4 @@ done <<<"$suites"
 } | tee "$place/table.md"
 echo "Skipped: $skipped suites"
 echo "test result: $same passed; $differing failed"
-[ "$differing" = 0 ] && [ "$same" -gt 0 ]
+[ "$differing" = 0 ]
