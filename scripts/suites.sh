@@ -48,10 +48,10 @@ limit=300 # seconds for one run of a suite
 common=(compute_query_id=on)
 ours=(pg_rowsource.track=all pg_rowsource.statistics_level=all pg_rowsource.sampfreq=1)
 
-# get_tests NAME: copies the suite's files into the folder `tests`.
+# get_tests NAME: copies the suite's files to where the account of the server may write.
 get_tests() {
     local apt=$place/apt from=$place/sources/$1 options file
-    rm -rf "$place/tests" "$place/fetched"
+    rm -rf "$server/tests" "$place/fetched"
     if [ ! -d "$from" ]; then
         options=(-qq -o Dir::Etc::SourceList=/dev/null -o "Dir::Etc::SourceParts=$apt/parts" -o "Dir::State::Lists=$apt/lists"
             -o "Dir::Cache=$apt")
@@ -69,7 +69,7 @@ get_tests() {
             { timeout 300 apt-get "${options[@]}" source "postgresql-$major-$1" || tar -xf ./*.orig.tar.*; }) || return
         from=$(echo "$place"/fetched/*/)
     fi
-    cp -r "$from" "$place/tests" && chown -R postgres: "$place/tests"
+    cp -r "$from" "$server/tests" && chown -R postgres: "$server/tests"
 }
 
 # run KIND LIBRARIES OPTION...: runs the suite on a new server, and keeps its results and logs in the folder NAME/KIND.
@@ -125,9 +125,9 @@ scripts/setup.sh dpkg-dev || exit
 while read -r name libraries words; do
     [[ -n $name && ( $# = 0 || " $* " == *" $name "* ) ]] || continue
     say "$(date +%T) $name"
-    scripts/setup.sh "postgresql-$major-$name" >"$place/log" 2>&1 || { skip "no package"; continue; }
-    get_tests "$name" >"$place/log" 2>&1 || { skip "its source package cannot be had"; continue; }
-    tests=$place/tests made=(installcheck) settings=()
+    scripts/setup.sh "postgresql-$major-$name" >"$place/log" 2>&1 </dev/null || { skip "no package"; continue; }
+    get_tests "$name" >"$place/log" 2>&1 </dev/null || { skip "its source package cannot be had"; continue; }
+    tests=$server/tests made=(installcheck) settings=()
     for word in $words; do
         case $word in
         /*) tests+=$word ;;
