@@ -2,7 +2,7 @@
 # Runs what takes too long for `make test` and CI, each step with a log of its own, and writes the results to tests/all.md, to be committed.
 # Needs root.
 . "$(dirname "$0")/testing.sh"
-record=tests/all.md rows=()
+record=tests/all.md suites=$TARGET/suites/table.md rows=()
 
 # every_test: all tests on each other major, not only those of what majors do differently.
 every_test() {
@@ -24,6 +24,8 @@ entry() {
 overall=0
 entry "sizes that take minutes" env ROWSOURCE_LONG=1 scripts/test.sh "$of_long | binary(=faults)"
 entry "every test on each other major" every_test
+rm -f "$suites"
+entry "suites of other extensions" scripts/suites.sh
 {
     cat <<END
 # The last run of \`make test-all\`
@@ -34,6 +36,7 @@ Commit $(git rev-parse --short HEAD)$(git diff --quiet HEAD || echo ", with chan
 |---|---|---|---|
 END
     printf '%s\n' "${rows[@]}"
+    [ ! -f "$suites" ] || { echo && echo "## Suites of other extensions (scripts/suites.sh)" && echo && cat "$suites"; }
 } >"$record"
 cat "$record"
 exit $overall
