@@ -8,7 +8,7 @@ unset ROWSOURCE_UNSHARED
 mount -t proc proc "$ROWSOURCE_INSIDE/proc"
 mount --rbind /dev "$ROWSOURCE_INSIDE/dev"
 for folder in "$ROOT" "$TARGET" "$MATRIX" ${ROWSOURCE_RUN:+"$ROWSOURCE_RUN"}; do
-    mkdir -p "$ROWSOURCE_INSIDE$folder"
+    mkdir -p "$folder" "$ROWSOURCE_INSIDE$folder"
     mount --bind "$folder" "$ROWSOURCE_INSIDE$folder"
 done
 exec chroot "$ROWSOURCE_INSIDE" /bin/sh -c 'cd "$0" 2>/dev/null || cd /; exec "$@"' "$PWD" "$@"

@@ -3,6 +3,7 @@
 # because debian/control names one major, dpkg-buildpackage writes to the parent folder, and pg_buildext knows no paths with spaces.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
+unset ROWSOURCE_PROFILE
 "$ROOT/scripts/setup.sh" debhelper postgresql-server-dev-all >&2
 major=$(major)
 own_base

@@ -2,6 +2,7 @@
 # Tests the library as it is released, with link-time optimization, for the server of PG_CONFIG: it counts instructions (callgrind) and the
 # lines of memory that sessions share, and checks that its hot path has plain frames only.
 . "$(dirname "$0")/testing.sh"
+unset ROWSOURCE_PROFILE
 
 run() {
     step "cargo-nextest" install_nextest && step "test programs" build_tests || return

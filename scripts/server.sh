@@ -58,6 +58,7 @@ remove)
     for dir in "$RUN"/*/data; do stop_server "${dir%/data}" immediate; done
     choose_servers
     rm -rf "${SERVERS%/servers}" "$RUN"
+    [ "$BASE" = "$TARGET" ] || rm -rf --one-file-system "$BASE"
     ;;
 *) die "usage: server.sh start|restart [option=value ...] | psql ... | stop | log | remove | tree" ;;
 esac

@@ -77,8 +77,10 @@ fetch_readers() {
 built=$TARGET/server-tests
 run_built=(--cargo-metadata "$built.cargo.json" --binaries-metadata "$built.binaries.json" --color never)
 build_tests() {
+    # Another script may read them now.
     nextest list --locked --ignore-rust-version -p rowsource-tests --list-type binaries-only --message-format json \
-        >"$built.binaries.json" && cargo metadata --locked --format-version 1 >"$built.cargo.json"
+        >"$built.binaries.json.$$" && cargo metadata --locked --format-version 1 >"$built.cargo.json.$$" &&
+        mv "$built.binaries.json.$$" "$built.binaries.json" && mv "$built.cargo.json.$$" "$built.cargo.json"
 }
 
 # selected_tests EXPRESSION: lists the built tests that a filter expression of cargo-nextest selects.
@@ -145,7 +147,7 @@ sums() {
             failed += number("failed") + number("timed out") + number("exec failed")
         }
         /^Skipped: / { skipped += $2 }
-        /^ +UNDECIDED / { undecided++ }
+        /^ +UNDECIDED / { undecided += !seen[substr($0, 1, 400)]++ }
         /^server crash: / { crashed = "; a server crashed" }
         END {
             print passed + 0 " passed, " failed + 0 " failed, " skipped + 0 " skipped" crashed

@@ -56,6 +56,6 @@ fn the_worker_costs_little_with_100_sessions_timing() {
 }
 
 #[test]
-fn the_worker_costs_little_whatever_sessions_do_long() {
+fn the_worker_costs_little_whatever_sessions_do_timing_long() {
     compare("ash-cost-long", &Doing::ALL);
 }

@@ -77,7 +77,7 @@ fn partitions_take_little_memory() {
 
 /// The server takes minutes to create them.
 #[test]
-fn ten_thousand_partitions_cost_little_long() {
+fn ten_thousand_partitions_cost_little_timing_long() {
     /// A known plan may take this many times as long. Whoever looks for each node among all nodes takes
     /// seconds.
     const MAX_SLOWDOWN: f64 = 1.5;
@@ -89,7 +89,7 @@ fn ten_thousand_partitions_cost_little_long() {
     pair.send(&select("p"));
     let mut verdicts = Verdicts::default();
     let trial = Trial::of_ratios("10,000 partitions", Limit::AtMost(MAX_SLOWDOWN));
-    verdicts.add(&pair.compare(trial, 4..=8, &select("p")));
+    verdicts.add(&pair.compare(trial, 8..=12, &select("p")));
     pair.assert_memory("10,000 partitions");
     verdicts.add(&pair.lateness("10,000 partitions", &select("p")));
     pair.assert_store("10,000 partitions");

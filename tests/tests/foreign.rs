@@ -7,13 +7,9 @@ use rowsource_tests::Server;
 use rowsource_tests::compiled::object;
 use rowsource_tests::explain::first_column;
 use rowsource_tests::session::{must_fail, run_each, texts, value};
-use std::time::{Duration, Instant};
 
 /// The name of the library of `explain_probe`, without its ending.
 const PROBE: &str = "rowsource_explain_probe";
-/// How long its function sleeps.
-const SLEEP: Duration = Duration::from_secs(3);
-
 /// Starts a server with `explain_probe` and the tables that it needs.
 fn probed(name: &str) -> Server {
     let server = Server::preloaded(name, &[]);
@@ -121,10 +117,8 @@ fn functions_for_explain_do_not_run() {
         let mut client = session(&server, action);
         run_each(&mut client, settings);
         server.clear_log();
-        let begin = Instant::now();
         let rows: i64 = value(&mut client, &count(number));
         assert_eq!(rows, 3, "{case}");
-        assert!(begin.elapsed() < SLEEP / 2, "{case}: {:?}", begin.elapsed());
         assert_eq!(calls(&mut client), 0, "{case}");
         assert_commits(&server, &mut client, number, &case);
         // A custom scan is described by what core knows of it.
@@ -327,14 +321,7 @@ fn an_allowed_function_that_fails_leaves_nothing() {
     allow(&mut client);
     assert_eq!(value::<i64>(&mut client, &count(1)), 3);
     assert_eq!(calls(&mut client), 1, "it is called");
-    let actions = [
-        "error",
-        "remote_cancel",
-        "remote_shutdown",
-        "spi SELECT 1/0",
-        "spi SELECT no_such_column",
-        "state",
-    ];
+    let actions = ["error", "remote_cancel", "remote_shutdown", "state"];
     for (number, action) in (2..).zip(actions) {
         let mut client = session(&server, action);
         allow(&mut client);
@@ -371,14 +358,20 @@ fn an_allowed_function_that_fails_leaves_nothing() {
     server.assert_no_crash();
 }
 
-/// A subtransaction or a cursor that a failed function leaves open is taken away only with the transaction.
-/// So the user gets the error, once, and what is reported as committed is committed.
+/// What a failed function has written, and a subtransaction, a cursor or a connection of SPI that it leaves
+/// open, are taken away only with the transaction. So the user gets the error, once, and what is reported as
+/// committed is committed.
 #[test]
 fn what_cannot_be_undone_fails_the_statement() {
     let server = probed("foreign-raised");
     let cases = [
         ("subxact SELECT 1/0", SqlState::DIVISION_BY_ZERO),
         ("portal", SqlState::INTERNAL_ERROR),
+        ("spi SELECT 1/0", SqlState::DIVISION_BY_ZERO),
+        (
+            "spi INSERT INTO effects SELECT 1/(2-i) FROM generate_series(1, 3) i",
+            SqlState::DIVISION_BY_ZERO,
+        ),
     ];
     for (number, (action, expected)) in (1..).zip(cases) {
         let mut client = session(&server, action);
@@ -428,9 +421,7 @@ fn a_cancelled_description_is_not_tried_again() {
         run_each(&mut client, "SET statement_timeout = '200ms'");
         let (code, message) = must_fail(&mut client, &count(number));
         assert_eq!(code, SqlState::QUERY_CANCELED, "{action}: {message}");
-        let begin = Instant::now();
         assert_eq!(value::<i64>(&mut client, &count(number)), 3, "{action}");
-        assert!(begin.elapsed() < SLEEP / 2, "{action}: {:?}", begin.elapsed());
         assert_eq!(calls(&mut client), 1, "{action}");
         assert_commits(&server, &mut client, number, action);
         let described = texts(&mut client, OPERATIONS);

@@ -9,7 +9,7 @@ use rowsource_tests::trace_file::{
 };
 use rowsource_tests::waiting::{hold, pid};
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The columns of a call in the report: count, cpu, elapsed, disk, query, current, rows, not in any.
 type Figures = [f64; 8];
@@ -64,6 +64,7 @@ fn figures(part: &[String], word: &str) -> Figures {
 fn blocks_and_times_are_those_of_the_views() {
     let server = cold_server("trace-sums-views", &[]);
     let mut client = server.connect();
+    let took = Instant::now();
     start(&mut client, "");
     run_each(
         &mut client,
@@ -103,14 +104,13 @@ fn blocks_and_times_are_those_of_the_views() {
         assert_eq!((fetches.len(), view[0]), (calls, calls as f64), "{text}");
         assert_eq!(traced, view[1..5], "{text}");
         assert_eq!((view[2] > 0.0, view[4] > 0.0), (true, has_dirtied), "{text}");
-        // Each reads a clock of its own at the beginning and at the end of a run. A busy machine can delay one of two readings by
-        // tens of milliseconds, so all statements take 400 of them.
+        // Each reads a clock of its own at the beginning and at the end of a run. Both have all that the statements slept, and the
+        // calls that the trace lists have no more than the session.
         let (us, ms) = (sum("e") as f64, view[5]);
-        assert!(
-            (us - ms * 1e3).abs() <= 0.02 * us + 60e3,
-            "{text}: {us} us, {ms} ms"
-        );
-        assert!(ms >= least_ms, "{text}: {ms} ms");
+        let most_ms = took.elapsed().as_secs_f64() * 1e3;
+        for found in [us / 1e3, ms] {
+            assert!((least_ms..most_ms).contains(&found), "{text}: {us} us, {ms} ms");
+        }
         // The report has the sums.
         let part = section(&report, text);
         let fetch = figures(&part, "Fetch ");
@@ -482,11 +482,10 @@ fn the_parts_of_a_lookup_are_its_elapsed_time() {
         "CALL {} s, from the first to the last call {span} s, in calls {} s, in none {} s",
         call[2], total[2], total[7]
     );
-    assert!((parts - span).abs() < 1e-3, "{parts} s of {span} s");
-    // The rest of the CALL is before the first lookup and after the last one.
+    // What is in none may be before the first lookup, too. The rest of the CALL is there, and after the last one.
     assert!(
-        span <= call[2] && span > 0.5 * call[2],
-        "{span} s of {} s",
+        span > 0.0 && span - 1e-3 < parts && parts < call[2] + 1e-3,
+        "{parts} s of {span} s, {} s in all",
         call[2]
     );
     // So is the whole trace: calls of clients, waits between them, and the rest.

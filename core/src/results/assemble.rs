@@ -22,7 +22,7 @@ pub struct Scratch {
     items: Vec<Item>,
     /// For each node, the calls of all nodes below it. Filled in only if every call is timed.
     calls_below: Vec<u64>,
-    /// For each node, whether it ran without its wrapper. Filled in only if core measured something.
+    /// For each node, whether it ran without its wrapper. Filled in only if one of them may have.
     bypassed: Vec<bool>,
 }
 
@@ -93,7 +93,9 @@ pub fn assemble<N: Nodes>(nodes: &N, statement: &StatementSample, scratch: &mut 
     samples.extend((0..count).map(|i| nodes.sample(i)));
     if statement.core_contributes {
         cores.extend((0..count).map(|i| nodes.core(i)));
-        bypassed.extend((0..count).map(|i| is_bypassed(i, nodes, samples, cores)));
+        if (0..count).any(|i| nodes.may_be_bypassed(i)) {
+            bypassed.extend((0..count).map(|i| is_bypassed(i, nodes, samples, cores)));
+        }
     }
     if samples.iter().any(|node| matches!(node.calls, Calls::Every(_))) {
         calls_below.resize(count, 0);
@@ -173,7 +175,9 @@ fn item(
 /// of its inputs was started. What it returned and how long it took is not known then.
 fn is_bypassed(i: usize, nodes: &impl Nodes, samples: &[NodeSample], cores: &[CoreSample]) -> bool {
     let has_started = |i: usize| samples[i].starts(cores.get(i)) > 0.0;
-    let mut below = i + 1..samples.len();
+    // Nodes come before those below them, and these come together.
+    let is_below = |node: &usize| samples[*node].place.parent.is_some_and(|parent| parent >= i);
+    let mut below = (i + 1..samples.len()).take_while(is_below);
     nodes.may_be_bypassed(i)
         && samples[i].is_instrumented
         && !samples[i].by_core

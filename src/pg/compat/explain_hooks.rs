@@ -53,18 +53,15 @@ impl Hooks {
         }
     }
 
-    /// Sets the hooks as they were.
-    ///
-    /// # Safety
-    /// Nothing else may have set them since [`Hooks::take`].
-    pub unsafe fn restore(&self) {
+    /// Sets the hooks as they were, but for those that a library has set since [`Hooks::take`].
+    pub fn restore(&self) {
         // SAFETY: these are globals of plain types, which only this thread uses.
         unsafe {
-            pg_sys::explain_get_index_name_hook = self.index_name;
+            pg_sys::explain_get_index_name_hook = pg_sys::explain_get_index_name_hook.or(self.index_name);
             #[cfg(pg_ge_18)]
             {
-                pg_sys::explain_per_plan_hook = self.per_plan;
-                pg_sys::explain_per_node_hook = self.per_node;
+                pg_sys::explain_per_plan_hook = pg_sys::explain_per_plan_hook.or(self.per_plan);
+                pg_sys::explain_per_node_hook = pg_sys::explain_per_node_hook.or(self.per_node);
             }
         }
     }

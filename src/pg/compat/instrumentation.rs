@@ -445,8 +445,10 @@ pub fn set_wal(u: &mut pg_sys::WalUsage, w: &Wal) {
 /// # Safety
 /// An error must have been caught just before.
 pub unsafe fn abort_io() {
-    // SAFETY: an error was caught, by the caller's promise. Both functions do nothing if nothing is in progress.
+    // SAFETY: an error was caught, by the caller's promise. The functions do nothing if nothing is in progress.
     unsafe {
+        #[cfg(pg_ge_18)]
+        pg_sys::pgaio_error_cleanup();
         #[cfg(not(pg_ge_16))]
         pg_sys::AbortBufferIO();
         pg_sys::UnlockBuffers();

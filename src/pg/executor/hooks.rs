@@ -271,6 +271,7 @@ unsafe fn start<const MAY_BE_TRACED: bool>(query: *mut QueryDesc, eflags: i32) {
         if let Some(setting) = setting {
             let memory = pg_sys::CurrentMemoryContext;
             let held = server::HeldInterrupts::now();
+            take_raised();
             let attached = catch_unwind(AssertUnwindSafe(|| {
                 statement::attach(
                     query,

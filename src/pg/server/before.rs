@@ -22,6 +22,9 @@ struct Others {
     /// The number of SPI's connections.
     connections: usize,
     portals: usize,
+    /// Where the transaction's last WAL record ends, if it has one.
+    written: pg_sys::XLogRecPtr,
+    is_parallel: bool,
     user: pg_sys::Oid,
     security_context: c_int,
 }
@@ -71,7 +74,8 @@ impl Before {
     }
 
     /// Restores the state after an error, except what the resource owner has. Returns false if that is not
-    /// possible without the abort of a transaction: a portal was opened, or more was closed than was opened.
+    /// possible without the abort of a transaction: something was written, a portal or a connection of SPI was
+    /// opened, whose queries leave their level of triggers, or parallel mode was entered.
     ///
     /// # Safety
     /// An error must have been caught just before. No lightweight lock may have been held before. May raise.
@@ -108,6 +112,8 @@ impl Others {
                 snapshot: active_snapshot(),
                 connections: connections(),
                 portals: portals(),
+                written: pg_sys::XactLastRecEnd,
+                is_parallel: pg_sys::IsInParallelMode(),
                 user,
                 security_context,
             }
@@ -122,23 +128,11 @@ impl Others {
         // SAFETY: the caller makes the same promise.
         unsafe {
             pg_sys::SetUserIdAndSecContext(self.user, self.security_context);
-            portals() == self.portals && self.close_connections() && self.pop_snapshots()
-        }
-    }
-
-    /// Closes the connections of SPI that were opened. Returns false if others were closed.
-    ///
-    /// # Safety
-    /// The code that opened them must not run any more.
-    unsafe fn close_connections(&self) -> bool {
-        // SAFETY: the caller makes the same promise.
-        unsafe {
-            while connections() > self.connections {
-                if pg_sys::SPI_finish() < 0 {
-                    return false;
-                }
-            }
-            connections() == self.connections
+            portals() == self.portals
+                && connections() == self.connections
+                && pg_sys::XactLastRecEnd == self.written
+                && pg_sys::IsInParallelMode() == self.is_parallel
+                && self.pop_snapshots()
         }
     }
 

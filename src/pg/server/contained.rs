@@ -106,12 +106,13 @@ unsafe fn contained_from<T>(before: &Before, body: impl FnOnce() -> Option<T>) -
         pg_sys::CurrentResourceOwner = owner;
         let result = PgTryBuilder::new(AssertUnwindSafe(|| Ok(body())))
             .catch_others(|error| {
+                // What follows may raise an error, which must reach the user, too.
+                RAISED.set(true);
                 let is_postgres = matches!(error, CaughtError::PostgresError(_));
                 if before.has_open_subtransactions() {
                     let copy = is_postgres.then(|| copy_error(before));
                     before.roll_back();
                     pg_sys::CurrentResourceOwner = outer;
-                    RAISED.set(true);
                     if let Some(copy) = copy {
                         pg_sys::ReThrowError(copy);
                     }
@@ -119,9 +120,9 @@ unsafe fn contained_from<T>(before: &Before, body: impl FnOnce() -> Option<T>) -
                 }
                 if is_request(&error) || !before.restore() {
                     pg_sys::CurrentResourceOwner = outer;
-                    RAISED.set(true);
                     error.rethrow();
                 }
+                RAISED.set(false);
                 Err(())
             })
             .execute();

@@ -173,16 +173,17 @@ impl Drop for Muted {
             // SAFETY: the caller of `new` promised that the query is still live.
             unsafe { place.write(original) };
         }
-        // SAFETY: nothing else has set the hooks meanwhile.
-        unsafe { self.hooks.restore() };
+        self.hooks.restore();
     }
 }
 
 /// Decides which functions may be called.
 #[derive(Default)]
 struct Judge {
-    /// The last function that was looked up, and the answer. The nodes of partitions have the same functions.
-    last: Option<(*const c_void, bool)>,
+    /// The last functions that were looked up, and the answers. The nodes of partitions have the same functions, up to three each.
+    known: [Option<(*const c_void, bool)>; 4],
+    /// The oldest of them.
+    next: usize,
 }
 
 impl Judge {
@@ -193,13 +194,13 @@ impl Judge {
 
     /// Returns whether the setting names the library of a function.
     fn allows(&mut self, function: *const c_void) -> bool {
-        if let Some((known, is_allowed)) = self.last
-            && known == function
-        {
+        let known = self.known.iter().flatten().find(|(known, _)| *known == function);
+        if let Some(&(_, is_allowed)) = known {
             return is_allowed;
         }
         let is_allowed = server::library_of(function).is_some_and(guc::is_explain_callback_allowed);
-        self.last = Some((function, is_allowed));
+        self.known[self.next] = Some((function, is_allowed));
+        self.next = (self.next + 1) % self.known.len();
         is_allowed
     }
 }

@@ -2,7 +2,7 @@
 
 use super::types;
 use crate::pg::plan::tree::{list, tag};
-use pgrx::pg_sys::{self, Const, Node, NodeTag, Oid};
+use pgrx::pg_sys::{self, CoercionForm, Const, Node, NodeTag, Oid};
 
 /// A modifier of a type that is not PostgreSQL's own.
 pub struct Modifier {
@@ -64,6 +64,14 @@ pub unsafe fn of(node: *mut Node) -> Option<Modifier> {
             }
             NodeTag::T_FuncExpr => {
                 let function = &*node.cast::<pg_sys::FuncExpr>();
+                // As core's exprIsLengthCoercion: any other function may have such an argument, too.
+                if !matches!(
+                    function.funcformat,
+                    CoercionForm::COERCE_EXPLICIT_CAST | CoercionForm::COERCE_IMPLICIT_CAST
+                ) || !matches!(list::<Const>(function.args).count(), 2 | 3)
+                {
+                    return None;
+                }
                 let argument = list::<Const>(function.args).nth(1)?;
                 let is_modifier = tag(argument) == NodeTag::T_Const
                     && (*argument).consttype == pg_sys::INT4OID
