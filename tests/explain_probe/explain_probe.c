@@ -178,13 +178,12 @@ act(int *next, int *end)
 	}
 	else if (strcmp(action, "state") == 0)
 	{
-		/* Leaves what the abort of a transaction takes away. */
+		/* Leaves what can be taken away without the abort of a transaction. */
 		(void) NewGUCNestLevel();
 		(void) set_config_option("work_mem", "12MB", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 		PushActiveSnapshot(GetActiveSnapshot());
 		PushActiveSnapshot(GetTransactionSnapshot());
 		SetUserIdAndSecContext(BOOTSTRAP_SUPERUSERID, SECURITY_LOCAL_USERID_CHANGE);
-		SPI_connect();
 		LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 		ereport(ERROR, (errmsg("explain_probe: everything is left")));
 	}
