@@ -268,6 +268,26 @@ fn functions_of_types_do_not_run() {
             assert!(calls(&mut client) > before, "{case}: {explained}");
         }
     }
+    // EXPLAIN prints the columns of an Append as its first child computes them, also if that was pruned.
+    run_each(
+        &mut client,
+        "CREATE TABLE parts (k int, a int) PARTITION BY LIST (k); CREATE TABLE parts_1 PARTITION OF parts FOR VALUES IN (1);
+         CREATE TABLE parts_2 PARTITION OF parts FOR VALUES IN (2); CREATE TABLE parts_3 PARTITION OF parts FOR VALUES IN (3);
+         INSERT INTO parts SELECT i % 3 + 1, i FROM generate_series(1, 30) i; ANALYZE parts;
+         SET plan_cache_mode = force_generic_plan; SET pg_rowsource.keep_constants = off; SELECT rowsource_reset();
+         PREPARE pruned(int) AS SELECT a FROM parts WHERE k >= $1 ORDER BY same(a, '5'::probe), a || 'a secret'",
+    );
+    let before = calls(&mut client);
+    assert_eq!(client.query("EXECUTE pruned(2)", &[]).expect("rows").len(), 20);
+    assert_eq!(calls(&mut client), before, "a pruned child");
+    // Only the session itself sees its literals.
+    let kept = "SELECT rowsource_explain(queryid, planid) FROM pg_stat_rowsource_plans WHERE query LIKE 'PREPARE pruned%'";
+    let explained = first_column(&mut server.connect(), kept).join("\n");
+    assert!(
+        explained.contains("Sort Key: (same(") && !explained.contains("a secret"),
+        "{explained}"
+    );
+    run_each(&mut client, "RESET plan_cache_mode");
     // A query without a text is printed to make one.
     let body = "SELECT count(*) FROM ints WHERE same(a, '5'::probe) > 0 AND a::probe::probe(3) IS NOT NULL";
     client

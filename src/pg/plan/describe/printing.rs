@@ -87,11 +87,17 @@ unsafe fn constants(found: &[Found]) -> Option<(Vec<Printed>, Vec<Modifier>)> {
     let mut walk = Walk::default();
     // For each node, the parts of the longest column of the nodes directly below it.
     let mut below = vec![1u64; found.len()];
+    // For each node, whether the child whose columns EXPLAIN prints for those of an Append has run.
+    let mut has_first = vec![false; found.len()];
     let (mut printed, mut parameters, mut longest) = (0u64, 0u64, 1u64);
     for (i, place) in found.iter().enumerate().rev() {
         // SAFETY: the nodes are initialised by the caller's promise, so they have plan nodes of their types.
         unsafe {
             let plan = (*place.plan_state).plan;
+            let first = first_child(plan);
+            if !first.is_null() && !has_first[i] {
+                below[i] = below[i].max(walk.longest_column(first)?);
+            }
             // Columns of an index, or of a foreign or custom scan itself.
             for column in list::<Node>(own_columns(plan)) {
                 below[i] = below[i].max(walk.count(column)?.parts);
@@ -110,6 +116,7 @@ unsafe fn constants(found: &[Found]) -> Option<(Vec<Printed>, Vec<Modifier>)> {
             longest = longest.max(column_takes);
             if let Ok(parent) = usize::try_from(place.parent) {
                 below[parent] = below[parent].max(column_takes);
+                has_first[parent] |= first_child((*found[parent].plan_state).plan) == plan;
             }
         }
     }
@@ -157,6 +164,37 @@ impl Walk {
         // cross them.
         let stopped = unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| visit(expression, context.cast())) };
         (!stopped).then_some(self.counted)
+    }
+
+    /// Counts the columns of a plan that was pruned when the executor started, so that it has no states. EXPLAIN prints the columns
+    /// of an Append as those of its first child all the same. Returns the parts of the longest one.
+    ///
+    /// # Safety
+    /// `plan` must be null or point to a live plan. May raise.
+    unsafe fn longest_column(&mut self, plan: *mut Plan) -> Option<u64> {
+        if plan.is_null() {
+            return Some(1);
+        }
+        // SAFETY: the plan and those below it are live by the caller's promise, and of the types that their tags say.
+        unsafe {
+            pg_sys::check_stack_depth();
+            let input = match tag(plan) {
+                NodeTag::T_SubqueryScan => (*plan.cast::<pg_sys::SubqueryScan>()).subplan,
+                _ => first_child(plan),
+            };
+            let mut below = 1;
+            for input in [(*plan).lefttree, (*plan).righttree, input] {
+                below = below.max(self.longest_column(input)?);
+            }
+            for column in list::<Node>(own_columns(plan)) {
+                below = below.max(self.count(column)?.parts);
+            }
+            let mut longest = 1;
+            for column in list::<Node>((*plan).targetlist) {
+                longest = longest.max(self.count(column)?.takes(below));
+            }
+            Some(longest)
+        }
     }
 
     /// Adds a constant. Returns false if there is no memory.
@@ -303,6 +341,22 @@ unsafe fn own_columns(plan: *mut Plan) -> *mut List {
             NodeTag::T_CustomScan => (*plan.cast::<pg_sys::CustomScan>()).custom_scan_tlist,
             _ => std::ptr::null_mut(),
         }
+    }
+}
+
+/// Returns the first child of an Append or MergeAppend, else null. EXPLAIN prints its columns for those of the node.
+///
+/// # Safety
+/// `plan` must point to a live plan node, whose tag tells its type.
+unsafe fn first_child(plan: *mut Plan) -> *mut Plan {
+    // SAFETY: the plan node is live by the caller's promise, and of the type that its tag says. Its children are a list of plans.
+    unsafe {
+        let children = match tag(plan) {
+            NodeTag::T_Append => (*plan.cast::<pg_sys::Append>()).appendplans,
+            NodeTag::T_MergeAppend => (*plan.cast::<pg_sys::MergeAppend>()).mergeplans,
+            _ => std::ptr::null_mut(),
+        };
+        list::<Plan>(children).next().unwrap_or(std::ptr::null_mut())
     }
 }
 
