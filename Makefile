@@ -31,8 +31,7 @@ scripts := "$(srcdir)/scripts"
 VERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" "$(srcdir)/pg_rowsource.control")
 MAJOR = $(shell "$(PG_CONFIG)" --version | sed -E 's/^[^0-9]*([0-9]+).*/\1/')
 # What scripts/build.sh builds. The profiles for tests and for the demo have libraries of their own.
-PROFILE = $(or $(ROWSOURCE_PROFILE),release)
-LIBRARY = $(CARGO_TARGET_DIR)/pg$(MAJOR)$(if $(filter release,$(PROFILE)),,-$(PROFILE))/pg_rowsource.so
+LIBRARY = $(shell export PG_CONFIG='$(PG_CONFIG)' CARGO_TARGET_DIR='$(CARGO_TARGET_DIR)'; bash -c '. $(scripts)/common.sh && library')
 PKGLIBDIR = $(shell "$(PG_CONFIG)" --pkglibdir)
 EXTENSIONDIR = $(shell "$(PG_CONFIG)" --sharedir)/extension
 BINDIR = $(shell "$(PG_CONFIG)" --bindir)

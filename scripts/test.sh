@@ -29,10 +29,10 @@ run() {
     [ $# -eq 0 ] || { step "server tests" server_tests "$@"; return; }
     without_server >"$TARGET/beside.log" 2>&1 &
     # Many tests wait more than they work, so there is one more than there are processors.
-    NEXTEST_TEST_THREADS=$(($(nproc) + 1)) step "server tests" server_tests "all() - $of_release - $of_long - group(timing)"
+    NEXTEST_TEST_THREADS=$(($(nproc) + 1)) step "server tests" server_tests "$everyday - group(timing)"
     wait
     cat "$TARGET/beside.log"
-    step "tests that compare times" server_tests "group(timing) - $of_release - $of_long"
+    step "tests that compare times" server_tests "$everyday & group(timing)"
 }
 
 set_up

@@ -90,6 +90,7 @@ selected_tests() { nextest list "${run_built[@]}" -T oneline -E "$1" 2>/dev/null
 # those that take long (scripts/test-all.sh).
 of_release='test(/_release(_before_pg[0-9]+)?$/)'
 of_long='test(/_long$/)'
+everyday="all() - $of_release - $of_long"
 
 # server_tests [NAME...]: runs the tests of `make test` against the library as built for the server of PG_CONFIG, or those of these files
 # of tests/tests, or of a filter expression of cargo-nextest, such as 'group(timing)'. With PG_ROOT, they run in that chroot.
@@ -97,7 +98,7 @@ of_long='test(/_long$/)'
 # expression too.
 server_tests() (
     selected="none()" major=$(major) status=0
-    for name in "${@:-all() - $of_release - $of_long}"; do
+    for name in "${@:-$everyday}"; do
         [[ $name == *'('* ]] || [ -f "tests/tests/$name.rs" ] || die "there is no tests/tests/$name.rs"
         [[ $name == *'('* ]] || name="binary(=$name)"
         selected+=" | ($name)"

@@ -78,18 +78,13 @@ pub fn pg_config(option: &str) -> String {
 
 /// Returns the library as `scripts/build.sh` built it for the server of `PG_CONFIG`, with the profile of `ROWSOURCE_PROFILE`.
 pub fn library() -> PathBuf {
-    let version = pg_config("--version");
-    let major = version
-        .split(|c: char| !c.is_ascii_digit())
-        .find(|digits| !digits.is_empty());
-    let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_string());
-    let suffix = match std::env::var("ROWSOURCE_PROFILE").as_deref() {
-        Ok("release") | Err(_) => String::new(),
-        Ok(profile) => format!("-{profile}"),
-    };
-    let folder = format!("pg{}{suffix}", major.expect("a major version"));
-    let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    checkout.join(target).join(folder).join("pg_rowsource.so")
+    let output = Command::new("bash")
+        .args(["-c", ". scripts/common.sh && library"])
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
+        .output()
+        .expect("bash can be run");
+    assert!(output.status.success(), "scripts/common.sh: {output:?}");
+    PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
 }
 
 impl Environment {

@@ -12,14 +12,6 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Returns one standard error of the median of these values, assuming a normal distribution.
-pub fn error_of_median(values: &[f64]) -> f64 {
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    1.25 * (squares / (count - 1.0)).sqrt() / count.sqrt()
-}
-
 /// Returns an interval that contains the median of what these values are drawn from in 99 of 100 cases, whatever their distribution:
 /// the values at two places of their order. Fewer than eight values cover it more seldom; then it is from the lowest to the highest.
 pub fn interval_of_median(values: &[f64]) -> (f64, f64) {

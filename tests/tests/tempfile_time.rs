@@ -213,7 +213,7 @@ fn service_time_is_close_to_that_of_a_trace_and_that_of_core_timing() {
                 else {
                     continue;
                 };
-                let mut add = |trial: &mut Trial, ratio: &dyn Fn(&Service) -> Option<f64>| {
+                let add = |trial: &mut Trial, ratio: &dyn Fn(&Service) -> Option<f64>| {
                     if let (Some(first), Some(second)) = (ratio(first), ratio(second)) {
                         trial.add((first * second).sqrt(), second / first);
                     }

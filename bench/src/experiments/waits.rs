@@ -11,7 +11,7 @@ use rowsource_tests::SHIPPED;
 use rowsource_tests::environment::environment;
 use rowsource_tests::pgbench::{fill, number_after, pgbench};
 use rowsource_tests::session::run_each;
-use rowsource_tests::statistics::{error_of_median, median};
+use rowsource_tests::statistics::median;
 use rowsource_tests::{Server, process};
 use std::collections::BTreeMap;
 
@@ -299,4 +299,12 @@ fn shares(context: &mut ExperimentContext, original: &Server) {
         &goal,
         &spread(&largest),
     );
+}
+
+/// Returns one standard error of the median of these values, assuming a normal distribution.
+fn error_of_median(values: &[f64]) -> f64 {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    1.25 * (squares / (count - 1.0)).sqrt() / count.sqrt()
 }
