@@ -163,7 +163,7 @@ LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 
 CREATE VIEW rowsource_trace_targets AS
     SELECT t.target, t.pid, t.application_name, pg_catalog.pg_get_userbyid(t.roleid) AS role,
-           CASE WHEN t.dbid IS NOT NULL THEN coalesce(d.datname::text, 'unknown (OID=' || t.dbid || ')') END AS database,
+           CASE WHEN t.dbid IS NOT NULL THEN coalesce(d.datname::text, 'unknown (OID=' || t.dbid::text || ')') END AS database,
            t.client_addr, t.queryid, t.waits, t.binds, pg_catalog.pg_get_userbyid(t.set_by) AS set_by, t.since, t.expires, t.sessions
       FROM rowsource_trace_targets() t LEFT JOIN pg_catalog.pg_database d ON d.oid = t.dbid;
 
@@ -606,7 +606,7 @@ LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
 
 CREATE VIEW rowsource_ash AS
     SELECT u.rolname AS usename, d.datname, s.*
-      FROM rowsource_ash() s
+      FROM rowsource_ash(NULL::timestamptz, NULL::timestamptz) s
            LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
            LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
 
