@@ -7,7 +7,7 @@
 #   make test           sets up, builds, and runs the tests on PostgreSQL 15
 #   make test-release   counts instructions of the library as it is released (callgrind)
 #   make test-matrix    tests what PostgreSQL 16 to 19 do differently, in chroots under target/ (root only)
-#   make test-all       runs what takes longer, and notes the results in tests/all.md (root only)
+#   make test-all       runs what takes longer, and notes the results in tests/all.md (root only); WHAT="long 16": only these entries
 #   make lint           lints all crates
 #   make miri           runs the protocol of the sessions' buffers under Miri, if that is installed
 #   make docs           builds the book of docs/ as HTML under target/book
@@ -87,7 +87,7 @@ test-release:
 	@$(scripts)/release.sh
 
 test-all:
-	@$(scripts)/test-all.sh
+	@$(scripts)/test-all.sh $(WHAT)
 
 test-matrix:
 	@$(scripts)/matrix.sh

@@ -28,7 +28,7 @@ use() {
     [ $# -gt 1 ] || [ "$1" = "${MAJORS[-1]}" ] || UNFIT+=" | $of_release"
     [ "$1" = 16 ] || return 0
     export PG_ROOT="" INSTALLED=1 UNFIT="${UNFIT:-none()} | binary(=tempfile_slots) |
-        binary(/^(coexistence|equality|explain_function|explain_option|quick_start|readers|store_overhead|sums|texts)$/)"
+        binary(/^(coexistence|equality|explain_function|explain_option|quick_start|readers|robust|store_overhead|sums|texts)$/)"
 }
 
 # one MAJOR [NAME...]: everything on that major that can run beside other work, or just these files of tests.

@@ -1,42 +1,60 @@
 #!/usr/bin/env bash
-# Runs what takes too long for `make test` and CI, each step with a log of its own, and writes the results to tests/all.md, to be committed.
+# Runs what takes too long for `make test` and CI, each entry with a log of its own, and writes the results to tests/all.md, to be committed:
+#   scripts/test-all.sh              all entries, in two hours
+#   scripts/test-all.sh ENTRY...     only these: long, 16, 17, 18, 19, suites. The rows of the others stay as they are.
 # Needs root.
 . "$(dirname "$0")/testing.sh"
-record=tests/all.md suites=$TARGET/suites/table.md rows=()
+record=tests/all.md suites=$TARGET/suites/table.md
 
-# every_test: all tests on each other major, not only those of what majors do differently.
-every_test() {
-    local major status=0
-    for major in 16 17 18 19; do scripts/matrix.sh "$major" "$everyday - group(timing)" || status=1; done
-    return "$status"
-}
-
-# entry NAME COMMAND...: runs it, and adds a row to the record.
+# entry NAME WHAT COMMAND...: runs it, and replaces its row of the record.
 entry() {
-    local log="$TARGET/all-${1// /-}.log" status=passed begin=$SECONDS
-    say "$(date +%T) $1"
-    "${@:2}" >"$log" 2>&1 || status=failed
-    [ "$status" = passed ] || { failures "$log" && overall=1; }
-    rows+=("| $1 | $status | $(sums "$log" | paste -sd, | sed 's/,/, /g; s/,  /, /g') | $(((SECONDS - begin + 59) / 60)) |")
+    local log="$TARGET/all-$1.log" result=passed begin=$SECONDS
+    say "$(date +%T) $2"
+    "${@:3}" >"$log" 2>&1 || result=failed
+    [ "$result" = passed ] || { failures "$log" && overall=1; }
+    rows[$1]="| $2 | $result | $(sums "$log" | paste -sd, | sed 's/,/, /g; s/,  /, /g') | $(((SECONDS - begin + 59) / 60)) | $(
+        git rev-parse --short HEAD)$(git diff --quiet HEAD -- ':!tests/all.md' || echo ", with changes") | $(date +%F) |"
+    write
 }
 
-[ "$(id -u)" = 0 ] || die "needs root, for chroots"
-overall=0
-entry "sizes that take minutes" scripts/test.sh "$of_long"
-entry "every test on each other major" every_test
-rm -f "$suites"
-entry "suites of other extensions" scripts/suites.sh
-{
-    cat <<END
+# write: writes the record. What was not run keeps the row that it has there.
+write() {
+    local name old
+    old=$(cat "$record" 2>/dev/null)
+    {
+        cat <<END
 # The last run of \`make test-all\`
 
-Commit $(git rev-parse --short HEAD)$(git diff --quiet HEAD || echo ", with changes"), $(date +%F), $(nproc) processors.
+On a machine of $(nproc) processors.
 
-| what | result | tests | minutes |
-|---|---|---|---|
+| what | result | tests | minutes | commit | date |
+|---|---|---|---|---|---|
 END
-    printf '%s\n' "${rows[@]}"
-    [ ! -f "$suites" ] || { echo && echo "## Suites of other extensions (scripts/suites.sh)" && echo && cat "$suites"; }
-} >"$record"
+        for name in "${!titles[@]}"; do echo "$name"; done | sort -V | while read -r name; do
+            if [ -n "${rows[$name]:-}" ]; then echo "${rows[$name]}"; else grep -F "| ${titles[$name]} |" <<<"$old"; fi
+        done
+        printf '\n## Suites of other extensions (scripts/suites.sh)\n\n'
+        if [ -n "${rows[suites]:-}" ]; then cat "$suites"; else grep -A100 '^| tests of' <<<"$old"; fi
+    } >"$record.new"
+    mv "$record.new" "$record"
+}
+
+# every_test MAJOR: all tests on that major, not only those of what majors do differently.
+every_test() { scripts/matrix.sh "$1" "$everyday - group(timing)"; }
+
+[ "$(id -u)" = 0 ] || die "needs root, for chroots"
+declare -A rows titles=([long]="sizes that take minutes" [suites]="suites of other extensions")
+for major in 16 17 18 19; do titles[$major]="every test on PostgreSQL $major"; done
+overall=0
+[ $# -gt 0 ] || set -- long 16 17 18 19 suites
+for name; do
+    case $name in
+    long) run=(scripts/test.sh "$of_long") ;;
+    16 | 17 | 18 | 19) run=(every_test "$name") ;;
+    suites) rm -f "$suites" && run=(scripts/suites.sh) ;;
+    *) die "there is no entry $name" ;;
+    esac
+    entry "$name" "${titles[$name]}" "${run[@]}"
+done
 cat "$record"
 exit $overall
