@@ -12,9 +12,11 @@
 //! After two events, each one doubles how long a run must be, and each hour without any halves that again. So plans that
 //! alternate make a few events: until a run must be longer than theirs are.
 //!
-//! All of this lies in a table of fixed size. If it is full, the least recently used query is forgotten.
+//! All of this lies in a table of fixed size. If it is full, the role with the most of it makes room: of its queries the least recently
+//! used one is forgotten, and of the older half of its events the one that changed the least.
 
 mod query;
+mod room;
 mod sample;
 
 pub use sample::{Executions, Sample, Verdict, extra_ms, verdict};
@@ -26,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use std::hash::BuildHasher;
 
 /// How many events are kept.
-const EVENTS: usize = 256;
+const EVENTS: usize = room::MOST;
 /// How many queries with several plans are observed.
 const QUERIES: usize = 48;
 /// How many queries are known by their first plan, in sets of [`WAYS`].
@@ -57,6 +59,11 @@ impl Event {
     /// Returns the key of the new plan.
     pub fn to(&self) -> PlanKey {
         self.from.with_plan(self.to.0, self.to.1)
+    }
+
+    /// Returns how much it changed: the milliseconds that the executions after it took longer, or less long.
+    fn weight(&self) -> f64 {
+        extra_ms(&self.before, &self.after).map_or(0.0, f64::abs)
     }
 }
 
@@ -154,9 +161,7 @@ impl Flips {
         if key.queryid == 0 || done.sample.calls == 0 || self.find(key).is_some() {
             return;
         }
-        let Some(at) = (0..QUERIES).min_by_key(|at| self.queries[*at].last_at()) else {
-            return;
-        };
+        let at = self.room_for_query(key.userid);
         // The query that goes may be about to change its plan.
         self.judge(at, 0);
         self.queries[at] = Query {
@@ -164,6 +169,52 @@ impl Flips {
             ..Query::default()
         };
         self.queries[at].runs[0] = Run::new((key.planid, key.shape()), done);
+    }
+
+    /// Returns the place for another query of a role.
+    fn room_for_query(&self, userid: u32) -> usize {
+        let used = |at: &usize| self.queries[*at].is_used();
+        if let Some(free) = (0..QUERIES).find(|at| !used(at)) {
+            return free;
+        }
+        let owner = room::crowded(self.queries.iter().map(|query| query.key.userid), userid);
+        let of_owner = (0..QUERIES).filter(|at| self.queries[*at].key.userid == owner);
+        of_owner.min_by_key(|at| self.queries[*at].last_at()).unwrap_or(0)
+    }
+
+    /// Returns the place for another event of a role.
+    fn room_for_event(&self, userid: u32) -> usize {
+        if let Some(free) = (0..EVENTS).find(|at| self.events[*at].serial == 0) {
+            return free;
+        }
+        let owner = room::crowded(self.events.iter().map(|event| event.from.userid), userid);
+        let serials = || {
+            self.events
+                .iter()
+                .filter(|event| event.from.userid == owner)
+                .map(|event| event.serial)
+        };
+        let mut sorted = [0; EVENTS];
+        let count = sorted
+            .iter_mut()
+            .zip(serials())
+            .map(|(place, serial)| *place = serial)
+            .count();
+        let sorted = &mut sorted[..count];
+        sorted.sort_unstable();
+        // What has just changed may still become costly.
+        let last_old = sorted.get((count - 1) / 2).copied().unwrap_or(0);
+        let old = (0..EVENTS).filter(|at| {
+            let event = &self.events[*at];
+            event.from.userid == owner && event.serial <= last_old
+        });
+        old.min_by(|one, other| {
+            let [one, other] = [one, other].map(|at| &self.events[*at]);
+            one.weight()
+                .total_cmp(&other.weight())
+                .then(one.serial.cmp(&other.serial))
+        })
+        .unwrap_or(0)
     }
 
     /// Adds executions of a plan whose query has several plans.
@@ -235,10 +286,13 @@ impl Flips {
 
     /// Makes the plan of the next run the current one.
     fn take_over(&mut self, at: usize) {
-        self.last_serial += 1;
+        // The serial number says the place.
+        let place = self.room_for_event(self.queries[at].key.userid) as u64;
+        let next = self.last_serial + 1;
+        let serial = next + (place + EVENTS as u64 - next % EVENTS as u64) % EVENTS as u64;
+        self.last_serial = serial;
         let query = &mut self.queries[at];
         let [before, after, _] = query.runs;
-        let serial = self.last_serial;
         self.events[serial as usize % EVENTS] = Event {
             serial,
             at: after.first_at,

@@ -369,6 +369,64 @@ fn many_queries_and_events_are_bounded() {
     );
 }
 
+/// Returns the key of a plan of another role.
+fn key_of(userid: u32, query: i64, plan: i64) -> PlanKey {
+    let mut key = key(query, plan);
+    key.userid = userid;
+    key
+}
+
+#[test]
+fn a_role_pushes_out_its_own_changes() {
+    const OTHER: u32 = 77;
+    let mut flips = flips();
+    let change = |flips: &mut Flips, userid, query, ms| {
+        let at = flips.last_serial as i64 * 10_000 + query * 10;
+        flips.observe_query(&key_of(userid, query, A), &batch(5, 1.0, at, at + 1));
+        flips.add(&key_of(userid, query, B), &batch(5, ms, at + 2, at + 3));
+        flips.settle();
+    };
+    let of = |flips: &Flips, userid| {
+        let mut found: Vec<i64> = flips
+            .events()
+            .filter(|event| event.from.userid == userid)
+            .map(|event| event.from.queryid)
+            .collect();
+        found.sort_unstable();
+        found
+    };
+    for query in 1..=20 {
+        change(&mut flips, 10, query, 2.0);
+    }
+    // One costly change, then 2,000 cheap ones.
+    change(&mut flips, OTHER, 1, 500.0);
+    for query in 2..=2_000 {
+        change(&mut flips, OTHER, query, 1.5);
+    }
+    assert_eq!(of(&flips, 10), (1..=20).collect::<Vec<_>>());
+    let mut expected = vec![1];
+    let others = EVENTS as i64 - 20;
+    // Half of them stay for as long as they are new.
+    let newest = of(&flips, OTHER);
+    assert_eq!((newest.len(), newest[0]), (others as usize, 1));
+    expected.extend(2_000 - others / 2 + 1..=2_000);
+    assert!(expected.iter().all(|query| newest.contains(query)), "{newest:?}");
+    // A role with few changes still has room, and is observed.
+    for query in 1..=100 {
+        change(&mut flips, 10, 1_000 + query, 2.0);
+    }
+    assert_eq!(of(&flips, 10).len(), 120);
+    let observed = |flips: &Flips, userid| {
+        flips
+            .queries
+            .iter()
+            .filter(|query| query.key.userid == userid)
+            .count()
+    };
+    assert_eq!(observed(&flips, 10) + observed(&flips, OTHER), QUERIES);
+    assert!(observed(&flips, 10) >= QUERIES / 2 && observed(&flips, OTHER) >= QUERIES / 2 - 1);
+}
+
 #[test]
 fn a_reset_deletes_what_it_names() {
     let mut flips = with_a();
