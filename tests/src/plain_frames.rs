@@ -173,8 +173,8 @@ fn follow(functions: &BTreeMap<String, Function>) -> (Vec<&str>, Vec<String>) {
     (met.collect(), forbidden)
 }
 
-#[test]
-fn hot_functions_are_plain_frames() {
+/// Returns what objdump says about the built library.
+fn objdump(arguments: &[&str]) -> String {
     let library = library();
     assert!(
         library.exists(),
@@ -182,13 +182,7 @@ fn hot_functions_are_plain_frames() {
         library.display()
     );
     let output = Command::new("objdump")
-        .args([
-            "--disassemble",
-            "--demangle",
-            "--no-show-raw-insn",
-            "--wide",
-            "--section=.text",
-        ])
+        .args(arguments)
         .arg(&library)
         .output()
         .expect("objdump can be run (package binutils)");
@@ -197,7 +191,37 @@ fn hot_functions_are_plain_frames() {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    let functions = functions(&String::from_utf8_lossy(&output.stdout));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// RHEL 9 and its relatives have this version.
+#[test]
+fn no_symbol_is_newer_than_glibc_2_34() {
+    let symbols = objdump(&["--dynamic-syms"]);
+    let versions: Vec<(u32, u32)> = symbols
+        .split("GLIBC_")
+        .skip(1)
+        .filter_map(|rest| {
+            let version = rest.split(|c: char| c != '.' && !c.is_ascii_digit()).next()?;
+            let mut numbers = version.split('.').map_while(|number| number.parse().ok());
+            Some((numbers.next()?, numbers.next()?))
+        })
+        .collect();
+    assert!(versions.len() > 20, "{symbols}");
+    let newest = versions.iter().max().expect("a version");
+    assert!(*newest <= (2, 34), "GLIBC_{}.{}", newest.0, newest.1);
+}
+
+#[test]
+fn hot_functions_are_plain_frames() {
+    let disassembly = objdump(&[
+        "--disassemble",
+        "--demangle",
+        "--no-show-raw-insn",
+        "--wide",
+        "--section=.text",
+    ]);
+    let functions = functions(&disassembly);
     let (met, forbidden) = follow(&functions);
     // Without any of these, `is_root` is out of date. Each group of roots has one here.
     for wanted in [

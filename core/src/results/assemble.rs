@@ -155,7 +155,7 @@ fn item(
         if let Some(core) = core {
             estimate.total += core.total_ns;
             estimate.startup += core.startup_ns;
-            estimate.error = estimate.error.hypot(core.workers.error_ns);
+            estimate.error = (estimate.error.powi(2) + core.workers.error_ns.powi(2)).sqrt();
         }
         // The root ran inside the statement's own runs, whose time is exact.
         if i == 0 && statement.is_timed && statement.mode != Mode::CoreOnly {

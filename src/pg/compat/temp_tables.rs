@@ -6,9 +6,10 @@ use pgrx::pg_sys;
 #[cfg(pg_ge_18)]
 #[inline(always)]
 pub fn temp_tables_bypass_syscalls() -> bool {
-    const IO_URING: i32 = pg_sys::IoMethod::IOMETHOD_IO_URING as i32;
+    // A server that was built without liburing has no name for it.
+    const WORKER: i32 = pg_sys::IoMethod::IOMETHOD_WORKER as i32;
     // SAFETY: this is a global of a plain type, which PostgreSQL sets only at server start.
-    unsafe { pg_sys::io_method == IO_URING }
+    unsafe { pg_sys::io_method > WORKER }
 }
 #[cfg(not(pg_ge_18))]
 #[inline(always)]

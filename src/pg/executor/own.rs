@@ -221,7 +221,7 @@ unsafe fn each_member(extension: Oid, mut visit: impl FnMut(Oid, Oid)) {
                 break;
             }
             let member = &*pg_sys::heap_tuple_get_struct::<pg_sys::FormData_pg_depend>(tuple);
-            if member.deptype == b'e' as i8 {
+            if member.deptype == b'e' as std::ffi::c_char {
                 visit(member.classid, member.objid);
             }
         }
