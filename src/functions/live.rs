@@ -1,5 +1,6 @@
 //! The rows of `pg_stat_rowsource_live`: the nodes of the statements that run.
 
+use super::store::fail_without_store;
 use super::wait_names;
 use super::words::MASKED;
 use crate::pg::live::{self, Computed, Running};
@@ -33,11 +34,7 @@ pub(super) fn all() -> Vec<Live> {
         found.extend(live);
     });
     if !are_shared {
-        fail(
-            PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-            "the sessions share no memory in which pg_rowsource could see what they run",
-            "Add pg_rowsource to \"shared_preload_libraries\" and restart the server.",
-        )
+        fail_without_store("the sessions share no memory in which pg_rowsource could see what they run")
     }
     found
 }

@@ -9,11 +9,7 @@ use pgrx::{PgSqlErrorCode, pg_sys};
 /// Adds the row of `rowsource_info()`.
 pub fn info_row(rows: &mut Rows) {
     let Some(info) = store::info() else {
-        fail(
-            PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-            "pg_rowsource has no shared memory",
-            "Add pg_rowsource to \"shared_preload_libraries\" and restart the server. Until then, each session keeps its own statistics.",
-        )
+        fail_without_store("pg_rowsource has no shared memory")
     };
     rows.add([
         value(info.plans as i64),
@@ -26,6 +22,22 @@ pub fn info_row(rows: &mut Rows) {
         value(info.truncated as i64),
         timestamp(info.reset_at),
     ]);
+}
+
+/// Raises an error that says what to do so that this session has the store.
+pub(super) fn fail_without_store(message: &str) -> ! {
+    if store::may_exist() {
+        fail(
+            PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY,
+            message,
+            "There was no room for it: the server's log says where. Make room, for example in /dev/shm. This session tries again after a minute; until then, it keeps its own statistics.",
+        )
+    }
+    fail(
+        PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        message,
+        "Add pg_rowsource to \"shared_preload_libraries\" and restart the server. Until then, each session keeps its own statistics.",
+    )
 }
 
 /// Deletes the plans of a user, a database and a query. 0 means any.

@@ -1,11 +1,12 @@
 //! Failures around the server: memory, files, space. Only the library's statistics may be lost.
 
 use postgres::Client;
+use postgres::error::SqlState;
 use rowsource_tests::Server;
 use rowsource_tests::attack::{send, wait_until};
 use rowsource_tests::mounts::Mounts;
 use rowsource_tests::process;
-use rowsource_tests::session::{run_each, value};
+use rowsource_tests::session::{must_fail, run_each, value};
 use rowsource_tests::store::{basic_server, info, measured};
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -258,6 +259,29 @@ fn a_postmaster_without_memory() {
 }
 
 /// With a /dev/shm of 6 MB, plans that do not fit are not stored. Only the log reports it, once.
+#[test]
+fn no_room_for_the_store_needs_mount() {
+    let mounts = Mounts::new(&[(Path::new("/dev/shm"), 7 * MB / 4)]);
+    let mut server = keeping("faults-no-shm", &["min_dynamic_shared_memory = 0"]);
+    server.stop();
+    server.run_inside(&mounts);
+    server.launch();
+    let mut client = server.connect();
+    for read in [
+        "SELECT * FROM rowsource_info()",
+        "SELECT * FROM pg_stat_rowsource_live",
+    ] {
+        let (code, message) = must_fail(&mut client, read);
+        assert_eq!(code, SqlState::OUT_OF_MEMORY, "{message}");
+        // The library is preloaded already.
+        assert!(
+            message.contains("/dev/shm") && !message.contains("shared_preload"),
+            "{message}"
+        );
+    }
+    assert_measures(&mut client, 1);
+}
+
 #[test]
 fn little_shared_memory_needs_mount() {
     let mounts = Mounts::new(&[(Path::new("/dev/shm"), 6 * MB)]);

@@ -142,7 +142,7 @@ pub(super) fn known() -> *mut Control {
 }
 
 /// Returns whether there is a control block, or the registry can make one.
-pub(super) fn may_exist() -> bool {
+pub fn may_exist() -> bool {
     !known().is_null() || (compat::HAS_REGISTRY && server::is_under_postmaster())
 }
 
