@@ -107,12 +107,6 @@ pub const FUNCTION_CACHE: i32 = pg_sys::SysCacheIdentifier::PROCOID as i32;
 /// Whether a statement's queryid depends on the OIDs of its tables. From 18 on, it depends on their names.
 pub const QUERY_IDS_CONTAIN_OIDS: bool = cfg!(not(pg_ge_18));
 
-/// The number of PostgreSQL's cache of relations by name and schema.
-#[cfg(pg_ge_19)]
-pub const RELATION_NAME_CACHE: i32 = pg_sys::SysCacheIdentifier::RELNAMENSP;
-#[cfg(not(pg_ge_19))]
-pub const RELATION_NAME_CACHE: i32 = pg_sys::SysCacheIdentifier::RELNAMENSP as i32;
-
 /// Returns the planid that core or another extension set; 0 if none did.
 #[cfg(pg_ge_18)]
 pub fn plan_id(statement: &pg_sys::PlannedStmt) -> i64 {

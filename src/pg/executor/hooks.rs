@@ -12,8 +12,8 @@
 
 use super::statement::Statement;
 use super::{
-    drop_extension, explain, hinted, nesting, own, parsed, planning, statement, traced, unmeasured, unnamed,
-    untimed_explain, utility,
+    explain, hinted, nesting, own, parsed, planning, statement, traced, unmeasured, unnamed, untimed_explain,
+    utility,
 };
 use crate::guc;
 use crate::instrumentation::InstrumentationPlan;
@@ -559,10 +559,6 @@ unsafe extern "C-unwind" fn process_utility(
             }
             NodeTag::T_CreateTableAsStmt | NodeTag::T_RefreshMatViewStmt | NodeTag::T_DeclareCursorStmt => {
                 unnamed::around(statement, query_string, process);
-            }
-            NodeTag::T_DropStmt => {
-                pgrx_extern_c_guard(|| drop_extension::warn(utility));
-                nested(statement, query_string, qc, process);
             }
             NodeTag::T_FetchStmt => {
                 let cursor = (*utility.cast::<pg_sys::FetchStmt>()).portalname;
