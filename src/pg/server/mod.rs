@@ -7,7 +7,8 @@
 //!   files;
 //! * `memory` is Rust's allocator, `backend_local` holds state that needs no lock, `main_memory` requests main shared memory;
 //! * `relation` tells how large a table is;
-//! * `access` answers who the user is and what he may see, `process` what kind of process this is, `time` what time it is;
+//! * `access` answers who the user is and what he may see, `process` what kind of process this is, `time` what time it is,
+//!   `stop` whether the server stops;
 //! * `error` catches errors, `user_error` raises those of SQL functions, and sends notices;
 //! * `encoding` converts texts, `statement_text` finds a statement's text in its message.
 
@@ -26,6 +27,7 @@ pub mod setting;
 pub mod srf;
 mod statement_text;
 pub mod statfile;
+mod stop;
 mod time;
 pub mod unguarded;
 mod user_error;
@@ -47,5 +49,6 @@ pub use relation::{HeapSize, heap_size};
 pub use statement_text::{
     MAX_SHOWN_TEXT, commented_text, statement_beginning, statement_text, with_literals,
 };
+pub use stop::{is_stopping, stopped_cleanly};
 pub use time::{from_unix, message_time, now, now_unix, shown_time, time_of_day};
 pub use user_error::{fail, notify};

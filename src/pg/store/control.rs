@@ -2,6 +2,7 @@
 
 use super::evicted::Evicted;
 use super::flips::SharedFlips;
+use super::presence::Presence;
 use super::targets::SharedTargets;
 use crate::guc;
 use crate::pg::server::backend_local::BackendLocal;
@@ -51,6 +52,7 @@ pub(super) struct Control {
     pub flips: SharedFlips,
     pub history: SharedHistory,
     pub trace: SharedTrace,
+    pub presence: Presence,
     /// The targets of the SQL trace, with a lock of their own.
     pub targets: SharedTargets,
 }
@@ -74,6 +76,8 @@ pub struct SharedTrace {
 }
 
 static CONTROL: BackendLocal<Cell<*mut Control>> = BackendLocal::new(Cell::new(std::ptr::null_mut()));
+/// It is in main shared memory, because the library was preloaded.
+static IS_PRELOADED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 /// The sessions' buffers can take up to one part in this many of `pg_rowsource.max_memory`, in addition to it. Sessions
 /// without a buffer add each execution to the store at once.
 pub(super) const PENDING_PART: usize = 4;
@@ -93,6 +97,7 @@ pub(super) unsafe fn find_or_make_preloaded() {
         let mut found = false;
         let control = pg_sys::ShmemInitStruct(TRANCHE.as_ptr(), size_of::<Control>(), &mut found).cast();
         CONTROL.set(control);
+        IS_PRELOADED.set(true);
         if !found {
             initialize(control);
         }
@@ -139,6 +144,14 @@ unsafe extern "C-unwind" fn initialize_registered(block: *mut std::ffi::c_void) 
 /// Returns the control block that this process knows, or null.
 pub(super) fn known() -> *mut Control {
     CONTROL.get()
+}
+
+/// Returns the control block if it is in main shared memory, or null. Only then the plans are saved.
+pub(super) fn preloaded() -> *mut Control {
+    match IS_PRELOADED.get() {
+        true => known(),
+        false => std::ptr::null_mut(),
+    }
 }
 
 /// Returns whether there is a control block, or the registry can make one.
