@@ -1,5 +1,5 @@
-//! What is left of a function for EXPLAIN of another extension that may run, and fails. The other extension is a small
-//! one in C, `explain_probe`.
+//! What is left of a function for EXPLAIN of another extension that may run, and fails. The other extension
+//! is a small one in C, `explain_probe`.
 
 use postgres::error::SqlState;
 use rowsource_tests::compiled::object;
@@ -87,6 +87,16 @@ fn what_cannot_be_undone_fails_the_statement() {
             3,
             "{action}: the second time"
         );
+        // The trace of a statement's calls describes it each time.
+        for time in 1..=2 {
+            let traced = format!(
+                "SELECT count(*) FROM rowsource_call_trace('{}')",
+                count(number + 60)
+            );
+            let (code, message) = must_fail(&mut client, &traced);
+            assert_eq!(code, expected, "{action}, traced: {message}");
+            assert_commits(&server, &mut client, 100 * number + time, action);
+        }
         // In a transaction, and in a subtransaction, which ends with the error.
         run_each(&mut client, "BEGIN; INSERT INTO kept VALUES ('lost')");
         must_fail(&mut client, &count(number + 20));
@@ -191,7 +201,8 @@ fn an_error_with_the_code_of_a_cancel_is_a_failure() {
     assert_eq!(ends, [row(["1", "0"]), row(["0", "1"]), row(["1", "0"])]);
 }
 
-/// The library of a custom scan is muted while that of the scan below it may run, and fails. Then both have their functions again.
+/// The library of a custom scan is muted while that of the scan below it may run, and fails. Then both have
+/// their functions again.
 #[test]
 fn a_muted_library_beside_one_that_fails() {
     let server = probed("foreign-beside");
@@ -204,7 +215,8 @@ fn a_muted_library_beside_one_that_fails() {
             object("modify_wrapper/modify_wrapper.c").display()
         ),
     );
-    // The wrapper's function makes two nodes share what core counts, which fails before a run and shows after it.
+    // The wrapper's function makes two nodes share what core counts, which fails before a run and shows after
+    // it.
     let lines = first_column(
         &mut client,
         "EXPLAIN (ANALYZE, COSTS OFF, SUMMARY OFF) INSERT INTO wrapped SELECT a FROM far",
