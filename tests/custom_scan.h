@@ -28,7 +28,7 @@ void		_PG_init(void);
 #define MORE_ARGUMENTS
 #endif
 
-/* Makes scan_methods of the file's functions scan_begin, scan_exec and so on, and of the type of a scan's state. */
+/* Makes scan_methods of the file's functions scan_begin and so on, and of the type of a scan's state. */
 #define PROVIDE_SCAN(name, State) \
 static const CustomExecMethods exec_methods = { \
 	.CustomName = name, \

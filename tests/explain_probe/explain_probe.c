@@ -434,7 +434,7 @@ probe_same(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(PG_GETARG_DATUM(0));
 }
 
-/* The hooks of EXPLAIN, and others, which count only while the executor starts a query: that is when it is described. */
+/* The hooks of EXPLAIN, and others: they count only while the executor starts a query, when it is described. */
 
 static explain_get_index_name_hook_type next_index_name = NULL;
 

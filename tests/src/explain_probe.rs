@@ -1,4 +1,5 @@
-//! A small extension in C, `explain_probe`: its functions for EXPLAIN do what a setting says, and are counted.
+//! A small extension in C, `explain_probe`: its functions for EXPLAIN do what a setting says, and are
+//! counted.
 
 use crate::Server;
 use crate::compiled::object;

@@ -125,8 +125,8 @@ fn functions_of_foreign_tables_and_hooks_do_not_run() {
     server.assert_no_crash();
 }
 
-/// The hooks of planner, object access and messages are not called while a query is described, which is when the
-/// executor starts it.
+/// The hooks of planner, object access and messages are not called while a query is described, which is when
+/// the executor starts it.
 #[test]
 fn other_hooks_do_not_run() {
     let server = probed("foreign-hooks");
@@ -231,7 +231,8 @@ fn a_description_in_any_transaction() {
     server.assert_no_crash();
 }
 
-/// There is not enough memory for a description. The statement then fails for lack of memory, or its plan has none.
+/// There is not enough memory for a description. The statement then fails for lack of memory, or its plan has
+/// none.
 #[test]
 fn a_description_without_memory_does_not_crash() {
     let server = probed("foreign-memory");
@@ -255,7 +256,7 @@ fn a_description_without_memory_does_not_crash() {
             &mut client,
             "SELECT count(*) FROM far; SELECT count(*), 1 FROM probed",
         );
-        let more = 128 * 1024 << (round / 4);
+        let more = (128 * 1024) << (round / 4);
         process::limit_address_space(pid, Some(process::address_space(pid) + more));
         match client.batch_execute(&statement) {
             Ok(()) => succeeded += 1,

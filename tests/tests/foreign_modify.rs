@@ -110,8 +110,8 @@ fn a_node_that_is_not_called_bounds_nobody() {
     server.assert_no_crash();
 }
 
-/// A scan without nodes below it has run or not: its own state tells it, if it is one that opens its table for the
-/// first row.
+/// A scan without nodes below it has run or not: its own state tells it, if it is one that opens its table
+/// for the first row.
 #[test]
 fn a_scan_that_is_not_called_is_not_measured() {
     let (server, mut client) = wrapped("foreign-leaves");

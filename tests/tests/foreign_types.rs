@@ -1,5 +1,5 @@
-//! Values and modifiers of types of another extension are not printed because the library looks at a plan. The
-//! other extension is a small one in C, `explain_probe`.
+//! Values and modifiers of types of another extension are not printed because the library looks at a plan.
+//! The other extension is a small one in C, `explain_probe`.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -121,7 +121,8 @@ fn functions_of_types_do_not_run() {
     server.assert_no_crash();
 }
 
-/// A query without a text is printed to make one. Returns how often functions were called for that, and the text.
+/// A query without a text is printed to make one. Returns how often functions were called for that, and the
+/// text.
 fn atomic(server: &Server, number: usize, body: &str) -> (i32, String) {
     let mut client = session(server, "none");
     client
@@ -228,8 +229,8 @@ fn modifiers_in_clauses_are_not_printed() {
     server.assert_no_crash();
 }
 
-/// A null that a symbol replaces has no place for a modifier any more. In a custom plan, a null with a modifier has the place of
-/// a parameter: here of a variable of PL/pgSQL, whose name looks like one.
+/// A null that a symbol replaces has no place for a modifier any more. In a custom plan, a null with a
+/// modifier has the place of a parameter: here of a variable of PL/pgSQL, whose name looks like one.
 #[test]
 fn a_null_with_a_modifier_becomes_a_symbol() {
     let server = probed("foreign-nulls");

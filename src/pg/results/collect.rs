@@ -219,8 +219,9 @@ pub(super) unsafe fn sharing(ps: *mut pg_sys::PlanState) -> Sharing {
     }
 }
 
-/// Returns whether a node is a scan that has not begun. These scans open their table or index for the first row, and keep it open
-/// until the statement ends. Others may begin in another way, or forget it when they begin again.
+/// Returns whether a node is a scan that has not begun. These scans open their table or index for the first
+/// row, and keep it open until the statement ends. Others may begin in another way, or forget it when they
+/// begin again.
 ///
 /// # Safety
 /// `ps` must point to an initialised plan state.

@@ -182,7 +182,8 @@ unsafe fn connections() -> usize {
     }
 }
 
-/// Returns the number of portals: each has a memory context, also if no portal runs, as when deferred triggers fire.
+/// Returns the number of portals: each has a memory context, also if no portal runs, as when deferred
+/// triggers fire.
 ///
 /// # Safety
 /// The server process must have been set up.

@@ -95,8 +95,8 @@ unsafe fn add_columns(kinds: *mut List, found: *mut List, modifiers: &mut Vec<Mo
     }
 }
 
-/// Adds the modifier of a type, if there is one and the type is not PostgreSQL's own. Returns false if there is
-/// no memory.
+/// Adds the modifier of a type, if there is one and the type is not PostgreSQL's own. Returns false if there
+/// is no memory.
 ///
 /// # Safety
 /// As [`Place::modifier`].
