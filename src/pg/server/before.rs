@@ -182,14 +182,18 @@ unsafe fn connections() -> usize {
     }
 }
 
-/// Returns the number of portals: each has a memory context. Returns 0 if no portal runs.
+/// Returns the number of portals: each has a memory context, also if no portal runs, as when deferred
+/// triggers fire.
 ///
 /// # Safety
-/// A transaction must be in progress.
+/// The server process must have been set up.
 unsafe fn portals() -> usize {
-    // SAFETY: the contexts of portals have the same parent, which is live as long as they are.
-    unsafe { pg_sys::PortalContext.as_ref() }
-        .map_or(0, |portal| unsafe { children(portal.parent, c"PortalContext") })
+    // SAFETY: the contexts of portals have the same parent, which lives as long as the process.
+    unsafe {
+        named(pg_sys::TopMemoryContext, c"TopPortalContext")
+            .map(|parent| children(parent, c"PortalContext"))
+            .sum()
+    }
 }
 
 /// Returns the number of a memory context's children that have this name.
@@ -197,14 +201,23 @@ unsafe fn portals() -> usize {
 /// # Safety
 /// `parent` must be null or live.
 unsafe fn children(parent: pg_sys::MemoryContext, name: &CStr) -> usize {
+    // SAFETY: the caller makes the same promise.
+    unsafe { named(parent, name).count() }
+}
+
+/// Returns a memory context's children that have this name.
+///
+/// # Safety
+/// `parent` must be null or live, and must have the same children as long as the iterator is used.
+unsafe fn named(parent: pg_sys::MemoryContext, name: &CStr) -> impl Iterator<Item = pg_sys::MemoryContext> {
     // SAFETY: the parent is null or live by the caller's promise, and so are its children. A name is a C
     // string that lives for ever.
     unsafe {
         let first = parent
             .as_ref()
             .map_or(std::ptr::null_mut(), |parent| parent.firstchild);
-        std::iter::successors(first.as_ref(), |child| child.nextchild.as_ref())
-            .filter(|child| CStr::from_ptr(child.name) == name)
-            .count()
+        let context = |context: pg_sys::MemoryContext| (!context.is_null()).then_some(context);
+        std::iter::successors(context(first), move |child| context((**child).nextchild))
+            .filter(move |child| CStr::from_ptr((**child).name) == name)
     }
 }
