@@ -1,5 +1,6 @@
 //! `rowsource_info()` and `rowsource_reset()`: they show and reset the store that all sessions share.
 
+use crate::pg::plan::describe::unended;
 use crate::pg::server::fail;
 use crate::pg::server::srf::{Rows, timestamp, value};
 use crate::pg::store;
@@ -45,4 +46,5 @@ pub fn reset(userid: pg_sys::Oid, dbid: pg_sys::Oid, queryid: i64) {
     let (userid, dbid) = (userid.to_u32(), dbid.to_u32());
     session::reset(userid, dbid, queryid);
     store::reset(userid, dbid, queryid);
+    unended::forget();
 }

@@ -23,6 +23,7 @@ mod printing;
 mod relations;
 mod symbols;
 mod types;
+pub mod unended;
 
 use super::reading;
 use super::tree::Found;

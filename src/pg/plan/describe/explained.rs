@@ -3,36 +3,13 @@
 use super::foreign::{self, Muted};
 use super::printing;
 use super::symbols::Symbols;
+use super::unended::{self, InProgress};
 use crate::pg::plan::tree::Found;
 use crate::pg::server;
-use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::contained_with_others;
 use crate::pg::server::unguarded;
 use pgrx::pg_sys::{self, QueryDesc};
 use rowsource_core::plan::{ExplainedPlan, parse_explain_json};
-use std::cell::Cell;
-
-/// The number of plans that the session remembers because their description did not end.
-const PLACES: usize = 64;
-
-/// The keys of plans whose description did not end: it was cancelled, or it failed together with its
-/// statement. EXPLAIN is not asked for them again, because it might fail their statement each time. A key has
-/// one place only; 0 is none.
-static UNENDED: BackendLocal<[Cell<u64>; PLACES]> = BackendLocal::new([const { Cell::new(0) }; PLACES]);
-
-/// The place of a key.
-fn place(key: u64) -> &'static Cell<u64> {
-    &UNENDED.inner()[key as usize % PLACES]
-}
-
-/// A description in progress, of the plan with this key. Dropping it notes that it did not end.
-struct InProgress(u64);
-
-impl Drop for InProgress {
-    fn drop(&mut self) {
-        place(self.0).set(self.0);
-    }
-}
 
 /// Returns the plan as EXPLAIN shows it. Returns `None` if it would be too long, if EXPLAIN fails, if the
 /// number of nodes differs from `found`, or if an earlier description of the plan with this key did not end.
@@ -47,13 +24,13 @@ pub unsafe fn explained(
     symbols: Option<Symbols>,
     key: u64,
 ) -> Option<ExplainedPlan> {
-    if key != 0 && place(key).get() == key {
+    if unended::contains(key) {
         return None;
     }
     let in_progress = InProgress(key);
     // SAFETY: the caller makes the same promises.
     let plan = unsafe { printed(query, found, symbols) };
-    std::mem::forget(in_progress);
+    in_progress.end();
     plan
 }
 
