@@ -16,7 +16,7 @@ pub fn info_row(rows: &mut Rows) {
         value(info.plans as i64),
         value(guc::max_plans() as i32),
         value(info.bytes as i64),
-        value(guc::max_memory() as i64),
+        value(info.limit as i64),
         value(info.evictions as i64),
         info.incomplete_since.and_then(timestamp),
         value(info.refused as i64),

@@ -50,6 +50,7 @@ mod observe;
 mod pending;
 mod read;
 mod record;
+mod room;
 mod saving;
 mod slot_wait;
 mod startup;

@@ -282,6 +282,53 @@ fn no_room_for_the_store_needs_mount() {
     assert_measures(&mut client, 1);
 }
 
+/// Docker gives a container 64 MB of shared memory.
+#[test]
+fn a_container_keeps_room_for_parallel_queries_needs_mount() {
+    let mounts = Mounts::new(&[(Path::new("/dev/shm"), 64 * MB)]);
+    let mut server = keeping(
+        "faults-container",
+        &["min_dynamic_shared_memory = 0", "jit = off"],
+    );
+    run_each(
+        &mut server.connect(),
+        "CREATE TABLE joined AS SELECT i AS id, repeat('x', 20) AS pad FROM generate_series(1, 300000) i; ANALYZE joined",
+    );
+    server.stop();
+    server.run_inside(&mounts);
+    server.clear_log();
+    server.launch();
+    let mut client = server.connect();
+    run_each(&mut client, "SET pg_rowsource.statistics_level = 'typical'");
+    for selects in 4..8 {
+        make_plans(&mut client, 1_500, selects);
+    }
+    let limit = info(&mut client, "max_bytes");
+    println!(
+        "{} plans of {} bytes, limit {limit}",
+        info(&mut client, "plans"),
+        info(&mut client, "bytes")
+    );
+    assert!((8 << 20..11 << 20).contains(&limit), "{limit}");
+    assert!(info(&mut client, "bytes") > limit / 2, "the limit is reached");
+    // Its hash table takes 20 to 40 MB of dynamic shared memory.
+    run_each(
+        &mut client,
+        "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SET work_mem = '64MB';
+         SET enable_mergejoin = off; SET enable_nestloop = off",
+    );
+    let joined: i64 = value(
+        &mut client,
+        "SELECT count(*) FROM joined a JOIN joined b USING (id, pad)",
+    );
+    assert_eq!(joined, 300_000);
+    let lines = server.log_of_library();
+    assert!(
+        matches!(&lines[..], [line] if line.contains("enlarge /dev/shm")),
+        "{lines:#?}"
+    );
+}
+
 #[test]
 fn little_shared_memory_needs_mount() {
     let mounts = Mounts::new(&[(Path::new("/dev/shm"), 6 * MB)]);

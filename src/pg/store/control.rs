@@ -2,6 +2,7 @@
 
 use super::evicted::Evicted;
 use super::flips::SharedFlips;
+use super::room;
 use super::targets::SharedTargets;
 use crate::guc;
 use crate::pg::server::backend_local::BackendLocal;
@@ -196,7 +197,7 @@ impl Control {
     pub fn is_full(&self) -> bool {
         let limits = Limits {
             plans: guc::max_plans() as u64,
-            bytes: guc::max_memory() as u64,
+            bytes: room::limit() as u64,
         };
         limits.are_reached(self.plans.load(Relaxed), self.bytes.load(Relaxed))
     }
@@ -207,7 +208,7 @@ impl Control {
         self.highest_limit.fetch_max(limit as u64, Relaxed);
     }
 
-    /// Sets the limit of the plans' area to that of the setting. For a minute after the system had no memory, sets it to 0
+    /// Sets the limit of the plans' area to that of today. For a minute after the system had no memory, sets it to 0
     /// instead, so that the area does not grow: each failed request would make and remove a file.
     ///
     /// # Safety
@@ -216,7 +217,7 @@ impl Control {
         let exhausted = self.exhausted_until.load(Relaxed);
         let wanted = match exhausted != 0 && server::now() < exhausted {
             true => 0,
-            false => guc::max_memory() as u64,
+            false => room::limit() as u64,
         };
         self.highest_limit.fetch_max(wanted, Relaxed);
         if self.limit.swap(wanted, Relaxed) != wanted {
