@@ -1,6 +1,6 @@
 //! `rowsource_info()` and `rowsource_reset()`: they show and reset the store that all sessions share.
 
-use crate::pg::plan::describe::unended;
+use crate::pg::executor;
 use crate::pg::server::fail;
 use crate::pg::server::srf::{Rows, timestamp, value};
 use crate::pg::store;
@@ -46,5 +46,7 @@ pub fn reset(userid: pg_sys::Oid, dbid: pg_sys::Oid, queryid: i64) {
     let (userid, dbid) = (userid.to_u32(), dbid.to_u32());
     session::reset(userid, dbid, queryid);
     store::reset(userid, dbid, queryid);
-    unended::forget();
+    if (userid, dbid, queryid) == (0, 0, 0) {
+        executor::describe_all_again();
+    }
 }

@@ -136,6 +136,13 @@ act(int *next, int *end)
 		(*end)++;
 	else if (strcmp(action, "consume") == 0)
 		*next = *end + 1;
+	else if (strncmp(action, "wrote ", 6) == 0)
+	{
+		SPI_connect();
+		SPI_execute(action + 6, false, 0);
+		SPI_finish();
+		ereport(ERROR, (errmsg("explain_probe: failed after it wrote")));
+	}
 	else if (strncmp(action, "spi ", 4) == 0)
 	{
 		int			code;

@@ -5,7 +5,7 @@ use postgres::error::SqlState;
 use rowsource_tests::compiled::object;
 use rowsource_tests::explain::first_column;
 use rowsource_tests::explain_probe::{OPERATIONS, allow, assert_commits, calls, count, probed, session};
-use rowsource_tests::session::{must_fail, run_each, texts, value};
+use rowsource_tests::session::{must_fail, must_time_out, run_each, texts, value};
 
 /// A superuser allows the functions. What they do to the result is theirs, but their errors are not the
 /// statement's.
@@ -153,6 +153,31 @@ fn a_cursor_that_is_left_when_no_portal_runs_fails_the_statement() {
     server.assert_no_crash();
 }
 
+/// What is written to a temporary or unlogged table is in no WAL.
+#[test]
+fn what_is_written_without_wal_fails_the_statement() {
+    let server = probed("foreign-unlogged");
+    run_each(&mut server.session(), "CREATE UNLOGGED TABLE unlogged (a int)");
+    for (number, table) in [(1, "own"), (2, "unlogged")] {
+        let mut client = session(&server, "none");
+        allow(&mut client);
+        run_each(
+            &mut client,
+            &format!(
+                "CREATE TEMPORARY TABLE own (a int); SET explain_probe.action = 'wrote INSERT INTO {table} VALUES (1)'"
+            ),
+        );
+        let (_, message) = must_fail(&mut client, &count(number));
+        assert!(message.contains("failed after it wrote"), "{table}: {message}");
+        assert_eq!(
+            value::<i64>(&mut client, &format!("SELECT count(*) FROM {table}")),
+            0
+        );
+        assert_commits(&server, &mut client, number, table);
+    }
+    server.assert_no_crash();
+}
+
 /// The session's own cancel ends the statement, but only the first time in all sessions.
 #[test]
 fn a_cancelled_description_is_not_tried_again() {
@@ -160,13 +185,9 @@ fn a_cancelled_description_is_not_tried_again() {
     for (number, action) in [(1, "sleep"), (2, "deaf")] {
         let mut client = session(&server, action);
         allow(&mut client);
-        run_each(
-            &mut client,
-            "SET pg_rowsource.keep_constants = off; SET statement_timeout = '200ms'",
-        );
-        let (code, message) = must_fail(&mut client, &count(number));
-        assert_eq!(code, SqlState::QUERY_CANCELED, "{action}: {message}");
-        run_each(&mut client, "RESET statement_timeout");
+        run_each(&mut client, "SET pg_rowsource.keep_constants = off");
+        must_time_out(&mut client, 1000, &count(number));
+        assert_eq!(calls(&mut client), 1, "{action}: it was called before the end");
         assert_eq!(value::<i64>(&mut client, &count(number)), 3, "{action}");
         assert_eq!(calls(&mut client), 1, "{action}");
         assert_commits(&server, &mut client, number, action);
@@ -198,9 +219,7 @@ fn an_error_with_the_code_of_a_cancel_is_a_failure() {
     let (code, _) = must_fail(&mut client, "SELECT remote()");
     assert_eq!(code, SqlState::QUERY_CANCELED);
     must_fail(&mut client, "DO $$BEGIN PERFORM remote(); END$$");
-    run_each(&mut client, "SET statement_timeout = '50ms'");
-    must_fail(&mut client, "SELECT pg_sleep(10)");
-    run_each(&mut client, "RESET statement_timeout");
+    must_time_out(&mut client, 1000, "SELECT pg_sleep(60)");
     let ends = texts(
         &mut client,
         "SELECT failed_calls, cancelled_calls FROM pg_stat_rowsource_plans WHERE query ~ 'remote|sleep' AND toplevel

@@ -229,9 +229,10 @@ unsafe fn is_unopened(ps: *mut pg_sys::PlanState) -> bool {
     // SAFETY: the plan state is initialised by the caller's promise, and of the type that its tag says.
     unsafe {
         match tree::tag(ps) {
-            NodeTag::T_SeqScanState | NodeTag::T_SampleScanState | NodeTag::T_TidScanState => {
-                (*ps.cast::<pg_sys::ScanState>()).ss_currentScanDesc.is_null()
-            }
+            NodeTag::T_SeqScanState
+            | NodeTag::T_SampleScanState
+            | NodeTag::T_TidScanState
+            | NodeTag::T_TidRangeScanState => (*ps.cast::<pg_sys::ScanState>()).ss_currentScanDesc.is_null(),
             NodeTag::T_IndexScanState => (*ps.cast::<pg_sys::IndexScanState>()).iss_ScanDesc.is_null(),
             NodeTag::T_IndexOnlyScanState => {
                 (*ps.cast::<pg_sys::IndexOnlyScanState>()).ioss_ScanDesc.is_null()

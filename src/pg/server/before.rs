@@ -22,8 +22,7 @@ struct Others {
     /// The number of SPI's connections.
     connections: usize,
     portals: usize,
-    /// Where the transaction's last WAL record ends, if it has one.
-    written: pg_sys::XLogRecPtr,
+    written: Written,
     is_parallel: bool,
     user: pg_sys::Oid,
     security_context: c_int,
@@ -98,6 +97,33 @@ impl Before {
     }
 }
 
+/// What tells whether the transaction has written something.
+#[derive(PartialEq)]
+struct Written {
+    transaction: pg_sys::TransactionId,
+    command: pg_sys::CommandId,
+    /// Where its last WAL record ends. Only if it had a number already: reading may write a record, too, that of a pruned page.
+    record: Option<pg_sys::XLogRecPtr>,
+}
+
+impl Written {
+    /// Reads it.
+    ///
+    /// # Safety
+    /// A transaction must be in progress.
+    unsafe fn now() -> Written {
+        // SAFETY: the functions only read, and a transaction is in progress by the caller's promise.
+        unsafe {
+            let transaction = pg_sys::GetTopTransactionIdIfAny();
+            Written {
+                transaction,
+                command: pg_sys::GetCurrentCommandId(false),
+                record: (transaction != pg_sys::InvalidTransactionId).then(|| pg_sys::XactLastRecEnd),
+            }
+        }
+    }
+}
+
 impl Others {
     /// Copies the current state.
     ///
@@ -112,7 +138,7 @@ impl Others {
                 snapshot: active_snapshot(),
                 connections: connections(),
                 portals: portals(),
-                written: pg_sys::XactLastRecEnd,
+                written: Written::now(),
                 is_parallel: pg_sys::IsInParallelMode(),
                 user,
                 security_context,
@@ -130,7 +156,7 @@ impl Others {
             pg_sys::SetUserIdAndSecContext(self.user, self.security_context);
             portals() == self.portals
                 && connections() == self.connections
-                && pg_sys::XactLastRecEnd == self.written
+                && Written::now() == self.written
                 && pg_sys::IsInParallelMode() == self.is_parallel
                 && self.pop_snapshots()
         }

@@ -7,6 +7,7 @@
 use super::backend_local::BackendLocal;
 use super::before::Before;
 use super::pg_try::is_request;
+use super::unguarded;
 use crate::pg::server;
 use pgrx::pg_sys;
 use pgrx::pg_sys::panic::{CaughtError, pgrx_extern_c_guard};
@@ -111,8 +112,16 @@ pub unsafe fn contained_or_cancelled<T>(body: impl FnOnce() -> Option<T>) -> Opt
 /// # Safety
 /// The same as for [`contained_or_cancelled`].
 pub unsafe fn contained_with_others<T>(runs_others: bool, body: impl FnOnce() -> Option<T>) -> Option<T> {
-    // SAFETY: the caller makes the same promises.
-    unsafe { contained_from(&Before::now(runs_others), body) }
+    // SAFETY: the caller makes the same promises. The level of settings ends here.
+    unsafe {
+        // A function of others that fails may leave settings changed.
+        let settings = runs_others.then(|| unguarded::NewGUCNestLevel());
+        let result = contained_from(&Before::now(runs_others), body);
+        if let Some(settings) = settings {
+            unguarded::AtEOXact_GUC(result.is_some(), settings);
+        }
+        result
+    }
 }
 
 /// Runs a body. If it fails, all becomes as `before`, or the error is raised again.

@@ -3,17 +3,14 @@
 use super::foreign::{self, Muted};
 use super::printing;
 use super::symbols::Symbols;
-use super::unended::{self, InProgress};
 use crate::pg::plan::tree::Found;
 use crate::pg::server;
 use crate::pg::server::contained::contained_with_others;
-use crate::pg::server::unguarded;
 use pgrx::pg_sys::{self, QueryDesc};
 use rowsource_core::plan::{ExplainedPlan, parse_explain_json};
 
-/// Returns the plan as EXPLAIN shows it. Returns `None` if it would be too long, if EXPLAIN fails, if the
-/// number of nodes differs from `found`, or if an earlier description of the plan with this key did not end.
-/// The key 0 is none.
+/// Returns the plan as EXPLAIN shows it. Returns `None` if it would be too long, if EXPLAIN fails, or if the
+/// number of nodes differs from `found`.
 ///
 /// # Safety
 /// * `query` must be started, and `found` must be the nodes of its plan.
@@ -22,33 +19,13 @@ pub unsafe fn explained(
     query: *mut QueryDesc,
     found: &[Found],
     symbols: Option<Symbols>,
-    key: u64,
 ) -> Option<ExplainedPlan> {
-    if unended::contains(key) {
-        return None;
-    }
-    let in_progress = InProgress(key);
-    // SAFETY: the caller makes the same promises.
-    let plan = unsafe { printed(query, found, symbols) };
-    in_progress.end();
-    plan
-}
-
-/// Returns the plan as EXPLAIN shows it. Returns `None` if it would be too long, if EXPLAIN fails, or if the
-/// number of nodes differs from `found`.
-///
-/// # Safety
-/// The same as for [`explained`].
-unsafe fn printed(query: *mut QueryDesc, found: &[Found], symbols: Option<Symbols>) -> Option<ExplainedPlan> {
     // SAFETY: `query` is started, and `found` are its nodes, by the caller's promise. Everything is allocated
     // in a separate context, which is deleted at the end. The constants and the nodes are restored before
     // that.
     unsafe {
         let _memory = Scratch::enter();
-        let runs_others = foreign::may_run(found);
-        // A function of others that fails may leave settings changed.
-        let settings = runs_others.then(|| unguarded::NewGUCNestLevel());
-        let parsed = contained_with_others(runs_others, || {
+        let parsed = contained_with_others(foreign::may_run(found), || {
             let mut constants = printing::bounded(query, found, symbols)?;
             let muted = Muted::new(found)?;
             let json = explain_json(query);
@@ -65,11 +42,7 @@ unsafe fn printed(query: *mut QueryDesc, found: &[Found], symbols: Option<Symbol
                 }
                 plan
             }))
-        });
-        if let Some(settings) = settings {
-            unguarded::AtEOXact_GUC(parsed.is_some(), settings);
-        }
-        let parsed = parsed?;
+        })?;
         let hidden = usize::from(found[0].hidden);
         match parsed {
             Ok(plan) if plan.nodes.len() + hidden == found.len() => Some(plan),

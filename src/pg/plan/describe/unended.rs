@@ -77,6 +77,8 @@ impl InProgress {
 
 impl Drop for InProgress {
     fn drop(&mut self) {
-        place(self.0).store(self.0, Relaxed);
+        if self.0 != 0 {
+            place(self.0).store(self.0, Relaxed);
+        }
     }
 }
