@@ -119,7 +119,7 @@ unsafe fn make_or_attach(control: *mut Control) -> Option<Store> {
             };
             let limit = room::limit();
             let (plans, pending) = {
-                let sessions = limit / control::PENDING_PART + limit / control::LIVE_PART;
+                let sessions = limit / room::PENDING_PART + limit / room::LIVE_PART;
                 (make(limit), make(sessions))
             };
             let table = pg_sys::dshash_create(plans, &parameters, none);

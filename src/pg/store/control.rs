@@ -75,11 +75,6 @@ pub struct SharedTrace {
 }
 
 static CONTROL: BackendLocal<Cell<*mut Control>> = BackendLocal::new(Cell::new(std::ptr::null_mut()));
-/// The sessions' buffers can take up to one part in this many of `pg_rowsource.max_memory`, in addition to it. Sessions
-/// without a buffer add each execution to the store at once.
-pub(super) const PENDING_PART: usize = 4;
-/// So can the statements that run. Further statements are measured in private memory.
-pub(super) const LIVE_PART: usize = 4;
 /// The name of the control block and of its locks.
 pub(super) const TRANCHE: &CStr = c"pg_rowsource";
 
@@ -230,7 +225,7 @@ impl Control {
     pub fn mapped_bytes(&self) -> usize {
         const SLACK: usize = 8 << 20;
         let limit = self.highest_limit.load(Relaxed).max(guc::max_memory() as u64) as usize;
-        limit + limit / PENDING_PART + limit / LIVE_PART + SLACK
+        limit + limit / room::PENDING_PART + limit / room::LIVE_PART + SLACK
     }
 
     /// Stores that the system has no more shared memory, and logs it.

@@ -125,7 +125,7 @@ impl LiveMemory {
             0..=MAX_PART_OF_PAGE => bytes.next_multiple_of(LINE) + LINE,
             _ => bytes,
         };
-        let limit = (room::limit() / control::LIVE_PART) as u64;
+        let limit = (room::limit() / room::LIVE_PART) as u64;
         let charge = Charge {
             used: self.used,
             bytes: bytes as u64,

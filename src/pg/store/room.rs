@@ -1,6 +1,5 @@
 //! How much shared memory the store may take: what the setting says, but not more than a part of what there is.
 
-use super::control::{LIVE_PART, PENDING_PART};
 use crate::guc;
 use pgrx::pg_sys;
 use std::ffi::CStr;
@@ -9,6 +8,11 @@ use std::ffi::CStr;
 const FOLDER: &CStr = c"/dev/shm";
 /// The store and its sessions together take one part in this many of it.
 const PART: u64 = 4;
+/// The sessions' buffers can take up to one part in this many of `pg_rowsource.max_memory`, in addition to it. Sessions
+/// without a buffer add each execution to the store at once.
+pub(super) const PENDING_PART: usize = 4;
+/// So can the statements that run. Further statements are measured in private memory.
+pub(super) const LIVE_PART: usize = 4;
 
 /// Returns the limit of the plans in bytes, as of now: the folder may get another size while the server runs.
 pub(super) fn limit() -> usize {
