@@ -118,7 +118,7 @@ impl Written {
             Written {
                 transaction,
                 command: pg_sys::GetCurrentCommandId(false),
-                record: (transaction != pg_sys::InvalidTransactionId).then(|| pg_sys::XactLastRecEnd),
+                record: (transaction != pg_sys::InvalidTransactionId).then_some(pg_sys::XactLastRecEnd),
             }
         }
     }
