@@ -28,6 +28,7 @@ pub extern "C-unwind" fn _PG_init() {
     pg::server::enable_query_ids();
     guc::init(pg::sql_trace::targets::set_own);
     pg::store::init();
+    pg::plan::describe::unended::init();
     pg::executor::hooks::init();
     let interposed = pg::interpose::install();
     pg::tempfile::init(&interposed);

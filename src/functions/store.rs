@@ -1,5 +1,6 @@
 //! `rowsource_info()` and `rowsource_reset()`: they show and reset the store that all sessions share.
 
+use crate::pg::executor;
 use crate::pg::server::fail;
 use crate::pg::server::srf::{Rows, timestamp, value};
 use crate::pg::store;
@@ -15,7 +16,7 @@ pub fn info_row(rows: &mut Rows) {
         value(info.plans as i64),
         value(guc::max_plans() as i32),
         value(info.bytes as i64),
-        value(guc::max_memory() as i64),
+        value(info.limit as i64),
         value(info.evictions as i64),
         info.incomplete_since.and_then(timestamp),
         value(info.refused as i64),
@@ -45,4 +46,7 @@ pub fn reset(userid: pg_sys::Oid, dbid: pg_sys::Oid, queryid: i64) {
     let (userid, dbid) = (userid.to_u32(), dbid.to_u32());
     session::reset(userid, dbid, queryid);
     store::reset(userid, dbid, queryid);
+    if (userid, dbid, queryid) == (0, 0, 0) {
+        executor::describe_all_again();
+    }
 }

@@ -54,6 +54,7 @@ mod pending;
 mod presence;
 mod read;
 mod record;
+mod room;
 mod saving;
 mod slot_wait;
 mod startup;

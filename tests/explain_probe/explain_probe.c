@@ -1,29 +1,22 @@
 /*
  * explain_probe: a scan provider and a foreign data wrapper whose Explain callbacks do what the setting explain_probe.action
  * says. It replaces the plan of every plain SELECT from the table named "probed" by a custom scan that counts from 1 to 3. A
- * scan of a foreign table does the same. So do the hooks of EXPLAIN, if explain_probe.hooks is on.
+ * scan of a foreign table does the same. So do hooks, if explain_probe.hooks is on.
  *
  * explain_probe_calls() returns how often a callback or a hook was called in this session.
  */
-#include "postgres.h"
+#include "../custom_scan.h"
 
 #include <unistd.h>
 
+#include "access/table.h"
 #include "access/xact.h"
+#include "catalog/objectaccess.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_class.h"
-#include "commands/explain.h"
-#if PG_VERSION_NUM >= 180000
-#include "commands/explain_format.h"
-#include "commands/explain_state.h"
-#endif
-#include "executor/executor.h"
 #include "executor/spi.h"
-#include "fmgr.h"
 #include "foreign/fdwapi.h"
 #include "miscadmin.h"
-#include "nodes/extensible.h"
-#include "nodes/makefuncs.h"
 #include "nodes/pathnodes.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
@@ -31,14 +24,9 @@
 #include "optimizer/restrictinfo.h"
 #include "parser/parsetree.h"
 #include "storage/lwlock.h"
-#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-
-PG_MODULE_MAGIC;
-
-void		_PG_init(void);
 
 static set_rel_pathlist_hook_type next_pathlist_hook = NULL;
 static char *action = NULL;
@@ -61,7 +49,7 @@ explain_probe_calls(PG_FUNCTION_ARGS)
 }
 
 static void
-probe_begin(CustomScanState *node, EState *estate, int eflags)
+scan_begin(CustomScanState *node, EState *estate, int eflags)
 {
 	ProbeState *state = (ProbeState *) node;
 
@@ -93,18 +81,18 @@ probe_recheck(ScanState *node, TupleTableSlot *slot)
 }
 
 static TupleTableSlot *
-probe_exec(CustomScanState *node)
+scan_exec(CustomScanState *node)
 {
 	return ExecScan(&node->ss, probe_next, probe_recheck);
 }
 
 static void
-probe_end(CustomScanState *node)
+scan_end(CustomScanState *node)
 {
 }
 
 static void
-probe_rescan(CustomScanState *node)
+scan_rescan(CustomScanState *node)
 {
 	((ProbeState *) node)->next = 1;
 }
@@ -133,6 +121,8 @@ act(int *next, int *end)
 		sleep_ms(3000, true);
 	else if (strcmp(action, "error") == 0)
 		ereport(ERROR, (errmsg("explain_probe: cannot explain")));
+	else if (strcmp(action, "first") == 0 && explained == 1)
+		ereport(ERROR, (errmsg("explain_probe: cannot explain for the first time")));
 	else if (strcmp(action, "remote_cancel") == 0)
 		/* A remote server's own SQLSTATE, passed on as postgres_fdw does: its statement_timeout, or its shutdown. */
 		ereport(ERROR, (errcode(ERRCODE_QUERY_CANCELED), errmsg("explain_probe: the remote server cancelled")));
@@ -146,6 +136,13 @@ act(int *next, int *end)
 		(*end)++;
 	else if (strcmp(action, "consume") == 0)
 		*next = *end + 1;
+	else if (strncmp(action, "wrote ", 6) == 0)
+	{
+		SPI_connect();
+		SPI_execute(action + 6, false, 0);
+		SPI_finish();
+		ereport(ERROR, (errmsg("explain_probe: failed after it wrote")));
+	}
 	else if (strncmp(action, "spi ", 4) == 0)
 	{
 		int			code;
@@ -176,6 +173,19 @@ act(int *next, int *end)
 		SPI_cursor_open("explain_probe", SPI_prepare("select 1", 0, NULL), NULL, NULL, true);
 		ereport(ERROR, (errmsg("explain_probe: a cursor is open")));
 	}
+	else if (strcmp(action, "cursor") == 0)
+	{
+		/* As above, but without a connection of SPI */
+		SPI_connect();
+		SPI_cursor_open("explain_probe", SPI_prepare("select 1", 0, NULL), NULL, NULL, true);
+		SPI_finish();
+		ereport(ERROR, (errmsg("explain_probe: only a cursor is open")));
+	}
+	else if (strcmp(action, "lock") == 0)
+	{
+		(void) table_openrv(makeRangeVar(NULL, "effects", -1), ExclusiveLock);
+		ereport(ERROR, (errmsg("explain_probe: a table is open and locked")));
+	}
 	else if (strcmp(action, "state") == 0)
 	{
 		/* Leaves what can be taken away without the abort of a transaction. */
@@ -190,7 +200,7 @@ act(int *next, int *end)
 }
 
 static void
-probe_explain(CustomScanState *node, List *ancestors, ExplainState *es)
+scan_explain(CustomScanState *node, List *ancestors, ExplainState *es)
 {
 	ProbeState *state = (ProbeState *) node;
 
@@ -198,28 +208,7 @@ probe_explain(CustomScanState *node, List *ancestors, ExplainState *es)
 	act(&state->next, &state->end);
 }
 
-static const CustomExecMethods exec_methods = {
-	.CustomName = "ExplainProbe",
-	.BeginCustomScan = probe_begin,
-	.ExecCustomScan = probe_exec,
-	.EndCustomScan = probe_end,
-	.ReScanCustomScan = probe_rescan,
-	.ExplainCustomScan = probe_explain,
-};
-
-static Node *
-probe_create_state(CustomScan *scan)
-{
-	ProbeState *state = (ProbeState *) newNode(sizeof(ProbeState), T_CustomScanState);
-
-	state->css.methods = &exec_methods;
-	return (Node *) state;
-}
-
-static const CustomScanMethods scan_methods = {
-	.CustomName = "ExplainProbe",
-	.CreateCustomScanState = probe_create_state,
-};
+PROVIDE_SCAN("ExplainProbe", ProbeState);
 
 static Plan *
 probe_plan(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, List *clauses,
@@ -356,6 +345,36 @@ foreign_explain_modify(ModifyTableState *node, ResultRelInfo *table, List *priva
 	act(&next, &end);
 }
 
+/* UPDATE and DELETE are the foreign server's: it says that all rows were changed. */
+
+static TupleTableSlot *
+foreign_change(EState *estate, ResultRelInfo *table, TupleTableSlot *slot, TupleTableSlot *plan)
+{
+	elog(ERROR, "explain_probe: the foreign server changes all rows itself");
+}
+
+static bool
+foreign_plan_direct(PlannerInfo *root, ModifyTable *modify, Index table, int index)
+{
+	ForeignScan *scan = (ForeignScan *) outerPlan(modify);
+
+	if (modify->operation == CMD_INSERT || !IsA(scan, ForeignScan))
+		return false;
+	scan->operation = modify->operation;
+	scan->resultRelation = table;
+	return true;
+}
+
+static TupleTableSlot *
+foreign_next_direct(ForeignScanState *node)
+{
+	int		   *positions = node->fdw_state;
+
+	for (; positions[0] <= positions[1]; positions[0]++)
+		node->ss.ps.state->es_processed++;
+	return ExecClearTuple(node->ss.ss_ScanTupleSlot);
+}
+
 PG_FUNCTION_INFO_V1(explain_probe_fdw);
 Datum
 explain_probe_fdw(PG_FUNCTION_ARGS)
@@ -372,6 +391,13 @@ explain_probe_fdw(PG_FUNCTION_ARGS)
 	routine->ExplainForeignScan = foreign_explain;
 	routine->ExecForeignInsert = foreign_insert;
 	routine->ExplainForeignModify = foreign_explain_modify;
+	routine->ExecForeignUpdate = foreign_change;
+	routine->ExecForeignDelete = foreign_change;
+	routine->PlanDirectModify = foreign_plan_direct;
+	routine->BeginDirectModify = foreign_begin;
+	routine->IterateDirectModify = foreign_next_direct;
+	routine->EndDirectModify = foreign_end;
+	routine->ExplainDirectModify = foreign_explain;
 	PG_RETURN_POINTER(routine);
 }
 
@@ -415,7 +441,7 @@ probe_same(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(PG_GETARG_DATUM(0));
 }
 
-/* The hooks of EXPLAIN. */
+/* The hooks of EXPLAIN, and others: they count only while the executor starts a query, when it is described. */
 
 static explain_get_index_name_hook_type next_index_name = NULL;
 
@@ -438,7 +464,71 @@ per_node(PlanState *node, List *ancestors, const char *relationship, const char 
 	if (next_per_node)
 		next_per_node(node, ancestors, relationship, name, es);
 }
+
+static explain_per_plan_hook_type next_per_plan = NULL;
+
+static void
+per_plan(PlannedStmt *planned, IntoClause *into, ExplainState *es, const char *text, ParamListInfo params,
+		 QueryEnvironment *environment)
+{
+	if (hooks)
+		explained++;
+	if (next_per_plan)
+		next_per_plan(planned, into, es, text, params, environment);
+}
 #endif
+
+static int	starting = 0;
+static ExecutorStart_hook_type next_start = NULL;
+static planner_hook_type next_planner = NULL;
+static object_access_hook_type next_access = NULL;
+static emit_log_hook_type next_log = NULL;
+
+static void
+start(QueryDesc *query, int eflags)
+{
+	starting++;
+	PG_TRY();
+	{
+		if (next_start)
+			next_start(query, eflags);
+		else
+			standard_ExecutorStart(query, eflags);
+	}
+	PG_FINALLY();
+	{
+		starting--;
+	}
+	PG_END_TRY();
+}
+
+static PlannedStmt *
+plan(Query *query, const char *text, int options, ParamListInfo params MORE_PARAMETERS)
+{
+	if (hooks && starting > 0)
+		explained++;
+	return next_planner ? next_planner(query, text, options, params MORE_ARGUMENTS)
+		: standard_planner(query, text, options, params MORE_ARGUMENTS);
+}
+
+static void
+access_object(ObjectAccessType access, Oid class, Oid object, int part, void *argument)
+{
+	/* The executor itself says that it may execute a function. */
+	if (hooks && starting > 0 && access != OAT_FUNCTION_EXECUTE)
+		explained++;
+	if (next_access)
+		next_access(access, class, object, part, argument);
+}
+
+static void
+log_message(ErrorData *error)
+{
+	if (hooks && starting > 0)
+		explained++;
+	if (next_log)
+		next_log(error);
+}
 
 void
 _PG_init(void)
@@ -447,7 +537,7 @@ _PG_init(void)
 							   "none", PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("explain_probe.rows", "The rows of each scan.", NULL, &rows_made, 3, 0, INT_MAX,
 							PGC_USERSET, 0, NULL, NULL, NULL);
-	DefineCustomBoolVariable("explain_probe.hooks", "Whether the hooks of EXPLAIN count their calls.", NULL, &hooks, false,
+	DefineCustomBoolVariable("explain_probe.hooks", "Whether the hooks count their calls.", NULL, &hooks, false,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 	RegisterCustomScanMethods(&scan_methods);
 	next_index_name = explain_get_index_name_hook;
@@ -455,7 +545,17 @@ _PG_init(void)
 #if PG_VERSION_NUM >= 180000
 	next_per_node = explain_per_node_hook;
 	explain_per_node_hook = per_node;
+	next_per_plan = explain_per_plan_hook;
+	explain_per_plan_hook = per_plan;
 #endif
+	next_start = ExecutorStart_hook;
+	ExecutorStart_hook = start;
+	next_planner = planner_hook;
+	planner_hook = plan;
+	next_access = object_access_hook;
+	object_access_hook = access_object;
+	next_log = emit_log_hook;
+	emit_log_hook = log_message;
 	next_pathlist_hook = set_rel_pathlist_hook;
 	set_rel_pathlist_hook = probe_pathlist;
 }

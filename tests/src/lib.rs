@@ -19,6 +19,7 @@ pub mod crashes;
 pub mod documents;
 pub mod environment;
 pub mod explain;
+pub mod explain_probe;
 pub mod facts;
 pub mod history;
 #[cfg(test)]

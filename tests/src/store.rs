@@ -1,5 +1,6 @@
 //! Queries of the store that all sessions share. They run at level basic, so that their own plans are not stored.
 
+use crate::attack::send;
 use crate::server::Server;
 use crate::session::{run_each, value};
 use crate::waiting::TIMEOUT;
@@ -17,6 +18,42 @@ pub fn basic_server(name: &str, settings: &[&str]) -> Server {
     let server = Server::preloaded(name, &all);
     run_each(&mut server.connect(), "CREATE EXTENSION pg_rowsource");
     server
+}
+
+/// Runs `plans` statements, each with a different plan of about `selects` nodes, on a server of [`keeping`].
+pub fn make_plans(client: &mut Client, plans: usize, selects: usize) {
+    send(
+        client,
+        &format!(
+            "DO $$DECLARE c text; BEGIN FOR i IN 1..{plans} LOOP
+                 SELECT 'SELECT ' || string_agg(CASE WHEN (i >> b) & 1 = 1 THEN 'id' ELSE 'id + 1' END, ',') || ' FROM t WHERE id > 0'
+                   INTO c FROM generate_series(0, 12) b;
+                 EXECUTE c || repeat(' UNION ALL ' || c, {selects} - 1); END LOOP; END$$"
+        ),
+    );
+}
+
+/// Starts a server that stores the plans of all statements, including those in functions.
+pub fn keeping(name: &str, settings: &[&str]) -> Server {
+    let mut all = vec!["pg_rowsource.track = 'all'"];
+    all.extend(settings);
+    let server = basic_server(name, &all);
+    run_each(&mut server.connect(), "CREATE TABLE t AS SELECT 1 AS id");
+    server
+}
+
+/// Fails unless the session measures its statements, on a server of [`keeping`].
+pub fn assert_measures(client: &mut Client, number: usize) {
+    let sql = format!("SELECT id, {number} AS probe FROM t");
+    measured(client, "SELECT rowsource_reset()");
+    for _ in 0..3 {
+        measured(client, &sql);
+    }
+    let calls: i64 = value(
+        client,
+        "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_rowsource_plans WHERE query LIKE 'SELECT id, % AS probe%'",
+    );
+    assert_eq!(calls, 3, "the session measures no more");
 }
 
 /// Opens a session that times every call.

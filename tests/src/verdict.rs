@@ -134,13 +134,18 @@ impl Trial {
         )
     }
 
-    /// Measures rounds, until the verdict is clear or all rounds are used up.
+    /// Measures rounds. If the verdict is not clear then, it measures twice as many, up to the most: who looks after each round finds
+    /// sooner or later what he looks for.
     pub fn run(mut self, rounds: RangeInclusive<usize>, mut round: impl FnMut(usize) -> (f64, f64)) -> Trial {
+        let mut next = *rounds.start();
         for number in 0..*rounds.end() {
             let (found, control) = round(number);
             self.add(found, control);
-            if self.rounds() >= *rounds.start() && self.verdict() != Verdict::Undecided {
-                break;
+            if self.rounds() == next {
+                if self.verdict() != Verdict::Undecided {
+                    break;
+                }
+                next *= 2;
             }
         }
         self

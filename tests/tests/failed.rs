@@ -45,7 +45,11 @@ fn node<'a>(nodes: &'a [MeasuredNode], operation: &str) -> &'a MeasuredNode {
 fn statement_timeout_keeps_statistics() {
     let server = server("timeout");
     let mut client = server.session();
-    run_each(&mut client, "SET pg_rowsource.statistics_level = typical");
+    // Exact times: it is not the sampling that is tested.
+    run_each(
+        &mut client,
+        "SET pg_rowsource.statistics_level = typical; SET pg_rowsource.sampfreq = 1",
+    );
     let mut elapsed = 0.0;
     let (_, burned) = burn::during(&mut client, |client| {
         run_each(client, "SET statement_timeout = '1s'");

@@ -1,13 +1,11 @@
 //! Failures around the server: memory, files, space. Only the library's statistics may be lost.
 
 use postgres::Client;
-use postgres::error::SqlState;
 use rowsource_tests::Server;
-use rowsource_tests::attack::{send, wait_until};
-use rowsource_tests::mounts::Mounts;
+use rowsource_tests::attack::wait_until;
 use rowsource_tests::process;
-use rowsource_tests::session::{must_fail, run_each, value};
-use rowsource_tests::store::{basic_server, info, measured};
+use rowsource_tests::session::{run_each, value};
+use rowsource_tests::store::{assert_measures, keeping, make_plans, measured};
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -18,45 +16,8 @@ const MB: u64 = 1 << 20;
 const PLANS_FILE: &str = "pg_stat/pg_rowsource.stat";
 const TEMPFILE_FILE: &str = "pg_stat/pg_rowsource_tempfile.stat";
 
-/// Runs `plans` statements, each with a different plan of about `selects` nodes.
-fn make_plans(client: &mut Client, plans: usize, selects: usize) {
-    send(
-        client,
-        &format!(
-            "DO $$DECLARE c text; BEGIN FOR i IN 1..{plans} LOOP
-                 SELECT 'SELECT ' || string_agg(CASE WHEN (i >> b) & 1 = 1 THEN 'id' ELSE 'id + 1' END, ',') || ' FROM t WHERE id > 0'
-                   INTO c FROM generate_series(0, 12) b;
-                 EXECUTE c || repeat(' UNION ALL ' || c, {selects} - 1); END LOOP; END$$"
-        ),
-    );
-}
-
-/// Starts a server that stores the plans of all statements, including those in functions.
-fn keeping(name: &str, settings: &[&str]) -> Server {
-    let mut all = vec!["pg_rowsource.track = 'all'"];
-    all.extend(settings);
-    let server = basic_server(name, &all);
-    run_each(&mut server.connect(), "CREATE TABLE t AS SELECT 1 AS id");
-    server
-}
-
 fn pid(client: &mut Client) -> u32 {
     value::<i32>(client, "SELECT pg_backend_pid()") as u32
-}
-
-/// Returns the lines of the log that name the library, except those about a statement.
-/// Fails unless the session measures its statements.
-fn assert_measures(client: &mut Client, number: usize) {
-    let sql = format!("SELECT id, {number} AS probe FROM t");
-    measured(client, "SELECT rowsource_reset()");
-    for _ in 0..3 {
-        measured(client, &sql);
-    }
-    let calls: i64 = value(
-        client,
-        "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_rowsource_plans WHERE query LIKE 'SELECT id, % AS probe%'",
-    );
-    assert_eq!(calls, 3, "the session measures no more");
 }
 
 /// In a session with a full address space, malloc and palloc fail at many places. Any outcome but a crash is accepted.
@@ -214,118 +175,6 @@ fn a_description_without_memory_does_not_crash() {
     println!("{failed} statements failed for lack of memory");
     assert!(failed > 5, "the limits limited nothing");
     server.assert_no_crash();
-    assert_measures(&mut server.connect(), 1);
-}
-
-/// With a /dev/shm of 6 MB, plans that do not fit are not stored. Only the log reports it, once.
-#[test]
-fn no_room_for_the_store_needs_mount() {
-    let mounts = Mounts::new(&[(Path::new("/dev/shm"), 7 * MB / 4)]);
-    let mut server = keeping("faults-no-shm", &["min_dynamic_shared_memory = 0"]);
-    server.stop();
-    server.run_inside(&mounts);
-    server.launch();
-    let mut client = server.connect();
-    for read in [
-        "SELECT * FROM rowsource_info()",
-        "SELECT * FROM pg_stat_rowsource_live",
-    ] {
-        let (code, message) = must_fail(&mut client, read);
-        assert_eq!(code, SqlState::OUT_OF_MEMORY, "{message}");
-        // The library is preloaded already.
-        assert!(
-            message.contains("/dev/shm") && !message.contains("shared_preload"),
-            "{message}"
-        );
-    }
-    assert_measures(&mut client, 1);
-}
-
-#[test]
-fn little_shared_memory_needs_mount() {
-    let mounts = Mounts::new(&[(Path::new("/dev/shm"), 6 * MB)]);
-    let mut server = keeping("faults-shm", &["min_dynamic_shared_memory = 0"]);
-    server.stop();
-    server.run_inside(&mounts);
-    server.clear_log();
-    server.launch();
-    let mut client = server.connect();
-    run_each(&mut client, "SET pg_rowsource.statistics_level = 'typical'");
-    let before = server.log().lines().count();
-    // The client gets warnings; with log_min_messages = warning the log has them too.
-    make_plans(&mut client, 4_000, 5);
-    let mut other = server.connect();
-    run_each(&mut other, "SET pg_rowsource.statistics_level = 'typical'");
-    make_plans(&mut other, 4_000, 6);
-    let log = server.log();
-    let warnings = log
-        .lines()
-        .skip(before)
-        .filter(|line| line.contains("WARNING"))
-        .count();
-    println!(
-        "{} plans of {} bytes in 6 MB; refused {}, {warnings} warnings",
-        info(&mut client, "plans"),
-        info(&mut client, "bytes"),
-        info(&mut client, "refused")
-    );
-    assert_eq!(warnings, 0, "{:.2000}", server.log_extract());
-    assert!(
-        server.log_of_library().len() <= 2,
-        "{:#?}",
-        server.log_of_library()
-    );
-    assert_eq!(
-        value::<i64>(&mut client, "SELECT count(*) FROM t"),
-        1,
-        "statements go on"
-    );
-    // As soon as there is space, other sessions' parallel queries work.
-    run_each(
-        &mut client,
-        "SET pg_rowsource.statistics_level = 'basic'; SELECT rowsource_reset()",
-    );
-    run_each(
-        &mut client,
-        "CREATE TABLE large AS SELECT i AS id FROM generate_series(1, 100000) i; ANALYZE large; SET parallel_setup_cost = 0;
-         SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SET max_parallel_workers_per_gather = 2",
-    );
-    assert_eq!(value::<i64>(&mut client, "SELECT count(*) FROM large"), 100_000);
-    let mut reader = server.connect();
-    assert_measures(&mut reader, 1);
-}
-
-/// If the file system of pg_stat is full, the server stops cleanly, logs one line, and leaves no incomplete file.
-#[test]
-fn no_room_for_the_file_needs_mount() {
-    let mut server = keeping("faults-disk", &[]);
-    server.stop();
-    let folder = server.data().join("pg_stat");
-    let mounts = Mounts::new(&[(&folder, 64 << 10)]);
-    server.run_inside(&mounts);
-    server.launch();
-    let mut client = server.connect();
-    run_each(&mut client, "SET pg_rowsource.statistics_level = 'typical'");
-    make_plans(&mut client, 1_000, 5);
-    drop(client);
-    server.clear_log();
-    let ended = server.stopped();
-    assert!(ended.is_some_and(|status| status.success()), "{ended:?}");
-    let left: Vec<String> = fs::read_dir(mounts.outside(&folder))
-        .expect("pg_stat")
-        .flatten()
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .filter(|name| name.starts_with("pg_rowsource.stat"))
-        .collect();
-    assert!(left.is_empty(), "{left:?}");
-    let lines = server.log_of_library();
-    assert_eq!(lines.len(), 1, "{lines:#?}");
-    assert!(
-        lines[0].contains("LOG:") && lines[0].contains("could not save"),
-        "{lines:#?}"
-    );
-    // The files there do not delay the next start.
-    server.launch();
     assert_measures(&mut server.connect(), 1);
 }
 

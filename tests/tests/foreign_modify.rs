@@ -109,3 +109,59 @@ fn a_node_that_is_not_called_bounds_nobody() {
     }
     server.assert_no_crash();
 }
+
+/// A scan without nodes below it has run or not: its own state tells it, if it is one that opens its table
+/// for the first row.
+#[test]
+fn a_scan_that_is_not_called_is_not_measured() {
+    let (server, mut client) = wrapped("foreign-leaves");
+    run_each(
+        &mut client,
+        "INSERT INTO wrapped SELECT generate_series(1, 9); CREATE INDEX ON wrapped (a); VACUUM ANALYZE wrapped;
+         SET modify_wrapper.scans = on; SET enable_bitmapscan = off",
+    );
+    let scans = [
+        ("Seq Scan", "SELECT a FROM wrapped", Some("0")),
+        (
+            "Sample Scan",
+            "SELECT a FROM wrapped TABLESAMPLE SYSTEM (100)",
+            Some("0"),
+        ),
+        (
+            "Tid Scan",
+            "SET enable_seqscan = off; SELECT a FROM wrapped WHERE ctid = '(0,1)'",
+            Some("0"),
+        ),
+        ("Index Only Scan", "SELECT a FROM wrapped WHERE a > 3", Some("0")),
+        ("Index Scan", "SELECT a, ctid FROM wrapped WHERE a > 3", Some("0")),
+        ("Function Scan", "SELECT a FROM generate_series(1, 3) a", None),
+        ("Values Scan", "SELECT * FROM (VALUES (1), (2)) v", None),
+    ];
+    for (operation, statement, idle) in scans {
+        for (hijack, runs, expected) in [("on", true, None), ("off", true, Some("1")), ("on", false, idle)] {
+            let case = format!("{operation}, hijack {hijack}, runs {runs}");
+            run_each(
+                &mut client,
+                &format!(
+                    "SELECT rowsource_reset(); SET modify_wrapper.hijack = {hijack}; SET modify_wrapper.idle = {}",
+                    !runs
+                ),
+            );
+            run_each(&mut client, statement);
+            run_each(&mut client, "SET modify_wrapper.idle = off");
+            let nodes = texts(
+                &mut client,
+                "SELECT operation, starts, total_time IS NOT NULL FROM pg_stat_rowsource ORDER BY node_id",
+            );
+            let has_time = (expected == Some("1")).to_string()[..1].to_owned();
+            let leaf = vec![
+                Some(operation.to_owned()),
+                expected.map(str::to_owned),
+                Some(has_time),
+            ];
+            assert_eq!(nodes.len(), 2, "{case}: {nodes:?}");
+            assert_eq!(nodes[1], leaf, "{case}");
+        }
+    }
+    server.assert_no_crash();
+}

@@ -120,7 +120,8 @@ fn a_parallel_hash_join_cancelled_at_any_time_adds_up() {
                 Ok(_) => whole = whole.min(begin.elapsed()),
             }
             // The limit also holds for ROLLBACK, if the join has met it.
-            while client.batch_execute("ROLLBACK").is_err() {}
+            let rolled_back = (0..10).any(|_| client.batch_execute("ROLLBACK").is_ok());
+            assert!(rolled_back, "the session ended");
             assert_adds_up(
                 &mut observer,
                 &format!("{settings}, sampfreq {sampfreq}, cancelled after {timeout} ms of {whole:?}"),

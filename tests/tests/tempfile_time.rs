@@ -227,7 +227,8 @@ fn service_time_is_close_to_that_of_a_trace_and_that_of_core_timing() {
                 });
             }
             let used = trials.iter().flatten().filter(|trial| trial.rounds() > 0);
-            if round + 1 >= *ROUNDS.start() && used.clone().all(|trial| trial.verdict() != Verdict::Undecided)
+            if [8, 16].contains(&(round + 1))
+                && used.clone().all(|trial| trial.verdict() != Verdict::Undecided)
             {
                 break;
             }

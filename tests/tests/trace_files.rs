@@ -202,6 +202,31 @@ fn a_session_keeps_its_last_two_files() {
     server.assert_no_crash();
 }
 
+/// The function that lists the files writes what is in the buffer, also where the file is nearly full.
+#[test]
+fn reading_the_files_loses_nothing() {
+    let server = server("trace-read", &[]);
+    let mut client = server.connect();
+    run_each(&mut client, "SET pg_rowsource.trace_max_file_size = '64kB'");
+    run_each(&mut client, "SELECT rowsource_trace_start()");
+    for i in 0..400 {
+        let lost: i64 = value(
+            &mut client,
+            &format!("SELECT sum(lost_lines)::bigint + {i} - {i} FROM rowsource_trace_files"),
+        );
+        assert_eq!(lost, 0, "read {i}");
+    }
+    let part: i32 = value(&mut client, "SELECT max(part) FROM rowsource_trace_files");
+    assert!(part >= 3, "{part}");
+    // It bounds its file all the same.
+    run_each(
+        &mut client,
+        "DO 'BEGIN FOR i IN 1..2000 LOOP PERFORM count(*) FROM rowsource_trace_files; END LOOP; END'",
+    );
+    let most: i64 = value(&mut client, "SELECT max(bytes) FROM rowsource_trace_files");
+    assert!(most < 140_000, "{most}");
+}
+
 /// A statement with many waits keeps its file small.
 #[test]
 fn waits_respect_the_limit_of_a_file() {

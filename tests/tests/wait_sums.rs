@@ -129,7 +129,7 @@ fn waits_are_between_their_calls_and_the_rest_of_the_elapsed_time() {
                 let times = during(&mut client, |client| transactions(client, 60, seed));
                 let most = (times.waits + times.cpu) / times.elapsed;
                 println!("{times:.1?}: {most:.4} of the elapsed time");
-                assert!(times.waits > 0.3 * times.elapsed && times.cpu > 0.0, "{times:?}");
+                assert!(times.waits > 0.0 && times.cpu > 0.0, "{times:?}");
                 // The clocks may differ a little.
                 assert!(times.waits > 0.99 * times.calls, "less than the calls: {times:?}");
                 assert!(most <= 1.0 + TOLERATED, "more than the elapsed time: {times:?}");

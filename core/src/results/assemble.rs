@@ -172,17 +172,23 @@ fn item(
 }
 
 /// Returns whether another extension ran a node without calling its wrapper: nobody has started it, but one
-/// of its inputs was started. What it returned and how long it took is not known then.
+/// of its inputs was started. Or it has no inputs, and its state does not tell that it never ran. What it
+/// returned and how long it took is not known then.
 fn is_bypassed(i: usize, nodes: &impl Nodes, samples: &[NodeSample], cores: &[CoreSample]) -> bool {
     let has_started = |i: usize| samples[i].starts(cores.get(i)) > 0.0;
+    if !nodes.may_be_bypassed(i) || !samples[i].is_instrumented || samples[i].by_core || has_started(i) {
+        return false;
+    }
     // Nodes come before those below them, and these come together.
     let is_below = |node: &usize| samples[*node].place.parent.is_some_and(|parent| parent >= i);
-    let mut below = (i + 1..samples.len()).take_while(is_below);
-    nodes.may_be_bypassed(i)
-        && samples[i].is_instrumented
-        && !samples[i].by_core
-        && !has_started(i)
-        && below.any(|below| samples[below].place.input_of() == Some(i) && has_started(below))
+    let below = (i + 1..samples.len()).take_while(is_below);
+    let mut inputs = below
+        .filter(|below| samples[*below].place.input_of() == Some(i))
+        .peekable();
+    match inputs.peek() {
+        Some(_) => inputs.any(has_started),
+        None => nodes.may_have_run(i),
+    }
 }
 
 /// Hangs the inputs of nodes that were bypassed below the next node above that was not, whose time includes

@@ -281,6 +281,9 @@ pub trait Nodes {
     /// Returns whether a node is an input of another extension's node, which may run it without calling its
     /// wrapper.
     fn may_be_bypassed(&self, i: usize) -> bool;
+    /// Returns whether a node without inputs, whose wrapper was not called, may have run all the same: false
+    /// only if its state tells that it has not.
+    fn may_have_run(&self, i: usize) -> bool;
     /// Returns the measurements of a node of which there are few, or `None` if there are more.
     fn simple(&self, i: usize) -> Option<SimpleSample> {
         SimpleSample::of(&self.sample(i))

@@ -558,5 +558,40 @@ fn a_node_without_its_wrapper_bounds_nobody() {
     assert_eq!(bypassed.iter().map(hit).collect::<Vec<_>>(), [11, 10, 10]);
     // A node whose inputs did not run did not run either.
     plan.samples[2].loops = 0.0;
+    plan.touched = vec![1];
     assert_eq!(stats(&plan, &statement)[1].starts.get(), Some(0));
+}
+
+/// A node without inputs has never run if its state tells that.
+#[test]
+fn a_leaf_without_its_wrapper_may_have_run() {
+    let mut plan = Plan {
+        samples: vec![
+            node(None, sampled([8_000_000]), 1),
+            node(Some(0), sampled([]), 0),
+            node(Some(0), sampled([]), 0),
+        ],
+        cores: vec![CoreSample::default(); 3],
+        by_others: vec![1, 2],
+        touched: vec![1],
+        ..Plan::default()
+    };
+    plan.samples[1].loops = 0.0;
+    plan.samples[2].loops = 0.0;
+    let statement = StatementSample {
+        core_contributes: true,
+        ..timed(1e12)
+    };
+    let starts = |plan: &Plan| -> Vec<_> {
+        let stats = stats(plan, &statement);
+        stats.iter().map(|node| node.starts.get()).collect()
+    };
+    assert_eq!(starts(&plan), [Some(1), None, Some(0)]);
+    // If the wrapper was called, it has counted.
+    plan.samples[1].loops = 1.0;
+    assert_eq!(starts(&plan), [Some(1), Some(1), Some(0)]);
+    // An ordinary node calls the wrappers of its inputs.
+    plan.samples[1].loops = 0.0;
+    plan.by_others.clear();
+    assert_eq!(starts(&plan), [Some(1), Some(0), Some(0)]);
 }

@@ -1,4 +1,5 @@
-//! Walks expressions and queries: from 16 on, PostgreSQL's functions have other names.
+//! Walks expressions and queries: from 16 on, PostgreSQL's functions have other names. And reads parts that
+//! only some majors have.
 
 use pgrx::pg_sys;
 use std::ffi::{c_int, c_void};
@@ -59,4 +60,33 @@ pub unsafe fn query_tree_walker(query: *mut pg_sys::Query, walker: Walker, conte
     // SAFETY: the query is live, and the walker accepts its parts and the context, by the caller's promise.
     // All frames are plain.
     unsafe { query_tree_walker_impl(query, Some(walker), context, 0) }
+}
+
+/// Returns the type that SQL/JSON's clause RETURNING names in a part of an expression, and where its modifier
+/// is.
+///
+/// # Safety
+/// `node` must point to a part of a live expression, whose tag tells its type.
+#[cfg(pg_ge_16)]
+pub unsafe fn json_returning(node: *mut pg_sys::Node) -> Option<(pg_sys::Oid, *mut i32)> {
+    // SAFETY: the node is live by the caller's promise, and each cast follows its tag. The clause is null or
+    // live.
+    unsafe {
+        let returning = match (*node).type_ {
+            #[cfg(pg_ge_17)]
+            pg_sys::NodeTag::T_JsonExpr => (*node.cast::<pg_sys::JsonExpr>()).returning,
+            pg_sys::NodeTag::T_JsonConstructorExpr => (*node.cast::<pg_sys::JsonConstructorExpr>()).returning,
+            _ => return None,
+        };
+        let returning = returning.as_mut()?;
+        Some((returning.typid, &raw mut returning.typmod))
+    }
+}
+/// Returns nothing: there are no such expressions.
+///
+/// # Safety
+/// There is nothing to observe.
+#[cfg(not(pg_ge_16))]
+pub unsafe fn json_returning(_: *mut pg_sys::Node) -> Option<(pg_sys::Oid, *mut i32)> {
+    None
 }

@@ -10,8 +10,8 @@ use crate::pg::hot::trace::{self, Trace, Traced};
 use crate::pg::hot::waits;
 use crate::pg::plan::{describe, tree};
 use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::{contained, fail, unguarded};
-use pgrx::pg_sys::panic::pgrx_extern_c_guard;
+use crate::pg::server::contained::guarded;
+use crate::pg::server::{fail, unguarded};
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
 use pgrx::{PgSqlErrorCode, error};
 use rowsource_core::call_trace::CallList;
@@ -68,8 +68,6 @@ impl Drop for Running {
         // SAFETY: null is always allowed.
         unsafe { trace::set_running(std::ptr::null()) };
         hooks::replace_executor_run(NEXT_EXECUTOR_RUN.get());
-        // An error of the description has reached the user.
-        contained::take_raised();
     }
 }
 
@@ -212,7 +210,7 @@ unsafe fn executor_run(
     // SAFETY: the query is started, by the caller's promise. The guard's frame is left before the query runs.
     unsafe {
         if trace::is_of((*query).sourceText) {
-            pgrx_extern_c_guard(|| install(query));
+            guarded(|| install(query));
         }
         compat::executor_run::call(NEXT_EXECUTOR_RUN.get(), query, direction, count, execute_once);
     }

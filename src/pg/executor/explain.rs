@@ -73,7 +73,7 @@ pub unsafe fn around(statement: *const pg_sys::PlannedStmt, source: *const c_cha
             location: (*statement).stmt_location,
             length: (*statement).stmt_len,
         }));
-        pg_try(body, |_| EXPLAINING.set(outer), |_| {});
+        pg_try(body, || EXPLAINING.set(outer), |_| {});
         unguarded::AtEOXact_GUC(true, level);
         EXPLAINING.set(outer);
     }

@@ -20,7 +20,7 @@ use crate::instrumentation::InstrumentationPlan;
 use crate::pg::compat;
 use crate::pg::hot::{tick, trace, usage, waits};
 use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::contained::take_raised;
+use crate::pg::server::contained::Raised;
 use crate::pg::server::pg_try::{is_request, pg_try};
 use crate::pg::server::{self, unguarded};
 use crate::pg::sql_trace::{level, targets};
@@ -98,23 +98,18 @@ unsafe fn nested(
         let running = utility::begin(planned, queryid, source);
         nesting::enter();
         let outer = statement::enter_utility(queryid);
-        let ended = Cell::new(Outcome::Completed);
-        let leave = |outcome| {
-            ended.set(outcome);
+        let leave = || {
             statement::leave_utility(outer);
             unnest();
         };
-        let record = |completion| {
+        let record = |outcome, completion| {
             if let Some(running) = &running {
-                utility::end(running, ended.get(), completion);
+                utility::end(running, outcome, completion);
             }
         };
-        pg_try(body, leave, |outcome| {
-            ended.set(outcome);
-            record(std::ptr::null());
-        });
-        leave(Outcome::Completed);
-        record(completion);
+        pg_try(body, leave, |outcome| record(outcome, std::ptr::null()));
+        leave();
+        record(Outcome::Completed, completion);
     }
 }
 
@@ -133,9 +128,9 @@ unsafe fn run(query: *mut QueryDesc, body: impl FnOnce(), after: impl FnOnce(&st
         let entered = statement::find(query).filter(|statement| statement.enter());
         pg_try(
             body,
-            |outcome| {
+            || {
                 if let Some(statement) = entered {
-                    statement.interrupt(outcome);
+                    statement.interrupt();
                     statement.leave();
                 }
                 charge_current_account();
@@ -271,7 +266,6 @@ unsafe fn start<const MAY_BE_TRACED: bool>(query: *mut QueryDesc, eflags: i32) {
         if let Some(setting) = setting {
             let memory = pg_sys::CurrentMemoryContext;
             let held = server::HeldInterrupts::now();
-            take_raised();
             let attached = catch_unwind(AssertUnwindSafe(|| {
                 statement::attach(
                     query,
@@ -318,15 +312,16 @@ unsafe fn withdraw_request(estate: *mut pg_sys::EState) {
 /// * The caller's frame must be plain, because an error may cross it. The caller must hold no lightweight lock.
 #[cold]
 unsafe fn not_attached(query: *mut QueryDesc, error: Box<dyn Any + Send>, held: &server::HeldInterrupts) {
-    let must_be_raised = take_raised() || error.downcast_ref::<CaughtError>().is_some_and(is_request);
+    let must_be_raised = error.downcast_ref::<CaughtError>().is_some_and(is_request);
     // SAFETY: the caller's frame is plain. The panic has a copy of the error. PostgreSQL's own record of it must be removed
     // unless it is raised again. The caller holds no lightweight lock, so all locks that are still held belong to the
     // failed set-up.
     unsafe {
-        if must_be_raised {
-            pgrx_extern_c_guard::<_, ()>(|| resume_unwind(error));
-            return;
-        }
+        let error = match Raised::of(error) {
+            Ok(raised) => return pgrx_extern_c_guard::<_, ()>(|| raised.raise()),
+            Err(error) if must_be_raised => return pgrx_extern_c_guard::<_, ()>(|| resume_unwind(error)),
+            Err(error) => error,
+        };
         pg_sys::FlushErrorState();
         pg_sys::LWLockReleaseAll();
         held.restore();

@@ -18,3 +18,5 @@ pub mod unmeasured;
 mod unnamed;
 mod untimed_explain;
 mod utility;
+
+pub use crate::pg::plan::describe::unended::forget as describe_all_again;

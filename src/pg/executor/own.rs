@@ -9,8 +9,7 @@
 use crate::pg::compat::FUNCTION_CACHE;
 use crate::pg::plan::tree::list;
 use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::contained::contained_or_cancelled;
-use pgrx::pg_sys::panic::pgrx_extern_c_guard;
+use crate::pg::server::contained::{contained_or_cancelled, guarded};
 use pgrx::pg_sys::{self, Datum, Oid, PlanInvalItem, PlannedStmt};
 use rowsource_core::model::PlanKey;
 use rustc_hash::{FxBuildHasher, FxHashSet};
@@ -63,9 +62,7 @@ fn is_this(extension: Oid) -> bool {
     }
     // SAFETY: a script runs in a transaction.
     let found = unsafe {
-        pgrx_extern_c_guard(|| {
-            contained_or_cancelled(|| Some(pg_sys::get_extension_oid(NAME.as_ptr(), true)))
-        })
+        guarded(|| contained_or_cancelled(|| Some(pg_sys::get_extension_oid(NAME.as_ptr(), true))))
     };
     let is_this = found == Some(extension);
     SCRIPT.set((extension, is_this));

@@ -5,11 +5,10 @@
 use super::unnamed;
 use crate::pg::compat;
 use crate::pg::server;
-use crate::pg::server::contained::contained_with_others;
+use crate::pg::server::contained::{contained_with_others, guarded};
 use crate::pg::server::pg_try::pg_try;
 use crate::pg::sql_trace::lines::{self, Ended, Statement, Value};
 use crate::pg::sql_trace::nested;
-use pgrx::pg_sys::panic::pgrx_extern_c_guard;
 use pgrx::pg_sys::{self, ParamExternData, PlannedStmt, QueryDesc};
 use rowsource_core::model::NodeStats;
 use rowsource_core::plan::PlanNode;
@@ -41,7 +40,7 @@ unsafe fn around(
         lines::end(&began, Some(statement), ended);
     };
     // SAFETY: the frames are plain by the caller's promise.
-    unsafe { pg_try(body, |_| ended(0, true), |_| ()) };
+    unsafe { pg_try(body, || ended(0, true), |_| ()) };
     ended(rows(), false);
 }
 
@@ -104,7 +103,7 @@ pub unsafe fn plan(
                 has_failed: true,
                 ..Ended::default()
             };
-            pg_try(body, |_| lines::end(&began, None, failed), |_| ());
+            pg_try(body, || lines::end(&began, None, failed), |_| ());
             lines::end_as(&began, &of_plan(planned.get(), source));
         } else {
             body();
@@ -154,7 +153,7 @@ pub unsafe fn start(query: *mut QueryDesc, body: impl FnOnce()) {
         let statement = of_plan((*query).plannedstmt, (*query).sourceText).nested(is_nested);
         lines::bound(&statement);
         if lines::lists_binds(&statement) {
-            pgrx_extern_c_guard(|| {
+            guarded(|| {
                 contained_with_others(true, || {
                     binds(&statement, (*query).params);
                     Some(())

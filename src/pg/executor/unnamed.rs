@@ -14,10 +14,9 @@ use crate::pg::compat::{self, jumble};
 use crate::pg::plan::describe;
 use crate::pg::plan::tree::{list, tag};
 use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::contained::contained_or_cancelled;
+use crate::pg::server::contained::{contained_or_cancelled, guarded};
 use crate::pg::server::pg_try::pg_try;
 use crate::pg::server::{self, first_bytes};
-use pgrx::pg_sys::panic::pgrx_extern_c_guard;
 use pgrx::pg_sys::{self, NodeTag, PlanInvalItem, PlannedStmt, Query};
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char};
@@ -66,7 +65,7 @@ pub unsafe fn around(statement: *const PlannedStmt, source: *const c_char, body:
             length,
             depth: nesting::depth(),
         }));
-        pg_try(body, |_| UTILITY.set(outer), |_| {});
+        pg_try(body, || UTILITY.set(outer), |_| {});
     }
     UTILITY.set(outer);
 }
@@ -153,7 +152,7 @@ pub unsafe fn plan(
         let mut queryid = utility.queryid;
         if utility.is_cursor {
             // SAFETY: as below.
-            let made = unsafe { pgrx_extern_c_guard(|| contained_or_cancelled(|| Some(jumbled(query).0))) };
+            let made = unsafe { guarded(|| contained_or_cancelled(|| Some(jumbled(query).0))) };
             queryid = made.map_or(queryid, |made| made ^ CURSOR);
         }
         UTILITY.set(Some(Utility {
@@ -165,7 +164,7 @@ pub unsafe fn plan(
     } else {
         // SAFETY: the caller promises what the function requires. A query is planned in a transaction. The guard raises a
         // cancel request again, which may cross the frames of the caller.
-        unsafe { pgrx_extern_c_guard(|| contained_or_cancelled(|| Some(make(query, source)))) }
+        unsafe { guarded(|| contained_or_cancelled(|| Some(make(query, source)))) }
     };
     let planned = planner();
     if let Some(utility) = outer {

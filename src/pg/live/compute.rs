@@ -237,6 +237,11 @@ impl Nodes for Copied<'_> {
         self.node(i).by_others
     }
 
+    /// The state of a node of another process cannot be read, so it is shown as not started.
+    fn may_have_run(&self, _: usize) -> bool {
+        false
+    }
+
     fn facts(&self, _: usize) -> NodeFacts {
         NodeFacts::default()
     }

@@ -23,12 +23,14 @@ mod printing;
 mod relations;
 mod symbols;
 mod types;
+pub mod unended;
 
 use super::reading;
 use super::tree::Found;
 use crate::guc;
 use crate::pg::compat::jumble;
 use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::contained::contained_or_cancelled;
 use crate::pg::server::{self, memory};
 use explained::explained;
 use pgrx::pg_sys::QueryDesc;
@@ -42,6 +44,7 @@ use std::cell::Cell;
 use std::hash::BuildHasher;
 use std::rc::Rc;
 use symbols::Symbols;
+use unended::InProgress;
 
 pub use parsed::hide_foreign;
 
@@ -310,6 +313,9 @@ unsafe fn describe(
     found: &[Found],
 ) -> Option<LazyDescription> {
     let start = system::monotonic();
+    let hash = FxBuildHasher.hash_one(key);
+    let is_unended = unended::contains(hash);
+    let in_progress = InProgress(hash);
     let constants = if guc::keep_constants() {
         None
     } else {
@@ -324,7 +330,11 @@ unsafe fn describe(
     });
     // SAFETY: `query` is started, and `found` are its nodes, by the caller's promise.
     let mut plan = unsafe {
-        match explained(query, found, symbols, FxBuildHasher.hash_one(key)) {
+        let printed = match is_unended {
+            true => None,
+            false => explained(query, found, symbols),
+        };
+        match printed {
             Some(plan) => ExplainedPlan {
                 names: relations::names(found),
                 ..plan
@@ -332,8 +342,13 @@ unsafe fn describe(
             None => named::plan(query, found),
         }
     };
-    // SAFETY: as above.
-    unsafe { relations::add(found, &mut plan.nodes) };
+    // SAFETY: as above. It reads catalogs.
+    unsafe {
+        contained_or_cancelled(|| {
+            relations::add(found, &mut plan.nodes);
+            Some(())
+        })
+    };
     let hidden = usize::from(found[0].hidden);
     // SAFETY: as above.
     let stopped_early = unsafe { reading::stopped_early(found) };
@@ -350,7 +365,9 @@ unsafe fn describe(
     });
     // SAFETY: as above.
     let extents = unsafe { relations::extents(found) };
-    Some(LazyDescription::new(described(text, kept, plan), extents))
+    let description = LazyDescription::new(described(text, kept, plan), extents);
+    in_progress.end();
+    Some(description)
 }
 
 /// Returns the nodes of a started statement's plan, as they are described.
@@ -360,7 +377,7 @@ unsafe fn describe(
 /// * The caller must allow errors: those that must reach the user are raised again.
 pub unsafe fn nodes(query: *mut QueryDesc, found: &[Found]) -> Vec<PlanNode> {
     // SAFETY: the caller promises what both functions require.
-    let plan = unsafe { explained(query, found, None, 0).unwrap_or_else(|| named::plan(query, found)) };
+    let plan = unsafe { explained(query, found, None).unwrap_or_else(|| named::plan(query, found)) };
     plan.nodes
 }
 

@@ -112,6 +112,11 @@ impl Nodes for Collector<'_> {
         self.nodes.get(i).by_others()
     }
 
+    fn may_have_run(&self, i: usize) -> bool {
+        // SAFETY: the plan state is live, because `new` requires that.
+        !unsafe { is_unopened(self.nodes.get(i).plan_state()) }
+    }
+
     #[inline(always)]
     fn simple(&self, i: usize) -> Option<SimpleSample> {
         let node = self.nodes.get(i);
@@ -211,6 +216,29 @@ pub(super) unsafe fn sharing(ps: *mut pg_sys::PlanState) -> Sharing {
             _ => return Sharing::Plain,
         };
         Sharing::Gather(parallel_divisor(workers, pg_sys::parallel_leader_participation))
+    }
+}
+
+/// Returns whether a node is a scan that has not begun. These scans open their table or index for the first
+/// row, and keep it open until the statement ends. Others may begin in another way, or forget it when they
+/// begin again.
+///
+/// # Safety
+/// `ps` must point to an initialised plan state.
+unsafe fn is_unopened(ps: *mut pg_sys::PlanState) -> bool {
+    // SAFETY: the plan state is initialised by the caller's promise, and of the type that its tag says.
+    unsafe {
+        match tree::tag(ps) {
+            NodeTag::T_SeqScanState
+            | NodeTag::T_SampleScanState
+            | NodeTag::T_TidScanState
+            | NodeTag::T_TidRangeScanState => (*ps.cast::<pg_sys::ScanState>()).ss_currentScanDesc.is_null(),
+            NodeTag::T_IndexScanState => (*ps.cast::<pg_sys::IndexScanState>()).iss_ScanDesc.is_null(),
+            NodeTag::T_IndexOnlyScanState => {
+                (*ps.cast::<pg_sys::IndexOnlyScanState>()).ioss_ScanDesc.is_null()
+            }
+            _ => false,
+        }
     }
 }
 

@@ -22,8 +22,7 @@ struct Others {
     /// The number of SPI's connections.
     connections: usize,
     portals: usize,
-    /// Where the transaction's last WAL record ends, if it has one.
-    written: pg_sys::XLogRecPtr,
+    written: Written,
     is_parallel: bool,
     user: pg_sys::Oid,
     security_context: c_int,
@@ -98,6 +97,33 @@ impl Before {
     }
 }
 
+/// What tells whether the transaction has written something.
+#[derive(PartialEq)]
+struct Written {
+    transaction: pg_sys::TransactionId,
+    command: pg_sys::CommandId,
+    /// Where its last WAL record ends. Only if it had a number already: reading may write a record, too, that of a pruned page.
+    record: Option<pg_sys::XLogRecPtr>,
+}
+
+impl Written {
+    /// Reads it.
+    ///
+    /// # Safety
+    /// A transaction must be in progress.
+    unsafe fn now() -> Written {
+        // SAFETY: the functions only read, and a transaction is in progress by the caller's promise.
+        unsafe {
+            let transaction = pg_sys::GetTopTransactionIdIfAny();
+            Written {
+                transaction,
+                command: pg_sys::GetCurrentCommandId(false),
+                record: (transaction != pg_sys::InvalidTransactionId).then_some(pg_sys::XactLastRecEnd),
+            }
+        }
+    }
+}
+
 impl Others {
     /// Copies the current state.
     ///
@@ -112,7 +138,7 @@ impl Others {
                 snapshot: active_snapshot(),
                 connections: connections(),
                 portals: portals(),
-                written: pg_sys::XactLastRecEnd,
+                written: Written::now(),
                 is_parallel: pg_sys::IsInParallelMode(),
                 user,
                 security_context,
@@ -130,7 +156,7 @@ impl Others {
             pg_sys::SetUserIdAndSecContext(self.user, self.security_context);
             portals() == self.portals
                 && connections() == self.connections
-                && pg_sys::XactLastRecEnd == self.written
+                && Written::now() == self.written
                 && pg_sys::IsInParallelMode() == self.is_parallel
                 && self.pop_snapshots()
         }
@@ -182,14 +208,18 @@ unsafe fn connections() -> usize {
     }
 }
 
-/// Returns the number of portals: each has a memory context. Returns 0 if no portal runs.
+/// Returns the number of portals: each has a memory context, also if no portal runs, as when deferred
+/// triggers fire.
 ///
 /// # Safety
-/// A transaction must be in progress.
+/// The server process must have been set up.
 unsafe fn portals() -> usize {
-    // SAFETY: the contexts of portals have the same parent, which is live as long as they are.
-    unsafe { pg_sys::PortalContext.as_ref() }
-        .map_or(0, |portal| unsafe { children(portal.parent, c"PortalContext") })
+    // SAFETY: the contexts of portals have the same parent, which lives as long as the process.
+    unsafe {
+        named(pg_sys::TopMemoryContext, c"TopPortalContext")
+            .map(|parent| children(parent, c"PortalContext"))
+            .sum()
+    }
 }
 
 /// Returns the number of a memory context's children that have this name.
@@ -197,14 +227,23 @@ unsafe fn portals() -> usize {
 /// # Safety
 /// `parent` must be null or live.
 unsafe fn children(parent: pg_sys::MemoryContext, name: &CStr) -> usize {
+    // SAFETY: the caller makes the same promise.
+    unsafe { named(parent, name).count() }
+}
+
+/// Returns a memory context's children that have this name.
+///
+/// # Safety
+/// `parent` must be null or live, and must have the same children as long as the iterator is used.
+unsafe fn named(parent: pg_sys::MemoryContext, name: &CStr) -> impl Iterator<Item = pg_sys::MemoryContext> {
     // SAFETY: the parent is null or live by the caller's promise, and so are its children. A name is a C
     // string that lives for ever.
     unsafe {
         let first = parent
             .as_ref()
             .map_or(std::ptr::null_mut(), |parent| parent.firstchild);
-        std::iter::successors(first.as_ref(), |child| child.nextchild.as_ref())
-            .filter(|child| CStr::from_ptr(child.name) == name)
-            .count()
+        let context = |context: pg_sys::MemoryContext| (!context.is_null()).then_some(context);
+        std::iter::successors(context(first), move |child| context((**child).nextchild))
+            .filter(move |child| CStr::from_ptr((**child).name) == name)
     }
 }

@@ -7,11 +7,13 @@
 use super::backend_local::BackendLocal;
 use super::before::Before;
 use super::pg_try::is_request;
+use super::unguarded;
 use crate::pg::server;
-use pgrx::pg_sys::panic::CaughtError;
-use pgrx::{PgTryBuilder, pg_sys};
+use pgrx::pg_sys;
+use pgrx::pg_sys::panic::{CaughtError, pgrx_extern_c_guard};
+use std::any::Any;
 use std::cell::Cell;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// A resource owner that the next [`contained`] reuses, or null.
 static REUSABLE_OWNER: BackendLocal<Cell<pg_sys::ResourceOwner>> =
@@ -57,18 +59,41 @@ pub fn contained<T>(body: impl FnOnce() -> T) -> Result<T, String> {
     }
 }
 
-/// Whether the last body that failed had its error raised again.
-static RAISED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
+/// An error that [`contained_or_cancelled`] or [`contained_with_others`] raises again, because it must reach
+/// the user.
+pub struct Raised(Box<dyn Any + Send>);
 
-/// Returns whether the error that was caught now is one that [`contained_or_cancelled`] or
-/// [`contained_with_others`] has raised again, so that it must reach the user.
-pub fn take_raised() -> bool {
-    RAISED.replace(false)
+impl Raised {
+    /// Returns the error that was caught now, if it must reach the user.
+    pub fn of(error: Box<dyn Any + Send>) -> Result<Raised, Box<dyn Any + Send>> {
+        error.downcast().map(|raised| *raised)
+    }
+
+    /// Raises the error again.
+    pub fn raise(self) -> ! {
+        resume_unwind(self.0)
+    }
+}
+
+/// Runs a body for a plain frame: pgrx's guard, for a body that may raise a [`Raised`].
+///
+/// # Safety
+/// The caller's frame must be plain, because an error crosses it.
+pub unsafe fn guarded<T: Copy>(body: impl FnOnce() -> T) -> T {
+    let raising = || {
+        let result = catch_unwind(AssertUnwindSafe(body));
+        result.unwrap_or_else(|error| match Raised::of(error) {
+            Ok(raised) => raised.raise(),
+            Err(error) => resume_unwind(error),
+        })
+    };
+    // SAFETY: the caller's frame is plain by its promise.
+    unsafe { pgrx_extern_c_guard(raising) }
 }
 
 /// Runs a body that may raise an error and that calls functions of PostgreSQL, which may read catalogs.
 /// Returns `None` if it fails. After that, all is as before. A cancel or shutdown request of this session is
-/// raised again, because it must reach the user.
+/// raised again as [`Raised`], because it must reach the user.
 ///
 /// # Safety
 /// The caller must be in a transaction, must allow errors, and must hold no lightweight lock.
@@ -87,8 +112,16 @@ pub unsafe fn contained_or_cancelled<T>(body: impl FnOnce() -> Option<T>) -> Opt
 /// # Safety
 /// The same as for [`contained_or_cancelled`].
 pub unsafe fn contained_with_others<T>(runs_others: bool, body: impl FnOnce() -> Option<T>) -> Option<T> {
-    // SAFETY: the caller makes the same promises.
-    unsafe { contained_from(&Before::now(runs_others), body) }
+    // SAFETY: the caller makes the same promises. The level of settings ends here.
+    unsafe {
+        // A function of others that fails may leave settings changed.
+        let settings = runs_others.then(|| unguarded::NewGUCNestLevel());
+        let result = contained_from(&Before::now(runs_others), body);
+        if let Some(settings) = settings {
+            unguarded::AtEOXact_GUC(result.is_some(), settings);
+        }
+        result
+    }
 }
 
 /// Runs a body. If it fails, all becomes as `before`, or the error is raised again.
@@ -101,34 +134,47 @@ unsafe fn contained_from<T>(before: &Before, body: impl FnOnce() -> Option<T>) -
     // subtransaction releases.
     unsafe {
         let outer = pg_sys::CurrentResourceOwner;
-        RAISED.set(false);
         let owner = pg_sys::ResourceOwnerCreate(outer, c"pg_rowsource".as_ptr());
         pg_sys::CurrentResourceOwner = owner;
-        let result = PgTryBuilder::new(AssertUnwindSafe(|| Ok(body())))
-            .catch_others(|error| {
-                // What follows may raise an error, which must reach the user, too.
-                RAISED.set(true);
-                let is_postgres = matches!(error, CaughtError::PostgresError(_));
-                if before.has_open_subtransactions() {
-                    let copy = is_postgres.then(|| copy_error(before));
-                    before.roll_back();
-                    pg_sys::CurrentResourceOwner = outer;
-                    if let Some(copy) = copy {
-                        pg_sys::ReThrowError(copy);
-                    }
-                    error.rethrow();
+        let result = catch_unwind(AssertUnwindSafe(body)).or_else(|error| {
+            // What is raised meanwhile must reach the user, too.
+            match catch_unwind(AssertUnwindSafe(|| is_undone(before, outer, &*error))) {
+                Ok(true) => {
+                    pg_sys::FlushErrorState();
+                    Err(())
                 }
-                if is_request(&error) || !before.restore() {
+                undone => {
                     pg_sys::CurrentResourceOwner = outer;
-                    error.rethrow();
+                    resume_unwind(Box::new(Raised(undone.err().unwrap_or(error))))
                 }
-                RAISED.set(false);
-                Err(())
-            })
-            .execute();
+            }
+        });
         pg_sys::CurrentResourceOwner = outer;
         release(owner, result.is_ok(), false);
         result.ok().flatten()
+    }
+}
+
+/// Makes all as `before` after an error was caught. Returns false if that is not possible, or if the error
+/// must reach the user. `outer` is the resource owner that was the current one.
+///
+/// # Safety
+/// The same as for [`contained_or_cancelled`], whose body has just failed with this error. May raise.
+unsafe fn is_undone(before: &Before, outer: pg_sys::ResourceOwner, error: &(dyn Any + Send)) -> bool {
+    let caught = error.downcast_ref::<CaughtError>();
+    // SAFETY: the body does not run any more. If PostgreSQL raised the error, it has a record of it.
+    unsafe {
+        if before.has_open_subtransactions() {
+            let is_postgres = matches!(caught, Some(CaughtError::PostgresError(_)));
+            let copy = is_postgres.then(|| copy_error(before));
+            before.roll_back();
+            pg_sys::CurrentResourceOwner = outer;
+            if let Some(copy) = copy {
+                pg_sys::ReThrowError(copy);
+            }
+            return false;
+        }
+        !caught.is_some_and(is_request) && before.restore()
     }
 }
 

@@ -10,8 +10,7 @@ use rowsource_core::model::Outcome;
 use std::ffi::CStr;
 
 /// Runs a body. If it raises an error, `restore` and then `afterwards` run before the error is raised again.
-/// `restore` gets the outcome that the error's code tells. `afterwards` gets that which the error tells: it
-/// was not cancelled if the error is not one that PostgreSQL raises for a request of this session.
+/// `afterwards` gets the outcome of the statement that the error ends.
 ///
 /// While `afterwards` runs, the error is kept in a copy. `afterwards` does not run after an error "out of memory", because
 /// there is no memory for the copy. A failed copy would raise an error within the error, and PostgreSQL ends the server at
@@ -22,7 +21,7 @@ use std::ffi::CStr;
 /// * Neither `restore` nor `afterwards` may raise or panic.
 /// * `restore` must not change PostgreSQL's record of the error.
 #[inline(always)]
-pub unsafe fn pg_try(body: impl FnOnce(), restore: impl FnOnce(Outcome), afterwards: impl FnOnce(Outcome)) {
+pub unsafe fn pg_try(body: impl FnOnce(), restore: impl FnOnce(), afterwards: impl FnOnce(Outcome)) {
     // SAFETY: the exception stack points to this buffer only while the body runs. The values that are restored were read
     // before the jump buffer was made, and have not changed since.
     unsafe {
@@ -39,32 +38,29 @@ pub unsafe fn pg_try(body: impl FnOnce(), restore: impl FnOnce(Outcome), afterwa
         pg_sys::error_context_stack = context_stack;
         if raised != 0 {
             pg_sys::CurrentMemoryContext = memory;
-            let code = unguarded::geterrcode();
-            let outcome = outcome(code);
-            restore(outcome);
-            if code == PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY as i32 {
+            restore();
+            if unguarded::geterrcode() == PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY as i32 {
                 unguarded::pg_re_throw();
             }
             let error = unguarded::CopyErrorData();
             unguarded::FlushErrorState();
-            let file = (*error).filename;
-            afterwards(match outcome {
-                Outcome::Cancelled if file.is_null() || !raises_requests(CStr::from_ptr(file).to_bytes()) => {
-                    Outcome::Failed
-                }
-                outcome => outcome,
-            });
+            afterwards(outcome(&*error));
             unguarded::ReThrowError(error);
         }
     }
 }
 
-/// Returns the outcome of a statement that an error with this code ends.
-fn outcome(sqlerrcode: i32) -> Outcome {
-    if is_cancel(sqlerrcode) {
-        Outcome::Cancelled
-    } else {
-        Outcome::Failed
+/// Returns the outcome of a statement that an error ends: it was cancelled if PostgreSQL raised the error for
+/// a request of this session.
+///
+/// # Safety
+/// The error must be live.
+unsafe fn outcome(error: &pg_sys::ErrorData) -> Outcome {
+    // SAFETY: the name of a file is null or a C string.
+    let file = (!error.filename.is_null()).then(|| unsafe { CStr::from_ptr(error.filename) });
+    match file {
+        Some(file) if is_cancel(error.sqlerrcode) && raises_requests(file.to_bytes()) => Outcome::Cancelled,
+        _ => Outcome::Failed,
     }
 }
 

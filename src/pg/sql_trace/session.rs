@@ -157,6 +157,13 @@ fn log(reason: &str) {
 /// `has_ended`, a statement of the client has ended: then its last lines may exceed that limit, and if the file is full, it ends
 /// and another one begins. Must not be called during a wait, nor after an error before the transaction is rolled back.
 pub fn flush(has_ended: bool) {
+    if write(has_ended) && has_ended {
+        begin_next_if_full();
+    }
+}
+
+/// Writes the buffer to the file, which exceeds its limit only if that is allowed. Returns whether the file could be written.
+fn write(may_exceed: bool) -> bool {
     if hot::failure() != 0 {
         retry();
     }
@@ -164,23 +171,25 @@ pub fn flush(has_ended: bool) {
     if hot::failure() == 0 {
         check_room();
     }
-    if has_ended && end <= SESSION.allowed.get() {
+    if may_exceed && end <= SESSION.allowed.get() {
         hot::flush();
     } else {
         hot::flush_within_limit();
     }
     if hot::failure() != 0 {
         note_failure();
-        return;
+        return false;
     }
     if hot::take_emptied() {
         SESSION.counted.set(SESSION.counted.get().min(hot::written()));
         cursors::forget();
         header::write(SESSION.part.get());
     }
-    if !has_ended {
-        return;
-    }
+    true
+}
+
+/// Ends a file that is full, and begins another one, after a statement of the client.
+fn begin_next_if_full() {
     let is_limited = hot::is_limited();
     let most = guc::trace_max_file_size();
     if hot::written() >= most {
@@ -387,10 +396,12 @@ pub fn own_files() -> impl Iterator<Item = Listed> {
     parts.filter_map(|part| Name::mine(part).listed())
 }
 
-/// Writes what is in the buffer, so that the file can be read.
+/// Writes what is in the buffer, so that the file can be read. Then the file may exceed its limit, but only once in a statement: a statement
+/// may read it in a loop.
 pub fn flush_if_open() {
     if hot::is_open() {
-        flush(false);
+        let is_full = hot::written() > guc::trace_max_file_size();
+        write(!is_full);
     }
 }
 

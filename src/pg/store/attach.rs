@@ -3,8 +3,7 @@
 use super::access::{self, Store};
 use super::control::{self, Control};
 use super::entry::{Entry, NODE_SIZE};
-use super::{file, pending, saving};
-use crate::guc;
+use super::{file, pending, room, saving};
 use crate::pg::compat;
 use crate::pg::server;
 use crate::pg::server::backend_local::BackendLocal;
@@ -130,9 +129,9 @@ unsafe fn make_or_attach(control: *mut Control) -> Option<Store> {
                 pg_sys::dsa_set_size_limit(area, limit);
                 area
             };
-            let limit = guc::max_memory();
+            let limit = room::limit();
             let (plans, pending) = {
-                let sessions = limit / control::PENDING_PART + limit / control::LIVE_PART;
+                let sessions = limit / room::PENDING_PART + limit / room::LIVE_PART;
                 (make(limit), make(sessions))
             };
             let table = pg_sys::dshash_create(plans, &parameters, none);

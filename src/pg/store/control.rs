@@ -3,6 +3,7 @@
 use super::evicted::Evicted;
 use super::flips::SharedFlips;
 use super::presence::Presence;
+use super::room;
 use super::targets::SharedTargets;
 use crate::guc;
 use crate::pg::server::backend_local::BackendLocal;
@@ -78,11 +79,6 @@ pub struct SharedTrace {
 static CONTROL: BackendLocal<Cell<*mut Control>> = BackendLocal::new(Cell::new(std::ptr::null_mut()));
 /// It is in main shared memory, because the library was preloaded.
 static IS_PRELOADED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
-/// The sessions' buffers can take up to one part in this many of `pg_rowsource.max_memory`, in addition to it. Sessions
-/// without a buffer add each execution to the store at once.
-pub(super) const PENDING_PART: usize = 4;
-/// So can the statements that run. Further statements are measured in private memory.
-pub(super) const LIVE_PART: usize = 4;
 /// The name of the control block and of its locks.
 pub(super) const TRANCHE: &CStr = c"pg_rowsource";
 
@@ -209,7 +205,7 @@ impl Control {
     pub fn is_full(&self) -> bool {
         let limits = Limits {
             plans: guc::max_plans() as u64,
-            bytes: guc::max_memory() as u64,
+            bytes: room::limit() as u64,
         };
         limits.are_reached(self.plans.load(Relaxed), self.bytes.load(Relaxed))
     }
@@ -220,7 +216,7 @@ impl Control {
         self.highest_limit.fetch_max(limit as u64, Relaxed);
     }
 
-    /// Sets the limit of the plans' area to that of the setting. For a minute after the system had no memory, sets it to 0
+    /// Sets the limit of the plans' area to that of today. For a minute after the system had no memory, sets it to 0
     /// instead, so that the area does not grow: each failed request would make and remove a file.
     ///
     /// # Safety
@@ -229,7 +225,7 @@ impl Control {
         let exhausted = self.exhausted_until.load(Relaxed);
         let wanted = match exhausted != 0 && server::now() < exhausted {
             true => 0,
-            false => guc::max_memory() as u64,
+            false => room::limit() as u64,
         };
         self.highest_limit.fetch_max(wanted, Relaxed);
         if self.limit.swap(wanted, Relaxed) != wanted {
@@ -242,7 +238,7 @@ impl Control {
     pub fn mapped_bytes(&self) -> usize {
         const SLACK: usize = 8 << 20;
         let limit = self.highest_limit.load(Relaxed).max(guc::max_memory() as u64) as usize;
-        limit + limit / PENDING_PART + limit / LIVE_PART + SLACK
+        limit + limit / room::PENDING_PART + limit / room::LIVE_PART + SLACK
     }
 
     /// Stores that the system has no more shared memory, and logs it.

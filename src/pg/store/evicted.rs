@@ -1,6 +1,7 @@
 //! What the store knows of executions that are not stored with their plan: how many plans were evicted and executions refused,
 //! their sums, and the keys of evicted plans for a while.
 
+use super::room;
 use crate::guc;
 use crate::pg::server;
 use rowsource_core::eviction::Doorkeeper;
@@ -155,9 +156,17 @@ impl Evicted {
     #[inline(never)]
     fn log(&self) {
         if self.unlogged.swap(false, Relaxed) {
-            let (plans, mb) = (guc::max_plans(), guc::max_memory() >> 20);
+            let (plans, mb) = (guc::max_plans(), room::limit() >> 20);
+            let advice = match room::is_narrow() {
+                true => format!(
+                    "to keep more plans, enlarge /dev/shm, of which they take at most a quarter together with what sessions need ({mb}MB are left for plans)"
+                ),
+                false => format!(
+                    "to keep more plans, raise pg_rowsource.max_plans ({plans}) or pg_rowsource.max_memory ({mb}MB)"
+                ),
+            };
             server::log_alone(&format!(
-                "pg_rowsource has no room for all plans, and evicts those that cost least; their executions are summed up in the rows \"others\" of pg_stat_rowsource_plans; to keep more plans, raise pg_rowsource.max_plans ({plans}) or pg_rowsource.max_memory ({mb}MB)"
+                "pg_rowsource has no room for all plans, and evicts those that cost least; their executions are summed up in the rows \"others\" of pg_stat_rowsource_plans; {advice}"
             ));
         }
     }

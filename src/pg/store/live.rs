@@ -4,8 +4,8 @@
 use super::access;
 use super::attach::registered_name;
 use super::control::{self, Control, SharedHistory, SharedTrace};
+use super::room;
 use super::targets::SharedTargets;
-use crate::guc;
 use crate::pg::server::contained::contained;
 use pgrx::pg_sys;
 use std::sync::atomic::AtomicU64;
@@ -121,7 +121,7 @@ impl LiveMemory {
             0..=MAX_PART_OF_PAGE => bytes.next_multiple_of(LINE) + LINE,
             _ => bytes,
         };
-        let limit = (guc::max_memory() / control::LIVE_PART) as u64;
+        let limit = (room::limit() / room::LIVE_PART) as u64;
         let charge = Charge {
             used: self.used,
             bytes: bytes as u64,

@@ -3,7 +3,7 @@
 
 use super::access::locked_by_control;
 use super::attach::{attach, attach_and_wait_for_load};
-use super::{access, entry, file, listing, pending};
+use super::{access, entry, file, listing, pending, room};
 use crate::pg::server::{self, memory};
 use pgrx::pg_sys;
 use rowsource_core::flips::{Event, Flips};
@@ -14,6 +14,8 @@ use std::sync::atomic::Ordering::Relaxed;
 pub struct Info {
     pub plans: u64,
     pub bytes: u64,
+    /// The bytes that the plans may have.
+    pub limit: usize,
     /// Plans that were evicted.
     pub evictions: u64,
     /// Since when the plans do not contain all executions: the first eviction or refused execution.
@@ -144,6 +146,7 @@ pub fn info() -> Option<Info> {
                 bytes: control.bytes.load(Relaxed),
                 evictions: control.evicted.count(),
                 incomplete_since: control.evicted.since(),
+                limit: room::limit(),
                 refused: control.evicted.refused(),
                 truncated: control.truncated.load(Relaxed),
                 reset_at: control.reset_at.load(Relaxed),

@@ -28,6 +28,8 @@ pub struct Plan {
     pub facts: Vec<NodeFacts>,
     /// The inputs of nodes of other extensions.
     pub by_others: Vec<usize>,
+    /// The nodes whose state does not tell that they never ran.
+    pub touched: Vec<usize>,
 }
 
 impl Nodes for Plan {
@@ -42,6 +44,9 @@ impl Nodes for Plan {
     }
     fn may_be_bypassed(&self, i: usize) -> bool {
         self.by_others.contains(&i)
+    }
+    fn may_have_run(&self, i: usize) -> bool {
+        self.touched.contains(&i)
     }
     fn facts(&self, i: usize) -> NodeFacts {
         self.facts.get(i).copied().unwrap_or_default()

@@ -253,10 +253,11 @@ impl Statement {
         }
     }
 
-    /// Notes that an error ends the run: the outcome, the nodes whose calls it interrupts, and how long ago those calls
-    /// began. The innermost is the node whose account is running. Each node knows its caller's account.
-    pub fn interrupt(&self, outcome: Outcome) {
-        self.outcome.set(outcome);
+    /// Notes that an error ends the run: the nodes whose calls it interrupts, and how long ago those calls
+    /// began. The innermost is the node whose account is running. Each node knows its caller's account. The
+    /// outcome is a failure, until more is known.
+    pub fn interrupt(&self) {
+        self.outcome.set(Outcome::Failed);
         if !self.is_wrapped() {
             return;
         }
@@ -316,7 +317,8 @@ impl Statement {
     #[inline(never)]
     fn end_with_context(&self, current: *mut Usage) {
         if self.life.phase() == Phase::Running {
-            self.interrupt(Outcome::Cancelled);
+            self.interrupt();
+            self.outcome.set(Outcome::Cancelled);
             self.add_elapsed();
         }
         if !usage::is_outside(current) && self.owns(current) {

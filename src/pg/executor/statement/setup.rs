@@ -255,7 +255,10 @@ unsafe fn fill(nodes: &NodeTable, all: &[tree::Found]) {
         node.set_under_gather(found.under_gather);
         node.set_hidden(found.hidden);
         node.set_by_expression(found.by_expression);
-        let parent = usize::try_from(found.parent).ok();
+        // What an expression runs is run by core.
+        let parent = usize::try_from(found.parent)
+            .ok()
+            .filter(|_| !found.by_expression);
         // SAFETY: as above. A parent is among the nodes.
         node.set_by_others(parent.is_some_and(|parent| unsafe {
             tree::tag(all[parent].plan_state) == NodeTag::T_CustomScanState

@@ -104,17 +104,19 @@ impl Changed {
             self.originals.try_reserve(1).ok()?;
             self.modifiers.try_reserve(1).ok()?;
             // SAFETY: the place is part of a live plan by the caller's promise. See `replace` for the reasons
-            // why it is changed in place. An argument that is no constant any more has been replaced by a
-            // symbol, which EXPLAIN takes for no modifier.
+            // why it is changed in place. A constant that is none any more has been replaced by a symbol, for
+            // which EXPLAIN prints no modifier.
             unsafe {
                 match *place {
-                    Place::Field(field) => self.modifiers.push((field, field.replace(types::NO_MODIFIER))),
-                    Place::Argument(constant) if (*constant).xpr.type_ == NodeTag::T_Const => {
+                    Place::Field(field) => self.modifiers.push((field, *field)),
+                    Place::Null(constant) | Place::Argument(constant) => {
+                        if (*constant).xpr.type_ != NodeTag::T_Const {
+                            continue;
+                        }
                         self.originals.push((constant, *constant));
-                        (*constant).constvalue = pg_sys::Datum::from(types::NO_MODIFIER);
                     }
-                    Place::Argument(_) => {}
                 }
+                place.remove();
             }
         }
         Some(())

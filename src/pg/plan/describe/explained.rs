@@ -5,38 +5,12 @@ use super::printing;
 use super::symbols::Symbols;
 use crate::pg::plan::tree::Found;
 use crate::pg::server;
-use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::contained_with_others;
-use crate::pg::server::unguarded;
 use pgrx::pg_sys::{self, QueryDesc};
 use rowsource_core::plan::{ExplainedPlan, parse_explain_json};
-use std::cell::Cell;
 
-/// The number of plans that the session remembers because their description did not end.
-const PLACES: usize = 64;
-
-/// The keys of plans whose description did not end: it was cancelled, or it failed together with its
-/// statement. EXPLAIN is not asked for them again, because it might fail their statement each time. A key has
-/// one place only; 0 is none.
-static UNENDED: BackendLocal<[Cell<u64>; PLACES]> = BackendLocal::new([const { Cell::new(0) }; PLACES]);
-
-/// The place of a key.
-fn place(key: u64) -> &'static Cell<u64> {
-    &UNENDED.inner()[key as usize % PLACES]
-}
-
-/// A description in progress, of the plan with this key. Dropping it notes that it did not end.
-struct InProgress(u64);
-
-impl Drop for InProgress {
-    fn drop(&mut self) {
-        place(self.0).set(self.0);
-    }
-}
-
-/// Returns the plan as EXPLAIN shows it. Returns `None` if it would be too long, if EXPLAIN fails, if the
-/// number of nodes differs from `found`, or if an earlier description of the plan with this key did not end.
-/// The key 0 is none.
+/// Returns the plan as EXPLAIN shows it. Returns `None` if it would be too long, if EXPLAIN fails, or if the
+/// number of nodes differs from `found`.
 ///
 /// # Safety
 /// * `query` must be started, and `found` must be the nodes of its plan.
@@ -45,33 +19,13 @@ pub unsafe fn explained(
     query: *mut QueryDesc,
     found: &[Found],
     symbols: Option<Symbols>,
-    key: u64,
 ) -> Option<ExplainedPlan> {
-    if key != 0 && place(key).get() == key {
-        return None;
-    }
-    let in_progress = InProgress(key);
-    // SAFETY: the caller makes the same promises.
-    let plan = unsafe { printed(query, found, symbols) };
-    std::mem::forget(in_progress);
-    plan
-}
-
-/// Returns the plan as EXPLAIN shows it. Returns `None` if it would be too long, if EXPLAIN fails, or if the
-/// number of nodes differs from `found`.
-///
-/// # Safety
-/// The same as for [`explained`].
-unsafe fn printed(query: *mut QueryDesc, found: &[Found], symbols: Option<Symbols>) -> Option<ExplainedPlan> {
     // SAFETY: `query` is started, and `found` are its nodes, by the caller's promise. Everything is allocated
     // in a separate context, which is deleted at the end. The constants and the nodes are restored before
     // that.
     unsafe {
         let _memory = Scratch::enter();
-        let runs_others = foreign::may_run(found);
-        // A function of others that fails may leave settings changed.
-        let settings = runs_others.then(|| unguarded::NewGUCNestLevel());
-        let parsed = contained_with_others(runs_others, || {
+        let parsed = contained_with_others(foreign::may_run(found), || {
             let mut constants = printing::bounded(query, found, symbols)?;
             let muted = Muted::new(found)?;
             let json = explain_json(query);
@@ -88,11 +42,7 @@ unsafe fn printed(query: *mut QueryDesc, found: &[Found], symbols: Option<Symbol
                 }
                 plan
             }))
-        });
-        if let Some(settings) = settings {
-            unguarded::AtEOXact_GUC(parsed.is_some(), settings);
-        }
-        let parsed = parsed?;
+        })?;
         let hidden = usize::from(found[0].hidden);
         match parsed {
             Ok(plan) if plan.nodes.len() + hidden == found.len() => Some(plan),

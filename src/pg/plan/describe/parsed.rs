@@ -1,6 +1,6 @@
 //! Hides what only functions of other extensions could print of a query that is not planned yet.
 
-use super::modifiers::{self, Modifier, Place};
+use super::modifiers::{self, Modifier};
 use super::symbols::replace_by_symbol;
 use super::types;
 use crate::pg::compat::expression::{expression_tree_walker, query_tree_walker};
@@ -42,12 +42,7 @@ pub unsafe fn hide_foreign(query: *mut Query) -> Option<()> {
         }
         for Modifier { kind, place } in walk.modifiers {
             if !types::are_modifiers_printed_by_core(kind) {
-                match place {
-                    Place::Field(field) => field.write(types::NO_MODIFIER),
-                    Place::Argument(constant) => {
-                        (*constant).constvalue = pg_sys::Datum::from(types::NO_MODIFIER);
-                    }
-                }
+                place.remove();
             }
         }
     }
@@ -67,11 +62,8 @@ unsafe extern "C-unwind" fn visit(node: *mut Node, context: *mut c_void) -> bool
     // SAFETY: the context is a walk by the caller's promise. Each node is of the type that its tag says.
     unsafe {
         let walk = context.cast::<Walk>();
-        if let Some(modifier) = modifiers::of(node) {
-            if (*walk).modifiers.try_reserve(1).is_err() {
-                return true;
-            }
-            (*walk).modifiers.push(modifier);
+        if !modifiers::add(node, &mut (*walk).modifiers) {
+            return true;
         }
         match tag(node) {
             NodeTag::T_Query => return query_tree_walker(node.cast(), visit, context),

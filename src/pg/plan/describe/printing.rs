@@ -205,15 +205,6 @@ impl Walk {
         }
         has_room
     }
-
-    /// Adds the modifier of a type. Returns false if there is no memory.
-    fn add_modifier(&mut self, modifier: Modifier) -> bool {
-        let has_room = self.modifiers.try_reserve(1).is_ok();
-        if has_room {
-            self.modifiers.push(modifier);
-        }
-        has_room
-    }
 }
 
 /// Visits a part of an expression. Returns true to stop the walk.
@@ -234,9 +225,7 @@ unsafe extern "C-unwind" fn visit(node: *mut Node, context: *mut c_void) -> bool
         if (*walk).walked > MAX_WALKED {
             return true;
         }
-        if let Some(modifier) = modifiers::of(node)
-            && !(*walk).add_modifier(modifier)
-        {
+        if !modifiers::add(node, &mut (*walk).modifiers) {
             return true;
         }
         match tag(node) {

@@ -1,0 +1,169 @@
+//! Shared memory or the disk has no room for what the library keeps.
+
+use postgres::error::SqlState;
+use rowsource_tests::mounts::Mounts;
+use rowsource_tests::session::{must_fail, run_each, value};
+use rowsource_tests::store::{assert_measures, info, keeping, make_plans};
+use std::fs;
+use std::path::Path;
+
+const MB: u64 = 1 << 20;
+
+#[test]
+fn no_room_for_the_store_needs_mount() {
+    let mounts = Mounts::new(&[(Path::new("/dev/shm"), 7 * MB / 4)]);
+    let mut server = keeping("faults-no-shm", &["min_dynamic_shared_memory = 0"]);
+    server.stop();
+    server.run_inside(&mounts);
+    server.launch();
+    let mut client = server.connect();
+    for read in [
+        "SELECT * FROM rowsource_info()",
+        "SELECT * FROM pg_stat_rowsource_live",
+    ] {
+        let (code, message) = must_fail(&mut client, read);
+        assert_eq!(code, SqlState::OUT_OF_MEMORY, "{message}");
+        // The library is preloaded already.
+        assert!(
+            message.contains("/dev/shm") && !message.contains("shared_preload"),
+            "{message}"
+        );
+    }
+    assert_measures(&mut client, 1);
+}
+
+/// Docker gives a container 64 MB of shared memory.
+#[test]
+fn a_container_keeps_room_for_parallel_queries_needs_mount() {
+    let mounts = Mounts::new(&[(Path::new("/dev/shm"), 64 * MB)]);
+    let mut server = keeping(
+        "faults-container",
+        &["min_dynamic_shared_memory = 0", "jit = off"],
+    );
+    run_each(
+        &mut server.connect(),
+        "CREATE TABLE joined AS SELECT i AS id, repeat('x', 20) AS pad FROM generate_series(1, 300000) i; ANALYZE joined",
+    );
+    server.stop();
+    server.run_inside(&mounts);
+    server.clear_log();
+    server.launch();
+    let mut client = server.connect();
+    run_each(&mut client, "SET pg_rowsource.statistics_level = 'typical'");
+    for selects in 4..8 {
+        make_plans(&mut client, 1_500, selects);
+    }
+    let limit = info(&mut client, "max_bytes");
+    println!(
+        "{} plans of {} bytes, limit {limit}",
+        info(&mut client, "plans"),
+        info(&mut client, "bytes")
+    );
+    assert!((8 << 20..11 << 20).contains(&limit), "{limit}");
+    assert!(info(&mut client, "bytes") > limit / 2, "the limit is reached");
+    // Its hash table takes 20 to 40 MB of dynamic shared memory.
+    run_each(
+        &mut client,
+        "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SET work_mem = '64MB';
+         SET enable_mergejoin = off; SET enable_nestloop = off",
+    );
+    let joined: i64 = value(
+        &mut client,
+        "SELECT count(*) FROM joined a JOIN joined b USING (id, pad)",
+    );
+    assert_eq!(joined, 300_000);
+    let lines = server.log_of_library();
+    assert!(
+        matches!(&lines[..], [line] if line.contains("enlarge /dev/shm")),
+        "{lines:#?}"
+    );
+}
+
+/// With a /dev/shm of 6 MB, plans that do not fit are not stored. Only the log reports it, once.
+#[test]
+fn little_shared_memory_needs_mount() {
+    let mounts = Mounts::new(&[(Path::new("/dev/shm"), 6 * MB)]);
+    let mut server = keeping("faults-shm", &["min_dynamic_shared_memory = 0"]);
+    server.stop();
+    server.run_inside(&mounts);
+    server.clear_log();
+    server.launch();
+    let mut client = server.connect();
+    run_each(&mut client, "SET pg_rowsource.statistics_level = 'typical'");
+    let before = server.log().lines().count();
+    // The client gets warnings; with log_min_messages = warning the log has them too.
+    make_plans(&mut client, 4_000, 5);
+    let mut other = server.connect();
+    run_each(&mut other, "SET pg_rowsource.statistics_level = 'typical'");
+    make_plans(&mut other, 4_000, 6);
+    let log = server.log();
+    let warnings = log
+        .lines()
+        .skip(before)
+        .filter(|line| line.contains("WARNING"))
+        .count();
+    println!(
+        "{} plans of {} bytes in 6 MB; refused {}, {warnings} warnings",
+        info(&mut client, "plans"),
+        info(&mut client, "bytes"),
+        info(&mut client, "refused")
+    );
+    assert_eq!(warnings, 0, "{:.2000}", server.log_extract());
+    assert!(
+        server.log_of_library().len() <= 2,
+        "{:#?}",
+        server.log_of_library()
+    );
+    assert_eq!(
+        value::<i64>(&mut client, "SELECT count(*) FROM t"),
+        1,
+        "statements go on"
+    );
+    // As soon as there is space, other sessions' parallel queries work.
+    run_each(
+        &mut client,
+        "SET pg_rowsource.statistics_level = 'basic'; SELECT rowsource_reset()",
+    );
+    run_each(
+        &mut client,
+        "CREATE TABLE large AS SELECT i AS id FROM generate_series(1, 100000) i; ANALYZE large; SET parallel_setup_cost = 0;
+         SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SET max_parallel_workers_per_gather = 2",
+    );
+    assert_eq!(value::<i64>(&mut client, "SELECT count(*) FROM large"), 100_000);
+    let mut reader = server.connect();
+    assert_measures(&mut reader, 1);
+}
+
+/// If the file system of pg_stat is full, the server stops cleanly, logs one line, and leaves no incomplete file.
+#[test]
+fn no_room_for_the_file_needs_mount() {
+    let mut server = keeping("faults-disk", &[]);
+    server.stop();
+    let folder = server.data().join("pg_stat");
+    let mounts = Mounts::new(&[(&folder, 64 << 10)]);
+    server.run_inside(&mounts);
+    server.launch();
+    let mut client = server.connect();
+    run_each(&mut client, "SET pg_rowsource.statistics_level = 'typical'");
+    make_plans(&mut client, 1_000, 5);
+    drop(client);
+    server.clear_log();
+    let ended = server.stopped();
+    assert!(ended.is_some_and(|status| status.success()), "{ended:?}");
+    let left: Vec<String> = fs::read_dir(mounts.outside(&folder))
+        .expect("pg_stat")
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| name.starts_with("pg_rowsource.stat"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+    let lines = server.log_of_library();
+    assert_eq!(lines.len(), 1, "{lines:#?}");
+    assert!(
+        lines[0].contains("LOG:") && lines[0].contains("could not save"),
+        "{lines:#?}"
+    );
+    // The files there do not delay the next start.
+    server.launch();
+    assert_measures(&mut server.connect(), 1);
+}
