@@ -2,11 +2,13 @@
 //!
 //! It has no database, as PostgreSQL's launcher of logical replication has none, so it is no obstacle for
 //! DROP DATABASE. It is in pg_stat_activity, because from there it finds the entries of the others. While the
-//! sampling frequency is 0, it sleeps. When the server stops, it saves the plans of the store.
+//! sampling frequency is 0 or the library is turned off, it sleeps. When the server stops, it saves the plans
+//! of the store.
 
 use super::memory;
 use super::sampler::Sampler;
 use crate::guc;
+use crate::pg::server::switch;
 use crate::pg::server::unguarded::{SignalHandlerForConfigReload, SignalHandlerForShutdownRequest};
 use crate::pg::{compat, server, store};
 use pgrx::{pg_guard, pg_sys};
@@ -168,7 +170,7 @@ fn run() -> End {
     // The frequency, the moments, and the next of these.
     let mut plan: Option<(u32, Moments, i64)> = None;
     loop {
-        let frequency = guc::history_frequency();
+        let frequency = guc::history_frequency().filter(|_| switch::is_on());
         if plan.map(|(frequency, ..)| frequency) != frequency {
             plan = frequency.map(|frequency| {
                 let mut moments = Moments::new(frequency, now());

@@ -3,8 +3,8 @@
 //! * `pg_try` is PG_TRY for plain frames; `contained` runs work that must not fail the user's statement,
 //!   and `before` makes all as it was when that fails;
 //! * `unguarded` declares functions of PostgreSQL that are called without pgrx's guard;
-//! * `setting` defines checked settings, `srf` returns rows from SQL functions, `statfile` reads and writes statistics
-//!   files;
+//! * `setting` defines checked settings, `switch` is the one that turns all off, `srf` returns rows from SQL
+//!   functions, `statfile` reads and writes statistics files;
 //! * `memory` is Rust's allocator, `backend_local` holds state that needs no lock, `main_memory` requests main shared memory;
 //! * `relation` tells how large a table is;
 //! * `access` answers who the user is and what he may see, `process` what kind of process this is, `time` what time it is,
@@ -28,6 +28,7 @@ pub mod srf;
 mod statement_text;
 pub mod statfile;
 mod stop;
+pub mod switch;
 mod time;
 pub mod unguarded;
 mod user_error;
