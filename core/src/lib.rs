@@ -19,6 +19,7 @@
 //! * `report` prints tables; `export` writes plans in the formats of other tools.
 
 pub mod ash;
+pub mod beat;
 pub mod call_trace;
 pub mod clock;
 pub mod details;

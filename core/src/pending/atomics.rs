@@ -17,6 +17,9 @@ pub trait Atomics {
     type U64: Atomic<u64>;
     /// Holds a value that an owner guards.
     type Cell<T>: SharedCell<T>;
+
+    /// Orders all loads and stores before it, of all processes, before all after it.
+    fn full_fence();
 }
 
 /// An atomic number.
@@ -71,6 +74,11 @@ impl Atomics for Native {
     type I64 = AtomicI64;
     type U64 = AtomicU64;
     type Cell<T> = NativeCell<T>;
+
+    #[inline(always)]
+    fn full_fence() {
+        std::sync::atomic::fence(Ordering::SeqCst);
+    }
 }
 
 macro_rules! native {
