@@ -1,6 +1,6 @@
 //! When the heart looks at a session, and whether it then makes a beat.
 
-use super::Wish;
+use super::words::Wish;
 
 /// For each period: up to which age of the statement's wish it is used, and its length, in microseconds.
 const PERIODS: [(i64, i64); 4] = [
@@ -9,24 +9,26 @@ const PERIODS: [(i64, i64); 4] = [
     (2_000_000, 8_000),
     (i64::MAX, 16_000),
 ];
-/// With each session that wishes for beats, all periods are so many microseconds longer. So the heart's work is limited.
+/// With each session that wishes for beats, all periods are so many microseconds longer. So the heart's work
+/// is limited.
 const PERIOD_PER_SESSION_US: i64 = 50;
-/// A session that waits, or does not wish for beats yet, is looked at again after this part of the time that this has lasted for.
+/// A session that has not taken its last beat, because it waits or computes in one call, or that does not
+/// wish for beats yet, is looked at again after this part of the time that this has lasted for.
 const IDLE_PART: i64 = 8;
 /// It is looked at again after this time at the latest, in microseconds.
 const MAX_IDLE_US: i64 = 1_000_000;
 /// Sessions that are due within so many microseconds are looked at too.
 const EARLY_US: i64 = 200;
-/// A beat stands for at most so many periods. A heart that is later has not watched the session for the rest of the time.
-const MAX_PERIODS: i64 = 2;
+/// A beat stands for at most so many microseconds. A heart that is later was stopped.
+const MAX_GAP_US: i64 = 1_000_000;
 
 /// What the heart sees when it looks at a session.
 #[derive(Clone, Copy, Debug)]
 pub struct Session {
     /// What it wishes.
     pub wish: Wish,
-    /// PostgreSQL says that it waits.
-    pub is_waiting: bool,
+    /// It has taken the beats so far.
+    pub has_taken: bool,
 }
 
 /// What the heart remembers of a session. All times are microseconds of a clock that never steps back.
@@ -48,8 +50,9 @@ pub struct Pulse {
 }
 
 impl Pulse {
-    /// Looks at the session. Returns the time that a beat stands for, in nanoseconds, if it needs a beat now. It is 0 for the first one:
-    /// nobody watched before. `sessions` is how many sessions wish for beats, `random` a random number.
+    /// Looks at the session. Returns the time that a beat stands for, in nanoseconds, if it needs a beat now.
+    /// It is 0 for the first one: nobody watched before. `sessions` is how many sessions wish for beats,
+    /// `random` a random number.
     pub fn look(&mut self, session: Session, now: i64, sessions: usize, random: u64) -> Option<u64> {
         self.is_wishing = session.wish.is_any();
         if !self.is_wishing {
@@ -72,7 +75,7 @@ impl Pulse {
             self.due_at = now + around(period, random);
             return None;
         }
-        if session.is_waiting || !session.wish.is_for_beats() {
+        if !session.has_taken || !session.wish.is_for_beats() {
             if self.idle_since == 0 {
                 self.idle_since = now;
             }
@@ -80,12 +83,14 @@ impl Pulse {
             self.due_at = now + around(lasted.clamp(period, MAX_IDLE_US.max(period)), random);
             return None;
         }
-        self.idle_since = 0;
+        let was_idle = std::mem::take(&mut self.idle_since) != 0;
         self.due_at = now + around(period, random);
         if !std::mem::replace(&mut self.has_beaten, true) {
             return Some(0);
         }
-        Some((now - before).clamp(1, MAX_PERIODS * period) as u64 * 1000)
+        // The last looks were far apart, and it was out of that call for a part of the last distance only.
+        let longest = if was_idle { period } else { MAX_GAP_US };
+        Some((now - before).clamp(1, longest) as u64 * 1000)
     }
 
     /// Returns when the heart must look again; `None` if the session had no wish.
@@ -113,12 +118,13 @@ fn around(time: i64, random: u64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Beats;
+    use super::super::words::Beats;
     use super::*;
     use rand_core::{RngCore, SeedableRng};
     use rand_xoshiro::Xoroshiro128PlusPlus;
 
-    /// Lets a heart look at a session that is late by up to `late` microseconds. Returns when it made beats, and their gaps.
+    /// Lets a heart look at a session that is late by up to `late` microseconds. Returns when it made beats,
+    /// and their gaps.
     fn beats_until(end: i64, late: i64, session: impl Fn(i64) -> Session) -> Vec<(i64, u64)> {
         let mut random = Xoroshiro128PlusPlus::seed_from_u64(1);
         let (mut pulse, mut now, mut found) = (Pulse::default(), 1_000_000, Vec::new());
@@ -140,7 +146,7 @@ mod tests {
     fn wishing(beats: &Beats) -> Session {
         Session {
             wish: beats.wished(),
-            is_waiting: false,
+            has_taken: true,
         }
     }
 
@@ -168,25 +174,30 @@ mod tests {
     }
 
     #[test]
-    fn a_late_beat_stands_for_no_more_than_two_periods() {
+    fn a_late_beat_stands_for_the_time_since_the_one_before() {
         let words = Beats::new();
         words.wish();
-        let beats = beats_until(2_000_000, 500_000, |_| wishing(&words));
-        assert!(!beats.is_empty() && beats.iter().all(|(_, gap)| *gap <= 2 * 16_050));
+        for late in [40_000, 3_000_000] {
+            let beats = beats_until(20_000_000, late, |_| wishing(&words));
+            assert!(beats.len() > 5);
+            for pair in beats.windows(2) {
+                assert_eq!((pair[1].0 - pair[0].0).min(MAX_GAP_US), pair[1].1 as i64);
+            }
+        }
     }
 
     #[test]
-    fn a_session_that_waits_gets_no_beats() {
+    fn a_session_that_waits_gets_no_more_beats() {
         let words = Beats::new();
         words.wish();
         let beats = beats_until(20_000_000, 0, |at| Session {
-            is_waiting: (1_000_000..9_000_000).contains(&at),
+            has_taken: !(1_000_000..9_000_000).contains(&at),
             ..wishing(&words)
         });
         assert!(beats.iter().all(|(at, _)| !(1_000_000..9_000_000).contains(at)));
         let next = beats.iter().find(|(at, _)| *at > 9_000_000).expect("it goes on");
         assert!(next.0 < 10_600_000, "{next:?}");
-        assert!(next.1 <= 2 * 16_050, "the wait does not count: {next:?}");
+        assert!(next.1 <= 16_050, "the wait does not count: {next:?}");
     }
 
     #[test]

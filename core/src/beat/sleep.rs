@@ -3,8 +3,8 @@
 use crate::pending::{Atomic, Atomics, Native};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Whether the heart sleeps. A session that has a wish wakes it up. The heart stays awake for some time then, so that sessions wake it
-/// up seldom. Zero bytes are a heart that is awake, or that there is none.
+/// Whether the heart sleeps. A session that has a wish wakes it up. The heart stays awake for some time then,
+/// so that sessions wake it up seldom. Zero bytes are a heart that is awake, or that there is none.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Sleep<A: Atomics = Native>(A::I32);
@@ -16,7 +16,8 @@ impl<A: Atomics> Default for Sleep<A> {
 }
 
 impl<A: Atomics> Sleep<A> {
-    /// Notes that the heart is about to sleep. It must look for wishes afterwards, and sleep only if there are none.
+    /// Notes that the heart is about to sleep. It must look for wishes afterwards, and sleep only if there
+    /// are none.
     pub fn begin(&self) {
         self.0.store(1, Release);
         A::full_fence();
@@ -32,7 +33,8 @@ impl<A: Atomics> Sleep<A> {
         self.0.store(0, Relaxed);
     }
 
-    /// Returns whether this session must wake up the heart, after it has stored a wish. Of several sessions, one must.
+    /// Returns whether this session must wake up the heart, after it has stored a wish. Of several sessions,
+    /// one must.
     #[inline]
     pub fn must_be_ended(&self) -> bool {
         A::full_fence();
