@@ -2,13 +2,14 @@
 //! sends no signal to a session.
 
 use postgres::Client;
-use rowsource_tests::Server;
 use rowsource_tests::burn;
 use rowsource_tests::compiled::object;
 use rowsource_tests::history::worker;
-use rowsource_tests::measured::display;
-use rowsource_tests::process::sleeps;
+use rowsource_tests::measured::{assert_consistent_times, display};
+use rowsource_tests::process::{send_signal, sleeps};
 use rowsource_tests::session::{run_each, value};
+use rowsource_tests::waiting::until;
+use rowsource_tests::{Server, measure};
 use std::time::Duration;
 
 const SETTINGS: [&str; 2] = ["max_parallel_workers_per_gather = 0", "jit = off"];
@@ -227,4 +228,49 @@ fn sessions_without_beats_are_counted() {
         let expected = if has_worker { 0 } else { 2 };
         assert_eq!(value::<i64>(&mut client, COUNT), expected);
     }
+}
+
+/// A worker that is stopped, and one that ends and is started again, leave statements as they are, and go on.
+#[test]
+fn statements_outlive_the_worker() {
+    const MIN_BEATS: u64 = 20;
+    let mut settings = SETTINGS.to_vec();
+    settings.push("pg_rowsource.history_frequency = 0");
+    let server = Server::preloaded("signals-worker", &settings);
+    let mut observer = server.session();
+    run_each(
+        &mut observer,
+        "CREATE TABLE n AS SELECT i AS id FROM generate_series(1, 300000) i; VACUUM ANALYZE n",
+    );
+    let mut client = server.session();
+    run_each(&mut client, "SET pg_rowsource.statistics_level = typical");
+    let mut scan = |what: &str| {
+        let nodes = measure(&mut client, LONG_SCAN);
+        assert_consistent_times(&nodes, what);
+        assert!(
+            nodes.iter().any(|node| node.rows == 3_000_000),
+            "{what}: {nodes:#?}"
+        );
+    };
+    let first = worker(&mut observer);
+    send_signal(first, "STOP");
+    scan("the worker is stopped");
+    send_signal(first, "CONT");
+    let before = sleeps(first);
+    scan("the worker goes on");
+    assert!(sleeps(first) > before + MIN_BEATS, "{}", sleeps(first) - before);
+    run_each(&mut observer, &format!("SELECT pg_terminate_backend({first})"));
+    scan("there is no worker");
+    // PostgreSQL starts another one after five seconds.
+    until(
+        &mut observer,
+        &format!(
+            "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'pg_rowsource history' AND pid <> {first}"
+        ),
+    );
+    let second = worker(&mut observer);
+    let before = sleeps(second);
+    scan("another worker");
+    assert!(sleeps(second) > before + MIN_BEATS, "{}", sleeps(second) - before);
+    server.assert_no_crash();
 }
