@@ -77,6 +77,7 @@ fn table_with_warning(
     memory::ensure_headroom(plan.description.nodes.len());
     let header = Header {
         warning,
+        beats_missing: crate::pg::live::lacks_beats(),
         ..header(plan, format.shown())
     };
     report::display(&header, &plan.description.nodes, stats, format)
@@ -115,6 +116,7 @@ fn header(plan: &Plan, shown: Shown) -> Header {
         warning: None,
         waits: wait_names::shown(plan, is_one),
         waits_missing: waits::refused().map(str::to_owned),
+        beats_missing: false,
         now: None,
     }
 }

@@ -62,7 +62,7 @@ mod targets;
 mod worker;
 
 pub use attach::attach;
-pub use control::{SharedTrace, may_exist};
+pub use control::{SharedHistory, SharedTrace, may_exist};
 pub use live::{
     LiveMemory, MAX_PART_OF_PAGE, attach_worker, live_memory, shared_history, shared_targets, shared_trace,
 };

@@ -18,7 +18,7 @@ use super::{
 use crate::guc;
 use crate::instrumentation::InstrumentationPlan;
 use crate::pg::compat;
-use crate::pg::hot::{tick, trace, usage, waits};
+use crate::pg::hot::{beats, trace, usage, waits};
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::Raised;
 use crate::pg::server::pg_try::{is_request, pg_try};
@@ -85,10 +85,10 @@ fn forget_what_was_before() {
     }
 }
 
-/// Leaves one nesting level. Stops the tick if it was the outermost one.
+/// Leaves one nesting level. Wishes for no more beats if it was the outermost one.
 fn unnest() {
     if nesting::leave() {
-        tick::disarm();
+        beats::end();
     }
 }
 

@@ -44,7 +44,7 @@ pub use main_memory::{MainMemory, use_main_memory};
 pub use process::{
     catalog_changes, core_times_io, enable_query_ids, has_transaction_id, is_alive, is_exiting,
     is_in_recovery, is_parallel_mode, is_parallel_worker, is_postmaster, is_read_only, is_sent,
-    is_under_postmaster, is_upgrading, library_of, pid, portal_or_background, preloading,
+    is_under_postmaster, is_upgrading, library_of, pid, portal_or_background, preloading, process_number,
 };
 pub use relation::{HeapSize, heap_size};
 pub use statement_text::{

@@ -9,6 +9,7 @@ use crate::guc;
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::{compat, server};
 use pgrx::{pg_guard, pg_sys};
+use rowsource_core::beat::Sleep;
 use rowsource_core::eviction::Limits;
 use rowsource_core::pending::{List, Owner, OwnerGuard};
 use std::cell::Cell;
@@ -65,6 +66,10 @@ pub struct SharedHistory {
     pub worker: Owner,
     /// The dynamic segment that has the samples; 0 if they are in main shared memory, or if there are none yet.
     pub segment: AtomicU32,
+    /// The worker makes beats too, and sleeps while no session needs any.
+    pub sleep: Sleep,
+    /// The place of the worker in PostgreSQL's list of processes.
+    pub number: AtomicU32,
 }
 
 /// How many trace files there are, and how many bytes they have. Zero bytes are those of a server that has not looked yet.

@@ -10,7 +10,7 @@
 use super::slots;
 use crate::guc;
 use crate::pg::compat;
-use crate::pg::hot::{timing, wait_object, waits as charged};
+use crate::pg::hot::{wait_object, waits as charged};
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::{switch, unguarded};
 use pgrx::pg_sys;
@@ -26,8 +26,6 @@ pub struct Wait {
     event: Event,
     /// When the wait for a heavyweight lock began, which identifies it; 0 for all other waits.
     lock: i64,
-    /// The last reading by the tick when the wait began.
-    ticked: u64,
 }
 
 /// A wait that has been counted, but that may go on with the next call.
@@ -111,11 +109,7 @@ pub fn begin(event: Event) -> Wait {
     } else {
         0
     };
-    Wait {
-        event,
-        lock,
-        ticked: timing::ticked(),
-    }
+    Wait { event, lock }
 }
 
 /// Returns when the current wait for a heavyweight lock began, in microseconds; 0 if that is unknown. While it recovers, a
@@ -131,12 +125,6 @@ fn lock_wait() -> i64 {
         }
         unguarded::get_timeout_start_time(DEADLOCK_TIMEOUT)
     }
-}
-
-/// Returns whether the tick has interrupted a wait.
-#[inline(always)]
-pub fn has_ticked(wait: Wait) -> bool {
-    timing::ticked() != wait.ticked
 }
 
 /// Counts a wait that has ended after this long. `goes_on`: only a signal ended it, and the next call for

@@ -50,6 +50,8 @@ pub struct Statement {
     pub clock: Source,
     /// Which calls are timed.
     pub timed: Timed,
+    /// The planner expects that not all calls are timed, or much work.
+    pub may_need_beats: bool,
     /// Nanoseconds per tick of the clock.
     pub tick_ns: f64,
     pub config: Config,
