@@ -156,7 +156,7 @@ fn beats_stop_when_nothing_needs_them() {
          SET pg_rowsource.statistics_level = basic",
     );
     let worker = worker(&mut observer);
-    let mut woken = |what: &str| {
+    let woken = |what: &str| {
         let before = sleeps(worker);
         std::thread::sleep(WATCHED);
         let woken = sleeps(worker) - before;
@@ -165,7 +165,7 @@ fn beats_stop_when_nothing_needs_them() {
     };
     std::thread::sleep(Duration::from_millis(200));
     assert!(woken("idle") <= 3);
-    let mut during = |what: &str, setting: &str, statement: &str| {
+    let during = |what: &str, setting: &str, statement: &str| {
         let mut client = server.session();
         run_each(&mut client, "SET pg_rowsource.statistics_level = typical");
         run_each(&mut client, setting);
