@@ -3,7 +3,8 @@
  * says. It replaces the plan of every plain SELECT from the table named "probed" by a custom scan that counts from 1 to 3. A
  * scan of a foreign table does the same. So do hooks, if explain_probe.hooks is on.
  *
- * explain_probe_calls() returns how often a callback or a hook was called in this session.
+ * explain_probe_calls() returns how often a callback or a hook was called in this session, and
+ * explain_probe_searches() how often it was asked whether a schema may be searched since it said that.
  */
 #include "../custom_scan.h"
 
@@ -46,6 +47,18 @@ Datum
 explain_probe_calls(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_INT32(explained);
+}
+
+static int	searches = 0;
+
+PG_FUNCTION_INFO_V1(explain_probe_searches);
+Datum
+explain_probe_searches(PG_FUNCTION_ARGS)
+{
+	int			counted = searches;
+
+	searches = 0;
+	PG_RETURN_INT32(counted);
 }
 
 static void
@@ -514,6 +527,8 @@ plan(Query *query, const char *text, int options, ParamListInfo params MORE_PARA
 static void
 access_object(ObjectAccessType access, Oid class, Oid object, int part, void *argument)
 {
+	if (access == OAT_NAMESPACE_SEARCH)
+		searches++;
 	/* The executor itself says that it may execute a function. */
 	if (hooks && starting > 0 && access != OAT_FUNCTION_EXECUTE)
 		explained++;

@@ -18,6 +18,7 @@ pub fn probed(name: &str) -> Server {
         &format!(
             "CREATE TABLE probed (a int); CREATE TABLE effects (t text); CREATE TABLE kept (t text);
              CREATE FUNCTION explain_probe_calls() RETURNS int LANGUAGE c AS '{0}';
+             CREATE FUNCTION explain_probe_searches() RETURNS int LANGUAGE c AS '{0}';
              CREATE FUNCTION explain_probe_fdw() RETURNS fdw_handler LANGUAGE c AS '{0}';
              CREATE FOREIGN DATA WRAPPER probe HANDLER explain_probe_fdw; CREATE SERVER probe FOREIGN DATA WRAPPER probe;
              CREATE FOREIGN TABLE far (a int) SERVER probe",

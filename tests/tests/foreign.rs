@@ -1,6 +1,7 @@
 //! Nothing that belongs to another extension runs because the library looks at a plan. The other extension is
 //! a small one in C, `explain_probe`: its functions for EXPLAIN do what a setting says.
 
+use postgres::Client;
 use postgres::error::SqlState;
 use rowsource_tests::explain::first_column;
 use rowsource_tests::explain_probe::{
@@ -167,6 +168,62 @@ fn other_hooks_do_not_run() {
     assert!(
         calls(&mut client) > 1,
         "the hooks count while a query is described"
+    );
+    server.assert_no_crash();
+}
+
+/// A new search path is computed by whoever needs it first. That asks object_access_hook for each schema, so it
+/// is not the library.
+#[test]
+fn the_search_path_is_left_to_the_statement() {
+    let server = probed("foreign-path");
+    let mut client = session(&server, "none");
+    run_each(
+        &mut client,
+        "CREATE SCHEMA other; CREATE TABLE other.t (a int PRIMARY KEY, t text);
+         SELECT rowsource_reset(); SET pg_rowsource.track = 'all'",
+    );
+    let function =
+        "CREATE FUNCTION atomic() RETURNS bigint VOLATILE LANGUAGE sql SET search_path = other, pg_catalog
+             BEGIN ATOMIC SELECT count(*) FROM other.t; END";
+    client.batch_execute(function).expect("the function");
+    // Names are not looked up in these, or not after the path has changed.
+    let statements = [
+        "SET search_path = other, public; TABLE other.t",
+        "SET search_path = public; SELECT 'x'::pg_catalog.text, a FROM other.t WHERE t IS NULL",
+        "SET search_path = other; SELECT public.atomic()",
+    ];
+    let asked = |client: &mut Client, statement: &str| {
+        value::<i32>(client, "SELECT public.explain_probe_searches()");
+        run_each(client, statement);
+        value::<i32>(client, "SELECT public.explain_probe_searches()")
+    };
+    let mut each = |level: &str| {
+        run_each(
+            &mut client,
+            &format!("SET pg_rowsource.statistics_level = {level}"),
+        );
+        statements.map(|statement| asked(&mut client, statement))
+    };
+    let without = each("basic");
+    assert!(
+        without.iter().any(|asked| *asked > 0),
+        "the hook is called: {without:?}"
+    );
+    assert_eq!(each("typical"), without);
+    let recorded = first_column(
+        &mut client,
+        "SELECT query FROM public.pg_stat_rowsource_plans WHERE query !~ 'explain_probe|SET|rowsource' ORDER BY 1",
+    );
+    // The function's query has no text of its own, and printing it needs the path.
+    assert_eq!(
+        recorded,
+        [
+            "(no text)",
+            "SELECT 'x'::pg_catalog.text, a FROM other.t WHERE t IS NULL",
+            "SELECT public.atomic()",
+            "TABLE other.t"
+        ]
     );
     server.assert_no_crash();
 }

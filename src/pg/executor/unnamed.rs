@@ -164,7 +164,15 @@ pub unsafe fn plan(
     } else {
         // SAFETY: the caller promises what the function requires. A query is planned in a transaction. The guard raises a
         // cancel request again, which may cross the frames of the caller.
-        unsafe { guarded(|| contained_or_cancelled(|| Some(make(query, source)))) }
+        unsafe {
+            guarded(|| {
+                let queryid = contained_or_cancelled(|| Some(make(query, source)));
+                if queryid.is_some_and(|queryid| !has_text(query, source) && text(queryid).is_none()) {
+                    contained_or_cancelled(|| print(query, queryid?));
+                }
+                queryid
+            })
+        }
     };
     let planned = planner();
     if let Some(utility) = outer {
@@ -200,28 +208,45 @@ unsafe fn jumbled(query: *mut Query) -> (i64, *const pg_sys::JumbleState) {
     }
 }
 
-/// Makes the queryid of a query, and keeps its text if it has none.
+/// Returns whether a query has a text.
+///
+/// # Safety
+/// `query` must be live, and `source` null or its text.
+unsafe fn has_text(query: *const Query, source: *const c_char) -> bool {
+    // SAFETY: the query and its text are live by the caller's promise.
+    unsafe { !source.is_null() && *source != 0 && (*query).stmt_location >= 0 }
+}
+
+/// Makes the queryid of a query.
 ///
 /// # Safety
 /// `query` must be live, and `source` null or its text. May raise.
 unsafe fn make(query: *mut Query, source: *const c_char) -> i64 {
-    // SAFETY: the query and its text are live by the caller's promise. The planner changes the query, so a copy of it is
-    // printed.
+    // SAFETY: the query and its text are live by the caller's promise.
     unsafe {
         let (queryid, jumble) = jumbled(query);
-        let has_text = !source.is_null() && *source != 0 && (*query).stmt_location >= 0;
-        if has_text {
+        if has_text(query, source) {
             parsed::note(queryid, source, query, jumble);
-        } else if text(queryid).is_none() {
-            let copy = pg_sys::copyObjectImpl(query.cast()).cast::<Query>();
-            if describe::hide_foreign(copy).is_some() {
-                let printed = pg_sys::pg_get_querydef(copy, false);
-                keep_text(queryid, CStr::from_ptr(printed).to_bytes());
-                pg_sys::pfree(printed.cast());
-            }
         }
         queryid
     }
+}
+
+/// Prints a query that has no text, and keeps what is printed. Returns `None` if there is no memory.
+///
+/// # Safety
+/// `query` must be live. May raise.
+unsafe fn print(query: *const Query, queryid: i64) -> Option<()> {
+    // SAFETY: the query is live by the caller's promise. The planner changes the query, so a copy of it is printed.
+    unsafe {
+        let copy = pg_sys::copyObjectImpl(query.cast()).cast::<Query>();
+        describe::hide_foreign(copy)?;
+        let _unasked = describe::Unasked::new();
+        let printed = pg_sys::pg_get_querydef(copy, false);
+        keep_text(queryid, CStr::from_ptr(printed).to_bytes());
+        pg_sys::pfree(printed.cast());
+    }
+    Some(())
 }
 
 /// Keeps a queryid in a plan.

@@ -21,6 +21,7 @@ mod named;
 mod parsed;
 mod printing;
 mod relations;
+mod search_path;
 mod symbols;
 mod types;
 pub mod unended;
@@ -47,6 +48,7 @@ use symbols::Symbols;
 use unended::InProgress;
 
 pub use parsed::hide_foreign;
+pub use search_path::Unasked;
 
 /// The maximal budget of a session in nanoseconds, which is also the initial one.
 const MAX_BUDGET: i64 = 10_000_000;

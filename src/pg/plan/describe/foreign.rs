@@ -6,6 +6,7 @@
 //! copies of their functions without those of EXPLAIN, and the hooks of EXPLAIN are not set. The setting
 //! `explain_callbacks` names the libraries whose functions may be called.
 
+use super::search_path::Unasked;
 use crate::guc;
 use crate::pg::compat::explain_hooks::Hooks;
 use crate::pg::plan::tree::{Found, tag};
@@ -34,6 +35,8 @@ pub struct Muted {
     pointers: Vec<Pointer>,
     hooks: Hooks,
     judge: Judge,
+    /// Absent if a function of another extension may run: that may run queries.
+    _unasked: Option<Unasked>,
 }
 
 /// A pointer to the functions of a node.
@@ -58,11 +61,13 @@ impl Muted {
             pointers: Vec::new(),
             hooks,
             judge,
+            _unasked: None,
         };
         for place in found {
             // SAFETY: the plan state is live by the caller's promise.
             unsafe { muted.mute(place.plan_state)? };
         }
+        muted._unasked = (!muted.judge.has_allowed).then(Unasked::new);
         Some(muted)
     }
 
@@ -184,6 +189,8 @@ struct Judge {
     known: [Option<(*const c_void, bool)>; 4],
     /// The oldest of them.
     next: usize,
+    /// Whether any function may be called.
+    has_allowed: bool,
 }
 
 impl Judge {
@@ -199,6 +206,7 @@ impl Judge {
             return is_allowed;
         }
         let is_allowed = server::library_of(function).is_some_and(guc::is_explain_callback_allowed);
+        self.has_allowed |= is_allowed;
         self.known[self.next] = Some((function, is_allowed));
         self.next = (self.next + 1) % self.known.len();
         is_allowed
