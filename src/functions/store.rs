@@ -1,8 +1,8 @@
 //! `rowsource_info()` and `rowsource_reset()`: they show and reset the store that all sessions share.
 
 use crate::pg::executor;
-use crate::pg::server::fail;
 use crate::pg::server::srf::{Rows, timestamp, value};
+use crate::pg::server::{fail, switch};
 use crate::pg::store;
 use crate::{guc, session};
 use pgrx::{PgSqlErrorCode, pg_sys};
@@ -22,6 +22,7 @@ pub fn info_row(rows: &mut Rows) {
         value(info.refused as i64),
         value(info.truncated as i64),
         timestamp(info.reset_at),
+        switch::off_since().and_then(timestamp),
     ]);
 }
 

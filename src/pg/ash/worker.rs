@@ -1,11 +1,14 @@
 //! The background worker: how it is started, and its main loop.
 //!
-//! It has no database, as PostgreSQL's launcher of logical replication has none, so it is no obstacle for DROP DATABASE. It is in
-//! pg_stat_activity, because from there it finds the entries of the others. While the sampling frequency is 0, it sleeps.
+//! It has no database, as PostgreSQL's launcher of logical replication has none, so it is no obstacle for
+//! DROP DATABASE. It is in pg_stat_activity, because from there it finds the entries of the others. While the
+//! sampling frequency is 0 or the library is turned off, it sleeps. When the server stops, it saves the plans
+//! of the store.
 
 use super::memory;
 use super::sampler::Sampler;
 use crate::guc;
+use crate::pg::server::switch;
 use crate::pg::server::unguarded::{SignalHandlerForConfigReload, SignalHandlerForShutdownRequest};
 use crate::pg::{compat, server, store};
 use pgrx::{pg_guard, pg_sys};
@@ -132,8 +135,11 @@ pub unsafe extern "C-unwind" fn pg_rowsource_history_main(_argument: pg_sys::Dat
         pg_sys::BackgroundWorkerUnblockSignals();
         pg_sys::BackgroundWorkerInitializeConnection(std::ptr::null(), std::ptr::null(), 0);
     }
+    store::worker_arrives();
+    let end = run();
+    store::worker_leaves();
     // PostgreSQL starts a worker again that ended with 1, and forgets one that ended with 0. Who started this one can start another.
-    let is_final = run() == End::Useless && !memory::is_main();
+    let is_final = end == End::Useless && !memory::is_main();
     // SAFETY: the worker holds nothing.
     unsafe { pg_sys::proc_exit(i32::from(!is_final)) }
 }
@@ -164,7 +170,7 @@ fn run() -> End {
     // The frequency, the moments, and the next of these.
     let mut plan: Option<(u32, Moments, i64)> = None;
     loop {
-        let frequency = guc::history_frequency();
+        let frequency = guc::history_frequency().filter(|_| switch::is_on());
         if plan.map(|(frequency, ..)| frequency) != frequency {
             plan = frequency.map(|frequency| {
                 let mut moments = Moments::new(frequency, now());
@@ -200,14 +206,12 @@ fn wait_until(time: Option<i64>) -> bool {
     unsafe {
         pg_sys::WaitLatch(pg_sys::MyLatch, events as i32, timeout, pg_sys::PG_WAIT_EXTENSION);
         pg_sys::ResetLatch(pg_sys::MyLatch);
-        if (&raw const pg_sys::ShutdownRequestPending).read_volatile() != 0 {
-            return false;
-        }
         server::check_for_interrupts();
+        // First, because `pg_rowsource.save` may have changed.
         if (&raw const pg_sys::ConfigReloadPending).read_volatile() != 0 {
             (&raw mut pg_sys::ConfigReloadPending).write_volatile(0);
             pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP);
         }
+        (&raw const pg_sys::ShutdownRequestPending).read_volatile() == 0
     }
-    true
 }

@@ -12,13 +12,13 @@ use crate::guc;
 use crate::pg::compat;
 use crate::pg::hot::{timing, wait_object, waits as charged};
 use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::unguarded;
+use crate::pg::server::{switch, unguarded};
 use pgrx::pg_sys;
 use rowsource_core::waits::slot::Counters;
 use rowsource_core::waits::{CLASS, Event};
 use std::cell::Cell;
 
-pub use crate::pg::hot::wait_object::{forget, note_request};
+pub use crate::pg::hot::wait_object::{forget, forget_all, note_request};
 
 /// A wait that is in progress.
 #[derive(Clone, Copy)]
@@ -69,10 +69,31 @@ pub fn event() -> Event {
     unsafe { pg_sys::my_wait_event_info.read_volatile() }
 }
 
+/// Returns whether waits are counted.
+#[inline(always)]
+pub fn is_on() -> bool {
+    guc::wait_timing() && switch::is_on()
+}
+
 /// Returns the event if waits are counted, otherwise 0.
 #[inline(always)]
 pub fn counted_event() -> Event {
-    if guc::wait_timing() { event() } else { 0 }
+    if !guc::wait_timing() {
+        return 0;
+    }
+    if !switch::is_on() {
+        pause();
+        return 0;
+    }
+    event()
+}
+
+/// Notes that waits follow which are not counted: no later one is the rest of one that was.
+#[cold]
+#[inline(never)]
+pub fn pause() {
+    LAST.goes_on.set(false);
+    LOCK.goes_on.set(false);
 }
 
 /// Returns whether an event is of the class IO, but not a wait for another process to read, which sets a latch.
@@ -123,7 +144,7 @@ pub fn has_ticked(wait: Wait) -> bool {
 #[inline(never)]
 pub fn end(wait: Wait, ns: u64, goes_on: bool) {
     let Wait { event, lock, .. } = wait;
-    let Some(slot) = slots::mine() else {
+    let Some(slot) = slots::mine().filter(|_| switch::is_on()) else {
         return;
     };
     let last = if lock == 0 { &LAST } else { &LOCK };

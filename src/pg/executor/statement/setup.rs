@@ -16,7 +16,7 @@ use crate::pg::hot::wrapper::Timed;
 use crate::pg::plan::{describe, identity, temporary, tree};
 use crate::pg::results::node_table::NodeTable;
 use crate::pg::results::parallel;
-use crate::pg::server::{self, memory};
+use crate::pg::server::{self, memory, switch};
 use crate::pg::sql_trace::level;
 use crate::pg::{compat, store};
 use crate::session;
@@ -180,6 +180,7 @@ unsafe fn set_up(
         query,
         callback: pg_sys::MemoryContextCallback::default(),
         life: Life::new(),
+        switch: Cell::new(switch::state()),
         mode,
         nodes,
         core_contributes: mode == Mode::CoreOnly || has_gather,
@@ -371,6 +372,7 @@ impl Statement {
             }
         }
         self.query = query;
+        self.switch.set(switch::state());
         let is_reused = self.life.advance(Event::Reuse);
         debug_assert!(is_reused, "the pool keeps closed statements only");
         self.elapsed_ns.set(0.0);
