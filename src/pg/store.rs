@@ -19,6 +19,7 @@
 //! - [`exemplars`]: the executions that are kept whole;
 //! - [`pending`]: the sessions' buffers; [`file`]: the plans in a file; [`evict`]: the eviction of plans;
 //! - [`listing`]: lists what the store has; [`entry`]: the plans in their table;
+//! - [`reserve`]: the first parts of the sessions' memory; [`room`]: how much memory there may be;
 //! - [`access`], [`control`], [`blocks`]: a backend's pointers to the store, the control block, the memory of a plan;
 //! - [`evicted`]: what the control block knows of evicted plans; [`flips`]: the changes of plans; [`targets`]: the targets
 //!   of the SQL trace; [`presence`]: the processes that may change the plans.
@@ -54,6 +55,7 @@ mod pending;
 mod presence;
 mod read;
 mod record;
+mod reserve;
 mod room;
 mod saving;
 mod slot_wait;
@@ -63,9 +65,7 @@ mod worker;
 
 pub use attach::attach;
 pub use control::{SharedHistory, SharedTrace, may_exist};
-pub use live::{
-    LiveMemory, MAX_PART_OF_PAGE, attach_worker, live_memory, shared_history, shared_targets, shared_trace,
-};
+pub use live::{LINE, LiveMemory, attach_worker, live_memory, shared_history, shared_targets, shared_trace};
 pub use pending::{PlanRef, PlanSlot};
 pub use read::{current_plan, description, flips, info, keys, others, plan, reset};
 pub use record::{add_late_waits, record, record_counts, record_explained};

@@ -1,9 +1,11 @@
 //! Shared memory or the disk has no room for what the library keeps.
 
 use postgres::error::SqlState;
+use rowsource_tests::busy::Busy;
 use rowsource_tests::mounts::Mounts;
 use rowsource_tests::session::{must_fail, run_each, value};
 use rowsource_tests::store::{assert_measures, info, keeping, make_plans};
+use rowsource_tests::waiting::until_waiting;
 use std::fs;
 use std::path::Path;
 
@@ -77,6 +79,47 @@ fn a_container_keeps_room_for_parallel_queries_needs_mount() {
         matches!(&lines[..], [line] if line.contains("enlarge /dev/shm")),
         "{lines:#?}"
     );
+}
+
+/// What each session needs to be seen is reserved first. Plans have what is left, and a line in the log says
+/// that this is little.
+#[test]
+fn what_sessions_need_comes_before_plans_needs_mount() {
+    let mounts = Mounts::new(&[(Path::new("/dev/shm"), 64 * MB)]);
+    // In the second case, there is not enough for all sessions.
+    for (connections, limits) in [(500, 4 * MB..6 * MB), (1_500, 2 * MB..3 * MB)] {
+        let mut server = keeping(
+            &format!("faults-reserve-{connections}"),
+            &[
+                "min_dynamic_shared_memory = 0",
+                &format!("max_connections = {connections}"),
+            ],
+        );
+        server.stop();
+        server.run_inside(&mounts);
+        server.clear_log();
+        server.launch();
+        let mut client = server.connect();
+        let limit = info(&mut client, "max_bytes") as u64;
+        assert!(limits.contains(&limit), "{connections}: {limit}");
+        run_each(&mut client, "SET pg_rowsource.statistics_level = 'typical'");
+        make_plans(&mut client, 1_000, 6);
+        assert!(info(&mut client, "evictions") > 0);
+        assert!(info(&mut client, "bytes") as u64 <= limit);
+        let busy = Busy::run(server.connect(), "SELECT pg_sleep(1000) FROM t");
+        until_waiting(&mut client, busy.pid, "PgSleep");
+        let seen = format!(
+            "SELECT count(*) FROM pg_stat_rowsource_live WHERE pid = {} AND operation = 'Seq Scan'",
+            busy.pid
+        );
+        assert_eq!(value::<i64>(&mut client, &seen), 1);
+        busy.cancel(&mut client);
+        let lines = server.log_of_library();
+        assert!(
+            matches!(&lines[..], [line] if line.contains("enlarge /dev/shm")),
+            "{lines:#?}"
+        );
+    }
 }
 
 /// With a /dev/shm of 6 MB, plans that do not fit are not stored. Only the log reports it, once.

@@ -1,7 +1,7 @@
 //! The heart's sleep.
 
 use crate::pending::{Atomic, Atomics, Native};
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 /// Whether the heart sleeps. A session that has a wish wakes it up. The heart stays awake for some time then,
 /// so that sessions wake it up seldom. Zero bytes are a heart that is awake, or that there is none.
@@ -20,7 +20,7 @@ impl<A: Atomics> Sleep<A> {
     /// are none.
     pub fn begin(&self) {
         self.0.store(1, Release);
-        A::full_fence();
+        A::fence(SeqCst);
     }
 
     /// Returns whether the heart sleeps, or is about to. If not, a session has woken it up.
@@ -37,7 +37,7 @@ impl<A: Atomics> Sleep<A> {
     /// one must.
     #[inline]
     pub fn must_be_ended(&self) -> bool {
-        A::full_fence();
+        A::fence(SeqCst);
         self.0.load(Relaxed) != 0 && self.0.compare_exchange(1, 0, Acquire, Relaxed).is_ok()
     }
 }

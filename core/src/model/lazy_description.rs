@@ -49,6 +49,7 @@ pub struct LazyDescription {
     extents: Vec<Extent>,
     /// What this session's planner expected of the nodes; empty if the description says it.
     costs: Vec<Costs>,
+    published_size: OnceCell<Option<usize>>,
 }
 
 /// A description as another session has published it, which runs the plan.
@@ -68,6 +69,7 @@ impl LazyDescription {
             decoded: OnceCell::from(Rc::new(description)),
             extents,
             costs: Vec::new(),
+            published_size: OnceCell::new(),
         }
     }
 
@@ -80,6 +82,7 @@ impl LazyDescription {
             decoded: OnceCell::new(),
             extents: Vec::new(),
             costs: Vec::new(),
+            published_size: OnceCell::new(),
         })
     }
 
@@ -92,6 +95,7 @@ impl LazyDescription {
         }
         self.extents = extents;
         self.costs = costs.collect();
+        self.published_size = OnceCell::new();
         self
     }
 
@@ -111,8 +115,10 @@ impl LazyDescription {
 
     /// Returns the number of bytes that [`publish`](Self::publish) writes.
     pub fn published_size(&self) -> Option<usize> {
-        let planned = postcard::experimental::serialized_size(&(&self.extents, &self.costs)).ok()?;
-        Some(self.stored_size()? + planned)
+        *self.published_size.get_or_init(|| {
+            let planned = postcard::experimental::serialized_size(&(&self.extents, &self.costs)).ok()?;
+            Some(self.stored_size()? + planned)
+        })
     }
 
     /// Writes it for other sessions, which see it while the plan runs. Returns its size. Returns `None` if there is no room for it.

@@ -18,8 +18,9 @@ pub trait Atomics {
     /// Holds a value that an owner guards.
     type Cell<T>: SharedCell<T>;
 
-    /// Orders all loads and stores before it, of all processes, before all after it.
-    fn full_fence();
+    /// A fence. With `SeqCst` it orders all loads and stores before it, of all processes, before all after
+    /// it.
+    fn fence(order: Ordering);
 }
 
 /// An atomic number.
@@ -81,8 +82,8 @@ impl Atomics for Native {
     type Cell<T> = NativeCell<T>;
 
     #[inline(always)]
-    fn full_fence() {
-        std::sync::atomic::fence(Ordering::SeqCst);
+    fn fence(order: Ordering) {
+        std::sync::atomic::fence(order);
     }
 }
 

@@ -83,9 +83,9 @@ impl<O: Orderings> Atomics for Loom<O> {
     type U64 = Ordered<AtomicU64, O>;
     type Cell<T> = LoomCell<T>;
 
-    fn full_fence() {
+    fn fence(order: Ordering) {
         if O::has_fences() {
-            loom::sync::atomic::fence(Ordering::SeqCst);
+            loom::sync::atomic::fence(order);
         }
     }
 }

@@ -103,7 +103,7 @@ impl Heart {
         let Some(memory) = store::live_memory() else {
             return;
         };
-        let newest = memory.newest.load(Acquire);
+        let newest = memory.newest().load(Acquire);
         if newest == self.newest {
             return;
         }

@@ -5,6 +5,9 @@
 
 use pgrx::pg_sys;
 
+/// The size of a page. Where pages have another size, none is shared with other processes.
+pub const PAGE: usize = 4096;
+
 /// Returns the address of the process's counters of blocks and of I/O times. Only the process's one thread may use them.
 #[inline(always)]
 pub const fn buffer_usage() -> *mut pg_sys::BufferUsage {
@@ -15,4 +18,15 @@ pub const fn buffer_usage() -> *mut pg_sys::BufferUsage {
 #[inline(always)]
 pub const fn wal_usage() -> *const pg_sys::WalUsage {
     &raw const pg_sys::pgWalUsage
+}
+
+/// Returns the address of the first page with these counters, and the bytes of all pages that have them: 0 if
+/// these are many. They are the same in all processes of a server.
+pub fn pages_of_counters() -> (usize, usize) {
+    const MAX: usize = 3 * PAGE;
+    let [buffers, wal] = [buffer_usage().addr(), wal_usage().addr()];
+    let first = buffers.min(wal) & !(PAGE - 1);
+    let end = (buffers + size_of::<pg_sys::BufferUsage>()).max(wal + size_of::<pg_sys::WalUsage>());
+    let bytes = end.next_multiple_of(PAGE) - first;
+    (first, if bytes <= MAX { bytes } else { 0 })
 }

@@ -1,9 +1,16 @@
 //! Maps a page of a static onto shared memory: then the process uses the static as before, and others see its content.
 
-/// The size of a page. On a system with other pages, nothing is mapped.
-pub const PAGE: usize = 4096;
+use crate::pg::compat::PAGE;
+
 /// The size of the smallest huge page of any system.
-pub const HUGE_PAGE: usize = 64 << 10;
+const HUGE_PAGE: usize = 64 << 10;
+
+/// Returns whether a static at this place could be mapped onto shared memory. The system would round the
+/// length of two places where a huge page can begin up to a huge page. It refuses huge pages at other
+/// addresses.
+pub fn may_map(place: usize, shared: *const u8) -> bool {
+    !(place | shared.addr()).is_multiple_of(HUGE_PAGE)
+}
 
 /// Puts shared memory in the place of a static. Returns false, and changes nothing, if the system does not allow that: for
 /// example, if the shared memory is of huge pages.
@@ -19,8 +26,7 @@ pub unsafe fn map_onto(place: *mut u8, shared: *mut u8, bytes: usize) -> bool {
     if page != PAGE as libc::c_long
         || !place.addr().is_multiple_of(PAGE)
         || !shared.addr().is_multiple_of(PAGE)
-        // The system would round the length up to a huge page. It refuses huge pages at other addresses.
-        || (place.addr() | shared.addr()).is_multiple_of(HUGE_PAGE)
+        || !may_map(place.addr(), shared)
     {
         return false;
     }

@@ -2,11 +2,13 @@
 //!
 //! As for the copies of `read`, what was read is used only if the same execution was live before and afterwards.
 
-use super::area::{self, Area, Block};
+use super::area::{self, Area};
+use super::block::{Block, Need};
 use super::read::copy_words;
 use crate::pg::compat::{self, NodeInstrumentation};
 use crate::pg::hot::node::Node;
 use crate::pg::store::LiveMemory;
+use rowsource_core::blocks::{BlockId, Slot};
 use rowsource_core::model::PlanKey;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -29,7 +31,8 @@ pub struct Glance {
 /// of what was read need not be read again: each part lies in another page, which is no longer in the processor's caches.
 #[derive(Clone, Copy)]
 struct Seen {
-    block: *const Block,
+    id: BlockId,
+    block: &'static Block,
     generation: u64,
     account: Option<usize>,
     glance: Glance,
@@ -66,7 +69,7 @@ impl Areas {
     /// # Safety
     /// The caller must be in `contained`, outside of any FFI boundary. Raises if memory cannot be mapped.
     unsafe fn find(&mut self, memory: &LiveMemory) {
-        let newest = memory.newest.load(Acquire);
+        let newest = memory.newest().load(Acquire);
         if newest != self.newest {
             let (all, known) = (&mut self.all, self.newest);
             // SAFETY: the caller promises what the function requires.
@@ -164,16 +167,45 @@ impl Areas {
     }
 }
 
-/// Returns the innermost statement that runs, with its generation.
-fn innermost(area: &'static Area) -> Option<(&'static Block, u64)> {
-    let running = area.used_blocks().filter_map(|block| {
-        let generation = block.header.generation()?;
-        let state = block.header.state();
-        state.is_running.then_some((state.depth, block, generation))
-    });
-    running
-        .max_by_key(|(depth, ..)| *depth)
-        .map(|(_, block, generation)| (block, generation))
+/// A statement that runs.
+struct Innermost {
+    slot: &'static Slot,
+    id: BlockId,
+    block: &'static Block,
+    generation: u64,
+}
+
+impl Innermost {
+    /// Returns the one of a session. `last` is what was seen the last time.
+    ///
+    /// # Safety
+    /// The caller must be in `contained`, outside of any FFI boundary. Raises if memory cannot be mapped.
+    unsafe fn of(memory: &LiveMemory, area: &'static Area, last: Option<&Seen>) -> Option<Innermost> {
+        let running = area.held_blocks().filter_map(|(slot, id)| {
+            let block = match last {
+                Some(last) if last.id == id => last.block,
+                // SAFETY: the block is in a slot, and the caller promises the rest.
+                _ => unsafe { Block::at(memory, id) },
+            };
+            let generation = block.header.generation.live()?;
+            let state = block.header.state();
+            let found = Innermost {
+                slot,
+                id,
+                block,
+                generation,
+            };
+            state.is_running.then_some((state.depth, found))
+        });
+        running
+            .max_by_key(|(depth, _)| *depth)
+            .map(|(_, innermost)| innermost)
+    }
+
+    /// Returns whether it still runs in that session. Then what was read since is of this execution.
+    fn is_still(&self) -> bool {
+        self.slot.has(self.id) && self.block.header.generation.is_still(self.generation)
+    }
 }
 
 /// Looks at a session once. Returns `None` if it must be tried again, and `Some(None)` if no statement runs. `last` is what was seen the
@@ -182,26 +214,29 @@ fn innermost(area: &'static Area) -> Option<(&'static Block, u64)> {
 /// # Safety
 /// The caller must be in `contained`, outside of any FFI boundary. Raises if memory cannot be mapped.
 unsafe fn look(memory: &LiveMemory, area: &'static Area, last: &mut Option<Seen>) -> Option<Option<Glance>> {
-    let Some((block, generation)) = innermost(area) else {
+    // SAFETY: the caller promises what the function requires.
+    let Some(innermost) = (unsafe { Innermost::of(memory, area, last.as_ref()) }) else {
         return Some(None);
     };
+    let (id, block, generation) = (innermost.id, innermost.block, innermost.generation);
     // SAFETY: the hot state is in shared memory that stays mapped.
     let account = area
         .hot()
         .map(|hot| unsafe { (&raw const (*hot).current).read_volatile().get().usage().addr() });
-    let same = |seen: &Seen| {
-        (seen.block, seen.generation, seen.account) == (std::ptr::from_ref(block), generation, account)
-    };
+    let same = |seen: &Seen| (seen.id, seen.generation, seen.account) == (id, generation, account);
     if let Some(Seen { glance, .. }) = last.filter(same) {
         let wait_event = area.wait_event();
-        let is_still = block.header.is_still(generation);
-        return is_still.then_some(Some(Glance { wait_event, ..glance }));
+        return innermost
+            .is_still()
+            .then_some(Some(Glance { wait_event, ..glance }));
     }
     let setup = block.header.setup();
-    let (address, _) = block.addresses(setup.count)?;
+    if !Need::of_nodes(setup.count).fits(id.kind()) {
+        return None;
+    }
     // SAFETY: the caller promises what the functions require. The block has so many initialised nodes, which are never freed.
     let (running, is_by_core, wait_event) = unsafe {
-        let nodes: *const Node = memory.at(address).cast();
+        let nodes = block.nodes().cast_const();
         let wait_event = area.wait_event();
         let called = account.and_then(|account| of_account(setup.count, setup.first, account));
         let by_core = |index: usize| (&raw const (*nodes.add(index)).last_by_core).read_volatile() != 0;
@@ -215,7 +250,7 @@ unsafe fn look(memory: &LiveMemory, area: &'static Area, last: &mut Option<Seen>
         });
         (running, is_by_core, wait_event)
     };
-    if !block.header.is_still(generation) {
+    if !innermost.is_still() {
         return None;
     }
     let (node, plan_node_id) = running.unzip();
@@ -227,6 +262,7 @@ unsafe fn look(memory: &LiveMemory, area: &'static Area, last: &mut Option<Seen>
     };
     // If core may call nodes on behalf of the running one, the account does not tell which of them runs.
     *last = (!is_by_core).then_some(Seen {
+        id,
         block,
         generation,
         account,
@@ -322,21 +358,24 @@ unsafe fn place(
     worker: &PlanKey,
     plan_node_id: i32,
 ) -> Option<Option<(PlanKey, Option<u16>)>> {
-    let Some((block, generation)) = innermost(leader) else {
+    // SAFETY: the caller promises what the function requires.
+    let Some(innermost) = (unsafe { Innermost::of(memory, leader, None) }) else {
         return Some(None);
     };
-    let setup = block.header.setup();
-    let (address, _) = block.addresses(setup.count)?;
-    // SAFETY: the caller promises what the function requires. The block has so many initialised nodes, which are never freed.
+    let setup = innermost.block.header.setup();
+    if !Need::of_nodes(setup.count).fits(innermost.id.kind()) {
+        return None;
+    }
+    // SAFETY: the block has so many initialised nodes, which are never freed.
     let found = unsafe {
-        let nodes: *const Node = memory.at(address).cast();
+        let nodes = innermost.block.nodes().cast_const();
         let hidden = usize::from((&raw const (*nodes).hidden).cast::<u8>().read_volatile() != 0);
         let mut indices = 0..setup.count;
         indices
             .find(|i| (&raw const (*nodes.add(*i)).plan_node_id).read_volatile() == plan_node_id)
             .and_then(|i| u16::try_from(i.checked_sub(hidden)?).ok())
     };
-    if !block.header.is_still(generation) {
+    if !innermost.is_still() {
         return None;
     }
     Some((setup.key.queryid == worker.queryid).then_some((setup.key, found)))

@@ -1,5 +1,7 @@
 //! What a statement publishes of itself, beside its nodes.
 
+use rowsource_core::blocks::Generation;
+use rowsource_core::clock::{Source, elapsed};
 use rowsource_core::model::PlanKey;
 use rowsource_core::sampler::Config;
 use std::cell::UnsafeCell;
@@ -35,13 +37,11 @@ pub struct Setup {
 const WORDS: usize = size_of::<Setup>() / 8;
 const _: () = assert!(size_of::<Setup>() == WORDS * 8 && align_of::<Setup>() == 8);
 
-/// The published state of a statement. Only its session writes it.
-///
-/// The statement is live while `generation` is odd. It is even while the statement is set up or reset, and after it has ended. So
-/// a copy is of one execution if the number was the same odd one before and after. Zero bytes are a statement that is not live.
+/// The published state of a statement. Only its session writes it. Zero bytes are a statement that is not
+/// live.
 #[repr(C)]
 pub struct Header {
-    generation: AtomicU64,
+    pub generation: Generation,
     setup: UnsafeCell<Setup>,
     /// The clock's reading when the current run began.
     run_began: AtomicU64,
@@ -98,8 +98,7 @@ impl Header {
             self.began.store(now, Relaxed);
             self.elapsed_ns.store(0, Relaxed);
             self.is_running.store(true, Relaxed);
-            self.generation
-                .store(self.generation.load(Relaxed).wrapping_add(1), Release);
+            self.generation.begin();
         } else {
             self.is_running.store(true, Release);
         }
@@ -115,29 +114,13 @@ impl Header {
     /// Notes that the statement has ended: its nodes may change from now on. Does nothing if it is not live.
     #[inline(always)]
     pub fn end(&self) {
-        let generation = self.generation.load(Relaxed);
-        if generation & 1 == 1 {
-            self.generation.store(generation.wrapping_add(1), Relaxed);
-            fence(Release);
-        }
+        self.generation.end();
     }
 
     /// Returns the depth of a statement that runs inside this one.
     #[inline(always)]
     pub fn depth_inside(&self) -> u32 {
         self.depth.load(Relaxed).wrapping_add(1)
-    }
-
-    /// Returns the number of the execution, if the statement is live.
-    pub fn generation(&self) -> Option<u64> {
-        Some(self.generation.load(Acquire)).filter(|generation| generation & 1 == 1)
-    }
-
-    /// Returns whether the statement was live since [`Header::generation`] returned this number. Then copies that were made since
-    /// are of that execution.
-    pub fn is_still(&self, generation: u64) -> bool {
-        fence(Acquire);
-        self.generation.load(Relaxed) == generation
     }
 
     /// Returns a copy of the state.
@@ -153,7 +136,7 @@ impl Header {
         }
     }
 
-    /// Returns a copy of the setup. It is valid only if [`Header::is_still`] is true afterwards.
+    /// Returns a copy of the setup. It is valid only if the generation is still the same afterwards.
     pub fn setup(&self) -> Setup {
         let mut words = [0u64; WORDS];
         let from: *const u64 = self.setup.get().cast();
@@ -163,5 +146,20 @@ impl Header {
         }
         // SAFETY: the sizes are the same, and all fields are numbers, for which all bits are valid.
         unsafe { std::mem::transmute(words) }
+    }
+
+    /// Returns about how many nanoseconds ago the last run of a statement that is not live ended.
+    pub fn idle_ns(&self) -> f64 {
+        let (setup, state) = (self.setup(), self.state());
+        let clock = Source::ALL.get(usize::from(setup.clock));
+        match clock {
+            // No statement has run.
+            _ if state.run_began == 0 => f64::INFINITY,
+            Some(clock) => {
+                let since = elapsed(state.run_began, clock.read()).unwrap_or(0);
+                since as f64 * setup.tick_ns - state.elapsed_ns
+            }
+            None => 0.0,
+        }
     }
 }

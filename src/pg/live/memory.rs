@@ -1,7 +1,8 @@
-//! Provides memory for the nodes of a statement: in the session's shared area, or in private memory if there is no room.
+//! Provides memory for the nodes of a statement: a block that others see, or private memory if there is none.
 
-use super::area::{self, OwnBlock};
+use super::block::Need;
 use super::header::{Header, Setup};
+use super::own::{self, OwnBlock};
 use crate::pg::hot::node::Node;
 use crate::pg::server::backend_local::BackendLocal;
 use rowsource_core::model::LazyDescription;
@@ -21,25 +22,27 @@ pub enum NodeMemory {
 static NOBODYS: BackendLocal<Header> = BackendLocal::new(Header::new());
 
 impl NodeMemory {
-    /// Returns the address of `count` initialised nodes, and whether they are new, so that their bytes are zero. Returns `None` if
-    /// there is no memory. The address is valid until the next call, and until this is dropped.
-    pub fn get(&mut self, count: usize) -> Option<(*mut Node, bool)> {
-        if self.capacity() >= count {
-            match self {
-                NodeMemory::Shared(block) => return Some((block.nodes(), false)),
-                NodeMemory::Private(memory) => return memory.get(count),
-                NodeMemory::Empty => {}
-            }
+    /// Returns the address of initialised nodes for a statement, and whether they are new, so that their
+    /// bytes are zero. Returns `None` if there is no memory. The address is valid until the next call, and
+    /// until this is dropped.
+    pub fn get(&mut self, need: Need) -> Option<(*mut Node, bool)> {
+        if let NodeMemory::Shared(block) = self
+            && block.fits(need)
+        {
+            return Some((block.nodes(), false));
         }
-        *self = NodeMemory::Empty;
-        if let Some((block, is_new)) = area::take_block(count) {
+        // This gives a block that is too small back.
+        let mut private = match std::mem::take(self) {
+            NodeMemory::Private(memory) => memory,
+            NodeMemory::Shared(_) | NodeMemory::Empty => ZeroedMemory::new(),
+        };
+        if let Some((block, is_new)) = own::take_block(need) {
             let nodes = block.nodes();
             *self = NodeMemory::Shared(block);
             return Some((nodes, is_new));
         }
-        let mut memory = ZeroedMemory::new();
-        let got = memory.get(count)?;
-        *self = NodeMemory::Private(memory);
+        let got = private.get(need.nodes)?;
+        *self = NodeMemory::Private(private);
         Some(got)
     }
 
@@ -52,11 +55,34 @@ impl NodeMemory {
         }
     }
 
+    /// Returns whether others see the statement.
+    pub fn is_shared(&self) -> bool {
+        matches!(self, NodeMemory::Shared(_))
+    }
+
+    /// Takes the memory again after [`NodeMemory::give_back`]. Returns false if its statement must be set up
+    /// anew, because another session has its block, or because there may be a block for it now.
+    #[inline(always)]
+    pub fn hold(&self) -> bool {
+        match self {
+            NodeMemory::Shared(block) => block.hold(),
+            NodeMemory::Private(_) | NodeMemory::Empty => !own::may_have_block(),
+        }
+    }
+
+    /// Gives the memory back until its statement runs again.
+    #[inline(always)]
+    pub fn give_back(&self) {
+        if let NodeMemory::Shared(block) = self {
+            block.give_back();
+        }
+    }
+
     /// Returns the header of the statement. It is valid as long as the process runs.
     pub fn header(&self) -> &'static Header {
         match self {
             NodeMemory::Shared(block) => block.header(),
-            NodeMemory::Private(_) | NodeMemory::Empty => area::private_header().unwrap_or(NOBODYS.inner()),
+            NodeMemory::Private(_) | NodeMemory::Empty => own::private_header().unwrap_or(NOBODYS.inner()),
         }
     }
 
@@ -66,10 +92,12 @@ impl NodeMemory {
     /// The statement must not be live.
     pub unsafe fn publish(&self, setup: Setup, description: Option<&Rc<LazyDescription>>) {
         if let NodeMemory::Shared(block) = self {
-            // SAFETY: this process owns the header, and the statement is not live, by the caller's promise.
-            unsafe { block.header().set_up(setup) };
-            if let Some(description) = description {
-                block.describe(description);
+            // SAFETY: this process holds the block, and the statement is not live, by the caller's promise.
+            unsafe {
+                block.header().set_up(setup);
+                if let Some(description) = description {
+                    block.describe(setup.count, description);
+                }
             }
         }
     }

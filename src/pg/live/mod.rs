@@ -6,8 +6,10 @@
 //!
 //! * `alias` makes a page of this process's statics visible to others, so that they see which node runs;
 //! * `header` is what a statement publishes beside its nodes;
-//! * `area` is the shared memory of a session: its statements' headers and nodes;
-//! * `memory` provides the nodes of a statement, in that area, or in private memory if there is no room;
+//! * `block` is the shared memory of a statement: its header, its nodes and its description;
+//! * `area` is what a session always has: the pages with its hot state, its first block, and slots for more;
+//! * `own` finds a block for a statement of this session;
+//! * `memory` provides the nodes of a statement, in a block, or in private memory if there is none;
 //! * `read` copies the statements of all sessions;
 //! * `glance` finds the statement and the node that a session runs, and copies nothing else;
 //! * `compute` computes the statistics of a copy;
@@ -15,13 +17,16 @@
 
 mod alias;
 pub mod area;
+mod block;
 mod compute;
 mod glance;
 mod header;
 pub mod memory;
+mod own;
 mod read;
 mod wish;
 
+pub use block::Need;
 pub use compute::Computed;
 pub use glance::{Areas, Glance};
 pub use header::{Header, Setup};

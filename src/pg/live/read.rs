@@ -4,7 +4,8 @@
 //! after some tries the statement is left out. Each word of a copy is one that the session has written. Addresses in it are those
 //! of the session, so they are only compared and turned into indices.
 
-use super::area::{self, Area, Block};
+use super::area::{self, Area};
+use super::block::{Block, Need};
 use super::header::{Setup, State};
 use super::wish;
 use crate::pg::compat;
@@ -15,6 +16,7 @@ use crate::pg::server;
 use crate::pg::server::memory;
 use crate::pg::store::{self, LiveMemory};
 use pgrx::pg_sys;
+use rowsource_core::blocks::{BlockId, Slot};
 use rowsource_core::clock::{Source, elapsed};
 use rowsource_core::model::{Buffers, LazyDescription, PlanDescription, Published, Wal};
 use std::mem::MaybeUninit;
@@ -117,11 +119,11 @@ pub fn sessions_without_beats() -> usize {
 /// Returns copies of the statements of a session, the outermost first.
 fn of_session(memory: &LiveMemory, area: &'static Area) -> Vec<Running> {
     let Some(pid) = area.pid() else { return Vec::new() };
-    let blocks = area.blocks.iter();
-    let mut all: Vec<Running> = blocks
-        .filter_map(|block| {
+    let mut all: Vec<Running> = area
+        .held_blocks()
+        .filter_map(|(slot, id)| {
             (0..TRIES)
-                .find_map(|i| copy(memory, area, block, pid, i))
+                .find_map(|i| copy(memory, area, slot, id, pid, i))
                 .flatten()
         })
         .collect();
@@ -157,32 +159,35 @@ fn of_session(memory: &LiveMemory, area: &'static Area) -> Vec<Running> {
 fn copy(
     memory: &LiveMemory,
     area: &'static Area,
-    block: &'static Block,
+    slot: &'static Slot,
+    id: BlockId,
     pid: i32,
     tries: usize,
 ) -> Option<Option<Running>> {
-    let Some(generation) = block.header.generation() else {
+    // SAFETY: SQL functions are outside of any boundary. The block is in a slot.
+    let block = unsafe { Block::at(memory, id) };
+    let Some(generation) = block.header.generation.live() else {
         return Some(None);
     };
     let (setup, state) = (block.header.setup(), block.header.state());
-    let (address, description) = block.addresses(setup.count)?;
-    let clock = *Source::ALL.get(usize::from(setup.clock))?;
-    let before = hot(area);
-    // SAFETY: SQL functions are outside of any boundary. The block has so many initialised nodes, which are never freed.
-    let nodes = unsafe { copy_nodes(memory.at(address).cast(), setup.count) };
-    let now = clock.read();
-    let after = hot(area);
-    let mut bytes: Vec<u8> = memory::with_room(description.1);
-    if description.1 > 0 {
-        // SAFETY: as above. The size is at most that of the room.
-        unsafe {
-            let place = memory.at(description.0);
-            bytes.extend((0..description.1).map(|i| place.add(i).read_volatile()));
-        }
-    }
-    if !block.header.is_still(generation) {
+    if !Need::of_nodes(setup.count).fits(id.kind()) {
         return None;
     }
+    let clock = *Source::ALL.get(usize::from(setup.clock))?;
+    let before = hot(area);
+    // SAFETY: a block of this kind has so many nodes. It is never freed.
+    let nodes = unsafe { copy_nodes(block.nodes(), setup.count) };
+    let now = clock.read();
+    let after = hot(area);
+    let (place, size) = block.description(id.kind());
+    let mut bytes: Vec<u8> = memory::with_room(size);
+    // SAFETY: the description is in the block.
+    bytes.extend((0..size).map(|i| unsafe { place.add(i).read_volatile() }));
+    if !slot.has(id) || !block.header.generation.is_still(generation) {
+        return None;
+    }
+    // SAFETY: the copies are of initialised nodes, because the statement was live.
+    let nodes = unsafe { initialised(nodes) };
     // If the session charged an account meanwhile, the counters do not belong to the copy.
     let is_same = matches!((&before, &after), (Some(before), Some(after)) if before.charged == after.charged && before.account == after.account);
     if before.is_some() && !is_same && tries + 1 < TRIES {
@@ -206,27 +211,37 @@ fn copy(
     }))
 }
 
-/// Copies nodes word by word.
+/// Copies nodes word by word. Another session may have the block by now, and something else there.
 ///
 /// # Safety
-/// There must be so many initialised nodes. Their session may change them meanwhile, each word as a whole.
-unsafe fn copy_nodes(from: *const Node, count: usize) -> Vec<Node> {
+/// There must be memory for so many nodes. Others may change it meanwhile, each word as a whole.
+unsafe fn copy_nodes(from: *const Node, count: usize) -> Vec<MaybeUninit<Node>> {
     const WORDS: usize = size_of::<Node>() / 8;
     const _: () = assert!(size_of::<Node>() == WORDS * 8 && align_of::<Node>() == 8);
-    let mut nodes: Vec<Node> = memory::with_room(count);
+    let mut nodes: Vec<MaybeUninit<Node>> = memory::with_room(count);
     for i in 0..count {
         let mut node = MaybeUninit::<Node>::uninit();
-        // SAFETY: the node is initialised by the caller's promise, and so is its copy afterwards. Nobody writes anything but values
-        // of a node's fields there, and fields of more than one word have values for all combinations of their words.
-        nodes.push(unsafe {
+        // SAFETY: the caller promises that there are so many words.
+        unsafe {
             let (from, to) = (from.add(i).cast::<u64>(), node.as_mut_ptr().cast::<u64>());
             for word in 0..WORDS {
                 to.add(word).write(from.add(word).read_volatile());
             }
-            node.assume_init()
-        });
+        }
+        nodes.push(node);
     }
     nodes
+}
+
+/// Returns copies of nodes.
+///
+/// # Safety
+/// Their statement must have been live while they were copied. Then nobody wrote anything but values of a
+/// node's fields there, and fields of more than one word have values for all combinations of their words.
+unsafe fn initialised(nodes: Vec<MaybeUninit<Node>>) -> Vec<Node> {
+    let mut nodes = std::mem::ManuallyDrop::new(nodes);
+    // SAFETY: the layout is the same, and all nodes are initialised by the caller's promise.
+    unsafe { Vec::from_raw_parts(nodes.as_mut_ptr().cast(), nodes.len(), nodes.capacity()) }
 }
 
 /// Copies the hot state of a session, if it can be seen.

@@ -1,7 +1,7 @@
 //! Tells the heart that a statement begins that may need beats ([`rowsource_core::beat`]), and wakes it up if
 //! it sleeps.
 
-use super::area;
+use super::own;
 use crate::pg::hot::state::HOT;
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::{self, unguarded};
@@ -20,13 +20,13 @@ pub fn has_heart() -> bool {
 
 /// Returns whether this session gets no beats.
 pub fn lacks_beats() -> bool {
-    !area::is_hot_shared() || !has_heart()
+    !own::is_hot_shared() || !has_heart()
 }
 
 /// Notes that a statement begins that may need beats. Does nothing if the heart cannot see this session.
 #[inline(never)]
 pub fn may_need_beats() {
-    if HOT.beats.is_wishing() || !area::is_hot_shared() {
+    if HOT.beats.is_wishing() || !own::is_hot_shared() {
         return;
     }
     HOT.beats.may_wish();

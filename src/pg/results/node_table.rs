@@ -7,8 +7,8 @@ use super::node::Node;
 use crate::pg::compat::{IndexSearches, NodeInstrumentation};
 use crate::pg::hot::node::Account;
 use crate::pg::hot::usage::Usage;
-use crate::pg::live::Header;
 use crate::pg::live::memory::NodeMemory;
+use crate::pg::live::{Header, Need};
 use pgrx::pg_sys::{ExecProcNodeMtd, PlanState, TupleTableSlot};
 use rowsource_core::histogram::Histogram;
 use rowsource_core::model::Estimate;
@@ -33,13 +33,13 @@ pub struct NodeRef<'a> {
 }
 
 impl NodeTable {
-    /// Creates a table of `count` nodes in their initial state. `memory` is empty or comes from [`NodeTable::take_memory`].
-    /// Returns `None` if there is no memory.
-    pub fn new(mut memory: NodeMemory, count: usize) -> Option<NodeTable> {
-        let first = Node::fresh(&mut memory, count)?;
+    /// Creates a table of nodes in their initial state, as many as are needed. `memory` is empty or comes
+    /// from [`NodeTable::take_memory`]. Returns `None` if there is no memory.
+    pub fn new(mut memory: NodeMemory, need: Need) -> Option<NodeTable> {
+        let first = Node::fresh(&mut memory, need)?;
         Some(NodeTable {
             first,
-            count,
+            count: need.nodes,
             header: memory.header(),
             memory,
         })

@@ -3,7 +3,7 @@
 use super::access::{self, Store};
 use super::control::{self, Control};
 use super::entry::{Entry, NODE_SIZE};
-use super::{file, pending, room, saving};
+use super::{file, pending, reserve, room, saving};
 use crate::pg::compat;
 use crate::pg::server;
 use crate::pg::server::backend_local::BackendLocal;
@@ -130,10 +130,8 @@ unsafe fn make_or_attach(control: *mut Control) -> Option<Store> {
                 area
             };
             let limit = room::limit();
-            let (plans, pending) = {
-                let sessions = limit / room::PENDING_PART + limit / room::LIVE_PART;
-                (make(limit), make(sessions))
-            };
+            let (plans, pending) = (make(limit), make(room::of_sessions(limit)));
+            reserve::make(&(*control).live, pending);
             let table = pg_sys::dshash_create(plans, &parameters, none);
             (*control).note_limit(limit);
             (*control).plans_area = pg_sys::dsa_get_handle(plans);

@@ -10,6 +10,7 @@ use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::{compat, server};
 use pgrx::{pg_guard, pg_sys};
 use rowsource_core::beat::Sleep;
+use rowsource_core::blocks::Room;
 use rowsource_core::eviction::Limits;
 use rowsource_core::pending::{List, Owner, OwnerGuard};
 use std::cell::Cell;
@@ -43,9 +44,7 @@ pub(super) struct Control {
     exhausted_until: AtomicI64,
     /// The sessions' buffers.
     pub buffers: List,
-    /// The newest of the areas in which sessions measure their statements, and the bytes of all: see `live`.
-    pub live: AtomicU64,
-    pub live_bytes: AtomicU64,
+    pub live: SharedLive,
     pub truncated: AtomicU64,
     pub reset_at: AtomicI64,
     /// What is no longer stored, guarded by `lock`.
@@ -57,6 +56,22 @@ pub(super) struct Control {
     pub presence: Presence,
     /// The targets of the SQL trace, with a lock of their own.
     pub targets: SharedTargets,
+}
+
+/// The memory in which sessions measure their statements: see `live`. Zero bytes are one that no session
+/// uses.
+#[repr(C)]
+pub(super) struct SharedLive {
+    /// The address of the area that a session has listed last, or 0. All addresses are those of the area of
+    /// the sessions' buffers.
+    pub newest: AtomicU64,
+    /// The address of the first parts that are reserved for sessions, how many there are, and how many were
+    /// taken.
+    pub first_parts: AtomicU64,
+    pub reserved: AtomicU64,
+    pub taken: AtomicU64,
+    /// What sessions have allocated beyond these.
+    pub room: Room,
 }
 
 /// What processes know of the active session history. Zero bytes are that of a server that has not sampled yet.
@@ -243,7 +258,7 @@ impl Control {
     pub fn mapped_bytes(&self) -> usize {
         const SLACK: usize = 8 << 20;
         let limit = self.highest_limit.load(Relaxed).max(guc::max_memory() as u64) as usize;
-        limit + limit / room::PENDING_PART + limit / room::LIVE_PART + SLACK
+        limit + room::of_sessions(limit) + SLACK
     }
 
     /// Stores that the system has no more shared memory, and logs it.

@@ -3,21 +3,20 @@
 
 use super::access;
 use super::attach::registered_name;
-use super::control::{self, Control, SharedHistory, SharedTrace};
+use super::control::{self, Control, SharedHistory, SharedLive, SharedTrace};
+use super::reserve::zeroed;
 use super::room;
 use super::targets::SharedTargets;
 use crate::pg::server::contained::contained;
 use pgrx::pg_sys;
+use rowsource_core::blocks::{Charge, Room};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// The memory, for a process that has attached to it.
 #[derive(Clone, Copy)]
 pub struct LiveMemory {
-    /// The address of the area that a session has made last, or 0. Each address is one in `area`.
-    pub newest: &'static AtomicU64,
-    /// The bytes of all sessions' areas and blocks.
-    used: &'static AtomicU64,
+    shared: &'static SharedLive,
     area: *mut pg_sys::dsa_area,
 }
 
@@ -30,8 +29,7 @@ pub fn live_memory() -> Option<LiveMemory> {
     // SAFETY: the control block stays mapped until the process ends.
     let control = unsafe { &*control };
     Some(LiveMemory {
-        newest: &control.live,
-        used: &control.live_bytes,
+        shared: &control.live,
         area,
     })
 }
@@ -92,67 +90,72 @@ fn control() -> Option<&'static Control> {
     }
 }
 
-/// Bytes that are counted as used, until this is dropped: also if an error ends the allocation.
-struct Charge {
-    used: &'static AtomicU64,
-    bytes: u64,
-}
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        self.used.fetch_sub(self.bytes, Relaxed);
-    }
-}
-
 /// The bytes of a cache line.
-const LINE: usize = 64;
+pub const LINE: usize = 64;
 /// PostgreSQL gives larger pieces of memory pages of their own.
-pub const MAX_PART_OF_PAGE: usize = 8192;
+const MAX_PART_OF_PAGE: usize = 8192;
 
 impl LiveMemory {
-    /// Allocates bytes, which are zero, in cache lines of their own. Returns their address in the store and in this process; `None`
-    /// if the limit is reached, or there is no memory. They are never freed.
+    /// Returns the address of the area that a session has listed last, or 0.
+    pub fn newest(&self) -> &'static AtomicU64 {
+        &self.shared.newest
+    }
+
+    /// Takes the first part of a session's memory: one of those that are reserved, or a new one if all are
+    /// taken. Its bytes are zero, and it begins at a page. Returns its address in the store and in this
+    /// process; `None` if there is no memory. It is never freed.
     ///
     /// # Safety
     /// The caller must be in `contained`, outside of any FFI boundary, and hold no lock. Raises if memory cannot be mapped.
-    pub unsafe fn allocate(&self, bytes: usize) -> Option<(u64, *mut u8)> {
+    pub unsafe fn first_part(&self) -> Option<(u64, *mut u8)> {
+        let (shared, size) = (self.shared, room::first_part() as u64);
+        let reserved = shared.reserved.load(Relaxed);
+        let is_left = shared.taken.load(Relaxed) < reserved;
+        let index = if is_left {
+            shared.taken.fetch_add(1, Relaxed)
+        } else {
+            reserved
+        };
+        // SAFETY: the caller promises what the functions require.
+        unsafe {
+            let address = match index < reserved {
+                true => shared.first_parts.load(Relaxed) + index * size,
+                false => self.allocate(Room::OTHER, size as usize)?,
+            };
+            Some((address, self.at(address)))
+        }
+    }
+
+    /// Allocates bytes, which are zero, in cache lines of their own. They count for a share of the sessions'
+    /// memory. Returns their address in the store; `None` if the limit is reached, or there is no memory.
+    /// They are never freed.
+    ///
+    /// # Safety
+    /// The caller must be in `contained`, outside of any FFI boundary, and hold no lock. Raises if memory
+    /// cannot be mapped.
+    pub unsafe fn allocate(&self, share: usize, bytes: usize) -> Option<u64> {
         // A small piece begins anywhere in a line. Another session may have the rest of that line.
-        let bytes = match bytes {
-            0..=MAX_PART_OF_PAGE => bytes.next_multiple_of(LINE) + LINE,
-            _ => bytes,
+        let is_small = bytes <= MAX_PART_OF_PAGE - LINE;
+        let bytes = if is_small {
+            bytes.next_multiple_of(LINE) + LINE
+        } else {
+            bytes
         };
         let limit = (room::limit() / room::LIVE_PART) as u64;
-        let charge = Charge {
-            used: self.used,
-            bytes: bytes as u64,
-        };
-        if self.used.fetch_add(charge.bytes, Relaxed) + charge.bytes > limit {
+        let charge = self.shared.room.charge(share, bytes as u64, limit)?;
+        // SAFETY: this process has attached to the area, and the caller promises the rest.
+        let address = unsafe { zeroed(self.area, bytes) };
+        if address == 0 {
             return None;
         }
-        let flags = (pg_sys::DSA_ALLOC_NO_OOM | pg_sys::DSA_ALLOC_ZERO) as i32;
-        // SAFETY: this process has attached to the area, and the caller promises the rest. The process's memory context of the
-        // mappings lives as long as it.
-        let made = unsafe {
-            let context = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
-            let made = pg_sys::dsa_allocate_extended(self.area, bytes, flags);
-            pg_sys::MemoryContextSwitchTo(context);
-            made
-        };
-        if made == 0 {
-            return None;
-        }
-        std::mem::forget(charge);
-        // SAFETY: the caller promises what the function requires.
-        let place = unsafe { self.at(made) };
-        let skipped = place.align_offset(LINE);
-        // SAFETY: a line more than needed was allocated, unless the piece begins at a page.
-        Some((made + skipped as u64, unsafe { place.add(skipped) }))
+        Charge::keep(charge);
+        Some(address.next_multiple_of(LINE as u64))
     }
 
     /// Returns the address in this process of memory that was allocated.
     ///
     /// # Safety
-    /// * `address` must come from [`LiveMemory::allocate`] in any process.
+    /// * `address` must come from [`LiveMemory::allocate`] or [`LiveMemory::first_part`] in any process.
     /// * The caller must be outside of any FFI boundary. Raises if memory cannot be mapped.
     pub unsafe fn at(&self, address: u64) -> *mut u8 {
         // SAFETY: the caller promises that the address is valid. Memory is never freed.

@@ -1,6 +1,7 @@
 //! How much shared memory the store may take: what the setting says, but not more than a part of what there is.
 
 use crate::guc;
+use crate::pg::compat::{self, PAGE};
 use pgrx::pg_sys;
 use std::ffi::CStr;
 
@@ -11,13 +12,50 @@ const PART: u64 = 4;
 /// The sessions' buffers can take up to one part in this many of `pg_rowsource.max_memory`, in addition to it. Sessions
 /// without a buffer add each execution to the store at once.
 pub(super) const PENDING_PART: usize = 4;
-/// So can the statements that run. Further statements are measured in private memory.
+/// So can the statements that run, beyond the first part of each session. Further statements are measured in
+/// private memory.
 pub(super) const LIVE_PART: usize = 4;
+/// The first parts are reserved before anything else, so that each session can show what it runs. They take
+/// at most this part of what the store and its sessions may take together: three quarters.
+const RESERVED_PART: (u64, u64) = (3, 4);
 
 /// Returns the limit of the plans in bytes, as of now: the folder may get another size while the server runs.
 pub(super) fn limit() -> usize {
-    let setting = guc::max_memory();
-    folder_bytes().map_or(setting, |bytes| setting.min(of_plans(bytes / PART)))
+    let (setting, folder) = (guc::max_memory(), folder_part());
+    folder.map_or(setting, |bytes| {
+        let reserved = (parts_within(folder) * first_part()) as u64;
+        setting.min(of_plans(bytes.saturating_sub(reserved)))
+    })
+}
+
+/// Returns the size of the first part of a session's memory: pages for its hot state and PostgreSQL's
+/// counters, and two pages for a small statement.
+pub(super) fn first_part() -> usize {
+    PAGE + compat::pages_of_counters().1 + 2 * PAGE
+}
+
+/// Returns for how many sessions the first part is reserved: for all that the server may have, if there is
+/// room.
+pub(super) fn reserved_parts() -> usize {
+    parts_within(folder_part())
+}
+
+/// Returns that number if the store and its sessions may take so much together.
+fn parts_within(bytes: Option<u64>) -> usize {
+    /// PostgreSQL's allocator gives no piece of more than 1 GB.
+    const MAX: u64 = 512 << 20;
+    // SAFETY: this is a global of a plain type, which PostgreSQL sets before it starts any process.
+    let wanted = unsafe { pg_sys::MaxBackends };
+    let room = bytes.map_or(MAX, |bytes| bytes / RESERVED_PART.1 * RESERVED_PART.0);
+    let fit = room.min(MAX) as usize / first_part();
+    usize::try_from(wanted).unwrap_or(0).min(fit)
+}
+
+/// Returns how many bytes the area of the sessions' buffers and statements may take if plans may take so
+/// many: with the pages in which PostgreSQL keeps account of the first parts.
+pub(super) fn of_sessions(limit: usize) -> usize {
+    let reserved = reserved_parts() * first_part();
+    limit / PENDING_PART + limit / LIVE_PART + reserved + reserved / 256 + 16 * PAGE
 }
 
 /// Returns whether the limit is less than the setting says.
@@ -29,6 +67,12 @@ pub(super) fn is_narrow() -> bool {
 fn of_plans(bytes: u64) -> usize {
     let (pending, live) = (PENDING_PART as u64, LIVE_PART as u64);
     (bytes / (pending * live + pending + live) * pending * live) as usize
+}
+
+/// Returns how much the store and its sessions may take together. Returns `None` if the folder does not limit
+/// that.
+fn folder_part() -> Option<u64> {
+    folder_bytes().map(|bytes| bytes / PART)
 }
 
 /// Returns the size of the file system that has dynamic shared memory. Returns `None` if that is elsewhere, or not limited in this way.

@@ -1,8 +1,12 @@
 //! Keeps ended statements for reuse. Most statements are short, and setting one up costs more than measuring it. If the
 //! same plan runs again with the same settings, its statement is reused as it is. Otherwise only its memory is reused.
+//!
+//! A statement that is kept gives its memory back, so that other sessions can claim it (`pg::live::own`).
+//! Then it is lost.
 
 use super::state::Statement;
 use crate::instrumentation::InstrumentationPlan;
+use crate::pg::live::Need;
 use crate::pg::live::memory::NodeMemory;
 use crate::pg::server::backend_local::BackendLocal;
 use rowsource_core::model::PlanKey;
@@ -33,13 +37,14 @@ unsafe fn with_pool<T>(body: impl FnOnce(&mut [Option<Box<Statement>>; POOL_SIZE
 
 /// Keeps a closed statement.
 pub fn recycle(mut statement: Box<Statement>) {
-    if statement.nodes.capacity() > MAX_NODES {
+    if statement.nodes.count() > MAX_NODES {
         return;
     }
     if !statement.reusable.get() {
         statement.target = None;
     }
     statement.channel.set(None);
+    statement.nodes.memory().give_back();
     // SAFETY: the body calls no function of this file but `next`, which does not use the pool. The caller drops the
     // statement that is replaced.
     let _replaced = unsafe {
@@ -66,14 +71,15 @@ pub fn take_matching(
                 == (setting.level, setting.sampfreq, setting.clock)
     };
     // SAFETY: the body only compares and takes statements.
-    unsafe {
+    let taken = unsafe {
         with_pool(|pool| {
             let at = pool
                 .iter()
                 .position(|kept| kept.as_deref().is_some_and(matches))?;
             pool[at].take()
         })
-    }
+    };
+    taken.filter(|statement| statement.nodes.memory().hold())
 }
 
 /// Takes memory for nodes and a box for a new statement, if the pool has one to give away: one that has no target, or any
@@ -93,9 +99,38 @@ pub fn take_any() -> (NodeMemory, Option<Box<Statement>>) {
         })
     };
     match taken {
-        Some(mut statement) => (statement.nodes.take_memory(), Some(statement)),
+        Some(mut statement) => {
+            let memory = statement.nodes.take_memory();
+            let is_held = memory.hold();
+            (
+                if is_held { memory } else { NodeMemory::default() },
+                Some(statement),
+            )
+        }
         None => (NodeMemory::default(), None),
     }
+}
+
+/// Takes shared memory of a statement in the pool that has room for another one, if there is any. The session
+/// asks for it if it gets none elsewhere.
+#[cold]
+pub fn take_shared(need: Need) -> Option<NodeMemory> {
+    // SAFETY: the body only compares and takes statements.
+    let taken = unsafe {
+        with_pool(|pool| {
+            let has_room = |kept: &&mut Option<Box<Statement>>| {
+                let memory = kept.as_deref().map(|statement| statement.nodes.memory());
+                memory.is_some_and(|memory| memory.is_shared() && memory.capacity() >= need.nodes)
+            };
+            let smallest = pool
+                .iter_mut()
+                .filter(has_room)
+                .min_by_key(|kept| kept.as_deref().map_or(0, |statement| statement.nodes.capacity()))?;
+            smallest.take()
+        })
+    };
+    let memory = taken?.nodes.take_memory();
+    memory.hold().then_some(memory)
 }
 
 /// Returns the places of the pool in turn.

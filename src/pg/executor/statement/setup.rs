@@ -12,6 +12,7 @@ use crate::pg::executor::{explain, own, unmeasured, unnamed};
 use crate::pg::hot::usage::Usage;
 use crate::pg::hot::waits::{self, Frame};
 use crate::pg::hot::wrapper::Timed;
+use crate::pg::live::Need;
 use crate::pg::plan::{describe, identity, temporary, tree};
 use crate::pg::results::node_table::NodeTable;
 use crate::pg::results::parallel;
@@ -148,18 +149,19 @@ unsafe fn set_up(
     } else {
         store::attach();
     }
-    let (memory, place) = pool::take_any();
-    let nodes = NodeTable::new(memory, found.len())?;
+    let target = if is_worker {
+        None
+    } else {
+        // SAFETY: `query` is started and `found` are its plan states, by the caller's promise.
+        Some(unsafe { target(query, found, key, planned_as) }?)
+    };
+    let (nodes, place) = nodes(found.len(), target.as_ref())?;
     // SAFETY: the table has a node for each of these plan states, which are live by the caller's promise.
     unsafe { fill(&nodes, found) };
     // SAFETY: the plan states are live by the caller's promise.
     let has_gather = found.iter().any(|f| unsafe { tree::is_gather(f.plan_state) });
     let clock = setting.clock;
-    let target = if is_worker {
-        None
-    } else {
-        // SAFETY: `query` is started and `found` are its plan states, by the caller's promise.
-        let target = unsafe { target(query, found, key, planned_as) }?;
+    if let Some(target) = &target {
         for (i, node) in nodes.iter().filter(|node| !node.hidden()).enumerate() {
             // SAFETY: the plan states are initialised by the caller's promise.
             let (plan_rows, returns_rows) = unsafe {
@@ -169,8 +171,7 @@ unsafe fn set_up(
             let is_judged = returns_rows && !target.description.may_stop_early(i);
             node.set_estimate(Estimate::new(plan_rows, is_judged));
         }
-        Some(target)
-    };
+    }
     let level = match mode {
         Mode::CoreOnly => core_level(requested_by_others),
         Mode::RowsourceOnly | Mode::AlsoForCore => setting.level,
@@ -236,6 +237,25 @@ unsafe fn set_up(
         statement.channel.set(Some(parallel::Channel::unopened()));
     }
     Some(statement)
+}
+
+/// Finds memory for the nodes of a statement, and for what the statement publishes of its plan. Also returns
+/// the box of a statement that the pool has given away. Returns `None` if there is no memory.
+fn nodes(count: usize, target: Option<&Target>) -> Option<(NodeTable, Option<Box<Statement>>)> {
+    let mut need = Need::of_nodes(count);
+    if let Some(Target { description, .. }) = target {
+        need = need.with_description(description.published_size(), || {
+            description.outline().published_size()
+        });
+    }
+    let (memory, place) = pool::take_any();
+    let mut nodes = NodeTable::new(memory, need)?;
+    if !nodes.memory().is_shared()
+        && let Some(memory) = pool::take_shared(need)
+    {
+        nodes = NodeTable::new(memory, Need::of_nodes(count))?;
+    }
+    Some((nodes, place))
 }
 
 /// Copies into new nodes what is the same for all executions of the plan, and their plan states.

@@ -1,0 +1,44 @@
+//! The first parts of the sessions' memory for statements that run. They are reserved before plans get any
+//! memory.
+
+use super::control::SharedLive;
+use super::room;
+use crate::pg::server::contained::contained;
+use pgrx::pg_sys;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Reserves the first part of each session in a new area of memory. If the system has no room for it,
+/// sessions allocate theirs.
+///
+/// # Safety
+/// `area` must be the area of the sessions' buffers, which no other process uses yet. The caller must be in
+/// `contained`, outside of any FFI boundary, and hold no lock.
+pub(super) unsafe fn make(shared: &SharedLive, area: *mut pg_sys::dsa_area) {
+    let parts = room::reserved_parts();
+    // SAFETY: the caller promises what the function requires. `contained` catches errors.
+    let address = contained(|| unsafe { zeroed(area, parts * room::first_part()) }).unwrap_or(0);
+    if address != 0 {
+        shared.first_parts.store(address, Relaxed);
+        shared.reserved.store(parts as u64, Relaxed);
+    }
+}
+
+/// Allocates bytes, which are zero. Returns 0 if there is no memory.
+///
+/// # Safety
+/// This process must have attached to the area. The caller must be in `contained`, outside of any FFI
+/// boundary, and hold no lock. May raise.
+pub(super) unsafe fn zeroed(area: *mut pg_sys::dsa_area, bytes: usize) -> u64 {
+    if bytes == 0 {
+        return 0;
+    }
+    let flags = (pg_sys::DSA_ALLOC_NO_OOM | pg_sys::DSA_ALLOC_ZERO) as i32;
+    // SAFETY: the caller promises what the functions require. The process's memory context of the mappings
+    // lives as long as it.
+    unsafe {
+        let context = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
+        let address = pg_sys::dsa_allocate_extended(area, bytes, flags);
+        pg_sys::MemoryContextSwitchTo(context);
+        address
+    }
+}
