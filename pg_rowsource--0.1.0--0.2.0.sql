@@ -9,9 +9,28 @@ LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 REVOKE ALL ON FUNCTION rowsource_check_writable() FROM PUBLIC;
 COMMENT ON FUNCTION rowsource_check_writable() IS 'Internal: fails with a hint on a standby and in a read-only transaction';
 
+-- It has other columns.
+DROP FUNCTION rowsource_info();
+CREATE FUNCTION rowsource_info(
+    OUT plans bigint,
+    OUT max_plans int,
+    OUT bytes bigint,
+    OUT max_bytes bigint,
+    OUT evictions bigint,
+    OUT incomplete_since timestamptz,
+    OUT refused bigint,
+    OUT truncated bigint,
+    OUT stats_reset timestamptz,
+    OUT off_since timestamptz,
+    OUT sessions_without_beats bigint
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'rowsource_info_0_2'
+LANGUAGE C VOLATILE STRICT ROWS 1 PARALLEL RESTRICTED;
+COMMENT ON FUNCTION rowsource_info() IS 'Describes the shared memory of the plans. evictions: plans that made room for others. refused: executions that could not be stored. incomplete_since: when the first of these happened; NULL if the plans contain all executions. off_since: since when pg_rowsource.enabled is off; NULL while it is on. sessions_without_beats: sessions in which long calls without I/O may be missed';
+
 COMMENT ON VIEW pg_stat_rowsource_plans IS 'A row per stored plan, with the sums of all its executions. Rows with the query others, one or two per database, sum up the executions whose plans are not stored: those of statements that clients sent, and those of statements in functions';
 COMMENT ON COLUMN pg_stat_rowsource_plans.total_time IS 'Milliseconds in which the executor ran (ExecutorRun and ExecutorFinish), as in pg_stat_statements; without parsing, planning and the executor''s start. The sum of all executions';
-COMMENT ON COLUMN rowsource_progress.running_since IS 'When the call of that node that is in progress began, at most 16 ms too early; NULL if the node is not timed';
+COMMENT ON COLUMN rowsource_progress.running_since IS 'When the call of that node that is in progress began, some milliseconds too early (see Beats in the chapter about time); NULL if the node is not timed';
 COMMENT ON COLUMN rowsource_top_statements.total_time IS 'Milliseconds in which the executor ran (ExecutorRun and ExecutorFinish), as in pg_stat_statements; without parsing, planning and the executor''s start. The sum of all executions';
 
 -- The new function is called first. Nothing else differs from 0.1.0.

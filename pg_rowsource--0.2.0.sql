@@ -838,9 +838,11 @@ CREATE FUNCTION rowsource_info(
     OUT incomplete_since timestamptz,
     OUT refused bigint,
     OUT truncated bigint,
-    OUT stats_reset timestamptz
+    OUT stats_reset timestamptz,
+    OUT off_since timestamptz,
+    OUT sessions_without_beats bigint
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_info_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_info_0_2'
 LANGUAGE C VOLATILE STRICT ROWS 1 PARALLEL RESTRICTED;
 
 -- Deletes plans of a user, a database or a query. 0 stands for any.
@@ -1559,7 +1561,7 @@ COMMENT ON COLUMN rowsource_trace_files.is_own IS 'Whether this session writes i
 COMMENT ON COLUMN rowsource_trace_files.lost_lines IS 'Lines of all files of this session that could not be written; NULL for other sessions';
 COMMENT ON FUNCTION rowsource_clocks(int) IS 'Measures the cost and the behaviour of each clock of this machine';
 COMMENT ON FUNCTION rowsource_plan_flips() IS 'The changes of plans, with the mean times, their standard errors, and the typical times (geometric means)';
-COMMENT ON FUNCTION rowsource_info() IS 'Describes the shared memory of the plans. evictions: plans that made room for others. refused: executions that could not be stored. incomplete_since: when the first of these happened; NULL if the plans contain all executions';
+COMMENT ON FUNCTION rowsource_info() IS 'Describes the shared memory of the plans. evictions: plans that made room for others. refused: executions that could not be stored. incomplete_since: when the first of these happened; NULL if the plans contain all executions. off_since: since when pg_rowsource.enabled is off; NULL while it is on. sessions_without_beats: sessions in which long calls without I/O may be missed';
 COMMENT ON FUNCTION rowsource_reset(oid, oid, bigint) IS 'Deletes the plans of a user, a database or a query; 0 stands for any';
 COMMENT ON FUNCTION rowsource_tempfile_reset(oid) IS 'Resets the counters of a database''s temporary files; 0 stands for all databases';
 COMMENT ON FUNCTION rowsource_percent(float8, float8) IS 'Internal: a part of a whole in percent, with one digit. Everyone may call it, because the views call it with their reader''s rights';
@@ -1817,7 +1819,7 @@ COMMENT ON COLUMN rowsource_progress.time_left_high IS 'The same from percent_lo
 COMMENT ON COLUMN rowsource_progress.node_id IS 'The number of the node that runs, from 0 at the root, in the order of EXPLAIN; NULL if none runs, or if it is not known';
 COMMENT ON COLUMN rowsource_progress.operation IS 'What that node does, as EXPLAIN calls it';
 COMMENT ON COLUMN rowsource_progress.object_name IS 'The table, index, function or other object that it works on';
-COMMENT ON COLUMN rowsource_progress.running_since IS 'When the call of that node that is in progress began, at most 16 ms too early; NULL if the node is not timed';
+COMMENT ON COLUMN rowsource_progress.running_since IS 'When the call of that node that is in progress began, some milliseconds too early (see Beats in the chapter about time); NULL if the node is not timed';
 
 COMMENT ON VIEW pg_stat_rowsource_waits IS 'What the nodes of each stored plan waited for, and its statement outside of them, in all its executions';
 COMMENT ON COLUMN pg_stat_rowsource_waits.usename IS 'The user who ran the statement; NULL if the user was dropped';

@@ -17,8 +17,10 @@ set_up() {
     command -v npm >/dev/null || fetchers+=(npm)
     python3 -c 'import ensurepip, venv' 2>/dev/null || fetchers+=(python3-venv)
     [ ${#fetchers[@]} -eq 0 ] || scripts/setup.sh "${fetchers[@]}" || say "going on without ${fetchers[*]}"
-    # One test needs this extension of others.
+    # Some tests need these extensions.
     [ "$(major)" != 15 ] || scripts/setup.sh postgresql-15-pgaudit || say "going on without pgaudit"
+    [ "$(major)" != 15 ] || scripts/setup.sh postgresql-plperl-15 postgresql-plpython3-15 ||
+        say "going on without PL/Perl and PL/Python"
 }
 
 nextest() { PATH=$TARGET/tools/bin:$PATH cargo-nextest nextest "$@"; }
@@ -110,7 +112,9 @@ server_tests() (
     if [ -n "$(selected_tests "kind(test) & ($selected) & test(/_needs_readers$/) - ($unfit)")" ]; then
         install_readers || unfit+=" | test(/_needs_readers$/)"
     fi
-    [ -e "${PG_ROOT:-}$("$PG_CONFIG" --pkglibdir)/pgaudit.so" ] || unfit+=" | test(/_needs_pgaudit$/)"
+    for module in pgaudit plperl plpython3; do
+        [ -e "${PG_ROOT:-}$("$PG_CONFIG" --pkglibdir)/$module.so" ] || unfit+=" | test(/_needs_$module$/)"
+    done
     [ -n "${ROWSOURCE_OLD:-}" ] || unfit+=" | test(/_needs_old_server$/)"
     selected_tests "kind(test) & ($selected) & ($unfit)" | awk -v "major=$major" '
         { print "        SKIP " $0 }

@@ -100,6 +100,11 @@ impl Trace {
     }
 }
 
+/// Read through [`crate::pg::server::switch`].
+static ENABLED: GucSetting<bool> = GucSetting::<bool>::new(true);
+/// What is called when the server's or the session's switch is assigned.
+static ENABLED_SET: BackendLocal<Cell<EnabledSet>> = BackendLocal::new(Cell::new(None));
+type EnabledSet = Option<fn(bool)>;
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static STATISTICS_LEVEL: GucSetting<StatisticsLevel> =
     GucSetting::<StatisticsLevel>::new(StatisticsLevel::Typical);
@@ -148,9 +153,26 @@ pub const SAMPFREQS: RangeInclusive<i32> = 0..=1_000_000;
 /// The value of `sampfreq` that counts rows only, as in Oracle.
 pub const ROWS_ONLY: i32 = 3;
 
-/// Defines all settings. `trace_set` is called when the session's trace is set, also when a rollback undoes the setting.
-/// Only `_PG_init` may call this, and only once.
-pub fn init(trace_set: fn(Trace)) {
+/// Defines all settings. `enabled_set` is called when the switch is assigned, and `trace_set` when the
+/// session's trace is set, also when a rollback undoes the setting. Only `_PG_init` may call this, and only
+/// once.
+pub fn init(enabled_set: fn(bool), trace_set: fn(Trace)) {
+    ENABLED_SET.set(Some(enabled_set));
+    setting::define_assigned_bool(
+        &ENABLED,
+        About {
+            name: c"pg_rowsource.enabled",
+            summary: c"Turns pg_rowsource on or off in all sessions.",
+            details: c"When off, nothing is measured, counted, sampled or written within a second, also in sessions that run a statement. What was recorded stays.",
+            context: GucContext::Sighup,
+            flags: GucFlags::default(),
+        },
+        |is_on| {
+            if let Some(set) = ENABLED_SET.get() {
+                set(is_on);
+            }
+        },
+    );
     GucRegistry::define_enum_guc(
         c"pg_rowsource.statistics_level",
         c"Selects which statements are measured.",

@@ -20,13 +20,20 @@ pgrx::pg_module_magic!();
 // The SQL file that `cargo pgrx install` installs.
 pgrx::extension_sql_file!("../pg_rowsource--0.2.0.sql", name = "pg_rowsource");
 
+/// Turns the library on or off in this process.
+fn set_enabled(is_on: bool) {
+    pg::server::switch::set_own(is_on);
+    pg::interpose::set_enabled(is_on);
+}
+
 /// Initialises the library. PostgreSQL calls it once when the postmaster or a session loads the library.
 #[allow(non_snake_case)]
 #[pgrx::pg_guard]
 pub extern "C-unwind" fn _PG_init() {
     rowsource_core::clock::prepare();
     pg::server::enable_query_ids();
-    guc::init(pg::sql_trace::targets::set_own);
+    pg::server::switch::share();
+    guc::init(set_enabled, pg::sql_trace::targets::set_own);
     pg::store::init();
     pg::plan::describe::unended::init();
     pg::executor::hooks::init();

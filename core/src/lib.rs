@@ -9,6 +9,7 @@
 //! * `waits` counts waits; `ash` keeps samples of what sessions do;
 //! * `sql_trace` writes and reads the trace of a session, and makes a report of it;
 //! * `logical_io` sums up the times of gets of blocks;
+//! * `beat` is the protocol by which the worker tells sessions that time has passed;
 //! * `pending` is the protocol of the sessions' buffers in shared memory; `eviction` chooses the plans that go;
 //! * `flips` detects that a query changed its plan;
 //! * `stable_hash` makes numbers that never change;
@@ -19,6 +20,7 @@
 //! * `report` prints tables; `export` writes plans in the formats of other tools.
 
 pub mod ash;
+pub mod beat;
 pub mod call_trace;
 pub mod clock;
 pub mod details;

@@ -9,17 +9,20 @@
 //!   are all calls of a slow node, at least until thousands were timed. Their time is known, not estimated.
 //! * **Certain.** A call that did I/O, or that contains a certain call that was not short. If it is not timed anyway, the
 //!   clock is read at its end. Its weight is 1.
-//! * **By the tick.** A call in which the tick read the clock long after the last reading before it. A tick of period T
-//!   falls into a call of length t with a probability of t/T. Together with sampling, the probability is 1 - (1 - t/T)(1 -
-//!   1/g), and no single call contributes more than T. So a stall that happens to be sampled does not get the weight g, and
-//!   the tick detects rare long calls, not chance.
+//! * **By a beat.** A call in which a beat came ([`crate::beat`]), and which ended long after the last
+//!   reading before it. A beat that stands for the time T falls into a call of length t with a probability of
+//!   t/T. Together with sampling, the probability is 1 - (1 - t/T)(1 - 1/g), and no single call contributes
+//!   more than T. So a stall that happens to be sampled does not get the weight g, and beats detect rare long
+//!   calls, not chance. T is the time since the beat before it, so it does not matter how regularly they
+//!   come.
 //!
 //! All other calls are short. Their time is their exact number times the mean of the short samples.
 //!
-//! The start of a call that is not timed is unknown: it is between the last reading before the call and the one at its end.
-//! The usual distance from a reading to a call of this node is known from the timed calls, and is subtracted. This distance
-//! can be large if the caller works long between its calls. So a reading alone does not prove that the clock was read
-//! inside a call, and a tick counts only from several times that distance on.
+//! The start of a call that is not timed is unknown: it is between the last reading before the call and the
+//! one at its end. The usual distance from a reading to a call of this node is known from the timed calls,
+//! and is subtracted. This distance can be large if the caller works long between its calls. So the time
+//! since the last reading alone does not prove that a call was long, and a beat counts only if the call ended
+//! several times that distance after it.
 //!
 //! If a session has executed a plan many times, the gaps of a node that makes more than a few calls grow at once ([`EarlierCalls`]). A few
 //! calls then tell as much as all of the first ones.
@@ -39,7 +42,6 @@ mod evidence;
 mod gaps;
 #[cfg(test)]
 mod tests;
-mod tick;
 mod timer;
 
 pub use config::{BOOKKEEPING_NS, Config};
@@ -48,5 +50,4 @@ pub use estimate::Estimate;
 pub use every_call::EveryCall;
 pub use evidence::{Detected, LongCallEvidence};
 pub use gaps::Gaps;
-pub use tick::Tick;
 pub use timer::{MANY_BUFFERS, NodeTimer, TimedCall};

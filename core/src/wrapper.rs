@@ -5,9 +5,10 @@
 //! call. It checks whether the clock was read inside the call, which may prove that the call was long. All these cases are
 //! handled by functions out of line, which are tail-called, so that the frequent case saves few registers.
 //!
-//! A node without inputs reads no clock itself: only the tick or a nested statement does. These leave a *mark*, which makes
-//! the next check of the counters find a change, and which keeps the reading before them. So the wrapper of such a node
-//! neither notes the last reading before a call nor compares it afterwards.
+//! A node without inputs reads no clock itself: only a nested statement does. It leaves a *mark*, which makes
+//! the next check of the counters find a change, and which keeps the reading before it. So the wrapper of
+//! such a node neither notes the last reading before a call nor compares it afterwards. A beat
+//! ([`crate::beat`]) leaves such a mark too, and the clock is read when it is removed.
 //!
 //! [`Host`] provides all that the logic needs: the node, its counters, a clock. The extension implements it for
 //! PostgreSQL's executor, in `src/pg/hot/`. The tests of this crate implement it for a simulated backend. Both compile the
@@ -24,7 +25,7 @@ pub use host::{Host, Sampling};
 pub use kinds::{Accounting, Scope, Timed, scope};
 pub use method::{counts_calls, method};
 
-use crate::sampler::{Detected, TimedCall};
+use crate::sampler::{Detected, NodeTimer, TimedCall};
 use kinds::mode::*;
 
 /// Calls a node and measures the call.
@@ -134,19 +135,15 @@ pub fn finish_previous_scan_call<H: Host, const TIMED: u8>(host: &mut H, scan: H
     }
 }
 
-/// Records a call that was not timed, if it did I/O or if a clock reading proves that it was long.
+/// Records a call that was not timed, if it did I/O or if a beat and the clock prove that it was long.
 #[inline(always)]
 fn record_if_long<H: Host>(host: &mut H, node: H::Node, did_io: bool) {
     let before = host.before(node);
     host.collect_evidence();
     let sampling = host.sampling(node);
-    let detected = sampling
-        .timer
-        .detect(sampling.config, before, did_io, sampling.evidence);
-    if let Some(detected) = detected {
+    if let Some(detected) = NodeTimer::detect(before, did_io, sampling.evidence) {
         record_detected(host, node, detected);
     }
-    host.wake_tick();
 }
 
 /// Records a call that was not timed but detected. It is out of line, because it is rare, and its callers then save fewer
@@ -155,9 +152,9 @@ fn record_if_long<H: Host>(host: &mut H, node: H::Node, did_io: bool) {
 fn record_detected<H: Host>(host: &mut H, node: H::Node, detected: Detected) {
     let first_of_start = !host.has_begun(node);
     let before = host.before(node);
-    let end = host.read_and_count();
+    let end = host.read_clock::<false>();
     let sampling = host.sampling(node);
-    sampling.timer.record_detected(
+    let is_recorded = sampling.timer.record_detected(
         sampling.config,
         detected,
         before,
@@ -165,6 +162,9 @@ fn record_detected<H: Host>(host: &mut H, node: H::Node, detected: Detected) {
         first_of_start,
         sampling.evidence,
     );
+    if is_recorded {
+        host.set_readings(host.readings() + 1);
+    }
 }
 
 /// Charges the caller with the increase of the counters since the last charge, and makes the call.
@@ -229,9 +229,6 @@ fn time_call<H: Host, const ACCOUNTING: u8, const IS_SAMPLE: bool>(
     let start = host.read_clock::<IS_SAMPLE>();
     host.set_before(node, start);
     let row = host.run(call);
-    if IS_SAMPLE {
-        host.collect_evidence();
-    }
     let end = host.read_clock::<IS_SAMPLE>();
     let nested_readings = host.readings() - readings;
     host.set_readings(host.readings() + 2);
@@ -253,14 +250,18 @@ fn time_call<H: Host, const ACCOUNTING: u8, const IS_SAMPLE: bool>(
         did_io: leave::<H, SAMPLED, ACCOUNTING>(host, node),
         first_of_start: !host.has_begun(node),
     };
+    if IS_SAMPLE {
+        // A beat in this call is taken by now.
+        host.collect_evidence();
+    }
     let sampling = host.sampling(node);
     if IS_SAMPLE {
-        let wants_tick =
+        let wishes_for_beats =
             sampling
                 .timer
                 .record_timed(sampling.config, sampling.random, &timed, sampling.evidence);
-        if wants_tick {
-            host.want_tick();
+        if wishes_for_beats {
+            host.wish_for_beats();
         }
     } else {
         sampling

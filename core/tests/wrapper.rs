@@ -389,12 +389,13 @@ fn the_cost_of_nested_readings_is_subtracted() {
     }
 }
 
-/// The tick comes while an aggregate works after its scan's last call. That call was one of the first ones, so it was timed.
+/// Beats come while an aggregate works after its scan's last call. That call was one of the first ones, so it
+/// was timed.
 #[test]
 fn a_timed_call_of_a_fused_scan_is_not_recorded_again() {
     let bodies = [
         body(|run, _| {
-            // These calls arm the tick.
+            // After these calls, the session wishes for beats.
             for _ in 0..3_000 {
                 run.call(3);
             }

@@ -2,7 +2,6 @@
 
 use super::words::EXPLAIN_FORMATS;
 use super::{live, wait_names};
-use crate::guc::{self, StatisticsLevel};
 use crate::pg::executor::{statement, unmeasured};
 use crate::pg::server::srf::{Rows, value};
 use crate::pg::server::{self, fail, memory};
@@ -78,6 +77,7 @@ fn table_with_warning(
     memory::ensure_headroom(plan.description.nodes.len());
     let header = Header {
         warning,
+        beats_missing: crate::pg::live::lacks_beats(),
         ..header(plan, format.shown())
     };
     report::display(&header, &plan.description.nodes, stats, format)
@@ -116,6 +116,7 @@ fn header(plan: &Plan, shown: Shown) -> Header {
         warning: None,
         waits: wait_names::shown(plan, is_one),
         waits_missing: waits::refused().map(str::to_owned),
+        beats_missing: false,
         now: None,
     }
 }
@@ -230,18 +231,14 @@ pub(super) fn parse(words: &str) -> Format {
 /// Returns the session's last statement, or raises an error if the user may not see it or there is none.
 fn last() -> LastStatement {
     let last = session::last().unwrap_or_else(|| {
-        let reason = unmeasured::reason(None);
-        let is_basic = reason.as_ref().map_or(guc::statistics_level() == StatisticsLevel::Basic, |reason| reason.is_basic);
-        let reason = reason.map(|reason| reason.text + ". ").unwrap_or_default();
-        let basic = if is_basic {
-            " If pg_rowsource.statistics_level is basic, only statements with the hint /*+ gather_plan_statistics */ are measured."
-        } else {
-            ""
+        let hint = match unmeasured::reason(None) {
+            Some(reason) => format!("{}. {}", reason.text, reason.advice),
+            None => unmeasured::advice().to_owned(),
         };
         fail(
             PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             "no statement of this session has been measured",
-            &format!("{reason}Run one first.{basic}"),
+            &hint,
         )
     });
     if !server::may_see(last.plan.key.userid) {

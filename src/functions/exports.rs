@@ -117,7 +117,8 @@ export! {
     pg_stat_rowsource_plans_0_1 => |call| rows(call, views::plan_rows);
     pg_stat_rowsource_histogram_0_1 => |call| rows(call, views::histogram_rows);
     rowsource_plan_flips_0_1 => |call| rows(call, flips::rows);
-    rowsource_info_0_1 => |call| rows(call, store::info_row);
+    rowsource_info_0_1 => |call| rows(call, store::info_row_0_1);
+    rowsource_info_0_2 => |call| rows(call, store::info_row);
     rowsource_reset_0_1 => |call: &Call| {
         store::reset(
             call.argument(0).unwrap_or_default(),

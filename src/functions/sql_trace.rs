@@ -3,7 +3,7 @@
 use super::export::add_document;
 use crate::guc::{self, Trace};
 use crate::pg::server::srf::{Rows, text, timestamp, value};
-use crate::pg::server::{self, fail, memory};
+use crate::pg::server::{self, fail, memory, switch};
 use crate::pg::sql_trace::files::{self, Listed, Name};
 use crate::pg::sql_trace::{level, session};
 use pgrx::PgSqlErrorCode;
@@ -33,6 +33,7 @@ const HIDDEN: &str = "<insufficient privilege>";
 
 /// Begins the trace of this session. Adds a row with the name of its file.
 pub fn start(rows: &mut Rows, waits: bool, binds: bool) {
+    switch::ensure_on();
     guc::set_trace(Trace::word(waits, binds));
     if !session::ready() {
         fail(

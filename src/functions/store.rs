@@ -1,18 +1,30 @@
 //! `rowsource_info()` and `rowsource_reset()`: they show and reset the store that all sessions share.
 
 use crate::pg::executor;
-use crate::pg::server::fail;
 use crate::pg::server::srf::{Rows, timestamp, value};
-use crate::pg::store;
+use crate::pg::server::{fail, switch};
+use crate::pg::{live, store};
 use crate::{guc, session};
 use pgrx::{PgSqlErrorCode, pg_sys};
 
+/// Adds the row of `rowsource_info()` of version 0.1.0.
+pub fn info_row_0_1(rows: &mut Rows) {
+    rows.add(info_columns());
+}
+
 /// Adds the row of `rowsource_info()`.
 pub fn info_row(rows: &mut Rows) {
+    let [a, b, c, d, e, f, g, h, i] = info_columns();
+    let without_beats = value(live::sessions_without_beats() as i64);
+    let off_since = switch::off_since().and_then(timestamp);
+    rows.add([a, b, c, d, e, f, g, h, i, off_since, without_beats]);
+}
+
+fn info_columns() -> [Option<pg_sys::Datum>; 9] {
     let Some(info) = store::info() else {
         fail_without_store("pg_rowsource has no shared memory")
     };
-    rows.add([
+    [
         value(info.plans as i64),
         value(guc::max_plans() as i32),
         value(info.bytes as i64),
@@ -22,7 +34,7 @@ pub fn info_row(rows: &mut Rows) {
         value(info.refused as i64),
         value(info.truncated as i64),
         timestamp(info.reset_at),
-    ]);
+    ]
 }
 
 /// Raises an error that says what to do so that this session has the store.

@@ -1,25 +1,27 @@
 //! The store that all sessions share. It exists with `shared_preload_libraries`. From PostgreSQL 17 on, it also exists without
 //! that, for all sessions that load the library.
 //!
-//! A small control block lies in main shared memory. If the server did not preload the library, the control block lies in a
-//! segment of PostgreSQL's registry (`GetNamedDSMSegment`) instead. A store in the registry is not saved, because the
-//! postmaster has not loaded the library. The plans lie in dynamic shared memory, in an area that `pg_rowsource.max_memory`
-//! limits. The buffers of the sessions lie in another area, see [`pending`]. The first backend that needs the areas makes both.
+//! A small control block lies in main shared memory. If the server did not preload the library, the control
+//! block lies in a segment of PostgreSQL's registry (`GetNamedDSMSegment`) instead. A store in the registry
+//! is not saved, because nobody looks at the control file when the server starts. The plans lie in dynamic
+//! shared memory, in an area that `pg_rowsource.max_memory` limits. The buffers of the sessions lie in
+//! another area, see [`pending`]. The first backend that needs the areas makes both.
 //!
 //! The modules; each uses only those after it:
 //! - [`startup`]: requests main shared memory, in the postmaster;
-//! - [`saving`]: saves the plans when the server stops;
+//! - [`worker`]: what the background worker does for the store;
 //! - [`read`]: lists, copies and resets plans;
 //! - [`attach`]: makes the store, or attaches to it;
+//! - [`saving`]: saves the plans when the server stops;
 //! - [`live`]: the memory in which sessions measure their statements;
 //! - [`record`]: adds an execution, and makes room for a new plan;
 //! - [`observe`]: notes the second plan of a query, whose changes are detected from then on;
 //! - [`exemplars`]: the executions that are kept whole;
 //! - [`pending`]: the sessions' buffers; [`file`]: the plans in a file; [`evict`]: the eviction of plans;
-//! - [`entry`]: the plans in their table;
+//! - [`listing`]: lists what the store has; [`entry`]: the plans in their table;
 //! - [`access`], [`control`], [`blocks`]: a backend's pointers to the store, the control block, the memory of a plan;
 //! - [`evicted`]: what the control block knows of evicted plans; [`flips`]: the changes of plans; [`targets`]: the targets
-//!   of the SQL trace.
+//!   of the SQL trace; [`presence`]: the processes that may change the plans.
 //!
 //! The locks, in the order in which they are taken:
 //! 1. a slot of a session's buffer (`pending`): to add an execution of a short plan, or to flush the slot;
@@ -45,9 +47,11 @@ mod evicted;
 mod exemplars;
 mod file;
 mod flips;
+mod listing;
 mod live;
 mod observe;
 mod pending;
+mod presence;
 mod read;
 mod record;
 mod room;
@@ -55,9 +59,10 @@ mod saving;
 mod slot_wait;
 mod startup;
 mod targets;
+mod worker;
 
 pub use attach::attach;
-pub use control::{SharedTrace, may_exist};
+pub use control::{SharedHistory, SharedTrace, may_exist};
 pub use live::{
     LiveMemory, MAX_PART_OF_PAGE, attach_worker, live_memory, shared_history, shared_targets, shared_trace,
 };
@@ -66,3 +71,4 @@ pub use read::{current_plan, description, flips, info, keys, others, plan, reset
 pub use record::{add_late_waits, record, record_counts, record_explained};
 pub use startup::init;
 pub use targets::SharedTargets;
+pub use worker::{worker_arrives, worker_leaves};

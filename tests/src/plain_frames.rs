@@ -93,7 +93,7 @@ fn is_root(name: &str) -> bool {
         || path
             .strip_prefix("pg_rowsource::pg::interpose::waiting::")
             .is_some_and(|function| function != "replacement");
-    // The wrapper and the tick call clocks by address.
+    // The wrapper calls clocks by address.
     let clock = path.starts_with("rowsource_core::clock::source::") && path.ends_with(CLOCK_READ);
     // `estimate` runs once per statement, outside of PostgreSQL's frames.
     let outside = name.ends_with("NodeTimer::estimate");
@@ -245,7 +245,7 @@ fn hot_functions_are_plain_frames() {
         "pg_rowsource::pg::hot::wrapper::first_call",
         "pg_rowsource::pg::hot::wrapper::call_timed",
         "pg_rowsource::pg::hot::wrapper::call_sampled",
-        "pg_rowsource::pg::hot::tick::ticked",
+        "pg_rowsource::pg::hot::timing::take_beats",
         "pg_rowsource::pg::interpose::functions::plain",
         "pg_rowsource::pg::interpose::functions::vectored",
         "pg_rowsource::pg::interpose::functions::close",

@@ -251,7 +251,13 @@ impl Server {
 
     /// Stops the server in the same way, and returns the postmaster's exit status; `None` if it had to be killed.
     pub fn stopped(&mut self) -> Option<ExitStatus> {
-        self.signal("INT");
+        self.stopped_by("INT")
+    }
+
+    /// Stops the server with this signal: TERM (smart), INT (fast) or QUIT (immediate). Returns what
+    /// [`Server::stopped`] does.
+    pub fn stopped_by(&mut self, signal: &str) -> Option<ExitStatus> {
+        self.signal(signal);
         self.wait(None)
     }
 

@@ -19,8 +19,8 @@ const STATEMENTS: [&str; 3] = [
 /// 1,000 rows of 100 us each. The scan reads no other rows, so it takes little more time than it burns, on a busy machine too.
 const BURNING: &str = "SELECT count(*) FROM b WHERE burn(100)";
 
-/// The maximum readings of the clock besides the timed calls of a node: by ticks, and at a node's start.
-const TICKS: i64 = 1_000;
+/// The maximum readings of the clock besides the timed calls of a node: at beats, and at a node's start.
+const OTHERS: i64 = 1_000;
 
 #[test]
 fn a_clock_that_steps_back_does_no_harm() {
@@ -42,7 +42,7 @@ fn a_clock_that_steps_back_does_no_harm() {
                     "{what}"
                 );
                 // The clock steps back at fixed numbers of readings, and a timed call reads it twice.
-                let readings = 2 * node.timed_calls.unwrap_or(0) + TICKS;
+                let readings = 2 * node.timed_calls.unwrap_or(0) + OTHERS;
                 assert!((0..=readings).contains(&node.backsteps), "{what}");
                 seen += node.backsteps;
             }

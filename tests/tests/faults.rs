@@ -178,47 +178,6 @@ fn a_description_without_memory_does_not_crash() {
     assert_measures(&mut server.connect(), 1);
 }
 
-/// A clean stop ends with exit status 0, even if plans cannot be saved: a service manager takes anything else for a crash.
-#[test]
-fn a_clean_stop() {
-    for save in ["on", "off"] {
-        let mut server = keeping("faults-stop", &[&format!("pg_rowsource.save = {save}")]);
-        measured(&mut server.connect(), "SELECT id FROM t");
-        let ended = server.stopped();
-        assert!(
-            ended.is_some_and(|status| status.code() == Some(0)),
-            "save = {save}: the postmaster ended with {ended:?}\n{}",
-            server.log()
-        );
-    }
-}
-
-/// A postmaster without memory saves the statistics, or logs that it cannot.
-#[test]
-fn a_postmaster_without_memory() {
-    let mut server = keeping("faults-postmaster", &[]);
-    for megabytes in [0, 1, 2, 4, 8, 16, 32] {
-        let mut client = server.connect();
-        run_each(&mut client, "SET pg_rowsource.statistics_level = 'typical'");
-        make_plans(&mut client, 1_000, 10);
-        drop(client);
-        let postmaster = server.postmaster();
-        let bytes = process::address_space(postmaster) + megabytes * MB;
-        process::limit_address_space(postmaster, Some(bytes));
-        let ended = server.stopped();
-        assert!(
-            ended.is_some_and(|status| status.code() == Some(0)),
-            "{megabytes} MB more: the postmaster ended with {ended:?}\n{}",
-            server.log()
-        );
-        assert!(
-            !server.data().join(format!("{PLANS_FILE}.tmp")).exists(),
-            "half a file"
-        );
-        server.launch();
-    }
-}
-
 /// Unblocks a process that opened a FIFO for reading. Returns whether there was one.
 fn unblock(fifo: &Path) -> bool {
     // Non-blocking: without a reader it fails.

@@ -423,7 +423,7 @@ fn joins_are_seen_as_they_are(server: &Server, observer: &mut Client, is_timed: 
           WHERE pg_sleep(CASE WHEN a.id + {last}.id = 4000 THEN 600 ELSE 0 END) IS NOT NULL"
     );
     let busy = Busy::run(server.connect(), &sql);
-    // The tick interrupts a sleep once or twice in its beginning.
+    // The session is in its sleep for some time when the views are read.
     let pause = Duration::from_millis(300);
     until_waiting(observer, busy.pid, "PgSleep");
     std::thread::sleep(pause);

@@ -152,9 +152,9 @@ fn volatile_functions_are_charged() {
     assert!(text.contains("WAL: records="), "{text}");
 }
 
-/// Inside DO, the tick was never stopped.
+/// Inside DO, a timer of the session was never stopped. It has none any more.
 #[test]
-fn an_idle_session_does_not_tick() {
+fn an_idle_session_does_not_wake_up() {
     let server = server("idle");
     let mut client = measuring(&server);
     run_each(&mut client, "SET pg_rowsource.track = 'all'");

@@ -62,7 +62,7 @@ fn a_sleep_is_one_wait() {
     let server = server("waits-sleep");
     let (mut observer, mut client) = (server.connect(), server.connect());
     let id = pid(&mut client);
-    // The tick of the measured statement wakes the process up.
+    // A measured statement does not wake the process up.
     let lasted = Lasted::running(
         &mut client,
         400,

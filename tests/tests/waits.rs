@@ -1,5 +1,4 @@
-//! Waiting sessions cost nothing: the tick that detects long calls stops when no node is called, and starts again
-//! afterwards.
+//! Waiting sessions cost nothing: no timer wakes them up. Long calls are found after a wait too.
 
 use postgres::fallible_iterator::FallibleIterator;
 use postgres::{CancelToken, Client, NoTls};
@@ -108,9 +107,9 @@ fn a_session_sleeps_between_fetches() {
     assert_sleeps(&mut observer, pid, "ClientRead");
 }
 
-/// PostgreSQL does not know that a function waits without a wait event. But no node is called, so the tick stops.
+/// PostgreSQL does not know that a function waits without a wait event.
 #[test]
-fn the_tick_stops_during_an_unknown_wait() {
+fn a_session_sleeps_during_an_unknown_wait() {
     let server = server("wait-unknown");
     let mut observer = server.session();
     let library = rowsource_tests::compiled::object("doze/doze.c");
@@ -140,8 +139,8 @@ fn the_tick_stops_during_an_unknown_wait() {
     assert!(session.join().expect("the session"), "the statement ends well");
 }
 
-/// Each call that burns is longer than the timer's longest period. So all of them are found if the timer goes
-/// on after the wait, and else one of a hundred is.
+/// Each call that burns is longer than most distances of two beats. So nearly all of them are found if the
+/// beats go on after the wait, and else one of a hundred is.
 #[test]
 fn long_calls_are_found_after_a_wait() {
     const SLEPT_MS: f64 = 300.0;

@@ -17,6 +17,9 @@ pub trait Atomics {
     type U64: Atomic<u64>;
     /// Holds a value that an owner guards.
     type Cell<T>: SharedCell<T>;
+
+    /// Orders all loads and stores before it, of all processes, before all after it.
+    fn full_fence();
 }
 
 /// An atomic number.
@@ -25,6 +28,11 @@ pub trait Atomic<T> {
     fn new(value: T) -> Self;
     /// Reads the value.
     fn load(&self, order: Ordering) -> T;
+    /// Reads the value, relaxed, at one place of the code of the hot path. A compiler can make it a part of
+    /// another instruction, which it does not do with [`Atomic::load`].
+    fn load_in_place(&self) -> T {
+        self.load(Ordering::Relaxed)
+    }
     /// Writes the value.
     fn store(&self, value: T, order: Ordering);
     /// Writes `new` if the value is `current`. Returns the previous value.
@@ -71,6 +79,11 @@ impl Atomics for Native {
     type I64 = AtomicI64;
     type U64 = AtomicU64;
     type Cell<T> = NativeCell<T>;
+
+    #[inline(always)]
+    fn full_fence() {
+        std::sync::atomic::fence(Ordering::SeqCst);
+    }
 }
 
 macro_rules! native {
@@ -83,6 +96,14 @@ macro_rules! native {
             #[inline(always)]
             fn load(&self, order: Ordering) -> $value {
                 self.load(order)
+            }
+
+            #[inline(always)]
+            fn load_in_place(&self) -> $value {
+                // SAFETY: the address is that of the value, which is a word: processors read it as a whole.
+                // Another process may write it, but no other thread of this one, so the compiler knows all
+                // that it may assume.
+                unsafe { self.as_ptr().read() }
             }
 
             #[inline(always)]

@@ -66,6 +66,8 @@ pub struct Header {
     pub waits: Vec<NamedWaits>,
     /// Why waits are not counted, if they are not.
     pub waits_missing: Option<String>,
+    /// Long calls without I/O may be missed, because no beats reach the session.
+    pub beats_missing: bool,
     /// What the session does, if the statement still runs. Then the outcome and the number of executions are not shown.
     pub now: Option<Now>,
 }

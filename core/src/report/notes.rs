@@ -19,11 +19,22 @@ pub(super) fn notes(
     }
     if format.has(Part::Time) {
         notes.extend(summed_over_processes(header, nodes, stats));
+        if header.beats_missing && stats.iter().any(is_estimated) {
+            notes.push(
+                "long calls without I/O may be missed: this session gets no beats (see rowsource_info())"
+                    .to_owned(),
+            );
+        }
     }
     if !left_out.is_empty() {
         notes.push(format!("COMPACT left out: {}", left_out.join(", ")));
     }
     notes
+}
+
+/// Returns whether a node's time is an estimate.
+fn is_estimated(stats: &NodeStats) -> bool {
+    stats.time.get().is_some_and(|time| time.error_ms > 0.0)
 }
 
 /// Returns a note if more than one process ran a node below a Gather: its time may exceed the Gather's then, and even the

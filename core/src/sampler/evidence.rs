@@ -1,16 +1,15 @@
 //! Detects that a call was long, although it was not sampled.
 
-use super::elapsed::elapsed;
-
 /// The evidence from which a node detects that a call was long. There is one for the process, because the readings of all
-/// nodes and of the tick count.
+/// nodes count.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LongCallEvidence {
-    /// The last reading, by any node or by the tick.
+    /// The last reading.
     pub last: u64,
-    /// The last reading by the tick.
+    /// The reading when the last beat was taken: after the beat, at the next check.
     pub ticked: u64,
-    /// The tick's period, in ticks of the clock; 0 if it does not run.
+    /// The time that the last beat stands for, in ticks of the clock; 0 if that is not known, or if there was
+    /// none.
     pub period: f64,
     /// The end of the last call whose detection was certain, and which was long enough to justify a reading in each node
     /// above.
@@ -22,12 +21,16 @@ pub struct LongCallEvidence {
 pub enum Detected {
     /// The call did I/O, or contains such a call that was not short.
     Certain,
-    /// Only the tick detected it.
-    ByTick,
+    /// Only a beat detected it, if it was long.
+    ByBeat,
 }
 
+/// If no beat came for this many times as long as the last one stands for, calls are not detected by beats
+/// now.
+const MISSED: f64 = 4.0;
+
 impl LongCallEvidence {
-    /// No evidence: nothing was detected, and no tick runs.
+    /// No evidence: nothing was detected, and there was no beat.
     pub const NONE: LongCallEvidence = LongCallEvidence {
         last: 0,
         ticked: 0,
@@ -35,22 +38,27 @@ impl LongCallEvidence {
         detected: 0,
     };
 
-    /// Returns how a call that began after the reading `since` is detected, or `None`. The tick detects it only if it read
-    /// the clock at least `far()` ticks after `before`, the last reading before the call.
+    /// Returns how a call that began after the reading `since` is detected, or `None`. By a beat, it is only
+    /// if it was long too.
     #[inline(always)]
-    pub(super) fn of_call(
-        &self,
-        since: u64,
-        before: u64,
-        far: impl FnOnce() -> f64,
-        did_io: bool,
-    ) -> Option<Detected> {
+    pub(super) fn of_call(&self, since: u64, did_io: bool) -> Option<Detected> {
         if did_io || is_within(self.detected, since, self.last) {
             Some(Detected::Certain)
-        } else if is_within(self.ticked, since, self.last) && elapsed(before, self.ticked).0 >= far() {
-            Some(Detected::ByTick)
+        } else if is_within(self.ticked, since, self.last) {
+            Some(Detected::ByBeat)
         } else {
             None
+        }
+    }
+
+    /// Returns the time that a beat stands for now; 0 if none is expected.
+    #[inline]
+    pub(super) fn period_at(&self, now: u64) -> f64 {
+        let since = now.saturating_sub(self.ticked) as i64 as f64;
+        if since <= MISSED * self.period {
+            self.period
+        } else {
+            0.0
         }
     }
 }

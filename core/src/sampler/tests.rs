@@ -208,7 +208,7 @@ fn a_backward_step_adds_no_time_and_no_evidence() {
         ..LongCallEvidence::default()
     };
     assert!(!is_within(evidence.ticked, 1_000_000, evidence.last));
-    assert_eq!(timer.detect(&config, 1_000_000, false, &evidence), None);
+    assert_eq!(NodeTimer::detect(1_000_000, false, &evidence), None);
 }
 
 /// Returns a timer whose next call is not timed: it has made its first calls, of 10 ns, and has blocks of 100.
@@ -248,21 +248,19 @@ fn a_long_call_is_counted_at_its_exit() {
             ..evidence
         };
         timer.countdown -= 1;
-        let detected = timer
-            .detect(&config, at, did_io, &evidence)
-            .expect("it is detected");
+        let detected = NodeTimer::detect(at, did_io, &evidence).expect("it is detected");
         timer.record_detected(&config, detected, at, end, false, &mut evidence);
         assert_eq!(timer.countdown, 1, "the next call is timed");
         let estimate = timer.estimate(0.0, None);
         let more = estimate.total - short;
-        // It is longer than a period of the tick, so it is counted once, however it was detected.
+        // It is longer than the time that a beat stands for, so it is counted once, however it was detected.
         assert!((more - 3e6).abs() < 1e4, "{more}");
         assert!(estimate.error < 1e4, "{}", estimate.error);
-        let by_tick = evidence.ticked > 0;
+        let by_beat = evidence.ticked > 0;
         assert_eq!(
             evidence.detected == end,
-            !by_tick,
-            "nodes above detect the tick themselves"
+            !by_beat,
+            "nodes above detect the beat themselves"
         );
     }
 }
@@ -276,17 +274,21 @@ fn other_readings_are_no_evidence() {
         LongCallEvidence::default(),
         // All these readings were made before the call.
         evidence(at - 5, at, at + 100),
-        // This tick came too soon after the last reading to prove that the call was long.
-        evidence(at + 5_000, 0, at + 5_000),
-        // Another node read the clock, but the tick did not.
+        // Another node read the clock, but no beat came.
         evidence(0, 0, at + 3_000_000),
     ] {
-        assert_eq!(timer.detect(&config, at, false, &evidence), None, "{evidence:?}");
+        assert_eq!(NodeTimer::detect(at, false, &evidence), None, "{evidence:?}");
     }
+    // A beat came in this call, which was short.
+    let (mut after, mut evidence) = (timer, evidence(at + 5_000, 0, at + 5_000));
+    let detected = NodeTimer::detect(at, false, &evidence).expect("a beat");
+    after.record_detected(&config, detected, at, at + 5_000, false, &mut evidence);
+    assert_eq!(after.timed_calls, timer.timed_calls);
+    assert_eq!(after.estimate(0.0, None).total, timer.estimate(0.0, None).total);
 }
 
 #[test]
-fn a_stall_between_two_ticks_weighs_less_than_a_gap() {
+fn a_stall_between_two_beats_weighs_less_than_a_gap() {
     let (config, mut random) = (config(100), random());
     let mut timer = sampling(&config, &mut random);
     let short = timer.estimate(0.0, None).total;
@@ -298,11 +300,11 @@ fn a_stall_between_two_ticks_weighs_less_than_a_gap() {
         &config,
         &mut random,
         &call(at, at + 500_000),
-        &mut evidence(0, 0, at),
+        &mut evidence(at - 1_000_000, 0, at),
     );
     let more = timer.estimate(0.0, None).total - short;
-    // The block has 100 calls, and the tick meets the call with a chance of a quarter. So it weighs four, which is less
-    // than a period.
+    // The block has 100 calls, and a beat comes in the call with a chance of a quarter. So it weighs four,
+    // which is less than a period.
     assert!((1.5e6..2.2e6).contains(&more), "{more}");
     assert!(timer.estimate(0.0, None).error > 1e6, "its weight is uncertain");
 }
@@ -329,7 +331,7 @@ fn the_usual_distance_is_subtracted() {
             last = now + ns;
         } else if ns > 1000 {
             evidence.last = now;
-            let detected = timer.detect(&config, last, true, &evidence).expect("it did I/O");
+            let detected = NodeTimer::detect(last, true, &evidence).expect("it did I/O");
             timer.record_detected(&config, detected, last, now + ns, false, &mut evidence);
             last = now + ns;
         }

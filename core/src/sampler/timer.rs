@@ -34,7 +34,8 @@ const MAX_DIVISOR: f64 = super::config::LONG_FACTOR;
 /// error is 1 % for the whole share, and 0.5 % for a quarter of it.
 const PRECISE: f64 = 1e-4;
 
-/// A tick proves that a call is long only if it comes at least this many times the usual distance after the last reading.
+/// A call in which a beat came is long only if it ends at least this many times the usual distance after the
+/// last reading.
 const FAR_FACTOR: f64 = 8.0;
 
 /// The mean distance of a call from the timed call before it, relative to the mean distance between timed calls, if one
@@ -50,7 +51,7 @@ pub const MANY_BUFFERS: i64 = 32;
 /// The clock readings around one timed call.
 #[derive(Clone, Copy, Debug)]
 pub struct TimedCall {
-    /// The last reading before this call, by any node or by the tick.
+    /// The last reading before this call, by any node.
     pub before: u64,
     /// The reading at its start.
     pub start: u64,
@@ -163,7 +164,7 @@ impl NodeTimer {
 
     /// Records a timed call and draws the gap to the next.
     ///
-    /// Returns true if the gap is larger than 1. Then the caller must arm its tick.
+    /// Returns true if the gap is larger than 1. Then the caller must wish for beats.
     #[inline(always)]
     pub fn record_timed(
         &mut self,
@@ -210,9 +211,12 @@ impl NodeTimer {
         let first = call.first_of_start;
         // This must come before `note_distance`, so that the test is the same as for a call that is not timed. Readings
         // before the start belong to other nodes.
-        match evidence.of_call(call.start, call.before, || self.far(config), call.did_io) {
+        let detected = evidence
+            .of_call(call.start, call.did_io)
+            .filter(|detected| *detected == Detected::Certain || self.is_far(config, call.before, call.end));
+        match detected {
             Some(detected) => {
-                if detected == Detected::ByTick {
+                if detected == Detected::ByBeat {
                     self.note_long(config, ticks, evidence.period, 1.0, first);
                 } else if raw >= config.affordable {
                     evidence.detected = call.end;
@@ -222,7 +226,9 @@ impl NodeTimer {
                     self.gaps.left = 0;
                 }
             }
-            None if ticks >= config.long => self.note_long(config, ticks, evidence.period, 0.0, first),
+            None if ticks >= config.long => {
+                self.note_long(config, ticks, evidence.period_at(call.end), 0.0, first);
+            }
             None => self.sample(config, ticks, first),
         }
         self.note_distance(call.before, call.start);
@@ -243,17 +249,12 @@ impl NodeTimer {
 
     /// Returns how a call that was not timed is detected, or `None`. `before` is the last reading before the call.
     #[inline]
-    pub fn detect(
-        &self,
-        config: &Config,
-        before: u64,
-        did_io: bool,
-        evidence: &LongCallEvidence,
-    ) -> Option<Detected> {
-        evidence.of_call(before, before, || self.far(config), did_io)
+    pub fn detect(before: u64, did_io: bool, evidence: &LongCallEvidence) -> Option<Detected> {
+        evidence.of_call(before, did_io)
     }
 
-    /// Records a call that was not timed but detected. `end` was read at its end.
+    /// Records a call that was not timed but detected. `end` was read at its end. Returns false, and records
+    /// nothing, if it was detected by a beat alone and was not long.
     #[inline]
     pub fn record_detected(
         &mut self,
@@ -263,13 +264,14 @@ impl NodeTimer {
         end: u64,
         first_of_start: bool,
         evidence: &mut LongCallEvidence,
-    ) {
+    ) -> bool {
         let (raw, backsteps) = elapsed(before, end);
         let ticks = raw - self.gaps.distance;
         match detected {
             Detected::Certain if ticks >= config.affordable => evidence.detected = end,
             Detected::Certain => {}
-            Detected::ByTick => self.note_long(config, ticks, evidence.period, 1.0, first_of_start),
+            Detected::ByBeat if !self.is_far(config, before, end) => return false,
+            Detected::ByBeat => self.note_long(config, ticks, evidence.period, 1.0, first_of_start),
         }
         self.timed_calls += 1;
         self.clock_backsteps += backsteps;
@@ -286,6 +288,7 @@ impl NodeTimer {
             self.gaps.left = 0;
             self.gap = 1.0;
         }
+        true
     }
 
     /// Adds a short sample.
@@ -309,16 +312,18 @@ impl NodeTimer {
         }
     }
 
-    /// Adds a long call that the tick or a sample found. `counted` is 1 if it is also counted individually, else 0.
+    /// Adds a long call that a beat or a sample found. `counted` is 1 if it is also counted individually,
+    /// else 0.
     #[inline]
     fn note_long(&mut self, config: &Config, ticks: f64, period: f64, counted: f64, first_of_start: bool) {
-        let by_tick = if period > 0.0 {
-            // It is detected only if the tick comes late enough in the call.
-            ((ticks + self.gaps.distance - self.far(config)) / period).clamp(0.0, 1.0)
-        } else {
+        let by_beat = if period <= 0.0 {
             counted
+        } else if ticks + self.gaps.distance >= self.far(config) {
+            at_most(ticks / period, 1.0)
+        } else {
+            0.0
         };
-        let chance = 1.0 - (1.0 - by_tick) * (1.0 - 1.0 / self.gap);
+        let chance = 1.0 - (1.0 - by_beat) * (1.0 - 1.0 / self.gap);
         let weight = 1.0 / chance;
         let more = weight - counted;
         self.gaps.long.weight += more;
@@ -405,10 +410,16 @@ impl NodeTimer {
         affordable / usual
     }
 
-    /// Returns how many ticks after the last reading before a call a tick must come to prove that the call is long.
+    /// Returns how many ticks after the last reading before a call it must end to be long.
     #[inline]
     fn far(&self, config: &Config) -> f64 {
         at_least(FAR_FACTOR * self.gaps.distance, config.long)
+    }
+
+    /// Returns whether a call ended so late after the last reading before it.
+    #[inline]
+    fn is_far(&self, config: &Config, before: u64, end: u64) -> bool {
+        elapsed(before, end).0 >= self.far(config)
     }
 
     /// Returns whether a detected call is so long that the next call must be timed.

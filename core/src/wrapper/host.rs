@@ -45,8 +45,8 @@ pub trait Host {
     /// Leaves a mark that the clock was read inside a call that began after the reading `before`. If there is a mark, that
     /// one stays.
     fn mark(&mut self, before: u64);
-    /// Removes the mark. Returns whether there was one.
-    fn remove_mark(&mut self) -> bool;
+    /// Removes the mark. If a beat left one, reads the clock.
+    fn remove_mark(&mut self);
     /// Returns the last clock reading before the mark, or the last one if there is none.
     fn last_reading_before_mark(&self) -> u64;
     /// Returns how many blocks were read so far, including those of work files.
@@ -102,7 +102,7 @@ pub trait Host {
     /// Returns what the sampler needs.
     fn sampling(&mut self, node: Self::Node) -> Sampling<'_, Self::Random>;
 
-    /// Returns the last clock reading, by any node or by the tick.
+    /// Returns the last clock reading.
     fn last_reading(&self) -> u64;
     /// Returns how many readings were counted so far.
     fn readings(&self) -> u64;
@@ -114,12 +114,11 @@ pub trait Host {
     fn read_and_count(&mut self) -> u64;
     /// Reads the clock if every call is timed. The reading is not remembered.
     fn read_for_every_call<const TIMED: u8>(&mut self) -> u64;
-    /// Copies the last reading and the tick's last reading into the evidence.
+    /// Copies the last reading, and that at which the last beat was taken, into the evidence.
     fn collect_evidence(&mut self);
-    /// Makes the tick run, and slows it down with the statement's age.
-    fn want_tick(&mut self);
-    /// Wakes the tick up if it sleeps.
-    fn wake_tick(&mut self);
+    /// Wishes for beats, because not all calls are timed now. Measures the clock's own cost again now and
+    /// then.
+    fn wish_for_beats(&mut self);
 
     /// Restarts the node's wrapper from its beginning.
     fn call_again(&mut self, call: Self::Call) -> Self::Row;

@@ -90,15 +90,19 @@ impl Host for Run<'_> {
             scope::ALL => moved != Counters::default(),
             _ => moved.hits + moved.reads != 0,
         };
-        has_moved || self.before_mark.is_some()
+        has_moved || self.before_mark.is_some() || self.beats > 0
     }
 
     fn mark(&mut self, before: u64) {
         self.before_mark.get_or_insert(before);
     }
 
-    fn remove_mark(&mut self) -> bool {
-        self.before_mark.take().is_some()
+    fn remove_mark(&mut self) {
+        self.before_mark = None;
+        if std::mem::take(&mut self.beats) > 0 {
+            self.ticked = self.read();
+            self.evidence.period = self.gap_ns * self.machine.ticks_per_ns;
+        }
     }
 
     fn last_reading_before_mark(&self) -> u64 {
@@ -234,19 +238,10 @@ impl Host for Run<'_> {
         self.evidence.ticked = self.ticked;
     }
 
-    fn want_tick(&mut self) {
-        if !self.machine.tick {
-            return;
-        }
-        if let Some(period_ms) = self.tick.want() {
-            self.evidence.period = f64::from(period_ms) * 1e6 * self.machine.ticks_per_ns;
-        }
-        self.wake_tick();
-    }
-
-    fn wake_tick(&mut self) {
-        if self.tick.is_asleep() {
-            self.next_tick = self.now + f64::from(self.tick.wake()) * 1e6;
+    fn wish_for_beats(&mut self) {
+        if self.machine.has_heart && !self.has_wish {
+            self.has_wish = true;
+            self.next_look = self.now;
         }
     }
 

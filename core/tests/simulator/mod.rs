@@ -1,8 +1,9 @@
 //! A simulated backend: plans whose nodes take known times and touch known blocks. Each call goes through the wrapper that
 //! the extension runs, [`rowsource_core::wrapper`], built on this backend instead of PostgreSQL's executor.
 //!
-//! Time is in simulated nanoseconds. A node's own work, stalls, clock readings, the bookkeeping after a reading and the
-//! tick's handler all take time; the last three are not part of a node's true time.
+//! Time is in simulated nanoseconds. A node's own work, stalls, clock readings and the bookkeeping after a
+//! reading take time; the last two are not part of a node's true time. The heart that makes beats runs on
+//! another processor.
 
 mod executor;
 pub mod plans;
@@ -10,9 +11,8 @@ pub mod plans;
 use executor::Counters;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoroshiro128PlusPlus;
-use rowsource_core::sampler::{
-    BOOKKEEPING_NS, Config, Estimate, EveryCall, LongCallEvidence, NodeTimer, Tick,
-};
+use rowsource_core::beat::{Beats, Pulse, Session, Wish};
+use rowsource_core::sampler::{BOOKKEEPING_NS, Config, Estimate, EveryCall, LongCallEvidence, NodeTimer};
 use rowsource_core::wrapper::{self, Accounting, Scope, Timed};
 
 /// The body of a node, run at each call: it takes time with [`Run::work`] and calls children with [`Run::call`].
@@ -30,8 +30,9 @@ pub struct Machine {
     /// The clock advances in steps of this many nanoseconds.
     pub step_ns: f64,
     pub ticks_per_ns: f64,
-    pub tick: bool,
-    pub handler_ns: f64,
+    pub has_heart: bool,
+    /// By how many nanoseconds the heart is late at most.
+    pub late_ns: f64,
     /// The mean nanoseconds between stalls, and their minimum and maximum length.
     pub stalls: Option<(f64, f64, f64)>,
     /// The probability that the clock steps back at a reading, and the maximum step.
@@ -46,8 +47,8 @@ impl Default for Machine {
             bookkeeping_ns: 40.0,
             step_ns: 0.0,
             ticks_per_ns: 2.4,
-            tick: true,
-            handler_ns: 4000.0,
+            has_heart: true,
+            late_ns: 100_000.0,
             stalls: None,
             steps_back: None,
         }
@@ -95,6 +96,13 @@ pub struct Node {
     pub fixed_ns: f64,
 }
 
+/// Returns the wish of a session that wishes for beats.
+fn wish() -> Wish {
+    let words = Beats::new();
+    words.wish();
+    words.wished()
+}
+
 /// One statement being run.
 pub struct Run<'a> {
     pub random: Xoroshiro128PlusPlus,
@@ -124,8 +132,13 @@ pub struct Run<'a> {
     pub outside: Counters,
     /// Whether the call that ends now returns a row.
     is_row: bool,
-    tick: Tick,
-    next_tick: f64,
+    has_wish: bool,
+    wish: Wish,
+    pulse: Pulse,
+    next_look: f64,
+    /// The beats that are not taken, and the time that the last one stands for.
+    beats: u64,
+    gap_ns: f64,
     next_stall: f64,
 }
 
@@ -197,8 +210,12 @@ impl<'a> Run<'a> {
             running_account: outside,
             outside: Counters::default(),
             is_row: true,
-            tick: Tick::new(),
-            next_tick: f64::INFINITY,
+            has_wish: false,
+            wish: wish(),
+            pulse: Pulse::default(),
+            next_look: f64::INFINITY,
+            beats: 0,
+            gap_ns: 0.0,
             next_stall: f64::INFINITY,
         };
         run.plan_stall();
@@ -287,18 +304,19 @@ impl<'a> Run<'a> {
             self.now += least + self.random.random::<f64>() * (most - least);
             self.plan_stall();
         }
-        while self.now >= self.next_tick {
-            let at = self.next_tick;
-            let is_idle = self.last == self.ticked;
-            self.before_mark.get_or_insert(self.last);
-            self.last = self.clock(at);
-            self.ticked = self.last;
-            self.next_tick = match self.tick.on_timeout(is_idle, false) {
-                Some(period_ms) => at + f64::from(period_ms) * 1e6,
-                None => f64::INFINITY,
+        while self.now >= self.next_look {
+            let at = (self.next_look / 1000.0) as i64;
+            let random = self.random.random();
+            let session = Session {
+                wish: self.wish,
+                has_taken: self.beats == 0,
             };
-            self.now += self.machine.handler_ns;
-            self.overhead += self.machine.handler_ns;
+            if let Some(gap_ns) = self.pulse.look(session, at, 1, random) {
+                self.beats += 1;
+                self.gap_ns = gap_ns as f64;
+            }
+            let late_ns = self.random.random::<f64>() * self.machine.late_ns;
+            self.next_look = self.pulse.due_at().expect("it wishes") as f64 * 1000.0 + late_ns;
         }
     }
 

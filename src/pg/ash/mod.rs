@@ -7,9 +7,11 @@
 //! * `memory` is where the ring of samples lies;
 //! * `worker` registers the background worker, and is its main loop;
 //! * `sampler` takes the samples;
+//! * `heart` makes beats for sessions whose calls are not all timed;
 //! * `blockers` knows which process blocks another one.
 
 mod blockers;
+mod heart;
 pub mod memory;
 mod sampler;
 pub mod worker;

@@ -1,11 +1,14 @@
 //! The background worker: how it is started, and its main loop.
 //!
 //! It has no database, as PostgreSQL's launcher of logical replication has none, so it is no obstacle for DROP DATABASE. It is in
-//! pg_stat_activity, because from there it finds the entries of the others. While the sampling frequency is 0, it sleeps.
+//! pg_stat_activity, because from there it finds the entries of the others. While the sampling frequency is 0, it only makes
+//! beats, and while the library is turned off, it sleeps. When the server stops, it saves the plans of the store.
 
+use super::heart::Heart;
 use super::memory;
 use super::sampler::Sampler;
 use crate::guc;
+use crate::pg::server::switch;
 use crate::pg::server::unguarded::{SignalHandlerForConfigReload, SignalHandlerForShutdownRequest};
 use crate::pg::{compat, server, store};
 use pgrx::{pg_guard, pg_sys};
@@ -14,11 +17,14 @@ use rand_xoshiro::Xoroshiro128PlusPlus;
 use rowsource_core::ash::Moments;
 use rowsource_core::clock::system::monotonic;
 use std::ffi::{CStr, c_char};
+use std::sync::atomic::Ordering::Relaxed;
 
 const NAME: &CStr = c"pg_rowsource history";
 /// The name of [`pg_rowsource_history_main`].
 const FUNCTION: &CStr = c"pg_rowsource_history_main";
 const LIBRARY: &CStr = c"pg_rowsource";
+/// If so many microseconds are left, the worker waits with the resolution of the system.
+const MAX_NAP_US: i64 = 5_000;
 /// After how many seconds PostgreSQL starts it again, if it has ended.
 const RESTART_AFTER_S: i32 = 5;
 
@@ -132,8 +138,11 @@ pub unsafe extern "C-unwind" fn pg_rowsource_history_main(_argument: pg_sys::Dat
         pg_sys::BackgroundWorkerUnblockSignals();
         pg_sys::BackgroundWorkerInitializeConnection(std::ptr::null(), std::ptr::null(), 0);
     }
+    store::worker_arrives();
+    let end = run();
+    store::worker_leaves();
     // PostgreSQL starts a worker again that ended with 1, and forgets one that ended with 0. Who started this one can start another.
-    let is_final = run() == End::Useless && !memory::is_main();
+    let is_final = end == End::Useless && !memory::is_main();
     // SAFETY: the worker holds nothing.
     unsafe { pg_sys::proc_exit(i32::from(!is_final)) }
 }
@@ -160,11 +169,13 @@ fn run() -> End {
         server::log_alone("pg_rowsource has no memory for the active session history");
         return End::Useless;
     };
+    history.number.store(server::process_number(), Relaxed);
+    let mut heart = Heart::new(history);
     let mut random = Xoroshiro128PlusPlus::seed_from_u64(monotonic());
     // The frequency, the moments, and the next of these.
     let mut plan: Option<(u32, Moments, i64)> = None;
     loop {
-        let frequency = guc::history_frequency();
+        let frequency = guc::history_frequency().filter(|_| switch::is_on());
         if plan.map(|(frequency, ..)| frequency) != frequency {
             plan = frequency.map(|frequency| {
                 let mut moments = Moments::new(frequency, now());
@@ -175,7 +186,9 @@ fn run() -> End {
                 sampler.pause();
             }
         }
-        if !wait_until(plan.map(|(.., next)| next)) {
+        let beat_at = heart.beat(now(), &mut random);
+        let sample_at = plan.map(|(.., next)| next);
+        if !wait_until(beat_at.into_iter().chain(sample_at).min()) {
             return End::Told;
         }
         if let Some((_, moments, next)) = &mut plan
@@ -187,8 +200,30 @@ fn run() -> End {
     }
 }
 
+/// Sleeps until a time, or until a signal comes. PostgreSQL's own function has a resolution of a millisecond,
+/// and beats must come at random times. The worker is not woken up for others meanwhile.
+fn nap_until(time: i64) {
+    let us = (time - now()).clamp(0, MAX_NAP_US);
+    let time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: us * 1000,
+    };
+    // SAFETY: the wait event is this process's own, and PostgreSQL keeps its address valid. The time is a
+    // valid one.
+    unsafe {
+        pg_sys::my_wait_event_info.write_volatile(pg_sys::PG_WAIT_EXTENSION);
+        libc::nanosleep(&raw const time, std::ptr::null_mut());
+        pg_sys::my_wait_event_info.write_volatile(0);
+    }
+}
+
 /// Waits until a time, or until something happens. `None` waits for the latter only. Returns false if the worker must end.
 fn wait_until(time: Option<i64>) -> bool {
+    if let Some(time) = time
+        && time - now() <= MAX_NAP_US
+    {
+        nap_until(time);
+    }
     let mut events = pg_sys::WL_LATCH_SET | pg_sys::WL_EXIT_ON_PM_DEATH;
     let mut timeout = -1;
     if let Some(time) = time {
@@ -200,14 +235,12 @@ fn wait_until(time: Option<i64>) -> bool {
     unsafe {
         pg_sys::WaitLatch(pg_sys::MyLatch, events as i32, timeout, pg_sys::PG_WAIT_EXTENSION);
         pg_sys::ResetLatch(pg_sys::MyLatch);
-        if (&raw const pg_sys::ShutdownRequestPending).read_volatile() != 0 {
-            return false;
-        }
         server::check_for_interrupts();
+        // First, because `pg_rowsource.save` may have changed.
         if (&raw const pg_sys::ConfigReloadPending).read_volatile() != 0 {
             (&raw mut pg_sys::ConfigReloadPending).write_volatile(0);
             pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP);
         }
+        (&raw const pg_sys::ShutdownRequestPending).read_volatile() == 0
     }
-    true
 }

@@ -172,9 +172,3 @@ pub fn system_clock_wanted() -> bool {
 pub fn system_clock_wanted() -> bool {
     false
 }
-
-/// A number that makes `RegisterTimeout` use any free timeout of extensions.
-///
-/// For every number from timeout.h's `USER_TIMEOUT` on, it takes the first free one. `USER_TIMEOUT` itself is 12 or 13 so
-/// far, and the last number is ten more. So this number is valid in every major.
-pub const USER_TIMEOUT: i32 = 20;

@@ -11,7 +11,7 @@ use crate::pg::hot::waits;
 use crate::pg::plan::{describe, tree};
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::guarded;
-use crate::pg::server::{fail, unguarded};
+use crate::pg::server::{fail, switch, unguarded};
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
 use pgrx::{PgSqlErrorCode, error};
 use rowsource_core::call_trace::CallList;
@@ -73,6 +73,7 @@ impl Drop for Running {
 
 /// Runs a statement and lists its calls. `read` reads the clock.
 pub fn run(text: &CStr, max_calls: usize, read: fn() -> u64) -> Listing {
+    switch::ensure_on();
     if !trace::running().is_null() {
         fail(
             PgSqlErrorCode::ERRCODE_OBJECT_IN_USE,

@@ -18,12 +18,12 @@ use super::{
 use crate::guc;
 use crate::instrumentation::InstrumentationPlan;
 use crate::pg::compat;
-use crate::pg::hot::{tick, trace, usage, waits};
+use crate::pg::hot::{beats, trace, usage, waits};
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::Raised;
 use crate::pg::server::pg_try::{is_request, pg_try};
-use crate::pg::server::{self, unguarded};
-use crate::pg::sql_trace::{level, targets};
+use crate::pg::server::{self, switch, unguarded};
+use crate::pg::sql_trace::{level, lines, targets};
 use pgrx::pg_sys::panic::{CaughtError, pgrx_extern_c_guard};
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
 use rowsource_core::model::Outcome;
@@ -74,10 +74,21 @@ pub fn init() {
     }
 }
 
-/// Leaves one nesting level. Stops the tick if it was the outermost one.
+/// Drops what is known of the next statement, because hooks pass on the ones between while the switch is off.
+#[cold]
+#[inline(never)]
+fn forget_what_was_before() {
+    planning::forget();
+    take_own_waits();
+    if level::is_on() {
+        lines::pause();
+    }
+}
+
+/// Leaves one nesting level. Wishes for no more beats if it was the outermost one.
 fn unnest() {
     if nesting::leave() {
-        tick::disarm();
+        beats::end();
     }
 }
 
@@ -209,7 +220,13 @@ unsafe fn decide<const MAY_BE_TRACED: bool>(
 unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
     // SAFETY: PostgreSQL passes a valid QueryDesc that is not started yet. The frames are plain.
     unsafe {
-        if targets::begins() {
+        if switch::passes_on() {
+            switch::pass_on(move || {
+                forget_what_was_before();
+                let start = PREV_EXECUTOR_START.get();
+                start.unwrap_or(unguarded::standard_ExecutorStart)(query, eflags);
+            });
+        } else if targets::begins() {
             start_traced(query, eflags);
         } else {
             start::<false>(query, eflags);
@@ -350,6 +367,11 @@ unsafe fn executor_run(
     // SAFETY: the caller promises a started `query` and a plain frame. The body is plain, because it only calls functions
     // of PostgreSQL and the previous hook.
     unsafe {
+        if switch::passes_on() && statement::find(query).is_none() {
+            return switch::pass_on(move || {
+                compat::executor_run::call(PREV_EXECUTOR_RUN.get(), query, direction, count, execute_once);
+            });
+        }
         run(
             query,
             || {
@@ -386,6 +408,13 @@ unsafe extern "C-unwind" fn executor_finish(query: *mut QueryDesc) {
                 .unwrap_or(unguarded::standard_ExecutorFinish)(query)
         };
         let statement = statement::find(query);
+        if statement.is_none() && switch::passes_on() {
+            return switch::pass_on(move || {
+                let finish = PREV_EXECUTOR_FINISH.get();
+                finish.unwrap_or(unguarded::standard_ExecutorFinish)(query);
+                unmeasured::ended_while_off();
+            });
+        }
         if runs_at_finish(query, statement) {
             let finish = || {
                 if level::is_on() {
@@ -436,7 +465,7 @@ unsafe extern "C-unwind" fn executor_end(query: *mut QueryDesc) {
             let _ = server::caught(|| statement.record(true));
         }
         let end = || PREV_EXECUTOR_END.get().unwrap_or(unguarded::standard_ExecutorEnd)(query);
-        if level::is_on() && !is_explained_only(query) {
+        if level::is_on() && switch::is_on() && !is_explained_only(query) {
             traced::phase(Phase::Close, query, end);
         } else {
             end();
@@ -451,50 +480,6 @@ unsafe extern "C-unwind" fn executor_end(query: *mut QueryDesc) {
 unsafe fn is_explained_only(query: *mut QueryDesc) -> bool {
     // SAFETY: a started query has an executor state.
     unsafe { (*(*query).estate).es_top_eflags & pg_sys::EXEC_FLAG_EXPLAIN_ONLY as i32 != 0 }
-}
-
-/// Returns whether queries that a utility statement runs count as nested in it. A query that is part of the statement's own
-/// text does not.
-///
-/// # Safety
-/// `utility` must point to a live utility statement, whose tag tells its type.
-unsafe fn nests(utility: *mut pg_sys::Node) -> bool {
-    // SAFETY: the utility statement is live by the caller's promise, and the cast follows its tag.
-    unsafe {
-        match crate::pg::plan::tree::tag(utility) {
-            NodeTag::T_ExecuteStmt
-            | NodeTag::T_PrepareStmt
-            | NodeTag::T_DeallocateStmt
-            | NodeTag::T_ExplainStmt
-            | NodeTag::T_CreateTableAsStmt
-            | NodeTag::T_RefreshMatViewStmt
-            | NodeTag::T_DeclareCursorStmt
-            | NodeTag::T_FetchStmt
-            | NodeTag::T_ClosePortalStmt => false,
-            NodeTag::T_CopyStmt => (*utility.cast::<pg_sys::CopyStmt>()).query.is_null(),
-            _ => true,
-        }
-    }
-}
-
-/// Notes that a client's FETCH has read a cursor. Its statistics are not known before it is closed.
-///
-/// # Safety
-/// `cursor` must be null or a C string.
-unsafe fn fetched(cursor: *const std::ffi::c_char) {
-    // SAFETY: the function accepts any name, and null. A portal's query is null or live.
-    unsafe {
-        let portal = unguarded::GetPortalByName(cursor).as_ref();
-        let Some(query) = portal
-            .map(|portal| portal.queryDesc)
-            .filter(|query| !query.is_null())
-        else {
-            return;
-        };
-        if nesting::depth() == 0 && statement::find(query).is_some() {
-            unmeasured::cursor_read(query);
-        }
-    }
 }
 
 /// Runs a utility statement. Statements inside utilities (CALL, DO, a COPY's triggers, an ALTER TABLE's checks) count as
@@ -516,6 +501,27 @@ unsafe extern "C-unwind" fn process_utility(
 ) {
     // SAFETY: PostgreSQL passes valid arguments, which are passed on unchanged.
     unsafe {
+        if switch::passes_on() {
+            return switch::pass_on(move || {
+                forget_what_was_before();
+                let counts =
+                    !unmeasured::concerns_session(crate::pg::plan::tree::tag((*statement).utilityStmt));
+                let process = PREV_PROCESS_UTILITY.get();
+                process.unwrap_or(unguarded::standard_ProcessUtility)(
+                    statement,
+                    query_string,
+                    read_only_tree,
+                    context,
+                    params,
+                    query_env,
+                    dest,
+                    qc,
+                );
+                if counts {
+                    unmeasured::ended_while_off();
+                }
+            });
+        }
         let process_as = |statement: *mut pg_sys::PlannedStmt| {
             let run = || {
                 PREV_PROCESS_UTILITY
@@ -558,9 +564,9 @@ unsafe extern "C-unwind" fn process_utility(
             NodeTag::T_FetchStmt => {
                 let cursor = (*utility.cast::<pg_sys::FetchStmt>()).portalname;
                 process();
-                fetched(cursor);
+                utility::fetched(cursor);
             }
-            _ if nests(utility) => nested(statement, query_string, qc, process),
+            _ if utility::nests(utility) => nested(statement, query_string, qc, process),
             _ => process(),
         }
         take_own_waits();

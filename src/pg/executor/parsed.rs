@@ -9,8 +9,8 @@ use crate::guc;
 use crate::pg::compat::{self, jumble};
 use crate::pg::plan::describe::ParsedConstants;
 use crate::pg::plan::tree::tag;
-use crate::pg::server;
 use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::{self, switch};
 use crate::pg::sql_trace::{lines, targets};
 use crate::session::TextId;
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
@@ -118,6 +118,9 @@ unsafe extern "C-unwind" fn post_parse_analyze(
             || tag((*query).utilityStmt) != NodeTag::T_ExecuteStmt
         {
             begins_text();
+        }
+        if switch::passes_on() {
+            return;
         }
         if targets::begins() {
             trace(query, (*state).p_sourcetext);

@@ -7,7 +7,7 @@ use crate::instrumentation::auto_clock;
 use crate::pg::compat;
 use crate::pg::hot::usage::Usage;
 use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::{self, unguarded};
+use crate::pg::server::{self, switch, unguarded};
 use crate::pg::sql_trace::level;
 use pgrx::pg_sys;
 use rowsource_core::clock::Source;
@@ -93,6 +93,9 @@ unsafe fn plan(
     planner: impl FnOnce() -> *mut pg_sys::PlannedStmt,
 ) -> *mut pg_sys::PlannedStmt {
     parsed::plans(text);
+    if switch::passes_on() {
+        return switch::pass_on(planner);
+    }
     // SAFETY: the caller promises what the functions require.
     unsafe {
         if level::is_on() {
@@ -247,6 +250,13 @@ fn other_place(queryid: i64) -> usize {
         places[place].set(FREE);
         place
     })
+}
+
+/// Drops what was planned and not executed.
+pub fn forget() {
+    if ANY.replace(false) {
+        PLANNED.iter().for_each(|place| place.set(FREE));
+    }
 }
 
 /// What was planned for a statement.

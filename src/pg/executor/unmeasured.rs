@@ -9,7 +9,7 @@ use super::{nesting, parsed};
 use crate::guc::{self, StatisticsLevel};
 use crate::pg::plan::tree::tag;
 use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::{self, first_bytes, from_database, unguarded};
+use crate::pg::server::{self, first_bytes, from_database, switch, unguarded};
 use crate::pg::sql_trace::{level, lines};
 use crate::session::{self, TextId};
 use pgrx::pg_sys::{self, CommandTag, ErrorData, NodeTag, PlannedStmt, QueryDesc};
@@ -89,6 +89,8 @@ static LAST: BackendLocal<RefCell<Option<Unmeasured>>> = BackendLocal::new(RefCe
 /// When the message began whose statement displayed statistics last. Such a statement does not count.
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static DISPLAYED: BackendLocal<Cell<i64>> = BackendLocal::new(Cell::new(0));
+/// When the message began in which a statement ended last while the switch was off.
+static ENDED_WHILE_OFF: BackendLocal<Cell<i64>> = BackendLocal::new(Cell::new(0));
 /// When the message began in which an error ended a client's run last.
 static RUN_FAILED: BackendLocal<Cell<i64>> = BackendLocal::new(Cell::new(0));
 static PREVIOUS: BackendLocal<Cell<pg_sys::emit_log_hook_type>> = BackendLocal::new(Cell::new(None));
@@ -130,6 +132,14 @@ pub fn not_attached(query: *const QueryDesc) {
 pub fn begins(query: *const QueryDesc) {
     if std::ptr::eq(NOT_ATTACHED.get(), query) {
         NOT_ATTACHED.set(std::ptr::null());
+    }
+}
+
+/// Notes that a statement of the client ended while the switch was off. Nothing else is kept of it.
+pub fn ended_while_off() {
+    let message = server::message_time();
+    if DISPLAYED.get() != message {
+        ENDED_WHILE_OFF.set(message);
     }
 }
 
@@ -274,7 +284,7 @@ pub unsafe fn utility_ended(statement: &Utility, source: *const c_char) {
 unsafe extern "C-unwind" fn emit_log(error: *mut ErrorData) {
     // SAFETY: PostgreSQL passes a live error. The frame is plain.
     unsafe {
-        if (*error).elevel == pg_sys::PGERROR as i32 {
+        if (*error).elevel == pg_sys::PGERROR as i32 && switch::is_on() {
             if level::is_on() {
                 let text = pg_sys::debug_query_string;
                 let text = if text.is_null() { c"" } else { CStr::from_ptr(text) };
@@ -359,19 +369,49 @@ fn note(what: What, error: Option<Beginning>, text_id: TextId, text: impl FnOnce
     });
 }
 
+const RUN_ONE: &str = "Run one first.";
+const RAISE_LEVEL: &str = "Run one first. If pg_rowsource.statistics_level is basic, only statements with the hint /*+ gather_plan_statistics */ are measured.";
+
+/// Returns what to do if the session has run no statement that counts.
+pub fn advice() -> &'static str {
+    match guc::statistics_level() {
+        StatisticsLevel::Basic => RAISE_LEVEL,
+        _ => RUN_ONE,
+    }
+}
+
 /// Why the session's last statement was not measured.
 pub struct Reason {
     /// A sentence without its full stop.
     pub text: String,
-    /// The reason is the statistics level.
-    pub is_basic: bool,
+    /// What to do if there is no measured statement.
+    pub advice: &'static str,
 }
 
 /// Returns why the session's last statement was not measured. Returns `None` if it was. `measured` is when the last measured
 /// statement ended, if there is one.
 pub fn reason(measured: Option<i64>) -> Option<Reason> {
+    if let Some(since) = switch::off_since() {
+        let since = server::shown_time(since);
+        let earlier = measured.map_or("", |_| "; this is the last measured one");
+        return Some(Reason {
+            text: format!("Nothing is measured since {since}, because pg_rowsource.enabled is off{earlier}"),
+            advice: switch::HOW_TO_TURN_ON,
+        });
+    }
     let last = LAST.borrow();
-    let last = last.as_ref().filter(|last| last.after == measured)?;
+    let last = last.as_ref().filter(|last| last.after == measured);
+    let ended_while_off = ENDED_WHILE_OFF.get();
+    if ended_while_off > measured.unwrap_or(0) && last.is_none_or(|last| last.message < ended_while_off) {
+        let earlier = measured.map_or("", |_| "; this is one before it");
+        return Some(Reason {
+            text: format!(
+                "The last statement of this session was not recorded: pg_rowsource.enabled was off while it ran{earlier}"
+            ),
+            advice: RUN_ONE,
+        });
+    }
+    let last = last?;
     let visible = server::may_see(last.user);
     let shown = |text: &Beginning| {
         if visible {
@@ -398,7 +438,7 @@ pub fn reason(measured: Option<i64>) -> Option<Reason> {
         What::FailedAfterwards => {
             return Some(Reason {
                 text: format!("An error followed this statement in its message: {}", error()),
-                is_basic: false,
+                advice: RUN_ONE,
             });
         }
     };
@@ -415,6 +455,9 @@ pub fn reason(measured: Option<i64>) -> Option<Reason> {
             "The last statement of this session ({}) {reason}{earlier}",
             shown(&last.text)
         ),
-        is_basic: matches!(last.what, What::Basic),
+        advice: match last.what {
+            What::Basic => RAISE_LEVEL,
+            _ => RUN_ONE,
+        },
     })
 }

@@ -4,7 +4,7 @@
 //!
 //! Such a statement has no plan. It is recorded as a plan with one node, which is named after the statement.
 
-use super::statement::{caller, nested_recorded};
+use super::statement::{caller, find as find_statement, nested_recorded};
 use super::{nesting, own, unmeasured};
 use crate::guc;
 use crate::instrumentation::{InstrumentationLevel, InstrumentationPlan};
@@ -14,7 +14,7 @@ use crate::pg::hot::waits::{self, UtilityWaits};
 use crate::pg::plan::describe::{self, StatementText};
 use crate::pg::plan::tree::tag;
 use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::{self, memory, unguarded};
+use crate::pg::server::{self, memory, switch, unguarded};
 use crate::pg::store;
 use crate::session::{self, KnownPlan};
 use pgrx::pg_sys::{self, CommandTag, NodeTag, PlannedStmt};
@@ -33,6 +33,8 @@ use std::rc::Rc;
 #[derive(Clone, Copy)]
 pub struct Running {
     setting: InstrumentationPlan,
+    /// What the switch said when it began.
+    switch: switch::State,
     /// It is recorded even if no statement in it is measured.
     is_always_recorded: bool,
     toplevel: bool,
@@ -82,6 +84,7 @@ pub unsafe fn begin(statement: *const PlannedStmt, queryid: i64, source: *const 
     let place = keep(found.ok().flatten()?)?;
     Some(Running {
         setting,
+        switch: switch::state(),
         is_always_recorded,
         toplevel,
         nested_before: nested_recorded(),
@@ -109,6 +112,50 @@ pub unsafe fn setting(statement: *const PlannedStmt, source: *const c_char) -> O
     }
     // SAFETY: the statement and its text are live by the caller's promise.
     InstrumentationPlan::from_settings(|| hint::present(unsafe { server::commented_text(source, statement) }))
+}
+
+/// Returns whether queries that a utility statement runs count as nested in it. A query that is part of the
+/// statement's own text does not.
+///
+/// # Safety
+/// `utility` must point to a live utility statement, whose tag tells its type.
+pub unsafe fn nests(utility: *mut pg_sys::Node) -> bool {
+    // SAFETY: the utility statement is live by the caller's promise, and the cast follows its tag.
+    unsafe {
+        match tag(utility) {
+            NodeTag::T_ExecuteStmt
+            | NodeTag::T_PrepareStmt
+            | NodeTag::T_DeallocateStmt
+            | NodeTag::T_ExplainStmt
+            | NodeTag::T_CreateTableAsStmt
+            | NodeTag::T_RefreshMatViewStmt
+            | NodeTag::T_DeclareCursorStmt
+            | NodeTag::T_FetchStmt
+            | NodeTag::T_ClosePortalStmt => false,
+            NodeTag::T_CopyStmt => (*utility.cast::<pg_sys::CopyStmt>()).query.is_null(),
+            _ => true,
+        }
+    }
+}
+
+/// Notes that a client's FETCH has read a cursor. Its statistics are not known before it is closed.
+///
+/// # Safety
+/// `cursor` must be null or a C string.
+pub unsafe fn fetched(cursor: *const c_char) {
+    // SAFETY: the function accepts any name, and null. A portal's query is null or live.
+    unsafe {
+        let portal = unguarded::GetPortalByName(cursor).as_ref();
+        let Some(query) = portal
+            .map(|portal| portal.queryDesc)
+            .filter(|query| !query.is_null())
+        else {
+            return;
+        };
+        if nesting::depth() == 0 && find_statement(query).is_some() {
+            unmeasured::cursor_read(query);
+        }
+    }
 }
 
 /// Finds the plan of a utility statement, and describes it if it is new. Returns `None` if there is no memory.
@@ -211,7 +258,11 @@ pub unsafe fn end(running: &Running, outcome: Outcome, completion: *const pg_sys
     let copied = unsafe { completion.as_ref() }.filter(|done| done.commandTag == CommandTag::CMDTAG_COPY);
     let rows = copied.map_or(0, |done| done.nprocessed);
     let _ = server::caught(|| {
-        if let Some(recorded) = take(running.place)
+        let recorded = take(running.place);
+        if !running.switch.is_still_on() {
+            return unmeasured::ended_while_off();
+        }
+        if let Some(recorded) = recorded
             && (running.is_always_recorded || nested_recorded() != running.nested_before)
         {
             record(running, &recorded, outcome, rows);

@@ -11,13 +11,13 @@
 //! * `trace` lists the calls of the one statement that `rowsource_call_trace()` runs;
 //! * `sql_trace` writes the lines of waits into the session's SQL trace;
 //! * `wait_object` says what a wait in that trace was for;
-//! * `tick` reads the clock now and then, so that no long call is missed.
+//! * `beats` makes the heart tell the session that time has passed, so that no long call is missed.
 
 pub mod account;
+pub mod beats;
 pub mod node;
 pub mod sql_trace;
 pub mod state;
-pub mod tick;
 pub mod timing;
 pub mod trace;
 pub mod usage;

@@ -1,5 +1,6 @@
-//! The per-process state of the hot path. It is in one struct, so that it takes few cache lines. Only `usage`, `timing`,
-//! the wrapper and the tick change it.
+//! The per-process state of the hot path. It is in one struct, so that it takes few cache lines. Only
+//! `usage`, `timing`, `beats` and the wrapper change it, and the heart changes the words of [`Beats`] that
+//! are its own.
 
 use super::account::Usage;
 use super::node::Account;
@@ -8,6 +9,7 @@ use crate::pg::server::backend_local::BackendLocal;
 use pgrx::pg_sys;
 use rand_core::RngCore;
 use rand_xoshiro::Xoroshiro128PlusPlus;
+use rowsource_core::beat::Beats;
 use rowsource_core::clock;
 use rowsource_core::sampler::{Config, LongCallEvidence};
 use std::cell::{Cell, UnsafeCell};
@@ -36,30 +38,31 @@ impl RngCore for Random {
 pub struct Hot {
     /// The account of the running node. It is always live.
     pub current: Cell<Account>,
-    /// The address of PostgreSQL's counters; while there is a mark, that of counters that have always moved. The tick's signal
-    /// handler writes it too.
+    /// The address of PostgreSQL's counters. It never changes. But each check loads it from here, because a
+    /// compiler that knows that it is the same would keep it in a register, and save and restore that at each
+    /// call.
     pub counters: AtomicPtr<pg_sys::BufferUsage>,
-    /// The signatures of the counters at the last charge, one per `wrapper::Scope`.
-    pub signatures: [Cell<i64>; 3],
-    /// The last clock reading, in raw ticks of the current clock. The tick's signal handler writes it too.
+    /// The sums of the counters at the last charge, and what else the heart writes or reads.
+    pub beats: Beats,
+    /// The last clock reading, in raw ticks of the current clock.
     pub last: AtomicU64,
-    /// The number of readings in this backend, without those of the tick.
+    /// The number of readings in this backend.
     pub readings: Cell<u64>,
     /// Whether the current clock is the time stamp counter, which is read inline.
     pub tsc: Cell<bool>,
-    /// Reads the current clock. The tick's signal handler loads this pointer as one word.
+    /// Reads the current clock.
     pub read: Cell<fn() -> u64>,
     /// Nanoseconds per tick of the current clock.
     pub ns_per_tick: Cell<f64>,
-    /// The last reading by the tick.
-    pub ticked: AtomicU64,
-    /// The last reading before the mark; 0 if there is no mark.
+    /// The reading when a beat was last taken.
+    pub ticked: Cell<u64>,
+    /// The last reading before the mark of a nested statement or a subplan; 0 if there is none.
     pub before_mark: AtomicU64,
     /// The evidence that calls were long. Its `last` and `ticked` are copied from the two fields above before it is used.
     pub evidence: Cell<LongCallEvidence>,
     pub config: Cell<Config>,
-    /// The last reading by the tick when the clock's own cost was last measured.
-    pub calibrated: Cell<u64>,
+    /// From which reading on the clock's own cost is measured again.
+    pub calibrate_at: Cell<u64>,
     /// Generates the gaps between samples. It is seeded when a backend first measures.
     pub random: UnsafeCell<Random>,
     /// The counters at the last charge.
@@ -75,13 +78,13 @@ pub static OUTSIDE: BackendLocal<UnsafeCell<Usage>> = BackendLocal::new(UnsafeCe
 pub static HOT: BackendLocal<Hot> = BackendLocal::new(Hot {
     current: Cell::new(Account::of(OUTSIDE.inner().get())),
     counters: AtomicPtr::new(compat::buffer_usage()),
-    signatures: [const { Cell::new(0) }; 3],
+    beats: Beats::new(),
     last: AtomicU64::new(0),
     readings: Cell::new(0),
     tsc: Cell::new(false),
     read: Cell::new(clock::system::monotonic),
     ns_per_tick: Cell::new(1.0),
-    ticked: AtomicU64::new(0),
+    ticked: Cell::new(0),
     before_mark: AtomicU64::new(0),
     evidence: Cell::new(LongCallEvidence::NONE),
     config: Cell::new(Config {
@@ -93,7 +96,7 @@ pub static HOT: BackendLocal<Hot> = BackendLocal::new(Hot {
         affordable: 1.0,
         long: 1.0,
     }),
-    calibrated: Cell::new(0),
+    calibrate_at: Cell::new(0),
     random: UnsafeCell::new(Random(None)),
     last_charged: Cell::new(Usage::zero()),
     depth: Cell::new(0),

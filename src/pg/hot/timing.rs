@@ -1,15 +1,16 @@
-//! The current clock and the sampler's process-wide state. A backend has one thread. The tick's signal handler uses only
-//! the readings and the address of the counters, which are atomic, and the clock's function, which is one word.
+//! The current clock and the sampler's process-wide state. A backend has one thread.
 
 use super::state::{HOT, Random};
-use crate::pg::compat;
-use pgrx::pg_sys::BufferUsage;
+use super::usage;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoroshiro128PlusPlus;
 use rowsource_core::clock::{self, Source};
 use rowsource_core::sampler::Config;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::compiler_fence;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// How often the clock's own cost is measured again while a statement runs, in nanoseconds. That takes 1 to 3
+/// us.
+const CALIBRATE_EACH_NS: f64 = 4e6;
 
 /// The values that a nested measured statement replaces while it runs, and restores when it is left.
 pub struct Outer {
@@ -19,18 +20,13 @@ pub struct Outer {
     config: Config,
     /// The last reading before the node's call in which the nested statement runs.
     before: u64,
+    calibrate_at: u64,
 }
 
 /// Returns the last clock reading.
 #[inline(always)]
 pub fn last() -> u64 {
     HOT.last.load(Relaxed)
-}
-
-/// Returns the last reading by the tick.
-#[inline(always)]
-pub fn ticked() -> u64 {
-    HOT.ticked.load(Relaxed)
 }
 
 /// Reads the clock and remembers the reading. If `IN_ORDER`, reads it after all that was executed before. Other clocks than the time
@@ -53,19 +49,26 @@ pub fn read_and_count() -> u64 {
     read::<false>()
 }
 
-/// Measures the clock's own cost again, if the tick has come since the last time. A processor that gets slower, because it saves power
-/// or because its other half is busy, would add the difference to each timed call.
+/// Measures the clock's own cost again, if some time has passed since the last time. A processor that gets
+/// slower, because it saves power or because its other half is busy, would add the difference to each timed
+/// call.
 #[inline(always)]
 pub fn calibrate() {
-    if ticked() != HOT.calibrated.get() {
+    if last() >= HOT.calibrate_at.get() {
         measure_empty_interval();
     }
+}
+
+/// Notes that the clock's cost need not be measured now.
+fn calibrate_later() {
+    let ticks = (CALIBRATE_EACH_NS / HOT.ns_per_tick.get()) as u64;
+    HOT.calibrate_at.set(last().wrapping_add(ticks));
 }
 
 #[cold]
 #[inline(never)]
 fn measure_empty_interval() {
-    HOT.calibrated.set(ticked());
+    calibrate_later();
     let mut config = HOT.config.get();
     match HOT.tsc.get() {
         true => {
@@ -108,47 +111,34 @@ fn mean_interval(read: impl Fn() -> u64) -> f64 {
     sum as f64 / f64::from(PAIRS)
 }
 
-/// Reads the clock for the tick. It is async-signal-safe, because all clocks are, and the current clock changes as one
-/// word.
-pub fn tick() {
-    let now = (HOT.read.get())();
-    mark(last());
-    HOT.last.store(now, Relaxed);
-    HOT.ticked.store(now, Relaxed);
-}
-
-/// Counters that have always moved since the last charge: their sum is negative.
-struct Moved(BufferUsage);
-
-// SAFETY: nobody writes them.
-unsafe impl Sync for Moved {}
-
-static MOVED: Moved = Moved({
-    // SAFETY: the struct consists of plain integers.
-    let mut counters: BufferUsage = unsafe { std::mem::zeroed() };
-    counters.shared_blks_hit = i64::MIN;
-    counters
-});
-
 /// Leaves a mark that the clock was read inside a call that began after the reading `before`: the next check of the counters
-/// finds a change. If there is a mark, that one stays. It is async-signal-safe.
+/// finds a change. If there is a mark, that one stays.
 #[inline(always)]
 pub fn mark(before: u64) {
     if HOT.before_mark.load(Relaxed) == 0 {
         HOT.before_mark.store(before, Relaxed);
     }
-    HOT.counters.store((&raw const MOVED.0).cast_mut(), Relaxed);
+    HOT.beats.mark();
 }
 
-/// Removes the mark. Returns whether there was one.
+/// Removes the mark, and takes the beats that have come. Each is inside of the code that has run since the
+/// last check.
 #[inline(always)]
-pub fn remove_mark() -> bool {
-    let is_marked = HOT.before_mark.load(Relaxed) != 0;
-    // If the tick comes in between, its mark is lost. In the other order, its reading would stay for a later mark.
-    HOT.counters.store(compat::buffer_usage(), Relaxed);
-    compiler_fence(SeqCst);
+pub fn remove_mark() {
+    if HOT.beats.is_pending() {
+        take_beats();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn take_beats() {
+    let taken = HOT.beats.take(usage::charged_sums());
     HOT.before_mark.store(0, Relaxed);
-    is_marked
+    if taken.beats > 0 {
+        HOT.ticked.set(read::<false>());
+        set_period(taken.gap_ns as f64 / HOT.ns_per_tick.get());
+    }
 }
 
 /// Returns the last clock reading before the mark, or the last one if there is none.
@@ -160,12 +150,19 @@ pub fn last_before_mark() -> u64 {
     }
 }
 
-/// Notes the period at which the tick reads the clock, in nanoseconds; 0 if it does not run.
-pub fn note_period(ns: f64) {
-    set_period(ns / HOT.ns_per_tick.get());
+/// Removes all marks, because the outermost statement has ended.
+pub fn discard_beats() {
+    HOT.beats.take(usage::charged_sums());
+    HOT.before_mark.store(0, Relaxed);
 }
 
-/// Notes the tick's period in ticks of the clock.
+/// Notes that the session wishes for beats from now on: it had none yet.
+pub fn begin_beats() {
+    set_period(0.0);
+    calibrate_later();
+}
+
+/// Notes the time that the last beat stands for, in ticks of the clock.
 #[inline(always)]
 fn set_period(period: f64) {
     // SAFETY: only the hot path takes a reference to the evidence, for one call into the sampler, which does not call this.
@@ -202,8 +199,8 @@ fn seeded() -> Random {
     Random(Some(Xoroshiro128PlusPlus::seed_from_u64(seed)))
 }
 
-/// Returns what [`leave`] restores. Converts the tick's period to the clock of the nested statement, whose ticks take `ns_per_tick`
-/// nanoseconds.
+/// Returns what [`leave`] restores. Converts the time that a beat stands for to the clock of the nested
+/// statement, whose ticks take `ns_per_tick` nanoseconds.
 #[cold]
 #[inline(never)]
 fn leave_outer(ns_per_tick: f64) -> Outer {
@@ -213,6 +210,7 @@ fn leave_outer(ns_per_tick: f64) -> Outer {
         read: HOT.read.get(),
         config: HOT.config.get(),
         before: last_before_mark(),
+        calibrate_at: HOT.calibrate_at.get(),
     };
     set_period(HOT.evidence.get().period * (outer.ns_per_tick / ns_per_tick));
     outer
@@ -237,27 +235,28 @@ fn return_to(outer: &Outer) {
     HOT.read.set(outer.read);
     HOT.ns_per_tick.set(outer.ns_per_tick);
     HOT.config.set(outer.config);
+    HOT.calibrate_at.set(outer.calibrate_at);
     read_and_count();
     // Nested statements of the same call may have removed the mark.
     remove_mark();
     mark(outer.before);
 }
 
-/// Clears the evidence, because readings of another statement or by another clock are no evidence. The tick goes on.
+/// Clears the evidence, because readings of another statement or by another clock are no evidence.
 #[inline(always)]
 fn clear_evidence() {
-    HOT.ticked.store(0, Relaxed);
+    HOT.ticked.set(0);
     // SAFETY: only the hot path takes a reference to the evidence, for one call into the sampler, which does not call this.
     unsafe { (*HOT.evidence.as_ptr()).detected = 0 };
 }
 
-/// Copies the last reading and the tick's last reading into the evidence.
+/// Copies the last reading, and that at which a beat was last taken, into the evidence.
 #[inline(always)]
 pub fn collect_evidence() {
     let evidence = HOT.evidence.as_ptr();
     // SAFETY: only the hot path takes a reference to the evidence, for one call into the sampler, which does not call this.
     unsafe {
         (*evidence).last = last();
-        (*evidence).ticked = ticked();
+        (*evidence).ticked = HOT.ticked.get();
     }
 }

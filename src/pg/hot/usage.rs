@@ -1,8 +1,9 @@
 //! Charges buffers and WAL to the node that used them. The running node's account is remembered. Whenever another node
 //! begins or ends, that account is charged with the increase of PostgreSQL's counters since the last charge.
 //!
-//! Checking the counters costs one sum over them (the *signature*). Counters are copied only if that sum has changed. A
-//! backend has one thread. Of this state, the tick's signal handler writes the address of the counters only ([`super::timing::mark`]).
+//! Checking the counters costs one sum over them (the *signature*). Counters are copied only if that sum has
+//! changed. A backend has one thread. Of this state, another process writes only the sums at the last charge:
+//! it leaves marks there ([`rowsource_core::beat`]).
 
 pub use super::account::Usage;
 use super::node::Account;
@@ -10,6 +11,7 @@ use super::state::{HOT, OUTSIDE};
 use crate::pg::compat;
 use crate::pg::server::unguarded;
 use pgrx::pg_sys::{BufferUsage, WalUsage};
+use rowsource_core::beat::SCOPES;
 use rowsource_core::results::Used;
 use rowsource_core::sampler::MANY_BUFFERS;
 use rowsource_core::wrapper::scope;
@@ -30,9 +32,9 @@ pub fn last_charged() -> Usage {
 /// Returns the sum of the counters that can change in this scope. WAL bytes and I/O times need not be added, because they
 /// change only together with WAL records and blocks.
 #[inline(always)]
-fn signature<const SCOPE: u8>(u: *const BufferUsage) -> i64 {
-    // SAFETY: all callers pass PostgreSQL's own counters, or the static ones of a mark. They are global, and only this thread
-    // writes them.
+fn signature<const SCOPE: u8>(u: *const BufferUsage, wal: *const WalUsage) -> i64 {
+    // SAFETY: all callers pass PostgreSQL's own counters, or those of the last charge. Both are global, and
+    // only this thread writes them.
     unsafe {
         let shared = (*u)
             .shared_blks_hit
@@ -53,14 +55,32 @@ fn signature<const SCOPE: u8>(u: *const BufferUsage) -> i64 {
             .wrapping_add((*u).local_blks_read)
             .wrapping_add((*u).local_blks_dirtied)
             .wrapping_add((*u).local_blks_written)
-            .wrapping_add((*compat::wal_usage()).wal_records)
+            .wrapping_add((*wal).wal_records)
     }
 }
 
 /// Returns whether counters of the scope have changed since the last charge, or whether there is a mark.
 #[inline(always)]
 pub fn moved<const SCOPE: u8>() -> bool {
-    signature::<SCOPE>(HOT.counters.load(Relaxed)) != HOT.signatures[SCOPE as usize].get()
+    let now = signature::<SCOPE>(HOT.counters.load(Relaxed), compat::wal_usage());
+    now != HOT.beats.expected(SCOPE as usize)
+}
+
+#[inline(always)]
+fn signature_now<const SCOPE: u8>() -> i64 {
+    signature::<SCOPE>(compat::buffer_usage(), compat::wal_usage())
+}
+
+/// Returns the sums of the counters at the last charge.
+pub fn charged_sums() -> [i64; SCOPES] {
+    let last = HOT.last_charged.as_ptr().cast_const();
+    // SAFETY: these are the addresses of parts of a static.
+    let (buffers, wal) = unsafe { (&raw const (*last).buffers, &raw const (*last).wal) };
+    [
+        signature::<{ scope::ALL }>(buffers, wal),
+        signature::<{ scope::READS }>(buffers, wal),
+        signature::<{ scope::SHARED }>(buffers, wal),
+    ]
 }
 
 /// Returns the number of blocks read so far, including those of work files.
@@ -93,8 +113,7 @@ pub fn hits_since_charge() -> i64 {
 /// `account` must point to a live `Usage`, and no reference to it may exist.
 #[inline(always)]
 pub unsafe fn charge_if_moved(account: *mut Usage) -> bool {
-    let more = signature::<{ scope::ALL }>(compat::buffer_usage())
-        .wrapping_sub(HOT.signatures[scope::ALL as usize].get());
+    let more = signature_now::<{ scope::ALL }>().wrapping_sub(HOT.beats.expected(scope::ALL as usize));
     // SAFETY: this function's caller makes the same promises.
     more != 0 && unsafe { charge(account, more) }
 }
@@ -112,21 +131,20 @@ unsafe fn charge(account: *mut Usage, more: i64) -> bool {
         let now = compat::buffer_usage().cast_const();
         let last = &raw mut (*HOT.last_charged.as_ptr()).buffers;
         let hits = (*now).shared_blks_hit.wrapping_sub((*last).shared_blks_hit);
-        // Counters never decrease. So if their sum has grown as much as this one, no other has moved.
+        // Counters never decrease. So if their sum has grown as much as this one, no other has moved, and
+        // there is no mark.
         if more != hits {
             return charge_all(account);
         }
         (*account).is_charged = true;
         (*account).buffers.shared_blks_hit += hits;
         (*last).shared_blks_hit += hits;
-        for signature in &HOT.signatures {
-            signature.set(signature.get().wrapping_add(hits));
-        }
+        HOT.beats.expect_more(hits);
         hits >= MANY_BUFFERS
     }
 }
 
-/// Does what [`charge`] does if other counters than that of shared buffers have moved.
+/// Does what [`charge`] does if other counters than that of shared buffers have moved, or if there is a mark.
 ///
 /// # Safety
 /// The same as for [`charge`].
@@ -135,6 +153,13 @@ unsafe fn charge_all(account: *mut Usage) -> bool {
     // SAFETY: only this thread writes PostgreSQL's counters. `account` is live by the caller's promise, and it is not
     // `last_charged`, because no account is.
     unsafe {
+        if HOT.beats.is_marked() {
+            let sums = charged_sums();
+            if sums[scope::ALL as usize] == signature_now::<{ scope::ALL }>() {
+                HOT.beats.expect_sums(sums);
+                return false;
+            }
+        }
         let now = compat::buffer_usage().cast_const();
         let last = &raw mut (*HOT.last_charged.as_ptr()).buffers;
         (*account).is_charged = true;
@@ -173,9 +198,11 @@ unsafe fn charge_all(account: *mut Usage) -> bool {
             unguarded::WalUsageAccumDiff(&raw mut (*account).wal, wal, last_wal);
             *last_wal = *wal;
         }
-        HOT.signatures[0].set(signature::<0>(now));
-        HOT.signatures[1].set(signature::<1>(now));
-        HOT.signatures[2].set(signature::<2>(now));
+        HOT.beats.expect_sums([
+            signature_now::<{ scope::ALL }>(),
+            signature_now::<{ scope::READS }>(),
+            signature_now::<{ scope::SHARED }>(),
+        ]);
         io || hits >= MANY_BUFFERS
     }
 }

@@ -123,6 +123,11 @@ pub fn forget(descriptor: c_int) {
     }
 }
 
+/// Forgets all descriptors, because some may have been closed.
+pub fn forget_all() {
+    STATE.inner().known.iter().for_each(|place| place.set(UNKNOWN));
+}
+
 /// Notes the lock for which the process waits now, if waits are listed.
 #[inline(always)]
 pub fn note_lock() {

@@ -9,7 +9,7 @@
 
 use super::node::{Account, Node};
 use super::state::{HOT, Random};
-use super::{tick, timing, usage};
+use super::{beats, timing, usage};
 use crate::pg::compat;
 use crate::pg::server::unguarded;
 use pgrx::pg_sys::{self, PlanState, TupleTableSlot};
@@ -118,8 +118,8 @@ impl Host for Executor {
     }
 
     #[inline(always)]
-    fn remove_mark(&mut self) -> bool {
-        timing::remove_mark()
+    fn remove_mark(&mut self) {
+        timing::remove_mark();
     }
 
     #[inline(always)]
@@ -308,14 +308,8 @@ impl Host for Executor {
     }
 
     #[inline(always)]
-    fn want_tick(&mut self) {
-        // SAFETY: `set_up` prepares the tick for each timed statement, and only the wrappers of timed statements call this.
-        unsafe { tick::want() }
-    }
-
-    #[inline(always)]
-    fn wake_tick(&mut self) {
-        tick::wake();
+    fn wish_for_beats(&mut self) {
+        beats::wish();
     }
 
     #[inline(always)]

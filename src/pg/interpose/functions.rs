@@ -7,8 +7,8 @@
 //! bytes.
 
 use super::clock::{now, ns_since};
-use crate::guc;
 use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::switch;
 use crate::pg::tempfile::requests;
 use crate::pg::waits::counting;
 use libc::{c_int, c_void, iovec, off_t, size_t, ssize_t};
@@ -78,7 +78,7 @@ unsafe extern "C-unwind" fn plain<const NAME: usize>(
     // before. Arguments are passed on unchanged.
     unsafe {
         let original: Plain = std::mem::transmute(ORIGINALS[NAME].get());
-        if counting::event() == 0 || !guc::wait_timing() && requests::is_passed_on(descriptor, buffer) {
+        if counting::event() == 0 || !counting::is_on() && requests::is_passed_on(descriptor, buffer) {
             return original(descriptor, buffer, bytes, offset);
         }
         timed_plain(descriptor, buffer, bytes, offset, NAME)
@@ -101,7 +101,7 @@ unsafe extern "C-unwind" fn vectored<const NAME: usize>(
         let original: Vectored = std::mem::transmute(ORIGINALS[NAME].get());
         if count <= 0
             || counting::event() == 0
-            || !guc::wait_timing() && requests::is_passed_on(descriptor, (*parts).iov_base)
+            || !counting::is_on() && requests::is_passed_on(descriptor, (*parts).iov_base)
         {
             return original(descriptor, parts, count, offset);
         }
@@ -213,6 +213,9 @@ fn timed(
     let start = now();
     let result = request();
     let ns = ns_since(start);
+    if !switch::is_on() {
+        return result;
+    }
     if let Some(counted) = counted {
         counted.end(result, ns);
     }

@@ -255,11 +255,14 @@ impl Slot {
         Ok(function)
     }
 
-    /// Writes to the slot, and restores the protection of its page. `memory` is how it was before.
-    pub fn replace(self, value: usize, memory: &Memory) -> Result<(), String> {
-        let protection = memory
-            .protection(self.address as usize)
-            .ok_or("a slot is not mapped")?;
+    /// Returns the protection of the slot's page.
+    pub fn protection(self, memory: &Memory) -> Result<c_int, String> {
+        let protection = memory.protection(self.address as usize);
+        protection.ok_or_else(|| "a slot is not mapped".into())
+    }
+
+    /// Writes to the slot, and restores the protection of its page.
+    pub fn replace(self, value: usize, protection: c_int) -> Result<(), String> {
         if protection & libc::PROT_WRITE == 0 {
             self.protect(protection | libc::PROT_WRITE)?;
         }

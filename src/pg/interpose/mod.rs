@@ -5,6 +5,8 @@
 //! calls that may wait. The postmaster does this once, and its children inherit it. A session that loads the library by itself
 //! does it for itself. If an entry is not as expected, nothing is replaced.
 //!
+//! A process whose setting `pg_rowsource.enabled` is off has the original functions in its table.
+//!
 //! This room owns the table. Its functions tell `tempfile` of each request, and `waits` of each wait.
 
 #[cfg(target_os = "linux")]
@@ -21,4 +23,4 @@ mod table;
 #[cfg(target_os = "linux")]
 mod waiting;
 
-pub use table::install;
+pub use table::{install, set_enabled};

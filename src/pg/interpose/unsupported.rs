@@ -4,3 +4,6 @@
 pub fn install() -> Result<(), String> {
     Err("it supports only Linux".into())
 }
+
+/// Does nothing, because nothing is replaced.
+pub fn set_enabled(_is_on: bool) {}

@@ -11,8 +11,7 @@ use std::cell::Cell;
 use std::ffi::CStr;
 
 /// Whether a signal ends the wait that a call makes. If not, PostgreSQL waits on after the signal: it repeats the call, or it
-/// finds its latch set by one of its timeouts. So neither these nor the tick that measures long calls of nodes turn one wait
-/// into two.
+/// finds its latch set by one of its timeouts. So these do not turn one wait into two.
 const ENDED: bool = false;
 const RESUMED: bool = true;
 
@@ -66,9 +65,8 @@ macro_rules! waiting {
                     let start = now();
                     let result = original($first $(, $argument)*);
                     let ns = ns_since(start);
-                    let goes_on = $after_signal
-                        && (counting::has_ticked(wait)
-                            || result as i64 == -1 && *libc::__errno_location() == libc::EINTR);
+                    let goes_on =
+                        $after_signal && result as i64 == -1 && *libc::__errno_location() == libc::EINTR;
                     counting::end(wait, ns, goes_on);
                     result
                 }

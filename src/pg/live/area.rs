@@ -12,6 +12,7 @@ use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::contained;
 use crate::pg::{server, store};
 use pgrx::{pg_guard, pg_sys};
+use rowsource_core::beat::Beats;
 use rowsource_core::model::LazyDescription;
 use rowsource_core::pending::Owner;
 use std::cell::{Cell, RefCell};
@@ -169,17 +170,13 @@ unsafe fn take(memory: &store::LiveMemory) -> Option<&'static Area> {
     let area = found?;
     area.blocks.iter().for_each(|block| block.header.end());
     area.private.leave(0.0);
-    // SAFETY: these are globals of this process. A backend has its place in the list, which is an array, and so has its leader.
-    let (number, leader) = unsafe {
-        let (me, first) = (pg_sys::MyProc, (*pg_sys::ProcGlobal).allProcs);
-        let leader = (*me).lockGroupLeader;
+    // SAFETY: these are globals of this process. A backend has its place in the list, and so has its leader.
+    let leader = unsafe {
+        let leader = (*pg_sys::MyProc).lockGroupLeader;
         let is_worker = server::is_parallel_worker() && !leader.is_null();
-        (
-            (me.addr() - first.addr()) / size_of::<pg_sys::PGPROC>(),
-            if is_worker { (*leader).pid } else { 0 },
-        )
+        if is_worker { (*leader).pid } else { 0 }
     };
-    area.number.store(number as u32, Relaxed);
+    area.number.store(server::process_number(), Relaxed);
     area.leader.store(leader, Relaxed);
     // SAFETY: this process owns the area, which is never freed. A statement is being set up, so no reference to the hot state is in
     // use.
@@ -258,6 +255,13 @@ fn grow(area: &Area, index: usize, room: usize) -> bool {
     area.blocks[index].nodes.store(address, Relaxed);
     area.blocks[index].room.store(room as u32, Release);
     true
+}
+
+/// Returns whether other processes see this process's hot state.
+pub fn is_hot_shared() -> bool {
+    OWN.area
+        .get()
+        .is_some_and(|area| area.is_hot_shared.load(Relaxed))
 }
 
 /// Returns the header of all statements in private memory, if the session has an area.
@@ -445,6 +449,12 @@ impl Area {
     pub fn hot(&self) -> Option<*const Hot> {
         let is_shared = self.is_hot_shared.load(Relaxed);
         is_shared.then(|| self.pages().cast_const().cast())
+    }
+
+    /// Returns the words that the session shares with the heart, if others can see its hot state.
+    pub fn beats(&self) -> Option<&Beats> {
+        // SAFETY: the words are atomics in shared memory that stays mapped.
+        self.hot().map(|hot| unsafe { &(*hot).beats })
     }
 
     /// Returns the wait event of the session; 0 if it does not wait.

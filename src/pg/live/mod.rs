@@ -10,7 +10,8 @@
 //! * `memory` provides the nodes of a statement, in that area, or in private memory if there is no room;
 //! * `read` copies the statements of all sessions;
 //! * `glance` finds the statement and the node that a session runs, and copies nothing else;
-//! * `compute` computes the statistics of a copy.
+//! * `compute` computes the statistics of a copy;
+//! * `wish` tells the worker that a statement may need beats.
 
 mod alias;
 pub mod area;
@@ -19,8 +20,10 @@ mod glance;
 mod header;
 pub mod memory;
 mod read;
+mod wish;
 
 pub use compute::Computed;
 pub use glance::{Areas, Glance};
 pub use header::{Header, Setup};
-pub use read::{Running, each_running, private_pids};
+pub use read::{Running, each_running, private_pids, sessions_without_beats};
+pub use wish::{lacks_beats, may_need_beats};

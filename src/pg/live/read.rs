@@ -6,6 +6,7 @@
 
 use super::area::{self, Area, Block};
 use super::header::{Setup, State};
+use super::wish;
 use crate::pg::compat;
 use crate::pg::hot::account::Usage;
 use crate::pg::hot::node::Node;
@@ -94,6 +95,23 @@ pub fn private_pids() -> Vec<i32> {
         }
     }
     pids
+}
+
+/// Returns how many sessions get no beats: there is no heart, or it cannot see their hot state.
+pub fn sessions_without_beats() -> usize {
+    let mut count = 0;
+    if let Some(memory) = store::live_memory() {
+        let has_heart = wish::has_heart();
+        // SAFETY: only SQL functions call this. They hold no lock, and are outside of any boundary.
+        unsafe {
+            area::each(&memory, |_, area| {
+                let has_beats = has_heart && area.hot().is_some();
+                count += usize::from(area.pid().is_some() && !has_beats);
+                false
+            });
+        }
+    }
+    count
 }
 
 /// Returns copies of the statements of a session, the outermost first.

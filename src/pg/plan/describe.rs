@@ -313,9 +313,6 @@ unsafe fn describe(
     found: &[Found],
 ) -> Option<LazyDescription> {
     let start = system::monotonic();
-    let hash = FxBuildHasher.hash_one(key);
-    let is_unended = unended::contains(hash);
-    let in_progress = InProgress(hash);
     let constants = if guc::keep_constants() {
         None
     } else {
@@ -328,6 +325,9 @@ unsafe fn describe(
         next: constants.next_number(),
         lists: Vec::new(),
     });
+    let hash = FxBuildHasher.hash_one(key);
+    let is_unended = unended::contains(hash);
+    let in_progress = InProgress(hash);
     // SAFETY: `query` is started, and `found` are its nodes, by the caller's promise.
     let mut plan = unsafe {
         let printed = match is_unended {

@@ -51,6 +51,15 @@ pub unsafe fn plan_rows(ps: *const PlanState) -> f64 {
     unsafe { (*(*ps).plan).plan_rows }
 }
 
+/// Returns the planner's estimate of what a node costs, with all nodes below it.
+///
+/// # Safety
+/// `ps` must point to an initialised plan state.
+pub unsafe fn total_cost(ps: *const PlanState) -> f64 {
+    // SAFETY: an initialised plan state has its plan.
+    unsafe { (*(*ps).plan).total_cost }
+}
+
 /// Returns whether a node returns rows. The executor counts none for nodes that combine bitmaps.
 ///
 /// # Safety

@@ -3,11 +3,12 @@
 //! * `pg_try` is PG_TRY for plain frames; `contained` runs work that must not fail the user's statement,
 //!   and `before` makes all as it was when that fails;
 //! * `unguarded` declares functions of PostgreSQL that are called without pgrx's guard;
-//! * `setting` defines checked settings, `srf` returns rows from SQL functions, `statfile` reads and writes statistics
-//!   files;
+//! * `setting` defines checked settings, `switch` is the one that turns all off, `srf` returns rows from SQL
+//!   functions, `statfile` reads and writes statistics files;
 //! * `memory` is Rust's allocator, `backend_local` holds state that needs no lock, `main_memory` requests main shared memory;
 //! * `relation` tells how large a table is;
-//! * `access` answers who the user is and what he may see, `process` what kind of process this is, `time` what time it is;
+//! * `access` answers who the user is and what he may see, `process` what kind of process this is, `time` what time it is,
+//!   `stop` whether the server stops;
 //! * `error` catches errors, `user_error` raises those of SQL functions, and sends notices;
 //! * `encoding` converts texts, `statement_text` finds a statement's text in its message.
 
@@ -26,6 +27,8 @@ pub mod setting;
 pub mod srf;
 mod statement_text;
 pub mod statfile;
+mod stop;
+pub mod switch;
 mod time;
 pub mod unguarded;
 mod user_error;
@@ -41,11 +44,12 @@ pub use main_memory::{MainMemory, use_main_memory};
 pub use process::{
     catalog_changes, core_times_io, enable_query_ids, has_transaction_id, is_alive, is_exiting,
     is_in_recovery, is_parallel_mode, is_parallel_worker, is_postmaster, is_read_only, is_sent,
-    is_under_postmaster, is_upgrading, library_of, pid, portal_or_background, preloading,
+    is_under_postmaster, is_upgrading, library_of, pid, portal_or_background, preloading, process_number,
 };
 pub use relation::{HeapSize, heap_size};
 pub use statement_text::{
     MAX_SHOWN_TEXT, commented_text, statement_beginning, statement_text, with_literals,
 };
+pub use stop::{is_stopping, stopped_cleanly};
 pub use time::{from_unix, message_time, now, now_unix, shown_time, time_of_day};
 pub use user_error::{fail, notify};

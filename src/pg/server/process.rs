@@ -97,6 +97,16 @@ pub fn is_alive(pid: i32) -> bool {
     unsafe { libc::kill(pid, 0) == 0 || *libc::__errno_location() != libc::ESRCH }
 }
 
+/// Returns the place of this process in PostgreSQL's list of processes.
+pub fn process_number() -> u32 {
+    // SAFETY: these are globals of this process. A process that has attached to shared memory has its place
+    // in the list, which is an array.
+    unsafe {
+        let (me, first) = (pg_sys::MyProc, (*pg_sys::ProcGlobal).allProcs);
+        ((me.addr() - first.addr()) / size_of::<pg_sys::PGPROC>()) as u32
+    }
+}
+
 /// Returns whether this process is a child of a postmaster.
 pub fn is_under_postmaster() -> bool {
     // SAFETY: this is a global of a plain type, which is valid at all times.

@@ -122,6 +122,29 @@ pub fn define_assigned_int<C, A>(
     }
 }
 
+/// Defines a setting that is on or off. `assign` is called when PostgreSQL assigns a value; it must be a
+/// function, or a closure that captures nothing.
+pub fn define_assigned_bool<A>(setting: &'static GucSetting<bool>, about: About, assign: A)
+where
+    A: Fn(bool) + Copy + 'static,
+{
+    let _ = assign;
+    // SAFETY: the hook is guarded, and it is an instance for this function.
+    unsafe {
+        GucRegistry::define_bool_guc_with_hooks(
+            about.name,
+            about.summary,
+            about.details,
+            setting,
+            about.context,
+            about.flags,
+            None,
+            Some(assign_bool_hook::<A>),
+            None,
+        );
+    }
+}
+
 /// Defines an integer setting with these hooks.
 ///
 /// # Safety
@@ -278,6 +301,16 @@ where
             );
         });
     }
+}
+
+/// Calls a setting's function for a value that PostgreSQL assigns.
+///
+/// # Safety
+/// * Only PostgreSQL may call this, as the assign hook of a setting that is on or off.
+/// * A value of the type `A` must have existed before.
+unsafe extern "C-unwind" fn assign_bool_hook<A: Fn(bool) + Copy + 'static>(new: bool, _extra: *mut c_void) {
+    // SAFETY: the caller promises that there was a value. The guard turns a panic into PostgreSQL's error.
+    unsafe { pgrx_extern_c_guard(|| instance::<A>()(new)) }
 }
 
 /// Sets an integer setting with a source that users cannot use. A rollback does not undo this.

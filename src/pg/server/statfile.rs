@@ -1,8 +1,8 @@
 //! Writes and reads the files that keep statistics across a clean restart.
 //!
-//! They are in the data directory, where PostgreSQL keeps its own. Each is first written under a temporary name, and
-//! removed when it is read. So after a crash there is no file, and statistics start empty. A file that is truncated,
-//! corrupt or from another version is ignored with one LOG line.
+//! They are in the data directory, where PostgreSQL keeps its own. Each is first written under a temporary
+//! name, and removed when it is read. A file that is truncated, corrupt or from another version is ignored
+//! with one LOG line. Who reads it must know that the stop was clean.
 //!
 //! A file is a header (magic, major version), records (length, bytes), a record of length 0, and a checksum of all these.
 //! It is written and read record by record, so only one record is in memory.
@@ -20,9 +20,11 @@ use std::os::unix::fs::OpenOptionsExt;
 const MAX_RECORD: u32 = 8 << 20;
 const READ_AT_ONCE: usize = 64 << 10;
 
-/// Removes a file, so that its statistics do not come back later.
+/// Removes a file, so that its statistics do not come back later, and what a process left that was killed
+/// while it wrote one.
 pub fn forget(name: &str) {
     let _ = fs::remove_file(name);
+    let _ = fs::remove_file(temporary(name));
 }
 
 /// A file that is being written. Dropping it before [`Writer::finish`] removes the file.

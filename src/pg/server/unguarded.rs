@@ -97,6 +97,7 @@ declare! {
         strategy: pg_sys::BufferAccessStrategy,
     ) -> pg_sys::Buffer;
     pub fn ReleaseBuffer(buffer: pg_sys::Buffer);
+    pub fn SetLatch(latch: *mut pg_sys::Latch);
     /// Handlers of signals.
     pub fn SignalHandlerForConfigReload(signal: c_int, #[cfg(pg_ge_19)] info: *const pg_sys::pg_signal_info);
     pub fn SignalHandlerForShutdownRequest(signal: c_int, #[cfg(pg_ge_19)] info: *const pg_sys::pg_signal_info);
@@ -105,9 +106,6 @@ declare! {
 // pgrx has no binding for these functions, so their types are not checked.
 unsafe extern "C-unwind" {
     pub fn pg_re_throw() -> !;
-    pub fn RegisterTimeout(id: c_int, handler: unsafe extern "C-unwind" fn()) -> c_int;
-    pub fn enable_timeout_after(id: c_int, delay_ms: c_int);
-    pub fn disable_timeout(id: c_int, keep_indicator: bool);
     /// Returns when a timeout was last set, whether it is still active or not. Does nothing else.
     pub fn get_timeout_start_time(id: c_int) -> pg_sys::TimestampTz;
 }

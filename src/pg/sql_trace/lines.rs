@@ -6,7 +6,7 @@ use super::session::{self, LONGEST_LINE};
 use super::used::{self, Used};
 use crate::pg::hot::sql_trace as hot;
 use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::{self, MAX_SHOWN_TEXT, first_bytes, from_database};
+use crate::pg::server::{self, MAX_SHOWN_TEXT, first_bytes, from_database, switch};
 use rowsource_core::model::{Buffers, NodeStats};
 use rowsource_core::plan::PlanNode;
 use rowsource_core::sql_trace::event::Phase;
@@ -34,6 +34,8 @@ pub struct Began {
     generation: u64,
     /// See [`level::enter`].
     outer_level: Level,
+    /// What the switch said when it began.
+    switch: switch::State,
     used: Used,
 }
 
@@ -86,7 +88,7 @@ impl Statement<'_> {
 
     /// Returns whether anything is written of it.
     pub fn is_written(&self) -> bool {
-        level::of(self.queryid).is_on
+        level::of(self.queryid).is_on && switch::is_on()
     }
 
     /// Returns its text in the database's encoding. The end of a long text may be missing.
@@ -160,7 +162,7 @@ fn beginning(text: &[u8], max: usize) -> String {
 pub fn begin(phase: Phase, statement: Option<&Statement>) -> Option<Began> {
     let queryid = statement.map_or(0, |statement| statement.queryid);
     let named = level::named(queryid);
-    if !level::with(named).is_on || !session::ready() {
+    if !level::with(named).is_on || !switch::is_on() || !session::ready() {
         return None;
     }
     let (outer_depth, outer) = (hot::depth(), hot::cursor());
@@ -181,6 +183,7 @@ pub fn begin(phase: Phase, statement: Option<&Statement>) -> Option<Began> {
         outer_depth,
         generation,
         outer_level,
+        switch: switch::state(),
         used: Used::now(),
     })
 }
@@ -220,7 +223,10 @@ pub fn end(began: &Began, statement: Option<&Statement>, ended: Ended) {
     let depth = began.depth;
     let cursor = match statement {
         Some(statement)
-            if !ended.has_failed && began.generation != cursors::generation() && hot::is_open() =>
+            if !ended.has_failed
+                && began.switch.is_still_on()
+                && began.generation != cursors::generation()
+                && hot::is_open() =>
         {
             hot::set_call(began.outer_depth, began.outer);
             server::caught(|| cursor(statement)).unwrap_or(0)
@@ -231,6 +237,9 @@ pub fn end(began: &Began, statement: Option<&Statement>, ended: Ended) {
     let is_last = depth == 0 && (began.phase != Phase::Close || began.outer == 0);
     hot::set_call(began.outer_depth, if is_last { cursor } else { began.outer });
     level::leave(began.outer_level);
+    if !began.switch.is_still_on() {
+        return used::set_last(None);
+    }
     if hot::is_open() {
         line(began.phase, cursor, depth, Some(&began.used), &used, ended);
         if ended.has_failed {
@@ -250,7 +259,10 @@ pub fn end(began: &Began, statement: Option<&Statement>, ended: Ended) {
 pub fn end_as(began: &Began, statement: &Statement) {
     // The statement is described at the level of the call.
     hot::set_call(began.outer_depth, began.outer);
-    let cursor = server::caught(|| cursor(statement)).unwrap_or(0);
+    let cursor = match began.switch.is_still_on() {
+        true => server::caught(|| cursor(statement)).unwrap_or(0),
+        false => 0,
+    };
     end(&Began { cursor, ..*began }, None, Ended::default());
 }
 
@@ -282,7 +294,7 @@ fn flush_if_due(has_ended: bool) {
 
 /// Writes the line of a statement that was parsed now. It is known only for a statement of the client when that began.
 pub fn parsed(statement: &Statement) {
-    if !level::of(statement.queryid).is_on || !session::ready() {
+    if !statement.is_written() || !session::ready() {
         return;
     }
     level::list_waits();
@@ -311,11 +323,7 @@ pub fn parsed(statement: &Statement) {
 /// it has bound values to the parameters of a prepared statement. Does nothing if another call came before: the statement's text was
 /// in the message, and was parsed.
 pub fn bound(statement: &Statement) {
-    if statement.depth() > 0
-        || level::is_selective()
-        || !level::of(statement.queryid).is_on
-        || !session::ready()
-    {
+    if statement.depth() > 0 || level::is_selective() || !statement.is_written() || !session::ready() {
         return;
     }
     flush_failed(0);
@@ -333,7 +341,7 @@ pub fn bound(statement: &Statement) {
 
 /// Returns whether the values of a statement's parameters are to be written, and can be now.
 pub fn lists_binds(statement: &Statement) -> bool {
-    level::of(statement.queryid).binds && session::ready() && hot::failure() == 0
+    level::of(statement.queryid).binds && switch::is_on() && session::ready() && hot::failure() == 0
 }
 
 /// The value of a parameter.

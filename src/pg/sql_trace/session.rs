@@ -8,8 +8,8 @@ use super::used::{self, Used};
 use super::{cursors, events, header, level, nested, total};
 use crate::guc;
 use crate::pg::hot::sql_trace as hot;
-use crate::pg::server;
 use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::{self, switch};
 use libc::c_int;
 use pgrx::pg_sys;
 use rowsource_core::sql_trace::writer::Buffer;
@@ -354,7 +354,9 @@ pub fn close() {
         SESSION.failed_at.set(0);
         retry();
     }
-    end_line();
+    if switch::is_on() {
+        end_line();
+    }
     hot::flush();
     count();
     close_file(hot::close());
@@ -444,6 +446,10 @@ unsafe extern "C-unwind" fn at_end_of_transaction(event: pg_sys::XactEvent::Type
     }
     if !hot::is_open() || ![XACT_EVENT_ABORT, XACT_EVENT_COMMIT, XACT_EVENT_PREPARE].contains(&event) {
         return;
+    }
+    if !switch::is_on() {
+        nested::end_all();
+        return used::set_last(None);
     }
     let has_id = server::has_transaction_id();
     let now = Used::now();

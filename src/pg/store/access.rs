@@ -20,6 +20,20 @@ pub(super) struct Store {
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static STORE: BackendLocal<Cell<Option<Store>>> = BackendLocal::new(Cell::new(None));
 
+/// The area of the sessions' buffers, if this process has attached to that alone: a parallel worker, and the
+/// background worker.
+static AREA_ALONE: BackendLocal<Cell<Option<*mut pg_sys::dsa_area>>> = BackendLocal::new(Cell::new(None));
+
+/// Returns the area of the sessions' buffers, if this process has attached to it alone.
+pub(super) fn area_alone() -> Option<*mut pg_sys::dsa_area> {
+    AREA_ALONE.get()
+}
+
+/// Stores that this process has attached to the area of the sessions' buffers alone.
+pub(super) fn set_area_alone(area: Option<*mut pg_sys::dsa_area>) {
+    AREA_ALONE.set(area);
+}
+
 /// Returns the store, if this backend has attached to it.
 #[inline(always)]
 pub(super) fn store() -> Option<Store> {

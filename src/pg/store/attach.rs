@@ -3,7 +3,7 @@
 use super::access::{self, Store};
 use super::control::{self, Control};
 use super::entry::{Entry, NODE_SIZE};
-use super::{file, pending, record, room};
+use super::{file, pending, room, saving};
 use crate::pg::compat;
 use crate::pg::server;
 use crate::pg::server::backend_local::BackendLocal;
@@ -43,6 +43,19 @@ fn pause() {
 #[cold]
 #[inline(never)]
 pub(super) fn attach_now() {
+    attach_as(false);
+}
+
+/// Attaches the background worker, so that it can save the plans. Does nothing if no session has made the
+/// store.
+pub(super) fn attach_worker(control: &Control) {
+    if control.made.load(Acquire) {
+        attach_as(true);
+    }
+}
+
+/// Attaches now as a session, or as the worker, which records nothing.
+fn attach_as(is_worker: bool) {
     const RETRY_AFTER_US: i64 = 60_000_000;
     /// How long a statement waits for the backend that makes the store. Usually, that takes some milliseconds. It takes longer
     /// if that backend is stopped.
@@ -70,7 +83,7 @@ pub(super) fn attach_now() {
             Ok(Some(store)) => {
                 access::set_attached(store);
                 // SAFETY: callers hold no lock, and this code is outside of `contained`.
-                return unsafe { load_and_take_buffer(&store) };
+                return unsafe { load_and_take_buffer(&store, is_worker) };
             }
             Ok(None) if began.elapsed() < MAX_WAIT => pause(),
             Ok(None) => return FAILED_AT.set(Some(server::now())),
@@ -96,10 +109,9 @@ unsafe fn make_or_attach(control: *mut Control) -> Option<Store> {
         let parameters = compat::dshash_parameters(Entry::KEY_SIZE, size_of::<Entry>(), (*control).tranche);
         let none = std::ptr::null_mut();
         let store = if (*control).made.load(Acquire) {
-            let (plans, pending) = (
-                pg_sys::dsa_attach((*control).plans_area),
-                pg_sys::dsa_attach((*control).pending_area),
-            );
+            let plans = pg_sys::dsa_attach((*control).plans_area);
+            let alone = access::area_alone();
+            let pending = alone.unwrap_or_else(|| pg_sys::dsa_attach((*control).pending_area));
             let table = pg_sys::dshash_attach(plans, &parameters, (*control).table, none);
             Store {
                 control,
@@ -138,22 +150,29 @@ unsafe fn make_or_attach(control: *mut Control) -> Option<Store> {
             }
         };
         pg_sys::dsa_pin_mapping(store.plans);
-        pg_sys::dsa_pin_mapping(store.pending);
+        // A process may attach to an area only once, and pin it once.
+        if access::area_alone() != Some(store.pending) {
+            pg_sys::dsa_pin_mapping(store.pending);
+        }
         Some(store)
     }
 }
 
-/// Loads the file if no backend has done so, and takes a buffer for this session. The store also works without them.
+/// Loads the file if no backend has done so. A session is counted before, and takes a buffer. The store also
+/// works without one.
 ///
 /// # Safety
 /// The caller must be outside of any FFI boundary, and hold no lock.
-unsafe fn load_and_take_buffer(store: &Store) {
-    // SAFETY: the caller is outside of any boundary and holds no lock. `contained` catches the error that `attach_backend`
-    // may raise.
+unsafe fn load_and_take_buffer(store: &Store, is_worker: bool) {
+    // SAFETY: the caller is outside of any boundary and holds no lock. The control block stays mapped until
+    // the process ends. `contained` catches the error that `attach_backend` may raise.
     unsafe {
+        if !is_worker {
+            saving::session_arrives(&*store.control);
+        }
         file::load(store);
-        if !server::is_postmaster() {
-            let _ = contained(|| record::attach_backend(store));
+        if !is_worker {
+            let _ = contained(|| pending::attach_backend(store));
         }
     }
 }

@@ -2,12 +2,14 @@
 
 use super::evicted::Evicted;
 use super::flips::SharedFlips;
+use super::presence::Presence;
 use super::room;
 use super::targets::SharedTargets;
 use crate::guc;
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::{compat, server};
 use pgrx::{pg_guard, pg_sys};
+use rowsource_core::beat::Sleep;
 use rowsource_core::eviction::Limits;
 use rowsource_core::pending::{List, Owner, OwnerGuard};
 use std::cell::Cell;
@@ -52,6 +54,7 @@ pub(super) struct Control {
     pub flips: SharedFlips,
     pub history: SharedHistory,
     pub trace: SharedTrace,
+    pub presence: Presence,
     /// The targets of the SQL trace, with a lock of their own.
     pub targets: SharedTargets,
 }
@@ -63,6 +66,10 @@ pub struct SharedHistory {
     pub worker: Owner,
     /// The dynamic segment that has the samples; 0 if they are in main shared memory, or if there are none yet.
     pub segment: AtomicU32,
+    /// The worker makes beats too, and sleeps while no session needs any.
+    pub sleep: Sleep,
+    /// The place of the worker in PostgreSQL's list of processes.
+    pub number: AtomicU32,
 }
 
 /// How many trace files there are, and how many bytes they have. Zero bytes are those of a server that has not looked yet.
@@ -75,6 +82,8 @@ pub struct SharedTrace {
 }
 
 static CONTROL: BackendLocal<Cell<*mut Control>> = BackendLocal::new(Cell::new(std::ptr::null_mut()));
+/// It is in main shared memory, because the library was preloaded.
+static IS_PRELOADED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 /// The name of the control block and of its locks.
 pub(super) const TRANCHE: &CStr = c"pg_rowsource";
 
@@ -89,6 +98,7 @@ pub(super) unsafe fn find_or_make_preloaded() {
         let mut found = false;
         let control = pg_sys::ShmemInitStruct(TRANCHE.as_ptr(), size_of::<Control>(), &mut found).cast();
         CONTROL.set(control);
+        IS_PRELOADED.set(true);
         if !found {
             initialize(control);
         }
@@ -135,6 +145,14 @@ unsafe extern "C-unwind" fn initialize_registered(block: *mut std::ffi::c_void) 
 /// Returns the control block that this process knows, or null.
 pub(super) fn known() -> *mut Control {
     CONTROL.get()
+}
+
+/// Returns the control block if it is in main shared memory, or null. Only then the plans are saved.
+pub(super) fn preloaded() -> *mut Control {
+    match IS_PRELOADED.get() {
+        true => known(),
+        false => std::ptr::null_mut(),
+    }
 }
 
 /// Returns whether there is a control block, or the registry can make one.

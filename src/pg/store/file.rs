@@ -1,7 +1,7 @@
 //! The file that keeps the plans across a clean restart, see [`crate::pg::server::statfile`].
 //!
-//! The postmaster writes it when the server stops cleanly, one plan after the other. The first backend that needs the store
-//! reads it in the same way.
+//! The last process that leaves the store writes it, one plan after the other. The first backend that needs
+//! the store reads it in the same way.
 
 use super::access::{Store, locked_by_control};
 use super::control::Control;

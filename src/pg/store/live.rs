@@ -6,10 +6,8 @@ use super::attach::registered_name;
 use super::control::{self, Control, SharedHistory, SharedTrace};
 use super::room;
 use super::targets::SharedTargets;
-use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::contained;
 use pgrx::pg_sys;
-use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -23,14 +21,11 @@ pub struct LiveMemory {
     area: *mut pg_sys::dsa_area,
 }
 
-/// The memory as a parallel worker knows it: a worker does not attach to the store.
-static OF_WORKER: BackendLocal<Cell<Option<*mut pg_sys::dsa_area>>> = BackendLocal::new(Cell::new(None));
-
 /// Returns the memory, if this process has attached to it.
 pub fn live_memory() -> Option<LiveMemory> {
     let (control, area) = match access::store() {
         Some(store) => (store.control, store.pending),
-        None => (control::known(), OF_WORKER.get()?),
+        None => (control::known(), access::area_alone()?),
     };
     // SAFETY: the control block stays mapped until the process ends.
     let control = unsafe { &*control };
@@ -41,11 +36,12 @@ pub fn live_memory() -> Option<LiveMemory> {
     })
 }
 
-/// Attaches a parallel worker to this memory alone. Does nothing if the store is not made yet, or if there is no memory.
+/// Attaches a parallel worker, or the background worker, to this memory alone. Does nothing if the store is
+/// not made yet, or if there is no memory.
 #[cold]
 #[inline(never)]
 pub fn attach_worker() {
-    if OF_WORKER.get().is_some() || access::is_attached() || !control::may_exist() {
+    if access::area_alone().is_some() || access::is_attached() || !control::may_exist() {
         return;
     }
     // SAFETY: a statement is being set up, so the process holds no lock, and is outside of any boundary. `contained` catches errors.
@@ -63,7 +59,7 @@ pub fn attach_worker() {
         pg_sys::MemoryContextSwitchTo(context);
         area
     };
-    OF_WORKER.set(area.ok().flatten());
+    access::set_area_alone(area.ok().flatten());
 }
 
 /// Returns what processes know of the active session history. Returns `None` if the library was not preloaded, and the server has no

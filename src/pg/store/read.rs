@@ -1,15 +1,13 @@
-//! Lists, copies and resets the plans of the store. Only SQL functions call this module, and the postmaster when it ends. They
-//! hold no lock, are outside of any FFI boundary, and may raise errors. Statements that are set up call [`description`].
+//! Lists, copies and resets the plans of the store. Only SQL functions call this module. They hold no lock,
+//! are outside of any FFI boundary, and may raise errors. Statements that are set up call [`description`].
 
 use super::access::locked_by_control;
 use super::attach::{attach, attach_and_wait_for_load};
-use super::{access, entry, pending, room};
+use super::{access, entry, file, listing, pending, room};
 use crate::pg::server::{self, memory};
 use pgrx::pg_sys;
-use rowsource_core::eviction::Candidate;
 use rowsource_core::flips::{Event, Flips};
-use rowsource_core::model::{DatabaseSum, LazyDescription, Others, Plan, PlanKey};
-use std::cmp::Ordering;
+use rowsource_core::model::{DatabaseSum, LazyDescription, Plan, PlanKey};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// The row of `rowsource_info()`.
@@ -34,31 +32,13 @@ pub struct Info {
 /// # Errors
 /// Raises "out of memory".
 pub fn keys() -> Option<Vec<PlanKey>> {
-    sorted_keys(|one, other| other.last_used.cmp(&one.last_used))
-}
-
-fn sorted_keys(order: impl Fn(&Candidate<PlanKey>, &Candidate<PlanKey>) -> Ordering) -> Option<Vec<PlanKey>> {
     attach_and_wait_for_load();
-    // SAFETY: only SQL functions, and the postmaster when it ends, call this. They hold no lock and may raise errors.
-    unsafe {
-        let store = access::store()?;
-        pending::flush_all(&store);
-        // Other sessions may add plans before the list is made. So there is room for a thousand more.
-        let mut plans = memory::with_room((*store.control).plans.load(Relaxed) as usize + 1_000);
-        entry::list(&store, &mut plans);
-        plans.sort_unstable_by(order);
-        let mut keys = memory::with_room(plans.len());
-        keys.extend(plans.iter().map(|plan| plan.key));
-        Some(keys)
-    }
-}
-
-/// Returns the keys of all plans, the most valuable first. Returns `None` if there is no shared store.
-///
-/// # Errors
-/// Raises "out of memory".
-pub(super) fn keys_by_value() -> Option<Vec<PlanKey>> {
-    sorted_keys(|one, other| other.rank().total_cmp(&one.rank()))
+    // SAFETY: only SQL functions call this. They hold no lock and may raise errors.
+    Some(unsafe {
+        listing::keys(&access::store()?, |one, other| {
+            other.last_used.cmp(&one.last_used)
+        })
+    })
 }
 
 /// Returns a copy of the sums of what is not stored, one for each database. Returns `None` if there is no shared store.
@@ -67,14 +47,8 @@ pub(super) fn keys_by_value() -> Option<Vec<PlanKey>> {
 /// Raises "out of memory".
 pub fn others() -> Option<Vec<DatabaseSum>> {
     attach_and_wait_for_load();
-    let mut sums = memory::with_room(Others::MAX);
-    // SAFETY: only SQL functions, and the postmaster when it ends, call this. They hold no lock and may raise errors.
-    unsafe {
-        let store = access::store()?;
-        let evicted = &(*store.control).evicted;
-        locked_by_control(&store, || evicted.copy_sums(&mut sums));
-    }
-    Some(sums)
+    // SAFETY: only SQL functions call this. They hold no lock and may raise errors.
+    Some(unsafe { listing::others(&access::store()?) })
 }
 
 /// Returns the changes of plans. Returns `None` if there is no shared store.
@@ -113,7 +87,7 @@ pub fn description(key: &PlanKey) -> Option<LazyDescription> {
 /// Raises "out of memory".
 pub fn plan(key: &PlanKey) -> Option<Plan> {
     attach();
-    // SAFETY: only SQL functions, and the postmaster when it ends, call this. They hold no lock and may raise errors.
+    // SAFETY: only SQL functions call this. They hold no lock and may raise errors.
     unsafe {
         let store = access::store()?;
         entry::copy(&store, key)
@@ -126,7 +100,7 @@ pub fn plan(key: &PlanKey) -> Option<Plan> {
 /// Raises "out of memory".
 pub fn current_plan(key: &PlanKey) -> Option<Plan> {
     attach_and_wait_for_load();
-    // SAFETY: only SQL functions, and the postmaster when it ends, call this. They hold no lock and may raise errors.
+    // SAFETY: only SQL functions call this. They hold no lock and may raise errors.
     unsafe {
         let store = access::store()?;
         pending::flush_plan(&store, key);
@@ -137,7 +111,7 @@ pub fn current_plan(key: &PlanKey) -> Option<Plan> {
 /// Deletes the plans of a user, database and query. 0 means any.
 pub fn reset(userid: u32, dbid: u32, queryid: i64) {
     attach_and_wait_for_load();
-    // SAFETY: only SQL functions, and the postmaster when it ends, call this. They hold no lock and may raise errors.
+    // SAFETY: only SQL functions call this. They hold no lock and may raise errors.
     unsafe {
         let Some(store) = access::store() else { return };
         let is_unwanted = |key: &PlanKey| key.matches(userid, dbid, queryid);
@@ -155,6 +129,8 @@ pub fn reset(userid: u32, dbid: u32, queryid: i64) {
             pg_sys::dsa_trim(store.plans);
             control.reset_at.store(server::now(), Relaxed);
         }
+        // A session may have saved the plans as the last one, see `saving`.
+        file::remove();
     }
 }
 

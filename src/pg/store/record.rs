@@ -8,7 +8,6 @@ use super::{evict, exemplars, observe};
 use crate::pg::server::contained::contained;
 use crate::pg::server::{self, memory};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
-use pgrx::{pg_guard, pg_sys};
 use rowsource_core::eviction;
 use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{
@@ -171,30 +170,9 @@ pub fn add_late_waits(plan: PlanRef<'_>, at: i64, nodes: usize, waits: &PlanWait
     }
 }
 
-/// Gives this session a buffer. It is flushed and released when the session ends.
-///
-/// # Safety
-/// The caller must be outside of any FFI boundary, and hold no lock. Raises if memory cannot be mapped.
-pub(super) unsafe fn attach_backend(store: &Store) {
-    // SAFETY: the caller is outside of any boundary and holds no lock. `at_exit` has the type of the callback.
-    unsafe {
-        if pending::attach_backend(store) {
-            pg_sys::before_shmem_exit(Some(at_exit), pg_sys::Datum::from(0));
-        }
-    }
-}
-
-/// Flushes and releases the session's buffer when the session ends. The session's shared memory is still mapped then, and other
-/// processes still see the session as running.
-///
-/// # Safety
-/// Only PostgreSQL may call this, before this process detaches from shared memory.
-#[allow(
-    clippy::missing_safety_doc,
-    reason = "pg_guard makes an inner function that has no doc comment"
-)]
-#[pg_guard]
-unsafe extern "C-unwind" fn at_exit(_code: i32, _arg: pg_sys::Datum) {
+/// Flushes and releases the session's buffer, if it has one. The session must end, and its shared memory must
+/// still be mapped.
+pub(super) fn flush_at_exit() {
     let Some(store) = access::store() else { return };
     // SAFETY: shared memory is still mapped. A process that ends holds no lock and is outside of any boundary.
     unsafe {

@@ -1,28 +1,48 @@
-//! The postmaster saves the plans when the server stops cleanly.
+//! Saves the plans when the server stops cleanly.
+//!
+//! The postmaster lives longest, but it may not map dynamic shared memory. So who leaves last saves: the
+//! sessions are counted ([`super::presence`]), and the background worker with them. When the server stops,
+//! the worker is told to end together with the sessions. It waits for them, so usually it saves. A session
+//! saves if there is no worker.
+//!
+//! None of them knows how the stop ends. So the file counts only if the control file says at the next start
+//! that the stop was clean.
+//!
+//! Walsenders are not counted. They end after the checkpoint, and the checkpoint waits for the worker. What
+//! they ran until then is saved.
+//!
+//! The postmaster saves the counters of temporary files itself. They are in main shared memory.
 
-use super::attach::attach_now;
-use super::{control, file, read};
+use super::control::Control;
+use super::{access, control, entry, file, listing, record};
 use crate::guc;
 use crate::pg::server::contained::contained;
 use crate::pg::server::{self, memory};
 use crate::pg::tempfile;
 use pgrx::{pg_guard, pg_sys};
-use std::fs::File;
-use std::io::{self, Read};
-use std::sync::atomic::Ordering::Relaxed;
+use std::io;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::time::Instant;
 
-/// Lets the postmaster save the plans when the server stops. Call it after shared memory was set up. A single-user backend
-/// does not save: it has unmapped the store by then.
-pub(super) fn save_at_exit() {
-    // SAFETY: `at_exit` has the type of the callback. PostgreSQL calls it in the postmaster, after all backends have ended.
-    unsafe {
-        if server::is_postmaster() {
-            pg_sys::on_shmem_exit(Some(at_exit), pg_sys::Datum::from(0));
-        }
+/// Decides whether the file of the last run counts, and lets the postmaster save the counters of temporary
+/// files when it ends.
+///
+/// # Safety
+/// PostgreSQL must be setting up shared memory, and `control` must be the control block in it.
+pub(super) unsafe fn set_up(control: &Control) {
+    if server::is_postmaster() {
+        // SAFETY: `at_exit` has the type of the callback. PostgreSQL calls it in the postmaster, after all
+        // backends have ended.
+        unsafe { pg_sys::on_shmem_exit(Some(at_exit), pg_sys::Datum::from(0)) };
+    }
+    // The server has not written to the control file yet, so that tells how the last run ended.
+    if !matches!(server::stopped_cleanly(), Ok(true)) {
+        file::remove();
+        control.loaded.store(true, Relaxed);
     }
 }
 
-/// Saves the plans if the server stops cleanly.
+/// Saves the counters of temporary files if the server stops cleanly.
 ///
 /// # Safety
 /// Only PostgreSQL may call this, in the postmaster, after all other processes have ended.
@@ -32,11 +52,12 @@ pub(super) fn save_at_exit() {
 )]
 #[pg_guard]
 unsafe extern "C-unwind" fn at_exit(code: i32, _arg: pg_sys::Datum) {
-    // After a crash or an immediate shutdown, the statistics may be inconsistent, and locks may never be released.
+    // After a crash or an immediate shutdown, the statistics may be inconsistent, and locks may never be
+    // released.
     if code != 0 {
         return;
     }
-    match stopped_cleanly() {
+    match server::stopped_cleanly() {
         Ok(true) => (),
         Ok(false) => return,
         Err(error) => {
@@ -46,72 +67,132 @@ unsafe extern "C-unwind" fn at_exit(code: i32, _arg: pg_sys::Datum) {
             return;
         }
     }
-    if !guc::save() {
+    if guc::save() {
+        save_or_log(tempfile::file::NAME, tempfile::file::save);
+    } else {
+        // The setting may have changed after the last process left.
         file::remove();
         tempfile::file::forget();
-        return;
     }
-    save_or_log(tempfile::file::NAME, tempfile::file::save);
-    save_or_log(file::NAME, save);
-    // `save` mapped dynamic shared memory to read the plans. It must be unmapped before main shared memory: PostgreSQL keeps
-    // data about the mappings there.
-    // SAFETY: this is the postmaster, which uses no mapped segment afterwards.
-    unsafe { pg_sys::dsm_backend_shutdown() }
 }
 
-/// Saves statistics with `save`. Logs an error, so that the server can still stop.
-fn save_or_log(name: &str, save: fn() -> io::Result<()>) {
+/// Runs a function that saves statistics. Logs an error, so that the process can still end.
+fn save_or_log(name: &str, save: impl FnOnce() -> io::Result<()>) {
     let saved = contained(|| save().map_err(|error| error.to_string()));
     if let Err(error) = saved.flatten() {
-        pgrx::log!("pg_rowsource could not save its statistics to \"{name}\": {error}");
+        server::log_alone(&format!(
+            "pg_rowsource could not save its statistics to \"{name}\": {error}"
+        ));
     }
 }
 
-/// Returns whether the checkpointer has written the shutdown checkpoint. The control file says so.
-fn stopped_cleanly() -> io::Result<bool> {
-    use pg_sys::DBState::{DB_SHUTDOWNED, DB_SHUTDOWNED_IN_RECOVERY};
-    const LENGTH: usize = size_of::<pg_sys::ControlFileData>();
-    // If memory is short, PostgreSQL's allocator falls back to blocks of 1 MB. This is twice that.
-    const NEEDED: usize = 2 << 20;
-    // In a process that ends, an error that PostgreSQL raises is fatal. So this first checks that it can read the file and get
-    // memory.
-    File::open("global/pg_control")?.read_exact(&mut [0; LENGTH])?;
-    if !memory::can_map(NEEDED) {
-        return Err(io::Error::other("the postmaster has no memory to read it"));
-    }
-    let mut is_intact = false;
-    // SAFETY: the path ends with a NUL byte, and is relative to the data directory, the working directory of all server
-    // processes. The function returns a valid pointer that this function owns. The process ends soon, so it is not freed.
-    let state = unsafe { (*pg_sys::get_controlfile(c".".as_ptr(), &mut is_intact)).state };
-    Ok(is_intact && matches!(state, DB_SHUTDOWNED | DB_SHUTDOWNED_IN_RECOVERY))
-}
-
-/// Saves all plans, the most valuable first. If the next run has no room for all, it loads those.
-fn save() -> io::Result<()> {
-    let control = control::known();
-    // SAFETY: the pointer is null, or points to the control block in main shared memory, which is still mapped here.
+/// Notes that this session may record executions from now on, until it ends.
+///
+/// # Safety
+/// The caller must be outside of any FFI boundary. Raises a fatal error if PostgreSQL has no room for another
+/// callback.
+pub(super) unsafe fn session_arrives(control: &Control) {
+    // SAFETY: both callbacks have the right type, and the caller is outside of any boundary. The global is of
+    // a plain type.
     unsafe {
-        if control.is_null() || !(*control).made.load(Relaxed) {
-            return Ok(());
+        pg_sys::before_shmem_exit(Some(before_exit), pg_sys::Datum::from(0));
+        pg_sys::on_shmem_exit(Some(after_detaching), pg_sys::Datum::from(0));
+        if !pg_sys::am_walsender {
+            control.presence.begin_recording();
+            control.presence.arrive();
         }
     }
-    // In a process that ends, an error that PostgreSQL raises is fatal. So this first checks that there is enough memory.
-    // SAFETY: the pointer is not null, as checked above, and the control block is still mapped.
-    if !memory::can_map(unsafe { (*control).mapped_bytes() }) {
-        return Err(io::Error::other("the postmaster has no memory to read them"));
+}
+
+/// Notes that this process is the background worker.
+///
+/// # Safety
+/// The caller must be outside of any FFI boundary. Raises a fatal error if PostgreSQL has no room for another
+/// callback.
+pub(super) unsafe fn worker_arrives(control: &Control) {
+    // SAFETY: the callback has the right type, and the caller is outside of any boundary.
+    unsafe { pg_sys::before_shmem_exit(Some(before_exit), pg_sys::Datum::from(0)) };
+    control.presence.arrive();
+}
+
+/// Flushes the session's buffer and leaves. The session's shared memory is still mapped then, and other
+/// processes still see the session as running.
+///
+/// # Safety
+/// Only PostgreSQL may call this, before this process detaches from shared memory.
+#[allow(
+    clippy::missing_safety_doc,
+    reason = "pg_guard makes an inner function that has no doc comment"
+)]
+#[pg_guard]
+unsafe extern "C-unwind" fn before_exit(_code: i32, _arg: pg_sys::Datum) {
+    record::flush_at_exit();
+    // SAFETY: the pointer is null, or points to the control block, which stays mapped until the process ends.
+    if let Some(control) = unsafe { control::preloaded().as_ref() }
+        && control.presence.leave()
+    {
+        save(control);
     }
-    attach_now();
-    // The keys are first, because reading them flushes the sessions' buffers.
-    let (Some(keys), Some(others)) = (read::keys_by_value(), read::others()) else {
-        return Err(io::Error::other("their shared memory cannot be read"));
+}
+
+/// Notes that the session can record nothing any more: PostgreSQL has ended its transaction.
+///
+/// # Safety
+/// Only PostgreSQL may call this, after this process has detached from dynamic shared memory.
+#[allow(
+    clippy::missing_safety_doc,
+    reason = "pg_guard makes an inner function that has no doc comment"
+)]
+#[pg_guard]
+unsafe extern "C-unwind" fn after_detaching(_code: i32, _arg: pg_sys::Datum) {
+    // SAFETY: a session that is counted is one of a store whose control block is in main shared memory, which
+    // is still mapped. If it is in dynamic shared memory, this does not read it.
+    if let Some(control) = unsafe { control::preloaded().as_ref() } {
+        control.presence.end_recording();
+    }
+}
+
+/// Saves the plans, after this process was the last to leave. Logs it if that fails.
+pub(super) fn save(control: &Control) {
+    if !guc::save() {
+        return file::remove();
+    }
+    // If nobody has needed the store, the file of the last run stays.
+    if !control.made.load(Acquire) || !control.loaded.load(Relaxed) {
+        return;
+    }
+    let is_stopping = server::is_stopping();
+    if !is_stopping && control.presence.was_saved_lately() {
+        return;
+    }
+    let Some(_saver) = control.presence.become_saver(is_stopping) else {
+        return;
     };
-    // SAFETY: the pointer is not null, as checked above, and the control block is still mapped.
-    let control = unsafe { &*control };
-    let head = file::Head {
-        reset_at: control.reset_at.load(Relaxed),
-        evicted: control.evicted.saved(others),
-        // SAFETY: the process is outside of any boundary and holds no lock.
-        flips: unsafe { control.flips.with_table(|table| table.saved()) },
-    };
-    file::write(&head, keys.iter().filter_map(read::plan))
+    let began = Instant::now();
+    // An error is fatal if this process ends. So the old file goes first.
+    file::remove();
+    save_or_log(file::NAME, || write(control));
+    control.presence.note_saved(began.elapsed());
+}
+
+/// Writes all plans to the file, the most valuable first. If the next run has no room for all, it loads
+/// those.
+fn write(control: &Control) -> io::Result<()> {
+    // In a process that ends, an error that PostgreSQL raises is fatal. So this first checks that there is
+    // enough memory.
+    if !memory::can_map(control.mapped_bytes()) {
+        return Err(io::Error::other("there is no memory to read them"));
+    }
+    let store = access::store().ok_or_else(|| io::Error::other("their shared memory cannot be mapped"))?;
+    // SAFETY: the process has attached to the store, holds no lock, and is outside of any boundary.
+    unsafe {
+        // The keys are first, because that flushes the buffers of walsenders.
+        let keys = listing::keys(&store, |one, other| other.rank().total_cmp(&one.rank()));
+        let head = file::Head {
+            reset_at: control.reset_at.load(Relaxed),
+            evicted: control.evicted.saved(listing::others(&store)),
+            flips: control.flips.with_table(|table| table.saved()),
+        };
+        file::write(&head, keys.iter().filter_map(|key| entry::copy(&store, key)))
+    }
 }

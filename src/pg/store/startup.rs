@@ -31,5 +31,6 @@ unsafe fn set_up() {
     unsafe { control::find_or_make_preloaded() };
     tempfile::set_up();
     waits::slots::set_up();
-    saving::save_at_exit();
+    // SAFETY: the control block was just found or made.
+    unsafe { saving::set_up(&*control::known()) };
 }

@@ -6,6 +6,7 @@
 use super::counters::{self, of_core};
 use super::source::{Source, source};
 use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::switch;
 use crate::pg::{compat, server};
 use pgrx::pg_sys;
 use rowsource_core::tempfile::{FileType, Kind, Operation, Requests, Size};
@@ -16,6 +17,9 @@ use std::ffi::c_void;
 static SEEN: BackendLocal<Cell<pg_sys::BufferUsage>> =
     // SAFETY: the struct consists of plain integers, for which zero bytes are a valid value.
     BackendLocal::new(Cell::new(unsafe { std::mem::zeroed() }));
+
+/// Whether the switch was off at the last reading.
+static WAS_OFF: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 
 /// Starts to add core's counters, unless all requests are intercepted. Only `_PG_init` may call this, once.
 pub fn init() {
@@ -41,7 +45,8 @@ unsafe extern "C-unwind" fn at_end_of_transaction(_event: pg_sys::XactEvent::Typ
     add();
 }
 
-/// Adds the increase of core's counters since the last reading.
+/// Adds the increase of core's counters since the last reading. Drops what the session did while the switch
+/// was off, and the first transaction after that, of which a part may have been before.
 pub fn add() {
     if server::is_parallel_worker() {
         return;
@@ -49,6 +54,10 @@ pub fn add() {
     // SAFETY: these are PostgreSQL's own counters, which only this thread writes.
     let now = unsafe { *compat::buffer_usage() };
     let seen = SEEN.replace(now);
+    let is_on = switch::is_on();
+    if WAS_OFF.replace(!is_on) || !is_on {
+        return;
+    }
     for filetype in FileType::ALL
         .into_iter()
         .filter(|&f| source(f) == Source::Counter)

@@ -8,6 +8,7 @@ use super::source;
 use crate::guc;
 use crate::pg::compat;
 use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::switch;
 use libc::{c_int, c_void, size_t, ssize_t};
 use pgrx::pg_sys;
 use pgrx::pg_sys::WaitEventIO as Event;
@@ -42,12 +43,17 @@ pub fn forget(descriptor: c_int) {
     }
 }
 
+/// Forgets the types of all descriptors' files, because some may have been closed.
+pub fn forget_all() {
+    DESCRIPTORS.iter().for_each(|what| what.set(UNKNOWN));
+}
+
 /// Returns whether a few comparisons prove that a request is not to a temporary file.
 #[inline(always)]
 pub fn is_passed_on(descriptor: c_int, buffer: *mut c_void) -> bool {
     // SAFETY: PostgreSQL keeps the address of this process's wait event valid at all times.
     unsafe {
-        if !guc::tempfile_timing() {
+        if !guc::tempfile_timing() || !switch::is_on() {
             return true;
         }
         let event = *pg_sys::my_wait_event_info;

@@ -10,15 +10,15 @@
 use super::slots;
 use crate::guc;
 use crate::pg::compat;
-use crate::pg::hot::{timing, wait_object, waits as charged};
+use crate::pg::hot::{wait_object, waits as charged};
 use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::unguarded;
+use crate::pg::server::{switch, unguarded};
 use pgrx::pg_sys;
 use rowsource_core::waits::slot::Counters;
 use rowsource_core::waits::{CLASS, Event};
 use std::cell::Cell;
 
-pub use crate::pg::hot::wait_object::{forget, note_request};
+pub use crate::pg::hot::wait_object::{forget, forget_all, note_request};
 
 /// A wait that is in progress.
 #[derive(Clone, Copy)]
@@ -26,8 +26,6 @@ pub struct Wait {
     event: Event,
     /// When the wait for a heavyweight lock began, which identifies it; 0 for all other waits.
     lock: i64,
-    /// The last reading by the tick when the wait began.
-    ticked: u64,
 }
 
 /// A wait that has been counted, but that may go on with the next call.
@@ -69,10 +67,31 @@ pub fn event() -> Event {
     unsafe { pg_sys::my_wait_event_info.read_volatile() }
 }
 
+/// Returns whether waits are counted.
+#[inline(always)]
+pub fn is_on() -> bool {
+    guc::wait_timing() && switch::is_on()
+}
+
 /// Returns the event if waits are counted, otherwise 0.
 #[inline(always)]
 pub fn counted_event() -> Event {
-    if guc::wait_timing() { event() } else { 0 }
+    if !guc::wait_timing() {
+        return 0;
+    }
+    if !switch::is_on() {
+        pause();
+        return 0;
+    }
+    event()
+}
+
+/// Notes that waits follow which are not counted: no later one is the rest of one that was.
+#[cold]
+#[inline(never)]
+pub fn pause() {
+    LAST.goes_on.set(false);
+    LOCK.goes_on.set(false);
 }
 
 /// Returns whether an event is of the class IO, but not a wait for another process to read, which sets a latch.
@@ -90,11 +109,7 @@ pub fn begin(event: Event) -> Wait {
     } else {
         0
     };
-    Wait {
-        event,
-        lock,
-        ticked: timing::ticked(),
-    }
+    Wait { event, lock }
 }
 
 /// Returns when the current wait for a heavyweight lock began, in microseconds; 0 if that is unknown. While it recovers, a
@@ -112,18 +127,12 @@ fn lock_wait() -> i64 {
     }
 }
 
-/// Returns whether the tick has interrupted a wait.
-#[inline(always)]
-pub fn has_ticked(wait: Wait) -> bool {
-    timing::ticked() != wait.ticked
-}
-
 /// Counts a wait that has ended after this long. `goes_on`: only a signal ended it, and the next call for
 /// this event is the rest of it.
 #[inline(never)]
 pub fn end(wait: Wait, ns: u64, goes_on: bool) {
     let Wait { event, lock, .. } = wait;
-    let Some(slot) = slots::mine() else {
+    let Some(slot) = slots::mine().filter(|_| switch::is_on()) else {
         return;
     };
     let last = if lock == 0 { &LAST } else { &LOCK };

@@ -9,7 +9,7 @@ use crate::pg::hot::waits::{self, Frame};
 use crate::pg::hot::wrapper::Timed;
 use crate::pg::results::parallel::Channel;
 use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::{server, tempfile};
+use crate::pg::{live, server, tempfile};
 use pgrx::pg_sys;
 use rowsource_core::clock;
 use rowsource_core::model::Outcome;
@@ -129,6 +129,9 @@ impl Statement {
                 outer => replaced.timing.set(outer),
             }
             replaced.start.set(timing::last());
+            if self.may_need_beats {
+                live::may_need_beats();
+            }
         } else {
             replaced.start.set(self.clock.read());
         }
@@ -174,10 +177,6 @@ impl Statement {
         unsafe { waits::set_running(self.frame.outer.get()) };
         self.add_elapsed();
         self.nodes.header().leave(self.elapsed_ns.get());
-        if self.is_timed() {
-            // SAFETY: only `enter` writes it, and `timing` does not call back here.
-            timing::leave(unsafe { (*replaced.timing.as_ptr()).as_ref() });
-        }
         tempfile::requests::per_node(replaced.tempfile_times.get());
         let account = self.frame.outer_account.get();
         // SAFETY: the account that was running before is live by the caller's promise. Only `enter` writes the counters of
@@ -187,6 +186,11 @@ impl Statement {
             if let Some(last_charged) = &*replaced.last_charged.as_ptr() {
                 usage::add_since(account, &last_charged.buffers, &last_charged.wal);
             }
+        }
+        // It may leave a mark, so it comes after the charge.
+        if self.is_timed() {
+            // SAFETY: only `enter` writes it, and `timing` does not call back here.
+            timing::leave(unsafe { (*replaced.timing.as_ptr()).as_ref() });
         }
     }
 

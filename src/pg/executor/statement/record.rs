@@ -4,7 +4,7 @@ use super::facts;
 use super::lifecycle::{any_running, caller};
 use super::state::{Statement, Target};
 use super::text::copy_text;
-use crate::pg::executor::{parsed, planning, traced};
+use crate::pg::executor::{parsed, planning, traced, unmeasured};
 use crate::pg::results::{self, Collector, parallel};
 use crate::pg::server;
 use crate::pg::server::backend_local::BackendLocal;
@@ -28,7 +28,7 @@ impl Statement {
             return;
         }
         self.nodes.header().end();
-        if !(core_alive && self.record_counts()) {
+        if !(core_alive && self.switch.get().is_still_on() && self.record_counts()) {
             self.record_statistics(core_alive, has_run);
         }
     }
@@ -131,6 +131,9 @@ impl Statement {
         // SAFETY: the plan states are live until the query's context is freed, and this runs before. The phase is `Recorded`
         // now, so the statement is not running.
         unsafe { self.take_outside(stats, core_alive, &mut outside) };
+        if !self.switch.get().is_still_on() {
+            return self.drop_across_switch(target);
+        }
         if level::is_on() {
             let query = if core_alive {
                 self.query.cast_const()
@@ -146,6 +149,17 @@ impl Statement {
         self.store::<false>(core_alive, target, outside, returned, |execution| {
             session::record(execution, stats, histograms);
         });
+    }
+
+    /// Drops the statistics of a statement during which the switch was off: its waits since then are missing,
+    /// and so are the statements nested in it.
+    #[cold]
+    #[inline(never)]
+    fn drop_across_switch(&self, target: &Target) {
+        planning::take(target.planned_as);
+        if self.is_toplevel() && !self.excluded_from_last.get() {
+            unmeasured::ended_while_off();
+        }
     }
 
     /// Passes the statement as a whole to `record`. `returned` is the number of its root's rows. If `IS_COUNTED`, it has completed, and

@@ -3,6 +3,7 @@
 use super::state::Statement;
 use crate::instrumentation::InstrumentationLevel;
 use crate::pg::hot::wrapper::Timed;
+use crate::pg::plan::tree;
 use crate::pg::server::backend_local::BackendLocal;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoroshiro128PlusPlus;
@@ -19,6 +20,28 @@ impl Statement {
             (InstrumentationLevel::Timed, ..) => Timed::Sampled,
             _ => Timed::Never,
         }
+    }
+}
+
+/// A plan may make calls that are not timed if the planner expects so many rows of a node, or so much work.
+const MANY_ROWS: f64 = 16.0;
+const MUCH_WORK: f64 = 100.0;
+
+impl Statement {
+    /// Returns whether a statement with these plan states may need beats, as far as the planner knows.
+    ///
+    /// # Safety
+    /// The plan states must be initialised. The first one is the root.
+    pub(super) unsafe fn may_need_beats(found: &[tree::Found]) -> bool {
+        // SAFETY: the plan states are initialised by the caller's promise.
+        let root_cost = found
+            .first()
+            .map_or(0.0, |root| unsafe { tree::total_cost(root.plan_state) });
+        // SAFETY: as above.
+        root_cost > MUCH_WORK
+            || found
+                .iter()
+                .any(|found| unsafe { tree::plan_rows(found.plan_state) } > MANY_ROWS)
     }
 }
 

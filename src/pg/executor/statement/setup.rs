@@ -9,14 +9,13 @@ use super::text::{known_text, text};
 use super::{facts, pool, sampling};
 use crate::instrumentation::{InstrumentationLevel, InstrumentationPlan};
 use crate::pg::executor::{explain, own, unmeasured, unnamed};
-use crate::pg::hot::tick;
 use crate::pg::hot::usage::Usage;
 use crate::pg::hot::waits::{self, Frame};
 use crate::pg::hot::wrapper::Timed;
 use crate::pg::plan::{describe, identity, temporary, tree};
 use crate::pg::results::node_table::NodeTable;
 use crate::pg::results::parallel;
-use crate::pg::server::{self, memory};
+use crate::pg::server::{self, memory, switch};
 use crate::pg::sql_trace::level;
 use crate::pg::{compat, store};
 use crate::session;
@@ -176,10 +175,12 @@ unsafe fn set_up(
         Mode::CoreOnly => core_level(requested_by_others),
         Mode::RowsourceOnly | Mode::AlsoForCore => setting.level,
     };
+    let timed = Statement::timed(level, setting.sampfreq, clock);
     let statement = Statement {
         query,
         callback: pg_sys::MemoryContextCallback::default(),
         life: Life::new(),
+        switch: Cell::new(switch::state()),
         mode,
         nodes,
         core_contributes: mode == Mode::CoreOnly || has_gather,
@@ -191,7 +192,9 @@ unsafe fn set_up(
         level,
         sampfreq: setting.sampfreq,
         clock,
-        timed: Statement::timed(level, setting.sampfreq, clock),
+        timed,
+        // SAFETY: the plan states are initialised by the caller's promise.
+        may_need_beats: timed == Timed::Sampled && unsafe { Statement::may_need_beats(found) },
         tick_ns: clock.scale().ns_per_tick(),
         config: sampling::config(clock, setting.sampfreq),
         shape: Cell::new(None),
@@ -226,10 +229,6 @@ unsafe fn set_up(
     }
     // SAFETY: the query is started, and its nodes have not run yet. `fill` gave them their plan states.
     unsafe { statement.install_instrumentation(has_gather, requested_by_others) };
-    if level == InstrumentationLevel::Timed {
-        // SAFETY: a backend that runs a statement has initialised its timeouts.
-        unsafe { tick::prepare() };
-    }
     statement.set_shape();
     // SAFETY: the statement has not run yet.
     unsafe { statement.publish(key) };
@@ -371,6 +370,7 @@ impl Statement {
             }
         }
         self.query = query;
+        self.switch.set(switch::state());
         let is_reused = self.life.advance(Event::Reuse);
         debug_assert!(is_reused, "the pool keeps closed statements only");
         self.elapsed_ns.set(0.0);

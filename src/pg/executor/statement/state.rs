@@ -7,6 +7,7 @@ use crate::pg::hot::waits::Frame;
 use crate::pg::hot::wrapper::Timed;
 use crate::pg::results::node_table::NodeTable;
 use crate::pg::results::parallel;
+use crate::pg::server::switch;
 use crate::session::KnownPlan;
 use pgrx::pg_sys::{self, QueryDesc};
 use rowsource_core::clock::Source;
@@ -29,6 +30,8 @@ pub struct Statement {
     /// The reset callback of the statement's query context, which owns the statement.
     pub callback: pg_sys::MemoryContextCallback,
     pub life: Life,
+    /// What the switch said when it was set up.
+    pub switch: Cell<switch::State>,
     pub mode: Mode,
     pub nodes: NodeTable,
     /// Core measures some of its nodes, or workers report some.
@@ -47,6 +50,8 @@ pub struct Statement {
     pub clock: Source,
     /// Which calls are timed.
     pub timed: Timed,
+    /// The planner expects that not all calls are timed, or much work.
+    pub may_need_beats: bool,
     /// Nanoseconds per tick of the clock.
     pub tick_ns: f64,
     pub config: Config,

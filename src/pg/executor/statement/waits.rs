@@ -5,8 +5,8 @@ use super::state::Statement;
 use crate::pg::hot::waits;
 use crate::pg::plan::tree;
 use crate::pg::results::node_table::NodeRef;
-use crate::pg::server;
 use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::{self, switch};
 use crate::session;
 use pgrx::pg_sys;
 use rowsource_core::model::NodeStats;
@@ -131,7 +131,7 @@ unsafe extern "C-unwind" fn at_end_of_transaction(event: pg_sys::XactEvent::Type
 #[inline(never)]
 fn end_transaction(is_committed: bool) {
     let waits = waits::take_outside();
-    if is_committed && !server::is_parallel_worker() {
+    if is_committed && switch::is_on() && !server::is_parallel_worker() {
         let _ = server::caught(|| session::add_late_waits(server::message_time(), &waits));
     }
 }

@@ -1,0 +1,54 @@
+//! Tells the heart that a statement begins that may need beats ([`rowsource_core::beat`]), and wakes it up if
+//! it sleeps.
+
+use super::area;
+use crate::pg::hot::state::HOT;
+use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::{self, unguarded};
+use crate::pg::store::{self, SharedHistory};
+use pgrx::pg_sys;
+use std::cell::Cell;
+use std::sync::atomic::Ordering::Relaxed;
+
+static HISTORY: BackendLocal<Cell<Option<&'static SharedHistory>>> = BackendLocal::new(Cell::new(None));
+
+/// Returns whether there is a heart.
+pub fn has_heart() -> bool {
+    let pid = store::shared_history().map_or(0, |history| history.worker.pid());
+    pid != 0 && server::is_alive(pid)
+}
+
+/// Returns whether this session gets no beats.
+pub fn lacks_beats() -> bool {
+    !area::is_hot_shared() || !has_heart()
+}
+
+/// Notes that a statement begins that may need beats. Does nothing if the heart cannot see this session.
+#[inline(never)]
+pub fn may_need_beats() {
+    if HOT.beats.is_wishing() || !area::is_hot_shared() {
+        return;
+    }
+    HOT.beats.may_wish();
+    if HISTORY.get().is_none() {
+        HISTORY.set(store::shared_history());
+    }
+    if let Some(history) = HISTORY.get()
+        && history.sleep.must_be_ended()
+    {
+        wake(history);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn wake(history: &SharedHistory) {
+    let number = history.number.load(Relaxed) as usize;
+    // SAFETY: the list of processes stays mapped, and has a place with the number that the worker stored. If
+    // another process has that place now, it wakes up once for nothing, which PostgreSQL's processes expect.
+    // The function raises no error.
+    unsafe {
+        let process = (*pg_sys::ProcGlobal).allProcs.add(number);
+        unguarded::SetLatch(&raw mut (*process).procLatch);
+    }
+}

@@ -1,0 +1,33 @@
+//! What the background worker does for the store: it saves the plans when the server stops, see
+//! [`super::saving`].
+
+use super::{attach, control, saving};
+use crate::pg::server;
+
+/// Notes that the worker runs, if the library was preloaded.
+pub fn worker_arrives() {
+    // SAFETY: the pointer is null, or points to the control block, which stays mapped until the process ends.
+    // The worker is outside of any boundary.
+    unsafe {
+        if let Some(control) = control::preloaded().as_ref() {
+            saving::worker_arrives(control);
+        }
+    }
+}
+
+/// Notes that the worker ends. If the server stops, it waits for the sessions first. If it is the last one,
+/// it saves the plans.
+pub fn worker_leaves() {
+    // SAFETY: the pointer is null, or points to the control block, which stays mapped until the process ends.
+    let Some(control) = (unsafe { control::preloaded().as_ref() }) else {
+        return;
+    };
+    // Else somebody has only terminated the worker, and PostgreSQL starts it again.
+    if server::is_stopping() {
+        control.presence.wait_for_sessions();
+    }
+    if control.presence.leave() {
+        attach::attach_worker(control);
+        saving::save(control);
+    }
+}

@@ -1,0 +1,276 @@
+//! Functions that set timers, handle signals, or block in system calls behave as without the library: it
+//! sends no signal to a session.
+
+use postgres::Client;
+use rowsource_tests::burn;
+use rowsource_tests::compiled::object;
+use rowsource_tests::history::worker;
+use rowsource_tests::measured::{assert_consistent_times, display};
+use rowsource_tests::process::{send_signal, sleeps};
+use rowsource_tests::session::{run_each, value};
+use rowsource_tests::waiting::until;
+use rowsource_tests::{Server, measure};
+use std::time::Duration;
+
+const SETTINGS: [&str; 2] = ["max_parallel_workers_per_gather = 0", "jit = off"];
+/// Many calls of cheap nodes, not all of which are timed.
+const LONG_SCAN: &str = "SELECT count(*) FROM n a, generate_series(1, 10) WHERE a.id % 7 >= 0";
+
+/// Runs the same on a server without the library and on one that preloads it.
+fn with_and_without(name: &str, setup: &str, check: impl Fn(&mut Client)) {
+    for preloaded in [false, true] {
+        let server = match preloaded {
+            false => Server::start(name, &SETTINGS),
+            true => Server::preloaded(name, &SETTINGS),
+        };
+        let mut client = if preloaded {
+            server.session()
+        } else {
+            server.connect()
+        };
+        run_each(
+            &mut client,
+            "CREATE TABLE n AS SELECT i AS id FROM generate_series(1, 300000) i; VACUUM ANALYZE n",
+        );
+        run_each(&mut client, setup);
+        if preloaded {
+            run_each(&mut client, "SET pg_rowsource.statistics_level = typical");
+        }
+        println!("preloaded: {preloaded}");
+        check(&mut client);
+        drop(client);
+        server.assert_no_crash();
+    }
+}
+
+fn create_blocks(client: &mut Client) {
+    let library = object("blocks/blocks.c");
+    let library = library.display();
+    run_each(
+        client,
+        &format!(
+            "CREATE FUNCTION blocks(how text, ms int) RETURNS boolean AS '{library}' LANGUAGE c VOLATILE COST 0.001;
+             CREATE FUNCTION count_signals() RETURNS void AS '{library}' LANGUAGE c VOLATILE;
+             CREATE FUNCTION counted_signals() RETURNS int AS '{library}' LANGUAGE c VOLATILE"
+        ),
+    );
+}
+
+/// Perl puts the default action of the signal back when the function ends: to end the process.
+#[test]
+fn a_handler_of_plperl_is_harmless_needs_plperl() {
+    const SETUP: &str = "CREATE EXTENSION plperlu;
+        CREATE FUNCTION alarmed() RETURNS int LANGUAGE plperlu AS
+        'local $SIG{ALRM} = sub { die qq(too late\\n) }; alarm(10); my $sum = 0; $sum += $_ for 1 .. 1000; alarm(0); return $sum;'";
+    with_and_without("signals-plperl", SETUP, |client| {
+        assert_eq!(value::<i32>(client, "SELECT alarmed()"), 500_500);
+        assert_eq!(value::<i64>(client, LONG_SCAN), 3_000_000);
+    });
+}
+
+#[test]
+fn a_sleep_of_plperl_lasts_needs_plperl() {
+    const SETUP: &str = "CREATE EXTENSION plperlu;
+        CREATE FUNCTION slept(id int) RETURNS float8 LANGUAGE plperlu AS
+        'use Time::HiRes; return 0 if $_[0] != 100; my $start = Time::HiRes::time(); sleep(2); return Time::HiRes::time() - $start;';
+        CREATE FUNCTION selected(id int) RETURNS float8 LANGUAGE plperlu AS
+        'use Time::HiRes; return 0 if $_[0] != 100; my $start = Time::HiRes::time(); select(undef, undef, undef, 2);
+         return Time::HiRes::time() - $start;'";
+    with_and_without("signals-sleep", SETUP, |client| {
+        for function in ["slept", "selected"] {
+            let seconds: f64 = value(
+                client,
+                &format!("SELECT max({function}(id)) FROM n WHERE id <= 5000"),
+            );
+            println!("{function}: {seconds:.3} s");
+            assert!(seconds > 1.9, "{function}: {seconds} s");
+        }
+    });
+}
+
+/// Python keeps the handler of a function that has ended.
+#[test]
+fn a_handler_of_plpython_is_harmless_needs_plpython3() {
+    const SETUP: &str = "CREATE EXTENSION plpython3u;
+        CREATE FUNCTION handled() RETURNS int LANGUAGE plpython3u AS '
+import signal
+def late(number, frame):
+    raise Exception(\"too late\")
+signal.signal(signal.SIGALRM, late)
+signal.alarm(20)
+signal.alarm(0)
+return 1
+';
+        CREATE FUNCTION next(id int) RETURNS int LANGUAGE plpython3u AS 'return id + 1'";
+    with_and_without("signals-plpython", SETUP, |client| {
+        assert_eq!(value::<i32>(client, "SELECT handled()"), 1);
+        assert_eq!(
+            value::<i64>(client, "SELECT sum(next(id)) FROM n WHERE id <= 50000"),
+            50_000 * 50_001 / 2 + 50_000
+        );
+    });
+}
+
+#[test]
+fn a_call_that_blocks_is_not_interrupted() {
+    with_and_without("signals-blocks", "SELECT 1", |client| {
+        create_blocks(client);
+        for how in ["poll", "select", "nanosleep"] {
+            let interrupted: i64 = value(
+                client,
+                &format!(
+                    "SELECT count(*) FILTER (WHERE NOT done) FROM (SELECT CASE WHEN id % 1000 = 100 THEN blocks('{how}', 60)
+                       ELSE true END AS done FROM n WHERE id <= 20000 OFFSET 0) of_scan"
+                ),
+            );
+            assert_eq!(interrupted, 0, "{how}");
+        }
+    });
+}
+
+/// No signal arrives in a session that computes for some seconds.
+#[test]
+fn no_signal_arrives_in_a_long_scan() {
+    with_and_without("signals-none", "SELECT 1", |client| {
+        create_blocks(client);
+        run_each(client, "SELECT count_signals()");
+        for _ in 0..3 {
+            assert_eq!(value::<i64>(client, LONG_SCAN), 3_000_000);
+        }
+        assert_eq!(value::<i32>(client, "SELECT counted_signals()"), 0);
+    });
+}
+
+/// The worker wakes up for beats while a statement needs them, and else not at all.
+#[test]
+fn beats_stop_when_nothing_needs_them() {
+    const WATCHED: Duration = Duration::from_secs(2);
+    let mut settings = SETTINGS.to_vec();
+    settings.push("pg_rowsource.history_frequency = 0");
+    let server = Server::preloaded("signals-beats", &settings);
+    let mut observer = server.session();
+    burn::create(&mut observer);
+    run_each(
+        &mut observer,
+        "CREATE TABLE n AS SELECT i AS id FROM generate_series(1, 300000) i; VACUUM ANALYZE n;
+         SET pg_rowsource.statistics_level = basic",
+    );
+    let worker = worker(&mut observer);
+    let woken = |what: &str| {
+        let before = sleeps(worker);
+        std::thread::sleep(WATCHED);
+        let woken = sleeps(worker) - before;
+        println!("{what}: {woken} wake-ups in {WATCHED:?}");
+        woken
+    };
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(woken("idle") <= 3);
+    let during = |what: &str, setting: &str, statement: &str| {
+        let mut client = server.session();
+        run_each(&mut client, "SET pg_rowsource.statistics_level = typical");
+        run_each(&mut client, setting);
+        let token = client.cancel_token();
+        let statement = statement.to_string();
+        let session = std::thread::spawn(move || client.simple_query(&statement).is_err());
+        // It is no longer young then, and the looks at one that waits have become rare.
+        std::thread::sleep(Duration::from_secs(1));
+        let woken = woken(what);
+        token.cancel_query(postgres::NoTls).expect("it can be cancelled");
+        assert!(
+            session.join().expect("the session"),
+            "the statement was cancelled"
+        );
+        woken
+    };
+    const BURNING: &str = "SELECT count(*) FROM n a, n b WHERE burn(0.2)";
+    let woken_by_scan = during("a scan", "SET pg_rowsource.sampfreq = 128", BURNING);
+    assert!((50..2000).contains(&woken_by_scan), "{woken_by_scan}");
+    let woken_by_waiting = during(
+        "a scan that waits",
+        "SET pg_rowsource.sampfreq = 128",
+        "SELECT count(*) FROM n WHERE CASE WHEN id = 2000 THEN pg_sleep(60) IS NOT NULL ELSE burn(1) END",
+    );
+    assert!(woken_by_waiting <= 30, "{woken_by_waiting}");
+    let woken_by_all = during("every call timed", "SET pg_rowsource.sampfreq = 1", BURNING);
+    assert!(woken_by_all <= 3, "{woken_by_all}");
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(woken("idle again") <= 3);
+}
+
+/// Without the worker, nobody makes beats, and the reader is told so.
+#[test]
+fn sessions_without_beats_are_counted() {
+    const NOTE: &str = "long calls without I/O may be missed";
+    const COUNT: &str = "SELECT sessions_without_beats FROM rowsource_info()";
+    for has_worker in [true, false] {
+        let mut settings = SETTINGS.to_vec();
+        if !has_worker {
+            settings.push("max_worker_processes = 0");
+        }
+        let server = Server::preloaded("signals-without", &settings);
+        let mut client = server.session();
+        if has_worker {
+            worker(&mut client);
+        }
+        run_each(
+            &mut client,
+            "CREATE TABLE n AS SELECT i AS id FROM generate_series(1, 30000) i; VACUUM ANALYZE n;
+             SET pg_rowsource.statistics_level = typical",
+        );
+        run_each(&mut client, "SELECT count(*) FROM n WHERE id % 7 = 0");
+        let shown = display(&mut client, "ALLSTATS LAST");
+        assert_eq!(shown.contains(NOTE), !has_worker, "{shown}");
+        let mut other = server.session();
+        run_each(
+            &mut other,
+            "SET pg_rowsource.statistics_level = typical; SELECT count(*) FROM n",
+        );
+        let expected = if has_worker { 0 } else { 2 };
+        assert_eq!(value::<i64>(&mut client, COUNT), expected);
+    }
+}
+
+/// A worker that is stopped, and one that ends and is started again, leave statements as they are, and go on.
+#[test]
+fn statements_outlive_the_worker() {
+    const MIN_BEATS: u64 = 20;
+    let mut settings = SETTINGS.to_vec();
+    settings.push("pg_rowsource.history_frequency = 0");
+    let server = Server::preloaded("signals-worker", &settings);
+    let mut observer = server.session();
+    run_each(
+        &mut observer,
+        "CREATE TABLE n AS SELECT i AS id FROM generate_series(1, 300000) i; VACUUM ANALYZE n",
+    );
+    let mut client = server.session();
+    run_each(&mut client, "SET pg_rowsource.statistics_level = typical");
+    let mut scan = |what: &str| {
+        let nodes = measure(&mut client, LONG_SCAN);
+        assert_consistent_times(&nodes, what);
+        assert!(
+            nodes.iter().any(|node| node.rows == 3_000_000),
+            "{what}: {nodes:#?}"
+        );
+    };
+    let first = worker(&mut observer);
+    send_signal(first, "STOP");
+    scan("the worker is stopped");
+    send_signal(first, "CONT");
+    let before = sleeps(first);
+    scan("the worker goes on");
+    assert!(sleeps(first) > before + MIN_BEATS, "{}", sleeps(first) - before);
+    run_each(&mut observer, &format!("SELECT pg_terminate_backend({first})"));
+    scan("there is no worker");
+    // PostgreSQL starts another one after five seconds.
+    until(
+        &mut observer,
+        &format!(
+            "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'pg_rowsource history' AND pid <> {first}"
+        ),
+    );
+    let second = worker(&mut observer);
+    let before = sleeps(second);
+    scan("another worker");
+    assert!(sleeps(second) > before + MIN_BEATS, "{}", sleeps(second) - before);
+    server.assert_no_crash();
+}
