@@ -1,26 +1,35 @@
-//! Maps a page of a static onto shared memory: then the process uses the static as before, and others see its content.
+//! Maps pages with statics onto shared memory: then the process uses the statics as before, and others see
+//! their content.
 
-/// The size of a page. On a system with other pages, nothing is mapped.
-pub const PAGE: usize = 4096;
-/// The size of the smallest huge page of any system.
-pub const HUGE_PAGE: usize = 64 << 10;
+/// The size of the smallest page of any system.
+pub const MIN_PAGE: usize = 4096;
 
-/// Puts shared memory in the place of a static. Returns false, and changes nothing, if the system does not allow that: for
-/// example, if the shared memory is of huge pages.
-///
-/// # Safety
-/// * `place` and `shared` must be the addresses of pages, of `bytes` bytes each. The static must fill its pages.
-/// * No other process may use the shared memory. It must stay allocated as long as this process runs.
-/// * This process must have one thread, and no reference into the static may be in use.
-#[cfg(target_os = "linux")]
-pub unsafe fn map_onto(place: *mut u8, shared: *mut u8, bytes: usize) -> bool {
+/// Returns the size of the system's pages: 4 kB, or on some processors 16 or 64 kB.
+pub fn page() -> usize {
     // SAFETY: the function has no preconditions.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    if page != PAGE as libc::c_long
-        || !place.addr().is_multiple_of(PAGE)
-        || !shared.addr().is_multiple_of(PAGE)
+    usize::try_from(page).map_or(MIN_PAGE, |page| page.max(MIN_PAGE))
+}
+
+/// Returns the size of the smallest huge page of any system that has pages of this size.
+pub fn huge_page(page: usize) -> usize {
+    if page == MIN_PAGE { 64 << 10 } else { 2 << 20 }
+}
+
+/// Puts shared memory in the place of statics. Returns false, and changes nothing, if the system does not
+/// allow that: for example, if the shared memory is of huge pages.
+///
+/// # Safety
+/// * `place` and `shared` must be the addresses of `bytes` bytes in whole pages. `place` must be pages of
+///   writable statics. What else is there stays as it is.
+/// * No other process may use the shared memory. It must stay allocated as long as this process runs.
+/// * This process must have one thread, and no reference into the statics may be in use.
+#[cfg(target_os = "linux")]
+pub unsafe fn map_onto(place: *mut u8, shared: *mut u8, bytes: usize) -> bool {
+    let page = page();
+    if !(place.addr() | shared.addr() | bytes).is_multiple_of(page)
         // The system would round the length up to a huge page. It refuses huge pages at other addresses.
-        || (place.addr() | shared.addr()).is_multiple_of(HUGE_PAGE)
+        || (place.addr() | shared.addr()).is_multiple_of(huge_page(page))
     {
         return false;
     }

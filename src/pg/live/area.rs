@@ -3,7 +3,7 @@
 //! A session takes its area with its first measured statement, and grows it when its statements need more nodes, up to a limit.
 //! When the session has ended, another one takes the area over. Areas are never freed, so readers can visit them without a lock.
 
-use super::alias::{self, PAGE};
+use super::alias::{self, MIN_PAGE};
 use super::header::Header;
 use crate::pg::compat;
 use crate::pg::hot::node::Node;
@@ -16,6 +16,7 @@ use rowsource_core::beat::Beats;
 use rowsource_core::model::LazyDescription;
 use rowsource_core::pending::Owner;
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
@@ -29,7 +30,8 @@ const MAX_BYTES: u64 = 1 << 20;
 /// The longest description that is published.
 const MAX_DESCRIPTION: usize = 16 << 10;
 const SMALL_DESCRIPTION: usize = 2 << 10;
-const _: () = assert!(size_of::<Hot>() == PAGE);
+/// It lies in one page of any size.
+const _: () = assert!(size_of::<Hot>() == MIN_PAGE && align_of::<Hot>() == MIN_PAGE);
 
 /// Room for a statement.
 #[repr(C)]
@@ -55,8 +57,9 @@ pub struct Area {
     owner: Owner,
     /// The owner is about to end.
     is_leaving: AtomicBool,
-    /// The hot state is in the first page.
+    /// Whether the hot state is in the first page, and where in it.
     is_hot_shared: AtomicBool,
+    hot_at: AtomicU32,
     /// Where in the next pages PostgreSQL's counters of blocks and of WAL are; 0 if others cannot see them.
     counters: [AtomicU32; 2],
     /// The number of the owner in PostgreSQL's list of processes.
@@ -72,10 +75,30 @@ pub struct Area {
 
 /// The counters of blocks and of WAL can lie in so many pages.
 const COUNTER_PAGES: usize = 3;
-/// An area follows the pages that have the hot state and the counters.
-const BEFORE: usize = (1 + COUNTER_PAGES) * PAGE;
-const AREA_SIZE: usize = BEFORE + size_of::<Area>();
-const _: () = assert!(AREA_SIZE > store::MAX_PART_OF_PAGE);
+const _: () = assert!(MIN_PAGE + size_of::<Area>() > store::MAX_PART_OF_PAGE);
+
+/// Returns the addresses of the pages of PostgreSQL's own variables that have its counters of blocks and of WAL.
+/// They are the same in all processes of a server. Returns an empty range if the counters lie far from each other.
+fn counter_pages() -> Range<usize> {
+    let page = alias::page();
+    let (buffers, wal) = (compat::buffer_usage().addr(), compat::wal_usage().addr());
+    let ends = [
+        buffers + size_of::<pg_sys::BufferUsage>(),
+        wal + size_of::<pg_sys::WalUsage>(),
+    ];
+    let first = buffers.min(wal) / page * page;
+    let end = ends[0].max(ends[1]).next_multiple_of(page);
+    if end - first <= COUNTER_PAGES * page {
+        first..end
+    } else {
+        first..first
+    }
+}
+
+/// An area follows the page that has the hot state, and those that have the counters. Returns their bytes.
+fn before() -> usize {
+    alias::page() + counter_pages().len()
+}
 
 /// This process's area.
 struct Own {
@@ -142,18 +165,20 @@ unsafe fn take(memory: &store::LiveMemory) -> Option<&'static Area> {
         });
     }
     if found.is_none() {
+        let page = alias::page();
         // SAFETY: the caller promises what the function requires.
-        let (address, place) = unsafe { memory.allocate(AREA_SIZE + PAGE)? };
+        let (address, place) =
+            unsafe { memory.allocate(size_of::<Area>() + before() + 2 * page - MIN_PAGE)? };
+        // PostgreSQL aligns memory to its own pages.
+        let mut skipped = place.align_offset(page);
         // The linker may have put the hot state where a huge page could begin. Then its shared page must not be such a place, too.
-        let skipped = if place.addr().is_multiple_of(alias::HUGE_PAGE) {
-            PAGE
-        } else {
-            0
-        };
-        // SAFETY: there is room for one page more than the area needs.
+        if (place.addr() + skipped).is_multiple_of(alias::huge_page(page)) {
+            skipped += page;
+        }
+        // SAFETY: there is room for so much more than the area needs.
         let (address, place) = unsafe { (address + skipped as u64, place.add(skipped)) };
         // SAFETY: there is room for the area behind the page, and zero bytes are a valid one.
-        let area = unsafe { &*place.add(BEFORE).cast::<Area>() };
+        let area = unsafe { &*place.add(before()).cast::<Area>() };
         std::mem::forget(area.owner.try_hold(pid)?);
         // Until it is complete, another session can take it over if this one ends.
         area.is_leaving.store(true, Relaxed);
@@ -381,7 +406,7 @@ impl Area {
     /// Returns the first of the pages before the area.
     fn pages(&self) -> *mut u8 {
         // SAFETY: the pages lie before the area.
-        unsafe { std::ptr::from_ref(self).cast_mut().cast::<u8>().sub(BEFORE) }
+        unsafe { std::ptr::from_ref(self).cast_mut().cast::<u8>().sub(before()) }
     }
 
     /// Makes the hot state and PostgreSQL's counters visible to others, if the system allows it.
@@ -389,26 +414,29 @@ impl Area {
     /// # Safety
     /// This process must own the area, and no reference to the hot state may be in use.
     unsafe fn share_statics(&self) {
+        let page = alias::page();
         let hot: *mut u8 = (&raw const *HOT).cast_mut().cast();
-        // SAFETY: the hot state fills its page. The area's pages are this process's, and never freed. A backend has one thread.
-        let is_shared = unsafe { alias::map_onto(hot, self.pages(), PAGE) };
+        let hot_at = hot.addr() % page;
+        // SAFETY: the hot state lies in one page. Where pages are larger, other variables of this library are there
+        // too. The area's pages are this process's, and never freed. A backend has one thread.
+        let is_shared = unsafe { alias::map_onto(hot.wrapping_sub(hot_at), self.pages(), page) };
+        self.hot_at.store(hot_at as u32, Relaxed);
         self.is_hot_shared.store(is_shared, Relaxed);
-        let counters = [compat::buffer_usage().addr(), compat::wal_usage().addr()];
-        let ends = [
-            counters[0] + size_of::<pg_sys::BufferUsage>(),
-            counters[1] + size_of::<pg_sys::WalUsage>(),
-        ];
-        let first = counters[0].min(counters[1]) & !(PAGE - 1);
-        let end = ends[0].max(ends[1]).next_multiple_of(PAGE);
+        let pages = counter_pages();
         // SAFETY: these pages are of PostgreSQL's own variables, which are used as before: they keep their addresses and values.
         let is_shared = is_shared
-            && end - first <= COUNTER_PAGES * PAGE
+            && !pages.is_empty()
             && unsafe {
-                let place = compat::buffer_usage().cast::<u8>().with_addr(first);
-                alias::map_onto(place, self.pages().add(PAGE), end - first)
+                let place = compat::buffer_usage().cast::<u8>().with_addr(pages.start);
+                alias::map_onto(place, self.pages().add(page), pages.len())
             };
+        let counters = [compat::buffer_usage().addr(), compat::wal_usage().addr()];
         for (at, counter) in self.counters.iter().zip(counters) {
-            let offset = if is_shared { PAGE + counter - first } else { 0 };
+            let offset = if is_shared {
+                page + counter - pages.start
+            } else {
+                0
+            };
             at.store(offset as u32, Relaxed);
         }
     }
@@ -417,7 +445,7 @@ impl Area {
     /// may be read, each as one word.
     pub fn counters(&self) -> Option<(*const pg_sys::BufferUsage, *const pg_sys::WalUsage)> {
         let [buffers, wal] = [0, 1].map(|i| self.counters[i].load(Relaxed) as usize);
-        let is_inside = |at: usize| (PAGE..BEFORE).contains(&at);
+        let is_inside = |at: usize| (alias::page()..before()).contains(&at);
         // SAFETY: the offsets are in the pages.
         (is_inside(buffers) && is_inside(wal)).then(|| unsafe {
             (
@@ -448,7 +476,8 @@ impl Area {
     /// Returns the address of the hot state of the session, if others can see it. Only its fields may be read, each as one word.
     pub fn hot(&self) -> Option<*const Hot> {
         let is_shared = self.is_hot_shared.load(Relaxed);
-        is_shared.then(|| self.pages().cast_const().cast())
+        let at = self.hot_at.load(Relaxed) as usize;
+        is_shared.then(|| self.pages().cast_const().wrapping_add(at).cast())
     }
 
     /// Returns the words that the session shares with the heart, if others can see its hot state.
@@ -481,7 +510,7 @@ pub unsafe fn each(memory: &store::LiveMemory, mut visit: impl FnMut(u64, &'stat
     let mut address = memory.newest.load(Acquire);
     while address != 0 {
         // SAFETY: the list contains only addresses of areas, which are never freed. An area follows its page.
-        let area = unsafe { &*memory.at(address).add(BEFORE).cast::<Area>() };
+        let area = unsafe { &*memory.at(address).add(before()).cast::<Area>() };
         if visit(address, area) {
             return;
         }
