@@ -7,6 +7,7 @@
 #   make test           sets up, builds, and runs the tests on PostgreSQL 15
 #   make test-release   counts instructions of the library as it is released (callgrind)
 #   make test-matrix    tests what PostgreSQL 16 to 19 do differently, in chroots under target/ (root only)
+#   make test-platforms compiles for aarch64, and runs installcheck on a PostgreSQL 15 with assertions (root only)
 #   make test-all       runs what takes longer, and notes the results in tests/all.md (root only); WHAT="long 16": only these entries
 #   make lint           lints all crates
 #   make miri           runs the protocol of the sessions' buffers under Miri, if that is installed
@@ -41,7 +42,7 @@ REGRESS = $(patsubst %.sql,%,$(shell cd "$(srcdir)/sql" && ls *.sql))
 REGRESS_OPTS = --dbname=contrib_regression --load-extension=pg_rowsource
 PG_REGRESS = $(shell dirname "$$("$(PG_CONFIG)" --pgxs)")/../test/regress/pg_regress
 
-.PHONY: all build setup install uninstall installcheck demo demo-stop lint test check test-release test-matrix test-all miri docs package dist bench accept clean
+.PHONY: all build setup install uninstall installcheck demo demo-stop lint test check test-release test-matrix test-platforms test-all miri docs package dist bench accept clean
 
 all: build
 
@@ -91,6 +92,9 @@ test-all:
 
 test-matrix:
 	@$(scripts)/matrix.sh
+
+test-platforms:
+	@status=0; $(scripts)/aarch64.sh || status=1; $(scripts)/assertions.sh 15 || status=1; exit $$status
 
 # Loom checks that protocol in any case (make test).
 miri:

@@ -22,18 +22,31 @@ CREATE FUNCTION rowsource_info(
     OUT truncated bigint,
     OUT stats_reset timestamptz,
     OUT off_since timestamptz,
-    OUT sessions_without_beats bigint
+    OUT sessions_without_beats bigint,
+    OUT snapshots_removed bigint
 ) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'rowsource_info_0_2'
 LANGUAGE C VOLATILE STRICT ROWS 1 PARALLEL RESTRICTED;
-COMMENT ON FUNCTION rowsource_info() IS 'Describes the shared memory of the plans. evictions: plans that made room for others. refused: executions that could not be stored. incomplete_since: when the first of these happened; NULL if the plans contain all executions. off_since: since when pg_rowsource.enabled is off; NULL while it is on. sessions_without_beats: sessions in which long calls without I/O may be missed';
+COMMENT ON FUNCTION rowsource_info() IS 'Describes the shared memory of the plans. evictions: plans that made room for others. refused: executions that could not be stored. incomplete_since: when the first of these happened; NULL if the plans contain all executions. off_since: since when pg_rowsource.enabled is off; NULL while it is on. sessions_without_beats: sessions in which long calls without I/O may be missed. snapshots_removed: snapshots that were deleted because of pg_rowsource.snapshot_max_size since the server started';
 
 COMMENT ON VIEW pg_stat_rowsource_plans IS 'A row per stored plan, with the sums of all its executions. Rows with the query others, one or two per database, sum up the executions whose plans are not stored: those of statements that clients sent, and those of statements in functions';
 COMMENT ON COLUMN pg_stat_rowsource_plans.total_time IS 'Milliseconds in which the executor ran (ExecutorRun and ExecutorFinish), as in pg_stat_statements; without parsing, planning and the executor''s start. The sum of all executions';
 COMMENT ON COLUMN rowsource_progress.running_since IS 'When the call of that node that is in progress began, some milliseconds too early (see Beats in the chapter about time); NULL if the node is not timed';
 COMMENT ON COLUMN rowsource_top_statements.total_time IS 'Milliseconds in which the executor ran (ExecutorRun and ExecutorFinish), as in pg_stat_statements; without parsing, planning and the executor''s start. The sum of all executions';
 
--- The new function is called first. Nothing else differs from 0.1.0.
+ALTER TABLE rowsource_snapshots ADD COLUMN bytes bigint;
+COMMENT ON COLUMN rowsource_snapshots.bytes IS 'What it takes on disk, with indexes, about; NULL: the next snapshot adds it up';
+
+-- Notes that snapshots were deleted because of their size.
+CREATE FUNCTION rowsource_note_removed(snapshots bigint) RETURNS void
+AS 'MODULE_PATHNAME', 'rowsource_note_removed_0_2'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+REVOKE ALL ON FUNCTION rowsource_note_removed(bigint) FROM PUBLIC;
+COMMENT ON FUNCTION rowsource_note_removed(bigint) IS 'Internal: notes that snapshots were deleted because of their size';
+
+-- Stores a snapshot. Deletes those that are older than pg_rowsource.snapshot_retention, and the oldest if all
+-- take more than pg_rowsource.snapshot_max_size. It runs with its owner's rights, so it stores the statements of
+-- all users for every caller.
 CREATE OR REPLACE FUNCTION rowsource_snapshot() RETURNS bigint
 LANGUAGE SQL VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 BEGIN ATOMIC
@@ -99,4 +112,32 @@ BEGIN ATOMIC
                - nullif(pg_catalog.current_setting('pg_rowsource.snapshot_retention', true), '0'::text)::interval
     )
     SELECT snap_id FROM snapshot;
+    -- What the new snapshot takes on disk: its rows, and for each so many bytes more in pages and in indexes.
+    UPDATE rowsource_snapshots s
+       SET bytes = (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(a.*) + 50), 0::bigint)
+                      FROM rowsource_snapshot_ash a WHERE a.snap_id = s.snap_id)
+                 + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(w.*) + 90), 0::bigint)
+                      FROM rowsource_snapshot_waits w WHERE w.snap_id = s.snap_id)
+                 + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(i.*) + 60), 0::bigint)
+                      FROM rowsource_snapshot_tempfile_io i WHERE i.snap_id = s.snap_id)
+                 + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(p.query)
+                                                   + coalesce(pg_catalog.pg_column_size(p.statistics), 0) + 350), 0::bigint)
+                      FROM rowsource_snapshot_plans p WHERE p.snap_id = s.snap_id)
+                 + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(d.description) + 165), 0::bigint)
+                      FROM rowsource_snapshot_descriptions d WHERE d.first_snap_id = s.snap_id)
+     WHERE s.bytes IS NULL;
+    -- A third is left for deleted rows that no VACUUM has removed yet, and for room in pages.
+    WITH kept AS (
+        SELECT snap_id, pg_catalog.sum(bytes) OVER (ORDER BY snap_id DESC) AS bytes, pg_catalog.max(snap_id) OVER () AS newest
+          FROM rowsource_snapshots
+    ), excess AS (
+        DELETE FROM rowsource_snapshots o USING kept k
+         WHERE o.snap_id = k.snap_id AND k.snap_id < k.newest
+               AND k.bytes * 3::numeric > 2::numeric * pg_catalog.pg_size_bytes(
+                   nullif(pg_catalog.current_setting('pg_rowsource.snapshot_max_size', true), '0'::text))::numeric
+        RETURNING o.snap_id
+    )
+    SELECT rowsource_note_removed(pg_catalog.count(*)) FROM excess;
+    SELECT pg_catalog.currval('rowsource_snapshots_snap_id_seq'::regclass);
 END;
+COMMENT ON FUNCTION rowsource_snapshot() IS 'Stores a snapshot, and deletes those older than pg_rowsource.snapshot_retention, and the oldest beyond pg_rowsource.snapshot_max_size';

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds target/pgNN/pg_rowsource.so for the PostgreSQL of PG_CONFIG; cargo-pgrx is not needed.
-# With "clippy" as first argument: lints it with the same settings, so that both share the bindings. ROWSOURCE_PROFILE is a
+# With "clippy" as first argument: lints it with the same settings, so that both share the bindings. With "check":
+# compiles it without making code. ROWSOURCE_PROFILE is a
 # profile of Cargo.toml: with `lab`, which takes less time to build, it is target/pgNN-lab/pg_rowsource.so. ROWSOURCE_BUILT=1 takes what is
 # built.
 set -euo pipefail
@@ -16,6 +17,7 @@ unset CFLAGS CXXFLAGS CPPFLAGS LDFLAGS SOURCE_DATE_EPOCH
 profile=${ROWSOURCE_PROFILE:-release}
 options=(--profile "$profile" --locked --ignore-rust-version -p pg_rowsource --no-default-features --features "pg$major")
 [ "${1:-}" != clippy ] || exec cargo clippy "${options[@]}" -- -D warnings
+[ "${1:-}" != check ] || exec cargo check "${options[@]}" "${@:2}"
 built=$TARGET/$profile/libpg_rowsource.so kept=$(library)
 [ -z "${ROWSOURCE_BUILT:-}" ] || [ ! -f "$kept" ] || exit 0
 # Cargo's own place for it is the same for every major: nobody else builds with this profile until it is taken away from there.

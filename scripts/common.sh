@@ -41,6 +41,14 @@ as_server() {
     "$@"
 }
 
+# mirror: the Debian mirror that this machine itself installs from, unless ROWSOURCE_MIRROR names another.
+mirror() {
+    local found=${ROWSOURCE_MIRROR:-$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 'Component: main' \
+        "Codename: $(. /etc/os-release && echo "$VERSION_CODENAME")" | head -n 1)}
+    [ -n "$found" ] || { echo "E: no Debian mirror in this machine's apt configuration: name one in ROWSOURCE_MIRROR" >&2; return 1; }
+    echo "$found"
+}
+
 # in_chroot DIR COMMAND...: runs it there.
 in_chroot() { ROWSOURCE_INSIDE=$1 "$ROOT/scripts/in-chroot.sh" "${@:2}"; }
 

@@ -7,7 +7,7 @@ unset ROWSOURCE_UNSHARED
 . "$(dirname "$0")/common.sh"
 mount -t proc proc "$ROWSOURCE_INSIDE/proc"
 mount --rbind /dev "$ROWSOURCE_INSIDE/dev"
-for folder in "$ROOT" "$TARGET" "$MATRIX" ${ROWSOURCE_RUN:+"$ROWSOURCE_RUN"}; do
+for folder in "$ROOT" "$TARGET" "$MATRIX" ${ROWSOURCE_RUN:+"$ROWSOURCE_RUN"} ${CARGO_HOME:+"$CARGO_HOME"}; do
     mkdir -p "$folder" "$ROWSOURCE_INSIDE$folder"
     mount --bind "$folder" "$ROWSOURCE_INSIDE$folder"
 done

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs what takes too long for `make test` and CI, each entry with a log of its own, and writes the results to tests/all.md, to be committed:
 #   scripts/test-all.sh              all entries, in two hours
-#   scripts/test-all.sh ENTRY...     only these: long, 16, 17, 18, 19, suites. The rows of the others stay as they are.
+#   scripts/test-all.sh ENTRY...     only these: long, 16, 17, 18, 19, assertions, suites. The rows of the others stay as they are.
 # Needs root.
 . "$(dirname "$0")/testing.sh"
 record=tests/all.md suites=$TARGET/suites/table.md
@@ -43,14 +43,18 @@ END
 every_test() { scripts/matrix.sh "$1" "$everyday - group(timing)"; }
 
 [ "$(id -u)" = 0 ] || die "needs root, for chroots"
-declare -A rows titles=([long]="sizes that take minutes" [suites]="suites of other extensions")
+# The newest major whose source can be had.
+asserted=18
+declare -A rows titles=([long]="sizes that take minutes" [suites]="suites of other extensions"
+    [assertions]="every test on PostgreSQL $asserted with assertions")
 for major in 16 17 18 19; do titles[$major]="every test on PostgreSQL $major"; done
 overall=0
-[ $# -gt 0 ] || set -- long 16 17 18 19 suites
+[ $# -gt 0 ] || set -- long 16 17 18 19 assertions suites
 for name; do
     case $name in
     long) run=(scripts/test.sh "$of_long") ;;
     16 | 17 | 18 | 19) run=(every_test "$name") ;;
+    assertions) run=(scripts/assertions.sh "$asserted" "$everyday - group(timing)") ;;
     suites) rm -f "$suites" && run=(scripts/suites.sh) ;;
     *) die "there is no entry $name" ;;
     esac

@@ -165,7 +165,7 @@ judge() {
     local status=0
     together "$@" || status=1
     [ "$status" = 0 ] || failures "$1" >&2
-    ! grep -a '^[a-z-]*\.sh: failed: ' "$1" | sort -u >&2 || status=1
+    ! grep -a '^[a-z0-9-]*\.sh: failed: ' "$1" | sort -u >&2 || status=1
     grep -aE '^ +UNDECIDED ' "$1" | cut -c1-400
     sums "$1"
     exit $status

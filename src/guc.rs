@@ -132,6 +132,8 @@ static EXPLAIN_CALLBACKS: GucSetting<Option<CString>> =
     GucSetting::<Option<CString>>::new(Some(c"postgres_fdw"));
 /// The unit is a minute. Only the SQL of `rowsource_snapshot()` reads it.
 static SNAPSHOT_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(8 * 24 * 60);
+/// The unit is a megabyte.
+static SNAPSHOT_MAX_SIZE: GucSetting<i32> = GucSetting::<i32>::new(1024);
 static HISTORY_FREQUENCY: GucSetting<i32> = GucSetting::<i32>::new(100);
 /// The unit is a kilobyte.
 static HISTORY_SIZE: GucSetting<i32> = GucSetting::<i32>::new(16 * 1024);
@@ -297,6 +299,16 @@ pub fn init(enabled_set: fn(bool), trace_set: fn(Trace)) {
         i32::MAX,
         GucContext::Sighup,
         GucFlags::UNIT_MIN,
+    );
+    GucRegistry::define_int_guc(
+        c"pg_rowsource.snapshot_max_size",
+        c"Sets how much disk space the snapshots of a database may take.",
+        c"rowsource_snapshot() deletes the oldest beyond that. 0 keeps all.",
+        &SNAPSHOT_MAX_SIZE,
+        0,
+        i32::MAX,
+        GucContext::Sighup,
+        GucFlags::UNIT_MB,
     );
     GucRegistry::define_int_guc(
         c"pg_rowsource.history_frequency",
@@ -520,6 +532,11 @@ pub fn trace_max_file_size() -> u64 {
 /// Returns the maximum number of bytes of all trace files.
 pub fn trace_max_total_size() -> u64 {
     u64::try_from(value(&TRACE_MAX_TOTAL_SIZE)).unwrap_or(0) * 1024
+}
+
+/// Returns how many megabytes the snapshots of a database may take.
+pub fn snapshot_max_mb() -> i32 {
+    value(&SNAPSHOT_MAX_SIZE)
 }
 
 /// Sets the handle of the memory that parallel workers attach to when they start.

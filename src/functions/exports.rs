@@ -183,6 +183,10 @@ export! {
         history::check_writable();
         Datum::from(VOID)
     };
+    rowsource_note_removed_0_2 => |call: &Call| {
+        history::note_removed(call.argument(0).unwrap_or(0));
+        Datum::from(VOID)
+    };
     rowsource_plans_to_store_0_1 => |call: &Call| call.returns(Shape::Rows, |call, rows| {
         history::plans_to_store(rows, call.argument(0));
     });

@@ -4,13 +4,15 @@
 use super::display;
 use crate::pg::server::srf::{Rows, bytes, oid, value};
 use crate::pg::server::{self, fail, memory};
-use crate::session;
+use crate::pg::store;
+use crate::{guc, session};
 use pgrx::PgSqlErrorCode;
 use rowsource_core::model::PlanKey;
 use rowsource_core::model::archive::{self, ArchiveError};
 use rowsource_core::report::Shown;
 use rowsource_core::report::iostat::{self, Unreadable};
 use rowsource_core::report::timed_events;
+use std::sync::atomic::Ordering::Relaxed;
 
 const HOW_TO_TAKE: &str = "Take one with SELECT rowsource_snapshot(), and another one later; or take them regularly with pg_cron: SELECT cron.schedule('rowsource', '*/15 * * * *', 'SELECT rowsource_snapshot()').";
 
@@ -123,6 +125,23 @@ pub fn check_writable() {
         &format!("rowsource_snapshot() cannot store a snapshot {place}"),
         hint,
     )
+}
+
+/// Counts snapshots that were deleted because of their size. Writes to the server's log when that happens for
+/// the first time.
+pub fn note_removed(count: i64) {
+    if count <= 0 {
+        return;
+    }
+    let earlier = store::shared_history().map_or(0, |history| {
+        history.snapshots_removed.fetch_add(count as u64, Relaxed)
+    });
+    if earlier == 0 {
+        server::log_alone(&format!(
+            "pg_rowsource deletes the oldest snapshots, because all would take more than pg_rowsource.snapshot_max_size ({}MB)",
+            guc::snapshot_max_mb()
+        ));
+    }
 }
 
 /// Adds the rows of `rowsource_plans_to_store()`: the plans that ran since a time in microseconds.

@@ -6,6 +6,7 @@ use crate::pg::server::{fail, switch};
 use crate::pg::{live, store};
 use crate::{guc, session};
 use pgrx::{PgSqlErrorCode, pg_sys};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Adds the row of `rowsource_info()` of version 0.1.0.
 pub fn info_row_0_1(rows: &mut Rows) {
@@ -17,7 +18,9 @@ pub fn info_row(rows: &mut Rows) {
     let [a, b, c, d, e, f, g, h, i] = info_columns();
     let without_beats = value(live::sessions_without_beats() as i64);
     let off_since = switch::off_since().and_then(timestamp);
-    rows.add([a, b, c, d, e, f, g, h, i, off_since, without_beats]);
+    let removed = store::shared_history().map_or(0, |history| history.snapshots_removed.load(Relaxed));
+    let removed = value(removed as i64);
+    rows.add([a, b, c, d, e, f, g, h, i, off_since, without_beats, removed]);
 }
 
 fn info_columns() -> [Option<pg_sys::Datum>; 9] {

@@ -355,6 +355,7 @@ fn section<'a>(reference: &'a str, heading: &str) -> &'a str {
 fn with_unit(value: i64, unit: Option<&str>) -> String {
     let units: &[(i64, &str)] = match unit {
         Some("kB") => &[(1 << 20, "GB"), (1 << 10, "MB"), (1, "kB")],
+        Some("MB") => &[(1 << 10, "GB"), (1, "MB")],
         Some("min") => &[(24 * 60, "days")],
         _ => &[],
     };

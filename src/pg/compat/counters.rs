@@ -5,8 +5,15 @@
 
 use pgrx::pg_sys;
 
-/// The size of a page. Where pages have another size, none is shared with other processes.
-pub const PAGE: usize = 4096;
+/// The size of the smallest page of any system.
+pub const MIN_PAGE: usize = 4096;
+
+/// Returns the size of the system's pages: 4 kB, or on some processors 16 or 64 kB.
+pub fn page() -> usize {
+    // SAFETY: the function has no preconditions.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(page).map_or(MIN_PAGE, |page| page.max(MIN_PAGE))
+}
 
 /// Returns the address of the process's counters of blocks and of I/O times. Only the process's one thread may use them.
 #[inline(always)]
@@ -23,10 +30,11 @@ pub const fn wal_usage() -> *const pg_sys::WalUsage {
 /// Returns the address of the first page with these counters, and the bytes of all pages that have them: 0 if
 /// these are many. They are the same in all processes of a server.
 pub fn pages_of_counters() -> (usize, usize) {
-    const MAX: usize = 3 * PAGE;
+    const MAX_PAGES: usize = 3;
+    let page = page();
     let [buffers, wal] = [buffer_usage().addr(), wal_usage().addr()];
-    let first = buffers.min(wal) & !(PAGE - 1);
+    let first = buffers.min(wal) / page * page;
     let end = (buffers + size_of::<pg_sys::BufferUsage>()).max(wal + size_of::<pg_sys::WalUsage>());
-    let bytes = end.next_multiple_of(PAGE) - first;
-    (first, if bytes <= MAX { bytes } else { 0 })
+    let bytes = end.next_multiple_of(page) - first;
+    (first, if bytes <= MAX_PAGES * page { bytes } else { 0 })
 }

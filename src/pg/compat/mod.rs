@@ -30,7 +30,7 @@ mod shared_memory;
 mod temp_tables;
 
 pub use activity::{activity_query_id, client_address, first_activity_entry, handle_signal, session_start};
-pub use counters::{PAGE, buffer_usage, pages_of_counters, wal_usage};
+pub use counters::{MIN_PAGE, buffer_usage, page, pages_of_counters, wal_usage};
 pub use instrumentation::{
     NodeInstrumentation, abort_io, add_io_time, alloc_trigger_instrumentation, buffers,
     common_instrumentation, core_interrupted_ns, core_interrupted_usage, core_startup_ns, core_total_ns,

@@ -32,8 +32,8 @@ impl RngCore for Random {
     }
 }
 
-/// The first fields are used by each call of a node, the last ones by each statement. It fills a page: `pg::live` maps that page
-/// onto shared memory.
+/// The first fields are used by each call of a node, the last ones by each statement. It fills a page of the
+/// smallest size: `pg::live` maps the page that it is in onto shared memory.
 #[repr(C, align(4096))]
 pub struct Hot {
     /// The account of the running node. It is always live.

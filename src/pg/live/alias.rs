@@ -1,33 +1,31 @@
-//! Maps a page of a static onto shared memory: then the process uses the static as before, and others see its content.
+//! Maps pages with statics onto shared memory: then the process uses the statics as before, and others see
+//! their content.
 
-use crate::pg::compat::PAGE;
+use crate::pg::compat::{MIN_PAGE, page};
 
-/// The size of the smallest huge page of any system.
-const HUGE_PAGE: usize = 64 << 10;
+/// Returns the size of the smallest huge page of any system that has pages of this size.
+fn huge_page(page: usize) -> usize {
+    if page == MIN_PAGE { 64 << 10 } else { 2 << 20 }
+}
 
-/// Returns whether a static at this place could be mapped onto shared memory. The system would round the
+/// Returns whether statics at this place could be mapped onto shared memory. The system would round the
 /// length of two places where a huge page can begin up to a huge page. It refuses huge pages at other
 /// addresses.
 pub fn may_map(place: usize, shared: *const u8) -> bool {
-    !(place | shared.addr()).is_multiple_of(HUGE_PAGE)
+    !(place | shared.addr()).is_multiple_of(huge_page(page()))
 }
 
-/// Puts shared memory in the place of a static. Returns false, and changes nothing, if the system does not allow that: for
-/// example, if the shared memory is of huge pages.
+/// Puts shared memory in the place of statics. Returns false, and changes nothing, if the system does not
+/// allow that: for example, if the shared memory is of huge pages.
 ///
 /// # Safety
-/// * `place` and `shared` must be the addresses of pages, of `bytes` bytes each. The static must fill its pages.
+/// * `place` and `shared` must be the addresses of `bytes` bytes in whole pages. `place` must be pages of
+///   writable statics. What else is there stays as it is.
 /// * No other process may use the shared memory. It must stay allocated as long as this process runs.
-/// * This process must have one thread, and no reference into the static may be in use.
+/// * This process must have one thread, and no reference into the statics may be in use.
 #[cfg(target_os = "linux")]
 pub unsafe fn map_onto(place: *mut u8, shared: *mut u8, bytes: usize) -> bool {
-    // SAFETY: the function has no preconditions.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    if page != PAGE as libc::c_long
-        || !place.addr().is_multiple_of(PAGE)
-        || !shared.addr().is_multiple_of(PAGE)
-        || !may_map(place.addr(), shared)
-    {
+    if !(place.addr() | shared.addr() | bytes).is_multiple_of(page()) || !may_map(place.addr(), shared) {
         return false;
     }
     // SAFETY: both ranges are mapped pages, by the caller's promise. No signal handler runs meanwhile, and no other thread. The

@@ -7,7 +7,7 @@
 use super::alias;
 use super::block::{self, Block};
 use super::header::Header;
-use crate::pg::compat::{self, PAGE};
+use crate::pg::compat::{self, MIN_PAGE};
 use crate::pg::hot::state::{HOT, Hot};
 use crate::pg::server;
 use crate::pg::store::LiveMemory;
@@ -22,7 +22,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
 pub const SLOTS: usize = u32::BITS as usize;
 /// The slot of the first block, which no other session claims.
 pub const FIRST_SLOT: usize = 0;
-const _: () = assert!(size_of::<Hot>() == PAGE);
+/// It lies in one page of any size.
+const _: () = assert!(size_of::<Hot>() == MIN_PAGE && align_of::<Hot>() == MIN_PAGE);
 
 /// The area of a session.
 #[repr(C, align(64))]
@@ -50,7 +51,7 @@ const _: () = assert!(size_of::<Area>() <= block::BEFORE_FIRST);
 /// Returns how many bytes lie before the area in the first part of a session's memory: the pages for the hot
 /// state and the counters.
 fn before() -> usize {
-    PAGE + compat::pages_of_counters().1
+    compat::page() + compat::pages_of_counters().1
 }
 
 /// Takes an area that no session has, or makes one.
@@ -152,18 +153,21 @@ impl Area {
     /// # Safety
     /// This process must own the area, and no reference to the hot state may be in use.
     unsafe fn share_statics(&self) {
+        let page = compat::page();
         let hot: *mut u8 = (&raw const *HOT).cast_mut().cast();
+        let hot_at = hot.addr() % page;
+        let hot = hot.wrapping_sub(hot_at);
         let (first, bytes) = compat::pages_of_counters();
         // The hot state comes first, unless it cannot lie there.
         let places = match alias::may_map(hot.addr(), self.back(before())) {
             true => [before(), bytes],
-            false => [PAGE, before()],
+            false => [page, before()],
         };
-        // SAFETY: the hot state fills its page. The area's pages are this process's, and never freed. A
-        // backend has one thread. The other pages are of PostgreSQL's own variables, which are used as
+        // SAFETY: the hot state lies in one page. Where pages are larger, other variables of this library are
+        // there too. The area's pages are this process's, and never freed. A backend has one thread. The other pages are of PostgreSQL's own variables, which are used as
         // before: they keep their addresses and values.
         let [is_hot_shared, are_counters_shared] = unsafe {
-            let is_hot_shared = alias::map_onto(hot, self.back(places[0]), PAGE);
+            let is_hot_shared = alias::map_onto(hot, self.back(places[0]), page);
             let counters = compat::buffer_usage().cast::<u8>().with_addr(first);
             let can_be = is_hot_shared && bytes > 0;
             [
@@ -172,7 +176,8 @@ impl Area {
             ]
         };
         let distance = |is_shared, bytes: usize| if is_shared { bytes as u32 } else { 0 };
-        self.hot.store(distance(is_hot_shared, places[0]), Relaxed);
+        self.hot
+            .store(distance(is_hot_shared, places[0] - hot_at), Relaxed);
         let counters = [compat::buffer_usage().addr(), compat::wal_usage().addr()];
         for (at, counter) in self.counters.iter().zip(counters) {
             let bytes = places[1].wrapping_sub(counter - first);

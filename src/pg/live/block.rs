@@ -5,7 +5,7 @@
 //! has the protocol by which blocks pass from one session to another.
 
 use super::header::Header;
-use crate::pg::compat::PAGE;
+use crate::pg::compat::MIN_PAGE;
 use crate::pg::hot::node::Node;
 use crate::pg::server::contained::contained;
 use crate::pg::store::{LINE, LiveMemory};
@@ -80,9 +80,9 @@ pub const BEFORE_FIRST: usize = 512;
 /// for the line that the allocator adds, so that they take no more than their pages.
 pub const fn size(kind: usize) -> usize {
     match kind {
-        0 => PAGE - LINE,
-        FIRST => 2 * PAGE - BEFORE_FIRST,
-        _ => PAGE << kind,
+        0 => MIN_PAGE - LINE,
+        FIRST => 2 * MIN_PAGE - BEFORE_FIRST,
+        _ => MIN_PAGE << kind,
     }
 }
 

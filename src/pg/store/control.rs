@@ -85,6 +85,8 @@ pub struct SharedHistory {
     pub sleep: Sleep,
     /// The place of the worker in PostgreSQL's list of processes.
     pub number: AtomicU32,
+    /// How many snapshots were deleted because of their size.
+    pub snapshots_removed: AtomicU64,
 }
 
 /// How many trace files there are, and how many bytes they have. Zero bytes are those of a server that has not looked yet.

@@ -122,6 +122,9 @@ impl LiveMemory {
                 true => shared.first_parts.load(Relaxed) + index * size,
                 false => self.allocate(Room::OTHER, size as usize)?,
             };
+            let place = self.at(address).addr();
+            let skipped = place.next_multiple_of(compat::page()) - place;
+            let address = address + skipped as u64;
             Some((address, self.at(address)))
         }
     }

@@ -1,7 +1,7 @@
 //! How much shared memory the store may take: what the setting says, but not more than a part of what there is.
 
 use crate::guc;
-use crate::pg::compat::{self, PAGE};
+use crate::pg::compat::{self, MIN_PAGE};
 use pgrx::pg_sys;
 use std::ffi::CStr;
 
@@ -29,9 +29,11 @@ pub(super) fn limit() -> usize {
 }
 
 /// Returns the size of the first part of a session's memory: pages for its hot state and PostgreSQL's
-/// counters, and two pages for a small statement.
+/// counters, and 8 kB for a small statement. PostgreSQL places it at a multiple of 4 kB, which is not always a
+/// page.
 pub(super) fn first_part() -> usize {
-    PAGE + compat::pages_of_counters().1 + 2 * PAGE
+    let page = compat::page();
+    page + compat::pages_of_counters().1 + 2 * MIN_PAGE + (page - MIN_PAGE)
 }
 
 /// Returns for how many sessions the first part is reserved: for all that the server may have, if there is
@@ -55,7 +57,7 @@ fn parts_within(bytes: Option<u64>) -> usize {
 /// many: with the pages in which PostgreSQL keeps account of the first parts.
 pub(super) fn of_sessions(limit: usize) -> usize {
     let reserved = reserved_parts() * first_part();
-    limit / PENDING_PART + limit / LIVE_PART + reserved + reserved / 256 + 16 * PAGE
+    limit / PENDING_PART + limit / LIVE_PART + reserved + reserved / 256 + 16 * MIN_PAGE
 }
 
 /// Returns whether the limit is less than the setting says.
