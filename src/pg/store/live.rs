@@ -7,6 +7,7 @@ use super::control::{self, Control, SharedHistory, SharedLive, SharedTrace};
 use super::reserve::zeroed;
 use super::room;
 use super::targets::SharedTargets;
+use crate::pg::compat;
 use crate::pg::server::contained::contained;
 use pgrx::pg_sys;
 use rowsource_core::blocks::{Charge, Room};
