@@ -2,7 +2,7 @@
 //! [`super::saving`].
 
 use super::{attach, control, saving};
-use crate::pg::server;
+use crate::pg::server::{self, memory};
 
 /// Notes that the worker runs, if the library was preloaded.
 pub fn worker_arrives() {
@@ -27,7 +27,10 @@ pub fn worker_leaves() {
         control.presence.wait_for_sessions();
     }
     if control.presence.leave() {
-        attach::attach_worker(control);
+        // Without memory, an error of PostgreSQL ends with a PANIC, because it cannot be copied.
+        if memory::can_map(control.mapped_bytes()) {
+            attach::attach_worker(control);
+        }
         saving::save(control);
     }
 }
