@@ -9,6 +9,7 @@ use super::room;
 use super::targets::SharedTargets;
 use crate::pg::compat;
 use crate::pg::server::contained::contained;
+use crate::pg::server::memory;
 use pgrx::pg_sys;
 use rowsource_core::blocks::{Charge, Room};
 use std::sync::atomic::AtomicU64;
@@ -40,7 +41,9 @@ pub fn live_memory() -> Option<LiveMemory> {
 #[cold]
 #[inline(never)]
 pub fn attach_worker() {
-    if access::area_alone().is_some() || access::is_attached() || !control::may_exist() {
+    let is_useless = access::area_alone().is_some() || access::is_attached() || !control::may_exist();
+    // Without memory, an error of PostgreSQL ends with a PANIC, because it cannot be copied.
+    if is_useless || !memory::has_headroom(0) {
         return;
     }
     // SAFETY: a statement is being set up, so the process holds no lock, and is outside of any boundary. `contained` catches errors.
