@@ -36,6 +36,12 @@ pub fn must_fail(client: &mut Client, sql: &str) -> (SqlState, String) {
     }
 }
 
+/// Cancels what a session runs. For the request of a client, the server sends two signals, and the second may end the next statement.
+pub fn cancel_backend(observer: &mut Client, pid: i32) {
+    let is_sent: bool = value(observer, &format!("SELECT pg_cancel_backend({pid})"));
+    assert!(is_sent, "{pid} cannot be cancelled");
+}
+
 /// Runs a statement that must fail because it takes longer than this. The limit ends with its transaction: a SET that ends it
 /// would have to meet it, which a busy machine may prevent.
 pub fn must_time_out(client: &mut Client, milliseconds: u32, sql: &str) {

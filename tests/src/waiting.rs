@@ -1,8 +1,8 @@
 //! Sessions that wait for each other.
 
-use crate::session::{must_fail, run_each, value};
+use crate::session::{cancel_backend, must_fail, run_each, value};
+use postgres::Client;
 use postgres::error::SqlState;
-use postgres::{Client, NoTls};
 use std::time::{Duration, Instant};
 
 /// The maximum time until a session waits.
@@ -96,7 +96,7 @@ pub fn cancel(
     held: Duration,
 ) -> (Client, Lasted) {
     run_each(observer, "SELECT pg_advisory_lock(1)");
-    let (id, token) = (pid(&mut client), client.cancel_token());
+    let id = pid(&mut client);
     let statement = statement.to_owned();
     let sent = Instant::now();
     let session = std::thread::spawn(move || {
@@ -108,7 +108,7 @@ pub fn cancel(
     let start = Instant::now();
     std::thread::sleep(held);
     let least = start.elapsed();
-    token.cancel_query(NoTls).expect("it can be cancelled");
+    cancel_backend(observer, id);
     let client = session.join().expect("the session");
     let most = sent.elapsed();
     (client, Lasted { least, most })

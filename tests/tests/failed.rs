@@ -2,7 +2,7 @@
 
 use postgres::error::SqlState;
 use rowsource_tests::explain::core_counts;
-use rowsource_tests::session::{must_fail, run_each, value};
+use rowsource_tests::session::{cancel_backend, must_fail, run_each, value};
 use rowsource_tests::waiting::until;
 use rowsource_tests::{MeasuredNode, Server, burn, differences, display, last, measure, measured_nodes};
 use std::time::{Duration, Instant};
@@ -106,7 +106,7 @@ fn a_cancel_request_keeps_statistics() {
         let has_rows =
             format!("SELECT coalesce(max(rows), 0) > 1000 FROM pg_stat_rowsource_live WHERE pid = {pid}");
         until(&mut other, &has_rows);
-        run_each(&mut other, &format!("SELECT pg_cancel_backend({pid})"));
+        cancel_backend(&mut other, pid);
     });
     let (code, _) = must_fail(&mut client, "SELECT count(*) FROM n a, n b WHERE a.id <> b.id");
     assert_eq!(code, SqlState::QUERY_CANCELED);

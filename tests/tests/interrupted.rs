@@ -1,10 +1,10 @@
 //! Statements are cancelled or terminated at any moment: their statistics stay consistent, and say that they were
 //! cancelled.
 
+use postgres::Client;
 use postgres::error::SqlState;
-use postgres::{Client, NoTls};
 use rowsource_tests::Server;
-use rowsource_tests::session::{must_fail, run_each, value};
+use rowsource_tests::session::{cancel_backend, must_fail, run_each, value};
 use rowsource_tests::waiting::{until, until_waiting};
 use std::time::{Duration, Instant};
 
@@ -143,11 +143,10 @@ fn a_parallel_hash_join_ended_in_other_ways_adds_up() {
             run_each(&mut observer, "SELECT rowsource_reset()");
             let mut client = session(&server);
             let pid: i32 = value(&mut client, "SELECT pg_backend_pid()");
-            let token = client.cancel_token();
             let running = std::thread::spawn(move || client.simple_query(JOIN).is_err());
             std::thread::sleep(whole * part / 6);
             match way {
-                "cancel" => token.cancel_query(NoTls).expect("it can be cancelled"),
+                "cancel" => cancel_backend(&mut observer, pid),
                 "terminate the leader" => {
                     run_each(&mut observer, &format!("SELECT pg_terminate_backend({pid})"))
                 }

@@ -1,12 +1,12 @@
 //! The switch `pg_rowsource.enabled`: a second after it is off, nothing is measured, counted, sampled or
 //! written, in no session; what was recorded stays; and when it is on again, all works as before.
 
+use postgres::Client;
 use postgres::error::SqlState;
-use postgres::{Client, NoTls};
 use rowsource_tests::Server;
 use rowsource_tests::callgrind::{SHORT, create_tables, of_statements};
 use rowsource_tests::environment::environment;
-use rowsource_tests::session::{must_fail, run_each, texts, value};
+use rowsource_tests::session::{cancel_backend, must_fail, run_each, texts, value};
 use rowsource_tests::trace_file::folder;
 use rowsource_tests::waiting::{pid, until, until_waiting};
 use std::fs;
@@ -194,7 +194,6 @@ fn a_long_function_stops_being_measured_within_a_second() {
     let (server, mut observer) = server("switch-function", &["pg_rowsource.track = all"]);
     let mut client = server.connect();
     let id = pid(&mut client);
-    let token = client.cancel_token();
     let waits =
         format!("SELECT coalesce(sum(waits), 0)::bigint FROM rowsource_session_waits WHERE pid = {id}");
     let session = std::thread::spawn(move || {
@@ -221,7 +220,7 @@ fn a_long_function_stops_being_measured_within_a_second() {
     assert_eq!(before, recorded(&mut observer));
     let ended = done(&mut observer);
     assert!(ended > began + 100, "the function runs: {began} to {ended}");
-    token.cancel_query(NoTls).expect("it can be cancelled");
+    cancel_backend(&mut observer, id);
     let mut client = session.join().expect("the session");
     assert_eq!(calls(&mut observer, "DO "), 0, "a part of it was not measured");
     run_each(

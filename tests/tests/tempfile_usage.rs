@@ -3,7 +3,7 @@
 use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::environment::environment;
-use rowsource_tests::session::{run_each, texts, value};
+use rowsource_tests::session::{cancel_backend, run_each, texts, value};
 use rowsource_tests::waiting::until;
 use std::fs;
 use std::path::Path;
@@ -157,7 +157,6 @@ fn the_running_statement_and_who_may_see_it() {
     );
     let mine = pid(&mut client);
     let endless = "SELECT count(*) FROM (SELECT * FROM wide a, wide b ORDER BY a.pad, b.id OFFSET 0) s";
-    let cancel = client.cancel_token();
     std::thread::scope(|scope| {
         scope.spawn(|| assert!(client.batch_execute(endless).is_err()));
         wait_for(&mut observer, "work file");
@@ -183,7 +182,7 @@ fn the_running_statement_and_who_may_see_it() {
                 "{user}"
             );
         }
-        cancel.cancel_query(postgres::NoTls).expect("cancelled");
+        cancel_backend(&mut observer, mine);
     });
 }
 
@@ -199,7 +198,6 @@ fn shared_file_sets_are_shown() {
          SET max_parallel_workers_per_gather = 2; SET hash_mem_multiplier = 1",
     );
     let mine = pid(&mut client);
-    let cancel = client.cancel_token();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let join = "SELECT count(*) FROM wide a JOIN wide b ON a.id = b.id AND a.pad = b.pad WHERE pg_sleep(0.001) IS NOT NULL";
@@ -212,7 +210,7 @@ fn shared_file_sets_are_shown() {
                 .any(|(user, _, kind, files, _)| kind == "shared file set" && *files > 1 && user.is_some()),
             "{seen:?}"
         );
-        cancel.cancel_query(postgres::NoTls).expect("cancelled");
+        cancel_backend(&mut observer, mine);
     });
 }
 

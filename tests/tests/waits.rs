@@ -1,10 +1,10 @@
 //! Waiting sessions cost nothing: no timer wakes them up. Long calls are found after a wait too.
 
+use postgres::Client;
 use postgres::fallible_iterator::FallibleIterator;
-use postgres::{CancelToken, Client, NoTls};
 use rowsource_tests::measured::assert_consistent_times;
 use rowsource_tests::process::sleeps;
-use rowsource_tests::session::{run_each, value};
+use rowsource_tests::session::{cancel_backend, run_each, value};
 use rowsource_tests::{Server, burn, measure};
 use std::time::{Duration, Instant};
 
@@ -55,13 +55,13 @@ fn assert_sleeps_inside(server: &Server, waiting: &str, event: &str) {
     run_each(&mut observer, "SELECT pg_advisory_lock(1)");
     let mut client = server.session();
     run_each(&mut client, "SET pg_rowsource.statistics_level = typical");
-    let (pid, token): (i32, CancelToken) = (pid(&mut client), client.cancel_token());
+    let pid = pid(&mut client);
     let statement = format!(
         "SELECT count(*) FROM n WHERE CASE WHEN id = 2000 THEN {waiting} IS NOT NULL ELSE burn(1) END"
     );
     let session = std::thread::spawn(move || client.simple_query(&statement).is_err());
     assert_sleeps(&mut observer, pid, event);
-    token.cancel_query(NoTls).expect("it can be cancelled");
+    cancel_backend(&mut observer, pid);
     assert!(
         session.join().expect("the session"),
         "the statement was cancelled"
