@@ -104,6 +104,8 @@ impl Profile {
 /// What depends on time is not counted either, because other work makes a run last longer: a session flushes the executions of a
 /// plan once a second, as core flushes its statistics, keeps an execution that is slower than all before, and copies the texts of
 /// at most 200 statements in ten seconds. Neither are signal handlers: callgrind never counts these.
+///
+/// The first session after the server's start makes the store, once for all.
 const STATEMENTS_ONLY: &[&str] = &[
     "PostgresMain",
     "InitPostgres",
@@ -112,6 +114,7 @@ const STATEMENTS_ONLY: &[&str] = &[
     "pg_rowsource::pg::store::record::record_at_once",
     "pg_rowsource::pg::store::exemplars::keep",
     "pg_rowsource::session::Last::keep_text",
+    "pg_rowsource::pg::store::attach::make_or_attach",
 ];
 /// Counts what writes to the store, too, for plans that run once: they are written at once.
 const WITH_STORE: &[&str] = &[
@@ -147,6 +150,10 @@ const ALLOCATOR: &[&str] = &[
 /// What a call of the allocator counts. What it executes depends on which sizes were freed before in the life of the process, and
 /// differs by 100 instructions a statement between two sessions that differ in nothing else.
 const ALLOCATION: u64 = 100;
+
+/// Prunes a page of a table, now and then. A catalog's pages have what other statements left there: which statement meets a page that
+/// is to be pruned differs from session to session, with the library and without it.
+const PRUNING: &str = "heap_page_prune_opt";
 
 /// Counts the instructions of a single-user backend that runs this script on `data`, with these settings. A statement ends
 /// at an empty line.
@@ -260,19 +267,21 @@ fn visit_parts<T>(
     found
 }
 
-/// Returns the sum of a file of counts, without those of the C library's allocator.
+/// Returns the sum of a file of counts, without those of the C library's allocator and of pruning.
 fn sum(counts: &str) -> u64 {
     let mut sum = 0;
+    let mut pruning = 0;
     visit_counts(counts, |at, cost| {
         let is_allocator = ALLOCATOR.iter().any(|name| at.function.starts_with(name));
         match at.called {
             _ if is_allocator && at.object.contains("/libc.so") => {}
             None => sum += cost,
             Some(("malloc" | "calloc" | "realloc" | "free", calls)) => sum += calls * ALLOCATION,
+            Some((PRUNING, _)) => pruning += cost,
             Some(_) => {}
         }
     });
-    sum
+    sum - pruning
 }
 
 /// Where callgrind counted.
