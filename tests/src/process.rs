@@ -152,12 +152,18 @@ pub fn dynamic_shared_memory(postmaster: u32) -> u64 {
     let mut segments: BTreeMap<PathBuf, u64> = BTreeMap::new();
     for pid in children(postmaster) {
         let maps = process(pid).and_then(|process| process.maps().ok());
+        // Parts of a segment that are mapped with other rights have lines of their own.
+        let mut of_process: BTreeMap<PathBuf, u64> = BTreeMap::new();
         for map in maps.iter().flatten() {
             if let MMapPath::Path(path) = &map.pathname
                 && path.to_string_lossy().starts_with("/dev/shm/PostgreSQL.")
             {
-                segments.insert(path.clone(), map.address.1 - map.address.0);
+                *of_process.entry(path.clone()).or_default() += map.address.1 - map.address.0;
             }
+        }
+        for (path, bytes) in of_process {
+            let most = segments.entry(path).or_default();
+            *most = bytes.max(*most);
         }
     }
     segments.values().sum()
