@@ -394,6 +394,52 @@ fn parallel_workers_are_seen() {
     busy.cancel(&mut observer);
 }
 
+/// A worker may have a block in which a session of another role described its plan.
+#[test]
+fn a_worker_does_not_show_the_plan_of_another_role() {
+    let server = server("live-worker-block");
+    let mut observer = server.connect();
+    run_each(
+        &mut observer,
+        "CREATE ROLE other LOGIN; GRANT SELECT ON t TO other",
+    );
+    // More sessions end than have areas for workers.
+    let sessions: Vec<_> = (0..8)
+        .map(|_| {
+            let mut client = server.connect();
+            run_each(
+                &mut client,
+                "SET pg_rowsource.statistics_level = typical; SELECT count(*) FROM s WHERE pad = 'a secret'",
+            );
+            client
+        })
+        .collect();
+    drop(sessions);
+    until(
+        &mut observer,
+        "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'client backend'",
+    );
+    let sql = "SET max_parallel_workers_per_gather = 2; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
+               SET min_parallel_table_scan_size = 0; SET parallel_leader_participation = off;
+               SELECT count(*) FROM t WHERE pg_sleep(CASE WHEN id IN (1000, 19000) THEN 60 ELSE 0 END) IS NOT NULL";
+    let busy = Busy::run(server.try_connect("other").expect("a session"), sql);
+    let workers = format!(
+        "SELECT pid FROM pg_stat_activity WHERE leader_pid = {} AND wait_event = 'PgSleep'",
+        busy.pid
+    );
+    until(&mut observer, &format!("SELECT EXISTS ({workers})"));
+    let mut other = server.try_connect("other").expect("a session");
+    for row in observer.query(&workers, &[]).expect("the workers") {
+        let pid: i32 = row.get(0);
+        let (_, message) = must_fail(
+            &mut other,
+            &format!("SELECT * FROM rowsource_display(pid => {pid})"),
+        );
+        assert!(message.contains("runs no measured statement"), "{message}");
+    }
+    busy.cancel(&mut observer);
+}
+
 /// PostgreSQL removes the wrapper of a Parallel Hash Join in the leader, until the Gather's first call ends. Its blocks were counted twice
 /// then, and its call seemed to have begun when the machine started.
 #[test]

@@ -130,6 +130,14 @@ impl Block {
         (unsafe { self.end(kind).sub(size) }, size)
     }
 
+    /// Says that there is no description.
+    ///
+    /// # Safety
+    /// The same as for [`Block::describe`].
+    pub unsafe fn describe_nothing(&self) {
+        self.description.store(0, Relaxed);
+    }
+
     /// Has a description of so many bytes written. Returns what `write` returns: whether it has. If not,
     /// there is none.
     ///
@@ -137,7 +145,8 @@ impl Block {
     /// This process must hold the block, which is of this kind. No statement may be live in it. Its nodes
     /// must leave this room.
     pub unsafe fn describe(&self, kind: usize, size: usize, write: impl FnOnce(&mut [u8]) -> bool) -> bool {
-        self.description.store(0, Relaxed);
+        // SAFETY: the caller promises what the function requires.
+        unsafe { self.describe_nothing() };
         // SAFETY: only this process writes there, by the caller's promise. Readers use a copy only if the
         // statement was live, so that the description did not change meanwhile.
         let is_written = write(unsafe { std::slice::from_raw_parts_mut(self.end(kind).sub(size), size) });

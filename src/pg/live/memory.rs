@@ -95,8 +95,9 @@ impl NodeMemory {
             // SAFETY: this process holds the block, and the statement is not live, by the caller's promise.
             unsafe {
                 block.header().set_up(setup);
-                if let Some(description) = description {
-                    block.describe(setup.count, description);
+                match description {
+                    Some(description) => block.describe(setup.count, description),
+                    None => block.describe_nothing(),
                 }
             }
         }

@@ -300,6 +300,17 @@ impl OwnBlock {
         }
     }
 
+    /// Publishes that the plan of the statement has no description. The block may still have that of another
+    /// statement, which may be another role's.
+    ///
+    /// # Safety
+    /// The same as for [`OwnBlock::describe`].
+    pub unsafe fn describe_nothing(&self) {
+        OWN.descriptions[self.index].take();
+        // SAFETY: the caller promises what the function requires.
+        unsafe { self.block.describe_nothing() };
+    }
+
     /// Writes a description. Returns whether there is room for it.
     ///
     /// # Safety
