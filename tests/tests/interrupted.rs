@@ -4,7 +4,7 @@
 use postgres::Client;
 use postgres::error::SqlState;
 use rowsource_tests::Server;
-use rowsource_tests::session::{cancel_backend, must_fail, run_each, value};
+use rowsource_tests::session::{must_fail, run_each, value};
 use rowsource_tests::waiting::{until, until_waiting};
 use std::time::{Duration, Instant};
 
@@ -146,7 +146,7 @@ fn a_parallel_hash_join_ended_in_other_ways_adds_up() {
             let running = std::thread::spawn(move || client.simple_query(JOIN).is_err());
             std::thread::sleep(whole * part / 6);
             match way {
-                "cancel" => cancel_backend(&mut observer, pid),
+                "cancel" => run_each(&mut observer, &format!("SELECT pg_cancel_backend({pid})")),
                 "terminate the leader" => {
                     run_each(&mut observer, &format!("SELECT pg_terminate_backend({pid})"))
                 }
