@@ -60,6 +60,9 @@ make_base() (
 clone() {
     rm -rf "$1" && cp -a "$base" "$1" && mkdir -p "$downloaded" || return
     [ "$major" != aarch64 ] || in_chroot "$1" sh -ec 'dpkg --add-architecture arm64; apt-get -q update' || return
+    # Two chroots of one suite may be made at the same time.
+    exec 6>"$downloaded.lock"
+    flock 6
     in_chroot "$1" env DEBIAN_FRONTEND=noninteractive apt-get -qy -o "Dir::Cache::Archives=$downloaded" install "${@:2}"
 }
 
