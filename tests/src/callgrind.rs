@@ -50,7 +50,7 @@ pub const RECORDED: &[Recorded] = &[
     Recorded {
         major: 19,
         calls: [12.7, 23.2, 55.4],
-        statements: Some([2_450.0, 2_470.0, 2_610.0, 4_070.0, 4_550.0, 540.0]),
+        statements: Some([2_450.0, 2_470.0, 2_610.0, 4_070.0, 4_700.0, 540.0]),
     },
 ];
 
