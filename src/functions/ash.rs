@@ -1,5 +1,6 @@
 //! The rows of `rowsource_ash` and `rowsource_top_activity`, and the lines of `rowsource_ash_report`.
 
+use super::store::fail_without_store;
 use super::wait_names;
 use crate::pg::ash::{memory, worker};
 use crate::pg::compat;
@@ -326,10 +327,8 @@ pub fn report_lines(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
 pub fn start() -> i32 {
     worker::start().unwrap_or_else(|missing| {
         let (code, message, hint) = match missing {
-            worker::Missing::NeedsPreload => (
-                PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-                "before PostgreSQL 17, sessions can be sampled only if pg_rowsource is preloaded",
-                "Add pg_rowsource to \"shared_preload_libraries\" and restart the server.",
+            worker::Missing::Memory => fail_without_store(
+                "the sessions cannot be sampled, because pg_rowsource has no shared memory",
             ),
             worker::Missing::NoPlace => (
                 PgSqlErrorCode::ERRCODE_INSUFFICIENT_RESOURCES,

@@ -12,7 +12,7 @@ use rowsource_core::model::archive::{self, ArchiveError};
 use rowsource_core::report::Shown;
 use rowsource_core::report::iostat::{self, Unreadable};
 use rowsource_core::report::timed_events;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const HOW_TO_TAKE: &str = "Take one with SELECT rowsource_snapshot(), and another one later; or take them regularly with pg_cron: SELECT cron.schedule('rowsource', '*/15 * * * *', 'SELECT rowsource_snapshot()').";
 
@@ -133,10 +133,10 @@ pub fn note_removed(count: i64) {
     if count <= 0 {
         return;
     }
-    let earlier = store::shared_history().map_or(0, |history| {
-        history.snapshots_removed.fetch_add(count as u64, Relaxed)
-    });
-    if earlier == 0 {
+    /// Without shared memory, each session says it once.
+    static NOTED: AtomicU64 = AtomicU64::new(0);
+    let removed = store::shared_history().map_or(&NOTED, |history| &history.snapshots_removed);
+    if removed.fetch_add(count as u64, Relaxed) == 0 {
         server::log_alone(&format!(
             "pg_rowsource deletes the oldest snapshots, because all would take more than pg_rowsource.snapshot_max_size ({}MB)",
             guc::snapshot_max_mb()

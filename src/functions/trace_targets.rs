@@ -1,5 +1,6 @@
 //! Traces of other sessions: the targets of `rowsource_trace_start()` and `rowsource_trace_stop()`, and their list.
 
+use super::store::fail_without_store;
 use crate::pg::compat;
 use crate::pg::server::srf::{Rows, Value, inet, oid, text, timestamp, value};
 use crate::pg::server::{self, fail};
@@ -147,11 +148,7 @@ fn expiry(wanted: Option<i64>) -> i64 {
 
 fn shared() -> &'static SharedTargets {
     store::shared_targets().unwrap_or_else(|| {
-        fail(
-            PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-            "other sessions cannot be traced, because the server has not loaded pg_rowsource at its start",
-            "Add pg_rowsource to shared_preload_libraries, and restart the server.",
-        )
+        fail_without_store("other sessions cannot be traced, because pg_rowsource has no shared memory")
     })
 }
 

@@ -48,6 +48,20 @@ impl Mounts {
         Mounts { holder }
     }
 
+    /// Gives one of the file systems another size.
+    pub fn resize(&self, folder: &Path, bytes: u64) {
+        let enter = self.enter();
+        let status = Command::new(&enter[0])
+            .args(&enter[1..])
+            .args(["mount", "-o", &format!("remount,size={bytes}")])
+            .arg(folder)
+            .status();
+        assert!(
+            status.is_ok_and(|status| status.success()),
+            "it cannot be resized"
+        );
+    }
+
     /// Returns the command prefix that runs a command inside.
     pub fn enter(&self) -> Vec<String> {
         let namespace = self.root().join("ns/mnt");

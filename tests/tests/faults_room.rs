@@ -116,9 +116,60 @@ fn what_sessions_need_comes_before_plans_needs_mount() {
         busy.cancel(&mut client);
         let lines = server.log_of_library();
         assert!(
-            matches!(&lines[..], [line] if line.contains("enlarge /dev/shm")),
+            lines.iter().all(|line| line.contains("enlarge /dev/shm")),
             "{lines:#?}"
         );
+        let is_short = lines.iter().any(|line| line.contains("room to show what"));
+        assert_eq!(
+            (lines.len(), is_short),
+            if connections == 500 { (1, false) } else { (2, true) },
+            "{lines:#?}"
+        );
+    }
+}
+
+/// The limits follow the size of /dev/shm, for plans and for what sessions need beyond the reserve.
+#[test]
+fn a_larger_dev_shm_is_used_needs_mount() {
+    const SESSIONS: usize = 34;
+    let shm = Path::new("/dev/shm");
+    let mounts = Mounts::new(&[(shm, 16 * MB)]);
+    let mut server = keeping(
+        "faults-resize",
+        &["min_dynamic_shared_memory = 0", "max_connections = 60"],
+    );
+    server.stop();
+    server.run_inside(&mounts);
+    server.launch();
+    let mut client = server.connect();
+    run_each(&mut client, "SET pg_rowsource.statistics_level = 'typical'");
+    let large = format!(
+        "{} UNION ALL SELECT 1 FROM pg_sleep(1000)",
+        ["SELECT id FROM t"; 18].join(" UNION ALL ")
+    );
+    let mut before = 0;
+    for (size, is_large) in [(16, false), (128, true)] {
+        mounts.resize(shm, size * MB);
+        // The next new plan asks how much there is.
+        make_plans(&mut client, 10 + size as usize, 6);
+        let limit = info(&mut client, "max_bytes");
+        assert!(limit > 4 * before, "{size}: {limit}");
+        before = limit;
+        let busy: Vec<_> = (0..SESSIONS)
+            .map(|_| Busy::run(server.connect(), &large))
+            .collect();
+        for busy in &busy {
+            until_waiting(&mut client, busy.pid, "PgSleep");
+        }
+        let shown: i64 = value(
+            &mut client,
+            "SELECT count(DISTINCT pid) FROM pg_stat_rowsource_live WHERE node_id IS NOT NULL AND pid <> pg_backend_pid()",
+        );
+        println!("{size} MB: limit {limit}, {shown} of {SESSIONS} are shown");
+        assert_eq!(shown == SESSIONS as i64, is_large, "{size}: {shown}");
+        for busy in busy {
+            busy.cancel(&mut client);
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Who makes room in a full table: the role that has the most of it. So no role can push out what belongs to others.
+//! Who makes room in a full table: the role that has the most of it. So no role can push out what belongs to roles that have less.
 
 /// The most entries of a table.
 pub const MOST: usize = 256;

@@ -108,18 +108,26 @@ impl Heart {
             return;
         }
         let (all, known) = (&mut self.areas, self.newest);
+        let (before, mut is_whole) = (all.len(), true);
         // SAFETY: the worker holds no lock, and is outside of any boundary. `contained` catches errors.
         let found = contained(|| unsafe {
             area::each(&memory, |address, area| {
                 // New areas come first, and areas are never freed.
-                if address != known && all.try_reserve(1).is_ok() {
+                if address == known {
+                    return true;
+                }
+                is_whole &= all.try_reserve(1).is_ok();
+                if is_whole {
                     all.push((area, 0, Pulse::default()));
                 }
-                address == known
+                !is_whole
             });
         });
-        if found.is_ok() {
+        if found.is_ok() && is_whole {
             self.newest = newest;
+        } else {
+            // It looks again, and must not find one twice.
+            self.areas.truncate(before);
         }
     }
 }

@@ -30,8 +30,9 @@ const RESTART_AFTER_S: i32 = 5;
 
 /// Why there is no worker.
 pub enum Missing {
-    /// The library was not preloaded, and the server is too old to share memory without that.
-    NeedsPreload,
+    /// The processes share no memory: the library was not preloaded, and the server is too old to share memory
+    /// without that, or there is no room for it.
+    Memory,
     /// PostgreSQL has no place for another background worker.
     NoPlace,
     /// It was started, and ended at once. The server's log says why.
@@ -87,7 +88,7 @@ pub fn start() -> Result<i32, Missing> {
         return Err(Missing::Ended);
     }
     if store::shared_history().is_none() {
-        return Err(Missing::NeedsPreload);
+        return Err(Missing::Memory);
     }
     let mut worker = description();
     worker.bgw_notify_pid = server::pid();

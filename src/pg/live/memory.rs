@@ -86,6 +86,17 @@ impl NodeMemory {
         }
     }
 
+    /// Says that the statement is never published. Its nodes may lie where the description of another one was.
+    ///
+    /// # Safety
+    /// The statement must not be live.
+    pub unsafe fn hide(&self) {
+        if let NodeMemory::Shared(block) = self {
+            // SAFETY: this process holds the block, and the statement is not live, by the caller's promise.
+            unsafe { block.describe_nothing() }
+        }
+    }
+
     /// Publishes how the statement is measured, and the description of its plan.
     ///
     /// # Safety

@@ -232,18 +232,18 @@ impl Control {
         limits.are_reached(self.plans.load(Relaxed), self.bytes.load(Relaxed))
     }
 
-    /// Stores the limit with which the plans' area was made.
+    /// Stores the limit with which the areas were made.
     pub fn note_limit(&self, limit: usize) {
         self.limit.store(limit as u64, Relaxed);
         self.highest_limit.fetch_max(limit as u64, Relaxed);
     }
 
-    /// Sets the limit of the plans' area to that of today. For a minute after the system had no memory, sets it to 0
-    /// instead, so that the area does not grow: each failed request would make and remove a file.
+    /// Sets the limits of the plans' area and of the sessions' to those of today. For a minute after the system had no
+    /// memory, sets them to 0 instead, so that they do not grow: each failed request would make and remove a file.
     ///
     /// # Safety
-    /// `area` must be the plans' area, and this process must have attached to it.
-    pub unsafe fn apply_limit(&self, area: *mut pg_sys::dsa_area) {
+    /// These must be the two areas, and this process must have attached to them.
+    pub unsafe fn apply_limit(&self, plans: *mut pg_sys::dsa_area, sessions: *mut pg_sys::dsa_area) {
         let exhausted = self.exhausted_until.load(Relaxed);
         let wanted = match exhausted != 0 && server::now() < exhausted {
             true => 0,
@@ -251,8 +251,13 @@ impl Control {
         };
         self.highest_limit.fetch_max(wanted, Relaxed);
         if self.limit.swap(wanted, Relaxed) != wanted {
-            // SAFETY: the caller ensures that `area` is the plans' area and that this process has attached to it.
-            unsafe { pg_sys::dsa_set_size_limit(area, wanted as usize) }
+            let limit = wanted as usize;
+            let of_sessions = if limit == 0 { 0 } else { room::of_sessions(limit) };
+            // SAFETY: the caller ensures that these are the two areas and that this process has attached to them.
+            unsafe {
+                pg_sys::dsa_set_size_limit(plans, limit);
+                pg_sys::dsa_set_size_limit(sessions, of_sessions);
+            }
         }
     }
 

@@ -114,7 +114,7 @@ pub(super) unsafe fn load(store: &Store) {
         while memory::can_map(MAX_RECORD_MEMORY) {
             let Some(plan) = file.next::<PlanIn>() else { break };
             let batch = Batch::Sum(&plan.statistics, &plan.nodes);
-            control.apply_limit(store.plans);
+            control.apply_limit(store.plans, store.pending);
             let kept = room > 0
                 && LazyDescription::from_stored(plan.description.into_vec())
                     .and_then(|description| NewPlan::of(&description, &batch))

@@ -232,7 +232,7 @@ unsafe fn insert_new(store: &Store, key: &PlanKey, description: &LazyDescription
         }
         let mut parts = eviction::PARTS.into_iter();
         loop {
-            control.apply_limit(store.plans);
+            control.apply_limit(store.plans, store.pending);
             // If there is no room for the plan or for its entry in the table, other plans are evicted.
             let failure = match entry::insert_or_update(store, key, &new, batch) {
                 Ok(kept) => {

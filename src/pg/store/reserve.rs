@@ -3,7 +3,7 @@
 
 use super::control::SharedLive;
 use super::room;
-use crate::pg::server::contained::contained;
+use crate::pg::server::{self, contained::contained};
 use pgrx::pg_sys;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,12 +14,18 @@ use std::sync::atomic::Ordering::Relaxed;
 /// `area` must be the area of the sessions' buffers, which no other process uses yet. The caller must be in
 /// `contained`, outside of any FFI boundary, and hold no lock.
 pub(super) unsafe fn make(shared: &SharedLive, area: *mut pg_sys::dsa_area) {
-    let parts = room::reserved_parts();
+    let (parts, wanted) = (room::reserved_parts(), room::wanted_parts());
     // SAFETY: the caller promises what the function requires. `contained` catches errors.
     let address = contained(|| unsafe { zeroed(area, parts * room::first_part()) }).unwrap_or(0);
+    let reserved = if address == 0 { 0 } else { parts };
+    if reserved < wanted {
+        server::log_alone(&format!(
+            "pg_rowsource has room to show what {reserved} sessions run, of {wanted} that the server may have; to show all, enlarge /dev/shm"
+        ));
+    }
     if address != 0 {
         shared.first_parts.store(address, Relaxed);
-        shared.reserved.store(parts as u64, Relaxed);
+        shared.reserved.store(reserved as u64, Relaxed);
     }
 }
 

@@ -42,15 +42,18 @@ pub(super) fn reserved_parts() -> usize {
     parts_within(folder_part())
 }
 
+/// Returns how many sessions and other processes the server may have.
+pub(super) fn wanted_parts() -> usize {
+    // SAFETY: this is a global of a plain type, which PostgreSQL sets before it starts any process.
+    usize::try_from(unsafe { pg_sys::MaxBackends }).unwrap_or(0)
+}
+
 /// Returns that number if the store and its sessions may take so much together.
 fn parts_within(bytes: Option<u64>) -> usize {
     /// PostgreSQL's allocator gives no piece of more than 1 GB.
     const MAX: u64 = 512 << 20;
-    // SAFETY: this is a global of a plain type, which PostgreSQL sets before it starts any process.
-    let wanted = unsafe { pg_sys::MaxBackends };
     let room = bytes.map_or(MAX, |bytes| bytes / RESERVED_PART.1 * RESERVED_PART.0);
-    let fit = room.min(MAX) as usize / first_part();
-    usize::try_from(wanted).unwrap_or(0).min(fit)
+    wanted_parts().min(room.min(MAX) as usize / first_part())
 }
 
 /// Returns how many bytes the area of the sessions' buffers and statements may take if plans may take so

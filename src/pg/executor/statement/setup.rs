@@ -226,6 +226,8 @@ unsafe fn set_up(
         // Core measures in the workers too.
         // SAFETY: a started query has a live state. The caller made it, so no reference to it exists.
         unsafe { (*(*query).estate).es_instrument &= !INSTRUMENT_ROWSOURCE };
+        // SAFETY: the statement has not run yet.
+        unsafe { statement.nodes.memory().hide() };
         return Some(statement);
     }
     // SAFETY: the query is started, and its nodes have not run yet. `fill` gave them their plan states.

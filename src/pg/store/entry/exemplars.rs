@@ -62,7 +62,7 @@ pub(in crate::pg::store) unsafe fn replace(store: &Store, key: &PlanKey, new: &C
     // afterwards. `contained` catches errors, and then releases the lock.
     unsafe {
         let control = &*store.control;
-        control.apply_limit(store.plans);
+        control.apply_limit(store.plans, store.pending);
         let made = match blocks::make(store.plans, &bytes) {
             Ok(made) => made,
             Err(NoMemory::Limit) => return false,
