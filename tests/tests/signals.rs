@@ -4,11 +4,12 @@
 use postgres::Client;
 use rowsource_tests::attack::wait_until;
 use rowsource_tests::burn;
+use rowsource_tests::busy::Busy;
 use rowsource_tests::compiled::object;
 use rowsource_tests::history::worker;
 use rowsource_tests::measured::{assert_consistent_times, display};
 use rowsource_tests::process::{send_signal, sleeps, tracer};
-use rowsource_tests::session::{run_each, value};
+use rowsource_tests::session::{run_each, texts, value};
 use rowsource_tests::waiting::{pid, until};
 use rowsource_tests::{Server, measure};
 use std::net::TcpListener;
@@ -385,13 +386,30 @@ fn sessions_without_beats_are_counted() {
         run_each(&mut client, "SELECT count(*) FROM n WHERE id % 7 = 0");
         let shown = display(&mut client, "ALLSTATS LAST");
         assert_eq!(shown.contains(NOTE), !has_worker, "{shown}");
+        // Another session reads it while it runs.
+        let mut watched = server.session();
+        run_each(&mut watched, "SET pg_rowsource.sampfreq = 128");
+        let scan = Busy::run(watched, "SELECT count(*) FROM n a, n b WHERE a.id % 7 = b.id % 7");
+        let of_other = format!("rowsource_display(pid => {})", scan.pid);
+        until(
+            &mut client,
+            &format!(
+                "SELECT count(*) > 0 FROM pg_stat_rowsource_live WHERE pid = {} AND time_error > 0",
+                scan.pid
+            ),
+        );
+        let shown = texts(&mut client, &format!("SELECT * FROM {of_other}"));
+        let is_noted = shown.iter().flatten().flatten().any(|line| line.contains(NOTE));
+        assert_eq!(is_noted, !has_worker, "{shown:#?}");
+        drop(scan.cancel(&mut client));
         let mut other = server.session();
         run_each(
             &mut other,
             "SET pg_rowsource.statistics_level = typical; SELECT count(*) FROM n",
         );
         let expected = if has_worker { 0 } else { 2 };
-        assert_eq!(value::<i64>(&mut client, COUNT), expected);
+        // The one that was watched may still be ending.
+        until(&mut client, &format!("SELECT ({COUNT}) = {expected}"));
     }
 }
 
