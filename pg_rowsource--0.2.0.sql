@@ -496,8 +496,8 @@ CREATE VIEW pg_stat_rowsource_logical_io AS
 -- Returns the statements that run now: a row per node. A session that is blocked or stopped is shown like any other. state: running
 -- or idle in cursor. Times are milliseconds. age: since the statement began to run; elapsed_time: in its runs, without the time in
 -- which a cursor was idle. running marks the node that runs, and the wait event is what its session waits for. blocks_until: what is
--- included. now: all blocks; last switch, last call: those up to the last time that another node ran. If it is private memory, the
--- session runs a measured statement for which it has no shared memory.
+-- included. now: all blocks; last switch, last call: those up to the last time that another node ran. If it is private memory,
+-- there was no shared memory for the nodes: the row has what is known of the statement.
 CREATE FUNCTION pg_stat_rowsource_live(
     OUT pid int,
     OUT leader_pid int,
@@ -1833,7 +1833,7 @@ COMMENT ON COLUMN pg_stat_rowsource_live.wait_time IS 'Milliseconds of the node'
 COMMENT ON COLUMN pg_stat_rowsource_live.running IS 'Whether this is the node that runs; false for all nodes of a statement that runs none of them, or if that is not known';
 COMMENT ON COLUMN pg_stat_rowsource_live.wait_event_type IS 'The type of what the process waits for, as in pg_stat_activity, in the row of the node that runs, else of the root; NULL if it does not wait';
 COMMENT ON COLUMN pg_stat_rowsource_live.wait_event IS 'What it waits for';
-COMMENT ON COLUMN pg_stat_rowsource_live.blocks_until IS 'What the figures include. now: everything; last switch: blocks up to the last time that another node ran; last call: calls that have ended; private memory: a measured statement of which nothing is known, because there was no shared memory for it';
+COMMENT ON COLUMN pg_stat_rowsource_live.blocks_until IS 'What the figures include. now: everything; last switch: blocks up to the last time that another node ran; last call: calls that have ended; private memory: a measured statement whose nodes are not known, because there was no shared memory for them';
 COMMENT ON VIEW rowsource_progress IS 'How far the measured statements are that run now: a row per statement, with its parallel workers';
 COMMENT ON COLUMN rowsource_progress.usename IS 'The user who runs the statement';
 COMMENT ON COLUMN rowsource_progress.datname IS 'The database in which it runs';

@@ -1,11 +1,13 @@
 //! The shared memory of a session in which it measures its statements.
 //!
-//! A session takes its area with its first measured statement. Behind the area lies the session's first
-//! block, which it always has. Other blocks come and go (`own`). When the session has ended, another one
-//! takes the area over. Areas are never freed, so readers can visit them without a lock.
+//! A session takes its area with its first measured statement. Behind the area lies what the session always has:
+//! its first block, and the room for statements in private memory (`cut`). Other blocks come and go (`own`). When
+//! the session has ended, another one takes the area over. Areas are never freed, so readers can visit them
+//! without a lock.
 
 use super::alias;
 use super::block::{self, Block};
+use super::cut::{CUTS, Cut};
 use super::header::Header;
 use crate::pg::compat::{self, MIN_PAGE};
 use crate::pg::hot::state::{HOT, Hot};
@@ -41,8 +43,10 @@ pub struct Area {
     hot: AtomicU32,
     /// The same of PostgreSQL's counters of blocks and of WAL.
     counters: [AtomicU32; 2],
-    /// Its state says whether a statement in private memory runs. It is never live.
+    /// Its state says whether one of the statements in private memory runs for which there is no [`Cut`].
     pub private: Header,
+    /// A bit for each cut that a statement has.
+    pub held_cuts: AtomicU32,
     pub slots: [Slot; SLOTS],
 }
 
@@ -102,6 +106,8 @@ pub unsafe fn take(memory: &LiveMemory) -> Option<&'static Area> {
         area.slots[FIRST_SLOT].give_back(first);
     }
     area.private.leave(0.0);
+    area.cuts().iter().for_each(|cut| cut.header.end());
+    area.held_cuts.store(0, Relaxed);
     // SAFETY: these are globals of this process. A backend has its place in the list, and so has its leader.
     let leader = unsafe {
         let leader = (*pg_sys::MyProc).lockGroupLeader;
@@ -140,6 +146,19 @@ impl Area {
     /// uses the hot state.
     pub fn leave(&self) {
         self.is_leaving.store(true, Release);
+    }
+
+    /// Returns what others see of the session's statements in private memory.
+    pub fn shown_cuts(&self) -> impl Iterator<Item = &Cut> {
+        let held = self.held_cuts.load(Relaxed);
+        let cuts = self.cuts().iter().enumerate();
+        cuts.filter(move |(i, _)| held >> i & 1 == 1).map(|(_, cut)| cut)
+    }
+
+    /// Returns the room for statements in private memory.
+    pub fn cuts(&self) -> &[Cut; CUTS] {
+        // SAFETY: in the first part of the session's memory, it follows the first block. Zero bytes are valid.
+        unsafe { &*std::ptr::from_ref(self).cast::<u8>().add(2 * MIN_PAGE).cast() }
     }
 
     /// Returns the place that lies so many bytes before the area, in its pages.

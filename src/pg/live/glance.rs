@@ -208,6 +208,20 @@ impl Innermost {
     }
 }
 
+/// Returns the key of the innermost statement in private memory that a session runs, if none runs inside of it that
+/// is in a block. Its nodes are not known.
+fn innermost_private(area: &Area, in_block: Option<&Innermost>) -> Option<PlanKey> {
+    let running = area.shown_cuts().filter_map(|cut| {
+        let generation = cut.header.generation.live()?;
+        let (state, key) = (cut.header.state(), cut.header.setup().key);
+        let is_one = state.is_running && cut.header.generation.is_still(generation);
+        is_one.then_some((state.depth, key))
+    });
+    let (depth, key) = running.max_by_key(|(depth, _)| *depth)?;
+    let inside = |block: &Innermost| block.block.header.state().depth > depth;
+    (!in_block.is_some_and(inside)).then_some(key)
+}
+
 /// Looks at a session once. Returns `None` if it must be tried again, and `Some(None)` if no statement runs. `last` is what was seen the
 /// last time.
 ///
@@ -215,7 +229,16 @@ impl Innermost {
 /// The caller must be in `contained`, outside of any FFI boundary. Raises if memory cannot be mapped.
 unsafe fn look(memory: &LiveMemory, area: &'static Area, last: &mut Option<Seen>) -> Option<Option<Glance>> {
     // SAFETY: the caller promises what the function requires.
-    let Some(innermost) = (unsafe { Innermost::of(memory, area, last.as_ref()) }) else {
+    let innermost = unsafe { Innermost::of(memory, area, last.as_ref()) };
+    if let Some(key) = innermost_private(area, innermost.as_ref()) {
+        return Some(Some(Glance {
+            key,
+            node: None,
+            plan_node_id: -1,
+            wait_event: area.wait_event(),
+        }));
+    }
+    let Some(innermost) = innermost else {
         return Some(None);
     };
     let (id, block, generation) = (innermost.id, innermost.block, innermost.generation);
@@ -359,7 +382,11 @@ unsafe fn place(
     plan_node_id: i32,
 ) -> Option<Option<(PlanKey, Option<u16>)>> {
     // SAFETY: the caller promises what the function requires.
-    let Some(innermost) = (unsafe { Innermost::of(memory, leader, None) }) else {
+    let innermost = unsafe { Innermost::of(memory, leader, None) };
+    if let Some(key) = innermost_private(leader, innermost.as_ref()) {
+        return Some((key.queryid == worker.queryid).then_some((key, None)));
+    }
+    let Some(innermost) = innermost else {
         return Some(None);
     };
     let setup = innermost.block.header.setup();

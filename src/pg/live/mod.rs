@@ -9,6 +9,7 @@
 //! * `block` is the shared memory of a statement: its header, its nodes and its description;
 //! * `area` is what a session always has: the pages with its hot state, its first block, and slots for more;
 //! * `own` finds a block for a statement of this session;
+//! * `cut` is what is shown of a statement in private memory;
 //! * `memory` provides the nodes of a statement, in a block, or in private memory if there is none;
 //! * `read` copies the statements of all sessions;
 //! * `glance` finds the statement and the node that a session runs, and copies nothing else;
@@ -19,6 +20,7 @@ mod alias;
 pub mod area;
 mod block;
 mod compute;
+mod cut;
 mod glance;
 mod header;
 pub mod memory;

@@ -6,6 +6,7 @@
 
 use super::area::{self, Area};
 use super::block::{Block, Need};
+use super::cut::Cut;
 use super::header::{Setup, State};
 use super::wish;
 use crate::pg::compat;
@@ -36,6 +37,8 @@ pub struct Running {
     /// The clock's reading when it was copied.
     pub now: u64,
     pub nodes: Vec<Node>,
+    /// It is in private memory: its nodes are not seen, and of its description only the text.
+    pub is_private: bool,
     /// The description of its plan. A parallel worker has none.
     pub published: Option<Published>,
     /// What runs now.
@@ -81,7 +84,8 @@ pub fn each_running(mut visit: impl FnMut(Running)) -> bool {
     true
 }
 
-/// Returns the pids of the sessions that run a measured statement in private memory, of which nothing is known.
+/// Returns the pids of the sessions that run a measured statement in private memory of which nothing is known:
+/// the sessions have too many of them.
 ///
 /// # Errors
 /// Raises "out of memory".
@@ -127,6 +131,10 @@ fn of_session(memory: &LiveMemory, area: &'static Area) -> Vec<Running> {
                 .flatten()
         })
         .collect();
+    all.extend(
+        area.shown_cuts()
+            .filter_map(|cut| (0..TRIES).find_map(|_| copy_cut(area, cut, pid)).flatten()),
+    );
     if area.pid() != Some(pid) {
         return Vec::new();
     }
@@ -206,8 +214,33 @@ fn copy(
         state,
         now,
         nodes,
+        is_private: false,
         published,
         hot,
+    }))
+}
+
+/// Copies a statement in private memory, as [`copy`] does.
+fn copy_cut(area: &'static Area, cut: &'static Cut, pid: i32) -> Option<Option<Running>> {
+    let Some(generation) = cut.header.generation.live() else {
+        return Some(None);
+    };
+    let (setup, state, text) = (cut.header.setup(), cut.header.state(), cut.text());
+    let now = Source::ALL.get(usize::from(setup.clock))?.read();
+    if !cut.header.generation.is_still(generation) {
+        return None;
+    }
+    Some(Some(Running {
+        pid,
+        leader: area.leader(),
+        wait_event: area.wait_event(),
+        setup,
+        state,
+        now,
+        nodes: Vec::new(),
+        is_private: true,
+        published: (!text.is_empty()).then(|| Published::of_text(text)),
+        hot: None,
     }))
 }
 
