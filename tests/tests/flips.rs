@@ -345,8 +345,9 @@ fn a_role_removes_only_its_own_changes() {
     // Of these, only the first plan is known.
     change_many(&mut one, "21..40", "on");
     let mut changes = |role: &str, condition: &str| -> i64 {
-        let found =
-            format!("SELECT count(*) FROM rowsource_plan_flips() WHERE userid = '{role}'::regrole AND {condition}");
+        let found = format!(
+            "SELECT count(*) FROM rowsource_plan_flips() WHERE userid = '{role}'::regrole AND {condition}"
+        );
         value(&mut client, &found)
     };
     assert_eq!(changes("one", "true"), 20);

@@ -1,6 +1,6 @@
 //! The store's control block: its place in shared memory, the handles and the counters in it.
 
-use super::evicted::Evicted;
+use super::evicted::{Evicted, Limit};
 use super::flips::SharedFlips;
 use super::presence::Presence;
 use super::room;
@@ -230,6 +230,16 @@ impl Control {
             bytes: room::limit() as u64,
         };
         limits.are_reached(self.plans.load(Relaxed), self.bytes.load(Relaxed))
+    }
+
+    /// Returns the limit for which a plan must be evicted now.
+    pub fn reached_limit(&self) -> Limit {
+        let (max_plans, bytes) = (guc::max_plans(), room::limit());
+        match self.plans.load(Relaxed) >= max_plans as u64 {
+            true => Limit::Plans(max_plans),
+            false if bytes < guc::max_memory() => Limit::Folder(bytes),
+            false => Limit::Memory(bytes),
+        }
     }
 
     /// Stores the limit with which the areas were made.

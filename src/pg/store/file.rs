@@ -131,7 +131,11 @@ pub(super) unsafe fn load(store: &Store) {
                 // The rest is worth less.
                 room = 0;
                 let totals = batch.totals();
-                let evict = || control.evicted.add_plan(&plan.key, &totals);
+                let evict = || {
+                    control
+                        .evicted
+                        .add_plan(&plan.key, &totals, control.reached_limit())
+                };
                 let _ = contained(|| locked_by_control(store, evict));
             }
         }

@@ -63,11 +63,6 @@ pub(super) fn of_sessions(limit: usize) -> usize {
     limit / PENDING_PART + limit / LIVE_PART + reserved + reserved / 256 + 16 * MIN_PAGE
 }
 
-/// Returns whether the limit is less than the setting says.
-pub(super) fn is_narrow() -> bool {
-    limit() < guc::max_memory()
-}
-
 /// Returns what is left for plans of so many bytes for all: the sessions' buffers and statements have limits that are parts of theirs.
 fn of_plans(bytes: u64) -> usize {
     let (pending, live) = (PENDING_PART as u64, LIVE_PART as u64);
