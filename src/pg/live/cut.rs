@@ -1,8 +1,8 @@
 //! What others see of a statement in private memory: all but its nodes.
 //!
-//! Each session has the room for some such statements behind its first block, so that a statement is seen also
-//! if no block is left for it. The protocol is that of a block: what was read is of one execution if that was
-//! live before and afterwards.
+//! Each session has the room for some such statements behind its first block, so that a statement is seen
+//! also if no block is left for it. The protocol is that of a block: what was read is of one execution if
+//! that was live before and afterwards.
 
 use super::header::{Header, Setup};
 use std::sync::atomic::Ordering::Relaxed;
@@ -50,7 +50,8 @@ impl Cut {
         self.size.store(size.count() as u32, Relaxed);
     }
 
-    /// Returns the text. It is that of the statement only if the same execution is live before and afterwards.
+    /// Returns the text. It is that of the statement only if the same execution is live before and
+    /// afterwards.
     pub fn text(&self) -> String {
         let bytes = self.text.iter().take(self.size.load(Relaxed) as usize);
         let bytes: Vec<u8> = bytes.map(|byte| byte.load(Relaxed)).collect();

@@ -9,7 +9,8 @@ use rowsource_core::model::LazyDescription;
 use rowsource_core::zeroed::ZeroedMemory;
 use std::rc::Rc;
 
-/// Memory for the nodes of a statement. Each is initialised: its bytes are zero, or what an earlier statement left.
+/// Memory for the nodes of a statement. Each is initialised: its bytes are zero, or what an earlier statement
+/// left.
 #[derive(Default)]
 pub enum NodeMemory {
     #[default]
@@ -71,8 +72,8 @@ impl NodeMemory {
     }
 
     /// Takes the memory again after [`NodeMemory::give_back`]. Returns false if its statement must be set up
-    /// anew, because another session has its block, because there may be a block for it now, or because another
-    /// statement has been shown in its place.
+    /// anew, because another session has its block, because there may be a block for it now, or because
+    /// another statement has been shown in its place.
     #[inline(always)]
     pub fn hold(&self) -> bool {
         match self {
@@ -101,7 +102,8 @@ impl NodeMemory {
         }
     }
 
-    /// Says that the statement is never published. Its nodes may lie where the description of another one was.
+    /// Says that the statement is never published. Its nodes may lie where the description of another one
+    /// was.
     ///
     /// # Safety
     /// The statement must not be live.
@@ -117,7 +119,8 @@ impl NodeMemory {
     /// # Safety
     /// The statement must not be live.
     pub unsafe fn publish(&self, setup: Setup, description: Option<&Rc<LazyDescription>>) {
-        // SAFETY: this process holds the block or the cut, and the statement is not live, by the caller's promise.
+        // SAFETY: this process holds the block or the cut, and the statement is not live, by the caller's
+        // promise.
         unsafe {
             match self {
                 NodeMemory::Shared(block) => {

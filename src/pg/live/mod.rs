@@ -1,8 +1,9 @@
 //! Statements that run now, as other sessions see them.
 //!
-//! A session measures its statements in shared memory. Another session copies what it finds there, and computes the statistics
-//! from the copy as the session itself would if an error ended the statement now. It sends no signal and takes no lock, so it
-//! works also if the session waits or is stopped, and the session pays nothing for it.
+//! A session measures its statements in shared memory. Another session copies what it finds there, and
+//! computes the statistics from the copy as the session itself would if an error ended the statement now. It
+//! sends no signal and takes no lock, so it works also if the session waits or is stopped, and the session
+//! pays nothing for it.
 //!
 //! * `alias` makes a page of this process's statics visible to others, so that they see which node runs;
 //! * `header` is what a statement publishes beside its nodes;

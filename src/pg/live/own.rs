@@ -117,8 +117,8 @@ pub fn is_hot_shared() -> bool {
     OWN.area.get().is_some_and(|area| area.hot().is_some())
 }
 
-/// The room for a statement in private memory, until it is dropped. The session takes its cuts in turn, so that
-/// a statement that is kept for reuse often finds its own again.
+/// The room for a statement in private memory, until it is dropped. The session takes its cuts in turn, so
+/// that a statement that is kept for reuse often finds its own again.
 pub struct OwnCut {
     area: &'static Area,
     index: usize,

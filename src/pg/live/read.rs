@@ -1,8 +1,9 @@
 //! Copies the statements that run in all sessions.
 //!
-//! The copy of a statement is checked: if the statement ended meanwhile, or another one took its place, the copy is made again, and
-//! after some tries the statement is left out. Each word of a copy is one that the session has written. Addresses in it are those
-//! of the session, so they are only compared and turned into indices.
+//! The copy of a statement is checked: if the statement ended meanwhile, or another one took its place, the
+//! copy is made again, and after some tries the statement is left out. Each word of a copy is one that the
+//! session has written. Addresses in it are those of the session, so they are only compared and turned into
+//! indices.
 
 use super::area::{self, Area};
 use super::block::{Block, Need};
@@ -84,8 +85,8 @@ pub fn each_running(mut visit: impl FnMut(Running)) -> bool {
     true
 }
 
-/// Returns the pids of the sessions that run a measured statement in private memory of which nothing is known:
-/// the sessions have too many of them.
+/// Returns the pids of the sessions that run a measured statement in private memory of which nothing is
+/// known: the sessions have too many of them.
 ///
 /// # Errors
 /// Raises "out of memory".
@@ -145,7 +146,8 @@ fn of_session(memory: &LiveMemory, area: &'static Area) -> Vec<Running> {
             running.state.began,
         )
     });
-    // The session's account is that of the innermost statement. For the others it is the one that called for the next inner one.
+    // The session's account is that of the innermost statement. For the others it is the one that called for
+    // the next inner one.
     let mut caller = None;
     for running in all.iter_mut().rev().filter(|running| running.state.is_running) {
         if let (Some(hot), Some((account, began, clock))) = (&mut running.hot, caller) {
@@ -305,7 +307,8 @@ fn hot(area: &Area) -> Option<HotCopy> {
 /// Copies a value word by word.
 ///
 /// # Safety
-/// `from` must be the address of a value of whole words, for which all combinations of the words that are written there are valid.
+/// `from` must be the address of a value of whole words, for which all combinations of the words that are
+/// written there are valid.
 pub(super) unsafe fn copy_words<T: Copy>(from: *const T) -> T {
     const { assert!(size_of::<T>().is_multiple_of(8) && align_of::<T>() == 8) };
     let mut value = MaybeUninit::<T>::uninit();
