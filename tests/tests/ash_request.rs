@@ -38,7 +38,7 @@ fn sampling_cannot_be_started_before_pg17() {
     let (code, message) = must_fail(&mut observer, START);
     assert_eq!(code, SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE);
     for part in [
-        "before PostgreSQL 17, sessions can be sampled only if pg_rowsource is preloaded",
+        "the sessions cannot be sampled, because pg_rowsource has no shared memory",
         "HINT: Add pg_rowsource to \"shared_preload_libraries\" and restart the server.",
     ] {
         assert!(message.contains(part), "{message}");
