@@ -357,7 +357,7 @@ fn a_role_removes_only_its_own_changes() {
         run_each(&mut other, settings);
         run_each(
             &mut other,
-            &vec!["SELECT n FROM u WHERE n = 4711 AND nap(n)"; 4].join(";"),
+            &["SELECT n FROM u WHERE n = 4711 AND nap(n)"; 4].join(";"),
         );
     }
     const COSTLY: &str = "extra_time > 100";

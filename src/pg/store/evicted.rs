@@ -1,7 +1,6 @@
 //! What the store knows of executions that are not stored with their plan: how many plans were evicted and executions refused,
 //! their sums, and the keys of evicted plans for a while.
 
-use super::room;
 use crate::pg::server;
 use rowsource_core::eviction::Doorkeeper;
 use rowsource_core::model::{DatabaseSum, Others, PlanKey, PlanTotals};
