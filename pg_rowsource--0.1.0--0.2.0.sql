@@ -23,11 +23,13 @@ CREATE FUNCTION rowsource_info(
     OUT stats_reset timestamptz,
     OUT off_since timestamptz,
     OUT sessions_without_beats bigint,
-    OUT snapshots_removed bigint
+    OUT snapshots_removed bigint,
+    OUT sessions_stopped bigint,
+    OUT last_stop text
 ) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'rowsource_info_0_2'
 LANGUAGE C VOLATILE STRICT ROWS 1 PARALLEL RESTRICTED;
-COMMENT ON FUNCTION rowsource_info() IS 'Describes the shared memory of the plans. evictions: plans that made room for others. refused: executions that could not be stored. incomplete_since: when the first of these happened; NULL if the plans contain all executions. off_since: since when pg_rowsource.enabled is off; NULL while it is on. sessions_without_beats: sessions in which long calls without I/O may be missed. snapshots_removed: snapshots that were deleted because of pg_rowsource.snapshot_max_size since the server started';
+COMMENT ON FUNCTION rowsource_info() IS 'Describes the shared memory of the plans. evictions: plans that made room for others. refused: executions that could not be stored. incomplete_since: when the first of these happened; NULL if the plans contain all executions. off_since: since when pg_rowsource.enabled is off; NULL while it is on. sessions_without_beats: sessions in which long calls without I/O may be missed. snapshots_removed: snapshots that were deleted because of pg_rowsource.snapshot_max_size since the server started. sessions_stopped: sessions that measure no more, because that cost more than pg_rowsource.max_overhead or failed. last_stop: the last of them since the server started, and why';
 
 COMMENT ON VIEW pg_stat_rowsource_plans IS 'A row per stored plan, with the sums of all its executions. Rows with the query others, one or two per database, sum up the executions whose plans are not stored: those of statements that clients sent, and those of statements in functions';
 COMMENT ON COLUMN pg_stat_rowsource_plans.total_time IS 'Milliseconds in which the executor ran (ExecutorRun and ExecutorFinish), as in pg_stat_statements; without parsing, planning and the executor''s start. The sum of all executions';

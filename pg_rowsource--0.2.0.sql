@@ -841,7 +841,9 @@ CREATE FUNCTION rowsource_info(
     OUT stats_reset timestamptz,
     OUT off_since timestamptz,
     OUT sessions_without_beats bigint,
-    OUT snapshots_removed bigint
+    OUT snapshots_removed bigint,
+    OUT sessions_stopped bigint,
+    OUT last_stop text
 ) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'rowsource_info_0_2'
 LANGUAGE C VOLATILE STRICT ROWS 1 PARALLEL RESTRICTED;
@@ -1598,7 +1600,7 @@ COMMENT ON COLUMN rowsource_trace_files.is_own IS 'Whether this session writes i
 COMMENT ON COLUMN rowsource_trace_files.lost_lines IS 'Lines of all files of this session that could not be written; NULL for other sessions';
 COMMENT ON FUNCTION rowsource_clocks(int) IS 'Measures the cost and the behaviour of each clock of this machine';
 COMMENT ON FUNCTION rowsource_plan_flips() IS 'The changes of plans, with the mean times, their standard errors, and the typical times (geometric means)';
-COMMENT ON FUNCTION rowsource_info() IS 'Describes the shared memory of the plans. evictions: plans that made room for others. refused: executions that could not be stored. incomplete_since: when the first of these happened; NULL if the plans contain all executions. off_since: since when pg_rowsource.enabled is off; NULL while it is on. sessions_without_beats: sessions in which long calls without I/O may be missed. snapshots_removed: snapshots that were deleted because of pg_rowsource.snapshot_max_size since the server started';
+COMMENT ON FUNCTION rowsource_info() IS 'Describes the shared memory of the plans. evictions: plans that made room for others. refused: executions that could not be stored. incomplete_since: when the first of these happened; NULL if the plans contain all executions. off_since: since when pg_rowsource.enabled is off; NULL while it is on. sessions_without_beats: sessions in which long calls without I/O may be missed. snapshots_removed: snapshots that were deleted because of pg_rowsource.snapshot_max_size since the server started. sessions_stopped: sessions that measure no more, because that cost more than pg_rowsource.max_overhead or failed. last_stop: the last of them since the server started, and why';
 COMMENT ON FUNCTION rowsource_reset(oid, oid, bigint) IS 'Deletes the plans of a user, a database or a query; 0 stands for any';
 COMMENT ON FUNCTION rowsource_tempfile_reset(oid) IS 'Resets the counters of a database''s temporary files; 0 stands for all databases';
 COMMENT ON FUNCTION rowsource_percent(float8, float8) IS 'Internal: a part of a whole in percent, with one digit. Everyone may call it, because the views call it with their reader''s rights';

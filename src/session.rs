@@ -176,6 +176,7 @@ pub fn record(execution: &mut Execution, nodes: &mut Vec<NodeStats>, histograms:
         session
             .plans
             .record(plan, description, execution.older_literals, &stats(nodes));
+        store::tell(&plan.key, stats(nodes));
     }
     if execution.last.is_some() {
         let last = session.keep_last(execution);

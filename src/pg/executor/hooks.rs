@@ -342,6 +342,7 @@ unsafe fn not_attached(query: *mut QueryDesc, error: Box<dyn Any + Send>, held: 
         pg_sys::FlushErrorState();
         pg_sys::LWLockReleaseAll();
         held.restore();
+        server::note_panic(&*error);
         withdraw_request((*query).estate);
         let _ = server::caught(|| {
             let message = server::message(&*error);

@@ -44,6 +44,8 @@ pub struct Running {
     pub published: Option<Published>,
     /// What runs now.
     pub hot: Option<HotCopy>,
+    /// The session gets beats.
+    pub has_beats: bool,
 }
 
 /// What a session knows only while its nodes run.
@@ -219,6 +221,7 @@ fn copy(
         is_private: false,
         published,
         hot,
+        has_beats: area.hot().is_some() && wish::has_heart(),
     }))
 }
 

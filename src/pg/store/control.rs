@@ -54,6 +54,7 @@ pub(super) struct Control {
     pub history: SharedHistory,
     pub trace: SharedTrace,
     pub presence: Presence,
+    pub stops: SharedStops,
     /// The targets of the SQL trace, with a lock of their own.
     pub targets: SharedTargets,
 }
@@ -87,6 +88,17 @@ pub struct SharedHistory {
     pub number: AtomicU32,
     /// How many snapshots were deleted because of their size.
     pub snapshots_removed: AtomicU64,
+}
+
+/// The sessions that measure no more, because that cost too much or failed. Zero bytes are none.
+#[repr(C)]
+pub struct SharedStops {
+    /// How many there are.
+    pub sessions: AtomicU32,
+    /// When the last one stopped, its pid, and what measuring cost in thousandths of the executor's time; 0 if it failed.
+    pub last_at: AtomicI64,
+    pub last_pid: AtomicU32,
+    pub last_cost: AtomicU32,
 }
 
 /// How many trace files there are, and how many bytes they have. Zero bytes are those of a server that has not looked yet.
