@@ -276,6 +276,34 @@ fn constants_are_kept_on_request() {
     assert!(display(&mut client).contains("(id = 1078)"));
 }
 
+/// A plan is described again for other literals only as often as the session can afford.
+#[test]
+fn each_statement_has_its_text_with_constants_kept() {
+    let mut client = server().connect();
+    run_each(&mut client, "SET pg_rowsource.keep_constants = on");
+    // Of a session that sends very many statements, no texts are kept.
+    for id in 1000..=4000 {
+        run_each(&mut client, &format!("SELECT name FROM t WHERE id = {id}"));
+    }
+    let shown = display(&mut client);
+    assert!(
+        shown.contains("text of an earlier execution") && !shown.contains("id = 4000"),
+        "{shown}"
+    );
+    let (mut wrong, mut of_earlier) = (Vec::new(), 0);
+    for id in 1..=100 {
+        let statement = format!("SELECT name FROM t WHERE id = {id}");
+        run_each(&mut client, &statement);
+        let shown = display(&mut client);
+        of_earlier += i32::from(shown.contains("with the literals of an earlier execution"));
+        if shown.lines().nth(1).map(str::trim) != Some(&statement) {
+            wrong.push(shown);
+        }
+    }
+    assert!(of_earlier > 0, "each of 100 statements was described");
+    assert!(wrong.is_empty(), "{} texts, such as {}", wrong.len(), wrong[0]);
+}
+
 #[test]
 fn no_two_statements_share_a_row() {
     let mut client = server().connect();
