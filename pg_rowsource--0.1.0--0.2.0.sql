@@ -139,8 +139,8 @@ BEGIN ATOMIC
                    nullif(pg_catalog.current_setting('pg_rowsource.snapshot_max_size', true), '0'::text))::numeric
         RETURNING o.snap_id
     )
-    SELECT rowsource_note_removed(pg_catalog.count(*)) FROM excess;
-    SELECT pg_catalog.currval('rowsource_snapshots_snap_id_seq'::regclass);
+    SELECT pg_catalog.currval('rowsource_snapshots_snap_id_seq'::regclass)
+      FROM (SELECT rowsource_note_removed(pg_catalog.count(*)) FROM excess) noted;
 END;
 COMMENT ON FUNCTION rowsource_snapshot() IS 'Stores a snapshot, and deletes those older than pg_rowsource.snapshot_retention, and the oldest beyond pg_rowsource.snapshot_max_size';
 COMMENT ON COLUMN pg_stat_rowsource_live.blocks_until IS 'What the figures include. now: everything; last switch: blocks up to the last time that another node ran; last call: calls that have ended; private memory: a measured statement whose nodes are not known, because there was no shared memory for them';

@@ -1288,8 +1288,8 @@ BEGIN ATOMIC
                    nullif(pg_catalog.current_setting('pg_rowsource.snapshot_max_size', true), '0'::text))::numeric
         RETURNING o.snap_id
     )
-    SELECT rowsource_note_removed(pg_catalog.count(*)) FROM excess;
-    SELECT pg_catalog.currval('rowsource_snapshots_snap_id_seq'::regclass);
+    SELECT pg_catalog.currval('rowsource_snapshots_snap_id_seq'::regclass)
+      FROM (SELECT rowsource_note_removed(pg_catalog.count(*)) FROM excess) noted;
 END;
 
 -- Shows what happened between each snapshot and the previous one. If the counters were reset in between, shows their values

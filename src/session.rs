@@ -81,7 +81,7 @@ struct Last {
     stats: Vec<NodeStats>,
     /// What the nodes counted, if their statistics are not computed yet.
     counts: Box<Counts>,
-    /// The statement's text, if its description shows no literals.
+    /// The statement's text, if its description shows no literals, or older ones.
     text: Vec<u8>,
     /// Which text that is.
     text_id: TextId,
@@ -246,14 +246,16 @@ pub fn last() -> Option<LastStatement> {
     stats.extend_from_slice(&last.stats);
     // The user looks at the session's statements.
     last.copies.set(COPIES);
-    let description = if last.description.is_normalised() && !last.text.is_empty() {
-        Rc::new(server::with_literals(last.description.decoded(), &last.text))
-    } else {
-        last.description.decoded().clone()
+    let description = last.description.decoded();
+    let description = match last.text.is_empty() {
+        true => description.clone(),
+        false if last.older_literals => Rc::new(server::with_text(description, &last.text)),
+        false => Rc::new(server::with_literals(description, &last.text)),
     };
     let plan = Plan {
         description,
         older_literals: last.older_literals,
+        older_text: last.older_literals && last.text.is_empty(),
         explained: last.run.explained,
         statistics: stored.statistics.with_last(&last.run),
         last_waits: Some(last.waits),
@@ -364,7 +366,8 @@ impl Session {
         if let Some(executed) = &mut execution.last {
             // Texts of different statements may lie at the same place one after the other.
             if last.text_id != executed.text || !Rc::ptr_eq(&last.plan, execution.plan) {
-                last.keep_text(executed, execution.description, execution.run.at);
+                let shows_it = !execution.description.is_normalised() && !execution.older_literals;
+                last.keep_text(executed, shows_it, execution.run.at);
             }
             last.keep_planning(executed);
             if executed.workers.is_some() || last.workers.is_some() {
@@ -453,11 +456,11 @@ impl Last {
         }
     }
 
-    /// Keeps the text of an execution if its description shows no literals. Not if the session sends very many statements:
-    /// then the literals are not known.
+    /// Keeps the text of an execution, unless its description shows it. Not if the session sends very many statements: then the
+    /// literals are not known.
     #[cold]
     #[inline(never)]
-    fn keep_text(&mut self, text: &Executed, description: &LazyDescription, now: i64) {
+    fn keep_text(&mut self, text: &Executed, description_shows_it: bool, now: i64) {
         self.text_id = TextId::default();
         self.text.clear();
         if now.saturating_sub(self.copies_from) >= COPIES_PERIOD {
@@ -465,7 +468,7 @@ impl Last {
             self.copies.set(COPIES);
         }
         if let Some(left) = self.copies.get().checked_sub(1)
-            && description.is_normalised()
+            && !description_shows_it
         {
             self.copies.set(left);
             self.text_id = text.text;

@@ -112,6 +112,7 @@ fn header(plan: &Plan, shown: Shown) -> Header {
         unfinished_calls: statistics.unfinished_calls,
         block_size: pg_sys::BLCKSZ,
         older_literals: plan.older_literals,
+        older_text: plan.older_text,
         search_path: server::search_path(),
         warning: None,
         waits: wait_names::shown(plan, is_one),
