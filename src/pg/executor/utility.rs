@@ -67,7 +67,8 @@ pub unsafe fn begin(statement: *const PlannedStmt, queryid: i64, source: *const 
     // SAFETY: the statement is live by the caller's promise.
     let kind = unsafe { tag((*statement).utilityStmt) };
     let is_always_recorded = matches!(kind, NodeTag::T_CallStmt | NodeTag::T_DoStmt);
-    if !is_always_recorded && (!guc::track_all() || unmeasured::concerns_session(kind)) {
+    let may_run_others = !unmeasured::concerns_session(kind) || kind == NodeTag::T_ConstraintsSetStmt;
+    if !is_always_recorded && !(guc::track_all() && may_run_others) {
         return None;
     }
     let toplevel = nesting::depth() == 0;

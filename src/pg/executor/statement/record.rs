@@ -1,7 +1,7 @@
 //! Records a statement that has ended: takes its counts, or computes its statistics, and has the session store them.
 
 use super::facts;
-use super::lifecycle::{any_running, caller};
+use super::lifecycle::{any_running, caller, in_planner};
 use super::state::{Statement, Target};
 use super::text::copy_text;
 use crate::pg::executor::{parsed, planning, traced, unmeasured};
@@ -239,7 +239,7 @@ impl Statement {
         if toplevel {
             LAST_MESSAGE.set(message);
         }
-        toplevel || (!any_running() && LAST_MESSAGE.get() != message)
+        toplevel || (!any_running() && !in_planner() && LAST_MESSAGE.get() != message)
     }
 }
 
