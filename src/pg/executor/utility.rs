@@ -16,6 +16,7 @@ use crate::pg::plan::tree::tag;
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::{self, memory, switch, unguarded};
 use crate::pg::store;
+use crate::pg::waits::lasting;
 use crate::session::{self, KnownPlan};
 use pgrx::pg_sys::{self, CommandTag, NodeTag, PlannedStmt};
 use rowsource_core::clock;
@@ -282,6 +283,7 @@ fn record(running: &Running, recorded: &Recorded, outcome: Outcome, rows: u64) {
     if running.toplevel {
         waits.merge(&waits::take_outside());
     }
+    waits.renumber(lasting::lasting);
     let outside = Outside {
         waits: Some(&waits),
         ..Outside::default()
