@@ -1738,7 +1738,7 @@ COMMENT ON COLUMN pg_stat_rowsource.last_details IS 'details of the last executi
 COMMENT ON COLUMN pg_stat_rowsource.wait_time IS 'Milliseconds that the node itself waited, in all its processes; a part of self_time. The rest of that is processor time, and time spent waiting for a processor. NULL if waits are not counted, or only rows are';
 COMMENT ON COLUMN pg_stat_rowsource.last_wait_time IS 'wait_time of the last execution';
 COMMENT ON COLUMN pg_stat_rowsource.self_blks_read IS 'Blocks of tables, indexes and temporary tables that the node itself read';
-COMMENT ON COLUMN pg_stat_rowsource.self_blk_read_time IS 'Milliseconds reading those blocks; 0 without track_io_timing';
+COMMENT ON COLUMN pg_stat_rowsource.self_blk_read_time IS 'Milliseconds reading those blocks; without track_io_timing, the waits for reads';
 COMMENT ON COLUMN pg_stat_rowsource.self_temp_blks_read IS 'Blocks of work files that the node itself read';
 COMMENT ON COLUMN pg_stat_rowsource.self_temp_blks_written IS 'Blocks of work files that the node itself wrote';
 COMMENT ON COLUMN pg_stat_rowsource.self_temp_blk_time IS 'Milliseconds reading and writing those blocks';
@@ -2217,7 +2217,7 @@ COMMENT ON COLUMN rowsource_top_reads.operation IS 'What the node does, as EXPLA
 COMMENT ON COLUMN rowsource_top_reads.object_name IS 'The index, table, function or other object that the node works on';
 COMMENT ON COLUMN rowsource_top_reads.processes IS 'Processes that ran the node on average: 1, or more below a Gather. The times of all of them add up';
 COMMENT ON COLUMN rowsource_top_reads.blks_read IS 'Blocks of tables, indexes and temporary tables that the node itself read';
-COMMENT ON COLUMN rowsource_top_reads.read_time IS 'Milliseconds reading these blocks; NULL without track_io_timing';
+COMMENT ON COLUMN rowsource_top_reads.read_time IS 'Milliseconds reading these blocks; without track_io_timing, the waits for reads';
 COMMENT ON COLUMN rowsource_top_reads.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
 
 COMMENT ON VIEW rowsource_top_rows_removed IS 'The nodes whose filters, join filters and rechecks removed the most rows';

@@ -246,6 +246,7 @@ fn copy_cut(area: &'static Area, cut: &'static Cut, pid: i32) -> Option<Option<R
         is_private: true,
         published: (!text.is_empty()).then(|| Published::of_text(text)),
         hot: None,
+        has_beats: area.hot().is_some() && wish::has_heart(),
     }))
 }
 

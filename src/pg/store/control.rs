@@ -7,6 +7,7 @@ use super::room;
 use super::targets::SharedTargets;
 use crate::guc;
 use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::waits::lasting::{self, EventNames};
 use crate::pg::{compat, server};
 use pgrx::{pg_guard, pg_sys};
 use rowsource_core::beat::Sleep;
@@ -57,6 +58,7 @@ pub(super) struct Control {
     pub stops: SharedStops,
     /// The targets of the SQL trace, with a lock of their own.
     pub targets: SharedTargets,
+    pub event_names: EventNames,
 }
 
 /// The memory in which sessions measure their statements: see `live`. Zero bytes are one that no session
@@ -131,6 +133,7 @@ pub(super) unsafe fn find_or_make_preloaded() {
         if !found {
             initialize(control);
         }
+        lasting::share(&raw const (*control).event_names);
     }
 }
 
@@ -201,6 +204,7 @@ pub(super) unsafe fn find_or_make(name: &CStr) -> *mut Control {
         if CONTROL.get().is_null() {
             let registered = compat::named_dsm_segment(name, size_of::<Control>(), initialize_registered);
             CONTROL.set(registered.cast());
+            lasting::share(&raw const (*CONTROL.get()).event_names);
         }
         CONTROL.get()
     }
