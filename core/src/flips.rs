@@ -13,26 +13,26 @@
 //! alternate make a few events: until a run must be longer than theirs are.
 //!
 //! All of this lies in a table of fixed size. If it is full, the role with the most of it makes room: of its queries the least recently
-//! used one is forgotten, and of the older half of its events the one that changed the least.
+//! used one is forgotten, and of the older half of its events the one that changed the least. So it is with first plans, in each set.
 
 mod query;
-mod room;
 mod sample;
 
 pub use sample::{Executions, Sample, Verdict, extra_ms, verdict};
 
 use crate::model::PlanKey;
+use crate::room::crowded;
 use query::{Place, Query, RUNS, Run};
 use rustc_hash::FxBuildHasher;
 use serde::{Deserialize, Serialize};
 use std::hash::BuildHasher;
 
 /// How many events are kept.
-const EVENTS: usize = room::MOST;
+const EVENTS: usize = 256;
 /// How many queries with several plans are observed.
 const QUERIES: usize = 48;
 /// How many queries are known by their first plan, in sets of [`WAYS`].
-const SETS: usize = 330;
+const SETS: usize = 264;
 const WAYS: usize = 4;
 /// Sessions keep executions for a second. After this time, in microseconds, none are missing.
 const QUIET_US: i64 = 3_000_000;
@@ -69,12 +69,14 @@ impl Event {
 
 /// The first plan of a query. Zero bytes are a free place.
 #[derive(Clone, Copy, Default)]
-#[repr(C)]
+#[repr(C, packed(4))]
 struct FirstPlan {
     planid: i64,
     shape: u32,
     /// A hash of the query; 0 if the place is free.
     query: u32,
+    /// The role that runs it.
+    userid: u32,
 }
 
 /// What is known of the query of a new plan.
@@ -125,13 +127,18 @@ impl Flips {
             }
             Some(_) => Known::First,
             None => {
-                // The oldest place goes.
-                set.rotate_right(1);
-                if let Some(place) = set.first_mut() {
-                    *place = FirstPlan {
+                // The newest comes first. Who makes room forgets the oldest.
+                let room = set.iter().position(|first| first.query == 0).or_else(|| {
+                    let owner = crowded::<WAYS>(set.iter().map(|first| first.userid), key.userid);
+                    set.iter().rposition(|first| first.userid == owner)
+                });
+                if let Some(set) = set.get_mut(..=room.unwrap_or(WAYS - 1)) {
+                    set.rotate_right(1);
+                    set[0] = FirstPlan {
                         planid: key.planid,
                         shape: key.shape(),
                         query: hash,
+                        userid: key.userid,
                     };
                 }
                 Known::First
@@ -177,7 +184,7 @@ impl Flips {
         if let Some(free) = (0..QUERIES).find(|at| !used(at)) {
             return free;
         }
-        let owner = room::crowded(self.queries.iter().map(|query| query.key.userid), userid);
+        let owner = crowded::<QUERIES>(self.queries.iter().map(|query| query.key.userid), userid);
         let of_owner = (0..QUERIES).filter(|at| self.queries[*at].key.userid == owner);
         of_owner.min_by_key(|at| self.queries[*at].last_at()).unwrap_or(0)
     }
@@ -187,7 +194,7 @@ impl Flips {
         if let Some(free) = (0..EVENTS).find(|at| self.events[*at].serial == 0) {
             return free;
         }
-        let owner = room::crowded(self.events.iter().map(|event| event.from.userid), userid);
+        let owner = crowded::<EVENTS>(self.events.iter().map(|event| event.from.userid), userid);
         let serials = || {
             self.events
                 .iter()

@@ -47,6 +47,7 @@ pub mod progress;
 pub mod reconcile;
 pub mod report;
 pub mod results;
+mod room;
 pub mod sampler;
 pub mod sql_trace;
 pub mod stable_hash;

@@ -17,7 +17,7 @@ type Word<O> = <Loom<O> as Atomics>::U64;
 /// What lies in a block.
 struct Content<O: Orderings> {
     generation: Generation<Loom<O>>,
-    /// What readers copy: which session runs, and for the how manieth time.
+    /// What readers copy: the session that runs, and the number of its execution.
     words: [Word<O>; 2],
     /// What the executions add to, and the store does not have yet. The model checker fails if two sessions
     /// use it at the same time, or if one does not see what the other has written.

@@ -55,11 +55,19 @@ pub fn rows(rows: &mut Rows) {
         for i in 0..live.computed.stats.len() {
             rows.add(node_row(live, of_plan, i));
         }
+        if live.statement.is_private {
+            let mut row = statement_columns(&live.statement, of_plan).to_vec();
+            let wait = wait_columns(&live.statement, of_plan.is_visible);
+            row.resize_with(COLUMNS - wait.len() - 1, || None);
+            row.extend(wait);
+            row.push(text(PRIVATE));
+            rows.add(row);
+        }
     }
     for pid in live::private_pids() {
         let mut row = vec![value(pid)];
-        row.extend([const { None }; COLUMNS - 2]);
-        row.push(text("private memory"));
+        row.resize_with(COLUMNS - 1, || None);
+        row.push(text(PRIVATE));
         rows.add(row);
     }
 }
@@ -119,6 +127,9 @@ fn add_workers(leader: &Live, all: &[Live], stats: &mut [NodeStats]) -> usize {
     workers
 }
 
+/// What the display says of a statement in private memory.
+const NO_NODES: &str = "no shared memory was left for the nodes of this statement";
+
 /// Returns what the display says about a statement that runs.
 fn header(live: &Live, description: &PlanDescription, workers: usize) -> Header {
     let Live {
@@ -151,19 +162,21 @@ fn header(live: &Live, description: &PlanDescription, workers: usize) -> Header 
                 .unwrap_or_default(),
             workers,
         }),
+        warning: statement.is_private.then(|| NO_NODES.to_owned()),
         ..Header::default()
     }
 }
 
 /// The number of columns.
 const COLUMNS: usize = 35;
+/// What blocks_until says of a statement in private memory.
+const PRIVATE: &str = "private memory";
 
 /// Returns the row of a node. `of_plan` is the statement that has the whole plan.
 fn node_row(live: &Live, of_plan: &Live, i: usize) -> Vec<Value> {
     let Live {
         statement, computed, ..
     } = live;
-    let key = &of_plan.statement.setup.key;
     let is_visible = of_plan.is_visible;
     // A worker's nodes are found in the leader's plan by their plan node ids.
     let id = computed.plan_node_ids[i];
@@ -177,12 +190,26 @@ fn node_row(live: &Live, of_plan: &Live, i: usize) -> Vec<Value> {
     let node = place.and_then(|place| described?.nodes.get(place));
     let stats = &computed.stats[i];
     let is_running = computed.running == Some(i);
-    let wait = (is_visible && (is_running || computed.running.is_none() && i == 0))
-        .then(|| wait_names::name(statement.wait_event))
-        .flatten();
-    let (wait_type, wait_event) = wait.unzip();
-    let seen = |number: i64| is_visible.then_some(number).and_then(value);
-    let mut row = vec![
+    let shows_wait = is_running || computed.running.is_none() && i == 0;
+    let mut row = statement_columns(statement, of_plan).to_vec();
+    row.push(place.and_then(|place| value(place as i32)));
+    row.extend(description(node, stats, is_visible));
+    row.extend(numbers(stats));
+    row.push(value(is_running));
+    row.extend(wait_columns(statement, is_visible && shows_wait));
+    row.push(text(match &statement.hot {
+        Some(hot) if hot.counters.is_some() || !statement.state.is_running => "now",
+        Some(_) => "last switch",
+        None => "last call",
+    }));
+    row
+}
+
+/// Returns the columns from pid to elapsed_time. `of_plan` is the statement that has the whole plan.
+fn statement_columns(statement: &Running, of_plan: &Live) -> [Value; 11] {
+    let key = &of_plan.statement.setup.key;
+    let seen = |number: i64| of_plan.is_visible.then_some(number).and_then(value);
+    [
         value(statement.pid),
         statement.leader.and_then(value),
         oid(key.userid),
@@ -198,21 +225,16 @@ fn node_row(live: &Live, of_plan: &Live, i: usize) -> Vec<Value> {
         }),
         value(statement.age_ns() / 1e6),
         value(statement.elapsed_ns() / 1e6),
-        place.and_then(|place| value(place as i32)),
-    ];
-    row.extend(description(node, stats, is_visible));
-    row.extend(numbers(stats));
-    row.extend([
-        value(is_running),
-        wait_type.as_deref().and_then(text),
-        wait_event.as_deref().and_then(text),
-        text(match &statement.hot {
-            Some(hot) if hot.counters.is_some() || !statement.state.is_running => "now",
-            Some(_) => "last switch",
-            None => "last call",
-        }),
-    ]);
-    row
+    ]
+}
+
+/// Returns the columns wait_event_type and wait_event, if they are shown.
+fn wait_columns(statement: &Running, are_shown: bool) -> [Value; 2] {
+    let wait = are_shown
+        .then(|| wait_names::name(statement.wait_event))
+        .flatten();
+    let (wait_type, wait_event) = wait.unzip();
+    [wait_type, wait_event].map(|name| name.as_deref().and_then(text))
 }
 
 /// Returns the columns parent_id, depth, operation, object_name and plan_rows.

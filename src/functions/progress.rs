@@ -66,10 +66,8 @@ fn row(live: &Live, all: &[Live], sizes: &mut Sizes) -> Vec<Value> {
     let is_running = statement.state.is_running;
     let elapsed_ms = statement.elapsed_ns() / 1e6;
     let description = statement.description();
-    let progress = statement
-        .published
-        .as_ref()
-        .and_then(|published| progress(live, published, all, sizes));
+    let published = statement.published.as_ref().filter(|_| !statement.is_private);
+    let progress = published.and_then(|published| progress(live, published, all, sizes));
     let running = computed.running;
     let node = running.and_then(|i| description?.nodes.get(i));
     // A cursor goes on when its client wants more rows.

@@ -87,7 +87,7 @@ fn a_container_keeps_room_for_parallel_queries_needs_mount() {
 fn what_sessions_need_comes_before_plans_needs_mount() {
     let mounts = Mounts::new(&[(Path::new("/dev/shm"), 64 * MB)]);
     // In the second case, there is not enough for all sessions.
-    for (connections, limits) in [(500, 4 * MB..6 * MB), (1_500, 2 * MB..3 * MB)] {
+    for (connections, limits) in [(500, 3 * MB..5 * MB), (1_500, 2 * MB..3 * MB)] {
         let mut server = keeping(
             &format!("faults-reserve-{connections}"),
             &[

@@ -312,6 +312,65 @@ fn changes_of_other_users_are_masked() {
     server.assert_no_crash();
 }
 
+/// Runs statements of these numbers, each a few times with these plans.
+fn change_many(client: &mut Client, numbers: &str, plans: &str) {
+    let statement = format!(
+        "DO $$ DECLARE index_scan text; BEGIN FOR i IN {numbers} LOOP
+             FOREACH index_scan IN ARRAY '{{{plans}}}'::text[] LOOP
+                 PERFORM set_config('enable_indexscan', index_scan, true), set_config('enable_bitmapscan', index_scan, true);
+                 FOR round IN 1..4 LOOP EXECUTE format('SELECT %s n FROM u WHERE n = 4711', repeat('n, ', i)); END LOOP;
+             END LOOP;
+         END LOOP; END $$"
+    );
+    client.batch_execute(&statement).expect("the changes");
+}
+
+/// What one role does removes nothing that is known of others, and of its own the small changes first.
+#[test]
+fn a_role_removes_only_its_own_changes() {
+    let settings = [
+        "pg_rowsource.statistics_level = typical",
+        "pg_rowsource.track = all",
+    ];
+    let server = basic_server("roles-flips", &settings);
+    let mut client = server.connect();
+    client.batch_execute(
+        "CREATE TABLE u AS SELECT i AS n FROM generate_series(1, 500) i; CREATE INDEX u_n ON u (n); ANALYZE u;
+         CREATE FUNCTION nap(n int) RETURNS boolean COST 0.0001 LANGUAGE plpgsql AS
+         'BEGIN IF n = 1 THEN PERFORM pg_sleep(0.1); END IF; RETURN true; END';
+         CREATE ROLE one LOGIN; CREATE ROLE other LOGIN; GRANT SELECT ON u TO one, other",
+    ).expect("the table");
+    let mut one = server.try_connect("one").expect("a session");
+    change_many(&mut one, "1..20", "on,off");
+    // Of these, only the first plan is known.
+    change_many(&mut one, "21..40", "on");
+    let mut changes = |role: &str, condition: &str| -> i64 {
+        let found = format!(
+            "SELECT count(*) FROM rowsource_plan_flips() WHERE userid = '{role}'::regrole AND {condition}"
+        );
+        value(&mut client, &found)
+    };
+    assert_eq!(changes("one", "true"), 20);
+    let mut other = server.try_connect("other").expect("a session");
+    // The second plan takes a tenth of a second longer.
+    for settings in [FIRST_PLAN, OTHER_PLAN] {
+        run_each(&mut other, settings);
+        run_each(
+            &mut other,
+            &["SELECT n FROM u WHERE n = 4711 AND nap(n)"; 4].join(";"),
+        );
+    }
+    const COSTLY: &str = "extra_time > 100";
+    assert_eq!(changes("other", COSTLY), 1);
+    change_many(&mut other, "1..700", "on,off");
+    assert_eq!((changes("one", "true"), changes("other", COSTLY)), (20, 1));
+    let kept = changes("other", "true");
+    assert!((100..=256 - 20).contains(&kept), "{kept}");
+    change_many(&mut one, "21..40", "off");
+    assert_eq!(changes("one", "true"), 40);
+    server.assert_no_crash();
+}
+
 /// Each query has two plans. More of them than are kept neither fail nor take memory.
 #[test]
 fn many_changes_are_bounded() {

@@ -1,5 +1,5 @@
-//! A role that may create objects in the extension's schema gains nothing: no expression of the script finds its operators, functions, casts
-//! or types.
+//! A role that may create objects in the extension's schema gains nothing: no expression of the script finds its
+//! operators, functions, aggregates, casts, types or sequences.
 
 use postgres::Client;
 use postgres::error::SqlState;
@@ -19,14 +19,34 @@ const CREATE_TWINS: &str = "
 DO $do$
 DECLARE
     types text[] := TYPES;
-    l text; r text; twin record; made int := 0;
+    l text; r text; name text; twin record; made int := 0;
+    aggregates text[]; functions text[]; of_two text[]; of_several text[]; made_by text;
+    body CONSTANT text := 'LANGUAGE plpgsql AS ''BEGIN RAISE ''''hostile''''; END''';
 BEGIN
+    SET LOCAL check_function_bodies = off;
+    SELECT array_agg(DISTINCT proname) FILTER (WHERE prokind = 'a'), array_agg(DISTINCT proname) FILTER (WHERE prokind <> 'a'),
+           coalesce(array_agg(DISTINCT proname) FILTER (WHERE prokind = 'a' AND pronargs = 2), '{}')
+      INTO aggregates, functions, of_two
+      FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace AND proname = ANY ($names);
+    -- A function for each of PostgreSQL's with several arguments, for each of these and each type.
+    SELECT array_agg(DISTINCT format('CREATE OR REPLACE FUNCTION %I(%s) RETURNS text ', proname, arguments)) INTO of_several
+      FROM (SELECT proname, (
+                       SELECT string_agg(CASE WHEN i = changed THEN other WHEN proargtypes[i] = 2276 THEN 'anyelement'
+                                              ELSE proargtypes[i]::regtype::text END, ', ' ORDER BY i)
+                         FROM generate_series(0, pronargs - 1) i) AS arguments
+              FROM pg_proc, generate_series(0, pronargs - 1) changed, unnest(types) other
+             WHERE pronamespace = 'pg_catalog'::regnamespace AND pronargs > 1 AND prokind = 'f' AND proname = ANY ($names)) x
+     WHERE arguments !~ 'internal|cstring';
+    -- And one for any number of arguments.
+    SELECT of_several || array_agg(format('CREATE FUNCTION %I(VARIADIC anycompatiblearray) RETURNS text ', proname)) INTO of_several
+      FROM unnest(functions || aggregates) proname;
     -- An operator of each name that the scripts have, for each pair of types: its result is that of PostgreSQL's operators of this name.
     FOREACH l IN ARRAY types LOOP
         FOREACH r IN ARRAY types LOOP
-            EXECUTE format('CREATE FUNCTION hostile_bool(%1$s, %2$s) RETURNS bool LANGUAGE plpgsql AS ''BEGIN RAISE ''''hostile''''; END''', l, r);
-            EXECUTE format('CREATE FUNCTION hostile_text(%1$s, %2$s) RETURNS text LANGUAGE plpgsql AS ''BEGIN RAISE ''''hostile''''; END''', l, r);
-            EXECUTE format('CREATE FUNCTION hostile_left(%1$s, %2$s) RETURNS %1$s LANGUAGE plpgsql AS ''BEGIN RAISE ''''hostile''''; END''', l, r);
+            EXECUTE format('CREATE FUNCTION hostile_bool(%1$s, %2$s) RETURNS bool ', l, r) || body;
+            EXECUTE format('CREATE FUNCTION hostile_text(%1$s, %2$s) RETURNS text ', l, r) || body;
+            EXECUTE format('CREATE FUNCTION hostile_left(%1$s, %2$s) RETURNS %1$s ', l, r) || body;
+            EXECUTE format('CREATE FUNCTION hostile_state(int8, %1$s, %2$s) RETURNS int8 ', l, r) || body;
             FOR twin IN
                 SELECT DISTINCT oprname,
                        CASE WHEN bool_or(oprresult = 'bool'::regtype) THEN 'hostile_bool' WHEN oprname IN ('||', '->>', '#>>') THEN 'hostile_text'
@@ -36,17 +56,39 @@ BEGIN
                 EXECUTE format('CREATE OPERATOR %s (FUNCTION = %s, LEFTARG = %s, RIGHTARG = %s)', twin.oprname, twin.function, l, r);
                 made := made + 1;
             END LOOP;
+            -- Likewise the aggregates of two arguments.
+            FOREACH name IN ARRAY of_two LOOP
+                EXECUTE format('CREATE AGGREGATE %I(%s, %s) (SFUNC = hostile_state, STYPE = int8)', name, l, r);
+                made := made + 1;
+            END LOOP;
         END LOOP;
-        -- A function of each name of PostgreSQL's that the scripts have, with one argument.
-        FOR twin IN SELECT DISTINCT proname FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace AND proname = ANY ($names) LOOP
-            EXECUTE format('CREATE FUNCTION %I(%s) RETURNS %s LANGUAGE plpgsql AS ''BEGIN RAISE ''''hostile''''; END''', twin.proname, l,
-                           CASE WHEN l LIKE 'any%' THEN 'text' ELSE l END);
+        -- A prefix operator of each name that the scripts have.
+        EXECUTE format('CREATE FUNCTION hostile_prefix(%1$s) RETURNS %1$s ', l) || body;
+        FOR twin IN
+            SELECT DISTINCT oprname FROM pg_operator
+             WHERE oprnamespace = 'pg_catalog'::regnamespace AND oprkind = 'l' AND oprname = ANY ($names)
+        LOOP
+            EXECUTE format('CREATE OPERATOR %s (FUNCTION = hostile_prefix, RIGHTARG = %s)', twin.oprname, l);
+            made := made + 1;
+        END LOOP;
+        -- A function or an aggregate of each name of PostgreSQL's that the scripts have, with one argument.
+        EXECUTE format('CREATE FUNCTION hostile_state(int8, %s) RETURNS int8 ', l) || body;
+        FOREACH name IN ARRAY aggregates LOOP
+            EXECUTE format('CREATE AGGREGATE %I(%s) (SFUNC = hostile_state, STYPE = int8)', name, l);
+            made := made + 1;
+        END LOOP;
+        FOREACH name IN ARRAY functions LOOP
+            EXECUTE format('CREATE FUNCTION %I(%s) RETURNS %s ', name, l, CASE WHEN l LIKE 'any%' THEN 'text' ELSE l END) || body;
             made := made + 1;
         END LOOP;
     END LOOP;
+    FOREACH made_by IN ARRAY of_several LOOP
+        EXECUTE made_by || body;
+        made := made + 1;
+    END LOOP;
     -- Types with the names of PostgreSQL's.
     FOR twin IN SELECT typname FROM pg_type WHERE typnamespace = 'pg_catalog'::regnamespace AND typtype = 'b' AND typname !~ '^_' LOOP
-        EXECUTE format('CREATE DOMAIN %I AS pg_catalog.text', twin.typname);
+        EXECUTE pg_catalog.format('CREATE DOMAIN %I AS pg_catalog.text', twin.typname);
     END LOOP;
     -- A type of his own that becomes text, and any other, by itself.
     CREATE TYPE hostile AS (a pg_catalog.int4);
@@ -168,23 +210,44 @@ fn no_twin_in_the_schema_is_found() {
     }
     // So the queries of this test find none of them.
     run_each(&mut client, "RESET ROLE; SET search_path = ''");
-    let twins: i64 = value(
-        &mut client,
-        "SELECT count(*) FROM pg_operator WHERE oprowner = 'joe'::regrole",
-    );
-    println!("{twins} operators");
-    assert!(twins > 5_000, "{twins}");
+    for (least, twins) in [
+        (
+            5_000,
+            "pg_operator WHERE oprkind = 'b' AND oprowner = 'joe'::regrole",
+        ),
+        (
+            50,
+            "pg_operator WHERE oprkind = 'l' AND oprowner = 'joe'::regrole",
+        ),
+        (100, "pg_proc WHERE prokind = 'a' AND proowner = 'joe'::regrole"),
+        (
+            1_000,
+            "pg_proc WHERE pronargs > 1 AND proname !~ '^(hostile|rowsource)' AND proowner = 'joe'::regrole",
+        ),
+    ] {
+        let found: i64 = value(&mut client, &format!("SELECT count(*) FROM {twins}"));
+        println!("{found} of {twins}");
+        assert!(found > least, "{found} of {twins}");
+    }
     run_each(&mut client, "CREATE EXTENSION pg_rowsource SCHEMA public");
     assert_eq!(needed_of_others(&mut client), Vec::<String>::new());
     // The check finds what is bound.
     run_each(
         &mut client,
-        "SET search_path = public; CREATE VIEW bound AS SELECT 'a'::text || 1::oid AS a;
+        "SET search_path = public; CREATE VIEW bound AS SELECT 'a'::text || 1::oid AS a, - 'a'::text AS b, sum('a'::text) AS c, round('a'::text, 1) AS d;
          ALTER EXTENSION pg_rowsource ADD VIEW bound; SET search_path = ''",
     );
     let found = needed_of_others(&mut client);
     assert!(
-        matches!(&found[..], [one] if one.contains("operator")),
+        found.len() == 4
+            && [
+                "operator public.||",
+                "operator public.-",
+                "function public.sum",
+                "function public.round"
+            ]
+            .iter()
+            .all(|twin| found.iter().any(|one| one.contains(twin))),
         "{found:?}"
     );
     run_each(
@@ -200,6 +263,10 @@ fn no_twin_in_the_schema_is_found() {
             SqlState::DUPLICATE_FUNCTION,
         ),
         ("TABLE public.pg_stat_rowsource(a int)", SqlState::DUPLICATE_TABLE),
+        (
+            "SEQUENCE public.rowsource_snapshots_snap_id_seq",
+            SqlState::DUPLICATE_TABLE,
+        ),
     ] {
         run_each(
             &mut client,
@@ -207,6 +274,8 @@ fn no_twin_in_the_schema_is_found() {
         );
         let (found, message) = must_fail(&mut client, "CREATE EXTENSION pg_rowsource SCHEMA public");
         assert_eq!(found, code, "{message}");
+        let first = "CREATE EXTENSION pg_rowsource SCHEMA public VERSION '0.1.0'";
+        must_fail(&mut client, first);
         let name = object.split(['(']).next().expect("its name");
         run_each(
             &mut client,

@@ -2,10 +2,11 @@
 //! small statement, and blocks that no statement uses pass from one session to another.
 
 use postgres::Client;
+use postgres::error::SqlState;
 use rowsource_tests::Server;
 use rowsource_tests::busy::Busy;
 use rowsource_tests::process::dynamic_shared_memory;
-use rowsource_tests::session::{run_each, value};
+use rowsource_tests::session::{must_fail, run_each, texts, value};
 use rowsource_tests::waiting::{pid, until, until_waiting};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -80,7 +81,9 @@ fn seen(observer: &mut Client, client: Client, count: usize) -> (Seen, Client) {
     let busy = Busy::run(client, &sleeping(count));
     until_waiting(observer, busy.pid, "PgSleep");
     let seen = live(observer, busy.pid);
-    if seen != Seen::Private {
+    if seen == Seen::Private {
+        assert_identified(observer, busy.pid, &scans(count));
+    } else {
         let progress = format!(
             "SELECT count(*) = 1 FROM rowsource_progress WHERE pid = {} AND operation IS NOT NULL AND percent_done IS NOT NULL",
             busy.pid
@@ -95,6 +98,35 @@ fn seen(observer: &mut Client, client: Client, count: usize) -> (Seen, Client) {
         );
     }
     (seen, busy.cancel(observer))
+}
+
+/// Asserts that all views name the statement in private memory that a session runs.
+fn assert_identified(observer: &mut Client, pid: i32, text: &str) {
+    let live = format!(
+        "SELECT count(*) FROM pg_stat_rowsource_live l JOIN pg_stat_activity a USING (pid)
+          WHERE pid = {pid} AND blocks_until = 'private memory' AND l.state = 'running' AND l.queryid <> 0
+                AND l.planid <> 0 AND l.usename = a.usename AND l.datname = a.datname AND l.toplevel AND l.nesting_level = 0
+                AND l.age >= l.elapsed_time AND l.elapsed_time > 0 AND l.node_id IS NULL AND l.rows IS NULL
+                AND l.wait_event IS NOT DISTINCT FROM a.wait_event"
+    );
+    assert_eq!(value::<i64>(observer, &live), 1, "{live}");
+    let progress = format!(
+        "SELECT count(*) = 1 FROM rowsource_progress p JOIN pg_stat_rowsource_live l USING (pid, queryid, planid, state)
+          WHERE pid = {pid} AND p.state = 'running' AND p.elapsed_time > 0 AND p.percent_done IS NULL"
+    );
+    assert!(value::<bool>(observer, &progress), "{progress}");
+    let display = texts(observer, &format!("SELECT rowsource_display(pid => {pid})"));
+    let lines: Vec<&str> = display.iter().flatten().flatten().map(String::as_str).collect();
+    let all = lines.join(" ");
+    // Long texts are broken into lines, at spaces.
+    let beginning: String = text.chars().take(300).collect();
+    assert!(all.contains(&beginning), "{all}");
+    assert!(lines[0].contains("no shared memory was left"), "{all}");
+
+    let sampled = format!(
+        "SELECT count(*) > 0 FROM rowsource_ash JOIN pg_stat_rowsource_live USING (pid, queryid, planid) WHERE pid = {pid}"
+    );
+    until(observer, &sampled);
 }
 
 /// Runs a statement of so many scans in new sessions until others see it. Those whose blocks it needs must be
@@ -222,6 +254,82 @@ fn idle_sessions_hold_no_memory_that_others_need() {
     }
 }
 
+/// More scans than any block has room for.
+const TOO_MANY: usize = 330;
+
+/// What is too large for any block is in private memory: others see all but its nodes.
+#[test]
+fn of_a_statement_in_private_memory_all_is_seen_but_its_nodes() {
+    let server = server("live-room-private");
+    let mut observer = server.connect();
+    let too_many = scans(TOO_MANY);
+    run_each(
+        &mut observer,
+        &format!(
+            "CREATE ROLE other LOGIN;
+             CREATE FUNCTION nested(seconds float) RETURNS bigint LANGUAGE plpgsql AS
+             'DECLARE found bigint; BEGIN SELECT count(*) INTO found FROM ({too_many}) x; PERFORM pg_sleep(seconds); RETURN found; END'"
+        ),
+    );
+    // Others see neither its ids nor what it waits for.
+    let busy = Busy::run(server.connect(), &sleeping(TOO_MANY));
+    until_waiting(&mut observer, busy.pid, "PgSleep");
+    assert_eq!(live(&mut observer, busy.pid), Seen::Private);
+    assert_identified(&mut observer, busy.pid, &too_many);
+    let same = format!(
+        "SELECT l.queryid = a.query_id FROM pg_stat_rowsource_live l JOIN pg_stat_activity a USING (pid) WHERE pid = {}",
+        busy.pid
+    );
+    assert!(value::<bool>(&mut observer, &same));
+    let mut other = server.try_connect("other").expect("a session");
+    let masked = format!(
+        "SELECT queryid IS NULL AND planid IS NULL AND wait_event IS NULL AND usename = 'postgres' AND elapsed_time > 0
+           FROM pg_stat_rowsource_live WHERE pid = {}",
+        busy.pid
+    );
+    assert!(value::<bool>(&mut other, &masked));
+    let (code, message) = must_fail(
+        &mut other,
+        &format!("SELECT rowsource_display(pid => {})", busy.pid),
+    );
+    assert_eq!(code, SqlState::INSUFFICIENT_PRIVILEGE, "{message}");
+    let mut client = busy.cancel(&mut observer);
+    // A session has room for eight of them. Of the others, it is only said that they run.
+    let pid = pid(&mut client);
+    run_each(&mut client, "BEGIN");
+    for cursor in 0..10 {
+        run_each(
+            &mut client,
+            &format!("DECLARE c{cursor} CURSOR FOR {too_many}; FETCH 1 FROM c{cursor}"),
+        );
+    }
+    let seen = format!(
+        "SELECT count(*) FILTER (WHERE state = 'idle in cursor' AND queryid <> 0 AND planid <> 0), count(*)
+           FROM pg_stat_rowsource_live WHERE pid = {pid}"
+    );
+    assert_eq!(
+        texts(&mut observer, &seen)[0],
+        [Some("8".to_owned()), Some("8".to_owned())]
+    );
+    let busy = Busy::run(client, &sleeping(TOO_MANY));
+    until_waiting(&mut observer, busy.pid, "PgSleep");
+    assert_eq!(
+        texts(&mut observer, &seen)[0],
+        [Some("8".to_owned()), Some("9".to_owned())]
+    );
+    let mut client = busy.cancel(&mut observer);
+    run_each(&mut client, "ROLLBACK");
+    // What runs inside of it does not take its place, and neither does what ends there.
+    let busy = Busy::run(client, &format!("{too_many} UNION ALL SELECT nested(1000)::int"));
+    until_waiting(&mut observer, busy.pid, "PgSleep");
+    assert_identified(&mut observer, busy.pid, &too_many);
+    let mut client = busy.cancel(&mut observer);
+    run_each(&mut client, &too_many);
+    let none = format!("SELECT count(*) = 0 FROM pg_stat_rowsource_live WHERE pid = {pid}");
+    assert!(value::<bool>(&mut observer, &none));
+    server.assert_no_crash();
+}
+
 /// A session loses the block of a statement that it keeps for reuse, and gets another one later.
 #[test]
 fn a_session_that_lost_its_block_measures_its_statement_as_before() {
@@ -251,9 +359,15 @@ fn a_session_that_lost_its_block_measures_its_statement_as_before() {
     std::thread::sleep(Duration::from_millis(1_100));
     let mut others = take_all(&server, &mut observer);
     execute(&mut client);
-    let (taken, mut client) = seen(&mut observer, client);
-    assert_eq!(taken, Seen::Private);
-    execute(&mut client);
+    // In private memory, it is named each time, also between executions of another one.
+    for _ in 0..3 {
+        let busy = Busy::run(client, "EXECUTE p");
+        until_waiting(&mut observer, busy.pid, "PgSleep");
+        assert_eq!(live(&mut observer, busy.pid), Seen::Private);
+        assert_identified(&mut observer, busy.pid, &scans(SCANS));
+        client = busy.cancel(&mut observer);
+        execute(&mut client);
+    }
     commit(&mut others);
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -1,10 +1,12 @@
-//! The names of applications, which the ring stores once.
+//! The names of applications, which the ring stores once for each role.
 //!
-//! A name is known by its number, from 1 on. If all places are taken, a new name replaces the one that was used least recently. A
-//! place knows from which record on it has its name, so an older record does not get another application's name.
+//! A name is known by its number, from 1 on. If all places are taken, the role with the most of them makes room: a
+//! new name replaces the one of it that was used least recently. A place knows from which record on it has its
+//! name, so an older record does not get another application's name.
 
+use crate::room::crowded;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU64, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 /// The bytes of a name, a zero byte at its end included: those of PostgreSQL's NAMEDATALEN.
 pub const NAME_BYTES: usize = 64;
@@ -21,6 +23,8 @@ pub(super) struct Place {
     since: AtomicU64,
     /// The record that used it last.
     used: AtomicU64,
+    /// The role whose sessions have it.
+    userid: AtomicU32,
     words: [AtomicU64; WORDS],
 }
 
@@ -33,11 +37,9 @@ impl Place {
         (since <= record && self.since.load(Relaxed) == since && words[0] != 0).then_some(words)
     }
 
-    fn has(&self, words: &[u64; WORDS]) -> bool {
-        self.words
-            .iter()
-            .zip(words)
-            .all(|(mine, other)| mine.load(Relaxed) == *other)
+    fn has(&self, userid: u32, words: &[u64; WORDS]) -> bool {
+        let mut both = self.words.iter().zip(words);
+        self.userid.load(Relaxed) == userid && both.all(|(mine, other)| mine.load(Relaxed) == *other)
     }
 }
 
@@ -54,24 +56,29 @@ fn words(name: &[u8; NAME_BYTES]) -> [u64; WORDS] {
     })
 }
 
-/// Returns the number of a name for a record that is about to be written; 0 for an empty one. `hint` is the number that it probably
-/// has. Only the writer may call this.
-pub(super) fn number(places: &[Place; PLACES], hint: u16, name: &[u8; NAME_BYTES], record: u64) -> u16 {
+/// Returns the number of a name of a role's session for a record that is about to be written; 0 for an empty one.
+/// `hint` is the number that it probably has. Only the writer may call this.
+pub(super) fn number(
+    places: &[Place; PLACES],
+    hint: u16,
+    userid: u32,
+    name: &[u8; NAME_BYTES],
+    record: u64,
+) -> u16 {
     let words = words(name);
     if words[0] == 0 {
         return 0;
     }
     let found = usize::from(hint)
         .checked_sub(1)
-        .filter(|i| places.get(*i).is_some_and(|place| place.has(&words)))
-        .or_else(|| places.iter().position(|place| place.has(&words)));
+        .filter(|i| places.get(*i).is_some_and(|place| place.has(userid, &words)))
+        .or_else(|| places.iter().position(|place| place.has(userid, &words)));
     let i = found.unwrap_or_else(|| {
-        let oldest = places.iter().enumerate();
-        let oldest = oldest.min_by_key(|(_, place)| place.used.load(Relaxed));
-        let i = oldest.map_or(0, |(i, _)| i);
+        let i = room(places, userid);
         let place = &places[i];
         place.since.store(CHANGING, Relaxed);
         fence(Release);
+        place.userid.store(userid, Relaxed);
         for (word, new) in place.words.iter().zip(words) {
             word.store(new, Relaxed);
         }
@@ -80,6 +87,22 @@ pub(super) fn number(places: &[Place; PLACES], hint: u16, name: &[u8; NAME_BYTES
     });
     places[i].used.store(record, Relaxed);
     i as u16 + 1
+}
+
+/// Returns the place for another name of a role.
+#[cold]
+fn room(places: &[Place; PLACES], userid: u32) -> usize {
+    let free = places.iter().position(|place| place.words[0].load(Relaxed) == 0);
+    free.unwrap_or_else(|| {
+        let owner = |place: &Place| place.userid.load(Relaxed);
+        let crowded = crowded::<PLACES>(places.iter().map(owner), userid);
+        let of_crowded = places
+            .iter()
+            .enumerate()
+            .filter(|(_, place)| owner(place) == crowded);
+        let oldest = of_crowded.min_by_key(|(_, place)| place.used.load(Relaxed));
+        oldest.map_or(0, |(i, _)| i)
+    })
 }
 
 /// Returns the bytes of the name that a record has.
@@ -98,6 +121,7 @@ impl Place {
         Place {
             since: AtomicU64::new(0),
             used: AtomicU64::new(0),
+            userid: AtomicU32::new(0),
             words: [const { AtomicU64::new(0) }; WORDS],
         }
     }

@@ -110,11 +110,11 @@ impl<'a> Ring<'a> {
         self.write(sample.words());
     }
 
-    /// Returns the number of an application's name for the next sample. `hint` is the number that it probably has. Only the one
-    /// writer may call this.
-    pub fn number_of(&self, hint: u16, name: &[u8; NAME_BYTES]) -> u16 {
+    /// Returns the number of the application's name of a role's session, for the next sample. `hint` is the number
+    /// that it probably has. Only the one writer may call this.
+    pub fn number_of(&self, hint: u16, userid: u32, name: &[u8; NAME_BYTES]) -> u16 {
         let record = self.header.written.load(Relaxed) + 1;
-        names::number(&self.header.names, hint, name, record)
+        names::number(&self.header.names, hint, userid, name, record)
     }
 
     /// Returns the bytes of the application's name of a sample in a record.
@@ -355,7 +355,7 @@ mod tests {
         let memory = Memory::new(4000);
         let ring = memory.ring();
         let add = |hint, text: &str| {
-            let number = ring.number_of(hint, &name(text));
+            let number = ring.number_of(hint, 10, &name(text));
             ring.add(&Sample {
                 application: number,
                 ..sample(1)
@@ -392,5 +392,32 @@ mod tests {
         let all = shown(ring);
         assert!(all[..8].iter().all(Option::is_none), "{:?}", &all[..8]);
         assert_eq!(all[8].as_deref(), Some("application 0"));
+    }
+
+    /// A role that changes its application's name all the time replaces its own.
+    #[test]
+    fn a_role_pushes_out_its_own_names() {
+        let memory = Memory::new(10_000);
+        let ring = memory.ring();
+        let add = |userid, text: &str| {
+            let application = ring.number_of(0, userid, &name(text));
+            let of_record = Sample {
+                application,
+                ..sample(1)
+            };
+            ring.add(&of_record);
+            (of_record, ring.header.written.load(Relaxed))
+        };
+        let shown = |(sample, record): &(Sample, u64)| ring.name(sample, *record);
+        let first: Vec<_> = (0..20).map(|i| add(10, &format!("first {i}"))).collect();
+        let same = add(77, "first 0");
+        assert_ne!(same.0.application, first[0].0.application);
+        let others: Vec<_> = (0..3 * PLACES).map(|i| add(77, &format!("other {i}"))).collect();
+        for (i, sample) in first.iter().enumerate() {
+            assert_eq!(shown(sample), Some(format!("first {i}").into_bytes()));
+        }
+        assert_eq!((shown(&same), shown(&others[0])), (None, None));
+        let last = others.last().expect("a name");
+        assert!(shown(last).is_some());
     }
 }

@@ -427,6 +427,26 @@ fn a_role_pushes_out_its_own_changes() {
     assert!(observed(&flips, 10) >= QUERIES / 2 && observed(&flips, OTHER) >= QUERIES / 2 - 1);
 }
 
+/// What is known of a query by its first plan stays, too.
+#[test]
+fn a_role_pushes_out_its_own_first_plans() {
+    const OTHER: u32 = 77;
+    let mut flips = flips();
+    for query in 1..=40 {
+        assert_eq!(flips.note_new(&key_of(10, query, A)), Known::First);
+    }
+    for query in 1..=20_000 {
+        assert_eq!(flips.note_new(&key_of(OTHER, query, A)), Known::First);
+    }
+    for query in 1..=40 {
+        let known = flips.note_new(&key_of(10, query, B));
+        assert_eq!(known, Known::Other(key_of(10, query, A)), "{query}");
+    }
+    // The newest of its own stay.
+    let known = |flips: &mut Flips, query| flips.note_new(&key_of(OTHER, query, B)) != Known::First;
+    assert!(!known(&mut flips, 1) && known(&mut flips, 20_000));
+}
+
 #[test]
 fn a_reset_deletes_what_it_names() {
     let mut flips = with_a();

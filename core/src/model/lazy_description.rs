@@ -3,7 +3,7 @@
 
 use super::description::PlanDescription;
 use crate::normalise::Constants;
-use crate::plan::{Costs, Extent, PlanNode};
+use crate::plan::{Costs, ExplainedPlan, Extent, PlanNode};
 use serde::{Deserialize, Serialize};
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -60,6 +60,16 @@ pub struct Published {
     pub extents: Vec<Extent>,
 }
 
+impl Published {
+    /// Returns the description of a plan of which only the statement's text was published.
+    pub fn of_text(text: String) -> Published {
+        Published {
+            description: PlanDescription::new(b"", text, false, ExplainedPlan::default()),
+            extents: Vec::new(),
+        }
+    }
+}
+
 impl LazyDescription {
     /// Makes it from a description, whose nodes have these bounds.
     pub fn new(description: PlanDescription, extents: Vec<Extent>) -> Self {
@@ -106,6 +116,15 @@ impl LazyDescription {
             set_costs(&mut description.nodes, self.costs.iter().copied());
             Rc::new(description)
         })
+    }
+
+    /// Returns the beginning of the statement's text. Decodes nothing else.
+    pub fn text(&self) -> &str {
+        if let Some(description) = self.decoded.get() {
+            return &description.text;
+        }
+        let text = postcard::take_from_bytes::<(Summary, &str)>(&self.stored);
+        text.map_or("", |((_, text), _)| text)
     }
 
     /// Decodes a stored form. Returns `None` if it is damaged.
@@ -234,10 +253,7 @@ fn decode(stored: &[u8]) -> Option<(PlanDescription, &[u8])> {
 
 fn set_costs(nodes: &mut [PlanNode], costs: impl Iterator<Item = Costs>) {
     for (node, costs) in nodes.iter_mut().zip(costs) {
-        node.startup_cost = costs.startup_cost;
-        node.total_cost = costs.total_cost;
-        node.plan_rows = costs.plan_rows;
-        node.plan_width = costs.plan_width;
+        node.set_costs(costs);
     }
 }
 
@@ -246,7 +262,7 @@ mod tests {
     use super::*;
     use crate::model::sample;
     use crate::normalise::Text;
-    use crate::plan::{ExplainedPlan, parse_explain_json};
+    use crate::plan::parse_explain_json;
 
     fn constants(text: &str) -> Constants {
         let text = Text {
@@ -286,6 +302,11 @@ mod tests {
         assert_eq!(
             (read.nodes(), read.may_stop_early(0)),
             (1, made.may_stop_early(0))
+        );
+        assert!(read.decoded.get().is_none());
+        assert_eq!(
+            (read.text(), made.text()),
+            (&*made.decoded().text, &*made.decoded().text)
         );
         assert!(read.decoded.get().is_none());
         assert_eq!(read.decoded().text, made.decoded().text);
@@ -383,6 +404,7 @@ mod tests {
         let stored = normalised(Some(7), "SELECT 1").stored().expect("memory");
         assert!(LazyDescription::from_stored(Vec::new()).is_none());
         let cut = read(stored[..stored.len() - 5].to_vec());
+        assert_eq!(cut.text(), "SELECT a FROM t WHERE a > $1");
         assert!(cut.decoded().nodes.is_empty());
     }
 }

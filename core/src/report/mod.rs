@@ -23,7 +23,7 @@ use crate::plan::PlanNode;
 use format::Part;
 
 /// Returns the lines of the display. `stats[i]` belongs to `nodes[i]`. For a node without statistics, only its estimates
-/// are shown.
+/// are shown. If there are no nodes, the header is all.
 ///
 /// The caller passes the statistics of the last execution or the totals, as [`Format::shown`] says. The header names which.
 pub fn display(header: &Header, nodes: &[PlanNode], stats: &[NodeStats], format: &Format) -> Vec<String> {
@@ -34,6 +34,9 @@ pub fn display(header: &Header, nodes: &[PlanNode], stats: &[NodeStats], format:
     let table_width = table::width(&fitted.columns, fitted.padding);
 
     let mut lines = header.lines(limit, table_width, format.has(Part::Actual));
+    if nodes.is_empty() {
+        return lines;
+    }
     lines.extend(table);
     lines.extend(sections::names(
         nodes,

@@ -205,7 +205,7 @@ impl Sampler {
         seen: Option<Glance>,
     ) -> Sample {
         let hint = self.known[i].application;
-        let application = self.ring.number_of(hint, &activity.application);
+        let application = self.ring.number_of(hint, activity.userid, &activity.application);
         self.known[i].application = application;
         // Only background workers can be workers of a leader.
         let is_background = activity.backend_type == pg_sys::BackendType::B_BG_WORKER;

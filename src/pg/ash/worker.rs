@@ -1,8 +1,9 @@
 //! The background worker: how it is started, and its main loop.
 //!
-//! It has no database, as PostgreSQL's launcher of logical replication has none, so it is no obstacle for DROP DATABASE. It is in
-//! pg_stat_activity, because from there it finds the entries of the others. While the sampling frequency is 0, it only makes
-//! beats, and while the library is turned off, it sleeps. When the server stops, it saves the plans of the store.
+//! It has no database, as PostgreSQL's launcher of logical replication has none, so it is no obstacle for
+//! DROP DATABASE. It is in pg_stat_activity, because from there it finds the entries of the others. While the
+//! sampling frequency is 0, it only makes beats, and while the library is turned off, it sleeps. When the
+//! server stops, it saves the plans of the store.
 
 use super::heart::Heart;
 use super::memory;
@@ -30,8 +31,8 @@ const RESTART_AFTER_S: i32 = 5;
 
 /// Why there is no worker.
 pub enum Missing {
-    /// The processes share no memory: the library was not preloaded, and the server is too old to share memory
-    /// without that, or there is no room for it.
+    /// The processes share no memory: the library was not preloaded, and the server is too old to share
+    /// memory without that, or there is no room for it.
     Memory,
     /// PostgreSQL has no place for another background worker.
     NoPlace,
@@ -58,14 +59,16 @@ fn copy_name(to: &mut [c_char], name: &CStr) {
     }
 }
 
-/// Sets up the memory and registers the worker, if the server preloads the library. Only `_PG_init` may call this.
+/// Sets up the memory and registers the worker, if the server preloads the library. Only `_PG_init` may call
+/// this.
 pub fn init() {
     if !server::preloading() {
         return;
     }
     memory::init();
     if !server::is_upgrading() {
-        // SAFETY: the server is loading libraries, which may register workers then. PostgreSQL copies the description.
+        // SAFETY: the server is loading libraries, which may register workers then. PostgreSQL copies the
+        // description.
         unsafe { pg_sys::RegisterBackgroundWorker(&mut description()) }
     }
 }
@@ -76,7 +79,8 @@ pub fn pid() -> Option<i32> {
     (pid != 0 && server::is_alive(pid)).then_some(pid)
 }
 
-/// Starts the worker, if the server has not preloaded the library. Returns its pid, or that of the one that runs.
+/// Starts the worker, if the server has not preloaded the library. Returns its pid, or that of the one that
+/// runs.
 ///
 /// # Errors
 /// Raises an error if the user cancels this.
@@ -121,7 +125,8 @@ fn now() -> i64 {
     (monotonic() / 1000) as i64
 }
 
-/// The worker's main function. PostgreSQL reports an error of it, and starts the worker again after some seconds.
+/// The worker's main function. PostgreSQL reports an error of it, and starts the worker again after some
+/// seconds.
 ///
 /// # Safety
 /// Only PostgreSQL may call this, as the main function of a background worker.
@@ -132,7 +137,8 @@ fn now() -> i64 {
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pg_rowsource_history_main(_argument: pg_sys::Datum) {
-    // SAFETY: PostgreSQL has just started this background worker, with its signals blocked. It may connect to no database.
+    // SAFETY: PostgreSQL has just started this background worker, with its signals blocked. It may connect to
+    // no database.
     unsafe {
         compat::handle_signal(libc::SIGHUP, Some(SignalHandlerForConfigReload));
         compat::handle_signal(libc::SIGTERM, Some(SignalHandlerForShutdownRequest));
@@ -142,7 +148,8 @@ pub unsafe extern "C-unwind" fn pg_rowsource_history_main(_argument: pg_sys::Dat
     store::worker_arrives();
     let end = run();
     store::worker_leaves();
-    // PostgreSQL starts a worker again that ended with 1, and forgets one that ended with 0. Who started this one can start another.
+    // PostgreSQL starts a worker again that ended with 1, and forgets one that ended with 0. Who started this
+    // one can start another.
     let is_final = end == End::Useless && !memory::is_main();
     // SAFETY: the worker holds nothing.
     unsafe { pg_sys::proc_exit(i32::from(!is_final)) }
@@ -219,7 +226,8 @@ fn nap_until(time: i64) {
     }
 }
 
-/// Waits until a time, or until something happens. `None` waits for the latter only. Returns false if the worker must end.
+/// Waits until a time, or until something happens. `None` waits for the latter only. Returns false if the
+/// worker must end.
 fn wait_until(time: Option<i64>) -> bool {
     if let Some(time) = time
         && time - now() <= MAX_NAP_US
@@ -232,8 +240,8 @@ fn wait_until(time: Option<i64>) -> bool {
         events |= pg_sys::WL_TIMEOUT;
         timeout = (time - now()).max(0).saturating_add(999) / 1000;
     }
-    // SAFETY: these are globals of this process, and functions that any background worker may call outside of any boundary. Its latch
-    // stays valid. An error ends the worker.
+    // SAFETY: these are globals of this process, and functions that any background worker may call outside of
+    // any boundary. Its latch stays valid. An error ends the worker.
     unsafe {
         pg_sys::WaitLatch(pg_sys::MyLatch, events as i32, timeout, pg_sys::PG_WAIT_EXTENSION);
         pg_sys::ResetLatch(pg_sys::MyLatch);

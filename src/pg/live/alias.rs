@@ -28,10 +28,11 @@ pub unsafe fn map_onto(place: *mut u8, shared: *mut u8, bytes: usize) -> bool {
     if !(place.addr() | shared.addr() | bytes).is_multiple_of(page()) || !may_map(place.addr(), shared) {
         return false;
     }
-    // SAFETY: both ranges are mapped pages, by the caller's promise. No signal handler runs meanwhile, and no other thread. The
-    // static has its content again before this returns, or the process ends.
+    // SAFETY: both ranges are mapped pages, by the caller's promise. No signal handler runs meanwhile, and no
+    // other thread. The static has its content again before this returns, or the process ends.
     unsafe {
-        // A length of 0 makes a second mapping of shared pages. If the system refuses, it refuses here, where nothing is lost.
+        // A length of 0 makes a second mapping of shared pages. If the system refuses, it refuses here, where
+        // nothing is lost.
         let second = libc::mremap(shared.cast(), 0, bytes, libc::MREMAP_MAYMOVE);
         if second == libc::MAP_FAILED {
             return false;
@@ -56,7 +57,8 @@ pub unsafe fn map_onto(place: *mut u8, shared: *mut u8, bytes: usize) -> bool {
     }
 }
 
-/// Gives the static private pages again, with its content. The system may have unmapped them before it failed.
+/// Gives the static private pages again, with its content. The system may have unmapped them before it
+/// failed.
 ///
 /// # Safety
 /// The same as for [`map_onto`].

@@ -1,11 +1,13 @@
 //! The shared memory of a session in which it measures its statements.
 //!
-//! A session takes its area with its first measured statement. Behind the area lies the session's first
-//! block, which it always has. Other blocks come and go (`own`). When the session has ended, another one
-//! takes the area over. Areas are never freed, so readers can visit them without a lock.
+//! A session takes its area with its first measured statement. Behind the area lies what the session always
+//! has: its first block, and the room for statements in private memory (`cut`). Other blocks come and go
+//! (`own`). When the session has ended, another one takes the area over. Areas are never freed, so readers
+//! can visit them without a lock.
 
 use super::alias;
 use super::block::{self, Block};
+use super::cut::{CUTS, Cut};
 use super::header::Header;
 use crate::pg::compat::{self, MIN_PAGE};
 use crate::pg::hot::state::{HOT, Hot};
@@ -41,8 +43,10 @@ pub struct Area {
     hot: AtomicU32,
     /// The same of PostgreSQL's counters of blocks and of WAL.
     counters: [AtomicU32; 2],
-    /// Its state says whether a statement in private memory runs. It is never live.
+    /// Its state says whether one of the statements in private memory runs for which there is no [`Cut`].
     pub private: Header,
+    /// A bit for each cut that a statement has.
+    pub held_cuts: AtomicU32,
     pub slots: [Slot; SLOTS],
 }
 
@@ -57,7 +61,8 @@ fn before() -> usize {
 /// Takes an area that no session has, or makes one.
 ///
 /// # Safety
-/// The caller must be in `contained`, outside of any FFI boundary, and hold no lock. Raises if memory cannot be mapped.
+/// The caller must be in `contained`, outside of any FFI boundary, and hold no lock. Raises if memory cannot
+/// be mapped.
 pub unsafe fn take(memory: &LiveMemory) -> Option<&'static Area> {
     let pid = server::pid();
     let mut found = None;
@@ -102,6 +107,8 @@ pub unsafe fn take(memory: &LiveMemory) -> Option<&'static Area> {
         area.slots[FIRST_SLOT].give_back(first);
     }
     area.private.leave(0.0);
+    area.cuts().iter().for_each(|cut| cut.header.end());
+    area.held_cuts.store(0, Relaxed);
     // SAFETY: these are globals of this process. A backend has its place in the list, and so has its leader.
     let leader = unsafe {
         let leader = (*pg_sys::MyProc).lockGroupLeader;
@@ -110,8 +117,8 @@ pub unsafe fn take(memory: &LiveMemory) -> Option<&'static Area> {
     };
     area.number.store(server::process_number(), Relaxed);
     area.leader.store(leader, Relaxed);
-    // SAFETY: this process owns the area, which is never freed. A statement is being set up, so no reference to the hot state is in
-    // use.
+    // SAFETY: this process owns the area, which is never freed. A statement is being set up, so no reference
+    // to the hot state is in use.
     unsafe { area.share_statics() };
     area.is_leaving.store(false, Release);
     Some(area)
@@ -142,6 +149,20 @@ impl Area {
         self.is_leaving.store(true, Release);
     }
 
+    /// Returns what others see of the session's statements in private memory.
+    pub fn shown_cuts(&self) -> impl Iterator<Item = &Cut> {
+        let held = self.held_cuts.load(Relaxed);
+        let cuts = self.cuts().iter().enumerate();
+        cuts.filter(move |(i, _)| held >> i & 1 == 1).map(|(_, cut)| cut)
+    }
+
+    /// Returns the room for statements in private memory.
+    pub fn cuts(&self) -> &[Cut; CUTS] {
+        // SAFETY: in the first part of the session's memory, it follows the first block. Zero bytes are
+        // valid.
+        unsafe { &*std::ptr::from_ref(self).cast::<u8>().add(2 * MIN_PAGE).cast() }
+    }
+
     /// Returns the place that lies so many bytes before the area, in its pages.
     fn back(&self, bytes: usize) -> *mut u8 {
         // SAFETY: callers pass distances to places in the pages.
@@ -164,8 +185,9 @@ impl Area {
             false => [page, before()],
         };
         // SAFETY: the hot state lies in one page. Where pages are larger, other variables of this library are
-        // there too. The area's pages are this process's, and never freed. A backend has one thread. The other pages are of PostgreSQL's own variables, which are used as
-        // before: they keep their addresses and values.
+        // there too. The area's pages are this process's, and never freed. A backend has one thread. The
+        // other pages are of PostgreSQL's own variables, which are used as before: they keep their addresses
+        // and values.
         let [is_hot_shared, are_counters_shared] = unsafe {
             let is_hot_shared = alias::map_onto(hot, self.back(places[0]), page);
             let counters = compat::buffer_usage().cast::<u8>().with_addr(first);
@@ -185,8 +207,8 @@ impl Area {
         }
     }
 
-    /// Returns the addresses of PostgreSQL's counters of blocks and of WAL of the session, if others can see them. Only their fields
-    /// may be read, each as one word.
+    /// Returns the addresses of PostgreSQL's counters of blocks and of WAL of the session, if others can see
+    /// them. Only their fields may be read, each as one word.
     pub fn counters(&self) -> Option<(*const pg_sys::BufferUsage, *const pg_sys::WalUsage)> {
         let [buffers, wal] = [0, 1].map(|i| self.counters[i].load(Relaxed) as usize);
         let are_shared = buffers > 0 && wal > 0;
@@ -233,7 +255,8 @@ impl Area {
     /// Returns the wait event of the session; 0 if it does not wait.
     pub fn wait_event(&self) -> u32 {
         let number = self.number.load(Relaxed) as usize;
-        // SAFETY: the list of processes has a place with this number, and stays mapped. The event is read as one word.
+        // SAFETY: the list of processes has a place with this number, and stays mapped. The event is read as
+        // one word.
         unsafe {
             let process = (*pg_sys::ProcGlobal).allProcs.add(number);
             let is_same = self.owner.pid() == (*process).pid;
@@ -246,7 +269,8 @@ impl Area {
     }
 }
 
-/// Visits the areas of all sessions, until `visit` returns true. It gets the address of the area in the store's memory, too.
+/// Visits the areas of all sessions, until `visit` returns true. It gets the address of the area in the
+/// store's memory, too.
 ///
 /// # Safety
 /// The caller must be outside of any FFI boundary. Raises if memory cannot be mapped.

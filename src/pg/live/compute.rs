@@ -1,4 +1,5 @@
-//! Computes the statistics of a copy of a statement, as the session itself would if an error ended the statement now.
+//! Computes the statistics of a copy of a statement, as the session itself would if an error ended the
+//! statement now.
 
 use super::read::Running;
 use crate::pg::compat;
@@ -128,8 +129,8 @@ impl Running {
         Some((computed, self))
     }
 
-    /// Returns the node whose account is the running one. A node without its wrapper leaves its account behind when its call ends:
-    /// then its caller runs, which may be such a node too.
+    /// Returns the node whose account is the running one. A node without its wrapper leaves its account
+    /// behind when its call ends: then its caller runs, which may be such a node too.
     fn running(&self, account: usize) -> Option<usize> {
         let mut i = self.of_account(account)?;
         // There are at most as many callers as nodes.
@@ -143,8 +144,8 @@ impl Running {
         None
     }
 
-    /// Returns whether core has replaced a node's wrapper and measures the node itself, as in a Parallel Hash Join during the Gather's first
-    /// call. `Statement::note_unwrapped` restores the wrapper afterwards.
+    /// Returns whether core has replaced a node's wrapper and measures the node itself, as in a Parallel Hash
+    /// Join during the Gather's first call. `Statement::note_unwrapped` restores the wrapper afterwards.
     fn is_unwrapped(&self, i: usize) -> bool {
         let node = &self.nodes[i];
         let may_be = node.under_gather && !node.by_core && node.method.is_some() && node.before == 0;

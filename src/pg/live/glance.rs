@@ -1,6 +1,8 @@
-//! Finds the statement and the node that a session runs now, and copies nothing else. It allocates nothing after the areas are known.
+//! Finds the statement and the node that a session runs now, and copies nothing else. It allocates nothing
+//! after the areas are known.
 //!
-//! As for the copies of `read`, what was read is used only if the same execution was live before and afterwards.
+//! As for the copies of `read`, what was read is used only if the same execution was live before and
+//! afterwards.
 
 use super::area::{self, Area};
 use super::block::{Block, Need};
@@ -27,8 +29,9 @@ pub struct Glance {
     pub wait_event: u32,
 }
 
-/// What was seen of a session. It is so again while the same account runs in the same execution, as in a session that waits. Then most
-/// of what was read need not be read again: each part lies in another page, which is no longer in the processor's caches.
+/// What was seen of a session. It is so again while the same account runs in the same execution, as in a
+/// session that waits. Then most of what was read need not be read again: each part lies in another page,
+/// which is no longer in the processor's caches.
 #[derive(Clone, Copy)]
 struct Seen {
     id: BlockId,
@@ -95,8 +98,8 @@ impl Areas {
         }
     }
 
-    /// Returns the area of a process with this place in the list of processes. An area that the process has just taken is found at the
-    /// first time in a round that one is missed.
+    /// Returns the area of a process with this place in the list of processes. An area that the process has
+    /// just taken is found at the first time in a round that one is missed.
     ///
     /// # Safety
     /// The caller must be in `contained`, outside of any FFI boundary. Raises if memory cannot be mapped.
@@ -124,9 +127,9 @@ impl Areas {
         }
     }
 
-    /// Returns what a process runs: the innermost of its measured statements. Returns `None` if none runs, or if its statements are
-    /// too short to be seen. The process, and the leader of a parallel worker, are given by the places in the list of processes and
-    /// the pids.
+    /// Returns what a process runs: the innermost of its measured statements. Returns `None` if none runs, or
+    /// if its statements are too short to be seen. The process, and the leader of a parallel worker, are
+    /// given by the places in the list of processes and the pids.
     ///
     /// # Safety
     /// The caller must be in `contained`, outside of any FFI boundary. Raises if memory cannot be mapped.
@@ -208,14 +211,37 @@ impl Innermost {
     }
 }
 
-/// Looks at a session once. Returns `None` if it must be tried again, and `Some(None)` if no statement runs. `last` is what was seen the
-/// last time.
+/// Returns the key of the innermost statement in private memory that a session runs, if none runs inside of
+/// it that is in a block. Its nodes are not known.
+fn innermost_private(area: &Area, in_block: Option<&Innermost>) -> Option<PlanKey> {
+    let running = area.shown_cuts().filter_map(|cut| {
+        let generation = cut.header.generation.live()?;
+        let (state, key) = (cut.header.state(), cut.header.setup().key);
+        let is_one = state.is_running && cut.header.generation.is_still(generation);
+        is_one.then_some((state.depth, key))
+    });
+    let (depth, key) = running.max_by_key(|(depth, _)| *depth)?;
+    let inside = |block: &Innermost| block.block.header.state().depth > depth;
+    (!in_block.is_some_and(inside)).then_some(key)
+}
+
+/// Looks at a session once. Returns `None` if it must be tried again, and `Some(None)` if no statement runs.
+/// `last` is what was seen the last time.
 ///
 /// # Safety
 /// The caller must be in `contained`, outside of any FFI boundary. Raises if memory cannot be mapped.
 unsafe fn look(memory: &LiveMemory, area: &'static Area, last: &mut Option<Seen>) -> Option<Option<Glance>> {
     // SAFETY: the caller promises what the function requires.
-    let Some(innermost) = (unsafe { Innermost::of(memory, area, last.as_ref()) }) else {
+    let innermost = unsafe { Innermost::of(memory, area, last.as_ref()) };
+    if let Some(key) = innermost_private(area, innermost.as_ref()) {
+        return Some(Some(Glance {
+            key,
+            node: None,
+            plan_node_id: -1,
+            wait_event: area.wait_event(),
+        }));
+    }
+    let Some(innermost) = innermost else {
         return Some(None);
     };
     let (id, block, generation) = (innermost.id, innermost.block, innermost.generation);
@@ -234,7 +260,8 @@ unsafe fn look(memory: &LiveMemory, area: &'static Area, last: &mut Option<Seen>
     if !Need::of_nodes(setup.count).fits(id.kind()) {
         return None;
     }
-    // SAFETY: the caller promises what the functions require. The block has so many initialised nodes, which are never freed.
+    // SAFETY: the caller promises what the functions require. The block has so many initialised nodes, which
+    // are never freed.
     let (running, is_by_core, wait_event) = unsafe {
         let nodes = block.nodes().cast_const();
         let wait_event = area.wait_event();
@@ -271,7 +298,8 @@ unsafe fn look(memory: &LiveMemory, area: &'static Area, last: &mut Option<Seen>
     Some(Some(glance))
 }
 
-/// Returns the node of an account, if it is one of so many nodes, the first of which has its account at `first`.
+/// Returns the node of an account, if it is one of so many nodes, the first of which has its account at
+/// `first`.
 fn of_account(count: usize, first: usize, account: usize) -> Option<usize> {
     let index = account.checked_sub(first)? / size_of::<Node>();
     (index < count).then_some(index)
@@ -280,7 +308,8 @@ fn of_account(count: usize, first: usize, account: usize) -> Option<usize> {
 /// Returns the node that runs if the account of this one is the running one: see `Running::running`.
 ///
 /// # Safety
-/// There must be so many initialised nodes, and one with this index. Their session may change them meanwhile, each word as a whole.
+/// There must be so many initialised nodes, and one with this index. Their session may change them meanwhile,
+/// each word as a whole.
 unsafe fn running(nodes: *const Node, count: usize, first: usize, mut index: usize) -> Option<usize> {
     // There are at most as many callers as nodes.
     for _ in 0..count {
@@ -327,7 +356,8 @@ unsafe fn is_timed_by_core(node: *const Node) -> bool {
 /// Returns the node that core calls now on behalf of a node, or else that node.
 ///
 /// # Safety
-/// There must be so many initialised nodes, and one with this index. Their session may change them meanwhile, each word as a whole.
+/// There must be so many initialised nodes, and one with this index. Their session may change them meanwhile,
+/// each word as a whole.
 unsafe fn called_by_core(nodes: *const Node, count: usize, index: usize) -> usize {
     // SAFETY: the index is one of a node by the caller's promise, and each of the others is checked.
     unsafe {
@@ -347,8 +377,8 @@ unsafe fn called_by_core(nodes: *const Node, count: usize, index: usize) -> usiz
     index
 }
 
-/// Returns the plan that a leader runs, and the number of the node with this plan node id, if it runs the statement of this key.
-/// Returns `None` if it must be tried again.
+/// Returns the plan that a leader runs, and the number of the node with this plan node id, if it runs the
+/// statement of this key. Returns `None` if it must be tried again.
 ///
 /// # Safety
 /// The caller must be in `contained`, outside of any FFI boundary. Raises if memory cannot be mapped.
@@ -359,7 +389,11 @@ unsafe fn place(
     plan_node_id: i32,
 ) -> Option<Option<(PlanKey, Option<u16>)>> {
     // SAFETY: the caller promises what the function requires.
-    let Some(innermost) = (unsafe { Innermost::of(memory, leader, None) }) else {
+    let innermost = unsafe { Innermost::of(memory, leader, None) };
+    if let Some(key) = innermost_private(leader, innermost.as_ref()) {
+        return Some((key.queryid == worker.queryid).then_some((key, None)));
+    }
+    let Some(innermost) = innermost else {
         return Some(None);
     };
     let setup = innermost.block.header.setup();

@@ -8,8 +8,8 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
 
-/// How a statement is measured. It is the same for all executions. All fields are numbers, because readers may copy it while it
-/// changes.
+/// How a statement is measured. It is the same for all executions. All fields are numbers, because readers
+/// may copy it while it changes.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Setup {
@@ -56,8 +56,8 @@ pub struct Header {
     is_running: AtomicBool,
 }
 
-// SAFETY: only the one thread of the session writes the setup. Readers in other processes copy it word by word, and use it only
-// if the generation shows that it was not written meanwhile.
+// SAFETY: only the one thread of the session writes the setup. Readers in other processes copy it word by
+// word, and use it only if the generation shows that it was not written meanwhile.
 unsafe impl Sync for Header {}
 
 /// A copy of what changes while a statement is live.
@@ -141,7 +141,8 @@ impl Header {
         let mut words = [0u64; WORDS];
         let from: *const u64 = self.setup.get().cast();
         for (i, word) in words.iter_mut().enumerate() {
-            // SAFETY: the setup has so many words, which are initialised. The owner may change each meanwhile, as a whole.
+            // SAFETY: the setup has so many words, which are initialised. The owner may change each
+            // meanwhile, as a whole.
             *word = unsafe { from.add(i).read_volatile() };
         }
         // SAFETY: the sizes are the same, and all fields are numbers, for which all bits are valid.

@@ -1,14 +1,16 @@
 //! Statements that run now, as other sessions see them.
 //!
-//! A session measures its statements in shared memory. Another session copies what it finds there, and computes the statistics
-//! from the copy as the session itself would if an error ended the statement now. It sends no signal and takes no lock, so it
-//! works also if the session waits or is stopped, and the session pays nothing for it.
+//! A session measures its statements in shared memory. Another session copies what it finds there, and
+//! computes the statistics from the copy as the session itself would if an error ended the statement now. It
+//! sends no signal and takes no lock, so it works also if the session waits or is stopped, and the session
+//! pays nothing for it.
 //!
 //! * `alias` makes a page of this process's statics visible to others, so that they see which node runs;
 //! * `header` is what a statement publishes beside its nodes;
 //! * `block` is the shared memory of a statement: its header, its nodes and its description;
 //! * `area` is what a session always has: the pages with its hot state, its first block, and slots for more;
 //! * `own` finds a block for a statement of this session;
+//! * `cut` is what is shown of a statement in private memory;
 //! * `memory` provides the nodes of a statement, in a block, or in private memory if there is none;
 //! * `read` copies the statements of all sessions;
 //! * `glance` finds the statement and the node that a session runs, and copies nothing else;
@@ -19,6 +21,7 @@ mod alias;
 pub mod area;
 mod block;
 mod compute;
+mod cut;
 mod glance;
 mod header;
 pub mod memory;

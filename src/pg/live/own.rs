@@ -7,7 +7,8 @@
 
 use super::area::{self, Area, FIRST_SLOT, SLOTS};
 use super::block::{self, Block, Need};
-use super::header::Header;
+use super::cut::CUTS;
+use super::header::{Header, Setup};
 use crate::pg::hot::node::Node;
 use crate::pg::server;
 use crate::pg::server::backend_local::BackendLocal;
@@ -18,6 +19,7 @@ use rowsource_core::blocks::{BlockId, Slot};
 use rowsource_core::model::LazyDescription;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// The blocks that the statements of a session use, its first one apart, take at most so many bytes.
@@ -32,6 +34,10 @@ struct Own {
     area: Cell<Option<&'static Area>>,
     /// A bit for each slot that belongs to an [`OwnBlock`].
     used: Cell<u32>,
+    /// For each cut, the number of the statement that had it last.
+    cuts: [Cell<u64>; CUTS],
+    /// The number of the last statement that got a cut.
+    last_cut: Cell<u64>,
     /// The descriptions in the blocks.
     descriptions: [RefCell<Option<Rc<LazyDescription>>>; SLOTS],
     /// There was no memory for an area.
@@ -43,6 +49,8 @@ struct Own {
 static OWN: BackendLocal<Own> = BackendLocal::new(Own {
     area: Cell::new(None),
     used: Cell::new(0),
+    cuts: [const { Cell::new(0) }; CUTS],
+    last_cut: Cell::new(0),
     descriptions: [const { RefCell::new(None) }; SLOTS],
     has_no_area: Shortage(Cell::new(None)),
     has_no_block: Shortage(Cell::new(None)),
@@ -109,7 +117,87 @@ pub fn is_hot_shared() -> bool {
     OWN.area.get().is_some_and(|area| area.hot().is_some())
 }
 
-/// Returns the header of all statements in private memory, if the session has an area.
+/// The room for a statement in private memory, until it is dropped. The session takes its cuts in turn, so
+/// that a statement that is kept for reuse often finds its own again.
+pub struct OwnCut {
+    area: &'static Area,
+    index: usize,
+    number: u64,
+    is_held: Cell<bool>,
+}
+
+/// Returns the index of the cut that was given back first.
+fn free_cut(area: &Area) -> Option<usize> {
+    let held = area.held_cuts.load(Relaxed);
+    let free = (0..CUTS).filter(|i| held >> i & 1 == 0);
+    free.min_by_key(|i| OWN.cuts[*i].get())
+}
+
+/// Takes a cut. Returns `None` if statements of this session have all, or if it has no area.
+#[cold]
+pub fn take_cut() -> Option<OwnCut> {
+    let area = own(&store::live_memory()?)?;
+    let (index, number) = (free_cut(area)?, OWN.last_cut.get() + 1);
+    OWN.last_cut.set(number);
+    OWN.cuts[index].set(number);
+    let cut = OwnCut {
+        area,
+        index,
+        number,
+        is_held: Cell::new(false),
+    };
+    cut.hold().then_some(cut)
+}
+
+/// Returns whether a statement in private memory without a cut could have one now.
+#[cold]
+pub fn may_have_cut() -> bool {
+    OWN.area.get().is_some_and(|area| free_cut(area).is_some())
+}
+
+impl OwnCut {
+    /// Takes the cut again after [`OwnCut::give_back`]. Returns false if another statement has had it since.
+    #[cold]
+    pub fn hold(&self) -> bool {
+        let is_last = OWN.cuts[self.index].get() == self.number;
+        if is_last {
+            self.area.held_cuts.fetch_or(1 << self.index, Relaxed);
+        }
+        self.is_held.set(is_last);
+        is_last
+    }
+
+    /// Gives the cut back until its statement runs again.
+    #[cold]
+    pub fn give_back(&self) {
+        if self.is_held.replace(false) {
+            self.header().end();
+            self.area.held_cuts.fetch_and(!(1 << self.index), Relaxed);
+        }
+    }
+
+    /// Returns the header. It is valid as long as the process runs.
+    pub fn header(&self) -> &'static Header {
+        &self.area.cuts()[self.index].header
+    }
+
+    /// Publishes how the statement is measured, and its text.
+    ///
+    /// # Safety
+    /// The cut must be held, and the statement must not be live.
+    pub unsafe fn publish(&self, setup: Setup, text: &str) {
+        // SAFETY: the session owns the area, and the caller promises the rest.
+        unsafe { self.area.cuts()[self.index].publish(setup, text) }
+    }
+}
+
+impl Drop for OwnCut {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
+/// Returns the header of all statements in private memory that have no cut, if the session has an area.
 pub fn private_header() -> Option<&'static Header> {
     OWN.area.get().map(|area| &area.private)
 }

@@ -1,11 +1,13 @@
 //! Copies the statements that run in all sessions.
 //!
-//! The copy of a statement is checked: if the statement ended meanwhile, or another one took its place, the copy is made again, and
-//! after some tries the statement is left out. Each word of a copy is one that the session has written. Addresses in it are those
-//! of the session, so they are only compared and turned into indices.
+//! The copy of a statement is checked: if the statement ended meanwhile, or another one took its place, the
+//! copy is made again, and after some tries the statement is left out. Each word of a copy is one that the
+//! session has written. Addresses in it are those of the session, so they are only compared and turned into
+//! indices.
 
 use super::area::{self, Area};
 use super::block::{Block, Need};
+use super::cut::Cut;
 use super::header::{Setup, State};
 use super::wish;
 use crate::pg::compat;
@@ -36,6 +38,8 @@ pub struct Running {
     /// The clock's reading when it was copied.
     pub now: u64,
     pub nodes: Vec<Node>,
+    /// It is in private memory: its nodes are not seen, and of its description only the text.
+    pub is_private: bool,
     /// The description of its plan. A parallel worker has none.
     pub published: Option<Published>,
     /// What runs now.
@@ -83,7 +87,8 @@ pub fn each_running(mut visit: impl FnMut(Running)) -> bool {
     true
 }
 
-/// Returns the pids of the sessions that run a measured statement in private memory, of which nothing is known.
+/// Returns the pids of the sessions that run a measured statement in private memory of which nothing is
+/// known: the sessions have too many of them.
 ///
 /// # Errors
 /// Raises "out of memory".
@@ -129,6 +134,10 @@ fn of_session(memory: &LiveMemory, area: &'static Area) -> Vec<Running> {
                 .flatten()
         })
         .collect();
+    all.extend(
+        area.shown_cuts()
+            .filter_map(|cut| (0..TRIES).find_map(|_| copy_cut(area, cut, pid)).flatten()),
+    );
     if area.pid() != Some(pid) {
         return Vec::new();
     }
@@ -139,7 +148,8 @@ fn of_session(memory: &LiveMemory, area: &'static Area) -> Vec<Running> {
             running.state.began,
         )
     });
-    // The session's account is that of the innermost statement. For the others it is the one that called for the next inner one.
+    // The session's account is that of the innermost statement. For the others it is the one that called for
+    // the next inner one.
     let mut caller = None;
     for running in all.iter_mut().rev().filter(|running| running.state.is_running) {
         if let (Some(hot), Some((account, began, clock))) = (&mut running.hot, caller) {
@@ -208,8 +218,34 @@ fn copy(
         state,
         now,
         nodes,
+        is_private: false,
         published,
         hot,
+        has_beats: area.hot().is_some() && wish::has_heart(),
+    }))
+}
+
+/// Copies a statement in private memory, as [`copy`] does.
+fn copy_cut(area: &'static Area, cut: &'static Cut, pid: i32) -> Option<Option<Running>> {
+    let Some(generation) = cut.header.generation.live() else {
+        return Some(None);
+    };
+    let (setup, state, text) = (cut.header.setup(), cut.header.state(), cut.text());
+    let now = Source::ALL.get(usize::from(setup.clock))?.read();
+    if !cut.header.generation.is_still(generation) {
+        return None;
+    }
+    Some(Some(Running {
+        pid,
+        leader: area.leader(),
+        wait_event: area.wait_event(),
+        setup,
+        state,
+        now,
+        nodes: Vec::new(),
+        is_private: true,
+        published: (!text.is_empty()).then(|| Published::of_text(text)),
+        hot: None,
         has_beats: area.hot().is_some() && wish::has_heart(),
     }))
 }
@@ -275,7 +311,8 @@ fn hot(area: &Area) -> Option<HotCopy> {
 /// Copies a value word by word.
 ///
 /// # Safety
-/// `from` must be the address of a value of whole words, for which all combinations of the words that are written there are valid.
+/// `from` must be the address of a value of whole words, for which all combinations of the words that are
+/// written there are valid.
 pub(super) unsafe fn copy_words<T: Copy>(from: *const T) -> T {
     const { assert!(size_of::<T>().is_multiple_of(8) && align_of::<T>() == 8) };
     let mut value = MaybeUninit::<T>::uninit();

@@ -50,7 +50,7 @@ pub use process::{
 };
 pub use relation::{HeapSize, heap_size};
 pub use statement_text::{
-    MAX_SHOWN_TEXT, commented_text, statement_beginning, statement_text, with_literals,
+    MAX_SHOWN_TEXT, commented_text, statement_beginning, statement_text, with_literals, with_text,
 };
 pub use stop::{is_stopping, stopped_cleanly};
 pub use time::{from_unix, message_time, now, now_unix, shown_time, time_of_day};

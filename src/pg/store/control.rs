@@ -1,12 +1,13 @@
 //! The store's control block: its place in shared memory, the handles and the counters in it.
 
-use super::evicted::Evicted;
+use super::evicted::{Evicted, Limit};
 use super::flips::SharedFlips;
 use super::presence::Presence;
 use super::room;
 use super::targets::SharedTargets;
 use crate::guc;
 use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::waits::lasting::{self, EventNames};
 use crate::pg::{compat, server};
 use pgrx::{pg_guard, pg_sys};
 use rowsource_core::beat::Sleep;
@@ -57,6 +58,7 @@ pub(super) struct Control {
     pub stops: SharedStops,
     /// The targets of the SQL trace, with a lock of their own.
     pub targets: SharedTargets,
+    pub event_names: EventNames,
 }
 
 /// The memory in which sessions measure their statements: see `live`. Zero bytes are one that no session
@@ -131,6 +133,7 @@ pub(super) unsafe fn find_or_make_preloaded() {
         if !found {
             initialize(control);
         }
+        lasting::share(&raw const (*control).event_names);
     }
 }
 
@@ -201,6 +204,7 @@ pub(super) unsafe fn find_or_make(name: &CStr) -> *mut Control {
         if CONTROL.get().is_null() {
             let registered = compat::named_dsm_segment(name, size_of::<Control>(), initialize_registered);
             CONTROL.set(registered.cast());
+            lasting::share(&raw const (*CONTROL.get()).event_names);
         }
         CONTROL.get()
     }
@@ -242,6 +246,16 @@ impl Control {
             bytes: room::limit() as u64,
         };
         limits.are_reached(self.plans.load(Relaxed), self.bytes.load(Relaxed))
+    }
+
+    /// Returns the limit for which a plan must be evicted now.
+    pub fn reached_limit(&self) -> Limit {
+        let (max_plans, bytes) = (guc::max_plans(), room::limit());
+        match self.plans.load(Relaxed) >= max_plans as u64 {
+            true => Limit::Plans(max_plans),
+            false if bytes < guc::max_memory() => Limit::Folder(bytes),
+            false => Limit::Memory(bytes),
+        }
     }
 
     /// Stores the limit with which the areas were made.

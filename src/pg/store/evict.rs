@@ -23,7 +23,7 @@ pub(super) unsafe fn evict(store: &Store, part: usize, only_if_full: bool) -> Ve
                 if only_if_full && !control.is_full() {
                     return;
                 }
-                let count = control.plans.load(Relaxed) as usize;
+                let (count, limit) = (control.plans.load(Relaxed) as usize, control.reached_limit());
                 if plans.try_reserve_exact(count).is_err() {
                     return;
                 }
@@ -32,7 +32,7 @@ pub(super) unsafe fn evict(store: &Store, part: usize, only_if_full: bool) -> Ve
                 for plan in selected.iter() {
                     // Sessions use plans without the control lock, so a plan may have been used again.
                     if let Some(totals) = entry::delete_unused(store, &plan.key, plan.last_used) {
-                        control.evicted.add_plan(&plan.key, &totals);
+                        control.evicted.add_plan(&plan.key, &totals, limit);
                     }
                 }
                 let count = selected.len();

@@ -1,8 +1,6 @@
 //! What the store knows of executions that are not stored with their plan: how many plans were evicted and executions refused,
 //! their sums, and the keys of evicted plans for a while.
 
-use super::room;
-use crate::guc;
 use crate::pg::server;
 use rowsource_core::eviction::Doorkeeper;
 use rowsource_core::model::{DatabaseSum, Others, PlanKey, PlanTotals};
@@ -10,7 +8,7 @@ use rustc_hash::FxBuildHasher;
 use serde::{Deserialize, Serialize};
 use std::cell::UnsafeCell;
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 /// A part of the control block. Zero bytes say that nothing was evicted.
 #[repr(C)]
@@ -21,10 +19,63 @@ pub(super) struct Evicted {
     refused: AtomicU64,
     /// When an execution was first not stored with its plan since the last reset, or 0.
     since: AtomicI64,
-    /// The first eviction must be logged.
-    unlogged: AtomicBool,
+    /// The limit for which plans were evicted last, as a word; 0 if none were.
+    reached: AtomicU64,
+    /// For each kind of limit, the one that the log named last.
+    logged: [AtomicU64; Limit::KINDS],
     doorkeeper: Doorkeeper,
     sums: UnsafeCell<Others>,
+}
+
+/// Why plans are evicted.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Limit {
+    /// `max_plans` is reached.
+    Plans(usize),
+    /// `max_memory` is reached, which is so many bytes.
+    Memory(usize),
+    /// The folder of dynamic shared memory leaves so many bytes for plans.
+    Folder(usize),
+}
+
+impl Limit {
+    const KINDS: usize = 3;
+    const KIND_BITS: u32 = 2;
+
+    /// Returns it as a word that is not 0, with the index of its kind in its low bits.
+    fn word(self) -> u64 {
+        let (kind, value) = match self {
+            Limit::Plans(plans) => (0, plans),
+            Limit::Memory(bytes) => (1, bytes),
+            Limit::Folder(bytes) => (2, bytes),
+        };
+        (value.max(1) as u64) << Limit::KIND_BITS | kind
+    }
+
+    fn of_word(word: u64) -> Limit {
+        let value = (word >> Limit::KIND_BITS) as usize;
+        match Limit::kind(word) {
+            0 => Limit::Plans(value),
+            1 => Limit::Memory(value),
+            _ => Limit::Folder(value),
+        }
+    }
+
+    fn kind(word: u64) -> usize {
+        (word & ((1 << Limit::KIND_BITS) - 1)) as usize
+    }
+
+    /// Returns what to do against it.
+    fn advice(self) -> String {
+        match self {
+            Limit::Plans(plans) => format!("raise pg_rowsource.max_plans ({plans})"),
+            Limit::Memory(bytes) => format!("raise pg_rowsource.max_memory ({}MB)", bytes >> 20),
+            Limit::Folder(bytes) => format!(
+                "enlarge /dev/shm, of which they take at most a quarter together with what sessions need ({}MB are left for plans)",
+                bytes >> 20
+            ),
+        }
+    }
 }
 
 /// What the file keeps of it.
@@ -66,14 +117,13 @@ impl Evicted {
         self.doorkeeper.knows(hash(key))
     }
 
-    /// Adds the statistics of an evicted plan.
+    /// Adds the statistics of a plan that was evicted because of a limit.
     ///
     /// # Safety
     /// The caller must hold the control lock exclusively.
-    pub unsafe fn add_plan(&self, key: &PlanKey, totals: &PlanTotals) {
-        if self.count.fetch_add(1, Relaxed) == 0 {
-            self.unlogged.store(true, Relaxed);
-        }
+    pub unsafe fn add_plan(&self, key: &PlanKey, totals: &PlanTotals, limit: Limit) {
+        self.count.fetch_add(1, Relaxed);
+        self.reached.store(limit.word(), Relaxed);
         self.doorkeeper.add(hash(key));
         // SAFETY: the caller holds the control lock exclusively.
         unsafe { self.add_executions(key, totals) };
@@ -113,7 +163,6 @@ impl Evicted {
             self.count.store(0, Relaxed);
             self.refused.store(0, Relaxed);
             self.since.store(0, Relaxed);
-            self.unlogged.store(false, Relaxed);
             self.doorkeeper.clear();
         }
     }
@@ -144,30 +193,25 @@ impl Evicted {
         }
     }
 
-    /// Writes to the server's log that plans are evicted: once after a reset. The caller must hold no lock.
+    /// Writes to the server's log that plans are evicted: once for each limit, until that changes. The caller must
+    /// hold no lock.
     #[inline(always)]
     pub fn log_first(&self) {
-        if self.unlogged.load(Relaxed) {
-            self.log();
+        let reached = self.reached.load(Relaxed);
+        if reached != 0 && self.reached.swap(0, Relaxed) == reached {
+            self.log(reached);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn log(&self) {
-        if self.unlogged.swap(false, Relaxed) {
-            let (plans, mb) = (guc::max_plans(), room::limit() >> 20);
-            let advice = match room::is_narrow() {
-                true => format!(
-                    "to keep more plans, enlarge /dev/shm, of which they take at most a quarter together with what sessions need ({mb}MB are left for plans)"
-                ),
-                false => format!(
-                    "to keep more plans, raise pg_rowsource.max_plans ({plans}) or pg_rowsource.max_memory ({mb}MB)"
-                ),
-            };
-            server::log_alone(&format!(
-                "pg_rowsource has no room for all plans, and evicts those that cost least; their executions are summed up in the rows \"others\" of pg_stat_rowsource_plans; {advice}"
-            ));
+    fn log(&self, reached: u64) {
+        if self.logged[Limit::kind(reached)].swap(reached, Relaxed) == reached {
+            return;
         }
+        let advice = Limit::of_word(reached).advice();
+        server::log_alone(&format!(
+            "pg_rowsource has no room for all plans, and evicts those that cost least; their executions are summed up in the rows \"others\" of pg_stat_rowsource_plans; to keep more plans, {advice}"
+        ));
     }
 }

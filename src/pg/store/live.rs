@@ -1,5 +1,5 @@
-//! The memory in which sessions measure their statements, so that others see them (`pg::live`). It is a part of the area of the
-//! sessions' buffers.
+//! The memory in which sessions measure their statements, so that others see them (`pg::live`). It is a part
+//! of the area of the sessions' buffers.
 
 use super::access;
 use super::attach::registered_name;
@@ -46,8 +46,9 @@ pub fn attach_worker() {
     if is_useless || !memory::has_headroom(0) {
         return;
     }
-    // SAFETY: a statement is being set up, so the process holds no lock, and is outside of any boundary. `contained` catches errors.
-    // PostgreSQL's own data about the mapped memory goes to `TopMemoryContext`, so it stays valid as long as the mapping.
+    // SAFETY: a statement is being set up, so the process holds no lock, and is outside of any boundary.
+    // `contained` catches errors. PostgreSQL's own data about the mapped memory goes to `TopMemoryContext`,
+    // so it stays valid as long as the mapping.
     let area = unsafe {
         let context = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
         let area = contained(|| {
@@ -64,8 +65,8 @@ pub fn attach_worker() {
     access::set_area_alone(area.ok().flatten());
 }
 
-/// Returns what processes know of the active session history. Returns `None` if the library was not preloaded, and the server has no
-/// registry of shared memory.
+/// Returns what processes know of the active session history. Returns `None` if the library was not
+/// preloaded, and the server has no registry of shared memory.
 pub fn shared_history() -> Option<&'static SharedHistory> {
     Some(&control()?.history)
 }
@@ -89,8 +90,9 @@ fn control() -> Option<&'static Control> {
     if !control::may_exist() {
         return None;
     }
-    // SAFETY: callers hold no lock, and are outside of any boundary. `contained` catches errors. PostgreSQL's own data about the
-    // mapped memory goes to `TopMemoryContext`. The control block stays mapped until the process ends.
+    // SAFETY: callers hold no lock, and are outside of any boundary. `contained` catches errors. PostgreSQL's
+    // own data about the mapped memory goes to `TopMemoryContext`. The control block stays mapped until the
+    // process ends.
     unsafe {
         let context = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
         let control = contained(|| control::find_or_make(&registered_name()));
@@ -115,7 +117,8 @@ impl LiveMemory {
     /// process; `None` if there is no memory. It is never freed.
     ///
     /// # Safety
-    /// The caller must be in `contained`, outside of any FFI boundary, and hold no lock. Raises if memory cannot be mapped.
+    /// The caller must be in `contained`, outside of any FFI boundary, and hold no lock. Raises if memory
+    /// cannot be mapped.
     pub unsafe fn first_part(&self) -> Option<(u64, *mut u8)> {
         let (shared, size) = (self.shared, room::first_part() as u64);
         let reserved = shared.reserved.load(Relaxed);

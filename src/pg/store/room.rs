@@ -29,11 +29,11 @@ pub(super) fn limit() -> usize {
 }
 
 /// Returns the size of the first part of a session's memory: pages for its hot state and PostgreSQL's
-/// counters, and 8 kB for a small statement. PostgreSQL places it at a multiple of 4 kB, which is not always a
-/// page.
+/// counters, 8 kB for a small statement, and 4 kB for what is shown of statements in private memory. PostgreSQL
+/// places it at a multiple of 4 kB, which is not always a page.
 pub(super) fn first_part() -> usize {
     let page = compat::page();
-    page + compat::pages_of_counters().1 + 2 * MIN_PAGE + (page - MIN_PAGE)
+    page + compat::pages_of_counters().1 + 3 * MIN_PAGE + (page - MIN_PAGE)
 }
 
 /// Returns for how many sessions the first part is reserved: for all that the server may have, if there is
@@ -61,11 +61,6 @@ fn parts_within(bytes: Option<u64>) -> usize {
 pub(super) fn of_sessions(limit: usize) -> usize {
     let reserved = reserved_parts() * first_part();
     limit / PENDING_PART + limit / LIVE_PART + reserved + reserved / 256 + 16 * MIN_PAGE
-}
-
-/// Returns whether the limit is less than the setting says.
-pub(super) fn is_narrow() -> bool {
-    limit() < guc::max_memory()
 }
 
 /// Returns what is left for plans of so many bytes for all: the sessions' buffers and statements have limits that are parts of theirs.

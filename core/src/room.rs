@@ -1,11 +1,8 @@
 //! Who makes room in a full table: the role that has the most of it. So no role can push out what belongs to roles that have less.
 
-/// The most entries of a table.
-pub const MOST: usize = 256;
-
-/// Returns the role that makes room for an entry of `newcomer`: the one with the most entries, if the new one counts. Of several it is
-/// the newcomer, else any.
-pub fn crowded(owners: impl Iterator<Item = u32>, newcomer: u32) -> u32 {
+/// Returns the role that makes room for an entry of `newcomer` in a table of at most `MOST` entries: the one with
+/// the most, if the new one counts. Of several it is the newcomer, if it has an entry, else any.
+pub fn crowded<const MOST: usize>(owners: impl Iterator<Item = u32>, newcomer: u32) -> u32 {
     let mut sorted = [0; MOST];
     let mut count = 0;
     for (place, owner) in sorted.iter_mut().zip(owners) {
@@ -29,9 +26,11 @@ pub fn crowded(owners: impl Iterator<Item = u32>, newcomer: u32) -> u32 {
 mod tests {
     use super::crowded;
 
+    const MOST: usize = 5;
+
     #[test]
     fn who_has_the_most_makes_room() {
-        let crowded = |owners: &[u32], newcomer| crowded(owners.iter().copied(), newcomer);
+        let crowded = |owners: &[u32], newcomer| crowded::<MOST>(owners.iter().copied(), newcomer);
         assert_eq!(crowded(&[1, 2, 2, 3], 1), 1);
         assert_eq!(crowded(&[1, 2, 2, 2, 3], 1), 2);
         assert_eq!(crowded(&[1, 2, 2, 3], 2), 2);
