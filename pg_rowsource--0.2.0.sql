@@ -841,7 +841,9 @@ CREATE FUNCTION rowsource_info(
     OUT stats_reset timestamptz,
     OUT off_since timestamptz,
     OUT sessions_without_beats bigint,
-    OUT snapshots_removed bigint
+    OUT snapshots_removed bigint,
+    OUT sessions_stopped bigint,
+    OUT last_stop text
 ) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'rowsource_info_0_2'
 LANGUAGE C VOLATILE STRICT ROWS 1 PARALLEL RESTRICTED;
@@ -1286,8 +1288,8 @@ BEGIN ATOMIC
                    nullif(pg_catalog.current_setting('pg_rowsource.snapshot_max_size', true), '0'::text))::numeric
         RETURNING o.snap_id
     )
-    SELECT rowsource_note_removed(pg_catalog.count(*)) FROM excess;
-    SELECT pg_catalog.currval('rowsource_snapshots_snap_id_seq'::regclass);
+    SELECT pg_catalog.currval('rowsource_snapshots_snap_id_seq'::regclass)
+      FROM (SELECT rowsource_note_removed(pg_catalog.count(*)) FROM excess) noted;
 END;
 
 -- Shows what happened between each snapshot and the previous one. If the counters were reset in between, shows their values
@@ -1598,7 +1600,7 @@ COMMENT ON COLUMN rowsource_trace_files.is_own IS 'Whether this session writes i
 COMMENT ON COLUMN rowsource_trace_files.lost_lines IS 'Lines of all files of this session that could not be written; NULL for other sessions';
 COMMENT ON FUNCTION rowsource_clocks(int) IS 'Measures the cost and the behaviour of each clock of this machine';
 COMMENT ON FUNCTION rowsource_plan_flips() IS 'The changes of plans, with the mean times, their standard errors, and the typical times (geometric means)';
-COMMENT ON FUNCTION rowsource_info() IS 'Describes the shared memory of the plans. evictions: plans that made room for others. refused: executions that could not be stored. incomplete_since: when the first of these happened; NULL if the plans contain all executions. off_since: since when pg_rowsource.enabled is off; NULL while it is on. sessions_without_beats: sessions in which long calls without I/O may be missed. snapshots_removed: snapshots that were deleted because of pg_rowsource.snapshot_max_size since the server started';
+COMMENT ON FUNCTION rowsource_info() IS 'Describes the shared memory of the plans. evictions: plans that made room for others. refused: executions that could not be stored. incomplete_since: when the first of these happened; NULL if the plans contain all executions. off_since: since when pg_rowsource.enabled is off; NULL while it is on. sessions_without_beats: sessions in which long calls without I/O may be missed. snapshots_removed: snapshots that were deleted because of pg_rowsource.snapshot_max_size since the server started. sessions_stopped: sessions that measure no more, because that cost more than pg_rowsource.max_overhead or failed. last_stop: the last of them since the server started, and why';
 COMMENT ON FUNCTION rowsource_reset(oid, oid, bigint) IS 'Deletes the plans of a user, a database or a query; 0 stands for any';
 COMMENT ON FUNCTION rowsource_tempfile_reset(oid) IS 'Resets the counters of a database''s temporary files; 0 stands for all databases';
 COMMENT ON FUNCTION rowsource_percent(float8, float8) IS 'Internal: a part of a whole in percent, with one digit. Everyone may call it, because the views call it with their reader''s rights';
@@ -1736,7 +1738,7 @@ COMMENT ON COLUMN pg_stat_rowsource.last_details IS 'details of the last executi
 COMMENT ON COLUMN pg_stat_rowsource.wait_time IS 'Milliseconds that the node itself waited, in all its processes; a part of self_time. The rest of that is processor time, and time spent waiting for a processor. NULL if waits are not counted, or only rows are';
 COMMENT ON COLUMN pg_stat_rowsource.last_wait_time IS 'wait_time of the last execution';
 COMMENT ON COLUMN pg_stat_rowsource.self_blks_read IS 'Blocks of tables, indexes and temporary tables that the node itself read';
-COMMENT ON COLUMN pg_stat_rowsource.self_blk_read_time IS 'Milliseconds reading those blocks; 0 without track_io_timing';
+COMMENT ON COLUMN pg_stat_rowsource.self_blk_read_time IS 'Milliseconds reading those blocks; without track_io_timing, the waits for reads';
 COMMENT ON COLUMN pg_stat_rowsource.self_temp_blks_read IS 'Blocks of work files that the node itself read';
 COMMENT ON COLUMN pg_stat_rowsource.self_temp_blks_written IS 'Blocks of work files that the node itself wrote';
 COMMENT ON COLUMN pg_stat_rowsource.self_temp_blk_time IS 'Milliseconds reading and writing those blocks';
@@ -2215,7 +2217,7 @@ COMMENT ON COLUMN rowsource_top_reads.operation IS 'What the node does, as EXPLA
 COMMENT ON COLUMN rowsource_top_reads.object_name IS 'The index, table, function or other object that the node works on';
 COMMENT ON COLUMN rowsource_top_reads.processes IS 'Processes that ran the node on average: 1, or more below a Gather. The times of all of them add up';
 COMMENT ON COLUMN rowsource_top_reads.blks_read IS 'Blocks of tables, indexes and temporary tables that the node itself read';
-COMMENT ON COLUMN rowsource_top_reads.read_time IS 'Milliseconds reading these blocks; NULL without track_io_timing';
+COMMENT ON COLUMN rowsource_top_reads.read_time IS 'Milliseconds reading these blocks; without track_io_timing, the waits for reads';
 COMMENT ON COLUMN rowsource_top_reads.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
 
 COMMENT ON VIEW rowsource_top_rows_removed IS 'The nodes whose filters, join filters and rechecks removed the most rows';

@@ -19,8 +19,9 @@ set_up() {
     [ ${#fetchers[@]} -eq 0 ] || scripts/setup.sh "${fetchers[@]}" || say "going on without ${fetchers[*]}"
     # Some tests need these extensions.
     [ "$(major)" != 15 ] || scripts/setup.sh postgresql-15-pgaudit || say "going on without pgaudit"
-    [ "$(major)" != 15 ] || scripts/setup.sh postgresql-plperl-15 postgresql-plpython3-15 ||
-        say "going on without PL/Perl and PL/Python"
+    [ "$(major)" != 15 ] || scripts/setup.sh postgresql-plperl-15 postgresql-plpython3-15 postgresql-pltcl-15 ||
+        say "going on without PL/Perl, PL/Python and PL/Tcl"
+    [ "$(major)" != 15 ] || scripts/setup.sh postgresql-15-plr || say "going on without PL/R"
 }
 
 nextest() { PATH=$TARGET/tools/bin:$PATH cargo-nextest nextest "$@"; }
@@ -112,7 +113,7 @@ server_tests() (
     if [ -n "$(selected_tests "kind(test) & ($selected) & test(/_needs_readers$/) - ($unfit)")" ]; then
         install_readers || unfit+=" | test(/_needs_readers$/)"
     fi
-    for module in pgaudit plperl plpython3; do
+    for module in pgaudit plperl plpython3 pltcl plr; do
         [ -e "${PG_ROOT:-}$("$PG_CONFIG" --pkglibdir)/$module.so" ] || unfit+=" | test(/_needs_$module$/)"
     done
     [ -n "${ROWSOURCE_OLD:-}" ] || unfit+=" | test(/_needs_old_server$/)"

@@ -108,6 +108,15 @@ type EnabledSet = Option<fn(bool)>;
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static STATISTICS_LEVEL: GucSetting<StatisticsLevel> =
     GucSetting::<StatisticsLevel>::new(StatisticsLevel::Typical);
+/// What [`statistics_level`] returns: the setting, or `basic` if the session's breaker has tripped.
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
+static LEVEL: BackendLocal<Cell<StatisticsLevel>> = BackendLocal::new(Cell::new(StatisticsLevel::Typical));
+static IS_STOPPED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
+/// The unit is a percent of the executor's time.
+static MAX_OVERHEAD: GucSetting<i32> = GucSetting::<i32>::new(10);
+/// What is called when that setting is assigned.
+static MAX_OVERHEAD_SET: BackendLocal<Cell<MaxOverheadSet>> = BackendLocal::new(Cell::new(None));
+type MaxOverheadSet = Option<fn(i32)>;
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static SAMPFREQ: GucSetting<i32> = GucSetting::<i32>::new(128);
 /// Whether `sampfreq` was set: in the configuration file, for a database or role, or in the session.
@@ -155,10 +164,10 @@ pub const SAMPFREQS: RangeInclusive<i32> = 0..=1_000_000;
 /// The value of `sampfreq` that counts rows only, as in Oracle.
 pub const ROWS_ONLY: i32 = 3;
 
-/// Defines all settings. `enabled_set` is called when the switch is assigned, and `trace_set` when the
-/// session's trace is set, also when a rollback undoes the setting. Only `_PG_init` may call this, and only
-/// once.
-pub fn init(enabled_set: fn(bool), trace_set: fn(Trace)) {
+/// Defines all settings. `enabled_set` is called when the switch is assigned, `max_overhead_set` when the limit of the
+/// breaker is, and `trace_set` when the session's trace is set, also when a rollback undoes the setting. Only `_PG_init`
+/// may call this, and only once.
+pub fn init(enabled_set: fn(bool), max_overhead_set: fn(i32), trace_set: fn(Trace)) {
     ENABLED_SET.set(Some(enabled_set));
     setting::define_assigned_bool(
         &ENABLED,
@@ -175,13 +184,35 @@ pub fn init(enabled_set: fn(bool), trace_set: fn(Trace)) {
             }
         },
     );
-    GucRegistry::define_enum_guc(
-        c"pg_rowsource.statistics_level",
-        c"Selects which statements are measured.",
-        c"basic: only statements with a hint or a trace. typical: all statements, at pg_rowsource.sampfreq. all: all statements, with every call timed unless pg_rowsource.sampfreq was set explicitly.",
+    setting::define_assigned_enum(
         &STATISTICS_LEVEL,
-        GucContext::Userset,
-        GucFlags::default(),
+        About {
+            name: c"pg_rowsource.statistics_level",
+            summary: c"Selects which statements are measured.",
+            details: c"basic: only statements with a hint or a trace. typical: all statements, at pg_rowsource.sampfreq. all: all statements, with every call timed unless pg_rowsource.sampfreq was set explicitly.",
+            context: GucContext::Userset,
+            flags: GucFlags::default(),
+        },
+        |_, _| Ok(()),
+        |level, _| set_level(level),
+    );
+    MAX_OVERHEAD_SET.set(Some(max_overhead_set));
+    setting::define_assigned_int(
+        &MAX_OVERHEAD,
+        About {
+            name: c"pg_rowsource.max_overhead",
+            summary: c"Sets which part of the executor's time measuring may take in a session, in percent.",
+            details: c"A session in which it takes more for a minute measures as with statistics_level basic from then on. 100 is no limit.",
+            context: GucContext::Userset,
+            flags: GucFlags::default(),
+        },
+        1..=100,
+        |_, _| Ok(()),
+        |percent, _| {
+            if let Some(set) = MAX_OVERHEAD_SET.get() {
+                set(percent);
+            }
+        },
     );
     setting::define_assigned_int(
         &SAMPFREQ,
@@ -440,7 +471,25 @@ fn check_worker_channel(channel: i32, origin: Origin) -> Result<(), Refusal> {
 
 /// Returns which statements are measured.
 pub fn statistics_level() -> StatisticsLevel {
-    value(&STATISTICS_LEVEL)
+    LEVEL.get()
+}
+
+fn set_level(level: StatisticsLevel) {
+    LEVEL.set(match IS_STOPPED.get() {
+        true => StatisticsLevel::Basic,
+        false => level,
+    });
+}
+
+/// Makes the statistics level of the session `basic` as long as the breaker has tripped, whatever the setting says.
+pub fn set_stopped(is_stopped: bool) {
+    IS_STOPPED.set(is_stopped);
+    set_level(value(&STATISTICS_LEVEL));
+}
+
+/// Returns which part of the executor's time measuring may take, in percent.
+pub fn max_overhead() -> i32 {
+    value(&MAX_OVERHEAD)
 }
 
 /// Returns the sampling frequency: on average, one call in this many is timed.

@@ -33,7 +33,12 @@ pub extern "C-unwind" fn _PG_init() {
     rowsource_core::clock::prepare();
     pg::server::enable_query_ids();
     pg::server::switch::share();
-    guc::init(set_enabled, pg::sql_trace::targets::set_own);
+    pg::executor::breaker::init();
+    guc::init(
+        set_enabled,
+        pg::executor::breaker::set_limit,
+        pg::sql_trace::targets::set_own,
+    );
     pg::store::init();
     pg::plan::describe::unended::init();
     pg::executor::hooks::init();

@@ -12,6 +12,7 @@ use rowsource_core::model::{
     Buffers, DatabaseSum, ExecutionStats, LazyDescription, NodeStats, NodeTotals, Outcome, Outside, Plan,
     PlanKey, Run, StatementFacts, Workers,
 };
+use rowsource_core::plan::Costs;
 use rowsource_core::results::Counts;
 use rowsource_core::waits::plan::PlanWaits;
 use std::cell::{Cell, RefCell};
@@ -45,13 +46,21 @@ pub struct TextId {
     pub place: (i32, i32),
 }
 
+/// A statement that ends, of which PostgreSQL still has all.
+pub trait LiveStatement {
+    /// Copies the text, in the server's encoding.
+    fn copy_text(&self, to: &mut Vec<u8>);
+    /// Copies what the planner expected of the nodes; nothing if there is no memory.
+    fn copy_costs(&self, to: &mut Vec<Costs>);
+}
+
 /// What is kept of an execution as the session's last statement. The text is copied only if it may differ from that of the last
 /// statement before.
 pub struct Executed<'a> {
     /// If this is the same, so is the text.
     pub text: TextId,
-    /// Copies the text, in the server's encoding.
-    pub copy: &'a dyn Fn(&mut Vec<u8>),
+    /// The statement, as long as PostgreSQL has it.
+    pub statement: &'a dyn LiveStatement,
     /// What each process of a parallel plan did.
     pub workers: Option<Box<Workers>>,
     /// The time of its last planning, in milliseconds.
@@ -77,11 +86,13 @@ struct Last {
     planning_ms: f64,
     /// The blocks that its last planning used.
     planning_blocks: Option<Buffers>,
+    /// What its planner expected of the nodes. The description may be of another planning.
+    costs: Vec<Costs>,
     /// The statistics of the nodes, unless there are `counts`.
     stats: Vec<NodeStats>,
     /// What the nodes counted, if their statistics are not computed yet.
     counts: Box<Counts>,
-    /// The statement's text, if its description shows no literals.
+    /// The statement's text, if its description shows no literals, or older ones.
     text: Vec<u8>,
     /// Which text that is.
     text_id: TextId,
@@ -176,6 +187,7 @@ pub fn record(execution: &mut Execution, nodes: &mut Vec<NodeStats>, histograms:
         session
             .plans
             .record(plan, description, execution.older_literals, &stats(nodes));
+        store::tell(&plan.key, stats(nodes));
     }
     if execution.last.is_some() {
         let last = session.keep_last(execution);
@@ -245,14 +257,17 @@ pub fn last() -> Option<LastStatement> {
     stats.extend_from_slice(&last.stats);
     // The user looks at the session's statements.
     last.copies.set(COPIES);
-    let description = if last.description.is_normalised() && !last.text.is_empty() {
-        Rc::new(server::with_literals(last.description.decoded(), &last.text))
-    } else {
-        last.description.decoded().clone()
+    let shown = last.description.decoded();
+    let mut description = match last.text.is_empty() {
+        true => shown.clone(),
+        false if last.older_literals => Rc::new(server::with_text(shown, &last.text)),
+        false => Rc::new(server::with_literals(shown, &last.text)),
     };
+    description.plan_as(&last.costs);
     let plan = Plan {
         description,
         older_literals: last.older_literals,
+        older_text: last.older_literals && last.text.is_empty(),
         explained: last.run.explained,
         statistics: stored.statistics.with_last(&last.run),
         last_waits: Some(last.waits),
@@ -362,8 +377,13 @@ impl Session {
         let last = self.last.get_or_insert_with(|| Last::new(execution));
         if let Some(executed) = &mut execution.last {
             // Texts of different statements may lie at the same place one after the other.
-            if last.text_id != executed.text || !Rc::ptr_eq(&last.plan, execution.plan) {
-                last.keep_text(executed, execution.description, execution.run.at);
+            let is_other = last.text_id != executed.text || !Rc::ptr_eq(&last.plan, execution.plan);
+            if is_other {
+                let shows_it = !execution.description.is_normalised() && !execution.older_literals;
+                last.keep_text(executed, shows_it, execution.run.at);
+            }
+            if is_other || execution.run.planning.plans > 0 {
+                executed.statement.copy_costs(&mut last.costs);
             }
             last.keep_planning(executed);
             if executed.workers.is_some() || last.workers.is_some() {
@@ -403,6 +423,7 @@ impl Last {
             workers: None,
             planning_ms: 0.0,
             planning_blocks: None,
+            costs: Vec::new(),
             stats: Vec::new(),
             counts: Box::default(),
             text: Vec::new(),
@@ -452,11 +473,11 @@ impl Last {
         }
     }
 
-    /// Keeps the text of an execution if its description shows no literals. Not if the session sends very many statements:
-    /// then the literals are not known.
+    /// Keeps the text of an execution, unless its description shows it. Not if the session sends very many statements: then the
+    /// literals are not known.
     #[cold]
     #[inline(never)]
-    fn keep_text(&mut self, text: &Executed, description: &LazyDescription, now: i64) {
+    fn keep_text(&mut self, text: &Executed, description_shows_it: bool, now: i64) {
         self.text_id = TextId::default();
         self.text.clear();
         if now.saturating_sub(self.copies_from) >= COPIES_PERIOD {
@@ -464,11 +485,11 @@ impl Last {
             self.copies.set(COPIES);
         }
         if let Some(left) = self.copies.get().checked_sub(1)
-            && description.is_normalised()
+            && !description_shows_it
         {
             self.copies.set(left);
             self.text_id = text.text;
-            (text.copy)(&mut self.text);
+            text.statement.copy_text(&mut self.text);
         }
     }
 }

@@ -162,11 +162,16 @@ fn joined(methods: u32, all: &'static [&'static str]) -> Option<String> {
     (methods > 0).then(|| names(methods, all).collect::<Vec<_>>().join(", "))
 }
 
+/// Adds how a sort worked. If processes or executions used several methods, it names the one that needed most, and lists all.
 fn add_sort(details: &mut Details, facts: &NodeFacts) {
-    let Some(method) = joined(facts.methods, &SORT_METHODS) else {
+    let methods: Vec<&str> = names(facts.methods, &SORT_METHODS).collect();
+    let Some(&method) = methods.last() else {
         return;
     };
     details.insert("Sort Method".to_string(), method.into());
+    if methods.len() > 1 {
+        details.insert("Sort Methods Used".to_string(), methods.into());
+    }
     let (kind, used) = match (facts.disk_kb.get(), facts.memory_kb.get()) {
         (Some(disk), _) => ("Disk", disk),
         (None, memory) => ("Memory", memory.unwrap_or(0)),
@@ -328,7 +333,7 @@ mod tests {
         sort.facts.disk_kb = 300.into();
         assert_eq!(
             of(&nodes, &[sort]),
-            json!({"Sort Method": "quicksort, external merge", "Sort Space Used": 300, "Sort Space Type": "Disk"})
+            json!({"Sort Method": "external merge", "Sort Methods Used": ["quicksort", "external merge"], "Sort Space Used": 300, "Sort Space Type": "Disk"})
         );
         let mut incremental = stats(NodeKind::IncrementalSort, [4, 2, 100, 60, 0, 90]);
         incremental.facts.peaks = [30, 40, 0, 50];

@@ -11,6 +11,7 @@
 //! * `logical_io` sums up the times of gets of blocks;
 //! * `beat` is the protocol by which the worker tells sessions that time has passed;
 //! * `blocks` is the protocol of the shared memory in which sessions measure their statements;
+//! * `breaker` says when a session stops measuring, because that costs too much;
 //! * `pending` is the protocol of the sessions' buffers in shared memory; `eviction` chooses the plans that go;
 //! * `flips` detects that a query changed its plan;
 //! * `stable_hash` makes numbers that never change;
@@ -23,6 +24,7 @@
 pub mod ash;
 pub mod beat;
 pub mod blocks;
+pub mod breaker;
 pub mod call_trace;
 pub mod clock;
 pub mod details;

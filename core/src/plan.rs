@@ -114,6 +114,36 @@ pub struct Costs {
     pub plan_width: f64,
 }
 
+impl Costs {
+    /// What is not known is not a number.
+    pub const UNKNOWN: Costs = Costs {
+        startup_cost: f64::NAN,
+        total_cost: f64::NAN,
+        plan_rows: f64::NAN,
+        plan_width: f64::NAN,
+    };
+}
+
+impl PlanNode {
+    /// Returns what the planner expected.
+    pub fn costs(&self) -> Costs {
+        Costs {
+            startup_cost: self.startup_cost,
+            total_cost: self.total_cost,
+            plan_rows: self.plan_rows,
+            plan_width: self.plan_width,
+        }
+    }
+
+    /// Replaces what the planner expected.
+    pub fn set_costs(&mut self, costs: Costs) {
+        self.startup_cost = costs.startup_cost;
+        self.total_cost = costs.total_cost;
+        self.plan_rows = costs.plan_rows;
+        self.plan_width = costs.plan_width;
+    }
+}
+
 /// Why a plan could not be described.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {

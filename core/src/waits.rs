@@ -1,5 +1,6 @@
 //! Waits: their counters, for memory that many processes share.
 
+pub mod names;
 pub mod plan;
 pub mod slot;
 pub mod sums;

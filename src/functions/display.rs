@@ -35,7 +35,7 @@ pub fn lines(
         return live::lines(rows, pid, &format);
     }
     let is_of_session = queryid.is_none();
-    let (plan, stats) = match format.shown() {
+    let (mut plan, stats) = match format.shown() {
         Shown::Kept(which) => {
             let found = find_stored(queryid, planid);
             let mut plan = found.unwrap_or_else(|| fail_not_kept(queryid, planid));
@@ -52,6 +52,9 @@ pub fn lines(
             (plan, stats)
         }
     };
+    let are_sums = format.shown() == Shown::Totals;
+    memory::ensure_headroom(plan.description.nodes.len());
+    plan.description.estimate_as(&stats, are_sums);
     let warning = is_of_session
         .then(|| unmeasured::reason(Some(plan.statistics.last_seen)))
         .flatten()
@@ -112,6 +115,7 @@ fn header(plan: &Plan, shown: Shown) -> Header {
         unfinished_calls: statistics.unfinished_calls,
         block_size: pg_sys::BLCKSZ,
         older_literals: plan.older_literals,
+        older_text: plan.older_text,
         search_path: server::search_path(),
         warning: None,
         waits: wait_names::shown(plan, is_one),

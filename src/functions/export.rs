@@ -119,6 +119,7 @@ fn kept_execution(mut plan: Plan, which: Which, exemplar: Exemplar) -> Option<Ex
         server::notify(&none.message, none.hint);
         return None;
     };
+    plan.description.estimate_as(&kept.nodes, false);
     Some(Exported {
         plan,
         stats: std::mem::take(&mut kept.nodes),
@@ -130,9 +131,12 @@ fn kept_execution(mut plan: Plan, which: Which, exemplar: Exemplar) -> Option<Ex
 
 /// Returns a plan with the statistics of its last execution, or of all. `last` is the last execution, if that is not the one that
 /// `plan` has.
-fn summed(plan: Plan, last: Option<Vec<NodeStats>>, which: Which) -> Exported {
+fn summed(mut plan: Plan, last: Option<Vec<NodeStats>>, which: Which) -> Exported {
     memory::ensure_headroom(plan.description.nodes.len());
-    let stats = display::statistics_of(&plan, last, which == Which::Last);
+    let is_last = which == Which::Last;
+    let stats = display::statistics_of(&plan, last, is_last);
+    memory::ensure_headroom(plan.description.nodes.len());
+    plan.description.estimate_as(&stats, !is_last);
     let executions = match which {
         Which::Mean => plan.statistics.times.calls.max(1) as f64,
         _ => 1.0,

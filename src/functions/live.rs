@@ -152,6 +152,7 @@ fn header(live: &Live, description: &PlanDescription, workers: usize) -> Header 
         shown: Shown::Last,
         block_size: pg_sys::BLCKSZ,
         search_path: server::search_path(),
+        beats_missing: !statement.has_beats,
         now: Some(Now {
             pid: statement.pid,
             node: computed.running,

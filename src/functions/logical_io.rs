@@ -115,9 +115,6 @@ fn summary(of: Option<&Summary>) -> [Value; 5] {
     ]
 }
 
-/// The waits for blocks that are read. On 18 and newer, other processes may read them.
-const READS: [&str; 3] = ["DataFileRead", "AioIoCompletion", "AioIoUringExecution"];
-
 /// The gets of a node in all executions of its plan.
 pub struct NodeGets {
     /// The blocks found in buffers, and those that were read.
@@ -154,12 +151,9 @@ pub fn node_gets(plan: &Plan) -> Vec<NodeGets> {
             gets.hit = None;
         }
     }
-    for ((node, name), waits) in wait_names::by_node(&plan.statistics.waits) {
-        let is_read = name.is_some_and(|(_, event)| READS.contains(&event.as_str()));
-        if let Some(gets) = node.and_then(|node| gets.get_mut(node)).filter(|_| is_read) {
-            gets.reads.waits += waits.waits;
-            gets.reads.ns += waits.ns;
-            gets.reads.max_ns = gets.reads.max_ns.max(waits.max_ns);
+    for (node, waits) in wait_names::reads(&plan.statistics.waits) {
+        if let Some(gets) = gets.get_mut(node) {
+            gets.reads = waits;
         }
     }
     gets

@@ -20,7 +20,24 @@ pub fn info_row(rows: &mut Rows) {
     let off_since = switch::off_since().and_then(timestamp);
     let removed = store::shared_history().map_or(0, |history| history.snapshots_removed.load(Relaxed));
     let removed = value(removed as i64);
-    rows.add([a, b, c, d, e, f, g, h, i, off_since, without_beats, removed]);
+    let (stopped, reason) = store::shared_stops().map_or((0, None), |stops| stops.shown());
+    let (stopped, reason) = (value(i64::from(stopped)), reason.as_deref().and_then(value));
+    rows.add([
+        a,
+        b,
+        c,
+        d,
+        e,
+        f,
+        g,
+        h,
+        i,
+        off_since,
+        without_beats,
+        removed,
+        stopped,
+        reason,
+    ]);
 }
 
 fn info_columns() -> [Option<pg_sys::Datum>; 9] {

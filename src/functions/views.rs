@@ -1,6 +1,7 @@
 //! The rows of the statistics views.
 
 use super::display::outcome_name;
+use super::wait_names;
 use super::words::MASKED;
 use crate::pg::server;
 use crate::pg::server::srf::{Rows, Value, json, oid, text, timestamp, value};
@@ -66,7 +67,16 @@ pub fn node_rows(rows: &mut Rows) {
     each_plan(|row| {
         let plan = &row.plan;
         let described = &plan.description.nodes;
-        let (io, wal) = (own_io(described, &plan.nodes), own_wal(described, &plan.nodes));
+        let (mut io, wal) = (own_io(described, &plan.nodes), own_wal(described, &plan.nodes));
+        // Without track_io_timing, the waits say how long reads took.
+        for (node, waits) in wait_names::reads(&plan.statistics.waits) {
+            if let Some(Some(own)) = io.get_mut(node)
+                && own.read > 0
+                && own.read_ms == 0.0
+            {
+                own.read_ms = waits.ns as f64 / 1e6;
+            }
+        }
         let starts = |which: fn(&NodeTotals) -> &NodeStats| {
             processes(described, move |i| which(plan.nodes.get(i)?).starts.get())
         };

@@ -1,6 +1,6 @@
 //! Names the events of a plan's waits.
 
-use crate::pg::waits::names;
+use crate::pg::waits::lasting;
 use rowsource_core::model::{NamedWaits, Plan};
 use rowsource_core::waits::Event;
 use rowsource_core::waits::plan::{EventWaits, PlanWaits};
@@ -15,7 +15,7 @@ const NS_PER_MS: f64 = 1e6;
 pub fn name(event: Event) -> Name {
     Some(event)
         .filter(|event| *event != 0)
-        .and_then(names::event_names)
+        .and_then(lasting::event_names)
 }
 
 /// Returns the waits of a plan by their nodes and the names of their events. Locks that another extension has not named in this
@@ -27,6 +27,24 @@ pub fn by_node(waits: &PlanWaits) -> BTreeMap<(Option<usize>, Name), EventWaits>
         sum.waits += waits.waits;
         sum.ns += waits.ns;
         sum.max_ns = sum.max_ns.max(waits.max_ns);
+    }
+    sums
+}
+
+/// The waits for blocks that are read. On 18 and newer, other processes may read them.
+const READS: [&str; 3] = ["DataFileRead", "AioIoCompletion", "AioIoUringExecution"];
+
+/// Returns the waits for reads of the nodes of a plan.
+pub fn reads(waits: &PlanWaits) -> BTreeMap<usize, EventWaits> {
+    let mut sums: BTreeMap<usize, EventWaits> = BTreeMap::new();
+    for ((node, name), waits) in by_node(waits) {
+        let is_read = name.is_some_and(|(_, event)| READS.contains(&event.as_str()));
+        if let Some(node) = node.filter(|_| is_read) {
+            let sum = sums.entry(node).or_default();
+            sum.waits += waits.waits;
+            sum.ns += waits.ns;
+            sum.max_ns = sum.max_ns.max(waits.max_ns);
+        }
     }
     sums
 }

@@ -64,11 +64,13 @@ mod targets;
 mod worker;
 
 pub use attach::attach;
-pub use control::{SharedHistory, SharedTrace, may_exist};
-pub use live::{LINE, LiveMemory, attach_worker, live_memory, shared_history, shared_targets, shared_trace};
+pub use control::{SharedHistory, SharedStops, SharedTrace, may_exist};
+pub use live::{
+    LINE, LiveMemory, attach_worker, live_memory, shared_history, shared_stops, shared_targets, shared_trace,
+};
 pub use pending::{PlanRef, PlanSlot};
 pub use read::{current_plan, description, flips, info, keys, others, plan, reset};
-pub use record::{add_late_waits, record, record_counts, record_explained};
+pub use record::{Listener, add_late_waits, record, record_counts, record_explained, set_listener, tell};
 pub use startup::init;
 pub use targets::SharedTargets;
 pub use worker::{worker_arrives, worker_leaves};

@@ -140,7 +140,7 @@ pub fn of_core(plan: &Value) -> Map<String, Value> {
     facts
 }
 
-/// Adds the methods of all processes, and the space as pg_rowsource sums it up.
+/// Adds the methods of all processes as pg_rowsource shows them, and the space as it sums it up.
 fn add_sort(facts: &mut Map<String, Value>, sorts: &[&Value]) {
     let used = |kind: &'static str| {
         let of_kind = sorts.iter().filter(move |sort| sort["Sort Space Type"] == kind);
@@ -155,7 +155,11 @@ fn add_sort(facts: &mut Map<String, Value>, sorts: &[&Value]) {
         true => used("Disk").sum(),
         false => used("Memory").max().unwrap_or(0),
     };
-    facts.insert("Sort Method".to_string(), methods.join(", ").into());
+    let method = methods.last().expect("a method of core");
+    facts.insert("Sort Method".to_string(), (*method).into());
+    if methods.len() > 1 {
+        facts.insert("Sort Methods Used".to_string(), methods.into());
+    }
     facts.insert("Sort Space Used".to_string(), space.into());
     let kind = if on_disk { "Disk" } else { "Memory" };
     facts.insert("Sort Space Type".to_string(), kind.into());

@@ -359,6 +359,7 @@ fn the_extension_has_one_direction() {
                 "pg::sql_trace",
                 "pg::store",
                 "pg::tempfile",
+                "pg::waits",
             ],
         ),
         (

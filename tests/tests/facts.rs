@@ -92,7 +92,19 @@ fn peaks_and_methods_of_many_executions() {
         last["Sort Space Used"]
     );
     let total = of_node(&mut client, "Sort", "details");
-    assert_eq!(total["Sort Method"], "quicksort, external merge");
+    assert_eq!(total["Sort Method"], "external merge");
+    assert_eq!(total["Sort Methods Used"], json!(["quicksort", "external merge"]));
+    let all = value::<String>(
+        &mut client,
+        "SELECT rowsource_explain(queryid, planid, which => 'mean', format => 'json') FROM rowsource_last()",
+    );
+    let all: serde_json::Value = serde_json::from_str(&all).expect("JSON");
+    let sort = &all[0]["Plan"]["Plans"][0];
+    assert_eq!(
+        (&sort["Sort Method"], &sort["Sort Methods Used"]),
+        (&json!("external merge"), &json!(["quicksort", "external merge"])),
+        "{all}"
+    );
 
     let join = "SELECT count(*) FROM n a JOIN n b ON a.id = b.id";
     run_each(

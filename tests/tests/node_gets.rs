@@ -141,6 +141,12 @@ fn the_time_of_a_read_is_that_of_its_waits() {
         (found.read_max_us.expect("a maximum") / max - 1.0).abs() < 1e-6,
         "{found:?}, {max}"
     );
+    // That is known without track_io_timing.
+    let of_node: f64 = value(
+        &mut client,
+        "SELECT read_time::float8 FROM rowsource_top_reads WHERE object_name = 'blocks'",
+    );
+    assert!((of_node * 1e3 / total - 1.0).abs() < 1e-2, "{of_node}, {total}");
     // Calls that read are a hump of their own, beside the others.
     if major < 17 {
         let plot = texts(&mut client, "SELECT rowsource_histogram_plot(queryid, planid, node_id) FROM pg_stat_rowsource_logical_io WHERE object_name = 'blocks'").concat();

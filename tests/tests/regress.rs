@@ -16,7 +16,13 @@ fn sql_files_give_what_is_expected() {
         .collect();
     tests.sort();
     assert!(!tests.is_empty(), "no files in sql/");
-    let server = Server::preloaded("regress", &["pg_rowsource.keep_constants = off"]);
+    let server = Server::preloaded(
+        "regress",
+        &[
+            "pg_rowsource.keep_constants = off",
+            "pg_rowsource.max_overhead = 10",
+        ],
+    );
     let program = environment
         .tree()
         .join(pg_config("--pkglibdir").trim_start_matches('/'))

@@ -2,15 +2,19 @@
 //! sends no signal to a session.
 
 use postgres::Client;
+use rowsource_tests::attack::wait_until;
 use rowsource_tests::burn;
+use rowsource_tests::busy::Busy;
 use rowsource_tests::compiled::object;
 use rowsource_tests::history::worker;
 use rowsource_tests::measured::{assert_consistent_times, display};
-use rowsource_tests::process::{send_signal, sleeps};
-use rowsource_tests::session::{run_each, value};
-use rowsource_tests::waiting::until;
+use rowsource_tests::process::{send_signal, sleeps, tracer};
+use rowsource_tests::session::{run_each, texts, value};
+use rowsource_tests::waiting::{pid, until};
 use rowsource_tests::{Server, measure};
-use std::time::Duration;
+use std::net::TcpListener;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 const SETTINGS: [&str; 2] = ["max_parallel_workers_per_gather = 0", "jit = off"];
 /// Many calls of cheap nodes, not all of which are timed.
@@ -111,6 +115,107 @@ return 1
     });
 }
 
+/// Tcl waits in a thread of its own, and R in select. Both compute in their own interpreters.
+fn sleeps_and_computes(name: &str, setup: &str) {
+    with_and_without(name, setup, |client| {
+        let seconds: f64 = value(client, "SELECT max(slept(id)) FROM n WHERE id <= 5000");
+        println!("slept {seconds:.3} s");
+        assert!(seconds > 1.9, "{seconds} s");
+        assert_eq!(
+            value::<i64>(client, "SELECT sum(next(id)) FROM n WHERE id <= 20000"),
+            20_000 * 20_001 / 2 + 20_000
+        );
+    });
+}
+
+#[test]
+fn a_sleep_of_pltcl_lasts_needs_pltcl() {
+    const SETUP: &str = "CREATE EXTENSION pltclu;
+        CREATE FUNCTION slept(id int) RETURNS float8 LANGUAGE pltclu AS '
+            if {$1 != 100} {return 0}
+            set start [clock microseconds]
+            after 2000
+            return [expr {([clock microseconds] - $start) / 1e6}]';
+        CREATE FUNCTION next(id int) RETURNS int LANGUAGE pltclu AS 'return [expr {$1 + 1}]'";
+    sleeps_and_computes("signals-pltcl", SETUP);
+}
+
+#[test]
+fn a_sleep_of_plr_lasts_needs_plr() {
+    const SETUP: &str = "CREATE EXTENSION plr;
+        CREATE FUNCTION slept(id int) RETURNS float8 LANGUAGE plr AS '
+            if (id != 100) return(0)
+            start <- Sys.time()
+            Sys.sleep(2)
+            as.numeric(Sys.time() - start, units = \"secs\")';
+        CREATE FUNCTION next(id int) RETURNS int LANGUAGE plr AS 'id + 1L'";
+    sleeps_and_computes("signals-plr", SETUP);
+}
+
+/// The connection string of the session's own server.
+fn loopback(client: &mut Client) -> String {
+    let folder: String = value(client, "SHOW unix_socket_directories");
+    format!("host=''{folder}'' user=postgres dbname=postgres")
+}
+
+/// A foreign server that sends its rows slowly, in the middle of a scan of calls that are not all timed.
+#[test]
+fn a_slow_foreign_server_is_waited_for() {
+    with_and_without("signals-fdw", "CREATE EXTENSION postgres_fdw", |client| {
+        let folder: String = value(client, "SHOW unix_socket_directories");
+        run_each(
+            client,
+            &format!(
+                "CREATE VIEW slow AS SELECT id FROM n
+                   WHERE id <= 20000 AND CASE WHEN id % 1000 = 0 THEN pg_sleep(0.05) IS NOT NULL ELSE true END;
+                 CREATE SERVER own FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '{folder}', dbname 'postgres', fetch_size '500');
+                 CREATE USER MAPPING FOR CURRENT_USER SERVER own OPTIONS (user 'postgres');
+                 CREATE FOREIGN TABLE slow_rows (id int) SERVER own OPTIONS (table_name 'slow')"
+            ),
+        );
+        let began = Instant::now();
+        let sum = "SELECT sum(s.id + n.id % 2) FROM slow_rows s JOIN n USING (id)";
+        assert_eq!(value::<i64>(client, sum), 20_000 * 20_001 / 2 + 10_000);
+        let took = began.elapsed();
+        println!("took {took:?}");
+        assert!(took > Duration::from_millis(950), "{took:?}");
+    });
+}
+
+/// A connection to a server that accepts it and never answers ends after its own timeout, and one that answers late is waited for.
+#[test]
+fn dblink_waits_as_long_as_it_should() {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let port = silent.local_addr().expect("its address").port();
+    with_and_without("signals-dblink", "CREATE EXTENSION dblink", |client| {
+        let own = loopback(client);
+        let late = format!(
+            "SELECT count(*) FROM (SELECT CASE WHEN id % 10000 = 100
+                 THEN (SELECT x FROM dblink('{own}', 'SELECT 1 FROM pg_sleep(0.2) WHERE ' || id || ' > 0') AS t(x int))
+                 ELSE 1 END AS one FROM n WHERE id <= 50000 OFFSET 0) of_scan WHERE one = 1"
+        );
+        let began = Instant::now();
+        assert_eq!(value::<i64>(client, &late), 50_000);
+        let took = began.elapsed();
+        println!("took {took:?}");
+        assert!(took > Duration::from_secs(1), "{took:?}");
+        let never = format!(
+            "SELECT count(*) FROM n WHERE CASE WHEN id = 100000
+                 THEN dblink_connect('host=127.0.0.1 port={port} user=postgres connect_timeout=2') = 'OK' ELSE true END"
+        );
+        let began = Instant::now();
+        let error = client.query_one(&never, &[]).expect_err("nobody answers");
+        let took = began.elapsed();
+        let detail = error
+            .as_db_error()
+            .and_then(|error| error.detail())
+            .unwrap_or_default();
+        println!("took {took:?}: {detail}");
+        assert!(detail.contains("timeout expired"), "{error:?}");
+        assert!(took > Duration::from_millis(1500), "{took:?}");
+    });
+}
+
 #[test]
 fn a_call_that_blocks_is_not_interrupted() {
     with_and_without("signals-blocks", "SELECT 1", |client| {
@@ -141,6 +246,58 @@ fn no_signal_arrives_in_a_long_scan() {
     });
 }
 
+/// A session that computes is not woken up by anybody.
+#[test]
+fn a_session_that_computes_never_sleeps() {
+    with_and_without("signals-sleeps", "SELECT 1", |client| {
+        // It may sleep once when the statement arrives.
+        const FEW: u64 = 5;
+        let pid = pid(client) as u32;
+        let statement = "SELECT count(*) FROM n a, generate_series(1, 30) WHERE a.id % 7 >= 0";
+        value::<i64>(client, LONG_SCAN);
+        let before = sleeps(pid);
+        assert_eq!(value::<i64>(client, statement), 9_000_000);
+        let slept = sleeps(pid) - before;
+        println!("slept {slept} times");
+        assert!(slept <= FEW, "{slept}");
+    });
+}
+
+/// The system calls of a session say the same of a scan of half a minute: no signal arrives. One that the test sends does.
+#[test]
+fn strace_sees_no_signal_in_a_scan_of_half_a_minute_long() {
+    const LASTS: Duration = Duration::from_secs(30);
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let server = Server::preloaded("signals-strace", &SETTINGS);
+    let mut client = server.session();
+    run_each(
+        &mut client,
+        "CREATE TABLE n AS SELECT i AS id FROM generate_series(1, 300000) i; VACUUM ANALYZE n;
+         SET pg_rowsource.statistics_level = typical",
+    );
+    let pid = pid(&mut client) as u32;
+    let output = server.folder().join("signals");
+    let mut strace = Command::new("strace")
+        .args(["-qq", "-e", "trace=none", "-e", "signal=all", "-o"])
+        .arg(&output)
+        .args(["-p", &pid.to_string()])
+        .spawn()
+        .expect("strace can be run");
+    wait_until("strace watches", PATIENCE, || tracer(pid).is_some());
+    let began = Instant::now();
+    while began.elapsed() < LASTS {
+        let scan = "SELECT count(*) FROM n a, generate_series(1, 50) WHERE a.id % 7 >= 0";
+        assert_eq!(value::<i64>(&mut client, scan), 15_000_000);
+    }
+    let seen = || std::fs::read_to_string(&output).unwrap_or_default();
+    assert_eq!(seen(), "");
+    send_signal(pid, "URG");
+    wait_until("the signal is seen", PATIENCE, || seen().contains("SIGURG"));
+    strace.kill().expect("strace can be ended");
+    strace.wait().expect("strace ends");
+    server.assert_no_crash();
+}
+
 /// The worker wakes up for beats while a statement needs them, and else not at all.
 #[test]
 fn beats_stop_when_nothing_needs_them() {
@@ -153,6 +310,8 @@ fn beats_stop_when_nothing_needs_them() {
     run_each(
         &mut observer,
         "CREATE TABLE n AS SELECT i AS id FROM generate_series(1, 300000) i; VACUUM ANALYZE n;
+         CREATE FUNCTION many() RETURNS SETOF bigint LANGUAGE sql ROWS 10 VOLATILE AS
+             'SELECT generate_series(1, 3000000)';
          SET pg_rowsource.statistics_level = basic",
     );
     let worker = worker(&mut observer);
@@ -185,6 +344,13 @@ fn beats_stop_when_nothing_needs_them() {
     const BURNING: &str = "SELECT count(*) FROM n a, n b WHERE burn(0.2)";
     let woken_by_scan = during("a scan", "SET pg_rowsource.sampfreq = 128", BURNING);
     assert!((50..2000).contains(&woken_by_scan), "{woken_by_scan}");
+    // The planner expects ten rows, so the statement does not wake up the worker, which finds it.
+    let woken_by_surprise = during(
+        "a scan that the planner takes for a short one",
+        "SET pg_rowsource.sampfreq = 128",
+        "SELECT count(*) FROM many() WHERE burn(2)",
+    );
+    assert!((50..2000).contains(&woken_by_surprise), "{woken_by_surprise}");
     let woken_by_waiting = during(
         "a scan that waits",
         "SET pg_rowsource.sampfreq = 128",
@@ -220,13 +386,30 @@ fn sessions_without_beats_are_counted() {
         run_each(&mut client, "SELECT count(*) FROM n WHERE id % 7 = 0");
         let shown = display(&mut client, "ALLSTATS LAST");
         assert_eq!(shown.contains(NOTE), !has_worker, "{shown}");
+        // Another session reads it while it runs.
+        let mut watched = server.session();
+        run_each(&mut watched, "SET pg_rowsource.sampfreq = 128");
+        let scan = Busy::run(watched, "SELECT count(*) FROM n a, n b WHERE a.id % 7 = b.id % 7");
+        let of_other = format!("rowsource_display(pid => {})", scan.pid);
+        until(
+            &mut client,
+            &format!(
+                "SELECT count(*) > 0 FROM pg_stat_rowsource_live WHERE pid = {} AND time_error > 0",
+                scan.pid
+            ),
+        );
+        let shown = texts(&mut client, &format!("SELECT * FROM {of_other}"));
+        let is_noted = shown.iter().flatten().flatten().any(|line| line.contains(NOTE));
+        assert_eq!(is_noted, !has_worker, "{shown:#?}");
+        drop(scan.cancel(&mut client));
         let mut other = server.session();
         run_each(
             &mut other,
             "SET pg_rowsource.statistics_level = typical; SELECT count(*) FROM n",
         );
         let expected = if has_worker { 0 } else { 2 };
-        assert_eq!(value::<i64>(&mut client, COUNT), expected);
+        // The one that was watched may still be ending.
+        until(&mut client, &format!("SELECT ({COUNT}) = {expected}"));
     }
 }
 

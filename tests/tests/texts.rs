@@ -4,6 +4,7 @@
 use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::session::{major, run_each, texts, value};
+use rowsource_tests::waiting::until;
 use std::sync::OnceLock;
 
 /// The only server of this file. It keeps no constants, and measures all statements.
@@ -275,6 +276,34 @@ fn constants_are_kept_on_request() {
     assert!(display(&mut client).contains("(id = 1078)"));
 }
 
+/// A plan is described again for other literals only as often as the session can afford.
+#[test]
+fn each_statement_has_its_text_with_constants_kept() {
+    let mut client = server().connect();
+    run_each(&mut client, "SET pg_rowsource.keep_constants = on");
+    // Of a session that sends very many statements, no texts are kept.
+    for id in 1000..=4000 {
+        run_each(&mut client, &format!("SELECT name FROM t WHERE id = {id}"));
+    }
+    let shown = display(&mut client);
+    assert!(
+        shown.contains("text of an earlier execution") && !shown.contains("id = 4000"),
+        "{shown}"
+    );
+    let (mut wrong, mut of_earlier) = (Vec::new(), 0);
+    for id in 1..=100 {
+        let statement = format!("SELECT name FROM t WHERE id = {id}");
+        run_each(&mut client, &statement);
+        let shown = display(&mut client);
+        of_earlier += i32::from(shown.contains("with the literals of an earlier execution"));
+        if shown.lines().nth(1).map(str::trim) != Some(&statement) {
+            wrong.push(shown);
+        }
+    }
+    assert!(of_earlier > 0, "each of 100 statements was described");
+    assert!(wrong.is_empty(), "{} texts, such as {}", wrong.len(), wrong[0]);
+}
+
 #[test]
 fn no_two_statements_share_a_row() {
     let mut client = server().connect();
@@ -380,6 +409,53 @@ fn the_extensions_own_statements_are_not_measured() {
         "SELECT query FROM pg_stat_rowsource_plans WHERE query LIKE '%again*/%' AND NOT query LIKE '%WHERE%'",
     );
     assert_eq!(again.len(), 1, "{again:?}");
+}
+
+/// Clients look up tables one by one (`\d` of psql, ORMs), the extension's among them.
+#[test]
+fn a_constant_that_is_an_oid_of_the_extension_is_not_use() {
+    let mut client = server().connect();
+    run_each(
+        &mut client,
+        "CREATE TABLE with_oid (id oid, v text); CREATE VIEW above AS SELECT queryid FROM pg_stat_rowsource_plans",
+    );
+    let [own, sequence, function] = [
+        "'pg_stat_rowsource_plans'::regclass",
+        "'rowsource_snapshots_snap_id_seq'::regclass",
+        "'rowsource_display'::regproc",
+    ]
+    .map(|object| value::<u32>(&mut client, &format!("SELECT {object}::oid")));
+    let cases = [
+        "SELECT attname AS of_catalog FROM pg_attribute WHERE attrelid = $::oid",
+        "SELECT pg_total_relation_size($::oid::regclass) AS of_function",
+        "SELECT relname AS of_regclass FROM pg_class WHERE oid = $::regclass",
+        "SELECT v AS of_table FROM with_oid WHERE id = $::oid",
+        "SELECT v AS of_list FROM with_oid WHERE id IN ($::oid, 17)",
+    ];
+    // In a session that has not read the objects, and in one that has.
+    let mut fresh = server().connect();
+    for session in [&mut fresh, &mut client] {
+        run_each(session, "SELECT count(*) FROM pg_stat_rowsource_plans");
+        for case in cases {
+            for oid in [own, sequence, function, 1, 2] {
+                run_each(session, &case.replace('$', &oid.to_string()));
+            }
+        }
+        run_each(session, "SELECT count(*) AS of_view FROM above");
+    }
+    drop(fresh);
+    let rows = "SELECT substring(query FROM 'of_[a-z]+') AS what, sum(calls) FROM pg_stat_rowsource_plans
+         WHERE toplevel AND query ~ 'of_[a-z]+' GROUP BY 1 ORDER BY 1";
+    // The session stores its counts when it ends.
+    until(
+        &mut client,
+        "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'client backend' AND query LIKE '%of_view FROM above'
+             AND pid <> pg_backend_pid())",
+    );
+    let rows = texts(&mut client, rows);
+    let expected = ["of_catalog", "of_function", "of_list", "of_regclass", "of_table"]
+        .map(|what| vec![Some(what.to_owned()), Some("10".to_owned())]);
+    assert_eq!(rows, expected);
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 use postgres::types::ToSql;
 use rowsource_tests::Server;
-use rowsource_tests::session::{run_each, texts};
+use rowsource_tests::session::{run_each, texts, value};
 use rowsource_tests::trace_file;
 use std::future::{Future, poll_fn};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::task::Poll;
 use tokio_postgres::{Error, NoTls, Portal, Row, SimpleQueryMessage, Statement};
@@ -141,18 +143,19 @@ fn statements_in_a_pipeline_have_their_own_lines() {
             .map(|rows| rows.parse::<i64>().expect("a number"))
             .sum()
     };
-    for (text, parsed, executed, fetched, closed) in [
-        ("'one'", 1, 20, 20, 20),
-        ("'two'", 1, 20, 20, 20),
+    for (text, bound, fetched, closed) in [
+        ("'one'", 20, 20, 20),
+        ("'two'", 20, 20, 20),
         // An execution that failed is not closed.
-        ("'three'", 1, 23, 23, 22),
-        ("'portal a'", 1, 1, 5, 1),
-        ("'portal b'", 1, 1, 4, 1),
+        ("'three'", 23, 23, 22),
+        ("'portal a'", 1, 5, 1),
+        ("'portal b'", 1, 4, 1),
     ] {
+        let (parsed, executed) = (1, bound);
         let count = |word| of_cursor(word, text).len();
         assert_eq!(
-            [count("PARSE"), count("EXEC"), count("FETCH"), count("CLOSE")],
-            [parsed, executed, fetched, closed],
+            ["PARSE", "BIND", "EXEC", "FETCH", "CLOSE"].map(count),
+            [parsed, bound, executed, fetched, closed],
             "{text} in {trace:#?}"
         );
         let sums = texts(
@@ -178,5 +181,77 @@ fn statements_in_a_pipeline_have_their_own_lines() {
         .filter(|line| line.starts_with("WAIT #") && line.ends_with("nam=Client ClientRead"))
         .count();
     assert!(waits < 40, "{waits} waits for 84 messages");
+    server.assert_no_crash();
+}
+
+/// A message of PostgreSQL's protocol. `kind` is 0 for the first one.
+fn message(kind: u8, fields: &[&[u8]]) -> Vec<u8> {
+    let body = fields.concat();
+    let length = (body.len() as u32 + 4).to_be_bytes();
+    let kind = if kind == 0 { &[][..] } else { &[kind] };
+    [kind, &length, &body].concat()
+}
+
+/// Reads messages until the server is ready.
+fn until_ready(stream: &mut UnixStream) {
+    loop {
+        let (mut kind, mut length) = ([0], [0; 4]);
+        stream.read_exact(&mut kind).expect("a message");
+        stream.read_exact(&mut length).expect("its length");
+        let mut body = vec![0; u32::from_be_bytes(length) as usize - 4];
+        stream.read_exact(&mut body).expect("its body");
+        match kind[0] {
+            b'Z' => return,
+            b'E' => panic!("{}", String::from_utf8_lossy(&body)),
+            _ => {}
+        }
+    }
+}
+
+/// The portal of an execution is closed only when the next one is bound.
+#[test]
+fn executions_before_one_sync_have_their_own_lines() {
+    let server = Server::preloaded("trace-one-sync", &["pg_rowsource.statistics_level = 'basic'"]);
+    let mut observer = server.connect();
+    run_each(&mut observer, "CREATE EXTENSION pg_rowsource");
+    let mut stream = UnixStream::connect(server.folder().join(".s.PGSQL.5432")).expect("a connection");
+    let startup = [&[0, 3, 0, 0][..], b"user\0postgres\0database\0postgres\0\0"];
+    stream.write_all(&message(0, &startup)).expect("it is sent");
+    until_ready(&mut stream);
+    let query = |text: &str| message(b'Q', &[text.as_bytes(), &[0]]);
+    stream
+        .write_all(&query("SELECT rowsource_trace_start()"))
+        .expect("it is sent");
+    until_ready(&mut stream);
+    // One parameter, as text, for the unnamed portal of the statement s.
+    let bind = message(b'B', &[b"\0s\0", &[0, 0, 0, 1, 0, 0, 0, 1], b"7", &[0, 0]]);
+    let execute = message(b'E', &[&[0, 0, 0, 0, 0]]);
+    let mut sent = message(b'P', &[b"s\0SELECT 'piped', $1::int\0", &[0, 0]]);
+    for _ in 0..5 {
+        sent.extend_from_slice(&bind);
+        sent.extend_from_slice(&execute);
+    }
+    sent.extend(message(b'S', &[]));
+    stream.write_all(&sent).expect("they are sent");
+    until_ready(&mut stream);
+    // A simple query has no Bind, also not for a later statement of its message.
+    stream
+        .write_all(&query("SELECT 'simple one'; SELECT 'simple two', 2"))
+        .expect("they are sent");
+    until_ready(&mut stream);
+    stream
+        .write_all(&query("SELECT rowsource_trace_stop()"))
+        .expect("it is sent");
+    until_ready(&mut stream);
+    let file: String = value(&mut observer, "SELECT file FROM rowsource_trace_files");
+    let trace = trace_file::lines(&server, &file);
+    for (text, bound, executed) in [("'piped'", 5, 5), ("'simple one'", 0, 1), ("'simple two'", 0, 1)] {
+        let count = |word| trace_file::of_cursor(&trace, word, text).len();
+        assert_eq!(
+            ["PARSE", "BIND", "EXEC", "FETCH", "CLOSE"].map(count),
+            [1, bound, executed, executed, executed],
+            "{text} in {trace:#?}"
+        );
+    }
     server.assert_no_crash();
 }

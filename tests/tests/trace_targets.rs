@@ -235,6 +235,14 @@ fn only_one_statement_is_traced() {
             "{line}"
         );
     }
+    // After its Parse, the session did nothing else.
+    let alone = |found: &[String]| -> Vec<String> {
+        let alone = found.iter().filter(|line| line.contains(",alone=1,"));
+        alone
+            .map(|line| line[..line.find(' ').expect("a word")].to_owned())
+            .collect()
+    };
+    assert_eq!(alone(&found), Vec::<String>::new(), "{found:#?}");
     assert!(has_ended(&found));
     // A nested statement.
     let nested: i64 = value(
@@ -251,6 +259,8 @@ fn only_one_statement_is_traced() {
         executed.len() == 1 && found.iter().all(|line| !line.contains("outside")),
         "{found:#?}"
     );
+    // The statement that called it is not written.
+    assert!(alone(&found).contains(&"PLAN".to_owned()), "{found:#?}");
     server.assert_no_crash();
 }
 

@@ -1,6 +1,7 @@
 //! The experiments, in the order in which they run.
 
 mod accuracy;
+mod beats;
 mod clocks;
 mod history;
 mod instructions;
@@ -125,6 +126,12 @@ pub const ALL: &[Experiment] = &[
         question: "What does the active session history cost: its worker with 100 sessions, and the sessions?",
         seconds: 400.0,
         run: history::run,
+    },
+    Experiment {
+        name: "beats",
+        question: "What do beats cost: the worker that makes them, and a session that takes them?",
+        seconds: 360.0,
+        run: beats::run,
     },
     Experiment {
         name: "trace-cost",

@@ -1,10 +1,12 @@
 //! The description of a plan: the statement's text and its nodes, as EXPLAIN shows them.
 
+use super::node::NodeStats;
 use crate::normalise::{Constants, List, Text, with_literals};
-use crate::plan::{ExplainedPlan, PlanNode};
+use crate::plan::{Costs, ExplainedPlan, PlanNode};
 use rustc_hash::FxHasher;
 use serde::{Deserialize, Serialize, Serializer};
 use std::hash::Hasher;
+use std::rc::Rc;
 
 /// The maximal bytes of a literal that is shown in a condition.
 const LONGEST_LITERAL: usize = 200;
@@ -123,6 +125,52 @@ impl PlanDescription {
             constants: None,
             lists: Vec::new(),
             ..*self
+        }
+    }
+
+    /// Replaces what the planner expected of the nodes by what it expected in an execution. No costs change nothing.
+    pub fn plan_as(self: &mut Rc<Self>, costs: &[Costs]) {
+        let is_same = |(node, costs): (&PlanNode, &Costs)| node.costs() == *costs;
+        if costs.is_empty() || self.nodes.iter().zip(costs).all(is_same) {
+            return;
+        }
+        for (node, costs) in Rc::make_mut(self).nodes.iter_mut().zip(costs) {
+            node.set_costs(*costs);
+        }
+    }
+
+    /// Replaces the rows that the planner expected by those of these executions, which `stats` has, if they differ. Then the description is
+    /// of another planning, and the costs and the width of a row are not known. `are_sums` says that `stats` has the mean of several executions.
+    pub fn estimate_as(self: &mut Rc<Self>, stats: &[NodeStats], are_sums: bool) {
+        /// How far a mean may differ, because sums are rounded.
+        const ROUNDED: f64 = 1e-3;
+        let rows = |stats: &NodeStats| Some(f64::from(stats.estimate.plan_rows)).filter(|rows| *rows > 0.0);
+        let mut in_workers = vec![false; self.nodes.len()];
+        for (i, node) in self.nodes.iter().enumerate() {
+            let above = node
+                .parent
+                .and_then(|parent| Some((self.nodes.get(parent)?, in_workers[parent])));
+            in_workers[i] = above
+                .is_some_and(|(parent, is_in_worker)| is_in_worker || parent.operation.starts_with("Gather"));
+        }
+        let differs = |i: usize, stats: &NodeStats| {
+            let (Some(rows), Some(node)) = (rows(stats), self.nodes.get(i)) else {
+                return false;
+            };
+            if are_sums {
+                // Processes share the rows of a node that they run together.
+                return !in_workers[i] && (rows - node.plan_rows).abs() > ROUNDED * node.plan_rows;
+            }
+            rows as f32 != node.plan_rows as f32
+        };
+        if !stats.iter().enumerate().any(|(i, stats)| differs(i, stats)) {
+            return;
+        }
+        for (node, stats) in Rc::make_mut(self).nodes.iter_mut().zip(stats) {
+            node.set_costs(Costs {
+                plan_rows: rows(stats).unwrap_or(node.plan_rows),
+                ..Costs::UNKNOWN
+            });
         }
     }
 

@@ -253,10 +253,7 @@ fn decode(stored: &[u8]) -> Option<(PlanDescription, &[u8])> {
 
 fn set_costs(nodes: &mut [PlanNode], costs: impl Iterator<Item = Costs>) {
     for (node, costs) in nodes.iter_mut().zip(costs) {
-        node.startup_cost = costs.startup_cost;
-        node.total_cost = costs.total_cost;
-        node.plan_rows = costs.plan_rows;
-        node.plan_width = costs.plan_width;
+        node.set_costs(costs);
     }
 }
 

@@ -247,6 +247,8 @@ pub struct Plan {
     pub description: Rc<PlanDescription>,
     /// Whether the literals in the description come from an execution before the last one.
     pub older_literals: bool,
+    /// Whether the text does too.
+    pub older_text: bool,
     /// Whether the last execution, as it is shown, was one by EXPLAIN (ANALYZE).
     pub explained: bool,
     /// The statistics of all executions.
@@ -266,6 +268,7 @@ impl Plan {
             key,
             description,
             older_literals: false,
+            older_text: false,
             explained: false,
             statistics: PlanStats::default(),
             nodes: Vec::new(),

@@ -25,6 +25,15 @@ const TIME_WIDTH: usize = 9;
 /// Wide enough for most operations, so that the tables of simple statements look alike.
 const OPERATION_WIDTH: usize = 20;
 
+/// Returns a number as it is shown; nothing if it is not known.
+fn known(number: f64, shown: fn(f64) -> String) -> String {
+    if number.is_nan() {
+        String::new()
+    } else {
+        shown(number)
+    }
+}
+
 struct Row<'a> {
     node: &'a PlanNode,
     stats: Option<&'a NodeStats>,
@@ -214,12 +223,12 @@ static SPECS: [Spec; 22] = [
     number(
         "E-Bytes",
         |format| format.has(Part::Bytes),
-        |row| bytes(row.plan_rows() * row.node.plan_width),
+        |row| known(row.plan_rows() * row.node.plan_width, bytes),
     ),
     number(
         "Cost",
         |format| format.has(Part::Cost),
-        |row| cost(row.node.total_cost),
+        |row| known(row.node.total_cost, cost),
     ),
     number(
         "A-Rows",

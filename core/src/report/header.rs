@@ -58,6 +58,8 @@ pub struct Header {
     pub block_size: u32,
     /// Whether the literals in the predicates are those of an earlier execution.
     pub older_literals: bool,
+    /// Whether the text is that of an earlier execution.
+    pub older_text: bool,
     /// The schemas that the reader need not be told: his search path.
     pub search_path: Vec<String>,
     /// What the reader must know before everything else.
@@ -171,6 +173,9 @@ impl Header {
             .filter(|(_, value)| !value.is_empty())
             .map(|(label, value)| format!("{label} {value}"))
             .collect();
+        if self.older_text {
+            items.insert(0, "text of an earlier execution".to_owned());
+        }
         if items.is_empty() || !is_measured {
             return items;
         }

@@ -21,7 +21,7 @@ pub(super) fn notes(
         notes.extend(summed_over_processes(header, nodes, stats));
         if header.beats_missing && stats.iter().any(is_estimated) {
             notes.push(
-                "long calls without I/O may be missed: this session gets no beats (see rowsource_info())"
+                "long calls without I/O may be missed: the session gets no beats (see rowsource_info())"
                     .to_owned(),
             );
         }

@@ -214,6 +214,19 @@ impl NodeSample {
         (self.starts(core) - by_workers).max(0.0)
     }
 
+    /// Returns whether the node may have been stopped before its last row. It was not if a call of each start returned no row.
+    pub fn may_be_unfinished(&self) -> bool {
+        let starts = self.starts(None);
+        if starts == 0.0 || self.counts_calls {
+            return self.is_last_row;
+        }
+        let ended = match self.calls {
+            Calls::Untimed { .. } => 0,
+            _ => self.calls.count().saturating_sub(self.rows),
+        };
+        (ended as i64 as f64) < starts
+    }
+
     /// Returns how many rows the node returned, as counted by the wrapper and by core.
     #[inline(always)]
     pub fn rows(&self, core: Option<&CoreSample>) -> u64 {

@@ -73,6 +73,8 @@ pub struct Call {
     pub is_utility: bool,
     /// An error ended it.
     pub has_failed: bool,
+    /// The session may have done other work before it, of which nothing was written.
+    pub follows_others: bool,
     /// When it ended, by the system's monotonic clock.
     pub tim: u64,
 }

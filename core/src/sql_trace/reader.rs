@@ -172,6 +172,7 @@ fn call(cursor: u64, fields: &Fields) -> Option<Call> {
         rows: fields.count("r")?,
         is_utility: fields.flag("util"),
         has_failed: fields.flag("fail"),
+        follows_others: fields.flag("alone"),
         tim: fields.number("tim")?,
     })
 }

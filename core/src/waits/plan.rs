@@ -257,6 +257,23 @@ impl<const N: usize> PlanWaits<N> {
         self.kept().iter().copied().chain(other)
     }
 
+    /// Gives events other numbers. `to` returns the new number of an event.
+    pub fn renumber(&mut self, to: impl Fn(Event) -> Event) {
+        if self.kept().iter().all(|waits| to(waits.event) == waits.event) {
+            return;
+        }
+        let before = *self;
+        *self = Self::none();
+        for waits in before.kept() {
+            self.add(EventWaits {
+                event: to(waits.event),
+                ..*waits
+            });
+        }
+        (self.other, self.run_ns, self.client_ns) = (before.other, before.run_ns, before.client_ns);
+        self.missed_ns = before.missed_ns;
+    }
+
     /// Moves waits to other nodes. `to` returns the new node of a node's waits for an event.
     pub fn move_nodes(&mut self, to: impl Fn(&EventWaits) -> u32) {
         let before = *self;
@@ -401,6 +418,17 @@ mod tests {
             plan.merge(&run);
         }
         assert!(part_kept(&plan, 7_777, 100_000_000) > 0.9, "{plan:?}");
+    }
+
+    #[test]
+    fn events_get_other_numbers() {
+        let mut waits = PlanWaits::<EVENTS>::default();
+        waits.add(one(0, 7, 10));
+        waits.add(one(0, 8, 20));
+        waits.add(one(1, 8, 1));
+        waits.renumber(|event| if event == 8 { 7 } else { event });
+        let found: Vec<_> = waits.events().map(|w| (w.node, w.event, w.waits, w.ns)).collect();
+        assert_eq!(found, [(0, 7, 2, 30), (1, 7, 1, 1)]);
     }
 
     #[test]

@@ -13,6 +13,8 @@ use std::sync::atomic::Ordering::Acquire;
 const AWAKE_US: i64 = 10_000;
 /// How often it looks meanwhile, if no session wishes.
 const LOOK_EACH_US: i64 = 5_000;
+/// How often a sleeping heart looks, in microseconds: a statement of which the planner expected little does not wake it up.
+const LOOK_ASLEEP_EACH_US: i64 = 1_000_000;
 /// How long to wait before attaching to the sessions' memory is tried again, in microseconds.
 const ATTACH_AGAIN_US: i64 = 100_000;
 
@@ -44,9 +46,9 @@ impl Heart {
         }
     }
 
-    /// Makes the beats that are due. Returns when to call this again; `None` if no session needs beats: then
-    /// one that does wakes up this process.
-    pub fn beat(&mut self, now: i64, random: &mut Xoroshiro128PlusPlus) -> Option<i64> {
+    /// Makes the beats that are due. Returns when to call this again. Until then, a session that needs beats wakes up this process
+    /// if the planner expects that.
+    pub fn beat(&mut self, now: i64, random: &mut Xoroshiro128PlusPlus) -> i64 {
         if self.is_asleep && !self.history.sleep.has_begun() {
             self.is_asleep = false;
             self.awake_until = now + AWAKE_US;
@@ -54,7 +56,7 @@ impl Heart {
         let mut due = self.look(now, random);
         if due.is_none() && !self.is_asleep {
             if now < self.awake_until {
-                return Some((now + LOOK_EACH_US).min(self.awake_until));
+                return (now + LOOK_EACH_US).min(self.awake_until);
             }
             self.history.sleep.begin();
             self.is_asleep = true;
@@ -66,7 +68,7 @@ impl Heart {
                 self.history.sleep.end();
             }
         }
-        due
+        due.unwrap_or(now + LOOK_ASLEEP_EACH_US)
     }
 
     /// Looks at all sessions. Returns when to look again at the first of those that wish for something.

@@ -194,7 +194,8 @@ fn run() -> End {
                 sampler.pause();
             }
         }
-        let beat_at = heart.beat(now(), &mut random);
+        // When it is turned on again, a signal comes.
+        let beat_at = Some(heart.beat(now(), &mut random)).filter(|_| switch::is_on());
         let sample_at = plan.map(|(.., next)| next);
         if !wait_until(beat_at.into_iter().chain(sample_at).min()) {
             return End::Told;

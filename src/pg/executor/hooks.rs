@@ -12,8 +12,8 @@
 
 use super::statement::Statement;
 use super::{
-    explain, hinted, nesting, own, parsed, planning, statement, traced, unmeasured, unnamed, untimed_explain,
-    utility,
+    explain, hinted, inner_query, nesting, own, parsed, planning, statement, traced, unmeasured, unnamed,
+    untimed_explain, utility,
 };
 use crate::guc;
 use crate::instrumentation::InstrumentationPlan;
@@ -254,6 +254,7 @@ unsafe fn start_traced(query: *mut QueryDesc, eflags: i32) {
 unsafe fn start<const MAY_BE_TRACED: bool>(query: *mut QueryDesc, eflags: i32) {
     // SAFETY: the caller passes a valid QueryDesc.
     unsafe {
+        inner_query::starts(query);
         let toplevel = nesting::depth() == 0;
         let is_sent = toplevel && server::portal_or_background();
         let setting = decide::<MAY_BE_TRACED>(query, eflags, is_sent);
@@ -342,6 +343,7 @@ unsafe fn not_attached(query: *mut QueryDesc, error: Box<dyn Any + Send>, held: 
         pg_sys::FlushErrorState();
         pg_sys::LWLockReleaseAll();
         held.restore();
+        server::note_panic(&*error);
         withdraw_request((*query).estate);
         let _ = server::caught(|| {
             let message = server::message(&*error);
@@ -470,6 +472,7 @@ unsafe extern "C-unwind" fn executor_end(query: *mut QueryDesc) {
         } else {
             end();
         }
+        inner_query::ends(query);
     }
 }
 
@@ -547,7 +550,7 @@ unsafe extern "C-unwind" fn process_utility(
         let utility = (*statement).utilityStmt;
         // This comes first, because it is frequent and short.
         if crate::pg::plan::tree::tag(utility) == NodeTag::T_ExecuteStmt {
-            process();
+            inner_query::around(statement, query_string, process);
             return take_own_waits();
         }
         let counted = unmeasured::utility_begins(statement);
@@ -555,11 +558,15 @@ unsafe extern "C-unwind" fn process_utility(
             NodeTag::T_ExplainStmt => {
                 let explain = untimed_explain::statement(statement, query_string);
                 unnamed::around(statement, query_string, || {
-                    explain::around(statement, query_string, || process_as(explain));
+                    explain::around(statement, query_string, || {
+                        inner_query::around(statement, query_string, || process_as(explain));
+                    });
                 });
             }
             NodeTag::T_CreateTableAsStmt | NodeTag::T_RefreshMatViewStmt | NodeTag::T_DeclareCursorStmt => {
-                unnamed::around(statement, query_string, process);
+                unnamed::around(statement, query_string, || {
+                    inner_query::around(statement, query_string, process);
+                });
             }
             NodeTag::T_FetchStmt => {
                 let cursor = (*utility.cast::<pg_sys::FetchStmt>()).portalname;

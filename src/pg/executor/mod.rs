@@ -2,12 +2,14 @@
 //! the planner; `statement` holds the state of one running statement; `explain` implements EXPLAIN's option SAMPFREQ (18 and
 //! newer), `untimed_explain` the setting `sampfreq` 0 and 3 for EXPLAIN; `parsed` knows where the constants of statements are; `hinted` remembers which have the hint; `unnamed` gives queryids to plans that have none; `own` finds
 //! the statements that use this extension, which are not measured; `unmeasured` remembers the last statement that was not
-//! measured; `call_trace` runs a statement and lists the calls of its nodes; `utility` records utility statements that run others; `traced` writes the session's SQL trace.
+//! measured; `breaker` ends measuring in a session where it costs too much; `inner_query` tells the query of a utility statement from what runs beside it; `call_trace` runs a statement and lists the calls of its nodes; `utility` records utility statements that run others; `traced` writes the session's SQL trace.
 
+pub mod breaker;
 pub mod call_trace;
 pub mod explain;
 mod hinted;
 pub mod hooks;
+mod inner_query;
 pub mod nesting;
 mod own;
 mod parsed;

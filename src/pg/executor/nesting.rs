@@ -16,6 +16,11 @@ pub fn enter() {
     DEPTH.set(DEPTH.get() + 1);
 }
 
+/// Sets the level.
+pub fn set(depth: u32) {
+    DEPTH.set(depth);
+}
+
 /// Leaves the innermost level. Returns whether that was the last one.
 pub fn leave() -> bool {
     DEPTH.set(DEPTH.get() - 1);

@@ -2,15 +2,16 @@
 //! measured, because they say nothing of the database's load, and would change what they show. `rowsource_logical_io()` is
 //! measured: it gets blocks as a query does, and pg_stat_rowsource_live shows how many so far.
 //!
-//! A plan lists the relations and functions that it depends on, also those in views. That list is compared with the
-//! extension's objects, only when the session sets up a plan for the first time. The extension's objects are read again if a
-//! function was created or dropped.
+//! A plan lists the relations that it reads and the functions that it depends on, also views and those in views. These lists are
+//! compared with the extension's objects, only when the session sets up a plan for the first time. The extension's objects are read
+//! again if a function was created or dropped. (The plan's list of relations that it depends on is not used. It also has
+//! constants of the types oid and regclass, which a statement that reads a catalog may take from anywhere.)
 
 use crate::pg::compat::FUNCTION_CACHE;
 use crate::pg::plan::tree::list;
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::{contained_or_cancelled, guarded};
-use pgrx::pg_sys::{self, Datum, Oid, PlanInvalItem, PlannedStmt};
+use pgrx::pg_sys::{self, Datum, Oid, PlanInvalItem, PlannedStmt, RangeTblEntry};
 use rowsource_core::model::PlanKey;
 use rustc_hash::{FxBuildHasher, FxHashSet};
 use std::cell::{Cell, RefCell};
@@ -88,16 +89,15 @@ pub fn uses_extension(key: &PlanKey, plan: &PlannedStmt) -> bool {
 
 /// Returns whether a plan depends on one of the extension's objects.
 fn depends(plan: &PlannedStmt) -> bool {
-    // SAFETY: the plan is live, and its lists have items of these types.
-    let (mut functions, relations) = unsafe {
-        (
-            list::<PlanInvalItem>(plan.invalItems).peekable(),
-            oids(plan.relationOids),
-        )
-    };
+    // SAFETY: the plan is live, and the list has pointers to its items.
+    let mut functions = unsafe { list::<PlanInvalItem>(plan.invalItems).peekable() };
+    // An entry that is no relation has no OID.
+    // SAFETY: the same.
+    let mut relations = unsafe { list::<RangeTblEntry>(plan.rtable).map(|entry| (*entry).relid) };
     // PostgreSQL lists none of its own functions, and its catalogs have low numbers.
     let is_of_user = |oid: &Oid| oid.to_u32() >= pg_sys::FirstNormalObjectId;
-    if functions.peek().is_none() && !relations.clone().any(|oid| is_of_user(&oid)) {
+    let first = relations.find(is_of_user);
+    if functions.peek().is_none() && first.is_none() {
         return false;
     }
     if !KNOWN.get() {
@@ -116,7 +116,7 @@ fn depends(plan: &PlannedStmt) -> bool {
     if objects.functions.is_empty() {
         return false;
     }
-    relations.into_iter().any(|oid| objects.relations.contains(&oid))
+    (first.into_iter().chain(relations)).any(|oid| objects.relations.contains(&oid))
         || functions.any(|item| {
             // SAFETY: the list has pointers to its items.
             let PlanInvalItem {
@@ -124,18 +124,6 @@ fn depends(plan: &PlannedStmt) -> bool {
             } = unsafe { *item };
             cacheId == FUNCTION_CACHE && objects.functions.contains(&hashValue)
         })
-}
-
-/// Returns the items of a list of OIDs.
-///
-/// # Safety
-/// `list` must be null or a live list of OIDs, which is not changed while the result is used.
-unsafe fn oids(list: *const pg_sys::List) -> impl Iterator<Item = Oid> + Clone {
-    // SAFETY: the list is live and not changed, by the caller's promise. It has `length` cells, which are OIDs.
-    unsafe {
-        let length = list.as_ref().map_or(0, |list| list.length as usize);
-        (0..length).map(move |at| (*(*list).elements.add(at)).oid_value)
-    }
 }
 
 /// Reads the extension's objects from the catalog.

@@ -1,12 +1,14 @@
 //! Times the planner, and counts the blocks that it uses. A statement's next execution takes what was planned for it since the
 //! last one, and records it with its plan. What is planned and never executed is dropped.
 
-use super::{nesting, parsed, traced, unnamed};
+use super::{inner_query, nesting, parsed, statement, traced, unnamed};
 use crate::guc::{self, StatisticsLevel};
 use crate::instrumentation::auto_clock;
 use crate::pg::compat;
+use crate::pg::hot::beats;
 use crate::pg::hot::usage::Usage;
 use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::pg_try::pg_try;
 use crate::pg::server::{self, switch, unguarded};
 use crate::pg::sql_trace::level;
 use pgrx::pg_sys;
@@ -98,10 +100,12 @@ unsafe fn plan(
     }
     // SAFETY: the caller promises what the functions require.
     unsafe {
-        if level::is_on() {
-            return traced::plan(query, text, || plan_named(query, text, planner));
-        }
-        plan_timed(query, text, planner)
+        inner_query::plan(text, || {
+            if level::is_on() {
+                return traced::plan(query, text, || plan_named(query, text, planner));
+            }
+            plan_timed(query, text, planner)
+        })
     }
 }
 
@@ -117,7 +121,7 @@ unsafe fn plan_named(
     // SAFETY: the caller promises what the functions require.
     unsafe {
         if compat::parsed_query_id(&*query) == 0 {
-            return unnamed::plan(query, text, planner);
+            return unnamed::plan(query, text, |queryid| nested(queryid, planner));
         }
         plan_timed(query, text, planner)
     }
@@ -136,11 +140,16 @@ unsafe fn plan_timed(
     // SAFETY: the query is live by the caller's promise. The planner frees or changes it, so its identifier is read before.
     let queryid = compat::parsed_query_id(unsafe { &*query });
     if !is_timed() {
-        return planner();
+        // With these settings, nothing is measured that is nested in something else.
+        return match nesting::depth() {
+            // SAFETY: the frames are plain by the caller's promise.
+            0 => unsafe { nested(queryid, planner) },
+            _ => planner(),
+        };
     }
     if queryid == 0 {
         // SAFETY: the caller promises what the function requires.
-        return unsafe { unnamed::plan(query, text, planner) };
+        return unsafe { unnamed::plan(query, text, |queryid| nested(queryid, planner)) };
     }
     let clock = match CLOCK.get() {
         Some((clock, _)) => clock,
@@ -149,13 +158,39 @@ unsafe fn plan_timed(
     // SAFETY: these are PostgreSQL's own counters. They are global, and only this thread writes them.
     let before = unsafe { *compat::buffer_usage() };
     let start = clock.read();
-    let planned = planner();
+    // SAFETY: the frames are plain by the caller's promise.
+    let planned = unsafe { nested(queryid, planner) };
     let place = note(queryid, clock.read().saturating_sub(start));
     // SAFETY: as above.
     if unsafe { blocks(&before) != blocks(compat::buffer_usage()) } {
         add_blocks(place, &before);
     }
     planned
+}
+
+/// Runs the planner one nesting level deeper, because it may run functions: what these start is nested in the query that is
+/// planned. `queryid` is that of the query; 0 if it has none.
+///
+/// # Safety
+/// The frames of the caller and of `planner` must be plain, because an error crosses them.
+#[inline(always)]
+unsafe fn nested(
+    queryid: i64,
+    planner: impl FnOnce() -> *mut pg_sys::PlannedStmt,
+) -> *mut pg_sys::PlannedStmt {
+    let planned = Cell::new(std::ptr::null_mut());
+    nesting::enter();
+    let outer = statement::enter_planner(queryid);
+    let leave = || {
+        statement::leave_utility(outer);
+        if nesting::leave() {
+            beats::end();
+        }
+    };
+    // SAFETY: the frames are plain by the caller's promise.
+    unsafe { pg_try(|| planned.set(planner()), leave, |_| ()) };
+    leave();
+    planned.get()
 }
 
 /// Returns the sum of the blocks in these counters. Planning writes no work files.

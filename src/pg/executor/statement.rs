@@ -35,7 +35,9 @@ mod state;
 mod text;
 mod waits;
 
-pub use lifecycle::{caller, enter_utility, exclude_running_from_last, leave_utility, nested_recorded};
+pub use lifecycle::{
+    caller, enter_planner, enter_utility, exclude_running_from_last, leave_utility, nested_recorded,
+};
 pub use owner::find;
 pub use setup::attach;
 pub use state::{INSTRUMENT_ROWS, INSTRUMENT_ROWSOURCE, Statement};

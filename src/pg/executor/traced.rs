@@ -36,6 +36,7 @@ unsafe fn around(
             rows,
             is_utility,
             has_failed,
+            ..Ended::default()
         };
         lines::end(&began, Some(statement), ended);
     };

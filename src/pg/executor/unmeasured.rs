@@ -5,7 +5,7 @@
 //! No hook runs if a text cannot be parsed, analysed or planned. But PostgreSQL's hook for messages in the server's log sees
 //! each error that ends a client's message, unless `log_min_messages` keeps errors out of the log.
 
-use super::{nesting, parsed};
+use super::{breaker, nesting, parsed};
 use crate::guc::{self, StatisticsLevel};
 use crate::pg::plan::tree::tag;
 use crate::pg::server::backend_local::BackendLocal;
@@ -375,6 +375,7 @@ const RAISE_LEVEL: &str = "Run one first. If pg_rowsource.statistics_level is ba
 /// Returns what to do if the session has run no statement that counts.
 pub fn advice() -> &'static str {
     match guc::statistics_level() {
+        StatisticsLevel::Basic if breaker::has_stopped() => breaker::HOW_TO_GO_ON,
         StatisticsLevel::Basic => RAISE_LEVEL,
         _ => RUN_ONE,
     }
@@ -422,7 +423,10 @@ pub fn reason(measured: Option<i64>) -> Option<Reason> {
     };
     let error = || last.error.as_ref().map_or_else(String::new, shown);
     let reason = match last.what {
-        What::Basic => "was not measured: pg_rowsource.statistics_level was basic".to_owned(),
+        What::Basic => match breaker::reason_at(last.message) {
+            Some(stopped) => format!("was not measured: the session measures no more, because {stopped}"),
+            None => "was not measured: pg_rowsource.statistics_level was basic".to_owned(),
+        },
         What::NotAttached => {
             "was not measured: its plan is too deep, or there was no memory for its statistics".to_owned()
         }
@@ -456,6 +460,7 @@ pub fn reason(measured: Option<i64>) -> Option<Reason> {
             shown(&last.text)
         ),
         advice: match last.what {
+            What::Basic if breaker::has_stopped() => breaker::HOW_TO_GO_ON,
             What::Basic => RAISE_LEVEL,
             _ => RUN_ONE,
         },

@@ -134,7 +134,7 @@ pub fn utility_of(queryid: i64) -> Option<Utility> {
     utility().filter(|utility| utility.queryid == queryid)
 }
 
-/// Plans a query that has no queryid, and makes one for its plan.
+/// Plans a query that has no queryid, and makes one for its plan. `planner` gets it; 0 if there is none.
 ///
 /// # Safety
 /// * `query` must be live, and `source` null or its text.
@@ -144,7 +144,7 @@ pub fn utility_of(queryid: i64) -> Option<Utility> {
 pub unsafe fn plan(
     query: *mut Query,
     source: *const c_char,
-    planner: impl FnOnce() -> *mut PlannedStmt,
+    planner: impl FnOnce(i64) -> *mut PlannedStmt,
 ) -> *mut PlannedStmt {
     // The planner may run functions, and the utility statement may run a prepared statement. Their queries have texts of their own.
     let outer = utility().filter(|utility| !utility.is_planned && std::ptr::eq(utility.source, source));
@@ -174,7 +174,7 @@ pub unsafe fn plan(
             })
         }
     };
-    let planned = planner();
+    let planned = planner(made.unwrap_or(0));
     if let Some(utility) = outer {
         // The query runs where the utility statement is not known any more, and that of a cursor ends after it. So the query
         // itself keeps where its text is.

@@ -16,6 +16,7 @@ use crate::pg::plan::tree::tag;
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::{self, memory, switch, unguarded};
 use crate::pg::store;
+use crate::pg::waits::lasting;
 use crate::session::{self, KnownPlan};
 use pgrx::pg_sys::{self, CommandTag, NodeTag, PlannedStmt};
 use rowsource_core::clock;
@@ -67,7 +68,9 @@ pub unsafe fn begin(statement: *const PlannedStmt, queryid: i64, source: *const 
     // SAFETY: the statement is live by the caller's promise.
     let kind = unsafe { tag((*statement).utilityStmt) };
     let is_always_recorded = matches!(kind, NodeTag::T_CallStmt | NodeTag::T_DoStmt);
-    if !is_always_recorded && (!guc::track_all() || unmeasured::concerns_session(kind)) {
+    let may_run_others = !unmeasured::concerns_session(kind) || kind == NodeTag::T_ConstraintsSetStmt;
+    let is_recorded = is_always_recorded || guc::track_all() && may_run_others;
+    if !is_recorded {
         return None;
     }
     let toplevel = nesting::depth() == 0;
@@ -281,6 +284,7 @@ fn record(running: &Running, recorded: &Recorded, outcome: Outcome, rows: u64) {
     if running.toplevel {
         waits.merge(&waits::take_outside());
     }
+    waits.renumber(lasting::lasting);
     let outside = Outside {
         waits: Some(&waits),
         ..Outside::default()

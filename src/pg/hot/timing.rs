@@ -4,6 +4,7 @@ use super::state::{HOT, Random};
 use super::usage;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoroshiro128PlusPlus;
+use rowsource_core::breaker::Costs;
 use rowsource_core::clock::{self, Source};
 use rowsource_core::sampler::Config;
 use std::sync::atomic::Ordering::Relaxed;
@@ -56,6 +57,20 @@ pub fn read_and_count() -> u64 {
 pub fn calibrate() {
     if last() >= HOT.calibrate_at.get() {
         measure_empty_interval();
+    }
+}
+
+/// Returns what a reading of the clock costs that timed last. An empty interval has one reading, and its length is the least of
+/// several measurements. A coarse clock does not know it.
+pub fn costs() -> Costs {
+    let (config, ns_per_tick) = (HOT.config.get(), HOT.ns_per_tick.get());
+    let reading = match config.empty_interval {
+        empty if empty > 0.0 => config.reading.min(empty),
+        _ => config.reading,
+    };
+    Costs {
+        reading_ns: reading * ns_per_tick,
+        sampled_ns: (reading + config.nested_reading - config.reading) * ns_per_tick,
     }
 }
 

@@ -44,6 +44,8 @@ pub struct Running {
     pub published: Option<Published>,
     /// What runs now.
     pub hot: Option<HotCopy>,
+    /// The session gets beats.
+    pub has_beats: bool,
 }
 
 /// What a session knows only while its nodes run.
@@ -219,6 +221,7 @@ fn copy(
         is_private: false,
         published,
         hot,
+        has_beats: area.hot().is_some() && wish::has_heart(),
     }))
 }
 
@@ -243,6 +246,7 @@ fn copy_cut(area: &'static Area, cut: &'static Cut, pid: i32) -> Option<Option<R
         is_private: true,
         published: (!text.is_empty()).then(|| Published::of_text(text)),
         hot: None,
+        has_beats: area.hot().is_some() && wish::has_heart(),
     }))
 }
 

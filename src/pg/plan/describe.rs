@@ -27,7 +27,7 @@ mod types;
 pub mod unended;
 
 use super::reading;
-use super::tree::Found;
+use super::tree::{self, Found};
 use crate::guc;
 use crate::pg::compat::jumble;
 use crate::pg::server::backend_local::BackendLocal;
@@ -38,7 +38,7 @@ use pgrx::pg_sys::QueryDesc;
 use rowsource_core::clock::system;
 use rowsource_core::model::{LazyDescription, MAX_UNDECODED, PlanDescription, PlanKey};
 use rowsource_core::normalise::{Constants, Place, Text, block, replaced};
-use rowsource_core::plan::{Costs, ExplainedPlan, PlanNode};
+use rowsource_core::plan::{ExplainedPlan, PlanNode};
 use rustc_hash::FxBuildHasher;
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -289,15 +289,7 @@ unsafe fn usable(stored: LazyDescription, text: &StatementText, found: &[Found])
         {
             return None;
         }
-        let costs = found[hidden..].iter().map(|place| {
-            let plan = &*(*place.plan_state).plan;
-            Costs {
-                startup_cost: plan.startup_cost,
-                total_cost: plan.total_cost,
-                plan_rows: plan.plan_rows,
-                plan_width: f64::from(plan.plan_width),
-            }
-        });
+        let costs = found[hidden..].iter().map(|place| tree::costs(place.plan_state));
         Some(stored.planned(costs, relations::extents(found)))
     }
 }

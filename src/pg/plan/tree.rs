@@ -5,6 +5,7 @@
 
 use crate::pg::server::unguarded;
 use pgrx::pg_sys::{self, List, NodeTag, PlanState};
+use rowsource_core::plan::Costs;
 use rowsource_core::reconcile::Edge;
 use smallvec::SmallVec;
 
@@ -58,6 +59,21 @@ pub unsafe fn plan_rows(ps: *const PlanState) -> f64 {
 pub unsafe fn total_cost(ps: *const PlanState) -> f64 {
     // SAFETY: an initialised plan state has its plan.
     unsafe { (*(*ps).plan).total_cost }
+}
+
+/// Returns what the planner expects of a node.
+///
+/// # Safety
+/// `ps` must point to an initialised plan state.
+pub unsafe fn costs(ps: *const PlanState) -> Costs {
+    // SAFETY: an initialised plan state has its plan.
+    let plan = unsafe { &*(*ps).plan };
+    Costs {
+        startup_cost: plan.startup_cost,
+        total_cost: plan.total_cost,
+        plan_rows: plan.plan_rows,
+        plan_width: f64::from(plan.plan_width),
+    }
 }
 
 /// Returns whether a node returns rows. The executor counts none for nodes that combine bitmaps.

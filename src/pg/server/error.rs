@@ -1,18 +1,42 @@
 //! Catches errors, returns their messages, and handles interrupts.
 
+use super::backend_local::BackendLocal;
 use pgrx::pg_sys;
+use pgrx::pg_sys::panic::CaughtError;
 use std::any::Any;
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs a body that may raise an error, and returns the error.
 pub fn caught<T>(body: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
     let held = HeldInterrupts::now();
-    catch_unwind(AssertUnwindSafe(body)).inspect_err(|_| {
+    catch_unwind(AssertUnwindSafe(body)).inspect_err(|error| {
         // SAFETY: the panic has a copy of the error, so PostgreSQL's own record of it is not needed. It must be removed,
         // because its stack of records has room for only a few.
         unsafe { pg_sys::FlushErrorState() }
         held.restore();
+        note_panic(&**error);
     })
+}
+
+/// What is called when a panic of the library was caught.
+static ON_PANIC: BackendLocal<Cell<OnPanic>> = BackendLocal::new(Cell::new(None));
+type OnPanic = Option<fn()>;
+
+/// Has a function called whenever a panic of the library was caught. It must not raise.
+pub fn on_panic(call: fn()) {
+    ON_PANIC.set(Some(call));
+}
+
+/// Notes an error that was caught, if it is a panic of the library. Errors of PostgreSQL have other types.
+#[cold]
+pub fn note_panic(error: &(dyn Any + Send)) {
+    let caught = error.downcast_ref::<CaughtError>();
+    let is_own =
+        matches!(caught, Some(CaughtError::RustPanic { .. })) || error.is::<&str>() || error.is::<String>();
+    if let Some(call) = ON_PANIC.get().filter(|_| is_own) {
+        call();
+    }
 }
 
 /// How often interrupts are held off. An error resets this count, which is right if the error ends a transaction. If the
@@ -47,7 +71,6 @@ impl HeldInterrupts {
 
 /// Returns the message of an error that [`caught`] returned.
 pub fn message(error: &(dyn Any + Send)) -> String {
-    use pg_sys::panic::CaughtError;
     match error.downcast_ref::<CaughtError>() {
         Some(CaughtError::PostgresError(report) | CaughtError::ErrorReport(report)) => {
             report.message().to_owned()

@@ -39,7 +39,9 @@ pub use access::{
     session_user_id, trigger_name, trigger_names, user_id, user_name,
 };
 pub use encoding::{as_utf8, first_bytes, first_characters, from_database, is_utf8, to_database};
-pub use error::{HeldInterrupts, caught, check_for_interrupts, is_interrupted, log_alone, message};
+pub use error::{
+    HeldInterrupts, caught, check_for_interrupts, is_interrupted, log_alone, message, note_panic, on_panic,
+};
 pub use main_memory::{MainMemory, use_main_memory};
 pub use process::{
     catalog_changes, core_times_io, enable_query_ids, has_transaction_id, is_alive, is_exiting,
@@ -48,7 +50,7 @@ pub use process::{
 };
 pub use relation::{HeapSize, heap_size};
 pub use statement_text::{
-    MAX_SHOWN_TEXT, commented_text, statement_beginning, statement_text, with_literals,
+    MAX_SHOWN_TEXT, commented_text, statement_beginning, statement_text, with_literals, with_text,
 };
 pub use stop::{is_stopping, stopped_cleanly};
 pub use time::{from_unix, message_time, now, now_unix, shown_time, time_of_day};

@@ -120,6 +120,15 @@ unsafe fn beginning<'a>(text: *const c_char, max: usize) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts(text.cast(), libc::strnlen(text, max)) }
 }
 
+/// Returns a session's description of a plan with this text.
+pub fn with_text(description: &PlanDescription, text: &[u8]) -> PlanDescription {
+    let shown = first_bytes(text, MAX_SHOWN_TEXT);
+    let mark = if shown.len() < text.len() { "..." } else { "" };
+    let mut described = description.clone();
+    described.text = [&from_database(shown), mark].concat();
+    described
+}
+
 /// Returns a session's description of a plan with the literals of an execution, whose statement had this text.
 pub fn with_literals(description: &PlanDescription, text: &[u8]) -> PlanDescription {
     let shown = first_bytes(text, MAX_SHOWN_TEXT);

@@ -79,6 +79,8 @@ declare! {
     pub fn GetUserId() -> pg_sys::Oid;
     pub fn GetOuterUserId() -> pg_sys::Oid;
     pub fn GetSessionUserId() -> pg_sys::Oid;
+    /// Returns a prepared statement, or null. Raises nothing if it must not.
+    pub fn FetchPreparedStatement(name: *const c_char, must_exist: bool) -> *mut pg_sys::PreparedStatement;
     /// Returns a cursor, or null. Raises nothing.
     pub fn GetPortalByName(name: *const c_char) -> pg_sys::Portal;
     pub fn LWLockAcquire(lock: *mut pg_sys::LWLock, mode: pg_sys::LWLockMode::Type) -> bool;

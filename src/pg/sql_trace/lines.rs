@@ -21,6 +21,9 @@ use std::rc::Rc;
 /// Whether a call has failed since the buffer was last written.
 static FAILED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 
+/// The client's message whose Parse or Bind was last written, by its time.
+static READ: BackendLocal<Cell<i64>> = BackendLocal::new(Cell::new(0));
+
 /// A call in progress. An error may cross a frame that holds it.
 #[derive(Clone, Copy)]
 pub struct Began {
@@ -36,6 +39,8 @@ pub struct Began {
     outer_level: Level,
     /// What the switch said when it began.
     switch: switch::State,
+    /// The session may have done other work before it, of which nothing is written.
+    follows_others: bool,
     used: Used,
 }
 
@@ -175,6 +180,11 @@ pub fn begin(phase: Phase, statement: Option<&Statement>) -> Option<Began> {
     };
     hot::set_call(depth + 1, cursor);
     let outer_level = level::enter(named);
+    let used = Used::now();
+    let follows_others = level::is_selective() && outer_depth == 0 && {
+        let came = used.message_came();
+        outer != cursor || used::last().is_none_or(|last| last.at_us < came)
+    };
     Some(Began {
         phase,
         cursor,
@@ -184,7 +194,8 @@ pub fn begin(phase: Phase, statement: Option<&Statement>) -> Option<Began> {
         generation,
         outer_level,
         switch: switch::state(),
-        used: Used::now(),
+        follows_others,
+        used,
     })
 }
 
@@ -200,6 +211,8 @@ pub struct Ended {
     pub rows: u64,
     pub is_utility: bool,
     pub has_failed: bool,
+    /// See [`Began::follows_others`]. [`end`] sets it.
+    pub follows_others: bool,
 }
 
 /// Writes the lines of a client's statement that has failed. Must be called before the next one begins.
@@ -241,6 +254,11 @@ pub fn end(began: &Began, statement: Option<&Statement>, ended: Ended) {
         return used::set_last(None);
     }
     if hot::is_open() {
+        let follows_others = began.follows_others;
+        let ended = Ended {
+            follows_others,
+            ..ended
+        };
         line(began.phase, cursor, depth, Some(&began.used), &used, ended);
         if ended.has_failed {
             FAILED.set(true);
@@ -280,6 +298,9 @@ fn line(phase: Phase, cursor: u64, depth: u64, before: Option<&Used>, after: &Us
         if ended.has_failed {
             line = line.number(b"fail", 1);
         }
+        if ended.follows_others {
+            line = line.number(b"alone", 1);
+        }
         line.number(b"tim", after.at_us).end()
     });
 }
@@ -313,25 +334,26 @@ pub fn parsed(statement: &Statement) {
         &used,
         Ended::default(),
     );
-    if is_known {
+    if depth == 0 {
         hot::set_call(0, cursor);
         used::set_last(Some(used));
+        READ.set(server::message_time());
     }
 }
 
 /// Writes the line of what the server has done for the client's message until now, before it plans a statement or starts its query:
-/// it has bound values to the parameters of a prepared statement. Does nothing if another call came before: the statement's text was
-/// in the message, and was parsed.
+/// it has bound values to the parameters of a prepared statement. Does nothing if the statement's text was in the message, and was
+/// parsed. Another statement may have been closed meanwhile: that of the client's last unnamed portal.
 pub fn bound(statement: &Statement) {
     if statement.depth() > 0 || level::is_selective() || !statement.is_written() || !session::ready() {
         return;
     }
+    if READ.replace(server::message_time()) == server::message_time() {
+        return;
+    }
     flush_failed(0);
     let used = Used::now();
-    let came = used.message_came();
-    if let Some(before) = used.before(came)
-        && before.at_us == came
-    {
+    if let Some(before) = used.before(used.message_came()) {
         let cursor = cursor_or_none(statement);
         line(Phase::Bind, cursor, 0, Some(&before), &used, Ended::default());
         hot::set_call(0, cursor);

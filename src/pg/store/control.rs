@@ -7,6 +7,7 @@ use super::room;
 use super::targets::SharedTargets;
 use crate::guc;
 use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::waits::lasting::{self, EventNames};
 use crate::pg::{compat, server};
 use pgrx::{pg_guard, pg_sys};
 use rowsource_core::beat::Sleep;
@@ -54,8 +55,10 @@ pub(super) struct Control {
     pub history: SharedHistory,
     pub trace: SharedTrace,
     pub presence: Presence,
+    pub stops: SharedStops,
     /// The targets of the SQL trace, with a lock of their own.
     pub targets: SharedTargets,
+    pub event_names: EventNames,
 }
 
 /// The memory in which sessions measure their statements: see `live`. Zero bytes are one that no session
@@ -89,6 +92,17 @@ pub struct SharedHistory {
     pub snapshots_removed: AtomicU64,
 }
 
+/// The sessions that measure no more, because that cost too much or failed. Zero bytes are none.
+#[repr(C)]
+pub struct SharedStops {
+    /// How many there are.
+    pub sessions: AtomicU32,
+    /// When the last one stopped, its pid, and what measuring cost in thousandths of the executor's time; 0 if it failed.
+    pub last_at: AtomicI64,
+    pub last_pid: AtomicU32,
+    pub last_cost: AtomicU32,
+}
+
 /// How many trace files there are, and how many bytes they have. Zero bytes are those of a server that has not looked yet.
 #[repr(C)]
 pub struct SharedTrace {
@@ -119,6 +133,7 @@ pub(super) unsafe fn find_or_make_preloaded() {
         if !found {
             initialize(control);
         }
+        lasting::share(&raw const (*control).event_names);
     }
 }
 
@@ -189,6 +204,7 @@ pub(super) unsafe fn find_or_make(name: &CStr) -> *mut Control {
         if CONTROL.get().is_null() {
             let registered = compat::named_dsm_segment(name, size_of::<Control>(), initialize_registered);
             CONTROL.set(registered.cast());
+            lasting::share(&raw const (*CONTROL.get()).event_names);
         }
         CONTROL.get()
     }

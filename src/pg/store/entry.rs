@@ -490,6 +490,7 @@ pub(super) unsafe fn copy(store: &Store, key: &PlanKey) -> Option<Plan> {
             key: *key,
             description: Rc::new(description),
             older_literals: false,
+            older_text: false,
             explained: false,
             statistics: stats,
             nodes,

@@ -13,6 +13,7 @@ use crate::pg::server::contained::contained;
 use crate::pg::server::{self, memory, statfile};
 use rowsource_core::flips::SavedFlips;
 use rowsource_core::model::{Batch, Exemplars, LazyDescription, NodeTotals, Plan, PlanKey, PlanStats};
+use rowsource_core::waits::Event;
 use serde::{Deserialize, Serialize};
 use serde_bytes::{ByteBuf, Bytes};
 use std::io;
@@ -27,6 +28,8 @@ pub(super) struct Head {
     pub reset_at: i64,
     pub evicted: Saved,
     pub flips: Option<SavedFlips>,
+    /// The names of events of extensions.
+    pub events: Vec<(Event, String)>,
 }
 
 /// The record of a plan, to be written.
@@ -109,6 +112,9 @@ pub(super) unsafe fn load(store: &Store) {
         let _ = contained(|| locked_by_control(store, || control.evicted.load(&head.evicted)));
         if let Some(saved) = &head.flips {
             let _ = contained(|| control.flips.with_table(|table| table.restore(saved)));
+        }
+        for (event, name) in &head.events {
+            control.event_names.learn(*event, name);
         }
         let mut room = guc::max_plans();
         while memory::can_map(MAX_RECORD_MEMORY) {

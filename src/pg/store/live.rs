@@ -3,7 +3,7 @@
 
 use super::access;
 use super::attach::registered_name;
-use super::control::{self, Control, SharedHistory, SharedLive, SharedTrace};
+use super::control::{self, Control, SharedHistory, SharedLive, SharedStops, SharedTrace};
 use super::reserve::zeroed;
 use super::room;
 use super::targets::SharedTargets;
@@ -74,6 +74,11 @@ pub fn shared_history() -> Option<&'static SharedHistory> {
 /// Returns what processes know of all trace files; `None` as for [`shared_history`].
 pub fn shared_trace() -> Option<&'static SharedTrace> {
     Some(&control()?.trace)
+}
+
+/// Returns what processes know of the sessions that measure no more; `None` as for [`shared_history`].
+pub fn shared_stops() -> Option<&'static SharedStops> {
+    Some(&control()?.stops)
 }
 
 /// Returns the targets of the SQL trace; `None` as for [`shared_history`].

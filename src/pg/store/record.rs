@@ -5,6 +5,7 @@ use super::blocks::NoMemory;
 use super::entry::{self, NewPlan, NoRoom};
 use super::pending::{self, PlanRef, PlanSlot};
 use super::{evict, exemplars, observe};
+use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::contained;
 use crate::pg::server::{self, memory};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
@@ -15,7 +16,33 @@ use rowsource_core::model::{
 };
 use rowsource_core::results::Counts;
 use rowsource_core::waits::plan::PlanWaits;
+use std::cell::Cell;
 use std::rc::Rc;
+
+/// Who is told which executions of this session pass to the store. They pass in sums, about once a second.
+#[derive(Clone, Copy)]
+pub struct Listener {
+    /// Is called for the executions of a plan. It must not raise.
+    pub passed: fn(&PlanKey, &Batch),
+    /// Is called afterwards, with the time. The session holds no lock, and is outside of any boundary.
+    pub end: fn(i64),
+}
+
+static LISTENER: BackendLocal<Cell<Option<Listener>>> = BackendLocal::new(Cell::new(None));
+
+/// Sets who is told.
+pub fn set_listener(listener: Listener) {
+    LISTENER.set(Some(listener));
+}
+
+/// Tells of an execution that stays in the session, because there is no store.
+pub fn tell(key: &PlanKey, execution: ExecutionStats<'_>) {
+    if let Some(listener) = LISTENER.get() {
+        let at = execution.run.at;
+        (listener.passed)(key, &Batch::Execution(execution));
+        (listener.end)(at);
+    }
+}
 
 /// Adds an execution to its plan's statistics. Makes an entry for a new plan. Raises nothing: returns false if there is no
 /// store or no memory, or if the plan is too large.
@@ -102,11 +129,18 @@ fn record_at_once(
         if server::is_exiting() && !memory::can_map((*store.control).mapped_bytes()) {
             return false;
         }
+        let listener = LISTENER.get();
         let sink = |key: &PlanKey, description: Option<&LazyDescription>, batch: &Batch| {
+            if let Some(listener) = listener {
+                (listener.passed)(key, batch);
+            }
             add_or_insert(&store, key, description, batch);
         };
         pending::flush_other_plans(key, run.at, sink);
         let batch = Batch::Execution(execution);
+        if let Some(listener) = listener {
+            (listener.passed)(key, &batch);
+        }
         let kept = add_or_insert(&store, key, Some(description), &batch);
         if let Some(slowest_ms) = kept {
             slot.slowest_ms.set(slowest_ms);
@@ -115,6 +149,9 @@ fn record_at_once(
             }
         }
         (*store.control).evicted.log_first();
+        if let Some(listener) = listener {
+            (listener.end)(run.at);
+        }
         kept.is_some()
     }
 }

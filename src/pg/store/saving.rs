@@ -192,6 +192,7 @@ fn write(control: &Control) -> io::Result<()> {
             reset_at: control.reset_at.load(Relaxed),
             evicted: control.evicted.saved(listing::others(&store)),
             flips: control.flips.with_table(|table| table.saved()),
+            events: control.event_names.all(),
         };
         file::write(&head, keys.iter().filter_map(|key| entry::copy(&store, key)))
     }

@@ -2,11 +2,12 @@
 //!
 //! While PostgreSQL waits, a word of the process's entry in shared memory names the wait event, and the process is in a call of
 //! the C library. `pg::interpose` replaces these functions, and calls `counting` around the call. That adds the wait to the
-//! process's slot (`slots`), in shared memory. `names` returns the names of events and of types of processes.
+//! process's slot (`slots`), in shared memory. `names` returns the names of events and of types of processes; `lasting` keeps those of extensions beyond a restart.
 //!
 //! A session that loads the library itself counts its own waits from then on, in its own memory.
 
 pub mod counting;
+pub mod lasting;
 pub mod names;
 pub mod slots;
 

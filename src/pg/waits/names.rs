@@ -7,11 +7,14 @@ use std::ffi::{CStr, c_char};
 
 /// Returns the names of an event's type and of the event. Core knows them, those of extensions' own events included.
 pub fn event_names(event: Event) -> Option<(String, String)> {
-    // SAFETY: both functions accept any number, and return null or a C string that stays as it is until the statement ends.
-    unsafe {
-        let of = owned(pg_sys::pgstat_get_wait_event_type(event))?;
-        Some((of, owned(pg_sys::pgstat_get_wait_event(event))?))
-    }
+    // SAFETY: the function accepts any number, and raises an error or returns null or a C string that stays as it is until the statement ends.
+    unsafe { Some((type_name(event)?, owned(pg_sys::pgstat_get_wait_event(event))?)) }
+}
+
+/// Returns the name of an event's type.
+pub fn type_name(event: Event) -> Option<String> {
+    // SAFETY: the function accepts any number, and returns null or a C string that lives for ever.
+    unsafe { owned(pg_sys::pgstat_get_wait_event_type(event)) }
 }
 
 /// Returns the name of a type of processes.

@@ -189,22 +189,25 @@ fn all(methods: u32, known: &'static [&'static str]) -> Vec<&'static str> {
 
 fn sort(counts: &Counts) -> Option<Item> {
     let facts = counts.own_facts();
-    let methods = all(facts.methods, &SORT_METHODS).join(", ");
-    if methods.is_empty() {
-        return None;
-    }
+    let methods = all(facts.methods, &SORT_METHODS);
+    // Core prints one. If executions or processes used several, that is the one that needed most.
+    let method = *methods.last()?;
     let (kind, kb) = match facts.disk_kb.get() {
         Some(kb) => ("Disk", kb),
         None => ("Memory", facts.memory_kb.get_or_zero()),
     };
-    Some(Item::packed(
-        vec![
-            field("Sort Method", methods.as_str()),
-            field("Sort Space Used", u64::from(kb)),
-            field("Sort Space Type", kind),
-        ],
-        format!("Sort Method: {methods}  {kind}: {kb}kB"),
-    ))
+    let mut fields = vec![
+        field("Sort Method", method),
+        field("Sort Space Used", u64::from(kb)),
+        field("Sort Space Type", kind),
+    ];
+    let plural = if methods.len() > 1 { "s" } else { "" };
+    let line = format!("Sort Method{plural}: {}  {kind}: {kb}kB", methods.join(", "));
+    if methods.len() > 1 {
+        let methods = methods.into_iter().map(str::to_owned).collect();
+        fields.push(field("Sort Methods Used", Value::List(methods)));
+    }
+    Some(Item::packed(fields, line))
 }
 
 /// Returns the groups of an incremental sort. The first of each pair of sums and peaks is of the groups that it sorted by all

@@ -25,8 +25,11 @@ pub(super) fn title(node: &PlanNode, quote: &dyn Fn(&str) -> String) -> String {
     }
 }
 
-/// Returns the costs of a node in the text format.
+/// Returns the costs of a node in the text format, as far as they are known.
 pub(super) fn costs(node: &PlanNode) -> String {
+    if node.total_cost.is_nan() {
+        return format!("  (rows={:.0})", node.plan_rows);
+    }
     format!(
         "  (cost={:.2}..{:.2} rows={:.0} width={:.0})",
         node.startup_cost, node.total_cost, node.plan_rows, node.plan_width
@@ -67,10 +70,14 @@ pub(super) fn head(node: &PlanNode) -> Vec<Field> {
     }
     add_object(node, operation, &mut fields);
     fields.extend(kind.after);
-    fields.push(field("Startup Cost", decimal(node.startup_cost, 2)));
-    fields.push(field("Total Cost", decimal(node.total_cost, 2)));
-    fields.push(field("Plan Rows", decimal(node.plan_rows, 0)));
-    fields.push(field("Plan Width", decimal(node.plan_width, 0)));
+    let costs = [
+        ("Startup Cost", node.startup_cost, 2),
+        ("Total Cost", node.total_cost, 2),
+        ("Plan Rows", node.plan_rows, 0),
+        ("Plan Width", node.plan_width, 0),
+    ];
+    let known = costs.into_iter().filter(|(_, number, _)| !number.is_nan());
+    fields.extend(known.map(|(label, number, decimals)| field(label, decimal(number, decimals))));
     fields
 }
 

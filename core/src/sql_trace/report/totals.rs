@@ -225,7 +225,13 @@ impl Report {
         self.file.is_in_call = call.dep > 0;
         let here = level(&mut self.file.levels, call.dep);
         let since = here.last_end.map_or(0, |end| began.saturating_sub(end));
-        let before_us = since.saturating_sub(here.waited_us);
+        // What the session did before it is not known if nothing was written of that.
+        let is_known = call.elapsed_us.is_some() && !call.follows_others;
+        let before_us = if is_known {
+            since.saturating_sub(here.waited_us)
+        } else {
+            0
+        };
         *here = Level {
             last_end: Some(call.tim),
             waited_us: 0,

@@ -22,18 +22,51 @@ pub struct RunningUtility {
     queryid: i64,
     /// The innermost running statement when it began.
     statement: *const Frame,
+    /// Whether it runs while a query is planned.
+    in_planner: bool,
 }
 
 /// The innermost running utility statement.
 static UTILITY: BackendLocal<Cell<RunningUtility>> = BackendLocal::new(Cell::new(RunningUtility {
     queryid: 0,
     statement: std::ptr::null(),
+    in_planner: false,
 }));
 
 /// Notes that a utility statement with this queryid begins. Returns the outer one.
 pub fn enter_utility(queryid: i64) -> RunningUtility {
-    let statement = waits::running();
-    UTILITY.replace(RunningUtility { queryid, statement })
+    let outer = UTILITY.get();
+    UTILITY.set(RunningUtility {
+        queryid,
+        statement: waits::running(),
+        in_planner: outer.in_planner,
+    });
+    outer
+}
+
+/// Notes that the planner begins with a query, which calls what the planner runs. Without a queryid, that is who called the planner.
+/// Returns the outer utility statement.
+#[inline(always)]
+pub fn enter_planner(queryid: i64) -> RunningUtility {
+    let outer = UTILITY.get();
+    let planned = match queryid {
+        0 => outer,
+        _ => RunningUtility {
+            queryid,
+            statement: waits::running(),
+            in_planner: true,
+        },
+    };
+    UTILITY.set(RunningUtility {
+        in_planner: true,
+        ..planned
+    });
+    outer
+}
+
+/// Returns whether a query is being planned.
+pub(super) fn in_planner() -> bool {
+    UTILITY.get().in_planner
 }
 
 /// Notes that the utility statement has ended. `outer` is what [`enter_utility`] returned.

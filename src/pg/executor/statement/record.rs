@@ -1,10 +1,11 @@
 //! Records a statement that has ended: takes its counts, or computes its statistics, and has the session store them.
 
 use super::facts;
-use super::lifecycle::{any_running, caller};
+use super::lifecycle::{any_running, caller, in_planner};
 use super::state::{Statement, Target};
 use super::text::copy_text;
 use crate::pg::executor::{parsed, planning, traced, unmeasured};
+use crate::pg::plan::tree;
 use crate::pg::results::{self, Collector, parallel};
 use crate::pg::server;
 use crate::pg::server::backend_local::BackendLocal;
@@ -14,7 +15,7 @@ use pgrx::pg_sys;
 use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{Buffers, NodeStats, Outcome, Outside, Run};
 use rowsource_core::phase::{Event, Phase};
-use rowsource_core::plan::PlanNode;
+use rowsource_core::plan::{Costs, PlanNode};
 use rowsource_core::results::{Scratch, Uncounted};
 use smallvec::SmallVec;
 use std::cell::Cell;
@@ -196,8 +197,10 @@ impl Statement {
             }
             _ => None,
         };
-        // SAFETY: PostgreSQL's description of the query is live with `core_alive`.
-        let copy = |to: &mut Vec<u8>| unsafe { copy_text(self.query, target.planned_as, to) };
+        let live = Live {
+            statement: self,
+            planned_as: target.planned_as,
+        };
         let is_wrapped = IS_COUNTED || self.is_wrapped();
         record(&mut session::Execution {
             outside: outside.as_ref(),
@@ -221,7 +224,7 @@ impl Statement {
             last: is_last.then(|| session::Executed {
                 // SAFETY: as above.
                 text: unsafe { parsed::text_id(self.query) },
-                copy: &copy,
+                statement: &live,
                 workers,
                 planning_ms: planned.last_ms,
                 planning_blocks,
@@ -239,7 +242,32 @@ impl Statement {
         if toplevel {
             LAST_MESSAGE.set(message);
         }
-        toplevel || (!any_running() && LAST_MESSAGE.get() != message)
+        toplevel || (!any_running() && !in_planner() && LAST_MESSAGE.get() != message)
+    }
+}
+
+/// A statement whose memory contexts are live.
+struct Live<'a> {
+    statement: &'a Statement,
+    planned_as: i64,
+}
+
+impl session::LiveStatement for Live<'_> {
+    fn copy_text(&self, to: &mut Vec<u8>) {
+        // SAFETY: PostgreSQL's description of the query is live.
+        unsafe { copy_text(self.statement.query, self.planned_as, to) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn copy_costs(&self, to: &mut Vec<Costs>) {
+        to.clear();
+        let nodes = &self.statement.nodes;
+        if to.try_reserve(nodes.count()).is_ok() {
+            let shown = nodes.iter().filter(|node| !node.hidden());
+            // SAFETY: the plan states and the plan are live.
+            to.extend(shown.map(|node| unsafe { tree::costs(node.plan_state()) }));
+        }
     }
 }
 

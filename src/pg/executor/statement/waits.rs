@@ -4,13 +4,17 @@
 use super::state::Statement;
 use crate::pg::hot::waits;
 use crate::pg::plan::tree;
+use crate::pg::results::Collector;
 use crate::pg::results::node_table::NodeRef;
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::{self, switch};
+use crate::pg::waits::lasting;
 use crate::session;
 use pgrx::pg_sys;
 use rowsource_core::model::NodeStats;
+use rowsource_core::results::Nodes;
 use rowsource_core::waits::plan::{EventWaits, RunWaits};
+use smallvec::SmallVec;
 use std::cell::Cell;
 use std::ffi::c_void;
 
@@ -20,6 +24,14 @@ const FOR_WORKERS: [u32; 3] = [
     pg_sys::WaitEventIPC::WAIT_EVENT_PARALLEL_FINISH,
     pg_sys::WaitEventIPC::WAIT_EVENT_BGWORKER_SHUTDOWN,
 ];
+
+/// A Gather or Gather Merge of a statement.
+struct Gather {
+    /// Its index.
+    node: usize,
+    /// The node above it may have stopped reading before its last row.
+    may_be_unfinished: bool,
+}
 
 impl Statement {
     /// Takes what the process has waited since it began with this statement: while it was parsed, planned and started.
@@ -49,13 +61,11 @@ impl Statement {
         if waits.is_empty() {
             return None;
         }
+        waits.renumber(lasting::lasting);
         // SAFETY: the plan states are live by the caller's promise.
-        let gathers = |node: &NodeRef| unsafe { tree::is_gather(node.plan_state()) };
-        let first_gather = self.nodes.iter().position(|node| gathers(&node));
-        if let Some(gather) = first_gather {
-            self.move_to_gather(waits, gather, |i| {
-                i < self.nodes.count() && gathers(&self.nodes.get(i))
-            });
+        let gathers = unsafe { self.gathers() };
+        if !gathers.is_empty() {
+            self.move_to_gathers(waits, &gathers);
         }
         if self.nodes.iter().next().is_some_and(|root| root.hidden()) {
             waits.move_nodes(|waits| match waits.node {
@@ -89,20 +99,65 @@ impl Statement {
         }
     }
 
-    /// Charges a Gather with the waits for its workers. With several Gathers, those that were charged to no Gather belong to one of
-    /// them; then the first one counts.
-    fn move_to_gather(&self, waits: &mut RunWaits, first: usize, is_gather: impl Fn(usize) -> bool) {
-        let is_moved =
-            |waits: &EventWaits| FOR_WORKERS.contains(&waits.event) && !waits.node().is_some_and(&is_gather);
-        for moved in waits.events().filter(is_moved) {
+    /// Returns the Gathers of the plan.
+    ///
+    /// # Safety
+    /// The plan states must be live.
+    unsafe fn gathers(&self) -> SmallVec<[Gather; 2]> {
+        // SAFETY: the plan states are live by the caller's promise.
+        let is_gather = |node: &NodeRef| unsafe { tree::is_gather(node.plan_state()) };
+        let timed = self.is_wrapped().then_some(self.timed);
+        // SAFETY: as above.
+        let collector = unsafe { Collector::new(&self.nodes, &self.channel, false, timed) };
+        let found = self.nodes.iter().enumerate().filter(|(_, node)| is_gather(node));
+        found
+            .map(|(node, _)| Gather {
+                node,
+                may_be_unfinished: collector.sample(node).may_be_unfinished(),
+            })
+            .collect()
+    }
+
+    /// Charges a Gather with the waits for its workers. PostgreSQL may wait for them after the Gather's last call: in a node above that
+    /// has read enough rows, or outside of all nodes. If several Gathers were stopped there, nothing tells for which of them it waited,
+    /// and the wait stays where it was.
+    fn move_to_gathers(&self, waits: &mut RunWaits, gathers: &[Gather]) {
+        let gather_of = |waits: &EventWaits| {
+            let is_moved = FOR_WORKERS.contains(&waits.event)
+                && !gathers.iter().any(|gather| Some(gather.node) == waits.node());
+            if !is_moved {
+                return None;
+            }
+            if let [only] = gathers {
+                return Some(only.node);
+            }
+            let is_below =
+                |gather: &&Gather| waits.node().is_none_or(|node| self.is_below(gather.node, node));
+            let mut stopped = gathers
+                .iter()
+                .filter(|gather| gather.may_be_unfinished)
+                .filter(is_below);
+            stopped
+                .next()
+                .filter(|_| stopped.next().is_none())
+                .map(|gather| gather.node)
+        };
+        for moved in waits.events() {
+            let Some(gather) = gather_of(&moved) else { continue };
             if let Some(from) = moved.node() {
                 let from = self.nodes.get(from);
                 from.set_waited_ns(from.waited_ns().saturating_sub(moved.ns));
             }
-            let gather = self.nodes.get(first);
+            let gather = self.nodes.get(gather);
             gather.set_waited_ns(gather.waited_ns() + moved.ns);
         }
-        waits.move_nodes(|waits| if is_moved(waits) { first as u32 } else { waits.node });
+        waits.move_nodes(|waits| gather_of(waits).map_or(waits.node, |gather| gather as u32));
+    }
+
+    /// Returns whether a node is below another one.
+    fn is_below(&self, node: usize, above: usize) -> bool {
+        let parent = |node: &usize| usize::try_from(self.nodes.get(*node).parent()).ok();
+        std::iter::successors(parent(&node), parent).any(|node| node == above)
     }
 }
 
@@ -130,7 +185,8 @@ unsafe extern "C-unwind" fn at_end_of_transaction(event: pg_sys::XactEvent::Type
 #[cold]
 #[inline(never)]
 fn end_transaction(is_committed: bool) {
-    let waits = waits::take_outside();
+    let mut waits = waits::take_outside();
+    waits.renumber(lasting::lasting);
     if is_committed && switch::is_on() && !server::is_parallel_worker() {
         let _ = server::caught(|| session::add_late_waits(server::message_time(), &waits));
     }

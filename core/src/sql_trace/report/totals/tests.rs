@@ -120,6 +120,27 @@ END #0:tim=1450",
     assert_eq!(text.matches(line).count(), 2, "{text}");
 }
 
+/// A trace of single statements does not know what the session did in between.
+#[test]
+fn time_before_a_single_statement_is_not_its_own() {
+    let report = read(
+        "TRACE #0:version=2,pid=7,uid=10,dbid=5,part=1,unix=1,tim=1000,session=a@b c
+PARSING IN CURSOR #1:dep=0,uid=10,queryid=8,tim=2000,sql=SELECT wanted
+PARSE #1:tim=2000
+PLAN #1:c=3,e=4,tim=2010
+EXEC #1:c=3,e=4,tim=2015
+FETCH #1:c=3,e=4,alone=1,tim=9000
+CLOSE #1:c=3,e=4,tim=9005
+END #0:tim=9005",
+    );
+    let before = report.statements()[0].calls.map(|sums| sums.before_us);
+    let of = |phase| before[phase as usize];
+    assert_eq!(
+        [Phase::Parse, Phase::Plan, Phase::Exec, Phase::Fetch, Phase::Close].map(of),
+        [Some(0), Some(6), Some(1), Some(0), Some(1)]
+    );
+}
+
 /// The elapsed time of a file is divided into calls, waits and a rest, and the phases have all of the rest but the end.
 #[test]
 fn no_time_is_missing() {

@@ -1,0 +1,232 @@
+//! Tells the query of a utility statement from the statements that run beside it.
+//!
+//! The query of a CREATE TABLE AS, a REFRESH MATERIALIZED VIEW or an EXECUTE is what the client sent. It has the nesting level of its
+//! statement. All else that starts meanwhile is nested in the statement: event triggers, what a REFRESH CONCURRENTLY compares the
+//! new rows with, the functions of an index that is built, and those in the arguments of an EXECUTE.
+
+use super::{nesting, statement, unnamed};
+use crate::pg::compat;
+use crate::pg::hot::beats;
+use crate::pg::plan::tree::{list, tag};
+use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::pg_try::pg_try;
+use crate::pg::server::unguarded;
+use pgrx::pg_sys::{self, ExecuteStmt, Node, NodeTag, PlannedStmt, Query, QueryDesc};
+use std::cell::Cell;
+use std::ffi::{CStr, c_char};
+
+/// A running utility statement that has a query.
+#[derive(Clone, Copy)]
+struct Outer {
+    /// The text of the query, if it is a part of the statement.
+    source: *const c_char,
+    /// The EXECUTE that names the query; null if there is none.
+    execute: *const ExecuteStmt,
+    /// The nesting level of the statement and of its query.
+    depth: u32,
+    /// The query, from ExecutorStart to ExecutorEnd; null before and after.
+    query: *const QueryDesc,
+}
+
+const NONE: Outer = Outer {
+    source: std::ptr::null(),
+    execute: std::ptr::null(),
+    depth: u32::MAX - 1,
+    query: std::ptr::null(),
+};
+
+/// The innermost one.
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
+static OUTER: BackendLocal<Cell<Outer>> = BackendLocal::new(Cell::new(NONE));
+
+/// Runs a utility statement that has a query. Does nothing else if only its query can start in it.
+///
+/// # Safety
+/// * `planned` must be a live utility statement, and `source` its text.
+/// * The frames of the caller and of `body` must be plain, because an error crosses them.
+#[inline(always)]
+pub unsafe fn around(planned: *const PlannedStmt, source: *const c_char, body: impl FnOnce()) {
+    // SAFETY: the statement and its text are live by the caller's promise, and the frames are plain.
+    unsafe {
+        let utility = (*planned).utilityStmt;
+        let execute = execute_in(utility);
+        let runs_others = match tag(utility) {
+            NodeTag::T_CreateTableAsStmt | NodeTag::T_RefreshMatViewStmt => true,
+            _ => !execute.is_null() && evaluates(execute),
+        };
+        if runs_others {
+            nest(planned, source, execute, body);
+        } else {
+            body();
+        }
+    }
+}
+
+/// Runs such a statement, so that all but its query is nested in it.
+///
+/// # Safety
+/// The same as for [`around`]. `execute` must be null, or the live EXECUTE in the statement.
+#[cold]
+#[inline(never)]
+unsafe fn nest(
+    planned: *const PlannedStmt,
+    source: *const c_char,
+    execute: *const ExecuteStmt,
+    body: impl FnOnce(),
+) {
+    // SAFETY: the statement and its text are live by the caller's promise, and the frames are plain.
+    unsafe {
+        let outer = OUTER.get();
+        let depth = nesting::depth();
+        let queryid = match queryid((*planned).utilityStmt, execute) {
+            0 => unnamed::utility_queryid(planned, source),
+            queryid => queryid,
+        };
+        OUTER.set(Outer {
+            source,
+            execute,
+            depth,
+            query: std::ptr::null(),
+        });
+        nesting::enter();
+        let caller = statement::enter_utility(queryid);
+        let leave = || {
+            statement::leave_utility(caller);
+            OUTER.set(outer);
+            nesting::set(depth);
+            if depth == 0 {
+                beats::end();
+            }
+        };
+        pg_try(body, leave, |_| ());
+        leave();
+    }
+}
+
+/// Returns the EXECUTE that a utility statement is, or whose query it runs; null if there is none.
+///
+/// # Safety
+/// `utility` must be a live utility statement.
+unsafe fn execute_in(mut utility: *const Node) -> *const ExecuteStmt {
+    // SAFETY: the statement is live by the caller's promise, and each cast follows its tag. What an EXPLAIN and a CREATE TABLE AS run
+    // has been analysed.
+    unsafe {
+        loop {
+            let query = match tag(utility) {
+                NodeTag::T_ExecuteStmt => return utility.cast(),
+                NodeTag::T_ExplainStmt => (*utility.cast::<pg_sys::ExplainStmt>()).query,
+                NodeTag::T_CreateTableAsStmt => (*utility.cast::<pg_sys::CreateTableAsStmt>()).query,
+                _ => return std::ptr::null(),
+            };
+            if query.is_null() || tag(query) != NodeTag::T_Query {
+                return std::ptr::null();
+            }
+            utility = (*query.cast::<Query>()).utilityStmt;
+            if utility.is_null() {
+                return std::ptr::null();
+            }
+        }
+    }
+}
+
+/// Returns whether an EXECUTE has arguments that may call functions: all but constants.
+///
+/// # Safety
+/// The EXECUTE must be live.
+#[inline(always)]
+unsafe fn evaluates(execute: *const ExecuteStmt) -> bool {
+    // SAFETY: the EXECUTE is live by the caller's promise. Its arguments are a list of nodes.
+    unsafe { list::<Node>((*execute).params).any(|argument| tag(argument) != NodeTag::T_A_Const) }
+}
+
+/// Returns the queryid of the query that a utility statement runs; 0 if it is not known yet, or has none.
+///
+/// # Safety
+/// `utility` must be a live utility statement, and `execute` null or the EXECUTE in it.
+unsafe fn queryid(utility: *const Node, execute: *const ExecuteStmt) -> i64 {
+    // SAFETY: the statements are live by the caller's promise. A prepared statement has its queries.
+    unsafe {
+        let query = if !execute.is_null() {
+            let prepared = unguarded::FetchPreparedStatement((*execute).name, false);
+            let Some(prepared) = prepared.as_ref() else {
+                return 0;
+            };
+            list::<Query>((*prepared.plansource).query_list).next()
+        } else if tag(utility) == NodeTag::T_CreateTableAsStmt {
+            let query = (*utility.cast::<pg_sys::CreateTableAsStmt>()).query;
+            Some(query.cast::<Query>()).filter(|query| tag(*query) == NodeTag::T_Query)
+        } else {
+            None
+        };
+        query.map_or(0, |query| compat::parsed_query_id(&*query))
+    }
+}
+
+/// Returns whether a text is that of the query which the innermost utility statement is about to plan or to start.
+///
+/// # Safety
+/// `text` must be null or a C string.
+unsafe fn is_awaited(text: *const c_char) -> bool {
+    let outer = OUTER.get();
+    if nesting::depth() != outer.depth + 1 || !outer.query.is_null() {
+        return false;
+    }
+    if outer.execute.is_null() {
+        return std::ptr::eq(text, outer.source);
+    }
+    // PostgreSQL copies the text of a prepared statement. A trigger may have dropped it.
+    // SAFETY: the EXECUTE lives as long as its statement runs. A prepared statement has its text.
+    unsafe {
+        let prepared = unguarded::FetchPreparedStatement((*outer.execute).name, false).as_ref();
+        !text.is_null()
+            && prepared.is_some_and(|prepared| {
+                CStr::from_ptr(text) == CStr::from_ptr((*prepared.plansource).query_string)
+            })
+    }
+}
+
+/// Plans a query with `planner`: that of the innermost utility statement at the level of the statement.
+///
+/// # Safety
+/// * `text` must be null or the query's text.
+/// * The frames of the caller and of `planner` must be plain, because an error crosses them.
+#[inline(always)]
+pub unsafe fn plan<T>(text: *const c_char, planner: impl FnOnce() -> T) -> T {
+    // SAFETY: the text is null or a C string by the caller's promise.
+    if nesting::depth() == 0 || !unsafe { is_awaited(text) } {
+        return planner();
+    }
+    let depth = nesting::depth();
+    nesting::set(depth - 1);
+    // After an error, `nest` sets the level of its statement.
+    let planned = planner();
+    nesting::set(depth);
+    planned
+}
+
+/// Notes that a query starts. Until it ends, the query of a utility statement has the level of its statement.
+///
+/// # Safety
+/// `query` must be valid.
+#[inline(always)]
+pub unsafe fn starts(query: *const QueryDesc) {
+    // SAFETY: the query is valid by the caller's promise, and so is its text.
+    if nesting::depth() != 0 && unsafe { is_awaited((*query).sourceText) } {
+        let outer = OUTER.get();
+        OUTER.set(Outer { query, ..outer });
+        nesting::set(outer.depth);
+    }
+}
+
+/// Notes that a query has ended.
+#[inline(always)]
+pub fn ends(query: *const QueryDesc) {
+    let outer = OUTER.get();
+    if std::ptr::eq(outer.query, query) {
+        OUTER.set(Outer {
+            query: std::ptr::null(),
+            ..outer
+        });
+        nesting::set(outer.depth + 1);
+    }
+}
