@@ -9,7 +9,7 @@ use rowsource_tests::waiting::until_waiting;
 /// With pages of 64 kB, a session shares the page that has its hot state, with all else in it, and that of
 /// PostgreSQL's counters.
 #[test]
-fn with_pages_of_64_kb_the_running_node_is_seen_before_pg16() {
+fn with_pages_of_64_kb_the_running_node_is_seen() {
     let object = object("large_pages/large_pages.c");
     let mut server = Server::overridden("large-pages", &["jit = off"], &object);
     let mut observer = server.session();

@@ -428,7 +428,8 @@ fn blocks_pass_between_many_sessions() {
                 }
             });
         }
-        // These hold what they have in cursors until they are terminated.
+        // These hold what they have in cursors until they are terminated. Their statements are others: from 18 on, a
+        // cursor has the queryid of its query.
         for session in 0..4 {
             scope.spawn(move || {
                 while goes_on() {
@@ -438,7 +439,7 @@ fn blocks_pass_between_many_sessions() {
                     for cursor in 0..10 {
                         sql += &format!(
                             "DECLARE c{cursor} CURSOR FOR {}; FETCH 1 FROM c{cursor};",
-                            scans(count)
+                            scans(count).replace("id", "-id")
                         );
                     }
                     let _ = client.batch_execute(&format!("{sql} SELECT pg_sleep(2)"));

@@ -69,7 +69,8 @@ pub unsafe fn begin(statement: *const PlannedStmt, queryid: i64, source: *const 
     let kind = unsafe { tag((*statement).utilityStmt) };
     let is_always_recorded = matches!(kind, NodeTag::T_CallStmt | NodeTag::T_DoStmt);
     let may_run_others = !unmeasured::concerns_session(kind) || kind == NodeTag::T_ConstraintsSetStmt;
-    if !is_always_recorded && !(guc::track_all() && may_run_others) {
+    let is_recorded = is_always_recorded || guc::track_all() && may_run_others;
+    if !is_recorded {
         return None;
     }
     let toplevel = nesting::depth() == 0;

@@ -43,7 +43,7 @@ fn is_of_this_run(event: Event) -> bool {
     let number = event & !CLASS;
     match event & CLASS {
         pg_sys::PG_WAIT_LWLOCK => {
-            number >= pg_sys::BuiltinTrancheIds::LWTRANCHE_FIRST_USER_DEFINED as u32 && !is_lasting(event)
+            number >= pg_sys::BuiltinTrancheIds::LWTRANCHE_FIRST_USER_DEFINED && !is_lasting(event)
         }
         pg_sys::PG_WAIT_EXTENSION | INJECTION_POINT => number > 0 && !is_lasting(event),
         _ => false,
