@@ -382,8 +382,9 @@ impl Session {
                 let shows_it = !execution.description.is_normalised() && !execution.older_literals;
                 last.keep_text(executed, shows_it, execution.run.at);
             }
-            if is_other || execution.run.planning.plans > 0 {
-                executed.statement.copy_costs(&mut last.costs);
+            // Another plan of the same text may cost something else.
+            if !is_other && execution.run.planning.plans > 0 {
+                last.keep_costs(executed, execution.run.at);
             }
             last.keep_planning(executed);
             if executed.workers.is_some() || last.workers.is_some() {
@@ -473,6 +474,24 @@ impl Last {
         }
     }
 
+    /// Keeps what the planner expected of the nodes in an execution. Returns false if the session sends very many statements: then that
+    /// is not known.
+    #[cold]
+    #[inline(never)]
+    fn keep_costs(&mut self, executed: &Executed, now: i64) -> bool {
+        if now.saturating_sub(self.copies_from) >= COPIES_PERIOD {
+            self.copies_from = now;
+            self.copies.set(COPIES);
+        }
+        let Some(left) = self.copies.get().checked_sub(1) else {
+            self.costs.clear();
+            return false;
+        };
+        self.copies.set(left);
+        executed.statement.copy_costs(&mut self.costs);
+        true
+    }
+
     /// Keeps the text of an execution, unless its description shows it. Not if the session sends very many statements: then the
     /// literals are not known.
     #[cold]
@@ -480,14 +499,7 @@ impl Last {
     fn keep_text(&mut self, text: &Executed, description_shows_it: bool, now: i64) {
         self.text_id = TextId::default();
         self.text.clear();
-        if now.saturating_sub(self.copies_from) >= COPIES_PERIOD {
-            self.copies_from = now;
-            self.copies.set(COPIES);
-        }
-        if let Some(left) = self.copies.get().checked_sub(1)
-            && !description_shows_it
-        {
-            self.copies.set(left);
+        if self.keep_costs(text, now) && !description_shows_it {
             self.text_id = text.text;
             text.statement.copy_text(&mut self.text);
         }

@@ -12,19 +12,19 @@ const OBJECTS: &str = "
     CREATE TABLE src AS SELECT g AS i FROM generate_series(1, 100) g; ANALYZE src;
     CREATE TABLE ddl_log (tag text);
     CREATE FUNCTION fold(k int) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS
-        'BEGIN RETURN (SELECT count(*) AS folded FROM src WHERE i < k); END';
+        'BEGIN RETURN (SELECT count(*) AS folded FROM public.src WHERE i < k); END';
     CREATE FUNCTION look(k int) RETURNS bigint LANGUAGE plpgsql VOLATILE AS
-        'BEGIN RETURN (SELECT count(*) AS looked FROM src WHERE i <= k); END';
+        'BEGIN RETURN (SELECT count(*) AS looked FROM public.src WHERE i <= k); END';
     CREATE FUNCTION loop(k int) RETURNS int LANGUAGE plpgsql VOLATILE AS
-        'DECLARE r record; s int := 0; BEGIN FOR r IN SELECT i AS looped FROM src WHERE i < k LOOP s := s + 1; END LOOP; RETURN s; END';
+        'DECLARE r record; s int := 0; BEGIN FOR r IN SELECT i AS looped FROM public.src WHERE i < k LOOP s := s + 1; END LOOP; RETURN s; END';
     CREATE FUNCTION fails(k int) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS
-        'BEGIN RETURN (SELECT 1 / (count(*) - count(*)) AS failed FROM src WHERE i < k); END';
+        'BEGIN RETURN (SELECT 1 / (count(*) - count(*)) AS failed FROM public.src WHERE i < k); END';
     CREATE FUNCTION log_begin() RETURNS event_trigger LANGUAGE plpgsql AS
-        'BEGIN INSERT INTO ddl_log SELECT tg_tag AS begun; END';
+        'BEGIN INSERT INTO public.ddl_log SELECT tg_tag AS begun; END';
     CREATE FUNCTION log_end() RETURNS event_trigger LANGUAGE plpgsql AS
-        'BEGIN INSERT INTO ddl_log SELECT lower(tg_tag) AS ended; END';
+        'BEGIN INSERT INTO public.ddl_log SELECT lower(tg_tag) AS ended; END';
     CREATE FUNCTION fire() RETURNS trigger LANGUAGE plpgsql AS
-        'BEGIN PERFORM count(*) AS fired FROM src; RETURN NULL; END';
+        'BEGIN PERFORM count(*) AS fired FROM public.src; RETURN NULL; END';
     CREATE TABLE fired (i int);
     CREATE TRIGGER fire AFTER INSERT ON fired FOR EACH ROW EXECUTE FUNCTION fire();
     CREATE TABLE late (i int);
@@ -249,13 +249,13 @@ fn functions_that_the_planner_folds() {
         started(
             "CREATE TEMP TABLE ct AS SELECT 'ctas', count(*) FROM src WHERE i < fold(5); DROP TABLE ct",
             "folded",
-            Some("CREATE TEMP TABLE ct AS"),
+            Some("SELECT $1, count(*)"),
             1,
         ),
         started(
             "SELECT 'into', count(*) INTO TEMP ct FROM src WHERE i < fold(5); DROP TABLE ct",
             "folded",
-            Some("count(*) INTO"),
+            Some("count(*)"),
             1,
         ),
         started(
@@ -313,11 +313,15 @@ fn event_triggers_and_indexes() {
     );
     let refresh = "REFRESH MATERIALIZED VIEW mv";
     let mut wrong = Vec::new();
+    // From 18 on, the query of a CREATE TABLE AS has its queryid only when it is planned.
+    let made = |inner: &str, major: i32| (major < 18 || inner == "ended").then_some("made");
+    let major = major(&mut client);
     for inner in ["begun", "ended"] {
+        let made = made(inner, major);
         for (statements, caller, toplevel) in [
             (refresh, Some(refresh), 1),
-            ("CREATE TABLE made AS SELECT i AS made FROM src", Some("made"), 1),
-            ("SELECT i AS made INTO made FROM src", Some("made"), 1),
+            ("CREATE TABLE made AS SELECT i AS made FROM src", made, 1),
+            ("SELECT i AS made INTO made FROM src", made, 1),
             ("CREATE TABLE made (i int)", Some("CREATE TABLE"), 1),
         ] {
             let check_one = started(statements, inner, caller, toplevel);

@@ -185,13 +185,14 @@ unsafe fn is_awaited(text: *const c_char) -> bool {
     }
 }
 
-/// Plans a query with `planner`: that of the innermost utility statement at the level of the statement.
+/// Plans a query with `planner`: that of the innermost utility statement at the level of the statement. If it has a `queryid`, that is the
+/// caller of what the statement starts from then on.
 ///
 /// # Safety
 /// * `text` must be null or the query's text.
 /// * The frames of the caller and of `planner` must be plain, because an error crosses them.
 #[inline(always)]
-pub unsafe fn plan<T>(text: *const c_char, planner: impl FnOnce() -> T) -> T {
+pub unsafe fn plan<T>(queryid: i64, text: *const c_char, planner: impl FnOnce() -> T) -> T {
     // SAFETY: the text is null or a C string by the caller's promise.
     if nesting::depth() == 0 || !unsafe { is_awaited(text) } {
         return planner();
@@ -201,6 +202,9 @@ pub unsafe fn plan<T>(text: *const c_char, planner: impl FnOnce() -> T) -> T {
     // After an error, `nest` sets the level of its statement.
     let planned = planner();
     nesting::set(depth);
+    if queryid != 0 {
+        statement::enter_utility(queryid);
+    }
     planned
 }
 

@@ -100,7 +100,7 @@ unsafe fn plan(
     }
     // SAFETY: the caller promises what the functions require.
     unsafe {
-        inner_query::plan(text, || {
+        inner_query::plan(compat::parsed_query_id(&*query), text, || {
             if level::is_on() {
                 return traced::plan(query, text, || plan_named(query, text, planner));
             }
