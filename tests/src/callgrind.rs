@@ -35,7 +35,7 @@ pub const RECORDED: &[Recorded] = &[
     Recorded {
         major: 15,
         calls: [12.7, 23.2, 55.4],
-        statements: Some([2_380.0, 2_390.0, 2_550.0, 3_910.0, 4_510.0, 520.0]),
+        statements: Some([2_380.0, 2_390.0, 2_580.0, 3_910.0, 4_530.0, 520.0]),
     },
     Recorded {
         major: 17,

@@ -19,6 +19,9 @@ const OBJECTS: &str = "
         'DECLARE r record; s int := 0; BEGIN FOR r IN SELECT i AS looped FROM public.src WHERE i < k LOOP s := s + 1; END LOOP; RETURN s; END';
     CREATE FUNCTION fails(k int) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS
         'BEGIN RETURN (SELECT 1 / (count(*) - count(*)) AS failed FROM public.src WHERE i < k); END';
+    CREATE FUNCTION catches(k int) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS
+        'BEGIN BEGIN PERFORM fails(k); EXCEPTION WHEN division_by_zero THEN NULL; END;
+         RETURN (SELECT count(*) AS caught FROM public.src WHERE i < k); END';
     CREATE FUNCTION log_begin() RETURNS event_trigger LANGUAGE plpgsql AS
         'BEGIN INSERT INTO public.ddl_log SELECT tg_tag AS begun; END';
     CREATE FUNCTION log_end() RETURNS event_trigger LANGUAGE plpgsql AS
@@ -463,6 +466,24 @@ fn statements_after_an_error_in_the_planner() {
         must_fail(&mut client, statement);
         let rows = after(&mut client, "SELECT count(*) AS next FROM src");
         assert!(rows.len() == 1 && rows[0].toplevel, "{statement}: {rows:#?}");
+    }
+    // The error ends a subtransaction: that of a savepoint, or that of a function which the planner runs.
+    run_each(&mut client, "BEGIN; SAVEPOINT s");
+    must_fail(&mut client, "SELECT fails(5)");
+    let rows = after(
+        &mut client,
+        "ROLLBACK TO s; SELECT count(*) AS next FROM src; COMMIT",
+    );
+    assert!(
+        rows.iter()
+            .filter(|row| row.query.contains("AS next"))
+            .all(|row| row.toplevel),
+        "{rows:#?}"
+    );
+    let rows = after(&mut client, "SELECT catches(5); SELECT count(*) AS next FROM src");
+    for row in rows {
+        let is_sent = row.query.contains("catches") || row.query.contains("AS next");
+        assert_eq!(row.toplevel, is_sent, "{row:?}");
     }
     let caught = "DO 'BEGIN BEGIN PERFORM fails(5); EXCEPTION WHEN division_by_zero THEN NULL; END; PERFORM look(3); END'";
     let rows = after(

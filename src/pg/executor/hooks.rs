@@ -12,8 +12,8 @@
 
 use super::statement::Statement;
 use super::{
-    explain, hinted, inner_query, nesting, own, parsed, planning, statement, traced, unmeasured, unnamed,
-    untimed_explain, utility,
+    explain, hinted, inner_query, nesting, own, parsed, planning, statement, traced, transactions,
+    unmeasured, unnamed, untimed_explain, utility,
 };
 use crate::guc;
 use crate::instrumentation::InstrumentationPlan;
@@ -58,7 +58,7 @@ pub fn init() {
     planning::init();
     parsed::init();
     unmeasured::init();
-    statement::init_waits();
+    transactions::init();
     // SAFETY: _PG_init runs once, before any of these hooks can be called.
     unsafe {
         PREV_EXECUTOR_START.set(pg_sys::ExecutorStart_hook);

@@ -178,19 +178,48 @@ unsafe fn nested(
     queryid: i64,
     planner: impl FnOnce() -> *mut pg_sys::PlannedStmt,
 ) -> *mut pg_sys::PlannedStmt {
+    if nesting::depth() > 0 || statement::in_utility() {
+        // SAFETY: the frames are plain by the caller's promise.
+        return unsafe { nested_in_statement(queryid, planner) };
+    }
+    // To catch an error would cost each statement 140 instructions. One that leaves this planner ends its transaction or subtransaction,
+    // which calls `left_by_error`.
+    nesting::set(1);
+    statement::enter_outermost_planner(queryid);
+    let planned = planner();
+    statement::leave_outermost_planner();
+    nesting::set(0);
+    beats::end();
+    planned
+}
+
+/// Does that inside of another statement, a procedure or a DO block.
+///
+/// # Safety
+/// The same as for [`nested`].
+unsafe fn nested_in_statement(
+    queryid: i64,
+    planner: impl FnOnce() -> *mut pg_sys::PlannedStmt,
+) -> *mut pg_sys::PlannedStmt {
     let planned = Cell::new(std::ptr::null_mut());
     nesting::enter();
     let outer = statement::enter_planner(queryid);
     let leave = || {
         statement::leave_utility(outer);
-        if nesting::leave() {
-            beats::end();
-        }
+        nesting::leave();
     };
     // SAFETY: the frames are plain by the caller's promise.
     unsafe { pg_try(|| planned.set(planner()), leave, |_| ()) };
     leave();
     planned.get()
+}
+
+/// Notes that an error has left all statements of the client, the planner too.
+pub fn left_by_error() {
+    if statement::leave_outermost_planner() {
+        nesting::set(0);
+        beats::end();
+    }
 }
 
 /// Returns the sum of the blocks in these counters. Planning writes no work files.

@@ -36,9 +36,10 @@ mod text;
 mod waits;
 
 pub use lifecycle::{
-    caller, enter_planner, enter_utility, exclude_running_from_last, leave_utility, nested_recorded,
+    caller, enter_outermost_planner, enter_planner, enter_utility, exclude_running_from_last, in_utility,
+    leave_outermost_planner, leave_utility, nested_recorded, subtransaction_begins, subtransaction_ends,
 };
 pub use owner::find;
 pub use setup::attach;
 pub use state::{INSTRUMENT_ROWS, INSTRUMENT_ROWSOURCE, Statement};
-pub use waits::init as init_waits;
+pub use waits::at_end_of_transaction;

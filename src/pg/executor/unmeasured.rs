@@ -5,7 +5,7 @@
 //! No hook runs if a text cannot be parsed, analysed or planned. But PostgreSQL's hook for messages in the server's log sees
 //! each error that ends a client's message, unless `log_min_messages` keeps errors out of the log.
 
-use super::{breaker, nesting, parsed};
+use super::{breaker, nesting, parsed, planning};
 use crate::guc::{self, StatisticsLevel};
 use crate::pg::plan::tree::tag;
 use crate::pg::server::backend_local::BackendLocal;
@@ -284,7 +284,12 @@ pub unsafe fn utility_ended(statement: &Utility, source: *const c_char) {
 unsafe extern "C-unwind" fn emit_log(error: *mut ErrorData) {
     // SAFETY: PostgreSQL passes a live error. The frame is plain.
     unsafe {
-        if (*error).elevel == pg_sys::PGERROR as i32 && switch::is_on() {
+        let is_error = (*error).elevel == pg_sys::PGERROR as i32;
+        if is_error {
+            // It goes to the client, before the transaction is aborted.
+            planning::left_by_error();
+        }
+        if is_error && switch::is_on() {
             if level::is_on() {
                 let text = pg_sys::debug_query_string;
                 let text = if text.is_null() { c"" } else { CStr::from_ptr(text) };

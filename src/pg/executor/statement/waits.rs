@@ -6,7 +6,6 @@ use crate::pg::hot::waits;
 use crate::pg::plan::tree;
 use crate::pg::results::Collector;
 use crate::pg::results::node_table::NodeRef;
-use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::{self, switch};
 use crate::pg::waits::lasting;
 use crate::session;
@@ -15,8 +14,6 @@ use rowsource_core::model::NodeStats;
 use rowsource_core::results::Nodes;
 use rowsource_core::waits::plan::{EventWaits, RunWaits};
 use smallvec::SmallVec;
-use std::cell::Cell;
-use std::ffi::c_void;
 
 /// The events of a leader that waits for its workers. PostgreSQL may do that after the Gather's last call.
 const FOR_WORKERS: [u32; 3] = [
@@ -161,24 +158,11 @@ impl Statement {
     }
 }
 
-/// Whether the callback at the end of transactions is registered.
-static REGISTERED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
-
-/// Registers the callback at the end of transactions.
-pub fn init() {
-    if !REGISTERED.replace(true) {
-        // SAFETY: the callback has the type that PostgreSQL calls, and needs no argument.
-        unsafe { pg_sys::RegisterXactCallback(Some(at_end_of_transaction), std::ptr::null_mut()) };
-    }
-}
-
 /// Charges what the process waited since the end of a statement to that statement, if its transaction ends with it.
-///
-/// # Safety
-/// Only PostgreSQL may call this, when a transaction ends.
-unsafe extern "C-unwind" fn at_end_of_transaction(event: pg_sys::XactEvent::Type, _arg: *mut c_void) {
+#[inline(always)]
+pub fn at_end_of_transaction(is_committed: bool) {
     if waits::waited_outside() {
-        end_transaction(event == pg_sys::XactEvent::XACT_EVENT_COMMIT);
+        end_transaction(is_committed);
     }
 }
 

@@ -1,0 +1,52 @@
+//! What happens at the end of transactions and subtransactions.
+
+use super::{planning, statement};
+use crate::pg::server::backend_local::BackendLocal;
+use pgrx::pg_sys;
+use std::cell::Cell;
+use std::ffi::c_void;
+
+/// Whether the callbacks are registered.
+static REGISTERED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
+
+/// Registers the callbacks.
+pub fn init() {
+    if !REGISTERED.replace(true) {
+        // SAFETY: the callbacks have the types that PostgreSQL calls, and need no argument.
+        unsafe {
+            pg_sys::RegisterXactCallback(Some(at_end), std::ptr::null_mut());
+            pg_sys::RegisterSubXactCallback(Some(of_subtransaction), std::ptr::null_mut());
+        }
+    }
+}
+
+/// Ends what belongs to the transaction.
+///
+/// # Safety
+/// Only PostgreSQL may call this, when a transaction ends.
+unsafe extern "C-unwind" fn at_end(event: pg_sys::XactEvent::Type, _arg: *mut c_void) {
+    if event == pg_sys::XactEvent::XACT_EVENT_ABORT {
+        planning::left_by_error();
+    }
+    statement::at_end_of_transaction(event == pg_sys::XactEvent::XACT_EVENT_COMMIT);
+}
+
+/// Counts subtransactions. An error that ends one which began before the planner has left the planner.
+///
+/// # Safety
+/// Only PostgreSQL may call this, when a subtransaction begins or ends.
+unsafe extern "C-unwind" fn of_subtransaction(
+    event: pg_sys::SubXactEvent::Type,
+    _subtransaction: pg_sys::SubTransactionId,
+    _parent: pg_sys::SubTransactionId,
+    _arg: *mut c_void,
+) {
+    match event {
+        pg_sys::SubXactEvent::SUBXACT_EVENT_START_SUB => statement::subtransaction_begins(),
+        pg_sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB if !statement::subtransaction_ends() => {
+            planning::left_by_error();
+        }
+        pg_sys::SubXactEvent::SUBXACT_EVENT_COMMIT_SUB => _ = statement::subtransaction_ends(),
+        _ => {}
+    }
+}
