@@ -33,6 +33,7 @@
 //! This code only computes with numbers that the caller provides: no allocation, no panic, no clock. All times are raw
 //! ticks of the clock in use.
 
+mod bookkeeping;
 mod config;
 mod earlier;
 mod elapsed;
@@ -44,6 +45,7 @@ mod gaps;
 mod tests;
 mod timer;
 
+pub use bookkeeping::measure_bookkeeping;
 pub use config::{BOOKKEEPING_NS, Config};
 pub use earlier::EarlierCalls;
 pub use estimate::Estimate;

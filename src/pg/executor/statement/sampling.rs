@@ -8,7 +8,7 @@ use crate::pg::server::backend_local::BackendLocal;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoroshiro128PlusPlus;
 use rowsource_core::clock::{self, Source, measure_costs, measure_costs_in_order};
-use rowsource_core::sampler::{BOOKKEEPING_NS, Config, LongCallEvidence, NodeTimer, TimedCall};
+use rowsource_core::sampler::{Config, measure_bookkeeping};
 use std::cell::Cell;
 
 impl Statement {
@@ -70,7 +70,10 @@ fn new_config(source: Source, sampfreq: i32) -> Config {
             cost.empty_interval_ticks as f64,
             measure_costs_in_order(source).empty_interval_ticks as f64,
             cost.reading_ns,
-            bookkeeping_ns(),
+            measure_bookkeeping(
+                &mut Xoroshiro128PlusPlus::seed_from_u64(1),
+                clock::system::monotonic,
+            ),
         ]
     });
     known.set(Some(costs));
@@ -87,29 +90,4 @@ fn new_config(source: Source, sampfreq: i32) -> Config {
         empty_in_order,
         ..config
     }
-}
-
-/// Returns the cost of a sample without its clock readings, in nanoseconds. It is at least the usual cost, because a sample
-/// is faster in this tight loop than in a statement. On a slow machine or under an emulator, the measured cost is higher.
-fn bookkeeping_ns() -> f64 {
-    const SAMPLES: u32 = 64;
-    let config = Config::new(128, 1.0, 0.0, 10.0, BOOKKEEPING_NS, 0.0);
-    let mut random = Xoroshiro128PlusPlus::seed_from_u64(1);
-    let mut timer = NodeTimer::default();
-    timer.start();
-    let start = clock::system::monotonic();
-    for i in 0..u64::from(SAMPLES) {
-        let call = TimedCall {
-            before: 1000 * i,
-            start: 1000 * i + 10,
-            end: 1000 * i + 50,
-            nested_readings: 0,
-            did_io: false,
-            first_of_start: false,
-        };
-        timer.record_timed(&config, &mut random, &call, &mut LongCallEvidence::default());
-    }
-    let measured = clock::system::monotonic().saturating_sub(start) as f64 / f64::from(SAMPLES);
-    std::hint::black_box(timer);
-    measured.max(BOOKKEEPING_NS)
 }
