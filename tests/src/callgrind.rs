@@ -3,6 +3,7 @@
 //! The cost of one call or one statement is the difference of two parts of a run that differ only in their number of calls or
 //! statements. So start-up and work done once per plan do not count, and the result is the same on every machine.
 
+use crate::compiled::object;
 use crate::environment::environment;
 use crate::server::Server;
 use crate::session::{run_each, value};
@@ -158,7 +159,7 @@ const PRUNING: &str = "heap_page_prune_opt";
 /// Counts the instructions of a single-user backend that runs this script on `data`, with these settings. A statement ends
 /// at an empty line.
 pub fn instructions(data: &Path, settings: &[&str], script: &str) -> u64 {
-    let output = run_with(&IN_FULL, STATEMENTS_ONLY, data, settings, script);
+    let output = run_with(&IN_FULL, STATEMENTS_ONLY, None, data, settings, script);
     let counts = fs::read_to_string(&output).expect("callgrind's output");
     let _ = fs::remove_file(&output);
     sum(&counts)
@@ -189,13 +190,21 @@ pub fn executions<const SETS: usize>(
         sums
     };
     let by_address = ["--dump-instr=yes"];
-    visit_parts(&by_address, STATEMENTS_ONLY, data, settings, parts, executed)
+    visit_parts(
+        &by_address,
+        STATEMENTS_ONLY,
+        None,
+        data,
+        settings,
+        parts,
+        executed,
+    )
 }
 
 /// Counts the instructions of each part of a script. All parts run in one session, and each ends with the same short statement, so
 /// a difference of two parts does not count it.
 pub fn of_parts(data: &Path, settings: &[&str], parts: &[String]) -> Vec<u64> {
-    visit_parts(&[], STATEMENTS_ONLY, data, settings, parts, sum)
+    visit_parts(&[], STATEMENTS_ONLY, None, data, settings, parts, sum)
 }
 
 /// The instructions of a part of a script.
@@ -239,13 +248,14 @@ pub fn of_a_unit(sizes: [usize; 2], costs: [Cost; 2]) -> Cost {
 
 /// Does the same for statements with new plans, and counts what writes these to the store.
 pub fn of_new_plans(data: &Path, settings: &[&str], parts: &[String]) -> Vec<u64> {
-    visit_parts(&[], WITH_STORE, data, settings, parts, sum)
+    visit_parts(&[], WITH_STORE, None, data, settings, parts, sum)
 }
 
 /// Runs the parts of a script in one session, and returns what `read` finds in the counts of each.
 fn visit_parts<T>(
     options: &[&str],
     toggles: &[&str],
+    clock: Option<&Path>,
     data: &Path,
     settings: &[&str],
     parts: &[String],
@@ -253,7 +263,7 @@ fn visit_parts<T>(
 ) -> Vec<T> {
     let options = [&IN_FULL[..], &["--dump-before=pg_backend_pid"], options].concat();
     let script: String = parts.iter().flat_map(|part| [part, END_OF_PART]).collect();
-    let rest = run_with(&options, toggles, data, settings, &script);
+    let rest = run_with(&options, toggles, clock, data, settings, &script);
     let _ = fs::remove_file(&rest);
     let part = |number: usize| {
         let counts = PathBuf::from(format!("{}.{number}", rest.display()));
@@ -267,7 +277,7 @@ fn visit_parts<T>(
     found
 }
 
-/// Returns the sum of a file of counts, without those of the C library's allocator and of pruning.
+/// Returns the sum of a file of counts, without those of the C library's allocator, of pruning and of the [`EVEN_CLOCK`].
 fn sum(counts: &str) -> u64 {
     let mut sum = 0;
     let mut pruning = 0;
@@ -275,6 +285,7 @@ fn sum(counts: &str) -> u64 {
         let is_allocator = ALLOCATOR.iter().any(|name| at.function.starts_with(name));
         match at.called {
             _ if is_allocator && at.object.contains("/libc.so") => {}
+            None if at.object.contains(EVEN_CLOCK) => {}
             None => sum += cost,
             Some(("malloc" | "calloc" | "realloc" | "free", calls)) => sum += calls * ALLOCATION,
             Some((PRUNING, _)) => pruning += cost,
@@ -422,10 +433,17 @@ pub fn profile(data: &Path, settings: &[&str], script: &str) -> Profile {
 /// Runs the script under callgrind, and returns the file of counts. Counting starts at a call of one of the functions and
 /// stops at its return. Where it has started, it stops at a call and starts again at the return. No function may call itself.
 fn run(toggles: &[&str], data: &Path, settings: &[&str], script: &str) -> PathBuf {
-    run_with(&[], toggles, data, settings, script)
+    run_with(&[], toggles, None, data, settings, script)
 }
 
-fn run_with(options: &[&str], toggles: &[&str], data: &Path, settings: &[&str], script: &str) -> PathBuf {
+fn run_with(
+    options: &[&str],
+    toggles: &[&str],
+    clock: Option<&Path>,
+    data: &Path,
+    settings: &[&str],
+    script: &str,
+) -> PathBuf {
     static RUNS: AtomicU32 = AtomicU32::new(0);
     let environment = environment();
     let run = RUNS.fetch_add(1, Relaxed);
@@ -434,6 +452,7 @@ fn run_with(options: &[&str], toggles: &[&str], data: &Path, settings: &[&str], 
         .join(format!("callgrind-{}-{run}.out", std::process::id()));
     let mut command = environment.as_server(Path::new("/usr/bin/env"));
     command
+        .args(clock.map(|clock| format!("LD_PRELOAD={}", clock.display())))
         .args(["valgrind", "--tool=callgrind", "--error-exitcode=0"])
         .args(options)
         .args(self::toggles(toggles))
@@ -508,6 +527,10 @@ const WAYS: [(&str, &str); 3] = [
     ),
 ];
 
+/// A clock that advances with each reading. Which calls are timed depends on the time that calls take: beside other work, on another
+/// machine, and after an interruption, more of them.
+const EVEN_CLOCK: &str = "even_clock";
+
 /// The instructions that are added to each of the [`CALLS`].
 pub struct Calls {
     /// By measuring at `sampfreq` 128.
@@ -533,8 +556,12 @@ pub fn of_calls(data: &Path) -> Calls {
             }
         }
     }
-    let settings = ["shared_preload_libraries=pg_rowsource"];
-    let counts = visit_parts(&[], PLANS_ONLY, data, &settings, &parts, sum);
+    let settings = [
+        "shared_preload_libraries=pg_rowsource",
+        "pg_rowsource.clock_source=system",
+    ];
+    let clock = object(&format!("{EVEN_CLOCK}/{EVEN_CLOCK}.c"));
+    let counts = visit_parts(&[], PLANS_ONLY, Some(&clock), data, &settings, &parts, sum);
     // The scan is called once for each row and once more; the aggregate above it is called twice.
     let of_a_row = |way: usize, call: usize| {
         let part = 1 + 2 * (way * CALLS.len() + call);
