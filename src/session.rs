@@ -474,11 +474,16 @@ impl Last {
         }
     }
 
-    /// Keeps what the planner expected of the nodes in an execution. Returns false if the session sends very many statements: then that
-    /// is not known.
+    /// Keeps what the planner expected of the nodes in an execution.
     #[cold]
     #[inline(never)]
-    fn keep_costs(&mut self, executed: &Executed, now: i64) -> bool {
+    fn keep_costs(&mut self, executed: &Executed, now: i64) {
+        self.copy_costs(executed, now);
+    }
+
+    /// Copies what the planner expected of the nodes. Returns false if the session sends very many statements: then that is not known.
+    #[inline(always)]
+    fn copy_costs(&mut self, executed: &Executed, now: i64) -> bool {
         if now.saturating_sub(self.copies_from) >= COPIES_PERIOD {
             self.copies_from = now;
             self.copies.set(COPIES);
@@ -499,7 +504,7 @@ impl Last {
     fn keep_text(&mut self, text: &Executed, description_shows_it: bool, now: i64) {
         self.text_id = TextId::default();
         self.text.clear();
-        if self.keep_costs(text, now) && !description_shows_it {
+        if self.copy_costs(text, now) && !description_shows_it {
             self.text_id = text.text;
             text.statement.copy_text(&mut self.text);
         }

@@ -3,6 +3,10 @@
 //! The cost of one call or one statement is the difference of two parts of a run that differ only in their number of calls or
 //! statements. So start-up and work done once per plan do not count, and the result is the same on every machine.
 
+mod recorded;
+
+pub use recorded::{call_above_recorded, recorded, statement_above_recorded};
+
 use crate::compiled::object;
 use crate::environment::environment;
 use crate::server::Server;
@@ -22,67 +26,6 @@ const ROWS: [u64; 2] = [10_000, 70_000];
 const STATEMENTS: [usize; 2] = [100, 400];
 /// How many statements run before.
 const WARM_UP: usize = 40;
-
-/// The recorded instructions that the library adds. The counts may fall: then record the new values here.
-pub struct Recorded {
-    pub major: i32,
-    /// The [`CALLS`].
-    pub calls: [f64; CALLS.len()],
-    /// The [`SHORT`] statements. CI counts them on 15 and on the newest major.
-    pub statements: Option<[f64; SHORT.len()]>,
-}
-
-pub const RECORDED: &[Recorded] = &[
-    Recorded {
-        major: 15,
-        calls: [12.7, 23.2, 55.4],
-        statements: Some([2_380.0, 2_390.0, 2_580.0, 3_910.0, 4_530.0, 520.0]),
-    },
-    Recorded {
-        major: 17,
-        calls: [13.5, 24.2, 56.5],
-        statements: Some([2_410.0, 2_430.0, 2_570.0, 3_940.0, 4_500.0, 490.0]),
-    },
-    Recorded {
-        major: 18,
-        calls: [13.5, 24.2, 56.5],
-        statements: Some([2_400.0, 2_430.0, 2_600.0, 3_940.0, 4_510.0, 500.0]),
-    },
-    Recorded {
-        major: 19,
-        calls: [12.7, 23.2, 55.4],
-        statements: Some([2_450.0, 2_470.0, 2_610.0, 4_070.0, 4_700.0, 540.0]),
-    },
-];
-
-/// Instructions may be this many times the recorded ones. Runs of one build differ by 1 %, alone or beside other work.
-const MARGIN: f64 = 1.03;
-/// Those of a statement may always be this many more. What it costs differs by up to 90 from session to session, with the library and
-/// without it: now and then, one of many statements prunes a page of a catalog.
-const MARGIN_OF_STATEMENTS: f64 = 140.0;
-
-/// Returns the recorded instructions of a major. If there are none, only the design's budget holds.
-pub fn recorded(major: i32) -> Option<&'static Recorded> {
-    RECORDED.iter().find(|recorded| recorded.major == major)
-}
-
-/// Returns a message if more instructions of a call were counted than recorded. Prints one if fewer were counted.
-pub fn call_above_recorded(what: &str, counted: f64, recorded: Option<f64>) -> Option<String> {
-    above_recorded(what, counted, recorded?, 0.0)
-}
-
-/// Returns a message if more instructions of a statement were counted than recorded. Prints one if fewer were counted.
-pub fn statement_above_recorded(what: &str, counted: f64, recorded: Option<f64>) -> Option<String> {
-    above_recorded(what, counted, recorded?, MARGIN_OF_STATEMENTS)
-}
-
-fn above_recorded(what: &str, counted: f64, recorded: f64, margin: f64) -> Option<String> {
-    let margin = margin.max(recorded * (MARGIN - 1.0));
-    if counted < recorded - margin {
-        println!("{what}: {counted:.1} instructions, {recorded} recorded: record the new value");
-    }
-    (counted > recorded + margin).then(|| format!("{what}: {counted:.1} instructions, {recorded} recorded"))
-}
 
 /// A backend's instructions by function.
 pub struct Profile {
@@ -115,6 +58,7 @@ const STATEMENTS_ONLY: &[&str] = &[
     "pg_rowsource::pg::store::record::record_at_once",
     "pg_rowsource::pg::store::exemplars::keep",
     "pg_rowsource::session::Last::keep_text",
+    "pg_rowsource::session::Last::keep_costs",
     "pg_rowsource::pg::store::attach::make_or_attach",
 ];
 /// Counts what writes to the store, too, for plans that run once: they are written at once.
@@ -124,6 +68,7 @@ const WITH_STORE: &[&str] = &[
     "proc_exit",
     "pgstat_report_stat",
     "pg_rowsource::session::Last::keep_text",
+    "pg_rowsource::session::Last::keep_costs",
 ];
 /// Counts what runs plans. What a session does beside it, once a second or once in its life, is not counted. Nor is that it measures
 /// the clock's own cost every 4 ms, which are few instructions under callgrind.

@@ -1,11 +1,10 @@
 //! Times the planner, and counts the blocks that it uses. A statement's next execution takes what was planned for it since the
 //! last one, and records it with its plan. What is planned and never executed is dropped.
 
-use super::{inner_query, nesting, parsed, statement, traced, unnamed};
+use super::{inner_query, nesting, outermost_planner, parsed, statement, traced, unnamed};
 use crate::guc::{self, StatisticsLevel};
 use crate::instrumentation::auto_clock;
 use crate::pg::compat;
-use crate::pg::hot::beats;
 use crate::pg::hot::usage::Usage;
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::pg_try::pg_try;
@@ -182,14 +181,9 @@ unsafe fn nested(
         // SAFETY: the frames are plain by the caller's promise.
         return unsafe { nested_in_statement(queryid, planner) };
     }
-    // To catch an error would cost each statement 140 instructions. One that leaves this planner ends its transaction or subtransaction,
-    // which calls `left_by_error`.
-    nesting::set(1);
-    statement::enter_outermost_planner(queryid);
+    outermost_planner::enter(queryid);
     let planned = planner();
-    statement::leave_outermost_planner();
-    nesting::set(0);
-    beats::end();
+    outermost_planner::leave();
     planned
 }
 
@@ -212,14 +206,6 @@ unsafe fn nested_in_statement(
     unsafe { pg_try(|| planned.set(planner()), leave, |_| ()) };
     leave();
     planned.get()
-}
-
-/// Notes that an error has left all statements of the client, the planner too.
-pub fn left_by_error() {
-    if statement::leave_outermost_planner() {
-        nesting::set(0);
-        beats::end();
-    }
 }
 
 /// Returns the sum of the blocks in these counters. Planning writes no work files.

@@ -36,8 +36,8 @@ mod text;
 mod waits;
 
 pub use lifecycle::{
-    caller, enter_outermost_planner, enter_planner, enter_utility, exclude_running_from_last, in_utility,
-    leave_outermost_planner, leave_utility, nested_recorded, subtransaction_begins, subtransaction_ends,
+    caller, enter_planner, enter_utility, exclude_running_from_last, in_utility, leave_utility,
+    nested_recorded,
 };
 pub use owner::find;
 pub use setup::attach;

@@ -1,6 +1,6 @@
 //! What happens at the end of transactions and subtransactions.
 
-use super::{planning, statement};
+use super::{outermost_planner, statement};
 use crate::pg::server::backend_local::BackendLocal;
 use pgrx::pg_sys;
 use std::cell::Cell;
@@ -25,13 +25,11 @@ pub fn init() {
 /// # Safety
 /// Only PostgreSQL may call this, when a transaction ends.
 unsafe extern "C-unwind" fn at_end(event: pg_sys::XactEvent::Type, _arg: *mut c_void) {
-    if event == pg_sys::XactEvent::XACT_EVENT_ABORT {
-        planning::left_by_error();
-    }
+    outermost_planner::all_ended();
     statement::at_end_of_transaction(event == pg_sys::XactEvent::XACT_EVENT_COMMIT);
 }
 
-/// Counts subtransactions. An error that ends one which began before the planner has left the planner.
+/// Notes where a subtransaction begins and ends.
 ///
 /// # Safety
 /// Only PostgreSQL may call this, when a subtransaction begins or ends.
@@ -42,11 +40,9 @@ unsafe extern "C-unwind" fn of_subtransaction(
     _arg: *mut c_void,
 ) {
     match event {
-        pg_sys::SubXactEvent::SUBXACT_EVENT_START_SUB => statement::subtransaction_begins(),
-        pg_sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB if !statement::subtransaction_ends() => {
-            planning::left_by_error();
-        }
-        pg_sys::SubXactEvent::SUBXACT_EVENT_COMMIT_SUB => _ = statement::subtransaction_ends(),
+        pg_sys::SubXactEvent::SUBXACT_EVENT_START_SUB => outermost_planner::subtransaction_begins(),
+        pg_sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB => outermost_planner::subtransaction_ends(true),
+        pg_sys::SubXactEvent::SUBXACT_EVENT_COMMIT_SUB => outermost_planner::subtransaction_ends(false),
         _ => {}
     }
 }

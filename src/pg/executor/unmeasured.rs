@@ -5,7 +5,7 @@
 //! No hook runs if a text cannot be parsed, analysed or planned. But PostgreSQL's hook for messages in the server's log sees
 //! each error that ends a client's message, unless `log_min_messages` keeps errors out of the log.
 
-use super::{breaker, nesting, parsed, planning};
+use super::{breaker, nesting, outermost_planner, parsed};
 use crate::guc::{self, StatisticsLevel};
 use crate::pg::plan::tree::tag;
 use crate::pg::server::backend_local::BackendLocal;
@@ -287,7 +287,7 @@ unsafe extern "C-unwind" fn emit_log(error: *mut ErrorData) {
         let is_error = (*error).elevel == pg_sys::PGERROR as i32;
         if is_error {
             // It goes to the client, before the transaction is aborted.
-            planning::left_by_error();
+            outermost_planner::all_ended();
         }
         if is_error && switch::is_on() {
             if level::is_on() {

@@ -2,7 +2,7 @@
 
 use super::state::Statement;
 use crate::instrumentation::InstrumentationLevel;
-use crate::pg::executor::{nesting, unmeasured};
+use crate::pg::executor::{nesting, outermost_planner, unmeasured};
 use crate::pg::hot::timing;
 use crate::pg::hot::usage::{self, Usage};
 use crate::pg::hot::waits::{self, Frame};
@@ -64,65 +64,9 @@ pub fn enter_planner(queryid: i64) -> RunningUtility {
     outer
 }
 
-/// The planner that runs outside of all statements.
-#[derive(Clone, Copy)]
-struct OutermostPlanner {
-    is_running: bool,
-    /// The queryid of its query; 0 if it has none.
-    queryid: i64,
-    /// How many subtransactions were begun in it, and have not ended.
-    subtransactions: u32,
-}
-
-static PLANNER: BackendLocal<Cell<OutermostPlanner>> = BackendLocal::new(Cell::new(OutermostPlanner {
-    is_running: false,
-    queryid: 0,
-    subtransactions: 0,
-}));
-
-/// Notes that the planner begins with a query outside of all statements.
-#[inline(always)]
-pub fn enter_outermost_planner(queryid: i64) {
-    PLANNER.set(OutermostPlanner {
-        is_running: true,
-        queryid,
-        subtransactions: 0,
-    });
-}
-
-/// Notes that it has ended, if it was running. Returns whether it was.
-#[inline(always)]
-pub fn leave_outermost_planner() -> bool {
-    let planner = PLANNER.get();
-    PLANNER.set(OutermostPlanner {
-        is_running: false,
-        ..planner
-    });
-    planner.is_running
-}
-
-/// Notes that a subtransaction begins.
-pub fn subtransaction_begins() {
-    let planner = PLANNER.get();
-    PLANNER.set(OutermostPlanner {
-        subtransactions: planner.subtransactions.saturating_add(1),
-        ..planner
-    });
-}
-
-/// Notes that a subtransaction has ended. Returns whether it began in the planner that runs outside of all statements.
-pub fn subtransaction_ends() -> bool {
-    let planner = PLANNER.get();
-    PLANNER.set(OutermostPlanner {
-        subtransactions: planner.subtransactions.saturating_sub(1),
-        ..planner
-    });
-    planner.subtransactions > 0
-}
-
 /// Returns whether a query is being planned.
 pub(super) fn in_planner() -> bool {
-    PLANNER.get().is_running || UTILITY.get().in_planner
+    outermost_planner::is_running() || UTILITY.get().in_planner
 }
 
 /// Returns whether a utility statement with a queryid runs.
@@ -156,8 +100,7 @@ pub fn caller() -> i64 {
     }
     // SAFETY: `leave` or `on_context_reset` removes a statement from this list before its memory is freed.
     let Some(statement) = (unsafe { Statement::of_frame(running) }) else {
-        let planner = PLANNER.get();
-        return if planner.is_running { planner.queryid } else { 0 };
+        return outermost_planner::queryid();
     };
     let target = statement.target.as_ref();
     target.map_or(0, |target| target.plan.key.queryid)
