@@ -15,7 +15,7 @@ pub const RECORDED: &[Recorded] = &[
     Recorded {
         major: 15,
         calls: [12.7, 23.2, 55.4],
-        statements: Some([2_380.0, 2_390.0, 2_580.0, 3_910.0, 4_530.0, 520.0]),
+        statements: Some([2_450.0, 2_460.0, 2_620.0, 3_960.0, 4_600.0, 560.0]),
     },
     Recorded {
         major: 17,
