@@ -194,7 +194,10 @@ fn node_row(live: &Live, of_plan: &Live, i: usize) -> Vec<Value> {
     let mut row = statement_columns(statement, of_plan).to_vec();
     row.push(place.and_then(|place| value(place as i32)));
     row.extend(description(node, stats, is_visible));
-    row.extend(numbers(stats));
+    row.extend(numbers(
+        stats,
+        statement.hot.is_some() || !statement.state.is_running,
+    ));
     row.push(value(is_running));
     row.extend(wait_columns(statement, is_visible && shows_wait));
     row.push(text(match &statement.hot {
@@ -248,9 +251,11 @@ fn description(node: Option<&PlanNode>, stats: &NodeStats, is_visible: bool) -> 
     ]
 }
 
-/// Returns the columns from starts to wait_time.
-fn numbers(stats: &NodeStats) -> Vec<Value> {
+/// Returns the columns from starts to wait_time. If it is not known which call is in progress, a node of which no call has ended has no
+/// times.
+fn numbers(stats: &NodeStats, is_call_known: bool) -> Vec<Value> {
     let (time, buffers) = (stats.time.get(), stats.buffers.get());
+    let time = time.filter(|time| is_call_known || time.total_ms > 0.0);
     let count = |of: fn(&Buffers) -> i64| buffers.as_ref().map(of).and_then(value);
     vec![
         stats.starts.get().and_then(|starts| value(starts as i64)),

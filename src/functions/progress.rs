@@ -11,6 +11,8 @@ use rustc_hash::FxHashMap;
 
 /// The number of columns.
 const COLUMNS: usize = 20;
+/// Less than so many percent are shown as none, and say nothing about the time.
+const LEAST: f64 = 0.01;
 
 /// The sizes of this database's tables, by their OIDs.
 #[derive(Default)]
@@ -67,13 +69,15 @@ fn row(live: &Live, all: &[Live], sizes: &mut Sizes) -> Vec<Value> {
     let elapsed_ms = statement.elapsed_ns() / 1e6;
     let description = statement.description();
     let published = statement.published.as_ref().filter(|_| !statement.is_private);
-    let progress = published.and_then(|published| progress(live, published, all, sizes));
+    let progress = published
+        .and_then(|published| progress(live, published, all, sizes))
+        .map(|progress| statement.note_progress(progress));
     let running = computed.running;
     let node = running.and_then(|i| description?.nodes.get(i));
     // A cursor goes on when its client wants more rows.
     let left = |percent: fn(&Progress) -> f64| {
         let percent = progress.as_ref().filter(|_| is_running).map(percent)?;
-        (percent > 0.0).then(|| value(elapsed_ms * (100.0 - percent) / percent))?
+        (percent >= LEAST).then(|| value(elapsed_ms * (100.0 - percent) / percent))?
     };
     let percent = |percent: Option<f64>| percent.and_then(value);
     let hundredths = |percent: f64, round: fn(f64) -> f64| round(percent * 100.0) / 100.0;

@@ -231,6 +231,74 @@ fn a_table_may_grow_while_it_is_scanned() {
     }
 }
 
+/// Who has seen it far never sees it less far, in whatever session.
+#[test]
+fn it_never_goes_back() {
+    let server = server("progress-furthest");
+    let mut observers = [server.connect(), server.connect()];
+    let sql = format!("SELECT count(*) FROM s t WHERE {SLEEP}").replace("STOP", "2700");
+    let busy = Busy::run(server.connect(), &sql);
+    until_waiting(&mut observers[0], busy.pid, "PgSleep");
+    let before = seen(&mut observers[0], busy.pid).remove(0).done();
+    assert!((85.0..95.0).contains(&before), "{before}");
+    // Now the scan looks as if it were at its beginning.
+    run_each(&mut observers[0], "INSERT INTO s SELECT id + 3000, pad FROM t");
+    let after = observers
+        .each_mut()
+        .map(|observer| seen(observer, busy.pid).remove(0));
+    assert!(
+        after
+            .iter()
+            .all(|after| after.done() >= before && after.low < 20.0),
+        "{after:?}"
+    );
+    busy.cancel(&mut observers[0]);
+    // The next statement in the same place begins from nothing.
+    let sql = format!("SELECT count(*) FROM s t WHERE {SLEEP}").replace("STOP", "300");
+    let progress = seen_waiting(&server, &mut observers[0], &sql, "PgSleep").remove(0);
+    assert!(progress.done() < 20.0, "{progress:?}");
+}
+
+/// Its new versions are in blocks that the scan does not read.
+#[test]
+fn an_update_of_a_whole_table_ends_at_its_end() {
+    let server = server("progress-update");
+    let mut observer = server.connect();
+    for sql in [
+        "UPDATE t SET pad = pad",
+        "UPDATE t SET pad = t.pad || 'y'",
+        "INSERT INTO t SELECT id + 100000, pad FROM t",
+    ] {
+        let all = seen_at(
+            &server,
+            &mut observer,
+            &format!("{sql} WHERE {SLEEP}"),
+            &[2_000, 10_000, 19_900],
+        );
+        for (progress, truth) in all.iter().zip([10.0, 50.0, 99.5]) {
+            progress.assert_done(truth, 5.0);
+        }
+    }
+}
+
+/// Of a statement that has done next to nothing, nobody can say how long it takes.
+#[test]
+fn a_time_that_nobody_knows_is_null() {
+    let server = server("progress-unknown-time");
+    let mut observer = server.connect();
+    let sql = "SET enable_hashjoin = off; SET enable_mergejoin = off;
+               SELECT count(*) FROM t, k, k l WHERE t.id + k.id + l.id < pg_sleep(60)::text::int";
+    let sql = sql.replace(
+        "pg_sleep(60)::text::int",
+        "(CASE WHEN nextval('n') = 10 AND pg_sleep(60) IS NULL THEN 1 ELSE 1 END)",
+    );
+    let progress = seen_waiting(&server, &mut observer, &sql, "PgSleep").remove(0);
+    assert!(
+        progress.low < 0.01 && progress.left_high.is_none(),
+        "{progress:?}"
+    );
+}
+
 #[test]
 fn blocking_nodes_make_their_inputs_exact() {
     let server = server("progress-blocking");

@@ -249,7 +249,8 @@ impl Estimator<'_> {
             }
             _ => None,
         };
-        if let (true, Some(scans), Some(table)) = (is_seq_scan, scans, node.table) {
+        let table = node.table.map(|table| plan.when_scanned(i, table));
+        if let (true, Some(scans), Some(table)) = (is_seq_scan, scans, table) {
             let density = if is_one_scan {
                 density(scanned, node.blocks.filter(|_| !plan.is_parallel[i]), &table)
             } else {

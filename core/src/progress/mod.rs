@@ -10,12 +10,14 @@
 
 mod bounds;
 mod estimate;
+mod furthest;
 mod kind;
 mod plan;
 #[cfg(test)]
 mod tests;
 mod work;
 
+pub use furthest::Furthest;
 pub use plan::{Node, Table};
 pub use work::Basis;
 
@@ -33,6 +35,18 @@ pub struct Progress {
     pub high: f64,
     /// What `done` rests on.
     pub basis: Basis,
+}
+
+impl Progress {
+    /// Returns it with at least so much done.
+    pub fn at_least(self, done: f64) -> Progress {
+        let done = self.done.max(done);
+        Progress {
+            done,
+            high: self.high.max(done),
+            ..self
+        }
+    }
 }
 
 /// The most that a statement has done while it runs, in percent.

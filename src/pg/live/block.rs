@@ -10,6 +10,7 @@ use crate::pg::hot::node::Node;
 use crate::pg::server::contained::contained;
 use crate::pg::store::{LINE, LiveMemory};
 use rowsource_core::blocks::BlockId;
+use rowsource_core::progress::Furthest;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -22,6 +23,8 @@ pub struct Block {
     pub header: Header,
     /// The bytes of the description; 0 if there is none.
     description: AtomicU32,
+    /// How far readers have seen its statement.
+    pub furthest: Furthest,
 }
 
 const _: () = assert!(align_of::<Block>() == LINE && size_of::<Block>().is_multiple_of(align_of::<Node>()));

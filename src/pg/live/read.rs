@@ -21,6 +21,7 @@ use pgrx::pg_sys;
 use rowsource_core::blocks::{BlockId, Slot};
 use rowsource_core::clock::{Source, elapsed};
 use rowsource_core::model::{Buffers, LazyDescription, PlanDescription, Published, Wal};
+use rowsource_core::progress::{Furthest, Progress};
 use std::mem::MaybeUninit;
 
 /// How often a copy is tried.
@@ -46,6 +47,8 @@ pub struct Running {
     pub hot: Option<HotCopy>,
     /// The session gets beats.
     pub has_beats: bool,
+    /// How far readers have seen it, and the number of its execution there; `None` in private memory.
+    furthest: Option<(&'static Furthest, u64)>,
 }
 
 /// What a session knows only while its nodes run.
@@ -181,15 +184,18 @@ fn copy(
     let Some(generation) = block.header.generation.live() else {
         return Some(None);
     };
-    let (setup, state) = (block.header.setup(), block.header.state());
+    let setup = block.header.setup();
     if !Need::of_nodes(setup.count).fits(id.kind()) {
         return None;
     }
     let clock = *Source::ALL.get(usize::from(setup.clock))?;
+    // The clock is read before anything is copied. If this process is interrupted after it, calls that were copied have ended later. Read
+    // after it, the clock would make a call last that has ended meanwhile, and the next copy would show less.
+    let now = clock.read();
+    let state = block.header.state();
     let before = hot(area);
     // SAFETY: a block of this kind has so many nodes. It is never freed.
     let nodes = unsafe { copy_nodes(block.nodes(), setup.count) };
-    let now = clock.read();
     let after = hot(area);
     let (place, size) = block.description(id.kind());
     let mut bytes: Vec<u8> = memory::with_room(size);
@@ -222,6 +228,7 @@ fn copy(
         published,
         hot,
         has_beats: area.hot().is_some() && wish::has_heart(),
+        furthest: Some((&block.furthest, generation)),
     }))
 }
 
@@ -230,8 +237,9 @@ fn copy_cut(area: &'static Area, cut: &'static Cut, pid: i32) -> Option<Option<R
     let Some(generation) = cut.header.generation.live() else {
         return Some(None);
     };
-    let (setup, state, text) = (cut.header.setup(), cut.header.state(), cut.text());
+    let setup = cut.header.setup();
     let now = Source::ALL.get(usize::from(setup.clock))?.read();
+    let (state, text) = (cut.header.state(), cut.text());
     if !cut.header.generation.is_still(generation) {
         return None;
     }
@@ -247,6 +255,7 @@ fn copy_cut(area: &'static Area, cut: &'static Cut, pid: i32) -> Option<Option<R
         published: (!text.is_empty()).then(|| Published::of_text(text)),
         hot: None,
         has_beats: area.hot().is_some() && wish::has_heart(),
+        furthest: None,
     }))
 }
 
@@ -346,6 +355,14 @@ impl Running {
             0.0
         };
         self.state.elapsed_ns + running
+    }
+
+    /// Notes its progress for all readers. Returns it with no less done than any of them has noted.
+    pub fn note_progress(&self, progress: Progress) -> Progress {
+        match self.furthest {
+            Some((furthest, execution)) => progress.at_least(furthest.note(execution, progress.done)),
+            None => progress,
+        }
     }
 
     /// Returns the nanoseconds since the statement began to run.

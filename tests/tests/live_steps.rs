@@ -1,0 +1,138 @@
+//! The times of a statement that runs: they only grow, also if the reader is interrupted while it looks, and what is not known is NULL.
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use rowsource_tests::Server;
+use rowsource_tests::burn;
+use rowsource_tests::busy::Busy;
+use rowsource_tests::session::{cancel_backend, run_each, texts, value};
+use rowsource_tests::waiting::{pid, until, until_waiting};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+/// A step of so many milliseconds is none: the cost of reading the clock is subtracted when a call ends.
+const STEP: f64 = 0.5;
+/// Inputs that never run. It takes long to copy them, so the reader is often interrupted meanwhile.
+const IDLE: usize = 150;
+
+#[test]
+fn times_grow_for_an_interrupted_reader() {
+    let server = Server::preloaded(
+        "live-steps",
+        &[
+            "jit = off",
+            "max_parallel_workers_per_gather = 0",
+            "pg_rowsource.sampfreq = 1",
+        ],
+    );
+    let mut runner = server.connect();
+    run_each(&mut runner, "CREATE EXTENSION pg_rowsource");
+    burn::create(&mut runner);
+    let of_runner = pid(&mut runner);
+    let mut reader = server.connect();
+    let of_reader = Pid::from_raw(pid(&mut reader));
+    run_each(
+        &mut reader,
+        "CREATE TEMP TABLE polls (poll int, node_id int, total_time float8)",
+    );
+    let idle = " UNION ALL SELECT i FROM generate_series(1, 1) i".repeat(IDLE);
+    // The aggregate and its input run in turn, a millisecond each.
+    let statement = format!(
+        "SELECT count(*) FILTER (WHERE burn(1000 + i * 0)) FROM (SELECT i FROM generate_series(1, 1000000) i WHERE burn(1000){idle}) a"
+    );
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| runner.batch_execute(&statement));
+        until(
+            &mut reader,
+            &format!("EXISTS (SELECT FROM pg_stat_rowsource_live WHERE pid = {of_runner})"),
+        );
+        let interrupts = scope.spawn(|| {
+            let mut interrupts = 0;
+            while !ends.load(Relaxed) {
+                kill(of_reader, Signal::SIGSTOP).expect("the reader runs");
+                std::thread::sleep(Duration::from_millis(7));
+                kill(of_reader, Signal::SIGCONT).expect("the reader runs");
+                std::thread::sleep(Duration::from_millis(2));
+                interrupts += 1;
+            }
+            interrupts
+        });
+        run_each(
+            &mut reader,
+            &format!(
+                "DO $$ BEGIN FOR poll IN 1..2000 LOOP
+                     INSERT INTO polls SELECT poll, node_id, total_time FROM pg_stat_rowsource_live
+                     WHERE pid = {of_runner} AND total_time > 0;
+                 END LOOP; END $$"
+            ),
+        );
+        ends.store(true, Relaxed);
+        println!("{} interrupts", interrupts.join().expect("the interrupts"));
+        cancel_backend(&mut reader, of_runner);
+        running
+            .join()
+            .expect("the statement")
+            .expect_err("it was cancelled");
+    });
+    let back = "SELECT coalesce(max(before - total_time), 0) FROM (
+                    SELECT total_time, lag(total_time) OVER (PARTITION BY node_id ORDER BY poll) AS before FROM polls) p";
+    let [polls, nodes]: [i64; 2] = ["DISTINCT poll", "DISTINCT node_id"]
+        .map(|what| value(&mut reader, &format!("SELECT count({what}) FROM polls")));
+    assert!(polls == 2000 && nodes >= 3, "{polls} polls of {nodes} nodes");
+    let back: f64 = value(&mut reader, back);
+    assert!(back < STEP, "a time was {back} ms shorter than before");
+}
+
+/// PostgreSQL takes dynamic shared memory from its main one, which no page can be mapped from. So nobody sees which call is in progress.
+#[test]
+fn what_is_not_known_of_a_call_in_progress_has_no_time() {
+    let server = Server::preloaded(
+        "live-unshared",
+        &[
+            "jit = off",
+            "max_parallel_workers_per_gather = 0",
+            "min_dynamic_shared_memory = 64MB",
+        ],
+    );
+    let mut observer = server.connect();
+    run_each(
+        &mut observer,
+        "CREATE EXTENSION pg_rowsource; CREATE TABLE t AS SELECT i AS id FROM generate_series(1, 2000) i; ANALYZE t",
+    );
+    let sql = "SELECT count(*) FROM t WHERE pg_sleep(CASE WHEN id = 1000 THEN 60 ELSE 0 END) IS NOT NULL";
+    let busy = Busy::run(server.connect(), sql);
+    until_waiting(&mut observer, busy.pid, "PgSleep");
+    let live = texts(
+        &mut observer,
+        &format!(
+            "SELECT operation, rows::text, (total_time > 0)::text, (self_time >= 0)::text, running::text, blocks_until
+               FROM pg_stat_rowsource_live WHERE pid = {} ORDER BY node_id",
+            busy.pid
+        ),
+    );
+    let some = |text: &str| Some(text.to_owned());
+    let until = some("last call");
+    assert_eq!(
+        live,
+        [
+            vec![
+                some("Aggregate"),
+                some("0"),
+                None,
+                None,
+                some("false"),
+                until.clone()
+            ],
+            vec![
+                some("Seq Scan"),
+                some("999"),
+                some("true"),
+                some("true"),
+                some("false"),
+                until
+            ],
+        ]
+    );
+    busy.cancel(&mut observer);
+}
