@@ -251,8 +251,8 @@ fn description(node: Option<&PlanNode>, stats: &NodeStats, is_visible: bool) -> 
     ]
 }
 
-/// Returns the columns from starts to wait_time. If it is not known which call is in progress, a node of which no call has ended has no
-/// times.
+/// Returns the columns from starts to wait_time. If it is not known which call is in progress, a node has no times until a call of it and
+/// of each node above it has ended.
 fn numbers(stats: &NodeStats, is_call_known: bool) -> Vec<Value> {
     let (time, buffers) = (stats.time.get(), stats.buffers.get());
     let time = time.filter(|time| is_call_known || time.total_ms > 0.0);
