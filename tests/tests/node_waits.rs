@@ -377,12 +377,7 @@ fn a_slow_client_is_the_statements() {
     let mut rows = client.query_raw(statement, Vec::<String>::new()).expect("rows");
     until_waiting(&mut observer, id, "ClientWrite");
     std::thread::sleep(Duration::from_millis(500));
-    let mut count = 0;
-    while rows.next().expect("a row").is_some() {
-        count += 1;
-    }
-    drop(rows);
-    assert_eq!(count, 50_000);
+    assert_eq!(rows.count().expect("rows"), 50_000);
     let rows = waits(&mut observer, "%slow%", "ClientWrite");
     println!("{rows:?}");
     let [(node, 1.., total)] = rows.as_slice() else {
@@ -397,6 +392,8 @@ fn a_slow_client_is_the_statements() {
         (client_time - total).abs() < 0.001 && client_time > 499.0,
         "{client_time} ms, waits {rows:?}"
     );
+    let shown = format!("{:?}", texts(&mut client, "SELECT rowsource_display()"));
+    assert!(shown.contains("for its client to take rows"), "{shown}");
     assert_sums_agree(&mut observer);
 }
 

@@ -2,8 +2,11 @@
 
 use super::format::{Format, Part};
 use super::header::{Header, duration};
-use crate::model::{NodeStats, processes};
+use crate::model::{NamedWaits, NodeStats, processes};
 use crate::plan::PlanNode;
+
+/// The share of the elapsed time from which on a wait for the client is noted.
+const LEAST_SHARE_OF_CLIENT: f64 = 0.1;
 
 /// Returns what the reader must know to understand the table.
 pub(super) fn notes(
@@ -19,6 +22,7 @@ pub(super) fn notes(
     }
     if format.has(Part::Time) {
         notes.extend(summed_over_processes(header, nodes, stats));
+        notes.extend(waited_for_client(header));
         if header.beats_missing && stats.iter().any(is_estimated) {
             notes.push(
                 "long calls without I/O may be missed: the session gets no beats (see rowsource_info())"
@@ -30,6 +34,17 @@ pub(super) fn notes(
         notes.push(format!("COMPACT left out: {}", left_out.join(", ")));
     }
     notes
+}
+
+/// Returns a note if the statement waited for its client so long that the operations do not explain its time.
+fn waited_for_client(header: &Header) -> Option<String> {
+    let of_client = |waits: &&NamedWaits| waits.node.is_none() && waits.event == "ClientWrite";
+    let ms: f64 = header.waits.iter().filter(of_client).map(|waits| waits.ms).sum();
+    let is_much = header.now.is_none() && ms >= LEAST_SHARE_OF_CLIENT * header.elapsed_ms && ms > 0.0;
+    is_much.then(|| {
+        let (ms, elapsed) = (duration(ms), duration(header.elapsed_ms));
+        format!("the statement waited {ms} of the elapsed {elapsed} for its client to take rows, outside of the operations")
+    })
 }
 
 /// Returns whether a node's time is an estimate.

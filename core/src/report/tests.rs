@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::{Buffers, Time, Wal};
+use crate::model::{Buffers, NamedWaits, Time, Wal};
 
 fn node(id: usize, depth: usize, operation: &str, object_name: &str, plan_rows: f64) -> PlanNode {
     PlanNode {
@@ -263,6 +263,40 @@ fn a_note_names_sums_over_processes() {
             .iter()
             .any(|line| line == "Note")
     );
+}
+
+#[test]
+fn a_note_says_that_the_client_was_slow() {
+    let (mut header, nodes, stats) = example();
+    header.elapsed_ms = 63_000.0;
+    let wait = |event: &str, node, ms| NamedWaits {
+        node,
+        event_type: Some("Client".to_owned()),
+        event: event.to_owned(),
+        waits: 1,
+        ms,
+        max_ms: ms,
+    };
+    let noted = |header: &Header| {
+        let lines = display(header, &nodes, &stats, &Format::default()).join(" ");
+        lines.contains(
+            "the statement waited 52000.00 ms of the elapsed 63000.00 ms for its client to take rows",
+        )
+    };
+    header.waits = vec![wait("ClientWrite", None, 52_000.0)];
+    assert!(
+        noted(&header),
+        "{:#?}",
+        display(&header, &nodes, &stats, &Format::default())
+    );
+    for other in [
+        wait("ClientWrite", None, 6_200.0),
+        wait("ClientWrite", Some(1), 52_000.0),
+        wait("ClientRead", None, 52_000.0),
+    ] {
+        header.waits = vec![other];
+        assert!(!noted(&header));
+    }
 }
 
 #[test]
