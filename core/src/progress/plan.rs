@@ -110,23 +110,36 @@ impl<'a> Plan<'a> {
     /// Returns the table of a scan as it was when the scan began, if the statement itself adds rows to it. A scan reads no block that was added
     /// since. Which rows had room in the old blocks is not known: then it is at least as large as it was before.
     pub fn when_scanned(&self, i: usize, table: Table) -> Table {
-        let name = &self.nodes[i].plan.object_name;
-        let adds = |&above: &usize| {
-            let plan = self.nodes[above].plan;
-            plan.object_name == *name && matches!(plan.operation.as_str(), "Insert" | "Update" | "Merge")
-        };
-        let above = std::iter::successors(Some(i), |&node| self.nodes[node].plan.parent);
-        let Some((target, rows_per_block)) = above.skip(1).find(adds).zip(table.rows_per_block) else {
+        let Some((added, rows_per_block)) = self.rows_added_to_scanned(i).zip(table.rows_per_block) else {
             return table;
         };
-        let added = self.outer(target).map_or(0.0, |input| self.rows(input)) / rows_per_block.max(1.0);
         let least = table
             .least_blocks
             .max((self.scanned(i) / table.max_rows_per_block).ceil());
         Table {
-            blocks: (table.blocks - added.floor()).max(least).min(table.blocks),
+            blocks: (table.blocks - (added / rows_per_block.max(1.0)).floor())
+                .max(least)
+                .min(table.blocks),
             ..table
         }
+    }
+
+    /// Returns how many rows the statement itself has added to the table that a node scans; `None` if it adds none there.
+    fn rows_added_to_scanned(&self, i: usize) -> Option<f64> {
+        let name = &self.nodes[i].plan.object_name;
+        let mut below = i;
+        // What an UPDATE reads directly, or as partitions, is what it changes. Its name is that of the partitioned table.
+        let mut is_direct = true;
+        while let Some(above) = self.nodes[below].plan.parent {
+            let plan = self.nodes[above].plan;
+            match plan.operation.as_str() {
+                "Insert" | "Update" | "Merge" if plan.object_name == *name => return Some(self.rows(below)),
+                "Update" if is_direct => return Some(self.rows(i)),
+                _ => is_direct &= matches!(self.kinds[above], Kind::Append { .. }),
+            }
+            below = above;
+        }
+        None
     }
 
     /// Returns the most rows that a Limit returns per start, if that is certain.
