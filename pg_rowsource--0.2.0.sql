@@ -11,7 +11,7 @@ CREATE FUNCTION rowsource_display(
     format text DEFAULT 'ALLSTATS LAST',
     pid int DEFAULT NULL
 ) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_display_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_display_0_2'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
 
 -- Prints a plan as EXPLAIN (ANALYZE, BUFFERS, WAL) does, from what is kept. format: text, json, yaml or xml. which: last, mean,
@@ -22,7 +22,7 @@ CREATE FUNCTION rowsource_explain(
     format text DEFAULT 'text',
     which text DEFAULT 'last'
 ) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_explain_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_explain_0_2'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
 
 -- Exports a plan as folded stacks, as flamegraph.pl, inferno and speedscope read them. The weight of a node is its own time in
@@ -33,7 +33,7 @@ CREATE FUNCTION rowsource_folded(
     planid bigint DEFAULT NULL,
     which text DEFAULT 'last'
 ) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_folded_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_folded_0_2'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
 
 -- Exports a plan as a file of speedscope.
@@ -42,7 +42,7 @@ CREATE FUNCTION rowsource_speedscope(
     planid bigint DEFAULT NULL,
     which text DEFAULT 'last'
 ) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_speedscope_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_speedscope_0_2'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
 
 -- Exports a plan as one page of HTML. The page needs no network and no script.
@@ -51,7 +51,7 @@ CREATE FUNCTION rowsource_html(
     planid bigint DEFAULT NULL,
     which text DEFAULT 'last'
 ) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_html_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_html_0_2'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
 
 -- Plots how long a node's timed calls took, as text.
@@ -60,12 +60,12 @@ CREATE FUNCTION rowsource_histogram_plot(
     planid bigint DEFAULT NULL,
     node_id int DEFAULT 0
 ) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_histogram_plot_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_histogram_plot_0_2'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
 
 -- Plots a histogram as text: the lower bounds of its buckets in microseconds, and their counts.
 CREATE FUNCTION rowsource_histogram_plot(from_us float8[], counts bigint[]) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_histogram_lines_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_histogram_lines_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- Gets blocks of a relation through the buffer manager, and returns how long that took: a row per bucket of times. hits found
@@ -93,7 +93,7 @@ CREATE FUNCTION rowsource_logical_io(
     OUT read_max_us float8,
     OUT timer_us float8
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_logical_io_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_logical_io_0_2'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
 
 -- Runs a statement once, with the caller's rights, and lists the calls of its nodes: when each began and ended (at_us,
@@ -115,7 +115,7 @@ CREATE FUNCTION rowsource_call_trace(
     OUT rows bigint,
     OUT line text
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_call_trace_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_call_trace_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 
 -- Begins a SQL trace. Without a condition: of this session, as setting pg_rowsource.trace does; returns the name of its file. With
@@ -133,13 +133,13 @@ CREATE FUNCTION rowsource_trace_start(
     queryid bigint DEFAULT NULL,
     expires_after interval DEFAULT NULL
 ) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_trace_start_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_trace_start_0_2'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
 
 -- Ends the SQL trace of this session, and returns the name of its file. With target: removes this target. With all_targets: removes
 -- all of them. Both return the numbers of what they have removed.
 CREATE FUNCTION rowsource_trace_stop(target int DEFAULT NULL, all_targets boolean DEFAULT false) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_trace_stop_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_trace_stop_0_2'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
 
 -- Lists the targets of traces.
@@ -158,7 +158,7 @@ CREATE FUNCTION rowsource_trace_targets(
     OUT expires timestamptz,
     OUT sessions int
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_trace_targets_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_trace_targets_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 
 CREATE VIEW rowsource_trace_targets AS
@@ -178,7 +178,7 @@ CREATE FUNCTION rowsource_trace_files(
     OUT is_own boolean,
     OUT lost_lines bigint
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_trace_files_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_trace_files_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 
 CREATE VIEW rowsource_trace_files AS SELECT * FROM rowsource_trace_files();
@@ -191,23 +191,23 @@ CREATE FUNCTION rowsource_tkprof(
     sort text DEFAULT NULL,
     statements int DEFAULT NULL
 ) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_tkprof_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_tkprof_0_2'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
 
 -- Prints the same report from the statistics of the plans, also of statements that were not traced. What these do not say is a dash.
 -- sort: words as for rowsource_tkprof(). statements: the most statements that are printed.
 CREATE FUNCTION rowsource_tkprof_store(sort text DEFAULT 'totela', statements int DEFAULT NULL) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_tkprof_store_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_tkprof_store_0_2'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
 
 -- Returns trace files as Trace Event JSON, which Perfetto and speedscope open.
 CREATE FUNCTION rowsource_trace_events(files text DEFAULT NULL, pid int DEFAULT NULL) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_trace_events_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_trace_events_0_2'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
 
 -- Identifies this session's last measured statement.
 CREATE FUNCTION rowsource_last(OUT queryid bigint, OUT planid bigint, OUT outcome text) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_last_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_last_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- Measures the cost and the behaviour of each clock source on this machine.
@@ -222,7 +222,7 @@ CREATE FUNCTION rowsource_clocks(
     OUT backward_steps bigint,
     OUT largest_backward_step_ns float8
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_clocks_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_clocks_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- Returns a row per node of each stored plan.
@@ -331,7 +331,7 @@ CREATE FUNCTION pg_stat_rowsource(
     OUT wait_time float8,
     OUT last_wait_time float8
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pg_stat_rowsource_0_1'
+AS 'MODULE_PATHNAME', 'pg_stat_rowsource_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 CREATE VIEW pg_stat_rowsource AS
@@ -402,7 +402,7 @@ CREATE FUNCTION pg_stat_rowsource_plans(
     OUT wait_time float8,
     OUT client_time float8
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pg_stat_rowsource_plans_0_1'
+AS 'MODULE_PATHNAME', 'pg_stat_rowsource_plans_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 CREATE VIEW pg_stat_rowsource_plans AS
@@ -425,7 +425,7 @@ CREATE FUNCTION pg_stat_rowsource_histogram(
     OUT to_us float8,
     OUT timed_calls bigint
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pg_stat_rowsource_histogram_0_1'
+AS 'MODULE_PATHNAME', 'pg_stat_rowsource_histogram_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 CREATE VIEW pg_stat_rowsource_histogram AS
@@ -452,7 +452,7 @@ CREATE FUNCTION pg_stat_rowsource_waits(
     OUT mean_time float8,
     OUT max_time float8
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pg_stat_rowsource_waits_0_1'
+AS 'MODULE_PATHNAME', 'pg_stat_rowsource_waits_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 CREATE VIEW pg_stat_rowsource_waits AS
@@ -484,7 +484,7 @@ CREATE FUNCTION pg_stat_rowsource_logical_io(
     OUT read_error_us float8,
     OUT read_max_us float8
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pg_stat_rowsource_logical_io_0_1'
+AS 'MODULE_PATHNAME', 'pg_stat_rowsource_logical_io_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 CREATE VIEW pg_stat_rowsource_logical_io AS
@@ -535,7 +535,7 @@ CREATE FUNCTION pg_stat_rowsource_live(
     OUT wait_event text,
     OUT blocks_until text
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pg_stat_rowsource_live_0_1'
+AS 'MODULE_PATHNAME', 'pg_stat_rowsource_live_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 CREATE VIEW pg_stat_rowsource_live AS
@@ -570,7 +570,7 @@ CREATE FUNCTION rowsource_progress(
     OUT object_name text,
     OUT running_since timestamptz
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_progress_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_progress_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 CREATE VIEW rowsource_progress AS
@@ -601,7 +601,7 @@ CREATE FUNCTION rowsource_ash(
     OUT wait_event text,
     OUT blocking_pid int
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_ash_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_ash_0_2'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
 
 CREATE VIEW rowsource_ash AS
@@ -628,19 +628,19 @@ CREATE FUNCTION rowsource_top_activity(
     OUT percent float8,
     OUT average_active_sessions float8
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_top_activity_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_top_activity_0_2'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
 
 -- Prints what sessions did in an interval, by default the last hour, like Oracle's ASH report.
 CREATE FUNCTION rowsource_ash_report(from_time timestamptz DEFAULT NULL, to_time timestamptz DEFAULT NULL)
 RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_ash_report_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_ash_report_0_2'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
 
 -- Starts the background worker that samples the sessions, if the server has not preloaded the library, and returns its pid. It
 -- runs until the server stops.
 CREATE FUNCTION rowsource_ash_start() RETURNS int
-AS 'MODULE_PATHNAME', 'rowsource_ash_start_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_ash_start_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 
 -- Shows wrong estimates: nodes of which an execution had at least 1.1 times as many rows as the planner expected, or as few.
@@ -699,7 +699,7 @@ CREATE FUNCTION rowsource_plan_flips(
     OUT verdict text,
     OUT query text
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_plan_flips_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_plan_flips_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- Shows the changes of plans, those that cost the most first. The function of the same name also returns the user, the mean times
@@ -841,6 +841,7 @@ CREATE FUNCTION rowsource_info(
     OUT stats_reset timestamptz,
     OUT off_since timestamptz,
     OUT sessions_without_beats bigint,
+    OUT without_beats_because text,
     OUT snapshots_removed bigint,
     OUT sessions_stopped bigint,
     OUT last_stop text
@@ -850,7 +851,7 @@ LANGUAGE C VOLATILE STRICT ROWS 1 PARALLEL RESTRICTED;
 
 -- Deletes plans of a user, a database or a query. 0 stands for any.
 CREATE FUNCTION rowsource_reset(userid oid DEFAULT 0, dbid oid DEFAULT 0, queryid bigint DEFAULT 0) RETURNS void
-AS 'MODULE_PATHNAME', 'rowsource_reset_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_reset_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- Returns the requests to temporary files since the last reset: a row per database and file type. small: one block or less.
@@ -880,7 +881,7 @@ CREATE FUNCTION pg_stat_tempfile_io(
     OUT source text,
     OUT stats_reset timestamptz
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pg_stat_tempfile_io_0_1'
+AS 'MODULE_PATHNAME', 'pg_stat_tempfile_io_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 CREATE VIEW pg_stat_tempfile_io AS
@@ -902,7 +903,7 @@ CREATE FUNCTION pg_stat_tempfile_io_histogram(
     OUT to_us float8,
     OUT reqs bigint
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pg_stat_tempfile_io_histogram_0_1'
+AS 'MODULE_PATHNAME', 'pg_stat_tempfile_io_histogram_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 CREATE VIEW pg_stat_tempfile_io_histogram AS
@@ -911,7 +912,7 @@ CREATE VIEW pg_stat_tempfile_io_histogram AS
 
 -- Resets the counters of a database's temporary files. 0 stands for all databases.
 CREATE FUNCTION rowsource_tempfile_reset(dbid oid DEFAULT 0) RETURNS void
-AS 'MODULE_PATHNAME', 'rowsource_tempfile_reset_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_tempfile_reset_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- Returns the waits of all processes since the server started: a row per type of processes and wait event.
@@ -925,7 +926,7 @@ CREATE FUNCTION rowsource_system_waits(
     OUT max_time float8,
     OUT p99 float8
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_system_waits_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_system_waits_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 CREATE VIEW rowsource_system_waits AS
@@ -943,7 +944,7 @@ CREATE FUNCTION rowsource_session_waits(
     OUT max_time float8,
     OUT p99 float8
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_session_waits_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_session_waits_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 CREATE VIEW rowsource_session_waits AS
@@ -959,7 +960,7 @@ CREATE FUNCTION rowsource_wait_histogram(
     OUT to_us float8,
     OUT waits bigint
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_wait_histogram_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_wait_histogram_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 CREATE VIEW rowsource_wait_histogram AS
@@ -973,7 +974,7 @@ CREATE FUNCTION rowsource_temp_files(
     OUT files bigint,
     OUT bytes bigint
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_temp_files_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_temp_files_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- Returns how long the last statement of each session has waited for temporary files, and when that statement started.
@@ -982,7 +983,7 @@ CREATE FUNCTION rowsource_temp_times(
     OUT query_start timestamptz,
     OUT temp_time float8
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_temp_times_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_temp_times_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- Shows who uses temporary space now, like V$TEMPSEG_USAGE. The queryid and the times are masked as in pg_stat_activity.
@@ -1143,7 +1144,7 @@ CREATE FUNCTION rowsource_waits_to_store(
     OUT total_time float8,
     OUT counted_since timestamptz
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_waits_to_store_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_waits_to_store_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- Returns the samples since a time of one moment in so many, of all users, without the newest moment, which may be incomplete; no row if
@@ -1167,7 +1168,7 @@ CREATE FUNCTION rowsource_ash_to_store(
     OUT wait_event text,
     OUT blocking_pid int
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_ash_to_store_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_ash_to_store_0_2'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
 
 -- Returns the plans that ran since a time, in the form in which the history stores them.
@@ -1182,7 +1183,7 @@ CREATE FUNCTION rowsource_plans_to_store(
     OUT description bytea,
     OUT statistics bytea
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_plans_to_store_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_plans_to_store_0_2'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
 
 -- Fails with a hint on a standby and in a read-only transaction.
@@ -1392,7 +1393,7 @@ CREATE FUNCTION rowsource_display_stored(
     statistics bytea,
     format text
 ) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_display_stored_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_display_stored_0_2'
 LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED;
 
 -- Shows a plan as it was when a snapshot was taken. Of several plans it prefers those of this database, then those of this user,
@@ -1458,7 +1459,7 @@ CREATE FUNCTION rowsource_iostat_lines(
     seconds float8,
     filetypes text
 ) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_iostat_lines_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_iostat_lines_0_2'
 LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED;
 
 -- Prints a report like Oracle's "IOStat by Filetype summary" between two snapshots. Without arguments: between the last two.
@@ -1501,7 +1502,7 @@ CREATE FUNCTION rowsource_wait_lines(
     active_time float8,
     waits text
 ) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_wait_lines_0_1'
+AS 'MODULE_PATHNAME', 'rowsource_wait_lines_0_2'
 LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED;
 
 -- Prints a report like Oracle's "Top Timed Events" between two snapshots. Without arguments: between the last two. It runs
@@ -1600,7 +1601,7 @@ COMMENT ON COLUMN rowsource_trace_files.is_own IS 'Whether this session writes i
 COMMENT ON COLUMN rowsource_trace_files.lost_lines IS 'Lines of all files of this session that could not be written; NULL for other sessions';
 COMMENT ON FUNCTION rowsource_clocks(int) IS 'Measures the cost and the behaviour of each clock of this machine';
 COMMENT ON FUNCTION rowsource_plan_flips() IS 'The changes of plans, with the mean times, their standard errors, and the typical times (geometric means)';
-COMMENT ON FUNCTION rowsource_info() IS 'Describes the shared memory of the plans. evictions: plans that made room for others. refused: executions that could not be stored. incomplete_since: when the first of these happened; NULL if the plans contain all executions. off_since: since when pg_rowsource.enabled is off; NULL while it is on. sessions_without_beats: sessions in which long calls without I/O may be missed. snapshots_removed: snapshots that were deleted because of pg_rowsource.snapshot_max_size since the server started. sessions_stopped: sessions that measure no more, because that cost more than pg_rowsource.max_overhead or failed. last_stop: the last of them since the server started, and why';
+COMMENT ON FUNCTION rowsource_info() IS 'Describes the shared memory of the plans. evictions: plans that made room for others. refused: executions that could not be stored. incomplete_since: when the first of these happened; NULL if the plans contain all executions. off_since: since when pg_rowsource.enabled is off; NULL while it is on. sessions_without_beats: sessions in which long calls without I/O may be missed. without_beats_because: why, for one of them. snapshots_removed: snapshots that were deleted because of pg_rowsource.snapshot_max_size since the server started. sessions_stopped: sessions that measure no more, because that cost more than pg_rowsource.max_overhead or failed. last_stop: the last of them since the server started, and why';
 COMMENT ON FUNCTION rowsource_reset(oid, oid, bigint) IS 'Deletes the plans of a user, a database or a query; 0 stands for any';
 COMMENT ON FUNCTION rowsource_tempfile_reset(oid) IS 'Resets the counters of a database''s temporary files; 0 stands for all databases';
 COMMENT ON FUNCTION rowsource_percent(float8, float8) IS 'Internal: a part of a whole in percent, with one digit. Everyone may call it, because the views call it with their reader''s rights';

@@ -29,44 +29,44 @@ fn rows(call: &Call, make: fn(&mut Rows)) -> Datum {
 const VOID: usize = 0;
 
 export! {
-    rowsource_display_0_1 => |call: &Call| call.returns(Shape::Values, |call, rows| {
+    rowsource_display_0_2 => |call: &Call| call.returns(Shape::Values, |call, rows| {
         let format = call.text(2, MAX_FORMAT_BYTES);
         let ids = (call.argument(0), call.argument(1));
         display::lines(rows, ids.0, ids.1, format.as_deref(), call.argument(3));
     });
-    rowsource_explain_0_1 => |call: &Call| call.returns(Shape::Values, |call, rows| {
+    rowsource_explain_0_2 => |call: &Call| call.returns(Shape::Values, |call, rows| {
         let (format, which) = (call.text(2, MAX_FORMAT_BYTES), call.text(3, MAX_FORMAT_BYTES));
         let ids = [call.argument(0), call.argument(1)];
         explain::rows(rows, ids, format.as_deref(), which.as_deref());
     });
-    rowsource_folded_0_1 => |call: &Call| call.returns(Shape::Values, |call, rows| {
+    rowsource_folded_0_2 => |call: &Call| call.returns(Shape::Values, |call, rows| {
         let which = call.text(2, MAX_FORMAT_BYTES);
         export::folded_lines(rows, call.argument(0), call.argument(1), which.as_deref());
     });
-    rowsource_speedscope_0_1 => |call: &Call| call.returns(Shape::Values, |call, rows| {
+    rowsource_speedscope_0_2 => |call: &Call| call.returns(Shape::Values, |call, rows| {
         let which = call.text(2, MAX_FORMAT_BYTES);
         export::speedscope_row(rows, call.argument(0), call.argument(1), which.as_deref());
     });
-    rowsource_html_0_1 => |call: &Call| call.returns(Shape::Values, |call, rows| {
+    rowsource_html_0_2 => |call: &Call| call.returns(Shape::Values, |call, rows| {
         let which = call.text(2, MAX_FORMAT_BYTES);
         export::html_row(rows, call.argument(0), call.argument(1), which.as_deref());
     });
-    rowsource_histogram_plot_0_1 => |call: &Call| call.returns(Shape::Values, |call, rows| {
+    rowsource_histogram_plot_0_2 => |call: &Call| call.returns(Shape::Values, |call, rows| {
         export::plot_lines(rows, call.argument(0), call.argument(1), call.argument(2).unwrap_or(0));
     });
-    rowsource_logical_io_0_1 => |call: &Call| call.returns(Shape::Rows, |call, rows| {
+    rowsource_logical_io_0_2 => |call: &Call| call.returns(Shape::Rows, |call, rows| {
         let (fork, pattern) = (call.text(1, MAX_FORMAT_BYTES), call.text(3, MAX_FORMAT_BYTES));
         // A missing relation gives no rows, as in PostgreSQL's own functions.
         if let Some(relation) = call.argument(0) {
             logical_io::rows(rows, relation, fork.as_deref(), call.argument(2), pattern.as_deref(), call.argument(4));
         }
     });
-    rowsource_call_trace_0_1 => |call: &Call| call.returns(Shape::Rows, |call, rows| {
+    rowsource_call_trace_0_2 => |call: &Call| call.returns(Shape::Rows, |call, rows| {
         if let (Some(statement), Some(max_calls)) = (call.database_text(0), call.argument(1)) {
             call_trace::rows(rows, statement, max_calls);
         }
     });
-    rowsource_trace_start_0_1 => |call: &Call| call.returns(Shape::Values, |call, rows| {
+    rowsource_trace_start_0_2 => |call: &Call| call.returns(Shape::Values, |call, rows| {
         let wanted = trace_targets::Wanted {
             waits: call.argument(0).unwrap_or(true),
             binds: call.argument(1).unwrap_or(false),
@@ -85,41 +85,40 @@ export! {
             sql_trace::start(rows, wanted.waits, wanted.binds);
         }
     });
-    rowsource_trace_stop_0_1 => |call: &Call| call.returns(Shape::Values, |call, rows| {
+    rowsource_trace_stop_0_2 => |call: &Call| call.returns(Shape::Values, |call, rows| {
         match (call.argument(0), call.argument(1).unwrap_or(false)) {
             (Some(target), _) => trace_targets::remove(rows, target),
             (None, true) => trace_targets::remove_all(rows),
             (None, false) => sql_trace::stop(rows),
         }
     });
-    rowsource_trace_targets_0_1 => |call| rows(call, trace_targets::rows);
-    rowsource_trace_files_0_1 => |call| rows(call, sql_trace::file_rows);
-    rowsource_tkprof_0_1 => |call: &Call| call.returns(Shape::Values, |call, rows| {
+    rowsource_trace_targets_0_2 => |call| rows(call, trace_targets::rows);
+    rowsource_trace_files_0_2 => |call| rows(call, sql_trace::file_rows);
+    rowsource_tkprof_0_2 => |call: &Call| call.returns(Shape::Values, |call, rows| {
         let (files, sort) = (call.text(0, MAX_REPORT_BYTES), call.text(2, MAX_FORMAT_BYTES));
         sql_trace::report_lines(rows, files.as_deref(), call.argument(1), sort.as_deref(), call.argument(3));
     });
-    rowsource_tkprof_store_0_1 => |call: &Call| call.returns(Shape::Values, |call, rows| {
+    rowsource_tkprof_store_0_2 => |call: &Call| call.returns(Shape::Values, |call, rows| {
         let sort = call.text(0, MAX_FORMAT_BYTES);
         stored_report::lines(rows, sort.as_deref().unwrap_or("totela"), call.argument(1));
     });
-    rowsource_trace_events_0_1 => |call: &Call| call.returns(Shape::Values, |call, rows| {
+    rowsource_trace_events_0_2 => |call: &Call| call.returns(Shape::Values, |call, rows| {
         let files = call.text(0, MAX_REPORT_BYTES);
         sql_trace::document_row(rows, files.as_deref(), call.argument(1));
     });
-    rowsource_histogram_lines_0_1 => |call: &Call| call.returns(Shape::Values, |call, rows| {
+    rowsource_histogram_lines_0_2 => |call: &Call| call.returns(Shape::Values, |call, rows| {
         export::histogram_lines(rows, call.array(0, MAX_BUCKETS), call.array(1, MAX_BUCKETS));
     });
-    rowsource_last_0_1 => |call| rows(call, display::last_row);
-    rowsource_clocks_0_1 => |call: &Call| call.returns(Shape::Rows, |call, rows| {
+    rowsource_last_0_2 => |call| rows(call, display::last_row);
+    rowsource_clocks_0_2 => |call: &Call| call.returns(Shape::Rows, |call, rows| {
         clocks::rows(rows, call.argument(0).unwrap_or(0));
     });
-    pg_stat_rowsource_0_1 => |call| rows(call, views::node_rows);
-    pg_stat_rowsource_plans_0_1 => |call| rows(call, views::plan_rows);
-    pg_stat_rowsource_histogram_0_1 => |call| rows(call, views::histogram_rows);
-    rowsource_plan_flips_0_1 => |call| rows(call, flips::rows);
-    rowsource_info_0_1 => |call| rows(call, store::info_row_0_1);
+    pg_stat_rowsource_0_2 => |call| rows(call, views::node_rows);
+    pg_stat_rowsource_plans_0_2 => |call| rows(call, views::plan_rows);
+    pg_stat_rowsource_histogram_0_2 => |call| rows(call, views::histogram_rows);
+    rowsource_plan_flips_0_2 => |call| rows(call, flips::rows);
     rowsource_info_0_2 => |call| rows(call, store::info_row);
-    rowsource_reset_0_1 => |call: &Call| {
+    rowsource_reset_0_2 => |call: &Call| {
         store::reset(
             call.argument(0).unwrap_or_default(),
             call.argument(1).unwrap_or_default(),
@@ -127,21 +126,21 @@ export! {
         );
         Datum::from(VOID)
     };
-    pg_stat_tempfile_io_0_1 => |call| rows(call, tempfile::io_rows);
-    pg_stat_tempfile_io_histogram_0_1 => |call| rows(call, tempfile::histogram_rows);
-    rowsource_tempfile_reset_0_1 => |call: &Call| {
+    pg_stat_tempfile_io_0_2 => |call| rows(call, tempfile::io_rows);
+    pg_stat_tempfile_io_histogram_0_2 => |call| rows(call, tempfile::histogram_rows);
+    rowsource_tempfile_reset_0_2 => |call: &Call| {
         tempfile::reset(call.argument(0).unwrap_or_default());
         Datum::from(VOID)
     };
-    pg_stat_rowsource_logical_io_0_1 => |call| rows(call, logical_io::node_rows);
-    pg_stat_rowsource_live_0_1 => |call| rows(call, live::rows);
-    rowsource_progress_0_1 => |call| rows(call, progress::rows);
-    pg_stat_rowsource_waits_0_1 => |call| rows(call, waits::plan_rows);
-    rowsource_system_waits_0_1 => |call| rows(call, waits::system_rows);
-    rowsource_session_waits_0_1 => |call| rows(call, waits::session_rows);
-    rowsource_wait_histogram_0_1 => |call| rows(call, waits::histogram_rows);
-    rowsource_waits_to_store_0_1 => |call| rows(call, waits::rows_to_store);
-    rowsource_wait_lines_0_1 => |call: &Call| call.returns(Shape::Values, |call, rows| {
+    pg_stat_rowsource_logical_io_0_2 => |call| rows(call, logical_io::node_rows);
+    pg_stat_rowsource_live_0_2 => |call| rows(call, live::rows);
+    rowsource_progress_0_2 => |call| rows(call, progress::rows);
+    pg_stat_rowsource_waits_0_2 => |call| rows(call, waits::plan_rows);
+    rowsource_system_waits_0_2 => |call| rows(call, waits::system_rows);
+    rowsource_session_waits_0_2 => |call| rows(call, waits::session_rows);
+    rowsource_wait_histogram_0_2 => |call| rows(call, waits::histogram_rows);
+    rowsource_waits_to_store_0_2 => |call| rows(call, waits::rows_to_store);
+    rowsource_wait_lines_0_2 => |call: &Call| call.returns(Shape::Values, |call, rows| {
         let waits = call.text(8, MAX_REPORT_BYTES);
         history::wait_lines(
             rows,
@@ -153,22 +152,22 @@ export! {
             waits.as_deref(),
         );
     });
-    rowsource_ash_0_1 => |call: &Call| call.returns(Shape::Rows, |call, rows| {
+    rowsource_ash_0_2 => |call: &Call| call.returns(Shape::Rows, |call, rows| {
         ash::rows(rows, call.argument(0), call.argument(1));
     });
-    rowsource_ash_to_store_0_1 => |call: &Call| call.returns(Shape::Rows, |call, rows| {
+    rowsource_ash_to_store_0_2 => |call: &Call| call.returns(Shape::Rows, |call, rows| {
         ash::rows_to_store(rows, call.argument(0), call.argument(1));
     });
-    rowsource_top_activity_0_1 => |call: &Call| call.returns(Shape::Rows, |call, rows| {
+    rowsource_top_activity_0_2 => |call: &Call| call.returns(Shape::Rows, |call, rows| {
         ash::top_rows(rows, call.argument(0), call.argument(1));
     });
-    rowsource_ash_report_0_1 => |call: &Call| call.returns(Shape::Values, |call, rows| {
+    rowsource_ash_report_0_2 => |call: &Call| call.returns(Shape::Values, |call, rows| {
         ash::report_lines(rows, call.argument(0), call.argument(1));
     });
-    rowsource_ash_start_0_1 => |_: &Call| Datum::from(ash::start());
-    rowsource_temp_times_0_1 => |call| rows(call, temp_usage::time_rows);
-    rowsource_temp_files_0_1 => |call| rows(call, temp_usage::file_rows);
-    rowsource_iostat_lines_0_1 => |call: &Call| call.returns(Shape::Values, |call, rows| {
+    rowsource_ash_start_0_2 => |_: &Call| Datum::from(ash::start());
+    rowsource_temp_times_0_2 => |call| rows(call, temp_usage::time_rows);
+    rowsource_temp_files_0_2 => |call| rows(call, temp_usage::file_rows);
+    rowsource_iostat_lines_0_2 => |call: &Call| call.returns(Shape::Values, |call, rows| {
         let filetypes = call.text(7, MAX_REPORT_BYTES);
         history::iostat_lines(
             rows,
@@ -187,10 +186,10 @@ export! {
         history::note_removed(call.argument(0).unwrap_or(0));
         Datum::from(VOID)
     };
-    rowsource_plans_to_store_0_1 => |call: &Call| call.returns(Shape::Rows, |call, rows| {
+    rowsource_plans_to_store_0_2 => |call: &Call| call.returns(Shape::Rows, |call, rows| {
         history::plans_to_store(rows, call.argument(0));
     });
-    rowsource_display_stored_0_1 => |call: &Call| call.returns(Shape::Values, |call, rows| {
+    rowsource_display_stored_0_2 => |call: &Call| call.returns(Shape::Values, |call, rows| {
         let wanted = Wanted {
             snapshot: call.argument(0),
             queryid: call.argument(1),

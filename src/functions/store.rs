@@ -8,43 +8,15 @@ use crate::{guc, session};
 use pgrx::{PgSqlErrorCode, pg_sys};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Adds the row of `rowsource_info()` of version 0.1.0.
-pub fn info_row_0_1(rows: &mut Rows) {
-    rows.add(info_columns());
-}
-
 /// Adds the row of `rowsource_info()`.
 pub fn info_row(rows: &mut Rows) {
-    let [a, b, c, d, e, f, g, h, i] = info_columns();
-    let without_beats = value(live::sessions_without_beats() as i64);
-    let off_since = switch::off_since().and_then(timestamp);
-    let removed = store::shared_history().map_or(0, |history| history.snapshots_removed.load(Relaxed));
-    let removed = value(removed as i64);
-    let (stopped, reason) = store::shared_stops().map_or((0, None), |stops| stops.shown());
-    let (stopped, reason) = (value(i64::from(stopped)), reason.as_deref().and_then(value));
-    rows.add([
-        a,
-        b,
-        c,
-        d,
-        e,
-        f,
-        g,
-        h,
-        i,
-        off_since,
-        without_beats,
-        removed,
-        stopped,
-        reason,
-    ]);
-}
-
-fn info_columns() -> [Option<pg_sys::Datum>; 9] {
     let Some(info) = store::info() else {
         fail_without_store("pg_rowsource has no shared memory")
     };
-    [
+    let (without_beats, why) = live::sessions_without_beats();
+    let removed = store::shared_history().map_or(0, |history| history.snapshots_removed.load(Relaxed));
+    let (stopped, reason) = store::shared_stops().map_or((0, None), |stops| stops.shown());
+    rows.add([
         value(info.plans as i64),
         value(guc::max_plans() as i32),
         value(info.bytes as i64),
@@ -54,7 +26,13 @@ fn info_columns() -> [Option<pg_sys::Datum>; 9] {
         value(info.refused as i64),
         value(info.truncated as i64),
         timestamp(info.reset_at),
-    ]
+        switch::off_since().and_then(timestamp),
+        value(without_beats as i64),
+        why.as_deref().and_then(value),
+        value(removed as i64),
+        value(i64::from(stopped)),
+        reason.as_deref().and_then(value),
+    ]);
 }
 
 /// Raises an error that says what to do so that this session has the store.

@@ -121,5 +121,13 @@ fn what_is_not_known_of_a_call_in_progress_has_no_time() {
         ]
     };
     assert_eq!(live, [unknown("Aggregate", "0"), unknown("Seq Scan", "999")]);
+    let why: String = value(
+        &mut observer,
+        "SELECT without_beats_because FROM rowsource_info()",
+    );
+    assert!(
+        why.starts_with("the system refuses to share a page of the session (") && why.contains("(os error "),
+        "{why}"
+    );
     busy.cancel(&mut observer);
 }

@@ -416,6 +416,11 @@ fn sessions_without_beats_are_counted() {
         let expected = if has_worker { 0 } else { 2 };
         // The one that was watched may still be ending.
         until(&mut client, &format!("SELECT ({COUNT}) = {expected}"));
+        let why = value::<Option<String>>(&mut client, "SELECT without_beats_because FROM rowsource_info()");
+        assert_eq!(
+            why.is_some_and(|why| why.contains("max_worker_processes")),
+            !has_worker
+        );
     }
 }
 

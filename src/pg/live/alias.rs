@@ -15,8 +15,8 @@ pub fn may_map(place: usize, shared: *const u8) -> bool {
     !(place | shared.addr()).is_multiple_of(huge_page(page()))
 }
 
-/// Puts shared memory in the place of statics. Returns false, and changes nothing, if the system does not
-/// allow that: for example, if the shared memory is of huge pages.
+/// Puts shared memory in the place of statics. Returns the system's error number, and changes nothing, if the system does not allow that:
+/// for example, if the shared memory is of huge pages.
 ///
 /// # Safety
 /// * `place` and `shared` must be the addresses of `bytes` bytes in whole pages. `place` must be pages of
@@ -24,9 +24,9 @@ pub fn may_map(place: usize, shared: *const u8) -> bool {
 /// * No other process may use the shared memory. It must stay allocated as long as this process runs.
 /// * This process must have one thread, and no reference into the statics may be in use.
 #[cfg(target_os = "linux")]
-pub unsafe fn map_onto(place: *mut u8, shared: *mut u8, bytes: usize) -> bool {
+pub unsafe fn map_onto(place: *mut u8, shared: *mut u8, bytes: usize) -> Result<(), i32> {
     if !(place.addr() | shared.addr() | bytes).is_multiple_of(page()) || !may_map(place.addr(), shared) {
-        return false;
+        return Err(libc::EINVAL);
     }
     // SAFETY: both ranges are mapped pages, by the caller's promise. No signal handler runs meanwhile, and no
     // other thread. The static has its content again before this returns, or the process ends.
@@ -35,7 +35,7 @@ pub unsafe fn map_onto(place: *mut u8, shared: *mut u8, bytes: usize) -> bool {
         // nothing is lost.
         let second = libc::mremap(shared.cast(), 0, bytes, libc::MREMAP_MAYMOVE);
         if second == libc::MAP_FAILED {
-            return false;
+            return Err(*libc::__errno_location());
         }
         let mut all = std::mem::zeroed();
         let mut before = std::mem::zeroed();
@@ -44,8 +44,12 @@ pub unsafe fn map_onto(place: *mut u8, shared: *mut u8, bytes: usize) -> bool {
         shared.copy_from_nonoverlapping(place, bytes);
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
         let target: *mut libc::c_void = place.cast();
-        let is_mapped = libc::mremap(second, bytes, bytes, flags, target) == target;
-        if !is_mapped {
+        let mapped = if libc::mremap(second, bytes, bytes, flags, target) == target {
+            Ok(())
+        } else {
+            Err(*libc::__errno_location())
+        };
+        if mapped.is_err() {
             // If the system failed after it had unmapped the static, an address in it is not mapped any more.
             if libc::msync(place.cast(), bytes, libc::MS_ASYNC) != 0 {
                 restore(place, shared, bytes);
@@ -53,7 +57,7 @@ pub unsafe fn map_onto(place: *mut u8, shared: *mut u8, bytes: usize) -> bool {
             libc::munmap(second, bytes);
         }
         libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        is_mapped
+        mapped
     }
 }
 
@@ -83,11 +87,11 @@ unsafe fn restore(place: *mut u8, shared: *const u8, bytes: usize) {
     }
 }
 
-/// Returns false: other systems cannot map shared memory twice.
+/// Returns an error: other systems cannot map shared memory twice.
 ///
 /// # Safety
 /// None.
 #[cfg(not(target_os = "linux"))]
-pub unsafe fn map_onto(_place: *mut u8, _shared: *mut u8, _bytes: usize) -> bool {
-    false
+pub unsafe fn map_onto(_place: *mut u8, _shared: *mut u8, _bytes: usize) -> Result<(), i32> {
+    Err(libc::ENOSYS)
 }

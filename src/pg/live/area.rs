@@ -43,6 +43,8 @@ pub struct Area {
     hot: AtomicU32,
     /// The same of PostgreSQL's counters of blocks and of WAL.
     counters: [AtomicU32; 2],
+    /// The system's error number, if it refused that others see the hot state.
+    refusal: AtomicI32,
     /// Its state says whether one of the statements in private memory runs for which there is no [`Cut`].
     pub private: Header,
     /// A bit for each cut that a statement has.
@@ -188,18 +190,17 @@ impl Area {
         // there too. The area's pages are this process's, and never freed. A backend has one thread. The
         // other pages are of PostgreSQL's own variables, which are used as before: they keep their addresses
         // and values.
-        let [is_hot_shared, are_counters_shared] = unsafe {
-            let is_hot_shared = alias::map_onto(hot, self.back(places[0]), page);
+        let (mapped, are_counters_shared) = unsafe {
+            let mapped = alias::map_onto(hot, self.back(places[0]), page);
             let counters = compat::buffer_usage().cast::<u8>().with_addr(first);
-            let can_be = is_hot_shared && bytes > 0;
-            [
-                is_hot_shared,
-                can_be && alias::map_onto(counters, self.back(places[1]), bytes),
-            ]
+            let can_be = mapped.is_ok() && bytes > 0;
+            let are_shared = can_be && alias::map_onto(counters, self.back(places[1]), bytes).is_ok();
+            (mapped, are_shared)
         };
+        self.refusal.store(mapped.err().unwrap_or(0), Relaxed);
         let distance = |is_shared, bytes: usize| if is_shared { bytes as u32 } else { 0 };
         self.hot
-            .store(distance(is_hot_shared, places[0] - hot_at), Relaxed);
+            .store(distance(mapped.is_ok(), places[0] - hot_at), Relaxed);
         let counters = [compat::buffer_usage().addr(), compat::wal_usage().addr()];
         for (at, counter) in self.counters.iter().zip(counters) {
             let bytes = places[1].wrapping_sub(counter - first);
@@ -225,6 +226,11 @@ impl Area {
     pub fn hot(&self) -> Option<*const Hot> {
         let bytes = self.hot.load(Relaxed) as usize;
         (bytes > 0).then(|| self.back(bytes).cast_const().cast())
+    }
+
+    /// Returns why others cannot see the hot state.
+    pub fn refusal(&self) -> std::io::Error {
+        std::io::Error::from_raw_os_error(self.refusal.load(Relaxed))
     }
 
     /// Returns the words that the session shares with the heart, if others can see its hot state.

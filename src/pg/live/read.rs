@@ -109,21 +109,35 @@ pub fn private_pids() -> Vec<i32> {
     pids
 }
 
-/// Returns how many sessions get no beats: there is no heart, or it cannot see their hot state.
-pub fn sessions_without_beats() -> usize {
-    let mut count = 0;
+/// Returns how many sessions get no beats, and why one of them gets none: there is no heart, or it cannot see their hot state.
+pub fn sessions_without_beats() -> (usize, Option<String>) {
+    let (mut count, mut reason) = (0, None);
     if let Some(memory) = store::live_memory() {
         let has_heart = wish::has_heart();
         // SAFETY: only SQL functions call this. They hold no lock, and are outside of any boundary.
         unsafe {
             area::each(&memory, |_, area| {
                 let has_beats = has_heart && area.hot().is_some();
-                count += usize::from(area.pid().is_some() && !has_beats);
+                if area.pid().is_some() && !has_beats {
+                    count += 1;
+                    reason.get_or_insert_with(|| why_no_beats(area, has_heart));
+                }
                 false
             });
         }
     }
-    count
+    (count, reason)
+}
+
+fn why_no_beats(area: &Area, has_heart: bool) -> String {
+    if has_heart {
+        let refusal = area.refusal();
+        format!(
+            "the system refuses to share a page of the session ({refusal}), as with huge_pages = on and min_dynamic_shared_memory"
+        )
+    } else {
+        "the background worker does not run: see shared_preload_libraries and max_worker_processes".to_owned()
+    }
 }
 
 /// Returns copies of the statements of a session, the outermost first.
