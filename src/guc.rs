@@ -590,7 +590,7 @@ pub fn snapshot_max_mb() -> i32 {
 
 /// Sets the handle of the memory that parallel workers attach to when they start.
 pub fn announce_worker_channel(handle: u32) {
-    setting::override_int(WORKER_CHANNEL_NAME, handle as i32);
+    setting::override_int(WORKER_CHANNEL_NAME, &WORKER_CHANNEL, handle as i32);
 }
 
 /// Returns the handle of the memory that this process's leader shares; 0 if there is none.

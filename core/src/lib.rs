@@ -11,6 +11,7 @@
 //! * `logical_io` sums up the times of gets of blocks;
 //! * `beat` is the protocol by which the worker tells sessions that time has passed;
 //! * `blocks` is the protocol of the shared memory in which sessions measure their statements;
+//! * `gate` says who counts what a parallel worker did;
 //! * `breaker` says when a session stops measuring, because that costs too much;
 //! * `pending` is the protocol of the sessions' buffers in shared memory; `eviction` chooses the plans that go;
 //! * `flips` detects that a query changed its plan;
@@ -33,6 +34,7 @@ pub mod explain_text;
 pub mod export;
 pub mod flips;
 mod float;
+pub mod gate;
 pub mod hint;
 pub mod histogram;
 pub mod logical_io;

@@ -24,6 +24,41 @@ pub fn common_instrumentation(instr: &mut NodeInstrumentation) -> &mut pg_sys::I
     instr
 }
 
+/// Has core add blocks and WAL where it adds counts of a node to these.
+pub fn measure_usage(instr: &mut NodeInstrumentation) {
+    let base = common_instrumentation(instr);
+    (base.need_bufusage, base.need_walusage) = (true, true);
+}
+
+#[cfg(pg_ge_19)]
+type WorkerInstrumentation = pg_sys::WorkerNodeInstrumentation;
+#[cfg(not(pg_ge_19))]
+type WorkerInstrumentation = pg_sys::WorkerInstrumentation;
+
+/// Returns where core keeps the parts of so many workers, and makes room if there is none. Returns `None` if there is no memory.
+///
+/// # Safety
+/// The plan state and its query's memory context must be live.
+pub unsafe fn worker_parts<'a>(
+    ps: *mut pg_sys::PlanState,
+    workers: usize,
+) -> Option<&'a mut [NodeInstrumentation]> {
+    // SAFETY: both are live by the caller's promise. What core has put there has as many entries as it says. Zero bytes are valid.
+    unsafe {
+        if (*ps).worker_instrument.is_null() {
+            let bytes = size_of::<WorkerInstrumentation>() + workers * size_of::<NodeInstrumentation>();
+            let flags = pg_sys::MCXT_ALLOC_NO_OOM | pg_sys::MCXT_ALLOC_ZERO;
+            let context = (*(*ps).state).es_query_cxt;
+            let made: *mut WorkerInstrumentation =
+                pg_sys::MemoryContextAllocExtended(context, bytes, flags as i32).cast();
+            made.as_mut()?.num_workers = workers as i32;
+            (*ps).worker_instrument = made;
+        }
+        let all = &mut *(*ps).worker_instrument;
+        (all.num_workers == workers as i32).then(|| all.instrument.as_mut_slice(workers))
+    }
+}
+
 /// Clears the counts of an execution. Core charges blocks and WAL to a node only where it is told to, so they are cleared only there.
 /// Else the root of a subplan keeps the counters at entry there, which are read only in the call that wrote them.
 ///

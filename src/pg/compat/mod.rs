@@ -34,8 +34,8 @@ pub use counters::{MIN_PAGE, buffer_usage, page, pages_of_counters, wal_usage};
 pub use instrumentation::{
     NodeInstrumentation, abort_io, add_io_time, alloc_trigger_instrumentation, buffers,
     common_instrumentation, core_interrupted_ns, core_interrupted_usage, core_startup_ns, core_total_ns,
-    instr_time_ns, is_called_by_core, is_timing, jit_deform_ns, reset_instrumentation, set_buffers,
-    set_core_totals, set_wal, temp_ns, trigger_calls, uncount, wal,
+    instr_time_ns, is_called_by_core, is_timing, jit_deform_ns, measure_usage, reset_instrumentation,
+    set_buffers, set_core_totals, set_wal, temp_ns, trigger_calls, uncount, wal, worker_parts,
 };
 pub use node_facts::{
     COUNT_SCAN_IO, IndexSearches, STORAGE, count_index_searches, disabled_nodes, heap_blocks, index_searches,

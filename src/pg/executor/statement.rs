@@ -17,6 +17,7 @@
 //! * `record` takes its counts, or has `compute` compute its statistics, and has them stored;
 //! * `publish` shows it to other sessions;
 //! * `sampling` configures the sampler;
+//! * `team` has it and its parallel workers find each other, and keeps what these did if it fails;
 //! * `text` finds its text;
 //! * `waits` takes its waits.
 
@@ -32,6 +33,7 @@ mod record;
 mod sampling;
 mod setup;
 mod state;
+mod team;
 mod text;
 mod waits;
 

@@ -35,6 +35,39 @@ struct Copied<'a> {
 impl Running {
     /// Computes the statistics. Returns `None` if there is no memory.
     pub fn compute(mut self) -> Option<(Computed, Running)> {
+        let (mut scratch, running) = self.assemble()?;
+        scratch.remove_hidden_root();
+        let setup = &self.setup;
+        let hidden = usize::from(self.nodes.first().is_some_and(|root| root.hidden));
+        let shown = || self.nodes.iter().skip(hidden);
+        for (node, stats) in shown().zip(&mut scratch.stats) {
+            stats.wait_ms = node.waited_ns as f64 / 1e6;
+        }
+        let computed = Computed {
+            stats: scratch.stats,
+            plan_node_ids: shown().map(|node| node.plan_node_id).collect(),
+            removed: shown()
+                .map(|node| (node.instr.nfiltered1 + node.instr.nfiltered2) as u64)
+                .collect(),
+            running_ns: running
+                .filter(|_| setup.timed != Timed::Never as u8)
+                .and_then(|node| {
+                    let by_wrapper = self.nodes[node].interrupted;
+                    by_wrapper.map_or_else(
+                        || {
+                            let mut instr = self.nodes[node].instr;
+                            compat::core_interrupted_ns(&mut instr)
+                        },
+                        |ticks| Some(ticks as f64 * setup.tick_ns),
+                    )
+                }),
+            running: running.and_then(|node| node.checked_sub(hidden)),
+        };
+        Some((computed, self))
+    }
+
+    /// Assembles the statistics of the nodes, and returns the one that runs, if one does.
+    pub(super) fn assemble(&mut self) -> Option<(Scratch, Option<usize>)> {
         let count = self.nodes.len();
         let mut uncharged = vec![(Buffers::default(), Wal::default()); count];
         let hot = self.hot.filter(|_| self.state.is_running);
@@ -84,7 +117,7 @@ impl Running {
             }
         }
         let copied = Copied {
-            running: &self,
+            running: self,
             uncharged,
             counters: hot.and_then(|hot| hot.counters),
         };
@@ -100,33 +133,7 @@ impl Running {
         };
         let mut scratch = Scratch::default();
         results::assemble(&copied, &sample, &mut scratch)?;
-        scratch.remove_hidden_root();
-        let hidden = usize::from(self.nodes.first().is_some_and(|root| root.hidden));
-        let shown = || self.nodes.iter().skip(hidden);
-        for (node, stats) in shown().zip(&mut scratch.stats) {
-            stats.wait_ms = node.waited_ns as f64 / 1e6;
-        }
-        let computed = Computed {
-            stats: scratch.stats,
-            plan_node_ids: shown().map(|node| node.plan_node_id).collect(),
-            removed: shown()
-                .map(|node| (node.instr.nfiltered1 + node.instr.nfiltered2) as u64)
-                .collect(),
-            running_ns: running
-                .filter(|_| setup.timed != Timed::Never as u8)
-                .and_then(|node| {
-                    let by_wrapper = self.nodes[node].interrupted;
-                    by_wrapper.map_or_else(
-                        || {
-                            let mut instr = self.nodes[node].instr;
-                            compat::core_interrupted_ns(&mut instr)
-                        },
-                        |ticks| Some(ticks as f64 * setup.tick_ns),
-                    )
-                }),
-            running: running.and_then(|node| node.checked_sub(hidden)),
-        };
-        Some((computed, self))
+        Some((scratch, running))
     }
 
     /// Returns the node whose account is the running one. A node without its wrapper leaves its account

@@ -33,5 +33,5 @@ pub use block::Need;
 pub use compute::Computed;
 pub use glance::{Areas, Glance};
 pub use header::{Header, Setup};
-pub use read::{Running, each_running, private_pids, sessions_without_beats};
+pub use read::{Running, copy_of, each_running, private_pids, sessions_without_beats};
 pub use wish::{lacks_beats, may_need_beats};

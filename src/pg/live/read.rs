@@ -22,6 +22,7 @@ use rowsource_core::blocks::{BlockId, Slot};
 use rowsource_core::clock::{Source, elapsed};
 use rowsource_core::model::{Buffers, LazyDescription, PlanDescription, Published, Wal};
 use rowsource_core::progress::{Furthest, Progress};
+use rowsource_core::results::Scratch;
 use std::mem::MaybeUninit;
 
 /// How often a copy is tried.
@@ -88,6 +89,29 @@ pub fn each_running(mut visit: impl FnMut(Running)) -> bool {
         }
     }
     true
+}
+
+/// Returns a copy of what a parallel worker runs for its leader, with the statistics of its nodes. Returns `None` if it runs nothing, or
+/// if its nodes cannot be seen.
+///
+/// # Errors
+/// Raises "out of memory", or if memory cannot be mapped. The caller must be outside of any FFI boundary, and hold no lock.
+pub fn copy_of(pid: i32) -> Option<(Running, Scratch)> {
+    let memory = store::live_memory()?;
+    let mut found = None;
+    // SAFETY: the caller is outside of any boundary, and holds no lock.
+    unsafe {
+        area::each(&memory, |_, area| {
+            found = (area.pid() == Some(pid)).then_some(area);
+            found.is_some()
+        });
+    }
+    let mut outermost = of_session(&memory, found?).into_iter().next()?;
+    if outermost.state.depth > 0 || outermost.is_private {
+        return None;
+    }
+    let (scratch, _) = outermost.assemble()?;
+    Some((outermost, scratch))
 }
 
 /// Returns the pids of the sessions that run a measured statement in private memory of which nothing is

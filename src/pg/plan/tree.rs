@@ -96,6 +96,22 @@ pub unsafe fn is_gather(ps: *const PlanState) -> bool {
     matches!(kind, NodeTag::T_GatherState | NodeTag::T_GatherMergeState)
 }
 
+/// Returns how many workers the planner wants for a Gather; 0 for all other nodes.
+///
+/// # Safety
+/// `ps` must point to an initialised plan state, whose plan must be live.
+pub unsafe fn planned_workers(ps: *const PlanState) -> usize {
+    // SAFETY: the plan state and its plan are live by the caller's promise, and each cast follows the tag.
+    let workers = unsafe {
+        match tag(ps) {
+            NodeTag::T_GatherState => (*(*ps).plan.cast::<pg_sys::Gather>()).num_workers,
+            NodeTag::T_GatherMergeState => (*(*ps).plan.cast::<pg_sys::GatherMerge>()).num_workers,
+            _ => 0,
+        }
+    };
+    usize::try_from(workers).unwrap_or(0)
+}
+
 /// Returns the pointers in a List.
 ///
 /// # Safety

@@ -2,7 +2,7 @@
 //!
 //! 1. A hook sees that a statement has ended, also after an error.
 //! 2. `Statement::record` changes its phase, so that it is recorded only once.
-//! 3. `Statement::note_unwrapped` corrects what core measured instead of a wrapper below a Gather.
+//! 3. `parts` takes what workers did of a parallel statement that has failed. `Statement::note_unwrapped` corrects what core measured instead of a wrapper below a Gather.
 //! 4. [`with_scratch`] provides memory for the statistics, which is kept between statements.
 //! 5. [`Collector`] copies the data that PostgreSQL and the wrappers have of each node into plain structs.
 //! 6. `rowsource_core::results` takes counts from them, if that is all that there is to record. Else it computes the statistics.
@@ -26,6 +26,7 @@ mod facts;
 pub mod node;
 pub mod node_table;
 pub mod parallel;
+pub mod parts;
 mod workarea;
 pub mod workers;
 

@@ -1,16 +1,19 @@
 //! Sends what parallel workers report in addition to core's instrumentation: sampling counts, sampling error, histograms and
-//! waits.
+//! waits. If the statement fails, core sends nothing, and the rest comes from here too (`parts`).
 //!
 //! Core's struct carries rows, loops, times and buffers. A small shared memory segment of the leader carries the rest.
 //! Workers get its handle from a setting (`pg_rowsource.worker_channel`), because a leader's settings are all that
 //! PostgreSQL passes to its workers for extensions. Only the leader's own announcement can set it. Each plan node id has a
 //! slot, and workers add to it atomically.
 
+use super::node_table::NodeTable;
 use crate::guc;
+use crate::pg::compat::{self, NodeInstrumentation};
 use crate::pg::server;
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::contained;
 use pgrx::pg_sys;
+use rowsource_core::gate::Gate;
 use rowsource_core::histogram::{BUCKETS, Histogram, SharedCounts};
 use rowsource_core::model::NodeStats;
 use rowsource_core::results::WorkerReport;
@@ -19,16 +22,21 @@ use rowsource_core::waits::team::TeamWaits;
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-const MAGIC: u64 = 0x726f_7773_7263_0002;
+const MAGIC: u64 = 0x726f_7773_7263_0003;
 
 /// Plans with more nodes have no channel, because a channel would take more than about a megabyte of shared memory.
 const MAX_SLOTS: usize = 2000;
+/// With more parts of workers, there is no room for any of them, for the same reason.
+const MAX_PARTS: usize = 4000;
 
+/// The slots follow, one for each plan node id, and then the parts: as many for each worker.
 #[repr(C)]
 struct Header {
     magic: u64,
     leader: i32,
     slots: u32,
+    /// How many workers of a Gather have parts.
+    workers: u32,
     /// The workers' waits, by plan node id.
     waits: TeamWaits,
 }
@@ -45,6 +53,36 @@ struct Slot {
     reading: SharedCounts<BUCKETS>,
 }
 
+/// What the workers of one number did of a node. Zero bytes are nothing. Core starts the workers of a Gather again only when those
+/// before have ended.
+#[repr(C)]
+pub struct Part {
+    /// Who counts the worker that runs. It is used in the part of the node at the top of what the worker runs.
+    pub gate: Gate,
+    /// The sums of all workers that have ended.
+    pub instr: NodeInstrumentation,
+}
+
+impl Part {
+    /// Adds core's counts of a node.
+    ///
+    /// # Safety
+    /// The part must be mapped, and nobody else may write it. `instr` must be null or live.
+    pub unsafe fn add(part: *mut Part, instr: *mut NodeInstrumentation) {
+        // SAFETY: the caller promises it.
+        unsafe {
+            if !instr.is_null() {
+                compat::measure_usage(&mut (*part).instr);
+                pg_sys::InstrAggNode(&raw mut (*part).instr, instr);
+            }
+        }
+    }
+}
+
+/// A channel that this process has mapped.
+#[derive(Clone, Copy)]
+struct Mapped(*mut Header);
+
 /// The leader's end. The segment belongs to the resource owner of the run that made it. An abort, also of a subtransaction,
 /// unmaps it, although the statement may still be live. So each segment has a number, which is in a list while the segment
 /// is mapped.
@@ -52,9 +90,13 @@ struct Slot {
 pub struct Channel {
     number: u64,
     segment: *mut pg_sys::dsm_segment,
-    slots: *const Slot,
-    count: usize,
+    mapped: Mapped,
+    /// The channel of the statement that is running its workers, if the current run is nested in it.
+    outer: Option<u32>,
 }
+
+/// A worker's end. The segment stays mapped until the worker ends.
+static JOINED: BackendLocal<Cell<Option<Mapped>>> = BackendLocal::new(Cell::new(None));
 
 /// The numbers of the channels that are mapped.
 static MAPPED: BackendLocal<RefCell<Vec<u64>>> = BackendLocal::new(RefCell::new(Vec::new()));
@@ -69,31 +111,84 @@ unsafe extern "C-unwind" fn on_unmapped(_segment: *mut pg_sys::dsm_segment, numb
         .retain(|&known| known != number.value() as u64);
 }
 
+impl Mapped {
+    /// Returns the bytes of a channel.
+    fn size(count: usize, workers: usize) -> usize {
+        size_of::<Header>() + count * (size_of::<Slot>() + workers * size_of::<Part>())
+    }
+
+    /// Returns the slot of a plan node id.
+    ///
+    /// # Safety
+    /// The segment must be mapped as long as the reference is used.
+    unsafe fn slot<'a>(self, plan_node_id: i32) -> Option<&'a Slot> {
+        // SAFETY: the segment is mapped by the caller's promise, and has so many slots behind its header.
+        unsafe {
+            let id = usize::try_from(plan_node_id).ok();
+            let id = id.filter(|id| *id < (*self.0).slots as usize)?;
+            Some(&*self.0.add(1).cast::<Slot>().add(id))
+        }
+    }
+
+    /// Returns the part of a worker for a plan node id.
+    ///
+    /// # Safety
+    /// The segment must be mapped.
+    unsafe fn part(self, worker: usize, plan_node_id: i32) -> Option<*mut Part> {
+        // SAFETY: the segment is mapped by the caller's promise, and has so many parts behind its slots.
+        unsafe {
+            let (slots, workers) = ((*self.0).slots as usize, (*self.0).workers as usize);
+            let id = usize::try_from(plan_node_id).ok().filter(|id| *id < slots)?;
+            let parts = self.0.add(1).cast::<Slot>().add(slots).cast::<Part>();
+            (worker < workers).then(|| parts.add(worker * slots + id))
+        }
+    }
+}
+
 impl Channel {
     /// Returns a channel that is not opened yet. The first run opens it.
     pub fn unopened() -> Channel {
         Channel {
             number: 0,
             segment: std::ptr::null_mut(),
-            slots: std::ptr::null(),
-            count: 0,
+            mapped: Mapped(std::ptr::null_mut()),
+            outer: None,
         }
     }
 
-    /// Opens the channel for `count` plan nodes, and tells future workers of it. If there is no shared memory, or the plan
-    /// is very large, only the workers' sampling counts are missing.
+    /// Opens the channel for `count` plan nodes and so many workers of each Gather, and tells future workers of it. If there is
+    /// no shared memory, or the plan is very large, the workers' sampling counts are missing, and what they did if it fails.
     ///
     /// # Safety
     /// The caller must be in ExecutorRun, and the plan must not have started its workers yet.
-    pub unsafe fn announce(&mut self, count: usize) {
-        if server::is_parallel_mode() || count > MAX_SLOTS {
-            return;
+    pub unsafe fn announce(&mut self, count: usize, workers: usize) {
+        self.outer = server::is_parallel_mode().then(guc::worker_channel);
+        // SAFETY: the caller makes the same promise.
+        let handle = unsafe { self.open(count, workers) };
+        guc::announce_worker_channel(handle.unwrap_or(0));
+    }
+
+    /// Tells future workers of the outer statement's channel again, when a run that is nested in it has ended. It does not raise.
+    pub fn withdraw(&self) {
+        if let Some(outer) = self.outer {
+            guc::announce_worker_channel(outer);
         }
+    }
+
+    /// Opens the channel. Returns its handle.
+    ///
+    /// # Safety
+    /// The same as for [`Channel::announce`].
+    unsafe fn open(&mut self, count: usize, workers: usize) -> Option<u32> {
+        if count > MAX_SLOTS {
+            return None;
+        }
+        let workers = if count * workers > MAX_PARTS { 0 } else { workers };
         // SAFETY: the caller is in ExecutorRun, where PostgreSQL's functions may be called. The new segment has at least
         // the requested size, and no other process knows it yet.
         unsafe {
             if !self.is_mapped() {
-                let size = size_of::<Header>() + count * size_of::<Slot>();
+                let size = Mapped::size(count, workers);
                 let segment = contained(|| {
                     let segment = pg_sys::dsm_create(size, pg_sys::DSM_CREATE_NULL_IF_MAXSEGMENTS as i32);
                     if !segment.is_null() {
@@ -103,7 +198,7 @@ impl Channel {
                 })
                 .unwrap_or(std::ptr::null_mut());
                 if segment.is_null() {
-                    return;
+                    return None;
                 }
                 // From here on the run's resource owner owns it.
                 pg_sys::dsm_unpin_mapping(segment);
@@ -113,6 +208,7 @@ impl Channel {
                     magic: MAGIC,
                     leader: pg_sys::MyProcPid,
                     slots: count as u32,
+                    workers: workers as u32,
                     waits: TeamWaits::default(),
                 });
                 static NUMBER: BackendLocal<Cell<u64>> = BackendLocal::new(Cell::new(0));
@@ -121,23 +217,17 @@ impl Channel {
                 MAPPED.borrow_mut().push(self.number);
                 pg_sys::on_dsm_detach(segment, Some(on_unmapped), pg_sys::Datum::from(self.number));
                 self.segment = segment;
-                self.slots = base.add(size_of::<Header>()).cast();
-                self.count = count;
+                self.mapped = Mapped(base.cast());
             }
-            guc::announce_worker_channel(pg_sys::dsm_segment_handle(self.segment));
+            Some(pg_sys::dsm_segment_handle(self.segment))
         }
     }
 
     /// Returns what the workers reported for a plan node id.
     pub fn read(&self, plan_node_id: i32) -> WorkerReport {
-        let Ok(id) = usize::try_from(plan_node_id) else {
+        let Some(slot) = self.slot(plan_node_id) else {
             return WorkerReport::default();
         };
-        if !self.is_mapped() || id >= self.count {
-            return WorkerReport::default();
-        }
-        // SAFETY: the segment is mapped, and has `count` slots, and `id` is less than that.
-        let slot = unsafe { &*self.slots.add(id) };
         WorkerReport {
             error_ns: f64::from_bits(slot.error_square.load(Relaxed)).sqrt(),
             timed_calls: slot.timed_calls.load(Relaxed),
@@ -148,11 +238,7 @@ impl Channel {
 
     /// Returns the workers' histogram of a plan node id.
     pub fn histogram(&self, plan_node_id: i32) -> Option<Histogram> {
-        let id = usize::try_from(plan_node_id)
-            .ok()
-            .filter(|&id| self.is_mapped() && id < self.count)?;
-        // SAFETY: the segment is mapped, and has `count` slots, and `id` is less than that.
-        let slot = unsafe { &*self.slots.add(id) };
+        let slot = self.slot(plan_node_id)?;
         let mut histogram = Histogram::default();
         for (read, counts) in [(false, &slot.plain), (true, &slot.reading)] {
             for (bucket, calls) in counts.copy().into_iter().enumerate() {
@@ -166,22 +252,42 @@ impl Channel {
 
     /// Returns how long the workers waited in the node with this plan node id.
     pub fn waited_ns(&self, plan_node_id: i32) -> u64 {
-        match usize::try_from(plan_node_id) {
-            // SAFETY: the segment is mapped, and has `count` slots, and `id` is less than that.
-            Ok(id) if self.is_mapped() && id < self.count => unsafe {
-                (*self.slots.add(id)).waited_ns.load(Relaxed)
-            },
-            _ => 0,
-        }
+        self.slot(plan_node_id)
+            .map_or(0, |slot| slot.waited_ns.load(Relaxed))
     }
 
     /// Visits the workers' waits. Their nodes are plan node ids.
     pub fn each_wait(&self, visit: impl FnMut(EventWaits)) {
         if self.is_mapped() {
-            // SAFETY: the segment is mapped, and begins with its header, which lies before the slots.
-            let header = unsafe { &*self.slots.cast::<Header>().sub(1) };
+            // SAFETY: the segment is mapped, and begins with its header.
+            let header = unsafe { &*self.mapped.0 };
             header.waits.waits().for_each(visit);
         }
+    }
+
+    /// Returns the part of a worker for a plan node id, while the segment is mapped.
+    pub fn part(&self, worker: usize, plan_node_id: i32) -> Option<*mut Part> {
+        if !self.is_mapped() {
+            return None;
+        }
+        // SAFETY: the segment is mapped.
+        unsafe { self.mapped.part(worker, plan_node_id) }
+    }
+
+    /// Adds the statistics of one node of a worker, as the worker itself would.
+    pub fn add(&self, plan_node_id: i32, stats: &NodeStats, histogram: &Histogram) {
+        if let Some(slot) = self.slot(plan_node_id) {
+            add(slot, stats, histogram);
+        }
+    }
+
+    /// Returns the slot of a plan node id.
+    fn slot(&self, plan_node_id: i32) -> Option<&Slot> {
+        if !self.is_mapped() {
+            return None;
+        }
+        // SAFETY: the segment is mapped, and the statement that owns it unmaps it at its end.
+        unsafe { self.mapped.slot(plan_node_id) }
     }
 
     /// Returns whether its segment is mapped.
@@ -198,33 +304,31 @@ impl Channel {
     }
 }
 
-/// Adds a worker's statistics to the leader's slots. `plan_node_ids` has the nodes' ids in the same order. What the worker
-/// waited outside of its nodes, to send rows to the leader say, stays outside of them.
+/// Finds the leader's channel, and begins the worker's part. `is_seen` says that others can see what its nodes count.
 ///
 /// # Safety
-/// This process must be a parallel worker, in a state in which PostgreSQL's functions may be called.
-pub unsafe fn report(
-    stats: &[NodeStats],
-    histograms: &[&Histogram],
-    waits: Option<&RunWaits>,
-    plan_node_ids: impl Iterator<Item = i32> + Clone,
-) {
+/// This process must be a parallel worker, in ExecutorStart. The nodes must be those of the statement that it starts.
+pub unsafe fn join(nodes: &NodeTable, is_seen: bool) {
     let handle = guc::worker_channel();
-    if handle == 0 {
+    let (true, Some(top)) = (handle != 0, nodes.iter().next()) else {
         return;
-    }
-    // SAFETY: this is a parallel worker by the caller's promise, so `MyProc` is valid. Before any slot is used, the segment
-    // is checked to be the leader's channel and large enough for its slots.
+    };
+    // SAFETY: this is a parallel worker by the caller's promise, so `MyProc` is valid. Before anything else is used, the segment
+    // is checked to be the leader's channel, and large enough.
     unsafe {
-        let known = pg_sys::dsm_find_mapping(handle);
-        let segment = if known.is_null() {
-            pg_sys::dsm_attach(handle)
-        } else {
-            known
-        };
-        if segment.is_null() {
+        let attached = contained(|| {
+            let segment = match pg_sys::dsm_find_mapping(handle) {
+                segment if segment.is_null() => pg_sys::dsm_attach(handle),
+                segment => segment,
+            };
+            if !segment.is_null() {
+                pg_sys::dsm_pin_mapping(segment);
+            }
+            segment
+        });
+        let Some(segment) = attached.ok().filter(|segment| !segment.is_null()) else {
             return;
-        }
+        };
         let base: *mut u8 = pg_sys::dsm_segment_address(segment).cast();
         let length = pg_sys::dsm_segment_map_length(segment) as usize;
         let header = base.cast::<Header>();
@@ -233,24 +337,58 @@ pub unsafe fn report(
             && (*header).magic == MAGIC
             && !leader.is_null()
             && (*header).leader == (*leader).pid
-            && length >= size_of::<Header>() + (*header).slots as usize * size_of::<Slot>();
-        if is_leaders {
-            let slots: *const Slot = base.add(size_of::<Header>()).cast();
-            for waits in waits.into_iter().flat_map(RunWaits::events) {
-                let id = waits.node().and_then(|node| plan_node_ids.clone().nth(node));
-                let node = id.map_or(EventWaits::OUTSIDE, |id| id as u32);
-                (*header).waits.add(&EventWaits { node, ..waits });
+            && length >= Mapped::size((*header).slots as usize, (*header).workers as usize);
+        if !is_leaders {
+            return;
+        }
+        let joined = Mapped(header);
+        JOINED.set(Some(joined));
+        if let Some(top) = joined.part(pg_sys::ParallelWorkerNumber as usize, top.plan_node_id()) {
+            (*top).gate.open(server::pid(), is_seen);
+        }
+    }
+}
+
+/// Adds a worker's statistics to the leader's channel, unless its leader has. What the worker waited outside of its nodes, to send rows
+/// to the leader say, stays outside of them. Core's counts of the nodes must have been written before.
+///
+/// # Safety
+/// This process must be a parallel worker, and these its nodes. Their plan states must be live.
+pub unsafe fn report(
+    nodes: &NodeTable,
+    stats: &[NodeStats],
+    histograms: &[&Histogram],
+    waits: Option<&RunWaits>,
+) {
+    let (Some(joined), Some(first)) = (JOINED.take(), nodes.iter().next()) else {
+        return;
+    };
+    // SAFETY: this is a parallel worker, so it has a number. The segment is mapped until the worker ends. The plan states are live by the
+    // caller's promise.
+    unsafe {
+        let part = |id| joined.part(pg_sys::ParallelWorkerNumber as usize, id);
+        let top = part(first.plan_node_id());
+        if top.is_some_and(|top| !(*top).gate.begin_counting(server::pid())) {
+            return;
+        }
+        for waits in waits.into_iter().flat_map(RunWaits::events) {
+            let id = waits
+                .node()
+                .filter(|node| *node < nodes.count())
+                .map(|node| nodes.get(node).plan_node_id());
+            let node = id.map_or(EventWaits::OUTSIDE, |id| id as u32);
+            (*joined.0).waits.add(&EventWaits { node, ..waits });
+        }
+        for ((stats, histogram), node) in stats.iter().zip(histograms).zip(nodes.iter()) {
+            if let Some(slot) = joined.slot(node.plan_node_id()) {
+                add(slot, stats, histogram);
             }
-            for ((stats, histogram), id) in stats.iter().zip(histograms).zip(plan_node_ids) {
-                if let Ok(id) = usize::try_from(id)
-                    && id < (*header).slots as usize
-                {
-                    add(&*slots.add(id), stats, histogram);
-                }
+            if let Some(part) = part(node.plan_node_id()) {
+                Part::add(part, (*node.plan_state()).instrument);
             }
         }
-        if known.is_null() {
-            pg_sys::dsm_detach(segment);
+        if let Some(top) = top {
+            (*top).gate.end_counting(server::pid());
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Checks are safe Rust functions. PostgreSQL needs a hook for each of them. Each hook is one instance of a generic
 //! function of this file.
 
-use crate::pg::compat;
+use crate::pg::{compat, server};
 use pgrx::guc::{GucCheckError, GucEnum, GucValue};
 use pgrx::pg_sys::panic::pgrx_extern_c_guard;
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, pg_sys};
@@ -313,8 +313,14 @@ unsafe extern "C-unwind" fn assign_bool_hook<A: Fn(bool) + Copy + 'static>(new: 
     unsafe { pgrx_extern_c_guard(|| instance::<A>()(new)) }
 }
 
-/// Sets an integer setting with a source that users cannot use. A rollback does not undo this.
-pub fn override_int(name: &CStr, value: i32) {
+/// Sets an integer setting with a source that users cannot use. A rollback does not undo this. In parallel mode, PostgreSQL refuses to
+/// set any: then the value is just replaced, which parallel workers see if it was set before.
+pub fn override_int(name: &CStr, setting: &'static GucSetting<i32>, value: i32) {
+    if server::is_parallel_mode() {
+        // SAFETY: `setting` owns the value, which only this thread uses.
+        unsafe { setting.as_ptr().write(value) };
+        return;
+    }
     let value = CString::new(value.to_string()).unwrap_or_default();
     // SAFETY: both strings are terminated, and PostgreSQL copies the value.
     unsafe {

@@ -7,9 +7,8 @@ use crate::pg::hot::timing;
 use crate::pg::hot::usage::{self, Usage};
 use crate::pg::hot::waits::{self, Frame};
 use crate::pg::hot::wrapper::Timed;
-use crate::pg::results::parallel::Channel;
 use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::{live, server, tempfile};
+use crate::pg::{live, tempfile};
 use pgrx::pg_sys;
 use rowsource_core::clock;
 use rowsource_core::model::Outcome;
@@ -143,8 +142,8 @@ impl Statement {
                 if first {
                     self.install();
                 }
-                if let Some(channel) = self.channel.take() {
-                    self.announce(channel);
+                if self.has_channel() {
+                    self.announce();
                 }
             }
         }
@@ -187,25 +186,6 @@ impl Statement {
         true
     }
 
-    /// Announces the channel to the workers that the plan will start.
-    ///
-    /// # Safety
-    /// A run must be beginning that has not started workers yet.
-    #[cold]
-    #[inline(never)]
-    unsafe fn announce(&self, mut channel: Channel) {
-        // If this fails, only the workers' sampling counts are missing.
-        // SAFETY: the caller promises it.
-        let _ = server::caught(|| unsafe { channel.announce(self.channel_slots()) });
-        self.channel.set(Some(channel));
-    }
-
-    /// Returns how many slots a channel to the workers needs: one for each plan node id, from 0 on.
-    fn channel_slots(&self) -> usize {
-        let ids = self.plan_node_ids().map(|id| usize::try_from(id).unwrap_or(0));
-        ids.max().map_or(0, |last| last + 1)
-    }
-
     /// Leaves a run.
     ///
     /// # Safety
@@ -219,6 +199,9 @@ impl Statement {
         unsafe { waits::set_running(self.frame.outer.get()) };
         self.add_elapsed();
         self.nodes.header().leave(self.elapsed_ns.get());
+        if self.has_channel() {
+            self.withdraw();
+        }
         tempfile::requests::per_node(replaced.tempfile_times.get());
         let account = self.frame.outer_account.get();
         // SAFETY: the account that was running before is live by the caller's promise. Only `enter` writes the counters of
@@ -352,16 +335,16 @@ impl Statement {
     pub(super) fn on_context_reset(&self) {
         let current = usage::current();
         if self.is_unrecorded() || !usage::is_outside(current) {
-            self.end_with_context(current);
+            self.end_outside_hooks(current, false);
         }
         self.close();
     }
 
     /// Does all of this but closing it. This is needed only if it has run and is not recorded, or if another account than the outside one is
-    /// running: `current`.
+    /// running: `current`. `core_alive` says that the statement's memory contexts are live.
     #[cold]
     #[inline(never)]
-    fn end_with_context(&self, current: *mut Usage) {
+    pub(super) fn end_outside_hooks(&self, current: *mut Usage, core_alive: bool) {
         if self.life.phase() == Phase::Running {
             self.interrupt();
             self.outcome.set(Outcome::Cancelled);
@@ -381,7 +364,7 @@ impl Statement {
             if !was_running && !self.is_toplevel() && self.outcome.get() == Outcome::Completed {
                 self.outcome.set(Outcome::Failed);
             }
-            self.record(false);
+            self.record(core_alive);
         }
     }
 }

@@ -96,6 +96,10 @@ impl Statement {
             self.channel.set(None);
         }
         if self.core_contributes && has_run {
+            if core_alive && self.outcome.get() != Outcome::Completed {
+                // SAFETY: an error has ended the statement, and its memory contexts are live.
+                unsafe { self.collect_parts(true) };
+            }
             // SAFETY: the plan states are live until the query's context is freed, and this runs before.
             unsafe { self.note_unwrapped() };
         }
@@ -125,7 +129,7 @@ impl Statement {
             // statement has no target.
             return unsafe {
                 let waits = self.take_waits(stats);
-                parallel::report(stats, histograms, waits, self.plan_node_ids());
+                parallel::report(&self.nodes, stats, histograms, waits);
             };
         };
         let mut outside = None;

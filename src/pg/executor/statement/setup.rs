@@ -235,7 +235,10 @@ unsafe fn set_up(
     statement.set_shape();
     // SAFETY: the statement has not run yet.
     unsafe { statement.publish(key) };
-    if has_gather && !is_worker {
+    if is_worker {
+        // SAFETY: the statement is starting.
+        unsafe { statement.join() };
+    } else if has_gather {
         statement.channel.set(Some(parallel::Channel::unopened()));
     }
     Some(statement)

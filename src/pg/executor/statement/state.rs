@@ -179,9 +179,4 @@ impl Statement {
             .as_ref()
             .is_some_and(|target| target.plan.key.toplevel())
     }
-
-    /// Returns the plan node ids of its nodes. They are the same in the leader and its workers.
-    pub fn plan_node_ids(&self) -> impl Iterator<Item = i32> + Clone {
-        self.nodes.iter().map(|node| node.plan_node_id())
-    }
 }

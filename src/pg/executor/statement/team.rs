@@ -1,0 +1,123 @@
+//! A parallel statement and its workers: how they find each other, and what is kept of the workers if it fails.
+
+use super::state::Statement;
+use crate::pg::hot::{usage, waits};
+use crate::pg::plan::tree;
+use crate::pg::results::parallel;
+use crate::pg::results::parts;
+use crate::pg::server;
+use crate::pg::server::backend_local::BackendLocal;
+use pgrx::{pg_guard, pg_sys};
+use std::cell::Cell;
+
+impl Statement {
+    /// Announces the channel to the workers that the plan will start.
+    ///
+    /// # Safety
+    /// A run must be beginning that has not started workers yet.
+    #[cold]
+    #[inline(never)]
+    pub(super) unsafe fn announce(&self) {
+        let Some(mut channel) = self.channel.get() else {
+            return;
+        };
+        // If this fails, nothing is known of the workers but what core collects.
+        // SAFETY: the caller promises it. The plan states are live.
+        let _ = server::caught(|| unsafe {
+            let gathers = self
+                .nodes
+                .iter()
+                .map(|node| tree::planned_workers(node.plan_state()));
+            channel.announce(self.channel_slots(), gathers.max().unwrap_or(0));
+        });
+        self.channel.set(Some(channel));
+        act_at_exit();
+    }
+
+    /// Returns whether it has a channel.
+    #[inline(always)]
+    pub(super) fn has_channel(&self) -> bool {
+        // SAFETY: nobody holds a reference to it.
+        unsafe { (*self.channel.as_ptr()).is_some() }
+    }
+
+    /// Leaves future workers to the outer statement. It does not raise.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn withdraw(&self) {
+        if let Some(channel) = self.channel.get() {
+            channel.withdraw();
+        }
+    }
+
+    /// Returns how many slots a channel to the workers needs: one for each plan node id, from 0 on.
+    fn channel_slots(&self) -> usize {
+        let ids = self.nodes.iter().map(|node| node.plan_node_id());
+        let ids = ids.map(|id| usize::try_from(id).unwrap_or(0));
+        ids.max().map_or(0, |last| last + 1)
+    }
+
+    /// Finds the leader of this process, which is a parallel worker.
+    ///
+    /// # Safety
+    /// The statement must be starting.
+    #[cold]
+    pub(super) unsafe fn join(&self) {
+        // SAFETY: the caller promises it.
+        unsafe { parallel::join(&self.nodes, self.nodes.memory().is_shared()) };
+        act_at_exit();
+    }
+
+    /// Adds what workers did, and PostgreSQL has not collected, to what core counted.
+    ///
+    /// # Safety
+    /// An error or the end of this process must be ending the statement, whose plan states must be live. If `core_alive`, so must be its
+    /// memory contexts.
+    pub(super) unsafe fn collect_parts(&self, core_alive: bool) {
+        if let Some(channel) = self.channel.get() {
+            // SAFETY: the caller promises it.
+            unsafe { parts::collect(&channel, &self.nodes, core_alive) }
+        }
+    }
+}
+
+/// Has the statements that run when this process ends keep what workers did: the process may be ended by a FATAL error, which no hook
+/// sees, and PostgreSQL ends the workers of a leader before it frees the leader's statements.
+fn act_at_exit() {
+    static ACTS: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
+    if !ACTS.replace(true) {
+        // SAFETY: the callback has the type that PostgreSQL calls.
+        unsafe { pg_sys::before_shmem_exit(Some(before_exit), pg_sys::Datum::from(0)) };
+    }
+}
+
+/// Ends the statement of a worker, and collects what the workers of a leader did.
+///
+/// # Safety
+/// Only PostgreSQL may call this, before this process ends its transaction.
+#[allow(
+    clippy::missing_safety_doc,
+    reason = "pg_guard makes an inner function that has no doc comment"
+)]
+#[pg_guard]
+unsafe extern "C-unwind" fn before_exit(_code: i32, _arg: pg_sys::Datum) {
+    let mut running = waits::running();
+    if running.is_null() {
+        return;
+    }
+    let _ = server::caught(|| {
+        // SAFETY: PostgreSQL does the same next. The statements are live, because their memory is. `leave` or `on_context_reset` removes
+        // a statement from this list before its memory is freed.
+        unsafe {
+            pg_sys::LWLockReleaseAll();
+            while let Some(statement) = Statement::of_frame(running) {
+                running = statement.frame.outer.get();
+                if server::is_parallel_worker() {
+                    statement.end_outside_hooks(usage::current(), true);
+                } else {
+                    statement.collect_parts(false);
+                }
+            }
+        }
+    });
+}
