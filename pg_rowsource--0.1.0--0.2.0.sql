@@ -146,3 +146,31 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION rowsource_snapshot() IS 'Stores a snapshot, and deletes those older than pg_rowsource.snapshot_retention, and the oldest beyond pg_rowsource.snapshot_max_size';
 COMMENT ON COLUMN pg_stat_rowsource_live.blocks_until IS 'What the figures include. now: everything; last switch: blocks up to the last time that another node ran; last call: calls that have ended; private memory: a measured statement whose nodes are not known, because there was no shared memory for them';
+
+-- What a modifying CTE wrote after all other nodes is not outside the nodes.
+CREATE OR REPLACE VIEW rowsource_wal AS
+    SELECT s.datname, s.operation, s.object_name, s.toplevel,
+           pg_catalog.sum(s.wal_records) AS wal_records, pg_catalog.sum(s.wal_fpi) AS wal_fpi,
+           pg_catalog.sum(s.wal_bytes) AS wal_bytes,
+           rowsource_percent(CASE WHEN s.toplevel THEN pg_catalog.sum(s.wal_bytes)::float8 END,
+                             (pg_catalog.sum(pg_catalog.sum(s.wal_bytes)) FILTER (WHERE s.toplevel) OVER ())::float8) AS percent,
+           s.query
+      FROM (SELECT datname, operation, object_name, toplevel, wal_records, wal_fpi, wal_bytes, NULL::text AS query
+              FROM rowsource_daily_nodes
+            UNION ALL
+            SELECT coalesce(p.datname, p.dbid::text::name),
+                   CASE WHEN p.userid IS NULL THEN 'others'::text ELSE 'outside the nodes'::text END, NULL::text, p.toplevel,
+                   p.wal_records - coalesce(n.wal_records, 0::bigint), p.wal_fpi - coalesce(n.wal_fpi, 0::bigint),
+                   p.wal_bytes - coalesce(n.wal_bytes, 0::bigint), CASE WHEN p.userid IS NOT NULL THEN p.query END
+              FROM pg_stat_rowsource_plans p
+                   LEFT JOIN (SELECT userid, dbid, queryid, planid, plan_shape, toplevel,
+                                     pg_catalog.sum(self_wal_records)::bigint AS wal_records,
+                                     pg_catalog.sum(self_wal_fpi)::bigint AS wal_fpi,
+                                     pg_catalog.sum(self_wal_bytes)::bigint AS wal_bytes
+                                FROM pg_stat_rowsource
+                               GROUP BY userid, dbid, queryid, planid, plan_shape, toplevel) n
+                   ON n.userid = p.userid AND n.dbid = p.dbid AND n.queryid = p.queryid AND n.planid = p.planid
+                      AND n.plan_shape = p.plan_shape AND n.toplevel = p.toplevel) s
+     WHERE s.wal_bytes > 0::bigint
+     GROUP BY s.datname, s.operation, s.object_name, s.toplevel, s.query
+     ORDER BY pg_catalog.sum(s.wal_bytes) DESC;

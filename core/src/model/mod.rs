@@ -40,7 +40,7 @@ pub use measured::Measured;
 pub use named_waits::{NamedWaits, WaitsFor};
 pub use node::{Buffers, NodeStats, NodeTotals, Time, Wal};
 pub use others::{DatabaseSum, Others, PlanTotals};
-pub use own::{OwnIo, own_io, own_wal};
+pub use own::{CALLED_WORDS, Called, OwnIo, own_io, own_wal};
 pub use packed::PackError;
 pub use plan::{ExecutionStats, MAX_NODES, Plan, PlanStats};
 pub use processes::processes;

@@ -4,6 +4,7 @@ use super::estimates::{Estimate, Estimates};
 use super::facts::NodeFacts;
 use super::histogram::HistogramTotals;
 use super::measured::Measured;
+use super::own::Called;
 use crate::histogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::ops::{AddAssign, SubAssign};
@@ -101,6 +102,8 @@ pub struct NodeStats {
     pub clock_backsteps: u64,
     /// Milliseconds that the node itself waited, in all processes.
     pub wait_ms: f64,
+    /// The part of the blocks and the WAL that is of InitPlans, CTEs and subplans that the node called.
+    pub called: Called,
     /// What PostgreSQL knows of the node.
     pub facts: NodeFacts,
     /// How many rows the planner expected in one execution. Those of several are summed up in [`NodeTotals::estimates`].
@@ -207,6 +210,7 @@ impl NodeStats {
         self.timer_calls += execution.timer_calls;
         self.clock_backsteps += execution.clock_backsteps;
         self.wait_ms += execution.wait_ms;
+        self.called += execution.called;
         self.facts.add(&execution.facts);
     }
 }

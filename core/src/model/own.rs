@@ -2,9 +2,11 @@
 
 use super::node::{Buffers, NodeTotals, Wal};
 use crate::plan::PlanNode;
+use serde::{Deserialize, Serialize};
+use std::ops::AddAssign;
 
 /// The requests that a node made itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OwnIo {
     /// Blocks of tables, indexes and temporary tables found in buffers.
     pub hit: i64,
@@ -18,6 +20,94 @@ pub struct OwnIo {
     pub temp_written: i64,
     /// Milliseconds reading and writing work-file blocks.
     pub temp_ms: f64,
+}
+
+/// What the InitPlans, CTEs and subplans used that a node called. The node's blocks and WAL include it, as in EXPLAIN. But each of them is
+/// shown below one node only, and another one may have called it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Called {
+    /// Their requests.
+    pub io: OwnIo,
+    /// Their WAL.
+    pub wal: Wal,
+}
+
+/// The number of words in [`Called::to_words`].
+pub const CALLED_WORDS: usize = 11;
+
+const NS_PER_MS: f64 = 1e6;
+
+impl Called {
+    /// Returns the part of blocks and WAL that is kept.
+    pub fn of(buffers: &Buffers, wal: &Wal) -> Self {
+        Called {
+            io: OwnIo::of(buffers),
+            wal: *wal,
+        }
+    }
+
+    /// Returns it as numbers that can be added by themselves. Times are nanoseconds.
+    pub fn to_words(&self) -> [u64; CALLED_WORDS] {
+        let Called { io, wal } = self;
+        [
+            io.hit as u64,
+            io.read as u64,
+            (io.read_ms * NS_PER_MS).round() as u64,
+            io.temp_read as u64,
+            io.temp_written as u64,
+            (io.temp_ms * NS_PER_MS).round() as u64,
+            wal.records as u64,
+            wal.fpi as u64,
+            wal.bytes,
+            wal.fpi_bytes,
+            wal.buffers_full as u64,
+        ]
+    }
+
+    /// Returns what [`Called::to_words`] has made numbers of.
+    pub fn from_words(words: [u64; CALLED_WORDS]) -> Self {
+        Called {
+            io: OwnIo {
+                hit: words[0] as i64,
+                read: words[1] as i64,
+                read_ms: words[2] as f64 / NS_PER_MS,
+                temp_read: words[3] as i64,
+                temp_written: words[4] as i64,
+                temp_ms: words[5] as f64 / NS_PER_MS,
+            },
+            wal: Wal {
+                records: words[6] as i64,
+                fpi: words[7] as i64,
+                bytes: words[8],
+                fpi_bytes: words[9],
+                buffers_full: words[10] as i64,
+            },
+        }
+    }
+}
+
+impl AddAssign for Called {
+    #[inline(always)]
+    fn add_assign(&mut self, add: Self) {
+        // Most nodes call none. Times are zero if blocks are.
+        if add.io.hit | add.io.read | add.io.temp_read | add.io.temp_written | add.wal.records != 0 {
+            self.add(&add);
+        }
+    }
+}
+
+impl Called {
+    #[cold]
+    #[inline(never)]
+    fn add(&mut self, add: &Called) {
+        self.io.hit += add.io.hit;
+        self.io.read += add.io.read;
+        self.io.read_ms += add.io.read_ms;
+        self.io.temp_read += add.io.temp_read;
+        self.io.temp_written += add.io.temp_written;
+        self.io.temp_ms += add.io.temp_ms;
+        self.wal += add.wal;
+    }
 }
 
 impl OwnIo {
@@ -46,11 +136,12 @@ impl OwnIo {
 /// Returns what each node did itself in all executions. Returns `None` for a node whose blocks were not counted. The list is
 /// empty if there is no memory.
 ///
-/// An InitPlan or a CTE runs inside the first node that needs it, so its blocks are not subtracted from those of its parent.
+/// An InitPlan, a CTE or a subplan runs inside the nodes that call it, so its blocks are subtracted from theirs.
 pub fn own_io(nodes: &[PlanNode], totals: &[NodeTotals]) -> Vec<Option<OwnIo>> {
     own(
         nodes,
         |i| Some(OwnIo::of(&totals.get(i)?.total.buffers.get()?)),
+        |i| totals.get(i).map(|totals| totals.total.called.io),
         OwnIo::subtract,
     )
 }
@@ -60,6 +151,7 @@ pub fn own_wal(nodes: &[PlanNode], totals: &[NodeTotals]) -> Vec<Option<Wal>> {
     own(
         nodes,
         |i| totals.get(i)?.total.wal.get(),
+        |i| totals.get(i).map(|totals| totals.total.called.wal),
         |own, below| {
             own.records = (own.records - below.records).max(0);
             own.fpi = (own.fpi - below.fpi).max(0);
@@ -70,10 +162,12 @@ pub fn own_wal(nodes: &[PlanNode], totals: &[NodeTotals]) -> Vec<Option<Wal>> {
     )
 }
 
-/// Returns what each node has without the nodes below it. `all` returns what a node has with them.
+/// Returns what each node has without its inputs and without the subplans that it called. `all` returns what a node has with them, and
+/// `called` what these subplans have.
 fn own<T>(
     nodes: &[PlanNode],
     all: impl Fn(usize) -> Option<T>,
+    called: impl Fn(usize) -> Option<T>,
     subtract: impl Fn(&mut T, &T),
 ) -> Vec<Option<T>> {
     let mut own: Vec<Option<T>> = Vec::new();
@@ -82,10 +176,13 @@ fn own<T>(
     }
     own.extend((0..nodes.len()).map(&all));
     for (i, node) in nodes.iter().enumerate() {
-        let above = node.parent.filter(|_| !is_run_elsewhere(node));
+        let above = node.parent.filter(|_| node.subplan_name.is_none());
         let above = above.and_then(|parent| own.get_mut(parent)?.as_mut());
         if let (Some(above), Some(below)) = (above, all(i)) {
             subtract(above, &below);
+        }
+        if let (Some(own), Some(called)) = (&mut own[i], called(i)) {
+            subtract(own, &called);
         }
     }
     own
@@ -125,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn inputs_are_subtracted_and_init_plans_are_not() {
+    fn inputs_are_subtracted_and_subplans_from_the_nodes_that_called_them() {
         let nodes = [
             node(None, None),
             node(Some(0), Some("InitPlan 1 (returns $0)")),
@@ -133,9 +230,20 @@ mod tests {
             node(Some(2), Some("SubPlan 2")),
             node(Some(9), None),
         ];
-        let own = own_io(&nodes, &[read(10), read(4), read(9), read(12), read(3)]);
+        let mut totals = [read(20), read(4), read(18), read(12), read(3)];
+        totals[2].total.called.io.read = 4 + 12;
+        let own = own_io(&nodes, &totals);
         let reads: Vec<_> = own.iter().map(|own| own.map(|own| own.read)).collect();
-        assert_eq!(reads, [Some(1), Some(4), Some(0), Some(12), Some(3)]);
+        assert_eq!(reads, [Some(2), Some(4), Some(2), Some(12), Some(3)]);
+    }
+
+    #[test]
+    fn what_was_called_passes_through_words() {
+        let words = std::array::from_fn(|i| i as u64 + 1);
+        let mut called = Called::from_words(words);
+        assert_eq!(called.to_words(), words);
+        called += called;
+        assert_eq!(called.to_words(), words.map(|word| 2 * word));
     }
 
     #[test]

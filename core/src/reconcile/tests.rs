@@ -38,16 +38,16 @@ fn consistent_estimates_do_not_change() {
         item(Some(1), 40.0, 9.0),
         item(Some(0), 40.0, 0.0),
     ];
-    let own = reconcile(&mut items).expect("memory");
+    let own = reconcile(&mut items, &mut []).expect("memory");
     assert_eq!(totals(&items), [100.0, 60.0, 40.0, 40.0]);
     assert_eq!(own[..], [0.0, 20.0, 40.0, 40.0]);
 }
 
 #[test]
 fn empty_plans_and_zero_times_are_accepted() {
-    assert!(reconcile(&mut []).expect("memory").is_empty());
+    assert!(reconcile(&mut [], &mut []).expect("memory").is_empty());
     let mut items = [item(None, 0.0, 0.0), item(Some(0), 0.0, 0.0)];
-    assert_eq!(reconcile(&mut items).expect("memory")[..], [0.0, 0.0]);
+    assert_eq!(reconcile(&mut items, &mut []).expect("memory")[..], [0.0, 0.0]);
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn a_child_above_its_exact_parent_is_scaled_with_all_below_it() {
         item(Some(0), 120.0, 0.0),
         item(Some(1), 110.0, 0.0),
     ];
-    let own = reconcile(&mut items).expect("memory");
+    let own = reconcile(&mut items, &mut []).expect("memory");
     assert_near(&totals(&items), &[100.0, 100.0, 100.0]);
     assert_near(&own, &[0.0, 0.0, 100.0]);
 }
@@ -69,7 +69,7 @@ fn a_sum_above_its_exact_parent_is_scaled() {
         item(Some(0), 90.0, 0.0),
         item(Some(0), 60.0, 0.0),
     ];
-    let own = reconcile(&mut items).expect("memory");
+    let own = reconcile(&mut items, &mut []).expect("memory");
     assert_near(&totals(&items), &[100.0, 60.0, 40.0]);
     assert_near(&own, &[0.0, 60.0, 40.0]);
     assert!(items[1].estimate.startup <= items[1].estimate.total);
@@ -82,7 +82,7 @@ fn an_estimate_is_lowered_before_a_measured_value() {
         item(Some(0), 50.0, 0.0),
         item(Some(0), 60.0, 5.0),
     ];
-    reconcile(&mut items).expect("memory");
+    reconcile(&mut items, &mut []).expect("memory");
     assert_near(&totals(&items), &[100.0, 50.0, 50.0]);
     // But it is not lowered beyond its errors.
     let mut items = [
@@ -90,7 +90,7 @@ fn an_estimate_is_lowered_before_a_measured_value() {
         item(Some(0), 90.0, 0.0),
         item(Some(0), 60.0, 5.0),
     ];
-    reconcile(&mut items).expect("memory");
+    reconcile(&mut items, &mut []).expect("memory");
     let left = 90.0 + 45.0;
     assert_near(
         &totals(&items),
@@ -105,7 +105,7 @@ fn estimated_children_are_lowered_by_their_variance() {
         item(Some(0), 55.0, 8.0),
         item(Some(0), 55.0, 4.0),
     ];
-    reconcile(&mut items).expect("memory");
+    reconcile(&mut items, &mut []).expect("memory");
     assert_near(&totals(&items), &[100.0, 47.0, 53.0]);
 }
 
@@ -117,7 +117,7 @@ fn an_estimated_parent_is_raised_by_its_share() {
         item(Some(0), 100.0, 10.0),
         item(Some(1), 120.0, 10.0),
     ];
-    reconcile(&mut items).expect("memory");
+    reconcile(&mut items, &mut []).expect("memory");
     assert_near(&totals(&items), &[1000.0, 110.0, 110.0]);
     // The child was measured, so the parent must be as long.
     let mut items = [
@@ -125,7 +125,7 @@ fn an_estimated_parent_is_raised_by_its_share() {
         item(Some(0), 100.0, 10.0),
         item(Some(1), 120.0, 0.0),
     ];
-    reconcile(&mut items).expect("memory");
+    reconcile(&mut items, &mut []).expect("memory");
     assert_near(&totals(&items), &[1000.0, 120.0, 120.0]);
     // The parent was measured, so it does not change.
     let mut items = [
@@ -133,7 +133,7 @@ fn an_estimated_parent_is_raised_by_its_share() {
         item(Some(0), 100.0, 0.0),
         item(Some(1), 120.0, 10.0),
     ];
-    reconcile(&mut items).expect("memory");
+    reconcile(&mut items, &mut []).expect("memory");
     assert_near(&totals(&items), &[1000.0, 100.0, 100.0]);
 }
 
@@ -145,12 +145,12 @@ fn a_nested_node_does_not_compete() {
         item(Some(0), 80.0, 0.0),
     ];
     items[2].edge = Edge::Nested;
-    let own = reconcile(&mut items).expect("memory");
+    let own = reconcile(&mut items, &mut []).expect("memory");
     assert_near(&totals(&items), &[100.0, 90.0, 80.0]);
     assert_near(&own, &[10.0, 90.0, 80.0]);
     // But its parent's time is still its limit.
     items[2].estimate.total = 130.0;
-    reconcile(&mut items).expect("memory");
+    reconcile(&mut items, &mut []).expect("memory");
     assert_near(&totals(&items), &[100.0, 90.0, 100.0]);
 }
 
@@ -162,7 +162,7 @@ fn a_node_that_ran_outside_is_not_bounded() {
         item(Some(1), 400.0, 0.0),
     ];
     items[1].edge = Edge::Outside;
-    let own = reconcile(&mut items).expect("memory");
+    let own = reconcile(&mut items, &mut []).expect("memory");
     // A node inside it is bounded by it.
     assert_near(&totals(&items), &[100.0, 300.0, 300.0]);
     assert_near(&own, &[100.0, 0.0, 300.0]);
@@ -176,11 +176,11 @@ fn parallel_processes_may_take_more_than_their_parent() {
         item(Some(1), 200.0, 0.0),
     ];
     items[1].processes = 3.0;
-    let own = reconcile(&mut items).expect("memory");
+    let own = reconcile(&mut items, &mut []).expect("memory");
     assert_near(&totals(&items), &[100.0, 290.0, 200.0]);
     assert_near(&own, &[100.0 - 290.0 / 3.0, 90.0, 200.0]);
     items[1].estimate.total = 330.0;
-    reconcile(&mut items).expect("memory");
+    reconcile(&mut items, &mut []).expect("memory");
     assert_near(&totals(&items), &[100.0, 300.0, 200.0]);
 }
 
@@ -214,7 +214,7 @@ fn random_trees_become_consistent() {
             items.push(item);
         }
         let before = items.clone();
-        let own = reconcile(&mut items).expect("memory");
+        let own = reconcile(&mut items, &mut []).expect("memory");
         assert_eq!(
             items[0].estimate.total, before[0].estimate.total,
             "the root is exact"
@@ -231,7 +231,7 @@ fn random_trees_become_consistent() {
                 match items[c].edge {
                     Edge::Sequential => sum += share,
                     Edge::Nested => assert!(share <= total * (1.0 + 1e-9)),
-                    Edge::Outside => {}
+                    Edge::Outside | Edge::Elsewhere => {}
                 }
             }
             assert!(sum <= total * (1.0 + 1e-9), "{sum} of {total}");
@@ -240,7 +240,7 @@ fn random_trees_become_consistent() {
             }
         }
         // Consistent estimates do not change.
-        let again = reconcile(&mut items).expect("memory");
+        let again = reconcile(&mut items, &mut []).expect("memory");
         for (a, b) in again.iter().zip(&own) {
             assert!((a - b).abs() <= 1e-6 * items[0].estimate.total.max(b.abs()).max(1.0));
         }

@@ -2,9 +2,10 @@
 
 use super::counts::Counts;
 use super::node::{NS_PER_MS, add_core_usage, add_to_parents, add_usage_to_parents, fill_in};
-use super::sample::{Calls, CoreSample, Mode, NodeSample, Nodes, StatementSample};
-use crate::model::{Measured, NodeStats, Time};
-use crate::reconcile::{Edge, Item, reconcile};
+use super::sample::{Caller, Calls, CoreSample, Mode, NodeSample, Nodes, Place, StatementSample};
+use crate::float::at_most;
+use crate::model::{Called, Measured, NodeStats, Time};
+use crate::reconcile::{Edge, Item, Part, reconcile};
 use crate::sampler::Estimate;
 
 /// The memory in which statistics are computed. It is kept between statements, because most are short.
@@ -20,6 +21,8 @@ pub struct Scratch {
     cores: Vec<CoreSample>,
     /// The estimates. Finally they are consistent with each other.
     items: Vec<Item>,
+    /// In which nodes the InitPlans and subplans ran.
+    parts: Vec<Part>,
     /// For each node, the calls of all nodes below it. Filled in only if every call is timed.
     calls_below: Vec<u64>,
     /// For each node, whether it ran without its wrapper. Filled in only if one of them may have.
@@ -37,6 +40,7 @@ impl Scratch {
         room(&mut self.samples, count)?;
         room(&mut self.cores, count)?;
         room(&mut self.items, count)?;
+        self.parts.clear();
         room(&mut self.calls_below, count)?;
         room(&mut self.bypassed, count)
     }
@@ -86,6 +90,7 @@ pub fn assemble<N: Nodes>(nodes: &N, statement: &StatementSample, scratch: &mut 
         samples,
         cores,
         items,
+        parts,
         calls_below,
         bypassed,
         counts: _,
@@ -111,7 +116,10 @@ pub fn assemble<N: Nodes>(nodes: &N, statement: &StatementSample, scratch: &mut 
     if bypassed.contains(&true) {
         pass_over(bypassed, samples, items);
     }
-    let self_ns = reconcile(items)?;
+    if statement.mode != Mode::CoreOnly && samples.iter().any(|sample| sample.place.by_expression) {
+        find_parts(nodes, statement.tick_ns, items, parts)?;
+    }
+    let self_ns = reconcile(items, parts)?;
     for (i, sample) in samples.iter().enumerate() {
         let core = cores.get(i);
         let estimate = &items[i].estimate;
@@ -126,6 +134,11 @@ pub fn assemble<N: Nodes>(nodes: &N, statement: &StatementSample, scratch: &mut 
         if sample.is_instrumented {
             stats[i].facts = nodes.facts(i);
         }
+        stats[i].called = match core {
+            _ if statement.mode == Mode::CoreOnly || !sample.used.has_more => Called::default(),
+            _ => nodes.called(i),
+        };
+        stats[i].called += core.map(|core| core.workers.called).unwrap_or_default();
         if bypassed.get(i) == Some(&true) {
             stats[i].starts = Measured::default();
             stats[i].estimate.dismiss();
@@ -133,10 +146,67 @@ pub fn assemble<N: Nodes>(nodes: &N, statement: &StatementSample, scratch: &mut 
     }
     if statement.mode != Mode::CoreOnly {
         add_usage_to_parents(stats, |i| samples[i].place.input_of());
-        for ((stats, sample), core) in stats.iter_mut().zip(samples).zip(cores) {
+        for ((stats, sample), core) in stats.iter_mut().zip(&*samples).zip(cores) {
             add_core_usage(stats, sample, core);
         }
     }
+    if statement.mode == Mode::CoreOnly {
+        add_called(stats, samples);
+    }
+    Some(())
+}
+
+/// Adds what subplans used to what their parents called. Where core measured, nothing else is known of the calls of subplans.
+#[cold]
+fn add_called(stats: &mut [NodeStats], samples: &[NodeSample]) {
+    for (i, sample) in samples.iter().enumerate() {
+        if let Place {
+            parent: Some(parent),
+            edge: Edge::Sequential,
+            by_expression: true,
+            ..
+        } = sample.place
+        {
+            let (buffers, wal) = (stats[i].buffers.get_or_zero(), stats[i].wal.get_or_zero());
+            stats[parent].called += Called::of(&buffers, &wal);
+        }
+    }
+}
+
+/// Finds in which nodes the InitPlans and subplans ran. Returns `None` if there is no memory.
+#[inline(never)]
+fn find_parts(nodes: &impl Nodes, tick_ns: f64, items: &mut [Item], parts: &mut Vec<Part>) -> Option<()> {
+    for (i, item) in items.iter_mut().enumerate() {
+        let within = match nodes.last_caller(i) {
+            Caller::Unknown => continue,
+            Caller::Node(caller) => Some(caller),
+            Caller::Outside => None,
+        };
+        parts.try_reserve(1).ok()?;
+        parts.push(Part::new(i, within, 1.0));
+        item.edge = Edge::Elsewhere;
+    }
+    let last_callers = parts.len();
+    for earlier in nodes.earlier_callers() {
+        let last = parts[..last_callers].partition_point(|part| part.of < earlier.subplan);
+        let Some(last) = parts
+            .get(last)
+            .filter(|part| part.of == earlier.subplan)
+            .map(|_| last)
+        else {
+            continue;
+        };
+        let total = items[earlier.subplan].estimate.total;
+        let fraction = if total > 0.0 {
+            at_most(earlier.ticks * tick_ns / total, parts[last].fraction)
+        } else {
+            0.0
+        };
+        parts.try_reserve(1).ok()?;
+        parts[last].fraction -= fraction;
+        parts.push(Part::new(earlier.subplan, Some(earlier.caller), fraction));
+    }
+    parts.sort_unstable_by_key(|part| part.of);
     Some(())
 }
 

@@ -4,7 +4,7 @@
 //! Collecting a sample is inlined here, so only those fields are copied that are used.
 
 use super::node::{NS_PER_MS, add_core_usage, add_usage_to_parents, fill_in};
-use super::sample::{Calls, Mode, Nodes, StatementSample};
+use super::sample::{Caller, Calls, Mode, Nodes, StatementSample};
 use crate::float::{at_least, at_most};
 use crate::model::{NodeStats, Time};
 use crate::reconcile::Edge;
@@ -92,10 +92,16 @@ pub fn assemble_directly<N: Nodes, const IS_TIMED: bool>(
         is_by_core |= sample.by_core;
         fill_in(&mut stats[i], &sample, None, statement, time);
         stats[i].facts = nodes.facts(i);
+        if sample.used.has_more {
+            stats[i].called = nodes.called(i);
+        }
         let Some(parent) = sample.place.parent else {
             continue;
         };
-        if IS_TIMED && sample.place.edge != Edge::Sequential {
+        if IS_TIMED
+            && (sample.place.edge != Edge::Sequential
+                || sample.place.by_expression && is_called_elsewhere(nodes, i, parent))
+        {
             return false;
         }
         let Some(time) = time else {
@@ -119,6 +125,14 @@ pub fn assemble_directly<N: Nodes, const IS_TIMED: bool>(
         add_usage_by_core(nodes, stats);
     }
     true
+}
+
+/// Returns whether a subplan may have run in another node than its parent.
+#[inline(never)]
+fn is_called_elsewhere<N: Nodes>(nodes: &N, i: usize, parent: usize) -> bool {
+    let last = nodes.last_caller(i);
+    last != Caller::Unknown && last != Caller::Node(parent)
+        || nodes.earlier_callers().any(|earlier| earlier.subplan == i)
 }
 
 /// Returns the estimate of a node's time, in ticks. It collects the sample again, so that its caller does not write it to memory.

@@ -1,7 +1,7 @@
 //! Computes the statistics of one node, and sums over the nodes below it.
 
 use super::sample::{CoreSample, Mode, NodeSample, StatementSample};
-use crate::model::{Measured, NodeStats, Time};
+use crate::model::{Called, Measured, NodeStats, Time};
 
 pub const NS_PER_MS: f64 = 1e6;
 
@@ -37,6 +37,7 @@ pub fn fill_in(
         timer_calls: to_timer_calls,
         clock_backsteps: to_clock_backsteps,
         wait_ms,
+        called,
         facts: _,
         estimate,
     } = stats;
@@ -51,7 +52,8 @@ pub fn fill_in(
     *to_timer_calls = timer_calls + workers.timer_calls;
     *to_clock_backsteps = clock_backsteps + workers.clock_backsteps;
     // Few nodes wait, so their waits are added later.
-    *wait_ms = 0.0;
+    // So few call others that this is added later too.
+    (*wait_ms, *called) = (0.0, Called::default());
     *estimate = sample.estimate;
 }
 

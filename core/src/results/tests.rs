@@ -359,6 +359,7 @@ fn workers_add_to_what_the_leader_measured() {
             timed_calls: 50,
             timer_calls: 100,
             clock_backsteps: 1,
+            ..WorkerReport::default()
         },
         ..CoreSample::default()
     };

@@ -23,21 +23,23 @@ impl Usage {
         unsafe { std::mem::zeroed() }
     }
 
-    /// Clears an account.
+    /// Clears an account. Returns whether more than hits was charged to it.
     ///
     /// # Safety
     /// It must be live, and no reference to it may exist.
     #[inline(always)]
-    pub unsafe fn clear(usage: *mut Usage) {
+    pub unsafe fn clear(usage: *mut Usage) -> bool {
         // SAFETY: the account is live, and nobody else uses it, by the caller's promise.
         unsafe {
             if (*usage).used != Used::default() {
-                return Usage::clear_all(usage);
+                Usage::clear_all(usage);
+                return true;
             }
             (*usage).buffers.shared_blks_hit = 0;
             (*usage).is_charged = false;
             (*usage).has_waited = false;
         }
+        false
     }
 
     /// Clears an account that has more than hits.

@@ -12,14 +12,14 @@ use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::contained;
 use pgrx::pg_sys;
 use rowsource_core::histogram::{BUCKETS, Histogram, SharedCounts};
-use rowsource_core::model::NodeStats;
+use rowsource_core::model::{CALLED_WORDS, Called, NodeStats};
 use rowsource_core::results::WorkerReport;
 use rowsource_core::waits::plan::{EventWaits, RunWaits};
 use rowsource_core::waits::team::TeamWaits;
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-const MAGIC: u64 = 0x726f_7773_7263_0002;
+const MAGIC: u64 = 0x726f_7773_7263_0003;
 
 /// Plans with more nodes have no channel, because a channel would take more than about a megabyte of shared memory.
 const MAX_SLOTS: usize = 2000;
@@ -41,6 +41,8 @@ struct Slot {
     timer_calls: AtomicU64,
     clock_backsteps: AtomicU64,
     waited_ns: AtomicU64,
+    /// What the subplans used that the node called: see [`Called::to_words`].
+    called: [AtomicU64; CALLED_WORDS],
     plain: SharedCounts<BUCKETS>,
     reading: SharedCounts<BUCKETS>,
 }
@@ -143,6 +145,7 @@ impl Channel {
             timed_calls: slot.timed_calls.load(Relaxed),
             timer_calls: slot.timer_calls.load(Relaxed),
             clock_backsteps: slot.clock_backsteps.load(Relaxed),
+            called: Called::from_words(std::array::from_fn(|i| slot.called[i].load(Relaxed))),
         }
     }
 
@@ -268,6 +271,9 @@ fn add(slot: &Slot, stats: &NodeStats, histogram: &Histogram) {
     slot.timed_calls.fetch_add(stats.timed_calls, Relaxed);
     slot.timer_calls.fetch_add(stats.timer_calls, Relaxed);
     slot.clock_backsteps.fetch_add(stats.clock_backsteps, Relaxed);
+    for (sum, add) in slot.called.iter().zip(stats.called.to_words()) {
+        sum.fetch_add(add, Relaxed);
+    }
     slot.waited_ns
         .fetch_add((stats.wait_ms * 1e6).round() as u64, Relaxed);
 }
