@@ -142,7 +142,10 @@ fn init_plans_count_once() {
     ] {
         assert_adds_up(&mut client, sql);
     }
-    run_each(&mut client, "RESET ALL");
+    run_each(
+        &mut client,
+        "RESET ALL; SET enable_indexonlyscan = off; SET enable_indexscan = off",
+    );
     let pages: i64 = value(&mut client, "SELECT pg_relation_size('t') / 8192");
     figures_of(
         &mut client,
@@ -294,7 +297,7 @@ fn each_way_to_measure_adds_up() {
         run_each(
             &mut client,
             &format!(
-                "SELECT rowsource_reset(); SET pg_rowsource.statistics_level = {level}; SET pg_rowsource.sampfreq = {sampfreq}"
+                "SELECT rowsource_reset(); SET pg_rowsource.statistics_level = '{level}'; SET pg_rowsource.sampfreq = {sampfreq}"
             ),
         );
         for sql in STATEMENTS {

@@ -246,3 +246,88 @@ fn random_trees_become_consistent() {
         }
     }
 }
+
+/// Returns an exact tree in which subplans are called by random nodes, and how its time is divided.
+fn with_subplans(random: &mut Xoroshiro128PlusPlus) -> (Vec<Item>, Vec<Part>, f64) {
+    let count = random.random_range(2..25);
+    let own: Vec<f64> = (0..count).map(|_| random.random_range(0.0..10.0)).collect();
+    let mut items: Vec<Item> = (0..count)
+        .map(|i| item((i > 0).then(|| random.random_range(0..i)), 0.0, 0.0))
+        .collect();
+    let mut parts = Vec::new();
+    // The nodes above a node, where the time of a subplan is divided among those that called it.
+    let mut callers: Vec<Vec<(usize, f64)>> = vec![Vec::new(); count];
+    // A caller is no node below the subplan, and none that a later subplan contains. So nobody calls in a circle.
+    let mut tops: Vec<usize> = vec![0; count];
+    for i in 1..count {
+        tops[i] = tops[items[i].parent.expect("a parent")];
+        if random.random_bool(0.3) {
+            tops[i] = i;
+            items[i].edge = Edge::Elsewhere;
+        }
+    }
+    for i in 1..count {
+        if items[i].edge != Edge::Elsewhere {
+            callers[i].push((items[i].parent.expect("a parent"), 1.0));
+            continue;
+        }
+        let above: Vec<usize> = (0..count).filter(|c| tops[*c] < i).collect();
+        let of = random.random_range(1..4).min(above.len());
+        for n in 0..of {
+            let within = above[random.random_range(0..above.len())];
+            let fraction = 1.0 / of as f64;
+            callers[i].push((within, fraction));
+            let is_outside = n == 0 && random.random_bool(0.1);
+            if is_outside {
+                callers[i].pop();
+            }
+            parts.push(Part::new(i, (!is_outside).then_some(within), fraction));
+        }
+    }
+    // A node's total is its own time, and what ran in it. Those of the highest tops are final first.
+    let mut order: Vec<usize> = (0..count).collect();
+    order.sort_by_key(|i| std::cmp::Reverse((tops[*i], *i)));
+    let mut totals = own.clone();
+    for i in order {
+        for (within, fraction) in &callers[i] {
+            totals[*within] += totals[i] * fraction;
+        }
+    }
+    for (item, total) in items.iter_mut().zip(totals) {
+        item.estimate.total = total;
+    }
+    (items, parts, own.iter().sum())
+}
+
+#[test]
+fn own_times_add_up_with_subplans() {
+    let mut random = Xoroshiro128PlusPlus::seed_from_u64(12);
+    for _ in 0..5_000 {
+        let (mut items, mut parts, all) = with_subplans(&mut random);
+        let own = reconcile(&mut items, &mut parts).expect("memory");
+        let sum: f64 = own.iter().sum();
+        assert!(
+            (sum - all).abs() < 1e-9 * all.max(1.0),
+            "{sum} of {all}: {items:#?} {parts:#?}"
+        );
+        // They still do if estimates are wrong: then some are changed.
+        let mut wrong = items.clone();
+        for (i, item) in wrong.iter_mut().enumerate().skip(1) {
+            if random.random_bool(0.3) {
+                item.estimate.total *= random.random_range(0.2..5.0);
+                item.estimate.error = item.estimate.total * random.random_range(0.0..0.5);
+            }
+            item.estimate.startup = item.estimate.total / (i + 1) as f64;
+        }
+        let own = reconcile(&mut wrong, &mut parts).expect("memory");
+        let outside = parts.iter().filter(|part| part.within.is_none());
+        let outside: f64 = outside.map(|part| part.total).sum();
+        let (sum, all) = (own.iter().sum::<f64>(), wrong[0].estimate.total + outside);
+        assert!((sum - all).abs() < 1e-6 * all.max(1.0), "{sum} of {all}");
+        assert!(
+            wrong
+                .iter()
+                .all(|item| item.estimate.startup <= item.estimate.total)
+        );
+    }
+}

@@ -177,6 +177,9 @@ fn add_called(stats: &mut [NodeStats], samples: &[NodeSample]) {
 #[inline(never)]
 fn find_parts(nodes: &impl Nodes, tick_ns: f64, items: &mut [Item], parts: &mut Vec<Part>) -> Option<()> {
     for (i, item) in items.iter_mut().enumerate() {
+        if !nodes.place(i).by_expression {
+            continue;
+        }
         let within = match nodes.last_caller(i) {
             Caller::Unknown => continue,
             Caller::Node(caller) => Some(caller),

@@ -1,4 +1,5 @@
 mod by_hand;
+mod called;
 mod counted;
 
 use super::*;

@@ -1,0 +1,73 @@
+//! InitPlans, CTEs and subplans, and the nodes that call them.
+
+use super::super::*;
+use super::assert_near;
+use super::by_hand::*;
+use crate::model::{Called, Wal};
+use crate::reconcile::Edge;
+
+/// A CTE below the root: first one scan called it, then another one.
+fn with_a_cte() -> Plan {
+    let mut plan = Plan {
+        samples: vec![
+            node(None, sampled([20_000_000]), 10),
+            node(Some(0), sampled([5_000_000, 3_000_000]), 8),
+            node(Some(0), sampled([6_000_000]), 7),
+            node(Some(0), sampled([5_000_000]), 6),
+        ],
+        ..Plan::default()
+    };
+    plan.samples[1].place.edge = Edge::Nested;
+    plan.samples[1].place.by_expression = true;
+    plan.last_callers = vec![(1, Caller::Node(3))];
+    plan.earlier_callers = vec![EarlierCaller {
+        subplan: 1,
+        caller: 2,
+        ticks: 5_000_000.0,
+    }];
+    let called = |hit| {
+        let wal = Wal {
+            records: hit,
+            ..Wal::default()
+        };
+        Called::of(&blocks(hit), &wal)
+    };
+    plan.called = vec![(2, called(5)), (3, called(3))];
+    plan
+}
+
+#[test]
+fn the_time_of_a_cte_is_that_of_the_nodes_that_called_it() {
+    let plan = with_a_cte();
+    let computed = stats(&plan, &timed(1e12));
+    let own: Vec<f64> = computed.iter().map(|stats| time(stats).self_ms).collect();
+    assert_eq!(own, [10.0 - 3.0 - 2.5, 4.0, 3.0 - 2.5, 2.5 - 1.5]);
+    assert_eq!(computed.iter().map(hit).collect::<Vec<_>>(), [23, 8, 7, 6]);
+    let called: Vec<i64> = computed.iter().map(|stats| stats.called.io.hit).collect();
+    assert_eq!(called, [0, 0, 5, 3]);
+    // PostgreSQL completed it after all other nodes.
+    let outside = Plan {
+        last_callers: vec![(1, Caller::Outside)],
+        ..with_a_cte()
+    };
+    let own: Vec<f64> = stats(&outside, &timed(1e12))
+        .iter()
+        .map(|stats| time(stats).self_ms)
+        .collect();
+    assert_eq!(own, [10.0 - 3.0 - 2.5, 4.0, 3.0 - 2.5, 2.5]);
+}
+
+#[test]
+fn a_subplan_that_its_parent_called_is_computed_directly() {
+    let mut plan = with_a_cte();
+    plan.samples[1].place.edge = Edge::Sequential;
+    assert!(direct(&plan).is_none());
+    plan.earlier_callers.clear();
+    assert!(direct(&plan).is_none());
+    plan.last_callers = vec![(1, Caller::Node(0))];
+    plan.called = vec![(0, plan.called[1].1)];
+    let (direct, assembled) = (direct(&plan).expect("direct"), stats(&plan, &timed(1e12)));
+    assert_near(&direct, &assembled);
+    assert_eq!(direct[0].called, assembled[0].called);
+    assert_eq!(direct[0].called.io.hit, 3);
+}
