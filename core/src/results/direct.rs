@@ -22,7 +22,7 @@ pub fn may_be_direct(mode: Mode, core_contributes: bool, only_by_core: bool, nod
 
 /// Computes the statistics of all nodes of a statement in [`Mode::RowsourceOnly`] whose starts and buffers were measured. If
 /// `IS_TIMED`, calls were timed, and times may be estimated. Returns false if the statement is none of that kind, if estimated times
-/// contradict each other, if a node's place says that it ran outside of its parent's time or inside a sibling's, if an error
+/// contradict each other, if several nodes called the same subplan, if an error
 /// interrupted a call, or if there is no memory. Then `stats` is not valid.
 #[inline(always)]
 pub fn assemble_directly<N: Nodes, const IS_TIMED: bool>(
@@ -47,7 +47,7 @@ pub fn assemble_directly<N: Nodes, const IS_TIMED: bool>(
         elapsed_ns,
     };
     let tick_ms = statement.tick_ns / NS_PER_MS;
-    let (mut fits, mut is_estimated, mut is_by_core) = (true, false, false);
+    let (mut fits, mut is_estimated, mut is_by_core, mut has_subplans) = (true, false, false, false);
     for i in 0..count {
         let sample = nodes.sample(i);
         if !sample.is_instrumented || sample.interrupted.is_some() {
@@ -98,10 +98,11 @@ pub fn assemble_directly<N: Nodes, const IS_TIMED: bool>(
         let Some(parent) = sample.place.parent else {
             continue;
         };
-        if IS_TIMED
-            && (sample.place.edge != Edge::Sequential
-                || sample.place.by_expression && is_called_elsewhere(nodes, i, parent))
-        {
+        if IS_TIMED && sample.place.by_expression {
+            has_subplans = true;
+            continue;
+        }
+        if IS_TIMED && sample.place.edge != Edge::Sequential {
             return false;
         }
         let Some(time) = time else {
@@ -116,6 +117,9 @@ pub fn assemble_directly<N: Nodes, const IS_TIMED: bool>(
     if !fits && is_estimated {
         return false;
     }
+    if has_subplans && !(fits && subtract_from_callers(nodes, stats)) {
+        return false;
+    }
     // A parent takes at least as long as its children. The estimated cost of readings may make it seem shorter.
     if !fits {
         fit_children(stats, |i| nodes.place(i).parent);
@@ -127,12 +131,34 @@ pub fn assemble_directly<N: Nodes, const IS_TIMED: bool>(
     true
 }
 
-/// Returns whether a subplan may have run in another node than its parent.
+/// Subtracts the times of InitPlans and subplans from those of the nodes that called them. Returns false if a node called one before another
+/// one did, if its caller is not known, or if the estimated times contradict each other.
 #[inline(never)]
-fn is_called_elsewhere<N: Nodes>(nodes: &N, i: usize, parent: usize) -> bool {
-    let last = nodes.last_caller(i);
-    last != Caller::Unknown && last != Caller::Node(parent)
-        || nodes.earlier_callers().any(|earlier| earlier.subplan == i)
+fn subtract_from_callers<N: Nodes>(nodes: &N, stats: &mut [NodeStats]) -> bool {
+    if nodes.earlier_callers().next().is_some() {
+        return false;
+    }
+    for i in 0..stats.len() {
+        if !nodes.place(i).by_expression {
+            continue;
+        }
+        let Some(time) = stats[i].time.get() else {
+            continue;
+        };
+        let caller = match nodes.last_caller(i) {
+            Caller::Node(caller) => stats.get_mut(caller).and_then(|stats| stats.time.get_mut()),
+            Caller::Outside => continue,
+            Caller::Unknown => None,
+        };
+        let Some(caller) = caller else {
+            return false;
+        };
+        caller.self_ms -= time.total_ms;
+        if caller.self_ms < 0.0 {
+            return false;
+        }
+    }
+    true
 }
 
 /// Returns the estimate of a node's time, in ticks. It collects the sample again, so that its caller does not write it to memory.

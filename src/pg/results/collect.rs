@@ -132,7 +132,8 @@ impl Nodes for Collector<'_> {
                 ticks: earlier.ticks,
             })
         };
-        self.nodes.iter().enumerate().flat_map(of_node)
+        let nodes = self.nodes.iter().enumerate();
+        nodes.filter(|(_, node)| node.used().has_more).flat_map(of_node)
     }
 
     fn may_be_bypassed(&self, i: usize) -> bool {

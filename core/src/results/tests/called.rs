@@ -3,7 +3,7 @@
 use super::super::*;
 use super::assert_near;
 use super::by_hand::*;
-use crate::model::{Called, Wal};
+use crate::model::{Called, NodeStats, Wal};
 use crate::reconcile::Edge;
 
 /// A CTE below the root: first one scan called it, then another one.
@@ -58,16 +58,31 @@ fn the_time_of_a_cte_is_that_of_the_nodes_that_called_it() {
 }
 
 #[test]
-fn a_subplan_that_its_parent_called_is_computed_directly() {
+fn both_functions_agree_on_subplans_with_one_caller() {
     let mut plan = with_a_cte();
-    plan.samples[1].place.edge = Edge::Sequential;
     assert!(direct(&plan).is_none());
     plan.earlier_callers.clear();
+    for (caller, edge) in [
+        (Caller::Node(0), Edge::Sequential),
+        (Caller::Node(2), Edge::Sequential),
+        (Caller::Outside, Edge::Outside),
+    ] {
+        plan.samples[1].place.edge = edge;
+        plan.samples[2].calls = sampled([9_000_000]);
+        plan.last_callers = vec![(1, caller)];
+        plan.called = match caller {
+            Caller::Node(caller) => vec![(caller, plan.called[0].1)],
+            _ => plan.called,
+        };
+        let (direct, assembled) = (direct(&plan).expect("direct"), stats(&plan, &timed(1e12)));
+        assert_near(&direct, &assembled);
+        let called = |stats: &[NodeStats]| stats.iter().map(|stats| stats.called).collect::<Vec<_>>();
+        assert_eq!(called(&direct), called(&assembled));
+    }
+    // It took longer than its caller.
+    plan.last_callers = vec![(1, Caller::Node(3))];
     assert!(direct(&plan).is_none());
-    plan.last_callers = vec![(1, Caller::Node(0))];
-    plan.called = vec![(0, plan.called[1].1)];
-    let (direct, assembled) = (direct(&plan).expect("direct"), stats(&plan, &timed(1e12)));
-    assert_near(&direct, &assembled);
-    assert_eq!(direct[0].called, assembled[0].called);
-    assert_eq!(direct[0].called.io.hit, 3);
+    // It ran, but nobody called it.
+    plan.last_callers.clear();
+    assert!(direct(&plan).is_none());
 }
