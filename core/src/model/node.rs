@@ -102,8 +102,6 @@ pub struct NodeStats {
     pub clock_backsteps: u64,
     /// Milliseconds that the node itself waited, in all processes.
     pub wait_ms: f64,
-    /// The part of the blocks and the WAL that is of InitPlans, CTEs and subplans that the node called.
-    pub called: Called,
     /// What PostgreSQL knows of the node.
     pub facts: NodeFacts,
     /// How many rows the planner expected in one execution. Those of several are summed up in [`NodeTotals::estimates`].
@@ -210,7 +208,6 @@ impl NodeStats {
         self.timer_calls += execution.timer_calls;
         self.clock_backsteps += execution.clock_backsteps;
         self.wait_ms += execution.wait_ms;
-        self.called += execution.called;
         self.facts.add(&execution.facts);
     }
 }
@@ -223,6 +220,8 @@ pub struct NodeTotals {
     pub total: NodeStats,
     /// The last execution.
     pub last: NodeStats,
+    /// The part of `total`'s blocks and WAL that is of InitPlans, CTEs and subplans that the node called.
+    pub called: Called,
     /// The estimates of all executions that say something about them.
     pub estimates: Estimates,
     /// How long the timed calls of all executions took.
@@ -244,6 +243,7 @@ impl NodeTotals {
     /// Adds executions that were counted separately. `newer` means that they include the last execution of all.
     pub fn merge(&mut self, other: &NodeTotals, newer: bool) {
         self.total.add(&other.total);
+        self.called += other.called;
         if newer {
             self.last = other.last;
         }
@@ -267,6 +267,7 @@ impl NodeTotals {
     /// Deletes the sums of all executions. `last` stays until the next execution.
     pub fn clear(&mut self) {
         self.total = NodeStats::default();
+        self.called = Called::default();
         self.estimates = Estimates::default();
         self.histogram.clear();
     }

@@ -89,14 +89,21 @@ impl Called {
 impl AddAssign for Called {
     #[inline(always)]
     fn add_assign(&mut self, add: Self) {
-        // Most nodes call none. Times are zero if blocks are.
-        if add.io.hit | add.io.read | add.io.temp_read | add.io.temp_written | add.wal.records != 0 {
+        // Most nodes call none.
+        if !add.is_none() {
             self.add(&add);
         }
     }
 }
 
 impl Called {
+    /// Returns whether it is nothing. Times are zero if blocks are.
+    #[inline(always)]
+    pub fn is_none(&self) -> bool {
+        let Called { io, wal } = self;
+        io.hit | io.read | io.temp_read | io.temp_written | wal.records == 0
+    }
+
     #[cold]
     #[inline(never)]
     fn add(&mut self, add: &Called) {
@@ -141,7 +148,7 @@ pub fn own_io(nodes: &[PlanNode], totals: &[NodeTotals]) -> Vec<Option<OwnIo>> {
     own(
         nodes,
         |i| Some(OwnIo::of(&totals.get(i)?.total.buffers.get()?)),
-        |i| totals.get(i).map(|totals| totals.total.called.io),
+        |i| totals.get(i).map(|totals| totals.called.io),
         OwnIo::subtract,
     )
 }
@@ -151,7 +158,7 @@ pub fn own_wal(nodes: &[PlanNode], totals: &[NodeTotals]) -> Vec<Option<Wal>> {
     own(
         nodes,
         |i| totals.get(i)?.total.wal.get(),
-        |i| totals.get(i).map(|totals| totals.total.called.wal),
+        |i| totals.get(i).map(|totals| totals.called.wal),
         |own, below| {
             own.records = (own.records - below.records).max(0);
             own.fpi = (own.fpi - below.fpi).max(0);
@@ -231,7 +238,7 @@ mod tests {
             node(Some(9), None),
         ];
         let mut totals = [read(20), read(4), read(18), read(12), read(3)];
-        totals[2].total.called.io.read = 4 + 12;
+        totals[2].called.io.read = 4 + 12;
         let own = own_io(&nodes, &totals);
         let reads: Vec<_> = own.iter().map(|own| own.map(|own| own.read)).collect();
         assert_eq!(reads, [Some(2), Some(4), Some(2), Some(12), Some(3)]);

@@ -1,8 +1,8 @@
 //! Computes statistics if times are estimated, or if core measured too.
 
 use super::counts::Counts;
-use super::node::{NS_PER_MS, add_core_usage, add_to_parents, add_usage_to_parents, fill_in};
-use super::sample::{Caller, Calls, CoreSample, Mode, NodeSample, Nodes, Place, StatementSample};
+use super::node::{NS_PER_MS, add_core_usage, add_to_parents, add_usage_to_parents, fill_in, list_called};
+use super::sample::{Caller, Calls, CoreSample, Mode, NodeSample, Nodes, StatementSample};
 use crate::float::at_most;
 use crate::model::{Called, Measured, NodeStats, Time};
 use crate::reconcile::{Edge, Item, Part, reconcile};
@@ -13,6 +13,8 @@ use crate::sampler::Estimate;
 pub struct Scratch {
     /// The statistics of all nodes, in the order of EXPLAIN.
     pub stats: Vec<NodeStats>,
+    /// What InitPlans and subplans used that nodes called, with the indices of these nodes.
+    pub called: Vec<(usize, Called)>,
     /// What the nodes counted, if their statistics are not computed.
     pub counts: Box<Counts>,
     /// What the wrappers measured. [`assemble`] fills in this field and all that follow.
@@ -41,6 +43,7 @@ impl Scratch {
         room(&mut self.cores, count)?;
         room(&mut self.items, count)?;
         self.parts.clear();
+        self.called.clear();
         room(&mut self.calls_below, count)?;
         room(&mut self.bypassed, count)
     }
@@ -63,6 +66,8 @@ impl Scratch {
     pub fn remove_hidden_root(&mut self) {
         if self.samples.first().is_some_and(|root| root.place.hidden) && !self.stats.is_empty() {
             self.stats.remove(0);
+            self.called.retain(|(node, _)| *node > 0);
+            self.called.iter_mut().for_each(|(node, _)| *node -= 1);
         }
     }
 }
@@ -91,6 +96,7 @@ pub fn assemble<N: Nodes>(nodes: &N, statement: &StatementSample, scratch: &mut 
         cores,
         items,
         parts,
+        called,
         calls_below,
         bypassed,
         counts: _,
@@ -134,11 +140,11 @@ pub fn assemble<N: Nodes>(nodes: &N, statement: &StatementSample, scratch: &mut 
         if sample.is_instrumented {
             stats[i].facts = nodes.facts(i);
         }
-        stats[i].called = match core {
-            _ if statement.mode == Mode::CoreOnly || !sample.used.has_more => Called::default(),
-            _ => nodes.called(i),
-        };
-        stats[i].called += core.map(|core| core.workers.called).unwrap_or_default();
+        let mut own = core.map(|core| core.workers.called).unwrap_or_default();
+        if statement.mode != Mode::CoreOnly && sample.used.has_more {
+            own += nodes.called(i);
+        }
+        list_called(called, i, own)?;
         if bypassed.get(i) == Some(&true) {
             stats[i].starts = Measured::default();
             stats[i].estimate.dismiss();
@@ -151,26 +157,30 @@ pub fn assemble<N: Nodes>(nodes: &N, statement: &StatementSample, scratch: &mut 
         }
     }
     if statement.mode == Mode::CoreOnly {
-        add_called(stats, samples);
+        called_by_parents(stats, samples, called)?;
     }
     Some(())
 }
 
-/// Adds what subplans used to what their parents called. Where core measured, nothing else is known of the calls of subplans.
+/// Lists what subplans used as called by their parents. Where core measured, nothing else is known of the calls of subplans. Returns
+/// `None` if there is no memory.
 #[cold]
-fn add_called(stats: &mut [NodeStats], samples: &[NodeSample]) {
-    for (i, sample) in samples.iter().enumerate() {
-        if let Place {
-            parent: Some(parent),
-            edge: Edge::Sequential,
-            by_expression: true,
-            ..
-        } = sample.place
+fn called_by_parents(
+    stats: &[NodeStats],
+    samples: &[NodeSample],
+    called: &mut Vec<(usize, Called)>,
+) -> Option<()> {
+    for (stats, sample) in stats.iter().zip(samples) {
+        let place = &sample.place;
+        if let Some(parent) = place.parent
+            && place.by_expression
+            && place.edge == Edge::Sequential
         {
-            let (buffers, wal) = (stats[i].buffers.get_or_zero(), stats[i].wal.get_or_zero());
-            stats[parent].called += Called::of(&buffers, &wal);
+            let (buffers, wal) = (stats.buffers.get_or_zero(), stats.wal.get_or_zero());
+            list_called(called, parent, Called::of(&buffers, &wal))?;
         }
     }
+    Some(())
 }
 
 /// Finds in which nodes the InitPlans and subplans ran. Returns `None` if there is no memory.

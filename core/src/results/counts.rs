@@ -16,7 +16,7 @@ use super::sample::Nodes;
 use super::shape::{MAX_NODES, Shape};
 use crate::float::at_most;
 use crate::model::facts::SimpleFacts;
-use crate::model::{Buffers, Called, NodeStats, NodeTotals, Time, Wal};
+use crate::model::{Buffers, NodeStats, NodeTotals, Time, Wal};
 use crate::reconcile::{Edge, Item, reconcile};
 use crate::sampler::Estimate;
 use smallvec::SmallVec;
@@ -123,7 +123,6 @@ fn compute(
             timer_calls: 2 * node.timed_calls - extras.detected_calls,
             clock_backsteps: 0,
             wait_ms: 0.0,
-            called: Called::default(),
             facts: facts.into(),
             estimate: node.estimate,
         };

@@ -3,10 +3,10 @@
 //!
 //! Collecting a sample is inlined here, so only those fields are copied that are used.
 
-use super::node::{NS_PER_MS, add_core_usage, add_usage_to_parents, fill_in};
+use super::node::{NS_PER_MS, add_core_usage, add_usage_to_parents, fill_in, list_called};
 use super::sample::{Caller, Calls, Mode, Nodes, StatementSample};
 use crate::float::{at_least, at_most};
-use crate::model::{NodeStats, Time};
+use crate::model::{Called, NodeStats, Time};
 use crate::reconcile::Edge;
 use crate::sampler::{Config, Estimate};
 
@@ -31,6 +31,7 @@ pub fn assemble_directly<N: Nodes, const IS_TIMED: bool>(
     tick_ns: f64,
     elapsed_ns: f64,
     stats: &mut Vec<NodeStats>,
+    called: &mut Vec<(usize, Called)>,
 ) -> bool {
     let count = nodes.count();
     if stats.len() != count && resize(stats, count).is_none() {
@@ -47,7 +48,8 @@ pub fn assemble_directly<N: Nodes, const IS_TIMED: bool>(
         elapsed_ns,
     };
     let tick_ms = statement.tick_ns / NS_PER_MS;
-    let (mut fits, mut is_estimated, mut is_by_core, mut has_subplans) = (true, false, false, false);
+    let (mut fits, mut is_estimated, mut is_by_core) = (true, false, false);
+    let (mut has_subplans, mut has_called) = (false, false);
     for i in 0..count {
         let sample = nodes.sample(i);
         if !sample.is_instrumented || sample.interrupted.is_some() {
@@ -93,7 +95,7 @@ pub fn assemble_directly<N: Nodes, const IS_TIMED: bool>(
         fill_in(&mut stats[i], &sample, None, statement, time);
         stats[i].facts = nodes.facts(i);
         if sample.used.has_more {
-            stats[i].called = nodes.called(i);
+            has_called = true;
         }
         let Some(parent) = sample.place.parent else {
             continue;
@@ -128,7 +130,8 @@ pub fn assemble_directly<N: Nodes, const IS_TIMED: bool>(
     if is_by_core {
         add_usage_by_core(nodes, stats);
     }
-    true
+    called.clear();
+    !has_called || add_called(nodes, called).is_some()
 }
 
 /// Subtracts the times of InitPlans and subplans from those of the nodes that called them. Returns false if a node called one before another
@@ -169,6 +172,15 @@ fn estimate<N: Nodes>(nodes: &N, i: usize) -> Estimate {
         Calls::Sampled(timer) => timer.estimate(sample.starts(None), None),
         _ => Estimate::default(),
     }
+}
+
+/// Lists what the nodes called. Returns `None` if there is no memory.
+#[inline(never)]
+fn add_called<N: Nodes>(nodes: &N, to: &mut Vec<(usize, Called)>) -> Option<()> {
+    for i in 0..nodes.count() {
+        list_called(to, i, nodes.called(i))?;
+    }
+    Some(())
 }
 
 /// Replaces the blocks and WAL of the nodes that only core measured.

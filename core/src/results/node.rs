@@ -37,7 +37,6 @@ pub fn fill_in(
         timer_calls: to_timer_calls,
         clock_backsteps: to_clock_backsteps,
         wait_ms,
-        called,
         facts: _,
         estimate,
     } = stats;
@@ -52,8 +51,7 @@ pub fn fill_in(
     *to_timer_calls = timer_calls + workers.timer_calls;
     *to_clock_backsteps = clock_backsteps + workers.clock_backsteps;
     // Few nodes wait, so their waits are added later.
-    // So few call others that this is added later too.
-    (*wait_ms, *called) = (0.0, Called::default());
+    *wait_ms = 0.0;
     *estimate = sample.estimate;
 }
 
@@ -98,4 +96,13 @@ pub fn add_core_usage(stats: &mut NodeStats, sample: &NodeSample, core: &CoreSam
         *buffers += by_core;
         *wal += wal_by_core;
     }
+}
+
+/// Adds what a node called to a list, unless it is nothing. Returns `None` if there is no memory.
+pub fn list_called(list: &mut Vec<(usize, Called)>, i: usize, called: Called) -> Option<()> {
+    if !called.is_none() {
+        list.try_reserve(1).ok()?;
+        list.push((i, called));
+    }
+    Some(())
 }

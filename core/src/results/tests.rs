@@ -162,7 +162,8 @@ fn memory_of_an_earlier_statement_is_reused() {
             &CONFIG,
             TICK_NS,
             1e12,
-            &mut scratch.stats
+            &mut scratch.stats,
+            &mut scratch.called
         ));
         assert_eq!(scratch.stats.len(), 1);
         assert_eq!(time(&scratch.stats[0]).total_ms, 2.0);
@@ -224,7 +225,12 @@ fn the_root_takes_no_longer_than_the_runs() {
     assert_eq!(time(&stats(&plan, &timed(4e6))[0]).total_ms, 4.0);
     let mut stats = Vec::new();
     assert!(assemble_directly::<_, true>(
-        &plan, &CONFIG, TICK_NS, 4e6, &mut stats
+        &plan,
+        &CONFIG,
+        TICK_NS,
+        4e6,
+        &mut stats,
+        &mut Vec::new()
     ));
     assert_eq!(time(&stats[0]).total_ms, 4.0);
 }

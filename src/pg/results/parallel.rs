@@ -208,6 +208,7 @@ impl Channel {
 /// This process must be a parallel worker, in a state in which PostgreSQL's functions may be called.
 pub unsafe fn report(
     stats: &[NodeStats],
+    called: &[(usize, Called)],
     histograms: &[&Histogram],
     waits: Option<&RunWaits>,
     plan_node_ids: impl Iterator<Item = i32> + Clone,
@@ -244,11 +245,22 @@ pub unsafe fn report(
                 let node = id.map_or(EventWaits::OUTSIDE, |id| id as u32);
                 (*header).waits.add(&EventWaits { node, ..waits });
             }
-            for ((stats, histogram), id) in stats.iter().zip(histograms).zip(plan_node_ids) {
+            for ((stats, histogram), id) in stats.iter().zip(histograms).zip(plan_node_ids.clone()) {
                 if let Ok(id) = usize::try_from(id)
                     && id < (*header).slots as usize
                 {
                     add(&*slots.add(id), stats, histogram);
+                }
+            }
+            for (node, called) in called {
+                let id = plan_node_ids
+                    .clone()
+                    .nth(*node)
+                    .and_then(|id| usize::try_from(id).ok());
+                if let Some(id) = id.filter(|id| *id < (*header).slots as usize) {
+                    for (sum, add) in (*slots.add(id)).called.iter().zip(called.to_words()) {
+                        sum.fetch_add(add, Relaxed);
+                    }
                 }
             }
         }
@@ -271,9 +283,6 @@ fn add(slot: &Slot, stats: &NodeStats, histogram: &Histogram) {
     slot.timed_calls.fetch_add(stats.timed_calls, Relaxed);
     slot.timer_calls.fetch_add(stats.timer_calls, Relaxed);
     slot.clock_backsteps.fetch_add(stats.clock_backsteps, Relaxed);
-    for (sum, add) in slot.called.iter().zip(stats.called.to_words()) {
-        sum.fetch_add(add, Relaxed);
-    }
     slot.waited_ns
         .fetch_add((stats.wait_ms * 1e6).round() as u64, Relaxed);
 }

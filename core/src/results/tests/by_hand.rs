@@ -163,13 +163,13 @@ pub fn timed(elapsed_ns: f64) -> StatementSample<'static> {
 
 pub fn direct(plan: &Plan) -> Option<Vec<NodeStats>> {
     let mut stats = Vec::new();
-    assemble_directly::<_, true>(plan, &CONFIG, TICK_NS, 1e12, &mut stats).then_some(stats)
+    assemble_directly::<_, true>(plan, &CONFIG, TICK_NS, 1e12, &mut stats, &mut Vec::new()).then_some(stats)
 }
 
 /// Returns the same of a plan whose calls are not timed.
 pub fn direct_without_times(plan: &Plan) -> Option<Vec<NodeStats>> {
     let mut stats = Vec::new();
-    assemble_directly::<_, false>(plan, &CONFIG, TICK_NS, 1e12, &mut stats).then_some(stats)
+    assemble_directly::<_, false>(plan, &CONFIG, TICK_NS, 1e12, &mut stats, &mut Vec::new()).then_some(stats)
 }
 
 pub fn assembled(plan: &Plan, statement: &StatementSample) -> Scratch {

@@ -3,7 +3,7 @@
 use super::super::*;
 use super::assert_near;
 use super::by_hand::*;
-use crate::model::{Called, NodeStats, Wal};
+use crate::model::{Called, Wal};
 use crate::reconcile::Edge;
 
 /// A CTE below the root: first one scan called it, then another one.
@@ -39,12 +39,12 @@ fn with_a_cte() -> Plan {
 #[test]
 fn the_time_of_a_cte_is_that_of_the_nodes_that_called_it() {
     let plan = with_a_cte();
-    let computed = stats(&plan, &timed(1e12));
+    let scratch = assembled(&plan, &timed(1e12));
+    let computed = &scratch.stats;
     let own: Vec<f64> = computed.iter().map(|stats| time(stats).self_ms).collect();
     assert_eq!(own, [10.0 - 3.0 - 2.5, 4.0, 3.0 - 2.5, 2.5 - 1.5]);
     assert_eq!(computed.iter().map(hit).collect::<Vec<_>>(), [23, 8, 7, 6]);
-    let called: Vec<i64> = computed.iter().map(|stats| stats.called.io.hit).collect();
-    assert_eq!(called, [0, 0, 5, 3]);
+    assert_eq!(scratch.called, plan.called);
     // PostgreSQL completed it after all other nodes.
     let outside = Plan {
         last_callers: vec![(1, Caller::Outside)],
@@ -68,16 +68,25 @@ fn both_functions_agree_on_subplans_with_one_caller() {
         (Caller::Outside, Edge::Outside),
     ] {
         plan.samples[1].place.edge = edge;
+        plan.samples[0].calls = sampled([24_000_000]);
         plan.samples[2].calls = sampled([9_000_000]);
         plan.last_callers = vec![(1, caller)];
         plan.called = match caller {
             Caller::Node(caller) => vec![(caller, plan.called[0].1)],
             _ => plan.called,
         };
-        let (direct, assembled) = (direct(&plan).expect("direct"), stats(&plan, &timed(1e12)));
-        assert_near(&direct, &assembled);
-        let called = |stats: &[NodeStats]| stats.iter().map(|stats| stats.called).collect::<Vec<_>>();
-        assert_eq!(called(&direct), called(&assembled));
+        let assembled = assembled(&plan, &timed(1e12));
+        let (mut direct, mut called) = (Vec::new(), Vec::new());
+        assert!(assemble_directly::<_, true>(
+            &plan,
+            &CONFIG,
+            TICK_NS,
+            1e12,
+            &mut direct,
+            &mut called
+        ));
+        assert_near(&direct, &assembled.stats);
+        assert_eq!((&called, &called), (&assembled.called, &plan.called));
     }
     // It took longer than its caller.
     plan.last_callers = vec![(1, Caller::Node(3))];
