@@ -3,8 +3,10 @@
 
 use postgres::Client;
 use rowsource_tests::Server;
+use rowsource_tests::busy::Busy;
 use rowsource_tests::own_figures::{Figure, figures, wrong};
 use rowsource_tests::session::{must_fail, run_each, texts, value};
+use rowsource_tests::waiting::{until, until_waiting};
 
 const TABLES: &str = "
     CREATE TABLE t AS SELECT i, repeat('x', 500) p FROM generate_series(1, 2000) i; CREATE INDEX t_i ON t (i);
@@ -316,5 +318,32 @@ fn each_way_to_measure_adds_up() {
         }
         let found = wrong(figures);
         assert!(found.is_empty(), "{level} {sampfreq}: {found:#?}");
+    }
+}
+
+#[test]
+fn of_a_running_statement_times_add_up() {
+    let server = server("own-live");
+    let mut observer = server.session();
+    for sql in [
+        // It sleeps in a CTE, in an InitPlan, and in a subplan of the second partition.
+        "WITH x AS MATERIALIZED (SELECT i, pg_sleep(CASE WHEN i = 900 THEN 1000 ELSE 0 END) FROM t) SELECT count(*) FROM x a, (SELECT * FROM x) b",
+        "SELECT count(*) FROM t WHERE i > (SELECT count(pg_sleep(CASE WHEN i = 900 THEN 1000 ELSE 0 END)) FROM t)",
+        "SELECT count(*) FROM parts WHERE (SELECT count(pg_sleep(CASE WHEN parts.i = 400 THEN 1000 ELSE 0 END)) FROM t WHERE t.i = parts.i) = 1",
+    ] {
+        let busy = Busy::run(server.session(), sql);
+        until_waiting(&mut observer, busy.pid, "PgSleep");
+        let nodes = format!("pg_stat_rowsource_live WHERE pid = {}", busy.pid);
+        until(
+            &mut observer,
+            &format!("SELECT coalesce(max(total_time) > 300, false) FROM {nodes}"),
+        );
+        let (sum, root): (f64, f64) = {
+            let sql = format!("SELECT sum(self_time), max(total_time) FROM {nodes}");
+            let row = observer.query_one(&sql, &[]).expect("the sums");
+            (row.get(0), row.get(1))
+        };
+        assert!((sum - root).abs() < 1e-6 * root, "{sql}: {sum} of {root} ms");
+        busy.cancel(&mut observer);
     }
 }

@@ -1,50 +1,12 @@
 //! Charges what InitPlans and subplans use to the nodes that call them. EXPLAIN shows each of them below one node, but another one may call
 //! it: a CTE is called by its scans, and an InitPlan by the first node that needs its result.
 //!
-//! Each node's account has only what it used itself. What a subplan used is added to the sums here of the node that called it. Which part of
+//! Each node's account has only what it used itself. What a subplan used is added to further sums in the node that called it. Which part of
 //! the subplan's time that was is known from its timer: it is looked at whenever another node calls.
 
 use super::node::{Account, Node};
 use super::{usage, waits};
 use crate::pg::compat;
-use pgrx::pg_sys::{BufferUsage, WalUsage};
-
-/// How many subplans are noted that ran in a node before another one called them. The time of others counts for their last caller.
-pub const EARLIER: usize = 2;
-
-/// What the InitPlans and subplans used that a node called. Zero bytes are nothing.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Called {
-    pub buffers: BufferUsage,
-    pub wal: WalUsage,
-    /// Those that another node called later.
-    pub earlier: [Earlier; EARLIER],
-    /// If the node is the root of a subplan: the ticks of its calls by earlier callers.
-    pub ticks: f64,
-}
-
-/// The calls of a subplan by a node that does not call it any more.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Earlier {
-    /// The index of the subplan's root among the nodes; 0 if there is none.
-    pub subplan: usize,
-    pub ticks: f64,
-}
-
-impl Called {
-    /// Clears the sums.
-    ///
-    /// # Safety
-    /// They must be live, and no reference to them may exist.
-    #[cold]
-    #[inline(never)]
-    pub unsafe fn clear(called: *mut Called) {
-        // SAFETY: the sums are live by the caller's promise. Zero bytes are a valid value for all fields.
-        unsafe { called.write_bytes(0, 1) }
-    }
-}
 
 /// Notes that another node calls a subplan than before.
 ///

@@ -1,8 +1,7 @@
 //! The state of one measured plan node. It begins with core's instrumentation struct, so `PlanState.instrument` can point
 //! to it. EXPLAIN, the filter counts and the reports of parallel workers use that struct as usual.
 
-use super::account::Usage;
-use super::called::Called;
+use super::account::{Called, Usage};
 use crate::pg::compat::{self, IndexSearches, NodeInstrumentation};
 use pgrx::pg_sys;
 use rowsource_core::histogram::Histogram;

@@ -5,7 +5,8 @@
 
 use super::node::Node;
 use crate::pg::compat::{self, IndexSearches, NodeInstrumentation};
-use crate::pg::hot::called::{self, EARLIER, Earlier};
+use crate::pg::hot::account::{EARLIER, Earlier};
+use crate::pg::hot::called;
 use crate::pg::hot::node::Account;
 use crate::pg::hot::usage::Usage;
 use crate::pg::live::memory::NodeMemory;
