@@ -1,8 +1,7 @@
 //! What PostgreSQL knows of a statement as a whole: its triggers, and what it compiled.
 
 use super::measured::Measured;
-use super::node::{Buffers, Wal};
-use super::own::Called;
+use super::node::{Buffers, Called, Wal};
 use crate::waits::plan::RunWaits;
 use serde::{Deserialize, Serialize};
 use std::ops::AddAssign;

@@ -134,22 +134,6 @@ fn both_functions_agree_on_nodes_that_core_measures() {
 }
 
 #[test]
-fn both_functions_agree_without_times() {
-    let mut plan = join();
-    plan.samples.iter_mut().for_each(|sample| sample.calls = UNTIMED);
-    // Without times, it does not matter inside which node a node ran.
-    plan.samples[1].place.edge = Edge::Nested;
-    let statement = StatementSample {
-        is_timed: false,
-        ..timed(1e12)
-    };
-    assert_eq!(
-        direct_without_times(&plan).expect("direct"),
-        stats(&plan, &statement)
-    );
-}
-
-#[test]
 fn memory_of_an_earlier_statement_is_reused() {
     let mut scratch = assembled(&join(), &timed(1e12));
     let alone = Plan {

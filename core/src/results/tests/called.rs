@@ -1,8 +1,8 @@
 //! InitPlans, CTEs and subplans, and the nodes that call them.
 
 use super::super::*;
-use super::assert_near;
 use super::by_hand::*;
+use super::{assert_near, join};
 use crate::model::{Called, Wal};
 use crate::reconcile::Edge;
 
@@ -94,4 +94,20 @@ fn both_functions_agree_on_subplans_with_one_caller() {
     // It ran, but nobody called it.
     plan.last_callers.clear();
     assert!(direct(&plan).is_none());
+}
+
+#[test]
+fn both_functions_agree_without_times() {
+    let mut plan = join();
+    plan.samples.iter_mut().for_each(|sample| sample.calls = UNTIMED);
+    // Without times, it does not matter inside which node a node ran.
+    plan.samples[1].place.edge = Edge::Nested;
+    let statement = StatementSample {
+        is_timed: false,
+        ..timed(1e12)
+    };
+    assert_eq!(
+        direct_without_times(&plan).expect("direct"),
+        stats(&plan, &statement)
+    );
 }
