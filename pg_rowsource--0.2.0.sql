@@ -821,9 +821,14 @@ CREATE VIEW rowsource_wal AS
                    p.wal_records - coalesce(n.wal_records, 0::bigint), p.wal_fpi - coalesce(n.wal_fpi, 0::bigint),
                    p.wal_bytes - coalesce(n.wal_bytes, 0::bigint), CASE WHEN p.userid IS NOT NULL THEN p.query END
               FROM pg_stat_rowsource_plans p
-                   LEFT JOIN pg_stat_rowsource n
+                   LEFT JOIN (SELECT userid, dbid, queryid, planid, plan_shape, toplevel,
+                                     pg_catalog.sum(self_wal_records)::bigint AS wal_records,
+                                     pg_catalog.sum(self_wal_fpi)::bigint AS wal_fpi,
+                                     pg_catalog.sum(self_wal_bytes)::bigint AS wal_bytes
+                                FROM pg_stat_rowsource
+                               GROUP BY userid, dbid, queryid, planid, plan_shape, toplevel) n
                    ON n.userid = p.userid AND n.dbid = p.dbid AND n.queryid = p.queryid AND n.planid = p.planid
-                      AND n.plan_shape = p.plan_shape AND n.toplevel = p.toplevel AND n.node_id = 0) s
+                      AND n.plan_shape = p.plan_shape AND n.toplevel = p.toplevel) s
      WHERE s.wal_bytes > 0::bigint
      GROUP BY s.datname, s.operation, s.object_name, s.toplevel, s.query
      ORDER BY pg_catalog.sum(s.wal_bytes) DESC;

@@ -3,6 +3,7 @@
 
 use crate::sampler::Estimate;
 use smallvec::SmallVec;
+use std::ops::Range;
 
 /// An estimate is lowered by at most this many of its standard errors before measured values are changed.
 const MAX_LOWERING: f64 = 3.0;
@@ -12,10 +13,37 @@ const MAX_LOWERING: f64 = 3.0;
 pub enum Edge {
     /// An input or a correlated subplan: it runs inside its parent, before or after its siblings.
     Sequential,
-    /// An InitPlan or a CTE: it runs inside the first node below the parent that needs it, so a sibling may contain it.
+    /// An InitPlan or a CTE: it runs inside the first node that needs it, so a sibling may contain it. If that is known,
+    /// [`Edge::Elsewhere`] takes its place.
     Nested,
     /// It ran outside its parent (a modifying CTE completed after the main plan), so the parent's time is no limit.
     Outside,
+    /// An InitPlan, a CTE or a subplan that ran in the nodes of its [`Part`]s, no matter which node is its parent.
+    Elsewhere,
+}
+
+/// The part of a subplan's work that was done in one node that called it.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// Index of the subplan's top.
+    pub of: usize,
+    /// Index of the node; `None` if the subplan ran outside of all nodes.
+    pub within: Option<usize>,
+    /// Which part of the subplan's time that is. Those of a subplan add up to 1.
+    pub fraction: f64,
+    total: f64,
+}
+
+impl Part {
+    /// Makes a part.
+    pub fn new(of: usize, within: Option<usize>, fraction: f64) -> Part {
+        Part {
+            of,
+            within,
+            fraction,
+            total: 0.0,
+        }
+    }
 }
 
 /// One node, given in pre-order (a parent before its children).
@@ -34,7 +62,8 @@ pub struct Item {
 impl Item {
     /// Returns the parent, if the node's time is part of the parent's.
     fn bounded_by(&self, i: usize) -> Option<usize> {
-        self.parent.filter(|&p| p < i && self.edge != Edge::Outside)
+        let is_bounded = matches!(self.edge, Edge::Sequential | Edge::Nested);
+        self.parent.filter(|&p| p < i && is_bounded)
     }
 
     /// Returns the parent, if the node and its siblings compete for the parent's time.
@@ -47,38 +76,45 @@ impl Item {
     fn share(&self) -> f64 {
         self.processes.max(1.0)
     }
-
-    /// Returns the variance of the node's part of its parent's time.
-    fn variance(&self) -> f64 {
-        let error = self.estimate.error / self.share();
-        error * error
-    }
 }
 
-/// Adjusts the estimates, and returns each node's own time: its total minus that of its sequential children.
+/// Adjusts the estimates, and returns each node's own time: its total minus that of its sequential children, and minus the parts of
+/// subplans that ran in it. `parts` must be sorted by subplan, and has some of each node whose edge is [`Edge::Elsewhere`].
 ///
 /// If children exceed an estimated parent, the parent is raised by its share of the joint variance. If they still exceed
 /// it, the estimated children are lowered by their variance, as far as their errors allow. If that is not enough, all
 /// children are scaled down. An exactly timed parent is never raised. Returns `None` if there is no memory.
-pub fn reconcile(items: &mut [Item]) -> Option<SmallVec<[f64; MAX_INLINE]>> {
+pub fn reconcile(items: &mut [Item], parts: &mut [Part]) -> Option<SmallVec<[f64; MAX_INLINE]>> {
     if let [alone] = items {
         return filled(1, alone.estimate.total);
     }
     let mut own_time = filled(items.len(), 0.0)?;
-    let family = Family::of(items)?;
-    raise_parents(items)?;
-    // In pre-order, a parent's total is final before its children are adjusted.
-    for i in 0..items.len() {
-        if let Some(p) = items[i].bounded_by(i) {
-            let room = items[p].estimate.total * items[i].share();
-            let estimate = &mut items[i].estimate;
-            estimate.total = estimate.total.min(room);
-            estimate.startup = estimate.startup.min(estimate.total);
-        }
-        lower_children(items, items[i].estimate.total, family.children(i));
+    let family = Family::of(items, parts)?;
+    let order = match parts {
+        [] => None,
+        _ => Some(family.order(items, parts)?),
+    };
+    let at = |k: usize| order.as_ref().map_or(k, |order| order[k]);
+    let mut all = Below { items, parts };
+    all.raise_parents(at)?;
+    // A node's total is final before its children are adjusted.
+    for i in (0..all.items.len()).map(at) {
+        let item = &all.items[i];
+        let room = match item.bounded_by(i) {
+            Some(p) => all.items[p].estimate.total * item.share(),
+            None if item.edge == Edge::Elsewhere => {
+                all.parts[of(all.parts, i)].iter().map(|part| part.total).sum()
+            }
+            None => f64::INFINITY,
+        };
+        let estimate = &mut all.items[i].estimate;
+        estimate.total = estimate.total.min(room);
+        estimate.startup = estimate.startup.min(estimate.total);
+        let room = estimate.total;
+        all.lower(room, family.children(i));
     }
     for (i, own) in own_time.iter_mut().enumerate() {
-        *own = (items[i].estimate.total - sum(items, family.children(i))).max(0.0);
+        *own = (all.items[i].estimate.total - all.sum(family.children(i))).max(0.0);
     }
     Some(own_time)
 }
@@ -94,74 +130,198 @@ fn filled<T: Copy>(count: usize, value: T) -> Option<SmallVec<[T; MAX_INLINE]>> 
     Some(all)
 }
 
-/// Each node's sequential children: the first child, and the next sibling of each; 0 if there is none.
+/// Returns where the parts of a subplan are.
+fn of(parts: &[Part], subplan: usize) -> Range<usize> {
+    let first = parts.partition_point(|part| part.of < subplan);
+    let count = parts[first..]
+        .iter()
+        .take_while(|part| part.of == subplan)
+        .count();
+    first..first + count
+}
+
+/// What is bounded by each node: its children, and parts of subplans. Each node has the first, and each of these the next one; 0 is none.
+/// The number of a part is its index plus the number of nodes.
 struct Family {
     first: SmallVec<[usize; MAX_INLINE]>,
     next: SmallVec<[usize; MAX_INLINE]>,
 }
 
 impl Family {
-    fn of(items: &[Item]) -> Option<Self> {
+    fn of(items: &[Item], parts: &[Part]) -> Option<Self> {
         let mut family = Family {
             first: filled(items.len(), 0)?,
-            next: filled(items.len(), 0)?,
+            next: filled(items.len() + parts.len(), 0)?,
         };
+        for (i, part) in parts.iter().enumerate() {
+            if let Some(p) = part.within {
+                family.link(p, items.len() + i);
+            }
+        }
         for i in (0..items.len()).rev() {
-            if let Some(p) = items[i].competes_in(i) {
-                family.next[i] = std::mem::replace(&mut family.first[p], i);
+            if let Some(p) = items[i].bounded_by(i) {
+                family.link(p, i);
             }
         }
         Some(family)
+    }
+
+    fn link(&mut self, above: usize, below: usize) {
+        self.next[below] = std::mem::replace(&mut self.first[above], below);
     }
 
     fn children(&self, i: usize) -> impl Iterator<Item = usize> + Clone {
         let child = |i: usize| (i > 0).then_some(i);
         std::iter::successors(child(self.first[i]), move |&i| child(self.next[i]))
     }
-}
 
-/// Returns the children's part of their parent's time.
-fn sum(items: &[Item], children: impl Iterator<Item = usize>) -> f64 {
-    children.map(|c| items[c].estimate.total / items[c].share()).sum()
-}
-
-/// Raises each estimated parent that its children exceed, bottom-up, by its share of the joint variance.
-fn raise_parents(items: &mut [Item]) -> Option<()> {
-    let mut sums = filled(items.len(), 0.0)?;
-    let mut variances = filled(items.len(), 0.0)?;
-    for i in (0..items.len()).rev() {
-        let own = items[i].estimate.error * items[i].estimate.error;
-        let excess = sums[i] - items[i].estimate.total;
-        if excess > 0.0 && own > 0.0 {
-            items[i].estimate.total += excess * (own / (own + variances[i]));
+    /// Returns the nodes in an order in which each comes after all nodes that bound it.
+    fn order(&self, items: &[Item], parts: &[Part]) -> Option<SmallVec<[usize; MAX_INLINE]>> {
+        let mut order: SmallVec<[usize; MAX_INLINE]> = SmallVec::new();
+        order.try_reserve(items.len()).ok()?;
+        // How many of those that bound it are not in the list.
+        let mut missing = filled(items.len(), 0usize)?;
+        for (i, item) in items.iter().enumerate() {
+            missing[i] = match item.edge {
+                Edge::Elsewhere => parts[of(parts, i)]
+                    .iter()
+                    .filter(|part| part.within.is_some())
+                    .count(),
+                _ => usize::from(item.bounded_by(i).is_some()),
+            };
         }
-        if let Some(p) = items[i].competes_in(i) {
-            sums[p] += items[i].estimate.total / items[i].share();
-            variances[p] += items[i].variance();
+        order.extend((0..items.len()).filter(|i| missing[*i] == 0));
+        let (mut k, mut rest) = (0, 0..items.len());
+        while order.len() < items.len() {
+            if let Some(&i) = order.get(k) {
+                k += 1;
+                for below in self.children(i) {
+                    let below = below
+                        .checked_sub(items.len())
+                        .map_or(below, |part| parts[part].of);
+                    if missing[below] == 1 {
+                        order.push(below);
+                    }
+                    missing[below] = missing[below].saturating_sub(1);
+                }
+            } else if let Some(i) = rest.find(|i| missing[*i] > 0) {
+                // Subplans do not call each other in a circle. If they seem to, all nodes are taken all the same.
+                missing[i] = 0;
+                order.push(i);
+            } else {
+                return None;
+            }
+        }
+        Some(order)
+    }
+}
+
+/// The nodes and parts, by the numbers that they have in a [`Family`].
+struct Below<'a> {
+    items: &'a mut [Item],
+    parts: &'a mut [Part],
+}
+
+impl Below<'_> {
+    /// Returns whether it competes with others for the time of the node that bounds it.
+    fn competes(&self, c: usize) -> bool {
+        self.items.get(c).is_none_or(|item| item.edge == Edge::Sequential)
+    }
+
+    /// Returns its part of the time of the node that bounds it.
+    fn total(&self, c: usize) -> f64 {
+        match self.items.get(c) {
+            Some(item) => item.estimate.total / item.share(),
+            None => self.parts[c - self.items.len()].total,
         }
     }
-    Some(())
-}
 
-/// Makes sequential children fit into their parent's time.
-fn lower_children(items: &mut [Item], room: f64, children: impl Iterator<Item = usize> + Clone) {
-    let excess = sum(items, children.clone()) - room;
-    if excess <= 0.0 {
-        return;
+    /// Returns the standard error of that part.
+    fn error(&self, c: usize) -> f64 {
+        match self.items.get(c) {
+            Some(item) => item.estimate.error / item.share(),
+            None => {
+                let part = &self.parts[c - self.items.len()];
+                self.items[part.of].estimate.error * part.fraction
+            }
+        }
     }
-    let variance: f64 = children.clone().map(|c| items[c].variance()).sum();
-    if variance > 0.0 {
+
+    /// Multiplies its time, and then takes `cut` from its part of the time of the node that bounds it.
+    fn lower_one(&mut self, c: usize, factor: f64, cut: f64) {
+        let nodes = self.items.len();
+        let (total, cut) = match self.items.get_mut(c) {
+            Some(item) => {
+                let cut = cut * item.share();
+                (&mut item.estimate.total, cut)
+            }
+            None => (&mut self.parts[c - nodes].total, cut),
+        };
+        *total = (*total * factor - cut).max(0.0);
+    }
+
+    /// Returns the sum of those of `children` that compete.
+    fn sum(&self, children: impl Iterator<Item = usize>) -> f64 {
+        children
+            .filter(|c| self.competes(*c))
+            .map(|c| self.total(c))
+            .sum()
+    }
+
+    /// Makes those of a node's children that compete fit into its time.
+    fn lower(&mut self, room: f64, children: impl Iterator<Item = usize> + Clone) {
+        let excess = self.sum(children.clone()) - room;
+        if excess <= 0.0 {
+            return;
+        }
+        let mut variance = 0.0;
+        for c in children.clone().filter(|c| self.competes(*c)) {
+            variance += self.error(c) * self.error(c);
+        }
         for c in children.clone() {
-            let cut = (excess * (items[c].variance() / variance)) * items[c].share();
-            let estimate = &mut items[c].estimate;
-            estimate.total = (estimate.total - cut.min(MAX_LOWERING * estimate.error)).max(0.0);
+            if variance > 0.0 && self.competes(c) {
+                let error = self.error(c);
+                let cut = (excess * (error * error / variance)).min(MAX_LOWERING * error);
+                self.lower_one(c, 1.0, cut);
+            }
+        }
+        let left = self.sum(children.clone());
+        if left > room {
+            for c in children {
+                if self.competes(c) {
+                    self.lower_one(c, room / left, 0.0);
+                }
+            }
         }
     }
-    let left = sum(items, children.clone());
-    if left > room {
-        for c in children {
-            items[c].estimate.total *= room / left;
+
+    /// Raises each estimated parent that its children exceed, bottom-up, by its share of the joint variance. `at` is the order of the nodes.
+    fn raise_parents(&mut self, at: impl Fn(usize) -> usize) -> Option<()> {
+        let nodes = self.items.len();
+        let mut sums = filled(nodes, 0.0)?;
+        let mut variances = filled(nodes, 0.0)?;
+        for i in (0..nodes).rev().map(at) {
+            let estimate = &mut self.items[i].estimate;
+            let own = estimate.error * estimate.error;
+            let excess = sums[i] - estimate.total;
+            if excess > 0.0 && own > 0.0 {
+                estimate.total += excess * (own / (own + variances[i]));
+            }
+            let total = estimate.total;
+            if let Some(p) = self.items[i].competes_in(i) {
+                sums[p] += self.total(i);
+                variances[p] += self.error(i) * self.error(i);
+            } else if self.items[i].edge == Edge::Elsewhere {
+                for part in of(self.parts, i) {
+                    self.parts[part].total = total * self.parts[part].fraction;
+                    if let Some(p) = self.parts[part].within {
+                        sums[p] += self.total(nodes + part);
+                        variances[p] += self.error(nodes + part) * self.error(nodes + part);
+                    }
+                }
+            }
         }
+        Some(())
     }
 }
 

@@ -27,6 +27,7 @@ mod imports;
 pub mod measured;
 pub mod mounts;
 pub mod oltp;
+pub mod own_figures;
 pub mod pgbench;
 #[cfg(test)]
 mod plain_frames;

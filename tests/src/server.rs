@@ -4,6 +4,7 @@ use crate::crashes;
 use crate::environment::{Environment, environment};
 use crate::explain::describe;
 use crate::mounts::Mounts;
+use crate::own_figures;
 use crate::process;
 use postgres::{Client, NoTls};
 use std::fs;
@@ -411,8 +412,26 @@ impl Server {
     }
 }
 
+impl Server {
+    /// Returns the plans in the store whose nodes' own figures do not add up. There are none if the server does not answer, or has no
+    /// such views.
+    fn wrong_own_figures(&mut self) -> Vec<own_figures::Figure> {
+        let is_running = matches!(self.child.as_mut().map(Child::try_wait), Some(Ok(None)));
+        if !is_running || std::thread::panicking() || !self.runner.is_empty() {
+            return Vec::new();
+        }
+        let figures = self.try_connect("postgres").ok().and_then(|mut client| {
+            let settings = "SET statement_timeout = '10s'; SET pg_rowsource.statistics_level = basic";
+            client.batch_execute(settings).ok()?;
+            own_figures::figures(&mut client).ok()
+        });
+        own_figures::wrong(figures.unwrap_or_default())
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
+        let wrong = self.wrong_own_figures();
         self.signal("QUIT");
         self.wait(None);
         let log = self.log();
@@ -420,6 +439,7 @@ impl Drop for Server {
         let _ = fs::remove_dir_all(&self.folder);
         if !std::thread::panicking() {
             assert_none(&crashes, &log);
+            assert!(wrong.is_empty(), "own figures do not add up: {wrong:#?}");
         } else if std::env::var_os("ROWSOURCE_SHOW_LOG").is_some() {
             eprintln!("--- server log\n{log}");
         }

@@ -82,11 +82,12 @@ impl Batch<'_> {
             Batch::Execution(execution) => {
                 let rest = ExecutionStats {
                     run: execution.run,
-                    outside: execution.outside,
+                    outside: None,
                     nodes: execution.nodes.get(first..).unwrap_or_default(),
                     histograms: execution.histograms.get(first..).unwrap_or_default(),
                 };
                 rest.add_to_nodes(totals);
+                execution.add_called(first, totals);
             }
             Batch::Explained(..) | Batch::LateWaits(..) => {}
             Batch::Sum(_, nodes) => {
@@ -149,6 +150,7 @@ mod tests {
                 ..StatementSums::default()
             },
             waits: Some(&waits),
+            called: &[],
         };
         let runs = [run(5, 2.0), run(7, 4.0)];
         let stats = [nodes([1, 2, 3]), nodes([10, 20, 30])];

@@ -295,6 +295,7 @@ mod tests {
                 ..StatementSums::default()
             },
             waits: Some(&waits),
+            called: &[],
         };
         let (run, nodes) = (run(Outcome::Completed, 12.5, 7), nodes(3));
         let mut exemplars = Exemplars::default();

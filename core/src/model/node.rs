@@ -67,6 +67,141 @@ pub struct Wal {
     pub buffers_full: i64,
 }
 
+/// The requests that a node made itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OwnIo {
+    /// Blocks of tables, indexes and temporary tables found in buffers.
+    pub hit: i64,
+    /// Blocks of tables, indexes and temporary tables read.
+    pub read: i64,
+    /// Milliseconds reading them.
+    pub read_ms: f64,
+    /// Work-file blocks read.
+    pub temp_read: i64,
+    /// Work-file blocks written.
+    pub temp_written: i64,
+    /// Milliseconds reading and writing work-file blocks.
+    pub temp_ms: f64,
+}
+
+/// What the InitPlans, CTEs and subplans used that a node called. The node's blocks and WAL include it, as in EXPLAIN. But each of them is
+/// shown below one node only, and another one may have called it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Called {
+    /// Their requests.
+    pub io: OwnIo,
+    /// Their WAL.
+    pub wal: Wal,
+}
+
+/// The number of words in [`Called::to_words`].
+pub const CALLED_WORDS: usize = 11;
+
+const NS_PER_MS: f64 = 1e6;
+
+impl Called {
+    /// Returns the part of blocks and WAL that is kept.
+    pub fn of(buffers: &Buffers, wal: &Wal) -> Self {
+        Called {
+            io: OwnIo::of(buffers),
+            wal: *wal,
+        }
+    }
+
+    /// Returns it as numbers that can be added by themselves. Times are nanoseconds.
+    pub fn to_words(&self) -> [u64; CALLED_WORDS] {
+        let Called { io, wal } = self;
+        [
+            io.hit as u64,
+            io.read as u64,
+            (io.read_ms * NS_PER_MS).round() as u64,
+            io.temp_read as u64,
+            io.temp_written as u64,
+            (io.temp_ms * NS_PER_MS).round() as u64,
+            wal.records as u64,
+            wal.fpi as u64,
+            wal.bytes,
+            wal.fpi_bytes,
+            wal.buffers_full as u64,
+        ]
+    }
+
+    /// Returns what [`Called::to_words`] has made numbers of.
+    pub fn from_words(words: [u64; CALLED_WORDS]) -> Self {
+        Called {
+            io: OwnIo {
+                hit: words[0] as i64,
+                read: words[1] as i64,
+                read_ms: words[2] as f64 / NS_PER_MS,
+                temp_read: words[3] as i64,
+                temp_written: words[4] as i64,
+                temp_ms: words[5] as f64 / NS_PER_MS,
+            },
+            wal: Wal {
+                records: words[6] as i64,
+                fpi: words[7] as i64,
+                bytes: words[8],
+                fpi_bytes: words[9],
+                buffers_full: words[10] as i64,
+            },
+        }
+    }
+}
+
+impl AddAssign for Called {
+    #[inline(always)]
+    fn add_assign(&mut self, add: Self) {
+        // Most nodes call none.
+        if !add.is_none() {
+            self.add(&add);
+        }
+    }
+}
+
+impl Called {
+    /// Returns whether it is nothing. Times are zero if blocks are.
+    #[inline(always)]
+    pub fn is_none(&self) -> bool {
+        let Called { io, wal } = self;
+        io.hit | io.read | io.temp_read | io.temp_written | wal.records == 0
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add(&mut self, add: &Called) {
+        self.io.hit += add.io.hit;
+        self.io.read += add.io.read;
+        self.io.read_ms += add.io.read_ms;
+        self.io.temp_read += add.io.temp_read;
+        self.io.temp_written += add.io.temp_written;
+        self.io.temp_ms += add.io.temp_ms;
+        self.wal += add.wal;
+    }
+}
+
+impl OwnIo {
+    pub(super) fn of(buffers: &Buffers) -> Self {
+        OwnIo {
+            hit: buffers.shared_hit + buffers.local_hit,
+            read: buffers.shared_read + buffers.local_read,
+            read_ms: buffers.shared_read_ms + buffers.local_read_ms,
+            temp_read: buffers.temp_read,
+            temp_written: buffers.temp_written,
+            temp_ms: buffers.temp_read_ms + buffers.temp_write_ms,
+        }
+    }
+
+    /// Subtracts what a node below did. Nothing gets less than zero.
+    pub(super) fn subtract(&mut self, below: &Self) {
+        self.hit = (self.hit - below.hit).max(0);
+        self.read = (self.read - below.read).max(0);
+        self.read_ms = (self.read_ms - below.read_ms).max(0.0);
+        self.temp_read = (self.temp_read - below.temp_read).max(0);
+        self.temp_written = (self.temp_written - below.temp_written).max(0);
+        self.temp_ms = (self.temp_ms - below.temp_ms).max(0.0);
+    }
+}
+
 /// The time of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Time {
@@ -219,6 +354,8 @@ pub struct NodeTotals {
     pub total: NodeStats,
     /// The last execution.
     pub last: NodeStats,
+    /// The part of `total`'s blocks and WAL that is of InitPlans, CTEs and subplans that the node called.
+    pub called: Called,
     /// The estimates of all executions that say something about them.
     pub estimates: Estimates,
     /// How long the timed calls of all executions took.
@@ -240,6 +377,7 @@ impl NodeTotals {
     /// Adds executions that were counted separately. `newer` means that they include the last execution of all.
     pub fn merge(&mut self, other: &NodeTotals, newer: bool) {
         self.total.add(&other.total);
+        self.called += other.called;
         if newer {
             self.last = other.last;
         }
@@ -263,6 +401,7 @@ impl NodeTotals {
     /// Deletes the sums of all executions. `last` stays until the next execution.
     pub fn clear(&mut self) {
         self.total = NodeStats::default();
+        self.called = Called::default();
         self.estimates = Estimates::default();
         self.histogram.clear();
     }
@@ -279,6 +418,15 @@ mod tests {
             memory_kb: kb.into(),
             ..NodeFacts::default()
         }
+    }
+
+    #[test]
+    fn what_was_called_passes_through_words() {
+        let words = std::array::from_fn(|i| i as u64 + 1);
+        let mut called = Called::from_words(words);
+        assert_eq!(called.to_words(), words);
+        called += called;
+        assert_eq!(called.to_words(), words.map(|word| 2 * word));
     }
 
     #[test]

@@ -1,56 +1,17 @@
 //! What a node used itself, without the nodes below it: requests and WAL.
 
-use super::node::{Buffers, NodeTotals, Wal};
+use super::node::{NodeTotals, OwnIo, Wal};
 use crate::plan::PlanNode;
-
-/// The requests that a node made itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct OwnIo {
-    /// Blocks of tables, indexes and temporary tables found in buffers.
-    pub hit: i64,
-    /// Blocks of tables, indexes and temporary tables read.
-    pub read: i64,
-    /// Milliseconds reading them.
-    pub read_ms: f64,
-    /// Work-file blocks read.
-    pub temp_read: i64,
-    /// Work-file blocks written.
-    pub temp_written: i64,
-    /// Milliseconds reading and writing work-file blocks.
-    pub temp_ms: f64,
-}
-
-impl OwnIo {
-    fn of(buffers: &Buffers) -> Self {
-        OwnIo {
-            hit: buffers.shared_hit + buffers.local_hit,
-            read: buffers.shared_read + buffers.local_read,
-            read_ms: buffers.shared_read_ms + buffers.local_read_ms,
-            temp_read: buffers.temp_read,
-            temp_written: buffers.temp_written,
-            temp_ms: buffers.temp_read_ms + buffers.temp_write_ms,
-        }
-    }
-
-    /// Subtracts what a node below did. Nothing gets less than zero.
-    fn subtract(&mut self, below: &Self) {
-        self.hit = (self.hit - below.hit).max(0);
-        self.read = (self.read - below.read).max(0);
-        self.read_ms = (self.read_ms - below.read_ms).max(0.0);
-        self.temp_read = (self.temp_read - below.temp_read).max(0);
-        self.temp_written = (self.temp_written - below.temp_written).max(0);
-        self.temp_ms = (self.temp_ms - below.temp_ms).max(0.0);
-    }
-}
 
 /// Returns what each node did itself in all executions. Returns `None` for a node whose blocks were not counted. The list is
 /// empty if there is no memory.
 ///
-/// An InitPlan or a CTE runs inside the first node that needs it, so its blocks are not subtracted from those of its parent.
+/// An InitPlan, a CTE or a subplan runs inside the nodes that call it, so its blocks are subtracted from theirs.
 pub fn own_io(nodes: &[PlanNode], totals: &[NodeTotals]) -> Vec<Option<OwnIo>> {
     own(
         nodes,
         |i| Some(OwnIo::of(&totals.get(i)?.total.buffers.get()?)),
+        |i| totals.get(i).map(|totals| totals.called.io),
         OwnIo::subtract,
     )
 }
@@ -60,6 +21,7 @@ pub fn own_wal(nodes: &[PlanNode], totals: &[NodeTotals]) -> Vec<Option<Wal>> {
     own(
         nodes,
         |i| totals.get(i)?.total.wal.get(),
+        |i| totals.get(i).map(|totals| totals.called.wal),
         |own, below| {
             own.records = (own.records - below.records).max(0);
             own.fpi = (own.fpi - below.fpi).max(0);
@@ -70,10 +32,12 @@ pub fn own_wal(nodes: &[PlanNode], totals: &[NodeTotals]) -> Vec<Option<Wal>> {
     )
 }
 
-/// Returns what each node has without the nodes below it. `all` returns what a node has with them.
+/// Returns what each node has without its inputs and without the subplans that it called. `all` returns what a node has with them, and
+/// `called` what these subplans have.
 fn own<T>(
     nodes: &[PlanNode],
     all: impl Fn(usize) -> Option<T>,
+    called: impl Fn(usize) -> Option<T>,
     subtract: impl Fn(&mut T, &T),
 ) -> Vec<Option<T>> {
     let mut own: Vec<Option<T>> = Vec::new();
@@ -82,10 +46,13 @@ fn own<T>(
     }
     own.extend((0..nodes.len()).map(&all));
     for (i, node) in nodes.iter().enumerate() {
-        let above = node.parent.filter(|_| !is_run_elsewhere(node));
+        let above = node.parent.filter(|_| node.subplan_name.is_none());
         let above = above.and_then(|parent| own.get_mut(parent)?.as_mut());
         if let (Some(above), Some(below)) = (above, all(i)) {
             subtract(above, &below);
+        }
+        if let (Some(own), Some(called)) = (&mut own[i], called(i)) {
+            subtract(own, &called);
         }
     }
     own
@@ -100,7 +67,7 @@ pub(super) fn is_run_elsewhere(node: &PlanNode) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::NodeStats;
+    use crate::model::{Buffers, NodeStats};
 
     fn node(parent: Option<usize>, subplan: Option<&str>) -> PlanNode {
         PlanNode {
@@ -125,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn inputs_are_subtracted_and_init_plans_are_not() {
+    fn inputs_are_subtracted_and_subplans_from_the_nodes_that_called_them() {
         let nodes = [
             node(None, None),
             node(Some(0), Some("InitPlan 1 (returns $0)")),
@@ -133,9 +100,11 @@ mod tests {
             node(Some(2), Some("SubPlan 2")),
             node(Some(9), None),
         ];
-        let own = own_io(&nodes, &[read(10), read(4), read(9), read(12), read(3)]);
+        let mut totals = [read(20), read(4), read(18), read(12), read(3)];
+        totals[2].called.io.read = 4 + 12;
+        let own = own_io(&nodes, &totals);
         let reads: Vec<_> = own.iter().map(|own| own.map(|own| own.read)).collect();
-        assert_eq!(reads, [Some(1), Some(4), Some(0), Some(12), Some(3)]);
+        assert_eq!(reads, [Some(2), Some(4), Some(2), Some(12), Some(3)]);
     }
 
     #[test]

@@ -235,6 +235,19 @@ impl ExecutionStats<'_> {
         for (total, (node, histogram)) in totals.iter_mut().zip(nodes) {
             total.add(node, histogram);
         }
+        self.add_called(0, totals);
+    }
+
+    /// Adds what the nodes from index `first` on called.
+    #[inline(always)]
+    pub fn add_called(&self, first: usize, totals: &mut [NodeTotals]) {
+        if let Some(outside) = self.outside {
+            for (i, called) in outside.called {
+                if let Some(total) = i.checked_sub(first).and_then(|i| totals.get_mut(i)) {
+                    total.called += *called;
+                }
+            }
+        }
     }
 }
 
@@ -294,6 +307,7 @@ impl Plan {
         for (node, (stats, histogram)) in self.nodes.iter_mut().zip(stats) {
             node.add(stats, histogram);
         }
+        execution.add_called(0, &mut self.nodes);
     }
 
     /// Keeps an execution whole, if it is the slowest one, failed or was cancelled. Returns whether it is kept.

@@ -1,7 +1,7 @@
 //! What PostgreSQL knows of a statement as a whole: its triggers, and what it compiled.
 
 use super::measured::Measured;
-use super::node::{Buffers, Wal};
+use super::node::{Buffers, Called, Wal};
 use crate::waits::plan::RunWaits;
 use serde::{Deserialize, Serialize};
 use std::ops::AddAssign;
@@ -170,13 +170,15 @@ impl AddAssign<&StatementSums> for StatementSums {
     }
 }
 
-/// What an execution did outside of its nodes, and what it waited for.
+/// What an execution did outside of its nodes, what it waited for, and what only few nodes have.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outside<'a> {
     /// What triggers and the output of rows used, and what PostgreSQL knows of it.
     pub sums: StatementSums,
     /// Its waits, in its nodes and outside of them; `None` if there were none.
     pub waits: Option<&'a RunWaits>,
+    /// What InitPlans, CTEs and subplans used that its nodes called, with the indices of these nodes.
+    pub called: &'a [(usize, Called)],
 }
 
 #[cfg(test)]

@@ -38,16 +38,16 @@ fn consistent_estimates_do_not_change() {
         item(Some(1), 40.0, 9.0),
         item(Some(0), 40.0, 0.0),
     ];
-    let own = reconcile(&mut items).expect("memory");
+    let own = reconcile(&mut items, &mut []).expect("memory");
     assert_eq!(totals(&items), [100.0, 60.0, 40.0, 40.0]);
     assert_eq!(own[..], [0.0, 20.0, 40.0, 40.0]);
 }
 
 #[test]
 fn empty_plans_and_zero_times_are_accepted() {
-    assert!(reconcile(&mut []).expect("memory").is_empty());
+    assert!(reconcile(&mut [], &mut []).expect("memory").is_empty());
     let mut items = [item(None, 0.0, 0.0), item(Some(0), 0.0, 0.0)];
-    assert_eq!(reconcile(&mut items).expect("memory")[..], [0.0, 0.0]);
+    assert_eq!(reconcile(&mut items, &mut []).expect("memory")[..], [0.0, 0.0]);
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn a_child_above_its_exact_parent_is_scaled_with_all_below_it() {
         item(Some(0), 120.0, 0.0),
         item(Some(1), 110.0, 0.0),
     ];
-    let own = reconcile(&mut items).expect("memory");
+    let own = reconcile(&mut items, &mut []).expect("memory");
     assert_near(&totals(&items), &[100.0, 100.0, 100.0]);
     assert_near(&own, &[0.0, 0.0, 100.0]);
 }
@@ -69,7 +69,7 @@ fn a_sum_above_its_exact_parent_is_scaled() {
         item(Some(0), 90.0, 0.0),
         item(Some(0), 60.0, 0.0),
     ];
-    let own = reconcile(&mut items).expect("memory");
+    let own = reconcile(&mut items, &mut []).expect("memory");
     assert_near(&totals(&items), &[100.0, 60.0, 40.0]);
     assert_near(&own, &[0.0, 60.0, 40.0]);
     assert!(items[1].estimate.startup <= items[1].estimate.total);
@@ -82,7 +82,7 @@ fn an_estimate_is_lowered_before_a_measured_value() {
         item(Some(0), 50.0, 0.0),
         item(Some(0), 60.0, 5.0),
     ];
-    reconcile(&mut items).expect("memory");
+    reconcile(&mut items, &mut []).expect("memory");
     assert_near(&totals(&items), &[100.0, 50.0, 50.0]);
     // But it is not lowered beyond its errors.
     let mut items = [
@@ -90,7 +90,7 @@ fn an_estimate_is_lowered_before_a_measured_value() {
         item(Some(0), 90.0, 0.0),
         item(Some(0), 60.0, 5.0),
     ];
-    reconcile(&mut items).expect("memory");
+    reconcile(&mut items, &mut []).expect("memory");
     let left = 90.0 + 45.0;
     assert_near(
         &totals(&items),
@@ -105,7 +105,7 @@ fn estimated_children_are_lowered_by_their_variance() {
         item(Some(0), 55.0, 8.0),
         item(Some(0), 55.0, 4.0),
     ];
-    reconcile(&mut items).expect("memory");
+    reconcile(&mut items, &mut []).expect("memory");
     assert_near(&totals(&items), &[100.0, 47.0, 53.0]);
 }
 
@@ -117,7 +117,7 @@ fn an_estimated_parent_is_raised_by_its_share() {
         item(Some(0), 100.0, 10.0),
         item(Some(1), 120.0, 10.0),
     ];
-    reconcile(&mut items).expect("memory");
+    reconcile(&mut items, &mut []).expect("memory");
     assert_near(&totals(&items), &[1000.0, 110.0, 110.0]);
     // The child was measured, so the parent must be as long.
     let mut items = [
@@ -125,7 +125,7 @@ fn an_estimated_parent_is_raised_by_its_share() {
         item(Some(0), 100.0, 10.0),
         item(Some(1), 120.0, 0.0),
     ];
-    reconcile(&mut items).expect("memory");
+    reconcile(&mut items, &mut []).expect("memory");
     assert_near(&totals(&items), &[1000.0, 120.0, 120.0]);
     // The parent was measured, so it does not change.
     let mut items = [
@@ -133,7 +133,7 @@ fn an_estimated_parent_is_raised_by_its_share() {
         item(Some(0), 100.0, 0.0),
         item(Some(1), 120.0, 10.0),
     ];
-    reconcile(&mut items).expect("memory");
+    reconcile(&mut items, &mut []).expect("memory");
     assert_near(&totals(&items), &[1000.0, 100.0, 100.0]);
 }
 
@@ -145,12 +145,12 @@ fn a_nested_node_does_not_compete() {
         item(Some(0), 80.0, 0.0),
     ];
     items[2].edge = Edge::Nested;
-    let own = reconcile(&mut items).expect("memory");
+    let own = reconcile(&mut items, &mut []).expect("memory");
     assert_near(&totals(&items), &[100.0, 90.0, 80.0]);
     assert_near(&own, &[10.0, 90.0, 80.0]);
     // But its parent's time is still its limit.
     items[2].estimate.total = 130.0;
-    reconcile(&mut items).expect("memory");
+    reconcile(&mut items, &mut []).expect("memory");
     assert_near(&totals(&items), &[100.0, 90.0, 100.0]);
 }
 
@@ -162,7 +162,7 @@ fn a_node_that_ran_outside_is_not_bounded() {
         item(Some(1), 400.0, 0.0),
     ];
     items[1].edge = Edge::Outside;
-    let own = reconcile(&mut items).expect("memory");
+    let own = reconcile(&mut items, &mut []).expect("memory");
     // A node inside it is bounded by it.
     assert_near(&totals(&items), &[100.0, 300.0, 300.0]);
     assert_near(&own, &[100.0, 0.0, 300.0]);
@@ -176,11 +176,11 @@ fn parallel_processes_may_take_more_than_their_parent() {
         item(Some(1), 200.0, 0.0),
     ];
     items[1].processes = 3.0;
-    let own = reconcile(&mut items).expect("memory");
+    let own = reconcile(&mut items, &mut []).expect("memory");
     assert_near(&totals(&items), &[100.0, 290.0, 200.0]);
     assert_near(&own, &[100.0 - 290.0 / 3.0, 90.0, 200.0]);
     items[1].estimate.total = 330.0;
-    reconcile(&mut items).expect("memory");
+    reconcile(&mut items, &mut []).expect("memory");
     assert_near(&totals(&items), &[100.0, 300.0, 200.0]);
 }
 
@@ -214,7 +214,7 @@ fn random_trees_become_consistent() {
             items.push(item);
         }
         let before = items.clone();
-        let own = reconcile(&mut items).expect("memory");
+        let own = reconcile(&mut items, &mut []).expect("memory");
         assert_eq!(
             items[0].estimate.total, before[0].estimate.total,
             "the root is exact"
@@ -231,7 +231,7 @@ fn random_trees_become_consistent() {
                 match items[c].edge {
                     Edge::Sequential => sum += share,
                     Edge::Nested => assert!(share <= total * (1.0 + 1e-9)),
-                    Edge::Outside => {}
+                    Edge::Outside | Edge::Elsewhere => {}
                 }
             }
             assert!(sum <= total * (1.0 + 1e-9), "{sum} of {total}");
@@ -240,9 +240,94 @@ fn random_trees_become_consistent() {
             }
         }
         // Consistent estimates do not change.
-        let again = reconcile(&mut items).expect("memory");
+        let again = reconcile(&mut items, &mut []).expect("memory");
         for (a, b) in again.iter().zip(&own) {
             assert!((a - b).abs() <= 1e-6 * items[0].estimate.total.max(b.abs()).max(1.0));
         }
+    }
+}
+
+/// Returns an exact tree in which subplans are called by random nodes, and how its time is divided.
+fn with_subplans(random: &mut Xoroshiro128PlusPlus) -> (Vec<Item>, Vec<Part>, f64) {
+    let count = random.random_range(2..25);
+    let own: Vec<f64> = (0..count).map(|_| random.random_range(0.0..10.0)).collect();
+    let mut items: Vec<Item> = (0..count)
+        .map(|i| item((i > 0).then(|| random.random_range(0..i)), 0.0, 0.0))
+        .collect();
+    let mut parts = Vec::new();
+    // The nodes above a node, where the time of a subplan is divided among those that called it.
+    let mut callers: Vec<Vec<(usize, f64)>> = vec![Vec::new(); count];
+    // A caller is no node below the subplan, and none that a later subplan contains. So nobody calls in a circle.
+    let mut tops: Vec<usize> = vec![0; count];
+    for i in 1..count {
+        tops[i] = tops[items[i].parent.expect("a parent")];
+        if random.random_bool(0.3) {
+            tops[i] = i;
+            items[i].edge = Edge::Elsewhere;
+        }
+    }
+    for i in 1..count {
+        if items[i].edge != Edge::Elsewhere {
+            callers[i].push((items[i].parent.expect("a parent"), 1.0));
+            continue;
+        }
+        let above: Vec<usize> = (0..count).filter(|c| tops[*c] < i).collect();
+        let of = random.random_range(1..4).min(above.len());
+        for n in 0..of {
+            let within = above[random.random_range(0..above.len())];
+            let fraction = 1.0 / of as f64;
+            callers[i].push((within, fraction));
+            let is_outside = n == 0 && random.random_bool(0.1);
+            if is_outside {
+                callers[i].pop();
+            }
+            parts.push(Part::new(i, (!is_outside).then_some(within), fraction));
+        }
+    }
+    // A node's total is its own time, and what ran in it. Those of the highest tops are final first.
+    let mut order: Vec<usize> = (0..count).collect();
+    order.sort_by_key(|i| std::cmp::Reverse((tops[*i], *i)));
+    let mut totals = own.clone();
+    for i in order {
+        for (within, fraction) in &callers[i] {
+            totals[*within] += totals[i] * fraction;
+        }
+    }
+    for (item, total) in items.iter_mut().zip(totals) {
+        item.estimate.total = total;
+    }
+    (items, parts, own.iter().sum())
+}
+
+#[test]
+fn own_times_add_up_with_subplans() {
+    let mut random = Xoroshiro128PlusPlus::seed_from_u64(12);
+    for _ in 0..5_000 {
+        let (mut items, mut parts, all) = with_subplans(&mut random);
+        let own = reconcile(&mut items, &mut parts).expect("memory");
+        let sum: f64 = own.iter().sum();
+        assert!(
+            (sum - all).abs() < 1e-9 * all.max(1.0),
+            "{sum} of {all}: {items:#?} {parts:#?}"
+        );
+        // They still do if estimates are wrong: then some are changed.
+        let mut wrong = items.clone();
+        for (i, item) in wrong.iter_mut().enumerate().skip(1) {
+            if random.random_bool(0.3) {
+                item.estimate.total *= random.random_range(0.2..5.0);
+                item.estimate.error = item.estimate.total * random.random_range(0.0..0.5);
+            }
+            item.estimate.startup = item.estimate.total / (i + 1) as f64;
+        }
+        let own = reconcile(&mut wrong, &mut parts).expect("memory");
+        let outside = parts.iter().filter(|part| part.within.is_none());
+        let outside: f64 = outside.map(|part| part.total).sum();
+        let (sum, all) = (own.iter().sum::<f64>(), wrong[0].estimate.total + outside);
+        assert!((sum - all).abs() < 1e-6 * all.max(1.0), "{sum} of {all}");
+        assert!(
+            wrong
+                .iter()
+                .all(|item| item.estimate.startup <= item.estimate.total)
+        );
     }
 }

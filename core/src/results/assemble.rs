@@ -1,10 +1,11 @@
 //! Computes statistics if times are estimated, or if core measured too.
 
 use super::counts::Counts;
-use super::node::{NS_PER_MS, add_core_usage, add_to_parents, add_usage_to_parents, fill_in};
-use super::sample::{Calls, CoreSample, Mode, NodeSample, Nodes, StatementSample};
-use crate::model::{Measured, NodeStats, Time};
-use crate::reconcile::{Edge, Item, reconcile};
+use super::node::{NS_PER_MS, add_core_usage, add_to_parents, add_usage_to_parents, fill_in, list_called};
+use super::sample::{Caller, Calls, CoreSample, Mode, NodeSample, Nodes, StatementSample};
+use crate::float::at_most;
+use crate::model::{Called, Measured, NodeStats, Time};
+use crate::reconcile::{Edge, Item, Part, reconcile};
 use crate::sampler::Estimate;
 
 /// The memory in which statistics are computed. It is kept between statements, because most are short.
@@ -12,6 +13,8 @@ use crate::sampler::Estimate;
 pub struct Scratch {
     /// The statistics of all nodes, in the order of EXPLAIN.
     pub stats: Vec<NodeStats>,
+    /// What InitPlans and subplans used that nodes called, with the indices of these nodes.
+    pub called: Vec<(usize, Called)>,
     /// What the nodes counted, if their statistics are not computed.
     pub counts: Box<Counts>,
     /// What the wrappers measured. [`assemble`] fills in this field and all that follow.
@@ -20,6 +23,8 @@ pub struct Scratch {
     cores: Vec<CoreSample>,
     /// The estimates. Finally they are consistent with each other.
     items: Vec<Item>,
+    /// In which nodes the InitPlans and subplans ran.
+    parts: Vec<Part>,
     /// For each node, the calls of all nodes below it. Filled in only if every call is timed.
     calls_below: Vec<u64>,
     /// For each node, whether it ran without its wrapper. Filled in only if one of them may have.
@@ -37,6 +42,8 @@ impl Scratch {
         room(&mut self.samples, count)?;
         room(&mut self.cores, count)?;
         room(&mut self.items, count)?;
+        self.parts.clear();
+        self.called.clear();
         room(&mut self.calls_below, count)?;
         room(&mut self.bypassed, count)
     }
@@ -59,6 +66,8 @@ impl Scratch {
     pub fn remove_hidden_root(&mut self) {
         if self.samples.first().is_some_and(|root| root.place.hidden) && !self.stats.is_empty() {
             self.stats.remove(0);
+            self.called.retain(|(node, _)| *node > 0);
+            self.called.iter_mut().for_each(|(node, _)| *node -= 1);
         }
     }
 }
@@ -86,6 +95,8 @@ pub fn assemble<N: Nodes>(nodes: &N, statement: &StatementSample, scratch: &mut 
         samples,
         cores,
         items,
+        parts,
+        called,
         calls_below,
         bypassed,
         counts: _,
@@ -111,7 +122,10 @@ pub fn assemble<N: Nodes>(nodes: &N, statement: &StatementSample, scratch: &mut 
     if bypassed.contains(&true) {
         pass_over(bypassed, samples, items);
     }
-    let self_ns = reconcile(items)?;
+    if statement.mode != Mode::CoreOnly && samples.iter().any(|sample| sample.place.by_expression) {
+        find_parts(nodes, statement.tick_ns, items, parts)?;
+    }
+    let self_ns = reconcile(items, parts)?;
     for (i, sample) in samples.iter().enumerate() {
         let core = cores.get(i);
         let estimate = &items[i].estimate;
@@ -126,6 +140,11 @@ pub fn assemble<N: Nodes>(nodes: &N, statement: &StatementSample, scratch: &mut 
         if sample.is_instrumented {
             stats[i].facts = nodes.facts(i);
         }
+        let mut own = core.map(|core| core.workers.called).unwrap_or_default();
+        if statement.mode != Mode::CoreOnly && sample.used.has_more {
+            own += nodes.called(i);
+        }
+        list_called(called, i, own)?;
         if bypassed.get(i) == Some(&true) {
             stats[i].starts = Measured::default();
             stats[i].estimate.dismiss();
@@ -133,10 +152,74 @@ pub fn assemble<N: Nodes>(nodes: &N, statement: &StatementSample, scratch: &mut 
     }
     if statement.mode != Mode::CoreOnly {
         add_usage_to_parents(stats, |i| samples[i].place.input_of());
-        for ((stats, sample), core) in stats.iter_mut().zip(samples).zip(cores) {
+        for ((stats, sample), core) in stats.iter_mut().zip(&*samples).zip(cores) {
             add_core_usage(stats, sample, core);
         }
     }
+    if statement.mode == Mode::CoreOnly {
+        called_by_parents(stats, samples, called)?;
+    }
+    Some(())
+}
+
+/// Lists what subplans used as called by their parents. Where core measured, nothing else is known of the calls of subplans. Returns
+/// `None` if there is no memory.
+#[cold]
+fn called_by_parents(
+    stats: &[NodeStats],
+    samples: &[NodeSample],
+    called: &mut Vec<(usize, Called)>,
+) -> Option<()> {
+    for (stats, sample) in stats.iter().zip(samples) {
+        let place = &sample.place;
+        if let Some(parent) = place.parent
+            && place.by_expression
+            && place.edge == Edge::Sequential
+        {
+            let (buffers, wal) = (stats.buffers.get_or_zero(), stats.wal.get_or_zero());
+            list_called(called, parent, Called::of(&buffers, &wal))?;
+        }
+    }
+    Some(())
+}
+
+/// Finds in which nodes the InitPlans and subplans ran. Returns `None` if there is no memory.
+#[inline(never)]
+fn find_parts(nodes: &impl Nodes, tick_ns: f64, items: &mut [Item], parts: &mut Vec<Part>) -> Option<()> {
+    for (i, item) in items.iter_mut().enumerate() {
+        if !nodes.place(i).by_expression {
+            continue;
+        }
+        let within = match nodes.last_caller(i) {
+            Caller::Unknown => continue,
+            Caller::Node(caller) => Some(caller),
+            Caller::Outside => None,
+        };
+        parts.try_reserve(1).ok()?;
+        parts.push(Part::new(i, within, 1.0));
+        item.edge = Edge::Elsewhere;
+    }
+    let last_callers = parts.len();
+    for earlier in nodes.earlier_callers() {
+        let last = parts[..last_callers].partition_point(|part| part.of < earlier.subplan);
+        let Some(last) = parts
+            .get(last)
+            .filter(|part| part.of == earlier.subplan)
+            .map(|_| last)
+        else {
+            continue;
+        };
+        let total = items[earlier.subplan].estimate.total;
+        let fraction = if total > 0.0 {
+            at_most(earlier.ticks * tick_ns / total, parts[last].fraction)
+        } else {
+            0.0
+        };
+        parts.try_reserve(1).ok()?;
+        parts[last].fraction -= fraction;
+        parts.push(Part::new(earlier.subplan, Some(earlier.caller), fraction));
+    }
+    parts.sort_unstable_by_key(|part| part.of);
     Some(())
 }
 

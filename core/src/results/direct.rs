@@ -3,10 +3,10 @@
 //!
 //! Collecting a sample is inlined here, so only those fields are copied that are used.
 
-use super::node::{NS_PER_MS, add_core_usage, add_usage_to_parents, fill_in};
-use super::sample::{Calls, Mode, Nodes, StatementSample};
+use super::node::{NS_PER_MS, add_core_usage, add_usage_to_parents, fill_in, list_called};
+use super::sample::{Caller, Calls, Mode, Nodes, StatementSample};
 use crate::float::{at_least, at_most};
-use crate::model::{NodeStats, Time};
+use crate::model::{Called, NodeStats, Time};
 use crate::reconcile::Edge;
 use crate::sampler::{Config, Estimate};
 
@@ -22,7 +22,7 @@ pub fn may_be_direct(mode: Mode, core_contributes: bool, only_by_core: bool, nod
 
 /// Computes the statistics of all nodes of a statement in [`Mode::RowsourceOnly`] whose starts and buffers were measured. If
 /// `IS_TIMED`, calls were timed, and times may be estimated. Returns false if the statement is none of that kind, if estimated times
-/// contradict each other, if a node's place says that it ran outside of its parent's time or inside a sibling's, if an error
+/// contradict each other, if several nodes called the same subplan, if an error
 /// interrupted a call, or if there is no memory. Then `stats` is not valid.
 #[inline(always)]
 pub fn assemble_directly<N: Nodes, const IS_TIMED: bool>(
@@ -31,6 +31,7 @@ pub fn assemble_directly<N: Nodes, const IS_TIMED: bool>(
     tick_ns: f64,
     elapsed_ns: f64,
     stats: &mut Vec<NodeStats>,
+    called: &mut Vec<(usize, Called)>,
 ) -> bool {
     let count = nodes.count();
     if stats.len() != count && resize(stats, count).is_none() {
@@ -48,6 +49,7 @@ pub fn assemble_directly<N: Nodes, const IS_TIMED: bool>(
     };
     let tick_ms = statement.tick_ns / NS_PER_MS;
     let (mut fits, mut is_estimated, mut is_by_core) = (true, false, false);
+    let (mut has_subplans, mut has_called) = (false, false);
     for i in 0..count {
         let sample = nodes.sample(i);
         if !sample.is_instrumented || sample.interrupted.is_some() {
@@ -92,9 +94,16 @@ pub fn assemble_directly<N: Nodes, const IS_TIMED: bool>(
         is_by_core |= sample.by_core;
         fill_in(&mut stats[i], &sample, None, statement, time);
         stats[i].facts = nodes.facts(i);
+        if sample.used.has_more {
+            has_called = true;
+        }
         let Some(parent) = sample.place.parent else {
             continue;
         };
+        if IS_TIMED && sample.place.by_expression {
+            has_subplans = true;
+            continue;
+        }
         if IS_TIMED && sample.place.edge != Edge::Sequential {
             return false;
         }
@@ -110,6 +119,9 @@ pub fn assemble_directly<N: Nodes, const IS_TIMED: bool>(
     if !fits && is_estimated {
         return false;
     }
+    if has_subplans && !(fits && subtract_from_callers(nodes, stats)) {
+        return false;
+    }
     // A parent takes at least as long as its children. The estimated cost of readings may make it seem shorter.
     if !fits {
         fit_children(stats, |i| nodes.place(i).parent);
@@ -117,6 +129,37 @@ pub fn assemble_directly<N: Nodes, const IS_TIMED: bool>(
     add_usage_to_parents(stats, |i| nodes.place(i).input_of());
     if is_by_core {
         add_usage_by_core(nodes, stats);
+    }
+    called.clear();
+    !has_called || add_called(nodes, called).is_some()
+}
+
+/// Subtracts the times of InitPlans and subplans from those of the nodes that called them. Returns false if a node called one before another
+/// one did, if its caller is not known, or if the estimated times contradict each other.
+#[inline(never)]
+fn subtract_from_callers<N: Nodes>(nodes: &N, stats: &mut [NodeStats]) -> bool {
+    if nodes.earlier_callers().next().is_some() {
+        return false;
+    }
+    for i in 0..stats.len() {
+        if !nodes.place(i).by_expression {
+            continue;
+        }
+        let Some(time) = stats[i].time.get() else {
+            continue;
+        };
+        let caller = match nodes.last_caller(i) {
+            Caller::Node(caller) => stats.get_mut(caller).and_then(|stats| stats.time.get_mut()),
+            Caller::Outside => continue,
+            Caller::Unknown => None,
+        };
+        let Some(caller) = caller else {
+            return false;
+        };
+        caller.self_ms -= time.total_ms;
+        if caller.self_ms < 0.0 {
+            return false;
+        }
     }
     true
 }
@@ -129,6 +172,15 @@ fn estimate<N: Nodes>(nodes: &N, i: usize) -> Estimate {
         Calls::Sampled(timer) => timer.estimate(sample.starts(None), None),
         _ => Estimate::default(),
     }
+}
+
+/// Lists what the nodes called. Returns `None` if there is no memory.
+#[inline(never)]
+fn add_called<N: Nodes>(nodes: &N, to: &mut Vec<(usize, Called)>) -> Option<()> {
+    for i in 0..nodes.count() {
+        list_called(to, i, nodes.called(i))?;
+    }
+    Some(())
 }
 
 /// Replaces the blocks and WAL of the nodes that only core measured.

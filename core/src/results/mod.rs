@@ -33,8 +33,8 @@ pub use node::add_to_parents;
 pub use node_counts::Uncounted;
 pub use plan_sum::PlanSum;
 pub use sample::{
-    Calls, CoreSample, Mode, NodeSample, Nodes, Place, SimpleSample, StatementSample, TimedCalls, Used,
-    WorkerReport,
+    Caller, Calls, CoreSample, EarlierCaller, Mode, NodeSample, Nodes, Place, SimpleSample, StatementSample,
+    TimedCalls, Used, WorkerReport,
 };
 pub use shape::Shape;
 pub use shared_rows::{Share, Sharing, parallel_divisor, scale_shared_estimates};

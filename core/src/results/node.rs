@@ -1,7 +1,7 @@
 //! Computes the statistics of one node, and sums over the nodes below it.
 
 use super::sample::{CoreSample, Mode, NodeSample, StatementSample};
-use crate::model::{Measured, NodeStats, Time};
+use crate::model::{Called, Measured, NodeStats, Time};
 
 pub const NS_PER_MS: f64 = 1e6;
 
@@ -96,4 +96,13 @@ pub fn add_core_usage(stats: &mut NodeStats, sample: &NodeSample, core: &CoreSam
         *buffers += by_core;
         *wal += wal_by_core;
     }
+}
+
+/// Adds what a node called to a list, unless it is nothing. Returns `None` if there is no memory.
+pub fn list_called(list: &mut Vec<(usize, Called)>, i: usize, called: Called) -> Option<()> {
+    if !called.is_none() {
+        list.try_reserve(1).ok()?;
+        list.push((i, called));
+    }
+    Some(())
 }

@@ -1,7 +1,7 @@
 //! The measurements of a statement and of each of its nodes.
 
 use crate::model::facts::SimpleFacts;
-use crate::model::{Buffers, Estimate, Measured, NodeFacts, Wal};
+use crate::model::{Buffers, Called, Estimate, Measured, NodeFacts, Wal};
 use crate::reconcile::Edge;
 use crate::sampler::{Config, EveryCall, NodeTimer};
 
@@ -159,9 +159,9 @@ pub struct NodeSample {
     pub calls: Calls,
     /// What was charged to it alone besides hits of shared buffers.
     pub used: Used,
-    /// Blocks that were charged to it alone.
+    /// Blocks that were charged to it, and to the InitPlans and subplans that it called.
     pub buffers: Buffers,
-    /// WAL that was charged to it alone.
+    /// WAL, likewise.
     pub wal: Wal,
     /// The planner's estimate of its rows.
     pub estimate: Estimate,
@@ -178,6 +178,8 @@ pub struct WorkerReport {
     pub timer_calls: u64,
     /// The number of readings smaller than the one before.
     pub clock_backsteps: u64,
+    /// What the InitPlans and subplans used that it called there.
+    pub called: Called,
 }
 
 /// What core timed and counted in its own calls of a node, and what parallel workers reported.
@@ -283,6 +285,28 @@ impl SimpleSample {
     }
 }
 
+/// The node that calls an InitPlan or a subplan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// It was not called in this process, or its calls are not seen.
+    Unknown,
+    /// A node of the statement.
+    Node(usize),
+    /// The statement itself: it completes a modifying CTE after all other nodes.
+    Outside,
+}
+
+/// A node that called a subplan before another one did.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EarlierCaller {
+    /// The subplan's top.
+    pub subplan: usize,
+    /// The node.
+    pub caller: usize,
+    /// Ticks of these calls.
+    pub ticks: f64,
+}
+
 /// The nodes of a statement that has ended, in the order of EXPLAIN: a parent before its children.
 pub trait Nodes {
     /// Returns the number of nodes.
@@ -291,6 +315,13 @@ pub trait Nodes {
     fn place(&self, i: usize) -> Place;
     /// Returns the measurements of a node.
     fn sample(&self, i: usize) -> NodeSample;
+    /// Returns the part of a node's blocks and WAL that is of InitPlans and subplans that it called. Zero unless its
+    /// sample says that it used more than hits.
+    fn called(&self, i: usize) -> Called;
+    /// Returns which node made the last call of an InitPlan or a subplan.
+    fn last_caller(&self, i: usize) -> Caller;
+    /// Returns in which nodes InitPlans and subplans ran before another node called them, and how many ticks.
+    fn earlier_callers(&self) -> impl Iterator<Item = EarlierCaller>;
     /// Returns whether a node is an input of another extension's node, which may run it without calling its
     /// wrapper.
     fn may_be_bypassed(&self, i: usize) -> bool;

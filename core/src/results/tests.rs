@@ -1,4 +1,5 @@
 mod by_hand;
+mod called;
 mod counted;
 
 use super::*;
@@ -133,22 +134,6 @@ fn both_functions_agree_on_nodes_that_core_measures() {
 }
 
 #[test]
-fn both_functions_agree_without_times() {
-    let mut plan = join();
-    plan.samples.iter_mut().for_each(|sample| sample.calls = UNTIMED);
-    // Without times, it does not matter inside which node a node ran.
-    plan.samples[1].place.edge = Edge::Nested;
-    let statement = StatementSample {
-        is_timed: false,
-        ..timed(1e12)
-    };
-    assert_eq!(
-        direct_without_times(&plan).expect("direct"),
-        stats(&plan, &statement)
-    );
-}
-
-#[test]
 fn memory_of_an_earlier_statement_is_reused() {
     let mut scratch = assembled(&join(), &timed(1e12));
     let alone = Plan {
@@ -161,7 +146,8 @@ fn memory_of_an_earlier_statement_is_reused() {
             &CONFIG,
             TICK_NS,
             1e12,
-            &mut scratch.stats
+            &mut scratch.stats,
+            &mut scratch.called
         ));
         assert_eq!(scratch.stats.len(), 1);
         assert_eq!(time(&scratch.stats[0]).total_ms, 2.0);
@@ -223,7 +209,12 @@ fn the_root_takes_no_longer_than_the_runs() {
     assert_eq!(time(&stats(&plan, &timed(4e6))[0]).total_ms, 4.0);
     let mut stats = Vec::new();
     assert!(assemble_directly::<_, true>(
-        &plan, &CONFIG, TICK_NS, 4e6, &mut stats
+        &plan,
+        &CONFIG,
+        TICK_NS,
+        4e6,
+        &mut stats,
+        &mut Vec::new()
     ));
     assert_eq!(time(&stats[0]).total_ms, 4.0);
 }
@@ -359,6 +350,7 @@ fn workers_add_to_what_the_leader_measured() {
             timed_calls: 50,
             timer_calls: 100,
             clock_backsteps: 1,
+            ..WorkerReport::default()
         },
         ..CoreSample::default()
     };

@@ -348,8 +348,7 @@ impl NodeTimer {
             );
         }
         let max = config.max_gap.min(max);
-        let known =
-            self.certain_ticks + self.gaps.detected_ticks + self.gaps.samples.ticks + self.gaps.long.ticks;
+        let known = self.ticks_so_far();
         let longest = self.recent.max(ticks).max((known - self.opening) / calls);
         let mean = if longest * at_least(max, 1.0) <= config.affordable && self.drawn != self.first_calls {
             // Most calls are so short that only the growth limits the gap.
@@ -436,6 +435,11 @@ impl NodeTimer {
         // The distance is used for calls that are not timed. It is shorter if all readings are those of timed calls.
         let age = if before == self.gaps.own_reading { AGE } else { 1.0 };
         self.gaps.distance += (age * ticks - self.gaps.distance) / 8.0;
+    }
+
+    /// Returns about how many ticks the calls so far took. [`NodeTimer::estimate`] knows it better, but not which part of them was before.
+    pub fn ticks_so_far(&self) -> f64 {
+        self.certain_ticks + self.gaps.detected_ticks + self.gaps.samples.ticks + self.gaps.long.ticks
     }
 
     /// Returns the number of clock readings for this node: two for a timed call, one for a detected call.

@@ -63,13 +63,13 @@ pub trait Host {
     fn account(&self, node: Self::Node) -> Self::Account;
     /// Returns the account of the node's caller.
     fn caller(&self, node: Self::Node) -> Self::Account;
-    /// Sets the account of the node's caller.
+    /// Sets the account of a subplan's caller. Nodes are told apart that called it one after the other.
     fn set_caller(&mut self, node: Self::Node, caller: Self::Account);
     /// Returns the scan below a fused aggregate.
     fn fused_scan(&self, node: Self::Node) -> Self::Node;
     /// Stores the counters of the last charge in the node.
     fn keep_last_charged(&mut self, node: Self::Node);
-    /// Adds all that was charged since [`Host::keep_last_charged`] to the account of the node's caller.
+    /// Adds all that was charged since [`Host::keep_last_charged`] to what the subplan's caller called.
     fn charge_caller_since_kept(&mut self, node: Self::Node);
 
     /// Keeps what the node's call returned. This is enough to count the rows of a node whose caller reads each start to its

@@ -13,7 +13,7 @@ pub enum Accounting {
     /// For most nodes: each call makes the node's account the running one. At its end, the caller's account becomes the
     /// running one again.
     Switch,
-    /// For the root of an InitPlan or subplan: what it used is also charged to the node that called it.
+    /// For the root of an InitPlan or subplan: what it used is also added to what the node called that calls it.
     SubplanRoot,
     /// For a plain aggregate that only counts or sums what the scan below it returns: it uses the scan's account.
     FusedAggregate,

@@ -23,21 +23,23 @@ impl Usage {
         unsafe { std::mem::zeroed() }
     }
 
-    /// Clears an account.
+    /// Clears an account. Returns whether more than hits was charged to it.
     ///
     /// # Safety
     /// It must be live, and no reference to it may exist.
     #[inline(always)]
-    pub unsafe fn clear(usage: *mut Usage) {
+    pub unsafe fn clear(usage: *mut Usage) -> bool {
         // SAFETY: the account is live, and nobody else uses it, by the caller's promise.
         unsafe {
             if (*usage).used != Used::default() {
-                return Usage::clear_all(usage);
+                Usage::clear_all(usage);
+                return true;
             }
             (*usage).buffers.shared_blks_hit = 0;
             (*usage).is_charged = false;
             (*usage).has_waited = false;
         }
+        false
     }
 
     /// Clears an account that has more than hits.
@@ -49,5 +51,42 @@ impl Usage {
     unsafe fn clear_all(usage: *mut Usage) {
         // SAFETY: the caller's promise is the same.
         unsafe { *usage = Usage::zero() };
+    }
+}
+
+/// How many subplans are noted that ran in a node before another one called them. The time of others counts for their last caller.
+pub const EARLIER: usize = 2;
+
+/// What the InitPlans and subplans used that a node called. Zero bytes are nothing.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Called {
+    pub buffers: pg_sys::BufferUsage,
+    pub wal: pg_sys::WalUsage,
+    /// Those that another node called later.
+    pub earlier: [Earlier; EARLIER],
+    /// If the node is the root of a subplan: the ticks of its calls by earlier callers.
+    pub ticks: f64,
+}
+
+/// The calls of a subplan by a node that does not call it any more.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Earlier {
+    /// The index of the subplan's root among the nodes; 0 if there is none.
+    pub subplan: usize,
+    pub ticks: f64,
+}
+
+impl Called {
+    /// Clears the sums.
+    ///
+    /// # Safety
+    /// They must be live, and no reference to them may exist.
+    #[cold]
+    #[inline(never)]
+    pub unsafe fn clear(called: *mut Called) {
+        // SAFETY: the sums are live by the caller's promise. Zero bytes are a valid value for all fields.
+        unsafe { called.write_bytes(0, 1) }
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! * `wrapper` stands in for a node's method and measures the call; its logic is `rowsource_core::wrapper`;
 //! * `account` is what is charged to a node; `node` is what it writes of each node, `state` what it writes of the process;
-//! * `usage` charges buffers and WAL to nodes, `timing` holds the clock in force;
+//! * `usage` charges buffers and WAL to nodes, `called` what subplans used to the nodes that call them, `timing` holds the clock in force;
 //! * `waits` charges waits to nodes;
 //! * `trace` lists the calls of the one statement that `rowsource_call_trace()` runs;
 //! * `sql_trace` writes the lines of waits into the session's SQL trace;
@@ -15,6 +15,7 @@
 
 pub mod account;
 pub mod beats;
+pub mod called;
 pub mod node;
 pub mod sql_trace;
 pub mod state;

@@ -1,7 +1,7 @@
 //! The state of one measured plan node. It begins with core's instrumentation struct, so `PlanState.instrument` can point
 //! to it. EXPLAIN, the filter counts and the reports of parallel workers use that struct as usual.
 
-use super::account::Usage;
+use super::account::{Called, Usage};
 use crate::pg::compat::{self, IndexSearches, NodeInstrumentation};
 use pgrx::pg_sys;
 use rowsource_core::histogram::Histogram;
@@ -19,7 +19,7 @@ pub struct Node {
     /// Must be first. The wrapper of the root of an InitPlan or subplan keeps the counters at entry in it, where core would keep
     /// those of its own calls: core makes none while the wrapper's call lasts.
     pub instr: NodeInstrumentation,
-    /// What the node itself used, plus what the InitPlans and subplans that it called used.
+    /// What the node itself used.
     pub usage: Usage,
     pub every_call: EveryCall,
     /// The nanoseconds that the node itself waited.
@@ -43,6 +43,11 @@ pub struct Node {
     /// The account of its caller. For the root of an InitPlan or subplan, that is the node that makes the current call. For
     /// all other nodes, it is the parent.
     pub caller: Account,
+    /// For the root of an InitPlan or subplan, the node that made its last call: that with the caller's account, or the one that core called
+    /// on its behalf. Null if the caller is no node.
+    pub ran_in: *mut Node,
+    /// What the InitPlans and subplans used that it called. It is cleared only if something was charged to its account.
+    pub called: Called,
     /// The scan below this fused aggregate; null for all other nodes.
     pub fused_scan: *mut Node,
     /// The wrapper of this node. It is installed after the first call has checked the stack.
@@ -144,7 +149,9 @@ impl Node {
                 (*node).earlier.note(&mut (*node).timer);
             }
             compat::reset_instrumentation(&raw mut (*node).instr);
-            Usage::clear(&raw mut (*node).usage);
+            if Usage::clear(&raw mut (*node).usage) {
+                Called::clear(&raw mut (*node).called);
+            }
             node.cast::<u8>().add(FROM).write_bytes(0, TO - FROM);
             (*node).histogram.clear();
             (*node).timer.start();

@@ -207,22 +207,38 @@ unsafe fn charge_all(account: *mut Usage) -> bool {
     }
 }
 
-/// Adds all that was charged since an entry (blocks and WAL of an earlier result of [`last_charged`]) to an account. So the node that calls an
-/// InitPlan or a nested statement is also charged with what that used.
+/// Adds all that was charged since an entry (blocks and WAL of an earlier result of [`last_charged`]) to an account. So the node that calls a
+/// nested statement is also charged with what that used.
 ///
 /// # Safety
 /// All must point to live values, and no reference to `account` may exist.
 pub unsafe fn add_since(account: *mut Usage, buffers: *const BufferUsage, wal: *const WalUsage) {
     // SAFETY: all are live by the caller's promise. Only this thread writes the counters of the last charge.
     unsafe {
-        let now = HOT.last_charged.as_ptr().cast_const();
         (*account).is_charged = true;
         (*account).used = Used {
             has_changes: true,
             has_more: true,
         };
-        unguarded::BufferUsageAccumDiff(&raw mut (*account).buffers, &raw const (*now).buffers, buffers);
-        unguarded::WalUsageAccumDiff(&raw mut (*account).wal, &raw const (*now).wal, wal);
+        accumulate_since(&raw mut (*account).buffers, &raw mut (*account).wal, buffers, wal);
+    }
+}
+
+/// Adds all that was charged since an entry to sums.
+///
+/// # Safety
+/// All must point to live values.
+pub unsafe fn accumulate_since(
+    to_buffers: *mut BufferUsage,
+    to_wal: *mut WalUsage,
+    buffers: *const BufferUsage,
+    wal: *const WalUsage,
+) {
+    // SAFETY: all are live by the caller's promise. Only this thread writes the counters of the last charge.
+    unsafe {
+        let now = HOT.last_charged.as_ptr().cast_const();
+        unguarded::BufferUsageAccumDiff(to_buffers, &raw const (*now).buffers, buffers);
+        unguarded::WalUsageAccumDiff(to_wal, &raw const (*now).wal, wal);
     }
 }
 

@@ -219,6 +219,24 @@ impl Frame {
         self.outside.set(outside);
     }
 
+    /// Returns the index of a node of the statement.
+    #[inline(always)]
+    pub fn index_of(&self, node: *const Node) -> usize {
+        (node as usize).wrapping_sub(self.nodes.get().0 as usize) / size_of::<Node>()
+    }
+
+    /// Returns the node with this account, or the node below it that core calls for it now. Returns null if the account is that of no node.
+    ///
+    /// # Safety
+    /// The statement must be running.
+    pub unsafe fn node_of(&self, account: *mut Usage) -> *mut Node {
+        // SAFETY: the caller promises the same.
+        match unsafe { self.running_node(account) } {
+            Some((index, _)) => self.nodes.get().0.wrapping_add(index),
+            None => std::ptr::null_mut(),
+        }
+    }
+
     /// Charges a wait to the node with this account. If `is_only`, it is charged nowhere else.
     ///
     /// # Safety

@@ -9,7 +9,7 @@
 
 use super::node::{Account, Node};
 use super::state::{HOT, Random};
-use super::{beats, timing, usage};
+use super::{beats, called, timing, usage};
 use crate::pg::compat;
 use crate::pg::server::unguarded;
 use pgrx::pg_sys::{self, PlanState, TupleTableSlot};
@@ -161,7 +161,11 @@ impl Host for Executor {
 
     #[inline(always)]
     fn set_caller(&mut self, node: LiveNode, caller: LiveAccount) {
-        self.node_mut(node).caller = caller.0;
+        if self.node(node).caller != caller.0 {
+            // SAFETY: the node is the root of a subplan that the executor calls now, with this running account. No reference to a node
+            // exists, because that would borrow the executor.
+            unsafe { called::note_caller(node.0, caller.0) }
+        }
     }
 
     #[inline(always)]
@@ -181,14 +185,7 @@ impl Host for Executor {
     fn charge_caller_since_kept(&mut self, node: LiveNode) {
         // SAFETY: the node and its caller's account are live. No reference to a node exists, because that would borrow the
         // executor.
-        unsafe {
-            let core = compat::common_instrumentation(&mut (*node.0).instr);
-            usage::add_since(
-                (*node.0).caller.usage(),
-                &core.bufusage_start,
-                &core.walusage_start,
-            );
-        }
+        unsafe { called::charge_caller(node.0) };
     }
 
     #[inline(always)]

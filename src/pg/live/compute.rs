@@ -5,9 +5,9 @@ use super::read::Running;
 use crate::pg::compat;
 use crate::pg::hot::node::Node;
 use crate::pg::hot::wrapper::Timed;
-use rowsource_core::model::{Buffers, NodeFacts, NodeStats, Wal};
+use rowsource_core::model::{Buffers, Called, NodeFacts, NodeStats, Wal};
 use rowsource_core::results::{
-    self, Calls, CoreSample, Mode, NodeSample, Nodes, Place, Scratch, StatementSample,
+    self, Caller, Calls, CoreSample, EarlierCaller, Mode, NodeSample, Nodes, Place, Scratch, StatementSample,
 };
 
 /// The statistics of a statement that runs.
@@ -218,6 +218,8 @@ impl Nodes for Copied<'_> {
             0.0
         };
         let (mut buffers, mut wal) = (compat::buffers(&node.usage.buffers), compat::wal(&node.usage.wal));
+        buffers += compat::buffers(&node.called.buffers);
+        wal += compat::wal(&node.called.wal);
         buffers += self.uncharged[i].0;
         wal += self.uncharged[i].1;
         NodeSample {
@@ -239,6 +241,33 @@ impl Nodes for Copied<'_> {
             wal,
             estimate: node.estimate,
         }
+    }
+
+    /// No view shows the blocks that a node of a running statement used itself.
+    fn called(&self, _: usize) -> Called {
+        Called::default()
+    }
+
+    fn last_caller(&self, i: usize) -> Caller {
+        let node = self.node(i);
+        if node.caller.usage().is_null() {
+            return Caller::Unknown;
+        }
+        let ran_in = self.running.of_account(node.ran_in.addr());
+        ran_in.map_or(Caller::Outside, Caller::Node)
+    }
+
+    fn earlier_callers(&self) -> impl Iterator<Item = EarlierCaller> {
+        let of_node = |(caller, node): (usize, &Node)| {
+            let earlier = node.called.earlier.into_iter();
+            let earlier = earlier.filter(|earlier| (1..self.count()).contains(&earlier.subplan));
+            earlier.map(move |earlier| EarlierCaller {
+                subplan: earlier.subplan,
+                caller,
+                ticks: earlier.ticks,
+            })
+        };
+        self.running.nodes.iter().enumerate().flat_map(of_node)
     }
 
     fn may_be_bypassed(&self, i: usize) -> bool {

@@ -7,10 +7,11 @@ use crate::pg::compat;
 use crate::pg::hot::wrapper::{self, Timed};
 use crate::pg::plan::tree;
 use pgrx::pg_sys::{self, NodeTag};
-use rowsource_core::model::NodeFacts;
 use rowsource_core::model::facts::SimpleFacts;
+use rowsource_core::model::{Called, NodeFacts};
 use rowsource_core::results::{
-    Calls, CoreSample, NodeSample, Nodes, Place, Sharing, SimpleSample, TimedCalls, parallel_divisor,
+    Caller, Calls, CoreSample, EarlierCaller, NodeSample, Nodes, Place, Sharing, SimpleSample, TimedCalls,
+    parallel_divisor,
 };
 use std::cell::Cell;
 
@@ -84,6 +85,11 @@ impl Nodes for Collector<'_> {
         // Its instrumentation is null or lives as long as it.
         let (instr, processes) = unsafe { ((*plan_state).instrument.as_ref(), processes(plan_state)) };
         let usage = node.usage();
+        let (mut buffers, mut wal) = (compat::buffers(&usage.buffers), compat::wal(&usage.wal));
+        if let Some((of_called, wal_of_called)) = node.called() {
+            buffers += of_called;
+            wal += wal_of_called;
+        }
         NodeSample {
             place: node.place(),
             is_instrumented: instr.is_some(),
@@ -102,10 +108,32 @@ impl Nodes for Collector<'_> {
             interrupted: node.interrupted(),
             calls: self.calls(node),
             used: usage.used,
-            buffers: compat::buffers(&usage.buffers),
-            wal: compat::wal(&usage.wal),
+            buffers,
+            wal,
             estimate: node.estimate(),
         }
+    }
+
+    fn called(&self, i: usize) -> Called {
+        let called = self.nodes.get(i).called();
+        called.map_or(Called::default(), |(buffers, wal)| Called::of(&buffers, &wal))
+    }
+
+    fn last_caller(&self, i: usize) -> Caller {
+        self.nodes.last_caller(i)
+    }
+
+    fn earlier_callers(&self) -> impl Iterator<Item = EarlierCaller> {
+        let of_node = |(caller, node): (usize, NodeRef)| {
+            let earlier = node.earlier().into_iter().filter(|earlier| earlier.subplan != 0);
+            earlier.map(move |earlier| EarlierCaller {
+                subplan: earlier.subplan,
+                caller,
+                ticks: earlier.ticks,
+            })
+        };
+        let nodes = self.nodes.iter().enumerate();
+        nodes.filter(|(_, node)| node.used().has_more).flat_map(of_node)
     }
 
     fn may_be_bypassed(&self, i: usize) -> bool {

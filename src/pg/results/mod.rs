@@ -126,14 +126,18 @@ pub unsafe fn histograms<'a>(
     true
 }
 
-/// Returns what was charged to each node and to all inputs below it. InitPlans and subplans are not added, because what
-/// they used was charged to the node that called them. Returns `None` if there is no memory.
+/// Returns what was charged to each node, to all inputs below it, and to the InitPlans and subplans that it called. Returns `None` if there is no memory.
 pub fn charged_below(nodes: &NodeTable) -> Option<Vec<(Buffers, Wal)>> {
     let mut used: Vec<(Buffers, Wal)> = Vec::new();
     used.try_reserve_exact(nodes.count()).ok()?;
     used.extend(nodes.iter().map(|node| {
         let usage = node.usage();
-        (compat::buffers(&usage.buffers), compat::wal(&usage.wal))
+        let (mut buffers, mut wal) = (compat::buffers(&usage.buffers), compat::wal(&usage.wal));
+        if let Some((of_called, wal_of_called)) = node.called() {
+            buffers += of_called;
+            wal += wal_of_called;
+        }
+        (buffers, wal)
     }));
     add_to_parents(
         &mut used,

@@ -4,16 +4,18 @@
 //! reference to a node: a [`NodeRef`] copies a field out or writes one, as a `Cell` does.
 
 use super::node::Node;
-use crate::pg::compat::{IndexSearches, NodeInstrumentation};
+use crate::pg::compat::{self, IndexSearches, NodeInstrumentation};
+use crate::pg::hot::account::{EARLIER, Earlier};
+use crate::pg::hot::called;
 use crate::pg::hot::node::Account;
 use crate::pg::hot::usage::Usage;
 use crate::pg::live::memory::NodeMemory;
 use crate::pg::live::{Header, Need};
 use pgrx::pg_sys::{ExecProcNodeMtd, PlanState, TupleTableSlot};
 use rowsource_core::histogram::Histogram;
-use rowsource_core::model::Estimate;
+use rowsource_core::model::{Buffers, Estimate, Wal};
 use rowsource_core::reconcile::Edge;
-use rowsource_core::results::{Place, TimedCalls, Used};
+use rowsource_core::results::{Caller, Place, TimedCalls, Used};
 use rowsource_core::sampler::{EveryCall, NodeTimer};
 use std::marker::PhantomData;
 
@@ -116,6 +118,19 @@ impl NodeTable {
         })
     }
 
+    /// Returns which node made the last call of an InitPlan or a subplan.
+    pub fn last_caller(&self, i: usize) -> Caller {
+        let node = self.get(i);
+        if node.caller().is_null() {
+            Caller::Unknown
+        } else if node.ran_in().is_null() {
+            Caller::Outside
+        } else {
+            // It is one of these nodes.
+            Caller::Node((node.ran_in() as usize - self.first as usize) / size_of::<Node>())
+        }
+    }
+
     /// Returns the node that contains an account, if it is one of these nodes.
     pub fn of_account(&self, account: *const Usage) -> Option<NodeRef<'_>> {
         let offset = (account as usize).checked_sub(self.first as usize)?;
@@ -175,6 +190,7 @@ macro_rules! setters {
 getters! {
     plan_state: *mut PlanState;
     plan_node_id: i32;
+    ran_in: *mut Node;
     estimate: Estimate;
     parent: i32;
     depth: u16;
@@ -228,6 +244,29 @@ impl<'a> NodeRef<'a> {
     #[inline(always)]
     pub fn as_ptr(self) -> *mut Node {
         self.node
+    }
+
+    /// Returns what the InitPlans and subplans used that it called; `None` if that is nothing.
+    #[inline(always)]
+    pub fn called(self) -> Option<(Buffers, Wal)> {
+        // SAFETY: the node is live as long as its table is borrowed, and only this thread writes to it.
+        self.used().has_more.then(|| unsafe {
+            let called = &raw const (*self.node).called;
+            (compat::buffers(&(*called).buffers), compat::wal(&(*called).wal))
+        })
+    }
+
+    /// Charges the caller of a subplan whose call an error has ended with what it used.
+    pub fn charge_caller(self) {
+        // SAFETY: the node and its caller's account are live as long as the table is borrowed, and only this thread uses them. No reference
+        // to them exists.
+        unsafe { called::charge_caller(self.node) }
+    }
+
+    /// Returns which subplans ran in it before another node called them.
+    pub fn earlier(self) -> [Earlier; EARLIER] {
+        // SAFETY: the same.
+        unsafe { (*self.node).called.earlier }
     }
 
     /// Returns the address of its instrumentation.

@@ -15,7 +15,7 @@ use crate::pg::server::contained::contained;
 use pgrx::pg_sys;
 use rowsource_core::gate::Gate;
 use rowsource_core::histogram::{BUCKETS, Histogram, SharedCounts};
-use rowsource_core::model::NodeStats;
+use rowsource_core::model::{CALLED_WORDS, Called, NodeStats};
 use rowsource_core::results::WorkerReport;
 use rowsource_core::waits::plan::{EventWaits, RunWaits};
 use rowsource_core::waits::team::TeamWaits;
@@ -49,6 +49,8 @@ struct Slot {
     timer_calls: AtomicU64,
     clock_backsteps: AtomicU64,
     waited_ns: AtomicU64,
+    /// What the subplans used that the node called: see [`Called::to_words`].
+    called: [AtomicU64; CALLED_WORDS],
     plain: SharedCounts<BUCKETS>,
     reading: SharedCounts<BUCKETS>,
 }
@@ -233,6 +235,7 @@ impl Channel {
             timed_calls: slot.timed_calls.load(Relaxed),
             timer_calls: slot.timer_calls.load(Relaxed),
             clock_backsteps: slot.clock_backsteps.load(Relaxed),
+            called: Called::from_words(std::array::from_fn(|i| slot.called[i].load(Relaxed))),
         }
     }
 
@@ -357,6 +360,7 @@ pub unsafe fn join(nodes: &NodeTable, is_seen: bool) {
 pub unsafe fn report(
     nodes: &NodeTable,
     stats: &[NodeStats],
+    called: &[(usize, Called)],
     histograms: &[&Histogram],
     waits: Option<&RunWaits>,
 ) {
@@ -385,6 +389,13 @@ pub unsafe fn report(
             }
             if let Some(part) = part(node.plan_node_id()) {
                 Part::add(part, (*node.plan_state()).instrument);
+            }
+        }
+        for (node, called) in called.iter().filter(|(node, _)| *node < nodes.count()) {
+            if let Some(slot) = joined.slot(nodes.get(*node).plan_node_id()) {
+                for (sum, add) in slot.called.iter().zip(called.to_words()) {
+                    sum.fetch_add(add, Relaxed);
+                }
             }
         }
         if let Some(top) = top {

@@ -164,6 +164,6 @@ fn estimates(run: &Run) -> Vec<f64> {
             estimate: run.estimate(i),
         })
         .collect();
-    reconcile(&mut items);
+    reconcile(&mut items, &mut []);
     items.iter().map(|item| item.estimate.total).collect()
 }

@@ -1,7 +1,7 @@
 //! Builds small plans, and computes their statistics.
 
 use super::super::*;
-use crate::model::{Buffers, Estimate, NodeFacts, NodeStats, Time, Wal};
+use crate::model::{Buffers, Called, Estimate, NodeFacts, NodeStats, Time, Wal};
 use crate::reconcile::Edge;
 use crate::sampler::{Config, EveryCall, LongCallEvidence, NodeTimer, TimedCall};
 use rand::SeedableRng;
@@ -30,6 +30,11 @@ pub struct Plan {
     pub by_others: Vec<usize>,
     /// The nodes whose state does not tell that they never ran.
     pub touched: Vec<usize>,
+    /// What subplans used that a node called.
+    pub called: Vec<(usize, Called)>,
+    /// The node that called a subplan last.
+    pub last_callers: Vec<(usize, Caller)>,
+    pub earlier_callers: Vec<EarlierCaller>,
 }
 
 impl Nodes for Plan {
@@ -41,6 +46,17 @@ impl Nodes for Plan {
     }
     fn sample(&self, i: usize) -> NodeSample {
         self.samples[i]
+    }
+    fn called(&self, i: usize) -> Called {
+        let of_node = self.called.iter().find(|(node, _)| *node == i);
+        of_node.map_or(Called::default(), |(_, called)| *called)
+    }
+    fn last_caller(&self, i: usize) -> Caller {
+        let of_node = self.last_callers.iter().find(|(node, _)| *node == i);
+        of_node.map_or(Caller::Unknown, |(_, caller)| *caller)
+    }
+    fn earlier_callers(&self) -> impl Iterator<Item = EarlierCaller> {
+        self.earlier_callers.iter().copied()
     }
     fn may_be_bypassed(&self, i: usize) -> bool {
         self.by_others.contains(&i)
@@ -147,13 +163,13 @@ pub fn timed(elapsed_ns: f64) -> StatementSample<'static> {
 
 pub fn direct(plan: &Plan) -> Option<Vec<NodeStats>> {
     let mut stats = Vec::new();
-    assemble_directly::<_, true>(plan, &CONFIG, TICK_NS, 1e12, &mut stats).then_some(stats)
+    assemble_directly::<_, true>(plan, &CONFIG, TICK_NS, 1e12, &mut stats, &mut Vec::new()).then_some(stats)
 }
 
 /// Returns the same of a plan whose calls are not timed.
 pub fn direct_without_times(plan: &Plan) -> Option<Vec<NodeStats>> {
     let mut stats = Vec::new();
-    assemble_directly::<_, false>(plan, &CONFIG, TICK_NS, 1e12, &mut stats).then_some(stats)
+    assemble_directly::<_, false>(plan, &CONFIG, TICK_NS, 1e12, &mut stats, &mut Vec::new()).then_some(stats)
 }
 
 pub fn assembled(plan: &Plan, statement: &StatementSample) -> Scratch {

@@ -351,6 +351,7 @@ fn a_plan_sum_has_all_executions() {
             ..StatementSums::default()
         },
         waits: None,
+        called: &[],
     };
     let histogram = crate::histogram::Histogram::default();
     let histograms = [&histogram; 3];

@@ -22,7 +22,14 @@ impl Statement {
         // SAFETY: the plan states are live until the query's context is freed, and this runs before. With `core_alive` the
         // memory contexts are live.
         let collector = unsafe { Collector::new(&self.nodes, &self.channel, core_alive, Some(timed)) };
-        assemble_directly::<_, IS_TIMED>(&collector, config, self.tick_ns, elapsed_ns, &mut scratch.stats)
+        assemble_directly::<_, IS_TIMED>(
+            &collector,
+            config,
+            self.tick_ns,
+            elapsed_ns,
+            &mut scratch.stats,
+            &mut scratch.called,
+        )
     }
 
     /// Computes the statistics, no matter whether the wrappers or core measured. Returns false if there is no memory.

@@ -170,12 +170,13 @@ impl Statement {
     }
 
     /// Gives each node its caller's account: the account of the nearest node above that has a wrapper. Nodes such as Hash
-    /// have none, because core does not call them by ExecProcNode.
+    /// have none, because core does not call them by ExecProcNode. The caller of an InitPlan or a subplan is noted when it is called.
     ///
     /// The accounts stay valid until the statement is moved or dropped.
     fn link_accounts(&self) {
         for node in self.nodes.iter() {
             let caller = match usize::try_from(node.parent()).map(|parent| self.nodes.get(parent)) {
+                Ok(_) if node.by_expression() => std::ptr::null_mut(),
                 Err(_) => self.outside.get(),
                 Ok(parent) if parent.by_core() => parent.caller(),
                 Ok(parent) => parent.account(),

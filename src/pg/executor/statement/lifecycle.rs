@@ -292,6 +292,10 @@ impl Statement {
         }
         let now = self.clock.read();
         let mut account = usage::current();
+        if self.owns(account) {
+            // SAFETY: the account belongs to this statement, so it is live. No reference to it exists.
+            unsafe { usage::charge_if_moved(account) };
+        }
         while let Some(node) = self.nodes.of_account(account) {
             if node.interrupted().is_some() {
                 break;
@@ -307,6 +311,9 @@ impl Statement {
                 continue;
             }
             node.set_interrupted(Some(now.saturating_sub(before)));
+            if node.by_expression() && self.level != InstrumentationLevel::Rows {
+                node.charge_caller();
+            }
         }
     }
 

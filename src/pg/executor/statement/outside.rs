@@ -87,7 +87,7 @@ impl Statement {
             return;
         };
         // It is filled in where it stays, because it is large.
-        let Outside { sums, waits } = to.get_or_insert_default();
+        let Outside { sums, waits, .. } = to.get_or_insert_default();
         // SAFETY: the statement is not running, and does not run before the result is dropped, by the caller's promise.
         *waits = unsafe { self.take_waits(stats) };
         // SAFETY: nothing charges the account, and the plan states are live, by the caller's promise. The execution state

@@ -13,7 +13,7 @@ use crate::pg::sql_trace::level;
 use crate::session;
 use pgrx::pg_sys;
 use rowsource_core::histogram::Histogram;
-use rowsource_core::model::{Buffers, NodeStats, Outcome, Outside, Run};
+use rowsource_core::model::{Buffers, Called, NodeStats, Outcome, Outside, Run};
 use rowsource_core::phase::{Event, Phase};
 use rowsource_core::plan::{Costs, PlanNode};
 use rowsource_core::results::{Scratch, Uncounted};
@@ -110,7 +110,7 @@ impl Statement {
             let is_known = self.compute(core_alive, scratch)
                 && unsafe { results::histograms(&self.nodes, &self.channel, &mut histograms) };
             if is_known {
-                self.store_statistics(core_alive, &mut scratch.stats, &histograms);
+                self.store_statistics(core_alive, &mut scratch.stats, &scratch.called, &histograms);
             } else {
                 // There is no memory for its statistics, so the statement is not recorded.
                 // SAFETY: the plan states are live until the query's context is freed, and the statement is not running.
@@ -123,19 +123,28 @@ impl Statement {
     }
 
     /// Has the session store the statistics. A parallel worker reports them to its leader instead.
-    fn store_statistics(&self, core_alive: bool, stats: &mut Vec<NodeStats>, histograms: &[&Histogram]) {
+    fn store_statistics(
+        &self,
+        core_alive: bool,
+        stats: &mut Vec<NodeStats>,
+        called: &[(usize, Called)],
+        histograms: &[&Histogram],
+    ) {
         let Some(target) = &self.target else {
             // SAFETY: the plan states are live until the query's context is freed, and this runs before. Only a parallel worker's
             // statement has no target.
             return unsafe {
                 let waits = self.take_waits(stats);
-                parallel::report(&self.nodes, stats, histograms, waits);
+                parallel::report(&self.nodes, stats, called, histograms, waits);
             };
         };
         let mut outside = None;
         // SAFETY: the plan states are live until the query's context is freed, and this runs before. The phase is `Recorded`
         // now, so the statement is not running.
         unsafe { self.take_outside(stats, core_alive, &mut outside) };
+        if !called.is_empty() {
+            outside.get_or_insert_default().called = called;
+        }
         if !self.switch.get().is_still_on() {
             return self.drop_across_switch(target);
         }
