@@ -18,7 +18,7 @@ use rowsource_core::model::NodeStats;
 use rowsource_core::results::Scratch;
 use std::time::Duration;
 
-/// How often a leader looks whether a worker has counted, and how long it waits each time. A worker counts in microseconds, if a
+/// How often a leader looks in all whether workers have counted, and how long it waits each time. A worker counts in microseconds, if a
 /// processor is free.
 const TRIES: u32 = 1000;
 const PAUSE: Duration = Duration::from_micros(100);
@@ -29,6 +29,7 @@ const PAUSE: Duration = Duration::from_micros(100);
 /// # Safety
 /// An error is ending the statement of these nodes, whose plan states must be live. So must be their memory contexts.
 pub unsafe fn collect(channel: &Channel, nodes: &NodeTable, core_alive: bool) {
+    let mut tries = TRIES;
     for (i, gather) in nodes.iter().enumerate() {
         // SAFETY: the plan states are live by the caller's promise.
         let workers = unsafe { uncollected(gather) };
@@ -37,7 +38,7 @@ pub unsafe fn collect(channel: &Channel, nodes: &NodeTable, core_alive: bool) {
         for (worker, top) in (0..workers).zip(top.into_iter().cycle()) {
             let part = |node: NodeRef| channel.part(worker, node.plan_node_id());
             // SAFETY: a part is mapped, and the gate is shared.
-            if !part(top).is_some_and(|top| settle(channel, worker, unsafe { &(*top).gate })) {
+            if !part(top).is_some_and(|top| settle(channel, worker, unsafe { &(*top).gate }, &mut tries)) {
                 continue;
             }
             for node in nodes.iter() {
@@ -103,8 +104,8 @@ unsafe fn gather_of(nodes: &NodeTable, node: NodeRef) -> Option<usize> {
 }
 
 /// Has a worker's part counted: waits while the worker counts, and counts a copy if it runs. Returns whether the parts are complete.
-fn settle(channel: &Channel, worker: usize, gate: &Gate) -> bool {
-    for _ in 0..TRIES {
+fn settle(channel: &Channel, worker: usize, gate: &Gate, tries: &mut u32) -> bool {
+    loop {
         match gate.found() {
             Found::Counted => return true,
             Found::Hidden(pid) => {
@@ -123,6 +124,8 @@ fn settle(channel: &Channel, worker: usize, gate: &Gate) -> bool {
             }
             Found::Counting => {}
         }
+        let Some(left) = tries.checked_sub(1) else { break };
+        *tries = left;
         std::thread::sleep(PAUSE);
     }
     match gate.found() {
