@@ -329,7 +329,7 @@ fn of_a_running_statement_times_add_up() {
         // It sleeps in a CTE, in an InitPlan, and in a subplan of the second partition.
         "WITH x AS MATERIALIZED (SELECT i, pg_sleep(CASE WHEN i = 900 THEN 1000 ELSE 0 END) IS NULL FROM t) SELECT count(*) FROM x a, (SELECT * FROM x) b",
         "SELECT count(*) FROM t WHERE i > (SELECT count(pg_sleep(CASE WHEN i = 900 THEN 1000 ELSE 0 END)) FROM t)",
-        "SELECT count(*) FROM parts WHERE (SELECT count(pg_sleep(CASE WHEN parts.i = 400 THEN 1000 ELSE 0 END)) FROM t WHERE t.i = parts.i) = 1",
+        "SELECT count(*) FROM parts WHERE (SELECT count(pg_sleep(CASE WHEN t.i = 400 THEN 1000 ELSE 0 END)) FROM t WHERE t.i = parts.i) = 1",
     ] {
         let busy = Busy::run(server.session(), sql);
         until_waiting(&mut observer, busy.pid, "PgSleep");

@@ -31,10 +31,10 @@ pub unsafe fn note_caller(node: *mut Node, caller: Account) {
                 if place.subplan == subplan || place.subplan == 0 {
                     place.subplan = subplan;
                     place.ticks += more;
-                    (*node).called.ticks = ticks;
                     break;
                 }
             }
+            (*node).called.ticks = ticks;
             // So both are cleared.
             (*earlier).usage.used.has_more = true;
             (*node).usage.used.has_more = true;

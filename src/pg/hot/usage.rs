@@ -215,12 +215,37 @@ unsafe fn charge_all(account: *mut Usage) -> bool {
 pub unsafe fn add_since(account: *mut Usage, buffers: *const BufferUsage, wal: *const WalUsage) {
     // SAFETY: all are live by the caller's promise. Only this thread writes the counters of the last charge.
     unsafe {
+        let now = HOT.last_charged.as_ptr().cast_const();
+        add_between(
+            account,
+            buffers,
+            wal,
+            &raw const (*now).buffers,
+            &raw const (*now).wal,
+        );
+    }
+}
+
+/// Adds what was used between two moments to an account.
+///
+/// # Safety
+/// All must point to live values, and no reference to `account` may exist.
+pub unsafe fn add_between(
+    account: *mut Usage,
+    from_buffers: *const BufferUsage,
+    from_wal: *const WalUsage,
+    to_buffers: *const BufferUsage,
+    to_wal: *const WalUsage,
+) {
+    // SAFETY: all are live by the caller's promise.
+    unsafe {
         (*account).is_charged = true;
         (*account).used = Used {
             has_changes: true,
             has_more: true,
         };
-        accumulate_since(&raw mut (*account).buffers, &raw mut (*account).wal, buffers, wal);
+        unguarded::BufferUsageAccumDiff(&raw mut (*account).buffers, to_buffers, from_buffers);
+        unguarded::WalUsageAccumDiff(&raw mut (*account).wal, to_wal, from_wal);
     }
 }
 

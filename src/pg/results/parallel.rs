@@ -63,6 +63,9 @@ pub struct Part {
     pub gate: Gate,
     /// The sums of all workers that have ended.
     pub instr: NodeInstrumentation,
+    /// The part of the blocks and the WAL that core has added to the leader's: that of the workers before the last one. It is used where
+    /// the gate is.
+    pub in_leader: (pg_sys::BufferUsage, pg_sys::WalUsage),
 }
 
 impl Part {
@@ -347,6 +350,8 @@ pub unsafe fn join(nodes: &NodeTable, is_seen: bool) {
         let joined = Mapped(header);
         JOINED.set(Some(joined));
         if let Some(top) = joined.part(pg_sys::ParallelWorkerNumber as usize, top.plan_node_id()) {
+            let core = compat::common_instrumentation(&mut (*top).instr);
+            (*top).in_leader = (core.bufusage, core.walusage);
             (*top).gate.open(server::pid(), is_seen);
         }
     }

@@ -9,6 +9,7 @@ use super::export;
 use super::node_table::{NodeRef, NodeTable};
 use super::parallel::{Channel, Part};
 use crate::pg::compat;
+use crate::pg::hot::usage;
 use crate::pg::live;
 use crate::pg::plan::tree;
 use crate::pg::server::contained::contained;
@@ -38,9 +39,13 @@ pub unsafe fn collect(channel: &Channel, nodes: &NodeTable, core_alive: bool) {
         for (worker, top) in (0..workers).zip(top.into_iter().cycle()) {
             let part = |node: NodeRef| channel.part(worker, node.plan_node_id());
             // SAFETY: a part is mapped, and the gate is shared.
-            if !part(top).is_some_and(|top| settle(channel, worker, unsafe { &(*top).gate }, &mut tries)) {
+            let Some(of_top) =
+                part(top).filter(|top| settle(channel, worker, unsafe { &(**top).gate }, &mut tries))
+            else {
                 continue;
-            }
+            };
+            // SAFETY: the plan states are live by the caller's promise. Nobody writes the parts any more.
+            unsafe { charge(gather, of_top) };
             for node in nodes.iter() {
                 // SAFETY: the plan states are live by the caller's promise. Nobody writes the parts any more.
                 unsafe {
@@ -73,23 +78,54 @@ unsafe fn collect_part(node: NodeRef, part: *mut Part, worker: usize, kept: Opti
     }
 }
 
+/// Charges a Gather with what its workers used, as core does when they end.
+///
+/// # Safety
+/// The plan state of the Gather must be live, and the part mapped. Nobody may write it.
+unsafe fn charge(gather: NodeRef, part: *mut Part) {
+    // SAFETY: the caller promises it.
+    unsafe {
+        if info(gather).is_none_or(|info| info.finished) {
+            return;
+        }
+        let (buffers, wal) = (&raw const (*part).in_leader.0, &raw const (*part).in_leader.1);
+        let core = compat::common_instrumentation(&mut (*part).instr);
+        usage::add_between(
+            gather.account(),
+            buffers,
+            wal,
+            &raw const core.bufusage,
+            &raw const core.walusage,
+        );
+    }
+}
+
 /// Returns how many workers of a Gather core may not have collected: none if it has shut the Gather down, which it does once.
 ///
 /// # Safety
 /// The plan state of the node must be live.
 unsafe fn uncollected(node: NodeRef) -> usize {
+    // SAFETY: the caller promises it.
+    let context = unsafe { info(node).and_then(|info| info.pcxt.as_ref()) };
+    context.map_or(0, |context| usize::try_from(context.nworkers).unwrap_or(0))
+}
+
+/// Returns what core has of the workers of a Gather that it has not shut down.
+///
+/// # Safety
+/// The plan state of the node must be live.
+unsafe fn info<'a>(node: NodeRef<'a>) -> Option<&'a pg_sys::ParallelExecutorInfo> {
     let ps = node.plan_state();
     // SAFETY: the plan state is live by the caller's promise, and of the type that its tag says. What it refers to is live until core
     // shuts it down.
-    let context = unsafe {
+    unsafe {
         let info = match tree::tag(ps) {
             NodeTag::T_GatherState => (*ps.cast::<pg_sys::GatherState>()).pei,
             NodeTag::T_GatherMergeState => (*ps.cast::<pg_sys::GatherMergeState>()).pei,
-            _ => return 0,
+            _ => return None,
         };
-        info.as_ref().and_then(|info| info.pcxt.as_ref())
-    };
-    context.map_or(0, |context| usize::try_from(context.nworkers).unwrap_or(0))
+        info.as_ref()
+    }
 }
 
 /// Returns the innermost Gather above a node.
