@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The most sessions of a server.
 const CONNECTIONS: usize = 60;
-/// The sizes of the statements that take all memory: how many scans they have. Beside the nodes of each, its block has room for their names.
-const SIZES: [usize; 8] = [130, 70, 30, 14, 8, 4, 2, 1];
+/// The sizes of the statements that take all memory: how many scans they have.
+const SIZES: [usize; 8] = [140, 70, 30, 16, 8, 4, 2, 1];
 
 fn server(name: &str) -> Server {
     let server = Server::preloaded(

@@ -59,6 +59,15 @@ impl Need {
         }
     }
 
+    /// Returns the need with so short a description that it has little more than the names of the nodes.
+    pub fn with_names(self) -> Need {
+        const NAMES: usize = 100;
+        Need {
+            description: self.description.min(NAMES * self.nodes),
+            ..self
+        }
+    }
+
     fn bytes(self) -> usize {
         self.nodes * size_of::<Node>() + self.description
     }

@@ -71,6 +71,11 @@ impl NodeMemory {
         matches!(self, NodeMemory::Shared(_))
     }
 
+    /// Returns whether others see it, and it has room for a statement.
+    pub fn is_shared_with_room(&self, need: Need) -> bool {
+        matches!(self, NodeMemory::Shared(block) if block.fits(need))
+    }
+
     /// Takes the memory again after [`NodeMemory::give_back`]. Returns false if its statement must be set up
     /// anew, because another session has its block, because there may be a block for it now, or because
     /// another statement has been shown in its place.

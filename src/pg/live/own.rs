@@ -222,7 +222,7 @@ pub fn take_block(need: Need) -> Option<(OwnBlock, bool)> {
     if !has_slot() {
         return None;
     }
-    let smallest = Need::of_nodes(need.nodes).kind()?;
+    let smallest = need.with_names().kind()?;
     let memory = store::live_memory()?;
     let area = own(&memory)?;
     let larger = need.kind().filter(|kind| *kind != smallest);

@@ -13,6 +13,7 @@ use crate::pg::hot::usage;
 use crate::pg::live;
 use crate::pg::plan::tree;
 use crate::pg::server::contained::contained;
+use crate::pg::server::unguarded;
 use pgrx::pg_sys::{self, NodeTag};
 use rowsource_core::gate::{Found, Gate};
 use rowsource_core::model::NodeStats;
@@ -45,7 +46,7 @@ pub unsafe fn collect(channel: &Channel, nodes: &NodeTable, core_alive: bool) {
                 continue;
             };
             // SAFETY: the plan states are live by the caller's promise. Nobody writes the parts any more.
-            unsafe { charge(gather, of_top) };
+            unsafe { charge(nodes, gather, of_top) };
             for node in nodes.iter() {
                 // SAFETY: the plan states are live by the caller's promise. Nobody writes the parts any more.
                 unsafe {
@@ -78,25 +79,30 @@ unsafe fn collect_part(node: NodeRef, part: *mut Part, worker: usize, kept: Opti
     }
 }
 
-/// Charges a Gather with what its workers used, as core does when they end.
+/// Charges a Gather with what its workers used, as core does when they end. A Hash above it is called by core, which counts for itself.
 ///
 /// # Safety
-/// The plan state of the Gather must be live, and the part mapped. Nobody may write it.
-unsafe fn charge(gather: NodeRef, part: *mut Part) {
-    // SAFETY: the caller promises it.
+/// The plan states must be live, and the part mapped. Nobody may write it.
+unsafe fn charge(nodes: &NodeTable, gather: NodeRef, part: *mut Part) {
+    // SAFETY: the caller promises it. The instrumentation of a node is null or lives as long as its plan state.
     unsafe {
         if info(gather).is_none_or(|info| info.finished) {
             return;
         }
         let (buffers, wal) = (&raw const (*part).in_leader.0, &raw const (*part).in_leader.1);
         let core = compat::common_instrumentation(&mut (*part).instr);
-        usage::add_between(
-            gather.account(),
-            buffers,
-            wal,
-            &raw const core.bufusage,
-            &raw const core.walusage,
-        );
+        let (to_buffers, to_wal) = (&raw const core.bufusage, &raw const core.walusage);
+        usage::add_between(gather.account(), buffers, wal, to_buffers, to_wal);
+        for above in above(nodes, gather)
+            .map(|above| nodes.get(above))
+            .filter(|above| above.by_core())
+        {
+            if let Some(instr) = (*above.plan_state()).instrument.as_mut() {
+                let core = compat::common_instrumentation(instr);
+                unguarded::BufferUsageAccumDiff(&raw mut core.bufusage, to_buffers, buffers);
+                unguarded::WalUsageAccumDiff(&raw mut core.walusage, to_wal, wal);
+            }
+        }
     }
 }
 
@@ -133,10 +139,14 @@ unsafe fn info<'a>(node: NodeRef<'a>) -> Option<&'a pg_sys::ParallelExecutorInfo
 /// # Safety
 /// The plan states must be live.
 unsafe fn gather_of(nodes: &NodeTable, node: NodeRef) -> Option<usize> {
+    // SAFETY: the plan states are live by the caller's promise.
+    above(nodes, node).find(|above| unsafe { tree::is_gather(nodes.get(*above).plan_state()) })
+}
+
+/// Returns the nodes above a node.
+fn above(nodes: &NodeTable, node: NodeRef) -> impl Iterator<Item = usize> {
     let parent = |node: NodeRef| usize::try_from(node.parent()).ok();
-    std::iter::successors(parent(node), |above| parent(nodes.get(*above)))
-        // SAFETY: the plan states are live by the caller's promise.
-        .find(|above| unsafe { tree::is_gather(nodes.get(*above).plan_state()) })
+    std::iter::successors(parent(node), move |above| parent(nodes.get(*above)))
 }
 
 /// Has a worker's part counted: waits while the worker counts, and counts a copy if it runs. Returns whether the parts are complete.

@@ -120,7 +120,7 @@ pub fn take_shared(need: Need) -> Option<NodeMemory> {
         with_pool(|pool| {
             let has_room = |kept: &&mut Option<Box<Statement>>| {
                 let memory = kept.as_deref().map(|statement| statement.nodes.memory());
-                memory.is_some_and(|memory| memory.is_shared() && memory.capacity() >= need.nodes)
+                memory.is_some_and(|memory| memory.is_shared_with_room(need.with_names()))
             };
             let smallest = pool
                 .iter_mut()
