@@ -1,6 +1,7 @@
 //! The plans that this session ran, and its last statement. Executions are recorded in the store that all sessions share
 //! (`pg::store`). If there is none, they are recorded here.
 
+mod late;
 mod plans;
 
 use crate::pg::server::backend_local::BackendLocal;
@@ -9,8 +10,8 @@ use crate::pg::store;
 use plans::Plans;
 use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{
-    Buffers, DatabaseSum, ExecutionStats, LazyDescription, NodeStats, NodeTotals, Outcome, Outside, Plan,
-    PlanKey, Run, StatementFacts, Workers,
+    Buffers, DatabaseSum, ExecutionStats, Late, LazyDescription, NodeStats, NodeTotals, Outcome, Outside,
+    Plan, PlanKey, Run, StatementFacts, StatementSums, Workers,
 };
 use rowsource_core::plan::Costs;
 use rowsource_core::results::Counts;
@@ -75,9 +76,9 @@ struct Last {
     description: Rc<LazyDescription>,
     older_literals: bool,
     run: Run,
-    /// What it did outside of its nodes, if `has_facts`.
-    facts: StatementFacts,
-    has_facts: bool,
+    /// What it did outside of its nodes, if `has_sums`.
+    sums: StatementSums,
+    has_sums: bool,
     /// Its waits.
     waits: PlanWaits,
     /// What each process of a parallel plan did.
@@ -110,12 +111,14 @@ const COPIES_PERIOD: i64 = 10_000_000;
 struct Session {
     plans: Plans,
     last: Option<Last>,
+    utility: Option<late::Utility>,
 }
 
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static SESSION: BackendLocal<RefCell<Session>> = BackendLocal::new(RefCell::new(Session {
     plans: Plans::new(),
     last: None,
+    utility: None,
 }));
 
 /// Returns a plan that the session has run before.
@@ -196,13 +199,32 @@ pub fn record(execution: &mut Execution, nodes: &mut Vec<NodeStats>, histograms:
     }
 }
 
-/// Adds what the session's last statement waited after its end, at its commit. Does nothing if that statement ended before this
-/// time, or if no client sent it: then the waits are those of another statement.
-pub fn add_late_waits(since: i64, waits: &PlanWaits) {
+/// Keeps a utility statement of the client, and what its nodes did, until its commit is known.
+pub fn keep_utility(execution: &Execution, nodes: Vec<NodeStats>) {
+    if let Ok(mut session) = SESSION.try_borrow_mut() {
+        let waits = execution.outside.and_then(|outside| outside.waits);
+        session.utility = Some(late::Utility {
+            plan: execution.plan.clone(),
+            description: execution.description.clone(),
+            run: execution.run,
+            waits: waits.map(PlanWaits::of).unwrap_or_default(),
+            nodes,
+        });
+    }
+}
+
+/// Adds what the session's last statement waited after its end, at its commit, or its last utility statement. Does nothing if that
+/// statement ended before this time, or if no client sent it: then the waits are those of another statement.
+pub fn add_late_waits(since: i64, waits: &PlanWaits, is_utility: bool) {
     let Ok(mut session) = SESSION.try_borrow_mut() else {
         return;
     };
-    let Session { plans, last } = &mut *session;
+    let Session { plans, last, utility } = &mut *session;
+    if is_utility {
+        return utility
+            .iter_mut()
+            .for_each(|utility| utility.add_waits(plans, waits));
+    }
     let Some(last) = last.as_mut().filter(|last| last.run.at >= since) else {
         return;
     };
@@ -210,12 +232,29 @@ pub fn add_late_waits(since: i64, waits: &PlanWaits) {
         return;
     }
     last.waits.merge(waits);
-    if last.run.explained {
-        return;
+    if !last.run.explained {
+        last.add_late(plans, Late::Waits(waits));
     }
-    let (plan, at, nodes) = (last.plan.for_store(&last.description), last.run.at, last.nodes());
-    if !store::add_late_waits(plan, at, nodes, waits) {
-        plans.add_late_waits(&last.plan, waits);
+}
+
+/// Adds how long the commit of the session's last statement took, or of its last utility statement.
+#[inline(always)]
+pub fn add_commit(ms: f64, is_utility: bool) {
+    let Ok(mut session) = SESSION.try_borrow_mut() else {
+        return;
+    };
+    let Session { plans, last, utility } = &mut *session;
+    if is_utility {
+        return utility
+            .iter_mut()
+            .for_each(|utility| utility.add_commit(plans, ms));
+    }
+    if let Some(last) = last.as_mut().filter(|last| !last.run.explained) {
+        last.run.commit_ms = ms;
+        last.add_late(plans, Late::Commit(&last.run));
+        if store::may_keep_late(last.plan.for_store(&last.description), &last.run) {
+            last.keep_committed();
+        }
     }
 }
 
@@ -288,8 +327,8 @@ pub fn last_outcome() -> Option<(PlanKey, Outcome)> {
 pub fn last_summary() -> Option<(Option<f64>, StatementFacts)> {
     let session = SESSION.borrow();
     let last = session.last.as_ref()?;
-    let mut facts = if last.has_facts {
-        last.facts
+    let mut facts = if last.has_sums {
+        last.sums.facts
     } else {
         StatementFacts::default()
     };
@@ -399,7 +438,7 @@ impl Session {
         }
         last.older_literals = execution.older_literals;
         last.run = execution.run;
-        last.has_facts = false;
+        last.has_sums = false;
         last.waits.clear();
         if let Some(outside) = execution.outside {
             last.keep_outside(outside);
@@ -418,8 +457,8 @@ impl Last {
             description: execution.description.clone(),
             older_literals: execution.older_literals,
             run: execution.run,
-            facts: StatementFacts::default(),
-            has_facts: false,
+            sums: StatementSums::default(),
+            has_sums: false,
             waits: PlanWaits::none(),
             workers: None,
             planning_ms: 0.0,
@@ -451,14 +490,34 @@ impl Last {
         }
     }
 
+    /// Adds what came after its end.
+    #[inline(always)]
+    fn add_late(&self, plans: &Plans, late: Late<'_>) {
+        let ended = (self.run.at, self.nodes());
+        late::add(plans, (&self.plan, &self.description), ended, late);
+    }
+
+    /// Keeps it whole, if it is the slowest execution of its plan with its commit.
+    #[cold]
+    #[inline(never)]
+    fn keep_committed(&mut self) {
+        if self.compute() {
+            let sums = if self.has_sums {
+                self.sums
+            } else {
+                StatementSums::default()
+            };
+            let plan = (&self.plan, &self.description);
+            late::keep(plan, &self.run, sums, &self.waits, &self.stats);
+        }
+    }
+
     /// Keeps what an execution did outside of its nodes, and its waits.
     #[cold]
     #[inline(never)]
     fn keep_outside(&mut self, outside: &Outside) {
-        self.has_facts = !outside.sums.facts.is_none();
-        if self.has_facts {
-            self.facts = outside.sums.facts;
-        }
+        self.sums = outside.sums;
+        self.has_sums = true;
         if let Some(waits) = outside.waits {
             self.waits = PlanWaits::of(waits);
         }

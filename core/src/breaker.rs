@@ -64,7 +64,7 @@ impl Work {
                 let nodes = nodes.iter().map(|node| &node.total);
                 Self::of_nodes(nodes, plan.times.total_ms, plan.sampfreq, is_sent, costs)
             }
-            Batch::Explained(..) | Batch::LateWaits(..) => Work::default(),
+            Batch::Explained(..) | Batch::Late(..) => Work::default(),
         }
     }
 

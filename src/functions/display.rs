@@ -106,6 +106,7 @@ fn header(plan: &Plan, shown: Shown) -> Header {
         } else {
             statistics.times.total_ms
         },
+        around_ms: plan.around_ms,
         outcome: statistics.last_outcome,
         unfinished: statistics.last_unfinished,
         explained: is_one && plan.explained,
@@ -173,6 +174,10 @@ pub(super) fn take_kept(plan: &mut Plan, which: Exemplar) -> Option<KeptExecutio
     };
     plan.statistics = plan.statistics.with_last(&kept.run);
     plan.last_waits = Some(kept.waits);
+    plan.around_ms = plan
+        .key
+        .toplevel()
+        .then_some([kept.run.before_ms, kept.run.commit_ms]);
     plan.explained = false;
     Some(kept)
 }

@@ -284,6 +284,17 @@ pub fn plan_rows(rows: &mut Rows) {
     }
 }
 
+/// Returns how long clients waited for the executions; nothing of statements in functions.
+fn response_times(statistics: &PlanStats, is_sent: bool) -> [Value; 4] {
+    let times = [
+        statistics.response_ms(),
+        statistics.max_response_ms,
+        statistics.before_ms,
+        statistics.commit_ms,
+    ];
+    times.map(|ms| value(ms).filter(|_| is_sent))
+}
+
 /// Returns the row of the executions of a database whose plans are not stored. Its statement and its plan are unknown.
 fn others_row(sum: &DatabaseSum) -> Vec<Value> {
     let dbid = Some(sum.dbid).filter(|dbid| *dbid != 0);
@@ -300,6 +311,7 @@ fn others_row(sum: &DatabaseSum) -> Vec<Value> {
     values.extend(plan_values(&sum.totals.plan, &sum.totals.statement, false));
     values.extend([None, None, statement_details(&sum.totals.statement, None)]);
     values.extend(wait_times(&sum.totals.plan));
+    values.extend(response_times(&sum.totals.plan, sum.toplevel));
     values
 }
 
@@ -321,6 +333,7 @@ fn plan_row(row: &Row) -> Vec<Value> {
         statement_details(&sums, names_from),
     ]);
     values.extend(wait_times(&row.plan.statistics));
+    values.extend(response_times(&row.plan.statistics, row.plan.key.toplevel()));
     values
 }
 

@@ -70,7 +70,9 @@ pub use live::{
 };
 pub use pending::{PlanRef, PlanSlot};
 pub use read::{current_plan, description, flips, info, keys, others, plan, reset};
-pub use record::{Listener, add_late_waits, record, record_counts, record_explained, set_listener, tell};
+pub use record::{
+    Listener, add_late, keep_late, may_keep_late, record, record_counts, record_explained, set_listener, tell,
+};
 pub use startup::init;
 pub use targets::SharedTargets;
 pub use worker::{worker_arrives, worker_leaves};

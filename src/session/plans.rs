@@ -5,8 +5,7 @@ use crate::guc;
 use crate::pg::server;
 use crate::pg::store::{PlanRef, PlanSlot};
 use rowsource_core::eviction::{Limits, oldest};
-use rowsource_core::model::{ExecutionStats, KeepLimit, LazyDescription, NodeTotals, Plan, PlanKey};
-use rowsource_core::waits::plan::PlanWaits;
+use rowsource_core::model::{ExecutionStats, KeepLimit, Late, LazyDescription, NodeTotals, Plan, PlanKey};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -160,10 +159,10 @@ impl Plans {
         }
     }
 
-    /// Adds waits of an execution that ended at this time to the plan's statistics in this session.
-    pub fn add_late_waits(&self, plan: &KnownPlan, waits: &PlanWaits) {
+    /// Adds what came after the end of an execution to the plan's statistics in this session.
+    pub fn add_late(&self, plan: &KnownPlan, late: Late<'_>) {
         if let Some(local) = &mut *plan.local.borrow_mut() {
-            local.statistics.add_late_waits(waits);
+            local.statistics.add_late(late);
         }
     }
 

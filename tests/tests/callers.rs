@@ -139,7 +139,7 @@ fn the_statements_of_clients_have_all_time_once() {
 }
 
 #[test]
-fn with_track_top_only_call_and_do_have_rows() {
+fn with_track_top_only_call_do_and_commit_have_rows() {
     let server = server("callers-top", "top");
     let mut client = server.connect();
     load(&mut client);
@@ -157,6 +157,7 @@ fn with_track_top_only_call_and_do_have_rows() {
         "CALL 1 0 t t",
         "CALL 1 0 t t",
         "CALL 1 1 t t",
+        "COMMIT 1 0 t f",
         "DO 1 0 t t",
         "DO 1 0 t t",
     ];

@@ -114,7 +114,7 @@ impl Executions {
                 first_at: execution.run.at,
                 last_at: execution.run.at,
             },
-            Batch::Explained(at, _) | Batch::LateWaits(_, at, _) => Executions {
+            Batch::Explained(at, _) | Batch::Late(_, at, _) => Executions {
                 sample: Sample::default(),
                 first_at: *at,
                 last_at: *at,

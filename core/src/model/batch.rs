@@ -1,10 +1,10 @@
 //! Statistics of one plan that are about to be added to the store.
 
+use super::execution::Late;
 use super::node::NodeTotals;
 use super::others::PlanTotals;
 use super::plan::{ExecutionStats, PlanStats};
 use super::statement_facts::StatementSums;
-use crate::waits::plan::PlanWaits;
 
 /// Statistics of a plan and of its nodes, to be added to the store.
 #[derive(Clone, Copy)]
@@ -13,8 +13,8 @@ pub enum Batch<'a> {
     Execution(ExecutionStats<'a>),
     /// An execution by EXPLAIN (ANALYZE), which is only counted: when it ended, and the number of nodes.
     Explained(i64, usize),
-    /// What an execution waited after its end, at its commit: when it ended, and the number of nodes.
-    LateWaits(&'a PlanWaits, i64, usize),
+    /// What came after the end of an execution, at its commit: when it ended, and the number of nodes.
+    Late(Late<'a>, i64, usize),
     /// Several executions that were summed up elsewhere.
     Sum(&'a PlanStats, &'a [NodeTotals]),
 }
@@ -24,7 +24,7 @@ impl Batch<'_> {
     pub fn node_count(&self) -> usize {
         match self {
             Batch::Execution(execution) => execution.nodes.len(),
-            Batch::Explained(_, count) | Batch::LateWaits(_, _, count) => *count,
+            Batch::Explained(_, count) | Batch::Late(_, _, count) => *count,
             Batch::Sum(_, nodes) => nodes.len(),
         }
     }
@@ -33,7 +33,7 @@ impl Batch<'_> {
     pub fn executions(&self) -> u64 {
         match self {
             Batch::Execution(_) => 1,
-            Batch::Explained(..) | Batch::LateWaits(..) => 0,
+            Batch::Explained(..) | Batch::Late(..) => 0,
             Batch::Sum(plan, _) => plan.times.calls,
         }
     }
@@ -42,7 +42,7 @@ impl Batch<'_> {
     pub fn last_seen(&self) -> i64 {
         match self {
             Batch::Execution(execution) => execution.run.at,
-            Batch::Explained(at, _) | Batch::LateWaits(_, at, _) => *at,
+            Batch::Explained(at, _) | Batch::Late(_, at, _) => *at,
             Batch::Sum(plan, _) => plan.last_seen,
         }
     }
@@ -68,8 +68,8 @@ impl Batch<'_> {
                 stats.add_explained(*at);
                 false
             }
-            Batch::LateWaits(waits, ..) => {
-                stats.add_late_waits(waits);
+            Batch::Late(late, ..) => {
+                stats.add_late(*late);
                 false
             }
             Batch::Sum(plan, _) => stats.merge(plan),
@@ -89,7 +89,7 @@ impl Batch<'_> {
                 rest.add_to_nodes(totals);
                 execution.add_called(first, totals);
             }
-            Batch::Explained(..) | Batch::LateWaits(..) => {}
+            Batch::Explained(..) | Batch::Late(..) => {}
             Batch::Sum(_, nodes) => {
                 let nodes = nodes.get(first..).unwrap_or_default();
                 for (total, node) in totals.iter_mut().zip(nodes) {
@@ -106,7 +106,7 @@ mod tests {
     use crate::clock::Source;
     use crate::histogram::Histogram;
     use crate::model::{NodeStats, Outcome, Outside, PlanOrigin, Planning, Run};
-    use crate::waits::plan::{EventWaits, RunWaits};
+    use crate::waits::plan::{EventWaits, PlanWaits, RunWaits};
 
     fn run(at: i64, elapsed_ms: f64) -> Run {
         Run {
@@ -114,6 +114,8 @@ mod tests {
             sampfreq: 1,
             clock: Some(Source::Tsc),
             elapsed_ms,
+            before_ms: 3.0,
+            commit_ms: 0.0,
             planning: Planning::default(),
             origin: PlanOrigin::Other,
             at,
@@ -185,8 +187,18 @@ mod tests {
         assert_eq!(plan_of_sum.durations, plan.durations);
         let waits_of = |plan: &PlanStats| plan.waits.events().map(|w| w.ns).sum::<u64>();
         assert_eq!(waits_of(&plan_of_sum), 20);
-        Batch::LateWaits(&PlanWaits::of(&waits), 7, 3).add_to_plan(&mut plan_of_sum);
+        Batch::Late(Late::Waits(&PlanWaits::of(&waits)), 7, 3).add_to_plan(&mut plan_of_sum);
         assert_eq!(waits_of(&plan_of_sum), 30);
+        let committed = Run {
+            commit_ms: 50.0,
+            ..runs[1]
+        };
+        Batch::Late(Late::Commit(&committed), 7, 3).add_to_plan(&mut plan_of_sum);
+        assert_eq!((plan_of_sum.before_ms, plan_of_sum.commit_ms), (6.0, 50.0));
+        assert_eq!(
+            (plan_of_sum.response_ms(), plan_of_sum.max_response_ms),
+            (62.0, 57.0)
+        );
         assert_eq!(
             StatementSums::of(&plan_of_sum, totals_of_sum.first()).rows,
             7 + 7 + 11

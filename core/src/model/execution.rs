@@ -2,6 +2,7 @@
 
 use crate::clock::Source;
 use crate::float::{at_least, at_most, log2};
+use crate::waits::plan::PlanWaits;
 use serde::{Deserialize, Serialize};
 
 /// How an execution ended.
@@ -169,6 +170,10 @@ pub struct Run {
     pub clock: Option<Source>,
     /// Milliseconds that it ran, without the time between the fetches of a cursor.
     pub elapsed_ms: f64,
+    /// Milliseconds from the arrival of the client's message to the executor, for the parser, the planner and locks; 0 if no client sent it.
+    pub before_ms: f64,
+    /// Milliseconds from its end to that of its transaction, if that ended with it; 0 as long as that is not known.
+    pub commit_ms: f64,
     /// What the planner did for it.
     pub planning: Planning,
     /// Where its plan comes from.
@@ -183,6 +188,23 @@ pub struct Run {
     pub caller: i64,
     /// Rows that it changed without returning them, or that COPY copied.
     pub changed_rows: u64,
+}
+
+impl Run {
+    /// Returns the milliseconds that its client waited for it.
+    #[inline(always)]
+    pub fn response_ms(&self) -> f64 {
+        self.before_ms + self.elapsed_ms + self.commit_ms
+    }
+}
+
+/// What comes after the end of an execution, when its transaction ends.
+#[derive(Clone, Copy)]
+pub enum Late<'a> {
+    /// What it waited then.
+    Waits(&'a PlanWaits),
+    /// The execution, whose `commit_ms` is known now.
+    Commit(&'a Run),
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::statement_facts::{Outside, StatementSums};
 use crate::waits::plan::PlanWaits;
 use serde::{Deserialize, Serialize};
 
-/// The slowest execution is kept if it took longer than this.
+/// The slowest execution is kept if its client waited longer than this.
 pub const MIN_SLOWEST_MS: f64 = 1.0;
 /// An execution that took so many times as long as the kept one is kept in any case.
 const MUCH_SLOWER: f64 = 1.1;
@@ -58,7 +58,7 @@ impl Exemplar {
 /// A packed execution.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Packed {
-    elapsed_ms: f64,
+    response_ms: f64,
     /// When it ended, in microseconds since 2000-01-01 UTC.
     at: i64,
     bytes: Vec<u8>,
@@ -91,15 +91,15 @@ pub struct KeptExecution {
 pub struct Exemplars([Option<Packed>; Exemplar::ALL.len()]);
 
 impl Exemplars {
-    /// Returns the milliseconds that an execution must exceed to become the slowest one.
+    /// Returns the milliseconds that the client must have waited for an execution so that it becomes the slowest one.
     pub fn slowest_ms(&self) -> f64 {
         let kept = self.0[Exemplar::Slowest as usize].as_ref();
-        kept.map_or(MIN_SLOWEST_MS, |kept| kept.elapsed_ms)
+        kept.map_or(MIN_SLOWEST_MS, |kept| kept.response_ms)
     }
 
     /// Returns whether the execution would be kept.
     pub fn wants(&self, run: &Run) -> bool {
-        run.outcome != Outcome::Completed || run.elapsed_ms > self.slowest_ms()
+        run.outcome != Outcome::Completed || run.response_ms() > self.slowest_ms()
     }
 
     /// Keeps an execution, in the place of an earlier one.
@@ -124,7 +124,7 @@ impl Exemplars {
             append(&mut bytes, node)?;
         }
         self.0[Exemplar::of(run.outcome) as usize] = Some(Packed {
-            elapsed_ms: run.elapsed_ms,
+            response_ms: run.response_ms(),
             at: run.at,
             bytes: without_zeros(&bytes)?,
         });
@@ -137,7 +137,9 @@ impl Exemplars {
             let is_better = match (&kept, &other) {
                 (_, None) => false,
                 (None, _) => true,
-                (Some(kept), Some(other)) if which == Exemplar::Slowest => other.elapsed_ms > kept.elapsed_ms,
+                (Some(kept), Some(other)) if which == Exemplar::Slowest => {
+                    other.response_ms > kept.response_ms
+                }
                 (Some(kept), Some(other)) => other.at > kept.at,
             };
             if is_better {
@@ -233,7 +235,8 @@ impl KeepLimit {
 
     /// Returns whether this execution may be kept. `slowest_ms` is the time of the one that is kept as the slowest.
     pub fn allows(&mut self, run: &Run, slowest_ms: f64) -> bool {
-        let is_much_slower = run.outcome == Outcome::Completed && run.elapsed_ms > MUCH_SLOWER * slowest_ms;
+        let is_much_slower =
+            run.outcome == Outcome::Completed && run.response_ms() > MUCH_SLOWER * slowest_ms;
         is_much_slower || self.is_below(run.at)
     }
 

@@ -29,7 +29,7 @@ pub use batch::Batch;
 pub use description::PlanDescription;
 pub use durations::Durations;
 pub use estimates::{Estimate, Estimates};
-pub use execution::{Outcome, PlanOrigin, Planning, Run, Times, clock_name};
+pub use execution::{Late, Outcome, PlanOrigin, Planning, Run, Times, clock_name};
 pub use exemplar::{Exemplar, Exemplars, KeepLimit, KeptExecution, MIN_SLOWEST_MS};
 pub use facts::{NodeFacts, NodeKind, ScanIo};
 pub use format::FILE_FORMAT;

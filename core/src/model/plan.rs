@@ -2,12 +2,13 @@
 
 use super::description::PlanDescription;
 use super::durations::Durations;
-use super::execution::{Outcome, PlanOrigin, Planning, Run, Times};
+use super::execution::{Late, Outcome, PlanOrigin, Planning, Run, Times};
 use super::exemplar::{Exemplars, KeepLimit};
 use super::key::PlanKey;
 use super::node::{NodeStats, NodeTotals};
 use super::statement_facts::{Outside, StatementFacts, StatementSums};
 use crate::clock::Source;
+use crate::float::at_least;
 use crate::histogram::Histogram;
 use crate::waits::plan::PlanWaits;
 use serde::{Deserialize, Serialize};
@@ -39,6 +40,12 @@ pub struct PlanStats {
     pub caller: i64,
     /// The time of the last execution, in milliseconds.
     pub last_ms: f64,
+    /// Milliseconds before the executor ran, in the executions that clients sent: for the parser, the planner and locks.
+    pub before_ms: f64,
+    /// Milliseconds from the end of the executions to that of their transactions.
+    pub commit_ms: f64,
+    /// The milliseconds that a client waited longest for an execution.
+    pub max_response_ms: f64,
     /// How the last execution ended.
     pub last_outcome: Outcome,
     /// Whether the caller of the last execution did not read all rows.
@@ -81,6 +88,8 @@ impl PlanStats {
         self.outside.rows += run.changed_rows;
         self.caller = run.caller;
         self.last_ms = run.elapsed_ms;
+        self.before_ms += run.before_ms;
+        self.max_response_ms = at_least(run.response_ms(), self.max_response_ms);
         self.last_outcome = run.outcome;
         self.last_unfinished = run.unfinished;
         self.sampfreq = run.sampfreq;
@@ -106,9 +115,21 @@ impl PlanStats {
         }
     }
 
-    /// Adds waits of an execution after its end.
-    pub fn add_late_waits(&mut self, waits: &PlanWaits) {
-        self.waits.merge(waits);
+    /// Adds what came after the end of an execution that was added before.
+    #[inline(always)]
+    pub fn add_late(&mut self, late: Late<'_>) {
+        match late {
+            Late::Waits(waits) => self.waits.merge(waits),
+            Late::Commit(run) => {
+                self.commit_ms += run.commit_ms;
+                self.max_response_ms = at_least(run.response_ms(), self.max_response_ms);
+            }
+        }
+    }
+
+    /// Returns the milliseconds that clients waited for the executions.
+    pub fn response_ms(&self) -> f64 {
+        self.before_ms + self.times.total_ms + self.commit_ms
     }
 
     /// Counts an execution by EXPLAIN (ANALYZE).
@@ -147,6 +168,9 @@ impl PlanStats {
             custom_plan_calls,
             caller,
             last_ms,
+            before_ms,
+            commit_ms,
+            max_response_ms,
             last_outcome,
             last_unfinished,
             sampfreq,
@@ -167,6 +191,9 @@ impl PlanStats {
         self.explain_calls += explain_calls;
         self.generic_plan_calls += generic_plan_calls;
         self.custom_plan_calls += custom_plan_calls;
+        self.before_ms += before_ms;
+        self.commit_ms += commit_ms;
+        self.max_response_ms = self.max_response_ms.max(*max_response_ms);
         self.first_seen = if first {
             *first_seen
         } else {
@@ -272,6 +299,8 @@ pub struct Plan {
     pub exemplars: Exemplars,
     /// The waits of the execution that is shown as the last one, if they are known.
     pub last_waits: Option<PlanWaits>,
+    /// The milliseconds before that execution, and those of its commit, if they are known.
+    pub around_ms: Option<[f64; 2]>,
 }
 
 impl Plan {
@@ -287,6 +316,7 @@ impl Plan {
             nodes: Vec::new(),
             exemplars: Exemplars::default(),
             last_waits: None,
+            around_ms: None,
         }
     }
 

@@ -25,6 +25,8 @@ pub fn plan(nodes: usize) -> Plan {
         sampfreq: 128,
         clock: Some(Source::Tsc),
         elapsed_ms: 1.5,
+        before_ms: 0.0,
+        commit_ms: 0.0,
         planning: Planning::default(),
         origin: PlanOrigin::Other,
         at: 7,

@@ -40,6 +40,8 @@ pub struct Header {
     pub last_seen: String,
     /// The milliseconds of the last execution, or of all.
     pub elapsed_ms: f64,
+    /// The milliseconds before the displayed execution, and those of its commit, if they are shown.
+    pub around_ms: Option<[f64; 2]>,
     /// The outcome of the displayed execution.
     pub outcome: Outcome,
     /// Whether the caller of the displayed execution did not read all rows.
@@ -121,6 +123,7 @@ impl Header {
         lines.extend(text_lines(&self.text, table_width.max(MIN_TEXT_WIDTH).min(width)));
         lines.extend(filled(&self.circumstances(is_measured), width));
         if is_measured {
+            lines.extend(filled(&self.response(), width));
             lines.extend(match self.shown {
                 Shown::Totals => Some(self.totals()),
                 Shown::Last | Shown::Kept(_) => self.ending(),
@@ -199,6 +202,19 @@ impl Header {
             ));
         }
         items
+    }
+
+    /// Returns how long the client waited for the execution, and which part of that is what.
+    fn response(&self) -> Vec<String> {
+        let Some([before, commit]) = self.around_ms else {
+            return Vec::new();
+        };
+        vec![
+            format!("response {}", duration(before + self.elapsed_ms + commit)),
+            format!("= before {}", duration(before)),
+            format!("+ execution {}", duration(self.elapsed_ms)),
+            format!("+ commit {}", duration(commit)),
+        ]
     }
 
     fn ending(&self) -> Option<String> {
@@ -359,6 +375,20 @@ user ada  database shop  at 2026-11-22 03:40:00+00  outcome completed  elapsed 4
             let expected = format!("database shop  {label} 2026-11-22 03:40:00+00  outcome completed");
             assert!(line.contains(&expected), "{line}");
         }
+    }
+
+    #[test]
+    fn the_header_tells_the_parts_of_the_response_time() {
+        let kept = Header {
+            shown: Shown::Kept(Exemplar::Slowest),
+            around_ms: Some([45_003.25, 0.5]),
+            ..complete()
+        };
+        assert_eq!(
+            kept.lines(120, 0, true)[4],
+            "response 49563.55 ms  = before 45003.25 ms  + execution 4559.801 ms  + commit 0.500 ms"
+        );
+        assert_eq!(kept.lines(120, 0, false).len(), 4);
     }
 
     #[test]

@@ -3,8 +3,7 @@
 use super::counts::{CountSums, Counts};
 use super::shape::MAX_NODES;
 use crate::histogram::Histogram;
-use crate::model::{Batch, ExecutionStats, NodeTotals, Outside, PlanStats, Run};
-use crate::waits::plan::PlanWaits;
+use crate::model::{Batch, ExecutionStats, Late, NodeTotals, Outside, PlanStats, Run};
 
 /// The sum of the executions of a plan of at most [`PlanSum::MAX_NODES`] nodes. Zero bytes are none.
 #[derive(Default)]
@@ -67,9 +66,10 @@ impl PlanSum {
         self.counts.clear();
     }
 
-    /// Adds waits of an execution after its end.
-    pub fn add_late_waits(&mut self, waits: &PlanWaits) {
-        self.plan.add_late_waits(waits);
+    /// Adds what came after the end of an execution.
+    #[inline(always)]
+    pub fn add_late(&mut self, late: Late<'_>) {
+        self.plan.add_late(late);
     }
 
     /// Passes the statistics of so many nodes on.

@@ -3,6 +3,7 @@
 //!
 //! It sees the executions when they pass to the store, about once a second, so statements pay nothing for it.
 
+use super::response;
 use crate::guc;
 use crate::pg::hot::timing;
 use crate::pg::server::backend_local::BackendLocal;
@@ -59,7 +60,11 @@ pub const HOW_TO_GO_ON: &str = "Set pg_rowsource.max_overhead to another value, 
 
 /// Begins to watch. Only `_PG_init` may call this.
 pub fn init() {
-    store::set_listener(Listener { passed, end });
+    store::set_listener(Listener {
+        passed,
+        end,
+        leave: response::record_commit,
+    });
     server::on_panic(failed);
 }
 

@@ -12,7 +12,7 @@
 
 use super::statement::Statement;
 use super::{
-    explain, hinted, inner_query, nesting, own, parsed, planning, statement, traced, transactions,
+    explain, hinted, inner_query, nesting, own, parsed, planning, response, statement, traced, transactions,
     unmeasured, unnamed, untimed_explain, utility,
 };
 use crate::guc;
@@ -256,7 +256,10 @@ unsafe fn start<const MAY_BE_TRACED: bool>(query: *mut QueryDesc, eflags: i32) {
     unsafe {
         inner_query::starts(query);
         let toplevel = nesting::depth() == 0;
-        let is_sent = toplevel && server::portal_or_background();
+        let is_sent = toplevel && {
+            response::record_commit();
+            server::portal_or_background()
+        };
         let setting = decide::<MAY_BE_TRACED>(query, eflags, is_sent);
         let requested_by_others = (*query).instrument_options & !statement::INSTRUMENT_ROWSOURCE;
         // If others have core measure, the extension adds its bits to theirs. Otherwise core need not allocate its
@@ -525,6 +528,7 @@ unsafe extern "C-unwind" fn process_utility(
                 }
             });
         }
+        response::record_commit();
         let process_as = |statement: *mut pg_sys::PlannedStmt| {
             let run = || {
                 PREV_PROCESS_UTILITY
@@ -554,6 +558,7 @@ unsafe extern "C-unwind" fn process_utility(
             return take_own_waits();
         }
         let counted = unmeasured::utility_begins(statement);
+        let last_end = response::last_end();
         match crate::pg::plan::tree::tag(utility) {
             NodeTag::T_ExplainStmt => {
                 let explain = untimed_explain::statement(statement, query_string);
@@ -575,6 +580,9 @@ unsafe extern "C-unwind" fn process_utility(
             }
             _ if utility::nests(utility) => nested(statement, query_string, qc, process),
             _ => process(),
+        }
+        if nesting::depth() == 0 {
+            response::utility_ended(last_end);
         }
         take_own_waits();
         if let Some(counted) = counted {

@@ -2,7 +2,7 @@
 //! the planner, and `outermost_planner` knows whether it runs at top level; `statement` holds the state of one running statement; `explain` implements EXPLAIN's option SAMPFREQ (18 and
 //! newer), `untimed_explain` the setting `sampfreq` 0 and 3 for EXPLAIN; `parsed` knows where the constants of statements are; `hinted` remembers which have the hint; `unnamed` gives queryids to plans that have none; `own` finds
 //! the statements that use this extension, which are not measured; `unmeasured` remembers the last statement that was not
-//! measured; `breaker` ends measuring in a session where it costs too much; `inner_query` tells the query of a utility statement from what runs beside it; `call_trace` runs a statement and lists the calls of its nodes; `transactions` ends what belongs to a transaction; `utility` records utility statements that run others; `traced` writes the session's SQL trace.
+//! measured; `breaker` ends measuring in a session where it costs too much; `inner_query` tells the query of a utility statement from what runs beside it; `call_trace` runs a statement and lists the calls of its nodes; `response` knows how long clients wait beside the executor; `transactions` ends what belongs to a transaction; `utility` records utility statements that run others; `traced` writes the session's SQL trace.
 
 pub mod breaker;
 pub mod call_trace;
@@ -15,6 +15,7 @@ mod outermost_planner;
 mod own;
 mod parsed;
 mod planning;
+mod response;
 pub mod statement;
 mod traced;
 mod transactions;

@@ -4,7 +4,7 @@
 //! looked at: other texts of the queryid have their constants at the same tokens. The memory has a limit. If a statement's
 //! constants were forgotten, or the library was loaded after it was parsed, all its literals count as constants.
 
-use super::explain;
+use super::{explain, response};
 use crate::guc;
 use crate::pg::compat::{self, jumble};
 use crate::pg::plan::describe::ParsedConstants;
@@ -126,6 +126,10 @@ unsafe extern "C-unwind" fn post_parse_analyze(
             trace(query, (*state).p_sourcetext);
         }
         let queryid = compat::parsed_query_id(&*query);
+        // Only these find out the types of parameters.
+        if (*state).p_coerce_param_hook.is_some() {
+            response::parsed(queryid);
+        }
         if QUERYIDS.inner()[place(queryid)].get() != queryid && !jumble.is_null() {
             note(queryid, (*state).p_sourcetext, query, jumble);
         }

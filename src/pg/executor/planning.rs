@@ -1,7 +1,7 @@
 //! Times the planner, and counts the blocks that it uses. A statement's next execution takes what was planned for it since the
 //! last one, and records it with its plan. What is planned and never executed is dropped.
 
-use super::{inner_query, nesting, outermost_planner, parsed, statement, traced, unnamed};
+use super::{inner_query, nesting, outermost_planner, parsed, response, statement, traced, unnamed};
 use crate::guc::{self, StatisticsLevel};
 use crate::instrumentation::auto_clock;
 use crate::pg::compat;
@@ -249,7 +249,9 @@ fn add_blocks(place: usize, before: &pg_sys::BufferUsage) {
 #[cold]
 fn choose_clock() -> Source {
     let clock = auto_clock();
-    CLOCK.set(Some((clock, clock.scale().ns_per_tick() / 1e6)));
+    let ns_per_tick = clock.scale().ns_per_tick();
+    CLOCK.set(Some((clock, ns_per_tick / 1e6)));
+    response::set_clock(clock, ns_per_tick);
     clock
 }
 

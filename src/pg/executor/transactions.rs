@@ -1,6 +1,6 @@
 //! What happens at the end of transactions and subtransactions.
 
-use super::{outermost_planner, statement};
+use super::{outermost_planner, response, statement};
 use crate::pg::server::backend_local::BackendLocal;
 use pgrx::pg_sys;
 use std::cell::Cell;
@@ -26,7 +26,14 @@ pub fn init() {
 /// Only PostgreSQL may call this, when a transaction ends.
 unsafe extern "C-unwind" fn at_end(event: pg_sys::XactEvent::Type, _arg: *mut c_void) {
     outermost_planner::all_ended();
-    statement::at_end_of_transaction(event == pg_sys::XactEvent::XACT_EVENT_COMMIT);
+    let is_committed = matches!(
+        event,
+        pg_sys::XactEvent::XACT_EVENT_COMMIT | pg_sys::XactEvent::XACT_EVENT_PREPARE
+    );
+    statement::at_end_of_transaction(is_committed);
+    if is_committed || event == pg_sys::XactEvent::XACT_EVENT_ABORT {
+        response::transaction_ended(is_committed);
+    }
 }
 
 /// Notes where a subtransaction begins and ends.

@@ -4,6 +4,7 @@
 //!
 //! Such a statement has no plan. It is recorded as a plan with one node, which is named after the statement.
 
+use super::response::{self, Begun, Committed};
 use super::statement::{caller, find as find_statement, nested_recorded};
 use super::{nesting, own, unmeasured};
 use crate::guc;
@@ -41,6 +42,8 @@ pub struct Running {
     toplevel: bool,
     /// How many nested statements had been recorded before it.
     nested_before: u64,
+    /// When it began for its client.
+    begun: Begun,
     /// Its place in [`PLANS`].
     place: usize,
     /// The clock when it began.
@@ -67,7 +70,12 @@ static PLANS: BackendLocal<RefCell<Vec<Recorded>>> = BackendLocal::new(RefCell::
 pub unsafe fn begin(statement: *const PlannedStmt, queryid: i64, source: *const c_char) -> Option<Running> {
     // SAFETY: the statement is live by the caller's promise.
     let kind = unsafe { tag((*statement).utilityStmt) };
-    let is_always_recorded = matches!(kind, NodeTag::T_CallStmt | NodeTag::T_DoStmt);
+    let is_always_recorded = match kind {
+        NodeTag::T_CallStmt | NodeTag::T_DoStmt => true,
+        // SAFETY: the cast follows the tag.
+        NodeTag::T_TransactionStmt => unsafe { commits((*statement).utilityStmt.cast()) },
+        _ => false,
+    };
     let may_run_others = !unmeasured::concerns_session(kind) || kind == NodeTag::T_ConstraintsSetStmt;
     let is_recorded = is_always_recorded || guc::track_all() && may_run_others;
     if !is_recorded {
@@ -91,6 +99,7 @@ pub unsafe fn begin(statement: *const PlannedStmt, queryid: i64, source: *const 
         is_always_recorded,
         toplevel,
         nested_before: nested_recorded(),
+        begun: if toplevel { Begun::now() } else { Begun::NESTED },
         place,
         // SAFETY: these are PostgreSQL's own counters, and only this thread writes them.
         before: unsafe {
@@ -102,6 +111,24 @@ pub unsafe fn begin(statement: *const PlannedStmt, queryid: i64, source: *const 
         },
         start: setting.clock.read(),
     })
+}
+
+/// Returns whether a statement ends its transaction so that the session waits for the disk, or for standbys. A COMMIT after an error is
+/// a ROLLBACK.
+///
+/// # Safety
+/// The statement must be live.
+unsafe fn commits(statement: *const pg_sys::TransactionStmt) -> bool {
+    use pg_sys::TransactionStmtKind::*;
+    // SAFETY: the statement is live by the caller's promise. The function has no preconditions.
+    let (kind, has_failed) = unsafe { ((*statement).kind, unguarded::IsAbortedTransactionBlockState()) };
+    let kinds = [
+        TRANS_STMT_COMMIT,
+        TRANS_STMT_PREPARE,
+        TRANS_STMT_COMMIT_PREPARED,
+        TRANS_STMT_ROLLBACK_PREPARED,
+    ];
+    kinds.contains(&kind) && !has_failed
 }
 
 /// Returns how a utility statement is to be measured. Returns `None` if it is not to be: a client did not send it and `track` is
@@ -308,15 +335,18 @@ fn record(running: &Running, recorded: &Recorded, outcome: Outcome, rows: u64) {
         node.timed_calls = 1;
         node.timer_calls = 2;
     }
+    let at = server::time_of_day(setting.clock, tick_ns);
     let mut execution = session::Execution {
         run: Run {
             outcome,
             sampfreq: setting.sampfreq,
             clock: Some(setting.clock),
             elapsed_ms,
+            before_ms: running.begun.before_ms(recorded.plan.key.queryid, at, elapsed_ms),
+            commit_ms: 0.0,
             planning: Planning::default(),
             origin: PlanOrigin::Other,
-            at: server::time_of_day(setting.clock, tick_ns),
+            at,
             unfinished: false,
             explained: false,
             caller: if running.toplevel { 0 } else { caller() },
@@ -328,7 +358,12 @@ fn record(running: &Running, recorded: &Recorded, outcome: Outcome, rows: u64) {
         older_literals: false,
         last: None,
     };
-    session::record(&mut execution, &mut vec![node], &[&Histogram::default()]);
+    let mut nodes = vec![node];
+    session::record(&mut execution, &mut nodes, &[&Histogram::default()]);
+    if running.begun.is_sent() && outcome == Outcome::Completed {
+        response::ended(at, Committed::Utility);
+        session::keep_utility(&execution, nodes);
+    }
 }
 
 /// Returns what the process has used since its counters had these values.

@@ -9,6 +9,7 @@ use super::trace;
 use super::wait_object;
 use crate::pg::compat;
 use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::message_time;
 use pgrx::pg_sys;
 use rowsource_core::waits::plan::{EventWaits, PlanWaits, RunWaits};
 use rowsource_core::waits::{CLASS, Event};
@@ -87,6 +88,10 @@ impl Recent {
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static OUTSIDE: BackendLocal<UnsafeCell<PlanWaits>> = BackendLocal::new(UnsafeCell::new(PlanWaits::none()));
 
+/// The last wait for the client outside all statements: when the message before it began, in microseconds, and the nanoseconds.
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
+static FOR_CLIENT: BackendLocal<Cell<(i64, u64)>> = BackendLocal::new(Cell::new((0, 0)));
+
 /// Returns the innermost running statement; null if there is none.
 #[inline(always)]
 pub fn running() -> *const Frame {
@@ -163,6 +168,9 @@ fn charge_outside(waits: &EventWaits) {
     let class = waits.event & CLASS;
     // SAFETY: only this module makes references to the waits, and none is in use.
     let outside = unsafe { &mut *OUTSIDE.get() };
+    if class == pg_sys::PG_WAIT_CLIENT {
+        FOR_CLIENT.set((message_time(), waits.ns));
+    }
     if class == pg_sys::PG_WAIT_CLIENT || class == pg_sys::PG_WAIT_ACTIVITY {
         outside.clear();
     } else if let Some(sum) = outside.add(*waits) {
@@ -369,6 +377,17 @@ pub unsafe fn set_utility(waits: *const UtilityWaits) {
 pub fn waited_outside() -> bool {
     // SAFETY: only this module makes references to the waits, and none is in use.
     unsafe { !(*OUTSIDE.get()).is_empty() }
+}
+
+/// Returns the last wait for the client outside all statements: when the message before it began, and its nanoseconds.
+pub fn last_for_client() -> (i64, u64) {
+    FOR_CLIENT.get()
+}
+
+/// Drops the last wait for the client.
+#[inline(always)]
+pub fn forget_client() {
+    FOR_CLIENT.set((0, 0));
 }
 
 /// Takes what the process waited outside all statements.

@@ -31,6 +31,7 @@ pub fn catalog_changes() -> u64 {
 }
 
 /// Returns whether this transaction has an id. It has one once it has changed a catalog.
+#[inline(always)]
 pub fn has_transaction_id() -> bool {
     // SAFETY: the function has no preconditions.
     unsafe { unguarded::GetTopTransactionIdIfAny() != pg_sys::InvalidTransactionId }

@@ -187,7 +187,7 @@ pub(super) unsafe fn update(store: &Store, key: &PlanKey, batch: &Batch) -> Opti
                 blocks::each(store.plans, memory.nodes, |first, totals| {
                     batch.add_to_nodes(newer, first, totals);
                 });
-                if !matches!(batch, Batch::LateWaits(..)) {
+                if !matches!(batch, Batch::Late(..)) {
                     (*entry).worth.update(&(*entry).stats, batch.last_seen());
                 }
             });
@@ -496,6 +496,7 @@ pub(super) unsafe fn copy(store: &Store, key: &PlanKey) -> Option<Plan> {
             nodes,
             exemplars: Exemplars::from_bytes(&exemplars).unwrap_or_default(),
             last_waits: None,
+            around_ms: None,
         })
     }
 }

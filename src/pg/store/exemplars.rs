@@ -21,7 +21,7 @@ static LIMIT: BackendLocal<Cell<KeepLimit>> = BackendLocal::new(Cell::new(KeepLi
 /// Returns whether an execution may have to be kept. Each measured statement calls this.
 #[inline(always)]
 pub(super) fn may_keep(slot: &PlanSlot, run: &Run) -> bool {
-    run.elapsed_ms > slot.slowest_ms.get() || run.outcome != Outcome::Completed
+    run.response_ms() > slot.slowest_ms.get() || run.outcome != Outcome::Completed
 }
 
 /// Keeps an execution of a plan that is in the store, if it is the slowest one, failed or was cancelled.
@@ -47,7 +47,7 @@ pub(super) fn keep(
                 return;
             };
             slot.slowest_ms.set(slowest_ms);
-            if run.elapsed_ms <= slowest_ms || !allows(run, slowest_ms) {
+            if run.response_ms() <= slowest_ms || !allows(run, slowest_ms) {
                 return;
             }
         } else if !allows(run, MIN_SLOWEST_MS) {
@@ -56,7 +56,7 @@ pub(super) fn keep(
         let mut one = Exemplars::default();
         let is_kept = one.keep(run, outside, nodes).is_ok() && merge(&store, key, &one);
         if is_kept && is_slowest {
-            slot.slowest_ms.set(run.elapsed_ms);
+            slot.slowest_ms.set(run.response_ms());
         }
     }
 }

@@ -19,10 +19,11 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use rowsource_core::eviction::Candidate;
 use rowsource_core::histogram::Histogram;
-use rowsource_core::model::{Batch, ExecutionStats, LazyDescription, MIN_SLOWEST_MS, Outside, PlanKey, Run};
+use rowsource_core::model::{
+    Batch, ExecutionStats, Late, LazyDescription, MIN_SLOWEST_MS, Outside, PlanKey, Run,
+};
 use rowsource_core::pending::{self, Key};
 use rowsource_core::results::{Counts, PlanSum};
-use rowsource_core::waits::plan::PlanWaits;
 use rustc_hash::FxBuildHasher;
 use std::cell::{Cell, RefCell};
 use std::hash::BuildHasher;
@@ -264,9 +265,10 @@ impl Held {
     }
 }
 
-/// Adds waits of an execution that ended at this time to the slot of its plan. Returns false if the plan has no slot, the slot
+/// Adds what came after the end of an execution, which ended at this time, to the slot of its plan. Returns false if the plan has no slot, the slot
 /// must be flushed, or a reader holds it. Also returns false if the slot is empty: then the store has the execution. Raises nothing.
-pub(super) fn add_late_waits(plan: PlanRef<'_>, at: i64, nodes: usize, waits: &PlanWaits) -> bool {
+#[inline(always)]
+pub(super) fn add_late(plan: PlanRef<'_>, at: i64, nodes: usize, late: Late<'_>) -> bool {
     // SAFETY: the reference is used only in this function, which neither attaches nor releases the buffer.
     let Some(own) = (unsafe { own() }) else {
         return false;
@@ -287,7 +289,7 @@ pub(super) fn add_late_waits(plan: PlanRef<'_>, at: i64, nodes: usize, waits: &P
         return false;
     };
     // A reader may have flushed it just now.
-    slot.sum(nodes).add_late_waits(waits);
+    slot.sum(nodes).add_late(late);
     true
 }
 

@@ -12,10 +12,9 @@ use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use rowsource_core::eviction;
 use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{
-    Batch, ExecutionStats, LazyDescription, MIN_SLOWEST_MS, NodeStats, Outside, PlanKey, Run,
+    Batch, ExecutionStats, Late, LazyDescription, MIN_SLOWEST_MS, NodeStats, Outside, PlanKey, Run,
 };
 use rowsource_core::results::Counts;
-use rowsource_core::waits::plan::PlanWaits;
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -26,6 +25,8 @@ pub struct Listener {
     pub passed: fn(&PlanKey, &Batch),
     /// Is called afterwards, with the time. The session holds no lock, and is outside of any boundary.
     pub end: fn(i64),
+    /// Is called when the session ends, before its buffer is flushed. It must not raise.
+    pub leave: fn(),
 }
 
 static LISTENER: BackendLocal<Cell<Option<Listener>>> = BackendLocal::new(Cell::new(None));
@@ -181,19 +182,23 @@ pub fn record_explained(plan: PlanRef<'_>, at: i64, nodes: usize) -> bool {
     }
 }
 
-/// Adds waits of an execution that ended at this time, of a plan with so many nodes. Raises nothing: returns false if there is no
-/// store, or if the plan is not in it.
-pub fn add_late_waits(plan: PlanRef<'_>, at: i64, nodes: usize, waits: &PlanWaits) -> bool {
+/// Adds what came after the end of an execution, which ended at this time, of a plan with so many nodes. Raises nothing: returns false
+/// if there is no store, or if the plan is not in it.
+#[inline(always)]
+pub fn add_late(plan: PlanRef<'_>, at: i64, nodes: usize, late: Late<'_>) -> bool {
     if !access::is_attached() {
         return false;
     }
-    if pending::add_late_waits(plan, at, nodes, waits) {
-        return true;
-    }
+    pending::add_late(plan, at, nodes, late) || update_late(plan.key, &Batch::Late(late, at, nodes))
+}
+
+/// Adds that to the plan's entry.
+#[cold]
+#[inline(never)]
+fn update_late(key: &PlanKey, batch: &Batch<'_>) -> bool {
     let Some(store) = access::store() else {
         return false;
     };
-    let batch = Batch::LateWaits(waits, at, nodes);
     // SAFETY: this session has attached to the store, which stays mapped until the process ends. At the end of a transaction the
     // session is outside of any boundary, and holds no lock of the store.
     unsafe {
@@ -201,15 +206,29 @@ pub fn add_late_waits(plan: PlanRef<'_>, at: i64, nodes: usize, waits: &PlanWait
             return false;
         }
         matches!(
-            contained(|| pg_guard_ffi_boundary(|| entry::update(&store, plan.key, &batch))),
+            contained(|| pg_guard_ffi_boundary(|| entry::update(&store, key, batch))),
             Ok(Some(_))
         )
     }
 }
 
+/// Keeps an execution whole that was added before, if it is the slowest one now that its end is known.
+pub fn keep_late(plan: PlanRef<'_>, run: &Run, outside: &Outside<'_>, nodes: &[NodeStats]) {
+    exemplars::keep(plan.key, plan.slot, run, Some(outside), nodes);
+}
+
+/// Returns whether [`keep_late`] may keep an execution.
+#[inline(always)]
+pub fn may_keep_late(plan: PlanRef<'_>, run: &Run) -> bool {
+    access::is_attached() && exemplars::may_keep(plan.slot, run)
+}
+
 /// Flushes and releases the session's buffer, if it has one. The session must end, and its shared memory must
 /// still be mapped.
 pub(super) fn flush_at_exit() {
+    if let Some(listener) = LISTENER.get() {
+        (listener.leave)();
+    }
     let Some(store) = access::store() else { return };
     // SAFETY: shared memory is still mapped. A process that ends holds no lock and is outside of any boundary.
     unsafe {

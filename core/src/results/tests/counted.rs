@@ -337,6 +337,8 @@ fn a_plan_sum_has_all_executions() {
         sampfreq: 128,
         clock: None,
         elapsed_ms: 2.0,
+        before_ms: 0.0,
+        commit_ms: 0.0,
         planning: Planning::default(),
         origin: PlanOrigin::Other,
         at: 1,

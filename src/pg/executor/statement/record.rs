@@ -4,6 +4,7 @@ use super::facts;
 use super::lifecycle::{any_running, caller, in_planner};
 use super::state::{Statement, Target};
 use super::text::copy_text;
+use crate::pg::executor::response::{self, Committed};
 use crate::pg::executor::{parsed, planning, traced, unmeasured};
 use crate::pg::plan::tree;
 use crate::pg::results::{self, Collector, parallel};
@@ -215,6 +216,11 @@ impl Statement {
             planned_as: target.planned_as,
         };
         let is_wrapped = IS_COUNTED || self.is_wrapped();
+        let at = server::time_of_day(self.clock, self.tick_ns);
+        let (elapsed_ms, begun) = (self.elapsed_ns.get() / 1e6, self.begun.get());
+        if begun.is_sent() && is_last {
+            response::ended(at, Committed::Last);
+        }
         record(&mut session::Execution {
             outside: outside.as_ref(),
             plan: &target.plan,
@@ -227,10 +233,12 @@ impl Statement {
                 caller: if self.is_toplevel() { 0 } else { caller() },
                 sampfreq: if is_wrapped { self.sampfreq } else { 1 },
                 clock: is_wrapped.then_some(self.clock),
-                elapsed_ms: self.elapsed_ns.get() / 1e6,
+                elapsed_ms,
+                before_ms: begun.before_ms(target.planned_as, at, elapsed_ms),
+                commit_ms: 0.0,
                 planning: planned.planning,
                 origin: self.origin.get(),
-                at: server::time_of_day(self.clock, self.tick_ns),
+                at,
                 // SAFETY: the plan states are live until the query's context is freed, and this runs before.
                 changed_rows: unsafe { self.changed_rows(returned) },
             },

@@ -8,6 +8,7 @@ use super::state::{
 use super::text::{known_text, text};
 use super::{facts, pool, sampling};
 use crate::instrumentation::{InstrumentationLevel, InstrumentationPlan};
+use crate::pg::executor::response::Begun;
 use crate::pg::executor::{explain, own, unmeasured, unnamed};
 use crate::pg::hot::usage::Usage;
 use crate::pg::hot::waits::{self, Frame};
@@ -117,6 +118,9 @@ pub unsafe fn attach(
         if toplevel && waits::waited_outside() {
             statement.take_planning_waits();
         }
+        statement
+            .begun
+            .set(if is_sent { Begun::now() } else { Begun::NESTED });
         if toplevel && !is_sent {
             statement.excluded_from_last.set(true);
         }
@@ -203,6 +207,7 @@ unsafe fn set_up(
         outside: UnsafeCell::new(Usage::zero()),
         frame: Frame::new(),
         elapsed_ns: Cell::new(0.0),
+        begun: Cell::new(Begun::NESTED),
         replaced: Replaced::empty(),
         outcome: Cell::new(Outcome::Completed),
         is_read_to_end: Cell::new(false),

@@ -1,6 +1,7 @@
 //! The data of one measured statement.
 
 use crate::instrumentation::InstrumentationLevel;
+use crate::pg::executor::response::Begun;
 use crate::pg::hot::timing;
 use crate::pg::hot::usage::Usage;
 use crate::pg::hot::waits::Frame;
@@ -65,6 +66,8 @@ pub struct Statement {
     pub frame: Frame,
     /// Nanoseconds in ExecutorRun and ExecutorFinish.
     pub elapsed_ns: Cell<f64>,
+    /// When it began for its client.
+    pub begun: Cell<Begun>,
     /// The values that the current run replaced.
     pub replaced: Replaced,
     /// How it ended. A statement that has not failed is completed.

@@ -2,6 +2,7 @@
 //! [`crate::pg::hot::waits`] charges them.
 
 use super::state::Statement;
+use crate::pg::executor::response;
 use crate::pg::hot::waits;
 use crate::pg::plan::tree;
 use crate::pg::results::Collector;
@@ -172,6 +173,9 @@ fn end_transaction(is_committed: bool) {
     let mut waits = waits::take_outside();
     waits.renumber(lasting::lasting);
     if is_committed && switch::is_on() && !server::is_parallel_worker() {
-        let _ = server::caught(|| session::add_late_waits(server::message_time(), &waits));
+        let _ = server::caught(|| {
+            let is_utility = response::committed() == response::Committed::Utility;
+            session::add_late_waits(server::message_time(), &waits, is_utility);
+        });
     }
 }
