@@ -1,4 +1,4 @@
-//! The SQL functions. `pg_rowsource--*.sql`, which is written by hand, declares them.
+//! The SQL functions, and what the SQL script says of them (`exports`, `surface`).
 
 mod ash;
 mod call_trace;
@@ -15,6 +15,7 @@ mod progress;
 mod sql_trace;
 mod store;
 mod stored_report;
+mod surface;
 mod temp_usage;
 mod tempfile;
 mod trace_targets;

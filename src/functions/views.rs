@@ -4,16 +4,18 @@ use super::display::outcome_name;
 use super::wait_names;
 use super::words::MASKED;
 use crate::pg::server;
+use crate::pg::server::columns::{Columns, columns};
 use crate::pg::server::srf::{Rows, Value, json, oid, text, timestamp, value};
 use crate::pg::waits;
 use crate::session;
 use rowsource_core::details;
 use rowsource_core::histogram::CallTimes;
 use rowsource_core::model::{
-    Buffers, DatabaseSum, Measured, NodeStats, NodeTotals, OwnIo, Plan, PlanStats, StatementSums, Time, Wal,
-    clock_name, own_io, own_wal, processes,
+    Buffers, DatabaseSum, Measured, NodeStats, NodeTotals, OwnIo, Plan, PlanKey, PlanStats, StatementSums,
+    Time, Wal, clock_name, own_io, own_wal, processes,
 };
 use rowsource_core::plan::PlanNode;
+use std::rc::Rc;
 
 /// A stored plan, and whether the user may see its statement. All users may see its statistics.
 pub(super) struct Row {
@@ -22,12 +24,12 @@ pub(super) struct Row {
 }
 
 /// Visits the stored plans, one at a time.
-pub(super) fn each_plan(mut visit: impl FnMut(&Row)) {
+pub(super) fn each_plan(mut visit: impl FnMut(&Rc<Row>)) {
     session::each_plan(|plan| {
-        visit(&Row {
+        visit(&Rc::new(Row {
             visible: server::may_see(plan.key.userid),
             plan,
-        });
+        }));
     });
 }
 
@@ -45,19 +47,45 @@ impl Row {
         ]
     }
 
-    /// Returns what the node does, and on which object. Hides it from users who may not see the statement.
-    pub(super) fn node_names(&self, node: &PlanNode) -> [Value; 2] {
-        [
-            text(self.text_or_mask(&node.operation)),
-            node.object_name
-                .as_deref()
-                .filter(|_| self.visible)
-                .and_then(text),
-        ]
+    /// Returns what the node does, if the user may see that.
+    pub(super) fn operation<'a>(&self, node: &'a PlanNode) -> &'a str {
+        self.text_or_mask(&node.operation)
+    }
+
+    /// Returns what the node works on, if the user may see that.
+    pub(super) fn object_name<'a>(&self, node: &'a PlanNode) -> Option<&'a str> {
+        node.object_name.as_deref().filter(|_| self.visible)
     }
 
     fn text_or_mask<'a>(&self, text: &'a str) -> &'a str {
         if self.visible { text } else { MASKED }
+    }
+}
+
+/// The first columns of what is about a stored plan.
+pub(super) fn key_columns() -> Columns<Option<Rc<Row>>> {
+    fn of<T>(row: &Option<Rc<Row>>, value: fn(&PlanKey) -> T) -> Option<T> {
+        row.as_ref().map(|row| value(&row.plan.key))
+    }
+    fn seen<T>(row: &Option<Rc<Row>>, value: fn(&PlanKey) -> T) -> Option<T> {
+        row.as_ref()
+            .filter(|row| row.visible)
+            .map(|row| value(&row.plan.key))
+    }
+    columns! { |row: &Option<Rc<Row>>|
+        /// The OID of the user who ran the statement
+        userid: oid = of(row, |key| key.userid);
+        /// The OID of the database in which the statement ran
+        dbid: oid = of(row, |key| key.dbid);
+        /// Identifies the statement, as in pg_stat_statements and pg_stat_activity
+        queryid: bigint = seen(row, |key| key.queryid);
+        /// Identifies the plan by its nodes, objects and strategies
+        planid: bigint = seen(row, |key| key.planid);
+        /// Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource's own
+        plan_shape: bigint = seen(row, PlanKey::shape);
+        /// Whether a client sent the statement; false if another statement ran it: in a function, procedure
+        /// or trigger
+        toplevel: boolean = of(row, PlanKey::toplevel);
     }
 }
 
@@ -117,7 +145,7 @@ fn node_row(
         node.parent.and_then(|parent| value(parent as i32)),
         value(node.depth as i32),
     ]);
-    values.extend(row.node_names(node));
+    values.extend([text(row.operation(node)), row.object_name(node).and_then(text)]);
     values.extend([
         value(plan_rows),
         value(estimates.executions as i64),

@@ -69,7 +69,7 @@ pub use live::{
     LINE, LiveMemory, attach_worker, live_memory, shared_history, shared_stops, shared_targets, shared_trace,
 };
 pub use pending::{PlanRef, PlanSlot};
-pub use read::{current_plan, description, flips, info, keys, others, plan, reset};
+pub use read::{Info, current_plan, description, flips, info, keys, others, plan, reset};
 pub use record::{Listener, add_late_waits, record, record_counts, record_explained, set_listener, tell};
 pub use startup::init;
 pub use targets::SharedTargets;
