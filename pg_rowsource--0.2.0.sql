@@ -163,7 +163,8 @@ AS 'MODULE_PATHNAME', 'rowsource_trace_files_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION rowsource_trace_files() IS 'The rows of the view rowsource_trace_files';
 
-CREATE VIEW rowsource_trace_files AS SELECT * FROM rowsource_trace_files();
+CREATE VIEW rowsource_trace_files AS
+    SELECT * FROM rowsource_trace_files();
 COMMENT ON VIEW rowsource_trace_files IS 'The files of SQL traces: all of them for members of pg_read_server_files, else those of this session';
 COMMENT ON COLUMN rowsource_trace_files.file IS 'The name of the file in the folder pgsql_tmp_rowsource_trace of the data directory';
 COMMENT ON COLUMN rowsource_trace_files.pid IS 'The process that wrote it';
@@ -231,6 +232,397 @@ CREATE FUNCTION rowsource_clocks(
 AS 'MODULE_PATHNAME', 'rowsource_clocks_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION rowsource_clocks(int) IS 'Measures the cost and the behaviour of each clock of this machine';
+
+CREATE FUNCTION pg_stat_rowsource(
+    OUT userid oid,
+    OUT dbid oid,
+    OUT queryid bigint,
+    OUT planid bigint,
+    OUT plan_shape bigint,
+    OUT toplevel boolean,
+    OUT node_id int,
+    OUT parent_id int,
+    OUT depth int,
+    OUT operation text,
+    OUT object_name text,
+    OUT plan_rows float8,
+    OUT estimated_executions bigint,
+    OUT estimated_starts bigint,
+    OUT estimated_rows float8,
+    OUT estimated_actual_rows bigint,
+    OUT max_underestimate float8,
+    OUT max_overestimate float8,
+    OUT may_stop_early boolean,
+    OUT executions bigint,
+    OUT starts bigint,
+    OUT last_starts bigint,
+    OUT rows bigint,
+    OUT last_rows bigint,
+    OUT total_time float8,
+    OUT last_total_time float8,
+    OUT startup_time float8,
+    OUT last_startup_time float8,
+    OUT self_time float8,
+    OUT last_self_time float8,
+    OUT percent_of_statement float8,
+    OUT last_percent_of_statement float8,
+    OUT processes float8,
+    OUT last_processes float8,
+    OUT time_error float8,
+    OUT last_time_error float8,
+    OUT timed_calls bigint,
+    OUT last_timed_calls bigint,
+    OUT timer_calls bigint,
+    OUT last_timer_calls bigint,
+    OUT clock_backsteps bigint,
+    OUT last_clock_backsteps bigint,
+    OUT shared_blks_hit bigint,
+    OUT last_shared_blks_hit bigint,
+    OUT shared_blks_read bigint,
+    OUT last_shared_blks_read bigint,
+    OUT shared_blks_dirtied bigint,
+    OUT last_shared_blks_dirtied bigint,
+    OUT shared_blks_written bigint,
+    OUT last_shared_blks_written bigint,
+    OUT local_blks_hit bigint,
+    OUT last_local_blks_hit bigint,
+    OUT local_blks_read bigint,
+    OUT last_local_blks_read bigint,
+    OUT local_blks_dirtied bigint,
+    OUT last_local_blks_dirtied bigint,
+    OUT local_blks_written bigint,
+    OUT last_local_blks_written bigint,
+    OUT temp_blks_read bigint,
+    OUT last_temp_blks_read bigint,
+    OUT temp_blks_written bigint,
+    OUT last_temp_blks_written bigint,
+    OUT shared_blk_read_time float8,
+    OUT last_shared_blk_read_time float8,
+    OUT shared_blk_write_time float8,
+    OUT last_shared_blk_write_time float8,
+    OUT local_blk_read_time float8,
+    OUT last_local_blk_read_time float8,
+    OUT local_blk_write_time float8,
+    OUT last_local_blk_write_time float8,
+    OUT temp_blk_read_time float8,
+    OUT last_temp_blk_read_time float8,
+    OUT temp_blk_write_time float8,
+    OUT last_temp_blk_write_time float8,
+    OUT wal_records bigint,
+    OUT last_wal_records bigint,
+    OUT wal_fpi bigint,
+    OUT last_wal_fpi bigint,
+    OUT wal_bytes bigint,
+    OUT last_wal_bytes bigint,
+    OUT memory_kb bigint,
+    OUT last_memory_kb bigint,
+    OUT disk_kb bigint,
+    OUT last_disk_kb bigint,
+    OUT p50 float8,
+    OUT p95 float8,
+    OUT p99 float8,
+    OUT self_blks_read bigint,
+    OUT self_blk_read_time float8,
+    OUT self_temp_blks_read bigint,
+    OUT self_temp_blks_written bigint,
+    OUT self_temp_blk_time float8,
+    OUT self_wal_records bigint,
+    OUT self_wal_fpi bigint,
+    OUT self_wal_bytes bigint,
+    OUT rows_removed bigint,
+    OUT last_rows_removed bigint,
+    OUT heap_fetches bigint,
+    OUT last_heap_fetches bigint,
+    OUT details jsonb,
+    OUT last_details jsonb,
+    OUT wait_time float8,
+    OUT last_wait_time float8
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pg_stat_rowsource_0_2'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pg_stat_rowsource() IS 'The rows of the view pg_stat_rowsource';
+
+CREATE VIEW pg_stat_rowsource AS
+    SELECT u.rolname AS usename, d.datname, s.*
+      FROM pg_stat_rowsource() s
+           LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
+           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
+COMMENT ON VIEW pg_stat_rowsource IS 'A row per node of each stored plan. Columns that begin with last_ are of the last execution, the others of all';
+COMMENT ON COLUMN pg_stat_rowsource.usename IS 'The user who ran the statement; NULL if the user was dropped';
+COMMENT ON COLUMN pg_stat_rowsource.datname IS 'The database in which the statement ran; NULL if it was dropped';
+COMMENT ON COLUMN pg_stat_rowsource.userid IS 'The OID of the user who ran the statement';
+COMMENT ON COLUMN pg_stat_rowsource.dbid IS 'The OID of the database in which the statement ran';
+COMMENT ON COLUMN pg_stat_rowsource.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN pg_stat_rowsource.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN pg_stat_rowsource.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
+COMMENT ON COLUMN pg_stat_rowsource.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
+COMMENT ON COLUMN pg_stat_rowsource.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
+COMMENT ON COLUMN pg_stat_rowsource.parent_id IS 'The number of the node above; NULL for the root';
+COMMENT ON COLUMN pg_stat_rowsource.depth IS 'The number of nodes above';
+COMMENT ON COLUMN pg_stat_rowsource.operation IS 'What the node does, as EXPLAIN calls it';
+COMMENT ON COLUMN pg_stat_rowsource.object_name IS 'The index, table, function or other object that the node works on';
+COMMENT ON COLUMN pg_stat_rowsource.plan_rows IS 'The rows per start that the planner expected: the mean of the executions that say something about the estimate; if there are none, the estimate of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.estimated_executions IS 'The executions that say something about the estimate: they completed, the node started, and nothing stopped it before its last row';
+COMMENT ON COLUMN pg_stat_rowsource.estimated_starts IS 'How often the node was started in these executions';
+COMMENT ON COLUMN pg_stat_rowsource.estimated_rows IS 'The rows that the planner expected in these executions: the sum of the estimate times the starts of each';
+COMMENT ON COLUMN pg_stat_rowsource.estimated_actual_rows IS 'The rows that the node returned in these executions';
+COMMENT ON COLUMN pg_stat_rowsource.max_underestimate IS 'How many times more rows than expected one of these executions had at most; 1 if none had more';
+COMMENT ON COLUMN pg_stat_rowsource.max_overestimate IS 'How many times fewer rows than expected one of these executions had at most; 1 if none had fewer';
+COMMENT ON COLUMN pg_stat_rowsource.may_stop_early IS 'Whether a node above (a limit, a semi-join, EXISTS) may stop this one before its last row';
+COMMENT ON COLUMN pg_stat_rowsource.executions IS 'The executions of the statement with this plan';
+COMMENT ON COLUMN pg_stat_rowsource.starts IS 'How often the node was started, in all processes (the loops of EXPLAIN)';
+COMMENT ON COLUMN pg_stat_rowsource.last_starts IS 'starts of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.rows IS 'Rows that the node returned in all executions, in all processes';
+COMMENT ON COLUMN pg_stat_rowsource.last_rows IS 'rows of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.total_time IS 'Milliseconds in the node and all nodes below it, in all executions. The times of parallel processes add up';
+COMMENT ON COLUMN pg_stat_rowsource.last_total_time IS 'total_time of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.startup_time IS 'Milliseconds until the first row of each start, in all processes';
+COMMENT ON COLUMN pg_stat_rowsource.last_startup_time IS 'startup_time of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.self_time IS 'Milliseconds in the node itself, without the nodes below it. The times of parallel processes add up';
+COMMENT ON COLUMN pg_stat_rowsource.last_self_time IS 'self_time of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.percent_of_statement IS 'The part that the node itself has of the time of its statement. The times of parallel processes add up, so this can exceed 100 below a Gather';
+COMMENT ON COLUMN pg_stat_rowsource.last_percent_of_statement IS 'percent_of_statement of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.processes IS 'Processes that ran the node, on average: 1, or more below a Gather. NULL below a Gather that was never started, or without starts';
+COMMENT ON COLUMN pg_stat_rowsource.last_processes IS 'processes of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.time_error IS 'One standard error of total_time, in milliseconds; 0 if every call was timed';
+COMMENT ON COLUMN pg_stat_rowsource.last_time_error IS 'time_error of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.timed_calls IS 'Calls of the node that were timed';
+COMMENT ON COLUMN pg_stat_rowsource.last_timed_calls IS 'timed_calls of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.timer_calls IS 'How often the clock was read for the node';
+COMMENT ON COLUMN pg_stat_rowsource.last_timer_calls IS 'timer_calls of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.clock_backsteps IS 'How often the clock stepped back';
+COMMENT ON COLUMN pg_stat_rowsource.last_clock_backsteps IS 'clock_backsteps of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.shared_blks_hit IS 'Blocks of tables and indexes found in shared buffers, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_shared_blks_hit IS 'shared_blks_hit of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.shared_blks_read IS 'Blocks of tables and indexes read, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_shared_blks_read IS 'shared_blks_read of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.shared_blks_dirtied IS 'Blocks of tables and indexes changed, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_shared_blks_dirtied IS 'shared_blks_dirtied of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.shared_blks_written IS 'Blocks of tables and indexes written, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_shared_blks_written IS 'shared_blks_written of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.local_blks_hit IS 'Blocks of temporary tables found in local buffers, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_local_blks_hit IS 'local_blks_hit of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.local_blks_read IS 'Blocks of temporary tables read, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_local_blks_read IS 'local_blks_read of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.local_blks_dirtied IS 'Blocks of temporary tables changed, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_local_blks_dirtied IS 'local_blks_dirtied of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.local_blks_written IS 'Blocks of temporary tables written, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_local_blks_written IS 'local_blks_written of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.temp_blks_read IS 'Blocks of work files (sorts, hashes, materialised results) read, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_temp_blks_read IS 'temp_blks_read of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.temp_blks_written IS 'Blocks of work files written, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_temp_blks_written IS 'temp_blks_written of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.shared_blk_read_time IS 'Milliseconds reading blocks of tables and indexes, in the node and all nodes below it; 0 without track_io_timing';
+COMMENT ON COLUMN pg_stat_rowsource.last_shared_blk_read_time IS 'shared_blk_read_time of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.shared_blk_write_time IS 'Milliseconds writing blocks of tables and indexes, in the node and all nodes below it; 0 without track_io_timing';
+COMMENT ON COLUMN pg_stat_rowsource.last_shared_blk_write_time IS 'shared_blk_write_time of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.local_blk_read_time IS 'Milliseconds reading blocks of temporary tables, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_local_blk_read_time IS 'local_blk_read_time of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.local_blk_write_time IS 'Milliseconds writing blocks of temporary tables, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_local_blk_write_time IS 'local_blk_write_time of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.temp_blk_read_time IS 'Milliseconds reading blocks of work files, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_temp_blk_read_time IS 'temp_blk_read_time of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.temp_blk_write_time IS 'Milliseconds writing blocks of work files, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_temp_blk_write_time IS 'temp_blk_write_time of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.wal_records IS 'WAL records, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_wal_records IS 'wal_records of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.wal_fpi IS 'Full page images in the WAL, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_wal_fpi IS 'wal_fpi of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.wal_bytes IS 'Bytes of WAL, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_wal_bytes IS 'wal_bytes of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.memory_kb IS 'The largest working memory of one process, in kB';
+COMMENT ON COLUMN pg_stat_rowsource.last_memory_kb IS 'memory_kb of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.disk_kb IS 'The largest disk space of the work area, in kB';
+COMMENT ON COLUMN pg_stat_rowsource.last_disk_kb IS 'disk_kb of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.p50 IS 'Half of the timed calls of the node took at most these milliseconds, with all nodes below it; estimated from the histogram, at most twice or half as long; NULL if no call was timed';
+COMMENT ON COLUMN pg_stat_rowsource.p95 IS '95 % of the timed calls took at most these milliseconds';
+COMMENT ON COLUMN pg_stat_rowsource.p99 IS '99 % of the timed calls took at most these milliseconds';
+COMMENT ON COLUMN pg_stat_rowsource.self_blks_read IS 'Blocks of tables, indexes and temporary tables that the node itself read';
+COMMENT ON COLUMN pg_stat_rowsource.self_blk_read_time IS 'Milliseconds reading those blocks; without track_io_timing, the waits for reads';
+COMMENT ON COLUMN pg_stat_rowsource.self_temp_blks_read IS 'Blocks of work files that the node itself read';
+COMMENT ON COLUMN pg_stat_rowsource.self_temp_blks_written IS 'Blocks of work files that the node itself wrote';
+COMMENT ON COLUMN pg_stat_rowsource.self_temp_blk_time IS 'Milliseconds reading and writing those blocks';
+COMMENT ON COLUMN pg_stat_rowsource.self_wal_records IS 'WAL records of the node itself';
+COMMENT ON COLUMN pg_stat_rowsource.self_wal_fpi IS 'Full page images in the WAL of the node itself';
+COMMENT ON COLUMN pg_stat_rowsource.self_wal_bytes IS 'Bytes of WAL of the node itself';
+COMMENT ON COLUMN pg_stat_rowsource.rows_removed IS 'Rows that filters, join filters and rechecks of the node removed; null if it has none';
+COMMENT ON COLUMN pg_stat_rowsource.last_rows_removed IS 'rows_removed of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.heap_fetches IS 'Rows of the table that an index-only scan had to visit, because their pages may hold invisible rows';
+COMMENT ON COLUMN pg_stat_rowsource.last_heap_fetches IS 'heap_fetches of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.details IS 'What else EXPLAIN (ANALYZE) knows of the node, by its keys: counts are sums over all processes and executions, other numbers the largest of any execution';
+COMMENT ON COLUMN pg_stat_rowsource.last_details IS 'details of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.wait_time IS 'Milliseconds that the node itself waited, in all its processes; a part of self_time. The rest of that is processor time, and time spent waiting for a processor. NULL if waits are not counted, or only rows are';
+COMMENT ON COLUMN pg_stat_rowsource.last_wait_time IS 'wait_time of the last execution';
+
+CREATE FUNCTION pg_stat_rowsource_plans(
+    OUT userid oid,
+    OUT dbid oid,
+    OUT queryid bigint,
+    OUT planid bigint,
+    OUT plan_shape bigint,
+    OUT toplevel boolean,
+    OUT query text,
+    OUT calls bigint,
+    OUT failed_calls bigint,
+    OUT cancelled_calls bigint,
+    OUT unfinished_calls bigint,
+    OUT explain_calls bigint,
+    OUT caller_queryid bigint,
+    OUT total_time float8,
+    OUT min_time float8,
+    OUT max_time float8,
+    OUT mean_time float8,
+    OUT stddev_time float8,
+    OUT p50_time float8,
+    OUT p95_time float8,
+    OUT p99_time float8,
+    OUT plans bigint,
+    OUT total_plan_time float8,
+    OUT min_plan_time float8,
+    OUT max_plan_time float8,
+    OUT mean_plan_time float8,
+    OUT generic_plan_calls bigint,
+    OUT custom_plan_calls bigint,
+    OUT rows bigint,
+    OUT shared_blks_hit bigint,
+    OUT shared_blks_read bigint,
+    OUT shared_blks_dirtied bigint,
+    OUT shared_blks_written bigint,
+    OUT local_blks_hit bigint,
+    OUT local_blks_read bigint,
+    OUT local_blks_dirtied bigint,
+    OUT local_blks_written bigint,
+    OUT temp_blks_read bigint,
+    OUT temp_blks_written bigint,
+    OUT shared_blk_read_time float8,
+    OUT shared_blk_write_time float8,
+    OUT local_blk_read_time float8,
+    OUT local_blk_write_time float8,
+    OUT temp_blk_read_time float8,
+    OUT temp_blk_write_time float8,
+    OUT wal_records bigint,
+    OUT wal_fpi bigint,
+    OUT wal_bytes bigint,
+    OUT last_time float8,
+    OUT last_outcome text,
+    OUT first_seen timestamptz,
+    OUT last_seen timestamptz,
+    OUT sampfreq int,
+    OUT clock_source text,
+    OUT workers_planned bigint,
+    OUT workers_launched bigint,
+    OUT details jsonb,
+    OUT wait_time float8,
+    OUT client_time float8
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pg_stat_rowsource_plans_0_2'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pg_stat_rowsource_plans() IS 'The rows of the view pg_stat_rowsource_plans';
+
+CREATE VIEW pg_stat_rowsource_plans AS
+    SELECT u.rolname AS usename, d.datname, s.*
+      FROM pg_stat_rowsource_plans() s
+           LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
+           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
+COMMENT ON VIEW pg_stat_rowsource_plans IS 'A row per stored plan, with the sums of all its executions. Rows with the query others, one or two per database, sum up the executions whose plans are not stored: those of statements that clients sent, and those of statements in functions';
+COMMENT ON COLUMN pg_stat_rowsource_plans.usename IS 'The user who ran the statement; NULL if the user was dropped';
+COMMENT ON COLUMN pg_stat_rowsource_plans.datname IS 'The database in which the statement ran; NULL if it was dropped';
+COMMENT ON COLUMN pg_stat_rowsource_plans.userid IS 'The OID of the user who ran the statement';
+COMMENT ON COLUMN pg_stat_rowsource_plans.dbid IS 'The OID of the database in which the statement ran';
+COMMENT ON COLUMN pg_stat_rowsource_plans.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN pg_stat_rowsource_plans.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN pg_stat_rowsource_plans.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
+COMMENT ON COLUMN pg_stat_rowsource_plans.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
+COMMENT ON COLUMN pg_stat_rowsource_plans.query IS 'The text of the statement';
+COMMENT ON COLUMN pg_stat_rowsource_plans.calls IS 'Executions, including failed and cancelled ones';
+COMMENT ON COLUMN pg_stat_rowsource_plans.failed_calls IS 'Executions that an error ended';
+COMMENT ON COLUMN pg_stat_rowsource_plans.cancelled_calls IS 'Executions that a cancel request or a timeout ended';
+COMMENT ON COLUMN pg_stat_rowsource_plans.unfinished_calls IS 'Executions that ended without an error before their last row: the cursor was closed early, or the caller needed only some rows, as SELECT INTO of PL/pgSQL does';
+COMMENT ON COLUMN pg_stat_rowsource_plans.explain_calls IS 'Executions by EXPLAIN (ANALYZE). No other column includes them';
+COMMENT ON COLUMN pg_stat_rowsource_plans.caller_queryid IS 'The queryid of the statement that called the last execution: the function''s, or that of CALL or DO; NULL for a statement that a client sent, or if the caller is not known';
+COMMENT ON COLUMN pg_stat_rowsource_plans.total_time IS 'Milliseconds in which the executor ran (ExecutorRun and ExecutorFinish), as in pg_stat_statements; without parsing, planning and the executor''s start. The sum of all executions';
+COMMENT ON COLUMN pg_stat_rowsource_plans.min_time IS 'Milliseconds of the shortest execution';
+COMMENT ON COLUMN pg_stat_rowsource_plans.max_time IS 'Milliseconds of the longest execution';
+COMMENT ON COLUMN pg_stat_rowsource_plans.mean_time IS 'Milliseconds of an execution on average';
+COMMENT ON COLUMN pg_stat_rowsource_plans.stddev_time IS 'Standard deviation of the milliseconds of an execution';
+COMMENT ON COLUMN pg_stat_rowsource_plans.p50_time IS 'Half of the executions took at most these milliseconds; estimated from a histogram, less than a quarter off';
+COMMENT ON COLUMN pg_stat_rowsource_plans.p95_time IS '95 % of the executions took at most these milliseconds';
+COMMENT ON COLUMN pg_stat_rowsource_plans.p99_time IS '99 % of the executions took at most these milliseconds';
+COMMENT ON COLUMN pg_stat_rowsource_plans.plans IS 'How often the planner made a plan for these executions';
+COMMENT ON COLUMN pg_stat_rowsource_plans.total_plan_time IS 'Milliseconds of all plannings';
+COMMENT ON COLUMN pg_stat_rowsource_plans.min_plan_time IS 'Milliseconds of the shortest planning';
+COMMENT ON COLUMN pg_stat_rowsource_plans.max_plan_time IS 'Milliseconds of the longest planning';
+COMMENT ON COLUMN pg_stat_rowsource_plans.mean_plan_time IS 'Milliseconds of a planning on average';
+COMMENT ON COLUMN pg_stat_rowsource_plans.generic_plan_calls IS 'Executions with a generic plan of a prepared statement or of a function: one for all parameters';
+COMMENT ON COLUMN pg_stat_rowsource_plans.custom_plan_calls IS 'Executions with a custom plan of a prepared statement or of a function: one that was made for the parameters of the execution';
+COMMENT ON COLUMN pg_stat_rowsource_plans.rows IS 'Rows that the statement returned or changed';
+COMMENT ON COLUMN pg_stat_rowsource_plans.shared_blks_hit IS 'Blocks of tables and indexes found in shared buffers';
+COMMENT ON COLUMN pg_stat_rowsource_plans.shared_blks_read IS 'Blocks of tables and indexes read';
+COMMENT ON COLUMN pg_stat_rowsource_plans.shared_blks_dirtied IS 'Blocks of tables and indexes changed';
+COMMENT ON COLUMN pg_stat_rowsource_plans.shared_blks_written IS 'Blocks of tables and indexes written';
+COMMENT ON COLUMN pg_stat_rowsource_plans.local_blks_hit IS 'Blocks of temporary tables found in local buffers';
+COMMENT ON COLUMN pg_stat_rowsource_plans.local_blks_read IS 'Blocks of temporary tables read';
+COMMENT ON COLUMN pg_stat_rowsource_plans.local_blks_dirtied IS 'Blocks of temporary tables changed';
+COMMENT ON COLUMN pg_stat_rowsource_plans.local_blks_written IS 'Blocks of temporary tables written';
+COMMENT ON COLUMN pg_stat_rowsource_plans.temp_blks_read IS 'Blocks of work files (sorts, hashes, materialised results) read';
+COMMENT ON COLUMN pg_stat_rowsource_plans.temp_blks_written IS 'Blocks of work files written';
+COMMENT ON COLUMN pg_stat_rowsource_plans.shared_blk_read_time IS 'Milliseconds reading blocks of tables and indexes; 0 without track_io_timing';
+COMMENT ON COLUMN pg_stat_rowsource_plans.shared_blk_write_time IS 'Milliseconds writing blocks of tables and indexes; 0 without track_io_timing';
+COMMENT ON COLUMN pg_stat_rowsource_plans.local_blk_read_time IS 'Milliseconds reading blocks of temporary tables';
+COMMENT ON COLUMN pg_stat_rowsource_plans.local_blk_write_time IS 'Milliseconds writing blocks of temporary tables';
+COMMENT ON COLUMN pg_stat_rowsource_plans.temp_blk_read_time IS 'Milliseconds reading blocks of work files';
+COMMENT ON COLUMN pg_stat_rowsource_plans.temp_blk_write_time IS 'Milliseconds writing blocks of work files';
+COMMENT ON COLUMN pg_stat_rowsource_plans.wal_records IS 'WAL records';
+COMMENT ON COLUMN pg_stat_rowsource_plans.wal_fpi IS 'Full page images in the WAL';
+COMMENT ON COLUMN pg_stat_rowsource_plans.wal_bytes IS 'Bytes of WAL';
+COMMENT ON COLUMN pg_stat_rowsource_plans.last_time IS 'Milliseconds of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource_plans.last_outcome IS 'How the last execution ended: completed, failed or cancelled';
+COMMENT ON COLUMN pg_stat_rowsource_plans.first_seen IS 'When the first execution ended';
+COMMENT ON COLUMN pg_stat_rowsource_plans.last_seen IS 'When the last execution ended';
+COMMENT ON COLUMN pg_stat_rowsource_plans.sampfreq IS 'The sampling frequency of the last execution, see pg_rowsource.sampfreq';
+COMMENT ON COLUMN pg_stat_rowsource_plans.clock_source IS 'The clock of the last execution; core if PostgreSQL itself measured';
+COMMENT ON COLUMN pg_stat_rowsource_plans.workers_planned IS 'Parallel workers that the plan asked for, in all executions';
+COMMENT ON COLUMN pg_stat_rowsource_plans.workers_launched IS 'Parallel workers that were launched';
+COMMENT ON COLUMN pg_stat_rowsource_plans.details IS 'Triggers with calls and milliseconds, what just-in-time compilation did, and the blocks that planning used, in all executions; null if nothing of these';
+COMMENT ON COLUMN pg_stat_rowsource_plans.wait_time IS 'Milliseconds that the statement''s own process waited while it ran; a part of total_time. Not planning and commit, nor parallel workers: pg_stat_rowsource_waits shows these too. NULL if waits are not counted';
+COMMENT ON COLUMN pg_stat_rowsource_plans.client_time IS 'The part of wait_time in which it waited for the client: to send rows to it, for example';
+
+CREATE FUNCTION pg_stat_rowsource_histogram(
+    OUT userid oid,
+    OUT dbid oid,
+    OUT queryid bigint,
+    OUT planid bigint,
+    OUT plan_shape bigint,
+    OUT toplevel boolean,
+    OUT node_id int,
+    OUT did_read boolean,
+    OUT from_us float8,
+    OUT to_us float8,
+    OUT timed_calls bigint
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pg_stat_rowsource_histogram_0_2'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pg_stat_rowsource_histogram() IS 'The rows of the view pg_stat_rowsource_histogram';
+
+CREATE VIEW pg_stat_rowsource_histogram AS
+    SELECT u.rolname AS usename, d.datname, s.*
+      FROM pg_stat_rowsource_histogram() s
+           LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
+           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
+COMMENT ON VIEW pg_stat_rowsource_histogram IS 'How long the timed calls of each node took, in powers of two';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.usename IS 'The user who ran the statement; NULL if the user was dropped';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.datname IS 'The database in which the statement ran; NULL if it was dropped';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.userid IS 'The OID of the user who ran the statement';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.dbid IS 'The OID of the database in which the statement ran';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.did_read IS 'Whether these calls read a block';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.from_us IS 'The lower bound of the bucket, in microseconds';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.to_us IS 'The upper bound of the bucket, in microseconds; NULL if it has none';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.timed_calls IS 'Timed calls of the node that took this long';
 
 CREATE FUNCTION rowsource_plan_flips(
     OUT at timestamptz, -- When the first execution of the new plan ended
@@ -625,7 +1017,8 @@ AS 'MODULE_PATHNAME', 'rowsource_system_waits_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION rowsource_system_waits() IS 'The rows of the view rowsource_system_waits';
 
-CREATE VIEW rowsource_system_waits AS SELECT * FROM rowsource_system_waits();
+CREATE VIEW rowsource_system_waits AS
+    SELECT * FROM rowsource_system_waits();
 COMMENT ON VIEW rowsource_system_waits IS 'The waits of all processes since the server started, those that have ended included';
 COMMENT ON COLUMN rowsource_system_waits.backend_type IS 'The type of the processes, as in pg_stat_activity. Of the background workers, only parallel workers are told apart';
 COMMENT ON COLUMN rowsource_system_waits.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL if the event has no counters of its own';
@@ -650,7 +1043,8 @@ AS 'MODULE_PATHNAME', 'rowsource_session_waits_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION rowsource_session_waits() IS 'The rows of the view rowsource_session_waits';
 
-CREATE VIEW rowsource_session_waits AS SELECT * FROM rowsource_session_waits();
+CREATE VIEW rowsource_session_waits AS
+    SELECT * FROM rowsource_session_waits();
 COMMENT ON VIEW rowsource_session_waits IS 'The waits of each running process since it started';
 COMMENT ON COLUMN rowsource_session_waits.pid IS 'The process';
 COMMENT ON COLUMN rowsource_session_waits.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL if the event has no counters of its own';
@@ -673,7 +1067,8 @@ AS 'MODULE_PATHNAME', 'rowsource_wait_histogram_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION rowsource_wait_histogram() IS 'The rows of the view rowsource_wait_histogram';
 
-CREATE VIEW rowsource_wait_histogram AS SELECT * FROM rowsource_wait_histogram();
+CREATE VIEW rowsource_wait_histogram AS
+    SELECT * FROM rowsource_wait_histogram();
 COMMENT ON VIEW rowsource_wait_histogram IS 'How long the waits of all processes took, in powers of two';
 COMMENT ON COLUMN rowsource_wait_histogram.backend_type IS 'The type of the processes, as in pg_stat_activity. Of the background workers, only parallel workers are told apart';
 COMMENT ON COLUMN rowsource_wait_histogram.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL if the event has no counters of its own';
@@ -899,215 +1294,6 @@ CREATE VIEW rowsource_trace_targets AS
            CASE WHEN t.dbid IS NOT NULL THEN coalesce(d.datname::text, 'unknown (OID=' || t.dbid::text || ')') END AS database,
            t.client_addr, t.queryid, t.waits, t.binds, pg_catalog.pg_get_userbyid(t.set_by) AS set_by, t.since, t.expires, t.sessions
       FROM rowsource_trace_targets() t LEFT JOIN pg_catalog.pg_database d ON d.oid = t.dbid;
-
--- Returns a row per node of each stored plan.
-CREATE FUNCTION pg_stat_rowsource(
-    OUT userid oid,
-    OUT dbid oid,
-    OUT queryid bigint,
-    OUT planid bigint,
-    OUT plan_shape bigint,
-    OUT toplevel bool,
-    OUT node_id int,
-    OUT parent_id int,
-    OUT depth int,
-    OUT operation text,
-    OUT object_name text,
-    OUT plan_rows float8,
-    OUT estimated_executions bigint,
-    OUT estimated_starts bigint,
-    OUT estimated_rows float8,
-    OUT estimated_actual_rows bigint,
-    OUT max_underestimate float8,
-    OUT max_overestimate float8,
-    OUT may_stop_early bool,
-    OUT executions bigint,
-    OUT starts bigint,
-    OUT last_starts bigint,
-    OUT rows bigint,
-    OUT last_rows bigint,
-    OUT total_time float8,
-    OUT last_total_time float8,
-    OUT startup_time float8,
-    OUT last_startup_time float8,
-    OUT self_time float8,
-    OUT last_self_time float8,
-    OUT percent_of_statement float8,
-    OUT last_percent_of_statement float8,
-    OUT processes float8,
-    OUT last_processes float8,
-    OUT time_error float8,
-    OUT last_time_error float8,
-    OUT timed_calls bigint,
-    OUT last_timed_calls bigint,
-    OUT timer_calls bigint,
-    OUT last_timer_calls bigint,
-    OUT clock_backsteps bigint,
-    OUT last_clock_backsteps bigint,
-    OUT shared_blks_hit bigint,
-    OUT last_shared_blks_hit bigint,
-    OUT shared_blks_read bigint,
-    OUT last_shared_blks_read bigint,
-    OUT shared_blks_dirtied bigint,
-    OUT last_shared_blks_dirtied bigint,
-    OUT shared_blks_written bigint,
-    OUT last_shared_blks_written bigint,
-    OUT local_blks_hit bigint,
-    OUT last_local_blks_hit bigint,
-    OUT local_blks_read bigint,
-    OUT last_local_blks_read bigint,
-    OUT local_blks_dirtied bigint,
-    OUT last_local_blks_dirtied bigint,
-    OUT local_blks_written bigint,
-    OUT last_local_blks_written bigint,
-    OUT temp_blks_read bigint,
-    OUT last_temp_blks_read bigint,
-    OUT temp_blks_written bigint,
-    OUT last_temp_blks_written bigint,
-    OUT shared_blk_read_time float8,
-    OUT last_shared_blk_read_time float8,
-    OUT shared_blk_write_time float8,
-    OUT last_shared_blk_write_time float8,
-    OUT local_blk_read_time float8,
-    OUT last_local_blk_read_time float8,
-    OUT local_blk_write_time float8,
-    OUT last_local_blk_write_time float8,
-    OUT temp_blk_read_time float8,
-    OUT last_temp_blk_read_time float8,
-    OUT temp_blk_write_time float8,
-    OUT last_temp_blk_write_time float8,
-    OUT wal_records bigint,
-    OUT last_wal_records bigint,
-    OUT wal_fpi bigint,
-    OUT last_wal_fpi bigint,
-    OUT wal_bytes bigint,
-    OUT last_wal_bytes bigint,
-    OUT memory_kb bigint,
-    OUT last_memory_kb bigint,
-    OUT disk_kb bigint,
-    OUT last_disk_kb bigint,
-    OUT p50 float8,
-    OUT p95 float8,
-    OUT p99 float8,
-    OUT self_blks_read bigint,
-    OUT self_blk_read_time float8,
-    OUT self_temp_blks_read bigint,
-    OUT self_temp_blks_written bigint,
-    OUT self_temp_blk_time float8,
-    OUT self_wal_records bigint,
-    OUT self_wal_fpi bigint,
-    OUT self_wal_bytes bigint,
-    OUT rows_removed bigint,
-    OUT last_rows_removed bigint,
-    OUT heap_fetches bigint,
-    OUT last_heap_fetches bigint,
-    OUT details jsonb,
-    OUT last_details jsonb,
-    OUT wait_time float8,
-    OUT last_wait_time float8
-) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pg_stat_rowsource_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-
-CREATE VIEW pg_stat_rowsource AS
-    SELECT u.rolname AS usename, d.datname, s.*
-      FROM pg_stat_rowsource() s
-           LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
-           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
-
--- Returns a row per stored plan. CALL, DO and other utility statements that run statements have one too, with a single node.
-CREATE FUNCTION pg_stat_rowsource_plans(
-    OUT userid oid,
-    OUT dbid oid,
-    OUT queryid bigint,
-    OUT planid bigint,
-    OUT plan_shape bigint,
-    OUT toplevel bool,
-    OUT query text,
-    OUT calls bigint,
-    OUT failed_calls bigint,
-    OUT cancelled_calls bigint,
-    OUT unfinished_calls bigint,
-    OUT explain_calls bigint,
-    OUT caller_queryid bigint,
-    OUT total_time float8,
-    OUT min_time float8,
-    OUT max_time float8,
-    OUT mean_time float8,
-    OUT stddev_time float8,
-    OUT p50_time float8,
-    OUT p95_time float8,
-    OUT p99_time float8,
-    OUT plans bigint,
-    OUT total_plan_time float8,
-    OUT min_plan_time float8,
-    OUT max_plan_time float8,
-    OUT mean_plan_time float8,
-    OUT generic_plan_calls bigint,
-    OUT custom_plan_calls bigint,
-    OUT rows bigint,
-    OUT shared_blks_hit bigint,
-    OUT shared_blks_read bigint,
-    OUT shared_blks_dirtied bigint,
-    OUT shared_blks_written bigint,
-    OUT local_blks_hit bigint,
-    OUT local_blks_read bigint,
-    OUT local_blks_dirtied bigint,
-    OUT local_blks_written bigint,
-    OUT temp_blks_read bigint,
-    OUT temp_blks_written bigint,
-    OUT shared_blk_read_time float8,
-    OUT shared_blk_write_time float8,
-    OUT local_blk_read_time float8,
-    OUT local_blk_write_time float8,
-    OUT temp_blk_read_time float8,
-    OUT temp_blk_write_time float8,
-    OUT wal_records bigint,
-    OUT wal_fpi bigint,
-    OUT wal_bytes bigint,
-    OUT last_time float8,
-    OUT last_outcome text,
-    OUT first_seen timestamptz,
-    OUT last_seen timestamptz,
-    OUT sampfreq int,
-    OUT clock_source text,
-    OUT workers_planned bigint,
-    OUT workers_launched bigint,
-    OUT details jsonb,
-    OUT wait_time float8,
-    OUT client_time float8
-) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pg_stat_rowsource_plans_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-
-CREATE VIEW pg_stat_rowsource_plans AS
-    SELECT u.rolname AS usename, d.datname, s.*
-      FROM pg_stat_rowsource_plans() s
-           LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
-           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
-
--- Returns how long a node's timed calls took: a row per bucket that is not empty. Calls that read blocks have separate rows.
-CREATE FUNCTION pg_stat_rowsource_histogram(
-    OUT userid oid,
-    OUT dbid oid,
-    OUT queryid bigint,
-    OUT planid bigint,
-    OUT plan_shape bigint,
-    OUT toplevel bool,
-    OUT node_id int,
-    OUT did_read bool,
-    OUT from_us float8,
-    OUT to_us float8,
-    OUT timed_calls bigint
-) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pg_stat_rowsource_histogram_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-
-CREATE VIEW pg_stat_rowsource_histogram AS
-    SELECT u.rolname AS usename, d.datname, s.*
-      FROM pg_stat_rowsource_histogram() s
-           LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
-           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
 
 -- Shows wrong estimates: nodes of which an execution had at least 1.1 times as many rows as the planner expected, or as few.
 -- e_rows and a_rows: how many rows per start the planner expected, and how many there were, in the executions that say something
@@ -1748,198 +1934,10 @@ COMMENT ON FUNCTION rowsource_percent(float8, float8) IS 'Internal: a part of a 
 COMMENT ON FUNCTION rowsource_temp_usage() IS 'Shows who uses temporary space now: a row per process and kind of file. temp_time: milliseconds that the running statement has waited for all its temporary files, in all its processes. percent: the same in percent of its time so far';
 COMMENT ON FUNCTION rowsource_snapshot() IS 'Stores a snapshot, and deletes those older than pg_rowsource.snapshot_retention, and the oldest beyond pg_rowsource.snapshot_max_size';
 COMMENT ON FUNCTION rowsource_iostat_report(bigint, bigint) IS 'Prints what happened to temporary files between two snapshots; without arguments, between the last two';
-COMMENT ON FUNCTION pg_stat_rowsource() IS 'The rows of the view pg_stat_rowsource';
-COMMENT ON FUNCTION pg_stat_rowsource_plans() IS 'The rows of the view pg_stat_rowsource_plans';
-COMMENT ON FUNCTION pg_stat_rowsource_histogram() IS 'The rows of the view pg_stat_rowsource_histogram';
 COMMENT ON FUNCTION rowsource_wait_report(bigint, bigint) IS 'Prints what sessions waited for between two snapshots, in percent of the database time; without arguments, between the last two';
 COMMENT ON FUNCTION rowsource_interval(bigint, bigint) IS 'Internal: the two snapshots of a report';
 COMMENT ON FUNCTION rowsource_display_snapshot(bigint, bigint, bigint, text) IS 'Shows a plan as it was when a snapshot was taken, also if it was evicted or reset since';
 COMMENT ON SEQUENCE rowsource_snapshots_snap_id_seq IS 'Numbers the snapshots';
-
-COMMENT ON VIEW pg_stat_rowsource IS 'A row per node of each stored plan. Columns that begin with last_ are of the last execution, the others of all';
-COMMENT ON COLUMN pg_stat_rowsource.usename IS 'The user who ran the statement; NULL if the user was dropped';
-COMMENT ON COLUMN pg_stat_rowsource.datname IS 'The database in which the statement ran; NULL if it was dropped';
-COMMENT ON COLUMN pg_stat_rowsource.userid IS 'The OID of the user who ran the statement';
-COMMENT ON COLUMN pg_stat_rowsource.dbid IS 'The OID of the database in which the statement ran';
-COMMENT ON COLUMN pg_stat_rowsource.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
-COMMENT ON COLUMN pg_stat_rowsource.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN pg_stat_rowsource.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
-COMMENT ON COLUMN pg_stat_rowsource.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
-COMMENT ON COLUMN pg_stat_rowsource.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
-COMMENT ON COLUMN pg_stat_rowsource.parent_id IS 'The number of the node above; NULL for the root';
-COMMENT ON COLUMN pg_stat_rowsource.depth IS 'The number of nodes above';
-COMMENT ON COLUMN pg_stat_rowsource.operation IS 'What the node does, as EXPLAIN calls it';
-COMMENT ON COLUMN pg_stat_rowsource.object_name IS 'The index, table, function or other object that the node works on';
-COMMENT ON COLUMN pg_stat_rowsource.plan_rows IS 'The rows per start that the planner expected: the mean of the executions that say something about the estimate; if there are none, the estimate of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.estimated_executions IS 'The executions that say something about the estimate: they completed, the node started, and nothing stopped it before its last row';
-COMMENT ON COLUMN pg_stat_rowsource.estimated_starts IS 'How often the node was started in these executions';
-COMMENT ON COLUMN pg_stat_rowsource.estimated_rows IS 'The rows that the planner expected in these executions: the sum of the estimate times the starts of each';
-COMMENT ON COLUMN pg_stat_rowsource.estimated_actual_rows IS 'The rows that the node returned in these executions';
-COMMENT ON COLUMN pg_stat_rowsource.max_underestimate IS 'How many times more rows than expected one of these executions had at most; 1 if none had more';
-COMMENT ON COLUMN pg_stat_rowsource.max_overestimate IS 'How many times fewer rows than expected one of these executions had at most; 1 if none had fewer';
-COMMENT ON COLUMN pg_stat_rowsource.may_stop_early IS 'Whether a node above (a limit, a semi-join, EXISTS) may stop this one before its last row';
-COMMENT ON COLUMN pg_stat_rowsource.executions IS 'The executions of the statement with this plan';
-COMMENT ON COLUMN pg_stat_rowsource.starts IS 'How often the node was started, in all processes (the loops of EXPLAIN)';
-COMMENT ON COLUMN pg_stat_rowsource.last_starts IS 'starts of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.rows IS 'Rows that the node returned in all executions, in all processes';
-COMMENT ON COLUMN pg_stat_rowsource.last_rows IS 'rows of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.total_time IS 'Milliseconds in the node and all nodes below it, in all executions. The times of parallel processes add up';
-COMMENT ON COLUMN pg_stat_rowsource.last_total_time IS 'total_time of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.startup_time IS 'Milliseconds until the first row of each start, in all processes';
-COMMENT ON COLUMN pg_stat_rowsource.last_startup_time IS 'startup_time of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.self_time IS 'Milliseconds in the node itself, without the nodes below it. The times of parallel processes add up';
-COMMENT ON COLUMN pg_stat_rowsource.last_self_time IS 'self_time of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.percent_of_statement IS 'The part that the node itself has of the time of its statement. The times of parallel processes add up, so this can exceed 100 below a Gather';
-COMMENT ON COLUMN pg_stat_rowsource.last_percent_of_statement IS 'percent_of_statement of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.processes IS 'Processes that ran the node, on average: 1, or more below a Gather. NULL below a Gather that was never started, or without starts';
-COMMENT ON COLUMN pg_stat_rowsource.last_processes IS 'processes of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.time_error IS 'One standard error of total_time, in milliseconds; 0 if every call was timed';
-COMMENT ON COLUMN pg_stat_rowsource.last_time_error IS 'time_error of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.timed_calls IS 'Calls of the node that were timed';
-COMMENT ON COLUMN pg_stat_rowsource.last_timed_calls IS 'timed_calls of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.timer_calls IS 'How often the clock was read for the node';
-COMMENT ON COLUMN pg_stat_rowsource.last_timer_calls IS 'timer_calls of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.clock_backsteps IS 'How often the clock stepped back';
-COMMENT ON COLUMN pg_stat_rowsource.last_clock_backsteps IS 'clock_backsteps of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.shared_blks_hit IS 'Blocks of tables and indexes found in shared buffers, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_shared_blks_hit IS 'shared_blks_hit of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.shared_blks_read IS 'Blocks of tables and indexes read, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_shared_blks_read IS 'shared_blks_read of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.shared_blks_dirtied IS 'Blocks of tables and indexes changed, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_shared_blks_dirtied IS 'shared_blks_dirtied of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.shared_blks_written IS 'Blocks of tables and indexes written, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_shared_blks_written IS 'shared_blks_written of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.local_blks_hit IS 'Blocks of temporary tables found in local buffers, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_local_blks_hit IS 'local_blks_hit of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.local_blks_read IS 'Blocks of temporary tables read, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_local_blks_read IS 'local_blks_read of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.local_blks_dirtied IS 'Blocks of temporary tables changed, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_local_blks_dirtied IS 'local_blks_dirtied of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.local_blks_written IS 'Blocks of temporary tables written, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_local_blks_written IS 'local_blks_written of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.temp_blks_read IS 'Blocks of work files (sorts, hashes, materialised results) read, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_temp_blks_read IS 'temp_blks_read of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.temp_blks_written IS 'Blocks of work files written, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_temp_blks_written IS 'temp_blks_written of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.shared_blk_read_time IS 'Milliseconds reading blocks of tables and indexes, in the node and all nodes below it; 0 without track_io_timing';
-COMMENT ON COLUMN pg_stat_rowsource.last_shared_blk_read_time IS 'shared_blk_read_time of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.shared_blk_write_time IS 'Milliseconds writing blocks of tables and indexes, in the node and all nodes below it; 0 without track_io_timing';
-COMMENT ON COLUMN pg_stat_rowsource.last_shared_blk_write_time IS 'shared_blk_write_time of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.local_blk_read_time IS 'Milliseconds reading blocks of temporary tables, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_local_blk_read_time IS 'local_blk_read_time of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.local_blk_write_time IS 'Milliseconds writing blocks of temporary tables, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_local_blk_write_time IS 'local_blk_write_time of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.temp_blk_read_time IS 'Milliseconds reading blocks of work files, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_temp_blk_read_time IS 'temp_blk_read_time of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.temp_blk_write_time IS 'Milliseconds writing blocks of work files, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_temp_blk_write_time IS 'temp_blk_write_time of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.wal_records IS 'WAL records, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_wal_records IS 'wal_records of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.wal_fpi IS 'Full page images in the WAL, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_wal_fpi IS 'wal_fpi of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.wal_bytes IS 'Bytes of WAL, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_wal_bytes IS 'wal_bytes of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.memory_kb IS 'The largest working memory of one process, in kB';
-COMMENT ON COLUMN pg_stat_rowsource.last_memory_kb IS 'memory_kb of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.disk_kb IS 'The largest disk space of the work area, in kB';
-COMMENT ON COLUMN pg_stat_rowsource.last_disk_kb IS 'disk_kb of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.p50 IS 'Half of the timed calls of the node took at most these milliseconds, with all nodes below it; estimated from the histogram, at most twice or half as long; NULL if no call was timed';
-COMMENT ON COLUMN pg_stat_rowsource.p95 IS '95 % of the timed calls took at most these milliseconds';
-COMMENT ON COLUMN pg_stat_rowsource.p99 IS '99 % of the timed calls took at most these milliseconds';
-COMMENT ON COLUMN pg_stat_rowsource.rows_removed IS 'Rows that filters, join filters and rechecks of the node removed; null if it has none';
-COMMENT ON COLUMN pg_stat_rowsource.last_rows_removed IS 'rows_removed of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.heap_fetches IS 'Rows of the table that an index-only scan had to visit, because their pages may hold invisible rows';
-COMMENT ON COLUMN pg_stat_rowsource.last_heap_fetches IS 'heap_fetches of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.details IS 'What else EXPLAIN (ANALYZE) knows of the node, by its keys: counts are sums over all processes and executions, other numbers the largest of any execution';
-COMMENT ON COLUMN pg_stat_rowsource.last_details IS 'details of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.wait_time IS 'Milliseconds that the node itself waited, in all its processes; a part of self_time. The rest of that is processor time, and time spent waiting for a processor. NULL if waits are not counted, or only rows are';
-COMMENT ON COLUMN pg_stat_rowsource.last_wait_time IS 'wait_time of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.self_blks_read IS 'Blocks of tables, indexes and temporary tables that the node itself read';
-COMMENT ON COLUMN pg_stat_rowsource.self_blk_read_time IS 'Milliseconds reading those blocks; without track_io_timing, the waits for reads';
-COMMENT ON COLUMN pg_stat_rowsource.self_temp_blks_read IS 'Blocks of work files that the node itself read';
-COMMENT ON COLUMN pg_stat_rowsource.self_temp_blks_written IS 'Blocks of work files that the node itself wrote';
-COMMENT ON COLUMN pg_stat_rowsource.self_temp_blk_time IS 'Milliseconds reading and writing those blocks';
-COMMENT ON COLUMN pg_stat_rowsource.self_wal_records IS 'WAL records of the node itself';
-COMMENT ON COLUMN pg_stat_rowsource.self_wal_fpi IS 'Full page images in the WAL of the node itself';
-COMMENT ON COLUMN pg_stat_rowsource.self_wal_bytes IS 'Bytes of WAL of the node itself';
-
-COMMENT ON VIEW pg_stat_rowsource_histogram IS 'How long the timed calls of each node took, in powers of two';
-COMMENT ON COLUMN pg_stat_rowsource_histogram.usename IS 'The user who ran the statement; NULL if the user was dropped';
-COMMENT ON COLUMN pg_stat_rowsource_histogram.datname IS 'The database in which the statement ran; NULL if it was dropped';
-COMMENT ON COLUMN pg_stat_rowsource_histogram.userid IS 'The OID of the user who ran the statement';
-COMMENT ON COLUMN pg_stat_rowsource_histogram.dbid IS 'The OID of the database in which the statement ran';
-COMMENT ON COLUMN pg_stat_rowsource_histogram.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
-COMMENT ON COLUMN pg_stat_rowsource_histogram.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN pg_stat_rowsource_histogram.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
-COMMENT ON COLUMN pg_stat_rowsource_histogram.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
-COMMENT ON COLUMN pg_stat_rowsource_histogram.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
-COMMENT ON COLUMN pg_stat_rowsource_histogram.did_read IS 'Whether these calls read a block';
-COMMENT ON COLUMN pg_stat_rowsource_histogram.from_us IS 'The lower bound of the bucket, in microseconds';
-COMMENT ON COLUMN pg_stat_rowsource_histogram.to_us IS 'The upper bound of the bucket, in microseconds; NULL if it has none';
-COMMENT ON COLUMN pg_stat_rowsource_histogram.timed_calls IS 'Timed calls of the node that took this long';
-
-COMMENT ON VIEW pg_stat_rowsource_plans IS 'A row per stored plan, with the sums of all its executions. Rows with the query others, one or two per database, sum up the executions whose plans are not stored: those of statements that clients sent, and those of statements in functions';
-COMMENT ON COLUMN pg_stat_rowsource_plans.usename IS 'The user who ran the statement; NULL if the user was dropped';
-COMMENT ON COLUMN pg_stat_rowsource_plans.datname IS 'The database in which the statement ran; NULL if it was dropped';
-COMMENT ON COLUMN pg_stat_rowsource_plans.userid IS 'The OID of the user who ran the statement';
-COMMENT ON COLUMN pg_stat_rowsource_plans.dbid IS 'The OID of the database in which the statement ran';
-COMMENT ON COLUMN pg_stat_rowsource_plans.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
-COMMENT ON COLUMN pg_stat_rowsource_plans.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN pg_stat_rowsource_plans.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
-COMMENT ON COLUMN pg_stat_rowsource_plans.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
-COMMENT ON COLUMN pg_stat_rowsource_plans.query IS 'The text of the statement';
-COMMENT ON COLUMN pg_stat_rowsource_plans.calls IS 'Executions, including failed and cancelled ones';
-COMMENT ON COLUMN pg_stat_rowsource_plans.failed_calls IS 'Executions that an error ended';
-COMMENT ON COLUMN pg_stat_rowsource_plans.cancelled_calls IS 'Executions that a cancel request or a timeout ended';
-COMMENT ON COLUMN pg_stat_rowsource_plans.explain_calls IS 'Executions by EXPLAIN (ANALYZE). No other column includes them';
-COMMENT ON COLUMN pg_stat_rowsource_plans.caller_queryid IS 'The queryid of the statement that called the last execution: the function''s, or that of CALL or DO; NULL for a statement that a client sent, or if the caller is not known';
-COMMENT ON COLUMN pg_stat_rowsource_plans.unfinished_calls IS 'Executions that ended without an error before their last row: the cursor was closed early, or the caller needed only some rows, as SELECT INTO of PL/pgSQL does';
-COMMENT ON COLUMN pg_stat_rowsource_plans.total_time IS 'Milliseconds in which the executor ran (ExecutorRun and ExecutorFinish), as in pg_stat_statements; without parsing, planning and the executor''s start. The sum of all executions';
-COMMENT ON COLUMN pg_stat_rowsource_plans.min_time IS 'Milliseconds of the shortest execution';
-COMMENT ON COLUMN pg_stat_rowsource_plans.max_time IS 'Milliseconds of the longest execution';
-COMMENT ON COLUMN pg_stat_rowsource_plans.mean_time IS 'Milliseconds of an execution on average';
-COMMENT ON COLUMN pg_stat_rowsource_plans.stddev_time IS 'Standard deviation of the milliseconds of an execution';
-COMMENT ON COLUMN pg_stat_rowsource_plans.p50_time IS 'Half of the executions took at most these milliseconds; estimated from a histogram, less than a quarter off';
-COMMENT ON COLUMN pg_stat_rowsource_plans.p95_time IS '95 % of the executions took at most these milliseconds';
-COMMENT ON COLUMN pg_stat_rowsource_plans.p99_time IS '99 % of the executions took at most these milliseconds';
-COMMENT ON COLUMN pg_stat_rowsource_plans.plans IS 'How often the planner made a plan for these executions';
-COMMENT ON COLUMN pg_stat_rowsource_plans.total_plan_time IS 'Milliseconds of all plannings';
-COMMENT ON COLUMN pg_stat_rowsource_plans.min_plan_time IS 'Milliseconds of the shortest planning';
-COMMENT ON COLUMN pg_stat_rowsource_plans.max_plan_time IS 'Milliseconds of the longest planning';
-COMMENT ON COLUMN pg_stat_rowsource_plans.mean_plan_time IS 'Milliseconds of a planning on average';
-COMMENT ON COLUMN pg_stat_rowsource_plans.generic_plan_calls IS 'Executions with a generic plan of a prepared statement or of a function: one for all parameters';
-COMMENT ON COLUMN pg_stat_rowsource_plans.custom_plan_calls IS 'Executions with a custom plan of a prepared statement or of a function: one that was made for the parameters of the execution';
-COMMENT ON COLUMN pg_stat_rowsource_plans.rows IS 'Rows that the statement returned or changed';
-COMMENT ON COLUMN pg_stat_rowsource_plans.shared_blks_hit IS 'Blocks of tables and indexes found in shared buffers';
-COMMENT ON COLUMN pg_stat_rowsource_plans.shared_blks_read IS 'Blocks of tables and indexes read';
-COMMENT ON COLUMN pg_stat_rowsource_plans.shared_blks_dirtied IS 'Blocks of tables and indexes changed';
-COMMENT ON COLUMN pg_stat_rowsource_plans.shared_blks_written IS 'Blocks of tables and indexes written';
-COMMENT ON COLUMN pg_stat_rowsource_plans.local_blks_hit IS 'Blocks of temporary tables found in local buffers';
-COMMENT ON COLUMN pg_stat_rowsource_plans.local_blks_read IS 'Blocks of temporary tables read';
-COMMENT ON COLUMN pg_stat_rowsource_plans.local_blks_dirtied IS 'Blocks of temporary tables changed';
-COMMENT ON COLUMN pg_stat_rowsource_plans.local_blks_written IS 'Blocks of temporary tables written';
-COMMENT ON COLUMN pg_stat_rowsource_plans.temp_blks_read IS 'Blocks of work files (sorts, hashes, materialised results) read';
-COMMENT ON COLUMN pg_stat_rowsource_plans.temp_blks_written IS 'Blocks of work files written';
-COMMENT ON COLUMN pg_stat_rowsource_plans.shared_blk_read_time IS 'Milliseconds reading blocks of tables and indexes; 0 without track_io_timing';
-COMMENT ON COLUMN pg_stat_rowsource_plans.shared_blk_write_time IS 'Milliseconds writing blocks of tables and indexes; 0 without track_io_timing';
-COMMENT ON COLUMN pg_stat_rowsource_plans.local_blk_read_time IS 'Milliseconds reading blocks of temporary tables';
-COMMENT ON COLUMN pg_stat_rowsource_plans.local_blk_write_time IS 'Milliseconds writing blocks of temporary tables';
-COMMENT ON COLUMN pg_stat_rowsource_plans.temp_blk_read_time IS 'Milliseconds reading blocks of work files';
-COMMENT ON COLUMN pg_stat_rowsource_plans.temp_blk_write_time IS 'Milliseconds writing blocks of work files';
-COMMENT ON COLUMN pg_stat_rowsource_plans.wal_records IS 'WAL records';
-COMMENT ON COLUMN pg_stat_rowsource_plans.wal_fpi IS 'Full page images in the WAL';
-COMMENT ON COLUMN pg_stat_rowsource_plans.wal_bytes IS 'Bytes of WAL';
-COMMENT ON COLUMN pg_stat_rowsource_plans.last_time IS 'Milliseconds of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource_plans.last_outcome IS 'How the last execution ended: completed, failed or cancelled';
-COMMENT ON COLUMN pg_stat_rowsource_plans.first_seen IS 'When the first execution ended';
-COMMENT ON COLUMN pg_stat_rowsource_plans.last_seen IS 'When the last execution ended';
-COMMENT ON COLUMN pg_stat_rowsource_plans.sampfreq IS 'The sampling frequency of the last execution, see pg_rowsource.sampfreq';
-COMMENT ON COLUMN pg_stat_rowsource_plans.clock_source IS 'The clock of the last execution; core if PostgreSQL itself measured';
-COMMENT ON COLUMN pg_stat_rowsource_plans.workers_planned IS 'Parallel workers that the plan asked for, in all executions';
-COMMENT ON COLUMN pg_stat_rowsource_plans.workers_launched IS 'Parallel workers that were launched';
-COMMENT ON COLUMN pg_stat_rowsource_plans.details IS 'Triggers with calls and milliseconds, what just-in-time compilation did, and the blocks that planning used, in all executions; null if nothing of these';
-COMMENT ON COLUMN pg_stat_rowsource_plans.wait_time IS 'Milliseconds that the statement''s own process waited while it ran; a part of total_time. Not planning and commit, nor parallel workers: pg_stat_rowsource_waits shows these too. NULL if waits are not counted';
-COMMENT ON COLUMN pg_stat_rowsource_plans.client_time IS 'The part of wait_time in which it waited for the client: to send rows to it, for example';
 
 COMMENT ON VIEW rowsource_misestimates IS 'Nodes that returned another number of rows than the planner expected, compared execution by execution: by a factor of 1.1 at least in one of them. The order: their own time and the size of the error. Nodes about which no execution says something come last';
 COMMENT ON COLUMN rowsource_misestimates.datname IS 'The database in which the statement ran; the OID as text if it was dropped';

@@ -3,10 +3,10 @@
 use super::history::{Stored, Wanted};
 use super::surface::{Adds, View, functions};
 use super::{
-    ash, call_trace, clocks, display, explain, export, flips, history, live, logical_io, progress, sql_trace,
-    store, stored_report, temp_usage, tempfile, trace_targets, views, waits,
+    ash, call_trace, clocks, display, explain, export, flips, history, live, logical_io, nodes, plans,
+    progress, sql_trace, store, stored_report, temp_usage, tempfile, trace_targets, waits,
 };
-use crate::pg::server::srf::{Call, Rows, Shape, export};
+use crate::pg::server::srf::{Call, Shape, export};
 use pgrx::pg_sys::Datum;
 use rowsource_core::model::archive;
 use rowsource_core::model::{PlanId, PlanKey};
@@ -20,11 +20,6 @@ const MAX_REPORT_BYTES: usize = 1 << 20;
 
 /// The maximum number of buckets of a histogram that is plotted.
 const MAX_BUCKETS: usize = 10_000;
-
-/// Returns the result of a set-returning function without arguments.
-fn rows(call: &Call, make: fn(&mut Rows)) -> Datum {
-    call.returns(Shape::Rows, |_, rows| make(rows))
-}
 
 /// Whose rows a view of statements that ran has, and where they ran.
 const RAN: [&str; 2] = [
@@ -181,6 +176,21 @@ functions! {
     /// Measures the cost and the behaviour of each clock of this machine
     rowsource_clocks(calls: int = "1000000") "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(clocks::columns(), |rows| clocks::rows(rows, calls.unwrap_or(0)));
+
+    /// The rows of the view pg_stat_rowsource
+    pg_stat_rowsource() "VOLATILE STRICT PARALLEL RESTRICTED"
+        -> rows(nodes::columns(), |rows| nodes::rows(rows)),
+        view: View { comment: "A row per node of each stored plan. Columns that begin with last_ are of the last execution, the others of all", adds: Adds::Names(RAN) };
+
+    /// The rows of the view pg_stat_rowsource_plans
+    pg_stat_rowsource_plans() "VOLATILE STRICT PARALLEL RESTRICTED"
+        -> rows(plans::columns(), |rows| plans::rows(rows)),
+        view: View { comment: "A row per stored plan, with the sums of all its executions. Rows with the query others, one or two per database, sum up the executions whose plans are not stored: those of statements that clients sent, and those of statements in functions", adds: Adds::Names(RAN) };
+
+    /// The rows of the view pg_stat_rowsource_histogram
+    pg_stat_rowsource_histogram() "VOLATILE STRICT PARALLEL RESTRICTED"
+        -> rows(nodes::histogram_columns(), |rows| nodes::histogram_rows(rows)),
+        view: View { comment: "How long the timed calls of each node took, in powers of two", adds: Adds::Names(RAN) };
 
     /// The changes of plans, with the mean times, their standard errors, and the typical times (geometric
     /// means)
@@ -377,10 +387,4 @@ export!("rowsource_declarations_0_2", |call: &Call| call.returns(
             .iter()
             .for_each(|function| rows.add_line(&function.to_string()));
     }
-));
-export!("pg_stat_rowsource_0_2", |call| rows(call, views::node_rows));
-export!("pg_stat_rowsource_plans_0_2", |call| rows(call, views::plan_rows));
-export!("pg_stat_rowsource_histogram_0_2", |call| rows(
-    call,
-    views::histogram_rows
 ));

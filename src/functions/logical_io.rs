@@ -1,7 +1,7 @@
 //! How long it takes to get a block: of a relation (`rowsource_logical_io()`), or inside the nodes of plans
 //! (`pg_stat_rowsource_logical_io`).
 
-use super::views;
+use super::stored::{self, Key, Stored};
 use super::wait_names;
 use super::words::choose;
 use crate::guc;
@@ -231,14 +231,15 @@ pub fn node_rows(rows: &mut Rows) {
         .nanoseconds(measure_costs(clock).empty_interval_ticks)
         / 1e3;
     let columns = node_columns();
-    views::each_plan(|row| {
-        for (node, gets) in node_gets(&row.plan).into_iter().enumerate() {
+    stored::each(|stored| {
+        for (node, gets) in node_gets(&stored.plan).into_iter().enumerate() {
             if gets.blocks.is_some_and(|(hits, read)| hits + read > 0) {
-                let plan = Some(row.clone());
+                let (key, stored) = (stored.key(), stored.clone());
                 columns.add(
                     rows,
                     &NodeRow {
-                        plan,
+                        key,
+                        stored,
                         node,
                         gets,
                         timer_us,
@@ -251,16 +252,16 @@ pub fn node_rows(rows: &mut Rows) {
 
 /// The gets of a node of a stored plan.
 pub struct NodeRow {
-    plan: Option<Rc<views::Row>>,
+    key: Key,
+    stored: Rc<Stored>,
     node: usize,
     gets: NodeGets,
     timer_us: f64,
 }
 
 impl NodeRow {
-    fn node(&self) -> Option<(&views::Row, &PlanNode)> {
-        let plan = self.plan.as_ref()?;
-        Some((plan, plan.plan.description.nodes.get(self.node)?))
+    fn described(&self) -> &PlanNode {
+        &self.stored.plan.description.nodes[self.node]
     }
 
     fn read_us(&self) -> Option<f64> {
@@ -274,9 +275,9 @@ pub fn node_columns() -> Columns<NodeRow> {
         /// The number of the node, from 0 at the root, in the order of EXPLAIN
         node_id: int = row.node;
         /// What the node does, as EXPLAIN calls it
-        operation: text = row.node().map(|(plan, node)| plan.operation(node));
+        operation: text = row.stored.operation(row.described());
         /// The index, table, function or other object that the node works on
-        object_name: text = row.node().and_then(|(plan, node)| plan.object_name(node));
+        object_name: text = row.stored.object_name(row.described());
         /// Blocks that the node itself found in buffers
         hits: bigint = row.gets.blocks.map(|(hits, _)| hits);
         /// Microseconds by which a sampled call is longer for each block that it finds in a buffer: the get,
@@ -299,6 +300,6 @@ pub fn node_columns() -> Columns<NodeRow> {
         read_max_us: float8 = row.read_us().map(|_| row.gets.reads.max_ns as f64 / 1e3);
     };
     Columns::new()
-        .with(views::key_columns(), |row: &NodeRow| &row.plan)
+        .with(stored::key_columns(), |row: &NodeRow| &row.key)
         .and(columns)
 }

@@ -120,47 +120,38 @@ impl Function {
     /// Writes the view.
     fn write_view(&self, f: &mut Formatter, view: &View, columns: &[Declared]) -> fmt::Result {
         let name = self.name;
-        let arguments: Vec<String> = self
+        let nulls: Vec<String> = self
             .arguments
             .iter()
             .map(|(_, of, _)| format!("NULL::{of}"))
             .collect();
-        let from = format!("FROM {name}({})", arguments.join(", "));
-        let added = match view.adds {
-            Adds::Nothing => {
-                writeln!(f, "\nCREATE VIEW {name} AS SELECT * {from};")?;
-                vec![]
-            }
-            Adds::Names([user, database]) => {
-                writeln!(f, "\nCREATE VIEW {name} AS")?;
-                writeln!(f, "    SELECT u.rolname AS usename, d.datname, s.*")?;
-                writeln!(f, "      {from} s")?;
-                writeln!(
-                    f,
-                    "           LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid"
-                )?;
-                writeln!(
-                    f,
-                    "           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;"
-                )?;
-                vec![("usename", user), ("datname", database)]
-            }
+        let from = format!("FROM {name}({})", nulls.join(", "));
+        let (select, added) = match view.adds {
+            Adds::Nothing => (format!("SELECT * {from}"), vec![]),
+            Adds::Names([user, database]) => (
+                format!(
+                    "SELECT u.rolname AS usename, d.datname, s.*
+      {from} s
+           LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
+           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid"
+                ),
+                vec![("usename", user), ("datname", database)],
+            ),
             Adds::Database(database) => {
-                let rest: Vec<String> = columns[1..]
+                let rest: String = columns[1..]
                     .iter()
-                    .map(|column| format!("f.{}", column.name))
+                    .map(|column| format!(", f.{}", column.name))
                     .collect();
-                writeln!(f, "\nCREATE VIEW {name} AS")?;
-                writeln!(f, "    SELECT f.datid, d.datname, {}", rest.join(", "))?;
-                writeln!(
-                    f,
-                    "      {from} f LEFT JOIN pg_catalog.pg_database d ON d.oid = f.datid;"
-                )?;
-                vec![("datname", database)]
+                let select = format!(
+                    "SELECT f.datid, d.datname{rest}
+      {from} f LEFT JOIN pg_catalog.pg_database d ON d.oid = f.datid"
+                );
+                (select, vec![("datname", database)])
             }
         };
+        writeln!(f, "\nCREATE VIEW {name} AS\n    {select};")?;
         writeln!(f, "COMMENT ON VIEW {name} IS {};", quoted(view.comment))?;
-        let all = columns.iter().map(|column| (column.name, column.comment));
+        let all = columns.iter().map(|column| (&*column.name, &*column.comment));
         for (column, comment) in added.into_iter().chain(all) {
             writeln!(f, "COMMENT ON COLUMN {name}.{column} IS {};", quoted(comment))?;
         }
@@ -171,21 +162,20 @@ impl Function {
 /// The statements of the script.
 impl Display for Function {
     fn fmt(&self, f: &mut Formatter) -> fmt::Result {
-        let arguments = self.arguments.iter().map(|(name, of, default)| match default {
-            Some(default) => (format!("{name} {of} DEFAULT {default}"), ""),
-            None => (format!("{name} {of}"), ""),
-        });
         let (returns, columns, rows) = match &self.returns {
             Returns::One(of) => (*of, &[][..], ""),
             Returns::Rows(columns, rows) => ("SETOF record", &columns[..], *rows),
         };
-        // PostgreSQL has no comments on the columns of functions.
-        let parts: Vec<(String, &str)> = arguments
-            .chain(columns.iter().map(|column| {
-                let comment = if self.view.is_none() { column.comment } else { "" };
-                (format!("OUT {} {}", column.name, column.sql_type), comment)
-            }))
-            .collect();
+        let mut parts = Vec::new();
+        for (name, of, default) in &self.arguments {
+            let default = default.map_or_else(String::new, |default| format!(" DEFAULT {default}"));
+            parts.push((format!("{name} {of}{default}"), ""));
+        }
+        for column in columns {
+            // PostgreSQL has no comments on the columns of functions.
+            let comment = if self.view.is_none() { &*column.comment } else { "" };
+            parts.push((format!("OUT {} {}", column.name, column.sql_type), comment));
+        }
         let Function {
             name, symbol, marks, ..
         } = self;
@@ -195,11 +185,8 @@ impl Display for Function {
             let dashes = if comment.is_empty() { "" } else { " -- " };
             write!(f, "\n    {part}{comma}{dashes}{comment}")?;
         }
-        writeln!(
-            f,
-            "{}) RETURNS {returns}",
-            if parts.is_empty() { "" } else { "\n" }
-        )?;
+        let end = if parts.is_empty() { "" } else { "\n" };
+        writeln!(f, "{end}) RETURNS {returns}")?;
         writeln!(f, "AS 'MODULE_PATHNAME', '{symbol}'")?;
         writeln!(f, "LANGUAGE C {marks}{rows};")?;
         let types: Vec<&str> = self.arguments.iter().map(|(_, of, _)| *of).collect();

@@ -1,6 +1,6 @@
 //! The rows of `rowsource_system_waits`, `rowsource_session_waits`, `rowsource_wait_histogram` and `pg_stat_rowsource_waits`.
 
-use super::views;
+use super::stored::{self, Key};
 use super::wait_names::{self, Name};
 use crate::pg::server::columns::{Columns, columns};
 use crate::pg::server::srf::Rows;
@@ -9,9 +9,7 @@ use crate::pg::waits::{names, refused, slots};
 use pgrx::PgSqlErrorCode;
 use rowsource_core::waits::plan::EventWaits;
 use rowsource_core::waits::{Event, WaitTimes, Waits};
-use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 const NS_PER_MS: f64 = 1e6;
 
@@ -26,33 +24,23 @@ fn by_name<K: Ord>(waits: impl Iterator<Item = (K, Event, Waits)>) -> BTreeMap<(
     sums
 }
 
-/// An event, or the reason why waits are not counted.
-pub enum Waited {
-    For(Name),
-    NotCounted(&'static str),
+/// What is shown of an event: its type and its name.
+type Shown = (Option<String>, String);
+
+fn shown(name: Name) -> Shown {
+    let (event_type, event) = name.unzip();
+    (event_type, event.unwrap_or_else(|| "other".to_owned()))
 }
 
-impl Waited {
-    fn event_type(&self) -> Option<&str> {
-        match self {
-            Waited::For(name) => name.as_ref().map(|(event_type, _)| event_type.as_str()),
-            Waited::NotCounted(_) => None,
-        }
-    }
-
-    fn event(&self) -> Cow<'_, str> {
-        match self {
-            Waited::For(Some((_, event))) => event.into(),
-            Waited::For(None) => "other".into(),
-            Waited::NotCounted(reason) => format!("not counted: {reason}").into(),
-        }
-    }
+/// Returns what is shown instead if waits are not counted: the reason.
+fn refusal() -> Option<Shown> {
+    refused().map(|reason| (None, format!("not counted: {reason}")))
 }
 
 /// Waits of processes: `who` is their type, or one of them. A bucket has its number and its count.
 pub struct Row<K> {
     who: Option<K>,
-    waited: Waited,
+    event: Shown,
     waits: Option<Waits>,
     bucket: Option<(usize, u64)>,
 }
@@ -61,7 +49,7 @@ impl<K> Row<K> {
     fn new((who, name): (K, Name), waits: Waits) -> Row<K> {
         Row {
             who: Some(who),
-            waited: Waited::For(name),
+            event: shown(name),
             waits: Some(waits),
             bucket: None,
         }
@@ -76,10 +64,10 @@ impl<K> Row<K> {
 fn event_columns<K>() -> Columns<Row<K>> {
     columns! { |row: &Row<K>|
         /// The type of the event, as in pg_stat_activity; NULL if the event has no counters of its own
-        wait_event_type: text = row.waited.event_type();
+        wait_event_type: text = row.event.0.as_ref();
         /// The event, as in pg_stat_activity. other: all events that have no counters of their own. not
         /// counted: the reason why waits are not counted
-        wait_event: text = row.waited.event();
+        wait_event: text = &row.event.1;
     }
 }
 
@@ -150,24 +138,24 @@ pub fn stored_columns() -> Columns<Row<String>> {
 
 /// Adds a row that says why waits are not counted, and returns whether that is so.
 fn add_refusal<K>(rows: &mut Rows, columns: &Columns<Row<K>>) -> bool {
-    let reason = refused();
-    if let Some(reason) = reason {
-        let refusal = Row {
-            who: None,
-            waited: Waited::NotCounted(reason),
-            waits: None,
-            bucket: None,
-        };
-        columns.add(rows, &refusal);
+    let (who, waits, bucket) = (None, None, None);
+    let refusal = refusal().map(|event| Row {
+        who,
+        event,
+        waits,
+        bucket,
+    });
+    if let Some(refusal) = &refusal {
+        columns.add(rows, refusal);
     }
-    reason.is_some()
+    refusal.is_some()
 }
 
 /// What the nodes of a plan waited for an event.
 pub struct OfPlan {
-    plan: Option<Rc<views::Row>>,
+    key: Key,
     node: Option<usize>,
-    waited: Waited,
+    event: Shown,
     waits: Option<EventWaits>,
 }
 
@@ -180,10 +168,10 @@ pub fn plan_columns() -> Columns<OfPlan> {
         /// client
         node_id: int = row.node;
         /// The type of the event, as in pg_stat_activity; NULL for the row other
-        wait_event_type: text = row.waited.event_type();
+        wait_event_type: text = row.event.0.as_ref();
         /// The event, as in pg_stat_activity. other: the plan keeps 8 pairs of a node and an event, and all
         /// others add up in this row. not counted: the reason why waits are not counted
-        wait_event: text = row.waited.event();
+        wait_event: text = &row.event.1;
         /// Waits, also those of parallel workers in this node
         waits: bigint = row.waits.map(|of| of.waits);
         /// Milliseconds of these waits
@@ -194,30 +182,30 @@ pub fn plan_columns() -> Columns<OfPlan> {
         max_time: float8 = row.waits.map(|of| ms(of.max_ns));
     };
     Columns::new()
-        .with(views::key_columns(), |row: &OfPlan| &row.plan)
+        .with(stored::key_columns(), |row: &OfPlan| &row.key)
         .and(columns)
 }
 
 /// Adds the rows of `pg_stat_rowsource_waits`: one per stored plan, node and event.
 pub fn plan_rows(rows: &mut Rows) {
     let columns = plan_columns();
-    let mut add = |plan, node, waited, waits| {
+    let mut add = |key, node, event, waits| {
         columns.add(
             rows,
             &OfPlan {
-                plan,
+                key,
                 node,
-                waited,
+                event,
                 waits,
             },
         )
     };
-    if let Some(reason) = refused() {
-        return add(None, None, Waited::NotCounted(reason), None);
+    if let Some(reason) = refusal() {
+        return add(Key::default(), None, reason, None);
     }
-    views::each_plan(|row| {
-        for ((node, name), waits) in wait_names::by_node(&row.plan.statistics.waits) {
-            add(Some(row.clone()), node, Waited::For(name), Some(waits));
+    stored::each(|stored| {
+        for ((node, name), waits) in wait_names::by_node(&stored.plan.statistics.waits) {
+            add(stored.key(), node, shown(name), Some(waits));
         }
     });
 }

@@ -2,17 +2,19 @@
 
 use super::sql_types::SqlType;
 use super::srf::{Rows, Value};
+use std::borrow::Cow;
+use std::rc::Rc;
 
 /// What is declared of a column.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Declared {
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     pub sql_type: &'static str,
     /// What it means, with its unit.
-    pub comment: &'static str,
+    pub comment: Cow<'static, str>,
 }
 
-type Read<R> = Box<dyn Fn(&R) -> Value>;
+type Read<R> = Rc<dyn Fn(&R) -> Value>;
 
 /// The columns of rows that are made of an `R`.
 pub struct Columns<R>(Vec<(Declared, Read<R>)>);
@@ -31,18 +33,48 @@ impl<R> Columns<R> {
         value: impl Fn(&R) -> Value + 'static,
     ) -> Self {
         let declared = Declared {
-            name,
+            name: name.into(),
             sql_type: T::NAME,
-            comment,
+            comment: comment.into(),
         };
-        self.0.push((declared, Box::new(value)));
+        self.0.push((declared, Rc::new(value)));
         self
     }
 
     /// Adds columns that several functions have. `part` returns what they are made of.
     pub fn with<S: 'static>(mut self, columns: Columns<S>, part: impl Fn(&R) -> &S + Copy + 'static) -> Self {
         for (declared, value) in columns.0 {
-            self.0.push((declared, Box::new(move |row| value(part(row)))));
+            self.0.push((declared, Rc::new(move |row| value(part(row)))));
+        }
+        self
+    }
+
+    /// Adds each of these columns twice: of all executions, and as `last_...` of the last one.
+    pub fn pairs<S: 'static>(
+        mut self,
+        columns: Columns<S>,
+        all: impl Fn(&R) -> &S + Copy + 'static,
+        last: impl Fn(&R) -> &S + Copy + 'static,
+    ) -> Self {
+        for (declared, value) in columns.0 {
+            let of_last = Declared {
+                name: format!("last_{}", declared.name).into(),
+                sql_type: declared.sql_type,
+                comment: format!("{} of the last execution", declared.name).into(),
+            };
+            let of_all = value.clone();
+            self.0.push((declared, Rc::new(move |row| of_all(all(row)))));
+            self.0.push((of_last, Rc::new(move |row| value(last(row)))));
+        }
+        self
+    }
+
+    /// Adds to each comment, after its first part, what the columns are about.
+    pub fn about(mut self, what: &str) -> Self {
+        for (declared, _) in &mut self.0 {
+            let comment = &declared.comment;
+            let (first, rest) = comment.split_at(comment.find(';').unwrap_or(comment.len()));
+            declared.comment = format!("{first}, {what}{rest}").into();
         }
         self
     }
@@ -60,7 +92,7 @@ impl<R> Columns<R> {
 
     /// Returns what is declared.
     pub fn declared(&self) -> Vec<Declared> {
-        self.0.iter().map(|(declared, _)| *declared).collect()
+        self.0.iter().map(|(declared, _)| declared.clone()).collect()
     }
 }
 

@@ -104,7 +104,7 @@ sql_types! {
     /// Microseconds. A month has 30 days.
     interval, reads Option<i64> = |call, n, _max| call.interval(n);
     /// An object.
-    jsonb, from serde_json::Map<String, serde_json::Value> = |it| srf::json(it);
+    jsonb, from &serde_json::Map<String, serde_json::Value> = |it| srf::json(it);
     /// An address or a network, which must be valid.
     inet, reads Option<String> = |call, n, _max| call.inet(n), from String = |it| srf::inet(&it);
     /// Bytes.

@@ -30,8 +30,8 @@ pub fn bytes(bytes: &[u8]) -> Value {
 }
 
 /// Returns a jsonb object.
-pub fn json(object: serde_json::Map<String, serde_json::Value>) -> Value {
-    let text = serde_json::Value::Object(object).to_string();
+pub fn json(object: &serde_json::Map<String, serde_json::Value>) -> Value {
+    let text = serde_json::to_string(object).ok()?;
     let text = std::ffi::CString::new(&*server::to_database(&text)).ok()?;
     // SAFETY: `jsonb_in` reads a text in the database's encoding that ends with a zero byte, and copies it.
     unsafe {
