@@ -16,7 +16,8 @@
 #   make dist           makes target/pg_rowsource-VERSION.zip for PGXN from the last commit
 #   make bench          measures overhead and accuracy on this machine (bench/README.md); WHAT=name: one experiment
 #   make bench QUICK=1  does the same in a few minutes, to check that it works
-#   make accept         takes what sql/*.sql give now as expected; read the difference before you commit it
+#   make accept         writes what the library declares into the SQL script, and takes what sql/*.sql give now as expected; read the
+#                       difference before you commit it
 #   make clean          removes all that was built, and stops the throwaway servers
 #
 # PG_CONFIG chooses the PostgreSQL: make install PG_CONFIG=/usr/lib/postgresql/15/bin/pg_config
@@ -131,14 +132,16 @@ bench: setup
 	@cd "$(srcdir)" && "$(CARGO_TARGET_DIR)/$(bench_profile:dev=debug)/rowsource-bench" run $(if $(bench_quick),--quick) \
 	    --scale $(or $(SCALE),1) --repeat $(or $(REPEAT),1) --output "$(bench_output)" -- "$(WHAT)"
 
-# pg_regress ends at a file without an expected result.
+# The script first, because the tests install it. pg_regress ends at a file without an expected result.
 accept: SHELL = bash
 accept:
+	@cd "$(srcdir)" && ROWSOURCE_ACCEPT=1 scripts/test.sh surface >"$(CARGO_TARGET_DIR)/accept.log" 2>&1 || \
+	    { echo "make accept: see $(CARGO_TARGET_DIR)/accept.log" >&2; exit 1; }
 	@cd "$(srcdir)" && touch $(REGRESS:%=expected/%.out)
 	@cd "$(srcdir)" && results=$$(. scripts/common.sh && choose_run && echo "$$RUN/regress/results") && rm -rf "$$results" && \
 	    { scripts/test.sh regress >"$(CARGO_TARGET_DIR)/accept.log" 2>&1; cp "$$results"/*.out expected/; } || \
 	    { echo "make accept: the tests did not run (see $(CARGO_TARGET_DIR)/accept.log)" >&2; exit 1; }
-	@git -C "$(srcdir)" --no-pager diff --stat -- expected
+	@git -C "$(srcdir)" --no-pager diff --stat -- expected '*.sql'
 
 clean:
 	@[ ! -d "$(CARGO_TARGET_DIR)" ] || [ ! -x "$(PG_CONFIG)" ] || $(scripts)/server.sh remove

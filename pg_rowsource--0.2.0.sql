@@ -3,8 +3,8 @@
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION pg_rowsource" to load this file. \quit
 
--- Shows a plan as a table, like DBMS_XPLAN's ALLSTATS LAST. Without ids it shows this session's last measured statement. With a pid
--- it shows the measured statements that this process runs now; * marks the operation that runs.
+-- What the library declares in src/functions: `make accept` writes it.
+
 CREATE FUNCTION rowsource_display(
     queryid bigint DEFAULT NULL,
     planid bigint DEFAULT NULL,
@@ -13,9 +13,8 @@ CREATE FUNCTION rowsource_display(
 ) RETURNS SETOF text
 AS 'MODULE_PATHNAME', 'rowsource_display_0_2'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION rowsource_display(bigint, bigint, text, int) IS 'Shows a plan as a table, like DBMS_XPLAN. Without ids it shows this session''s last measured statement; with a pid, what that process runs now';
 
--- Prints a plan as EXPLAIN (ANALYZE, BUFFERS, WAL) does, from what is kept. format: text, json, yaml or xml. which: last, mean,
--- total, slowest, failed or cancelled. Without ids it prints this session's last measured statement.
 CREATE FUNCTION rowsource_explain(
     queryid bigint DEFAULT NULL,
     planid bigint DEFAULT NULL,
@@ -24,10 +23,8 @@ CREATE FUNCTION rowsource_explain(
 ) RETURNS SETOF text
 AS 'MODULE_PATHNAME', 'rowsource_explain_0_2'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION rowsource_explain(bigint, bigint, text, text) IS 'Prints a plan as EXPLAIN (ANALYZE, BUFFERS, WAL) does. format: text, json, yaml or xml. which: last, mean, total, slowest, failed or cancelled';
 
--- Exports a plan as folded stacks, as flamegraph.pl, inferno and speedscope read them. The weight of a node is its own time in
--- microseconds. which: last, mean, total, slowest, failed or cancelled. Without ids it exports this session's last measured
--- statement.
 CREATE FUNCTION rowsource_folded(
     queryid bigint DEFAULT NULL,
     planid bigint DEFAULT NULL,
@@ -35,8 +32,8 @@ CREATE FUNCTION rowsource_folded(
 ) RETURNS SETOF text
 AS 'MODULE_PATHNAME', 'rowsource_folded_0_2'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION rowsource_folded(bigint, bigint, text) IS 'Exports a plan as folded stacks, for flame graphs. which: last, mean, total, slowest, failed or cancelled';
 
--- Exports a plan as a file of speedscope.
 CREATE FUNCTION rowsource_speedscope(
     queryid bigint DEFAULT NULL,
     planid bigint DEFAULT NULL,
@@ -44,8 +41,8 @@ CREATE FUNCTION rowsource_speedscope(
 ) RETURNS SETOF text
 AS 'MODULE_PATHNAME', 'rowsource_speedscope_0_2'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION rowsource_speedscope(bigint, bigint, text) IS 'Exports a plan as a file of speedscope. which: last, mean, total, slowest, failed or cancelled';
 
--- Exports a plan as one page of HTML. The page needs no network and no script.
 CREATE FUNCTION rowsource_html(
     queryid bigint DEFAULT NULL,
     planid bigint DEFAULT NULL,
@@ -53,8 +50,8 @@ CREATE FUNCTION rowsource_html(
 ) RETURNS SETOF text
 AS 'MODULE_PATHNAME', 'rowsource_html_0_2'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION rowsource_html(bigint, bigint, text) IS 'Returns a plan as one HTML page';
 
--- Plots how long a node's timed calls took, as text.
 CREATE FUNCTION rowsource_histogram_plot(
     queryid bigint DEFAULT NULL,
     planid bigint DEFAULT NULL,
@@ -62,66 +59,54 @@ CREATE FUNCTION rowsource_histogram_plot(
 ) RETURNS SETOF text
 AS 'MODULE_PATHNAME', 'rowsource_histogram_plot_0_2'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION rowsource_histogram_plot(bigint, bigint, int) IS 'Plots how long a node''s timed calls took';
 
--- Plots a histogram as text: the lower bounds of its buckets in microseconds, and their counts.
-CREATE FUNCTION rowsource_histogram_plot(from_us float8[], counts bigint[]) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_histogram_lines_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-
--- Gets blocks of a relation through the buffer manager, and returns how long that took: a row per bucket of times. hits found
--- the block in a buffer, reads had to read it. Each row repeats the summaries of all gets. Times are microseconds, without what
--- reading the clock took (timer_us). pattern: sequential or random.
 CREATE FUNCTION rowsource_logical_io(
     rel regclass,
     fork text DEFAULT 'main',
     blocks bigint DEFAULT NULL,
     pattern text DEFAULT 'sequential',
     seed bigint DEFAULT NULL,
-    OUT from_us float8,
-    OUT to_us float8,
-    OUT hits bigint,
-    OUT reads bigint,
-    OUT hit_min_us float8,
-    OUT hit_mean_us float8,
-    OUT hit_p50_us float8,
-    OUT hit_p99_us float8,
-    OUT hit_max_us float8,
-    OUT read_min_us float8,
-    OUT read_mean_us float8,
-    OUT read_p50_us float8,
-    OUT read_p99_us float8,
-    OUT read_max_us float8,
-    OUT timer_us float8
+    OUT from_us float8, -- The lower bound of the bucket, in microseconds
+    OUT to_us float8, -- The upper bound, in microseconds; NULL if it has none
+    OUT hits bigint, -- Gets that found the block in a buffer
+    OUT reads bigint, -- Gets that had to read the block
+    OUT hit_min_us float8, -- Microseconds of the shortest of all hits, without what reading the clock took
+    OUT hit_mean_us float8, -- Microseconds of a hit on average
+    OUT hit_p50_us float8, -- Microseconds that half of the hits took at most
+    OUT hit_p99_us float8, -- Microseconds that 99 % of the hits took at most
+    OUT hit_max_us float8, -- Microseconds of the longest hit
+    OUT read_min_us float8, -- Microseconds of the shortest of all reads, without what reading the clock took
+    OUT read_mean_us float8, -- Microseconds of a read on average
+    OUT read_p50_us float8, -- Microseconds that half of the reads took at most
+    OUT read_p99_us float8, -- Microseconds that 99 % of the reads took at most
+    OUT read_max_us float8, -- Microseconds of the longest read
+    OUT timer_us float8 -- Microseconds that reading the clock took
 ) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'rowsource_logical_io_0_2'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION rowsource_logical_io(regclass, text, bigint, text, bigint) IS 'Gets blocks of a relation, and returns how long that took. pattern: sequential or random';
 
--- Runs a statement once, with the caller's rights, and lists the calls of its nodes: when each began and ended (at_us,
--- microseconds since the statement began), how deep it is nested, how long it took, whether it returned a row, and each wait
--- inside. line is the same as indented text. After max_calls calls, the rest is only counted, in a last row.
 CREATE FUNCTION rowsource_call_trace(
     sql text,
     max_calls int DEFAULT 10000,
-    OUT seq bigint,
-    OUT at_us float8,
-    OUT depth int,
-    OUT event text,
-    OUT node_id int,
-    OUT operation text,
-    OUT object_name text,
-    OUT wait_event_type text,
-    OUT wait_event text,
-    OUT elapsed_us float8,
-    OUT rows bigint,
-    OUT line text
+    OUT seq bigint, -- Numbers the lines from 1 on
+    OUT at_us float8, -- Microseconds since the statement began
+    OUT depth int, -- The number of calls in which this one is, or this wait
+    OUT event text, -- ENTER: a call began; LEAVE: it ended; WAIT: a wait ended; OMITTED: what is not listed
+    OUT node_id int, -- The number of the node, as in EXPLAIN
+    OUT operation text, -- What the node does
+    OUT object_name text, -- The index, table or other object that it works on
+    OUT wait_event_type text, -- The type of the event of a wait
+    OUT wait_event text, -- The event
+    OUT elapsed_us float8, -- Microseconds that the call or the wait took
+    OUT rows bigint, -- 1 if a call that ended returned a row, else 0
+    OUT line text -- The same as indented text
 ) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'rowsource_call_trace_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION rowsource_call_trace(text, int) IS 'Runs a statement once, and lists the calls of its plan''s nodes and the waits inside them. Its rows are thrown away';
 
--- Begins a SQL trace. Without a condition: of this session, as setting pg_rowsource.trace does; returns the name of its file. With
--- conditions: of all client sessions, present and future, for which all of them hold, until expires_after is over (without it: 10
--- minutes; at most 1 day); returns the number of the target, which rowsource_trace_targets lists. queryid: only this statement is
--- traced, with what it calls.
 CREATE FUNCTION rowsource_trace_start(
     waits boolean DEFAULT true,
     binds boolean DEFAULT false,
@@ -135,39 +120,35 @@ CREATE FUNCTION rowsource_trace_start(
 ) RETURNS SETOF text
 AS 'MODULE_PATHNAME', 'rowsource_trace_start_0_2'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+COMMENT ON FUNCTION rowsource_trace_start(boolean, boolean, int, text, text, text, inet, bigint, interval) IS 'Begins the SQL trace of this session, and returns the name of its file; with conditions, that of all sessions for which they hold, and returns the number of the target. waits: list each wait. binds: list the values of parameters';
 
--- Ends the SQL trace of this session, and returns the name of its file. With target: removes this target. With all_targets: removes
--- all of them. Both return the numbers of what they have removed.
-CREATE FUNCTION rowsource_trace_stop(target int DEFAULT NULL, all_targets boolean DEFAULT false) RETURNS SETOF text
+CREATE FUNCTION rowsource_trace_stop(
+    target int DEFAULT NULL,
+    all_targets boolean DEFAULT false
+) RETURNS SETOF text
 AS 'MODULE_PATHNAME', 'rowsource_trace_stop_0_2'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+COMMENT ON FUNCTION rowsource_trace_stop(int, boolean) IS 'Ends the SQL trace of this session, and returns the name of its last file; with target, removes this target, and with all_targets all of them';
 
--- Lists the targets of traces.
 CREATE FUNCTION rowsource_trace_targets(
-    OUT target int,
-    OUT pid int,
-    OUT application_name text,
-    OUT roleid oid,
-    OUT dbid oid,
-    OUT client_addr inet,
-    OUT queryid bigint,
-    OUT waits boolean,
-    OUT binds boolean,
-    OUT set_by oid,
-    OUT since timestamptz,
-    OUT expires timestamptz,
-    OUT sessions int
+    OUT target int, -- Its number, for rowsource_trace_stop()
+    OUT pid int, -- Condition: the process of this session, until it ends
+    OUT application_name text, -- Condition: the session's application_name
+    OUT roleid oid, -- Condition: the OID of the session's user, or of the role that SET ROLE has chosen
+    OUT dbid oid, -- Condition: the OID of the session's database
+    OUT client_addr inet, -- Condition: the address of the client, or a network that contains it
+    OUT queryid bigint, -- Only this statement is traced, with what it calls
+    OUT waits boolean, -- Whether each wait is listed
+    OUT binds boolean, -- Whether the values of parameters are listed
+    OUT set_by oid, -- The OID of the role that has set it
+    OUT since timestamptz, -- When it was set
+    OUT expires timestamptz, -- When it expires
+    OUT sessions int -- How many sessions have found at their last look that it means them
 ) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'rowsource_trace_targets_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION rowsource_trace_targets() IS 'The rows of the view rowsource_trace_targets, with OIDs instead of names';
 
-CREATE VIEW rowsource_trace_targets AS
-    SELECT t.target, t.pid, t.application_name, pg_catalog.pg_get_userbyid(t.roleid) AS role,
-           CASE WHEN t.dbid IS NOT NULL THEN coalesce(d.datname::text, 'unknown (OID=' || t.dbid::text || ')') END AS database,
-           t.client_addr, t.queryid, t.waits, t.binds, pg_catalog.pg_get_userbyid(t.set_by) AS set_by, t.since, t.expires, t.sessions
-      FROM rowsource_trace_targets() t LEFT JOIN pg_catalog.pg_database d ON d.oid = t.dbid;
-
--- Lists trace files: all of them for members of pg_read_server_files, else those of this session.
 CREATE FUNCTION rowsource_trace_files(
     OUT file text,
     OUT pid int,
@@ -180,11 +161,20 @@ CREATE FUNCTION rowsource_trace_files(
 ) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'rowsource_trace_files_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION rowsource_trace_files() IS 'The rows of the view rowsource_trace_files';
 
-CREATE VIEW rowsource_trace_files AS SELECT * FROM rowsource_trace_files();
+CREATE VIEW rowsource_trace_files AS
+    SELECT * FROM rowsource_trace_files();
+COMMENT ON VIEW rowsource_trace_files IS 'The files of SQL traces: all of them for members of pg_read_server_files, else those of this session';
+COMMENT ON COLUMN rowsource_trace_files.file IS 'The name of the file in the folder pgsql_tmp_rowsource_trace of the data directory';
+COMMENT ON COLUMN rowsource_trace_files.pid IS 'The process that wrote it';
+COMMENT ON COLUMN rowsource_trace_files.part IS 'The files of a session are numbered from 1 on';
+COMMENT ON COLUMN rowsource_trace_files.bytes IS 'Its size';
+COMMENT ON COLUMN rowsource_trace_files.session_start IS 'When the process began';
+COMMENT ON COLUMN rowsource_trace_files.modified IS 'When it was last written';
+COMMENT ON COLUMN rowsource_trace_files.is_own IS 'Whether this session writes it';
+COMMENT ON COLUMN rowsource_trace_files.lost_lines IS 'Lines of all files of this session that could not be written; NULL for other sessions';
 
--- Prints a report of trace files, like TKPROF. files: names separated by commas. pid: the files of a process. Without both: those
--- of this session. sort: words like exeela. statements: the most statements that are printed.
 CREATE FUNCTION rowsource_tkprof(
     files text DEFAULT NULL,
     pid int DEFAULT NULL,
@@ -193,46 +183,63 @@ CREATE FUNCTION rowsource_tkprof(
 ) RETURNS SETOF text
 AS 'MODULE_PATHNAME', 'rowsource_tkprof_0_2'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+COMMENT ON FUNCTION rowsource_tkprof(text, int, text, int) IS 'Prints a report of trace files, like TKPROF. files: names separated by commas; pid: those of a process; without both, those of this session. sort: words like exeela';
 
--- Prints the same report from the statistics of the plans, also of statements that were not traced. What these do not say is a dash.
--- sort: words as for rowsource_tkprof(). statements: the most statements that are printed.
-CREATE FUNCTION rowsource_tkprof_store(sort text DEFAULT 'totela', statements int DEFAULT NULL) RETURNS SETOF text
+CREATE FUNCTION rowsource_tkprof_store(
+    sort text DEFAULT 'totela',
+    statements int DEFAULT NULL
+) RETURNS SETOF text
 AS 'MODULE_PATHNAME', 'rowsource_tkprof_store_0_2'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION rowsource_tkprof_store(text, int) IS 'Prints the report of rowsource_tkprof() from the statistics of the plans, also of statements that were not traced. What these do not say is a dash. Texts of others are hidden, as in pg_stat_rowsource';
 
--- Returns trace files as Trace Event JSON, which Perfetto and speedscope open.
-CREATE FUNCTION rowsource_trace_events(files text DEFAULT NULL, pid int DEFAULT NULL) RETURNS SETOF text
+CREATE FUNCTION rowsource_trace_events(
+    files text DEFAULT NULL,
+    pid int DEFAULT NULL
+) RETURNS SETOF text
 AS 'MODULE_PATHNAME', 'rowsource_trace_events_0_2'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+COMMENT ON FUNCTION rowsource_trace_events(text, int) IS 'Returns trace files as Trace Event JSON, which Perfetto and speedscope open';
 
--- Identifies this session's last measured statement.
-CREATE FUNCTION rowsource_last(OUT queryid bigint, OUT planid bigint, OUT outcome text) RETURNS SETOF record
+CREATE FUNCTION rowsource_histogram_plot(
+    from_us float8[],
+    counts bigint[]
+) RETURNS SETOF text
+AS 'MODULE_PATHNAME', 'rowsource_histogram_lines_0_2'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION rowsource_histogram_plot(float8[], bigint[]) IS 'Plots a histogram: the lower bounds of its buckets in microseconds, and their counts';
+
+CREATE FUNCTION rowsource_last(
+    OUT queryid bigint, -- Identifies the statement, as in pg_stat_statements
+    OUT planid bigint, -- Identifies its plan
+    OUT outcome text -- How it ended: completed, failed or cancelled
+) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'rowsource_last_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION rowsource_last() IS 'Identifies this session''s last measured statement, and tells how it ended';
 
--- Measures the cost and the behaviour of each clock source on this machine.
 CREATE FUNCTION rowsource_clocks(
     calls int DEFAULT 1000000,
-    OUT clock_source text,
-    OUT usable bool,
-    OUT reason text,
-    OUT auto bool,
-    OUT reading_ns float8,
-    OUT resolution_ns float8,
-    OUT backward_steps bigint,
-    OUT largest_backward_step_ns float8
+    OUT clock_source text, -- Its name, as setting pg_rowsource.clock_source has it
+    OUT usable boolean, -- Whether it can be used
+    OUT reason text, -- Why it cannot be used
+    OUT auto boolean, -- Whether pg_rowsource.clock_source = auto uses it
+    OUT reading_ns float8, -- Nanoseconds that a reading takes
+    OUT resolution_ns float8, -- Its smallest step, in nanoseconds
+    OUT backward_steps bigint, -- How often it went back
+    OUT largest_backward_step_ns float8 -- Its largest step back, in nanoseconds
 ) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'rowsource_clocks_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION rowsource_clocks(int) IS 'Measures the cost and the behaviour of each clock of this machine';
 
--- Returns a row per node of each stored plan.
 CREATE FUNCTION pg_stat_rowsource(
     OUT userid oid,
     OUT dbid oid,
     OUT queryid bigint,
     OUT planid bigint,
     OUT plan_shape bigint,
-    OUT toplevel bool,
+    OUT toplevel boolean,
     OUT node_id int,
     OUT parent_id int,
     OUT depth int,
@@ -245,7 +252,7 @@ CREATE FUNCTION pg_stat_rowsource(
     OUT estimated_actual_rows bigint,
     OUT max_underestimate float8,
     OUT max_overestimate float8,
-    OUT may_stop_early bool,
+    OUT may_stop_early boolean,
     OUT executions bigint,
     OUT starts bigint,
     OUT last_starts bigint,
@@ -333,21 +340,127 @@ CREATE FUNCTION pg_stat_rowsource(
 ) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pg_stat_rowsource_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pg_stat_rowsource() IS 'The rows of the view pg_stat_rowsource';
 
 CREATE VIEW pg_stat_rowsource AS
     SELECT u.rolname AS usename, d.datname, s.*
       FROM pg_stat_rowsource() s
            LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
            LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
+COMMENT ON VIEW pg_stat_rowsource IS 'A row per node of each stored plan. Columns that begin with last_ are of the last execution, the others of all';
+COMMENT ON COLUMN pg_stat_rowsource.usename IS 'The user who ran the statement; NULL if the user was dropped';
+COMMENT ON COLUMN pg_stat_rowsource.datname IS 'The database in which the statement ran; NULL if it was dropped';
+COMMENT ON COLUMN pg_stat_rowsource.userid IS 'The OID of the user who ran the statement';
+COMMENT ON COLUMN pg_stat_rowsource.dbid IS 'The OID of the database in which the statement ran';
+COMMENT ON COLUMN pg_stat_rowsource.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN pg_stat_rowsource.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN pg_stat_rowsource.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
+COMMENT ON COLUMN pg_stat_rowsource.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
+COMMENT ON COLUMN pg_stat_rowsource.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
+COMMENT ON COLUMN pg_stat_rowsource.parent_id IS 'The number of the node above; NULL for the root';
+COMMENT ON COLUMN pg_stat_rowsource.depth IS 'The number of nodes above';
+COMMENT ON COLUMN pg_stat_rowsource.operation IS 'What the node does, as EXPLAIN calls it';
+COMMENT ON COLUMN pg_stat_rowsource.object_name IS 'The index, table, function or other object that the node works on';
+COMMENT ON COLUMN pg_stat_rowsource.plan_rows IS 'The rows per start that the planner expected: the mean of the executions that say something about the estimate; if there are none, the estimate of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.estimated_executions IS 'The executions that say something about the estimate: they completed, the node started, and nothing stopped it before its last row';
+COMMENT ON COLUMN pg_stat_rowsource.estimated_starts IS 'How often the node was started in these executions';
+COMMENT ON COLUMN pg_stat_rowsource.estimated_rows IS 'The rows that the planner expected in these executions: the sum of the estimate times the starts of each';
+COMMENT ON COLUMN pg_stat_rowsource.estimated_actual_rows IS 'The rows that the node returned in these executions';
+COMMENT ON COLUMN pg_stat_rowsource.max_underestimate IS 'How many times more rows than expected one of these executions had at most; 1 if none had more';
+COMMENT ON COLUMN pg_stat_rowsource.max_overestimate IS 'How many times fewer rows than expected one of these executions had at most; 1 if none had fewer';
+COMMENT ON COLUMN pg_stat_rowsource.may_stop_early IS 'Whether a node above (a limit, a semi-join, EXISTS) may stop this one before its last row';
+COMMENT ON COLUMN pg_stat_rowsource.executions IS 'The executions of the statement with this plan';
+COMMENT ON COLUMN pg_stat_rowsource.starts IS 'How often the node was started, in all processes (the loops of EXPLAIN)';
+COMMENT ON COLUMN pg_stat_rowsource.last_starts IS 'starts of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.rows IS 'Rows that the node returned in all executions, in all processes';
+COMMENT ON COLUMN pg_stat_rowsource.last_rows IS 'rows of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.total_time IS 'Milliseconds in the node and all nodes below it, in all executions. The times of parallel processes add up';
+COMMENT ON COLUMN pg_stat_rowsource.last_total_time IS 'total_time of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.startup_time IS 'Milliseconds until the first row of each start, in all processes';
+COMMENT ON COLUMN pg_stat_rowsource.last_startup_time IS 'startup_time of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.self_time IS 'Milliseconds in the node itself, without the nodes below it. The times of parallel processes add up';
+COMMENT ON COLUMN pg_stat_rowsource.last_self_time IS 'self_time of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.percent_of_statement IS 'The part that the node itself has of the time of its statement. The times of parallel processes add up, so this can exceed 100 below a Gather';
+COMMENT ON COLUMN pg_stat_rowsource.last_percent_of_statement IS 'percent_of_statement of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.processes IS 'Processes that ran the node, on average: 1, or more below a Gather. NULL below a Gather that was never started, or without starts';
+COMMENT ON COLUMN pg_stat_rowsource.last_processes IS 'processes of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.time_error IS 'One standard error of total_time, in milliseconds; 0 if every call was timed';
+COMMENT ON COLUMN pg_stat_rowsource.last_time_error IS 'time_error of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.timed_calls IS 'Calls of the node that were timed';
+COMMENT ON COLUMN pg_stat_rowsource.last_timed_calls IS 'timed_calls of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.timer_calls IS 'How often the clock was read for the node';
+COMMENT ON COLUMN pg_stat_rowsource.last_timer_calls IS 'timer_calls of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.clock_backsteps IS 'How often the clock stepped back';
+COMMENT ON COLUMN pg_stat_rowsource.last_clock_backsteps IS 'clock_backsteps of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.shared_blks_hit IS 'Blocks of tables and indexes found in shared buffers, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_shared_blks_hit IS 'shared_blks_hit of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.shared_blks_read IS 'Blocks of tables and indexes read, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_shared_blks_read IS 'shared_blks_read of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.shared_blks_dirtied IS 'Blocks of tables and indexes changed, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_shared_blks_dirtied IS 'shared_blks_dirtied of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.shared_blks_written IS 'Blocks of tables and indexes written, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_shared_blks_written IS 'shared_blks_written of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.local_blks_hit IS 'Blocks of temporary tables found in local buffers, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_local_blks_hit IS 'local_blks_hit of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.local_blks_read IS 'Blocks of temporary tables read, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_local_blks_read IS 'local_blks_read of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.local_blks_dirtied IS 'Blocks of temporary tables changed, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_local_blks_dirtied IS 'local_blks_dirtied of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.local_blks_written IS 'Blocks of temporary tables written, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_local_blks_written IS 'local_blks_written of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.temp_blks_read IS 'Blocks of work files (sorts, hashes, materialised results) read, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_temp_blks_read IS 'temp_blks_read of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.temp_blks_written IS 'Blocks of work files written, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_temp_blks_written IS 'temp_blks_written of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.shared_blk_read_time IS 'Milliseconds reading blocks of tables and indexes, in the node and all nodes below it; 0 without track_io_timing';
+COMMENT ON COLUMN pg_stat_rowsource.last_shared_blk_read_time IS 'shared_blk_read_time of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.shared_blk_write_time IS 'Milliseconds writing blocks of tables and indexes, in the node and all nodes below it; 0 without track_io_timing';
+COMMENT ON COLUMN pg_stat_rowsource.last_shared_blk_write_time IS 'shared_blk_write_time of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.local_blk_read_time IS 'Milliseconds reading blocks of temporary tables, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_local_blk_read_time IS 'local_blk_read_time of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.local_blk_write_time IS 'Milliseconds writing blocks of temporary tables, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_local_blk_write_time IS 'local_blk_write_time of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.temp_blk_read_time IS 'Milliseconds reading blocks of work files, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_temp_blk_read_time IS 'temp_blk_read_time of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.temp_blk_write_time IS 'Milliseconds writing blocks of work files, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_temp_blk_write_time IS 'temp_blk_write_time of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.wal_records IS 'WAL records, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_wal_records IS 'wal_records of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.wal_fpi IS 'Full page images in the WAL, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_wal_fpi IS 'wal_fpi of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.wal_bytes IS 'Bytes of WAL, in the node and all nodes below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_wal_bytes IS 'wal_bytes of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.memory_kb IS 'The largest working memory of one process, in kB';
+COMMENT ON COLUMN pg_stat_rowsource.last_memory_kb IS 'memory_kb of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.disk_kb IS 'The largest disk space of the work area, in kB';
+COMMENT ON COLUMN pg_stat_rowsource.last_disk_kb IS 'disk_kb of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.p50 IS 'Half of the timed calls of the node took at most these milliseconds, with all nodes below it; estimated from the histogram, at most twice or half as long; NULL if no call was timed';
+COMMENT ON COLUMN pg_stat_rowsource.p95 IS '95 % of the timed calls took at most these milliseconds';
+COMMENT ON COLUMN pg_stat_rowsource.p99 IS '99 % of the timed calls took at most these milliseconds';
+COMMENT ON COLUMN pg_stat_rowsource.self_blks_read IS 'Blocks of tables, indexes and temporary tables that the node itself read';
+COMMENT ON COLUMN pg_stat_rowsource.self_blk_read_time IS 'Milliseconds reading those blocks; without track_io_timing, the waits for reads';
+COMMENT ON COLUMN pg_stat_rowsource.self_temp_blks_read IS 'Blocks of work files that the node itself read';
+COMMENT ON COLUMN pg_stat_rowsource.self_temp_blks_written IS 'Blocks of work files that the node itself wrote';
+COMMENT ON COLUMN pg_stat_rowsource.self_temp_blk_time IS 'Milliseconds reading and writing those blocks';
+COMMENT ON COLUMN pg_stat_rowsource.self_wal_records IS 'WAL records of the node itself';
+COMMENT ON COLUMN pg_stat_rowsource.self_wal_fpi IS 'Full page images in the WAL of the node itself';
+COMMENT ON COLUMN pg_stat_rowsource.self_wal_bytes IS 'Bytes of WAL of the node itself';
+COMMENT ON COLUMN pg_stat_rowsource.rows_removed IS 'Rows that filters, join filters and rechecks of the node removed; null if it has none';
+COMMENT ON COLUMN pg_stat_rowsource.last_rows_removed IS 'rows_removed of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.heap_fetches IS 'Rows of the table that an index-only scan had to visit, because their pages may hold invisible rows';
+COMMENT ON COLUMN pg_stat_rowsource.last_heap_fetches IS 'heap_fetches of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.details IS 'What else EXPLAIN (ANALYZE) knows of the node, by its keys: counts are sums over all processes and executions, other numbers the largest of any execution';
+COMMENT ON COLUMN pg_stat_rowsource.last_details IS 'details of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.wait_time IS 'Milliseconds that the node itself waited, in all its processes; a part of self_time. The rest of that is processor time, and time spent waiting for a processor. NULL if waits are not counted, or only rows are';
+COMMENT ON COLUMN pg_stat_rowsource.last_wait_time IS 'wait_time of the last execution';
 
--- Returns a row per stored plan. CALL, DO and other utility statements that run statements have one too, with a single node.
 CREATE FUNCTION pg_stat_rowsource_plans(
     OUT userid oid,
     OUT dbid oid,
     OUT queryid bigint,
     OUT planid bigint,
     OUT plan_shape bigint,
-    OUT toplevel bool,
+    OUT toplevel boolean,
     OUT query text,
     OUT calls bigint,
     OUT failed_calls bigint,
@@ -400,82 +513,273 @@ CREATE FUNCTION pg_stat_rowsource_plans(
     OUT workers_launched bigint,
     OUT details jsonb,
     OUT wait_time float8,
-    OUT client_time float8,
-    OUT response_time float8,
-    OUT max_response_time float8,
-    OUT before_time float8,
-    OUT commit_time float8
+    OUT client_time float8
 ) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pg_stat_rowsource_plans_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pg_stat_rowsource_plans() IS 'The rows of the view pg_stat_rowsource_plans';
 
 CREATE VIEW pg_stat_rowsource_plans AS
     SELECT u.rolname AS usename, d.datname, s.*
       FROM pg_stat_rowsource_plans() s
            LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
            LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
+COMMENT ON VIEW pg_stat_rowsource_plans IS 'A row per stored plan, with the sums of all its executions. Rows with the query others, one or two per database, sum up the executions whose plans are not stored: those of statements that clients sent, and those of statements in functions';
+COMMENT ON COLUMN pg_stat_rowsource_plans.usename IS 'The user who ran the statement; NULL if the user was dropped';
+COMMENT ON COLUMN pg_stat_rowsource_plans.datname IS 'The database in which the statement ran; NULL if it was dropped';
+COMMENT ON COLUMN pg_stat_rowsource_plans.userid IS 'The OID of the user who ran the statement';
+COMMENT ON COLUMN pg_stat_rowsource_plans.dbid IS 'The OID of the database in which the statement ran';
+COMMENT ON COLUMN pg_stat_rowsource_plans.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN pg_stat_rowsource_plans.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN pg_stat_rowsource_plans.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
+COMMENT ON COLUMN pg_stat_rowsource_plans.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
+COMMENT ON COLUMN pg_stat_rowsource_plans.query IS 'The text of the statement';
+COMMENT ON COLUMN pg_stat_rowsource_plans.calls IS 'Executions, including failed and cancelled ones';
+COMMENT ON COLUMN pg_stat_rowsource_plans.failed_calls IS 'Executions that an error ended';
+COMMENT ON COLUMN pg_stat_rowsource_plans.cancelled_calls IS 'Executions that a cancel request or a timeout ended';
+COMMENT ON COLUMN pg_stat_rowsource_plans.unfinished_calls IS 'Executions that ended without an error before their last row: the cursor was closed early, or the caller needed only some rows, as SELECT INTO of PL/pgSQL does';
+COMMENT ON COLUMN pg_stat_rowsource_plans.explain_calls IS 'Executions by EXPLAIN (ANALYZE). No other column includes them';
+COMMENT ON COLUMN pg_stat_rowsource_plans.caller_queryid IS 'The queryid of the statement that called the last execution: the function''s, or that of CALL or DO; NULL for a statement that a client sent, or if the caller is not known';
+COMMENT ON COLUMN pg_stat_rowsource_plans.total_time IS 'Milliseconds in which the executor ran (ExecutorRun and ExecutorFinish), as in pg_stat_statements; without parsing, planning and the executor''s start. The sum of all executions';
+COMMENT ON COLUMN pg_stat_rowsource_plans.min_time IS 'Milliseconds of the shortest execution';
+COMMENT ON COLUMN pg_stat_rowsource_plans.max_time IS 'Milliseconds of the longest execution';
+COMMENT ON COLUMN pg_stat_rowsource_plans.mean_time IS 'Milliseconds of an execution on average';
+COMMENT ON COLUMN pg_stat_rowsource_plans.stddev_time IS 'Standard deviation of the milliseconds of an execution';
+COMMENT ON COLUMN pg_stat_rowsource_plans.p50_time IS 'Half of the executions took at most these milliseconds; estimated from a histogram, less than a quarter off';
+COMMENT ON COLUMN pg_stat_rowsource_plans.p95_time IS '95 % of the executions took at most these milliseconds';
+COMMENT ON COLUMN pg_stat_rowsource_plans.p99_time IS '99 % of the executions took at most these milliseconds';
+COMMENT ON COLUMN pg_stat_rowsource_plans.plans IS 'How often the planner made a plan for these executions';
+COMMENT ON COLUMN pg_stat_rowsource_plans.total_plan_time IS 'Milliseconds of all plannings';
+COMMENT ON COLUMN pg_stat_rowsource_plans.min_plan_time IS 'Milliseconds of the shortest planning';
+COMMENT ON COLUMN pg_stat_rowsource_plans.max_plan_time IS 'Milliseconds of the longest planning';
+COMMENT ON COLUMN pg_stat_rowsource_plans.mean_plan_time IS 'Milliseconds of a planning on average';
+COMMENT ON COLUMN pg_stat_rowsource_plans.generic_plan_calls IS 'Executions with a generic plan of a prepared statement or of a function: one for all parameters';
+COMMENT ON COLUMN pg_stat_rowsource_plans.custom_plan_calls IS 'Executions with a custom plan of a prepared statement or of a function: one that was made for the parameters of the execution';
+COMMENT ON COLUMN pg_stat_rowsource_plans.rows IS 'Rows that the statement returned or changed';
+COMMENT ON COLUMN pg_stat_rowsource_plans.shared_blks_hit IS 'Blocks of tables and indexes found in shared buffers';
+COMMENT ON COLUMN pg_stat_rowsource_plans.shared_blks_read IS 'Blocks of tables and indexes read';
+COMMENT ON COLUMN pg_stat_rowsource_plans.shared_blks_dirtied IS 'Blocks of tables and indexes changed';
+COMMENT ON COLUMN pg_stat_rowsource_plans.shared_blks_written IS 'Blocks of tables and indexes written';
+COMMENT ON COLUMN pg_stat_rowsource_plans.local_blks_hit IS 'Blocks of temporary tables found in local buffers';
+COMMENT ON COLUMN pg_stat_rowsource_plans.local_blks_read IS 'Blocks of temporary tables read';
+COMMENT ON COLUMN pg_stat_rowsource_plans.local_blks_dirtied IS 'Blocks of temporary tables changed';
+COMMENT ON COLUMN pg_stat_rowsource_plans.local_blks_written IS 'Blocks of temporary tables written';
+COMMENT ON COLUMN pg_stat_rowsource_plans.temp_blks_read IS 'Blocks of work files (sorts, hashes, materialised results) read';
+COMMENT ON COLUMN pg_stat_rowsource_plans.temp_blks_written IS 'Blocks of work files written';
+COMMENT ON COLUMN pg_stat_rowsource_plans.shared_blk_read_time IS 'Milliseconds reading blocks of tables and indexes; 0 without track_io_timing';
+COMMENT ON COLUMN pg_stat_rowsource_plans.shared_blk_write_time IS 'Milliseconds writing blocks of tables and indexes; 0 without track_io_timing';
+COMMENT ON COLUMN pg_stat_rowsource_plans.local_blk_read_time IS 'Milliseconds reading blocks of temporary tables';
+COMMENT ON COLUMN pg_stat_rowsource_plans.local_blk_write_time IS 'Milliseconds writing blocks of temporary tables';
+COMMENT ON COLUMN pg_stat_rowsource_plans.temp_blk_read_time IS 'Milliseconds reading blocks of work files';
+COMMENT ON COLUMN pg_stat_rowsource_plans.temp_blk_write_time IS 'Milliseconds writing blocks of work files';
+COMMENT ON COLUMN pg_stat_rowsource_plans.wal_records IS 'WAL records';
+COMMENT ON COLUMN pg_stat_rowsource_plans.wal_fpi IS 'Full page images in the WAL';
+COMMENT ON COLUMN pg_stat_rowsource_plans.wal_bytes IS 'Bytes of WAL';
+COMMENT ON COLUMN pg_stat_rowsource_plans.last_time IS 'Milliseconds of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource_plans.last_outcome IS 'How the last execution ended: completed, failed or cancelled';
+COMMENT ON COLUMN pg_stat_rowsource_plans.first_seen IS 'When the first execution ended';
+COMMENT ON COLUMN pg_stat_rowsource_plans.last_seen IS 'When the last execution ended';
+COMMENT ON COLUMN pg_stat_rowsource_plans.sampfreq IS 'The sampling frequency of the last execution, see pg_rowsource.sampfreq';
+COMMENT ON COLUMN pg_stat_rowsource_plans.clock_source IS 'The clock of the last execution; core if PostgreSQL itself measured';
+COMMENT ON COLUMN pg_stat_rowsource_plans.workers_planned IS 'Parallel workers that the plan asked for, in all executions';
+COMMENT ON COLUMN pg_stat_rowsource_plans.workers_launched IS 'Parallel workers that were launched';
+COMMENT ON COLUMN pg_stat_rowsource_plans.details IS 'Triggers with calls and milliseconds, what just-in-time compilation did, and the blocks that planning used, in all executions; null if nothing of these';
+COMMENT ON COLUMN pg_stat_rowsource_plans.wait_time IS 'Milliseconds that the statement''s own process waited while it ran; a part of total_time. Not planning and commit, nor parallel workers: pg_stat_rowsource_waits shows these too. NULL if waits are not counted';
+COMMENT ON COLUMN pg_stat_rowsource_plans.client_time IS 'The part of wait_time in which it waited for the client: to send rows to it, for example';
 
--- Returns how long a node's timed calls took: a row per bucket that is not empty. Calls that read blocks have separate rows.
 CREATE FUNCTION pg_stat_rowsource_histogram(
     OUT userid oid,
     OUT dbid oid,
     OUT queryid bigint,
     OUT planid bigint,
     OUT plan_shape bigint,
-    OUT toplevel bool,
+    OUT toplevel boolean,
     OUT node_id int,
-    OUT did_read bool,
+    OUT did_read boolean,
     OUT from_us float8,
     OUT to_us float8,
     OUT timed_calls bigint
 ) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pg_stat_rowsource_histogram_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pg_stat_rowsource_histogram() IS 'The rows of the view pg_stat_rowsource_histogram';
 
 CREATE VIEW pg_stat_rowsource_histogram AS
     SELECT u.rolname AS usename, d.datname, s.*
       FROM pg_stat_rowsource_histogram() s
            LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
            LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
+COMMENT ON VIEW pg_stat_rowsource_histogram IS 'How long the timed calls of each node took, in powers of two';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.usename IS 'The user who ran the statement; NULL if the user was dropped';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.datname IS 'The database in which the statement ran; NULL if it was dropped';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.userid IS 'The OID of the user who ran the statement';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.dbid IS 'The OID of the database in which the statement ran';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.did_read IS 'Whether these calls read a block';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.from_us IS 'The lower bound of the bucket, in microseconds';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.to_us IS 'The upper bound of the bucket, in microseconds; NULL if it has none';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.timed_calls IS 'Timed calls of the node that took this long';
 
--- Returns what the nodes of plans waited for, and their statements outside of them: a row per node and wait event. A plan keeps
--- the 8 pairs of a node and an event that took the longest; the others add up in one row. node_id is NULL outside of the nodes:
--- while the statement was parsed, planned, started, ended and committed, and while it sent rows to the client.
-CREATE FUNCTION pg_stat_rowsource_waits(
-    OUT userid oid,
-    OUT dbid oid,
-    OUT queryid bigint,
-    OUT planid bigint,
-    OUT plan_shape bigint,
-    OUT toplevel bool,
-    OUT node_id int,
-    OUT wait_event_type text,
-    OUT wait_event text,
-    OUT waits bigint,
-    OUT total_time float8,
-    OUT mean_time float8,
-    OUT max_time float8
+CREATE FUNCTION rowsource_plan_flips(
+    OUT at timestamptz, -- When the first execution of the new plan ended
+    OUT userid oid, -- The OID of the user who ran the statement
+    OUT dbid oid, -- The OID of the database in which the statement ran
+    OUT queryid bigint, -- Identifies the statement, as in pg_stat_statements and pg_stat_activity
+    OUT toplevel boolean, -- Whether a client sent the statement; false if another statement ran it
+    OUT from_planid bigint, -- The plan before
+    OUT from_plan_shape bigint, -- Distinguishes different plans with the same planid
+    OUT to_planid bigint, -- The plan that took over
+    OUT to_plan_shape bigint, -- Distinguishes different plans with the same planid
+    OUT calls_before bigint, -- Executions of the plan before, since it took over itself
+    OUT mean_time_before float8, -- Milliseconds of these executions on average
+    OUT stderr_before float8, -- The standard error of that mean
+    OUT typical_time_before float8, -- Milliseconds of a typical execution of the plan before, since it took over itself: the geometric mean, which few very long executions hardly change
+    OUT calls_after bigint, -- Executions of the new plan, until another one took over
+    OUT mean_time_after float8, -- Milliseconds of these executions on average
+    OUT stderr_after float8, -- The standard error of that mean
+    OUT typical_time_after float8, -- The same for the new plan, until another one took over
+    OUT extra_time float8, -- Milliseconds that the executions of the new plan took longer in all than they would have taken before; negative if they took less. It is the difference of the mean times if that is more than chance, else that of the typical times
+    OUT verdict text, -- slower or faster: a typical execution is; slower or faster on average: only the mean is; or no difference that can be told. Tests at 95 % that need two executions of each plan
+    OUT query text -- The text of the statement; NULL if neither plan is stored any more
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pg_stat_rowsource_waits_0_2'
+AS 'MODULE_PATHNAME', 'rowsource_plan_flips_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION rowsource_plan_flips() IS 'The changes of plans, with the mean times, their standard errors, and the typical times (geometric means)';
 
-CREATE VIEW pg_stat_rowsource_waits AS
-    SELECT u.rolname AS usename, d.datname, s.*
-      FROM pg_stat_rowsource_waits() s
-           LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
-           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
+CREATE FUNCTION rowsource_info(
+    OUT plans bigint, -- The number of stored plans
+    OUT max_plans int, -- pg_rowsource.max
+    OUT bytes bigint, -- Bytes of the plans
+    OUT max_bytes bigint, -- Bytes that they may have
+    OUT evictions bigint, -- Plans that made room for others
+    OUT incomplete_since timestamptz, -- Since when the plans do not contain all executions; NULL if they do
+    OUT refused bigint, -- Executions that could not be stored
+    OUT truncated bigint, -- Plans with a text or predicates that were cut
+    OUT stats_reset timestamptz, -- When the plans were last reset
+    OUT off_since timestamptz, -- Since when pg_rowsource.enabled is off; NULL while it is on
+    OUT sessions_without_beats bigint, -- Sessions in which long calls without I/O may be missed
+    OUT without_beats_because text, -- Why, for one of them
+    OUT snapshots_removed bigint, -- Snapshots that were deleted because of their size since the server started
+    OUT sessions_stopped bigint, -- Sessions that measure no more, because that cost too much or failed
+    OUT last_stop text -- The last of them since the server started, and why
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'rowsource_info_0_2'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 1;
+COMMENT ON FUNCTION rowsource_info() IS 'Describes the shared memory of the plans. evictions: plans that made room for others. refused: executions that could not be stored. incomplete_since: when the first of these happened; NULL if the plans contain all executions. off_since: since when pg_rowsource.enabled is off; NULL while it is on. sessions_without_beats: sessions in which long calls without I/O may be missed. without_beats_because: why, for one of them. snapshots_removed: snapshots that were deleted because of pg_rowsource.snapshot_max_size since the server started. sessions_stopped: sessions that measure no more, because that cost more than pg_rowsource.max_overhead or failed. last_stop: the last of them since the server started, and why';
 
--- Returns the gets of blocks of each node that got some. hits: blocks found in buffers. hit_us: how much longer a sampled call takes
--- for each block that it gets from a buffer: the get, and what the node does once per block. hit_error_us: one standard error. Both
--- are NULL where that cannot be told. blks_read: blocks read. reads: the waits for them. read_us: their mean; read_error_us: what
--- reading the clock adds to each; read_max_us: the longest. Times are microseconds.
+CREATE FUNCTION rowsource_reset(
+    userid oid DEFAULT 0,
+    dbid oid DEFAULT 0,
+    queryid bigint DEFAULT 0
+) RETURNS void
+AS 'MODULE_PATHNAME', 'rowsource_reset_0_2'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION rowsource_reset(oid, oid, bigint) IS 'Deletes the plans of a user, a database or a query; 0 stands for any';
+
+CREATE FUNCTION pg_stat_tempfile_io(
+    OUT datid oid,
+    OUT filetype text,
+    OUT small_read_reqs bigint,
+    OUT small_read_bytes bigint,
+    OUT small_read_service_time float8,
+    OUT small_read_avg_time float8,
+    OUT small_read_max_time float8,
+    OUT large_read_reqs bigint,
+    OUT large_read_bytes bigint,
+    OUT large_read_service_time float8,
+    OUT large_read_avg_time float8,
+    OUT large_read_max_time float8,
+    OUT small_write_reqs bigint,
+    OUT small_write_bytes bigint,
+    OUT small_write_service_time float8,
+    OUT small_write_avg_time float8,
+    OUT small_write_max_time float8,
+    OUT large_write_reqs bigint,
+    OUT large_write_bytes bigint,
+    OUT large_write_service_time float8,
+    OUT large_write_avg_time float8,
+    OUT large_write_max_time float8,
+    OUT source text,
+    OUT stats_reset timestamptz
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pg_stat_tempfile_io_0_2'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pg_stat_tempfile_io() IS 'The rows of the view pg_stat_tempfile_io';
+
+CREATE VIEW pg_stat_tempfile_io AS
+    SELECT f.datid, d.datname, f.filetype, f.small_read_reqs, f.small_read_bytes, f.small_read_service_time, f.small_read_avg_time, f.small_read_max_time, f.large_read_reqs, f.large_read_bytes, f.large_read_service_time, f.large_read_avg_time, f.large_read_max_time, f.small_write_reqs, f.small_write_bytes, f.small_write_service_time, f.small_write_avg_time, f.small_write_max_time, f.large_write_reqs, f.large_write_bytes, f.large_write_service_time, f.large_write_avg_time, f.large_write_max_time, f.source, f.stats_reset
+      FROM pg_stat_tempfile_io() f LEFT JOIN pg_catalog.pg_database d ON d.oid = f.datid;
+COMMENT ON VIEW pg_stat_tempfile_io IS 'Requests to temporary files since the last reset: a row per database and file type';
+COMMENT ON COLUMN pg_stat_tempfile_io.datname IS 'The database';
+COMMENT ON COLUMN pg_stat_tempfile_io.datid IS 'The OID of the database; 0 for processes without one, NULL if several databases share one set of counters';
+COMMENT ON COLUMN pg_stat_tempfile_io.filetype IS 'work file (sorts, hashes, materialised results) or temp table';
+COMMENT ON COLUMN pg_stat_tempfile_io.small_read_reqs IS 'Read requests of one block or less';
+COMMENT ON COLUMN pg_stat_tempfile_io.small_read_bytes IS 'Bytes read by these requests';
+COMMENT ON COLUMN pg_stat_tempfile_io.small_read_service_time IS 'Milliseconds of these requests; NULL if they were not timed';
+COMMENT ON COLUMN pg_stat_tempfile_io.small_read_avg_time IS 'Milliseconds of such a request on average';
+COMMENT ON COLUMN pg_stat_tempfile_io.small_read_max_time IS 'Milliseconds of the longest such request; NULL if only blocks were counted';
+COMMENT ON COLUMN pg_stat_tempfile_io.large_read_reqs IS 'Read requests of more than one block';
+COMMENT ON COLUMN pg_stat_tempfile_io.large_read_bytes IS 'Bytes read by these requests';
+COMMENT ON COLUMN pg_stat_tempfile_io.large_read_service_time IS 'Milliseconds of these requests; NULL if they were not timed';
+COMMENT ON COLUMN pg_stat_tempfile_io.large_read_avg_time IS 'Milliseconds of such a request on average';
+COMMENT ON COLUMN pg_stat_tempfile_io.large_read_max_time IS 'Milliseconds of the longest such request; NULL if only blocks were counted';
+COMMENT ON COLUMN pg_stat_tempfile_io.small_write_reqs IS 'Write requests of one block or less';
+COMMENT ON COLUMN pg_stat_tempfile_io.small_write_bytes IS 'Bytes written by these requests';
+COMMENT ON COLUMN pg_stat_tempfile_io.small_write_service_time IS 'Milliseconds of these requests; NULL if they were not timed';
+COMMENT ON COLUMN pg_stat_tempfile_io.small_write_avg_time IS 'Milliseconds of such a request on average';
+COMMENT ON COLUMN pg_stat_tempfile_io.small_write_max_time IS 'Milliseconds of the longest such request; NULL if only blocks were counted';
+COMMENT ON COLUMN pg_stat_tempfile_io.large_write_reqs IS 'Write requests of more than one block';
+COMMENT ON COLUMN pg_stat_tempfile_io.large_write_bytes IS 'Bytes written by these requests';
+COMMENT ON COLUMN pg_stat_tempfile_io.large_write_service_time IS 'Milliseconds of these requests; NULL if they were not timed';
+COMMENT ON COLUMN pg_stat_tempfile_io.large_write_avg_time IS 'Milliseconds of such a request on average';
+COMMENT ON COLUMN pg_stat_tempfile_io.large_write_max_time IS 'Milliseconds of the longest such request; NULL if only blocks were counted';
+COMMENT ON COLUMN pg_stat_tempfile_io.source IS 'request: each request was counted. counter: core counted the blocks';
+COMMENT ON COLUMN pg_stat_tempfile_io.stats_reset IS 'When these counters were last reset';
+
+CREATE FUNCTION pg_stat_tempfile_io_histogram(
+    OUT datid oid,
+    OUT filetype text,
+    OUT operation text,
+    OUT size text,
+    OUT from_us float8,
+    OUT to_us float8,
+    OUT reqs bigint
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pg_stat_tempfile_io_histogram_0_2'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pg_stat_tempfile_io_histogram() IS 'The rows of the view pg_stat_tempfile_io_histogram';
+
+CREATE VIEW pg_stat_tempfile_io_histogram AS
+    SELECT f.datid, d.datname, f.filetype, f.operation, f.size, f.from_us, f.to_us, f.reqs
+      FROM pg_stat_tempfile_io_histogram() f LEFT JOIN pg_catalog.pg_database d ON d.oid = f.datid;
+COMMENT ON VIEW pg_stat_tempfile_io_histogram IS 'How long the requests to temporary files took, in powers of two';
+COMMENT ON COLUMN pg_stat_tempfile_io_histogram.datname IS 'The database';
+COMMENT ON COLUMN pg_stat_tempfile_io_histogram.datid IS 'The OID of the database; 0 for processes without one, NULL if several databases share one set of counters';
+COMMENT ON COLUMN pg_stat_tempfile_io_histogram.filetype IS 'work file (sorts, hashes, materialised results) or temp table';
+COMMENT ON COLUMN pg_stat_tempfile_io_histogram.operation IS 'read or write';
+COMMENT ON COLUMN pg_stat_tempfile_io_histogram.size IS 'small: one block or less. large: more than one block';
+COMMENT ON COLUMN pg_stat_tempfile_io_histogram.from_us IS 'The lower bound of the bucket, in microseconds';
+COMMENT ON COLUMN pg_stat_tempfile_io_histogram.to_us IS 'The upper bound of the bucket, in microseconds; NULL if it has none';
+COMMENT ON COLUMN pg_stat_tempfile_io_histogram.reqs IS 'Requests that took this long';
+
+CREATE FUNCTION rowsource_tempfile_reset(
+    dbid oid DEFAULT 0
+) RETURNS void
+AS 'MODULE_PATHNAME', 'rowsource_tempfile_reset_0_2'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION rowsource_tempfile_reset(oid) IS 'Resets the counters of a database''s temporary files; 0 stands for all databases';
+
 CREATE FUNCTION pg_stat_rowsource_logical_io(
     OUT userid oid,
     OUT dbid oid,
     OUT queryid bigint,
     OUT planid bigint,
     OUT plan_shape bigint,
-    OUT toplevel bool,
+    OUT toplevel boolean,
     OUT node_id int,
     OUT operation text,
     OUT object_name text,
@@ -490,18 +794,34 @@ CREATE FUNCTION pg_stat_rowsource_logical_io(
 ) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pg_stat_rowsource_logical_io_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pg_stat_rowsource_logical_io() IS 'The rows of the view pg_stat_rowsource_logical_io';
 
 CREATE VIEW pg_stat_rowsource_logical_io AS
     SELECT u.rolname AS usename, d.datname, s.*
       FROM pg_stat_rowsource_logical_io() s
            LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
            LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
+COMMENT ON VIEW pg_stat_rowsource_logical_io IS 'How long hits and reads of blocks took in the nodes of each stored plan, in all its executions';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.usename IS 'The user who ran the statement; NULL if the user was dropped';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.datname IS 'The database in which the statement ran; NULL if it was dropped';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.userid IS 'The OID of the user who ran the statement';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.dbid IS 'The OID of the database in which the statement ran';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.node_id IS 'The number of the node, from 0 at the root, in the order of EXPLAIN';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.operation IS 'What the node does, as EXPLAIN calls it';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.object_name IS 'The index, table, function or other object that the node works on';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.hits IS 'Blocks that the node itself found in buffers';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.hit_us IS 'Microseconds by which a sampled call is longer for each block that it finds in a buffer: the get, and what the node does once per block. NULL where that cannot be told: few sampled calls got no block or got one, the node has inputs, its filter removes most rows, or the error is larger than the time';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.hit_error_us IS 'One standard error of hit_us, in microseconds';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.blks_read IS 'Blocks that the node itself read';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.reads IS 'The waits for these reads. From 17 on, a read may be of several blocks. From 18 on, another process may read ahead, so that there is nothing to wait for. NULL if waits are not counted';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.read_us IS 'Microseconds of such a wait on average';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.read_error_us IS 'Microseconds that reading the clock adds to each wait at most';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.read_max_us IS 'Microseconds of the longest wait';
 
--- Returns the statements that run now: a row per node. A session that is blocked or stopped is shown like any other. state: running
--- or idle in cursor. Times are milliseconds. age: since the statement began to run; elapsed_time: in its runs, without the time in
--- which a cursor was idle. running marks the node that runs, and the wait event is what its session waits for. blocks_until: what is
--- included. now: all blocks; last switch, last call: those up to the last time that another node ran. If it is private memory,
--- there was no shared memory for the nodes: the row has what is known of the statement.
 CREATE FUNCTION pg_stat_rowsource_live(
     OUT pid int,
     OUT leader_pid int,
@@ -509,7 +829,7 @@ CREATE FUNCTION pg_stat_rowsource_live(
     OUT dbid oid,
     OUT queryid bigint,
     OUT planid bigint,
-    OUT toplevel bool,
+    OUT toplevel boolean,
     OUT nesting_level int,
     OUT state text,
     OUT age float8,
@@ -534,31 +854,66 @@ CREATE FUNCTION pg_stat_rowsource_live(
     OUT temp_blks_read bigint,
     OUT temp_blks_written bigint,
     OUT wait_time float8,
-    OUT running bool,
+    OUT running boolean,
     OUT wait_event_type text,
     OUT wait_event text,
     OUT blocks_until text
 ) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pg_stat_rowsource_live_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pg_stat_rowsource_live() IS 'The rows of the view pg_stat_rowsource_live';
 
 CREATE VIEW pg_stat_rowsource_live AS
     SELECT u.rolname AS usename, d.datname, s.*
       FROM pg_stat_rowsource_live() s
            LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
            LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
+COMMENT ON VIEW pg_stat_rowsource_live IS 'The measured statements that run now: a row per node, and per process that runs it';
+COMMENT ON COLUMN pg_stat_rowsource_live.usename IS 'The user who runs the statement';
+COMMENT ON COLUMN pg_stat_rowsource_live.datname IS 'The database in which it runs';
+COMMENT ON COLUMN pg_stat_rowsource_live.pid IS 'The process that runs it';
+COMMENT ON COLUMN pg_stat_rowsource_live.leader_pid IS 'If the process is a parallel worker, the process of its leader';
+COMMENT ON COLUMN pg_stat_rowsource_live.userid IS 'The OID of the user who runs the statement';
+COMMENT ON COLUMN pg_stat_rowsource_live.dbid IS 'The OID of the database in which it runs';
+COMMENT ON COLUMN pg_stat_rowsource_live.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity; NULL if you may not see it';
+COMMENT ON COLUMN pg_stat_rowsource_live.planid IS 'Identifies the plan by its nodes, objects and strategies; NULL if you may not see it';
+COMMENT ON COLUMN pg_stat_rowsource_live.toplevel IS 'Whether a client sent the statement; false if another statement runs it: in a function, procedure or trigger';
+COMMENT ON COLUMN pg_stat_rowsource_live.nesting_level IS 'In how many measured statements of the session it is nested';
+COMMENT ON COLUMN pg_stat_rowsource_live.state IS 'running, or idle in cursor: between two fetches';
+COMMENT ON COLUMN pg_stat_rowsource_live.age IS 'Milliseconds since the statement began to run';
+COMMENT ON COLUMN pg_stat_rowsource_live.elapsed_time IS 'Milliseconds in which it ran, without those in which its cursor was idle';
+COMMENT ON COLUMN pg_stat_rowsource_live.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
+COMMENT ON COLUMN pg_stat_rowsource_live.parent_id IS 'The number of its parent';
+COMMENT ON COLUMN pg_stat_rowsource_live.depth IS 'The number of nodes above it';
+COMMENT ON COLUMN pg_stat_rowsource_live.operation IS 'What the node does, as EXPLAIN calls it';
+COMMENT ON COLUMN pg_stat_rowsource_live.object_name IS 'The table, index, function or other object that the node works on';
+COMMENT ON COLUMN pg_stat_rowsource_live.plan_rows IS 'Rows per start that the planner expects';
+COMMENT ON COLUMN pg_stat_rowsource_live.starts IS 'How often the node was started';
+COMMENT ON COLUMN pg_stat_rowsource_live.rows IS 'Rows that it has returned so far';
+COMMENT ON COLUMN pg_stat_rowsource_live.total_time IS 'Milliseconds in the node and all nodes below it so far, its current call included';
+COMMENT ON COLUMN pg_stat_rowsource_live.self_time IS 'Milliseconds in the node itself';
+COMMENT ON COLUMN pg_stat_rowsource_live.time_error IS 'One standard error of total_time';
+COMMENT ON COLUMN pg_stat_rowsource_live.shared_blks_hit IS 'Blocks of tables and indexes that the node and those below it found in shared buffers';
+COMMENT ON COLUMN pg_stat_rowsource_live.shared_blks_read IS 'Such blocks that they read';
+COMMENT ON COLUMN pg_stat_rowsource_live.shared_blks_dirtied IS 'Such blocks that they changed first';
+COMMENT ON COLUMN pg_stat_rowsource_live.shared_blks_written IS 'Such blocks that they wrote';
+COMMENT ON COLUMN pg_stat_rowsource_live.local_blks_hit IS 'Blocks of temporary tables that they found in buffers';
+COMMENT ON COLUMN pg_stat_rowsource_live.local_blks_read IS 'Such blocks that they read';
+COMMENT ON COLUMN pg_stat_rowsource_live.temp_blks_read IS 'Blocks of work files that they read';
+COMMENT ON COLUMN pg_stat_rowsource_live.temp_blks_written IS 'Blocks of work files that they wrote';
+COMMENT ON COLUMN pg_stat_rowsource_live.wait_time IS 'Milliseconds of the node''s own waits that have ended';
+COMMENT ON COLUMN pg_stat_rowsource_live.running IS 'Whether this is the node that runs; false for all nodes of a statement that runs none of them, or if that is not known';
+COMMENT ON COLUMN pg_stat_rowsource_live.wait_event_type IS 'The type of what the process waits for, as in pg_stat_activity, in the row of the node that runs, else of the root; NULL if it does not wait';
+COMMENT ON COLUMN pg_stat_rowsource_live.wait_event IS 'What it waits for';
+COMMENT ON COLUMN pg_stat_rowsource_live.blocks_until IS 'What the figures include. now: everything; last switch: blocks up to the last time that another node ran; last call: calls that have ended; private memory: a measured statement whose nodes are not known, because there was no shared memory for them';
 
--- Shows how far the statements are that run: a row per statement, with its parallel workers. Times are milliseconds. percent_low and
--- percent_high: the statement has done at least and at most so much of its work. basis: 'rows' if the estimate rests mostly on rows
--- and blocks that were counted and on sizes of tables, 'planner' if it rests mostly on the planner. running_since: when the call of
--- the node that runs began.
 CREATE FUNCTION rowsource_progress(
     OUT pid int,
     OUT userid oid,
     OUT dbid oid,
     OUT queryid bigint,
     OUT planid bigint,
-    OUT toplevel bool,
+    OUT toplevel boolean,
     OUT nesting_level int,
     OUT state text,
     OUT elapsed_time float8,
@@ -576,16 +931,179 @@ CREATE FUNCTION rowsource_progress(
 ) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'rowsource_progress_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION rowsource_progress() IS 'The rows of the view rowsource_progress';
 
 CREATE VIEW rowsource_progress AS
     SELECT u.rolname AS usename, d.datname, s.*
       FROM rowsource_progress() s
            LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
            LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
+COMMENT ON VIEW rowsource_progress IS 'How far the measured statements are that run now: a row per statement, with its parallel workers';
+COMMENT ON COLUMN rowsource_progress.usename IS 'The user who runs the statement';
+COMMENT ON COLUMN rowsource_progress.datname IS 'The database in which it runs';
+COMMENT ON COLUMN rowsource_progress.pid IS 'The process that runs it; of a parallel statement, the leader';
+COMMENT ON COLUMN rowsource_progress.userid IS 'The OID of the user who runs the statement';
+COMMENT ON COLUMN rowsource_progress.dbid IS 'The OID of the database in which it runs';
+COMMENT ON COLUMN rowsource_progress.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity; NULL if you may not see it';
+COMMENT ON COLUMN rowsource_progress.planid IS 'Identifies the plan by its nodes, objects and strategies; NULL if you may not see it';
+COMMENT ON COLUMN rowsource_progress.toplevel IS 'Whether a client sent the statement; false if another statement runs it: in a function, procedure or trigger';
+COMMENT ON COLUMN rowsource_progress.nesting_level IS 'In how many measured statements of the session it is nested';
+COMMENT ON COLUMN rowsource_progress.state IS 'running, or idle in cursor: between two fetches';
+COMMENT ON COLUMN rowsource_progress.elapsed_time IS 'Milliseconds in which it ran, without those in which its cursor was idle';
+COMMENT ON COLUMN rowsource_progress.percent_done IS 'How much of its work is done, about; NULL if nothing can be said';
+COMMENT ON COLUMN rowsource_progress.percent_low IS 'How much of its work is done at least. The work is the rows that its nodes scan, take and return, each weighted by its kind';
+COMMENT ON COLUMN rowsource_progress.percent_high IS 'How much of its work is done at most, if the statement is read to its end';
+COMMENT ON COLUMN rowsource_progress.basis IS 'What percent_done rests on. rows: mostly rows and blocks that were counted, and sizes of tables; planner: mostly the planners estimates';
+COMMENT ON COLUMN rowsource_progress.time_left IS 'Milliseconds that the rest takes if it is as fast as what is done; NULL if nothing is done, and for an idle cursor';
+COMMENT ON COLUMN rowsource_progress.time_left_low IS 'The same from percent_high';
+COMMENT ON COLUMN rowsource_progress.time_left_high IS 'The same from percent_low; NULL if percent_low is 0';
+COMMENT ON COLUMN rowsource_progress.node_id IS 'The number of the node that runs, from 0 at the root, in the order of EXPLAIN; NULL if none runs, or if it is not known';
+COMMENT ON COLUMN rowsource_progress.operation IS 'What that node does, as EXPLAIN calls it';
+COMMENT ON COLUMN rowsource_progress.object_name IS 'The table, index, function or other object that it works on';
+COMMENT ON COLUMN rowsource_progress.running_since IS 'When the call of that node that is in progress began, some milliseconds too early (see Beats in the chapter about time); NULL if the node is not timed';
 
--- Active session history: returns the samples of the sessions that were active in an interval, which may be open. A background
--- worker takes them, pg_rowsource.history_frequency times a second. queryid and planid are NULL if they are not known, node_id if no
--- node ran. The wait events are NULL for a session on the processor. blocking_pid: of the session that held a lock.
+CREATE FUNCTION pg_stat_rowsource_waits(
+    OUT userid oid,
+    OUT dbid oid,
+    OUT queryid bigint,
+    OUT planid bigint,
+    OUT plan_shape bigint,
+    OUT toplevel boolean,
+    OUT node_id int,
+    OUT wait_event_type text,
+    OUT wait_event text,
+    OUT waits bigint,
+    OUT total_time float8,
+    OUT mean_time float8,
+    OUT max_time float8
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pg_stat_rowsource_waits_0_2'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pg_stat_rowsource_waits() IS 'The rows of the view pg_stat_rowsource_waits';
+
+CREATE VIEW pg_stat_rowsource_waits AS
+    SELECT u.rolname AS usename, d.datname, s.*
+      FROM pg_stat_rowsource_waits() s
+           LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
+           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
+COMMENT ON VIEW pg_stat_rowsource_waits IS 'What the nodes of each stored plan waited for, and its statement outside of them, in all its executions';
+COMMENT ON COLUMN pg_stat_rowsource_waits.usename IS 'The user who ran the statement; NULL if the user was dropped';
+COMMENT ON COLUMN pg_stat_rowsource_waits.datname IS 'The database in which the statement ran; NULL if it was dropped';
+COMMENT ON COLUMN pg_stat_rowsource_waits.userid IS 'The OID of the user who ran the statement';
+COMMENT ON COLUMN pg_stat_rowsource_waits.dbid IS 'The OID of the database in which the statement ran';
+COMMENT ON COLUMN pg_stat_rowsource_waits.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN pg_stat_rowsource_waits.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN pg_stat_rowsource_waits.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
+COMMENT ON COLUMN pg_stat_rowsource_waits.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
+COMMENT ON COLUMN pg_stat_rowsource_waits.node_id IS 'The number of the node that waited, from 0 at the root, in the order of EXPLAIN; NULL outside of the nodes: the statement was parsed, planned, started, ended or committed, or sent rows to the client';
+COMMENT ON COLUMN pg_stat_rowsource_waits.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL for the row other';
+COMMENT ON COLUMN pg_stat_rowsource_waits.wait_event IS 'The event, as in pg_stat_activity. other: the plan keeps 8 pairs of a node and an event, and all others add up in this row. not counted: the reason why waits are not counted';
+COMMENT ON COLUMN pg_stat_rowsource_waits.waits IS 'Waits, also those of parallel workers in this node';
+COMMENT ON COLUMN pg_stat_rowsource_waits.total_time IS 'Milliseconds of these waits';
+COMMENT ON COLUMN pg_stat_rowsource_waits.mean_time IS 'Milliseconds of such a wait on average';
+COMMENT ON COLUMN pg_stat_rowsource_waits.max_time IS 'Milliseconds of the longest such wait';
+
+CREATE FUNCTION rowsource_system_waits(
+    OUT backend_type text,
+    OUT wait_event_type text,
+    OUT wait_event text,
+    OUT waits bigint,
+    OUT total_time float8,
+    OUT mean_time float8,
+    OUT max_time float8,
+    OUT p99 float8
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'rowsource_system_waits_0_2'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION rowsource_system_waits() IS 'The rows of the view rowsource_system_waits';
+
+CREATE VIEW rowsource_system_waits AS
+    SELECT * FROM rowsource_system_waits();
+COMMENT ON VIEW rowsource_system_waits IS 'The waits of all processes since the server started, those that have ended included';
+COMMENT ON COLUMN rowsource_system_waits.backend_type IS 'The type of the processes, as in pg_stat_activity. Of the background workers, only parallel workers are told apart';
+COMMENT ON COLUMN rowsource_system_waits.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL if the event has no counters of its own';
+COMMENT ON COLUMN rowsource_system_waits.wait_event IS 'The event, as in pg_stat_activity. other: all events that have no counters of their own. not counted: the reason why waits are not counted';
+COMMENT ON COLUMN rowsource_system_waits.waits IS 'Waits that have ended';
+COMMENT ON COLUMN rowsource_system_waits.total_time IS 'Milliseconds of these waits';
+COMMENT ON COLUMN rowsource_system_waits.mean_time IS 'Milliseconds of such a wait on average';
+COMMENT ON COLUMN rowsource_system_waits.max_time IS 'Milliseconds of the longest such wait';
+COMMENT ON COLUMN rowsource_system_waits.p99 IS 'Milliseconds that 99 % of these waits took at most, estimated from the histogram';
+
+CREATE FUNCTION rowsource_session_waits(
+    OUT pid int,
+    OUT wait_event_type text,
+    OUT wait_event text,
+    OUT waits bigint,
+    OUT total_time float8,
+    OUT mean_time float8,
+    OUT max_time float8,
+    OUT p99 float8
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'rowsource_session_waits_0_2'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION rowsource_session_waits() IS 'The rows of the view rowsource_session_waits';
+
+CREATE VIEW rowsource_session_waits AS
+    SELECT * FROM rowsource_session_waits();
+COMMENT ON VIEW rowsource_session_waits IS 'The waits of each running process since it started';
+COMMENT ON COLUMN rowsource_session_waits.pid IS 'The process';
+COMMENT ON COLUMN rowsource_session_waits.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL if the event has no counters of its own';
+COMMENT ON COLUMN rowsource_session_waits.wait_event IS 'The event, as in pg_stat_activity. other: all events that have no counters of their own. not counted: the reason why waits are not counted';
+COMMENT ON COLUMN rowsource_session_waits.waits IS 'Waits that have ended';
+COMMENT ON COLUMN rowsource_session_waits.total_time IS 'Milliseconds of these waits';
+COMMENT ON COLUMN rowsource_session_waits.mean_time IS 'Milliseconds of such a wait on average';
+COMMENT ON COLUMN rowsource_session_waits.max_time IS 'Milliseconds of the longest such wait';
+COMMENT ON COLUMN rowsource_session_waits.p99 IS 'Milliseconds that 99 % of these waits took at most, estimated from the histogram';
+
+CREATE FUNCTION rowsource_wait_histogram(
+    OUT backend_type text,
+    OUT wait_event_type text,
+    OUT wait_event text,
+    OUT from_us float8,
+    OUT to_us float8,
+    OUT waits bigint
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'rowsource_wait_histogram_0_2'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION rowsource_wait_histogram() IS 'The rows of the view rowsource_wait_histogram';
+
+CREATE VIEW rowsource_wait_histogram AS
+    SELECT * FROM rowsource_wait_histogram();
+COMMENT ON VIEW rowsource_wait_histogram IS 'How long the waits of all processes took, in powers of two';
+COMMENT ON COLUMN rowsource_wait_histogram.backend_type IS 'The type of the processes, as in pg_stat_activity. Of the background workers, only parallel workers are told apart';
+COMMENT ON COLUMN rowsource_wait_histogram.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL if the event has no counters of its own';
+COMMENT ON COLUMN rowsource_wait_histogram.wait_event IS 'The event, as in pg_stat_activity. other: all events that have no counters of their own. not counted: the reason why waits are not counted';
+COMMENT ON COLUMN rowsource_wait_histogram.from_us IS 'The lower bound of the bucket, in microseconds';
+COMMENT ON COLUMN rowsource_wait_histogram.to_us IS 'The upper bound of the bucket, in microseconds; NULL if it has none';
+COMMENT ON COLUMN rowsource_wait_histogram.waits IS 'Waits that took this long';
+
+CREATE FUNCTION rowsource_waits_to_store(
+    OUT backend_type text, -- The type of the processes, as in pg_stat_activity. Of the background workers, only parallel workers are told apart
+    OUT wait_event_type text, -- The type of the event, as in pg_stat_activity; NULL if the event has no counters of its own
+    OUT wait_event text, -- The event, as in pg_stat_activity. other: all events that have no counters of their own. not counted: the reason why waits are not counted
+    OUT waits bigint, -- Waits that have ended
+    OUT total_time float8, -- Milliseconds of these waits
+    OUT counted_since timestamptz -- Since when they are counted
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'rowsource_waits_to_store_0_2'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION rowsource_waits_to_store() IS 'Internal: the waits of all processes, as a snapshot stores them';
+
+CREATE FUNCTION rowsource_wait_lines(
+    wanted_from bigint,
+    wanted_to bigint,
+    from_snap bigint,
+    to_snap bigint,
+    from_at text,
+    to_at text,
+    seconds float8,
+    active_time float8,
+    waits text
+) RETURNS SETOF text
+AS 'MODULE_PATHNAME', 'rowsource_wait_lines_0_2'
+LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION rowsource_wait_lines(bigint, bigint, bigint, bigint, text, text, float8, float8, text) IS 'Internal: formats a report of waits';
+
 CREATE FUNCTION rowsource_ash(
     from_time timestamptz DEFAULT NULL,
     to_time timestamptz DEFAULT NULL,
@@ -607,45 +1125,175 @@ CREATE FUNCTION rowsource_ash(
 ) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'rowsource_ash_0_2'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION rowsource_ash(timestamptz, timestamptz) IS 'The samples of active sessions in an interval; without arguments, the rows of the view rowsource_ash';
 
 CREATE VIEW rowsource_ash AS
     SELECT u.rolname AS usename, d.datname, s.*
       FROM rowsource_ash(NULL::timestamptz, NULL::timestamptz) s
            LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
            LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
+COMMENT ON VIEW rowsource_ash IS 'Active session history: a row for each session that was active when the sessions were sampled';
+COMMENT ON COLUMN rowsource_ash.usename IS 'The user of the statement';
+COMMENT ON COLUMN rowsource_ash.datname IS 'The database of the session';
+COMMENT ON COLUMN rowsource_ash.sample_time IS 'When the session was sampled';
+COMMENT ON COLUMN rowsource_ash.pid IS 'The process of the session';
+COMMENT ON COLUMN rowsource_ash.leader_pid IS 'If the process is a parallel worker, the process of its leader';
+COMMENT ON COLUMN rowsource_ash.backend_type IS 'The type of the process; NULL, as all further columns, if you may not see what the session did';
+COMMENT ON COLUMN rowsource_ash.userid IS 'The OID of the user of the statement';
+COMMENT ON COLUMN rowsource_ash.dbid IS 'The OID of the database of the session';
+COMMENT ON COLUMN rowsource_ash.application_name IS 'The name of the application';
+COMMENT ON COLUMN rowsource_ash.queryid IS 'Identifies the statement that ran, the innermost that is measured; NULL if it is not known';
+COMMENT ON COLUMN rowsource_ash.planid IS 'Identifies its plan; NULL if the statement is not measured';
+COMMENT ON COLUMN rowsource_ash.node_id IS 'The node that ran; NULL if none did: during planning or commit, or while rows were sent';
+COMMENT ON COLUMN rowsource_ash.operation IS 'What the node does, as in EXPLAIN; NULL if the plan is not stored any more';
+COMMENT ON COLUMN rowsource_ash.object_name IS 'The table, index, function or other object that the node works on';
+COMMENT ON COLUMN rowsource_ash.wait_event_type IS 'The type of the event that the session waited for; NULL if it was on the processor, or waited for it';
+COMMENT ON COLUMN rowsource_ash.wait_event IS 'The event that the session waited for';
+COMMENT ON COLUMN rowsource_ash.blocking_pid IS 'The process that the session waited for, if it waited for a heavyweight lock and that is known; 0 is a prepared transaction';
 
--- Returns what sessions did most in an interval, by default the last hour: the samples by statement, plan, node and event.
--- average_active_sessions: how many sessions did this on average.
+CREATE FUNCTION rowsource_ash_to_store(
+    since timestamptz,
+    one_in int,
+    OUT sample_time timestamptz, -- When the session was sampled
+    OUT pid int, -- The process of the session
+    OUT leader_pid int, -- If the process is a parallel worker, the process of its leader
+    OUT backend_type text, -- The type of the process; NULL, as all further columns, if you may not see what the session did
+    OUT userid oid, -- The OID of the user of the statement
+    OUT dbid oid, -- The OID of the database of the session
+    OUT application_name text, -- The name of the application
+    OUT queryid bigint, -- Identifies the statement that ran, the innermost that is measured; NULL if it is not known
+    OUT planid bigint, -- Identifies its plan; NULL if the statement is not measured
+    OUT node_id int, -- The node that ran; NULL if none did: during planning or commit, or while rows were sent
+    OUT operation text, -- What the node does, as in EXPLAIN; NULL if the plan is not stored any more
+    OUT object_name text, -- The table, index, function or other object that the node works on
+    OUT wait_event_type text, -- The type of the event that the session waited for; NULL if it was on the processor, or waited for it
+    OUT wait_event text, -- The event that the session waited for
+    OUT blocking_pid int -- The process that the session waited for, if it waited for a heavyweight lock and that is known; 0 is a prepared transaction
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'rowsource_ash_to_store_0_2'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION rowsource_ash_to_store(timestamptz, int) IS 'Internal: the samples since a time, as a snapshot stores them';
+
 CREATE FUNCTION rowsource_top_activity(
     from_time timestamptz DEFAULT NULL,
     to_time timestamptz DEFAULT NULL,
-    OUT userid oid,
-    OUT dbid oid,
-    OUT queryid bigint,
-    OUT planid bigint,
-    OUT node_id int,
-    OUT operation text,
-    OUT object_name text,
-    OUT wait_event_type text,
-    OUT wait_event text,
-    OUT samples bigint,
-    OUT percent float8,
-    OUT average_active_sessions float8
+    OUT userid oid, -- The OID of the user of the statement; NULL, as all columns up to wait_event, if you may not see what the sessions did
+    OUT dbid oid, -- The OID of the database of the sessions
+    OUT queryid bigint, -- Identifies the statement that ran; NULL if it is not known
+    OUT planid bigint, -- Identifies its plan; NULL if the statement is not measured
+    OUT node_id int, -- The node that ran; NULL if none did
+    OUT operation text, -- What the node does; NULL if the plan is not stored any more
+    OUT object_name text, -- The table, index, function or other object that the node works on
+    OUT wait_event_type text, -- The type of the event that the sessions waited for; NULL if they were on the processor
+    OUT wait_event text, -- The event
+    OUT samples bigint, -- How often sessions were seen doing this
+    OUT percent float8, -- The same in percent of all samples of the interval
+    OUT average_active_sessions float8 -- How many sessions did this on average
 ) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'rowsource_top_activity_0_2'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION rowsource_top_activity(timestamptz, timestamptz) IS 'What sessions did most in an interval: samples by statement, plan, node and wait event; without arguments, in the last hour';
 
--- Prints what sessions did in an interval, by default the last hour, like Oracle's ASH report.
-CREATE FUNCTION rowsource_ash_report(from_time timestamptz DEFAULT NULL, to_time timestamptz DEFAULT NULL)
-RETURNS SETOF text
+CREATE FUNCTION rowsource_ash_report(
+    from_time timestamptz DEFAULT NULL,
+    to_time timestamptz DEFAULT NULL
+) RETURNS SETOF text
 AS 'MODULE_PATHNAME', 'rowsource_ash_report_0_2'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION rowsource_ash_report(timestamptz, timestamptz) IS 'Prints what sessions did in an interval, like Oracle''s ASH report; without arguments, in the last hour';
 
--- Starts the background worker that samples the sessions, if the server has not preloaded the library, and returns its pid. It
--- runs until the server stops.
 CREATE FUNCTION rowsource_ash_start() RETURNS int
 AS 'MODULE_PATHNAME', 'rowsource_ash_start_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION rowsource_ash_start() IS 'Starts the background worker that samples the sessions, if the server has not preloaded pg_rowsource; returns its pid';
+
+CREATE FUNCTION rowsource_temp_times(
+    OUT pid int, -- The process of the session
+    OUT query_start timestamptz, -- When its last statement began
+    OUT temp_time float8 -- Milliseconds that this has waited for temporary files, in all its processes
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'rowsource_temp_times_0_2'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION rowsource_temp_times() IS 'Internal: how long the last statement of each session has waited for temporary files. Everyone may call it, because rowsource_temp_usage() runs with its caller''s rights. Statements of others are left out, as in pg_stat_activity';
+
+CREATE FUNCTION rowsource_temp_files(
+    OUT pid int, -- The process that made the files; NULL if it is not known
+    OUT datid oid, -- The OID of the database of a temporary table
+    OUT kind text, -- work file, shared file set (of several processes) or temp table
+    OUT files bigint, -- The number of files
+    OUT bytes bigint -- Their size
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'rowsource_temp_files_0_2'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION rowsource_temp_files() IS 'Internal: the temporary files on disk. Everyone may call it, because rowsource_temp_usage() runs with its caller''s rights';
+
+CREATE FUNCTION rowsource_iostat_lines(
+    wanted_from bigint,
+    wanted_to bigint,
+    from_snap bigint,
+    to_snap bigint,
+    from_at text,
+    to_at text,
+    seconds float8,
+    filetypes text
+) RETURNS SETOF text
+AS 'MODULE_PATHNAME', 'rowsource_iostat_lines_0_2'
+LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION rowsource_iostat_lines(bigint, bigint, bigint, bigint, text, text, float8, text) IS 'Internal: formats the report of rowsource_iostat_report()';
+
+CREATE FUNCTION rowsource_check_writable() RETURNS void
+AS 'MODULE_PATHNAME', 'rowsource_check_writable_0_2'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION rowsource_check_writable() IS 'Internal: fails with a hint on a standby and in a read-only transaction';
+
+CREATE FUNCTION rowsource_note_removed(
+    snapshots bigint
+) RETURNS void
+AS 'MODULE_PATHNAME', 'rowsource_note_removed_0_2'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION rowsource_note_removed(bigint) IS 'Internal: notes that snapshots were deleted because of their size';
+
+CREATE FUNCTION rowsource_plans_to_store(
+    since timestamptz,
+    OUT userid oid, -- The OID of the user who ran the statement
+    OUT dbid oid, -- The OID of the database in which the statement ran
+    OUT queryid bigint, -- Identifies the statement
+    OUT planid bigint, -- Identifies the plan
+    OUT plan_shape bigint, -- Distinguishes different plans with the same planid
+    OUT toplevel boolean, -- Whether a client sent the statement
+    OUT description bytea, -- Its nodes, packed
+    OUT statistics bytea -- What its executions since that time did, packed
+) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'rowsource_plans_to_store_0_2'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION rowsource_plans_to_store(timestamptz) IS 'Internal: the plans that ran since a time, as rowsource_snapshot() stores them';
+
+CREATE FUNCTION rowsource_display_stored(
+    wanted_snap bigint,
+    wanted_queryid bigint,
+    wanted_planid bigint,
+    taken_at text,
+    userid oid,
+    dbid oid,
+    queryid bigint,
+    planid bigint,
+    plan_shape bigint,
+    toplevel boolean,
+    description bytea,
+    statistics bytea,
+    format text
+) RETURNS SETOF text
+AS 'MODULE_PATHNAME', 'rowsource_display_stored_0_2'
+LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION rowsource_display_stored(bigint, bigint, bigint, text, oid, oid, bigint, bigint, bigint, boolean, bytea, bytea, text) IS 'Internal: formats the plan of rowsource_display_snapshot()';
+
+-- End of what the library declares.
+
+CREATE VIEW rowsource_trace_targets AS
+    SELECT t.target, t.pid, t.application_name, pg_catalog.pg_get_userbyid(t.roleid) AS role,
+           CASE WHEN t.dbid IS NOT NULL THEN coalesce(d.datname::text, 'unknown (OID=' || t.dbid::text || ')') END AS database,
+           t.client_addr, t.queryid, t.waits, t.binds, pg_catalog.pg_get_userbyid(t.set_by) AS set_by, t.since, t.expires, t.sessions
+      FROM rowsource_trace_targets() t LEFT JOIN pg_catalog.pg_database d ON d.oid = t.dbid;
 
 -- Shows wrong estimates: nodes of which an execution had at least 1.1 times as many rows as the planner expected, or as few.
 -- e_rows and a_rows: how many rows per start the planner expected, and how many there were, in the executions that say something
@@ -677,34 +1325,6 @@ CREATE VIEW rowsource_misestimates AS
      ORDER BY m.max_factor IS NULL,
               n.self_time * pg_catalog.ln(greatest(f.ratio, 1::float8 / f.ratio) * m.max_factor) DESC NULLS LAST,
               n.self_time DESC NULLS LAST;
-
--- Returns the changes of plans: a row for each time that another plan of a query took over. before: the executions of the plan
--- before, since it took over itself. after: those of the new plan, until another one took over. Times are milliseconds. The
--- typical time is the geometric mean.
-CREATE FUNCTION rowsource_plan_flips(
-    OUT at timestamptz,
-    OUT userid oid,
-    OUT dbid oid,
-    OUT queryid bigint,
-    OUT toplevel bool,
-    OUT from_planid bigint,
-    OUT from_plan_shape bigint,
-    OUT to_planid bigint,
-    OUT to_plan_shape bigint,
-    OUT calls_before bigint,
-    OUT mean_time_before float8,
-    OUT stderr_before float8,
-    OUT typical_time_before float8,
-    OUT calls_after bigint,
-    OUT mean_time_after float8,
-    OUT stderr_after float8,
-    OUT typical_time_after float8,
-    OUT extra_time float8,
-    OUT verdict text,
-    OUT query text
-) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_plan_flips_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- Shows the changes of plans, those that cost the most first. The function of the same name also returns the user, the mean times
 -- and their standard errors.
@@ -836,164 +1456,6 @@ CREATE VIEW rowsource_wal AS
      WHERE s.wal_bytes > 0::bigint
      GROUP BY s.datname, s.operation, s.object_name, s.toplevel, s.query
      ORDER BY pg_catalog.sum(s.wal_bytes) DESC;
-
--- Describes the shared store.
-CREATE FUNCTION rowsource_info(
-    OUT plans bigint,
-    OUT max_plans int,
-    OUT bytes bigint,
-    OUT max_bytes bigint,
-    OUT evictions bigint,
-    OUT incomplete_since timestamptz,
-    OUT refused bigint,
-    OUT truncated bigint,
-    OUT stats_reset timestamptz,
-    OUT off_since timestamptz,
-    OUT sessions_without_beats bigint,
-    OUT without_beats_because text,
-    OUT snapshots_removed bigint,
-    OUT sessions_stopped bigint,
-    OUT last_stop text
-) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_info_0_2'
-LANGUAGE C VOLATILE STRICT ROWS 1 PARALLEL RESTRICTED;
-
--- Deletes plans of a user, a database or a query. 0 stands for any.
-CREATE FUNCTION rowsource_reset(userid oid DEFAULT 0, dbid oid DEFAULT 0, queryid bigint DEFAULT 0) RETURNS void
-AS 'MODULE_PATHNAME', 'rowsource_reset_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-
--- Returns the requests to temporary files since the last reset: a row per database and file type. small: one block or less.
-CREATE FUNCTION pg_stat_tempfile_io(
-    OUT datid oid,
-    OUT filetype text,
-    OUT small_read_reqs bigint,
-    OUT small_read_bytes bigint,
-    OUT small_read_service_time float8,
-    OUT small_read_avg_time float8,
-    OUT small_read_max_time float8,
-    OUT large_read_reqs bigint,
-    OUT large_read_bytes bigint,
-    OUT large_read_service_time float8,
-    OUT large_read_avg_time float8,
-    OUT large_read_max_time float8,
-    OUT small_write_reqs bigint,
-    OUT small_write_bytes bigint,
-    OUT small_write_service_time float8,
-    OUT small_write_avg_time float8,
-    OUT small_write_max_time float8,
-    OUT large_write_reqs bigint,
-    OUT large_write_bytes bigint,
-    OUT large_write_service_time float8,
-    OUT large_write_avg_time float8,
-    OUT large_write_max_time float8,
-    OUT source text,
-    OUT stats_reset timestamptz
-) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pg_stat_tempfile_io_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-
-CREATE VIEW pg_stat_tempfile_io AS
-    SELECT f.datid, d.datname, f.filetype,
-           f.small_read_reqs, f.small_read_bytes, f.small_read_service_time, f.small_read_avg_time, f.small_read_max_time,
-           f.large_read_reqs, f.large_read_bytes, f.large_read_service_time, f.large_read_avg_time, f.large_read_max_time,
-           f.small_write_reqs, f.small_write_bytes, f.small_write_service_time, f.small_write_avg_time, f.small_write_max_time,
-           f.large_write_reqs, f.large_write_bytes, f.large_write_service_time, f.large_write_avg_time, f.large_write_max_time,
-           f.source, f.stats_reset
-      FROM pg_stat_tempfile_io() f LEFT JOIN pg_catalog.pg_database d ON d.oid = f.datid;
-
--- Returns how long the requests took: a row per bucket that is not empty.
-CREATE FUNCTION pg_stat_tempfile_io_histogram(
-    OUT datid oid,
-    OUT filetype text,
-    OUT operation text,
-    OUT size text,
-    OUT from_us float8,
-    OUT to_us float8,
-    OUT reqs bigint
-) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pg_stat_tempfile_io_histogram_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-
-CREATE VIEW pg_stat_tempfile_io_histogram AS
-    SELECT f.datid, d.datname, f.filetype, f.operation, f.size, f.from_us, f.to_us, f.reqs
-      FROM pg_stat_tempfile_io_histogram() f LEFT JOIN pg_catalog.pg_database d ON d.oid = f.datid;
-
--- Resets the counters of a database's temporary files. 0 stands for all databases.
-CREATE FUNCTION rowsource_tempfile_reset(dbid oid DEFAULT 0) RETURNS void
-AS 'MODULE_PATHNAME', 'rowsource_tempfile_reset_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-
--- Returns the waits of all processes since the server started: a row per type of processes and wait event.
-CREATE FUNCTION rowsource_system_waits(
-    OUT backend_type text,
-    OUT wait_event_type text,
-    OUT wait_event text,
-    OUT waits bigint,
-    OUT total_time float8,
-    OUT mean_time float8,
-    OUT max_time float8,
-    OUT p99 float8
-) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_system_waits_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-
-CREATE VIEW rowsource_system_waits AS
-    SELECT backend_type, wait_event_type, wait_event, waits, total_time, mean_time, max_time, p99
-      FROM rowsource_system_waits();
-
--- Returns the same for each running process. Those of other users are left out, as in pg_stat_activity.
-CREATE FUNCTION rowsource_session_waits(
-    OUT pid int,
-    OUT wait_event_type text,
-    OUT wait_event text,
-    OUT waits bigint,
-    OUT total_time float8,
-    OUT mean_time float8,
-    OUT max_time float8,
-    OUT p99 float8
-) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_session_waits_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-
-CREATE VIEW rowsource_session_waits AS
-    SELECT pid, wait_event_type, wait_event, waits, total_time, mean_time, max_time, p99
-      FROM rowsource_session_waits();
-
--- Returns how long the waits took: a row per bucket that is not empty.
-CREATE FUNCTION rowsource_wait_histogram(
-    OUT backend_type text,
-    OUT wait_event_type text,
-    OUT wait_event text,
-    OUT from_us float8,
-    OUT to_us float8,
-    OUT waits bigint
-) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_wait_histogram_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-
-CREATE VIEW rowsource_wait_histogram AS
-    SELECT backend_type, wait_event_type, wait_event, from_us, to_us, waits FROM rowsource_wait_histogram();
-
--- Returns the temporary files on disk, summed by the process that created them and by kind.
-CREATE FUNCTION rowsource_temp_files(
-    OUT pid int,
-    OUT datid oid,
-    OUT kind text,
-    OUT files bigint,
-    OUT bytes bigint
-) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_temp_files_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-
--- Returns how long the last statement of each session has waited for temporary files, and when that statement started.
-CREATE FUNCTION rowsource_temp_times(
-    OUT pid int,
-    OUT query_start timestamptz,
-    OUT temp_time float8
-) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_temp_times_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- Shows who uses temporary space now, like V$TEMPSEG_USAGE. The queryid and the times are masked as in pg_stat_activity.
 CREATE FUNCTION rowsource_temp_usage(
@@ -1143,67 +1605,6 @@ SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_waits', '');
 SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_ash', '');
 SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_plans', '');
 SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_descriptions', '');
-
--- Returns the waits of all processes, and since when they are counted; no row if they are not counted.
-CREATE FUNCTION rowsource_waits_to_store(
-    OUT backend_type text,
-    OUT wait_event_type text,
-    OUT wait_event text,
-    OUT waits bigint,
-    OUT total_time float8,
-    OUT counted_since timestamptz
-) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_waits_to_store_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-
--- Returns the samples since a time of one moment in so many, of all users, without the newest moment, which may be incomplete; no row if
--- the sessions are not sampled.
-CREATE FUNCTION rowsource_ash_to_store(
-    since timestamptz,
-    one_in int,
-    OUT sample_time timestamptz,
-    OUT pid int,
-    OUT leader_pid int,
-    OUT backend_type text,
-    OUT userid oid,
-    OUT dbid oid,
-    OUT application_name text,
-    OUT queryid bigint,
-    OUT planid bigint,
-    OUT node_id int,
-    OUT operation text,
-    OUT object_name text,
-    OUT wait_event_type text,
-    OUT wait_event text,
-    OUT blocking_pid int
-) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_ash_to_store_0_2'
-LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
-
--- Returns the plans that ran since a time, in the form in which the history stores them.
-CREATE FUNCTION rowsource_plans_to_store(
-    since timestamptz,
-    OUT userid oid,
-    OUT dbid oid,
-    OUT queryid bigint,
-    OUT planid bigint,
-    OUT plan_shape bigint,
-    OUT toplevel bool,
-    OUT description bytea,
-    OUT statistics bytea
-) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_plans_to_store_0_2'
-LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
-
--- Fails with a hint on a standby and in a read-only transaction.
-CREATE FUNCTION rowsource_check_writable() RETURNS void
-AS 'MODULE_PATHNAME', 'rowsource_check_writable_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-
--- Notes that snapshots were deleted because of their size.
-CREATE FUNCTION rowsource_note_removed(snapshots bigint) RETURNS void
-AS 'MODULE_PATHNAME', 'rowsource_note_removed_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- Stores a snapshot. Deletes those that are older than pg_rowsource.snapshot_retention, and the oldest if all
 -- take more than pg_rowsource.snapshot_max_size. It runs with its owner's rights, so it stores the statements of
@@ -1386,25 +1787,6 @@ CREATE VIEW rowsource_plan_history AS
                         ORDER BY b.snap_id DESC LIMIT 1::bigint) f ON true
              WHERE p.snap_id > (SELECT pg_catalog.min(snap_id) FROM rowsource_snapshots)) d;
 
--- Shows a stored plan, or raises the error why there is none.
-CREATE FUNCTION rowsource_display_stored(
-    wanted_snap bigint,
-    wanted_queryid bigint,
-    wanted_planid bigint,
-    taken_at text,
-    userid oid,
-    dbid oid,
-    queryid bigint,
-    planid bigint,
-    plan_shape bigint,
-    toplevel bool,
-    description bytea,
-    statistics bytea,
-    format text
-) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_display_stored_0_2'
-LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED;
-
 -- Shows a plan as it was when a snapshot was taken. Of several plans it prefers those of this database, then those of this user,
 -- then the one that took the most time.
 CREATE FUNCTION rowsource_display_snapshot(
@@ -1457,20 +1839,6 @@ BEGIN ATOMIC
                                        WHERE s.snap_id < l.snap_id));
 END;
 
--- Formats a report, or returns the reason why there is none.
-CREATE FUNCTION rowsource_iostat_lines(
-    wanted_from bigint,
-    wanted_to bigint,
-    from_snap bigint,
-    to_snap bigint,
-    from_at text,
-    to_at text,
-    seconds float8,
-    filetypes text
-) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_iostat_lines_0_2'
-LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED;
-
 -- Prints a report like Oracle's "IOStat by Filetype summary" between two snapshots. Without arguments: between the last two.
 -- It runs with its owner's rights, so that only it needs to call the internal function.
 CREATE FUNCTION rowsource_iostat_report(from_snap bigint DEFAULT NULL, to_snap bigint DEFAULT NULL) RETURNS SETOF text
@@ -1498,21 +1866,6 @@ BEGIN ATOMIC
                (SELECT pg_catalog.json_agg(t.* ORDER BY t.filetype DESC)::text FROM filetypes t))
       FROM snapshots i;
 END;
-
--- Formats a report of waits, or returns the reason why there is none.
-CREATE FUNCTION rowsource_wait_lines(
-    wanted_from bigint,
-    wanted_to bigint,
-    from_snap bigint,
-    to_snap bigint,
-    from_at text,
-    to_at text,
-    seconds float8,
-    active_time float8,
-    waits text
-) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_wait_lines_0_2'
-LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED;
 
 -- Prints a report like Oracle's "Top Timed Events" between two snapshots. Without arguments: between the last two. It runs
 -- with its owner's rights, so that only it needs to call the internal function.
@@ -1568,19 +1921,6 @@ GRANT EXECUTE ON FUNCTION rowsource_display_snapshot(bigint, bigint, bigint, tex
     TO pg_read_all_stats;
 
 -- What the objects and their columns are.
-COMMENT ON FUNCTION rowsource_display(bigint, bigint, text, int) IS 'Shows a plan as a table, like DBMS_XPLAN. Without ids it shows this session''s last measured statement; with a pid, what that process runs now';
-COMMENT ON FUNCTION rowsource_last() IS 'Identifies this session''s last measured statement, and tells how it ended';
-COMMENT ON FUNCTION rowsource_explain(bigint, bigint, text, text) IS 'Prints a plan as EXPLAIN (ANALYZE, BUFFERS, WAL) does. format: text, json, yaml or xml. which: last, mean, total, slowest, failed or cancelled';
-COMMENT ON FUNCTION rowsource_folded(bigint, bigint, text) IS 'Exports a plan as folded stacks, for flame graphs. which: last, mean, total, slowest, failed or cancelled';
-COMMENT ON FUNCTION rowsource_speedscope(bigint, bigint, text) IS 'Exports a plan as a file of speedscope. which: last, mean, total, slowest, failed or cancelled';
-COMMENT ON FUNCTION rowsource_html(bigint, bigint, text) IS 'Returns a plan as one HTML page';
-COMMENT ON FUNCTION rowsource_histogram_plot(bigint, bigint, int) IS 'Plots how long a node''s timed calls took';
-COMMENT ON FUNCTION rowsource_histogram_plot(float8[], bigint[]) IS 'Plots a histogram: the lower bounds of its buckets in microseconds, and their counts';
-COMMENT ON FUNCTION rowsource_logical_io(regclass, text, bigint, text, bigint) IS 'Gets blocks of a relation, and returns how long that took. pattern: sequential or random';
-COMMENT ON FUNCTION rowsource_call_trace(text, int) IS 'Runs a statement once, and lists the calls of its plan''s nodes and the waits inside them. Its rows are thrown away';
-COMMENT ON FUNCTION rowsource_trace_start(boolean, boolean, int, text, text, text, inet, bigint, interval) IS 'Begins the SQL trace of this session, and returns the name of its file; with conditions, that of all sessions for which they hold, and returns the number of the target. waits: list each wait. binds: list the values of parameters';
-COMMENT ON FUNCTION rowsource_trace_stop(int, boolean) IS 'Ends the SQL trace of this session, and returns the name of its last file; with target, removes this target, and with all_targets all of them';
-COMMENT ON FUNCTION rowsource_trace_targets() IS 'The rows of the view rowsource_trace_targets, with OIDs instead of names';
 COMMENT ON VIEW rowsource_trace_targets IS 'The targets of SQL traces. A session is traced if all conditions of a target hold that are not NULL';
 COMMENT ON COLUMN rowsource_trace_targets.target IS 'Its number, for rowsource_trace_stop()';
 COMMENT ON COLUMN rowsource_trace_targets.pid IS 'Condition: the process of this session, until it ends';
@@ -1595,429 +1935,14 @@ COMMENT ON COLUMN rowsource_trace_targets.set_by IS 'Who has set it';
 COMMENT ON COLUMN rowsource_trace_targets.since IS 'When it was set';
 COMMENT ON COLUMN rowsource_trace_targets.expires IS 'When it expires';
 COMMENT ON COLUMN rowsource_trace_targets.sessions IS 'How many sessions have found at their last look that it means them';
-COMMENT ON FUNCTION rowsource_tkprof(text, int, text, int) IS 'Prints a report of trace files, like TKPROF. files: names separated by commas; pid: those of a process; without both, those of this session. sort: words like exeela';
-COMMENT ON FUNCTION rowsource_tkprof_store(text, int) IS 'Prints the report of rowsource_tkprof() from the statistics of the plans, also of statements that were not traced. What these do not say is a dash. Texts of others are hidden, as in pg_stat_rowsource';
-COMMENT ON FUNCTION rowsource_trace_events(text, int) IS 'Returns trace files as Trace Event JSON, which Perfetto and speedscope open';
-COMMENT ON FUNCTION rowsource_trace_files() IS 'The rows of the view rowsource_trace_files';
-COMMENT ON VIEW rowsource_trace_files IS 'The files of SQL traces: all of them for members of pg_read_server_files, else those of this session';
-COMMENT ON COLUMN rowsource_trace_files.file IS 'The name of the file in the folder pgsql_tmp_rowsource_trace of the data directory';
-COMMENT ON COLUMN rowsource_trace_files.pid IS 'The process that wrote it';
-COMMENT ON COLUMN rowsource_trace_files.part IS 'The files of a session are numbered from 1 on';
-COMMENT ON COLUMN rowsource_trace_files.bytes IS 'Its size';
-COMMENT ON COLUMN rowsource_trace_files.session_start IS 'When the process began';
-COMMENT ON COLUMN rowsource_trace_files.modified IS 'When it was last written';
-COMMENT ON COLUMN rowsource_trace_files.is_own IS 'Whether this session writes it';
-COMMENT ON COLUMN rowsource_trace_files.lost_lines IS 'Lines of all files of this session that could not be written; NULL for other sessions';
-COMMENT ON FUNCTION rowsource_clocks(int) IS 'Measures the cost and the behaviour of each clock of this machine';
-COMMENT ON FUNCTION rowsource_plan_flips() IS 'The changes of plans, with the mean times, their standard errors, and the typical times (geometric means)';
-COMMENT ON FUNCTION rowsource_info() IS 'Describes the shared memory of the plans. evictions: plans that made room for others. refused: executions that could not be stored. incomplete_since: when the first of these happened; NULL if the plans contain all executions. off_since: since when pg_rowsource.enabled is off; NULL while it is on. sessions_without_beats: sessions in which long calls without I/O may be missed. without_beats_because: why, for one of them. snapshots_removed: snapshots that were deleted because of pg_rowsource.snapshot_max_size since the server started. sessions_stopped: sessions that measure no more, because that cost more than pg_rowsource.max_overhead or failed. last_stop: the last of them since the server started, and why';
-COMMENT ON FUNCTION rowsource_reset(oid, oid, bigint) IS 'Deletes the plans of a user, a database or a query; 0 stands for any';
-COMMENT ON FUNCTION rowsource_tempfile_reset(oid) IS 'Resets the counters of a database''s temporary files; 0 stands for all databases';
 COMMENT ON FUNCTION rowsource_percent(float8, float8) IS 'Internal: a part of a whole in percent, with one digit. Everyone may call it, because the views call it with their reader''s rights';
 COMMENT ON FUNCTION rowsource_temp_usage() IS 'Shows who uses temporary space now: a row per process and kind of file. temp_time: milliseconds that the running statement has waited for all its temporary files, in all its processes. percent: the same in percent of its time so far';
-COMMENT ON FUNCTION rowsource_temp_times() IS 'Internal: how long the last statement of each session has waited for temporary files. Everyone may call it, because rowsource_temp_usage() runs with its caller''s rights. Statements of others are left out, as in pg_stat_activity';
 COMMENT ON FUNCTION rowsource_snapshot() IS 'Stores a snapshot, and deletes those older than pg_rowsource.snapshot_retention, and the oldest beyond pg_rowsource.snapshot_max_size';
 COMMENT ON FUNCTION rowsource_iostat_report(bigint, bigint) IS 'Prints what happened to temporary files between two snapshots; without arguments, between the last two';
-COMMENT ON FUNCTION pg_stat_rowsource() IS 'The rows of the view pg_stat_rowsource';
-COMMENT ON FUNCTION pg_stat_rowsource_plans() IS 'The rows of the view pg_stat_rowsource_plans';
-COMMENT ON FUNCTION pg_stat_rowsource_logical_io() IS 'The rows of the view pg_stat_rowsource_logical_io';
-COMMENT ON FUNCTION pg_stat_rowsource_live() IS 'The rows of the view pg_stat_rowsource_live';
-COMMENT ON FUNCTION rowsource_progress() IS 'The rows of the view rowsource_progress';
-COMMENT ON FUNCTION pg_stat_rowsource_waits() IS 'The rows of the view pg_stat_rowsource_waits';
-COMMENT ON FUNCTION pg_stat_rowsource_histogram() IS 'The rows of the view pg_stat_rowsource_histogram';
-COMMENT ON FUNCTION rowsource_system_waits() IS 'The rows of the view rowsource_system_waits';
-COMMENT ON FUNCTION rowsource_session_waits() IS 'The rows of the view rowsource_session_waits';
-COMMENT ON FUNCTION rowsource_wait_histogram() IS 'The rows of the view rowsource_wait_histogram';
-COMMENT ON FUNCTION pg_stat_tempfile_io() IS 'The rows of the view pg_stat_tempfile_io';
-COMMENT ON FUNCTION pg_stat_tempfile_io_histogram() IS 'The rows of the view pg_stat_tempfile_io_histogram';
-COMMENT ON FUNCTION rowsource_temp_files() IS 'Internal: the temporary files on disk. Everyone may call it, because rowsource_temp_usage() runs with its caller''s rights';
-COMMENT ON FUNCTION rowsource_ash(timestamptz, timestamptz) IS 'The samples of active sessions in an interval; without arguments, the rows of the view rowsource_ash';
-COMMENT ON FUNCTION rowsource_top_activity(timestamptz, timestamptz) IS 'What sessions did most in an interval: samples by statement, plan, node and wait event; without arguments, in the last hour';
-COMMENT ON FUNCTION rowsource_ash_report(timestamptz, timestamptz) IS 'Prints what sessions did in an interval, like Oracle''s ASH report; without arguments, in the last hour';
-COMMENT ON FUNCTION rowsource_ash_start() IS 'Starts the background worker that samples the sessions, if the server has not preloaded pg_rowsource; returns its pid';
-COMMENT ON FUNCTION rowsource_ash_to_store(timestamptz, int) IS 'Internal: the samples since a time, as a snapshot stores them';
-COMMENT ON FUNCTION rowsource_waits_to_store() IS 'Internal: the waits of all processes, as a snapshot stores them';
-COMMENT ON FUNCTION rowsource_wait_lines(bigint, bigint, bigint, bigint, text, text, float8, float8, text) IS 'Internal: formats a report of waits';
 COMMENT ON FUNCTION rowsource_wait_report(bigint, bigint) IS 'Prints what sessions waited for between two snapshots, in percent of the database time; without arguments, between the last two';
 COMMENT ON FUNCTION rowsource_interval(bigint, bigint) IS 'Internal: the two snapshots of a report';
-COMMENT ON FUNCTION rowsource_iostat_lines(bigint, bigint, bigint, bigint, text, text, float8, text) IS 'Internal: formats the report of rowsource_iostat_report()';
-COMMENT ON FUNCTION rowsource_check_writable() IS 'Internal: fails with a hint on a standby and in a read-only transaction';
-COMMENT ON FUNCTION rowsource_note_removed(bigint) IS 'Internal: notes that snapshots were deleted because of their size';
-COMMENT ON FUNCTION rowsource_plans_to_store(timestamptz) IS 'Internal: the plans that ran since a time, as rowsource_snapshot() stores them';
-COMMENT ON FUNCTION rowsource_display_stored(bigint, bigint, bigint, text, oid, oid, bigint, bigint, bigint, bool, bytea, bytea, text)
-    IS 'Internal: formats the plan of rowsource_display_snapshot()';
 COMMENT ON FUNCTION rowsource_display_snapshot(bigint, bigint, bigint, text) IS 'Shows a plan as it was when a snapshot was taken, also if it was evicted or reset since';
 COMMENT ON SEQUENCE rowsource_snapshots_snap_id_seq IS 'Numbers the snapshots';
-
-COMMENT ON VIEW pg_stat_rowsource IS 'A row per node of each stored plan. Columns that begin with last_ are of the last execution, the others of all';
-COMMENT ON COLUMN pg_stat_rowsource.usename IS 'The user who ran the statement; NULL if the user was dropped';
-COMMENT ON COLUMN pg_stat_rowsource.datname IS 'The database in which the statement ran; NULL if it was dropped';
-COMMENT ON COLUMN pg_stat_rowsource.userid IS 'The OID of the user who ran the statement';
-COMMENT ON COLUMN pg_stat_rowsource.dbid IS 'The OID of the database in which the statement ran';
-COMMENT ON COLUMN pg_stat_rowsource.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
-COMMENT ON COLUMN pg_stat_rowsource.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN pg_stat_rowsource.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
-COMMENT ON COLUMN pg_stat_rowsource.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
-COMMENT ON COLUMN pg_stat_rowsource.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
-COMMENT ON COLUMN pg_stat_rowsource.parent_id IS 'The number of the node above; NULL for the root';
-COMMENT ON COLUMN pg_stat_rowsource.depth IS 'The number of nodes above';
-COMMENT ON COLUMN pg_stat_rowsource.operation IS 'What the node does, as EXPLAIN calls it';
-COMMENT ON COLUMN pg_stat_rowsource.object_name IS 'The index, table, function or other object that the node works on';
-COMMENT ON COLUMN pg_stat_rowsource.plan_rows IS 'The rows per start that the planner expected: the mean of the executions that say something about the estimate; if there are none, the estimate of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.estimated_executions IS 'The executions that say something about the estimate: they completed, the node started, and nothing stopped it before its last row';
-COMMENT ON COLUMN pg_stat_rowsource.estimated_starts IS 'How often the node was started in these executions';
-COMMENT ON COLUMN pg_stat_rowsource.estimated_rows IS 'The rows that the planner expected in these executions: the sum of the estimate times the starts of each';
-COMMENT ON COLUMN pg_stat_rowsource.estimated_actual_rows IS 'The rows that the node returned in these executions';
-COMMENT ON COLUMN pg_stat_rowsource.max_underestimate IS 'How many times more rows than expected one of these executions had at most; 1 if none had more';
-COMMENT ON COLUMN pg_stat_rowsource.max_overestimate IS 'How many times fewer rows than expected one of these executions had at most; 1 if none had fewer';
-COMMENT ON COLUMN pg_stat_rowsource.may_stop_early IS 'Whether a node above (a limit, a semi-join, EXISTS) may stop this one before its last row';
-COMMENT ON COLUMN pg_stat_rowsource.executions IS 'The executions of the statement with this plan';
-COMMENT ON COLUMN pg_stat_rowsource.starts IS 'How often the node was started, in all processes (the loops of EXPLAIN)';
-COMMENT ON COLUMN pg_stat_rowsource.last_starts IS 'starts of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.rows IS 'Rows that the node returned in all executions, in all processes';
-COMMENT ON COLUMN pg_stat_rowsource.last_rows IS 'rows of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.total_time IS 'Milliseconds in the node and all nodes below it, in all executions. The times of parallel processes add up';
-COMMENT ON COLUMN pg_stat_rowsource.last_total_time IS 'total_time of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.startup_time IS 'Milliseconds until the first row of each start, in all processes';
-COMMENT ON COLUMN pg_stat_rowsource.last_startup_time IS 'startup_time of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.self_time IS 'Milliseconds in the node itself, without the nodes below it. The times of parallel processes add up';
-COMMENT ON COLUMN pg_stat_rowsource.last_self_time IS 'self_time of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.percent_of_statement IS 'The part that the node itself has of the time of its statement. The times of parallel processes add up, so this can exceed 100 below a Gather';
-COMMENT ON COLUMN pg_stat_rowsource.last_percent_of_statement IS 'percent_of_statement of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.processes IS 'Processes that ran the node, on average: 1, or more below a Gather. NULL below a Gather that was never started, or without starts';
-COMMENT ON COLUMN pg_stat_rowsource.last_processes IS 'processes of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.time_error IS 'One standard error of total_time, in milliseconds; 0 if every call was timed';
-COMMENT ON COLUMN pg_stat_rowsource.last_time_error IS 'time_error of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.timed_calls IS 'Calls of the node that were timed';
-COMMENT ON COLUMN pg_stat_rowsource.last_timed_calls IS 'timed_calls of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.timer_calls IS 'How often the clock was read for the node';
-COMMENT ON COLUMN pg_stat_rowsource.last_timer_calls IS 'timer_calls of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.clock_backsteps IS 'How often the clock stepped back';
-COMMENT ON COLUMN pg_stat_rowsource.last_clock_backsteps IS 'clock_backsteps of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.shared_blks_hit IS 'Blocks of tables and indexes found in shared buffers, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_shared_blks_hit IS 'shared_blks_hit of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.shared_blks_read IS 'Blocks of tables and indexes read, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_shared_blks_read IS 'shared_blks_read of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.shared_blks_dirtied IS 'Blocks of tables and indexes changed, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_shared_blks_dirtied IS 'shared_blks_dirtied of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.shared_blks_written IS 'Blocks of tables and indexes written, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_shared_blks_written IS 'shared_blks_written of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.local_blks_hit IS 'Blocks of temporary tables found in local buffers, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_local_blks_hit IS 'local_blks_hit of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.local_blks_read IS 'Blocks of temporary tables read, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_local_blks_read IS 'local_blks_read of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.local_blks_dirtied IS 'Blocks of temporary tables changed, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_local_blks_dirtied IS 'local_blks_dirtied of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.local_blks_written IS 'Blocks of temporary tables written, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_local_blks_written IS 'local_blks_written of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.temp_blks_read IS 'Blocks of work files (sorts, hashes, materialised results) read, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_temp_blks_read IS 'temp_blks_read of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.temp_blks_written IS 'Blocks of work files written, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_temp_blks_written IS 'temp_blks_written of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.shared_blk_read_time IS 'Milliseconds reading blocks of tables and indexes, in the node and all nodes below it; 0 without track_io_timing';
-COMMENT ON COLUMN pg_stat_rowsource.last_shared_blk_read_time IS 'shared_blk_read_time of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.shared_blk_write_time IS 'Milliseconds writing blocks of tables and indexes, in the node and all nodes below it; 0 without track_io_timing';
-COMMENT ON COLUMN pg_stat_rowsource.last_shared_blk_write_time IS 'shared_blk_write_time of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.local_blk_read_time IS 'Milliseconds reading blocks of temporary tables, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_local_blk_read_time IS 'local_blk_read_time of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.local_blk_write_time IS 'Milliseconds writing blocks of temporary tables, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_local_blk_write_time IS 'local_blk_write_time of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.temp_blk_read_time IS 'Milliseconds reading blocks of work files, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_temp_blk_read_time IS 'temp_blk_read_time of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.temp_blk_write_time IS 'Milliseconds writing blocks of work files, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_temp_blk_write_time IS 'temp_blk_write_time of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.wal_records IS 'WAL records, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_wal_records IS 'wal_records of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.wal_fpi IS 'Full page images in the WAL, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_wal_fpi IS 'wal_fpi of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.wal_bytes IS 'Bytes of WAL, in the node and all nodes below it';
-COMMENT ON COLUMN pg_stat_rowsource.last_wal_bytes IS 'wal_bytes of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.memory_kb IS 'The largest working memory of one process, in kB';
-COMMENT ON COLUMN pg_stat_rowsource.last_memory_kb IS 'memory_kb of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.disk_kb IS 'The largest disk space of the work area, in kB';
-COMMENT ON COLUMN pg_stat_rowsource.last_disk_kb IS 'disk_kb of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.p50 IS 'Half of the timed calls of the node took at most these milliseconds, with all nodes below it; estimated from the histogram, at most twice or half as long; NULL if no call was timed';
-COMMENT ON COLUMN pg_stat_rowsource.p95 IS '95 % of the timed calls took at most these milliseconds';
-COMMENT ON COLUMN pg_stat_rowsource.p99 IS '99 % of the timed calls took at most these milliseconds';
-COMMENT ON COLUMN pg_stat_rowsource.rows_removed IS 'Rows that filters, join filters and rechecks of the node removed; null if it has none';
-COMMENT ON COLUMN pg_stat_rowsource.last_rows_removed IS 'rows_removed of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.heap_fetches IS 'Rows of the table that an index-only scan had to visit, because their pages may hold invisible rows';
-COMMENT ON COLUMN pg_stat_rowsource.last_heap_fetches IS 'heap_fetches of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.details IS 'What else EXPLAIN (ANALYZE) knows of the node, by its keys: counts are sums over all processes and executions, other numbers the largest of any execution';
-COMMENT ON COLUMN pg_stat_rowsource.last_details IS 'details of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.wait_time IS 'Milliseconds that the node itself waited, in all its processes; a part of self_time. The rest of that is processor time, and time spent waiting for a processor. NULL if waits are not counted, or only rows are';
-COMMENT ON COLUMN pg_stat_rowsource.last_wait_time IS 'wait_time of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.self_blks_read IS 'Blocks of tables, indexes and temporary tables that the node itself read';
-COMMENT ON COLUMN pg_stat_rowsource.self_blk_read_time IS 'Milliseconds reading those blocks; without track_io_timing, the waits for reads';
-COMMENT ON COLUMN pg_stat_rowsource.self_temp_blks_read IS 'Blocks of work files that the node itself read';
-COMMENT ON COLUMN pg_stat_rowsource.self_temp_blks_written IS 'Blocks of work files that the node itself wrote';
-COMMENT ON COLUMN pg_stat_rowsource.self_temp_blk_time IS 'Milliseconds reading and writing those blocks';
-COMMENT ON COLUMN pg_stat_rowsource.self_wal_records IS 'WAL records of the node itself';
-COMMENT ON COLUMN pg_stat_rowsource.self_wal_fpi IS 'Full page images in the WAL of the node itself';
-COMMENT ON COLUMN pg_stat_rowsource.self_wal_bytes IS 'Bytes of WAL of the node itself';
-
-COMMENT ON VIEW pg_stat_rowsource_histogram IS 'How long the timed calls of each node took, in powers of two';
-COMMENT ON COLUMN pg_stat_rowsource_histogram.usename IS 'The user who ran the statement; NULL if the user was dropped';
-COMMENT ON COLUMN pg_stat_rowsource_histogram.datname IS 'The database in which the statement ran; NULL if it was dropped';
-COMMENT ON COLUMN pg_stat_rowsource_histogram.userid IS 'The OID of the user who ran the statement';
-COMMENT ON COLUMN pg_stat_rowsource_histogram.dbid IS 'The OID of the database in which the statement ran';
-COMMENT ON COLUMN pg_stat_rowsource_histogram.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
-COMMENT ON COLUMN pg_stat_rowsource_histogram.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN pg_stat_rowsource_histogram.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
-COMMENT ON COLUMN pg_stat_rowsource_histogram.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
-COMMENT ON COLUMN pg_stat_rowsource_histogram.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
-COMMENT ON COLUMN pg_stat_rowsource_histogram.did_read IS 'Whether these calls read a block';
-COMMENT ON COLUMN pg_stat_rowsource_histogram.from_us IS 'The lower bound of the bucket, in microseconds';
-COMMENT ON COLUMN pg_stat_rowsource_histogram.to_us IS 'The upper bound of the bucket, in microseconds; NULL if it has none';
-COMMENT ON COLUMN pg_stat_rowsource_histogram.timed_calls IS 'Timed calls of the node that took this long';
-
-COMMENT ON VIEW pg_stat_rowsource_logical_io IS 'How long hits and reads of blocks took in the nodes of each stored plan, in all its executions';
-COMMENT ON COLUMN pg_stat_rowsource_logical_io.usename IS 'The user who ran the statement; NULL if the user was dropped';
-COMMENT ON COLUMN pg_stat_rowsource_logical_io.datname IS 'The database in which the statement ran; NULL if it was dropped';
-COMMENT ON COLUMN pg_stat_rowsource_logical_io.userid IS 'The OID of the user who ran the statement';
-COMMENT ON COLUMN pg_stat_rowsource_logical_io.dbid IS 'The OID of the database in which the statement ran';
-COMMENT ON COLUMN pg_stat_rowsource_logical_io.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
-COMMENT ON COLUMN pg_stat_rowsource_logical_io.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN pg_stat_rowsource_logical_io.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
-COMMENT ON COLUMN pg_stat_rowsource_logical_io.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
-COMMENT ON COLUMN pg_stat_rowsource_logical_io.node_id IS 'The number of the node, from 0 at the root, in the order of EXPLAIN';
-COMMENT ON COLUMN pg_stat_rowsource_logical_io.operation IS 'What the node does, as EXPLAIN calls it';
-COMMENT ON COLUMN pg_stat_rowsource_logical_io.object_name IS 'The index, table, function or other object that the node works on';
-COMMENT ON COLUMN pg_stat_rowsource_logical_io.hits IS 'Blocks that the node itself found in buffers';
-COMMENT ON COLUMN pg_stat_rowsource_logical_io.hit_us IS 'Microseconds by which a sampled call is longer for each block that it finds in a buffer: the get, and what the node does once per block. NULL where that cannot be told: few sampled calls got no block or got one, the node has inputs, its filter removes most rows, or the error is larger than the time';
-COMMENT ON COLUMN pg_stat_rowsource_logical_io.hit_error_us IS 'One standard error of hit_us, in microseconds';
-COMMENT ON COLUMN pg_stat_rowsource_logical_io.blks_read IS 'Blocks that the node itself read';
-COMMENT ON COLUMN pg_stat_rowsource_logical_io.reads IS 'The waits for these reads. From 17 on, a read may be of several blocks. From 18 on, another process may read ahead, so that there is nothing to wait for. NULL if waits are not counted';
-COMMENT ON COLUMN pg_stat_rowsource_logical_io.read_us IS 'Microseconds of such a wait on average';
-COMMENT ON COLUMN pg_stat_rowsource_logical_io.read_error_us IS 'Microseconds that reading the clock adds to each wait at most';
-COMMENT ON COLUMN pg_stat_rowsource_logical_io.read_max_us IS 'Microseconds of the longest wait';
-COMMENT ON VIEW rowsource_ash IS 'Active session history: a row for each session that was active when the sessions were sampled';
-COMMENT ON COLUMN rowsource_ash.usename IS 'The user of the statement';
-COMMENT ON COLUMN rowsource_ash.datname IS 'The database of the session';
-COMMENT ON COLUMN rowsource_ash.sample_time IS 'When the session was sampled';
-COMMENT ON COLUMN rowsource_ash.pid IS 'The process of the session';
-COMMENT ON COLUMN rowsource_ash.leader_pid IS 'If the process is a parallel worker, the process of its leader';
-COMMENT ON COLUMN rowsource_ash.backend_type IS 'The type of the process; NULL, as all further columns, if you may not see what the session did';
-COMMENT ON COLUMN rowsource_ash.userid IS 'The OID of the user of the statement';
-COMMENT ON COLUMN rowsource_ash.dbid IS 'The OID of the database of the session';
-COMMENT ON COLUMN rowsource_ash.application_name IS 'The name of the application';
-COMMENT ON COLUMN rowsource_ash.queryid IS 'Identifies the statement that ran, the innermost that is measured; NULL if it is not known';
-COMMENT ON COLUMN rowsource_ash.planid IS 'Identifies its plan; NULL if the statement is not measured';
-COMMENT ON COLUMN rowsource_ash.node_id IS 'The node that ran; NULL if none did: during planning or commit, or while rows were sent';
-COMMENT ON COLUMN rowsource_ash.operation IS 'What the node does, as in EXPLAIN; NULL if the plan is not stored any more';
-COMMENT ON COLUMN rowsource_ash.object_name IS 'The table, index, function or other object that the node works on';
-COMMENT ON COLUMN rowsource_ash.wait_event_type IS 'The type of the event that the session waited for; NULL if it was on the processor, or waited for it';
-COMMENT ON COLUMN rowsource_ash.wait_event IS 'The event that the session waited for';
-COMMENT ON COLUMN rowsource_ash.blocking_pid IS 'The process that the session waited for, if it waited for a heavyweight lock and that is known; 0 is a prepared transaction';
-COMMENT ON VIEW pg_stat_rowsource_live IS 'The measured statements that run now: a row per node, and per process that runs it';
-COMMENT ON COLUMN pg_stat_rowsource_live.usename IS 'The user who runs the statement';
-COMMENT ON COLUMN pg_stat_rowsource_live.datname IS 'The database in which it runs';
-COMMENT ON COLUMN pg_stat_rowsource_live.pid IS 'The process that runs it';
-COMMENT ON COLUMN pg_stat_rowsource_live.leader_pid IS 'If the process is a parallel worker, the process of its leader';
-COMMENT ON COLUMN pg_stat_rowsource_live.userid IS 'The OID of the user who runs the statement';
-COMMENT ON COLUMN pg_stat_rowsource_live.dbid IS 'The OID of the database in which it runs';
-COMMENT ON COLUMN pg_stat_rowsource_live.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity; NULL if you may not see it';
-COMMENT ON COLUMN pg_stat_rowsource_live.planid IS 'Identifies the plan by its nodes, objects and strategies; NULL if you may not see it';
-COMMENT ON COLUMN pg_stat_rowsource_live.toplevel IS 'Whether a client sent the statement; false if another statement runs it: in a function, procedure or trigger';
-COMMENT ON COLUMN pg_stat_rowsource_live.nesting_level IS 'In how many measured statements of the session it is nested';
-COMMENT ON COLUMN pg_stat_rowsource_live.state IS 'running, or idle in cursor: between two fetches';
-COMMENT ON COLUMN pg_stat_rowsource_live.age IS 'Milliseconds since the statement began to run';
-COMMENT ON COLUMN pg_stat_rowsource_live.elapsed_time IS 'Milliseconds in which it ran, without those in which its cursor was idle';
-COMMENT ON COLUMN pg_stat_rowsource_live.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
-COMMENT ON COLUMN pg_stat_rowsource_live.parent_id IS 'The number of its parent';
-COMMENT ON COLUMN pg_stat_rowsource_live.depth IS 'The number of nodes above it';
-COMMENT ON COLUMN pg_stat_rowsource_live.operation IS 'What the node does, as EXPLAIN calls it';
-COMMENT ON COLUMN pg_stat_rowsource_live.object_name IS 'The table, index, function or other object that the node works on';
-COMMENT ON COLUMN pg_stat_rowsource_live.plan_rows IS 'Rows per start that the planner expects';
-COMMENT ON COLUMN pg_stat_rowsource_live.starts IS 'How often the node was started';
-COMMENT ON COLUMN pg_stat_rowsource_live.rows IS 'Rows that it has returned so far';
-COMMENT ON COLUMN pg_stat_rowsource_live.total_time IS 'Milliseconds in the node and all nodes below it so far, its current call included';
-COMMENT ON COLUMN pg_stat_rowsource_live.self_time IS 'Milliseconds in the node itself';
-COMMENT ON COLUMN pg_stat_rowsource_live.time_error IS 'One standard error of total_time';
-COMMENT ON COLUMN pg_stat_rowsource_live.shared_blks_hit IS 'Blocks of tables and indexes that the node and those below it found in shared buffers';
-COMMENT ON COLUMN pg_stat_rowsource_live.shared_blks_read IS 'Such blocks that they read';
-COMMENT ON COLUMN pg_stat_rowsource_live.shared_blks_dirtied IS 'Such blocks that they changed first';
-COMMENT ON COLUMN pg_stat_rowsource_live.shared_blks_written IS 'Such blocks that they wrote';
-COMMENT ON COLUMN pg_stat_rowsource_live.local_blks_hit IS 'Blocks of temporary tables that they found in buffers';
-COMMENT ON COLUMN pg_stat_rowsource_live.local_blks_read IS 'Such blocks that they read';
-COMMENT ON COLUMN pg_stat_rowsource_live.temp_blks_read IS 'Blocks of work files that they read';
-COMMENT ON COLUMN pg_stat_rowsource_live.temp_blks_written IS 'Blocks of work files that they wrote';
-COMMENT ON COLUMN pg_stat_rowsource_live.wait_time IS 'Milliseconds of the node''s own waits that have ended';
-COMMENT ON COLUMN pg_stat_rowsource_live.running IS 'Whether this is the node that runs; false for all nodes of a statement that runs none of them, or if that is not known';
-COMMENT ON COLUMN pg_stat_rowsource_live.wait_event_type IS 'The type of what the process waits for, as in pg_stat_activity, in the row of the node that runs, else of the root; NULL if it does not wait';
-COMMENT ON COLUMN pg_stat_rowsource_live.wait_event IS 'What it waits for';
-COMMENT ON COLUMN pg_stat_rowsource_live.blocks_until IS 'What the figures include. now: everything; last switch: blocks up to the last time that another node ran; last call: calls that have ended; private memory: a measured statement whose nodes are not known, because there was no shared memory for them';
-COMMENT ON VIEW rowsource_progress IS 'How far the measured statements are that run now: a row per statement, with its parallel workers';
-COMMENT ON COLUMN rowsource_progress.usename IS 'The user who runs the statement';
-COMMENT ON COLUMN rowsource_progress.datname IS 'The database in which it runs';
-COMMENT ON COLUMN rowsource_progress.pid IS 'The process that runs it; of a parallel statement, the leader';
-COMMENT ON COLUMN rowsource_progress.userid IS 'The OID of the user who runs the statement';
-COMMENT ON COLUMN rowsource_progress.dbid IS 'The OID of the database in which it runs';
-COMMENT ON COLUMN rowsource_progress.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity; NULL if you may not see it';
-COMMENT ON COLUMN rowsource_progress.planid IS 'Identifies the plan by its nodes, objects and strategies; NULL if you may not see it';
-COMMENT ON COLUMN rowsource_progress.toplevel IS 'Whether a client sent the statement; false if another statement runs it: in a function, procedure or trigger';
-COMMENT ON COLUMN rowsource_progress.nesting_level IS 'In how many measured statements of the session it is nested';
-COMMENT ON COLUMN rowsource_progress.state IS 'running, or idle in cursor: between two fetches';
-COMMENT ON COLUMN rowsource_progress.elapsed_time IS 'Milliseconds in which it ran, without those in which its cursor was idle';
-COMMENT ON COLUMN rowsource_progress.percent_done IS 'How much of its work is done, about; NULL if nothing can be said';
-COMMENT ON COLUMN rowsource_progress.percent_low IS 'How much of its work is done at least. The work is the rows that its nodes scan, take and return, each weighted by its kind';
-COMMENT ON COLUMN rowsource_progress.percent_high IS 'How much of its work is done at most, if the statement is read to its end';
-COMMENT ON COLUMN rowsource_progress.basis IS 'What percent_done rests on. rows: mostly rows and blocks that were counted, and sizes of tables; planner: mostly the planners estimates';
-COMMENT ON COLUMN rowsource_progress.time_left IS 'Milliseconds that the rest takes if it is as fast as what is done; NULL if nothing is done, and for an idle cursor';
-COMMENT ON COLUMN rowsource_progress.time_left_low IS 'The same from percent_high';
-COMMENT ON COLUMN rowsource_progress.time_left_high IS 'The same from percent_low; NULL if percent_low is 0';
-COMMENT ON COLUMN rowsource_progress.node_id IS 'The number of the node that runs, from 0 at the root, in the order of EXPLAIN; NULL if none runs, or if it is not known';
-COMMENT ON COLUMN rowsource_progress.operation IS 'What that node does, as EXPLAIN calls it';
-COMMENT ON COLUMN rowsource_progress.object_name IS 'The table, index, function or other object that it works on';
-COMMENT ON COLUMN rowsource_progress.running_since IS 'When the call of that node that is in progress began, some milliseconds too early (see Beats in the chapter about time); NULL if the node is not timed';
-
-COMMENT ON VIEW pg_stat_rowsource_waits IS 'What the nodes of each stored plan waited for, and its statement outside of them, in all its executions';
-COMMENT ON COLUMN pg_stat_rowsource_waits.usename IS 'The user who ran the statement; NULL if the user was dropped';
-COMMENT ON COLUMN pg_stat_rowsource_waits.datname IS 'The database in which the statement ran; NULL if it was dropped';
-COMMENT ON COLUMN pg_stat_rowsource_waits.userid IS 'The OID of the user who ran the statement';
-COMMENT ON COLUMN pg_stat_rowsource_waits.dbid IS 'The OID of the database in which the statement ran';
-COMMENT ON COLUMN pg_stat_rowsource_waits.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
-COMMENT ON COLUMN pg_stat_rowsource_waits.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN pg_stat_rowsource_waits.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
-COMMENT ON COLUMN pg_stat_rowsource_waits.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
-COMMENT ON COLUMN pg_stat_rowsource_waits.node_id IS 'The number of the node that waited, from 0 at the root, in the order of EXPLAIN; NULL outside of the nodes: the statement was parsed, planned, started, ended or committed, or sent rows to the client';
-COMMENT ON COLUMN pg_stat_rowsource_waits.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL for the row other';
-COMMENT ON COLUMN pg_stat_rowsource_waits.wait_event IS 'The event, as in pg_stat_activity. other: the plan keeps 8 pairs of a node and an event, and all others add up in this row. not counted: the reason why waits are not counted';
-COMMENT ON COLUMN pg_stat_rowsource_waits.waits IS 'Waits, also those of parallel workers in this node';
-COMMENT ON COLUMN pg_stat_rowsource_waits.total_time IS 'Milliseconds of these waits';
-COMMENT ON COLUMN pg_stat_rowsource_waits.mean_time IS 'Milliseconds of such a wait on average';
-COMMENT ON COLUMN pg_stat_rowsource_waits.max_time IS 'Milliseconds of the longest such wait';
-COMMENT ON VIEW pg_stat_rowsource_plans IS 'A row per stored plan, with the sums of all its executions. Rows with the query others, one or two per database, sum up the executions whose plans are not stored: those of statements that clients sent, and those of statements in functions';
-COMMENT ON COLUMN pg_stat_rowsource_plans.usename IS 'The user who ran the statement; NULL if the user was dropped';
-COMMENT ON COLUMN pg_stat_rowsource_plans.datname IS 'The database in which the statement ran; NULL if it was dropped';
-COMMENT ON COLUMN pg_stat_rowsource_plans.userid IS 'The OID of the user who ran the statement';
-COMMENT ON COLUMN pg_stat_rowsource_plans.dbid IS 'The OID of the database in which the statement ran';
-COMMENT ON COLUMN pg_stat_rowsource_plans.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
-COMMENT ON COLUMN pg_stat_rowsource_plans.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN pg_stat_rowsource_plans.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
-COMMENT ON COLUMN pg_stat_rowsource_plans.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
-COMMENT ON COLUMN pg_stat_rowsource_plans.query IS 'The text of the statement';
-COMMENT ON COLUMN pg_stat_rowsource_plans.calls IS 'Executions, including failed and cancelled ones';
-COMMENT ON COLUMN pg_stat_rowsource_plans.failed_calls IS 'Executions that an error ended';
-COMMENT ON COLUMN pg_stat_rowsource_plans.cancelled_calls IS 'Executions that a cancel request or a timeout ended';
-COMMENT ON COLUMN pg_stat_rowsource_plans.explain_calls IS 'Executions by EXPLAIN (ANALYZE). No other column includes them';
-COMMENT ON COLUMN pg_stat_rowsource_plans.caller_queryid IS 'The queryid of the statement that called the last execution: the function''s, or that of CALL or DO; NULL for a statement that a client sent, or if the caller is not known';
-COMMENT ON COLUMN pg_stat_rowsource_plans.unfinished_calls IS 'Executions that ended without an error before their last row: the cursor was closed early, or the caller needed only some rows, as SELECT INTO of PL/pgSQL does';
-COMMENT ON COLUMN pg_stat_rowsource_plans.total_time IS 'Milliseconds in which the executor ran (ExecutorRun and ExecutorFinish), as in pg_stat_statements; without parsing, planning and the executor''s start. The sum of all executions';
-COMMENT ON COLUMN pg_stat_rowsource_plans.min_time IS 'Milliseconds of the shortest execution';
-COMMENT ON COLUMN pg_stat_rowsource_plans.max_time IS 'Milliseconds of the longest execution';
-COMMENT ON COLUMN pg_stat_rowsource_plans.mean_time IS 'Milliseconds of an execution on average';
-COMMENT ON COLUMN pg_stat_rowsource_plans.stddev_time IS 'Standard deviation of the milliseconds of an execution';
-COMMENT ON COLUMN pg_stat_rowsource_plans.p50_time IS 'Half of the executions took at most these milliseconds; estimated from a histogram, less than a quarter off';
-COMMENT ON COLUMN pg_stat_rowsource_plans.p95_time IS '95 % of the executions took at most these milliseconds';
-COMMENT ON COLUMN pg_stat_rowsource_plans.p99_time IS '99 % of the executions took at most these milliseconds';
-COMMENT ON COLUMN pg_stat_rowsource_plans.plans IS 'How often the planner made a plan for these executions';
-COMMENT ON COLUMN pg_stat_rowsource_plans.total_plan_time IS 'Milliseconds of all plannings';
-COMMENT ON COLUMN pg_stat_rowsource_plans.min_plan_time IS 'Milliseconds of the shortest planning';
-COMMENT ON COLUMN pg_stat_rowsource_plans.max_plan_time IS 'Milliseconds of the longest planning';
-COMMENT ON COLUMN pg_stat_rowsource_plans.mean_plan_time IS 'Milliseconds of a planning on average';
-COMMENT ON COLUMN pg_stat_rowsource_plans.generic_plan_calls IS 'Executions with a generic plan of a prepared statement or of a function: one for all parameters';
-COMMENT ON COLUMN pg_stat_rowsource_plans.custom_plan_calls IS 'Executions with a custom plan of a prepared statement or of a function: one that was made for the parameters of the execution';
-COMMENT ON COLUMN pg_stat_rowsource_plans.rows IS 'Rows that the statement returned or changed';
-COMMENT ON COLUMN pg_stat_rowsource_plans.shared_blks_hit IS 'Blocks of tables and indexes found in shared buffers';
-COMMENT ON COLUMN pg_stat_rowsource_plans.shared_blks_read IS 'Blocks of tables and indexes read';
-COMMENT ON COLUMN pg_stat_rowsource_plans.shared_blks_dirtied IS 'Blocks of tables and indexes changed';
-COMMENT ON COLUMN pg_stat_rowsource_plans.shared_blks_written IS 'Blocks of tables and indexes written';
-COMMENT ON COLUMN pg_stat_rowsource_plans.local_blks_hit IS 'Blocks of temporary tables found in local buffers';
-COMMENT ON COLUMN pg_stat_rowsource_plans.local_blks_read IS 'Blocks of temporary tables read';
-COMMENT ON COLUMN pg_stat_rowsource_plans.local_blks_dirtied IS 'Blocks of temporary tables changed';
-COMMENT ON COLUMN pg_stat_rowsource_plans.local_blks_written IS 'Blocks of temporary tables written';
-COMMENT ON COLUMN pg_stat_rowsource_plans.temp_blks_read IS 'Blocks of work files (sorts, hashes, materialised results) read';
-COMMENT ON COLUMN pg_stat_rowsource_plans.temp_blks_written IS 'Blocks of work files written';
-COMMENT ON COLUMN pg_stat_rowsource_plans.shared_blk_read_time IS 'Milliseconds reading blocks of tables and indexes; 0 without track_io_timing';
-COMMENT ON COLUMN pg_stat_rowsource_plans.shared_blk_write_time IS 'Milliseconds writing blocks of tables and indexes; 0 without track_io_timing';
-COMMENT ON COLUMN pg_stat_rowsource_plans.local_blk_read_time IS 'Milliseconds reading blocks of temporary tables';
-COMMENT ON COLUMN pg_stat_rowsource_plans.local_blk_write_time IS 'Milliseconds writing blocks of temporary tables';
-COMMENT ON COLUMN pg_stat_rowsource_plans.temp_blk_read_time IS 'Milliseconds reading blocks of work files';
-COMMENT ON COLUMN pg_stat_rowsource_plans.temp_blk_write_time IS 'Milliseconds writing blocks of work files';
-COMMENT ON COLUMN pg_stat_rowsource_plans.wal_records IS 'WAL records';
-COMMENT ON COLUMN pg_stat_rowsource_plans.wal_fpi IS 'Full page images in the WAL';
-COMMENT ON COLUMN pg_stat_rowsource_plans.wal_bytes IS 'Bytes of WAL';
-COMMENT ON COLUMN pg_stat_rowsource_plans.last_time IS 'Milliseconds of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource_plans.last_outcome IS 'How the last execution ended: completed, failed or cancelled';
-COMMENT ON COLUMN pg_stat_rowsource_plans.first_seen IS 'When the first execution ended';
-COMMENT ON COLUMN pg_stat_rowsource_plans.last_seen IS 'When the last execution ended';
-COMMENT ON COLUMN pg_stat_rowsource_plans.sampfreq IS 'The sampling frequency of the last execution, see pg_rowsource.sampfreq';
-COMMENT ON COLUMN pg_stat_rowsource_plans.clock_source IS 'The clock of the last execution; core if PostgreSQL itself measured';
-COMMENT ON COLUMN pg_stat_rowsource_plans.workers_planned IS 'Parallel workers that the plan asked for, in all executions';
-COMMENT ON COLUMN pg_stat_rowsource_plans.workers_launched IS 'Parallel workers that were launched';
-COMMENT ON COLUMN pg_stat_rowsource_plans.details IS 'Triggers with calls and milliseconds, what just-in-time compilation did, and the blocks that planning used, in all executions; null if nothing of these';
-COMMENT ON COLUMN pg_stat_rowsource_plans.wait_time IS 'Milliseconds that the statement''s own process waited while it ran; a part of total_time. Not planning and commit, nor parallel workers: pg_stat_rowsource_waits shows these too. NULL if waits are not counted';
-COMMENT ON COLUMN pg_stat_rowsource_plans.client_time IS 'The part of wait_time in which it waited for the client: to send rows to it, for example';
-COMMENT ON COLUMN pg_stat_rowsource_plans.response_time IS 'Milliseconds that clients waited for the executions: before_time, total_time and commit_time; without the way of messages. NULL for statements in functions';
-COMMENT ON COLUMN pg_stat_rowsource_plans.max_response_time IS 'The response time of the execution for which a client waited longest';
-COMMENT ON COLUMN pg_stat_rowsource_plans.before_time IS 'Milliseconds from the arrival of the clients'' messages to the executor: parsing, planning, binding, the executor''s start, and waits for locks meanwhile';
-COMMENT ON COLUMN pg_stat_rowsource_plans.commit_time IS 'Milliseconds from the end of the executions to that of their transactions, where these ended with them: deferred triggers, and waits for the disk and for standbys. The commit of a transaction block belongs to COMMIT. It is known when its session sends the next statement, or ends';
-
-COMMENT ON VIEW rowsource_system_waits IS 'The waits of all processes since the server started, those that have ended included';
-COMMENT ON COLUMN rowsource_system_waits.backend_type IS 'The type of the processes, as in pg_stat_activity. Of the background workers, only parallel workers are told apart';
-COMMENT ON COLUMN rowsource_system_waits.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL if the event has no counters of its own';
-COMMENT ON COLUMN rowsource_system_waits.wait_event IS 'The event, as in pg_stat_activity. other: all events that have no counters of their own. not counted: the reason why waits are not counted';
-COMMENT ON COLUMN rowsource_system_waits.waits IS 'Waits that have ended';
-COMMENT ON COLUMN rowsource_system_waits.total_time IS 'Milliseconds of these waits';
-COMMENT ON COLUMN rowsource_system_waits.mean_time IS 'Milliseconds of such a wait on average';
-COMMENT ON COLUMN rowsource_system_waits.max_time IS 'Milliseconds of the longest such wait';
-COMMENT ON COLUMN rowsource_system_waits.p99 IS 'Milliseconds that 99 % of these waits took at most, estimated from the histogram';
-
-COMMENT ON VIEW rowsource_session_waits IS 'The waits of each running process since it started';
-COMMENT ON COLUMN rowsource_session_waits.pid IS 'The process';
-COMMENT ON COLUMN rowsource_session_waits.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL if the event has no counters of its own';
-COMMENT ON COLUMN rowsource_session_waits.wait_event IS 'The event, as in pg_stat_activity. other: all events that have no counters of their own. not counted: the reason why waits are not counted';
-COMMENT ON COLUMN rowsource_session_waits.waits IS 'Waits that have ended';
-COMMENT ON COLUMN rowsource_session_waits.total_time IS 'Milliseconds of these waits';
-COMMENT ON COLUMN rowsource_session_waits.mean_time IS 'Milliseconds of such a wait on average';
-COMMENT ON COLUMN rowsource_session_waits.max_time IS 'Milliseconds of the longest such wait';
-COMMENT ON COLUMN rowsource_session_waits.p99 IS 'Milliseconds that 99 % of these waits took at most, estimated from the histogram';
-
-COMMENT ON VIEW rowsource_wait_histogram IS 'How long the waits of all processes took, in powers of two';
-COMMENT ON COLUMN rowsource_wait_histogram.backend_type IS 'The type of the processes, as in pg_stat_activity. Of the background workers, only parallel workers are told apart';
-COMMENT ON COLUMN rowsource_wait_histogram.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL if the event has no counters of its own';
-COMMENT ON COLUMN rowsource_wait_histogram.wait_event IS 'The event, as in pg_stat_activity. other: all events that have no counters of their own. not counted: the reason why waits are not counted';
-COMMENT ON COLUMN rowsource_wait_histogram.from_us IS 'The lower bound of the bucket, in microseconds';
-COMMENT ON COLUMN rowsource_wait_histogram.to_us IS 'The upper bound of the bucket, in microseconds; NULL if it has none';
-COMMENT ON COLUMN rowsource_wait_histogram.waits IS 'Waits that took this long';
-
-COMMENT ON VIEW pg_stat_tempfile_io IS 'Requests to temporary files since the last reset: a row per database and file type';
-COMMENT ON COLUMN pg_stat_tempfile_io.datid IS 'The OID of the database; 0 for processes without one, NULL if several databases share one set of counters';
-COMMENT ON COLUMN pg_stat_tempfile_io.datname IS 'The database';
-COMMENT ON COLUMN pg_stat_tempfile_io.filetype IS 'work file (sorts, hashes, materialised results) or temp table';
-COMMENT ON COLUMN pg_stat_tempfile_io.small_read_reqs IS 'Read requests of one block or less';
-COMMENT ON COLUMN pg_stat_tempfile_io.small_read_bytes IS 'Bytes read by these requests';
-COMMENT ON COLUMN pg_stat_tempfile_io.small_read_service_time IS 'Milliseconds of these requests; NULL if they were not timed';
-COMMENT ON COLUMN pg_stat_tempfile_io.small_read_avg_time IS 'Milliseconds of such a request on average';
-COMMENT ON COLUMN pg_stat_tempfile_io.small_read_max_time IS 'Milliseconds of the longest such request; NULL if only blocks were counted';
-COMMENT ON COLUMN pg_stat_tempfile_io.large_read_reqs IS 'Read requests of more than one block';
-COMMENT ON COLUMN pg_stat_tempfile_io.large_read_bytes IS 'Bytes read by these requests';
-COMMENT ON COLUMN pg_stat_tempfile_io.large_read_service_time IS 'Milliseconds of these requests; NULL if they were not timed';
-COMMENT ON COLUMN pg_stat_tempfile_io.large_read_avg_time IS 'Milliseconds of such a request on average';
-COMMENT ON COLUMN pg_stat_tempfile_io.large_read_max_time IS 'Milliseconds of the longest such request; NULL if only blocks were counted';
-COMMENT ON COLUMN pg_stat_tempfile_io.small_write_reqs IS 'Write requests of one block or less';
-COMMENT ON COLUMN pg_stat_tempfile_io.small_write_bytes IS 'Bytes written by these requests';
-COMMENT ON COLUMN pg_stat_tempfile_io.small_write_service_time IS 'Milliseconds of these requests; NULL if they were not timed';
-COMMENT ON COLUMN pg_stat_tempfile_io.small_write_avg_time IS 'Milliseconds of such a request on average';
-COMMENT ON COLUMN pg_stat_tempfile_io.small_write_max_time IS 'Milliseconds of the longest such request; NULL if only blocks were counted';
-COMMENT ON COLUMN pg_stat_tempfile_io.large_write_reqs IS 'Write requests of more than one block';
-COMMENT ON COLUMN pg_stat_tempfile_io.large_write_bytes IS 'Bytes written by these requests';
-COMMENT ON COLUMN pg_stat_tempfile_io.large_write_service_time IS 'Milliseconds of these requests; NULL if they were not timed';
-COMMENT ON COLUMN pg_stat_tempfile_io.large_write_avg_time IS 'Milliseconds of such a request on average';
-COMMENT ON COLUMN pg_stat_tempfile_io.large_write_max_time IS 'Milliseconds of the longest such request; NULL if only blocks were counted';
-COMMENT ON COLUMN pg_stat_tempfile_io.source IS 'request: each request was counted. counter: core counted the blocks';
-COMMENT ON COLUMN pg_stat_tempfile_io.stats_reset IS 'When these counters were last reset';
-
-COMMENT ON VIEW pg_stat_tempfile_io_histogram IS 'How long the requests to temporary files took, in powers of two';
-COMMENT ON COLUMN pg_stat_tempfile_io_histogram.datid IS 'The OID of the database; 0 for processes without one, NULL if several databases share one set of counters';
-COMMENT ON COLUMN pg_stat_tempfile_io_histogram.datname IS 'The database';
-COMMENT ON COLUMN pg_stat_tempfile_io_histogram.filetype IS 'work file (sorts, hashes, materialised results) or temp table';
-COMMENT ON COLUMN pg_stat_tempfile_io_histogram.operation IS 'read or write';
-COMMENT ON COLUMN pg_stat_tempfile_io_histogram.size IS 'small: one block or less. large: more than one block';
-COMMENT ON COLUMN pg_stat_tempfile_io_histogram.from_us IS 'The lower bound of the bucket, in microseconds';
-COMMENT ON COLUMN pg_stat_tempfile_io_histogram.to_us IS 'The upper bound of the bucket, in microseconds; NULL if it has none';
-COMMENT ON COLUMN pg_stat_tempfile_io_histogram.reqs IS 'Requests that took this long';
 
 COMMENT ON VIEW rowsource_misestimates IS 'Nodes that returned another number of rows than the planner expected, compared execution by execution: by a factor of 1.1 at least in one of them. The order: their own time and the size of the error. Nodes about which no execution says something come last';
 COMMENT ON COLUMN rowsource_misestimates.datname IS 'The database in which the statement ran; the OID as text if it was dropped';

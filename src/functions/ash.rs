@@ -4,7 +4,8 @@ use super::store::fail_without_store;
 use super::wait_names;
 use crate::pg::ash::{memory, worker};
 use crate::pg::compat;
-use crate::pg::server::srf::{Rows, Value, oid, text, timestamp, value};
+use crate::pg::server::columns::{Columns, columns};
+use crate::pg::server::srf::Rows;
 use crate::pg::server::{self, fail, may_see_activity, memory as process_memory};
 use crate::pg::waits::names;
 use crate::session;
@@ -19,17 +20,20 @@ use std::rc::Rc;
 const DEFAULT_INTERVAL: i64 = 3_600_000_000;
 
 /// What is shown of a plan.
-struct Names {
+pub struct Names {
     text: String,
     /// The operation and the object of each node.
     nodes: Vec<(String, Option<String>)>,
 }
 
+/// The type and the name of an event.
+type Event = (String, String);
+
 /// What is looked up once for many samples.
 #[derive(Default)]
 struct Lookup {
     plans: HashMap<PlanKey, Option<Rc<Names>>>,
-    events: BTreeMap<u32, wait_names::Name>,
+    events: BTreeMap<u32, Option<Rc<Event>>>,
     users: BTreeMap<Option<u32>, bool>,
 }
 
@@ -60,12 +64,9 @@ impl Lookup {
     }
 
     /// Returns the type and the name of the event that a session waited for.
-    fn event(&mut self, event: u32) -> Option<(&str, &str)> {
-        let name = self
-            .events
-            .entry(event)
-            .or_insert_with(|| wait_names::name(event));
-        name.as_ref().map(|(of, event)| (of.as_str(), event.as_str()))
+    fn event(&mut self, event: u32) -> Option<Rc<Event>> {
+        let names = || wait_names::name(event).map(Rc::new);
+        self.events.entry(event).or_insert_with(names).clone()
     }
 }
 
@@ -126,17 +127,18 @@ fn application(sample: &Sample, record: u64) -> Option<String> {
 }
 
 /// Returns the ids of a sample, which are 0 if they are not known.
-fn known(id: i64) -> Value {
-    (id != 0).then_some(id).and_then(value)
+fn known(id: i64) -> Option<i64> {
+    (id != 0).then_some(id)
 }
 
 /// Adds the rows of `rowsource_ash()`: the samples of an interval. `None` is its open end.
 pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
+    let columns = columns();
     let mut lookup = Lookup::default();
     each(from.unwrap_or(i64::MIN), to.unwrap_or(i64::MAX), |entry| {
         if let Entry::Sample(sample, record) = entry {
             let is_visible = lookup.may_see(&sample);
-            rows.add(row(&sample, record, is_visible, &mut lookup));
+            columns.add(rows, &Sampled::new(sample, record, is_visible, &mut lookup));
         }
     });
 }
@@ -154,44 +156,86 @@ pub fn rows_to_store(rows: &mut Rows, since: Option<i64>, one_in: Option<i32>) {
     let Some(before) = newest.and_then(|newest| newest.checked_sub(1)) else {
         return;
     };
+    let columns = columns();
     let mut lookup = Lookup::default();
     each(since, before, |entry| {
         // The samples of a moment are kept together, and which moments does not depend on when this is called.
         if let Entry::Sample(sample, record) = entry
             && moment_number(sample.at).is_multiple_of(one_in)
         {
-            rows.add(row(&sample, record, true, &mut lookup));
+            columns.add(rows, &Sampled::new(sample, record, true, &mut lookup));
         }
     });
 }
 
-/// Returns the row of a sample.
-fn row(sample: &Sample, record: u64, is_visible: bool, lookup: &mut Lookup) -> Vec<Value> {
-    let key = &sample.key;
-    let plan = lookup.plan(key).filter(|_| is_visible);
-    let node = sample
-        .node
-        .and_then(|node| plan.as_ref()?.nodes.get(usize::from(node)));
-    let event = if is_visible { sample.wait_event } else { 0 };
-    let (wait_type, wait_event) = lookup.event(event).unzip();
-    let seen = |of: &dyn Fn() -> Value| if is_visible { of() } else { None };
-    vec![
-        timestamp(sample.at),
-        value(sample.pid),
-        seen(&|| value(sample.leader?)),
-        seen(&|| text(&backend_type(sample))),
-        oid(key.userid),
-        oid(key.dbid),
-        seen(&|| text(&application(sample, record)?)),
-        seen(&|| known(key.queryid)),
-        seen(&|| known(key.planid)),
-        seen(&|| value(i32::from(sample.node?))),
-        node.and_then(|(operation, _)| text(operation)),
-        node.and_then(|(_, object)| text(object.as_deref()?)),
-        wait_type.and_then(text),
-        wait_event.and_then(text),
-        seen(&|| value(sample.blocker?)),
-    ]
+/// A sample, and what is known of it.
+pub struct Sampled {
+    sample: Sample,
+    record: u64,
+    is_visible: bool,
+    plan: Option<Rc<Names>>,
+    event: Option<Rc<Event>>,
+}
+
+impl Sampled {
+    fn new(sample: Sample, record: u64, is_visible: bool, lookup: &mut Lookup) -> Sampled {
+        let seen = is_visible.then_some(&sample);
+        Sampled {
+            plan: seen.and_then(|sample| lookup.plan(&sample.key)),
+            event: seen.and_then(|sample| lookup.event(sample.wait_event)),
+            sample,
+            record,
+            is_visible,
+        }
+    }
+
+    /// Returns the sample, if the user may see what the session did.
+    fn seen(&self) -> Option<&Sample> {
+        self.is_visible.then_some(&self.sample)
+    }
+}
+
+/// Returns the operation and the object of a node.
+fn node(plan: Option<&Rc<Names>>, node: Option<u16>) -> Option<&(String, Option<String>)> {
+    plan?.nodes.get(usize::from(node?))
+}
+
+/// The columns of `rowsource_ash()`.
+pub fn columns() -> Columns<Sampled> {
+    columns! { |row: &Sampled|
+        /// When the session was sampled
+        sample_time: timestamptz = row.sample.at;
+        /// The process of the session
+        pid: int = row.sample.pid;
+        /// If the process is a parallel worker, the process of its leader
+        leader_pid: int = row.seen().and_then(|sample| sample.leader);
+        /// The type of the process; NULL, as all further columns, if you may not see what the session did
+        backend_type: text = row.seen().map(backend_type);
+        /// The OID of the user of the statement
+        userid: oid = row.sample.key.userid;
+        /// The OID of the database of the session
+        dbid: oid = row.sample.key.dbid;
+        /// The name of the application
+        application_name: text = row.seen().and_then(|sample| application(sample, row.record));
+        /// Identifies the statement that ran, the innermost that is measured; NULL if it is not known
+        queryid: bigint = row.seen().and_then(|sample| known(sample.key.queryid));
+        /// Identifies its plan; NULL if the statement is not measured
+        planid: bigint = row.seen().and_then(|sample| known(sample.key.planid));
+        /// The node that ran; NULL if none did: during planning or commit, or while rows were sent
+        node_id: int = row.seen().and_then(|sample| sample.node).map(i32::from);
+        /// What the node does, as in EXPLAIN; NULL if the plan is not stored any more
+        operation: text = node(row.plan.as_ref(), row.sample.node).map(|(operation, _)| operation);
+        /// The table, index, function or other object that the node works on
+        object_name: text = node(row.plan.as_ref(), row.sample.node).and_then(|(_, object)| object.as_ref());
+        /// The type of the event that the session waited for; NULL if it was on the processor, or waited for
+        /// it
+        wait_event_type: text = row.event.as_ref().map(|event| &event.0);
+        /// The event that the session waited for
+        wait_event: text = row.event.as_ref().map(|event| &event.1);
+        /// The process that the session waited for, if it waited for a heavyweight lock and that is known; 0
+        /// is a prepared transaction
+        blocking_pid: int = row.seen().and_then(|sample| sample.blocker);
+    }
 }
 
 /// Returns an interval of which the beginning or the end may be missing: by default the last hour.
@@ -239,30 +283,58 @@ pub fn top_rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
             .map(|key| (key.queryid, key.planid, key.shape(), key.userid, key.dbid));
         (std::cmp::Reverse(*count), ids, group.node, group.wait_event)
     });
+    let columns = top_columns();
     for (group, count) in sorted {
         process_memory::ensure();
-        let plan = group.key.as_ref().and_then(|key| lookup.plan(key));
-        let node = group
-            .node
-            .and_then(|node| plan.as_ref()?.nodes.get(usize::from(node)));
-        let mut row = vec![
-            group.key.and_then(|key| oid(key.userid)),
-            group.key.and_then(|key| oid(key.dbid)),
-            group.key.and_then(|key| known(key.queryid)),
-            group.key.and_then(|key| known(key.planid)),
-            group.node.and_then(|node| value(i32::from(node))),
-            node.and_then(|(operation, _)| text(operation)),
-            node.and_then(|(_, object)| text(object.as_deref()?)),
-        ];
-        let (of, event) = lookup.event(group.wait_event).unzip();
-        row.extend([
-            of.and_then(text),
-            event.and_then(text),
-            value(count as i64),
-            value(100.0 * count as f64 / samples.max(1) as f64),
-            value(count as f64 / f64::max(ticks, 1.0)),
-        ]);
-        rows.add(row);
+        let top = Top {
+            plan: group.key.as_ref().and_then(|key| lookup.plan(key)),
+            event: lookup.event(group.wait_event),
+            group,
+            count,
+            samples,
+            ticks,
+        };
+        columns.add(rows, &top);
+    }
+}
+
+/// The samples of a group, and those of all groups.
+pub struct Top {
+    group: Group,
+    plan: Option<Rc<Names>>,
+    event: Option<Rc<Event>>,
+    count: u64,
+    samples: u64,
+    ticks: f64,
+}
+
+/// The columns of `rowsource_top_activity()`.
+pub fn top_columns() -> Columns<Top> {
+    columns! { |row: &Top|
+        /// The OID of the user of the statement; NULL, as all columns up to wait_event, if you may not see what the sessions did
+        userid: oid = row.group.key.map(|key| key.userid);
+        /// The OID of the database of the sessions
+        dbid: oid = row.group.key.map(|key| key.dbid);
+        /// Identifies the statement that ran; NULL if it is not known
+        queryid: bigint = row.group.key.and_then(|key| known(key.queryid));
+        /// Identifies its plan; NULL if the statement is not measured
+        planid: bigint = row.group.key.and_then(|key| known(key.planid));
+        /// The node that ran; NULL if none did
+        node_id: int = row.group.node.map(i32::from);
+        /// What the node does; NULL if the plan is not stored any more
+        operation: text = node(row.plan.as_ref(), row.group.node).map(|(operation, _)| operation);
+        /// The table, index, function or other object that the node works on
+        object_name: text = node(row.plan.as_ref(), row.group.node).and_then(|(_, object)| object.as_ref());
+        /// The type of the event that the sessions waited for; NULL if they were on the processor
+        wait_event_type: text = row.event.as_ref().map(|event| &event.0);
+        /// The event
+        wait_event: text = row.event.as_ref().map(|event| &event.1);
+        /// How often sessions were seen doing this
+        samples: bigint = row.count;
+        /// The same in percent of all samples of the interval
+        percent: float8 = 100.0 * row.count as f64 / row.samples.max(1) as f64;
+        /// How many sessions did this on average
+        average_active_sessions: float8 = row.count as f64 / row.ticks.max(1.0);
     }
 }
 
@@ -285,6 +357,7 @@ pub fn report_lines(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
         }),
         Entry::Sample(sample, record) => {
             let key = &sample.key;
+            let event = lookup.event(sample.wait_event);
             let plan = lookup.plan(key);
             let node = sample.node.map(|node| {
                 let names = plan.as_ref().and_then(|plan| plan.nodes.get(usize::from(node)));
@@ -312,7 +385,7 @@ pub fn report_lines(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
                 statement: (key.queryid != 0).then_some((key.queryid, planid)),
                 text: plan.as_ref().map(|plan| plan.text.as_str()),
                 node: node.as_ref().map(|(id, name)| (*id, name.as_str())),
-                wait: lookup.event(sample.wait_event),
+                wait: event.as_ref().map(|event| (event.0.as_str(), event.1.as_str())),
                 blocker: sample.blocker,
                 is_hidden: false,
             });

@@ -4,8 +4,9 @@ use super::wait_names;
 use crate::guc;
 use crate::instrumentation::auto_clock;
 use crate::pg::executor::call_trace::{self, Listing, Node};
+use crate::pg::server::columns::{Columns, columns};
 use crate::pg::server::fail;
-use crate::pg::server::srf::{Rows, Value, text, value};
+use crate::pg::server::srf::Rows;
 use pgrx::PgSqlErrorCode;
 use rowsource_core::call_trace::{Entry, Kind, line, omitted_line};
 use std::ffi::CStr;
@@ -26,6 +27,7 @@ pub fn rows(rows: &mut Rows, statement: &CStr, max_calls: i32) {
     let scale = clock.scale();
     let listing = call_trace::run(statement, max_calls as usize, clock.read_fn());
     let us = |ticks: u64| scale.nanoseconds(ticks) / 1e3;
+    let columns = columns();
     for (i, entry) in listing.list.entries().iter().enumerate() {
         let at_us = us(entry.at.saturating_sub(listing.began));
         let elapsed_us = match entry.kind {
@@ -33,24 +35,71 @@ pub fn rows(rows: &mut Rows, statement: &CStr, max_calls: i32) {
             Kind::Leave => Some(us(entry.elapsed)),
             Kind::Wait => Some(entry.elapsed as f64 / 1e3),
         };
-        rows.add(row(&listing, i, entry, at_us, elapsed_us));
+        columns.add(rows, &row(&listing, i, entry, at_us, elapsed_us));
     }
     let (calls, waits) = listing.list.omitted();
     if calls + waits > 0 {
-        let mut values = vec![
-            value(listing.list.entries().len() as i64 + 1),
-            None,
-            None,
-            text("OMITTED"),
-        ];
-        values.resize(11, None);
-        values.push(text(&omitted_line(max_calls, calls, waits)));
-        rows.add(values);
+        let last = Line {
+            seq: listing.list.entries().len() + 1,
+            at_us: None,
+            depth: None,
+            event: "OMITTED",
+            node: None,
+            wait: None,
+            elapsed_us: None,
+            rows: None,
+            line: omitted_line(max_calls, calls, waits),
+        };
+        columns.add(rows, &last);
+    }
+}
+
+/// A line of the list.
+pub struct Line<'a> {
+    seq: usize,
+    at_us: Option<f64>,
+    depth: Option<u32>,
+    event: &'static str,
+    node: Option<&'a Node>,
+    /// The type and the name of the event.
+    wait: Option<(String, String)>,
+    elapsed_us: Option<f64>,
+    rows: Option<u32>,
+    line: String,
+}
+
+/// The columns of `rowsource_call_trace()`.
+pub fn columns<'a>() -> Columns<Line<'a>> {
+    columns! { |line: &Line<'_>|
+        /// Numbers the lines from 1 on
+        seq: bigint = line.seq;
+        /// Microseconds since the statement began
+        at_us: float8 = line.at_us;
+        /// The number of calls in which this one is, or this wait
+        depth: int = line.depth;
+        /// ENTER: a call began; LEAVE: it ended; WAIT: a wait ended; OMITTED: what is not listed
+        event: text = line.event;
+        /// The number of the node, as in EXPLAIN
+        node_id: int = line.node.map(|node| node.id);
+        /// What the node does
+        operation: text = line.node.map(|node| &node.operation);
+        /// The index, table or other object that it works on
+        object_name: text = line.node.and_then(|node| node.object_name.as_ref());
+        /// The type of the event of a wait
+        wait_event_type: text = line.wait.as_ref().map(|(kind, _)| kind);
+        /// The event
+        wait_event: text = line.wait.as_ref().map(|(_, event)| event);
+        /// Microseconds that the call or the wait took
+        elapsed_us: float8 = line.elapsed_us;
+        /// 1 if a call that ended returned a row, else 0
+        rows: bigint = line.rows;
+        /// The same as indented text
+        line: text = &line.line;
     }
 }
 
 /// Returns the row of a line.
-fn row(listing: &Listing, i: usize, entry: &Entry, at_us: f64, elapsed_us: Option<f64>) -> Vec<Value> {
+fn row<'a>(listing: &'a Listing, i: usize, entry: &Entry, at_us: f64, elapsed_us: Option<f64>) -> Line<'a> {
     let node = listing.nodes.get(entry.node as usize);
     let wait = (entry.kind == Kind::Wait).then(|| {
         let (of, event) = wait_names::name(entry.event).unzip();
@@ -70,23 +119,17 @@ fn row(listing: &Listing, i: usize, entry: &Entry, at_us: f64, elapsed_us: Optio
             ("WAIT", format!("{of} {event}"))
         }
     };
-    let (of, event) = wait.unzip();
-    vec![
-        value(i as i64 + 1),
-        value(at_us),
-        value(entry.depth as i32),
-        text(name),
-        node.and_then(|node| value(node.id as i32)),
-        node.and_then(|node| text(&node.operation)),
-        node.and_then(|node| text(node.object_name.as_deref()?)),
-        of.and_then(|of| text(&of)),
-        event.and_then(|event| text(&event)),
-        elapsed_us.and_then(value),
-        (entry.kind == Kind::Leave)
-            .then_some(i64::from(entry.has_row))
-            .and_then(value),
-        text(&line(at_us, entry.depth, &what, elapsed_us)),
-    ]
+    Line {
+        seq: i + 1,
+        at_us: Some(at_us),
+        depth: Some(entry.depth),
+        event: name,
+        node,
+        wait,
+        elapsed_us,
+        rows: (entry.kind == Kind::Leave).then_some(u32::from(entry.has_row)),
+        line: line(at_us, entry.depth, &what, elapsed_us),
+    }
 }
 
 /// Returns what a line calls a node.

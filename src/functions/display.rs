@@ -3,7 +3,8 @@
 use super::words::EXPLAIN_FORMATS;
 use super::{live, wait_names};
 use crate::pg::executor::{statement, unmeasured};
-use crate::pg::server::srf::{Rows, value};
+use crate::pg::server::columns::{Columns, columns};
+use crate::pg::server::srf::Rows;
 use crate::pg::server::{self, fail, memory};
 use crate::pg::waits;
 use crate::session::{self, LastStatement};
@@ -308,9 +309,21 @@ fn stored_plan(queryid: i64, planid: Option<i64>) -> Option<Plan> {
 /// Adds the row of `rowsource_last()`, if a statement was measured. The ids of another user's statement are hidden, as in the views.
 pub fn last_row(rows: &mut Rows) {
     statement::exclude_running_from_last();
-    if let Some((key, outcome)) = session::last_outcome() {
-        let id = |id: i64| server::may_see(key.userid).then(|| value(id)).flatten();
-        rows.add([id(key.queryid), id(key.planid), value(outcome_name(outcome))]);
+    if let Some(last) = session::last_outcome() {
+        last_columns().add(rows, &last);
+    }
+}
+
+/// The columns of `rowsource_last()`.
+pub fn last_columns() -> Columns<(PlanKey, Outcome)> {
+    let seen = |key: &PlanKey, id: i64| server::may_see(key.userid).then_some(id);
+    columns! { |row: &(PlanKey, Outcome)|
+        /// Identifies the statement, as in pg_stat_statements
+        queryid: bigint = seen(&row.0, row.0.queryid);
+        /// Identifies its plan
+        planid: bigint = seen(&row.0, row.0.planid);
+        /// How it ended: completed, failed or cancelled
+        outcome: text = outcome_name(row.1);
     }
 }
 

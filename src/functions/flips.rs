@@ -2,52 +2,105 @@
 
 use super::words::MASKED;
 use crate::pg::server;
-use crate::pg::server::srf::{Rows, Value, oid, text, timestamp, value};
+use crate::pg::server::columns::{Columns, columns};
+use crate::pg::server::srf::Rows;
 use crate::pg::store;
 use rowsource_core::flips::{Event, Sample, extra_ms, verdict};
+use rowsource_core::model::Plan;
 
-/// Adds the rows of `rowsource_plan_flips()`: one per change of a plan. There are none without a shared store.
-pub fn rows(rows: &mut Rows) {
-    for event in store::flips().unwrap_or_default() {
-        server::check_for_interrupts();
-        rows.add(row(&event));
+/// A change of a plan.
+pub struct Flip {
+    event: Event,
+    is_visible: bool,
+    /// One of its plans, if the user may see it and it is stored.
+    plan: Option<Plan>,
+}
+
+impl Flip {
+    /// Returns what only those see who may see the statement.
+    fn seen<T>(&self, value: T) -> Option<T> {
+        self.is_visible.then_some(value)
+    }
+
+    fn query(&self) -> Option<&str> {
+        match self.is_visible {
+            true => self.plan.as_ref().map(|plan| plan.description.text.as_str()),
+            false => Some(MASKED),
+        }
     }
 }
 
-fn row(event: &Event) -> Vec<Value> {
-    let (from, to) = (event.from, event.to());
-    let visible = server::may_see(from.userid);
-    let number = |number: i64| visible.then_some(number).and_then(value);
-    // The later plan is more likely to be stored still.
-    let stored = || store::plan(&to).or_else(|| store::plan(&from));
-    let query = match visible {
-        true => stored().and_then(|plan| text(&plan.description.text)),
-        false => text(MASKED),
-    };
-    let mut values = vec![
-        timestamp(event.at),
-        oid(from.userid),
-        oid(from.dbid),
-        number(from.queryid),
-        value(from.toplevel()),
-        number(from.planid),
-        number(i64::from(from.shape())),
-        number(to.planid),
-        number(i64::from(to.shape())),
-    ];
-    for sample in [&event.before, &event.after] {
-        let time = |of: fn(&Sample) -> f64| (sample.calls > 0).then(|| of(sample)).and_then(value);
-        values.extend([
-            value(sample.calls as i64),
-            time(|sample| sample.mean_ms),
-            sample.error_ms().and_then(value),
-            time(Sample::typical_ms),
-        ]);
+/// Adds the rows of `rowsource_plan_flips()`: one per change of a plan. There are none without a shared store.
+pub fn rows(rows: &mut Rows) {
+    let columns = columns();
+    for event in store::flips().unwrap_or_default() {
+        server::check_for_interrupts();
+        let is_visible = server::may_see(event.from.userid);
+        // The later plan is more likely to be stored still.
+        let stored = || store::plan(&event.to()).or_else(|| store::plan(&event.from));
+        let plan = is_visible.then(stored).flatten();
+        columns.add(
+            rows,
+            &Flip {
+                event,
+                is_visible,
+                plan,
+            },
+        );
     }
-    values.extend([
-        extra_ms(&event.before, &event.after).and_then(value),
-        value(verdict(&event.before, &event.after).name()),
-        query,
-    ]);
-    values
+}
+
+/// Returns a time of executions, if there are any.
+fn time(sample: &Sample, of: fn(&Sample) -> f64) -> Option<f64> {
+    (sample.calls > 0).then(|| of(sample))
+}
+
+/// The columns of `rowsource_plan_flips()`.
+pub fn columns() -> Columns<Flip> {
+    columns! { |flip: &Flip|
+        /// When the first execution of the new plan ended
+        at: timestamptz = flip.event.at;
+        /// The OID of the user who ran the statement
+        userid: oid = flip.event.from.userid;
+        /// The OID of the database in which the statement ran
+        dbid: oid = flip.event.from.dbid;
+        /// Identifies the statement, as in pg_stat_statements and pg_stat_activity
+        queryid: bigint = flip.seen(flip.event.from.queryid);
+        /// Whether a client sent the statement; false if another statement ran it
+        toplevel: boolean = flip.event.from.toplevel();
+        /// The plan before
+        from_planid: bigint = flip.seen(flip.event.from.planid);
+        /// Distinguishes different plans with the same planid
+        from_plan_shape: bigint = flip.seen(flip.event.from.shape());
+        /// The plan that took over
+        to_planid: bigint = flip.seen(flip.event.to().planid);
+        /// Distinguishes different plans with the same planid
+        to_plan_shape: bigint = flip.seen(flip.event.to().shape());
+        /// Executions of the plan before, since it took over itself
+        calls_before: bigint = flip.event.before.calls;
+        /// Milliseconds of these executions on average
+        mean_time_before: float8 = time(&flip.event.before, |sample| sample.mean_ms);
+        /// The standard error of that mean
+        stderr_before: float8 = flip.event.before.error_ms();
+        /// Milliseconds of a typical execution of the plan before, since it took over itself: the geometric
+        /// mean, which few very long executions hardly change
+        typical_time_before: float8 = time(&flip.event.before, Sample::typical_ms);
+        /// Executions of the new plan, until another one took over
+        calls_after: bigint = flip.event.after.calls;
+        /// Milliseconds of these executions on average
+        mean_time_after: float8 = time(&flip.event.after, |sample| sample.mean_ms);
+        /// The standard error of that mean
+        stderr_after: float8 = flip.event.after.error_ms();
+        /// The same for the new plan, until another one took over
+        typical_time_after: float8 = time(&flip.event.after, Sample::typical_ms);
+        /// Milliseconds that the executions of the new plan took longer in all than they would have taken
+        /// before; negative if they took less. It is the difference of the mean times if that is more than
+        /// chance, else that of the typical times
+        extra_time: float8 = extra_ms(&flip.event.before, &flip.event.after);
+        /// slower or faster: a typical execution is; slower or faster on average: only the mean is; or no
+        /// difference that can be told. Tests at 95 % that need two executions of each plan
+        verdict: text = verdict(&flip.event.before, &flip.event.after).name();
+        /// The text of the statement; NULL if neither plan is stored any more
+        query: text = flip.query();
+    }
 }

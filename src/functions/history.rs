@@ -2,7 +2,8 @@
 //! values.
 
 use super::display;
-use crate::pg::server::srf::{Rows, bytes, oid, value};
+use crate::pg::server::columns::{Columns, columns};
+use crate::pg::server::srf::Rows;
 use crate::pg::server::{self, fail, memory};
 use crate::pg::store;
 use crate::{guc, session};
@@ -146,6 +147,7 @@ pub fn note_removed(count: i64) {
 
 /// Adds the rows of `rowsource_plans_to_store()`: the plans that ran since a time in microseconds.
 pub fn plans_to_store(rows: &mut Rows, since: Option<i64>) {
+    let columns = plan_columns();
     session::each_plan(|plan| {
         if since.is_some_and(|since| plan.statistics.last_seen < since) || plan.description.nodes.is_empty() {
             return;
@@ -153,18 +155,38 @@ pub fn plans_to_store(rows: &mut Rows, since: Option<i64>) {
         let stored = |bytes: Result<Vec<u8>, ArchiveError>| bytes.unwrap_or_else(|_| memory::out_of_memory());
         let description = stored(archive::description_bytes(&plan.description));
         let statistics = stored(archive::statistics_bytes(&plan, since));
-        let key = &plan.key;
-        rows.add([
-            oid(key.userid),
-            oid(key.dbid),
-            value(key.queryid),
-            value(key.planid),
-            value(i64::from(key.shape())),
-            value(key.toplevel()),
-            bytes(&description),
-            bytes(&statistics),
-        ]);
+        let key = plan.key;
+        columns.add(
+            rows,
+            &Stored {
+                key,
+                description,
+                statistics,
+            },
+        );
     });
+}
+
+/// The columns of `rowsource_plans_to_store()`.
+pub fn plan_columns() -> Columns<Stored> {
+    columns! { |plan: &Stored|
+        /// The OID of the user who ran the statement
+        userid: oid = plan.key.userid;
+        /// The OID of the database in which the statement ran
+        dbid: oid = plan.key.dbid;
+        /// Identifies the statement
+        queryid: bigint = plan.key.queryid;
+        /// Identifies the plan
+        planid: bigint = plan.key.planid;
+        /// Distinguishes different plans with the same planid
+        plan_shape: bigint = plan.key.shape();
+        /// Whether a client sent the statement
+        toplevel: boolean = plan.key.toplevel();
+        /// Its nodes, packed
+        description: bytea = plan.description.as_slice();
+        /// What its executions since that time did, packed
+        statistics: bytea = plan.statistics.as_slice();
+    }
 }
 
 /// What the caller of `rowsource_display_snapshot()` wants to see.

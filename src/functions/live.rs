@@ -4,10 +4,11 @@ use super::store::fail_without_store;
 use super::wait_names;
 use super::words::MASKED;
 use crate::pg::live::{self, Computed, Running};
-use crate::pg::server::srf::{Rows, Value, oid, text, value};
+use crate::pg::server::columns::{Columns, columns};
+use crate::pg::server::srf::Rows;
 use crate::pg::server::{self, fail};
 use pgrx::{PgSqlErrorCode, pg_sys};
-use rowsource_core::model::{Buffers, NodeStats, PlanDescription};
+use rowsource_core::model::{Buffers, NodeStats, PlanDescription, PlanKey, Time};
 use rowsource_core::plan::PlanNode;
 use rowsource_core::report::{self, Format, Header, Now, Shown};
 
@@ -49,26 +50,28 @@ pub(super) fn leader_of<'a>(worker: &Live, all: &'a [Live]) -> Option<&'a Live> 
 /// Adds the rows of `pg_stat_rowsource_live`.
 pub fn rows(rows: &mut Rows) {
     let all = all();
+    let columns = columns();
     for live in &all {
         // A worker runs a part of its leader's plan, and the leader has the description.
         let of_plan = leader_of(live, &all).unwrap_or(live);
         for i in 0..live.computed.stats.len() {
-            rows.add(node_row(live, of_plan, i));
+            columns.add(rows, &node_row(live, of_plan, i));
         }
         if live.statement.is_private {
-            let mut row = statement_columns(&live.statement, of_plan).to_vec();
-            let wait = wait_columns(&live.statement, of_plan.is_visible);
-            row.resize_with(COLUMNS - wait.len() - 1, || None);
-            row.extend(wait);
-            row.push(text(PRIVATE));
-            rows.add(row);
+            let statement = Some((live, of_plan));
+            let wait = wait(live, of_plan);
+            columns.add(
+                rows,
+                &Row {
+                    statement,
+                    wait,
+                    ..Row::private(live.statement.pid)
+                },
+            );
         }
     }
     for pid in live::private_pids() {
-        let mut row = vec![value(pid)];
-        row.resize_with(COLUMNS - 1, || None);
-        row.push(text(PRIVATE));
-        rows.add(row);
+        columns.add(rows, &Row::private(pid));
     }
 }
 
@@ -167,110 +170,200 @@ fn header(live: &Live, description: &PlanDescription, workers: usize) -> Header 
     }
 }
 
-/// The number of columns.
-const COLUMNS: usize = 35;
-/// What blocks_until says of a statement in private memory.
-const PRIVATE: &str = "private memory";
+/// A node of a statement that runs.
+pub struct Row<'a> {
+    pid: i32,
+    /// The statement, and that which has the whole plan.
+    statement: Option<(&'a Live, &'a Live)>,
+    node: Option<Node<'a>>,
+    wait: Option<(String, String)>,
+    blocks_until: &'static str,
+}
+
+struct Node<'a> {
+    /// Its number in the plan.
+    id: Option<usize>,
+    described: Option<&'a PlanNode>,
+    stats: &'a NodeStats,
+    is_running: bool,
+    /// Whether it is known which call is in progress. If not, a node has no times until a call of it and of each node above it has ended.
+    is_call_known: bool,
+}
+
+impl Row<'_> {
+    /// Returns the row of a process that has no shared memory for its nodes.
+    fn private(pid: i32) -> Self {
+        Row {
+            pid,
+            statement: None,
+            node: None,
+            wait: None,
+            blocks_until: "private memory",
+        }
+    }
+
+    /// Returns what runs.
+    fn running<T>(&self, of: impl Fn(&Running) -> T) -> Option<T> {
+        self.statement.map(|(live, _)| of(&live.statement))
+    }
+
+    fn key<T>(&self, of: impl Fn(&PlanKey) -> T) -> Option<T> {
+        self.statement
+            .map(|(_, of_plan)| of(&of_plan.statement.setup.key))
+    }
+
+    fn is_visible(&self) -> bool {
+        self.statement.is_some_and(|(_, of_plan)| of_plan.is_visible)
+    }
+
+    fn described(&self) -> Option<&PlanNode> {
+        self.node.as_ref()?.described
+    }
+
+    fn stats<T>(&self, of: impl Fn(&NodeStats) -> T) -> Option<T> {
+        self.node.as_ref().map(|node| of(node.stats))
+    }
+
+    fn time(&self, of: fn(&Time) -> f64) -> Option<f64> {
+        let node = self.node.as_ref()?;
+        let time = node.stats.time.get();
+        time.filter(|time| node.is_call_known || time.total_ms > 0.0)
+            .as_ref()
+            .map(of)
+    }
+
+    fn blocks<T>(&self, of: impl Fn(&Buffers) -> T) -> Option<T> {
+        self.node.as_ref()?.stats.buffers.get().as_ref().map(of)
+    }
+}
+
+/// Returns what a statement waits for, if the user may see that.
+fn wait(live: &Live, of_plan: &Live) -> Option<(String, String)> {
+    let event = of_plan.is_visible.then_some(live.statement.wait_event)?;
+    wait_names::name(event)
+}
 
 /// Returns the row of a node. `of_plan` is the statement that has the whole plan.
-fn node_row(live: &Live, of_plan: &Live, i: usize) -> Vec<Value> {
+fn node_row<'a>(live: &'a Live, of_plan: &'a Live, i: usize) -> Row<'a> {
     let Live {
         statement, computed, ..
     } = live;
-    let is_visible = of_plan.is_visible;
     // A worker's nodes are found in the leader's plan by their plan node ids.
-    let id = computed.plan_node_ids[i];
+    let plan_node_id = computed.plan_node_ids[i];
     let ids = &of_plan.computed.plan_node_ids;
-    let place = if ids.get(i) == Some(&id) {
+    let id = if ids.get(i) == Some(&plan_node_id) {
         Some(i)
     } else {
-        ids.iter().position(|other| *other == id)
+        ids.iter().position(|other| *other == plan_node_id)
     };
     let described = of_plan.statement.description();
-    let node = place.and_then(|place| described?.nodes.get(place));
-    let stats = &computed.stats[i];
     let is_running = computed.running == Some(i);
     let shows_wait = is_running || computed.running.is_none() && i == 0;
-    let mut row = statement_columns(statement, of_plan).to_vec();
-    row.push(place.and_then(|place| value(place as i32)));
-    row.extend(description(node, stats, is_visible));
-    row.extend(numbers(
-        stats,
-        statement.hot.is_some() || !statement.state.is_running,
-    ));
-    row.push(value(is_running));
-    row.extend(wait_columns(statement, is_visible && shows_wait));
-    row.push(text(match &statement.hot {
-        Some(hot) if hot.counters.is_some() || !statement.state.is_running => "now",
-        Some(_) => "last switch",
-        None => "last call",
-    }));
-    row
-}
-
-/// Returns the columns from pid to elapsed_time. `of_plan` is the statement that has the whole plan.
-fn statement_columns(statement: &Running, of_plan: &Live) -> [Value; 11] {
-    let key = &of_plan.statement.setup.key;
-    let seen = |number: i64| of_plan.is_visible.then_some(number).and_then(value);
-    [
-        value(statement.pid),
-        statement.leader.and_then(value),
-        oid(key.userid),
-        oid(key.dbid),
-        seen(key.queryid),
-        seen(key.planid),
-        value(key.toplevel()),
-        value(statement.state.depth as i32),
-        text(if statement.state.is_running {
-            "running"
-        } else {
-            "idle in cursor"
+    Row {
+        pid: statement.pid,
+        statement: Some((live, of_plan)),
+        node: Some(Node {
+            id,
+            described: id.and_then(|id| described?.nodes.get(id)),
+            stats: &computed.stats[i],
+            is_running,
+            is_call_known: statement.hot.is_some() || !statement.state.is_running,
         }),
-        value(statement.age_ns() / 1e6),
-        value(statement.elapsed_ns() / 1e6),
-    ]
+        wait: shows_wait.then(|| wait(live, of_plan)).flatten(),
+        blocks_until: match &statement.hot {
+            Some(hot) if hot.counters.is_some() || !statement.state.is_running => "now",
+            Some(_) => "last switch",
+            None => "last call",
+        },
+    }
 }
 
-/// Returns the columns wait_event_type and wait_event, if they are shown.
-fn wait_columns(statement: &Running, are_shown: bool) -> [Value; 2] {
-    let wait = are_shown
-        .then(|| wait_names::name(statement.wait_event))
-        .flatten();
-    let (wait_type, wait_event) = wait.unzip();
-    [wait_type, wait_event].map(|name| name.as_deref().and_then(text))
+/// Returns what the views call the state of a statement.
+pub(super) fn state(statement: &Running) -> &'static str {
+    match statement.state.is_running {
+        true => "running",
+        false => "idle in cursor",
+    }
 }
 
-/// Returns the columns parent_id, depth, operation, object_name and plan_rows.
-fn description(node: Option<&PlanNode>, stats: &NodeStats, is_visible: bool) -> [Value; 5] {
-    [
-        node.and_then(|node| value(node.parent? as i32)),
-        node.and_then(|node| value(node.depth as i32)),
-        node.and_then(|node| text(if is_visible { &node.operation } else { MASKED })),
-        node.and_then(|node| text(node.object_name.as_deref().filter(|_| is_visible)?)),
-        value(f64::from(stats.estimate.plan_rows)),
-    ]
-}
-
-/// Returns the columns from starts to wait_time. If it is not known which call is in progress, a node has no times until a call of it and
-/// of each node above it has ended.
-fn numbers(stats: &NodeStats, is_call_known: bool) -> Vec<Value> {
-    let (time, buffers) = (stats.time.get(), stats.buffers.get());
-    let time = time.filter(|time| is_call_known || time.total_ms > 0.0);
-    let count = |of: fn(&Buffers) -> i64| buffers.as_ref().map(of).and_then(value);
-    vec![
-        stats.starts.get().and_then(|starts| value(starts as i64)),
-        value(stats.rows as i64),
-        time.and_then(|time| value(time.total_ms)),
-        time.and_then(|time| value(time.self_ms)),
-        time.and_then(|time| value(time.error_ms)),
-        count(|buffers| buffers.shared_hit),
-        count(|buffers| buffers.shared_read),
-        count(|buffers| buffers.shared_dirtied),
-        count(|buffers| buffers.shared_written),
-        count(|buffers| buffers.local_hit),
-        count(|buffers| buffers.local_read),
-        count(|buffers| buffers.temp_read),
-        count(|buffers| buffers.temp_written),
-        buffers.and_then(|_| value(stats.wait_ms)),
-    ]
+/// The columns of `pg_stat_rowsource_live()`.
+pub fn columns<'a>() -> Columns<Row<'a>> {
+    columns! { |row: &Row<'_>|
+        /// The process that runs it
+        pid: int = row.pid;
+        /// If the process is a parallel worker, the process of its leader
+        leader_pid: int = row.running(|it| it.leader).flatten();
+        /// The OID of the user who runs the statement
+        userid: oid = row.key(|key| key.userid);
+        /// The OID of the database in which it runs
+        dbid: oid = row.key(|key| key.dbid);
+        /// Identifies the statement, as in pg_stat_statements and pg_stat_activity; NULL if you may not see
+        /// it
+        queryid: bigint = row.key(|key| key.queryid).filter(|_| row.is_visible());
+        /// Identifies the plan by its nodes, objects and strategies; NULL if you may not see it
+        planid: bigint = row.key(|key| key.planid).filter(|_| row.is_visible());
+        /// Whether a client sent the statement; false if another statement runs it: in a function, procedure
+        /// or trigger
+        toplevel: boolean = row.key(PlanKey::toplevel);
+        /// In how many measured statements of the session it is nested
+        nesting_level: int = row.running(|it| it.state.depth);
+        /// running, or idle in cursor: between two fetches
+        state: text = row.running(state);
+        /// Milliseconds since the statement began to run
+        age: float8 = row.running(|it| it.age_ns() / 1e6);
+        /// Milliseconds in which it ran, without those in which its cursor was idle
+        elapsed_time: float8 = row.running(|it| it.elapsed_ns() / 1e6);
+        /// The number of the node in the plan, from 0 at the root, in the order of EXPLAIN
+        node_id: int = row.node.as_ref().and_then(|node| node.id);
+        /// The number of its parent
+        parent_id: int = row.described().and_then(|node| node.parent);
+        /// The number of nodes above it
+        depth: int = row.described().map(|node| node.depth);
+        /// What the node does, as EXPLAIN calls it
+        operation: text = row.described().map(|node| if row.is_visible() { &node.operation } else { MASKED });
+        /// The table, index, function or other object that the node works on
+        object_name: text = row.described().and_then(|node| node.object_name.as_ref()).filter(|_| row.is_visible());
+        /// Rows per start that the planner expects
+        plan_rows: float8 = row.stats(|it| f64::from(it.estimate.plan_rows));
+        /// How often the node was started
+        starts: bigint = row.stats(|it| it.starts.get()).flatten();
+        /// Rows that it has returned so far
+        rows: bigint = row.stats(|it| it.rows);
+        /// Milliseconds in the node and all nodes below it so far, its current call included
+        total_time: float8 = row.time(|time| time.total_ms);
+        /// Milliseconds in the node itself
+        self_time: float8 = row.time(|time| time.self_ms);
+        /// One standard error of total_time
+        time_error: float8 = row.time(|time| time.error_ms);
+        /// Blocks of tables and indexes that the node and those below it found in shared buffers
+        shared_blks_hit: bigint = row.blocks(|it| it.shared_hit);
+        /// Such blocks that they read
+        shared_blks_read: bigint = row.blocks(|it| it.shared_read);
+        /// Such blocks that they changed first
+        shared_blks_dirtied: bigint = row.blocks(|it| it.shared_dirtied);
+        /// Such blocks that they wrote
+        shared_blks_written: bigint = row.blocks(|it| it.shared_written);
+        /// Blocks of temporary tables that they found in buffers
+        local_blks_hit: bigint = row.blocks(|it| it.local_hit);
+        /// Such blocks that they read
+        local_blks_read: bigint = row.blocks(|it| it.local_read);
+        /// Blocks of work files that they read
+        temp_blks_read: bigint = row.blocks(|it| it.temp_read);
+        /// Blocks of work files that they wrote
+        temp_blks_written: bigint = row.blocks(|it| it.temp_written);
+        /// Milliseconds of the node's own waits that have ended
+        wait_time: float8 = row.blocks(|_| row.stats(|it| it.wait_ms)).flatten();
+        /// Whether this is the node that runs; false for all nodes of a statement that runs none of them, or
+        /// if that is not known
+        running: boolean = row.node.as_ref().map(|node| node.is_running);
+        /// The type of what the process waits for, as in pg_stat_activity, in the row of the node that runs,
+        /// else of the root; NULL if it does not wait
+        wait_event_type: text = row.wait.as_ref().map(|(event_type, _)| event_type);
+        /// What it waits for
+        wait_event: text = row.wait.as_ref().map(|(_, event)| event);
+        /// What the figures include. now: everything; last switch: blocks up to the last time that another
+        /// node ran; last call: calls that have ended; private memory: a measured statement whose nodes are
+        /// not known, because there was no shared memory for them
+        blocks_until: text = row.blocks_until;
+    }
 }

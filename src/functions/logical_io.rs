@@ -1,13 +1,14 @@
 //! How long it takes to get a block: of a relation (`rowsource_logical_io()`), or inside the nodes of plans
 //! (`pg_stat_rowsource_logical_io`).
 
-use super::views;
+use super::stored::{self, Key, Stored};
 use super::wait_names;
 use super::words::choose;
 use crate::guc;
 use crate::instrumentation::auto_clock;
 use crate::pg::buffers::{Fork, Get};
-use crate::pg::server::srf::{Rows, Value, value};
+use crate::pg::server::columns::{Columns, columns};
+use crate::pg::server::srf::Rows;
 use crate::pg::server::{self, fail};
 use crate::pg::waits::refused;
 use pgrx::{PgSqlErrorCode, pg_sys};
@@ -16,10 +17,12 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rowsource_core::clock::measure_costs;
 use rowsource_core::details;
 use rowsource_core::histogram::HitTime;
-use rowsource_core::logical_io::{Gets, Summary};
+use rowsource_core::logical_io::{Bucket, Gets, Summary};
 use rowsource_core::model::{Plan, own_io};
+use rowsource_core::plan::PlanNode;
 use rowsource_core::waits::plan::EventWaits;
 use std::fmt::Write;
+use std::rc::Rc;
 
 /// The order in which blocks are read.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -90,29 +93,60 @@ pub fn rows(
 /// Adds the buckets. Each row also has the summaries of all gets.
 fn add_buckets(rows: &mut Rows, gets: &Gets, empty_ns: f64) {
     let (hits, reads) = (gets.hits(), gets.reads());
+    let columns = bucket_columns();
     for bucket in gets.buckets() {
-        let mut values = vec![
-            value(bucket.from_us),
-            bucket.to_us.and_then(value),
-            value(bucket.hits as i64),
-            value(bucket.reads as i64),
-        ];
-        values.extend(summary(hits.as_ref()));
-        values.extend(summary(reads.as_ref()));
-        values.push(value(empty_ns / 1e3));
-        rows.add(values);
+        let row = BucketRow {
+            bucket,
+            hits,
+            reads,
+            empty_ns,
+        };
+        columns.add(rows, &row);
     }
 }
 
-fn summary(of: Option<&Summary>) -> [Value; 5] {
-    let column = |get: fn(&Summary) -> f64| of.map(get).and_then(value);
-    [
-        column(|s| s.min_us),
-        column(|s| s.mean_us),
-        column(|s| s.p50_us),
-        column(|s| s.p99_us),
-        column(|s| s.max_us),
-    ]
+/// The gets of a relation's blocks that took about the same time, and all of them.
+pub struct BucketRow {
+    bucket: Bucket,
+    hits: Option<Summary>,
+    reads: Option<Summary>,
+    empty_ns: f64,
+}
+
+/// The columns of `rowsource_logical_io()`.
+pub fn bucket_columns() -> Columns<BucketRow> {
+    columns! { |row: &BucketRow|
+        /// The lower bound of the bucket, in microseconds
+        from_us: float8 = row.bucket.from_us;
+        /// The upper bound, in microseconds; NULL if it has none
+        to_us: float8 = row.bucket.to_us;
+        /// Gets that found the block in a buffer
+        hits: bigint = row.bucket.hits;
+        /// Gets that had to read the block
+        reads: bigint = row.bucket.reads;
+        /// Microseconds of the shortest of all hits, without what reading the clock took
+        hit_min_us: float8 = row.hits.map(|of| of.min_us);
+        /// Microseconds of a hit on average
+        hit_mean_us: float8 = row.hits.map(|of| of.mean_us);
+        /// Microseconds that half of the hits took at most
+        hit_p50_us: float8 = row.hits.map(|of| of.p50_us);
+        /// Microseconds that 99 % of the hits took at most
+        hit_p99_us: float8 = row.hits.map(|of| of.p99_us);
+        /// Microseconds of the longest hit
+        hit_max_us: float8 = row.hits.map(|of| of.max_us);
+        /// Microseconds of the shortest of all reads, without what reading the clock took
+        read_min_us: float8 = row.reads.map(|of| of.min_us);
+        /// Microseconds of a read on average
+        read_mean_us: float8 = row.reads.map(|of| of.mean_us);
+        /// Microseconds that half of the reads took at most
+        read_p50_us: float8 = row.reads.map(|of| of.p50_us);
+        /// Microseconds that 99 % of the reads took at most
+        read_p99_us: float8 = row.reads.map(|of| of.p99_us);
+        /// Microseconds of the longest read
+        read_max_us: float8 = row.reads.map(|of| of.max_us);
+        /// Microseconds that reading the clock took
+        timer_us: float8 = row.empty_ns / 1e3;
+    }
 }
 
 /// The gets of a node in all executions of its plan.
@@ -196,27 +230,76 @@ pub fn node_rows(rows: &mut Rows) {
         .scale()
         .nanoseconds(measure_costs(clock).empty_interval_ticks)
         / 1e3;
-    views::each_plan(|row| {
-        for (i, gets) in node_gets(&row.plan).iter().enumerate() {
-            let Some((hits, read)) = gets.blocks.filter(|(hits, read)| hits + read > 0) else {
-                continue;
-            };
-            let mut values = row.key();
-            values.push(value(i as i32));
-            values.extend(row.node_names(&row.plan.description.nodes[i]));
-            let hit = |of: fn(&HitTime) -> f64| gets.hit.as_ref().map(of).and_then(value);
-            let read_us = gets.read_ns().map(|ns| ns / 1e3);
-            values.extend([
-                value(hits),
-                hit(|hit| hit.ns / 1e3),
-                hit(|hit| hit.error_ns / 1e3),
-                value(read),
-                value(gets.reads.waits as i64).filter(|_| refused().is_none()),
-                read_us.and_then(value),
-                read_us.and(value(timer_us)),
-                read_us.and(value(gets.reads.max_ns as f64 / 1e3)),
-            ]);
-            rows.add(values);
+    let columns = node_columns();
+    stored::each(|stored| {
+        for (node, gets) in node_gets(&stored.plan).into_iter().enumerate() {
+            if gets.blocks.is_some_and(|(hits, read)| hits + read > 0) {
+                let (key, stored) = (stored.key(), stored.clone());
+                columns.add(
+                    rows,
+                    &NodeRow {
+                        key,
+                        stored,
+                        node,
+                        gets,
+                        timer_us,
+                    },
+                );
+            }
         }
     });
+}
+
+/// The gets of a node of a stored plan.
+pub struct NodeRow {
+    key: Key,
+    stored: Rc<Stored>,
+    node: usize,
+    gets: NodeGets,
+    timer_us: f64,
+}
+
+impl NodeRow {
+    fn described(&self) -> &PlanNode {
+        &self.stored.plan.description.nodes[self.node]
+    }
+
+    fn read_us(&self) -> Option<f64> {
+        self.gets.read_ns().map(|ns| ns / 1e3)
+    }
+}
+
+/// The columns of `pg_stat_rowsource_logical_io()`.
+pub fn node_columns() -> Columns<NodeRow> {
+    let columns = columns! { |row: &NodeRow|
+        /// The number of the node, from 0 at the root, in the order of EXPLAIN
+        node_id: int = row.node;
+        /// What the node does, as EXPLAIN calls it
+        operation: text = row.stored.operation(row.described());
+        /// The index, table, function or other object that the node works on
+        object_name: text = row.stored.object_name(row.described());
+        /// Blocks that the node itself found in buffers
+        hits: bigint = row.gets.blocks.map(|(hits, _)| hits);
+        /// Microseconds by which a sampled call is longer for each block that it finds in a buffer: the get,
+        /// and what the node does once per block. NULL where that cannot be told: few sampled calls got no
+        /// block or got one, the node has inputs, its filter removes most rows, or the error is larger than
+        /// the time
+        hit_us: float8 = row.gets.hit.as_ref().map(|hit| hit.ns / 1e3);
+        /// One standard error of hit_us, in microseconds
+        hit_error_us: float8 = row.gets.hit.as_ref().map(|hit| hit.error_ns / 1e3);
+        /// Blocks that the node itself read
+        blks_read: bigint = row.gets.blocks.map(|(_, read)| read);
+        /// The waits for these reads. From 17 on, a read may be of several blocks. From 18 on, another
+        /// process may read ahead, so that there is nothing to wait for. NULL if waits are not counted
+        reads: bigint = refused().is_none().then_some(row.gets.reads.waits);
+        /// Microseconds of such a wait on average
+        read_us: float8 = row.read_us();
+        /// Microseconds that reading the clock adds to each wait at most
+        read_error_us: float8 = row.read_us().map(|_| row.timer_us);
+        /// Microseconds of the longest wait
+        read_max_us: float8 = row.read_us().map(|_| row.gets.reads.max_ns as f64 / 1e3);
+    };
+    Columns::new()
+        .with(stored::key_columns(), |row: &NodeRow| &row.key)
+        .and(columns)
 }

@@ -1,4 +1,4 @@
-//! The SQL functions. `pg_rowsource--*.sql`, which is written by hand, declares them.
+//! The SQL functions, and what the SQL script says of them (`exports`, `surface`).
 
 mod ash;
 mod call_trace;
@@ -11,14 +11,17 @@ mod flips;
 mod history;
 mod live;
 mod logical_io;
+mod nodes;
+mod plans;
 mod progress;
 mod sql_trace;
 mod store;
+mod stored;
 mod stored_report;
+mod surface;
 mod temp_usage;
 mod tempfile;
 mod trace_targets;
-mod views;
 mod wait_names;
 mod waits;
 mod words;

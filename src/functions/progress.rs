@@ -2,15 +2,14 @@
 
 use super::live::{self, Live};
 use crate::pg::live::private_pids;
-use crate::pg::server::srf::{Rows, Value, oid, text, timestamp, value};
+use crate::pg::server::columns::{Columns, columns};
+use crate::pg::server::srf::Rows;
 use crate::pg::server::{self, HeapSize};
-use rowsource_core::model::Published;
-use rowsource_core::plan::Extent;
+use rowsource_core::model::{PlanKey, Published};
+use rowsource_core::plan::{Extent, PlanNode};
 use rowsource_core::progress::{self, Node, Progress, Table};
 use rustc_hash::FxHashMap;
 
-/// The number of columns.
-const COLUMNS: usize = 20;
 /// Less than so many percent are shown as none, and say nothing about the time.
 const LEAST: f64 = 0.01;
 
@@ -40,72 +39,130 @@ impl Sizes {
 /// Adds the rows of `rowsource_progress`.
 pub fn rows(rows: &mut Rows) {
     let all = live::all();
+    let columns = columns();
     let mut sizes = Sizes::default();
     // What parallel workers do is added to their leaders' nodes.
     for live in all.iter().filter(|live| live.statement.leader.is_none()) {
-        rows.add(row(live, &all, &mut sizes));
+        let statement = &live.statement;
+        let published = statement.published.as_ref();
+        let progress = published
+            .filter(|_| live.is_visible && !statement.is_private)
+            .and_then(|published| progress(live, published, &all, &mut sizes))
+            .map(|progress| statement.note_progress(progress));
+        let (pid, live) = (statement.pid, Some(live));
+        columns.add(rows, &Row { pid, live, progress });
     }
     for pid in private_pids() {
-        let mut row = vec![value(pid)];
-        row.extend([const { None }; COLUMNS - 1]);
-        rows.add(row);
+        let (live, progress) = (None, None);
+        columns.add(rows, &Row { pid, live, progress });
     }
 }
 
-/// Returns the row of a statement.
-fn row(live: &Live, all: &[Live], sizes: &mut Sizes) -> Vec<Value> {
-    let Live {
-        statement,
-        computed,
-        is_visible,
-    } = live;
-    let key = &statement.setup.key;
-    if !is_visible {
-        let mut row = vec![value(statement.pid), oid(key.userid), oid(key.dbid)];
-        row.resize_with(COLUMNS, || None);
-        return row;
+/// A statement that runs.
+pub struct Row<'a> {
+    pid: i32,
+    live: Option<&'a Live>,
+    progress: Option<Progress>,
+}
+
+impl Row<'_> {
+    fn key(&self) -> Option<&PlanKey> {
+        self.live.map(|live| &live.statement.setup.key)
     }
-    let is_running = statement.state.is_running;
-    let elapsed_ms = statement.elapsed_ns() / 1e6;
-    let description = statement.description();
-    let published = statement.published.as_ref().filter(|_| !statement.is_private);
-    let progress = published
-        .and_then(|published| progress(live, published, all, sizes))
-        .map(|progress| statement.note_progress(progress));
-    let running = computed.running;
-    let node = running.and_then(|i| description?.nodes.get(i));
-    // A cursor goes on when its client wants more rows.
-    let left = |percent: fn(&Progress) -> f64| {
-        let percent = progress.as_ref().filter(|_| is_running).map(percent)?;
-        (percent >= LEAST).then(|| value(elapsed_ms * (100.0 - percent) / percent))?
-    };
-    let percent = |percent: Option<f64>| percent.and_then(value);
-    let hundredths = |percent: f64, round: fn(f64) -> f64| round(percent * 100.0) / 100.0;
-    vec![
-        value(statement.pid),
-        oid(key.userid),
-        oid(key.dbid),
-        value(key.queryid),
-        value(key.planid),
-        value(key.toplevel()),
-        value(statement.state.depth as i32),
-        text(if is_running { "running" } else { "idle in cursor" }),
-        value(elapsed_ms),
-        percent(progress.map(|it| hundredths(it.done, f64::round))),
-        percent(progress.map(|it| hundredths(it.low, f64::floor))),
-        percent(progress.map(|it| hundredths(it.high, f64::ceil))),
-        progress.and_then(|it| text(it.basis.name())),
-        left(|it| it.done),
-        left(|it| it.high),
-        left(|it| it.low),
-        running.and_then(|i| value(i as i32)),
-        node.and_then(|node| text(&node.operation)),
-        node.and_then(|node| text(node.object_name.as_deref()?)),
-        computed
+
+    /// Returns the statement, if the user may see it.
+    fn seen(&self) -> Option<&Live> {
+        self.live.filter(|live| live.is_visible)
+    }
+
+    fn seen_key(&self) -> Option<&PlanKey> {
+        self.key().filter(|_| self.seen().is_some())
+    }
+
+    /// Returns the node that runs.
+    fn node(&self) -> Option<&PlanNode> {
+        let live = self.seen()?;
+        live.statement.description()?.nodes.get(live.computed.running?)
+    }
+
+    fn percent(&self, of: fn(&Progress) -> f64, round: fn(f64) -> f64) -> Option<f64> {
+        self.progress
+            .as_ref()
+            .map(|progress| round(of(progress) * 100.0) / 100.0)
+    }
+
+    /// Returns the milliseconds that the rest takes. A cursor goes on when its client wants more rows.
+    fn left(&self, percent: fn(&Progress) -> f64) -> Option<f64> {
+        let statement = &self.live?.statement;
+        let percent = self
+            .progress
+            .as_ref()
+            .filter(|_| statement.state.is_running)
+            .map(percent)?;
+        (percent >= LEAST).then(|| statement.elapsed_ns() / 1e6 * (100.0 - percent) / percent)
+    }
+
+    fn running_since(&self) -> Option<i64> {
+        let ns = self
+            .seen()?
+            .computed
             .running_ns
-            .filter(|_| node.is_some())
-            .and_then(|ns| timestamp(server::now() - (ns / 1e3) as i64)),
-    ]
+            .filter(|_| self.node().is_some())?;
+        Some(server::now() - (ns / 1e3) as i64)
+    }
+}
+
+/// The columns of `rowsource_progress()`.
+pub fn columns<'a>() -> Columns<Row<'a>> {
+    columns! { |row: &Row<'_>|
+        /// The process that runs it; of a parallel statement, the leader
+        pid: int = row.pid;
+        /// The OID of the user who runs the statement
+        userid: oid = row.key().map(|key| key.userid);
+        /// The OID of the database in which it runs
+        dbid: oid = row.key().map(|key| key.dbid);
+        /// Identifies the statement, as in pg_stat_statements and pg_stat_activity; NULL if you may not see
+        /// it
+        queryid: bigint = row.seen_key().map(|key| key.queryid);
+        /// Identifies the plan by its nodes, objects and strategies; NULL if you may not see it
+        planid: bigint = row.seen_key().map(|key| key.planid);
+        /// Whether a client sent the statement; false if another statement runs it: in a function, procedure
+        /// or trigger
+        toplevel: boolean = row.seen_key().map(PlanKey::toplevel);
+        /// In how many measured statements of the session it is nested
+        nesting_level: int = row.seen().map(|live| live.statement.state.depth);
+        /// running, or idle in cursor: between two fetches
+        state: text = row.seen().map(|live| live::state(&live.statement));
+        /// Milliseconds in which it ran, without those in which its cursor was idle
+        elapsed_time: float8 = row.seen().map(|live| live.statement.elapsed_ns() / 1e6);
+        /// How much of its work is done, about; NULL if nothing can be said
+        percent_done: float8 = row.percent(|it| it.done, f64::round);
+        /// How much of its work is done at least. The work is the rows that its nodes scan, take and return,
+        /// each weighted by its kind
+        percent_low: float8 = row.percent(|it| it.low, f64::floor);
+        /// How much of its work is done at most, if the statement is read to its end
+        percent_high: float8 = row.percent(|it| it.high, f64::ceil);
+        /// What percent_done rests on. rows: mostly rows and blocks that were counted, and sizes of tables;
+        /// planner: mostly the planners estimates
+        basis: text = row.progress.map(|it| it.basis.name());
+        /// Milliseconds that the rest takes if it is as fast as what is done; NULL if nothing is done, and
+        /// for an idle cursor
+        time_left: float8 = row.left(|it| it.done);
+        /// The same from percent_high
+        time_left_low: float8 = row.left(|it| it.high);
+        /// The same from percent_low; NULL if percent_low is 0
+        time_left_high: float8 = row.left(|it| it.low);
+        /// The number of the node that runs, from 0 at the root, in the order of EXPLAIN; NULL if none runs,
+        /// or if it is not known
+        node_id: int = row.seen().and_then(|live| live.computed.running);
+        /// What that node does, as EXPLAIN calls it
+        operation: text = row.node().map(|node| &node.operation);
+        /// The table, index, function or other object that it works on
+        object_name: text = row.node().and_then(|node| node.object_name.as_ref());
+        /// When the call of that node that is in progress began, some milliseconds too early (see Beats in
+        /// the chapter about time); NULL if the node is not timed
+        running_since: timestamptz = row.running_since();
+    }
 }
 
 /// Estimates how far a statement is. Returns `None` if nothing can be said.

@@ -2,7 +2,8 @@
 
 use super::export::add_document;
 use crate::guc::{self, Trace};
-use crate::pg::server::srf::{Rows, text, timestamp, value};
+use crate::pg::server::columns::{Columns, columns};
+use crate::pg::server::srf::Rows;
 use crate::pg::server::{self, fail, memory, switch};
 use crate::pg::sql_trace::files::{self, Listed, Name};
 use crate::pg::sql_trace::{level, session};
@@ -70,20 +71,31 @@ pub fn file_rows(rows: &mut Rows) {
         true => all_files(),
         false => session::own_files().collect(),
     };
+    let columns = file_columns();
     for file in found {
-        rows.add([
-            text(&file.name.to_string()),
-            value(file.name.pid),
-            value(file.name.part as i32),
-            value(file.bytes as i64),
-            timestamp(server::from_unix(file.name.start)),
-            timestamp(server::from_unix(file.modified)),
-            value(file.name.is_mine()),
-            file.name
-                .is_mine()
-                .then(session::lost)
-                .and_then(|lost| value(lost as i64)),
-        ]);
+        columns.add(rows, &file);
+    }
+}
+
+/// The columns of `rowsource_trace_files()`.
+pub fn file_columns() -> Columns<Listed> {
+    columns! { |file: &Listed|
+        /// The name of the file in the folder pgsql_tmp_rowsource_trace of the data directory
+        file: text = file.name.to_string();
+        /// The process that wrote it
+        pid: int = file.name.pid;
+        /// The files of a session are numbered from 1 on
+        part: int = file.name.part;
+        /// Its size
+        bytes: bigint = file.bytes;
+        /// When the process began
+        session_start: timestamptz = server::from_unix(file.name.start);
+        /// When it was last written
+        modified: timestamptz = server::from_unix(file.modified);
+        /// Whether this session writes it
+        is_own: boolean = file.name.is_mine();
+        /// Lines of all files of this session that could not be written; NULL for other sessions
+        lost_lines: bigint = file.name.is_mine().then(session::lost);
     }
 }
 

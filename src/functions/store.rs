@@ -1,8 +1,10 @@
 //! `rowsource_info()` and `rowsource_reset()`: they show and reset the store that all sessions share.
 
 use crate::pg::executor;
-use crate::pg::server::srf::{Rows, timestamp, value};
+use crate::pg::server::columns::{Columns, columns};
+use crate::pg::server::srf::Rows;
 use crate::pg::server::{fail, switch};
+use crate::pg::store::Info;
 use crate::pg::{live, store};
 use crate::{guc, session};
 use pgrx::{PgSqlErrorCode, pg_sys};
@@ -13,26 +15,56 @@ pub fn info_row(rows: &mut Rows) {
     let Some(info) = store::info() else {
         fail_without_store("pg_rowsource has no shared memory")
     };
-    let (without_beats, why) = live::sessions_without_beats();
-    let removed = store::shared_history().map_or(0, |history| history.snapshots_removed.load(Relaxed));
-    let (stopped, reason) = store::shared_stops().map_or((0, None), |stops| stops.shown());
-    rows.add([
-        value(info.plans as i64),
-        value(guc::max_plans() as i32),
-        value(info.bytes as i64),
-        value(info.limit as i64),
-        value(info.evictions as i64),
-        info.incomplete_since.and_then(timestamp),
-        value(info.refused as i64),
-        value(info.truncated as i64),
-        timestamp(info.reset_at),
-        switch::off_since().and_then(timestamp),
-        value(without_beats as i64),
-        why.as_deref().and_then(value),
-        value(removed as i64),
-        value(i64::from(stopped)),
-        reason.as_deref().and_then(value),
-    ]);
+    let shared = Shared {
+        store: info,
+        without_beats: live::sessions_without_beats(),
+        stops: store::shared_stops().map_or((0, None), |stops| stops.shown()),
+    };
+    info_columns().add(rows, &shared);
+}
+
+/// What sessions share.
+pub struct Shared {
+    store: Info,
+    without_beats: (usize, Option<String>),
+    stops: (u32, Option<String>),
+}
+
+/// The columns of `rowsource_info()`.
+pub fn info_columns() -> Columns<Shared> {
+    let removed = || store::shared_history().map_or(0, |history| history.snapshots_removed.load(Relaxed));
+    columns! { |shared: &Shared|
+        /// The number of stored plans
+        plans: bigint = shared.store.plans;
+        /// pg_rowsource.max
+        max_plans: int = guc::max_plans() as i32;
+        /// Bytes of the plans
+        bytes: bigint = shared.store.bytes;
+        /// Bytes that they may have
+        max_bytes: bigint = shared.store.limit;
+        /// Plans that made room for others
+        evictions: bigint = shared.store.evictions;
+        /// Since when the plans do not contain all executions; NULL if they do
+        incomplete_since: timestamptz = shared.store.incomplete_since;
+        /// Executions that could not be stored
+        refused: bigint = shared.store.refused;
+        /// Plans with a text or predicates that were cut
+        truncated: bigint = shared.store.truncated;
+        /// When the plans were last reset
+        stats_reset: timestamptz = shared.store.reset_at;
+        /// Since when pg_rowsource.enabled is off; NULL while it is on
+        off_since: timestamptz = switch::off_since();
+        /// Sessions in which long calls without I/O may be missed
+        sessions_without_beats: bigint = shared.without_beats.0;
+        /// Why, for one of them
+        without_beats_because: text = shared.without_beats.1.as_deref();
+        /// Snapshots that were deleted because of their size since the server started
+        snapshots_removed: bigint = removed();
+        /// Sessions that measure no more, because that cost too much or failed
+        sessions_stopped: bigint = shared.stops.0;
+        /// The last of them since the server started, and why
+        last_stop: text = shared.stops.1.as_deref();
+    }
 }
 
 /// Raises an error that says what to do so that this session has the store.

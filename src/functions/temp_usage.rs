@@ -4,9 +4,11 @@
 
 use crate::pg::compat::{MAJOR_VERSION, pid_of_temp_tables};
 use crate::pg::server;
-use crate::pg::server::srf::{Rows, oid, timestamp, value};
+use crate::pg::server::columns::{Columns, columns};
+use crate::pg::server::srf::Rows;
 use crate::pg::tempfile::sessions;
 use rowsource_core::tempfile::names::{Owner, TempName, parse};
+use rowsource_core::tempfile::sessions::StatementTime;
 use std::collections::BTreeMap;
 use std::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
@@ -14,15 +16,17 @@ use std::path::{Path, PathBuf};
 /// The folder of work files within a tablespace.
 const WORK_FILES: &str = "pgsql_tmp";
 
+/// Who made files, and of which kind they are.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
+pub struct Key {
     pid: Option<i32>,
     datid: Option<u32>,
     kind: &'static str,
 }
 
+/// Their number and their size.
 #[derive(Default)]
-struct Files {
+pub struct Files {
     count: i64,
     bytes: i64,
 }
@@ -42,23 +46,46 @@ pub fn file_rows(rows: &mut Rows) {
             }
         }
     }
-    for (key, files) in usage {
-        rows.add([
-            key.pid.and_then(value),
-            key.datid.and_then(oid),
-            value(key.kind),
-            value(files.count),
-            value(files.bytes),
-        ]);
+    let columns = file_columns();
+    for files in usage {
+        columns.add(rows, &files);
+    }
+}
+
+/// The columns of `rowsource_temp_files()`.
+pub fn file_columns() -> Columns<(Key, Files)> {
+    columns! { |row: &(Key, Files)|
+        /// The process that made the files; NULL if it is not known
+        pid: int = row.0.pid;
+        /// The OID of the database of a temporary table
+        datid: oid = row.0.datid;
+        /// work file, shared file set (of several processes) or temp table
+        kind: text = row.0.kind;
+        /// The number of files
+        files: bigint = row.1.count;
+        /// Their size
+        bytes: bigint = row.1.bytes;
     }
 }
 
 /// Adds the rows of `rowsource_temp_times()`: the time that the last statement of each session has waited for temporary files.
 /// As in pg_stat_activity, statements of other users are left out unless the user may see them.
 pub fn time_rows(rows: &mut Rows) {
-    for (pid, time) in sessions::times().filter(|(_, time)| server::may_see(time.userid)) {
-        let milliseconds = time.ns as f64 / 1e6;
-        rows.add([value(pid), timestamp(time.statement), value(milliseconds)]);
+    let columns = time_columns();
+    for time in sessions::times().filter(|(_, time)| server::may_see(time.userid)) {
+        columns.add(rows, &time);
+    }
+}
+
+/// The columns of `rowsource_temp_times()`.
+pub fn time_columns() -> Columns<(i32, StatementTime)> {
+    columns! { |row: &(i32, StatementTime)|
+        /// The process of the session
+        pid: int = row.0;
+        /// When its last statement began
+        query_start: timestamptz = row.1.statement;
+        /// Milliseconds that this has waited for temporary files, in all its processes
+        temp_time: float8 = row.1.ns as f64 / 1e6;
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::store::fail_without_store;
 use crate::pg::compat;
-use crate::pg::server::srf::{Rows, Value, inet, oid, text, timestamp, value};
+use crate::pg::server::columns::{Columns, columns};
+use crate::pg::server::srf::Rows;
 use crate::pg::server::{self, fail};
 use crate::pg::store::{self, SharedTargets};
 use pgrx::PgSqlErrorCode;
@@ -257,28 +258,40 @@ pub fn rows(rows: &mut Rows) {
     forget_ended(shared);
     let mut found: Vec<Listed> = list(shared).collect();
     found.sort_by_key(|(target, _)| (target.since, target.number));
-    for (target, sessions) in found {
-        rows.add([
-            value(target.number),
-            known(target.pid != 0, || value(target.pid)),
-            target
-                .application_name
-                .get()
-                .and_then(|name| text(&server::from_database(name))),
-            known(target.role != 0, || oid(target.role)),
-            known(target.database != 0, || oid(target.database)),
-            known(target.network.is_known(), || inet(&target.network.to_string())),
-            known(target.queryid != 0, || value(target.queryid)),
-            value(target.waits),
-            value(target.binds),
-            oid(target.set_by),
-            timestamp(target.since),
-            timestamp(target.expires),
-            value(sessions as i32),
-        ]);
+    let columns = columns();
+    for listed in found {
+        columns.add(rows, &listed);
     }
 }
 
-fn known(is_known: bool, value: impl FnOnce() -> Value) -> Value {
-    is_known.then(value).flatten()
+/// The columns of `rowsource_trace_targets()`.
+pub fn columns() -> Columns<Listed> {
+    columns! { |row: &Listed|
+        /// Its number, for rowsource_trace_stop()
+        target: int = row.0.number;
+        /// Condition: the process of this session, until it ends
+        pid: int = (row.0.pid != 0).then_some(row.0.pid);
+        /// Condition: the session's application_name
+        application_name: text = row.0.application_name.get().map(server::from_database);
+        /// Condition: the OID of the session's user, or of the role that SET ROLE has chosen
+        roleid: oid = (row.0.role != 0).then_some(row.0.role);
+        /// Condition: the OID of the session's database
+        dbid: oid = (row.0.database != 0).then_some(row.0.database);
+        /// Condition: the address of the client, or a network that contains it
+        client_addr: inet = row.0.network.is_known().then(|| row.0.network.to_string());
+        /// Only this statement is traced, with what it calls
+        queryid: bigint = (row.0.queryid != 0).then_some(row.0.queryid);
+        /// Whether each wait is listed
+        waits: boolean = row.0.waits;
+        /// Whether the values of parameters are listed
+        binds: boolean = row.0.binds;
+        /// The OID of the role that has set it
+        set_by: oid = row.0.set_by;
+        /// When it was set
+        since: timestamptz = row.0.since;
+        /// When it expires
+        expires: timestamptz = row.0.expires;
+        /// How many sessions have found at their last look that it means them
+        sessions: int = row.1;
+    }
 }

@@ -4,7 +4,7 @@
 //!   and `before` makes all as it was when that fails;
 //! * `unguarded` declares functions of PostgreSQL that are called without pgrx's guard;
 //! * `setting` defines checked settings, `switch` is the one that turns all off, `srf` returns rows from SQL
-//!   functions, `statfile` reads and writes statistics files;
+//!   functions, `columns` declares theirs, `sql_types` has the types of both and of arguments, `statfile` reads and writes statistics files;
 //! * `memory` is Rust's allocator, `backend_local` holds state that needs no lock, `main_memory` requests main shared memory;
 //! * `relation` tells how large a table is;
 //! * `access` answers who the user is and what he may see, `process` what kind of process this is, `time` what time it is,
@@ -15,6 +15,7 @@
 mod access;
 pub mod backend_local;
 mod before;
+pub mod columns;
 pub mod contained;
 mod encoding;
 mod error;
@@ -24,6 +25,7 @@ pub mod pg_try;
 mod process;
 mod relation;
 pub mod setting;
+pub mod sql_types;
 pub mod srf;
 mod statement_text;
 pub mod statfile;

@@ -5,6 +5,7 @@
 
 use crate::pg::server::{self, memory};
 use pgrx::{FromDatum, IntoDatum, pg_sys};
+use std::cell::Cell;
 use std::ffi::CStr;
 
 /// One column's value; `None` is NULL.
@@ -29,8 +30,8 @@ pub fn bytes(bytes: &[u8]) -> Value {
 }
 
 /// Returns a jsonb object.
-pub fn json(object: serde_json::Map<String, serde_json::Value>) -> Value {
-    let text = serde_json::Value::Object(object).to_string();
+pub fn json(object: &serde_json::Map<String, serde_json::Value>) -> Value {
+    let text = serde_json::to_string(object).ok()?;
     let text = std::ffi::CString::new(&*server::to_database(&text)).ok()?;
     // SAFETY: `jsonb_in` reads a text in the database's encoding that ends with a zero byte, and copies it.
     unsafe {
@@ -124,8 +125,8 @@ impl Rows {
     }
 }
 
-/// The current call of a function.
-pub struct Call(pg_sys::FunctionCallInfo);
+/// The current call of a function, and how many of its arguments were read.
+pub struct Call(pg_sys::FunctionCallInfo, Cell<usize>);
 
 /// What a set-returning function returns.
 #[derive(Clone, Copy)]
@@ -142,7 +143,12 @@ impl Call {
     /// # Safety
     /// `fcinfo` must be the current call. Its arguments must have the types that the function reads.
     pub unsafe fn new(fcinfo: pg_sys::FunctionCallInfo) -> Self {
-        Call(fcinfo)
+        Call(fcinfo, Cell::new(0))
+    }
+
+    /// Returns the place of the argument that is read next.
+    pub(super) fn next(&self) -> usize {
+        self.1.replace(self.1.get() + 1)
     }
 
     /// Returns an argument that is passed by value; `None` is NULL.
@@ -266,33 +272,28 @@ impl ByValue for i64 {}
 impl ByValue for f64 {}
 impl ByValue for pg_sys::Oid {}
 
-/// Exports functions under C names. `$body` gets the [`Call`] and returns the result.
+/// Exports a function under a C name. `$body` gets the [`Call`] and returns the result.
 macro_rules! export {
-    ($($name:ident => $body:expr;)+) => {
-        $(
-            const _: () = {
-                #[unsafe(export_name = concat!("pg_finfo_", stringify!($name)))]
-                extern "C" fn info() -> &'static pgrx::pg_sys::Pg_finfo_record {
-                    const V1: pgrx::pg_sys::Pg_finfo_record =
-                        pgrx::pg_sys::Pg_finfo_record { api_version: 1 };
-                    &V1
-                }
+    ($symbol:expr, $body:expr) => {
+        const _: () = {
+            #[unsafe(export_name = concat!("pg_finfo_", $symbol))]
+            extern "C" fn info() -> &'static pgrx::pg_sys::Pg_finfo_record {
+                const V1: pgrx::pg_sys::Pg_finfo_record = pgrx::pg_sys::Pg_finfo_record { api_version: 1 };
+                &V1
+            }
 
-                /// # Safety
-                /// Only PostgreSQL may call this, with the current call of the SQL function of this name.
-                #[unsafe(export_name = stringify!($name))]
-                unsafe extern "C-unwind" fn call(
-                    fcinfo: pgrx::pg_sys::FunctionCallInfo,
-                ) -> pgrx::pg_sys::Datum {
-                    // SAFETY: PostgreSQL passes the current call, with arguments of the types that the SQL function
-                    // declares. The guard turns panics into PostgreSQL's errors.
-                    unsafe {
-                        let call = $crate::pg::server::srf::Call::new(fcinfo);
-                        pgrx::pg_sys::panic::pgrx_extern_c_guard(|| ($body)(&call))
-                    }
+            /// # Safety
+            /// Only PostgreSQL may call this, with the current call of the SQL function of this name.
+            #[unsafe(export_name = $symbol)]
+            unsafe extern "C-unwind" fn call(fcinfo: pgrx::pg_sys::FunctionCallInfo) -> pgrx::pg_sys::Datum {
+                // SAFETY: PostgreSQL passes the current call, with arguments of the types that the SQL function
+                // declares. The guard turns panics into PostgreSQL's errors.
+                unsafe {
+                    let call = $crate::pg::server::srf::Call::new(fcinfo);
+                    pgrx::pg_sys::panic::pgrx_extern_c_guard(|| ($body)(&call))
                 }
-            };
-        )+
+            }
+        };
     };
 }
 pub(crate) use export;
