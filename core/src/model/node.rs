@@ -191,14 +191,29 @@ impl OwnIo {
         }
     }
 
-    /// Subtracts what a node below did. Nothing gets less than zero.
-    pub(super) fn subtract(&mut self, below: &Self) {
-        self.hit = (self.hit - below.hit).max(0);
-        self.read = (self.read - below.read).max(0);
-        self.read_ms = (self.read_ms - below.read_ms).max(0.0);
-        self.temp_read = (self.temp_read - below.temp_read).max(0);
-        self.temp_written = (self.temp_written - below.temp_written).max(0);
-        self.temp_ms = (self.temp_ms - below.temp_ms).max(0.0);
+    /// Returns the figures, in the order of the fields.
+    pub(super) fn to_array(self) -> [f64; 6] {
+        [
+            self.hit as f64,
+            self.read as f64,
+            self.read_ms,
+            self.temp_read as f64,
+            self.temp_written as f64,
+            self.temp_ms,
+        ]
+    }
+
+    /// Returns what [`OwnIo::to_array`] has made an array of.
+    pub(super) fn from_array(figures: [f64; 6]) -> Self {
+        let [hit, read, read_ms, temp_read, temp_written, temp_ms] = figures;
+        OwnIo {
+            hit: hit as i64,
+            read: read as i64,
+            read_ms,
+            temp_read: temp_read as i64,
+            temp_written: temp_written as i64,
+            temp_ms,
+        }
     }
 }
 

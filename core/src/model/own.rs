@@ -10,40 +10,55 @@ use crate::plan::PlanNode;
 pub fn own_io(nodes: &[PlanNode], totals: &[NodeTotals]) -> Vec<Option<OwnIo>> {
     own(
         nodes,
-        |i| Some(OwnIo::of(&totals.get(i)?.total.buffers.get()?)),
-        |i| totals.get(i).map(|totals| totals.called.io),
-        OwnIo::subtract,
+        |i| Some(OwnIo::of(&totals.get(i)?.total.buffers.get()?).to_array()),
+        |i| totals.get(i).map(|totals| totals.called.io.to_array()),
+        OwnIo::from_array,
     )
 }
 
 /// Returns the WAL that each node wrote itself in all executions, as [`own_io`] does.
 pub fn own_wal(nodes: &[PlanNode], totals: &[NodeTotals]) -> Vec<Option<Wal>> {
+    let array = |wal: Wal| {
+        [
+            wal.records as f64,
+            wal.fpi as f64,
+            wal.bytes as f64,
+            wal.fpi_bytes as f64,
+            wal.buffers_full as f64,
+        ]
+    };
     own(
         nodes,
-        |i| totals.get(i)?.total.wal.get(),
-        |i| totals.get(i).map(|totals| totals.called.wal),
-        |own, below| {
-            own.records = (own.records - below.records).max(0);
-            own.fpi = (own.fpi - below.fpi).max(0);
-            own.bytes = own.bytes.saturating_sub(below.bytes);
-            own.fpi_bytes = own.fpi_bytes.saturating_sub(below.fpi_bytes);
-            own.buffers_full = (own.buffers_full - below.buffers_full).max(0);
+        |i| totals.get(i)?.total.wal.get().map(array),
+        |i| totals.get(i).map(|totals| array(totals.called.wal)),
+        |[records, fpi, bytes, fpi_bytes, buffers_full]| Wal {
+            records: records as i64,
+            fpi: fpi as i64,
+            bytes: bytes as u64,
+            fpi_bytes: fpi_bytes as u64,
+            buffers_full: buffers_full as i64,
         },
     )
 }
 
 /// Returns what each node has without its inputs and without the subplans that it called. `all` returns what a node has with them, and
 /// `called` what these subplans have.
-fn own<T>(
+///
+/// If a node has less than the nodes below it, a node above it has that: core charges what the workers of a Gather did to the node that
+/// starts the Gather again.
+fn own<T, const N: usize>(
     nodes: &[PlanNode],
-    all: impl Fn(usize) -> Option<T>,
-    called: impl Fn(usize) -> Option<T>,
-    subtract: impl Fn(&mut T, &T),
+    all: impl Fn(usize) -> Option<[f64; N]>,
+    called: impl Fn(usize) -> Option<[f64; N]>,
+    make: impl Fn([f64; N]) -> T,
 ) -> Vec<Option<T>> {
-    let mut own: Vec<Option<T>> = Vec::new();
-    if own.try_reserve_exact(nodes.len()).is_err() {
-        return own;
+    let (mut own, mut made) = (Vec::new(), Vec::new());
+    if own.try_reserve_exact(nodes.len()).is_err() || made.try_reserve_exact(nodes.len()).is_err() {
+        return made;
     }
+    let subtract = |from: &mut [f64; N], what: &[f64; N]| {
+        from.iter_mut().zip(what).for_each(|(from, what)| *from -= what);
+    };
     own.extend((0..nodes.len()).map(&all));
     for (i, node) in nodes.iter().enumerate() {
         let above = node.parent.filter(|_| node.subplan_name.is_none());
@@ -55,7 +70,17 @@ fn own<T>(
             subtract(own, &called);
         }
     }
-    own
+    for (i, node) in nodes.iter().enumerate().rev() {
+        let Some(of_node) = &mut own[i] else { continue };
+        let missing = of_node.map(|figure| (-figure).max(0.0));
+        *of_node = of_node.map(|figure| figure.max(0.0));
+        let above = node.parent.filter(|parent| *parent < i);
+        if let Some(above) = above.and_then(|parent| own[parent].as_mut()) {
+            subtract(above, &missing);
+        }
+    }
+    made.extend(own.into_iter().map(|own| own.map(&make)));
+    made
 }
 
 /// Returns whether the node may run inside another node than its parent.
@@ -89,6 +114,19 @@ mod tests {
             },
             ..NodeTotals::default()
         }
+    }
+
+    #[test]
+    fn what_a_node_lacks_a_node_above_has() {
+        let nodes = [
+            node(None, None),
+            node(Some(0), None),
+            node(Some(1), None),
+            node(Some(2), None),
+        ];
+        let own = own_io(&nodes, &[read(88), read(12), read(12), read(60)]);
+        let reads: Vec<_> = own.iter().map(|own| own.map(|own| own.read)).collect();
+        assert_eq!(reads, [Some(28), Some(0), Some(0), Some(60)]);
     }
 
     #[test]
