@@ -317,7 +317,7 @@ fn table(shapes: Vec<Shape>, seeds: u64) -> Vec<(String, Honesty)> {
     all
 }
 
-/// What is promised, with fewer runs: so the limits are those of chance, three standard errors below. Rare long calls of which neither a beat
+/// What is promised, with fewer runs, so with wider limits. Rare long calls of which neither a beat
 /// nor a sample can be expected are not promised; the whole table has them.
 #[test]
 fn stated_errors_hold() {
@@ -350,7 +350,7 @@ fn stated_errors_hold() {
         assert!(honesty.within[1] >= 0.86, "{name}: {honesty}");
         assert!(honesty.within[2] >= 0.94, "{name}: {honesty}");
         assert!(
-            honesty.stated <= 1.7 * honesty.actual.max(KNOWN),
+            honesty.stated <= 1.8 * honesty.actual.max(KNOWN),
             "{name}: {honesty}"
         );
     }
