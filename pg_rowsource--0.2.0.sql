@@ -513,7 +513,11 @@ CREATE FUNCTION pg_stat_rowsource_plans(
     OUT workers_launched bigint,
     OUT details jsonb,
     OUT wait_time float8,
-    OUT client_time float8
+    OUT client_time float8,
+    OUT response_time float8,
+    OUT max_response_time float8,
+    OUT before_time float8,
+    OUT commit_time float8
 ) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pg_stat_rowsource_plans_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
@@ -586,6 +590,10 @@ COMMENT ON COLUMN pg_stat_rowsource_plans.workers_launched IS 'Parallel workers 
 COMMENT ON COLUMN pg_stat_rowsource_plans.details IS 'Triggers with calls and milliseconds, what just-in-time compilation did, and the blocks that planning used, in all executions; null if nothing of these';
 COMMENT ON COLUMN pg_stat_rowsource_plans.wait_time IS 'Milliseconds that the statement''s own process waited while it ran; a part of total_time. Not planning and commit, nor parallel workers: pg_stat_rowsource_waits shows these too. NULL if waits are not counted';
 COMMENT ON COLUMN pg_stat_rowsource_plans.client_time IS 'The part of wait_time in which it waited for the client: to send rows to it, for example';
+COMMENT ON COLUMN pg_stat_rowsource_plans.response_time IS 'Milliseconds that clients waited for the executions: before_time, total_time and commit_time; without the way of messages. NULL for statements in functions';
+COMMENT ON COLUMN pg_stat_rowsource_plans.max_response_time IS 'The response time of the execution for which a client waited longest';
+COMMENT ON COLUMN pg_stat_rowsource_plans.before_time IS 'Milliseconds from the arrival of the clients'' messages to the executor: parsing, planning, binding, the executor''s start, and waits for locks meanwhile';
+COMMENT ON COLUMN pg_stat_rowsource_plans.commit_time IS 'Milliseconds from the end of the executions to that of their transactions, where these ended with them: deferred triggers, and waits for the disk and for standbys. The commit of a transaction block belongs to COMMIT. It is known when its session sends the next statement, or ends';
 
 CREATE FUNCTION pg_stat_rowsource_histogram(
     OUT userid oid,
