@@ -152,8 +152,18 @@ pub fn assemble<N: Nodes>(nodes: &N, statement: &StatementSample, scratch: &mut 
     }
     if statement.mode != Mode::CoreOnly {
         add_usage_to_parents(stats, |i| samples[i].place.input_of());
-        for ((stats, sample), core) in stats.iter_mut().zip(&*samples).zip(cores) {
+        for ((stats, sample), core) in stats.iter_mut().zip(&*samples).zip(&*cores) {
             add_core_usage(stats, sample, core);
+        }
+        // Core shuts subplans down with the nodes that they are shown below. That is in their parents' figures too.
+        for (sample, core) in samples.iter().zip(&*cores) {
+            if let Some(parent) = sample.place.parent
+                && sample.place.by_expression
+                && core.worker_loops == 0.0
+            {
+                let (buffers, wal) = (core.buffers.get_or_zero(), core.wal.get_or_zero());
+                list_called(called, parent, Called::of(&buffers, &wal))?;
+            }
         }
     }
     if statement.mode == Mode::CoreOnly {
