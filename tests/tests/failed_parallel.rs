@@ -127,7 +127,11 @@ fn collect(plan: &Value, parts: &mut Vec<(usize, i64)>) {
     let number = |worker: &Value, key: &str| worker[key].as_f64().unwrap_or(0.0);
     let of_worker =
         |worker: &Value| (number(worker, "Actual Rows") * number(worker, "Actual Loops")).round() as i64;
-    parts.push((workers.len(), workers.iter().map(of_worker).sum()));
+    // From 19 on, a scan also shows the workers that were not launched.
+    let ran = workers
+        .iter()
+        .filter(|worker| number(worker, "Actual Loops") > 0.0);
+    parts.push((ran.count(), workers.iter().map(of_worker).sum()));
     for below in plan["Plans"].as_array().into_iter().flatten() {
         collect(below, parts);
     }

@@ -374,7 +374,7 @@ fn a_slow_client_is_the_statements() {
     let (mut observer, mut client) = (server.connect(), session(&server));
     let id = pid(&mut client);
     let statement = "SELECT repeat('x', 1000) AS pad FROM generate_series(1, 50000) /* slow */";
-    let mut rows = client.query_raw(statement, Vec::<String>::new()).expect("rows");
+    let rows = client.query_raw(statement, Vec::<String>::new()).expect("rows");
     until_waiting(&mut observer, id, "ClientWrite");
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(rows.count().expect("rows"), 50_000);

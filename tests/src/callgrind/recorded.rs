@@ -15,7 +15,7 @@ pub const RECORDED: &[Recorded] = &[
     Recorded {
         major: 15,
         calls: [12.7, 23.2, 55.4],
-        statements: Some([2_450.0, 2_460.0, 2_620.0, 3_960.0, 4_600.0, 560.0]),
+        statements: Some([2_560.0, 2_580.0, 2_790.0, 4_100.0, 4_890.0, 590.0]),
     },
     Recorded {
         major: 17,
@@ -30,7 +30,7 @@ pub const RECORDED: &[Recorded] = &[
     Recorded {
         major: 19,
         calls: [12.7, 23.2, 55.4],
-        statements: Some([2_450.0, 2_470.0, 2_610.0, 4_070.0, 4_700.0, 540.0]),
+        statements: Some([2_620.0, 2_640.0, 2_810.0, 4_240.0, 5_030.0, 580.0]),
     },
 ];
 
