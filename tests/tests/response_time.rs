@@ -135,15 +135,15 @@ fn a_wait_for_the_table_is_a_part_of_the_response_time() {
             Box::new(|client| drop(client.query("SELECT min(id) FROM t WHERE id < $1", &[&7]))),
         ),
         (
-            "DECLARE%",
+            "%SELECT id * %",
             Box::new(|client| {
-                run_each(client, "BEGIN; DECLARE c CURSOR FOR SELECT id + 5 FROM t");
+                run_each(client, "BEGIN; DECLARE c CURSOR FOR SELECT id * 5 FROM t");
                 run_each(client, "FETCH 3 FROM c; FETCH 3 FROM c; CLOSE c; COMMIT");
             }),
         ),
         (
-            "CREATE TABLE made%",
-            Box::new(|client| run_each(client, "CREATE TABLE made AS SELECT id + 6 FROM t")),
+            "%SELECT id - %",
+            Box::new(|client| run_each(client, "CREATE TABLE made AS SELECT id - 6 FROM t")),
         ),
         (
             "INSERT INTO written%",
