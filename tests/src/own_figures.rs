@@ -24,7 +24,7 @@ const SUMS: &str = "
                ('WAL records', n.wal_records, r.wal_records, p.wal_records),
                ('WAL bytes', n.wal_bytes, r.wal_bytes, p.wal_bytes),
                ('ns', CASE WHEN NOT is_parallel THEN round(n.ms * 1e6)::int8 END, floor(r.total_time * (1 - 1e-9) * 1e6)::int8 - 1,
-                ceil(p.total_time * (1 + 1e-9) * 1e6)::int8 + 1)
+                ceil(greatest(p.total_time, r.total_time) * (1 + 1e-9) * 1e6)::int8 + 1)
            ) f(what, own, root, total)
      WHERE r.node_id = 0";
 
