@@ -3,8 +3,8 @@
 use super::history::{Stored, Wanted};
 use super::surface::{Adds, View, functions};
 use super::{
-    ash, call_trace, clocks, display, explain, export, flips, history, live, logical_io, nodes, plans,
-    progress, sql_trace, store, stored_report, temp_usage, tempfile, trace_targets, waits,
+    ash, call_trace, clocks, commands, display, explain, export, flips, history, live, logical_io, nodes,
+    plans, progress, sql_trace, store, stored_report, temp_usage, tempfile, trace_targets, waits,
 };
 use crate::pg::server::srf::{Call, Shape, export};
 use pgrx::pg_sys::Datum;
@@ -30,6 +30,10 @@ const RAN: [&str; 2] = [
 const RUNS: [&str; 2] = ["The user who runs the statement", "The database in which it runs"];
 
 functions! {
+    /// The commands to begin with, with the ids of what the server has measured
+    rowsource() "VOLATILE STRICT PARALLEL RESTRICTED"
+        -> rows(commands::columns(), |rows| commands::rows(rows));
+
     /// Shows a plan as a table, like DBMS_XPLAN. Without ids it shows this session's last measured
     /// statement; with a pid, what that process runs now
     rowsource_display(

@@ -3,6 +3,7 @@
 mod ash;
 mod call_trace;
 mod clocks;
+mod commands;
 mod display;
 mod explain;
 mod export;

@@ -57,6 +57,7 @@ pub fn inet(text: &str) -> Value {
 
 /// The rows that a set-returning function returns.
 pub struct Rows {
+    function: pg_sys::Oid,
     result: *mut pg_sys::ReturnSetInfo,
     columns: usize,
     values: Vec<pg_sys::Datum>,
@@ -85,6 +86,7 @@ impl Rows {
             );
             pg_sys::MemoryContextSwitchTo(row_context);
             Rows {
+                function: (*(*fcinfo).flinfo).fn_oid,
                 result,
                 columns: (*(*result).setDesc).natts as usize,
                 values: Vec::new(),
@@ -92,6 +94,13 @@ impl Rows {
                 row_context,
             }
         }
+    }
+
+    /// Returns the schema of the function that returns them.
+    pub fn function_schema(&self) -> Option<String> {
+        // SAFETY: the function accepts any number.
+        let schema = unsafe { pg_sys::get_func_namespace(self.function) };
+        server::schema_name(schema.to_u32())
     }
 
     /// Adds a row. May be cancelled.
