@@ -29,7 +29,11 @@ fn session(server: &Server, database: &str) -> Client {
         .expect("a database can be created");
     let mut client = server.try_connect_to("postgres", database).expect("a session");
     client
-        .batch_execute("CREATE EXTENSION pg_rowsource; SELECT rowsource_reset()")
+        .batch_execute(&format!(
+            "CREATE SCHEMA rowsource; GRANT USAGE ON SCHEMA rowsource TO PUBLIC; CREATE EXTENSION pg_rowsource SCHEMA rowsource;
+             ALTER DATABASE {database} SET search_path = \"$user\", public, rowsource; SET search_path = \"$user\", public, rowsource;
+             SELECT rowsource_reset()"
+        ))
         .expect("the extension can be created");
     for statement in statements(&documents::read("docs/examples.sql")) {
         run(&mut client, &statement)

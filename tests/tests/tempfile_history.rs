@@ -353,7 +353,7 @@ fn the_history_does_not_depend_on_search_path() {
     let mut client = server.connect();
     run_each(
         &mut client,
-        "CREATE SCHEMA elsewhere; ALTER EXTENSION pg_rowsource SET SCHEMA elsewhere; CREATE SCHEMA trap;
+        "DROP EXTENSION pg_rowsource; CREATE SCHEMA elsewhere; CREATE EXTENSION pg_rowsource SCHEMA elsewhere; CREATE SCHEMA trap;
          CREATE TABLE trap.rowsource_snapshots (snap_id bigint, taken_at timestamptz);
          CREATE FUNCTION trap.max(bigint) RETURNS bigint LANGUAGE sql AS 'SELECT 1 / 0';
          SET search_path = trap, public; SELECT elsewhere.rowsource_snapshot(); SELECT elsewhere.rowsource_snapshot();

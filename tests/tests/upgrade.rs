@@ -3,7 +3,7 @@
 use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::environment::environment;
-use rowsource_tests::session::{run_each, texts, value};
+use rowsource_tests::session::{must_fail, run_each, texts, value};
 use std::fs;
 
 /// Returns the versions with a script in the repository: `pg_rowsource--A.sql` installs A, `pg_rowsource--A--B.sql` updates it.
@@ -261,12 +261,12 @@ fn restored(server: &Server, dump: &[u8]) -> Client {
 }
 
 #[test]
-fn the_extension_can_be_moved_and_dumped() {
-    let server = Server::preloaded("relocate", &[]);
+fn the_extension_can_be_in_any_schema_and_is_dumped() {
+    let server = Server::preloaded("elsewhere", &[]);
     let mut client = server.connect();
     run_each(
         &mut client,
-        "CREATE SCHEMA elsewhere; CREATE EXTENSION pg_rowsource; ALTER EXTENSION pg_rowsource SET SCHEMA elsewhere;
+        "CREATE SCHEMA elsewhere; CREATE EXTENSION pg_rowsource SCHEMA elsewhere;
          CREATE TABLE t AS SELECT 1 AS id; SELECT count(*) FROM t; SELECT elsewhere.rowsource_snapshot();
          SELECT count(*) FROM t; SELECT elsewhere.rowsource_snapshot();
          GRANT SELECT ON elsewhere.rowsource_misestimates TO pg_monitor; CREATE DATABASE restored",
@@ -309,4 +309,7 @@ fn the_extension_can_be_moved_and_dumped() {
     );
     assert_eq!(last, 3);
     server.assert_no_crash();
+    let of_another = "INSERT INTO elsewhere.rowsource_snapshots (format) VALUES (0)";
+    let (_, message) = must_fail(&mut restored, of_another);
+    assert!(message.contains("snapshot_of_this_version"), "{message}");
 }
