@@ -3,14 +3,14 @@
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION pg_rowsource" to load this file. \quit
 
--- What the library declares in src/functions: `make accept` writes it.
+-- `make accept` writes this file: it has what the library declares in src/functions.
 
 CREATE FUNCTION rowsource(
-    OUT question text, -- What one may ask
-    OUT command text -- The command that answers it
+    OUT question text,
+    OUT command text
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_0_2';
 COMMENT ON FUNCTION rowsource() IS 'The commands to begin with, with the ids of what the server has measured';
 
 CREATE FUNCTION rowsource_display(
@@ -19,8 +19,8 @@ CREATE FUNCTION rowsource_display(
     format text DEFAULT 'ALLSTATS LAST',
     pid int DEFAULT NULL
 ) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_display_0_2'
-LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_display_0_2';
 COMMENT ON FUNCTION rowsource_display(bigint, bigint, text, int) IS 'Shows a plan as a table, like DBMS_XPLAN. Without ids it shows this session''s last measured statement; with a pid, what that process runs now';
 
 CREATE FUNCTION rowsource_explain(
@@ -29,8 +29,8 @@ CREATE FUNCTION rowsource_explain(
     format text DEFAULT 'text',
     which text DEFAULT 'last'
 ) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_explain_0_2'
-LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_explain_0_2';
 COMMENT ON FUNCTION rowsource_explain(bigint, bigint, text, text) IS 'Prints a plan as EXPLAIN (ANALYZE, BUFFERS, WAL) does. format: text, json, yaml or xml. which: last, mean, total, slowest, failed or cancelled';
 
 CREATE FUNCTION rowsource_folded(
@@ -38,8 +38,8 @@ CREATE FUNCTION rowsource_folded(
     planid bigint DEFAULT NULL,
     which text DEFAULT 'last'
 ) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_folded_0_2'
-LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_folded_0_2';
 COMMENT ON FUNCTION rowsource_folded(bigint, bigint, text) IS 'Exports a plan as folded stacks, for flame graphs. which: last, mean, total, slowest, failed or cancelled';
 
 CREATE FUNCTION rowsource_speedscope(
@@ -47,8 +47,8 @@ CREATE FUNCTION rowsource_speedscope(
     planid bigint DEFAULT NULL,
     which text DEFAULT 'last'
 ) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_speedscope_0_2'
-LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_speedscope_0_2';
 COMMENT ON FUNCTION rowsource_speedscope(bigint, bigint, text) IS 'Exports a plan as a file of speedscope. which: last, mean, total, slowest, failed or cancelled';
 
 CREATE FUNCTION rowsource_html(
@@ -56,8 +56,8 @@ CREATE FUNCTION rowsource_html(
     planid bigint DEFAULT NULL,
     which text DEFAULT 'last'
 ) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_html_0_2'
-LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_html_0_2';
 COMMENT ON FUNCTION rowsource_html(bigint, bigint, text) IS 'Returns a plan as one HTML page';
 
 CREATE FUNCTION rowsource_histogram_plot(
@@ -65,8 +65,8 @@ CREATE FUNCTION rowsource_histogram_plot(
     planid bigint DEFAULT NULL,
     node_id int DEFAULT 0
 ) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_histogram_plot_0_2'
-LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_histogram_plot_0_2';
 COMMENT ON FUNCTION rowsource_histogram_plot(bigint, bigint, int) IS 'Plots how long a node''s timed calls took';
 
 CREATE FUNCTION rowsource_logical_io(
@@ -75,44 +75,44 @@ CREATE FUNCTION rowsource_logical_io(
     blocks bigint DEFAULT NULL,
     pattern text DEFAULT 'sequential',
     seed bigint DEFAULT NULL,
-    OUT from_us float8, -- The lower bound of the bucket, in microseconds
-    OUT to_us float8, -- The upper bound, in microseconds; NULL if it has none
-    OUT hits bigint, -- Gets that found the block in a buffer
-    OUT reads bigint, -- Gets that had to read the block
-    OUT hit_min_us float8, -- Microseconds of the shortest of all hits, without what reading the clock took
-    OUT hit_mean_us float8, -- Microseconds of a hit on average
-    OUT hit_p50_us float8, -- Microseconds that half of the hits took at most
-    OUT hit_p99_us float8, -- Microseconds that 99 % of the hits took at most
-    OUT hit_max_us float8, -- Microseconds of the longest hit
-    OUT read_min_us float8, -- Microseconds of the shortest of all reads, without what reading the clock took
-    OUT read_mean_us float8, -- Microseconds of a read on average
-    OUT read_p50_us float8, -- Microseconds that half of the reads took at most
-    OUT read_p99_us float8, -- Microseconds that 99 % of the reads took at most
-    OUT read_max_us float8, -- Microseconds of the longest read
-    OUT timer_us float8 -- Microseconds that reading the clock took
+    OUT from_us float8,
+    OUT to_us float8,
+    OUT hits bigint,
+    OUT reads bigint,
+    OUT hit_min_us float8,
+    OUT hit_mean_us float8,
+    OUT hit_p50_us float8,
+    OUT hit_p99_us float8,
+    OUT hit_max_us float8,
+    OUT read_min_us float8,
+    OUT read_mean_us float8,
+    OUT read_p50_us float8,
+    OUT read_p99_us float8,
+    OUT read_max_us float8,
+    OUT timer_us float8
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_logical_io_0_2'
-LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_logical_io_0_2';
 COMMENT ON FUNCTION rowsource_logical_io(regclass, text, bigint, text, bigint) IS 'Gets blocks of a relation, and returns how long that took. pattern: sequential or random';
 
 CREATE FUNCTION rowsource_call_trace(
     sql text,
     max_calls int DEFAULT 10000,
-    OUT seq bigint, -- Numbers the lines from 1 on
-    OUT at_us float8, -- Microseconds since the statement began
-    OUT depth int, -- The number of calls in which this one is, or this wait
-    OUT event text, -- ENTER: a call began; LEAVE: it ended; WAIT: a wait ended; OMITTED: what is not listed
-    OUT node_id int, -- The number of the node, as in EXPLAIN
-    OUT operation text, -- What the node does
-    OUT object_name text, -- The index, table or other object that it works on
-    OUT wait_event_type text, -- The type of the event of a wait
-    OUT wait_event text, -- The event
-    OUT elapsed_us float8, -- Microseconds that the call or the wait took
-    OUT rows bigint, -- 1 if a call that ended returned a row, else 0
-    OUT line text -- The same as indented text
+    OUT seq bigint,
+    OUT at_us float8,
+    OUT depth int,
+    OUT event text,
+    OUT node_id int,
+    OUT operation text,
+    OUT object_name text,
+    OUT wait_event_type text,
+    OUT wait_event text,
+    OUT elapsed_us float8,
+    OUT rows bigint,
+    OUT line text
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_call_trace_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'rowsource_call_trace_0_2';
 COMMENT ON FUNCTION rowsource_call_trace(text, int) IS 'Runs a statement once, and lists the calls of its plan''s nodes and the waits inside them. Its rows are thrown away';
 
 CREATE FUNCTION rowsource_trace_start(
@@ -126,36 +126,40 @@ CREATE FUNCTION rowsource_trace_start(
     queryid bigint DEFAULT NULL,
     expires_after interval DEFAULT NULL
 ) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_trace_start_0_2'
-LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'rowsource_trace_start_0_2';
 COMMENT ON FUNCTION rowsource_trace_start(boolean, boolean, int, text, text, text, inet, bigint, interval) IS 'Begins the SQL trace of this session, and returns the name of its file; with conditions, that of all sessions for which they hold, and returns the number of the target. waits: list each wait. binds: list the values of parameters';
+REVOKE ALL ON FUNCTION rowsource_trace_start(boolean, boolean, int, text, text, text, inet, bigint, interval) FROM PUBLIC;
 
 CREATE FUNCTION rowsource_trace_stop(
     target int DEFAULT NULL,
     all_targets boolean DEFAULT false
 ) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_trace_stop_0_2'
-LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'rowsource_trace_stop_0_2';
 COMMENT ON FUNCTION rowsource_trace_stop(int, boolean) IS 'Ends the SQL trace of this session, and returns the name of its last file; with target, removes this target, and with all_targets all of them';
+REVOKE ALL ON FUNCTION rowsource_trace_stop(int, boolean) FROM PUBLIC;
 
 CREATE FUNCTION rowsource_trace_targets(
-    OUT target int, -- Its number, for rowsource_trace_stop()
-    OUT pid int, -- Condition: the process of this session, until it ends
-    OUT application_name text, -- Condition: the session's application_name
-    OUT roleid oid, -- Condition: the OID of the session's user, or of the role that SET ROLE has chosen
-    OUT dbid oid, -- Condition: the OID of the session's database
-    OUT client_addr inet, -- Condition: the address of the client, or a network that contains it
-    OUT queryid bigint, -- Only this statement is traced, with what it calls
-    OUT waits boolean, -- Whether each wait is listed
-    OUT binds boolean, -- Whether the values of parameters are listed
-    OUT set_by oid, -- The OID of the role that has set it
-    OUT since timestamptz, -- When it was set
-    OUT expires timestamptz, -- When it expires
-    OUT sessions int -- How many sessions have found at their last look that it means them
+    OUT target int,
+    OUT pid int,
+    OUT application_name text,
+    OUT roleid oid,
+    OUT dbid oid,
+    OUT client_addr inet,
+    OUT queryid bigint,
+    OUT waits boolean,
+    OUT binds boolean,
+    OUT set_by oid,
+    OUT since timestamptz,
+    OUT expires timestamptz,
+    OUT sessions int
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_trace_targets_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'rowsource_trace_targets_0_2';
 COMMENT ON FUNCTION rowsource_trace_targets() IS 'The rows of the view rowsource_trace_targets, with OIDs instead of names';
+REVOKE ALL ON FUNCTION rowsource_trace_targets() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION rowsource_trace_targets() TO pg_read_all_stats;
 
 CREATE FUNCTION rowsource_trace_files(
     OUT file text,
@@ -167,8 +171,8 @@ CREATE FUNCTION rowsource_trace_files(
     OUT is_own boolean,
     OUT lost_lines bigint
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_trace_files_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'rowsource_trace_files_0_2';
 COMMENT ON FUNCTION rowsource_trace_files() IS 'The rows of the view rowsource_trace_files';
 
 CREATE VIEW rowsource_trace_files AS
@@ -182,6 +186,7 @@ COMMENT ON COLUMN rowsource_trace_files.session_start IS 'When the process began
 COMMENT ON COLUMN rowsource_trace_files.modified IS 'When it was last written';
 COMMENT ON COLUMN rowsource_trace_files.is_own IS 'Whether this session writes it';
 COMMENT ON COLUMN rowsource_trace_files.lost_lines IS 'Lines of all files of this session that could not be written; NULL for other sessions';
+GRANT SELECT ON rowsource_trace_files TO PUBLIC;
 
 CREATE FUNCTION rowsource_tkprof(
     files text DEFAULT NULL,
@@ -189,56 +194,56 @@ CREATE FUNCTION rowsource_tkprof(
     sort text DEFAULT NULL,
     statements int DEFAULT NULL
 ) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_tkprof_0_2'
-LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'rowsource_tkprof_0_2';
 COMMENT ON FUNCTION rowsource_tkprof(text, int, text, int) IS 'Prints a report of trace files, like TKPROF. files: names separated by commas; pid: those of a process; without both, those of this session. sort: words like exeela';
 
 CREATE FUNCTION rowsource_tkprof_store(
     sort text DEFAULT 'totela',
     statements int DEFAULT NULL
 ) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_tkprof_store_0_2'
-LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_tkprof_store_0_2';
 COMMENT ON FUNCTION rowsource_tkprof_store(text, int) IS 'Prints the report of rowsource_tkprof() from the statistics of the plans, also of statements that were not traced. What these do not say is a dash. Texts of others are hidden, as in pg_stat_rowsource';
 
 CREATE FUNCTION rowsource_trace_events(
     files text DEFAULT NULL,
     pid int DEFAULT NULL
 ) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_trace_events_0_2'
-LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'rowsource_trace_events_0_2';
 COMMENT ON FUNCTION rowsource_trace_events(text, int) IS 'Returns trace files as Trace Event JSON, which Perfetto and speedscope open';
 
 CREATE FUNCTION rowsource_histogram_plot(
     from_us float8[],
     counts bigint[]
 ) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_histogram_lines_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_histogram_lines_0_2';
 COMMENT ON FUNCTION rowsource_histogram_plot(float8[], bigint[]) IS 'Plots a histogram: the lower bounds of its buckets in microseconds, and their counts';
 
 CREATE FUNCTION rowsource_last(
-    OUT queryid bigint, -- Identifies the statement, as in pg_stat_statements
-    OUT planid bigint, -- Identifies its plan
-    OUT outcome text -- How it ended: completed, failed or cancelled
+    OUT queryid bigint,
+    OUT planid bigint,
+    OUT outcome text
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_last_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_last_0_2';
 COMMENT ON FUNCTION rowsource_last() IS 'Identifies this session''s last measured statement, and tells how it ended';
 
 CREATE FUNCTION rowsource_clocks(
     calls int DEFAULT 1000000,
-    OUT clock_source text, -- Its name, as setting pg_rowsource.clock_source has it
-    OUT usable boolean, -- Whether it can be used
-    OUT reason text, -- Why it cannot be used
-    OUT auto boolean, -- Whether pg_rowsource.clock_source = auto uses it
-    OUT reading_ns float8, -- Nanoseconds that a reading takes
-    OUT resolution_ns float8, -- Its smallest step, in nanoseconds
-    OUT backward_steps bigint, -- How often it went back
-    OUT largest_backward_step_ns float8 -- Its largest step back, in nanoseconds
+    OUT clock_source text,
+    OUT usable boolean,
+    OUT reason text,
+    OUT auto boolean,
+    OUT reading_ns float8,
+    OUT resolution_ns float8,
+    OUT backward_steps bigint,
+    OUT largest_backward_step_ns float8
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_clocks_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_clocks_0_2';
 COMMENT ON FUNCTION rowsource_clocks(int) IS 'Measures the cost and the behaviour of each clock of this machine';
 
 CREATE FUNCTION pg_stat_rowsource(
@@ -346,8 +351,8 @@ CREATE FUNCTION pg_stat_rowsource(
     OUT wait_time float8,
     OUT last_wait_time float8
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pg_stat_rowsource_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'pg_stat_rowsource_0_2';
 COMMENT ON FUNCTION pg_stat_rowsource() IS 'The rows of the view pg_stat_rowsource';
 
 CREATE VIEW pg_stat_rowsource AS
@@ -461,6 +466,7 @@ COMMENT ON COLUMN pg_stat_rowsource.details IS 'What else EXPLAIN (ANALYZE) know
 COMMENT ON COLUMN pg_stat_rowsource.last_details IS 'details of the last execution';
 COMMENT ON COLUMN pg_stat_rowsource.wait_time IS 'Milliseconds that the node itself waited, in all its processes; a part of self_time. The rest of that is processor time, and time spent waiting for a processor. NULL if waits are not counted, or only rows are';
 COMMENT ON COLUMN pg_stat_rowsource.last_wait_time IS 'wait_time of the last execution';
+GRANT SELECT ON pg_stat_rowsource TO PUBLIC;
 
 CREATE FUNCTION pg_stat_rowsource_plans(
     OUT userid oid,
@@ -527,8 +533,8 @@ CREATE FUNCTION pg_stat_rowsource_plans(
     OUT before_time float8,
     OUT commit_time float8
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pg_stat_rowsource_plans_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'pg_stat_rowsource_plans_0_2';
 COMMENT ON FUNCTION pg_stat_rowsource_plans() IS 'The rows of the view pg_stat_rowsource_plans';
 
 CREATE VIEW pg_stat_rowsource_plans AS
@@ -602,6 +608,7 @@ COMMENT ON COLUMN pg_stat_rowsource_plans.response_time IS 'Milliseconds that cl
 COMMENT ON COLUMN pg_stat_rowsource_plans.max_response_time IS 'The response time of the execution for which a client waited longest';
 COMMENT ON COLUMN pg_stat_rowsource_plans.before_time IS 'Milliseconds from the arrival of the clients'' messages to the executor: parsing, planning, binding, the executor''s start, and waits for locks meanwhile';
 COMMENT ON COLUMN pg_stat_rowsource_plans.commit_time IS 'Milliseconds from the end of the executions to that of their transactions, where these ended with them: deferred triggers, and waits for the disk and for standbys. The commit of a transaction block belongs to COMMIT. It is known when its session sends the next statement, or ends';
+GRANT SELECT ON pg_stat_rowsource_plans TO PUBLIC;
 
 CREATE FUNCTION pg_stat_rowsource_histogram(
     OUT userid oid,
@@ -616,8 +623,8 @@ CREATE FUNCTION pg_stat_rowsource_histogram(
     OUT to_us float8,
     OUT timed_calls bigint
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pg_stat_rowsource_histogram_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'pg_stat_rowsource_histogram_0_2';
 COMMENT ON FUNCTION pg_stat_rowsource_histogram() IS 'The rows of the view pg_stat_rowsource_histogram';
 
 CREATE VIEW pg_stat_rowsource_histogram AS
@@ -639,52 +646,53 @@ COMMENT ON COLUMN pg_stat_rowsource_histogram.did_read IS 'Whether these calls r
 COMMENT ON COLUMN pg_stat_rowsource_histogram.from_us IS 'The lower bound of the bucket, in microseconds';
 COMMENT ON COLUMN pg_stat_rowsource_histogram.to_us IS 'The upper bound of the bucket, in microseconds; NULL if it has none';
 COMMENT ON COLUMN pg_stat_rowsource_histogram.timed_calls IS 'Timed calls of the node that took this long';
+GRANT SELECT ON pg_stat_rowsource_histogram TO PUBLIC;
 
 CREATE FUNCTION rowsource_plan_flips(
-    OUT at timestamptz, -- When the first execution of the new plan ended
-    OUT userid oid, -- The OID of the user who ran the statement
-    OUT dbid oid, -- The OID of the database in which the statement ran
-    OUT queryid bigint, -- Identifies the statement, as in pg_stat_statements and pg_stat_activity
-    OUT toplevel boolean, -- Whether a client sent the statement; false if another statement ran it
-    OUT from_planid bigint, -- The plan before
-    OUT from_plan_shape bigint, -- Distinguishes different plans with the same planid
-    OUT to_planid bigint, -- The plan that took over
-    OUT to_plan_shape bigint, -- Distinguishes different plans with the same planid
-    OUT calls_before bigint, -- Executions of the plan before, since it took over itself
-    OUT mean_time_before float8, -- Milliseconds of these executions on average
-    OUT stderr_before float8, -- The standard error of that mean
-    OUT typical_time_before float8, -- Milliseconds of a typical execution of the plan before, since it took over itself: the geometric mean, which few very long executions hardly change
-    OUT calls_after bigint, -- Executions of the new plan, until another one took over
-    OUT mean_time_after float8, -- Milliseconds of these executions on average
-    OUT stderr_after float8, -- The standard error of that mean
-    OUT typical_time_after float8, -- The same for the new plan, until another one took over
-    OUT extra_time float8, -- Milliseconds that the executions of the new plan took longer in all than they would have taken before; negative if they took less. It is the difference of the mean times if that is more than chance, else that of the typical times
-    OUT verdict text, -- slower or faster: a typical execution is; slower or faster on average: only the mean is; or no difference that can be told. Tests at 95 % that need two executions of each plan
-    OUT query text -- The text of the statement; NULL if neither plan is stored any more
+    OUT at timestamptz,
+    OUT userid oid,
+    OUT dbid oid,
+    OUT queryid bigint,
+    OUT toplevel boolean,
+    OUT from_planid bigint,
+    OUT from_plan_shape bigint,
+    OUT to_planid bigint,
+    OUT to_plan_shape bigint,
+    OUT calls_before bigint,
+    OUT mean_time_before float8,
+    OUT stderr_before float8,
+    OUT typical_time_before float8,
+    OUT calls_after bigint,
+    OUT mean_time_after float8,
+    OUT stderr_after float8,
+    OUT typical_time_after float8,
+    OUT extra_time float8,
+    OUT verdict text,
+    OUT query text
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_plan_flips_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_plan_flips_0_2';
 COMMENT ON FUNCTION rowsource_plan_flips() IS 'The changes of plans, with the mean times, their standard errors, and the typical times (geometric means)';
 
 CREATE FUNCTION rowsource_info(
-    OUT plans bigint, -- The number of stored plans
-    OUT max_plans int, -- pg_rowsource.max
-    OUT bytes bigint, -- Bytes of the plans
-    OUT max_bytes bigint, -- Bytes that they may have
-    OUT evictions bigint, -- Plans that made room for others
-    OUT incomplete_since timestamptz, -- Since when the plans do not contain all executions; NULL if they do
-    OUT refused bigint, -- Executions that could not be stored
-    OUT truncated bigint, -- Plans with a text or predicates that were cut
-    OUT stats_reset timestamptz, -- When the plans were last reset
-    OUT off_since timestamptz, -- Since when pg_rowsource.enabled is off; NULL while it is on
-    OUT sessions_without_beats bigint, -- Sessions in which long calls without I/O may be missed
-    OUT without_beats_because text, -- Why, for one of them
-    OUT snapshots_removed bigint, -- Snapshots that were deleted because of their size since the server started
-    OUT sessions_stopped bigint, -- Sessions that measure no more, because that cost too much or failed
-    OUT last_stop text -- The last of them since the server started, and why
+    OUT plans bigint,
+    OUT max_plans int,
+    OUT bytes bigint,
+    OUT max_bytes bigint,
+    OUT evictions bigint,
+    OUT incomplete_since timestamptz,
+    OUT refused bigint,
+    OUT truncated bigint,
+    OUT stats_reset timestamptz,
+    OUT off_since timestamptz,
+    OUT sessions_without_beats bigint,
+    OUT without_beats_because text,
+    OUT snapshots_removed bigint,
+    OUT sessions_stopped bigint,
+    OUT last_stop text
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_info_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 1;
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 1
+AS 'MODULE_PATHNAME', 'rowsource_info_0_2';
 COMMENT ON FUNCTION rowsource_info() IS 'Describes the shared memory of the plans. evictions: plans that made room for others. refused: executions that could not be stored. incomplete_since: when the first of these happened; NULL if the plans contain all executions. off_since: since when pg_rowsource.enabled is off; NULL while it is on. sessions_without_beats: sessions in which long calls without I/O may be missed. without_beats_because: why, for one of them. snapshots_removed: snapshots that were deleted because of pg_rowsource.snapshot_max_size since the server started. sessions_stopped: sessions that measure no more, because that cost more than pg_rowsource.max_overhead or failed. last_stop: the last of them since the server started, and why';
 
 CREATE FUNCTION rowsource_reset(
@@ -692,9 +700,10 @@ CREATE FUNCTION rowsource_reset(
     dbid oid DEFAULT 0,
     queryid bigint DEFAULT 0
 ) RETURNS void
-AS 'MODULE_PATHNAME', 'rowsource_reset_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_reset_0_2';
 COMMENT ON FUNCTION rowsource_reset(oid, oid, bigint) IS 'Deletes the plans of a user, a database or a query; 0 stands for any';
+REVOKE ALL ON FUNCTION rowsource_reset(oid, oid, bigint) FROM PUBLIC;
 
 CREATE FUNCTION pg_stat_tempfile_io(
     OUT datid oid,
@@ -722,16 +731,16 @@ CREATE FUNCTION pg_stat_tempfile_io(
     OUT source text,
     OUT stats_reset timestamptz
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pg_stat_tempfile_io_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'pg_stat_tempfile_io_0_2';
 COMMENT ON FUNCTION pg_stat_tempfile_io() IS 'The rows of the view pg_stat_tempfile_io';
 
 CREATE VIEW pg_stat_tempfile_io AS
     SELECT f.datid, d.datname, f.filetype, f.small_read_reqs, f.small_read_bytes, f.small_read_service_time, f.small_read_avg_time, f.small_read_max_time, f.large_read_reqs, f.large_read_bytes, f.large_read_service_time, f.large_read_avg_time, f.large_read_max_time, f.small_write_reqs, f.small_write_bytes, f.small_write_service_time, f.small_write_avg_time, f.small_write_max_time, f.large_write_reqs, f.large_write_bytes, f.large_write_service_time, f.large_write_avg_time, f.large_write_max_time, f.source, f.stats_reset
       FROM pg_stat_tempfile_io() f LEFT JOIN pg_catalog.pg_database d ON d.oid = f.datid;
 COMMENT ON VIEW pg_stat_tempfile_io IS 'Requests to temporary files since the last reset: a row per database and file type';
-COMMENT ON COLUMN pg_stat_tempfile_io.datname IS 'The database';
 COMMENT ON COLUMN pg_stat_tempfile_io.datid IS 'The OID of the database; 0 for processes without one, NULL if several databases share one set of counters';
+COMMENT ON COLUMN pg_stat_tempfile_io.datname IS 'The database';
 COMMENT ON COLUMN pg_stat_tempfile_io.filetype IS 'work file (sorts, hashes, materialised results) or temp table';
 COMMENT ON COLUMN pg_stat_tempfile_io.small_read_reqs IS 'Read requests of one block or less';
 COMMENT ON COLUMN pg_stat_tempfile_io.small_read_bytes IS 'Bytes read by these requests';
@@ -755,6 +764,7 @@ COMMENT ON COLUMN pg_stat_tempfile_io.large_write_avg_time IS 'Milliseconds of s
 COMMENT ON COLUMN pg_stat_tempfile_io.large_write_max_time IS 'Milliseconds of the longest such request; NULL if only blocks were counted';
 COMMENT ON COLUMN pg_stat_tempfile_io.source IS 'request: each request was counted. counter: core counted the blocks';
 COMMENT ON COLUMN pg_stat_tempfile_io.stats_reset IS 'When these counters were last reset';
+GRANT SELECT ON pg_stat_tempfile_io TO PUBLIC;
 
 CREATE FUNCTION pg_stat_tempfile_io_histogram(
     OUT datid oid,
@@ -765,29 +775,31 @@ CREATE FUNCTION pg_stat_tempfile_io_histogram(
     OUT to_us float8,
     OUT reqs bigint
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pg_stat_tempfile_io_histogram_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'pg_stat_tempfile_io_histogram_0_2';
 COMMENT ON FUNCTION pg_stat_tempfile_io_histogram() IS 'The rows of the view pg_stat_tempfile_io_histogram';
 
 CREATE VIEW pg_stat_tempfile_io_histogram AS
     SELECT f.datid, d.datname, f.filetype, f.operation, f.size, f.from_us, f.to_us, f.reqs
       FROM pg_stat_tempfile_io_histogram() f LEFT JOIN pg_catalog.pg_database d ON d.oid = f.datid;
 COMMENT ON VIEW pg_stat_tempfile_io_histogram IS 'How long the requests to temporary files took, in powers of two';
-COMMENT ON COLUMN pg_stat_tempfile_io_histogram.datname IS 'The database';
 COMMENT ON COLUMN pg_stat_tempfile_io_histogram.datid IS 'The OID of the database; 0 for processes without one, NULL if several databases share one set of counters';
+COMMENT ON COLUMN pg_stat_tempfile_io_histogram.datname IS 'The database';
 COMMENT ON COLUMN pg_stat_tempfile_io_histogram.filetype IS 'work file (sorts, hashes, materialised results) or temp table';
 COMMENT ON COLUMN pg_stat_tempfile_io_histogram.operation IS 'read or write';
 COMMENT ON COLUMN pg_stat_tempfile_io_histogram.size IS 'small: one block or less. large: more than one block';
 COMMENT ON COLUMN pg_stat_tempfile_io_histogram.from_us IS 'The lower bound of the bucket, in microseconds';
 COMMENT ON COLUMN pg_stat_tempfile_io_histogram.to_us IS 'The upper bound of the bucket, in microseconds; NULL if it has none';
 COMMENT ON COLUMN pg_stat_tempfile_io_histogram.reqs IS 'Requests that took this long';
+GRANT SELECT ON pg_stat_tempfile_io_histogram TO PUBLIC;
 
 CREATE FUNCTION rowsource_tempfile_reset(
     dbid oid DEFAULT 0
 ) RETURNS void
-AS 'MODULE_PATHNAME', 'rowsource_tempfile_reset_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_tempfile_reset_0_2';
 COMMENT ON FUNCTION rowsource_tempfile_reset(oid) IS 'Resets the counters of a database''s temporary files; 0 stands for all databases';
+REVOKE ALL ON FUNCTION rowsource_tempfile_reset(oid) FROM PUBLIC;
 
 CREATE FUNCTION pg_stat_rowsource_logical_io(
     OUT userid oid,
@@ -808,8 +820,8 @@ CREATE FUNCTION pg_stat_rowsource_logical_io(
     OUT read_error_us float8,
     OUT read_max_us float8
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pg_stat_rowsource_logical_io_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'pg_stat_rowsource_logical_io_0_2';
 COMMENT ON FUNCTION pg_stat_rowsource_logical_io() IS 'The rows of the view pg_stat_rowsource_logical_io';
 
 CREATE VIEW pg_stat_rowsource_logical_io AS
@@ -837,6 +849,7 @@ COMMENT ON COLUMN pg_stat_rowsource_logical_io.reads IS 'The waits for these rea
 COMMENT ON COLUMN pg_stat_rowsource_logical_io.read_us IS 'Microseconds of such a wait on average';
 COMMENT ON COLUMN pg_stat_rowsource_logical_io.read_error_us IS 'Microseconds that reading the clock adds to each wait at most';
 COMMENT ON COLUMN pg_stat_rowsource_logical_io.read_max_us IS 'Microseconds of the longest wait';
+GRANT SELECT ON pg_stat_rowsource_logical_io TO PUBLIC;
 
 CREATE FUNCTION pg_stat_rowsource_live(
     OUT pid int,
@@ -875,8 +888,8 @@ CREATE FUNCTION pg_stat_rowsource_live(
     OUT wait_event text,
     OUT blocks_until text
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pg_stat_rowsource_live_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'pg_stat_rowsource_live_0_2';
 COMMENT ON FUNCTION pg_stat_rowsource_live() IS 'The rows of the view pg_stat_rowsource_live';
 
 CREATE VIEW pg_stat_rowsource_live AS
@@ -922,6 +935,7 @@ COMMENT ON COLUMN pg_stat_rowsource_live.running IS 'Whether this is the node th
 COMMENT ON COLUMN pg_stat_rowsource_live.wait_event_type IS 'The type of what the process waits for, as in pg_stat_activity, in the row of the node that runs, else of the root; NULL if it does not wait';
 COMMENT ON COLUMN pg_stat_rowsource_live.wait_event IS 'What it waits for';
 COMMENT ON COLUMN pg_stat_rowsource_live.blocks_until IS 'What the figures include. now: everything; last switch: blocks up to the last time that another node ran; last call: calls that have ended; private memory: a measured statement whose nodes are not known, because there was no shared memory for them';
+GRANT SELECT ON pg_stat_rowsource_live TO PUBLIC;
 
 CREATE FUNCTION rowsource_progress(
     OUT pid int,
@@ -945,8 +959,8 @@ CREATE FUNCTION rowsource_progress(
     OUT object_name text,
     OUT running_since timestamptz
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_progress_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_progress_0_2';
 COMMENT ON FUNCTION rowsource_progress() IS 'The rows of the view rowsource_progress';
 
 CREATE VIEW rowsource_progress AS
@@ -977,6 +991,7 @@ COMMENT ON COLUMN rowsource_progress.node_id IS 'The number of the node that run
 COMMENT ON COLUMN rowsource_progress.operation IS 'What that node does, as EXPLAIN calls it';
 COMMENT ON COLUMN rowsource_progress.object_name IS 'The table, index, function or other object that it works on';
 COMMENT ON COLUMN rowsource_progress.running_since IS 'When the call of that node that is in progress began, some milliseconds too early (see Beats in the chapter about time); NULL if the node is not timed';
+GRANT SELECT ON rowsource_progress TO PUBLIC;
 
 CREATE FUNCTION pg_stat_rowsource_waits(
     OUT userid oid,
@@ -993,8 +1008,8 @@ CREATE FUNCTION pg_stat_rowsource_waits(
     OUT mean_time float8,
     OUT max_time float8
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pg_stat_rowsource_waits_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'pg_stat_rowsource_waits_0_2';
 COMMENT ON FUNCTION pg_stat_rowsource_waits() IS 'The rows of the view pg_stat_rowsource_waits';
 
 CREATE VIEW pg_stat_rowsource_waits AS
@@ -1018,6 +1033,7 @@ COMMENT ON COLUMN pg_stat_rowsource_waits.waits IS 'Waits, also those of paralle
 COMMENT ON COLUMN pg_stat_rowsource_waits.total_time IS 'Milliseconds of these waits';
 COMMENT ON COLUMN pg_stat_rowsource_waits.mean_time IS 'Milliseconds of such a wait on average';
 COMMENT ON COLUMN pg_stat_rowsource_waits.max_time IS 'Milliseconds of the longest such wait';
+GRANT SELECT ON pg_stat_rowsource_waits TO PUBLIC;
 
 CREATE FUNCTION rowsource_system_waits(
     OUT backend_type text,
@@ -1029,8 +1045,8 @@ CREATE FUNCTION rowsource_system_waits(
     OUT max_time float8,
     OUT p99 float8
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_system_waits_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_system_waits_0_2';
 COMMENT ON FUNCTION rowsource_system_waits() IS 'The rows of the view rowsource_system_waits';
 
 CREATE VIEW rowsource_system_waits AS
@@ -1044,6 +1060,7 @@ COMMENT ON COLUMN rowsource_system_waits.total_time IS 'Milliseconds of these wa
 COMMENT ON COLUMN rowsource_system_waits.mean_time IS 'Milliseconds of such a wait on average';
 COMMENT ON COLUMN rowsource_system_waits.max_time IS 'Milliseconds of the longest such wait';
 COMMENT ON COLUMN rowsource_system_waits.p99 IS 'Milliseconds that 99 % of these waits took at most, estimated from the histogram';
+GRANT SELECT ON rowsource_system_waits TO PUBLIC;
 
 CREATE FUNCTION rowsource_session_waits(
     OUT pid int,
@@ -1055,8 +1072,8 @@ CREATE FUNCTION rowsource_session_waits(
     OUT max_time float8,
     OUT p99 float8
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_session_waits_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_session_waits_0_2';
 COMMENT ON FUNCTION rowsource_session_waits() IS 'The rows of the view rowsource_session_waits';
 
 CREATE VIEW rowsource_session_waits AS
@@ -1070,6 +1087,7 @@ COMMENT ON COLUMN rowsource_session_waits.total_time IS 'Milliseconds of these w
 COMMENT ON COLUMN rowsource_session_waits.mean_time IS 'Milliseconds of such a wait on average';
 COMMENT ON COLUMN rowsource_session_waits.max_time IS 'Milliseconds of the longest such wait';
 COMMENT ON COLUMN rowsource_session_waits.p99 IS 'Milliseconds that 99 % of these waits took at most, estimated from the histogram';
+GRANT SELECT ON rowsource_session_waits TO PUBLIC;
 
 CREATE FUNCTION rowsource_wait_histogram(
     OUT backend_type text,
@@ -1079,8 +1097,8 @@ CREATE FUNCTION rowsource_wait_histogram(
     OUT to_us float8,
     OUT waits bigint
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_wait_histogram_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_wait_histogram_0_2';
 COMMENT ON FUNCTION rowsource_wait_histogram() IS 'The rows of the view rowsource_wait_histogram';
 
 CREATE VIEW rowsource_wait_histogram AS
@@ -1092,18 +1110,20 @@ COMMENT ON COLUMN rowsource_wait_histogram.wait_event IS 'The event, as in pg_st
 COMMENT ON COLUMN rowsource_wait_histogram.from_us IS 'The lower bound of the bucket, in microseconds';
 COMMENT ON COLUMN rowsource_wait_histogram.to_us IS 'The upper bound of the bucket, in microseconds; NULL if it has none';
 COMMENT ON COLUMN rowsource_wait_histogram.waits IS 'Waits that took this long';
+GRANT SELECT ON rowsource_wait_histogram TO PUBLIC;
 
 CREATE FUNCTION rowsource_waits_to_store(
-    OUT backend_type text, -- The type of the processes, as in pg_stat_activity. Of the background workers, only parallel workers are told apart
-    OUT wait_event_type text, -- The type of the event, as in pg_stat_activity; NULL if the event has no counters of its own
-    OUT wait_event text, -- The event, as in pg_stat_activity. other: all events that have no counters of their own. not counted: the reason why waits are not counted
-    OUT waits bigint, -- Waits that have ended
-    OUT total_time float8, -- Milliseconds of these waits
-    OUT counted_since timestamptz -- Since when they are counted
+    OUT backend_type text,
+    OUT wait_event_type text,
+    OUT wait_event text,
+    OUT waits bigint,
+    OUT total_time float8,
+    OUT counted_since timestamptz
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_waits_to_store_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_waits_to_store_0_2';
 COMMENT ON FUNCTION rowsource_waits_to_store() IS 'Internal: the waits of all processes, as a snapshot stores them';
+REVOKE ALL ON FUNCTION rowsource_waits_to_store() FROM PUBLIC;
 
 CREATE FUNCTION rowsource_wait_lines(
     wanted_from bigint,
@@ -1116,9 +1136,10 @@ CREATE FUNCTION rowsource_wait_lines(
     active_time float8,
     waits text
 ) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_wait_lines_0_2'
-LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_wait_lines_0_2';
 COMMENT ON FUNCTION rowsource_wait_lines(bigint, bigint, bigint, bigint, text, text, float8, float8, text) IS 'Internal: formats a report of waits';
+REVOKE ALL ON FUNCTION rowsource_wait_lines(bigint, bigint, bigint, bigint, text, text, float8, float8, text) FROM PUBLIC;
 
 CREATE FUNCTION rowsource_ash(
     from_time timestamptz DEFAULT NULL,
@@ -1139,8 +1160,8 @@ CREATE FUNCTION rowsource_ash(
     OUT wait_event text,
     OUT blocking_pid int
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_ash_0_2'
-LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_ash_0_2';
 COMMENT ON FUNCTION rowsource_ash(timestamptz, timestamptz) IS 'The samples of active sessions in an interval; without arguments, the rows of the view rowsource_ash';
 
 CREATE VIEW rowsource_ash AS
@@ -1166,81 +1187,85 @@ COMMENT ON COLUMN rowsource_ash.object_name IS 'The table, index, function or ot
 COMMENT ON COLUMN rowsource_ash.wait_event_type IS 'The type of the event that the session waited for; NULL if it was on the processor, or waited for it';
 COMMENT ON COLUMN rowsource_ash.wait_event IS 'The event that the session waited for';
 COMMENT ON COLUMN rowsource_ash.blocking_pid IS 'The process that the session waited for, if it waited for a heavyweight lock and that is known; 0 is a prepared transaction';
+GRANT SELECT ON rowsource_ash TO PUBLIC;
 
 CREATE FUNCTION rowsource_ash_to_store(
     since timestamptz,
     one_in int,
-    OUT sample_time timestamptz, -- When the session was sampled
-    OUT pid int, -- The process of the session
-    OUT leader_pid int, -- If the process is a parallel worker, the process of its leader
-    OUT backend_type text, -- The type of the process; NULL, as all further columns, if you may not see what the session did
-    OUT userid oid, -- The OID of the user of the statement
-    OUT dbid oid, -- The OID of the database of the session
-    OUT application_name text, -- The name of the application
-    OUT queryid bigint, -- Identifies the statement that ran, the innermost that is measured; NULL if it is not known
-    OUT planid bigint, -- Identifies its plan; NULL if the statement is not measured
-    OUT node_id int, -- The node that ran; NULL if none did: during planning or commit, or while rows were sent
-    OUT operation text, -- What the node does, as in EXPLAIN; NULL if the plan is not stored any more
-    OUT object_name text, -- The table, index, function or other object that the node works on
-    OUT wait_event_type text, -- The type of the event that the session waited for; NULL if it was on the processor, or waited for it
-    OUT wait_event text, -- The event that the session waited for
-    OUT blocking_pid int -- The process that the session waited for, if it waited for a heavyweight lock and that is known; 0 is a prepared transaction
+    OUT sample_time timestamptz,
+    OUT pid int,
+    OUT leader_pid int,
+    OUT backend_type text,
+    OUT userid oid,
+    OUT dbid oid,
+    OUT application_name text,
+    OUT queryid bigint,
+    OUT planid bigint,
+    OUT node_id int,
+    OUT operation text,
+    OUT object_name text,
+    OUT wait_event_type text,
+    OUT wait_event text,
+    OUT blocking_pid int
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_ash_to_store_0_2'
-LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_ash_to_store_0_2';
 COMMENT ON FUNCTION rowsource_ash_to_store(timestamptz, int) IS 'Internal: the samples since a time, as a snapshot stores them';
+REVOKE ALL ON FUNCTION rowsource_ash_to_store(timestamptz, int) FROM PUBLIC;
 
 CREATE FUNCTION rowsource_top_activity(
     from_time timestamptz DEFAULT NULL,
     to_time timestamptz DEFAULT NULL,
-    OUT userid oid, -- The OID of the user of the statement; NULL, as all columns up to wait_event, if you may not see what the sessions did
-    OUT dbid oid, -- The OID of the database of the sessions
-    OUT queryid bigint, -- Identifies the statement that ran; NULL if it is not known
-    OUT planid bigint, -- Identifies its plan; NULL if the statement is not measured
-    OUT node_id int, -- The node that ran; NULL if none did
-    OUT operation text, -- What the node does; NULL if the plan is not stored any more
-    OUT object_name text, -- The table, index, function or other object that the node works on
-    OUT wait_event_type text, -- The type of the event that the sessions waited for; NULL if they were on the processor
-    OUT wait_event text, -- The event
-    OUT samples bigint, -- How often sessions were seen doing this
-    OUT percent float8, -- The same in percent of all samples of the interval
-    OUT average_active_sessions float8 -- How many sessions did this on average
+    OUT userid oid,
+    OUT dbid oid,
+    OUT queryid bigint,
+    OUT planid bigint,
+    OUT node_id int,
+    OUT operation text,
+    OUT object_name text,
+    OUT wait_event_type text,
+    OUT wait_event text,
+    OUT samples bigint,
+    OUT percent float8,
+    OUT average_active_sessions float8
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_top_activity_0_2'
-LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_top_activity_0_2';
 COMMENT ON FUNCTION rowsource_top_activity(timestamptz, timestamptz) IS 'What sessions did most in an interval: samples by statement, plan, node and wait event; without arguments, in the last hour';
 
 CREATE FUNCTION rowsource_ash_report(
     from_time timestamptz DEFAULT NULL,
     to_time timestamptz DEFAULT NULL
 ) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_ash_report_0_2'
-LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_ash_report_0_2';
 COMMENT ON FUNCTION rowsource_ash_report(timestamptz, timestamptz) IS 'Prints what sessions did in an interval, like Oracle''s ASH report; without arguments, in the last hour';
 
-CREATE FUNCTION rowsource_ash_start() RETURNS int
-AS 'MODULE_PATHNAME', 'rowsource_ash_start_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+CREATE FUNCTION rowsource_ash_start(
+) RETURNS int
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'rowsource_ash_start_0_2';
 COMMENT ON FUNCTION rowsource_ash_start() IS 'Starts the background worker that samples the sessions, if the server has not preloaded pg_rowsource; returns its pid';
+REVOKE ALL ON FUNCTION rowsource_ash_start() FROM PUBLIC;
 
 CREATE FUNCTION rowsource_temp_times(
-    OUT pid int, -- The process of the session
-    OUT query_start timestamptz, -- When its last statement began
-    OUT temp_time float8 -- Milliseconds that this has waited for temporary files, in all its processes
+    OUT pid int,
+    OUT query_start timestamptz,
+    OUT temp_time float8
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_temp_times_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_temp_times_0_2';
 COMMENT ON FUNCTION rowsource_temp_times() IS 'Internal: how long the last statement of each session has waited for temporary files. Everyone may call it, because rowsource_temp_usage() runs with its caller''s rights. Statements of others are left out, as in pg_stat_activity';
 
 CREATE FUNCTION rowsource_temp_files(
-    OUT pid int, -- The process that made the files; NULL if it is not known
-    OUT datid oid, -- The OID of the database of a temporary table
-    OUT kind text, -- work file, shared file set (of several processes) or temp table
-    OUT files bigint, -- The number of files
-    OUT bytes bigint -- Their size
+    OUT pid int,
+    OUT datid oid,
+    OUT kind text,
+    OUT files bigint,
+    OUT bytes bigint
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_temp_files_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_temp_files_0_2';
 COMMENT ON FUNCTION rowsource_temp_files() IS 'Internal: the temporary files on disk. Everyone may call it, because rowsource_temp_usage() runs with its caller''s rights';
 
 CREATE FUNCTION rowsource_iostat_lines(
@@ -1253,36 +1278,41 @@ CREATE FUNCTION rowsource_iostat_lines(
     seconds float8,
     filetypes text
 ) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_iostat_lines_0_2'
-LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_iostat_lines_0_2';
 COMMENT ON FUNCTION rowsource_iostat_lines(bigint, bigint, bigint, bigint, text, text, float8, text) IS 'Internal: formats the report of rowsource_iostat_report()';
+REVOKE ALL ON FUNCTION rowsource_iostat_lines(bigint, bigint, bigint, bigint, text, text, float8, text) FROM PUBLIC;
 
-CREATE FUNCTION rowsource_check_writable() RETURNS void
-AS 'MODULE_PATHNAME', 'rowsource_check_writable_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION rowsource_check_writable(
+) RETURNS void
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_check_writable_0_2';
 COMMENT ON FUNCTION rowsource_check_writable() IS 'Internal: fails with a hint on a standby and in a read-only transaction';
+REVOKE ALL ON FUNCTION rowsource_check_writable() FROM PUBLIC;
 
 CREATE FUNCTION rowsource_note_removed(
     snapshots bigint
 ) RETURNS void
-AS 'MODULE_PATHNAME', 'rowsource_note_removed_0_2'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_note_removed_0_2';
 COMMENT ON FUNCTION rowsource_note_removed(bigint) IS 'Internal: notes that snapshots were deleted because of their size';
+REVOKE ALL ON FUNCTION rowsource_note_removed(bigint) FROM PUBLIC;
 
 CREATE FUNCTION rowsource_plans_to_store(
     since timestamptz,
-    OUT userid oid, -- The OID of the user who ran the statement
-    OUT dbid oid, -- The OID of the database in which the statement ran
-    OUT queryid bigint, -- Identifies the statement
-    OUT planid bigint, -- Identifies the plan
-    OUT plan_shape bigint, -- Distinguishes different plans with the same planid
-    OUT toplevel boolean, -- Whether a client sent the statement
-    OUT description bytea, -- Its nodes, packed
-    OUT statistics bytea -- What its executions since that time did, packed
+    OUT userid oid,
+    OUT dbid oid,
+    OUT queryid bigint,
+    OUT planid bigint,
+    OUT plan_shape bigint,
+    OUT toplevel boolean,
+    OUT description bytea,
+    OUT statistics bytea
 ) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'rowsource_plans_to_store_0_2'
-LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_plans_to_store_0_2';
 COMMENT ON FUNCTION rowsource_plans_to_store(timestamptz) IS 'Internal: the plans that ran since a time, as rowsource_snapshot() stores them';
+REVOKE ALL ON FUNCTION rowsource_plans_to_store(timestamptz) FROM PUBLIC;
 
 CREATE FUNCTION rowsource_display_stored(
     wanted_snap bigint,
@@ -1299,23 +1329,33 @@ CREATE FUNCTION rowsource_display_stored(
     statistics bytea,
     format text
 ) RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'rowsource_display_stored_0_2'
-LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_display_stored_0_2';
 COMMENT ON FUNCTION rowsource_display_stored(bigint, bigint, bigint, text, oid, oid, bigint, bigint, bigint, boolean, bytea, bytea, text) IS 'Internal: formats the plan of rowsource_display_snapshot()';
-
--- End of what the library declares.
+REVOKE ALL ON FUNCTION rowsource_display_stored(bigint, bigint, bigint, text, oid, oid, bigint, bigint, bigint, boolean, bytea, bytea, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION rowsource_display_stored(bigint, bigint, bigint, text, oid, oid, bigint, bigint, bigint, boolean, bytea, bytea, text) TO pg_read_all_stats;
 
 CREATE VIEW rowsource_trace_targets AS
     SELECT t.target, t.pid, t.application_name, pg_catalog.pg_get_userbyid(t.roleid) AS role,
            CASE WHEN t.dbid IS NOT NULL THEN coalesce(d.datname::text, 'unknown (OID=' || t.dbid::text || ')') END AS database,
            t.client_addr, t.queryid, t.waits, t.binds, pg_catalog.pg_get_userbyid(t.set_by) AS set_by, t.since, t.expires, t.sessions
       FROM rowsource_trace_targets() t LEFT JOIN pg_catalog.pg_database d ON d.oid = t.dbid;
+COMMENT ON VIEW rowsource_trace_targets IS 'The targets of SQL traces. A session is traced if all conditions of a target hold that are not NULL';
+COMMENT ON COLUMN rowsource_trace_targets.target IS 'Its number, for rowsource_trace_stop()';
+COMMENT ON COLUMN rowsource_trace_targets.pid IS 'Condition: the process of this session, until it ends';
+COMMENT ON COLUMN rowsource_trace_targets.application_name IS 'Condition: the session''s application_name';
+COMMENT ON COLUMN rowsource_trace_targets.role IS 'Condition: the session''s user, or the role that SET ROLE has chosen';
+COMMENT ON COLUMN rowsource_trace_targets.database IS 'Condition: the session''s database';
+COMMENT ON COLUMN rowsource_trace_targets.client_addr IS 'Condition: the address of the client, or a network that contains it';
+COMMENT ON COLUMN rowsource_trace_targets.queryid IS 'Only this statement is traced, with what it calls';
+COMMENT ON COLUMN rowsource_trace_targets.waits IS 'Whether each wait is listed';
+COMMENT ON COLUMN rowsource_trace_targets.binds IS 'Whether the values of parameters are listed';
+COMMENT ON COLUMN rowsource_trace_targets.set_by IS 'Who has set it';
+COMMENT ON COLUMN rowsource_trace_targets.since IS 'When it was set';
+COMMENT ON COLUMN rowsource_trace_targets.expires IS 'When it expires';
+COMMENT ON COLUMN rowsource_trace_targets.sessions IS 'How many sessions have found at their last look that it means them';
+GRANT SELECT ON rowsource_trace_targets TO pg_read_all_stats;
 
--- Shows wrong estimates: nodes of which an execution had at least 1.1 times as many rows as the planner expected, or as few.
--- e_rows and a_rows: how many rows per start the planner expected, and how many there were, in the executions that say something
--- about the estimate. max_factor: the factor between both in the worst of them. The order: the node's own time, times the mean
--- of two logarithms: of the factor between e_rows and a_rows, and of max_factor. Nodes about which no execution says something
--- come last.
 CREATE VIEW rowsource_misestimates AS
     SELECT coalesce(n.datname, n.dbid::text::name) AS datname, n.queryid, n.planid, n.node_id, n.operation, n.object_name,
            pg_catalog.trim_scale(pg_catalog.round(s.e_rows::numeric, 2)) AS e_rows,
@@ -1341,9 +1381,20 @@ CREATE VIEW rowsource_misestimates AS
      ORDER BY m.max_factor IS NULL,
               n.self_time * pg_catalog.ln(greatest(f.ratio, 1::float8 / f.ratio) * m.max_factor) DESC NULLS LAST,
               n.self_time DESC NULLS LAST;
+COMMENT ON VIEW rowsource_misestimates IS 'Nodes that returned another number of rows than the planner expected, compared execution by execution: by a factor of 1.1 at least in one of them. The order: their own time and the size of the error. Nodes about which no execution says something come last';
+COMMENT ON COLUMN rowsource_misestimates.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
+COMMENT ON COLUMN rowsource_misestimates.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN rowsource_misestimates.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN rowsource_misestimates.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
+COMMENT ON COLUMN rowsource_misestimates.operation IS 'What the node does, as EXPLAIN calls it';
+COMMENT ON COLUMN rowsource_misestimates.object_name IS 'The index, table, function or other object that the node works on';
+COMMENT ON COLUMN rowsource_misestimates.e_rows IS 'The rows per start that the planner expected in the executions that are compared; NULL if there are none';
+COMMENT ON COLUMN rowsource_misestimates.a_rows IS 'The rows per start that the node returned in the same executions; NULL if there are none';
+COMMENT ON COLUMN rowsource_misestimates.max_factor IS 'How many times too few or too many rows were expected in the worst of these executions';
+COMMENT ON COLUMN rowsource_misestimates.verdict IS 'underestimated or overestimated; varying if wrong estimates of single executions cancel out. Or why no execution is compared: never started, may stop early (below a limit, a semi-join or EXISTS), not completed, starts not counted (sampfreq 3)';
+COMMENT ON COLUMN rowsource_misestimates.self_time IS 'Milliseconds in the node itself, without the nodes below it. The times of parallel processes add up';
+GRANT SELECT ON rowsource_misestimates TO PUBLIC;
 
--- Shows the changes of plans, those that cost the most first. The function of the same name also returns the user, the mean times
--- and their standard errors.
 CREATE VIEW rowsource_plan_flips AS
     SELECT f.at, coalesce(d.datname, f.dbid::text::name) AS datname, f.queryid, f.from_planid, f.to_planid,
            pg_catalog.round(f.typical_time_before::numeric, 3) AS typical_time_before,
@@ -1352,15 +1403,28 @@ CREATE VIEW rowsource_plan_flips AS
       FROM rowsource_plan_flips() f
            LEFT JOIN pg_catalog.pg_database d ON d.oid = f.dbid
      ORDER BY f.extra_time DESC NULLS LAST, f.at DESC;
+COMMENT ON VIEW rowsource_plan_flips IS 'A row for each time that another plan of a query took over; those that cost the most come first';
+COMMENT ON COLUMN rowsource_plan_flips.at IS 'When the first execution of the new plan ended';
+COMMENT ON COLUMN rowsource_plan_flips.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
+COMMENT ON COLUMN rowsource_plan_flips.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN rowsource_plan_flips.from_planid IS 'The plan before';
+COMMENT ON COLUMN rowsource_plan_flips.to_planid IS 'The plan that took over';
+COMMENT ON COLUMN rowsource_plan_flips.typical_time_before IS 'Milliseconds of a typical execution of the plan before, since it took over itself: the geometric mean, which few very long executions hardly change';
+COMMENT ON COLUMN rowsource_plan_flips.typical_time_after IS 'The same for the new plan, until another one took over';
+COMMENT ON COLUMN rowsource_plan_flips.calls_after IS 'Executions of the new plan, until another one took over';
+COMMENT ON COLUMN rowsource_plan_flips.extra_time IS 'Milliseconds that the executions of the new plan took longer in all than they would have taken before; negative if they took less. It is the difference of the mean times if that is more than chance, else that of the typical times';
+COMMENT ON COLUMN rowsource_plan_flips.verdict IS 'slower or faster: a typical execution is; slower or faster on average: only the mean is; or no difference that can be told. Tests at 95 % that need two executions of each plan';
+COMMENT ON COLUMN rowsource_plan_flips.query IS 'The text of the statement; NULL if neither plan is stored any more';
+GRANT SELECT ON rowsource_plan_flips TO PUBLIC;
 
--- Returns a part of a whole in percent, with one digit.
-CREATE FUNCTION rowsource_percent(part float8, whole float8) RETURNS numeric
+CREATE FUNCTION rowsource_percent(
+    part float8,
+    whole float8
+) RETURNS numeric
 LANGUAGE SQL IMMUTABLE CALLED ON NULL INPUT PARALLEL SAFE
 RETURN pg_catalog.round((100::float8 * part / nullif(whole, 0::float8))::numeric, 1);
+COMMENT ON FUNCTION rowsource_percent(float8, float8) IS 'Internal: a part of a whole in percent, with one digit. Everyone may call it, because the views call it with their reader''s rights';
 
--- The views for every day: fewer than 12 columns, milliseconds with three digits, the most expensive first. The statements in
--- functions (pg_rowsource.track = all) have no part of all, because their time is part of the time of their callers. Each of
--- these callers has a row, also CALL and DO; if it was evicted, its time is in the row others.
 CREATE VIEW rowsource_top_statements AS
     SELECT coalesce(s.usename, s.userid::text::name) AS usename, coalesce(s.datname, s.dbid::text::name) AS datname,
            s.queryid, s.plans, s.calls,
@@ -1379,8 +1443,20 @@ CREATE VIEW rowsource_top_statements AS
               FROM pg_stat_rowsource_plans
              GROUP BY usename, datname, userid, dbid, queryid, toplevel) s
      ORDER BY s.total_time DESC NULLS LAST;
+COMMENT ON VIEW rowsource_top_statements IS 'The statements that took the most time: the plans of a statement together';
+COMMENT ON COLUMN rowsource_top_statements.usename IS 'The user who ran the statement; the OID as text if the user was dropped';
+COMMENT ON COLUMN rowsource_top_statements.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
+COMMENT ON COLUMN rowsource_top_statements.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN rowsource_top_statements.plans IS 'The number of different plans; NULL for others, which sums up the executions whose plans are not stored';
+COMMENT ON COLUMN rowsource_top_statements.calls IS 'Executions, including failed and cancelled ones';
+COMMENT ON COLUMN rowsource_top_statements.total_time IS 'Milliseconds in which the executor ran (ExecutorRun and ExecutorFinish), as in pg_stat_statements; without parsing, planning and the executor''s start. The sum of all executions';
+COMMENT ON COLUMN rowsource_top_statements.mean_time IS 'Milliseconds of an execution on average';
+COMMENT ON COLUMN rowsource_top_statements.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
+COMMENT ON COLUMN rowsource_top_statements.rows IS 'Rows that the statement returned or changed';
+COMMENT ON COLUMN rowsource_top_statements.blks_read IS 'Blocks of tables, indexes and temporary tables read';
+COMMENT ON COLUMN rowsource_top_statements.query IS 'The text of the statement; of several plans, that of the plan that ran last';
+GRANT SELECT ON rowsource_top_statements TO PUBLIC;
 
--- What the daily views of nodes have in common.
 CREATE VIEW rowsource_daily_nodes AS
     SELECT coalesce(n.usename, n.userid::text::name) AS usename, coalesce(n.datname, n.dbid::text::name) AS datname,
            n.queryid, n.planid, n.node_id, n.operation, n.object_name,
@@ -1390,6 +1466,29 @@ CREATE VIEW rowsource_daily_nodes AS
            n.self_temp_blks_written + n.self_temp_blks_read AS temp_blks,
            n.rows, n.rows_removed, n.self_wal_records AS wal_records, n.self_wal_fpi AS wal_fpi, n.self_wal_bytes AS wal_bytes
       FROM pg_stat_rowsource n;
+COMMENT ON VIEW rowsource_daily_nodes IS 'Internal: what the daily views of nodes have in common';
+COMMENT ON COLUMN rowsource_daily_nodes.usename IS 'The user who ran the statement; the OID as text if the user was dropped';
+COMMENT ON COLUMN rowsource_daily_nodes.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
+COMMENT ON COLUMN rowsource_daily_nodes.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN rowsource_daily_nodes.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN rowsource_daily_nodes.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
+COMMENT ON COLUMN rowsource_daily_nodes.operation IS 'What the node does, as EXPLAIN calls it';
+COMMENT ON COLUMN rowsource_daily_nodes.object_name IS 'The index, table, function or other object that the node works on';
+COMMENT ON COLUMN rowsource_daily_nodes.processes IS 'Processes that ran the node on average: 1, or more below a Gather. The times of all of them add up';
+COMMENT ON COLUMN rowsource_daily_nodes.toplevel IS 'Whether a client sent the statement; false if a function, procedure or trigger ran it';
+COMMENT ON COLUMN rowsource_daily_nodes.self_time IS 'Milliseconds in the node itself, without the nodes below it';
+COMMENT ON COLUMN rowsource_daily_nodes.percent_of_statement IS 'The part that the node itself has of the time of its statement';
+COMMENT ON COLUMN rowsource_daily_nodes.blks_read IS 'Blocks of tables, indexes and temporary tables that the node itself read';
+COMMENT ON COLUMN rowsource_daily_nodes.read_time IS 'Milliseconds reading these blocks';
+COMMENT ON COLUMN rowsource_daily_nodes.temp_written IS 'Blocks of work files that the node itself wrote';
+COMMENT ON COLUMN rowsource_daily_nodes.temp_read IS 'Blocks of work files that the node itself read';
+COMMENT ON COLUMN rowsource_daily_nodes.temp_time IS 'Milliseconds writing and reading these blocks';
+COMMENT ON COLUMN rowsource_daily_nodes.temp_blks IS 'The sum of both';
+COMMENT ON COLUMN rowsource_daily_nodes.rows IS 'Rows that the node returned';
+COMMENT ON COLUMN rowsource_daily_nodes.rows_removed IS 'Rows that filters, join filters and rechecks of the node removed';
+COMMENT ON COLUMN rowsource_daily_nodes.wal_records IS 'WAL records of the node itself';
+COMMENT ON COLUMN rowsource_daily_nodes.wal_fpi IS 'Full page images in the WAL of the node itself';
+COMMENT ON COLUMN rowsource_daily_nodes.wal_bytes IS 'Bytes of WAL of the node itself';
 
 CREATE VIEW rowsource_top_nodes AS
     SELECT usename, datname, queryid, planid, node_id, operation, object_name,
@@ -1400,6 +1499,19 @@ CREATE VIEW rowsource_top_nodes AS
                              pg_catalog.sum(self_time) FILTER (WHERE toplevel) OVER ()) AS percent
       FROM rowsource_daily_nodes n
      ORDER BY n.self_time DESC NULLS LAST;
+COMMENT ON VIEW rowsource_top_nodes IS 'The nodes that took the most time themselves';
+COMMENT ON COLUMN rowsource_top_nodes.usename IS 'The user who ran the statement; the OID as text if the user was dropped';
+COMMENT ON COLUMN rowsource_top_nodes.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
+COMMENT ON COLUMN rowsource_top_nodes.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN rowsource_top_nodes.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN rowsource_top_nodes.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
+COMMENT ON COLUMN rowsource_top_nodes.operation IS 'What the node does, as EXPLAIN calls it';
+COMMENT ON COLUMN rowsource_top_nodes.object_name IS 'The index, table, function or other object that the node works on';
+COMMENT ON COLUMN rowsource_top_nodes.self_time IS 'Milliseconds in the node itself, without the nodes below it. The times of parallel processes add up';
+COMMENT ON COLUMN rowsource_top_nodes.percent_of_statement IS 'The part that the node itself has of the time of its statement. It can exceed 100 if several processes ran the node';
+COMMENT ON COLUMN rowsource_top_nodes.processes IS 'Processes that ran the node on average: 1, or more below a Gather. The times of all of them add up';
+COMMENT ON COLUMN rowsource_top_nodes.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
+GRANT SELECT ON rowsource_top_nodes TO PUBLIC;
 
 CREATE VIEW rowsource_top_reads AS
     SELECT usename, datname, queryid, planid, node_id, operation, object_name, processes, blks_read,
@@ -1409,6 +1521,19 @@ CREATE VIEW rowsource_top_reads AS
       FROM rowsource_daily_nodes n
      WHERE n.blks_read > 0::bigint
      ORDER BY n.blks_read DESC NULLS LAST;
+COMMENT ON VIEW rowsource_top_reads IS 'The nodes that themselves read the most blocks of tables, indexes and temporary tables';
+COMMENT ON COLUMN rowsource_top_reads.usename IS 'The user who ran the statement; the OID as text if the user was dropped';
+COMMENT ON COLUMN rowsource_top_reads.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
+COMMENT ON COLUMN rowsource_top_reads.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN rowsource_top_reads.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN rowsource_top_reads.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
+COMMENT ON COLUMN rowsource_top_reads.operation IS 'What the node does, as EXPLAIN calls it';
+COMMENT ON COLUMN rowsource_top_reads.object_name IS 'The index, table, function or other object that the node works on';
+COMMENT ON COLUMN rowsource_top_reads.processes IS 'Processes that ran the node on average: 1, or more below a Gather. The times of all of them add up';
+COMMENT ON COLUMN rowsource_top_reads.blks_read IS 'Blocks of tables, indexes and temporary tables that the node itself read';
+COMMENT ON COLUMN rowsource_top_reads.read_time IS 'Milliseconds reading these blocks; without track_io_timing, the waits for reads';
+COMMENT ON COLUMN rowsource_top_reads.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
+GRANT SELECT ON rowsource_top_reads TO PUBLIC;
 
 CREATE VIEW rowsource_top_temp AS
     SELECT usename, datname, queryid, planid, node_id, operation, processes,
@@ -1419,6 +1544,19 @@ CREATE VIEW rowsource_top_temp AS
       FROM rowsource_daily_nodes n
      WHERE n.temp_blks > 0::bigint
      ORDER BY n.temp_blks DESC NULLS LAST;
+COMMENT ON VIEW rowsource_top_temp IS 'The nodes that themselves wrote and read the most blocks of work files';
+COMMENT ON COLUMN rowsource_top_temp.usename IS 'The user who ran the statement; the OID as text if the user was dropped';
+COMMENT ON COLUMN rowsource_top_temp.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
+COMMENT ON COLUMN rowsource_top_temp.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN rowsource_top_temp.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN rowsource_top_temp.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
+COMMENT ON COLUMN rowsource_top_temp.operation IS 'What the node does, as EXPLAIN calls it';
+COMMENT ON COLUMN rowsource_top_temp.processes IS 'Processes that ran the node on average: 1, or more below a Gather. The times of all of them add up';
+COMMENT ON COLUMN rowsource_top_temp.blks_written IS 'Blocks of work files that the node itself wrote';
+COMMENT ON COLUMN rowsource_top_temp.blks_read IS 'Blocks of work files that the node itself read';
+COMMENT ON COLUMN rowsource_top_temp.temp_time IS 'Milliseconds writing and reading these blocks; NULL if they were not timed';
+COMMENT ON COLUMN rowsource_top_temp.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
+GRANT SELECT ON rowsource_top_temp TO PUBLIC;
 
 CREATE VIEW rowsource_top_rows_removed AS
     SELECT usename, datname, queryid, planid, node_id, operation, object_name, rows_removed, rows,
@@ -1428,8 +1566,20 @@ CREATE VIEW rowsource_top_rows_removed AS
       FROM rowsource_daily_nodes n
      WHERE n.rows_removed > 0::bigint
      ORDER BY n.rows_removed DESC NULLS LAST;
+COMMENT ON VIEW rowsource_top_rows_removed IS 'The nodes whose filters, join filters and rechecks removed the most rows';
+COMMENT ON COLUMN rowsource_top_rows_removed.usename IS 'The user who ran the statement; the OID as text if the user was dropped';
+COMMENT ON COLUMN rowsource_top_rows_removed.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
+COMMENT ON COLUMN rowsource_top_rows_removed.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN rowsource_top_rows_removed.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN rowsource_top_rows_removed.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
+COMMENT ON COLUMN rowsource_top_rows_removed.operation IS 'What the node does, as EXPLAIN calls it';
+COMMENT ON COLUMN rowsource_top_rows_removed.object_name IS 'The index, table, function or other object that the node works on';
+COMMENT ON COLUMN rowsource_top_rows_removed.rows_removed IS 'Rows that filters, join filters and rechecks of the node removed';
+COMMENT ON COLUMN rowsource_top_rows_removed.rows IS 'Rows that the node returned';
+COMMENT ON COLUMN rowsource_top_rows_removed.self_time IS 'Milliseconds in the node itself, without the nodes below it. The times of parallel processes add up';
+COMMENT ON COLUMN rowsource_top_rows_removed.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
+GRANT SELECT ON rowsource_top_rows_removed TO PUBLIC;
 
--- What statements waited for most. Outside the nodes are planning, commit and sending rows.
 CREATE VIEW rowsource_top_waits AS
     SELECT coalesce(w.usename, w.userid::text::name) AS usename, coalesce(w.datname, w.dbid::text::name) AS datname,
            w.queryid, w.planid, w.node_id,
@@ -1443,9 +1593,20 @@ CREATE VIEW rowsource_top_waits AS
            ON n.userid = w.userid AND n.dbid = w.dbid AND n.queryid = w.queryid AND n.planid = w.planid
               AND n.plan_shape = w.plan_shape AND n.toplevel = w.toplevel AND n.node_id = w.node_id
      ORDER BY w.total_time DESC NULLS LAST;
+COMMENT ON VIEW rowsource_top_waits IS 'What statements waited for the longest, by node and wait event';
+COMMENT ON COLUMN rowsource_top_waits.usename IS 'The user who ran the statement; the OID as text if the user was dropped';
+COMMENT ON COLUMN rowsource_top_waits.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
+COMMENT ON COLUMN rowsource_top_waits.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN rowsource_top_waits.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN rowsource_top_waits.node_id IS 'The number of the node that waited, from 0 at the root, in the order of EXPLAIN; NULL outside of the nodes';
+COMMENT ON COLUMN rowsource_top_waits.operation IS 'What the node does, as EXPLAIN calls it; outside the nodes: planning, commit, and sending rows to the client';
+COMMENT ON COLUMN rowsource_top_waits.object_name IS 'The index, table, function or other object that the node works on';
+COMMENT ON COLUMN rowsource_top_waits.wait_event IS 'The type and the event, as in pg_stat_activity. other: all other events of the plan';
+COMMENT ON COLUMN rowsource_top_waits.waits IS 'Waits, also those of parallel workers in this node';
+COMMENT ON COLUMN rowsource_top_waits.total_time IS 'Milliseconds of these waits. The times of parallel processes add up';
+COMMENT ON COLUMN rowsource_top_waits.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
+GRANT SELECT ON rowsource_top_waits TO PUBLIC;
 
--- The WAL of all measured statements, by what their nodes did and to which object. What a statement wrote outside its nodes has
--- no object but the statement: the rows of CREATE TABLE AS, for instance. Row others: statements whose plans are not stored.
 CREATE VIEW rowsource_wal AS
     SELECT s.datname, s.operation, s.object_name, s.toplevel,
            pg_catalog.sum(s.wal_records) AS wal_records, pg_catalog.sum(s.wal_fpi) AS wal_fpi,
@@ -1472,8 +1633,18 @@ CREATE VIEW rowsource_wal AS
      WHERE s.wal_bytes > 0::bigint
      GROUP BY s.datname, s.operation, s.object_name, s.toplevel, s.query
      ORDER BY pg_catalog.sum(s.wal_bytes) DESC;
+COMMENT ON VIEW rowsource_wal IS 'The WAL that measured statements wrote, by operation and object';
+COMMENT ON COLUMN rowsource_wal.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
+COMMENT ON COLUMN rowsource_wal.operation IS 'What the node did, as EXPLAIN calls it; outside the nodes: the rest of a statement; others: statements whose plans are not stored';
+COMMENT ON COLUMN rowsource_wal.object_name IS 'The index, table, function or other object that the node works on';
+COMMENT ON COLUMN rowsource_wal.toplevel IS 'Whether a client sent the statement; false if a function, procedure or trigger ran it';
+COMMENT ON COLUMN rowsource_wal.wal_records IS 'WAL records';
+COMMENT ON COLUMN rowsource_wal.wal_fpi IS 'Full page images in the WAL';
+COMMENT ON COLUMN rowsource_wal.wal_bytes IS 'Bytes of WAL';
+COMMENT ON COLUMN rowsource_wal.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
+COMMENT ON COLUMN rowsource_wal.query IS 'The text of the statement that wrote the WAL outside its nodes; NULL for nodes';
+GRANT SELECT ON rowsource_wal TO PUBLIC;
 
--- Shows who uses temporary space now, like V$TEMPSEG_USAGE. The queryid and the times are masked as in pg_stat_activity.
 CREATE FUNCTION rowsource_temp_usage(
     OUT pid int,
     OUT usename name,
@@ -1498,11 +1669,8 @@ BEGIN ATOMIC
              ON t.pid = a.pid AND t.query_start = a.query_start AND a.state <> 'idle'::text
      ORDER BY f.bytes DESC, f.pid, f.kind;
 END;
+COMMENT ON FUNCTION rowsource_temp_usage() IS 'Shows who uses temporary space now: a row per process and kind of file. temp_time: milliseconds that the running statement has waited for all its temporary files, in all its processes. percent: the same in percent of its time so far';
 
--- The history: rowsource_snapshot() fills these tables. pg_rowsource.snapshot_retention says how long rows are
--- kept, and pg_rowsource.snapshot_max_size how much they may take.
--- A change of what the snapshots' tables mean gives format the next number. What a dump has of another format is refused then.
--- The sequence has its name here, so that one of that name that is there already is an error.
 CREATE TABLE rowsource_snapshots (
     snap_id bigint GENERATED BY DEFAULT AS IDENTITY (SEQUENCE NAME rowsource_snapshots_snap_id_seq) PRIMARY KEY,
     taken_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
@@ -1510,6 +1678,16 @@ CREATE TABLE rowsource_snapshots (
     bytes bigint,
     format int NOT NULL DEFAULT 1 CONSTRAINT snapshot_of_this_version CHECK (format = 1)
 );
+SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshots_snap_id_seq', '');
+COMMENT ON SEQUENCE rowsource_snapshots_snap_id_seq IS 'Numbers the snapshots';
+SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshots', '');
+COMMENT ON TABLE rowsource_snapshots IS 'The snapshots that rowsource_snapshot() took. A snapshot that is deleted here is deleted from all tables';
+COMMENT ON COLUMN rowsource_snapshots.snap_id IS 'The number of the snapshot';
+COMMENT ON COLUMN rowsource_snapshots.taken_at IS 'When the snapshot was taken';
+COMMENT ON COLUMN rowsource_snapshots.active_time IS 'Milliseconds of all statements that had ended, in all databases, as in pg_stat_database';
+COMMENT ON COLUMN rowsource_snapshots.bytes IS 'What it takes on disk, with indexes, about; NULL: the next snapshot adds it up';
+COMMENT ON COLUMN rowsource_snapshots.format IS 'The format of its rows in all tables. A dump with another one cannot be restored';
+GRANT SELECT ON rowsource_snapshots TO PUBLIC;
 
 CREATE TABLE rowsource_snapshot_tempfile_io (
     snap_id bigint NOT NULL REFERENCES rowsource_snapshots ON DELETE CASCADE,
@@ -1531,12 +1709,31 @@ CREATE TABLE rowsource_snapshot_tempfile_io (
     source text NOT NULL,
     stats_reset timestamptz NOT NULL
 );
-
 -- datid is NULL if several databases share one set of counters.
 CREATE UNIQUE INDEX rowsource_snapshot_tempfile_io_idx
     ON rowsource_snapshot_tempfile_io (snap_id, coalesce(datid, 0::oid), filetype);
+SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_tempfile_io', '');
+COMMENT ON TABLE rowsource_snapshot_tempfile_io IS 'The counters of temporary files in each snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.snap_id IS 'The number of the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.datid IS 'The OID of the database; 0 for processes without one, NULL if several databases share one set of counters';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.datname IS 'The database';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.filetype IS 'work file (sorts, hashes, materialised results) or temp table';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.small_read_reqs IS 'Read requests of one block or less until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.small_read_bytes IS 'Bytes read by these requests until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.small_read_service_time IS 'Milliseconds of these requests; NULL if they were not timed until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.large_read_reqs IS 'Read requests of more than one block until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.large_read_bytes IS 'Bytes read by these requests until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.large_read_service_time IS 'Milliseconds of these requests; NULL if they were not timed until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.small_write_reqs IS 'Write requests of one block or less until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.small_write_bytes IS 'Bytes written by these requests until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.small_write_service_time IS 'Milliseconds of these requests; NULL if they were not timed until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.large_write_reqs IS 'Write requests of more than one block until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.large_write_bytes IS 'Bytes written by these requests until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.large_write_service_time IS 'Milliseconds of these requests; NULL if they were not timed until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.source IS 'request: each request was counted. counter: core counted the blocks';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.stats_reset IS 'When these counters were last reset';
+GRANT SELECT ON rowsource_snapshot_tempfile_io TO PUBLIC;
 
--- The waits of all processes since the server started. wait_event_type is NULL if the event has no counters of its own.
 CREATE TABLE rowsource_snapshot_waits (
     snap_id bigint NOT NULL REFERENCES rowsource_snapshots ON DELETE CASCADE,
     backend_type text NOT NULL,
@@ -1546,11 +1743,19 @@ CREATE TABLE rowsource_snapshot_waits (
     total_time float8 NOT NULL,
     counted_since timestamptz NOT NULL
 );
-
 CREATE UNIQUE INDEX rowsource_snapshot_waits_idx
     ON rowsource_snapshot_waits (snap_id, backend_type, coalesce(wait_event_type, ''::text), wait_event);
+SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_waits', '');
+COMMENT ON TABLE rowsource_snapshot_waits IS 'The waits of all processes in each snapshot';
+COMMENT ON COLUMN rowsource_snapshot_waits.snap_id IS 'The number of the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_waits.backend_type IS 'The type of the processes';
+COMMENT ON COLUMN rowsource_snapshot_waits.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL if the event has no counters of its own';
+COMMENT ON COLUMN rowsource_snapshot_waits.wait_event IS 'The event, as in pg_stat_activity. other: all events that have no counters of their own';
+COMMENT ON COLUMN rowsource_snapshot_waits.waits IS 'Waits since counted_since';
+COMMENT ON COLUMN rowsource_snapshot_waits.total_time IS 'Milliseconds of these waits';
+COMMENT ON COLUMN rowsource_snapshot_waits.counted_since IS 'When the server started to count them';
+GRANT SELECT ON rowsource_snapshot_waits TO PUBLIC;
 
--- The plans that ran since the previous snapshot, with the sums of their statements, and the statistics of their nodes.
 CREATE TABLE rowsource_snapshot_plans (
     snap_id bigint NOT NULL REFERENCES rowsource_snapshots ON DELETE CASCADE,
     userid oid NOT NULL,
@@ -1558,7 +1763,7 @@ CREATE TABLE rowsource_snapshot_plans (
     queryid bigint NOT NULL,
     planid bigint NOT NULL,
     plan_shape bigint NOT NULL,
-    toplevel bool NOT NULL,
+    toplevel boolean NOT NULL,
     query text NOT NULL,
     first_seen timestamptz NOT NULL,
     calls bigint NOT NULL,
@@ -1572,28 +1777,60 @@ CREATE TABLE rowsource_snapshot_plans (
     temp_blks_written bigint,
     temp_blk_read_time float8,
     temp_blk_write_time float8,
-    statistics bytea,
-    PRIMARY KEY (snap_id, userid, dbid, queryid, planid, plan_shape, toplevel)
+    statistics bytea
 );
+ALTER TABLE rowsource_snapshot_plans ADD PRIMARY KEY (snap_id, userid, dbid, queryid, planid, plan_shape, toplevel);
+-- rowsource_plan_history uses this index to find the previous snapshot of each plan.
+CREATE INDEX rowsource_snapshot_plans_plan_idx
+    ON rowsource_snapshot_plans (queryid, planid, plan_shape, userid, dbid, toplevel, snap_id);
+SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_plans', '');
+COMMENT ON TABLE rowsource_snapshot_plans IS 'The plans that ran before each snapshot and after the previous one';
+COMMENT ON COLUMN rowsource_snapshot_plans.snap_id IS 'The number of the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_plans.userid IS 'The OID of the user who ran the statement';
+COMMENT ON COLUMN rowsource_snapshot_plans.dbid IS 'The OID of the database in which the statement ran';
+COMMENT ON COLUMN rowsource_snapshot_plans.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN rowsource_snapshot_plans.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN rowsource_snapshot_plans.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
+COMMENT ON COLUMN rowsource_snapshot_plans.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
+COMMENT ON COLUMN rowsource_snapshot_plans.query IS 'The text of the statement';
+COMMENT ON COLUMN rowsource_snapshot_plans.first_seen IS 'When the first execution ended';
+COMMENT ON COLUMN rowsource_snapshot_plans.calls IS 'Executions, including failed and cancelled ones until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_plans.failed_calls IS 'Executions that an error ended until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_plans.cancelled_calls IS 'Executions that a cancel request or a timeout ended until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_plans.total_time IS 'Milliseconds of all executions until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_plans.rows IS 'Rows that the plan returned or changed until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_plans.shared_blks_hit IS 'Blocks of tables and indexes found in shared buffers until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_plans.shared_blks_read IS 'Blocks of tables and indexes read until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_plans.temp_blks_read IS 'Blocks of work files (sorts, hashes, materialised results) read until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_plans.temp_blks_written IS 'Blocks of work files written until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_plans.temp_blk_read_time IS 'Milliseconds reading blocks of work files until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_plans.temp_blk_write_time IS 'Milliseconds writing blocks of work files until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_plans.statistics IS 'The statistics of the nodes until the snapshot. rowsource_display_snapshot() shows them';
+GRANT SELECT ON rowsource_snapshot_plans TO pg_read_all_stats;
 
--- The nodes of these plans: once per plan, not per snapshot.
 CREATE TABLE rowsource_snapshot_descriptions (
     userid oid NOT NULL,
     dbid oid NOT NULL,
     queryid bigint NOT NULL,
     planid bigint NOT NULL,
     plan_shape bigint NOT NULL,
-    toplevel bool NOT NULL,
+    toplevel boolean NOT NULL,
     first_snap_id bigint NOT NULL,
-    description bytea NOT NULL,
-    PRIMARY KEY (queryid, planid, plan_shape, userid, dbid, toplevel)
+    description bytea NOT NULL
 );
+ALTER TABLE rowsource_snapshot_descriptions ADD PRIMARY KEY (queryid, planid, plan_shape, userid, dbid, toplevel);
+SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_descriptions', '');
+COMMENT ON TABLE rowsource_snapshot_descriptions IS 'The nodes of the plans in the snapshots: once per plan';
+COMMENT ON COLUMN rowsource_snapshot_descriptions.userid IS 'The OID of the user who ran the statement';
+COMMENT ON COLUMN rowsource_snapshot_descriptions.dbid IS 'The OID of the database in which the statement ran';
+COMMENT ON COLUMN rowsource_snapshot_descriptions.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN rowsource_snapshot_descriptions.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN rowsource_snapshot_descriptions.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
+COMMENT ON COLUMN rowsource_snapshot_descriptions.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
+COMMENT ON COLUMN rowsource_snapshot_descriptions.first_snap_id IS 'The first snapshot with this plan';
+COMMENT ON COLUMN rowsource_snapshot_descriptions.description IS 'The text of the statement, the nodes, their estimates and predicates. rowsource_display_snapshot() shows them';
+GRANT SELECT ON rowsource_snapshot_descriptions TO pg_read_all_stats;
 
--- rowsource_plan_history uses this index to find the previous snapshot of each plan.
-CREATE INDEX rowsource_snapshot_plans_plan_idx
-    ON rowsource_snapshot_plans (queryid, planid, plan_shape, userid, dbid, toplevel, snap_id);
-
--- The active session history: the samples of one moment in ten since the previous snapshot.
 CREATE TABLE rowsource_snapshot_ash (
     snap_id bigint NOT NULL REFERENCES rowsource_snapshots ON DELETE CASCADE,
     sample_time timestamptz NOT NULL,
@@ -1610,24 +1847,32 @@ CREATE TABLE rowsource_snapshot_ash (
     object_name text,
     wait_event_type text,
     wait_event text,
-    blocking_pid int,
-    PRIMARY KEY (sample_time, pid)
+    blocking_pid int
 );
-
+ALTER TABLE rowsource_snapshot_ash ADD PRIMARY KEY (sample_time, pid);
 CREATE INDEX rowsource_snapshot_ash_snap_id_idx ON rowsource_snapshot_ash (snap_id);
-
-SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshots', '');
-SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshots_snap_id_seq', '');
-SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_tempfile_io', '');
-SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_waits', '');
 SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_ash', '');
-SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_plans', '');
-SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_descriptions', '');
+COMMENT ON TABLE rowsource_snapshot_ash IS 'The samples of active sessions that a snapshot stored: those of one moment in ten';
+COMMENT ON COLUMN rowsource_snapshot_ash.snap_id IS 'The number of the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_ash.sample_time IS 'When the session was sampled';
+COMMENT ON COLUMN rowsource_snapshot_ash.pid IS 'The process of the session';
+COMMENT ON COLUMN rowsource_snapshot_ash.leader_pid IS 'If the process is a parallel worker, the process of its leader';
+COMMENT ON COLUMN rowsource_snapshot_ash.backend_type IS 'The type of the process';
+COMMENT ON COLUMN rowsource_snapshot_ash.userid IS 'The OID of the user of the statement; NULL for a process without a user, such as an autovacuum worker';
+COMMENT ON COLUMN rowsource_snapshot_ash.dbid IS 'The OID of the database of the session; NULL for a process without a database';
+COMMENT ON COLUMN rowsource_snapshot_ash.application_name IS 'The name of the application';
+COMMENT ON COLUMN rowsource_snapshot_ash.queryid IS 'Identifies the statement that ran, the innermost that is measured; NULL if it is not known';
+COMMENT ON COLUMN rowsource_snapshot_ash.planid IS 'Identifies its plan; NULL if the statement is not measured';
+COMMENT ON COLUMN rowsource_snapshot_ash.node_id IS 'The node that ran; NULL if none did: during planning or commit, or while rows were sent';
+COMMENT ON COLUMN rowsource_snapshot_ash.operation IS 'What the node does, as in EXPLAIN; NULL if the plan is not stored any more';
+COMMENT ON COLUMN rowsource_snapshot_ash.object_name IS 'The table, index, function or other object that the node works on';
+COMMENT ON COLUMN rowsource_snapshot_ash.wait_event_type IS 'The type of the event that the session waited for; NULL if it was on the processor, or waited for it';
+COMMENT ON COLUMN rowsource_snapshot_ash.wait_event IS 'The event that the session waited for';
+COMMENT ON COLUMN rowsource_snapshot_ash.blocking_pid IS 'The process that the session waited for, if it waited for a heavyweight lock and that is known; 0 is a prepared transaction';
+GRANT SELECT ON rowsource_snapshot_ash TO pg_read_all_stats;
 
--- Stores a snapshot. Deletes those that are older than pg_rowsource.snapshot_retention, and the oldest if all
--- take more than pg_rowsource.snapshot_max_size. It runs with its owner's rights, so it stores the statements of
--- all users for every caller.
-CREATE FUNCTION rowsource_snapshot() RETURNS bigint
+CREATE FUNCTION rowsource_snapshot(
+) RETURNS bigint
 LANGUAGE SQL VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 BEGIN ATOMIC
     SELECT rowsource_check_writable();
@@ -1720,9 +1965,9 @@ BEGIN ATOMIC
     SELECT pg_catalog.currval('rowsource_snapshots_snap_id_seq'::regclass)
       FROM (SELECT rowsource_note_removed(pg_catalog.count(*)) FROM excess) noted;
 END;
+COMMENT ON FUNCTION rowsource_snapshot() IS 'Stores a snapshot, and deletes those older than pg_rowsource.snapshot_retention, and the oldest beyond pg_rowsource.snapshot_max_size';
+REVOKE ALL ON FUNCTION rowsource_snapshot() FROM PUBLIC;
 
--- Shows what happened between each snapshot and the previous one. If the counters were reset in between, shows their values
--- since the reset.
 CREATE VIEW rowsource_tempfile_history AS
     SELECT d.snap_id, d.from_at, d.to_at, d.datid, d.datname, d.filetype,
            d.small_read_reqs, d.small_read_bytes, d.small_read_service_time,
@@ -1757,8 +2002,32 @@ CREATE VIEW rowsource_tempfile_history AS
                       AND p.filetype = c.filetype
                       AND p.stats_reset = c.stats_reset AND p.source = c.source
              WHERE s.from_id IS NOT NULL) d;
+COMMENT ON VIEW rowsource_tempfile_history IS 'Requests to temporary files between each snapshot and the previous one';
+COMMENT ON COLUMN rowsource_tempfile_history.snap_id IS 'The number of the snapshot';
+COMMENT ON COLUMN rowsource_tempfile_history.from_at IS 'When the previous snapshot was taken';
+COMMENT ON COLUMN rowsource_tempfile_history.to_at IS 'When the snapshot was taken';
+COMMENT ON COLUMN rowsource_tempfile_history.datid IS 'The OID of the database; 0 for processes without one, NULL if several databases share one set of counters';
+COMMENT ON COLUMN rowsource_tempfile_history.datname IS 'The database';
+COMMENT ON COLUMN rowsource_tempfile_history.filetype IS 'work file (sorts, hashes, materialised results) or temp table';
+COMMENT ON COLUMN rowsource_tempfile_history.small_read_reqs IS 'Read requests of one block or less';
+COMMENT ON COLUMN rowsource_tempfile_history.small_read_bytes IS 'Bytes read by these requests';
+COMMENT ON COLUMN rowsource_tempfile_history.small_read_service_time IS 'Milliseconds of these requests; NULL if they were not timed';
+COMMENT ON COLUMN rowsource_tempfile_history.small_read_avg_time IS 'Milliseconds of such a request on average';
+COMMENT ON COLUMN rowsource_tempfile_history.large_read_reqs IS 'Read requests of more than one block';
+COMMENT ON COLUMN rowsource_tempfile_history.large_read_bytes IS 'Bytes read by these requests';
+COMMENT ON COLUMN rowsource_tempfile_history.large_read_service_time IS 'Milliseconds of these requests; NULL if they were not timed';
+COMMENT ON COLUMN rowsource_tempfile_history.large_read_avg_time IS 'Milliseconds of such a request on average';
+COMMENT ON COLUMN rowsource_tempfile_history.small_write_reqs IS 'Write requests of one block or less';
+COMMENT ON COLUMN rowsource_tempfile_history.small_write_bytes IS 'Bytes written by these requests';
+COMMENT ON COLUMN rowsource_tempfile_history.small_write_service_time IS 'Milliseconds of these requests; NULL if they were not timed';
+COMMENT ON COLUMN rowsource_tempfile_history.small_write_avg_time IS 'Milliseconds of such a request on average';
+COMMENT ON COLUMN rowsource_tempfile_history.large_write_reqs IS 'Write requests of more than one block';
+COMMENT ON COLUMN rowsource_tempfile_history.large_write_bytes IS 'Bytes written by these requests';
+COMMENT ON COLUMN rowsource_tempfile_history.large_write_service_time IS 'Milliseconds of these requests; NULL if they were not timed';
+COMMENT ON COLUMN rowsource_tempfile_history.large_write_avg_time IS 'Milliseconds of such a request on average';
+COMMENT ON COLUMN rowsource_tempfile_history.source IS 'request: each request was counted. counter: core counted the blocks';
+GRANT SELECT ON rowsource_tempfile_history TO PUBLIC;
 
--- Shows the waits between each snapshot and the previous one. If the server restarted in between, shows those since then.
 CREATE VIEW rowsource_wait_history AS
     SELECT d.snap_id, d.from_at, d.to_at, d.backend_type, d.wait_event_type, d.wait_event, d.waits, d.total_time,
            d.total_time / d.waits::float8 AS mean_time
@@ -1776,8 +2045,18 @@ CREATE VIEW rowsource_wait_history AS
                       AND p.wait_event = c.wait_event AND p.counted_since = c.counted_since
              WHERE s.from_id IS NOT NULL) d
      WHERE d.waits > 0::bigint;
+COMMENT ON VIEW rowsource_wait_history IS 'The waits between each snapshot and the previous one';
+COMMENT ON COLUMN rowsource_wait_history.snap_id IS 'The number of the snapshot at the end of the interval';
+COMMENT ON COLUMN rowsource_wait_history.from_at IS 'When the interval began';
+COMMENT ON COLUMN rowsource_wait_history.to_at IS 'When the interval ended';
+COMMENT ON COLUMN rowsource_wait_history.backend_type IS 'The type of the processes';
+COMMENT ON COLUMN rowsource_wait_history.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL if the event has no counters of its own';
+COMMENT ON COLUMN rowsource_wait_history.wait_event IS 'The event, as in pg_stat_activity. other: all events that have no counters of their own';
+COMMENT ON COLUMN rowsource_wait_history.waits IS 'Waits of the interval';
+COMMENT ON COLUMN rowsource_wait_history.total_time IS 'Milliseconds of these waits';
+COMMENT ON COLUMN rowsource_wait_history.mean_time IS 'Milliseconds of such a wait on average';
+GRANT SELECT ON rowsource_wait_history TO PUBLIC;
 
--- Shows the same for plans.
 CREATE VIEW rowsource_plan_history AS
     SELECT d.snap_id, d.to_at, d.userid, d.dbid, d.queryid, d.planid, d.plan_shape, d.toplevel, d.query, d.calls,
            d.total_time, d.total_time / nullif(d.calls, 0::bigint)::float8 AS mean_time, d.temp_blks_read,
@@ -1804,9 +2083,25 @@ CREATE VIEW rowsource_plan_history AS
                               AND b.snap_id < p.snap_id
                         ORDER BY b.snap_id DESC LIMIT 1::bigint) f ON true
              WHERE p.snap_id > (SELECT pg_catalog.min(snap_id) FROM rowsource_snapshots)) d;
+COMMENT ON VIEW rowsource_plan_history IS 'What each plan did between a snapshot and the previous one that has the plan';
+COMMENT ON COLUMN rowsource_plan_history.snap_id IS 'The number of the snapshot';
+COMMENT ON COLUMN rowsource_plan_history.to_at IS 'When the snapshot was taken';
+COMMENT ON COLUMN rowsource_plan_history.userid IS 'The OID of the user who ran the statement';
+COMMENT ON COLUMN rowsource_plan_history.dbid IS 'The OID of the database in which the statement ran';
+COMMENT ON COLUMN rowsource_plan_history.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN rowsource_plan_history.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN rowsource_plan_history.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
+COMMENT ON COLUMN rowsource_plan_history.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
+COMMENT ON COLUMN rowsource_plan_history.query IS 'The text of the statement';
+COMMENT ON COLUMN rowsource_plan_history.calls IS 'Executions since the previous snapshot with this plan';
+COMMENT ON COLUMN rowsource_plan_history.total_time IS 'Milliseconds of these executions';
+COMMENT ON COLUMN rowsource_plan_history.mean_time IS 'Milliseconds of an execution on average';
+COMMENT ON COLUMN rowsource_plan_history.temp_blks_read IS 'Blocks of work files (sorts, hashes, materialised results) read by these executions';
+COMMENT ON COLUMN rowsource_plan_history.temp_blks_written IS 'Blocks of work files written by these executions';
+COMMENT ON COLUMN rowsource_plan_history.temp_blk_read_time IS 'Milliseconds reading blocks of work files by these executions';
+COMMENT ON COLUMN rowsource_plan_history.temp_blk_write_time IS 'Milliseconds writing blocks of work files by these executions';
+GRANT SELECT ON rowsource_plan_history TO pg_read_all_stats;
 
--- Shows a plan as it was when a snapshot was taken. Of several plans it prefers those of this database, then those of this user,
--- then the one that took the most time.
 CREATE FUNCTION rowsource_display_snapshot(
     snap_id bigint,
     queryid bigint,
@@ -1834,8 +2129,10 @@ BEGIN ATOMIC
              ON d.userid = p.userid AND d.dbid = p.dbid AND d.queryid = p.queryid AND d.planid = p.planid
                 AND d.plan_shape = p.plan_shape AND d.toplevel = p.toplevel;
 END;
+COMMENT ON FUNCTION rowsource_display_snapshot(bigint, bigint, bigint, text) IS 'Shows a plan as it was when a snapshot was taken, also if it was evicted or reset since';
+REVOKE ALL ON FUNCTION rowsource_display_snapshot(bigint, bigint, bigint, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION rowsource_display_snapshot(bigint, bigint, bigint, text) TO pg_read_all_stats;
 
--- Finds the two snapshots of a report: by default the last, and the one before. What does not exist is NULL.
 CREATE FUNCTION rowsource_interval(
     wanted_from bigint,
     wanted_to bigint,
@@ -1844,7 +2141,7 @@ CREATE FUNCTION rowsource_interval(
     OUT from_at timestamptz,
     OUT to_at timestamptz,
     OUT active_time float8
-)
+) RETURNS record
 LANGUAGE SQL STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED
 BEGIN ATOMIC
     SELECT f.snap_id, l.snap_id, f.taken_at, l.taken_at, l.active_time - f.active_time
@@ -1856,10 +2153,13 @@ BEGIN ATOMIC
                                      (SELECT pg_catalog.max(s.snap_id) FROM rowsource_snapshots s
                                        WHERE s.snap_id < l.snap_id));
 END;
+COMMENT ON FUNCTION rowsource_interval(bigint, bigint) IS 'Internal: the two snapshots of a report';
+REVOKE ALL ON FUNCTION rowsource_interval(bigint, bigint) FROM PUBLIC;
 
--- Prints a report like Oracle's "IOStat by Filetype summary" between two snapshots. Without arguments: between the last two.
--- It runs with its owner's rights, so that only it needs to call the internal function.
-CREATE FUNCTION rowsource_iostat_report(from_snap bigint DEFAULT NULL, to_snap bigint DEFAULT NULL) RETURNS SETOF text
+CREATE FUNCTION rowsource_iostat_report(
+    from_snap bigint DEFAULT NULL,
+    to_snap bigint DEFAULT NULL
+) RETURNS SETOF text
 LANGUAGE SQL STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED SECURITY DEFINER
 BEGIN ATOMIC
     WITH snapshots AS (
@@ -1884,10 +2184,12 @@ BEGIN ATOMIC
                (SELECT pg_catalog.json_agg(t.* ORDER BY t.filetype DESC)::text FROM filetypes t))
       FROM snapshots i;
 END;
+COMMENT ON FUNCTION rowsource_iostat_report(bigint, bigint) IS 'Prints what happened to temporary files between two snapshots; without arguments, between the last two';
 
--- Prints a report like Oracle's "Top Timed Events" between two snapshots. Without arguments: between the last two. It runs
--- with its owner's rights, so that only it needs to call the internal function.
-CREATE FUNCTION rowsource_wait_report(from_snap bigint DEFAULT NULL, to_snap bigint DEFAULT NULL) RETURNS SETOF text
+CREATE FUNCTION rowsource_wait_report(
+    from_snap bigint DEFAULT NULL,
+    to_snap bigint DEFAULT NULL
+) RETURNS SETOF text
 LANGUAGE SQL STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED SECURITY DEFINER
 BEGIN ATOMIC
     WITH snapshots AS (
@@ -1907,335 +2209,4 @@ BEGIN ATOMIC
                (SELECT pg_catalog.json_agg(w.event)::text FROM waits w))
       FROM snapshots i;
 END;
-
--- Trace files take space of the server, and traces the time of other sessions.
-REVOKE ALL ON FUNCTION rowsource_trace_start(boolean, boolean, int, text, text, text, inet, bigint, interval),
-    rowsource_trace_stop(int, boolean), rowsource_trace_targets() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION rowsource_trace_targets() TO pg_read_all_stats;
-GRANT SELECT ON rowsource_trace_targets TO pg_read_all_stats;
-GRANT SELECT ON rowsource_trace_files TO PUBLIC;
-REVOKE ALL ON FUNCTION rowsource_reset(oid, oid, bigint), rowsource_tempfile_reset(oid), rowsource_snapshot(),
-    rowsource_ash_start() FROM PUBLIC;
--- internal
-REVOKE ALL ON FUNCTION rowsource_iostat_lines(bigint, bigint, bigint, bigint, text, text, float8, text),
-    rowsource_wait_lines(bigint, bigint, bigint, bigint, text, text, float8, float8, text), rowsource_waits_to_store(),
-    rowsource_plans_to_store(timestamptz), rowsource_ash_to_store(timestamptz, int), rowsource_interval(bigint, bigint),
-    rowsource_check_writable(), rowsource_note_removed(bigint) FROM PUBLIC;
-
-GRANT SELECT ON rowsource_top_statements, rowsource_top_nodes, rowsource_top_reads, rowsource_top_temp,
-    rowsource_top_rows_removed, rowsource_top_waits, rowsource_wal TO PUBLIC;
-GRANT SELECT ON pg_stat_rowsource, pg_stat_rowsource_plans, pg_stat_rowsource_histogram, pg_stat_rowsource_waits,
-    pg_stat_rowsource_logical_io, pg_stat_rowsource_live, rowsource_progress, rowsource_ash, rowsource_misestimates,
-    rowsource_plan_flips, pg_stat_tempfile_io, pg_stat_tempfile_io_histogram, rowsource_snapshots,
-    rowsource_system_waits, rowsource_session_waits, rowsource_wait_histogram,
-    rowsource_snapshot_waits, rowsource_wait_history,
-    rowsource_snapshot_tempfile_io, rowsource_tempfile_history TO PUBLIC;
--- These contain the texts and identifiers of all users' statements.
-GRANT SELECT ON rowsource_snapshot_plans, rowsource_snapshot_descriptions, rowsource_snapshot_ash, rowsource_plan_history TO pg_read_all_stats;
-REVOKE ALL ON FUNCTION rowsource_display_snapshot(bigint, bigint, bigint, text),
-    rowsource_display_stored(bigint, bigint, bigint, text, oid, oid, bigint, bigint, bigint, bool, bytea, bytea, text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION rowsource_display_snapshot(bigint, bigint, bigint, text),
-    rowsource_display_stored(bigint, bigint, bigint, text, oid, oid, bigint, bigint, bigint, bool, bytea, bytea, text)
-    TO pg_read_all_stats;
-
--- What the objects and their columns are.
-COMMENT ON VIEW rowsource_trace_targets IS 'The targets of SQL traces. A session is traced if all conditions of a target hold that are not NULL';
-COMMENT ON COLUMN rowsource_trace_targets.target IS 'Its number, for rowsource_trace_stop()';
-COMMENT ON COLUMN rowsource_trace_targets.pid IS 'Condition: the process of this session, until it ends';
-COMMENT ON COLUMN rowsource_trace_targets.application_name IS 'Condition: the session''s application_name';
-COMMENT ON COLUMN rowsource_trace_targets.role IS 'Condition: the session''s user, or the role that SET ROLE has chosen';
-COMMENT ON COLUMN rowsource_trace_targets.database IS 'Condition: the session''s database';
-COMMENT ON COLUMN rowsource_trace_targets.client_addr IS 'Condition: the address of the client, or a network that contains it';
-COMMENT ON COLUMN rowsource_trace_targets.queryid IS 'Only this statement is traced, with what it calls';
-COMMENT ON COLUMN rowsource_trace_targets.waits IS 'Whether each wait is listed';
-COMMENT ON COLUMN rowsource_trace_targets.binds IS 'Whether the values of parameters are listed';
-COMMENT ON COLUMN rowsource_trace_targets.set_by IS 'Who has set it';
-COMMENT ON COLUMN rowsource_trace_targets.since IS 'When it was set';
-COMMENT ON COLUMN rowsource_trace_targets.expires IS 'When it expires';
-COMMENT ON COLUMN rowsource_trace_targets.sessions IS 'How many sessions have found at their last look that it means them';
-COMMENT ON FUNCTION rowsource_percent(float8, float8) IS 'Internal: a part of a whole in percent, with one digit. Everyone may call it, because the views call it with their reader''s rights';
-COMMENT ON FUNCTION rowsource_temp_usage() IS 'Shows who uses temporary space now: a row per process and kind of file. temp_time: milliseconds that the running statement has waited for all its temporary files, in all its processes. percent: the same in percent of its time so far';
-COMMENT ON FUNCTION rowsource_snapshot() IS 'Stores a snapshot, and deletes those older than pg_rowsource.snapshot_retention, and the oldest beyond pg_rowsource.snapshot_max_size';
-COMMENT ON FUNCTION rowsource_iostat_report(bigint, bigint) IS 'Prints what happened to temporary files between two snapshots; without arguments, between the last two';
 COMMENT ON FUNCTION rowsource_wait_report(bigint, bigint) IS 'Prints what sessions waited for between two snapshots, in percent of the database time; without arguments, between the last two';
-COMMENT ON FUNCTION rowsource_interval(bigint, bigint) IS 'Internal: the two snapshots of a report';
-COMMENT ON FUNCTION rowsource_display_snapshot(bigint, bigint, bigint, text) IS 'Shows a plan as it was when a snapshot was taken, also if it was evicted or reset since';
-COMMENT ON SEQUENCE rowsource_snapshots_snap_id_seq IS 'Numbers the snapshots';
-
-COMMENT ON VIEW rowsource_misestimates IS 'Nodes that returned another number of rows than the planner expected, compared execution by execution: by a factor of 1.1 at least in one of them. The order: their own time and the size of the error. Nodes about which no execution says something come last';
-COMMENT ON COLUMN rowsource_misestimates.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
-COMMENT ON COLUMN rowsource_misestimates.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
-COMMENT ON COLUMN rowsource_misestimates.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN rowsource_misestimates.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
-COMMENT ON COLUMN rowsource_misestimates.operation IS 'What the node does, as EXPLAIN calls it';
-COMMENT ON COLUMN rowsource_misestimates.object_name IS 'The index, table, function or other object that the node works on';
-COMMENT ON COLUMN rowsource_misestimates.e_rows IS 'The rows per start that the planner expected in the executions that are compared; NULL if there are none';
-COMMENT ON COLUMN rowsource_misestimates.a_rows IS 'The rows per start that the node returned in the same executions; NULL if there are none';
-COMMENT ON COLUMN rowsource_misestimates.max_factor IS 'How many times too few or too many rows were expected in the worst of these executions';
-COMMENT ON COLUMN rowsource_misestimates.verdict IS 'underestimated or overestimated; varying if wrong estimates of single executions cancel out. Or why no execution is compared: never started, may stop early (below a limit, a semi-join or EXISTS), not completed, starts not counted (sampfreq 3)';
-COMMENT ON COLUMN rowsource_misestimates.self_time IS 'Milliseconds in the node itself, without the nodes below it. The times of parallel processes add up';
-
-COMMENT ON VIEW rowsource_plan_history IS 'What each plan did between a snapshot and the previous one that has the plan';
-COMMENT ON COLUMN rowsource_plan_history.snap_id IS 'The number of the snapshot';
-COMMENT ON COLUMN rowsource_plan_history.to_at IS 'When the snapshot was taken';
-COMMENT ON COLUMN rowsource_plan_history.userid IS 'The OID of the user who ran the statement';
-COMMENT ON COLUMN rowsource_plan_history.dbid IS 'The OID of the database in which the statement ran';
-COMMENT ON COLUMN rowsource_plan_history.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
-COMMENT ON COLUMN rowsource_plan_history.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN rowsource_plan_history.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
-COMMENT ON COLUMN rowsource_plan_history.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
-COMMENT ON COLUMN rowsource_plan_history.query IS 'The text of the statement';
-COMMENT ON COLUMN rowsource_plan_history.calls IS 'Executions since the previous snapshot with this plan';
-COMMENT ON COLUMN rowsource_plan_history.total_time IS 'Milliseconds of these executions';
-COMMENT ON COLUMN rowsource_plan_history.mean_time IS 'Milliseconds of an execution on average';
-COMMENT ON COLUMN rowsource_plan_history.temp_blks_read IS 'Blocks of work files (sorts, hashes, materialised results) read by these executions';
-COMMENT ON COLUMN rowsource_plan_history.temp_blks_written IS 'Blocks of work files written by these executions';
-COMMENT ON COLUMN rowsource_plan_history.temp_blk_read_time IS 'Milliseconds reading blocks of work files by these executions';
-COMMENT ON COLUMN rowsource_plan_history.temp_blk_write_time IS 'Milliseconds writing blocks of work files by these executions';
-
-COMMENT ON TABLE rowsource_snapshot_descriptions IS 'The nodes of the plans in the snapshots: once per plan';
-COMMENT ON COLUMN rowsource_snapshot_descriptions.userid IS 'The OID of the user who ran the statement';
-COMMENT ON COLUMN rowsource_snapshot_descriptions.dbid IS 'The OID of the database in which the statement ran';
-COMMENT ON COLUMN rowsource_snapshot_descriptions.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
-COMMENT ON COLUMN rowsource_snapshot_descriptions.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN rowsource_snapshot_descriptions.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
-COMMENT ON COLUMN rowsource_snapshot_descriptions.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
-COMMENT ON COLUMN rowsource_snapshot_descriptions.first_snap_id IS 'The first snapshot with this plan';
-COMMENT ON COLUMN rowsource_snapshot_descriptions.description IS 'The text of the statement, the nodes, their estimates and predicates. rowsource_display_snapshot() shows them';
-
-COMMENT ON TABLE rowsource_snapshot_plans IS 'The plans that ran before each snapshot and after the previous one';
-COMMENT ON COLUMN rowsource_snapshot_plans.snap_id IS 'The number of the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_plans.userid IS 'The OID of the user who ran the statement';
-COMMENT ON COLUMN rowsource_snapshot_plans.dbid IS 'The OID of the database in which the statement ran';
-COMMENT ON COLUMN rowsource_snapshot_plans.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
-COMMENT ON COLUMN rowsource_snapshot_plans.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN rowsource_snapshot_plans.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
-COMMENT ON COLUMN rowsource_snapshot_plans.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
-COMMENT ON COLUMN rowsource_snapshot_plans.query IS 'The text of the statement';
-COMMENT ON COLUMN rowsource_snapshot_plans.first_seen IS 'When the first execution ended';
-COMMENT ON COLUMN rowsource_snapshot_plans.calls IS 'Executions, including failed and cancelled ones until the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_plans.failed_calls IS 'Executions that an error ended until the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_plans.cancelled_calls IS 'Executions that a cancel request or a timeout ended until the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_plans.total_time IS 'Milliseconds of all executions until the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_plans.rows IS 'Rows that the plan returned or changed until the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_plans.shared_blks_hit IS 'Blocks of tables and indexes found in shared buffers until the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_plans.shared_blks_read IS 'Blocks of tables and indexes read until the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_plans.temp_blks_read IS 'Blocks of work files (sorts, hashes, materialised results) read until the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_plans.temp_blks_written IS 'Blocks of work files written until the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_plans.temp_blk_read_time IS 'Milliseconds reading blocks of work files until the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_plans.temp_blk_write_time IS 'Milliseconds writing blocks of work files until the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_plans.statistics IS 'The statistics of the nodes until the snapshot. rowsource_display_snapshot() shows them';
-
-COMMENT ON TABLE rowsource_snapshot_ash IS 'The samples of active sessions that a snapshot stored: those of one moment in ten';
-COMMENT ON COLUMN rowsource_snapshot_ash.snap_id IS 'The number of the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_ash.sample_time IS 'When the session was sampled';
-COMMENT ON COLUMN rowsource_snapshot_ash.pid IS 'The process of the session';
-COMMENT ON COLUMN rowsource_snapshot_ash.leader_pid IS 'If the process is a parallel worker, the process of its leader';
-COMMENT ON COLUMN rowsource_snapshot_ash.backend_type IS 'The type of the process';
-COMMENT ON COLUMN rowsource_snapshot_ash.userid IS 'The OID of the user of the statement; NULL for a process without a user, such as an autovacuum worker';
-COMMENT ON COLUMN rowsource_snapshot_ash.dbid IS 'The OID of the database of the session; NULL for a process without a database';
-COMMENT ON COLUMN rowsource_snapshot_ash.application_name IS 'The name of the application';
-COMMENT ON COLUMN rowsource_snapshot_ash.queryid IS 'Identifies the statement that ran, the innermost that is measured; NULL if it is not known';
-COMMENT ON COLUMN rowsource_snapshot_ash.planid IS 'Identifies its plan; NULL if the statement is not measured';
-COMMENT ON COLUMN rowsource_snapshot_ash.node_id IS 'The node that ran; NULL if none did: during planning or commit, or while rows were sent';
-COMMENT ON COLUMN rowsource_snapshot_ash.operation IS 'What the node does, as in EXPLAIN; NULL if the plan is not stored any more';
-COMMENT ON COLUMN rowsource_snapshot_ash.object_name IS 'The table, index, function or other object that the node works on';
-COMMENT ON COLUMN rowsource_snapshot_ash.wait_event_type IS 'The type of the event that the session waited for; NULL if it was on the processor, or waited for it';
-COMMENT ON COLUMN rowsource_snapshot_ash.wait_event IS 'The event that the session waited for';
-COMMENT ON COLUMN rowsource_snapshot_ash.blocking_pid IS 'The process that the session waited for, if it waited for a heavyweight lock and that is known; 0 is a prepared transaction';
-
-COMMENT ON TABLE rowsource_snapshot_waits IS 'The waits of all processes in each snapshot';
-COMMENT ON COLUMN rowsource_snapshot_waits.snap_id IS 'The number of the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_waits.backend_type IS 'The type of the processes';
-COMMENT ON COLUMN rowsource_snapshot_waits.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL if the event has no counters of its own';
-COMMENT ON COLUMN rowsource_snapshot_waits.wait_event IS 'The event, as in pg_stat_activity. other: all events that have no counters of their own';
-COMMENT ON COLUMN rowsource_snapshot_waits.waits IS 'Waits since counted_since';
-COMMENT ON COLUMN rowsource_snapshot_waits.total_time IS 'Milliseconds of these waits';
-COMMENT ON COLUMN rowsource_snapshot_waits.counted_since IS 'When the server started to count them';
-
-COMMENT ON VIEW rowsource_wait_history IS 'The waits between each snapshot and the previous one';
-COMMENT ON COLUMN rowsource_wait_history.snap_id IS 'The number of the snapshot at the end of the interval';
-COMMENT ON COLUMN rowsource_wait_history.from_at IS 'When the interval began';
-COMMENT ON COLUMN rowsource_wait_history.to_at IS 'When the interval ended';
-COMMENT ON COLUMN rowsource_wait_history.backend_type IS 'The type of the processes';
-COMMENT ON COLUMN rowsource_wait_history.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL if the event has no counters of its own';
-COMMENT ON COLUMN rowsource_wait_history.wait_event IS 'The event, as in pg_stat_activity. other: all events that have no counters of their own';
-COMMENT ON COLUMN rowsource_wait_history.waits IS 'Waits of the interval';
-COMMENT ON COLUMN rowsource_wait_history.total_time IS 'Milliseconds of these waits';
-COMMENT ON COLUMN rowsource_wait_history.mean_time IS 'Milliseconds of such a wait on average';
-
-COMMENT ON TABLE rowsource_snapshot_tempfile_io IS 'The counters of temporary files in each snapshot';
-COMMENT ON COLUMN rowsource_snapshot_tempfile_io.snap_id IS 'The number of the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_tempfile_io.datid IS 'The OID of the database; 0 for processes without one, NULL if several databases share one set of counters';
-COMMENT ON COLUMN rowsource_snapshot_tempfile_io.datname IS 'The database';
-COMMENT ON COLUMN rowsource_snapshot_tempfile_io.filetype IS 'work file (sorts, hashes, materialised results) or temp table';
-COMMENT ON COLUMN rowsource_snapshot_tempfile_io.small_read_reqs IS 'Read requests of one block or less until the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_tempfile_io.small_read_bytes IS 'Bytes read by these requests until the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_tempfile_io.small_read_service_time IS 'Milliseconds of these requests; NULL if they were not timed until the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_tempfile_io.large_read_reqs IS 'Read requests of more than one block until the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_tempfile_io.large_read_bytes IS 'Bytes read by these requests until the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_tempfile_io.large_read_service_time IS 'Milliseconds of these requests; NULL if they were not timed until the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_tempfile_io.small_write_reqs IS 'Write requests of one block or less until the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_tempfile_io.small_write_bytes IS 'Bytes written by these requests until the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_tempfile_io.small_write_service_time IS 'Milliseconds of these requests; NULL if they were not timed until the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_tempfile_io.large_write_reqs IS 'Write requests of more than one block until the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_tempfile_io.large_write_bytes IS 'Bytes written by these requests until the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_tempfile_io.large_write_service_time IS 'Milliseconds of these requests; NULL if they were not timed until the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_tempfile_io.source IS 'request: each request was counted. counter: core counted the blocks';
-COMMENT ON COLUMN rowsource_snapshot_tempfile_io.stats_reset IS 'When these counters were last reset';
-
-COMMENT ON TABLE rowsource_snapshots IS 'The snapshots that rowsource_snapshot() took. A snapshot that is deleted here is deleted from all tables';
-COMMENT ON COLUMN rowsource_snapshots.snap_id IS 'The number of the snapshot';
-COMMENT ON COLUMN rowsource_snapshots.taken_at IS 'When the snapshot was taken';
-COMMENT ON COLUMN rowsource_snapshots.active_time IS 'Milliseconds of all statements that had ended, in all databases, as in pg_stat_database';
-COMMENT ON COLUMN rowsource_snapshots.bytes IS 'What it takes on disk, with indexes, about; NULL: the next snapshot adds it up';
-COMMENT ON COLUMN rowsource_snapshots.format IS 'The format of its rows in all tables. A dump with another one cannot be restored';
-
-COMMENT ON VIEW rowsource_tempfile_history IS 'Requests to temporary files between each snapshot and the previous one';
-COMMENT ON COLUMN rowsource_tempfile_history.snap_id IS 'The number of the snapshot';
-COMMENT ON COLUMN rowsource_tempfile_history.from_at IS 'When the previous snapshot was taken';
-COMMENT ON COLUMN rowsource_tempfile_history.to_at IS 'When the snapshot was taken';
-COMMENT ON COLUMN rowsource_tempfile_history.datid IS 'The OID of the database; 0 for processes without one, NULL if several databases share one set of counters';
-COMMENT ON COLUMN rowsource_tempfile_history.datname IS 'The database';
-COMMENT ON COLUMN rowsource_tempfile_history.filetype IS 'work file (sorts, hashes, materialised results) or temp table';
-COMMENT ON COLUMN rowsource_tempfile_history.small_read_reqs IS 'Read requests of one block or less';
-COMMENT ON COLUMN rowsource_tempfile_history.small_read_bytes IS 'Bytes read by these requests';
-COMMENT ON COLUMN rowsource_tempfile_history.small_read_service_time IS 'Milliseconds of these requests; NULL if they were not timed';
-COMMENT ON COLUMN rowsource_tempfile_history.small_read_avg_time IS 'Milliseconds of such a request on average';
-COMMENT ON COLUMN rowsource_tempfile_history.large_read_reqs IS 'Read requests of more than one block';
-COMMENT ON COLUMN rowsource_tempfile_history.large_read_bytes IS 'Bytes read by these requests';
-COMMENT ON COLUMN rowsource_tempfile_history.large_read_service_time IS 'Milliseconds of these requests; NULL if they were not timed';
-COMMENT ON COLUMN rowsource_tempfile_history.large_read_avg_time IS 'Milliseconds of such a request on average';
-COMMENT ON COLUMN rowsource_tempfile_history.small_write_reqs IS 'Write requests of one block or less';
-COMMENT ON COLUMN rowsource_tempfile_history.small_write_bytes IS 'Bytes written by these requests';
-COMMENT ON COLUMN rowsource_tempfile_history.small_write_service_time IS 'Milliseconds of these requests; NULL if they were not timed';
-COMMENT ON COLUMN rowsource_tempfile_history.small_write_avg_time IS 'Milliseconds of such a request on average';
-COMMENT ON COLUMN rowsource_tempfile_history.large_write_reqs IS 'Write requests of more than one block';
-COMMENT ON COLUMN rowsource_tempfile_history.large_write_bytes IS 'Bytes written by these requests';
-COMMENT ON COLUMN rowsource_tempfile_history.large_write_service_time IS 'Milliseconds of these requests; NULL if they were not timed';
-COMMENT ON COLUMN rowsource_tempfile_history.large_write_avg_time IS 'Milliseconds of such a request on average';
-COMMENT ON COLUMN rowsource_tempfile_history.source IS 'request: each request was counted. counter: core counted the blocks';
-
-COMMENT ON VIEW rowsource_plan_flips IS 'A row for each time that another plan of a query took over; those that cost the most come first';
-COMMENT ON COLUMN rowsource_plan_flips.at IS 'When the first execution of the new plan ended';
-COMMENT ON COLUMN rowsource_plan_flips.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
-COMMENT ON COLUMN rowsource_plan_flips.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
-COMMENT ON COLUMN rowsource_plan_flips.from_planid IS 'The plan before';
-COMMENT ON COLUMN rowsource_plan_flips.to_planid IS 'The plan that took over';
-COMMENT ON COLUMN rowsource_plan_flips.typical_time_before IS 'Milliseconds of a typical execution of the plan before, since it took over itself: the geometric mean, which few very long executions hardly change';
-COMMENT ON COLUMN rowsource_plan_flips.typical_time_after IS 'The same for the new plan, until another one took over';
-COMMENT ON COLUMN rowsource_plan_flips.calls_after IS 'Executions of the new plan, until another one took over';
-COMMENT ON COLUMN rowsource_plan_flips.extra_time IS 'Milliseconds that the executions of the new plan took longer in all than they would have taken before; negative if they took less. It is the difference of the mean times if that is more than chance, else that of the typical times';
-COMMENT ON COLUMN rowsource_plan_flips.verdict IS 'slower or faster: a typical execution is; slower or faster on average: only the mean is; or no difference that can be told. Tests at 95 % that need two executions of each plan';
-COMMENT ON COLUMN rowsource_plan_flips.query IS 'The text of the statement; NULL if neither plan is stored any more';
-COMMENT ON VIEW rowsource_daily_nodes IS 'Internal: what the daily views of nodes have in common';
-COMMENT ON COLUMN rowsource_daily_nodes.usename IS 'The user who ran the statement; the OID as text if the user was dropped';
-COMMENT ON COLUMN rowsource_daily_nodes.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
-COMMENT ON COLUMN rowsource_daily_nodes.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
-COMMENT ON COLUMN rowsource_daily_nodes.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN rowsource_daily_nodes.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
-COMMENT ON COLUMN rowsource_daily_nodes.operation IS 'What the node does, as EXPLAIN calls it';
-COMMENT ON COLUMN rowsource_daily_nodes.object_name IS 'The index, table, function or other object that the node works on';
-COMMENT ON COLUMN rowsource_daily_nodes.processes IS 'Processes that ran the node on average: 1, or more below a Gather. The times of all of them add up';
-COMMENT ON COLUMN rowsource_daily_nodes.toplevel IS 'Whether a client sent the statement; false if a function, procedure or trigger ran it';
-COMMENT ON COLUMN rowsource_daily_nodes.self_time IS 'Milliseconds in the node itself, without the nodes below it';
-COMMENT ON COLUMN rowsource_daily_nodes.percent_of_statement IS 'The part that the node itself has of the time of its statement';
-COMMENT ON COLUMN rowsource_daily_nodes.blks_read IS 'Blocks of tables, indexes and temporary tables that the node itself read';
-COMMENT ON COLUMN rowsource_daily_nodes.read_time IS 'Milliseconds reading these blocks';
-COMMENT ON COLUMN rowsource_daily_nodes.temp_written IS 'Blocks of work files that the node itself wrote';
-COMMENT ON COLUMN rowsource_daily_nodes.temp_read IS 'Blocks of work files that the node itself read';
-COMMENT ON COLUMN rowsource_daily_nodes.temp_time IS 'Milliseconds writing and reading these blocks';
-COMMENT ON COLUMN rowsource_daily_nodes.temp_blks IS 'The sum of both';
-COMMENT ON COLUMN rowsource_daily_nodes.rows IS 'Rows that the node returned';
-COMMENT ON COLUMN rowsource_daily_nodes.rows_removed IS 'Rows that filters, join filters and rechecks of the node removed';
-COMMENT ON COLUMN rowsource_daily_nodes.wal_records IS 'WAL records of the node itself';
-COMMENT ON COLUMN rowsource_daily_nodes.wal_fpi IS 'Full page images in the WAL of the node itself';
-COMMENT ON COLUMN rowsource_daily_nodes.wal_bytes IS 'Bytes of WAL of the node itself';
-
-COMMENT ON VIEW rowsource_top_nodes IS 'The nodes that took the most time themselves';
-COMMENT ON COLUMN rowsource_top_nodes.usename IS 'The user who ran the statement; the OID as text if the user was dropped';
-COMMENT ON COLUMN rowsource_top_nodes.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
-COMMENT ON COLUMN rowsource_top_nodes.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
-COMMENT ON COLUMN rowsource_top_nodes.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN rowsource_top_nodes.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
-COMMENT ON COLUMN rowsource_top_nodes.operation IS 'What the node does, as EXPLAIN calls it';
-COMMENT ON COLUMN rowsource_top_nodes.object_name IS 'The index, table, function or other object that the node works on';
-COMMENT ON COLUMN rowsource_top_nodes.self_time IS 'Milliseconds in the node itself, without the nodes below it. The times of parallel processes add up';
-COMMENT ON COLUMN rowsource_top_nodes.percent_of_statement IS 'The part that the node itself has of the time of its statement. It can exceed 100 if several processes ran the node';
-COMMENT ON COLUMN rowsource_top_nodes.processes IS 'Processes that ran the node on average: 1, or more below a Gather. The times of all of them add up';
-COMMENT ON COLUMN rowsource_top_nodes.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
-
-COMMENT ON VIEW rowsource_top_reads IS 'The nodes that themselves read the most blocks of tables, indexes and temporary tables';
-COMMENT ON COLUMN rowsource_top_reads.usename IS 'The user who ran the statement; the OID as text if the user was dropped';
-COMMENT ON COLUMN rowsource_top_reads.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
-COMMENT ON COLUMN rowsource_top_reads.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
-COMMENT ON COLUMN rowsource_top_reads.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN rowsource_top_reads.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
-COMMENT ON COLUMN rowsource_top_reads.operation IS 'What the node does, as EXPLAIN calls it';
-COMMENT ON COLUMN rowsource_top_reads.object_name IS 'The index, table, function or other object that the node works on';
-COMMENT ON COLUMN rowsource_top_reads.processes IS 'Processes that ran the node on average: 1, or more below a Gather. The times of all of them add up';
-COMMENT ON COLUMN rowsource_top_reads.blks_read IS 'Blocks of tables, indexes and temporary tables that the node itself read';
-COMMENT ON COLUMN rowsource_top_reads.read_time IS 'Milliseconds reading these blocks; without track_io_timing, the waits for reads';
-COMMENT ON COLUMN rowsource_top_reads.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
-
-COMMENT ON VIEW rowsource_top_rows_removed IS 'The nodes whose filters, join filters and rechecks removed the most rows';
-COMMENT ON COLUMN rowsource_top_rows_removed.usename IS 'The user who ran the statement; the OID as text if the user was dropped';
-COMMENT ON COLUMN rowsource_top_rows_removed.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
-COMMENT ON COLUMN rowsource_top_rows_removed.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
-COMMENT ON COLUMN rowsource_top_rows_removed.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN rowsource_top_rows_removed.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
-COMMENT ON COLUMN rowsource_top_rows_removed.operation IS 'What the node does, as EXPLAIN calls it';
-COMMENT ON COLUMN rowsource_top_rows_removed.object_name IS 'The index, table, function or other object that the node works on';
-COMMENT ON COLUMN rowsource_top_rows_removed.rows_removed IS 'Rows that filters, join filters and rechecks of the node removed';
-COMMENT ON COLUMN rowsource_top_rows_removed.rows IS 'Rows that the node returned';
-COMMENT ON COLUMN rowsource_top_rows_removed.self_time IS 'Milliseconds in the node itself, without the nodes below it. The times of parallel processes add up';
-COMMENT ON COLUMN rowsource_top_rows_removed.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
-
-COMMENT ON VIEW rowsource_top_statements IS 'The statements that took the most time: the plans of a statement together';
-COMMENT ON COLUMN rowsource_top_statements.usename IS 'The user who ran the statement; the OID as text if the user was dropped';
-COMMENT ON COLUMN rowsource_top_statements.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
-COMMENT ON COLUMN rowsource_top_statements.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
-COMMENT ON COLUMN rowsource_top_statements.plans IS 'The number of different plans; NULL for others, which sums up the executions whose plans are not stored';
-COMMENT ON COLUMN rowsource_top_statements.calls IS 'Executions, including failed and cancelled ones';
-COMMENT ON COLUMN rowsource_top_statements.total_time IS 'Milliseconds in which the executor ran (ExecutorRun and ExecutorFinish), as in pg_stat_statements; without parsing, planning and the executor''s start. The sum of all executions';
-COMMENT ON COLUMN rowsource_top_statements.mean_time IS 'Milliseconds of an execution on average';
-COMMENT ON COLUMN rowsource_top_statements.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
-COMMENT ON COLUMN rowsource_top_statements.rows IS 'Rows that the statement returned or changed';
-COMMENT ON COLUMN rowsource_top_statements.blks_read IS 'Blocks of tables, indexes and temporary tables read';
-COMMENT ON COLUMN rowsource_top_statements.query IS 'The text of the statement; of several plans, that of the plan that ran last';
-
-COMMENT ON VIEW rowsource_top_temp IS 'The nodes that themselves wrote and read the most blocks of work files';
-COMMENT ON COLUMN rowsource_top_temp.usename IS 'The user who ran the statement; the OID as text if the user was dropped';
-COMMENT ON COLUMN rowsource_top_temp.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
-COMMENT ON COLUMN rowsource_top_temp.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
-COMMENT ON COLUMN rowsource_top_temp.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN rowsource_top_temp.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
-COMMENT ON COLUMN rowsource_top_temp.operation IS 'What the node does, as EXPLAIN calls it';
-COMMENT ON COLUMN rowsource_top_temp.processes IS 'Processes that ran the node on average: 1, or more below a Gather. The times of all of them add up';
-COMMENT ON COLUMN rowsource_top_temp.blks_written IS 'Blocks of work files that the node itself wrote';
-COMMENT ON COLUMN rowsource_top_temp.blks_read IS 'Blocks of work files that the node itself read';
-COMMENT ON COLUMN rowsource_top_temp.temp_time IS 'Milliseconds writing and reading these blocks; NULL if they were not timed';
-COMMENT ON COLUMN rowsource_top_temp.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
-
-COMMENT ON VIEW rowsource_top_waits IS 'What statements waited for the longest, by node and wait event';
-COMMENT ON COLUMN rowsource_top_waits.usename IS 'The user who ran the statement; the OID as text if the user was dropped';
-COMMENT ON COLUMN rowsource_top_waits.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
-COMMENT ON COLUMN rowsource_top_waits.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
-COMMENT ON COLUMN rowsource_top_waits.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN rowsource_top_waits.node_id IS 'The number of the node that waited, from 0 at the root, in the order of EXPLAIN; NULL outside of the nodes';
-COMMENT ON COLUMN rowsource_top_waits.operation IS 'What the node does, as EXPLAIN calls it; outside the nodes: planning, commit, and sending rows to the client';
-COMMENT ON COLUMN rowsource_top_waits.object_name IS 'The index, table, function or other object that the node works on';
-COMMENT ON COLUMN rowsource_top_waits.wait_event IS 'The type and the event, as in pg_stat_activity. other: all other events of the plan';
-COMMENT ON COLUMN rowsource_top_waits.waits IS 'Waits, also those of parallel workers in this node';
-COMMENT ON COLUMN rowsource_top_waits.total_time IS 'Milliseconds of these waits. The times of parallel processes add up';
-COMMENT ON COLUMN rowsource_top_waits.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
-COMMENT ON VIEW rowsource_wal IS 'The WAL that measured statements wrote, by operation and object';
-COMMENT ON COLUMN rowsource_wal.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
-COMMENT ON COLUMN rowsource_wal.operation IS 'What the node did, as EXPLAIN calls it; outside the nodes: the rest of a statement; others: statements whose plans are not stored';
-COMMENT ON COLUMN rowsource_wal.object_name IS 'The index, table, function or other object that the node works on';
-COMMENT ON COLUMN rowsource_wal.toplevel IS 'Whether a client sent the statement; false if a function, procedure or trigger ran it';
-COMMENT ON COLUMN rowsource_wal.wal_records IS 'WAL records';
-COMMENT ON COLUMN rowsource_wal.wal_fpi IS 'Full page images in the WAL';
-COMMENT ON COLUMN rowsource_wal.wal_bytes IS 'Bytes of WAL';
-COMMENT ON COLUMN rowsource_wal.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
-COMMENT ON COLUMN rowsource_wal.query IS 'The text of the statement that wrote the WAL outside its nodes; NULL for nodes';

@@ -1,10 +1,10 @@
-//! The SQL functions. `make accept` writes what is declared here into the SQL script.
+//! The SQL functions that are written in Rust. `make accept` writes what is declared here into the SQL script and the book.
 
 use super::history::{Stored, Wanted};
 use super::surface::{Adds, View, functions};
 use super::{
     ash, call_trace, clocks, commands, display, explain, export, flips, history, live, logical_io, nodes,
-    plans, progress, sql_trace, store, stored_report, temp_usage, tempfile, trace_targets, waits,
+    plans, progress, sql, sql_trace, store, stored_report, temp_usage, tempfile, trace_targets, waits,
 };
 use crate::pg::server::srf::{Call, Shape, export};
 use pgrx::pg_sys::Datum;
@@ -31,7 +31,7 @@ const RUNS: [&str; 2] = ["The user who runs the statement", "The database in whi
 
 functions! {
     /// The commands to begin with, with the ids of what the server has measured
-    rowsource() "VOLATILE STRICT PARALLEL RESTRICTED"
+    rowsource() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(commands::columns(), |rows| commands::rows(rows));
 
     /// Shows a plan as a table, like DBMS_XPLAN. Without ids it shows this session's last measured
@@ -39,7 +39,7 @@ functions! {
     rowsource_display(
         queryid: bigint = "NULL", planid: bigint = "NULL",
         format: text(MAX_FORMAT_BYTES) = "'ALLSTATS LAST'", pid: int = "NULL"
-    ) "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> lines(|rows| display::lines(rows, queryid, planid, format.as_deref(), pid));
 
     /// Prints a plan as EXPLAIN (ANALYZE, BUFFERS, WAL) does. format: text, json, yaml or xml. which: last,
@@ -47,39 +47,39 @@ functions! {
     rowsource_explain(
         queryid: bigint = "NULL", planid: bigint = "NULL", format: text(MAX_FORMAT_BYTES) = "'text'",
         which: text(MAX_FORMAT_BYTES) = "'last'"
-    ) "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> lines(|rows| explain::rows(rows, [queryid, planid], format.as_deref(), which.as_deref()));
 
     /// Exports a plan as folded stacks, for flame graphs. which: last, mean, total, slowest, failed or
     /// cancelled
     rowsource_folded(
         queryid: bigint = "NULL", planid: bigint = "NULL", which: text(MAX_FORMAT_BYTES) = "'last'"
-    ) "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> lines(|rows| export::folded_lines(rows, queryid, planid, which.as_deref()));
 
     /// Exports a plan as a file of speedscope. which: last, mean, total, slowest, failed or cancelled
     rowsource_speedscope(
         queryid: bigint = "NULL", planid: bigint = "NULL", which: text(MAX_FORMAT_BYTES) = "'last'"
-    ) "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> lines(|rows| export::speedscope_row(rows, queryid, planid, which.as_deref()));
 
     /// Returns a plan as one HTML page
     rowsource_html(
         queryid: bigint = "NULL", planid: bigint = "NULL", which: text(MAX_FORMAT_BYTES) = "'last'"
-    ) "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> lines(|rows| export::html_row(rows, queryid, planid, which.as_deref()));
 
     /// Plots how long a node's timed calls took
     rowsource_histogram_plot(
         queryid: bigint = "NULL", planid: bigint = "NULL", node_id: int = "0"
-    ) "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> lines(|rows| export::plot_lines(rows, queryid, planid, node_id.unwrap_or(0)));
 
     /// Gets blocks of a relation, and returns how long that took. pattern: sequential or random
     rowsource_logical_io(
         rel: regclass, fork: text(MAX_FORMAT_BYTES) = "'main'", blocks: bigint = "NULL",
         pattern: text(MAX_FORMAT_BYTES) = "'sequential'", seed: bigint = "NULL"
-    ) "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> rows(logical_io::bucket_columns(), |rows| {
             // A missing relation gives no rows, as in PostgreSQL's own functions.
             if let Some(rel) = rel {
@@ -89,7 +89,7 @@ functions! {
 
     /// Runs a statement once, and lists the calls of its plan's nodes and the waits inside them. Its rows
     /// are thrown away
-    rowsource_call_trace(sql: statement, max_calls: int = "10000") "VOLATILE STRICT PARALLEL UNSAFE"
+    rowsource_call_trace(sql: statement, max_calls: int = "10000") TO PUBLIC "VOLATILE STRICT PARALLEL UNSAFE"
         -> rows(call_trace::columns(), |rows| {
             if let (Some(sql), Some(max_calls)) = (sql, max_calls) {
                 call_trace::rows(rows, sql, max_calls);
@@ -104,7 +104,7 @@ functions! {
         application_name: text(MAX_NAME_BYTES) = "NULL", role: text(MAX_NAME_BYTES) = "NULL",
         database: text(MAX_NAME_BYTES) = "NULL", client_addr: inet = "NULL",
         queryid: bigint = "NULL", expires_after: interval = "NULL"
-    ) "VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE"
+    ) TO nobody "VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE"
         -> lines(|rows| {
             let wanted = trace_targets::Wanted {
                 waits: waits.unwrap_or(true),
@@ -129,7 +129,7 @@ functions! {
     /// target, and with all_targets all of them
     rowsource_trace_stop(
         target: int = "NULL", all_targets: boolean = "false"
-    ) "VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE"
+    ) TO nobody "VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE"
         -> lines(|rows| match (target, all_targets.unwrap_or(false)) {
             (Some(target), _) => trace_targets::remove(rows, target),
             (None, true) => trace_targets::remove_all(rows),
@@ -137,11 +137,11 @@ functions! {
         });
 
     /// The rows of the view rowsource_trace_targets, with OIDs instead of names
-    rowsource_trace_targets() "VOLATILE STRICT PARALLEL UNSAFE"
+    rowsource_trace_targets() TO pg_read_all_stats "VOLATILE STRICT PARALLEL UNSAFE"
         -> rows(trace_targets::columns(), |rows| trace_targets::rows(rows));
 
     /// The rows of the view rowsource_trace_files
-    rowsource_trace_files() "VOLATILE STRICT PARALLEL UNSAFE"
+    rowsource_trace_files() TO PUBLIC "VOLATILE STRICT PARALLEL UNSAFE"
         -> rows(sql_trace::file_columns(), |rows| sql_trace::file_rows(rows)),
         view: View { comment: "The files of SQL traces: all of them for members of pg_read_server_files, else those of this session", adds: Adds::Nothing };
 
@@ -150,7 +150,7 @@ functions! {
     rowsource_tkprof(
         files: text(MAX_REPORT_BYTES) = "NULL", pid: int = "NULL",
         sort: text(MAX_FORMAT_BYTES) = "NULL", statements: int = "NULL"
-    ) "VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE"
         -> lines(|rows| sql_trace::report_lines(rows, files.as_deref(), pid, sort.as_deref(), statements));
 
     /// Prints the report of rowsource_tkprof() from the statistics of the plans, also of statements that
@@ -158,47 +158,47 @@ functions! {
     /// pg_stat_rowsource
     rowsource_tkprof_store(
         sort: text(MAX_FORMAT_BYTES) = "'totela'", statements: int = "NULL"
-    ) "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> lines(|rows| stored_report::lines(rows, sort.as_deref().unwrap_or("totela"), statements));
 
     /// Returns trace files as Trace Event JSON, which Perfetto and speedscope open
     rowsource_trace_events(
         files: text(MAX_REPORT_BYTES) = "NULL", pid: int = "NULL"
-    ) "VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE"
         -> lines(|rows| sql_trace::document_row(rows, files.as_deref(), pid));
 
     /// Plots a histogram: the lower bounds of its buckets in microseconds, and their counts
     rowsource_histogram_plot[rowsource_histogram_lines](
         from_us: float8s(MAX_BUCKETS), counts: bigints(MAX_BUCKETS)
-    ) "VOLATILE STRICT PARALLEL RESTRICTED"
+    ) TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> lines(|rows| export::histogram_lines(rows, from_us, counts));
 
     /// Identifies this session's last measured statement, and tells how it ended
-    rowsource_last() "VOLATILE STRICT PARALLEL RESTRICTED"
+    rowsource_last() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(display::last_columns(), |rows| display::last_row(rows));
 
     /// Measures the cost and the behaviour of each clock of this machine
-    rowsource_clocks(calls: int = "1000000") "VOLATILE STRICT PARALLEL RESTRICTED"
+    rowsource_clocks(calls: int = "1000000") TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(clocks::columns(), |rows| clocks::rows(rows, calls.unwrap_or(0)));
 
     /// The rows of the view pg_stat_rowsource
-    pg_stat_rowsource() "VOLATILE STRICT PARALLEL RESTRICTED"
+    pg_stat_rowsource() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(nodes::columns(), |rows| nodes::rows(rows)),
         view: View { comment: "A row per node of each stored plan. Columns that begin with last_ are of the last execution, the others of all", adds: Adds::Names(RAN) };
 
     /// The rows of the view pg_stat_rowsource_plans
-    pg_stat_rowsource_plans() "VOLATILE STRICT PARALLEL RESTRICTED"
+    pg_stat_rowsource_plans() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(plans::columns(), |rows| plans::rows(rows)),
         view: View { comment: "A row per stored plan, with the sums of all its executions. Rows with the query others, one or two per database, sum up the executions whose plans are not stored: those of statements that clients sent, and those of statements in functions", adds: Adds::Names(RAN) };
 
     /// The rows of the view pg_stat_rowsource_histogram
-    pg_stat_rowsource_histogram() "VOLATILE STRICT PARALLEL RESTRICTED"
+    pg_stat_rowsource_histogram() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(nodes::histogram_columns(), |rows| nodes::histogram_rows(rows)),
         view: View { comment: "How long the timed calls of each node took, in powers of two", adds: Adds::Names(RAN) };
 
     /// The changes of plans, with the mean times, their standard errors, and the typical times (geometric
     /// means)
-    rowsource_plan_flips() "VOLATILE STRICT PARALLEL RESTRICTED"
+    rowsource_plan_flips() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(flips::columns(), |rows| flips::rows(rows));
 
     /// Describes the shared memory of the plans. evictions: plans that made room for others. refused:
@@ -209,66 +209,66 @@ functions! {
     /// of pg_rowsource.snapshot_max_size since the server started. sessions_stopped: sessions that measure
     /// no more, because that cost more than pg_rowsource.max_overhead or failed. last_stop: the last of
     /// them since the server started, and why
-    rowsource_info() "VOLATILE STRICT PARALLEL RESTRICTED"
+    rowsource_info() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> row(store::info_columns(), |rows| store::info_row(rows));
 
     /// Deletes the plans of a user, a database or a query; 0 stands for any
     rowsource_reset(
         userid: oid = "0", dbid: oid = "0", queryid: bigint = "0"
-    ) "VOLATILE STRICT PARALLEL RESTRICTED"
+    ) TO nobody "VOLATILE STRICT PARALLEL RESTRICTED"
         -> void(store::reset(userid.unwrap_or_default(), dbid.unwrap_or_default(), queryid.unwrap_or_default()));
 
     /// The rows of the view pg_stat_tempfile_io
-    pg_stat_tempfile_io() "VOLATILE STRICT PARALLEL RESTRICTED"
+    pg_stat_tempfile_io() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(tempfile::io_columns(), |rows| tempfile::io_rows(rows)),
         view: View { comment: "Requests to temporary files since the last reset: a row per database and file type", adds: Adds::Database("The database") };
 
     /// The rows of the view pg_stat_tempfile_io_histogram
-    pg_stat_tempfile_io_histogram() "VOLATILE STRICT PARALLEL RESTRICTED"
+    pg_stat_tempfile_io_histogram() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(tempfile::histogram_columns(), |rows| tempfile::histogram_rows(rows)),
         view: View { comment: "How long the requests to temporary files took, in powers of two", adds: Adds::Database("The database") };
 
     /// Resets the counters of a database's temporary files; 0 stands for all databases
-    rowsource_tempfile_reset(dbid: oid = "0") "VOLATILE STRICT PARALLEL RESTRICTED"
+    rowsource_tempfile_reset(dbid: oid = "0") TO nobody "VOLATILE STRICT PARALLEL RESTRICTED"
         -> void(tempfile::reset(dbid.unwrap_or_default()));
 
     /// The rows of the view pg_stat_rowsource_logical_io
-    pg_stat_rowsource_logical_io() "VOLATILE STRICT PARALLEL RESTRICTED"
+    pg_stat_rowsource_logical_io() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(logical_io::node_columns(), |rows| logical_io::node_rows(rows)),
         view: View { comment: "How long hits and reads of blocks took in the nodes of each stored plan, in all its executions", adds: Adds::Names(RAN) };
 
     /// The rows of the view pg_stat_rowsource_live
-    pg_stat_rowsource_live() "VOLATILE STRICT PARALLEL RESTRICTED"
+    pg_stat_rowsource_live() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(live::columns(), |rows| live::rows(rows)),
         view: View { comment: "The measured statements that run now: a row per node, and per process that runs it", adds: Adds::Names(RUNS) };
 
     /// The rows of the view rowsource_progress
-    rowsource_progress() "VOLATILE STRICT PARALLEL RESTRICTED"
+    rowsource_progress() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(progress::columns(), |rows| progress::rows(rows)),
         view: View { comment: "How far the measured statements are that run now: a row per statement, with its parallel workers", adds: Adds::Names(RUNS) };
 
     /// The rows of the view pg_stat_rowsource_waits
-    pg_stat_rowsource_waits() "VOLATILE STRICT PARALLEL RESTRICTED"
+    pg_stat_rowsource_waits() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(waits::plan_columns(), |rows| waits::plan_rows(rows)),
         view: View { comment: "What the nodes of each stored plan waited for, and its statement outside of them, in all its executions", adds: Adds::Names(RAN) };
 
     /// The rows of the view rowsource_system_waits
-    rowsource_system_waits() "VOLATILE STRICT PARALLEL RESTRICTED"
+    rowsource_system_waits() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(waits::system_columns(), |rows| waits::system_rows(rows)),
         view: View { comment: "The waits of all processes since the server started, those that have ended included", adds: Adds::Nothing };
 
     /// The rows of the view rowsource_session_waits
-    rowsource_session_waits() "VOLATILE STRICT PARALLEL RESTRICTED"
+    rowsource_session_waits() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(waits::session_columns(), |rows| waits::session_rows(rows)),
         view: View { comment: "The waits of each running process since it started", adds: Adds::Nothing };
 
     /// The rows of the view rowsource_wait_histogram
-    rowsource_wait_histogram() "VOLATILE STRICT PARALLEL RESTRICTED"
+    rowsource_wait_histogram() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(waits::histogram_columns(), |rows| waits::histogram_rows(rows)),
         view: View { comment: "How long the waits of all processes took, in powers of two", adds: Adds::Nothing };
 
     /// Internal: the waits of all processes, as a snapshot stores them
-    rowsource_waits_to_store() "VOLATILE STRICT PARALLEL RESTRICTED"
+    rowsource_waits_to_store() TO nobody "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(waits::stored_columns(), |rows| waits::rows_to_store(rows));
 
     /// Internal: formats a report of waits
@@ -276,7 +276,7 @@ functions! {
         wanted_from: bigint, wanted_to: bigint, from_snap: bigint, to_snap: bigint,
         from_at: text(MAX_REPORT_BYTES), to_at: text(MAX_REPORT_BYTES), seconds: float8,
         active_time: float8, waits: text(MAX_REPORT_BYTES)
-    ) "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+    ) TO nobody "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> lines(|rows| history::wait_lines(
             rows,
             [wanted_from, wanted_to],
@@ -290,42 +290,42 @@ functions! {
     /// The samples of active sessions in an interval; without arguments, the rows of the view rowsource_ash
     rowsource_ash(
         from_time: timestamptz = "NULL", to_time: timestamptz = "NULL"
-    ) "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> rows(ash::columns(), |rows| ash::rows(rows, from_time, to_time)),
         view: View { comment: "Active session history: a row for each session that was active when the sessions were sampled", adds: Adds::Names(["The user of the statement", "The database of the session"]) };
 
     /// Internal: the samples since a time, as a snapshot stores them
-    rowsource_ash_to_store(since: timestamptz, one_in: int) "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+    rowsource_ash_to_store(since: timestamptz, one_in: int) TO nobody "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> rows(ash::columns(), |rows| ash::rows_to_store(rows, since, one_in));
 
     /// What sessions did most in an interval: samples by statement, plan, node and wait event; without
     /// arguments, in the last hour
     rowsource_top_activity(
         from_time: timestamptz = "NULL", to_time: timestamptz = "NULL"
-    ) "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> rows(ash::top_columns(), |rows| ash::top_rows(rows, from_time, to_time));
 
     /// Prints what sessions did in an interval, like Oracle's ASH report; without arguments, in the last
     /// hour
     rowsource_ash_report(
         from_time: timestamptz = "NULL", to_time: timestamptz = "NULL"
-    ) "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> lines(|rows| ash::report_lines(rows, from_time, to_time));
 
     /// Starts the background worker that samples the sessions, if the server has not preloaded
     /// pg_rowsource; returns its pid
-    rowsource_ash_start() "VOLATILE STRICT PARALLEL UNSAFE"
+    rowsource_ash_start() TO nobody "VOLATILE STRICT PARALLEL UNSAFE"
         -> int(ash::start());
 
     /// Internal: how long the last statement of each session has waited for temporary files. Everyone may
     /// call it, because rowsource_temp_usage() runs with its caller's rights. Statements of others are left
     /// out, as in pg_stat_activity
-    rowsource_temp_times() "VOLATILE STRICT PARALLEL RESTRICTED"
+    rowsource_temp_times() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(temp_usage::time_columns(), |rows| temp_usage::time_rows(rows));
 
     /// Internal: the temporary files on disk. Everyone may call it, because rowsource_temp_usage() runs
     /// with its caller's rights
-    rowsource_temp_files() "VOLATILE STRICT PARALLEL RESTRICTED"
+    rowsource_temp_files() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(temp_usage::file_columns(), |rows| temp_usage::file_rows(rows));
 
     /// Internal: formats the report of rowsource_iostat_report()
@@ -333,7 +333,7 @@ functions! {
         wanted_from: bigint, wanted_to: bigint, from_snap: bigint, to_snap: bigint,
         from_at: text(MAX_REPORT_BYTES), to_at: text(MAX_REPORT_BYTES), seconds: float8,
         filetypes: text(MAX_REPORT_BYTES)
-    ) "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+    ) TO nobody "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> lines(|rows| history::iostat_lines(
             rows,
             [wanted_from, wanted_to],
@@ -344,15 +344,15 @@ functions! {
         ));
 
     /// Internal: fails with a hint on a standby and in a read-only transaction
-    rowsource_check_writable() "VOLATILE STRICT PARALLEL RESTRICTED"
+    rowsource_check_writable() TO nobody "VOLATILE STRICT PARALLEL RESTRICTED"
         -> void(history::check_writable());
 
     /// Internal: notes that snapshots were deleted because of their size
-    rowsource_note_removed(snapshots: bigint) "VOLATILE STRICT PARALLEL RESTRICTED"
+    rowsource_note_removed(snapshots: bigint) TO nobody "VOLATILE STRICT PARALLEL RESTRICTED"
         -> void(history::note_removed(snapshots.unwrap_or(0)));
 
     /// Internal: the plans that ran since a time, as rowsource_snapshot() stores them
-    rowsource_plans_to_store(since: timestamptz) "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+    rowsource_plans_to_store(since: timestamptz) TO nobody "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> rows(history::plan_columns(), |rows| history::plans_to_store(rows, since));
 
     /// Internal: formats the plan of rowsource_display_snapshot()
@@ -361,7 +361,7 @@ functions! {
         taken_at: text(MAX_FORMAT_BYTES), userid: oid, dbid: oid, queryid: bigint, planid: bigint,
         plan_shape: bigint, toplevel: boolean, description: bytea(archive::MAX_DESCRIPTION),
         statistics: bytea(archive::MAX_STATISTICS), format: text(MAX_FORMAT_BYTES)
-    ) "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+    ) TO pg_read_all_stats "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> lines(|rows| {
             let wanted = Wanted {
                 snapshot: wanted_snap,
@@ -383,12 +383,18 @@ functions! {
         });
 }
 
-// What the script declares is compared with what this returns. The script need not declare it.
+// The script and the book are made of what this returns: an object of JSON for each. The script need not declare it.
 export!("rowsource_declarations_0_2", |call: &Call| call.returns(
     Shape::Values,
     |_, rows| {
-        declared()
-            .iter()
-            .for_each(|function| rows.add_line(&function.to_string()));
+        let all = [
+            declared(),
+            sql::views::declared(),
+            sql::snapshots::declared(),
+            sql::history::declared(),
+        ];
+        for object in all.iter().flatten() {
+            rows.add_line(&object.to_json().to_string());
+        }
     }
 ));

@@ -1,4 +1,4 @@
-//! The SQL functions, and what the SQL script says of them (`exports`, `surface`).
+//! The SQL functions, and the other objects of the extension (`exports`, `sql`, `surface`).
 
 mod ash;
 mod call_trace;
@@ -15,6 +15,7 @@ mod logical_io;
 mod nodes;
 mod plans;
 mod progress;
+mod sql;
 mod sql_trace;
 mod store;
 mod stored;

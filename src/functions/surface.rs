@@ -1,18 +1,21 @@
-//! What the library declares of its functions: their arguments and columns, and views of their rows. `make accept` writes it into the SQL
-//! script.
+//! What the library declares of the objects of the extension: names, arguments, columns, comments, and who may use them. `make accept`
+//! writes the SQL script and the tables of the book from it.
 
 use crate::pg::server::columns::Declared;
+use crate::pg::server::sql_types;
+use serde_json::json;
 use std::fmt::{self, Display, Formatter};
 
-/// Exports functions and declares them: the comment, the name, the arguments with types, limits and defaults, how PostgreSQL may
-/// call it, what it returns and how, and a view of its rows. The expressions use the arguments by their names. The symbols in C have
-/// a version, because a later library keeps those of earlier scripts; in brackets stands one that is not the function's name.
+/// Exports functions and declares them: the comment, the name, the arguments with types, limits and defaults, who may call it, how
+/// PostgreSQL may call it, what it returns and how, and a view of its rows, which the same roles may read. `nobody` are superusers
+/// only. The expressions use the arguments by their names. The symbols in C have a version, because a later library keeps those of
+/// earlier scripts; in brackets stands one that is not the function's name.
 macro_rules! functions {
     ($(
         $(#[doc = $comment:literal])+
         $name:ident $([$symbol:ident])? ($(
             $argument:ident: $kind:ident $(($max:expr))? $(= $default:literal)?
-        ),*) $marks:literal -> $shape:ident ($($result:tt)*) $(, view: $view:expr)?;
+        ),*) TO $grantee:ident $marks:literal -> $shape:ident ($($result:tt)*) $(, view: $view:expr)?;
     )+) => {
         $($crate::pg::server::srf::export!(
             $crate::functions::surface::functions!(@symbol $name $($symbol)?),
@@ -20,20 +23,30 @@ macro_rules! functions {
         );)+
 
         /// Returns what is declared, in the order of the script.
-        fn declared() -> Vec<$crate::functions::surface::Function> {
-            vec![$($crate::functions::surface::Function {
-                name: stringify!($name),
-                symbol: $crate::functions::surface::functions!(@symbol $name $($symbol)?),
-                comment: concat!($($comment),+).trim_ascii(),
-                arguments: vec![$((
-                    stringify!($argument),
-                    <$crate::pg::server::sql_types::$kind as $crate::pg::server::sql_types::SqlType>::NAME,
-                    None $(.or(Some($default)))?,
-                )),*],
-                returns: $crate::functions::surface::functions!(@returns $shape($($result)*)),
-                marks: $marks,
-                view: None $(.or(Some($view)))?,
-            }),+]
+        fn declared() -> Vec<$crate::functions::surface::Object> {
+            let mut objects = Vec::new();
+            $(
+                let (returns, rows, columns) = $crate::functions::surface::functions!(@returns $shape($($result)*));
+                let function = $crate::functions::surface::Object {
+                    kind: "FUNCTION",
+                    name: stringify!($name),
+                    comment: concat!($($comment),+).trim_ascii(),
+                    arguments: $crate::functions::surface::arguments!($($argument: $kind $(= $default)?),*),
+                    grantee: stringify!($grantee),
+                    returns,
+                    columns,
+                    code: format!(
+                        "LANGUAGE C {}{rows}\nAS 'MODULE_PATHNAME', '{}'",
+                        $marks,
+                        $crate::functions::surface::functions!(@symbol $name $($symbol)?),
+                    ),
+                };
+                let view: Option<$crate::functions::surface::View> = None $(.or(Some($view)))?;
+                let view = view.map(|view| function.view(view));
+                objects.push(function);
+                objects.extend(view);
+            )+
+            objects
         }
     };
     (@symbol $name:ident) => { concat!(stringify!($name), "_0_2") };
@@ -65,23 +78,70 @@ macro_rules! functions {
         );)*
         $body
     }};
-    (@returns lines $result:tt) => { $crate::functions::surface::Returns::One("SETOF text") };
-    (@returns void $result:tt) => { $crate::functions::surface::Returns::One("void") };
-    (@returns int $result:tt) => { $crate::functions::surface::Returns::One("int") };
-    (@returns rows($columns:expr, $($body:tt)+)) => { $crate::functions::surface::Returns::Rows($columns.declared(), "") };
-    (@returns row($columns:expr, $($body:tt)+)) => {
-        $crate::functions::surface::Returns::Rows($columns.declared(), " ROWS 1")
-    };
+    (@returns lines $result:tt) => { ("SETOF text", "", Vec::new()) };
+    (@returns void $result:tt) => { ("void", "", Vec::new()) };
+    (@returns int $result:tt) => { ("int", "", Vec::new()) };
+    (@returns rows($columns:expr, $($body:tt)+)) => { ("SETOF record", "", $columns.declared()) };
+    (@returns row($columns:expr, $($body:tt)+)) => { ("SETOF record", " ROWS 1", $columns.declared()) };
 }
 pub(super) use functions;
 
-/// What a function returns.
-pub enum Returns {
-    /// What has no columns.
-    One(&'static str),
-    /// Rows of these columns, and what the planner is told of their number.
-    Rows(Vec<Declared>, &'static str),
+/// Declares objects that are written in SQL: the comment, the kind, the name, the arguments of a function with types and defaults, who
+/// may use it, how PostgreSQL may call a function and what it returns, the columns, and the SQL: the body of a function, the query of a
+/// view, or what follows the creation of a table. A column has what it means, its name, its type, and constraints. One without type is
+/// in `sql::common`.
+macro_rules! objects {
+    ($(
+        $(#[doc = $comment:literal])+
+        $kind:ident $name:ident $(($($argument:ident: $type:ident $(= $default:literal)?),*))? TO $grantee:ident
+        $($marks:literal -> $returns:literal)? { $($columns:tt)* } $($code:literal)?;
+    )+) => {
+        /// Returns what is declared, in the order of the script.
+        pub fn declared() -> Vec<$crate::functions::surface::Object> {
+            vec![$($crate::functions::surface::Object {
+                kind: stringify!($kind),
+                name: stringify!($name),
+                comment: concat!($($comment),+).trim_ascii(),
+                arguments: $crate::functions::surface::arguments!($($($argument: $type $(= $default)?),*)?),
+                grantee: stringify!($grantee),
+                returns: concat!($($returns)?),
+                columns: $crate::functions::surface::columns_of_sql!($($columns)*),
+                code: concat!($("LANGUAGE SQL ", $marks,)? $($code)?).to_owned(),
+            }),+]
+        }
+    };
 }
+pub(super) use objects;
+
+/// Lists arguments: the names, the types and the defaults.
+macro_rules! arguments {
+    ($($argument:ident: $type:ident $(= $default:literal)?),*) => {
+        vec![$((
+            stringify!($argument),
+            <$crate::pg::server::sql_types::$type as $crate::pg::server::sql_types::SqlType>::NAME,
+            None::<&'static str> $(.or(Some($default)))?,
+        )),*]
+    };
+}
+pub(super) use arguments;
+
+/// Lists columns whose values SQL makes.
+macro_rules! columns_of_sql {
+    ($($(#[doc = $comment:literal])* $name:ident $(: $type:ident)? $($constraint:literal)?;)*) => {
+        vec![$($crate::pg::server::columns::Declared {
+            constraint: concat!($($constraint)?),
+            ..$crate::functions::surface::columns_of_sql!(@one [$($comment)*] $name [$($type)?])
+        }),*]
+    };
+    (@one [] $name:ident []) => { $crate::functions::sql::common::$name() };
+    (@one [$($comment:literal)+] $name:ident [$type:ident]) => {
+        $crate::pg::server::columns::Declared::new::<$crate::pg::server::sql_types::$type>(
+            stringify!($name),
+            concat!($($comment),+).trim_ascii(),
+        )
+    };
+}
+pub(super) use columns_of_sql;
 
 /// A view of the rows of the function of its name: its comment, and the columns that it adds.
 pub struct View {
@@ -99,16 +159,21 @@ pub enum Adds {
     Database(&'static str),
 }
 
-/// A function that the library declares.
-pub struct Function {
+/// An object of the extension.
+pub struct Object {
+    /// FUNCTION, VIEW or TABLE.
+    pub kind: &'static str,
     pub name: &'static str,
-    pub symbol: &'static str,
     pub comment: &'static str,
-    /// The names, the types and the defaults.
+    /// The arguments of a function.
     pub arguments: Vec<(&'static str, &'static str, Option<&'static str>)>,
-    pub returns: Returns,
-    pub marks: &'static str,
-    pub view: Option<View>,
+    /// The role that may call or read it besides superusers, or `nobody`.
+    pub grantee: &'static str,
+    /// What a function returns.
+    pub returns: &'static str,
+    pub columns: Vec<Declared>,
+    /// The rest of the statement that creates it; for a table, what follows it.
+    pub code: String,
 }
 
 /// Returns a literal of SQL.
@@ -116,89 +181,141 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-impl Function {
-    /// Writes the view.
-    fn write_view(&self, f: &mut Formatter, view: &View, columns: &[Declared]) -> fmt::Result {
-        let name = self.name;
-        let nulls: Vec<String> = self
-            .arguments
-            .iter()
-            .map(|(_, of, _)| format!("NULL::{of}"))
-            .collect();
-        let from = format!("FROM {name}({})", nulls.join(", "));
-        let (select, added) = match view.adds {
-            Adds::Nothing => (format!("SELECT * {from}"), vec![]),
-            Adds::Names([user, database]) => (
+impl Object {
+    /// Returns a view of the rows of this function.
+    pub fn view(&self, view: View) -> Object {
+        let types = self.arguments.iter().map(|(_, of, _)| format!("NULL::{of}"));
+        let from = format!("FROM {}({})", self.name, types.collect::<Vec<_>>().join(", "));
+        let mut columns = self.columns.clone();
+        let code = match view.adds {
+            Adds::Nothing => format!("\n    SELECT * {from}"),
+            Adds::Names([user, database]) => {
+                columns.insert(0, Declared::new::<sql_types::name>("usename", user));
+                columns.insert(1, Declared::new::<sql_types::name>("datname", database));
                 format!(
-                    "SELECT u.rolname AS usename, d.datname, s.*
+                    "
+    SELECT u.rolname AS usename, d.datname, s.*
       {from} s
            LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
            LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid"
-                ),
-                vec![("usename", user), ("datname", database)],
-            ),
+                )
+            }
             Adds::Database(database) => {
-                let rest: String = columns[1..]
-                    .iter()
-                    .map(|column| format!(", f.{}", column.name))
-                    .collect();
-                let select = format!(
-                    "SELECT f.datid, d.datname{rest}
+                let rest = columns[1..].iter().map(|column| format!(", f.{}", column.name));
+                let rest: String = rest.collect();
+                columns.insert(1, Declared::new::<sql_types::name>("datname", database));
+                format!(
+                    "
+    SELECT f.datid, d.datname{rest}
       {from} f LEFT JOIN pg_catalog.pg_database d ON d.oid = f.datid"
-                );
-                (select, vec![("datname", database)])
+                )
             }
         };
-        writeln!(f, "\nCREATE VIEW {name} AS\n    {select};")?;
-        writeln!(f, "COMMENT ON VIEW {name} IS {};", quoted(view.comment))?;
-        let all = columns.iter().map(|column| (&*column.name, &*column.comment));
-        for (column, comment) in added.into_iter().chain(all) {
-            writeln!(f, "COMMENT ON COLUMN {name}.{column} IS {};", quoted(comment))?;
+        Object {
+            kind: "VIEW",
+            comment: view.comment,
+            arguments: Vec::new(),
+            returns: "",
+            columns,
+            code,
+            ..*self
         }
-        Ok(())
+    }
+
+    /// Returns what names it, without its kind.
+    pub fn signature(&self) -> String {
+        let types: Vec<&str> = self.arguments.iter().map(|(_, of, _)| *of).collect();
+        match self.kind {
+            "FUNCTION" => format!("{}({})", self.name, types.join(", ")),
+            _ => self.name.to_owned(),
+        }
+    }
+
+    /// Returns what the tests look at.
+    pub fn to_json(&self) -> serde_json::Value {
+        let column = |column: &Declared| json!([column.name, column.sql_type, column.comment]);
+        json!({
+            "kind": self.kind,
+            "name": self.signature(),
+            "comment": self.comment,
+            "arguments": self.arguments,
+            "returns": self.returns,
+            "grantee": self.grantee,
+            "columns": self.columns.iter().map(column).collect::<Vec<_>>(),
+            "statements": self.to_string(),
+        })
+    }
+
+    /// Returns the lines of the arguments and the columns.
+    fn parts(&self) -> String {
+        let argument = |(name, of, default): &(&str, &str, Option<&str>)| {
+            let default = default.map_or_else(String::new, |default| format!(" DEFAULT {default}"));
+            format!("\n    {name} {of}{default}")
+        };
+        let out = if self.kind == "FUNCTION" { "OUT " } else { "" };
+        let column = |column: &Declared| {
+            let Declared {
+                name,
+                sql_type,
+                constraint,
+                ..
+            } = column;
+            format!("\n    {out}{name} {sql_type} {constraint}")
+                .trim_end()
+                .to_owned()
+        };
+        let arguments = self.arguments.iter().map(argument);
+        let parts: Vec<String> = arguments.chain(self.columns.iter().map(column)).collect();
+        parts.join(",")
     }
 }
 
 /// The statements of the script.
-impl Display for Function {
+impl Display for Object {
     fn fmt(&self, f: &mut Formatter) -> fmt::Result {
-        let (returns, columns, rows) = match &self.returns {
-            Returns::One(of) => (*of, &[][..], ""),
-            Returns::Rows(columns, rows) => ("SETOF record", &columns[..], *rows),
-        };
-        let mut parts = Vec::new();
-        for (name, of, default) in &self.arguments {
-            let default = default.map_or_else(String::new, |default| format!(" DEFAULT {default}"));
-            parts.push((format!("{name} {of}{default}"), ""));
-        }
-        for column in columns {
-            // PostgreSQL has no comments on the columns of functions.
-            let comment = if self.view.is_none() { &*column.comment } else { "" };
-            parts.push((format!("OUT {} {}", column.name, column.sql_type), comment));
-        }
-        let Function {
-            name, symbol, marks, ..
+        let Object {
+            kind,
+            name,
+            code,
+            grantee,
+            ..
         } = self;
-        write!(f, "CREATE FUNCTION {name}(")?;
-        for (i, (part, comment)) in parts.iter().enumerate() {
-            let comma = if i + 1 < parts.len() { "," } else { "" };
-            let dashes = if comment.is_empty() { "" } else { " -- " };
-            write!(f, "\n    {part}{comma}{dashes}{comment}")?;
+        let signature = self.signature();
+        let is_function = *kind == "FUNCTION";
+        match *kind {
+            "FUNCTION" => writeln!(
+                f,
+                "CREATE FUNCTION {name}({}\n) RETURNS {}\n{code};",
+                self.parts(),
+                self.returns
+            )?,
+            "VIEW" => writeln!(f, "CREATE VIEW {name} AS{code};")?,
+            _ => {
+                writeln!(f, "CREATE TABLE {name} ({}\n);{code}", self.parts())?;
+                writeln!(f, "SELECT pg_catalog.pg_extension_config_dump('{name}', '');")?;
+            }
         }
-        let end = if parts.is_empty() { "" } else { "\n" };
-        writeln!(f, "{end}) RETURNS {returns}")?;
-        writeln!(f, "AS 'MODULE_PATHNAME', '{symbol}'")?;
-        writeln!(f, "LANGUAGE C {marks}{rows};")?;
-        let types: Vec<&str> = self.arguments.iter().map(|(_, of, _)| *of).collect();
-        writeln!(
-            f,
-            "COMMENT ON FUNCTION {name}({}) IS {};",
-            types.join(", "),
-            quoted(self.comment)
-        )?;
-        match &self.view {
-            Some(view) => self.write_view(f, view, columns),
-            None => Ok(()),
+        writeln!(f, "COMMENT ON {kind} {signature} IS {};", quoted(self.comment))?;
+        // PostgreSQL has no comments on the columns of functions.
+        for column in self.columns.iter().filter(|_| !is_function) {
+            writeln!(
+                f,
+                "COMMENT ON COLUMN {name}.{} IS {};",
+                column.name,
+                quoted(&column.comment)
+            )?;
         }
+        let privilege = if is_function {
+            "EXECUTE ON FUNCTION"
+        } else {
+            "SELECT ON"
+        };
+        if is_function && *grantee != "PUBLIC" {
+            writeln!(f, "REVOKE ALL ON FUNCTION {signature} FROM PUBLIC;")?;
+        }
+        if *grantee != "nobody" && !(is_function && *grantee == "PUBLIC") {
+            writeln!(f, "GRANT {privilege} {signature} TO {grantee};")?;
+        }
+        Ok(())
     }
 }

@@ -44,6 +44,7 @@ pub mod stack_samples;
 pub mod statistics;
 pub mod store;
 pub mod strace;
+pub mod surface;
 pub mod tempfile;
 pub mod trace_file;
 pub mod trace_target;

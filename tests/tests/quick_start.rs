@@ -71,7 +71,10 @@ fn follow(name: &str, configured: &str, expected: &str) {
     let mut client = server.connect();
     let loaded: String = value(&mut client, "SELECT current_setting('shared_preload_libraries')");
     assert_eq!(loaded, expected);
-    let plans: i64 = value(&mut client, "SELECT count(*) FROM rowsource.pg_stat_rowsource_plans");
+    let plans: i64 = value(
+        &mut client,
+        "SELECT count(*) FROM rowsource.pg_stat_rowsource_plans",
+    );
     assert!(plans > 0, "nothing is measured");
     // A second time changes nothing.
     run(&server, "psql -f scripts/preload.sql");

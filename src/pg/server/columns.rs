@@ -12,6 +12,20 @@ pub struct Declared {
     pub sql_type: &'static str,
     /// What it means, with its unit.
     pub comment: Cow<'static, str>,
+    /// The constraints of a column of a table.
+    pub constraint: &'static str,
+}
+
+impl Declared {
+    /// Declares a column without constraints.
+    pub fn new<T: SqlType>(name: &'static str, comment: &'static str) -> Self {
+        Declared {
+            name: name.into(),
+            sql_type: T::NAME,
+            comment: comment.into(),
+            constraint: "",
+        }
+    }
 }
 
 type Read<R> = Rc<dyn Fn(&R) -> Value>;
@@ -32,12 +46,7 @@ impl<R> Columns<R> {
         comment: &'static str,
         value: impl Fn(&R) -> Value + 'static,
     ) -> Self {
-        let declared = Declared {
-            name: name.into(),
-            sql_type: T::NAME,
-            comment: comment.into(),
-        };
-        self.0.push((declared, Rc::new(value)));
+        self.0.push((Declared::new::<T>(name, comment), Rc::new(value)));
         self
     }
 
@@ -59,8 +68,8 @@ impl<R> Columns<R> {
         for (declared, value) in columns.0 {
             let of_last = Declared {
                 name: format!("last_{}", declared.name).into(),
-                sql_type: declared.sql_type,
                 comment: format!("{} of the last execution", declared.name).into(),
+                ..declared.clone()
             };
             let of_all = value.clone();
             self.0.push((declared, Rc::new(move |row| of_all(all(row)))));

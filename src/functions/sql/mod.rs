@@ -1,0 +1,6 @@
+//! The objects that are written in SQL.
+
+pub mod common;
+pub mod history;
+pub mod snapshots;
+pub mod views;
