@@ -390,6 +390,7 @@ export!("rowsource_declarations_0_2", |call: &Call| call.returns(
         let all = [
             declared(),
             sql::views::declared(),
+            sql::blockers::declared(),
             sql::snapshots::declared(),
             sql::history::declared(),
         ];
