@@ -16,8 +16,8 @@
 #   make dist           makes target/pg_rowsource-VERSION.zip for PGXN from the last commit
 #   make bench          measures overhead and accuracy on this machine (bench/README.md); WHAT=name: one experiment
 #   make bench QUICK=1  does the same in a few minutes, to check that it works
-#   make accept         writes what the library declares into the SQL script, and takes what sql/*.sql give now as expected; read the
-#                       difference before you commit it
+#   make accept         writes what the library declares into the SQL script and the book, and takes what sql/*.sql give now as
+#                       expected; read the difference before you commit it
 #   make clean          removes all that was built, and stops the throwaway servers
 #
 # PG_CONFIG chooses the PostgreSQL: make install PG_CONFIG=/usr/lib/postgresql/15/bin/pg_config
@@ -141,7 +141,7 @@ accept:
 	@cd "$(srcdir)" && results=$$(. scripts/common.sh && choose_run && echo "$$RUN/regress/results") && rm -rf "$$results" && \
 	    { scripts/test.sh regress >"$(CARGO_TARGET_DIR)/accept.log" 2>&1; cp "$$results"/*.out expected/; } || \
 	    { echo "make accept: the tests did not run (see $(CARGO_TARGET_DIR)/accept.log)" >&2; exit 1; }
-	@git -C "$(srcdir)" --no-pager diff --stat -- expected '*.sql'
+	@git -C "$(srcdir)" --no-pager diff --stat -- expected docs '*.sql'
 
 clean:
 	@[ ! -d "$(CARGO_TARGET_DIR)" ] || [ ! -x "$(PG_CONFIG)" ] || $(scripts)/server.sh remove

@@ -58,7 +58,7 @@ CREATE FUNCTION rowsource_html(
 ) RETURNS SETOF text
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_html_0_2';
-COMMENT ON FUNCTION rowsource_html(bigint, bigint, text) IS 'Returns a plan as one HTML page';
+COMMENT ON FUNCTION rowsource_html(bigint, bigint, text) IS 'Exports a plan as one page of HTML. which: last, mean, total, slowest, failed or cancelled';
 
 CREATE FUNCTION rowsource_histogram_plot(
     queryid bigint DEFAULT NULL,
@@ -67,7 +67,7 @@ CREATE FUNCTION rowsource_histogram_plot(
 ) RETURNS SETOF text
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_histogram_plot_0_2';
-COMMENT ON FUNCTION rowsource_histogram_plot(bigint, bigint, int) IS 'Plots how long a node''s timed calls took';
+COMMENT ON FUNCTION rowsource_histogram_plot(bigint, bigint, int) IS 'Plots how long the timed calls of a node took, in all executions';
 
 CREATE FUNCTION rowsource_logical_io(
     rel regclass,
@@ -93,7 +93,7 @@ CREATE FUNCTION rowsource_logical_io(
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_logical_io_0_2';
-COMMENT ON FUNCTION rowsource_logical_io(regclass, text, bigint, text, bigint) IS 'Gets blocks of a relation, and returns how long that took. pattern: sequential or random';
+COMMENT ON FUNCTION rowsource_logical_io(regclass, text, bigint, text, bigint) IS 'Gets blocks of a relation, and returns how long that took. fork: main, fsm, vm or init. pattern: sequential or random';
 
 CREATE FUNCTION rowsource_call_trace(
     sql text,
@@ -128,7 +128,7 @@ CREATE FUNCTION rowsource_trace_start(
 ) RETURNS SETOF text
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'rowsource_trace_start_0_2';
-COMMENT ON FUNCTION rowsource_trace_start(boolean, boolean, int, text, text, text, inet, bigint, interval) IS 'Begins the SQL trace of this session, and returns the name of its file; with conditions, that of all sessions for which they hold, and returns the number of the target. waits: list each wait. binds: list the values of parameters';
+COMMENT ON FUNCTION rowsource_trace_start(boolean, boolean, int, text, text, text, inet, bigint, interval) IS 'Begins the SQL trace of this session, and returns the name of its file; with conditions, that of all sessions for which they hold, and returns the number of the target. waits: list each wait. binds: list the values of parameters. expires_after: how long the target counts';
 REVOKE ALL ON FUNCTION rowsource_trace_start(boolean, boolean, int, text, text, text, inet, bigint, interval) FROM PUBLIC;
 
 CREATE FUNCTION rowsource_trace_stop(
@@ -244,7 +244,7 @@ CREATE FUNCTION rowsource_clocks(
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_clocks_0_2';
-COMMENT ON FUNCTION rowsource_clocks(int) IS 'Measures the cost and the behaviour of each clock of this machine';
+COMMENT ON FUNCTION rowsource_clocks(int) IS 'Measures each clock of this machine with this many readings: its cost, its resolution, and its steps back';
 
 CREATE FUNCTION pg_stat_rowsource(
     OUT userid oid,
@@ -693,7 +693,7 @@ CREATE FUNCTION rowsource_info(
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 1
 AS 'MODULE_PATHNAME', 'rowsource_info_0_2';
-COMMENT ON FUNCTION rowsource_info() IS 'Describes the shared memory of the plans. evictions: plans that made room for others. refused: executions that could not be stored. incomplete_since: when the first of these happened; NULL if the plans contain all executions. off_since: since when pg_rowsource.enabled is off; NULL while it is on. sessions_without_beats: sessions in which long calls without I/O may be missed. without_beats_because: why, for one of them. snapshots_removed: snapshots that were deleted because of pg_rowsource.snapshot_max_size since the server started. sessions_stopped: sessions that measure no more, because that cost more than pg_rowsource.max_overhead or failed. last_stop: the last of them since the server started, and why';
+COMMENT ON FUNCTION rowsource_info() IS 'Describes the shared memory of the plans, and what was not measured, stored or kept';
 
 CREATE FUNCTION rowsource_reset(
     userid oid DEFAULT 0,
@@ -1245,7 +1245,7 @@ CREATE FUNCTION rowsource_ash_start(
 ) RETURNS int
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'rowsource_ash_start_0_2';
-COMMENT ON FUNCTION rowsource_ash_start() IS 'Starts the background worker that samples the sessions, if the server has not preloaded pg_rowsource; returns its pid';
+COMMENT ON FUNCTION rowsource_ash_start() IS 'Starts the background worker that samples the sessions, if the server has not preloaded pg_rowsource, and returns its pid';
 REVOKE ALL ON FUNCTION rowsource_ash_start() FROM PUBLIC;
 
 CREATE FUNCTION rowsource_temp_times(
@@ -1669,7 +1669,7 @@ BEGIN ATOMIC
              ON t.pid = a.pid AND t.query_start = a.query_start AND a.state <> 'idle'::text
      ORDER BY f.bytes DESC, f.pid, f.kind;
 END;
-COMMENT ON FUNCTION rowsource_temp_usage() IS 'Shows who uses temporary space now: a row per process and kind of file. temp_time: milliseconds that the running statement has waited for all its temporary files, in all its processes. percent: the same in percent of its time so far';
+COMMENT ON FUNCTION rowsource_temp_usage() IS 'Shows who uses temporary space now: a row per process and kind of file';
 
 CREATE VIEW rowsource_blockers AS
     WITH RECURSIVE wanted AS MATERIALIZED (
@@ -2022,7 +2022,7 @@ BEGIN ATOMIC
     SELECT pg_catalog.currval('rowsource_snapshots_snap_id_seq'::regclass)
       FROM (SELECT rowsource_note_removed(pg_catalog.count(*)) FROM excess) noted;
 END;
-COMMENT ON FUNCTION rowsource_snapshot() IS 'Stores a snapshot, and deletes those older than pg_rowsource.snapshot_retention, and the oldest beyond pg_rowsource.snapshot_max_size';
+COMMENT ON FUNCTION rowsource_snapshot() IS 'Stores a snapshot, and returns its number. Deletes those older than pg_rowsource.snapshot_retention, and the oldest beyond pg_rowsource.snapshot_max_size';
 REVOKE ALL ON FUNCTION rowsource_snapshot() FROM PUBLIC;
 
 CREATE VIEW rowsource_tempfile_history AS

@@ -219,7 +219,7 @@ pub fn init(enabled_set: fn(bool), max_overhead_set: fn(i32), trace_set: fn(Trac
         About {
             name: c"pg_rowsource.sampfreq",
             summary: c"Sets how often calls of plan nodes are timed: one call in this many, on average.",
-            details: c"0: no timing. 1: every call. 3: row counts only, as in Oracle.",
+            details: c"0: no timing; rows, starts and buffers only. 1: every call. 3: row counts only, as in Oracle; no starts, no buffers, no time.",
             context: GucContext::Userset,
             // EXPLAIN (SETTINGS) shows it, because EXPLAIN's times depend on it.
             flags: GucFlags::EXPLAIN,

@@ -63,19 +63,20 @@ functions! {
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> lines(|rows| export::speedscope_row(rows, queryid, planid, which.as_deref()));
 
-    /// Returns a plan as one HTML page
+    /// Exports a plan as one page of HTML. which: last, mean, total, slowest, failed or cancelled
     rowsource_html(
         queryid: bigint = "NULL", planid: bigint = "NULL", which: text(MAX_FORMAT_BYTES) = "'last'"
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> lines(|rows| export::html_row(rows, queryid, planid, which.as_deref()));
 
-    /// Plots how long a node's timed calls took
+    /// Plots how long the timed calls of a node took, in all executions
     rowsource_histogram_plot(
         queryid: bigint = "NULL", planid: bigint = "NULL", node_id: int = "0"
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> lines(|rows| export::plot_lines(rows, queryid, planid, node_id.unwrap_or(0)));
 
-    /// Gets blocks of a relation, and returns how long that took. pattern: sequential or random
+    /// Gets blocks of a relation, and returns how long that took. fork: main, fsm, vm or init. pattern:
+    /// sequential or random
     rowsource_logical_io(
         rel: regclass, fork: text(MAX_FORMAT_BYTES) = "'main'", blocks: bigint = "NULL",
         pattern: text(MAX_FORMAT_BYTES) = "'sequential'", seed: bigint = "NULL"
@@ -98,7 +99,7 @@ functions! {
 
     /// Begins the SQL trace of this session, and returns the name of its file; with conditions, that of all
     /// sessions for which they hold, and returns the number of the target. waits: list each wait. binds:
-    /// list the values of parameters
+    /// list the values of parameters. expires_after: how long the target counts
     rowsource_trace_start(
         waits: boolean = "true", binds: boolean = "false", pid: int = "NULL",
         application_name: text(MAX_NAME_BYTES) = "NULL", role: text(MAX_NAME_BYTES) = "NULL",
@@ -177,7 +178,8 @@ functions! {
     rowsource_last() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(display::last_columns(), |rows| display::last_row(rows));
 
-    /// Measures the cost and the behaviour of each clock of this machine
+    /// Measures each clock of this machine with this many readings: its cost, its resolution, and its steps
+    /// back
     rowsource_clocks(calls: int = "1000000") TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(clocks::columns(), |rows| clocks::rows(rows, calls.unwrap_or(0)));
 
@@ -201,14 +203,7 @@ functions! {
     rowsource_plan_flips() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(flips::columns(), |rows| flips::rows(rows));
 
-    /// Describes the shared memory of the plans. evictions: plans that made room for others. refused:
-    /// executions that could not be stored. incomplete_since: when the first of these happened; NULL if the
-    /// plans contain all executions. off_since: since when pg_rowsource.enabled is off; NULL while it is
-    /// on. sessions_without_beats: sessions in which long calls without I/O may be missed.
-    /// without_beats_because: why, for one of them. snapshots_removed: snapshots that were deleted because
-    /// of pg_rowsource.snapshot_max_size since the server started. sessions_stopped: sessions that measure
-    /// no more, because that cost more than pg_rowsource.max_overhead or failed. last_stop: the last of
-    /// them since the server started, and why
+    /// Describes the shared memory of the plans, and what was not measured, stored or kept
     rowsource_info() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> row(store::info_columns(), |rows| store::info_row(rows));
 
@@ -313,7 +308,7 @@ functions! {
         -> lines(|rows| ash::report_lines(rows, from_time, to_time));
 
     /// Starts the background worker that samples the sessions, if the server has not preloaded
-    /// pg_rowsource; returns its pid
+    /// pg_rowsource, and returns its pid
     rowsource_ash_start() TO nobody "VOLATILE STRICT PARALLEL UNSAFE"
         -> int(ash::start());
 

@@ -36,33 +36,33 @@ pub fn info_columns() -> Columns<Shared> {
     columns! { |shared: &Shared|
         /// The number of stored plans
         plans: bigint = shared.store.plans;
-        /// pg_rowsource.max
+        /// Their maximal number: pg_rowsource.max_plans
         max_plans: int = guc::max_plans() as i32;
-        /// Bytes of the plans
+        /// Bytes of shared memory that the plans take
         bytes: bigint = shared.store.bytes;
-        /// Bytes that they may have
+        /// Bytes that they may take: pg_rowsource.max_memory, or what a small /dev/shm leaves
         max_bytes: bigint = shared.store.limit;
         /// Plans that made room for others
         evictions: bigint = shared.store.evictions;
-        /// Since when the plans do not contain all executions; NULL if they do
+        /// Since when the plans do not contain all executions: the first of evictions and refused; NULL if they do
         incomplete_since: timestamptz = shared.store.incomplete_since;
-        /// Executions that could not be stored
+        /// Executions that could not be stored: plans of more than 1,000 nodes, or no memory
         refused: bigint = shared.store.refused;
-        /// Plans with a text or predicates that were cut
+        /// Plans whose text or predicates were cut
         truncated: bigint = shared.store.truncated;
         /// When the plans were last reset
         stats_reset: timestamptz = shared.store.reset_at;
         /// Since when pg_rowsource.enabled is off; NULL while it is on
         off_since: timestamptz = switch::off_since();
-        /// Sessions in which long calls without I/O may be missed
+        /// Sessions in which long calls without I/O may be missed: no worker runs, or it cannot see them
         sessions_without_beats: bigint = shared.without_beats.0;
-        /// Why, for one of them
+        /// Why, for one of them: no worker runs, or what the system answered when the session wanted to share a page
         without_beats_because: text = shared.without_beats.1.as_deref();
-        /// Snapshots that were deleted because of their size since the server started
+        /// Snapshots that were deleted because of pg_rowsource.snapshot_max_size since the server started
         snapshots_removed: bigint = removed();
-        /// Sessions that measure no more, because that cost too much or failed
+        /// Sessions that measure no more, because that cost more than pg_rowsource.max_overhead or failed
         sessions_stopped: bigint = shared.stops.0;
-        /// The last of them since the server started, and why
+        /// Which session was the last of them since the server started, when, and why
         last_stop: text = shared.stops.1.as_deref();
     }
 }

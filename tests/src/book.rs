@@ -1,6 +1,6 @@
 //! Whether README and the book are complete, and whether their links lead somewhere.
 
-use crate::documents::{anchors, blocks, checkout, documents, links, prose, read};
+use crate::documents::{anchors, blocks, checkout, documents, links, read};
 use std::fs;
 use std::path::Path;
 
@@ -8,29 +8,6 @@ const SCRIPT: &str = "pg_rowsource--0.2.0.sql";
 
 /// These are unmarked in two files: excerpts of trace files and of reports, which are no examples of SQL.
 const WITH_UNMARKED_BLOCKS: [&str; 2] = ["docs/tkprof.md", "docs/trace.md"];
-
-/// Returns the words of the SQL script that follow this text in their line.
-fn named_after(start: &str) -> Vec<String> {
-    let script = read(SCRIPT);
-    let rests = script.lines().filter_map(|line| line.strip_prefix(start));
-    let name = |rest: &str| {
-        rest.split(|c: char| c.is_whitespace() || c == '(')
-            .next()
-            .map(str::to_owned)
-    };
-    let found: Vec<String> = rests.filter_map(name).collect();
-    assert!(!found.is_empty(), "the script has no {start}");
-    found
-}
-
-/// Returns the headings of a chapter, without the marks.
-fn headings(file: &str) -> Vec<String> {
-    let text = read(file);
-    let found = prose(&text).filter(|line| line.starts_with('#'));
-    found
-        .map(|line| line.trim_start_matches('#').trim().to_owned())
-        .collect()
-}
 
 fn assert_none_missing(what: &str, missing: Vec<String>) {
     assert!(missing.is_empty(), "{what}: {missing:#?}");
@@ -91,62 +68,6 @@ fn links_lead_somewhere() {
         }
     }
     assert_none_missing("links that lead nowhere", wrong);
-}
-
-#[test]
-fn the_reference_has_every_setting() {
-    let found = headings("docs/reference.md");
-    let settings = read("src/guc.rs");
-    let names = settings
-        .split("c\"pg_rowsource.")
-        .skip(1)
-        .filter_map(|rest| rest.split('"').next());
-    let names: Vec<String> = names.map(|name| format!("pg_rowsource.{name}")).collect();
-    assert!(names.len() > 15, "{names:?}");
-    let lacks = |name: &String| {
-        !found
-            .iter()
-            .any(|heading| heading.starts_with(&format!("{name} (")))
-    };
-    assert_none_missing(
-        "settings without a heading in docs/reference.md",
-        names.into_iter().filter(lacks).collect(),
-    );
-}
-
-#[test]
-fn the_reference_has_every_function() {
-    let text = read("docs/reference.md");
-    let lacks =
-        |name: &String| !text.contains(&format!("### {name}(")) && !text.contains(&format!("`{name}()`"));
-    let missing = named_after("CREATE FUNCTION ")
-        .into_iter()
-        .filter(lacks)
-        .collect();
-    assert_none_missing("functions that docs/reference.md does not name", missing);
-}
-
-#[test]
-fn the_reference_has_every_view_and_column() {
-    let text = read("docs/views.md");
-    let mut missing = Vec::new();
-    for kind in ["VIEW", "TABLE"] {
-        for name in named_after(&format!("CREATE {kind} ")) {
-            if !text.contains(&format!("### {name} ({})\n", kind.to_lowercase())) {
-                missing.push(name);
-            }
-        }
-    }
-    for column in named_after("COMMENT ON COLUMN ") {
-        let (view, column) = column.split_once('.').expect("a column");
-        let section = text
-            .split("### ")
-            .find(|section| section.starts_with(&format!("{view} (")));
-        if !section.is_some_and(|section| section.contains(&format!("\n| `{column}` | "))) {
-            missing.push(format!("{view}.{column}"));
-        }
-    }
-    assert_none_missing("views and columns that docs/views.md does not have", missing);
 }
 
 /// Returns whether a text begins like a statement of SQL.

@@ -1,6 +1,6 @@
 //! The daily views and the names in the wide ones: dropped users and databases, masked statements, nodes of parallel plans.
 
-use rowsource_tests::session::{must_fail, run_each, texts, value};
+use rowsource_tests::session::{run_each, texts, value};
 use rowsource_tests::store::basic_server;
 
 fn row(client: &mut postgres::Client, sql: &str) -> Vec<Option<String>> {
@@ -252,25 +252,4 @@ fn the_notice_of_sampfreq_3_comes_once_and_not_from_workers() {
         let notices = server.log().matches("sampfreq 3 counts rows only").count();
         assert_eq!(notices, 1, "one notice per session:\n{}", server.log());
     }
-}
-
-#[test]
-fn internal_functions_are_not_public() {
-    let server = basic_server("daily-internal", &[]);
-    let mut client = server.connect();
-    run_each(
-        &mut client,
-        "CREATE ROLE nobody LOGIN; SELECT rowsource_snapshot(); SELECT rowsource_snapshot()",
-    );
-    let mut nobody = server.try_connect("nobody").expect("a session");
-    let (code, _) = must_fail(
-        &mut nobody,
-        "SELECT rowsource_iostat_lines(NULL, NULL, 1, 2, 'a', 'b', 1, '[]')",
-    );
-    assert_eq!(code, postgres::error::SqlState::INSUFFICIENT_PRIVILEGE);
-    let (code, _) = must_fail(&mut nobody, "SELECT * FROM rowsource_daily_nodes");
-    assert_eq!(code, postgres::error::SqlState::INSUFFICIENT_PRIVILEGE);
-    // What needs them works for everyone.
-    assert!(texts(&mut nobody, "SELECT rowsource_iostat_report()").len() > 3);
-    texts(&mut nobody, "SELECT * FROM rowsource_temp_usage()");
 }

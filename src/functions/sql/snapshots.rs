@@ -173,11 +173,9 @@ ALTER TABLE rowsource_snapshot_descriptions ADD PRIMARY KEY (queryid, planid, pl
 ALTER TABLE rowsource_snapshot_ash ADD PRIMARY KEY (sample_time, pid);
 CREATE INDEX rowsource_snapshot_ash_snap_id_idx ON rowsource_snapshot_ash (snap_id);";
 
-    // Stores a snapshot. Deletes those that are older than pg_rowsource.snapshot_retention, and the oldest if all
-    // take more than pg_rowsource.snapshot_max_size. It runs with its owner's rights, so it stores the statements of
-    // all users for every caller.
-    /// Stores a snapshot, and deletes those older than pg_rowsource.snapshot_retention, and the oldest beyond
-    /// pg_rowsource.snapshot_max_size
+    // It runs with its owner's rights, so it stores the statements of all users for every caller.
+    /// Stores a snapshot, and returns its number. Deletes those older than pg_rowsource.snapshot_retention, and
+    /// the oldest beyond pg_rowsource.snapshot_max_size
     FUNCTION rowsource_snapshot() TO nobody
         "VOLATILE PARALLEL UNSAFE SECURITY DEFINER" -> "bigint" {} "
 BEGIN ATOMIC

@@ -355,9 +355,7 @@ RETURN pg_catalog.round((100::float8 * part / nullif(whole, 0::float8))::numeric
      GROUP BY s.datname, s.operation, s.object_name, s.toplevel, s.query
      ORDER BY pg_catalog.sum(s.wal_bytes) DESC";
 
-    /// Shows who uses temporary space now: a row per process and kind of file. temp_time: milliseconds that the
-    /// running statement has waited for all its temporary files, in all its processes. percent: the same in
-    /// percent of its time so far
+    /// Shows who uses temporary space now: a row per process and kind of file
     FUNCTION rowsource_temp_usage() TO PUBLIC
         "VOLATILE PARALLEL RESTRICTED" -> "SETOF record" {
         /// The process that made the files; NULL if it is not known
