@@ -19,6 +19,7 @@ use rowsource_core::waits::plan::PlanWaits;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+pub use late::{add_commit, is_last};
 pub use plans::KnownPlan;
 
 /// One finished, failed or cancelled execution.
@@ -30,6 +31,8 @@ pub struct Execution<'a> {
     pub description: &'a Rc<LazyDescription>,
     /// The description's literals come from an earlier execution.
     pub older_literals: bool,
+    /// The milliseconds of the commit of the session's last statement, if they are to be recorded with this execution; else 0.
+    pub last_commit_ms: f64,
     /// The execution becomes the session's last statement.
     pub last: Option<Executed<'a>>,
 }
@@ -147,8 +150,15 @@ pub fn record_counts<'h>(
 ) -> bool {
     let (plan, description) = (execution.plan, execution.description);
     let in_store = plan.for_store(description);
-    if !store::record_counts(in_store, &execution.run, execution.outside, counts, histograms) {
+    let committed = late::committed(execution);
+    let (run, outside) = (&execution.run, execution.outside);
+    if !store::record_counts(in_store, run, outside, counts, histograms, committed.as_ref()) {
         return false;
+    }
+    if let Some(committed) = &committed
+        && store::may_keep_late(in_store, committed)
+    {
+        late::keep_committed();
     }
     if let Ok(mut session) = SESSION.try_borrow_mut() {
         session.plans.note_use(plan, description);
@@ -164,6 +174,9 @@ pub fn record_counts<'h>(
 /// of the nodes for those of an earlier execution.
 #[inline(always)]
 pub fn record(execution: &mut Execution, nodes: &mut Vec<NodeStats>, histograms: &[&Histogram]) {
+    if execution.last_commit_ms > 0.0 {
+        add_commit(execution.last_commit_ms, false);
+    }
     let (plan, description) = (execution.plan, execution.description);
     let (run, outside) = (&execution.run, execution.outside);
     let (explained, at) = (run.explained, run.at);
@@ -234,27 +247,6 @@ pub fn add_late_waits(since: i64, waits: &PlanWaits, is_utility: bool) {
     last.waits.merge(waits);
     if !last.run.explained {
         last.add_late(plans, Late::Waits(waits));
-    }
-}
-
-/// Adds how long the commit of the session's last statement took, or of its last utility statement.
-#[inline(always)]
-pub fn add_commit(ms: f64, is_utility: bool) {
-    let Ok(mut session) = SESSION.try_borrow_mut() else {
-        return;
-    };
-    let Session { plans, last, utility } = &mut *session;
-    if is_utility {
-        return utility
-            .iter_mut()
-            .for_each(|utility| utility.add_commit(plans, ms));
-    }
-    if let Some(last) = last.as_mut().filter(|last| !last.run.explained) {
-        last.run.commit_ms = ms;
-        last.add_late(plans, Late::Commit(&last.run));
-        if store::may_keep_late(last.plan.for_store(&last.description), &last.run) {
-            last.keep_committed();
-        }
     }
 }
 

@@ -45,9 +45,10 @@ impl Profile {
 /// Counts what a single-user backend does for its statements: all that it does but for its start and its end. The start reads
 /// core's file of statistics, which grows from run to run, and 19 calibrates its clock, for as long as it takes.
 ///
-/// What depends on time is not counted either, because other work makes a run last longer: a session flushes the executions of a
-/// plan once a second, as core flushes its statistics, keeps an execution that is slower than all before, and copies the texts of
-/// at most 200 statements in ten seconds. Neither are signal handlers: callgrind never counts these.
+/// What depends on time is not counted either, because other work makes a run last longer: a session asks for the time of day ten times
+/// a second, keeps an execution that is slower than all before, and copies the texts of at most 200 statements in ten seconds. Once a
+/// second it flushes the executions of a plan, as core flushes its statistics, and then executes more for the next ones. No second
+/// passes by the [`EVEN_DAY`]. Signal handlers are not counted either: callgrind never counts these.
 ///
 /// The first session after the server's start makes the store, once for all.
 const STATEMENTS_ONLY: &[&str] = &[
@@ -57,6 +58,8 @@ const STATEMENTS_ONLY: &[&str] = &[
     "pgstat_report_stat",
     "pg_rowsource::pg::store::record::record_at_once",
     "pg_rowsource::pg::store::exemplars::keep",
+    "rowsource_core::results::counts::Counts::compute",
+    "pg_rowsource::pg::server::time::ask",
     "pg_rowsource::session::Last::keep_text",
     "pg_rowsource::session::Last::keep_costs",
     "pg_rowsource::pg::store::attach::make_or_attach",
@@ -97,6 +100,13 @@ const ALLOCATOR: &[&str] = &[
 /// differs by 100 instructions a statement between two sessions that differ in nothing else.
 const ALLOCATION: u64 = 100;
 
+/// The C library's functions of strings begin with this.
+const STRINGS: &str = "__str";
+/// What a call of one of them counts, unless calls from this place execute more than [`LONG_STRING`]. What it executes depends on where
+/// the strings lie: whether they cross a page, and how long the paths are that were allocated before.
+const OF_STRINGS: u64 = 20;
+const LONG_STRING: u64 = 200;
+
 /// Prunes a page of a table, now and then. A catalog's pages have what other statements left there: which statement meets a page that
 /// is to be pruned differs from session to session, with the library and without it.
 const PRUNING: &str = "heap_page_prune_opt";
@@ -104,7 +114,7 @@ const PRUNING: &str = "heap_page_prune_opt";
 /// Counts the instructions of a single-user backend that runs this script on `data`, with these settings. A statement ends
 /// at an empty line.
 pub fn instructions(data: &Path, settings: &[&str], script: &str) -> u64 {
-    let output = run_with(&IN_FULL, STATEMENTS_ONLY, None, data, settings, script);
+    let output = run_with(&IN_FULL, STATEMENTS_ONLY, EVEN_DAY, data, settings, script);
     let counts = fs::read_to_string(&output).expect("callgrind's output");
     let _ = fs::remove_file(&output);
     sum(&counts)
@@ -138,7 +148,7 @@ pub fn executions<const SETS: usize>(
     visit_parts(
         &by_address,
         STATEMENTS_ONLY,
-        None,
+        EVEN_DAY,
         data,
         settings,
         parts,
@@ -149,7 +159,7 @@ pub fn executions<const SETS: usize>(
 /// Counts the instructions of each part of a script. All parts run in one session, and each ends with the same short statement, so
 /// a difference of two parts does not count it.
 pub fn of_parts(data: &Path, settings: &[&str], parts: &[String]) -> Vec<u64> {
-    visit_parts(&[], STATEMENTS_ONLY, None, data, settings, parts, sum)
+    visit_parts(&[], STATEMENTS_ONLY, EVEN_DAY, data, settings, parts, sum)
 }
 
 /// The instructions of a part of a script.
@@ -193,14 +203,14 @@ pub fn of_a_unit(sizes: [usize; 2], costs: [Cost; 2]) -> Cost {
 
 /// Does the same for statements with new plans, and counts what writes these to the store.
 pub fn of_new_plans(data: &Path, settings: &[&str], parts: &[String]) -> Vec<u64> {
-    visit_parts(&[], WITH_STORE, None, data, settings, parts, sum)
+    visit_parts(&[], WITH_STORE, EVEN_DAY, data, settings, parts, sum)
 }
 
 /// Runs the parts of a script in one session, and returns what `read` finds in the counts of each.
 fn visit_parts<T>(
     options: &[&str],
     toggles: &[&str],
-    clock: Option<&Path>,
+    clock: &str,
     data: &Path,
     settings: &[&str],
     parts: &[String],
@@ -222,17 +232,26 @@ fn visit_parts<T>(
     found
 }
 
-/// Returns the sum of a file of counts, without those of the C library's allocator, of pruning and of the [`EVEN_CLOCK`].
+/// Returns the sum of a file of counts, without those of pruning and of [`EVEN`] clocks. Calls of the C library's allocator and of its
+/// functions of strings have fixed numbers.
 fn sum(counts: &str) -> u64 {
     let mut sum = 0;
     let mut pruning = 0;
     visit_counts(counts, |at, cost| {
         let is_allocator = ALLOCATOR.iter().any(|name| at.function.starts_with(name));
+        let is_fixed = is_allocator || at.function.starts_with(STRINGS);
         match at.called {
-            _ if is_allocator && at.object.contains("/libc.so") => {}
-            None if at.object.contains(EVEN_CLOCK) => {}
+            _ if is_fixed && at.object.contains("/libc.so") => {}
+            None if at.object.contains(EVEN) => {}
             None => sum += cost,
             Some(("malloc" | "calloc" | "realloc" | "free", calls)) => sum += calls * ALLOCATION,
+            Some((called, calls)) if called.starts_with(STRINGS) => {
+                sum += if cost > calls * LONG_STRING {
+                    cost
+                } else {
+                    calls * OF_STRINGS
+                };
+            }
             Some((PRUNING, _)) => pruning += cost,
             Some(_) => {}
         }
@@ -378,13 +397,13 @@ pub fn profile(data: &Path, settings: &[&str], script: &str) -> Profile {
 /// Runs the script under callgrind, and returns the file of counts. Counting starts at a call of one of the functions and
 /// stops at its return. Where it has started, it stops at a call and starts again at the return. No function may call itself.
 fn run(toggles: &[&str], data: &Path, settings: &[&str], script: &str) -> PathBuf {
-    run_with(&[], toggles, None, data, settings, script)
+    run_with(&[], toggles, EVEN_DAY, data, settings, script)
 }
 
 fn run_with(
     options: &[&str],
     toggles: &[&str],
-    clock: Option<&Path>,
+    clock: &str,
     data: &Path,
     settings: &[&str],
     script: &str,
@@ -397,7 +416,7 @@ fn run_with(
         .join(format!("callgrind-{}-{run}.out", std::process::id()));
     let mut command = environment.as_server(Path::new("/usr/bin/env"));
     command
-        .args(clock.map(|clock| format!("LD_PRELOAD={}", clock.display())))
+        .arg(format!("LD_PRELOAD={}", object(clock).display()))
         .args(["valgrind", "--tool=callgrind", "--error-exitcode=0"])
         .args(options)
         .args(self::toggles(toggles))
@@ -474,7 +493,11 @@ const WAYS: [(&str, &str); 3] = [
 
 /// A clock that advances with each reading. Which calls are timed depends on the time that calls take: beside other work, on another
 /// machine, and after an interruption, more of them.
-const EVEN_CLOCK: &str = "even_clock";
+const EVEN_CLOCK: &str = "even_clock/even_clock.c";
+/// A time of day that advances with each reading. Other clocks are as ever.
+const EVEN_DAY: &str = "even_clock/even_day.c";
+/// What the names of both objects have, which are not counted.
+const EVEN: &str = "rowsource_even_";
 
 /// The instructions that are added to each of the [`CALLS`].
 pub struct Calls {
@@ -505,8 +528,7 @@ pub fn of_calls(data: &Path) -> Calls {
         "shared_preload_libraries=pg_rowsource",
         "pg_rowsource.clock_source=system",
     ];
-    let clock = object(&format!("{EVEN_CLOCK}/{EVEN_CLOCK}.c"));
-    let counts = visit_parts(&[], PLANS_ONLY, Some(&clock), data, &settings, &parts, sum);
+    let counts = visit_parts(&[], PLANS_ONLY, EVEN_CLOCK, data, &settings, &parts, sum);
     // The scan is called once for each row and once more; the aggregate above it is called twice.
     let of_a_row = |way: usize, call: usize| {
         let part = 1 + 2 * (way * CALLS.len() + call);

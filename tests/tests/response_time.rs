@@ -29,7 +29,7 @@ fn server(name: &str, settings: &[&str]) -> Server {
 }
 
 /// Milliseconds of all executions of statements.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Times {
     calls: i64,
     response: f64,
@@ -290,6 +290,33 @@ fn a_slow_commit_belongs_to_its_statement_or_to_commit() {
     let id = queryid(&mut observer, "COMMIT");
     let line = response_line(&mut observer, &format!("{id}, format => 'SLOWEST'"));
     assert!(number(&line, "commit") >= 0.99 * ms(HELD), "{line}");
+}
+
+/// The commit of a statement is recorded with the next execution of its plan, or when a statement of another plan starts.
+#[test]
+fn commits_of_a_repeated_statement_add_up() {
+    const INSERTS: &str = "%INSERT INTO plain%";
+    let server = server("response-repeated", &[]);
+    let (mut observer, mut client) = (server.connect(), measuring(&server));
+    run_each(&mut observer, "CREATE TABLE plain (id int)");
+    run_each(&mut client, "PREPARE i AS INSERT INTO plain VALUES (1)");
+    for _ in 0..20 {
+        run_each(&mut client, "EXECUTE i");
+    }
+    let first = Times::of(&mut observer, INSERTS);
+    run_each(&mut client, "EXECUTE i");
+    let repeated = Times::of(&mut observer, INSERTS);
+    assert_eq!((first.calls, repeated.calls), (20, 21));
+    assert!(repeated.commit > first.commit, "{first:?}, {repeated:?}");
+    run_each(&mut client, "SELECT 1 AS next");
+    let ended = Times::of(&mut observer, INSERTS);
+    assert_eq!(ended.calls, 21);
+    assert!(ended.commit > repeated.commit, "{repeated:?}, {ended:?}");
+    // The session itself sees the commit of its last statement.
+    run_each(&mut client, "EXECUTE i");
+    let own = Times::of(&mut client, INSERTS);
+    assert_eq!(own, Times::of(&mut observer, INSERTS));
+    assert!(own.commit > ended.commit, "{ended:?}, {own:?}");
 }
 
 fn queryid(observer: &mut Client, text: &str) -> i64 {

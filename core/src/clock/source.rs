@@ -106,8 +106,14 @@ impl Source {
     pub fn read(self) -> u64 {
         match self {
             Source::Tsc => super::tsc::read(),
-            _ => self.read_fn()(),
+            _ => self.read_another(),
         }
+    }
+
+    /// Reads another clock than the TSC. It is out of line, so that the TSC is read without a jump table.
+    #[inline(never)]
+    fn read_another(self) -> u64 {
+        self.read_fn()()
     }
 }
 

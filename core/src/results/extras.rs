@@ -40,10 +40,10 @@ impl NodeExtras {
     ) -> Result<(), Uncounted> {
         self.has_any = true;
         for (i, (extras, counts)) in self.of_nodes.iter_mut().zip(&mut *counts).enumerate() {
-            let sample = nodes.sample(i);
+            let (shared_dirtied, wal) = nodes.changes(i);
             *extras = Extras {
-                shared_dirtied: sample.buffers.shared_dirtied,
-                wal: sample.wal,
+                shared_dirtied,
+                wal,
                 ..Extras::default()
             };
             if counts.ticks == UNKNOWN_TICKS {

@@ -332,6 +332,11 @@ pub trait Nodes {
     fn simple(&self, i: usize) -> Option<SimpleSample> {
         SimpleSample::of(&self.sample(i))
     }
+    /// Returns how many shared blocks a node dirtied, and its WAL.
+    fn changes(&self, i: usize) -> (i64, Wal) {
+        let sample = self.sample(i);
+        (sample.buffers.shared_dirtied, sample.wal)
+    }
     /// Returns what PostgreSQL knows of a node that has instrumentation. It is not part of the sample, because it is large, and is
     /// written once to where it stays.
     fn facts(&self, i: usize) -> NodeFacts;

@@ -195,29 +195,55 @@ impl<const N: usize> PlanWaits<N> {
         if other.is_empty() {
             return;
         }
-        // First those that have a place here: none of them is to give way to the others.
-        let mut others = [EventWaits::default(); M];
-        let mut count = 0;
+        // First those that have a place here: none of them is to give way to the others. Mostly these are all, or all but one.
+        let (mut missing, mut count) = (None, 0);
         for waits in other.kept() {
-            if self.place(waits).is_some() {
-                self.add(*waits);
-            } else if let Some(free) = others.get_mut(count) {
-                *free = *waits;
-                count += 1;
+            match self.place(waits).and_then(|at| self.events.get_mut(at)) {
+                Some(kept) => kept.add(waits),
+                None => {
+                    missing = Some(*waits);
+                    count += 1;
+                }
             }
         }
-        // Then the largest sum. Each is that of a whole execution, so the smaller ones are no reason to give one of them a place.
-        let others = others.get_mut(..count).unwrap_or_default();
-        others.sort_unstable_by_key(|waits| std::cmp::Reverse(waits.ns));
-        self.missed_ns = self
-            .missed_ns
-            .wrapping_add(others.first().map_or(0, |waits| waits.ns));
-        for waits in others {
-            self.add_another(*waits);
+        if let Some(waits) = missing {
+            match count {
+                1 => self.merge_missing(&[waits]),
+                _ => self.sort_missing(other),
+            }
         }
         self.other.add(&other.other);
         self.run_ns = self.run_ns.wrapping_add(other.run_ns);
         self.client_ns = self.client_ns.wrapping_add(other.client_ns);
+    }
+
+    /// Adds those waits of others that have no place here, the largest first.
+    #[cold]
+    #[inline(never)]
+    fn sort_missing<const M: usize>(&mut self, other: &PlanWaits<M>) {
+        let mut missing = other.events;
+        let mut count = 0;
+        for waits in other.kept().iter().filter(|waits| self.place(waits).is_none()) {
+            if let Some(free) = missing.get_mut(count) {
+                *free = *waits;
+                count += 1;
+            }
+        }
+        let missing = missing.get_mut(..count).unwrap_or_default();
+        missing.sort_unstable_by_key(|waits| std::cmp::Reverse(waits.ns));
+        self.merge_missing(missing);
+    }
+
+    /// Adds waits that have no place here. Each is that of a whole execution, so the smaller ones are no reason to give one of them a
+    /// place.
+    #[inline(always)]
+    fn merge_missing(&mut self, largest_first: &[EventWaits]) {
+        self.missed_ns = self
+            .missed_ns
+            .wrapping_add(largest_first.first().map_or(0, |waits| waits.ns));
+        for waits in largest_first {
+            self.add_another(*waits);
+        }
     }
 
     /// Adds to the other waits what cannot be told apart.

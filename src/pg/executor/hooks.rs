@@ -256,10 +256,7 @@ unsafe fn start<const MAY_BE_TRACED: bool>(query: *mut QueryDesc, eflags: i32) {
     unsafe {
         inner_query::starts(query);
         let toplevel = nesting::depth() == 0;
-        let is_sent = toplevel && {
-            response::record_commit();
-            server::portal_or_background()
-        };
+        let is_sent = toplevel && server::portal_or_background();
         let setting = decide::<MAY_BE_TRACED>(query, eflags, is_sent);
         let requested_by_others = (*query).instrument_options & !statement::INSTRUMENT_ROWSOURCE;
         // If others have core measure, the extension adds its bits to theirs. Otherwise core need not allocate its
@@ -298,7 +295,7 @@ unsafe fn start<const MAY_BE_TRACED: bool>(query: *mut QueryDesc, eflags: i32) {
                 )
             }));
             match attached {
-                Ok(true) => {}
+                Ok(true) => return,
                 Ok(false) => {
                     unmeasured::not_attached(query);
                     withdraw_request((*query).estate);
@@ -309,6 +306,9 @@ unsafe fn start<const MAY_BE_TRACED: bool>(query: *mut QueryDesc, eflags: i32) {
                     not_attached(query, error, &held);
                 }
             }
+        }
+        if toplevel {
+            response::record_commit();
         }
     }
 }
@@ -528,7 +528,6 @@ unsafe extern "C-unwind" fn process_utility(
                 }
             });
         }
-        response::record_commit();
         let process_as = |statement: *mut pg_sys::PlannedStmt| {
             let run = || {
                 PREV_PROCESS_UTILITY
@@ -557,6 +556,7 @@ unsafe extern "C-unwind" fn process_utility(
             inner_query::around(statement, query_string, process);
             return take_own_waits();
         }
+        response::record_commit();
         let counted = unmeasured::utility_begins(statement);
         let last_end = response::last_end();
         match crate::pg::plan::tree::tag(utility) {

@@ -4,18 +4,19 @@
 //! protocol that is the message Bind, and what the message Parse took is added. PostgreSQL has these times.
 //!
 //! The commit of an implicit transaction belongs to the last statement in it, and that of a transaction block to COMMIT. An error in the
-//! callback of a commit would be a PANIC, so it only stores how long the commit took. The session's next statement records that, or
-//! the end of the session.
+//! callback of a commit would be a PANIC, so it only stores how long the commit took. The session's next statement records that when it
+//! starts, or when it ends if it is of the same plan, or the end of the session does.
 
 use super::nesting;
 use crate::guc::{self, StatisticsLevel};
 use crate::pg::hot::waits;
 use crate::pg::server;
 use crate::pg::server::backend_local::BackendLocal;
-use crate::session;
+use crate::session::{self, KnownPlan};
 use pgrx::pg_sys;
 use rowsource_core::clock::Source;
 use std::cell::Cell;
+use std::rc::Rc;
 
 /// What the commit of the transaction belongs to.
 #[derive(Clone, Copy, PartialEq)]
@@ -36,8 +37,6 @@ struct Response {
     late: Cell<(i64, Committed)>,
     /// The clock, and the nanoseconds of its tick.
     clock: Cell<Option<(Source, f64)>>,
-    /// Whether something is in `parsed`.
-    has_parsed: Cell<bool>,
     /// Queryids of statements that were parsed before they are executed, and how long that took. Most are executed at once.
     parsed: [Cell<(i64, i64)>; 8],
 }
@@ -48,7 +47,6 @@ static RESPONSE: BackendLocal<Response> = BackendLocal::new(Response {
     committed: Cell::new(Committed::Nothing),
     late: Cell::new((0, Committed::Nothing)),
     clock: Cell::new(None),
-    has_parsed: Cell::new(false),
     parsed: [const { Cell::new((0, 0)) }; 8],
 });
 
@@ -98,7 +96,7 @@ impl Begun {
                 if ms > 0.0 { ms } else { 0.0 }
             }
         };
-        if RESPONSE.has_parsed.get() {
+        if RESPONSE.parsed[place(queryid)].get().0 == queryid {
             return before_ms + take_parsed(queryid);
         }
         before_ms
@@ -146,7 +144,6 @@ pub fn parsed(queryid: i64) {
     if queryid != 0 && nesting::depth() == 0 && guc::statistics_level() != StatisticsLevel::Basic {
         let us = now() - server::message_time().max(RESPONSE.end.get());
         RESPONSE.parsed[place(queryid)].set((queryid, us.max(0)));
-        RESPONSE.has_parsed.set(true);
     }
 }
 
@@ -158,13 +155,7 @@ fn place(queryid: i64) -> usize {
 #[cold]
 #[inline(never)]
 fn take_parsed(queryid: i64) -> f64 {
-    let parsed = &RESPONSE.parsed[place(queryid)];
-    if parsed.get().0 != queryid {
-        return 0.0;
-    }
-    let (_, us) = parsed.replace((0, 0));
-    let has_any = RESPONSE.parsed.iter().any(|parsed| parsed.get().0 != 0);
-    RESPONSE.has_parsed.set(has_any);
+    let (_, us) = RESPONSE.parsed[place(queryid)].replace((0, 0));
     us as f64 / 1e3
 }
 
@@ -210,6 +201,28 @@ fn note_commit(committed: Committed) {
 pub fn record_commit() {
     if RESPONSE.late.get().0 > 0 {
         record_noted();
+    }
+}
+
+/// Does the same when a statement of this plan starts, unless it is the plan of the last statement: then the commit is recorded together
+/// with its next execution, by [`take_commit`].
+#[inline(always)]
+pub fn record_commit_before(plan: &Rc<KnownPlan>) {
+    let (us, committed) = RESPONSE.late.get();
+    if us > 0 && !(committed == Committed::Last && session::is_last(plan)) {
+        record_noted();
+    }
+}
+
+/// Takes the milliseconds of the commit of the last statement, if they are not recorded yet; else 0.
+#[inline(always)]
+pub fn take_commit() -> f64 {
+    match RESPONSE.late.get() {
+        (us @ 1.., Committed::Last) => {
+            RESPONSE.late.set((0, Committed::Nothing));
+            us as f64 / 1e3
+        }
+        _ => 0.0,
     }
 }
 

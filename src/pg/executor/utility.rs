@@ -356,6 +356,7 @@ fn record(running: &Running, recorded: &Recorded, outcome: Outcome, rows: u64) {
         plan: &recorded.plan,
         description: &recorded.description,
         older_literals: false,
+        last_commit_ms: 0.0,
         last: None,
     };
     let mut nodes = vec![node];

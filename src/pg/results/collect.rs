@@ -8,7 +8,7 @@ use crate::pg::hot::wrapper::{self, Timed};
 use crate::pg::plan::tree;
 use pgrx::pg_sys::{self, NodeTag};
 use rowsource_core::model::facts::SimpleFacts;
-use rowsource_core::model::{Called, NodeFacts};
+use rowsource_core::model::{Called, NodeFacts, Wal};
 use rowsource_core::results::{
     Caller, Calls, CoreSample, EarlierCaller, NodeSample, Nodes, Place, Sharing, SimpleSample, TimedCalls,
     parallel_divisor,
@@ -171,6 +171,18 @@ impl Nodes for Collector<'_> {
             has_changes: used.has_changes,
             estimate: node.estimate(),
         })
+    }
+
+    #[inline(always)]
+    fn changes(&self, i: usize) -> (i64, Wal) {
+        let node = self.nodes.get(i);
+        let usage = node.usage();
+        let (mut shared_dirtied, mut wal) = (usage.buffers.shared_blks_dirtied, compat::wal(&usage.wal));
+        if let Some((buffers, wal_of_called)) = node.called() {
+            shared_dirtied += buffers.shared_dirtied;
+            wal += wal_of_called;
+        }
+        (shared_dirtied, wal)
     }
 
     #[inline(always)]

@@ -66,6 +66,7 @@ unsafe fn frequent(ps: *mut PlanState, instr: &NodeInstrumentation, core_alive: 
             NodeTag::T_NestLoopState | NodeTag::T_MergeJoinState | NodeTag::T_HashJoinState => {
                 simple(NodeKind::Join, [instr.nfiltered2, instr.nfiltered1], 0.0, 0)
             }
+            NodeTag::T_ModifyTableState if core_alive => modify_table(ps.cast(), instr),
             // These have no facts.
             NodeTag::T_LimitState
             | NodeTag::T_LockRowsState
@@ -172,7 +173,6 @@ unsafe fn others(ps: *mut PlanState, instr: &NodeInstrumentation, core_alive: bo
                 let all = (*(*ps).plan.cast::<pg_sys::MergeAppend>()).mergeplans;
                 append(all, (*ps.cast::<pg_sys::MergeAppendState>()).ms_nplans)
             }
-            NodeTag::T_ModifyTableState if core_alive => modify_table(ps.cast(), instr),
             NodeTag::T_SortState if core_alive => workarea::sort(ps.cast(), Whose::All),
             NodeTag::T_IncrementalSortState => workarea::incremental_sort(ps.cast(), core_alive, Whose::All),
             NodeTag::T_HashState if core_alive => workarea::hash(ps.cast()),
@@ -351,29 +351,32 @@ unsafe fn append(all: *const pg_sys::List, left: i32) -> NodeFacts {
 ///
 /// # Safety
 /// `state` must be an initialised plan state of this type.
-unsafe fn modify_table(state: *mut pg_sys::ModifyTableState, instr: &NodeInstrumentation) -> NodeFacts {
+#[inline(never)]
+unsafe fn modify_table(state: *mut pg_sys::ModifyTableState, instr: &NodeInstrumentation) -> SimpleFacts {
     // SAFETY: the state, its plan and its executor state are live by the caller's promise.
     unsafe {
         let node = (*state).ps.plan.cast::<pg_sys::ModifyTable>();
         let changed = || (*(*state).ps.state).es_processed;
+        let changes = |kind, sums| SimpleFacts { kind, sums };
         match (*state).operation {
             CmdType::CMD_MERGE => {
                 let merged = [
                     (*state).mt_merge_inserted,
                     (*state).mt_merge_updated,
                     (*state).mt_merge_deleted,
+                    0.0,
                 ];
-                sums(NodeKind::Merge, merged.map(count))
+                changes(NodeKind::Merge, merged.map(count))
             }
             CmdType::CMD_INSERT if (*node).onConflictAction != pg_sys::OnConflictAction::ONCONFLICT_NONE => {
                 let removed = count(instr.nfiltered1);
-                sums(NodeKind::InsertOnConflict, [removed, 0, 0, count(instr.ntuples2)])
+                changes(NodeKind::InsertOnConflict, [removed, 0, 0, count(instr.ntuples2)])
             }
-            _ if !(*state).canSetTag => NodeFacts::default(),
-            CmdType::CMD_INSERT => sums(NodeKind::Insert, [changed()]),
-            CmdType::CMD_UPDATE => sums(NodeKind::Update, [0, changed()]),
-            CmdType::CMD_DELETE => sums(NodeKind::Delete, [0, 0, changed()]),
-            _ => NodeFacts::default(),
+            _ if !(*state).canSetTag => SimpleFacts::default(),
+            CmdType::CMD_INSERT => changes(NodeKind::Insert, [changed(), 0, 0, 0]),
+            CmdType::CMD_UPDATE => changes(NodeKind::Update, [0, changed(), 0, 0]),
+            CmdType::CMD_DELETE => changes(NodeKind::Delete, [0, 0, changed(), 0]),
+            _ => SimpleFacts::default(),
         }
     }
 }

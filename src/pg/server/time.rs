@@ -39,20 +39,50 @@ pub fn shown_time(at: i64) -> String {
 
 /// Returns the current time, as [`now`] does. It asks the system at most ten times a second, and computes the time from a
 /// clock in between.
+#[inline(always)]
 pub fn time_of_day(source: Source, ns_per_tick: f64) -> i64 {
-    const MAX_AGE_US: f64 = 1e5;
-    #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
-    static ASKED: BackendLocal<Cell<Option<(Source, u64, i64)>>> = BackendLocal::new(Cell::new(None));
     let reading = source.read();
-    if let Some((clock, then, at)) = ASKED.get()
-        && clock == source
+    if let Some(asked) = ASKED.get()
+        && asked.source == source
     {
-        let since = reading.wrapping_sub(then) as i64 as f64 * ns_per_tick / 1e3;
-        if (0.0..MAX_AGE_US).contains(&since) {
-            return at + since as i64;
+        // If the clock stepped back, this is very large.
+        let ticks = reading.wrapping_sub(asked.reading);
+        if ticks < asked.max_ticks {
+            return asked.at + (ticks.wrapping_mul(asked.us_per_tick) >> 32) as i64;
         }
     }
-    let now = now();
-    ASKED.set(Some((source, reading, now)));
-    now
+    ask(source, reading, ns_per_tick)
+}
+
+/// When the system was asked for the time.
+#[derive(Clone, Copy)]
+struct Asked {
+    source: Source,
+    /// The clock's reading then.
+    reading: u64,
+    /// What the system said.
+    at: i64,
+    /// After this many ticks it is asked again.
+    max_ticks: u64,
+    /// Microseconds per tick, times 2^32.
+    us_per_tick: u64,
+}
+
+#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
+static ASKED: BackendLocal<Cell<Option<Asked>>> = BackendLocal::new(Cell::new(None));
+
+/// Asks the system for the time. The clock `source`, whose tick takes `ns_per_tick`, was just read.
+#[cold]
+#[inline(never)]
+fn ask(source: Source, reading: u64, ns_per_tick: f64) -> i64 {
+    const MAX_AGE_NS: f64 = 1e8;
+    let at = now();
+    ASKED.set(Some(Asked {
+        source,
+        reading,
+        at,
+        max_ticks: (MAX_AGE_NS / ns_per_tick) as u64,
+        us_per_tick: (ns_per_tick / 1e3 * (1_u64 << 32) as f64) as u64,
+    }));
+    at
 }

@@ -208,7 +208,8 @@ pub(super) fn add(plan: PlanRef<'_>, execution: ExecutionStats<'_>) -> bool {
     true
 }
 
-/// Adds an execution to the slot of its plan, as [`add`] does, if its statistics are not computed yet.
+/// Adds an execution to the slot of its plan, as [`add`] does, if its statistics are not computed yet, and the commit of the execution
+/// before, if it is given.
 #[inline(always)]
 pub(super) fn add_counts<'h>(
     plan: PlanRef<'_>,
@@ -216,6 +217,7 @@ pub(super) fn add_counts<'h>(
     outside: Option<&Outside<'_>>,
     counts: &Counts,
     histograms: impl Iterator<Item = &'h Histogram>,
+    committed: Option<&Run>,
 ) -> bool {
     // SAFETY: the reference is used only in this function, which neither attaches nor releases the buffer.
     let Some(own) = (unsafe { own() }) else {
@@ -228,8 +230,11 @@ pub(super) fn add_counts<'h>(
     let Some(mut slot) = Held::hold(own, plan.slot.at.get(), &key, run.at) else {
         return false;
     };
-    slot.sum(counts.count())
-        .add_counts(run, outside, counts, histograms);
+    let sum = slot.sum(counts.count());
+    sum.add_counts(run, outside, counts, histograms);
+    if let Some(committed) = committed {
+        sum.add_late(Late::Commit(committed));
+    }
     true
 }
 

@@ -68,8 +68,8 @@ pub fn record(plan: PlanRef<'_>, execution: ExecutionStats<'_>) -> bool {
     is_kept
 }
 
-/// Adds an execution whose statistics are not computed yet to the session's buffer. Raises nothing: returns false if they must be
-/// computed first.
+/// Adds an execution whose statistics are not computed yet to the session's buffer, and the commit of the execution before, if it is
+/// given. Raises nothing: returns false if the statistics must be computed first.
 #[inline(always)]
 pub fn record_counts<'h>(
     plan: PlanRef<'_>,
@@ -77,8 +77,9 @@ pub fn record_counts<'h>(
     outside: Option<&Outside<'_>>,
     counts: &Counts,
     histograms: impl Iterator<Item = &'h Histogram>,
+    committed: Option<&Run>,
 ) -> bool {
-    if !access::is_attached() || !pending::add_counts(plan, run, outside, counts, histograms) {
+    if !access::is_attached() || !pending::add_counts(plan, run, outside, counts, histograms, committed) {
         return false;
     }
     if exemplars::may_keep(plan.slot, run) {

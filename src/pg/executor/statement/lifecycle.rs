@@ -8,7 +8,7 @@ use crate::pg::hot::usage::{self, Usage};
 use crate::pg::hot::waits::{self, Frame};
 use crate::pg::hot::wrapper::Timed;
 use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::{live, tempfile};
+use crate::pg::{live, server, tempfile};
 use pgrx::pg_sys;
 use rowsource_core::clock;
 use rowsource_core::model::Outcome;
@@ -338,13 +338,19 @@ impl Statement {
     ///
     /// If it was running, its session has ended, and it counts as cancelled. A client's cursor that a rollback closes has
     /// not failed itself. A nested statement that never ended counts as failed.
+    ///
+    /// No error may be raised while a memory context is reset. If the extension fails, this returns false, and the statement must not be
+    /// reused.
     #[inline(always)]
-    pub(super) fn on_context_reset(&self) {
+    pub(super) fn on_context_reset(&self) -> bool {
         let current = usage::current();
-        if self.is_unrecorded() || !usage::is_outside(current) {
-            self.end_outside_hooks(current, false);
+        if (self.is_unrecorded() || !usage::is_outside(current))
+            && server::caught(|| self.end_outside_hooks(current, false)).is_err()
+        {
+            return false;
         }
         self.close();
+        true
     }
 
     /// Does all of this but closing it. This is needed only if it has run and is not recorded, or if another account than the outside one is

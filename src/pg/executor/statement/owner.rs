@@ -4,7 +4,7 @@
 use super::pool;
 use super::state::Statement;
 use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::{self, unguarded};
+use crate::pg::server::unguarded;
 use pgrx::pg_sys::{self, QueryDesc};
 use rowsource_core::phase::Phase;
 use std::cell::Cell;
@@ -85,11 +85,9 @@ unsafe extern "C-unwind" fn context_reset(statement: *mut std::ffi::c_void) {
     // SAFETY: `register_reset_callback` got this address from a box and gave it to the context, which calls this once. All
     // others find the statement through this context, which is being reset.
     let statement = unsafe { Box::from_raw(statement.cast::<Statement>()) };
-    // No error may be raised while a memory context is reset.
-    let _ = server::caught(|| {
-        statement.on_context_reset();
+    if statement.on_context_reset() {
         pool::recycle(statement);
-    });
+    }
 }
 
 impl Statement {

@@ -218,7 +218,9 @@ impl Statement {
         let is_wrapped = IS_COUNTED || self.is_wrapped();
         let at = server::time_of_day(self.clock, self.tick_ns);
         let (elapsed_ms, begun) = (self.elapsed_ns.get() / 1e6, self.begun.get());
+        let mut last_commit_ms = 0.0;
         if begun.is_sent() && is_last {
+            last_commit_ms = response::take_commit();
             response::ended(at, Committed::Last);
         }
         record(&mut session::Execution {
@@ -226,6 +228,7 @@ impl Statement {
             plan: &target.plan,
             description: &target.description,
             older_literals: target.older_literals,
+            last_commit_ms,
             run: Run {
                 outcome,
                 unfinished: !is_complete && outcome == Outcome::Completed,

@@ -8,7 +8,7 @@ use super::state::{
 use super::text::{known_text, text};
 use super::{facts, pool, sampling};
 use crate::instrumentation::{InstrumentationLevel, InstrumentationPlan};
-use crate::pg::executor::response::Begun;
+use crate::pg::executor::response::{self, Begun};
 use crate::pg::executor::{explain, own, unmeasured, unnamed};
 use crate::pg::hot::usage::Usage;
 use crate::pg::hot::waits::{self, Frame};
@@ -115,8 +115,13 @@ pub unsafe fn attach(
         }
         // PostgreSQL allocated the plan, as it does all nodes.
         statement.origin.set(compat::plan_origin(plan));
-        if toplevel && waits::waited_outside() {
-            statement.take_planning_waits();
+        if toplevel {
+            if let Some(target) = &statement.target {
+                response::record_commit_before(&target.plan);
+            }
+            if waits::waited_outside() {
+                statement.take_planning_waits();
+            }
         }
         statement
             .begun
