@@ -158,9 +158,9 @@ pub fn run_failed() {
 pub unsafe fn query_ended(query: *mut QueryDesc) {
     // SAFETY: `query` is valid by the caller's promise, and so is its planned statement.
     let length = unsafe { (*query).plannedstmt.as_ref() }.map_or(0, |plan| plan.stmt_len);
-    // Only then may another statement of the same message follow.
-    if length > 0 && nesting::depth() == 0 {
-        response::other_ended();
+    if nesting::depth() == 0 {
+        // Only then may another statement of the same message follow.
+        response::other_ended(length > 0);
     }
     if std::ptr::eq(OWN.get(), query) {
         return OWN.set(std::ptr::null());
