@@ -302,7 +302,10 @@ fn asynchronous_scans_add_up() {
         server.folder().display()
     );
     run_each(&mut client, &foreign);
-    assert_adds_up(&mut client, "SELECT count(*) FROM split WHERE i > (SELECT min(i) FROM parts)");
+    assert_adds_up(
+        &mut client,
+        "SELECT count(*) FROM split WHERE i > (SELECT min(i) FROM parts)",
+    );
 }
 
 #[test]
