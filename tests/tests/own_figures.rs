@@ -286,6 +286,28 @@ fn parallel_plans_add_up() {
     }
 }
 
+/// An Append calls the InitPlan for its first asynchronous scan, which core measures.
+#[test]
+fn asynchronous_scans_add_up() {
+    let server = server("own-async");
+    let mut client = server.session();
+    let foreign = format!(
+        "CREATE EXTENSION postgres_fdw;
+         CREATE SERVER loopback FOREIGN DATA WRAPPER postgres_fdw
+             OPTIONS (host '{}', dbname 'postgres', port '5432', async_capable 'true');
+         CREATE USER MAPPING FOR CURRENT_USER SERVER loopback OPTIONS (user 'postgres', password_required 'false');
+         CREATE TABLE split (i int, p text) PARTITION BY LIST (p);
+         CREATE FOREIGN TABLE split_a PARTITION OF split FOR VALUES IN ('a') SERVER loopback OPTIONS (table_name 't');
+         CREATE FOREIGN TABLE split_b PARTITION OF split FOR VALUES IN ('b') SERVER loopback OPTIONS (table_name 't')",
+        server.folder().display()
+    );
+    run_each(&mut client, &foreign);
+    assert_adds_up(
+        &mut client,
+        "SELECT count(*) FROM split WHERE i > (SELECT min(i) FROM parts)",
+    );
+}
+
 #[test]
 fn each_way_to_measure_adds_up() {
     let server = server("own-levels");

@@ -382,6 +382,26 @@ fn statements_of_one_message_do_not_overlap() {
     );
 }
 
+#[test]
+fn unmeasured_statements_of_the_same_message_are_in_no_other() {
+    let server = server("response-unmeasured", &[]);
+    let (mut observer, mut client) = (server.connect(), measuring(&server));
+    let own = "SELECT count(*), pg_sleep(0.4) FROM rowsource_trace_files()";
+    for (message, like) in [
+        (format!("{own}; SELECT 'after'"), "SELECT 'after'"),
+        (format!("INSERT INTO written VALUES (1); {own}"), "INSERT INTO written%"),
+        (
+            "SET pg_rowsource.statistics_level = basic; SELECT pg_sleep(0.4); SELECT /*+ gather_plan_statistics */ 'hinted'".into(),
+            "%hinted%",
+        ),
+    ] {
+        client.batch_execute(&message).expect("it runs");
+        run_each(&mut client, "SET work_mem = '4MB'");
+        let times = Times::of(&mut observer, like);
+        assert!(times.calls == 1 && times.response < ms(HELD), "{times:?}");
+    }
+}
+
 /// Executes prepared statements that sleep, each with a parameter, without waiting for the results of those before.
 async fn pipeline(server: &Server, seconds: &[f64]) -> Duration {
     let mut config = tokio_postgres::Config::new();

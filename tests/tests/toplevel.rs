@@ -297,6 +297,12 @@ fn a_refresh_is_one_plan() {
             .all(|row| row.caller.as_deref() == Some(refresh)),
         "{rows:#?}"
     );
+    // Each refresh makes temporary tables, one with a column of the row type of the other.
+    let nested: Vec<_> = rows.iter().filter(|row| !row.toplevel).collect();
+    assert!(
+        nested.len() == 4 && nested.iter().all(|row| row.calls == 2),
+        "{rows:#?}"
+    );
     let display = display(&mut client);
     assert!(display.contains(refresh), "{display}");
     let nested: bool = value(

@@ -259,7 +259,14 @@ fn only_one_statement_is_traced() {
         executed.len() == 1 && found.iter().all(|line| !line.contains("outside")),
         "{found:#?}"
     );
-    // The statement that called it is not written.
+    // The statement that called it is not written, but it is nested all the same.
+    for word in ["PLAN #", "EXEC #", "FETCH #", "CLOSE #", "STAT #"] {
+        let mut of_word = found.iter().filter(|line| line.starts_with(word)).peekable();
+        assert!(
+            of_word.peek().is_some() && of_word.all(|line| line.contains("dep=1")),
+            "{found:#?}"
+        );
+    }
     assert!(alone(&found).contains(&"PLAN".to_owned()), "{found:#?}");
     server.assert_no_crash();
 }

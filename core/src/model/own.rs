@@ -45,7 +45,8 @@ pub fn own_wal(nodes: &[PlanNode], totals: &[NodeTotals]) -> Vec<Option<Wal>> {
 /// `called` what these subplans have.
 ///
 /// If a node has less than the nodes below it, a node above it has that: core charges what the workers of a Gather did to the node that
-/// starts the Gather again.
+/// starts the Gather again. But an Append calls the subplans that its asynchronous scans need, and core has measured what these scans used
+/// with that: then the scan has less.
 fn own<T, const N: usize>(
     nodes: &[PlanNode],
     all: impl Fn(usize) -> Option<[f64; N]>,
@@ -72,10 +73,18 @@ fn own<T, const N: usize>(
     }
     for (i, node) in nodes.iter().enumerate().rev() {
         let Some(of_node) = &mut own[i] else { continue };
-        let missing = of_node.map(|figure| (-figure).max(0.0));
+        let mut missing = of_node.map(|figure| (-figure).max(0.0));
         *of_node = of_node.map(|figure| figure.max(0.0));
-        let above = node.parent.filter(|parent| *parent < i);
-        if let Some(above) = above.and_then(|parent| own[parent].as_mut()) {
+        let parent = node.parent.filter(|parent| *parent < i);
+        if let (Some(parent), true) = (parent, node.operation.starts_with("Async ")) {
+            let Some(above) = own[parent] else { continue };
+            for ((own, missing), above) in own[i].iter_mut().flatten().zip(&mut missing).zip(above) {
+                let given = own.min((-above).max(0.0));
+                *own -= given;
+                *missing -= given;
+            }
+        }
+        if let Some(above) = parent.and_then(|parent| own[parent].as_mut()) {
             subtract(above, &missing);
         }
     }
@@ -127,6 +136,26 @@ mod tests {
         let own = own_io(&nodes, &[read(88), read(12), read(12), read(60)]);
         let reads: Vec<_> = own.iter().map(|own| own.map(|own| own.read)).collect();
         assert_eq!(reads, [Some(28), Some(0), Some(0), Some(60)]);
+    }
+
+    /// The InitPlan is called by the Append for its first scan. Core has measured that scan with it.
+    #[test]
+    fn asynchronous_scans_have_nothing_of_subplans() {
+        let mut nodes = [
+            node(None, None),
+            node(Some(0), Some("InitPlan 1 (returns $0)")),
+            node(Some(0), None),
+            node(Some(2), None),
+            node(Some(2), None),
+        ];
+        nodes[3].operation = "Async Foreign Scan".into();
+        nodes[4].operation = "Async Foreign Scan".into();
+        let mut totals = [read(8), read(3), read(8), read(4), read(4)];
+        totals[2].called.io.read = 3;
+        let own = own_io(&nodes, &totals);
+        let reads: Vec<_> = own.iter().flatten().map(|own| own.read).collect();
+        assert_eq!(reads.iter().sum::<i64>(), 8);
+        assert_eq!(reads[..3], [0, 3, 0]);
     }
 
     #[test]

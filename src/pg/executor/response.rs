@@ -136,6 +136,14 @@ pub fn utility_ended(before: i64) {
     }
 }
 
+/// Notes that a query of the client that is not measured has ended, if another one may follow, or the commit of one before it.
+#[inline(always)]
+pub fn other_ended(is_followed: bool) {
+    if is_followed || RESPONSE.committed.get() != Committed::Nothing {
+        RESPONSE.end.set(now());
+    }
+}
+
 /// Notes that a statement was parsed that the client executes later. That began with the message, or with the end of the statement
 /// before.
 #[cold]

@@ -2,7 +2,7 @@
 //!
 //! All functions that run a body are plain frames, because an error crosses them.
 
-use super::unnamed;
+use super::{nesting, unnamed};
 use crate::pg::compat;
 use crate::pg::server;
 use crate::pg::server::contained::{contained_with_others, guarded};
@@ -43,6 +43,12 @@ unsafe fn around(
     // SAFETY: the frames are plain by the caller's promise.
     unsafe { pg_try(body, || ended(0, true), |_| ()) };
     ended(rows(), false);
+}
+
+/// Returns whether a query is nested, also if nothing is written of the statement that it is nested in. `is_sent` says that the client has
+/// sent its text.
+fn is_nested(is_sent: bool) -> bool {
+    nesting::depth() > 0 || !(is_sent || server::portal_or_background())
 }
 
 /// Returns the statement of a plan.
@@ -96,7 +102,7 @@ pub unsafe fn plan(
         let body = || planned.set(planner());
         if queryid != 0 {
             let statement =
-                Statement::new(queryid, source, location, length).nested(!server::is_sent(source));
+                Statement::new(queryid, source, location, length).nested(is_nested(server::is_sent(source)));
             lines::bound(&statement);
             around(Phase::Plan, &statement, false, body, || 0);
         } else if let Some(began) = lines::begin(Phase::Plan, None) {
@@ -147,7 +153,7 @@ pub unsafe fn stats(
 pub unsafe fn start(query: *mut QueryDesc, body: impl FnOnce()) {
     // SAFETY: the query is valid by the caller's promise, and so are its plan, its text and its parameters.
     unsafe {
-        let is_nested = !server::portal_or_background();
+        let is_nested = is_nested(false);
         if is_nested {
             nested::begin(query);
         }

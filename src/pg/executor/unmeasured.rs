@@ -5,7 +5,7 @@
 //! No hook runs if a text cannot be parsed, analysed or planned. But PostgreSQL's hook for messages in the server's log sees
 //! each error that ends a client's message, unless `log_min_messages` keeps errors out of the log.
 
-use super::{breaker, nesting, outermost_planner, parsed};
+use super::{breaker, nesting, outermost_planner, parsed, response};
 use crate::guc::{self, StatisticsLevel};
 use crate::pg::plan::tree::tag;
 use crate::pg::server::backend_local::BackendLocal;
@@ -156,6 +156,12 @@ pub fn run_failed() {
 /// `query` must be valid.
 #[inline(never)]
 pub unsafe fn query_ended(query: *mut QueryDesc) {
+    // SAFETY: `query` is valid by the caller's promise, and so is its planned statement.
+    let length = unsafe { (*query).plannedstmt.as_ref() }.map_or(0, |plan| plan.stmt_len);
+    if nesting::depth() == 0 {
+        // Only then may another statement of the same message follow.
+        response::other_ended(length > 0);
+    }
     if std::ptr::eq(OWN.get(), query) {
         return OWN.set(std::ptr::null());
     }

@@ -36,17 +36,27 @@ pub unsafe fn number(relation: *const pg_sys::RelationData) -> Option<i64> {
         }
         let mut hasher = StableHasher::new();
         hasher.bytes(*b"pg_temp");
-        let name = class.relname.data.iter().map(|character| *character as u8);
-        hasher.bytes(name.take_while(|byte| *byte != 0));
+        hasher.bytes(name(&class.relname));
         let columns = (*relation.rd_att).natts.max(0) as usize;
         hasher.number(columns as u32);
         for column in 0..columns.min(MAX_COLUMNS) {
             let attribute = &*compat::attribute(relation.rd_att, column);
-            hasher.number(attribute.atttypid.to_u32());
+            // REFRESH CONCURRENTLY makes a column of the row type of another temporary table. Values of row types are aligned to doubles.
+            if attribute.attlen == -1 && attribute.attalign == b'd' as std::ffi::c_char {
+                hasher.bytes(name(&attribute.attname));
+            } else {
+                hasher.number(attribute.atttypid.to_u32());
+            }
             hasher.number(attribute.atttypmod as u32);
         }
         Some(hasher.finish())
     }
+}
+
+/// Returns the bytes of a name.
+fn name(name: &pg_sys::NameData) -> impl Iterator<Item = u8> {
+    let bytes = name.data.iter().map(|character| *character as u8);
+    bytes.take_while(|byte| *byte != 0)
 }
 
 /// PostgreSQL's queryid of a statement on temporary tables, and the one that replaces it.

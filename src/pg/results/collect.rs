@@ -289,14 +289,21 @@ unsafe fn is_unopened(ps: *mut pg_sys::PlanState) -> bool {
 #[inline(always)]
 unsafe fn processes(ps: *mut pg_sys::PlanState) -> f64 {
     // SAFETY: the plan state is initialised by the caller's promise, and of the type that its tag says.
-    let workers = unsafe {
+    let (workers, is_single) = unsafe {
         match tree::tag(ps) {
-            NodeTag::T_GatherState => (*ps.cast::<pg_sys::GatherState>()).nworkers_launched,
-            NodeTag::T_GatherMergeState => (*ps.cast::<pg_sys::GatherMergeState>()).nworkers_launched,
-            _ => 0,
+            NodeTag::T_GatherState => {
+                let single = (*(*ps).plan.cast::<pg_sys::Gather>()).single_copy;
+                ((*ps.cast::<pg_sys::GatherState>()).nworkers_launched, single)
+            }
+            NodeTag::T_GatherMergeState => {
+                ((*ps.cast::<pg_sys::GatherMergeState>()).nworkers_launched, false)
+            }
+            _ => return 1.0,
         }
     };
-    1.0 + f64::from(workers)
+    // SAFETY: this is a global of a plain type, which is valid at all times.
+    let leader_helps = unsafe { pg_sys::parallel_leader_participation } && !is_single;
+    f64::from(workers + i32::from(leader_helps || workers == 0))
 }
 
 /// Returns how many finished loops the workers reported for a node.

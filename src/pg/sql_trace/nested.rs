@@ -1,5 +1,5 @@
-//! The queries that run inside no call of their client's statements, and that the client has not sent: those of triggers that fire
-//! when the transaction ends. Their lines are nested in the end of the transaction.
+//! The queries that the client has not sent: a call of one that is written may run inside none of its client's statements. Such are those
+//! of triggers that fire when the transaction ends, and those in statements that a trace of a single statement leaves out.
 
 use crate::pg::server::backend_local::BackendLocal;
 use pgrx::pg_sys::QueryDesc;
