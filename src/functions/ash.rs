@@ -133,6 +133,7 @@ fn known(id: i64) -> Option<i64> {
 
 /// Adds the rows of `rowsource_ash()`: the samples of an interval. `None` is its open end.
 pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
+    check_interval(from, to);
     let columns = columns();
     let mut lookup = Lookup::default();
     each(from.unwrap_or(i64::MIN), to.unwrap_or(i64::MAX), |entry| {
@@ -238,8 +239,30 @@ pub fn columns() -> Columns<Sampled> {
     }
 }
 
+/// Raises an error if an interval ends before it begins, or begins in the future.
+fn check_interval(from: Option<i64>, to: Option<i64>) {
+    let now = server::now();
+    let (what, hint) = match (from, to) {
+        (Some(from), Some(to)) if to < from => (
+            "ends before it begins",
+            format!("It begins at {} and ends at {}: give the earlier time first.", server::shown_time(from), server::shown_time(to)),
+        ),
+        (Some(from), _) if from > now => (
+            "begins in the future",
+            format!("It begins at {}, and it is {} now.", server::shown_time(from), server::shown_time(now)),
+        ),
+        _ => return,
+    };
+    fail(
+        PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+        &format!("the interval {what}"),
+        &hint,
+    )
+}
+
 /// Returns an interval of which the beginning or the end may be missing: by default the last hour.
 fn interval(from: Option<i64>, to: Option<i64>) -> (i64, i64) {
+    check_interval(from, to);
     let to = to.unwrap_or_else(server::now);
     (from.unwrap_or_else(|| to.saturating_sub(DEFAULT_INTERVAL)), to)
 }

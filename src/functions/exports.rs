@@ -84,11 +84,11 @@ functions! {
         });
 
     /// Runs a statement once, and lists the calls of its plan's nodes and the waits inside them. Its rows
-    /// are thrown away
-    rowsource_call_trace(sql: statement, max_calls: int = "10000") "VOLATILE STRICT PARALLEL UNSAFE"
+    /// are thrown away, and what it changes is rolled back. keep: it is not
+    rowsource_call_trace(sql: statement, max_calls: int = "10000", keep: boolean = "false") "VOLATILE STRICT PARALLEL UNSAFE"
         -> rows(call_trace::columns(), |rows| {
-            if let (Some(sql), Some(max_calls)) = (sql, max_calls) {
-                call_trace::rows(rows, sql, max_calls);
+            if let (Some(sql), Some(max_calls), Some(keep)) = (sql, max_calls, keep) {
+                call_trace::rows(rows, sql, max_calls, keep);
             }
         });
 
