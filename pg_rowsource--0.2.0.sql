@@ -1313,8 +1313,8 @@ CREATE VIEW rowsource_misestimates AS
            pg_catalog.trim_scale(pg_catalog.round(s.e_rows::numeric, 2)) AS e_rows,
            pg_catalog.trim_scale(pg_catalog.round(s.a_rows::numeric, 2)) AS a_rows,
            pg_catalog.round(m.max_factor::numeric, 1) AS max_factor,
-           CASE WHEN f.ratio >= 1.1::float8 THEN 'underestimated'::text
-                WHEN f.ratio <= 1::float8 / 1.1::float8 THEN 'overestimated'::text
+           CASE WHEN f.ratio >= 1.1::float8 AND m.is_under THEN 'underestimated'::text
+                WHEN f.ratio <= 1::float8 / 1.1::float8 AND NOT m.is_under THEN 'overestimated'::text
                 WHEN m.max_factor IS NOT NULL THEN 'varying'::text
                 WHEN n.starts IS NULL THEN 'starts not counted'::text
                 WHEN n.starts = 0::bigint THEN 'never started'::text
@@ -1322,7 +1322,8 @@ CREATE VIEW rowsource_misestimates AS
                 ELSE 'not completed'::text END AS verdict,
            pg_catalog.round(n.self_time::numeric, 3) AS self_time
       FROM pg_stat_rowsource n,
-           LATERAL (SELECT greatest(n.max_underestimate, n.max_overestimate) AS max_factor) m,
+           LATERAL (SELECT greatest(n.max_underestimate, n.max_overestimate) AS max_factor,
+                           coalesce(n.max_underestimate >= n.max_overestimate, n.max_overestimate IS NULL) AS is_under) m,
            LATERAL (SELECT n.estimated_rows / nullif(n.estimated_starts, 0::bigint)::float8 AS e_rows,
                            n.estimated_actual_rows::float8 / nullif(n.estimated_starts, 0::bigint)::float8 AS a_rows) s,
            LATERAL (SELECT CASE WHEN m.max_factor IS NOT NULL
@@ -1352,7 +1353,8 @@ RETURN pg_catalog.round((100::float8 * part / nullif(whole, 0::float8))::numeric
 
 -- The views for every day: fewer than 12 columns, milliseconds with three digits, the most expensive first. The statements in
 -- functions (pg_rowsource.track = all) have no part of all, because their time is part of the time of their callers. Each of
--- these callers has a row, also CALL and DO; if it was evicted, its time is in the row others.
+-- these callers has a row, also CALL and DO; if it was evicted, its time is in the row others. A statement that clients sent and that
+-- also ran in functions is one row, so that user, database and queryid identify it.
 CREATE VIEW rowsource_top_statements AS
     SELECT coalesce(s.usename, s.userid::text::name) AS usename, coalesce(s.datname, s.dbid::text::name) AS datname,
            s.queryid, s.plans, s.calls,
@@ -1360,16 +1362,17 @@ CREATE VIEW rowsource_top_statements AS
            pg_catalog.round((s.total_time / nullif(s.calls, 0::numeric)::float8)::numeric, 3) AS mean_time,
            rowsource_percent(s.top_time, pg_catalog.sum(s.top_time) OVER ()) AS percent,
            s.rows, s.blks_read, s.query
-      FROM (SELECT usename, datname, userid, dbid, queryid, toplevel,
-                   CASE WHEN userid IS NOT NULL THEN pg_catalog.count(*) END AS plans,
+      FROM (SELECT usename, datname, userid, dbid, queryid,
+                   CASE WHEN queryid IS NOT NULL THEN pg_catalog.count(DISTINCT (planid, plan_shape))
+                        WHEN userid IS NOT NULL THEN pg_catalog.count(*) END AS plans,
                    pg_catalog.sum(calls) AS calls,
                    pg_catalog.sum(total_time) AS total_time,
-                   CASE WHEN toplevel THEN pg_catalog.sum(total_time) END AS top_time,
+                   pg_catalog.sum(total_time) FILTER (WHERE toplevel) AS top_time,
                    pg_catalog.sum(rows) AS rows,
                    pg_catalog.sum(shared_blks_read + local_blks_read) AS blks_read,
                    (pg_catalog.array_agg(query ORDER BY last_seen DESC NULLS LAST))[1] AS query
               FROM pg_stat_rowsource_plans
-             GROUP BY usename, datname, userid, dbid, queryid, toplevel) s
+             GROUP BY usename, datname, userid, dbid, queryid) s
      ORDER BY s.total_time DESC NULLS LAST;
 
 -- What the daily views of nodes have in common.
@@ -1751,7 +1754,7 @@ CREATE VIEW rowsource_tempfile_history AS
 -- Shows the waits between each snapshot and the previous one. If the server restarted in between, shows those since then.
 CREATE VIEW rowsource_wait_history AS
     SELECT d.snap_id, d.from_at, d.to_at, d.backend_type, d.wait_event_type, d.wait_event, d.waits, d.total_time,
-           d.total_time / d.waits::float8 AS mean_time
+           d.total_time / nullif(d.waits, 0::bigint)::float8 AS mean_time
       FROM (SELECT s.snap_id, s.from_at, s.taken_at AS to_at, c.backend_type, c.wait_event_type, c.wait_event,
                    c.waits - coalesce(p.waits, 0::bigint) AS waits,
                    greatest(c.total_time - coalesce(p.total_time, 0::float8), 0::float8) AS total_time
@@ -1765,7 +1768,7 @@ CREATE VIEW rowsource_wait_history AS
                       AND coalesce(p.wait_event_type, ''::text) = coalesce(c.wait_event_type, ''::text)
                       AND p.wait_event = c.wait_event AND p.counted_since = c.counted_since
              WHERE s.from_id IS NOT NULL) d
-     WHERE d.waits > 0::bigint;
+     WHERE d.waits > 0::bigint OR d.total_time > 0::float8;
 
 -- Shows the same for plans.
 CREATE VIEW rowsource_plan_history AS

@@ -322,15 +322,25 @@ fn stored_plan(queryid: i64, planid: Option<i64>) -> Option<Found> {
     }
     // Among equal ones, the one that ran last stays the first.
     let rank = |(one, one_ms): &(PlanKey, f64), (other, other_ms): &(PlanKey, f64)| {
-        distance(one).cmp(&distance(other)).then(other_ms.total_cmp(one_ms))
+        distance(one)
+            .cmp(&distance(other))
+            .then(other_ms.total_cmp(one_ms))
     };
-    let first = plans.iter().copied().reduce(|first, plan| {
-        if rank(&plan, &first).is_lt() { plan } else { first }
-    })?;
+    let first = plans.iter().copied().reduce(
+        |first, plan| {
+            if rank(&plan, &first).is_lt() { plan } else { first }
+        },
+    )?;
     let others = plans.iter().filter(|(key, _)| *key != first.0);
-    let next = others.copied().reduce(|next, plan| if rank(&plan, &next).is_lt() { plan } else { next });
+    let next = others
+        .copied()
+        .reduce(|next, plan| if rank(&plan, &next).is_lt() { plan } else { next });
     let choice = next.map(|(next, _)| {
-        let nearer = if distance(&first.0) == distance(&next) { "" } else { "this database, this user and " };
+        let nearer = if distance(&first.0) == distance(&next) {
+            ""
+        } else {
+            "this database, this user and "
+        };
         let next = match next.planid == first.0.planid {
             true => String::new(),
             false => format!("The next one is rowsource_display({queryid}, {}). ", next.planid),

@@ -523,14 +523,14 @@ fn a_report_shows_what_sessions_waited_for() {
 fn a_lock_wait_that_crosses_a_snapshot_keeps_its_time() {
     let server = server("waits-crossing");
     let mut observer = server.connect();
-    run_each(&mut observer, "CREATE TABLE t (n int)");
+    run_each(&mut observer, "CREATE TABLE crossed (n int)");
     let first = snapshot(&mut observer);
     let mut holder = server.connect();
     let mut client = server.connect();
     run_each(&mut client, "SET deadlock_timeout = '10ms'");
-    run_each(&mut holder, "BEGIN; LOCK t");
+    run_each(&mut holder, "BEGIN; LOCK crossed");
     let waiting = Lasted::during(Duration::from_millis(300), || {
-        let session = std::thread::spawn(move || run_each(&mut client, "SELECT count(*) FROM t"));
+        let session = std::thread::spawn(move || run_each(&mut client, "SELECT count(*) FROM crossed"));
         until(
             &mut observer,
             "SELECT coalesce(sum(waits), 0) > 0 FROM rowsource_system_waits WHERE wait_event = 'relation'",
@@ -547,11 +547,17 @@ fn a_lock_wait_that_crosses_a_snapshot_keeps_its_time() {
             &[],
         )
         .expect("the history");
-    let rows: Vec<(i64, f64, Option<f64>)> = rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
+    let rows: Vec<(i64, f64, Option<f64>)> = rows
+        .iter()
+        .map(|row| (row.get(0), row.get(1), row.get(2)))
+        .collect();
     let [(1, before, Some(_)), (0, rest, None)] = rows[..] else {
         panic!("{rows:?}")
     };
-    assert!(rest >= 299.0 && waiting.contains(before + rest), "{rows:?}, {waiting:?}");
+    assert!(
+        rest >= 299.0 && waiting.contains(before + rest),
+        "{rows:?}, {waiting:?}"
+    );
     let both = report(&mut observer, &format!("{first}, {last}"));
     assert_eq!(cells(&both, "relation")[1..3], ["Lock", "1"], "{both:#?}");
     let rest = report(&mut observer, "");

@@ -28,7 +28,10 @@ impl Pace {
     /// executions of a second count.
     pub fn add(&self, (before, last_at): (&Times, i64), after: &Times, at: i64) {
         const SECOND: i64 = 1_000_000;
-        if before.calls < MIN_CALLS || after.calls <= before.calls || at.div_euclid(SECOND) <= last_at.div_euclid(SECOND) {
+        if before.calls < MIN_CALLS
+            || after.calls <= before.calls
+            || at.div_euclid(SECOND) <= last_at.div_euclid(SECOND)
+        {
             return;
         }
         let change = (after.mean_log2() - before.mean_log2()) * after.calls as f64
@@ -42,7 +45,11 @@ impl Pace {
     /// Returns the binary logarithm of how many times as long executions take now as they did before; 0 if that is not known.
     pub fn level(&self, at: i64) -> f32 {
         let is_known = at.saturating_sub(self.at.load(Relaxed)) <= KNOWN_US;
-        if is_known { f32::from_bits(self.level.load(Relaxed)) } else { 0.0 }
+        if is_known {
+            f32::from_bits(self.level.load(Relaxed))
+        } else {
+            0.0
+        }
     }
 }
 

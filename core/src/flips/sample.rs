@@ -309,7 +309,8 @@ mod tests {
 
     #[test]
     fn a_verdict_needs_a_factor_beyond_that_of_other_plans() {
-        let times = |ms: f64| -> Vec<f64> { (0..100).map(|i| ms * (1.0 + 0.01 * f64::from(i % 7))).collect() };
+        let times =
+            |ms: f64| -> Vec<f64> { (0..100).map(|i| ms * (1.0 + 0.01 * f64::from(i % 7))).collect() };
         for make in [sample, batch] {
             let of = |after_ms: f64, others: [f64; 2]| {
                 let [before, after] = [(1.0, others[0]), (after_ms, others[1])]

@@ -83,6 +83,17 @@ type KeyColumn<'a, K> = (&'static str, Align, &'a dyn Fn(&K) -> String);
 
 type StatementId = Option<(i64, Option<i64>)>;
 
+/// A process for which others waited.
+#[derive(Debug, Default)]
+struct Blocker {
+    /// The samples of those that waited.
+    count: Count,
+    blocked: BTreeMap<i32, ()>,
+    /// What is shown of its session beside its process, and its last statement.
+    session: String,
+    statement: String,
+}
+
 /// Adds samples up.
 #[derive(Debug)]
 pub struct Activity {
@@ -99,7 +110,7 @@ pub struct Activity {
     nodes: BTreeMap<(StatementId, Option<(u16, String)>), Count>,
     waits: BTreeMap<Option<(String, String)>, Count>,
     sessions: BTreeMap<(i32, String), Count>,
-    blockers: BTreeMap<i32, (Count, BTreeMap<i32, ()>)>,
+    blockers: BTreeMap<i32, Blocker>,
     /// For each bar, the samples of each class, and how often the sessions were sampled.
     bars: BTreeMap<i64, ([u64; CLASSES.len()], f64)>,
 }
@@ -167,7 +178,11 @@ impl Activity {
         }
         let (count, text) = self.statements.entry(seen.statement).or_default();
         count.add(seen);
-        if let Some(known) = seen.text.filter(|_| text.is_empty()) {
+        // Of a command, some samples have its relation, too.
+        if let Some(known) = seen
+            .text
+            .filter(|known| known.len() > text.len() && text.chars().count() < TEXT_WIDTH)
+        {
             *text = narrowed(&on_one_line(known), TEXT_WIDTH);
         }
         let node = seen
@@ -181,10 +196,17 @@ impl Activity {
         let session = narrowed(&on_one_line(seen.session), TEXT_WIDTH);
         self.sessions.entry((seen.pid, session)).or_default().add(seen);
         if let Some(blocker) = seen.blocker {
-            let (count, blocked) = self.blockers.entry(blocker).or_default();
-            count.add(seen);
-            blocked.insert(seen.pid, ());
+            let blocker = self.blockers.entry(blocker).or_default();
+            blocker.count.add(seen);
+            blocker.blocked.insert(seen.pid, ());
         }
+    }
+
+    /// Notes who a process is for which others waited, and what its last statement was, which may go on.
+    pub fn name_blocker(&mut self, pid: i32, session: &str, statement: &str) {
+        let blocker = self.blockers.entry(pid).or_default();
+        blocker.session = narrowed(&on_one_line(session), NAME_WIDTH);
+        blocker.statement = narrowed(&on_one_line(statement), TEXT_WIDTH);
     }
 
     /// Adds how often the sessions were sampled: `between` returns it for a part of the interval from `first` to `last`.
@@ -369,7 +391,8 @@ impl Activity {
         let rows = self
             .blockers
             .iter()
-            .map(|(pid, (count, blocked))| ((*pid, blocked.len()), *count));
+            .filter(|(_, blocker)| blocker.count.samples > 0)
+            .map(|(pid, blocker)| ((*pid, blocker), blocker.count));
         self.table(
             "Blocking sessions",
             rows,
@@ -378,8 +401,12 @@ impl Activity {
                     0 => "prepared transaction".to_owned(),
                     pid => pid.to_string(),
                 }),
-                ("Blocked sessions", Align::Right, &|(_, blocked)| {
-                    blocked.to_string()
+                ("Session", Align::Left, &|(_, blocker)| blocker.session.clone()),
+                ("Last statement", Align::Left, &|(_, blocker)| {
+                    blocker.statement.clone()
+                }),
+                ("Blocked", Align::Right, &|(_, blocker)| {
+                    blocker.blocked.len().to_string()
                 }),
             ],
         )
@@ -490,6 +517,8 @@ mod tests {
             is_hidden: true,
             ..Seen::default()
         });
+        activity.name_blocker(7, "client backend alice psql", "LOCK TABLE\nt");
+        activity.name_blocker(10, "client backend", "nobody waits for it");
         let between = |from: i64, to: i64| (to - from).max(0) as f64 / 1e6;
         activity.add_ticks(0, 3 * MINUTE_US, between);
         let expected = "\
@@ -513,7 +542,7 @@ Top statements
             "| CPU  | on CPU, or waiting for it |      75 | 41.4 |  41.4 |   0.42 |",
             "| Lock | transactionid             |      60 | 33.1 |   0.0 |   0.33 |",
             "|   7 | client backend            |      60 | 33.1 |  33.1 |   0.33 |",
-            "|   7 |                1 |      60 | 33.1 |   0.0 |   0.33 |",
+            "|   7 | client backend alice psql | LOCK TABLE t   |       1 |      60 | 33.1 |   0.0 |   0.33 |",
             "00:00  1.02  ######IIIIIIIIIIIIIIIIIII",
             // Nothing was active.
             "00:01  0.00",

@@ -182,6 +182,27 @@ unsafe fn wanted(process: *const pg_sys::PGPROC) -> Option<Wanted> {
         })
     }
 }
+/// Returns the relation whose lock a process waits for, or the lock of a part of it.
+///
+/// # Safety
+/// The process must be in PostgreSQL's list of processes.
+pub unsafe fn relation(process: *const pg_sys::PGPROC) -> Option<u32> {
+    use pg_sys::LockTagType::{LOCKTAG_PAGE, LOCKTAG_RELATION, LOCKTAG_RELATION_EXTEND, LOCKTAG_TUPLE};
+    const DEFAULT_METHOD: u32 = 1;
+    // SAFETY: the caller promises what the function requires.
+    let [_, relation, _, rest] = unsafe { wanted(process) }?.tag;
+    // Two bytes are the fourth field, one is the type, and one the method.
+    let (kind, method) = (rest >> 16 & 0xFF, rest >> 24);
+    let is_of_relation = [
+        LOCKTAG_RELATION,
+        LOCKTAG_RELATION_EXTEND,
+        LOCKTAG_PAGE,
+        LOCKTAG_TUPLE,
+    ]
+    .contains(&kind);
+    (method == DEFAULT_METHOD && is_of_relation).then_some(relation)
+}
+
 const _: () = assert!(size_of::<pg_sys::LOCKTAG>() == size_of::<[u32; 4]>());
 
 /// Returns the first element of an array of integers. pgrx would look up the type of the elements in the catalog, which the worker

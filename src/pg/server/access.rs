@@ -219,6 +219,25 @@ pub fn relation_name(oid: u32) -> Option<String> {
     })
 }
 
+/// Returns the name of a relation of this database as psql shows it: with its schema, unless that is in the search path. Without a
+/// relation, it is the number.
+pub fn shown_relation(oid: u32) -> String {
+    let arguments = [pg_sys::Oid::from(oid).into_datum()];
+    // SAFETY: the function takes an OID, and returns a C string in the current memory context.
+    let name = unsafe { pgrx::direct_function_call::<&CStr>(pg_sys::regclassout, &arguments) };
+    name.map_or_else(String::new, |name| from_database(name.to_bytes()))
+}
+
+/// Returns the name of a kind of command, such as ALTER TABLE; `None` for 0, which is unknown.
+pub fn command_name(number: u32) -> Option<String> {
+    // SAFETY: the function returns a static C string for each number that PostgreSQL gives a command; all others come from it.
+    (number != pg_sys::CommandTag::CMDTAG_UNKNOWN).then(|| unsafe {
+        CStr::from_ptr(pg_sys::GetCommandTagName(number))
+            .to_string_lossy()
+            .into_owned()
+    })
+}
+
 /// Returns the OID of the relation of this database whose files have this number; `None` if there is none.
 pub fn relation_of_file(tablespace: u32, number: u32) -> Option<u32> {
     let arguments = [tablespace, number].map(|number| pg_sys::Oid::from(number).into_datum());
