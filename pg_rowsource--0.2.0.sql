@@ -1808,6 +1808,12 @@ CREATE FUNCTION rowsource_display_snapshot(
 ) RETURNS SETOF text
 LANGUAGE SQL STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED
 BEGIN ATOMIC
+    SELECT pg_catalog.format('plan 1 of %s, by total time. rowsource_snapshot_plans lists all.', pg_catalog.count(*))
+      FROM rowsource_snapshot_plans o
+     WHERE o.snap_id = rowsource_display_snapshot.snap_id AND o.queryid = rowsource_display_snapshot.queryid
+           AND (rowsource_display_snapshot.planid IS NULL OR o.planid = rowsource_display_snapshot.planid)
+    HAVING pg_catalog.count(*) > 1::bigint
+    UNION ALL
     SELECT rowsource_display_stored(
                rowsource_display_snapshot.snap_id, rowsource_display_snapshot.queryid, rowsource_display_snapshot.planid,
                (SELECT s.taken_at::text FROM rowsource_snapshots s WHERE s.snap_id = rowsource_display_snapshot.snap_id),

@@ -98,6 +98,34 @@ fn masked_statements_have_one_row_per_user() {
     }
 }
 
+/// Programs that read the views need a key: user, database and queryid.
+#[test]
+fn a_statement_of_clients_and_of_functions_is_one_row() {
+    let server = basic_server("daily-key", &["pg_rowsource.track = all"]);
+    let mut client = server.connect();
+    client
+        .batch_execute(
+            "CREATE FUNCTION inside() RETURNS void LANGUAGE plpgsql AS
+             'BEGIN EXECUTE ''SELECT count(*) FROM pg_proc''; END'",
+        )
+        .expect("the function");
+    run_each(
+        &mut client,
+        "SET pg_rowsource.statistics_level = typical; SELECT count(*) FROM pg_proc; SELECT inside(); SELECT inside();
+         SET pg_rowsource.statistics_level = basic",
+    );
+    let of_view = "SELECT s.calls, s.plans, s.percent > 0 AND s.percent < 100, s.total_time = round(p.total_time::numeric, 3)
+                     FROM rowsource_top_statements s,
+                          (SELECT sum(total_time) AS total_time FROM pg_stat_rowsource_plans WHERE query LIKE 'SELECT count(*) FROM pg_proc') p
+                    WHERE query = 'SELECT count(*) FROM pg_proc'";
+    assert_eq!(row(&mut client, of_view), some(&["3", "1", "t", "t"]));
+    let twice: i64 = value(
+        &mut client,
+        "SELECT count(*) - count(DISTINCT (usename, datname, queryid)) FROM rowsource_top_statements",
+    );
+    assert_eq!(twice, 0);
+}
+
 /// Several plans of a statement are one row, and a plan's blocks belong to the node that read them.
 #[test]
 fn plans_are_summed_per_statement_and_blocks_belong_to_one_node() {

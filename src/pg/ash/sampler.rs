@@ -318,7 +318,13 @@ unsafe fn command(entry: *const pg_sys::PgBackendStatus) -> u32 {
     // it meanwhile: then it has no command's name, or that of the one or the other.
     let length = unsafe {
         let first = (&raw const (*entry).st_activity_raw).read_volatile().cast::<u8>();
-        let next = |i: usize| if first.is_null() { 0 } else { first.add(i).read_volatile() };
+        let next = |i: usize| {
+            if first.is_null() {
+                0
+            } else {
+                first.add(i).read_volatile()
+            }
+        };
         let mut bytes = text.iter_mut().enumerate();
         bytes.position(|(i, byte)| {
             *byte = next(i);
