@@ -383,3 +383,5 @@ fn hash_of_query(key: &PlanKey) -> u32 {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod unchanged;

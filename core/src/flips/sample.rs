@@ -93,6 +93,13 @@ impl Sample {
         f64::from(self.mean_log).exp2()
     }
 
+    /// Returns whether the times of two plans differ more than by chance.
+    #[cfg(test)]
+    pub(super) fn differs(&self, after: &Sample) -> bool {
+        let typical = self.logarithms().change(&after.logarithms());
+        typical.or_else(|| self.times().change(&after.times())).is_some()
+    }
+
     fn times(&self) -> Moments {
         Moments {
             count: self.calls as f64,
