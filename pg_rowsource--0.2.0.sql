@@ -1909,7 +1909,7 @@ END;
 
 -- Trace files take space of the server, and traces the time of other sessions.
 REVOKE ALL ON FUNCTION rowsource_trace_start(boolean, boolean, int, text, text, text, inet, bigint, interval),
-    rowsource_trace_stop(int, boolean), rowsource_trace_targets() FROM PUBLIC;
+    rowsource_trace_stop(int, boolean), rowsource_trace_targets(), rowsource_trace_read_all() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION rowsource_trace_targets() TO pg_read_all_stats;
 GRANT SELECT ON rowsource_trace_targets TO pg_read_all_stats;
 GRANT SELECT ON rowsource_trace_files TO PUBLIC;

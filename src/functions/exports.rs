@@ -139,7 +139,11 @@ functions! {
     /// The rows of the view rowsource_trace_files
     rowsource_trace_files() "VOLATILE STRICT PARALLEL UNSAFE"
         -> rows(sql_trace::file_columns(), |rows| sql_trace::file_rows(rows)),
-        view: View { comment: "The files of SQL traces: all of them for members of pg_read_server_files, else those of this session", adds: Adds::Nothing };
+        view: View { comment: "The files of SQL traces: all of them for those who may execute rowsource_trace_read_all(), else those of this session", adds: Adds::Nothing };
+
+    /// Does nothing: who may execute it may read the trace files of all sessions
+    rowsource_trace_read_all() "VOLATILE STRICT PARALLEL SAFE"
+        -> void({});
 
     /// Prints a report of trace files, like TKPROF. files: names separated by commas; pid: those of a
     /// process; without both, those of this session. sort: words like exeela

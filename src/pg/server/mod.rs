@@ -36,7 +36,7 @@ pub mod unguarded;
 mod user_error;
 
 pub use access::{
-    command_name, database_exists, database_id, database_name, database_oid, may_read_files, may_see,
+    command_name, database_exists, database_id, database_name, database_oid, may_execute, may_see,
     may_see_activity, may_see_running, quoted_identifier, relation_name, relation_of_file, role_oid,
     schema_name, search_path, session_user_id, shown_relation, trigger_name, trigger_names, user_id,
     user_name,

@@ -3,10 +3,19 @@
 //! Each row is put into PostgreSQL's tuplestore at once. The tuplestore keeps up to `work_mem` of rows in memory, and
 //! writes more to a file.
 
+use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::{self, memory};
 use pgrx::{FromDatum, IntoDatum, pg_sys};
 use std::cell::Cell;
 use std::ffi::CStr;
+
+/// The function that was called last.
+static CALLED: BackendLocal<Cell<u32>> = BackendLocal::new(Cell::new(0));
+
+/// Returns the OID of the set-returning function that runs.
+pub fn called() -> u32 {
+    CALLED.get()
+}
 
 /// One column's value; `None` is NULL.
 pub type Value = Option<pg_sys::Datum>;
@@ -240,6 +249,7 @@ impl Call {
         // SAFETY: the call is in progress by the promise of `new`. The context is the one that was current before.
         unsafe {
             let context = pg_sys::CurrentMemoryContext;
+            CALLED.set((*(*self.0).flinfo).fn_oid.to_u32());
             let mut rows = Rows::begin(self.0, flags);
             make(self, &mut rows);
             pg_sys::MemoryContextSwitchTo(context);
