@@ -90,6 +90,7 @@ COMMENT ON FUNCTION rowsource_logical_io(regclass, text, bigint, text, bigint) I
 CREATE FUNCTION rowsource_call_trace(
     sql text,
     max_calls int DEFAULT 10000,
+    keep boolean DEFAULT false,
     OUT seq bigint, -- Numbers the lines from 1 on
     OUT at_us float8, -- Microseconds since the statement began
     OUT depth int, -- The number of calls in which this one is, or this wait
@@ -105,7 +106,7 @@ CREATE FUNCTION rowsource_call_trace(
 ) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'rowsource_call_trace_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION rowsource_call_trace(text, int) IS 'Runs a statement once, and lists the calls of its plan''s nodes and the waits inside them. Its rows are thrown away';
+COMMENT ON FUNCTION rowsource_call_trace(text, int, boolean) IS 'Runs a statement once, and lists the calls of its plan''s nodes and the waits inside them. Its rows are thrown away, and what it changes is rolled back. keep: it is not';
 
 CREATE FUNCTION rowsource_trace_start(
     waits boolean DEFAULT true,
@@ -650,8 +651,8 @@ CREATE FUNCTION rowsource_plan_flips(
     OUT mean_time_after float8, -- Milliseconds of these executions on average
     OUT stderr_after float8, -- The standard error of that mean
     OUT typical_time_after float8, -- The same for the new plan, until another one took over
-    OUT extra_time float8, -- Milliseconds that the executions of the new plan took longer in all than they would have taken before; negative if they took less. It is the difference of the mean times if that is more than chance, else that of the typical times
-    OUT verdict text, -- slower or faster: a typical execution is; slower or faster on average: only the mean is; or no difference that can be told. Tests at 95 % that need two executions of each plan
+    OUT extra_time float8, -- Milliseconds that the executions of the new plan took longer in all than they would have taken before; negative if they took less. It is the difference of the mean times if that is more than chance, else that of the typical times. NULL if the query went back to an earlier plan that takes less
+    OUT verdict text, -- slower or faster: a typical execution is, by a factor of 1.5 and by more than the plans of other queries meanwhile; slower or faster on average: only the mean is; or no difference that can be told. Tests at 95 % that need two executions of each plan
     OUT query text -- The text of the statement; NULL if neither plan is stored any more
 ) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'rowsource_plan_flips_0_2'

@@ -3,7 +3,7 @@
 use super::export::add_document;
 use crate::guc::{self, Trace};
 use crate::pg::server::columns::{Columns, columns};
-use crate::pg::server::srf::Rows;
+use crate::pg::server::srf::{self, Rows};
 use crate::pg::server::{self, fail, memory, switch};
 use crate::pg::sql_trace::files::{self, Listed, Name};
 use crate::pg::sql_trace::{level, session};
@@ -66,7 +66,7 @@ fn all_files() -> Vec<Listed> {
 
 /// Returns whether the current user may read the files of all sessions.
 fn may_read_all() -> bool {
-    server::may_execute("rowsource_trace_read_all", srf::called())
+    srf::may_execute("rowsource_trace_read_all")
 }
 
 /// Adds the rows of `rowsource_trace_files`.

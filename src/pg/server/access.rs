@@ -1,7 +1,6 @@
 //! Returns users and databases, and checks privileges.
 
 use super::encoding::{from_database, to_database};
-use super::srf;
 use pgrx::{IntoDatum, pg_sys};
 use std::ffi::{CStr, CString, c_char};
 
@@ -120,19 +119,6 @@ fn role_of_process(pid: i32) -> Option<u32> {
         let process = pg_sys::BackendPidGetProc(pid).cast_const();
         (!process.is_null()).then(|| (&raw const (*process).roleId).read_volatile().to_u32())
     }
-}
-
-/// Returns whether the current user may execute a function of the extension that has no arguments. `beside` is another one of it.
-pub fn may_execute(function: &str, beside: u32) -> bool {
-    // SAFETY: the function accepts any number.
-    let schema = unsafe { pg_sys::get_func_namespace(pg_sys::Oid::from(beside)) };
-    let Some(schema) = schema_name(schema.to_u32()) else {
-        return false;
-    };
-    let function = format!("{}.{function}()", quoted_identifier(&schema));
-    let arguments = [srf::text(&function), srf::text("EXECUTE")];
-    // SAFETY: the function takes two texts.
-    unsafe { pgrx::direct_function_call(pg_sys::has_function_privilege_name, &arguments) == Some(true) }
 }
 
 /// Returns the name of a trigger of this database and of its table; `None` if the trigger was dropped. Only an SQL function may

@@ -9,12 +9,25 @@ use pgrx::{FromDatum, IntoDatum, pg_sys};
 use std::cell::Cell;
 use std::ffi::CStr;
 
-/// The function that was called last.
+/// The set-returning function that was called last.
 static CALLED: BackendLocal<Cell<u32>> = BackendLocal::new(Cell::new(0));
 
-/// Returns the OID of the set-returning function that runs.
-pub fn called() -> u32 {
-    CALLED.get()
+/// Returns whether the current user may execute a function without arguments of the extension whose set-returning function runs.
+pub fn may_execute(function: &str) -> bool {
+    // SAFETY: the function accepts any number.
+    let schema = unsafe { pg_sys::get_func_namespace(pg_sys::Oid::from(CALLED.get())) };
+    let Some(schema) = server::schema_name(schema.to_u32()) else {
+        return false;
+    };
+    let function = format!("{}.{function}()", server::quoted_identifier(&schema));
+    // SAFETY: the function takes two texts.
+    let may = unsafe {
+        pgrx::direct_function_call(
+            pg_sys::has_function_privilege_name,
+            &[text(&function), text("EXECUTE")],
+        )
+    };
+    may == Some(true)
 }
 
 /// One column's value; `None` is NULL.
