@@ -166,7 +166,7 @@ COMMENT ON FUNCTION rowsource_trace_files() IS 'The rows of the view rowsource_t
 
 CREATE VIEW rowsource_trace_files AS
     SELECT * FROM rowsource_trace_files();
-COMMENT ON VIEW rowsource_trace_files IS 'The files of SQL traces: all of them for members of pg_read_server_files, else those of this session';
+COMMENT ON VIEW rowsource_trace_files IS 'The files of SQL traces: all of them for those who may execute rowsource_trace_read_all(), else those of this session';
 COMMENT ON COLUMN rowsource_trace_files.file IS 'The name of the file in the folder pgsql_tmp_rowsource_trace of the data directory';
 COMMENT ON COLUMN rowsource_trace_files.pid IS 'The process that wrote it';
 COMMENT ON COLUMN rowsource_trace_files.part IS 'The files of a session are numbered from 1 on';
@@ -175,6 +175,11 @@ COMMENT ON COLUMN rowsource_trace_files.session_start IS 'When the process began
 COMMENT ON COLUMN rowsource_trace_files.modified IS 'When it was last written';
 COMMENT ON COLUMN rowsource_trace_files.is_own IS 'Whether this session writes it';
 COMMENT ON COLUMN rowsource_trace_files.lost_lines IS 'Lines of all files of this session that could not be written; NULL for other sessions';
+
+CREATE FUNCTION rowsource_trace_read_all() RETURNS void
+AS 'MODULE_PATHNAME', 'rowsource_trace_read_all_0_2'
+LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION rowsource_trace_read_all() IS 'Does nothing: who may execute it may read the trace files of all sessions';
 
 CREATE FUNCTION rowsource_tkprof(
     files text DEFAULT NULL,
@@ -1352,29 +1357,31 @@ CREATE FUNCTION rowsource_percent(part float8, whole float8) RETURNS numeric
 LANGUAGE SQL IMMUTABLE CALLED ON NULL INPUT PARALLEL SAFE
 RETURN pg_catalog.round((100::float8 * part / nullif(whole, 0::float8))::numeric, 1);
 
--- The views for every day: fewer than 12 columns, milliseconds with three digits, the most expensive first. The statements in
+-- The views for every day: 12 columns at most, milliseconds with three digits, the most expensive first: those for which clients
+-- waited longest. The statements in
 -- functions (pg_rowsource.track = all) have no part of all, because their time is part of the time of their callers. Each of
 -- these callers has a row, also CALL and DO; if it was evicted, its time is in the row others. A statement that clients sent and that
 -- also ran in functions is one row, so that user, database and queryid identify it.
 CREATE VIEW rowsource_top_statements AS
     SELECT coalesce(s.usename, s.userid::text::name) AS usename, coalesce(s.datname, s.dbid::text::name) AS datname,
            s.queryid, s.plans, s.calls,
+           pg_catalog.round(s.response_time::numeric, 3) AS response_time,
            pg_catalog.round(s.total_time::numeric, 3) AS total_time,
            pg_catalog.round((s.total_time / nullif(s.calls, 0::numeric)::float8)::numeric, 3) AS mean_time,
-           rowsource_percent(s.top_time, pg_catalog.sum(s.top_time) OVER ()) AS percent,
+           rowsource_percent(s.response_time, pg_catalog.sum(s.response_time) OVER ()) AS percent,
            s.rows, s.blks_read, s.query
       FROM (SELECT usename, datname, userid, dbid, queryid,
                    CASE WHEN queryid IS NOT NULL THEN pg_catalog.count(DISTINCT (planid, plan_shape))
                         WHEN userid IS NOT NULL THEN pg_catalog.count(*) END AS plans,
                    pg_catalog.sum(calls) AS calls,
                    pg_catalog.sum(total_time) AS total_time,
-                   pg_catalog.sum(total_time) FILTER (WHERE toplevel) AS top_time,
+                   pg_catalog.sum(coalesce(response_time, total_time)) FILTER (WHERE toplevel) AS response_time,
                    pg_catalog.sum(rows) AS rows,
                    pg_catalog.sum(shared_blks_read + local_blks_read) AS blks_read,
                    (pg_catalog.array_agg(query ORDER BY last_seen DESC NULLS LAST))[1] AS query
               FROM pg_stat_rowsource_plans
              GROUP BY usename, datname, userid, dbid, queryid) s
-     ORDER BY s.total_time DESC NULLS LAST;
+     ORDER BY coalesce(s.response_time, s.total_time) DESC NULLS LAST;
 
 -- What the daily views of nodes have in common.
 CREATE VIEW rowsource_daily_nodes AS
@@ -2190,12 +2197,13 @@ COMMENT ON COLUMN rowsource_top_rows_removed.rows IS 'Rows that the node returne
 COMMENT ON COLUMN rowsource_top_rows_removed.self_time IS 'Milliseconds in the node itself, without the nodes below it. The times of parallel processes add up';
 COMMENT ON COLUMN rowsource_top_rows_removed.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
 
-COMMENT ON VIEW rowsource_top_statements IS 'The statements that took the most time: the plans of a statement together';
+COMMENT ON VIEW rowsource_top_statements IS 'The statements for which clients waited longest: the plans of a statement together';
 COMMENT ON COLUMN rowsource_top_statements.usename IS 'The user who ran the statement; the OID as text if the user was dropped';
 COMMENT ON COLUMN rowsource_top_statements.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
 COMMENT ON COLUMN rowsource_top_statements.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN rowsource_top_statements.plans IS 'The number of different plans; NULL for others, which sums up the executions whose plans are not stored';
 COMMENT ON COLUMN rowsource_top_statements.calls IS 'Executions, including failed and cancelled ones';
+COMMENT ON COLUMN rowsource_top_statements.response_time IS 'Milliseconds that clients waited for the executions: total_time, and parsing, planning, waits before the executor, and commit; NULL for a statement in a function. The order, or else total_time';
 COMMENT ON COLUMN rowsource_top_statements.total_time IS 'Milliseconds in which the executor ran (ExecutorRun and ExecutorFinish), as in pg_stat_statements; without parsing, planning and the executor''s start. The sum of all executions';
 COMMENT ON COLUMN rowsource_top_statements.mean_time IS 'Milliseconds of an execution on average';
 COMMENT ON COLUMN rowsource_top_statements.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';

@@ -31,4 +31,4 @@ SELECT attrelid::regclass AS view, count(*) FROM pg_attribute
  WHERE attrelid IN ('rowsource_top_statements'::regclass, 'rowsource_top_nodes'::regclass, 'rowsource_top_reads'::regclass, 'rowsource_top_temp'::regclass,
                     'rowsource_top_rows_removed'::regclass, 'rowsource_top_waits'::regclass, 'rowsource_wal'::regclass)
        AND attnum > 0
- GROUP BY attrelid HAVING count(*) >= 12;
+ GROUP BY attrelid HAVING count(*) > 12;

@@ -2,6 +2,8 @@
 
 use rowsource_tests::session::{must_fail, run_each, texts, value};
 use rowsource_tests::store::basic_server;
+use rowsource_tests::waiting::hold;
+use std::time::Duration;
 
 fn row(client: &mut postgres::Client, sql: &str) -> Vec<Option<String>> {
     let mut rows = texts(client, sql);
@@ -124,6 +126,43 @@ fn a_statement_of_clients_and_of_functions_is_one_row() {
         "SELECT count(*) - count(DISTINCT (usename, datname, queryid)) FROM rowsource_top_statements",
     );
     assert_eq!(twice, 0);
+}
+
+/// Most of what a client waits for may be before the plan runs.
+#[test]
+fn statements_are_ranked_by_response_time() {
+    let server = basic_server("daily-response", &[]);
+    let mut observer = server.connect();
+    run_each(&mut observer, "CREATE TABLE locked AS SELECT 1 AS id");
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "SET pg_rowsource.statistics_level = typical; SELECT pg_sleep(0.2) AS slept",
+    );
+    let sql = [
+        "BEGIN; LOCK locked",
+        "SELECT count(*) AS waited FROM locked",
+        "relation",
+    ];
+    let (client, lasted) = hold(&mut observer, client, sql, Duration::from_millis(500));
+    drop(client);
+    let rows = observer
+        .query(
+            "SELECT response_time::float8, total_time::float8, percent::float8 FROM rowsource_top_statements WHERE query ~ 'waited|slept'",
+            &[],
+        )
+        .expect("the view");
+    let rows: Vec<[f64; 3]> = rows
+        .iter()
+        .map(|row| [row.get(0), row.get(1), row.get(2)])
+        .collect();
+    let [[response, total, percent], [_, slept, _]] = rows[..] else {
+        panic!("{rows:?}")
+    };
+    assert!(
+        lasted.contains(response) && total < slept && percent > 50.0,
+        "{rows:?}, {lasted:?}"
+    );
 }
 
 /// Several plans of a statement are one row, and a plan's blocks belong to the node that read them.
