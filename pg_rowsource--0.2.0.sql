@@ -1778,23 +1778,22 @@ CREATE VIEW rowsource_wait_history AS
              WHERE s.from_id IS NOT NULL) d
      WHERE d.waits > 0::bigint OR d.total_time > 0::float8;
 
--- Shows the same for plans.
+-- Shows the same for plans. If the snapshot with a plan's earlier figures was deleted, nothing is known of its first interval.
 CREATE VIEW rowsource_plan_history AS
     SELECT d.snap_id, d.to_at, d.userid, d.dbid, d.queryid, d.planid, d.plan_shape, d.toplevel, d.query, d.calls,
            d.total_time, d.total_time / nullif(d.calls, 0::bigint)::float8 AS mean_time, d.temp_blks_read,
            d.temp_blks_written, d.temp_blk_read_time, d.temp_blk_write_time
       FROM (SELECT p.snap_id, s.taken_at AS to_at, p.userid, p.dbid, p.queryid, p.planid, p.plan_shape, p.toplevel,
                    p.query,
-                   CASE WHEN f.goes_on THEN p.calls - f.calls ELSE p.calls END AS calls,
-                   CASE WHEN f.goes_on THEN p.total_time - f.total_time ELSE p.total_time END AS total_time,
-                   CASE WHEN f.goes_on THEN p.temp_blks_read - f.temp_blks_read ELSE p.temp_blks_read END
+                   CASE WHEN f.goes_on THEN p.calls - f.calls WHEN k.is_known THEN p.calls END AS calls,
+                   CASE WHEN f.goes_on THEN p.total_time - f.total_time WHEN k.is_known THEN p.total_time END AS total_time,
+                   CASE WHEN f.goes_on THEN p.temp_blks_read - f.temp_blks_read WHEN k.is_known THEN p.temp_blks_read END
                        AS temp_blks_read,
-                   CASE WHEN f.goes_on THEN p.temp_blks_written - f.temp_blks_written ELSE p.temp_blks_written END
+                   CASE WHEN f.goes_on THEN p.temp_blks_written - f.temp_blks_written WHEN k.is_known THEN p.temp_blks_written END
                        AS temp_blks_written,
-                   CASE WHEN f.goes_on THEN p.temp_blk_read_time - f.temp_blk_read_time ELSE p.temp_blk_read_time END
+                   CASE WHEN f.goes_on THEN p.temp_blk_read_time - f.temp_blk_read_time WHEN k.is_known THEN p.temp_blk_read_time END
                        AS temp_blk_read_time,
-                   CASE WHEN f.goes_on THEN p.temp_blk_write_time - f.temp_blk_write_time
-                        ELSE p.temp_blk_write_time END AS temp_blk_write_time
+                   CASE WHEN f.goes_on THEN p.temp_blk_write_time - f.temp_blk_write_time WHEN k.is_known THEN p.temp_blk_write_time END AS temp_blk_write_time
               FROM rowsource_snapshot_plans p
                    JOIN rowsource_snapshots s ON s.snap_id = p.snap_id
                    LEFT JOIN LATERAL (
@@ -1804,6 +1803,9 @@ CREATE VIEW rowsource_plan_history AS
                               AND b.planid = p.planid AND b.plan_shape = p.plan_shape AND b.toplevel = p.toplevel
                               AND b.snap_id < p.snap_id
                         ORDER BY b.snap_id DESC LIMIT 1::bigint) f ON true
+                   CROSS JOIN LATERAL (
+                       SELECT f.snap_id IS NOT NULL
+                              OR p.first_seen >= (SELECT pg_catalog.min(taken_at) FROM rowsource_snapshots) AS is_known) k
              WHERE p.snap_id > (SELECT pg_catalog.min(snap_id) FROM rowsource_snapshots)) d;
 
 -- Shows a plan as it was when a snapshot was taken. Of several plans it prefers those of this database, then those of this user,
