@@ -12,7 +12,7 @@ use crate::pg::waits::names;
 use crate::session;
 use pgrx::{PgSqlErrorCode, pg_sys};
 use rowsource_core::ash::{Entry, Ring, Sample, moment_number};
-use rowsource_core::model::{MAX_NODES, PlanKey};
+use rowsource_core::model::{MAX_NODES, PlanDescription, PlanKey};
 use rowsource_core::report::activity::{Activity, Seen};
 use rowsource_core::waits::CLASS;
 use std::collections::{BTreeMap, HashMap};
@@ -28,6 +28,18 @@ pub struct Names {
     nodes: Vec<(String, Option<String>)>,
 }
 
+impl Names {
+    fn of(description: &PlanDescription) -> Names {
+        let mut nodes = process_memory::with_room(description.nodes.len());
+        let all = description.nodes.iter();
+        nodes.extend(all.map(|node| (node.operation.clone(), node.object_name.clone())));
+        Names {
+            text: description.text.clone(),
+            nodes,
+        }
+    }
+}
+
 /// The type and the name of an event.
 type Event = (String, String);
 
@@ -39,6 +51,8 @@ struct Lookup {
     users: BTreeMap<Option<u32>, bool>,
     /// The texts of statements by their queryids; `None` until one is wanted.
     texts: Option<HashMap<i64, Rc<str>>>,
+    /// The plans that run now; `None` until one is wanted.
+    running: Option<HashMap<PlanKey, Rc<Names>>>,
     relations: BTreeMap<(u32, u32), Rc<str>>,
 }
 
@@ -55,15 +69,12 @@ impl Lookup {
             return None;
         }
         room_for_one(&mut self.plans);
+        let running = &mut self.running;
         let names = self.plans.entry(*key).or_insert_with(|| {
             // The most that a plan in the store has.
             process_memory::ensure_headroom(MAX_NODES);
-            let plan = session::plan(key)?;
-            let mut nodes = process_memory::with_room(plan.description.nodes.len());
-            let all = plan.description.nodes.iter();
-            nodes.extend(all.map(|node| (node.operation.clone(), node.object_name.clone())));
-            let text = plan.description.text.clone();
-            Some(Rc::new(Names { text, nodes }))
+            let stored = session::plan(key).map(|plan| Rc::new(Names::of(&plan.description)));
+            stored.or_else(|| running.get_or_insert_with(self::running).get(key).cloned())
         });
         names.clone()
     }
@@ -71,13 +82,14 @@ impl Lookup {
     /// Returns what is known of the statement of a sample: its text, if any plan of it is stored or if it runs now; otherwise what kind of
     /// command it is, and on which relation it works.
     fn statement(&mut self, sample: &Sample) -> Option<String> {
-        let texts = self.texts.get_or_insert_with(texts);
+        let running = self.running.get_or_insert_with(running);
+        let texts = self.texts.get_or_insert_with(|| texts(running));
         if let Some(text) = texts.get(&sample.key.queryid) {
             return Some(text.to_string());
         }
         let mut name = server::command_name(sample.command.0)?;
         if let Some(relation) = self.relation(sample) {
-            name.push(' ');
+            name.push_str(" on ");
             name.push_str(&relation);
         }
         Some(name)
@@ -101,8 +113,23 @@ impl Lookup {
     }
 }
 
+/// Returns the plans that run now and that the user may see.
+fn running() -> HashMap<PlanKey, Rc<Names>> {
+    let mut plans = HashMap::new();
+    live::each_running(|running| {
+        let key = running.setup.key;
+        if let Some(description) = running.description()
+            && server::may_see_running(running.pid, key.userid)
+        {
+            room_for_one(&mut plans);
+            plans.insert(key, Rc::new(Names::of(description)));
+        }
+    });
+    plans
+}
+
 /// Returns the texts of the statements that the user may see: of stored plans, and of those that run.
-fn texts() -> HashMap<i64, Rc<str>> {
+fn texts(running: &HashMap<PlanKey, Rc<Names>>) -> HashMap<i64, Rc<str>> {
     let mut texts = HashMap::new();
     let mut add = |queryid: i64, text: &str| {
         room_for_one(&mut texts);
@@ -113,14 +140,9 @@ fn texts() -> HashMap<i64, Rc<str>> {
             add(plan.key.queryid, &plan.description.text);
         }
     });
-    live::each_running(|running| {
-        let key = &running.setup.key;
-        if let Some(description) = running.description()
-            && server::may_see_running(running.pid, key.userid)
-        {
-            add(key.queryid, &description.text);
-        }
-    });
+    running
+        .iter()
+        .for_each(|(key, names)| add(key.queryid, &names.text));
     texts
 }
 

@@ -205,7 +205,7 @@ fn reads_are_listed() {
 fn the_listing_is_bounded_but_the_statement_ends() {
     let server = server("call-trace-bounded");
     let mut client = server.connect();
-    let sql = "SELECT event, count(*)::text, max(line) FROM rowsource_call_trace('INSERT INTO numbers SELECT i, 0 FROM generate_series(2001, 2500) i', 4)
+    let sql = "SELECT event, count(*)::text, max(line) FROM rowsource_call_trace('INSERT INTO numbers SELECT i, 0 FROM generate_series(2001, 2500) i', 4, keep => true)
                 GROUP BY event ORDER BY event";
     let found = texts(&mut client, sql);
     let count = |row: usize| found[row][1].as_deref().unwrap_or_default().to_owned();

@@ -205,7 +205,7 @@ impl Activity {
     /// Notes who a process is for which others waited, and what its last statement was, which may go on.
     pub fn name_blocker(&mut self, pid: i32, session: &str, statement: &str) {
         let blocker = self.blockers.entry(pid).or_default();
-        blocker.session = narrowed(&on_one_line(session), NAME_WIDTH);
+        blocker.session = narrowed(&on_one_line(session), TEXT_WIDTH);
         blocker.statement = narrowed(&on_one_line(statement), TEXT_WIDTH);
     }
 
