@@ -308,40 +308,24 @@ fn stored_plan(queryid: i64, planid: Option<i64>) -> Option<Found> {
     keys.retain(|key| {
         queryid == key.queryid && planid.is_none_or(|id| id == key.planid) && server::may_see(key.userid)
     });
-    let distance = |key: &PlanKey| {
-        let other_database = key.dbid != server::database_id();
-        (other_database, key.userid != server::user_id())
-    };
-    let mut plans: Vec<(PlanKey, f64)> = memory::with_room(keys.len());
+    let mut plans: Vec<((bool, bool), f64, PlanKey)> = memory::with_room(keys.len());
     for key in keys {
         server::check_for_interrupts();
         memory::ensure();
         if let Some(plan) = session::plan(&key) {
-            plans.push((key, plan.statistics.times.total_ms));
+            let distance = (key.dbid != server::database_id(), key.userid != server::user_id());
+            plans.push((distance, plan.statistics.times.total_ms, key));
         }
     }
-    // Among equal ones, the one that ran last stays the first.
-    let rank = |(one, one_ms): &(PlanKey, f64), (other, other_ms): &(PlanKey, f64)| {
-        distance(one)
-            .cmp(&distance(other))
-            .then(other_ms.total_cmp(one_ms))
-    };
-    let first = plans.iter().copied().reduce(
-        |first, plan| {
-            if rank(&plan, &first).is_lt() { plan } else { first }
-        },
-    )?;
-    let others = plans.iter().filter(|(key, _)| *key != first.0);
-    let next = others
-        .copied()
-        .reduce(|next, plan| if rank(&plan, &next).is_lt() { plan } else { next });
-    let choice = next.map(|(next, _)| {
-        let nearer = if distance(&first.0) == distance(&next) {
+    plans.sort_unstable_by(|one, other| one.0.cmp(&other.0).then(other.1.total_cmp(&one.1)));
+    let (distance, _, first) = plans.first()?;
+    let choice = plans.get(1).map(|(further, _, next)| {
+        let nearer = if distance == further {
             ""
         } else {
             "this database, this user and "
         };
-        let next = match next.planid == first.0.planid {
+        let next = match next.planid == first.planid {
             true => String::new(),
             false => format!("The next one is rowsource_display({queryid}, {}). ", next.planid),
         };
@@ -351,7 +335,7 @@ fn stored_plan(queryid: i64, planid: Option<i64>) -> Option<Found> {
         )
     });
     Some(Found {
-        plan: session::plan(&first.0)?,
+        plan: session::plan(first)?,
         last: None,
         choice,
     })

@@ -19,10 +19,6 @@ const _: () = assert!(PARALLEL_WORKER == MAX_BACKEND_TYPE);
 const TRIES: usize = 20;
 /// How long to wait before attaching to the sessions' memory is tried again, in microseconds.
 const ATTACH_AGAIN_US: i64 = 100_000;
-/// A process that blocks others has a sample of its own once in this many microseconds.
-const BLOCKER_US: i64 = 1_000_000;
-/// How many such processes are remembered.
-const BLOCKERS: usize = 16;
 /// How much is read of a text to find out what kind of command it is.
 const COMMAND_BYTES: usize = 1024;
 
@@ -76,8 +72,6 @@ pub struct Sampler {
     known: Vec<Known>,
     areas: Areas,
     blockers: Blockers,
-    /// The processes that had a sample because they block others, and when, the last one first.
-    sampled_blockers: [(i32, i64); BLOCKERS],
     attach_at: i64,
     has_failed: bool,
 }
@@ -114,7 +108,6 @@ impl Sampler {
             known,
             areas: Areas::with_room(processes)?,
             blockers: Blockers::with_room(processes)?,
-            sampled_blockers: [(0, i64::MIN); BLOCKERS],
             attach_at: 0,
             has_failed: false,
         })
@@ -196,8 +189,8 @@ impl Sampler {
             } else {
                 None
             };
-            if let Some(pid) = blocker.filter(|pid| *pid > 0) {
-                self.sample_blocker(pid, at, now);
+            if let Some(pid) = blocker.filter(|pid| *pid > 0 && self.blockers.is_new()) {
+                self.sample_blocker(pid, at);
             }
             let leader = leader.map(|(_, pid)| pid);
             let mut sample = self.made(i, at, &activity, leader, seen);
@@ -222,13 +215,7 @@ impl Sampler {
     }
 
     /// Adds a sample of a process that blocks others, which may be idle in a transaction.
-    fn sample_blocker(&mut self, pid: i32, at: i64, now: i64) {
-        let is_recent = |(of, since): &(i32, i64)| *of == pid && now.saturating_sub(*since) < BLOCKER_US;
-        if self.sampled_blockers.iter().any(is_recent) {
-            return;
-        }
-        self.sampled_blockers.rotate_right(1);
-        self.sampled_blockers[0] = (pid, now);
+    fn sample_blocker(&mut self, pid: i32, at: i64) {
         // SAFETY: there are so many entries. The field is read as one word.
         let is_of =
             |i: &usize| unsafe { (&raw const (*self.activity.add(*i)).st_procpid).read_volatile() == pid };
@@ -366,7 +353,7 @@ unsafe fn worked_on(entry: *const pg_sys::PgBackendStatus) -> u32 {
 unsafe fn is_active(
     entry: *const pg_sys::PgBackendStatus,
     known: &mut Activity,
-    is_active: impl Fn(pg_sys::BackendState::Type) -> bool,
+    is_wanted: impl Fn(pg_sys::BackendState::Type) -> bool,
 ) -> bool {
     // SAFETY: the entry is mapped by the caller's promise. Its process may change each field meanwhile, as one word. As PostgreSQL's
     // own readers do, the copy is used only if the count of changes was the same even number before and after. The name has so many
@@ -377,7 +364,7 @@ unsafe fn is_active(
         let changes = || (&raw const (*entry).st_changecount).read_volatile();
         for _ in 0..TRIES {
             // Most processes are idle, and this looks at little of them.
-            if !is_active(state()) || pid() == 0 {
+            if !is_wanted(state()) || pid() == 0 {
                 return false;
             }
             let before = changes();
@@ -407,7 +394,7 @@ unsafe fn is_active(
             fence(Acquire);
             if before & 1 == 0 && changes() == before {
                 *known = activity;
-                return activity.pid != 0 && is_active(activity.state);
+                return activity.pid != 0 && is_wanted(activity.state);
             }
             std::hint::spin_loop();
         }
