@@ -81,18 +81,18 @@ impl Lookup {
 
     /// Returns what is known of the statement of a sample: its text, if any plan of it is stored or if it runs now; otherwise what kind of
     /// command it is, and on which relation it works.
-    fn statement(&mut self, sample: &Sample) -> Option<String> {
+    fn statement(&mut self, sample: &Sample) -> Option<Rc<str>> {
         let running = self.running.get_or_insert_with(running);
         let texts = self.texts.get_or_insert_with(|| texts(running));
         if let Some(text) = texts.get(&sample.key.queryid) {
-            return Some(text.to_string());
+            return Some(text.clone());
         }
         let mut name = server::command_name(sample.command.0)?;
         if let Some(relation) = self.relation(sample) {
             name.push_str(" on ");
             name.push_str(&relation);
         }
-        Some(name)
+        Some(name.into())
     }
 
     /// Returns the name of the relation that a sample without a plan has.
@@ -484,8 +484,12 @@ pub fn report_lines(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
             let key = &sample.key;
             let event = lookup.event(sample.wait_event);
             let plan = lookup.plan(key);
-            let text = plan.as_ref().map(|plan| plan.text.clone());
-            let text = text.or_else(|| lookup.statement(&sample));
+            let other = if plan.is_none() {
+                lookup.statement(&sample)
+            } else {
+                None
+            };
+            let text = plan.as_ref().map(|plan| plan.text.as_str()).or(other.as_deref());
             let relation = lookup
                 .relation(&sample)
                 .filter(|_| sample.wait_event & CLASS == pg_sys::PG_WAIT_LOCK);
@@ -508,7 +512,7 @@ pub fn report_lines(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
                 session.push_str(part);
             }
             if sample.is_blocker {
-                return activity.name_blocker(sample.pid, &session, text.as_deref().unwrap_or_default());
+                return activity.name_blocker(sample.pid, &session, text.unwrap_or_default());
             }
             let planid = Some(key.planid).filter(|planid| *planid != 0);
             let event = event.map(|event| match relation {
@@ -520,7 +524,7 @@ pub fn report_lines(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
                 pid: sample.pid,
                 session: &session,
                 statement: (key.queryid != 0).then_some((key.queryid, planid)),
-                text: text.as_deref(),
+                text,
                 node: node.as_ref().map(|(id, name)| (*id, name.as_str())),
                 wait: event.as_ref().map(|event| (event.0.as_str(), event.1.as_str())),
                 blocker: sample.blocker,

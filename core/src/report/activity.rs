@@ -179,10 +179,8 @@ impl Activity {
         let (count, text) = self.statements.entry(seen.statement).or_default();
         count.add(seen);
         // Of a command, some samples have its relation, too.
-        if let Some(known) = seen
-            .text
-            .filter(|known| known.len() > text.len() && text.chars().count() < TEXT_WIDTH)
-        {
+        let says_more = |known: &&str| known.len() > text.len() && known.starts_with(text.as_str());
+        if let Some(known) = seen.text.filter(says_more) {
             *text = narrowed(&on_one_line(known), TEXT_WIDTH);
         }
         let node = seen
