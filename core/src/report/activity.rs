@@ -83,13 +83,11 @@ type KeyColumn<'a, K> = (&'static str, Align, &'a dyn Fn(&K) -> String);
 
 type StatementId = Option<(i64, Option<i64>)>;
 
-/// A process for which others waited.
+/// A process, what is known of it, and the samples of those that waited for it.
 #[derive(Debug, Default)]
 struct Blocker {
-    /// The samples of those that waited.
     count: Count,
     blocked: BTreeMap<i32, ()>,
-    /// What is shown of its session beside its process, and its last statement.
     session: String,
     statement: String,
 }
