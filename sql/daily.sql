@@ -30,7 +30,7 @@ SELECT usename = current_user AS mine, datname = current_database() AS here, que
 -- Rows that filters removed.
 SELECT operation, object_name, rows_removed, rows, self_time >= 0 AS timed, percent FROM rowsource_top_rows_removed;
 -- The most expensive come first.
-SELECT bool_and(ordered) AS ordered FROM (SELECT total_time <= lag(total_time) OVER () AS ordered FROM rowsource_top_statements) s;
+SELECT bool_and(ordered) AS ordered FROM (SELECT coalesce(response_time, total_time) <= lag(coalesce(response_time, total_time)) OVER () AS ordered FROM rowsource_top_statements) s;
 SELECT bool_and(ordered) AS ordered FROM (SELECT self_time <= lag(self_time) OVER () AS ordered FROM rowsource_top_nodes) s;
 -- A node's percent is that of its own time in the time of its statement.
 SELECT bool_and(percent_of_statement BETWEEN 0 AND 100.001) AS of_statement,

@@ -15,9 +15,11 @@
 //! All of this lies in a table of fixed size. If it is full, the role with the most of it makes room: of its queries the least recently
 //! used one is forgotten, and of the older half of its events the one that changed the least. So it is with first plans, in each set.
 
+mod pace;
 mod query;
 mod sample;
 
+pub use pace::Pace;
 pub use sample::{Executions, Sample, Verdict, extra_ms, verdict};
 
 use crate::model::PlanKey;
@@ -381,3 +383,5 @@ fn hash_of_query(key: &PlanKey) -> u32 {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod unchanged;

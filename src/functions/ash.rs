@@ -4,15 +4,17 @@ use super::store::fail_without_store;
 use super::wait_names;
 use crate::pg::ash::{memory, worker};
 use crate::pg::compat;
+use crate::pg::live;
 use crate::pg::server::columns::{Columns, columns};
 use crate::pg::server::srf::Rows;
 use crate::pg::server::{self, fail, may_see_activity, memory as process_memory};
 use crate::pg::waits::names;
 use crate::session;
-use pgrx::PgSqlErrorCode;
+use pgrx::{PgSqlErrorCode, pg_sys};
 use rowsource_core::ash::{Entry, Ring, Sample, moment_number};
-use rowsource_core::model::{MAX_NODES, PlanKey};
+use rowsource_core::model::{MAX_NODES, PlanDescription, PlanKey};
 use rowsource_core::report::activity::{Activity, Seen};
+use rowsource_core::waits::CLASS;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
@@ -26,6 +28,18 @@ pub struct Names {
     nodes: Vec<(String, Option<String>)>,
 }
 
+impl Names {
+    fn of(description: &PlanDescription) -> Names {
+        let mut nodes = process_memory::with_room(description.nodes.len());
+        let all = description.nodes.iter();
+        nodes.extend(all.map(|node| (node.operation.clone(), node.object_name.clone())));
+        Names {
+            text: description.text.clone(),
+            nodes,
+        }
+    }
+}
+
 /// The type and the name of an event.
 type Event = (String, String);
 
@@ -35,6 +49,11 @@ struct Lookup {
     plans: HashMap<PlanKey, Option<Rc<Names>>>,
     events: BTreeMap<u32, Option<Rc<Event>>>,
     users: BTreeMap<Option<u32>, bool>,
+    /// The texts of statements by their queryids; `None` until one is wanted.
+    texts: Option<HashMap<i64, Rc<str>>>,
+    /// The plans that run now; `None` until one is wanted.
+    running: Option<HashMap<PlanKey, Rc<Names>>>,
+    relations: BTreeMap<(u32, u32), Rc<str>>,
 }
 
 impl Lookup {
@@ -50,17 +69,41 @@ impl Lookup {
             return None;
         }
         room_for_one(&mut self.plans);
+        let running = &mut self.running;
         let names = self.plans.entry(*key).or_insert_with(|| {
             // The most that a plan in the store has.
             process_memory::ensure_headroom(MAX_NODES);
-            let plan = session::plan(key)?;
-            let mut nodes = process_memory::with_room(plan.description.nodes.len());
-            let all = plan.description.nodes.iter();
-            nodes.extend(all.map(|node| (node.operation.clone(), node.object_name.clone())));
-            let text = plan.description.text.clone();
-            Some(Rc::new(Names { text, nodes }))
+            let stored = session::plan(key).map(|plan| Rc::new(Names::of(&plan.description)));
+            stored.or_else(|| running.get_or_insert_with(self::running).get(key).cloned())
         });
         names.clone()
+    }
+
+    /// Returns what is known of the statement of a sample: its text, if any plan of it is stored or if it runs now; otherwise what kind of
+    /// command it is, and on which relation it works.
+    fn statement(&mut self, sample: &Sample) -> Option<Rc<str>> {
+        let running = self.running.get_or_insert_with(running);
+        let texts = self.texts.get_or_insert_with(|| texts(running));
+        if let Some(text) = texts.get(&sample.key.queryid) {
+            return Some(text.clone());
+        }
+        let mut name = server::command_name(sample.command.0)?;
+        if let Some(relation) = self.relation(sample) {
+            name.push_str(" on ");
+            name.push_str(&relation);
+        }
+        Some(name.into())
+    }
+
+    /// Returns the name of the relation that a sample without a plan has.
+    fn relation(&mut self, sample: &Sample) -> Option<Rc<str>> {
+        let (dbid, oid) = (sample.key.dbid, sample.command.1);
+        let name = || match dbid == server::database_id() {
+            true => server::shown_relation(oid).into(),
+            // Only a session of that database can read its catalog.
+            false => format!("{oid}").into(),
+        };
+        (oid != 0).then(|| self.relations.entry((dbid, oid)).or_insert_with(name).clone())
     }
 
     /// Returns the type and the name of the event that a session waited for.
@@ -68,6 +111,39 @@ impl Lookup {
         let names = || wait_names::name(event).map(Rc::new);
         self.events.entry(event).or_insert_with(names).clone()
     }
+}
+
+/// Returns the plans that run now and that the user may see.
+fn running() -> HashMap<PlanKey, Rc<Names>> {
+    let mut plans = HashMap::new();
+    live::each_running(|running| {
+        let key = running.setup.key;
+        if let Some(description) = running.description()
+            && server::may_see_running(running.pid, key.userid)
+        {
+            room_for_one(&mut plans);
+            plans.insert(key, Rc::new(Names::of(description)));
+        }
+    });
+    plans
+}
+
+/// Returns the texts of the statements that the user may see: of stored plans, and of those that run.
+fn texts(running: &HashMap<PlanKey, Rc<Names>>) -> HashMap<i64, Rc<str>> {
+    let mut texts = HashMap::new();
+    let mut add = |queryid: i64, text: &str| {
+        room_for_one(&mut texts);
+        texts.entry(queryid).or_insert_with(|| Rc::from(text));
+    };
+    session::each_plan(|plan| {
+        if server::may_see(plan.key.userid) {
+            add(plan.key.queryid, &plan.description.text);
+        }
+    });
+    running
+        .iter()
+        .for_each(|(key, names)| add(key.queryid, &names.text));
+    texts
 }
 
 /// Makes room for one more entry. Raises "out of memory" if there is no memory.
@@ -133,10 +209,13 @@ fn known(id: i64) -> Option<i64> {
 
 /// Adds the rows of `rowsource_ash()`: the samples of an interval. `None` is its open end.
 pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
+    check_interval(from, to);
     let columns = columns();
     let mut lookup = Lookup::default();
     each(from.unwrap_or(i64::MIN), to.unwrap_or(i64::MAX), |entry| {
-        if let Entry::Sample(sample, record) = entry {
+        if let Entry::Sample(sample, record) = entry
+            && !sample.is_blocker
+        {
             let is_visible = lookup.may_see(&sample);
             columns.add(rows, &Sampled::new(sample, record, is_visible, &mut lookup));
         }
@@ -161,6 +240,7 @@ pub fn rows_to_store(rows: &mut Rows, since: Option<i64>, one_in: Option<i32>) {
     each(since, before, |entry| {
         // The samples of a moment are kept together, and which moments does not depend on when this is called.
         if let Entry::Sample(sample, record) = entry
+            && !sample.is_blocker
             && moment_number(sample.at).is_multiple_of(one_in)
         {
             columns.add(rows, &Sampled::new(sample, record, true, &mut lookup));
@@ -175,6 +255,7 @@ pub struct Sampled {
     is_visible: bool,
     plan: Option<Rc<Names>>,
     event: Option<Rc<Event>>,
+    relation: Option<Rc<str>>,
 }
 
 impl Sampled {
@@ -183,6 +264,7 @@ impl Sampled {
         Sampled {
             plan: seen.and_then(|sample| lookup.plan(&sample.key)),
             event: seen.and_then(|sample| lookup.event(sample.wait_event)),
+            relation: seen.and_then(|sample| lookup.relation(sample)),
             sample,
             record,
             is_visible,
@@ -226,7 +308,7 @@ pub fn columns() -> Columns<Sampled> {
         /// What the node does, as in EXPLAIN; NULL if the plan is not stored any more
         operation: text = node(row.plan.as_ref(), row.sample.node).map(|(operation, _)| operation);
         /// The table, index, function or other object that the node works on
-        object_name: text = node(row.plan.as_ref(), row.sample.node).and_then(|(_, object)| object.as_ref());
+        object_name: text = node(row.plan.as_ref(), row.sample.node).and_then(|(_, object)| object.as_deref()).or(row.relation.as_deref());
         /// The type of the event that the session waited for; NULL if it was on the processor, or waited for
         /// it
         wait_event_type: text = row.event.as_ref().map(|event| &event.0);
@@ -238,8 +320,38 @@ pub fn columns() -> Columns<Sampled> {
     }
 }
 
+/// Raises an error if an interval ends before it begins, or begins in the future.
+fn check_interval(from: Option<i64>, to: Option<i64>) {
+    let now = server::now();
+    let (what, hint) = match (from, to) {
+        (Some(from), Some(to)) if to < from => (
+            "ends before it begins",
+            format!(
+                "It begins at {} and ends at {}: give the earlier time first.",
+                server::shown_time(from),
+                server::shown_time(to)
+            ),
+        ),
+        (Some(from), _) if from > now => (
+            "begins in the future",
+            format!(
+                "It begins at {}, and it is {} now.",
+                server::shown_time(from),
+                server::shown_time(now)
+            ),
+        ),
+        _ => return,
+    };
+    fail(
+        PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+        &format!("the interval {what}"),
+        &hint,
+    )
+}
+
 /// Returns an interval of which the beginning or the end may be missing: by default the last hour.
 fn interval(from: Option<i64>, to: Option<i64>) -> (i64, i64) {
+    check_interval(from, to);
     let to = to.unwrap_or_else(server::now);
     (from.unwrap_or_else(|| to.saturating_sub(DEFAULT_INTERVAL)), to)
 }
@@ -251,6 +363,7 @@ struct Group {
     key: Option<PlanKey>,
     node: Option<u16>,
     wait_event: u32,
+    relation: Option<Rc<str>>,
 }
 
 /// Adds the rows of `rowsource_top_activity()`: the samples of an interval by statement, plan, node and event.
@@ -261,6 +374,7 @@ pub fn top_rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
     let (mut samples, mut ticks) = (0u64, 0.0);
     each(from, to, |entry| match entry {
         Entry::Ticks(of) => ticks += of.between(from, to),
+        Entry::Sample(sample, _) if sample.is_blocker => {}
         Entry::Sample(sample, _) => {
             samples += 1;
             let is_hidden = !lookup.may_see(&sample);
@@ -269,6 +383,7 @@ pub fn top_rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
                 key: (!is_hidden).then_some(sample.key),
                 node: sample.node.filter(|_| !is_hidden),
                 wait_event: if is_hidden { 0 } else { sample.wait_event },
+                relation: if is_hidden { None } else { lookup.relation(&sample) },
             };
             room_for_one(&mut groups);
             *groups.entry(group).or_default() += 1;
@@ -281,7 +396,13 @@ pub fn top_rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
         let ids = group
             .key
             .map(|key| (key.queryid, key.planid, key.shape(), key.userid, key.dbid));
-        (std::cmp::Reverse(*count), ids, group.node, group.wait_event)
+        (
+            std::cmp::Reverse(*count),
+            ids,
+            group.node,
+            group.wait_event,
+            group.relation.clone(),
+        )
     });
     let columns = top_columns();
     for (group, count) in sorted {
@@ -324,7 +445,7 @@ pub fn top_columns() -> Columns<Top> {
         /// What the node does; NULL if the plan is not stored any more
         operation: text = node(row.plan.as_ref(), row.group.node).map(|(operation, _)| operation);
         /// The table, index, function or other object that the node works on
-        object_name: text = node(row.plan.as_ref(), row.group.node).and_then(|(_, object)| object.as_ref());
+        object_name: text = node(row.plan.as_ref(), row.group.node).and_then(|(_, object)| object.as_deref()).or(row.group.relation.as_deref());
         /// The type of the event that the sessions waited for; NULL if they were on the processor
         wait_event_type: text = row.event.as_ref().map(|event| &event.0);
         /// The event
@@ -349,16 +470,29 @@ pub fn report_lines(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
             let first = ticks.at.saturating_sub(ticks.span);
             activity.add_ticks(first, ticks.at, |from, to| ticks.between(from, to));
         }
-        Entry::Sample(sample, _) if !lookup.may_see(&sample) => activity.add(&Seen {
-            at: sample.at,
-            pid: sample.pid,
-            is_hidden: true,
-            ..Seen::default()
-        }),
+        Entry::Sample(sample, _) if !lookup.may_see(&sample) => {
+            if !sample.is_blocker {
+                activity.add(&Seen {
+                    at: sample.at,
+                    pid: sample.pid,
+                    is_hidden: true,
+                    ..Seen::default()
+                });
+            }
+        }
         Entry::Sample(sample, record) => {
             let key = &sample.key;
             let event = lookup.event(sample.wait_event);
             let plan = lookup.plan(key);
+            let other = if plan.is_none() {
+                lookup.statement(&sample)
+            } else {
+                None
+            };
+            let text = plan.as_ref().map(|plan| plan.text.as_str()).or(other.as_deref());
+            let relation = lookup
+                .relation(&sample)
+                .filter(|_| sample.wait_event & CLASS == pg_sys::PG_WAIT_LOCK);
             let node = sample.node.map(|node| {
                 let names = plan.as_ref().and_then(|plan| plan.nodes.get(usize::from(node)));
                 let name = match names {
@@ -377,13 +511,20 @@ pub fn report_lines(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
                 session.push(' ');
                 session.push_str(part);
             }
+            if sample.is_blocker {
+                return activity.name_blocker(sample.pid, &session, text.unwrap_or_default());
+            }
             let planid = Some(key.planid).filter(|planid| *planid != 0);
+            let event = event.map(|event| match relation {
+                Some(relation) => (event.0.clone(), format!("{} on {relation}", event.1)),
+                None => (*event).clone(),
+            });
             activity.add(&Seen {
                 at: sample.at,
                 pid: sample.pid,
                 session: &session,
                 statement: (key.queryid != 0).then_some((key.queryid, planid)),
-                text: plan.as_ref().map(|plan| plan.text.as_str()),
+                text,
                 node: node.as_ref().map(|(id, name)| (*id, name.as_str())),
                 wait: event.as_ref().map(|event| (event.0.as_str(), event.1.as_str())),
                 blocker: sample.blocker,

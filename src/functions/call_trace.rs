@@ -5,6 +5,7 @@ use crate::guc;
 use crate::instrumentation::auto_clock;
 use crate::pg::executor::call_trace::{self, Listing, Node};
 use crate::pg::server::columns::{Columns, columns};
+use crate::pg::server::contained::rolled_back;
 use crate::pg::server::fail;
 use crate::pg::server::srf::Rows;
 use pgrx::PgSqlErrorCode;
@@ -14,8 +15,9 @@ use std::ffi::CStr;
 /// The maximal number of calls. A line takes 40 bytes of memory, and there are up to three for a call.
 const MAX_CALLS: i32 = 100_000;
 
-/// Runs a statement, and adds a row for each call that begins or ends, and for each wait.
-pub fn rows(rows: &mut Rows, statement: &CStr, max_calls: i32) {
+/// Runs a statement, and adds a row for each call that begins or ends, and for each wait. What the statement changes is rolled back,
+/// unless `keep`.
+pub fn rows(rows: &mut Rows, statement: &CStr, max_calls: i32, keep: bool) {
     if !(1..=MAX_CALLS).contains(&max_calls) {
         fail(
             PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
@@ -25,7 +27,8 @@ pub fn rows(rows: &mut Rows, statement: &CStr, max_calls: i32) {
     }
     let clock = guc::clock_source().unwrap_or_else(auto_clock);
     let scale = clock.scale();
-    let listing = call_trace::run(statement, max_calls as usize, clock.read_fn());
+    let run = || call_trace::run(statement, max_calls as usize, clock.read_fn());
+    let listing = if keep { run() } else { rolled_back(run) };
     let us = |ticks: u64| scale.nanoseconds(ticks) / 1e3;
     let columns = columns();
     for (i, entry) in listing.list.entries().iter().enumerate() {

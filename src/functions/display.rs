@@ -36,30 +36,31 @@ pub fn lines(
         return live::lines(rows, pid, &format);
     }
     let is_of_session = queryid.is_none();
-    let (mut plan, stats) = match format.shown() {
+    let (mut plan, stats, choice) = match format.shown() {
         Shown::Kept(which) => {
             let found = find_stored(queryid, planid);
-            let mut plan = found.unwrap_or_else(|| fail_not_kept(queryid, planid));
+            let Found { mut plan, choice, .. } = found.unwrap_or_else(|| fail_not_kept(queryid, planid));
             let kept = take_kept(&mut plan, which).unwrap_or_else(|| {
                 let none = NoneKept::of(&plan, which);
                 fail(PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT, &none.message, none.hint)
             });
-            (plan, kept.nodes)
+            (plan, kept.nodes, choice)
         }
         shown => {
             let found = find(queryid, planid);
-            let (plan, last) = found.unwrap_or_else(|| fail_not_kept(queryid, planid));
+            let Found { plan, last, choice } = found.unwrap_or_else(|| fail_not_kept(queryid, planid));
             let stats = statistics_of(&plan, last, shown == Shown::Last);
-            (plan, stats)
+            (plan, stats, choice)
         }
     };
     let are_sums = format.shown() == Shown::Totals;
     memory::ensure_headroom(plan.description.nodes.len());
     plan.description.estimate_as(&stats, are_sums);
-    let warning = is_of_session
-        .then(|| unmeasured::reason(Some(plan.statistics.last_seen)))
-        .flatten()
-        .map(|reason| reason.text);
+    let warning = if is_of_session {
+        unmeasured::reason(Some(plan.statistics.last_seen)).map(|reason| reason.text)
+    } else {
+        choice
+    };
     for line in table_with_warning(&plan, &stats, &format, warning) {
         rows.add_line(&line);
     }
@@ -127,13 +128,22 @@ fn header(plan: &Plan, shown: Shown) -> Header {
     }
 }
 
+/// A plan that was looked for.
+pub(super) struct Found {
+    pub plan: Plan,
+    /// The statistics of the session's last statement, if that is its execution.
+    pub last: Option<Vec<NodeStats>>,
+    /// Which one of several plans it is, and how to see the others.
+    pub choice: Option<String>,
+}
+
 /// Returns the plan with these ids. Without ids, returns the session's last statement, and the statistics of its execution.
 /// Returns `None` if no such plan is kept.
 ///
 /// # Errors
 /// Raises an error if there is a planid without a queryid, if there are no ids and no last statement, or if the user may not see
 /// the last statement.
-pub(super) fn find(queryid: Option<i64>, planid: Option<i64>) -> Option<(Plan, Option<Vec<NodeStats>>)> {
+pub(super) fn find(queryid: Option<i64>, planid: Option<i64>) -> Option<Found> {
     let Some(queryid) = queryid else {
         if planid.is_some() {
             fail(
@@ -143,9 +153,13 @@ pub(super) fn find(queryid: Option<i64>, planid: Option<i64>) -> Option<(Plan, O
             )
         }
         let LastStatement { plan, stats } = last();
-        return Some((plan, Some(stats)));
+        return Some(Found {
+            plan,
+            last: Some(stats),
+            choice: None,
+        });
     };
-    Some((stored_plan(queryid, planid)?, None))
+    stored_plan(queryid, planid)
 }
 
 /// Returns the plan with these ids as it is stored. Without ids, returns that of the session's last statement. Returns `None` if
@@ -153,13 +167,13 @@ pub(super) fn find(queryid: Option<i64>, planid: Option<i64>) -> Option<(Plan, O
 ///
 /// # Errors
 /// Raises the errors of [`find`].
-pub(super) fn find_stored(queryid: Option<i64>, planid: Option<i64>) -> Option<Plan> {
-    let (plan, last) = find(queryid, planid)?;
-    match last {
+pub(super) fn find_stored(queryid: Option<i64>, planid: Option<i64>) -> Option<Found> {
+    let mut found = find(queryid, planid)?;
+    if found.last.take().is_some() {
         // It shows the literals of the last execution.
-        Some(_) => session::plan(&plan.key),
-        None => Some(plan),
+        found.plan = session::plan(&found.plan.key)?;
     }
+    Some(found)
 }
 
 /// Returns an execution that was kept whole, and puts it in the place of the plan's last one. Returns `None` if there is none.
@@ -287,23 +301,44 @@ pub(super) fn notify_not_kept(queryid: Option<i64>, planid: Option<i64>) {
     server::notify(&not_kept(queryid, planid), WHERE_IDS_ARE);
 }
 
-/// Returns the plan with these ids, if there is one. Prefers plans of this database, then plans of the user. Ignores plans that
-/// the user may not see: an error that mentions them would reveal that they exist.
-fn stored_plan(queryid: i64, planid: Option<i64>) -> Option<Plan> {
-    let matches = |key: &&PlanKey| {
+/// Returns the plan with these ids, if there is one. Prefers plans of this database, then plans of the user, then the one that took the
+/// most time. Ignores plans that the user may not see: an error that mentions them would reveal that they exist.
+fn stored_plan(queryid: i64, planid: Option<i64>) -> Option<Found> {
+    let mut keys = session::keys();
+    keys.retain(|key| {
         queryid == key.queryid && planid.is_none_or(|id| id == key.planid) && server::may_see(key.userid)
-    };
-    let distance = |key: &&PlanKey| {
-        let other_database = key.dbid != server::database_id();
-        (other_database, key.userid != server::user_id())
-    };
-    // The keys are sorted by use. So among equally near plans, this takes the one that ran last.
-    let key = session::keys()
-        .iter()
-        .filter(matches)
-        .min_by_key(distance)
-        .copied();
-    key.and_then(|key| session::plan(&key))
+    });
+    let mut plans: Vec<((bool, bool), f64, PlanKey)> = memory::with_room(keys.len());
+    for key in keys {
+        server::check_for_interrupts();
+        memory::ensure();
+        if let Some(plan) = session::plan(&key) {
+            let distance = (key.dbid != server::database_id(), key.userid != server::user_id());
+            plans.push((distance, plan.statistics.times.total_ms, key));
+        }
+    }
+    plans.sort_unstable_by(|one, other| one.0.cmp(&other.0).then(other.1.total_cmp(&one.1)));
+    let (distance, _, first) = plans.first()?;
+    let choice = plans.get(1).map(|(further, _, next)| {
+        let nearer = if distance == further {
+            ""
+        } else {
+            "this database, this user and "
+        };
+        let next = match next.planid == first.planid {
+            true => String::new(),
+            false => format!("The next one is rowsource_display({queryid}, {}). ", next.planid),
+        };
+        format!(
+            "plan 1 of {}, by {nearer}total time. {next}pg_stat_rowsource_plans lists all.",
+            plans.len()
+        )
+    });
+    Some(Found {
+        plan: session::plan(first)?,
+        last: None,
+        choice,
+    })
 }
 
 /// Adds the row of `rowsource_last()`, if a statement was measured. The ids of another user's statement are hidden, as in the views.

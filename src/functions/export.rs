@@ -1,6 +1,6 @@
 //! Plans in the formats of other tools: folded stacks, speedscope, a page of HTML; and histograms as text.
 
-use super::display::{self, NoneKept};
+use super::display::{self, Found, NoneKept};
 use super::logical_io;
 use super::wait_names;
 use super::words::choose;
@@ -100,16 +100,21 @@ pub(super) fn chosen(queryid: Option<i64>, planid: Option<i64>, which: Option<&s
     // This comes first, so that the calling statement is excluded even if the call fails.
     statement::exclude_running_from_last();
     let which = choose("which", which, &WHICH);
-    let exported = match which {
-        Which::Kept(exemplar) => {
-            display::find_stored(queryid, planid).map(|plan| kept_execution(plan, which, exemplar))
-        }
-        _ => display::find(queryid, planid).map(|(plan, last)| Some(summed(plan, last, which))),
+    let found = match which {
+        Which::Kept(_) => display::find_stored(queryid, planid),
+        _ => display::find(queryid, planid),
     };
-    exported.unwrap_or_else(|| {
+    let Some(Found { plan, last, choice }) = found else {
         display::notify_not_kept(queryid, planid);
-        None
-    })
+        return None;
+    };
+    if let Some(choice) = choice {
+        server::notify(&choice, "Give its planid, too.");
+    }
+    match which {
+        Which::Kept(exemplar) => kept_execution(plan, which, exemplar),
+        _ => Some(summed(plan, last, which)),
+    }
 }
 
 /// Returns a plan with an execution of it that was kept whole. If there is none, tells the client so with a notice.

@@ -89,11 +89,11 @@ functions! {
         });
 
     /// Runs a statement once, and lists the calls of its plan's nodes and the waits inside them. Its rows
-    /// are thrown away
-    rowsource_call_trace(sql: statement, max_calls: int = "10000") TO PUBLIC "VOLATILE STRICT PARALLEL UNSAFE"
+    /// are thrown away, and what it changes is rolled back. keep: it is not
+    rowsource_call_trace(sql: statement, max_calls: int = "10000", keep: boolean = "false") TO PUBLIC "VOLATILE STRICT PARALLEL UNSAFE"
         -> rows(call_trace::columns(), |rows| {
-            if let (Some(sql), Some(max_calls)) = (sql, max_calls) {
-                call_trace::rows(rows, sql, max_calls);
+            if let (Some(sql), Some(max_calls), Some(keep)) = (sql, max_calls, keep) {
+                call_trace::rows(rows, sql, max_calls, keep);
             }
         });
 
@@ -144,7 +144,11 @@ functions! {
     /// The rows of the view rowsource_trace_files
     rowsource_trace_files() TO PUBLIC "VOLATILE STRICT PARALLEL UNSAFE"
         -> rows(sql_trace::file_columns(), |rows| sql_trace::file_rows(rows)),
-        view: View { comment: "The files of SQL traces: all of them for members of pg_read_server_files, else those of this session", adds: Adds::Nothing };
+        view: View { comment: "The files of SQL traces: all of them for those who may execute rowsource_trace_read_all(), else those of this session", adds: Adds::Nothing };
+
+    /// Does nothing: who may execute it may read the trace files of all sessions
+    rowsource_trace_read_all() TO nobody "VOLATILE STRICT PARALLEL SAFE"
+        -> void({});
 
     /// Prints a report of trace files, like TKPROF. files: names separated by commas; pid: those of a
     /// process; without both, those of this session. sort: words like exeela

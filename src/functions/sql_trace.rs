@@ -3,7 +3,7 @@
 use super::export::add_document;
 use crate::guc::{self, Trace};
 use crate::pg::server::columns::{Columns, columns};
-use crate::pg::server::srf::Rows;
+use crate::pg::server::srf::{self, Rows};
 use crate::pg::server::{self, fail, memory, switch};
 use crate::pg::sql_trace::files::{self, Listed, Name};
 use crate::pg::sql_trace::{level, session};
@@ -64,10 +64,15 @@ fn all_files() -> Vec<Listed> {
     found.unwrap_or_default()
 }
 
+/// Returns whether the current user may read the files of all sessions.
+fn may_read_all() -> bool {
+    srf::may_execute("rowsource_trace_read_all")
+}
+
 /// Adds the rows of `rowsource_trace_files`.
 pub fn file_rows(rows: &mut Rows) {
     session::flush_if_open();
-    let found = match server::may_read_files() {
+    let found = match may_read_all() {
         true => all_files(),
         false => session::own_files().collect(),
     };
@@ -116,7 +121,7 @@ fn chosen(names: Option<&str>, pid: Option<i32>) -> Vec<Name> {
             session::own_files().map(|file| file.name).collect()
         }
         // Nothing is listed for those who may not read the files.
-        (None, Some(_)) if !server::may_read_files() => Vec::new(),
+        (None, Some(_)) if !may_read_all() => Vec::new(),
         (None, pid) => {
             let mut of_pid: Vec<Name> = all_files()
                 .into_iter()
@@ -129,13 +134,13 @@ fn chosen(names: Option<&str>, pid: Option<i32>) -> Vec<Name> {
             of_pid
         }
     };
-    if !server::may_read_files()
+    if !may_read_all()
         && (pid.is_some_and(|pid| pid != server::pid()) || found.iter().any(|name| !name.is_mine()))
     {
         fail(
             PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
             "permission denied for the trace files of other sessions",
-            "A member of pg_read_server_files may read them.",
+            "A superuser may allow it: GRANT EXECUTE ON FUNCTION rowsource_trace_read_all() TO a role.",
         )
     }
     if found.len() > MAX_FILES {
@@ -236,7 +241,7 @@ fn read(name: &Name, mut kept: usize, mut add: impl FnMut(Event) -> usize) -> Ve
     let (mut reader, mut line) = (Reader::default(), Vec::new());
     let (mut lines, mut bytes) = (0_u64, 0);
     let mut mask = Mask {
-        sees_all: server::may_read_files(),
+        sees_all: may_read_all(),
         visible: HashSet::new(),
     };
     loop {

@@ -205,7 +205,7 @@ fn reads_are_listed() {
 fn the_listing_is_bounded_but_the_statement_ends() {
     let server = server("call-trace-bounded");
     let mut client = server.connect();
-    let sql = "SELECT event, count(*)::text, max(line) FROM rowsource_call_trace('INSERT INTO numbers SELECT i, 0 FROM generate_series(2001, 2500) i', 4)
+    let sql = "SELECT event, count(*)::text, max(line) FROM rowsource_call_trace('INSERT INTO numbers SELECT i, 0 FROM generate_series(2001, 2500) i', 4, keep => true)
                 GROUP BY event ORDER BY event";
     let found = texts(&mut client, sql);
     let count = |row: usize| found[row][1].as_deref().unwrap_or_default().to_owned();
@@ -327,6 +327,42 @@ fn the_statement_runs_with_the_callers_rights() {
     assert_eq!(code.code(), "25006");
 }
 
+/// What a statement changes is rolled back, also by functions, unless it shall be kept. A transaction goes on either way.
+#[test]
+fn what_the_statement_changes_is_rolled_back() {
+    let server = server("call-trace-rollback");
+    let mut client = server.connect();
+    let count = |client: &mut Client| value::<i64>(client, "SELECT count(*) FROM numbers");
+    let lines = listing(&mut client, "DELETE FROM numbers");
+    check_nesting(&lines);
+    assert!(!lines.is_empty());
+    assert_eq!(count(&mut client), 1000);
+    batch(
+        &mut client,
+        "CREATE FUNCTION emptied() RETURNS int LANGUAGE plpgsql AS
+         'BEGIN BEGIN PERFORM 1 / 0; EXCEPTION WHEN division_by_zero THEN DELETE FROM numbers; END; RETURN 1; END'",
+    );
+    assert!(!listing(&mut client, "SELECT emptied()").is_empty());
+    batch(
+        &mut client,
+        "BEGIN; INSERT INTO numbers VALUES (1001, 1); CREATE TEMP TABLE mine (i int)",
+    );
+    assert!(!listing(&mut client, "DELETE FROM numbers").is_empty());
+    batch(&mut client, "INSERT INTO mine VALUES (1); COMMIT");
+    assert_eq!(count(&mut client), 1001);
+    // An error in it leaves a session that goes on.
+    must_fail(
+        &mut client,
+        "SELECT rowsource_call_trace('DELETE FROM numbers WHERE 1 / (id - 5) > 0')",
+    );
+    assert_eq!(count(&mut client), 1001);
+    texts(
+        &mut client,
+        "SELECT rowsource_call_trace('DELETE FROM numbers WHERE id <= 10', keep => true)",
+    );
+    assert_eq!(count(&mut client), 991);
+}
+
 /// Of a parallel plan, it lists the calls of this process. Also if the statement is measured otherwise, a rule makes two of
 /// it, or it is huge.
 #[test]
@@ -360,6 +396,7 @@ fn plans_of_all_kinds_can_be_listed() {
     );
     let lines = listing(&mut client, "INSERT INTO numbers VALUES (5000, 1)");
     check_nesting(&lines);
+    assert_eq!(value::<i64>(&mut client, "SELECT count(*) FROM log"), 0);
     assert!(
         lines
             .iter()
@@ -368,7 +405,6 @@ fn plans_of_all_kinds_can_be_listed() {
             >= 2,
         "{lines:#?}"
     );
-    assert_eq!(value::<i64>(&mut client, "SELECT count(*) FROM log"), 1);
     // 20 MB.
     let call =
         "SELECT count(*) FROM rowsource_call_trace('SELECT length(''' || repeat('x', 20000000) || ''')')";

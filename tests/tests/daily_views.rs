@@ -2,6 +2,8 @@
 
 use rowsource_tests::session::{run_each, texts, value};
 use rowsource_tests::store::basic_server;
+use rowsource_tests::waiting::hold;
+use std::time::Duration;
 
 fn row(client: &mut postgres::Client, sql: &str) -> Vec<Option<String>> {
     let mut rows = texts(client, sql);
@@ -96,6 +98,71 @@ fn masked_statements_have_one_row_per_user() {
     ] {
         texts(&mut reader, &format!("SELECT * FROM {view}"));
     }
+}
+
+/// Programs that read the views need a key: user, database and queryid.
+#[test]
+fn a_statement_of_clients_and_of_functions_is_one_row() {
+    let server = basic_server("daily-key", &["pg_rowsource.track = all"]);
+    let mut client = server.connect();
+    client
+        .batch_execute(
+            "CREATE FUNCTION inside() RETURNS void LANGUAGE plpgsql AS
+             'BEGIN EXECUTE ''SELECT count(*) FROM pg_proc''; END'",
+        )
+        .expect("the function");
+    run_each(
+        &mut client,
+        "SET pg_rowsource.statistics_level = typical; SELECT count(*) FROM pg_proc; SELECT inside(); SELECT inside();
+         SET pg_rowsource.statistics_level = basic",
+    );
+    let of_view = "SELECT s.calls, s.plans, s.percent > 0 AND s.percent < 100, s.total_time = round(p.total_time::numeric, 3)
+                     FROM rowsource_top_statements s,
+                          (SELECT sum(total_time) AS total_time FROM pg_stat_rowsource_plans WHERE query LIKE 'SELECT count(*) FROM pg_proc') p
+                    WHERE query = 'SELECT count(*) FROM pg_proc'";
+    assert_eq!(row(&mut client, of_view), some(&["3", "1", "t", "t"]));
+    let twice: i64 = value(
+        &mut client,
+        "SELECT count(*) - count(DISTINCT (usename, datname, queryid)) FROM rowsource_top_statements",
+    );
+    assert_eq!(twice, 0);
+}
+
+/// Most of what a client waits for may be before the plan runs.
+#[test]
+fn statements_are_ranked_by_response_time() {
+    let server = basic_server("daily-response", &[]);
+    let mut observer = server.connect();
+    run_each(&mut observer, "CREATE TABLE locked AS SELECT 1 AS id");
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "SET pg_rowsource.statistics_level = typical; SELECT pg_sleep(0.2) AS slept",
+    );
+    let sql = [
+        "BEGIN; LOCK locked",
+        "SELECT count(*) AS waited FROM locked",
+        "relation",
+    ];
+    let (client, lasted) = hold(&mut observer, client, sql, Duration::from_millis(500));
+    drop(client);
+    let rows = observer
+        .query(
+            "SELECT response_time::float8, total_time::float8, percent::float8 FROM rowsource_top_statements WHERE query ~ 'waited|slept'",
+            &[],
+        )
+        .expect("the view");
+    let rows: Vec<[f64; 3]> = rows
+        .iter()
+        .map(|row| [row.get(0), row.get(1), row.get(2)])
+        .collect();
+    let [[response, total, percent], [_, slept, _]] = rows[..] else {
+        panic!("{rows:?}")
+    };
+    assert!(
+        lasted.contains(response) && total < slept && percent > 50.0,
+        "{rows:?}, {lasted:?}"
+    );
 }
 
 /// Several plans of a statement are one row, and a plan's blocks belong to the node that read them.

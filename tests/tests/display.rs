@@ -6,6 +6,69 @@ use postgres::error::SqlState;
 use rowsource_tests::session::{must_fail, must_time_out, run_each, texts};
 use rowsource_tests::{Server, display};
 
+/// A queryid alone may mean several plans.
+#[test]
+fn it_says_which_plan_it_shows() {
+    let server = Server::preloaded("display_choice", &["autovacuum = off"]);
+    let mut client = measuring(&server);
+    run_each(&mut client, TABLES);
+    // The second plan took less time, and ran last.
+    let statement = "SELECT count(*) + 7 FROM shop.orders WHERE id = 7";
+    for _ in 0..20 {
+        run_each(
+            &mut client,
+            &format!("SET enable_indexscan = off; SET enable_bitmapscan = off; {statement}"),
+        );
+    }
+    run_each(
+        &mut client,
+        &format!("RESET enable_indexscan; RESET enable_bitmapscan; {statement}"),
+    );
+    let ids = "FROM pg_stat_rowsource_plans WHERE query LIKE 'SELECT count(*) + %'";
+    let plans = texts(
+        &mut client,
+        &format!("SELECT queryid, planid, calls {ids} ORDER BY total_time DESC"),
+    );
+    let [[queryid, slower, calls], [_, faster, _]] =
+        [0, 1].map(|at| [0, 1, 2].map(|column: usize| plans[at][column].clone().expect("an id")));
+    assert_eq!(calls, "20", "{plans:?}");
+    let display = |client: &mut Client, arguments: &str| -> Vec<String> {
+        let lines = texts(client, &format!("SELECT rowsource_display({arguments})"));
+        lines.into_iter().flatten().flatten().collect()
+    };
+    let lines = display(&mut client, &queryid);
+    let choice = format!(
+        "plan 1 of 2, by total time. The next one is rowsource_display({queryid}, {faster}). pg_stat_rowsource_plans lists all."
+    );
+    assert!(lines.join(" ").starts_with(&choice), "{lines:#?}");
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.contains(&format!("planid {slower}"))),
+        "{lines:#?}"
+    );
+    // A plan that was asked for is no choice.
+    for planid in [&slower, &faster] {
+        let lines = display(&mut client, &format!("{queryid}, {planid}"));
+        assert!(
+            lines[0].starts_with("queryid ") && lines[0].contains(&**planid),
+            "{lines:#?}"
+        );
+    }
+    // So it is with snapshots.
+    run_each(&mut client, "SELECT rowsource_snapshot()");
+    let of_snapshot = |ids: &str| {
+        format!("SELECT rowsource_display_snapshot((SELECT max(snap_id) FROM rowsource_snapshots), {ids})")
+    };
+    let lines = lines_of(&mut client, &of_snapshot(&queryid));
+    assert!(
+        lines.starts_with("plan 1 of 2, by total time. rowsource_snapshot_plans lists all.snapshot "),
+        "{lines}"
+    );
+    let lines = lines_of(&mut client, &of_snapshot(&format!("{queryid}, {faster}")));
+    assert!(lines.starts_with("snapshot "), "{lines}");
+}
+
 /// Opens a session that measures all of its statements.
 fn measuring(server: &Server) -> Client {
     let mut client = server.session();

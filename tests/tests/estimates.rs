@@ -320,6 +320,35 @@ fn nodes_that_may_stop_early_say_nothing() {
     }
 }
 
+/// Most executions had more rows than expected, and the worst one had fewer: then no direction is named beside its factor.
+#[test]
+fn the_verdict_fits_the_factor() {
+    let server = server("estimates-verdict");
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "SET plan_cache_mode = force_generic_plan; PREPARE p (int) AS SELECT id, k FROM skewed WHERE k = $1",
+    );
+    let verdict = |client: &mut Client| {
+        let sql = "SELECT verdict, max_factor::float8, a_rows > e_rows FROM rowsource_misestimates WHERE object_name = 'skewed'";
+        let row = client.query_one(sql, &[]).expect("a node");
+        (
+            row.get::<_, String>(0),
+            row.get::<_, f64>(1),
+            row.get::<_, bool>(2),
+        )
+    };
+    measured(&mut client, &["EXECUTE p (2)"; 5].join(";"));
+    let (said, factor, is_more) = verdict(&mut client);
+    assert!(
+        said == "underestimated" && factor < 3.0 && is_more,
+        "{said} {factor}"
+    );
+    measured(&mut client, "EXECUTE p (1)");
+    let (said, factor, is_more) = verdict(&mut client);
+    assert!(said == "varying" && factor > 100.0 && is_more, "{said} {factor}");
+}
+
 #[test]
 fn what_says_nothing_comes_last_with_a_note() {
     let server = server("estimates-notes");

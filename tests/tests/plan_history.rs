@@ -156,9 +156,10 @@ fn the_history_of_temporary_files_is_read_in_linear_time() {
 /// The expected rows of the view, computed with a window function over the previous row.
 const BY_WINDOW: &str = "
     SELECT snap_id, queryid, planid, plan_shape, toplevel,
-           CASE WHEN goes_on THEN calls - previous_calls ELSE calls END AS calls,
-           CASE WHEN goes_on THEN temp_blks_read - previous_read ELSE temp_blks_read END AS temp_blks_read
+           CASE WHEN goes_on THEN calls - previous_calls WHEN is_known THEN calls END AS calls,
+           CASE WHEN goes_on THEN temp_blks_read - previous_read WHEN is_known THEN temp_blks_read END AS temp_blks_read
       FROM (SELECT *, lag(first_seen) OVER w = first_seen AND lag(calls) OVER w <= calls AS goes_on,
+                   lag(snap_id) OVER w IS NOT NULL OR first_seen >= (SELECT min(taken_at) FROM rowsource_snapshots) AS is_known,
                    lag(calls) OVER w AS previous_calls, lag(temp_blks_read) OVER w AS previous_read
               FROM rowsource_snapshot_plans
             WINDOW w AS (PARTITION BY userid, dbid, queryid, planid, plan_shape, toplevel ORDER BY snap_id)) p
@@ -199,6 +200,36 @@ fn each_interval_shows_what_ran_in_it() {
         "SELECT calls FROM rowsource_plan_history WHERE query = 'SELECT count(*) FROM t' ORDER BY snap_id",
     );
     assert_eq!(calls, [[Some("2".to_string())], [Some("3".to_string())]]);
+}
+
+/// A plan seldom runs, and the snapshot with its earlier executions is deleted. They did not happen in the interval in which it runs again.
+#[test]
+fn what_ran_before_the_kept_snapshots_is_in_no_interval() {
+    let server = basic_server("history-deleted", &[]);
+    let mut client = server.connect();
+    run_each(&mut client, "CREATE TABLE t AS SELECT 1 AS id");
+    for runs in [5, 0, 1, 2] {
+        for _ in 0..runs {
+            measured(&mut client, "SELECT count(*) FROM t");
+        }
+        run_each(&mut client, "SELECT rowsource_snapshot()");
+    }
+    let calls = |client: &mut Client| {
+        texts(
+            client,
+            "SELECT calls, mean_time > 0 FROM rowsource_plan_history WHERE query = 'SELECT count(*) FROM t' ORDER BY snap_id",
+        )
+    };
+    let some = |text: &str| Some(text.to_string());
+    assert_eq!(
+        calls(&mut client),
+        [[some("1"), some("t")], [some("2"), some("t")]]
+    );
+    run_each(
+        &mut client,
+        "DELETE FROM rowsource_snapshots WHERE snap_id = (SELECT min(snap_id) FROM rowsource_snapshots)",
+    );
+    assert_eq!(calls(&mut client), [[None, None], [some("2"), some("t")]]);
 }
 
 /// Plans that differ only in their shape are different plans.

@@ -477,7 +477,8 @@ fn only_some_may_trace_and_read() {
     run_each(
         &mut owner,
         "CREATE ROLE regress_a LOGIN; CREATE ROLE regress_b LOGIN; CREATE ROLE regress_reader LOGIN;
-         GRANT pg_read_server_files TO regress_reader; GRANT SELECT ON t TO regress_a",
+         GRANT EXECUTE ON FUNCTION rowsource_trace_read_all() TO regress_reader; GRANT pg_read_server_files TO regress_b;
+         GRANT SELECT ON t TO regress_a",
     );
     owner
         .batch_execute(

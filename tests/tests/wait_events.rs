@@ -5,7 +5,7 @@ use postgres::error::SqlState;
 use rowsource_tests::Server;
 use rowsource_tests::environment::environment;
 use rowsource_tests::session::{major, must_fail, run_each, texts, value};
-use rowsource_tests::waiting::{Lasted, TIMEOUT, cancel, hold, pid};
+use rowsource_tests::waiting::{Lasted, TIMEOUT, cancel, hold, pid, until};
 use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -515,4 +515,51 @@ fn a_report_shows_what_sessions_waited_for() {
         &format!("{first}, (SELECT max(snap_id) FROM rowsource_snapshots)"),
     );
     assert_eq!(cells(&all, "PgSleep")[2], "3");
+}
+
+/// PostgreSQL looks for a deadlock after a while: then the wait counts, and its time so far. The rest of its time follows at its end, which
+/// is after a snapshot here.
+#[test]
+fn a_lock_wait_that_crosses_a_snapshot_keeps_its_time() {
+    let server = server("waits-crossing");
+    let mut observer = server.connect();
+    run_each(&mut observer, "CREATE TABLE crossed (n int)");
+    let first = snapshot(&mut observer);
+    let mut holder = server.connect();
+    let mut client = server.connect();
+    run_each(&mut client, "SET deadlock_timeout = '10ms'");
+    run_each(&mut holder, "BEGIN; LOCK crossed");
+    let waiting = Lasted::during(Duration::from_millis(300), || {
+        let session = std::thread::spawn(move || run_each(&mut client, "SELECT count(*) FROM crossed"));
+        until(
+            &mut observer,
+            "SELECT coalesce(sum(waits), 0) > 0 FROM rowsource_system_waits WHERE wait_event = 'relation'",
+        );
+        snapshot(&mut observer);
+        std::thread::sleep(Duration::from_millis(300));
+        run_each(&mut holder, "COMMIT");
+        session.join().expect("the session");
+    });
+    let last = snapshot(&mut observer);
+    let rows = observer
+        .query(
+            "SELECT waits, total_time, mean_time FROM rowsource_wait_history WHERE wait_event = 'relation' ORDER BY snap_id",
+            &[],
+        )
+        .expect("the history");
+    let rows: Vec<(i64, f64, Option<f64>)> = rows
+        .iter()
+        .map(|row| (row.get(0), row.get(1), row.get(2)))
+        .collect();
+    let [(1, before, Some(_)), (0, rest, None)] = rows[..] else {
+        panic!("{rows:?}")
+    };
+    assert!(
+        rest >= 299.0 && waiting.contains(before + rest),
+        "{rows:?}, {waiting:?}"
+    );
+    let both = report(&mut observer, &format!("{first}, {last}"));
+    assert_eq!(cells(&both, "relation")[1..3], ["Lock", "1"], "{both:#?}");
+    let rest = report(&mut observer, "");
+    assert_eq!(cells(&rest, "relation")[1..3], ["Lock", "0"], "{rest:#?}");
 }

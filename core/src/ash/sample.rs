@@ -25,6 +25,11 @@ pub struct Sample {
     pub wait_event: u32,
     /// The process that it waits for, if it waits for a heavyweight lock. 0 is a prepared transaction.
     pub blocker: Option<i32>,
+    /// It is not active, or that does not matter: another process waits for it. The queryid is that of its last statement.
+    pub is_blocker: bool,
+    /// The number of the kind of command, and the relation that it works on or whose lock it waits for; 0 if that is not known. Samples
+    /// with a plan do not have them.
+    pub command: (u32, u32),
 }
 
 /// The highest number of a type of processes.
@@ -59,13 +64,20 @@ impl Sample {
             | u64::from(self.application & 0x3FF) << 44
             | u64::from(self.backend_type.min(MAX_BACKEND_TYPE)) << 54
             | u64::from(self.key.toplevel()) << 59
-            | u64::from(self.is_other_role) << 60;
+            | u64::from(self.is_other_role) << 60
+            | u64::from(self.is_blocker) << 61;
+        // The command takes the place of the plan, and its number says so.
+        let plan = match self.key.planid {
+            0 => pair(self.command.1, self.command.0),
+            planid => planid as u64,
+        };
+        let rest = rest | u64::from(self.key.planid == 0) << 62;
         [
             self.at as u64,
             pair(self.pid as u32, self.leader.unwrap_or(0) as u32),
             pair(self.key.userid, self.key.dbid),
             self.key.queryid as u64,
-            self.key.planid as u64,
+            plan,
             pair(self.wait_event, self.blocker.unwrap_or(NO_BLOCKER) as u32),
             rest,
         ]
@@ -73,7 +85,11 @@ impl Sample {
 
     /// Returns the sample with these words.
     pub(super) fn of(words: [u64; WORDS]) -> Sample {
-        let [at, pids, owner, queryid, planid, wait, rest] = words;
+        let [at, pids, owner, queryid, plan, wait, rest] = words;
+        let (planid, command) = match rest >> 62 & 1 {
+            0 => (plan, (0, 0)),
+            _ => (0, ((plan >> 32) as u32, plan as u32)),
+        };
         let (leader, blocker) = ((pids >> 32) as i32, (wait >> 32) as i32);
         let node = rest >> 32 & 0xFFF;
         let plan = PlanId {
@@ -97,6 +113,8 @@ impl Sample {
             node: (node != NO_NODE).then_some(node as u16),
             wait_event: wait as u32,
             blocker: (blocker != NO_BLOCKER).then_some(blocker),
+            is_blocker: rest >> 61 & 1 == 1,
+            command,
         }
     }
 }
@@ -127,6 +145,8 @@ pub(super) mod tests {
             node: (!i.is_multiple_of(4)).then_some((n >> 20) as u16 % (MAX_NODE + 1)),
             wait_event: (n >> 5) as u32,
             blocker: i.is_multiple_of(7).then_some((n >> 33) as i32),
+            is_blocker: i.is_multiple_of(11),
+            command: (0, 0),
         }
     }
 
@@ -136,6 +156,12 @@ pub(super) mod tests {
             let sample = sample(i);
             assert_eq!(Sample::of(sample.words()), sample);
         }
+        let without_plan = Sample {
+            key: sample(3).key.with_plan(0, 0),
+            command: (193, u32::MAX),
+            ..sample(3)
+        };
+        assert_eq!(Sample::of(without_plan.words()), without_plan);
         // A node of a higher number is left out, and damages nothing else.
         let high = Sample {
             node: Some(MAX_NODE + 1),

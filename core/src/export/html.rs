@@ -46,7 +46,7 @@ table { border-collapse: collapse } td, th { padding: .1em 1em .1em 0; text-alig
 .key { display: inline-block; width: 1em; height: 1em; margin: 0 .4em 0 1em; vertical-align: -.1em }
 ";
 
-/// What a node spent most of its own time on.
+/// What a node spent its own time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// The processor, and everything that is not known to be one of the others.
@@ -98,9 +98,9 @@ impl Page<'_> {
                     dl { @for (label, value) in self.facts { dt { (label) } dd { (value) } } }
                     h2 { "Statement" }
                     pre.statement { (self.statement) }
-                    h2 { "Time by node" }
+                    h2 { "Time by node" (self.of_executions("mean")) }
                     (self.icicle())
-                    h2 { "Plan" }
+                    h2 { "Plan" (self.of_executions("sums")) }
                     pre { @for line in self.table { (line) "\n" } }
                     (self.wait_table())
                     (misestimates(self.nodes, self.stats, self.estimates, self.executions))
@@ -111,8 +111,13 @@ impl Page<'_> {
         page.into_string()
     }
 
+    /// Returns what a part of the page shows of several executions.
+    fn of_executions(&self, what: &str) -> Markup {
+        html! { @if self.executions > 1.0 { " (" (what) " of " (self.executions) " executions)" } }
+    }
+
     /// Returns the plan as a picture. Each node is a box below its parent, as wide as its own time and that of all nodes below
-    /// it.
+    /// it. What it spent its own time on divides the box.
     fn icicle(&self) -> Markup {
         const WIDTH: f64 = 1000.0;
         const HEIGHT: usize = 18;
@@ -143,7 +148,7 @@ impl Page<'_> {
         }
         let scale = WIDTH / all;
         let depth = self.nodes.iter().map(|node| node.depth + 1).max().unwrap_or(1);
-        let kinds = self.kinds();
+        let parts = self.parts();
         html! {
             p {
                 @for kind in Kind::ALL {
@@ -156,11 +161,11 @@ impl Page<'_> {
                     @if width >= MIN_WIDTH {
                         @let (x, y) = (left[i] * scale, node.depth * HEIGHT);
                         g {
-                            title {
-                                (node.id) ": " (name(node)) ", own time " (milliseconds(own[i]))
-                                ", with the nodes below " (milliseconds(widths[i]))
+                            title { (self.title(i, own[i], widths[i], &parts[i])) }
+                            @for (kind, from, part) in shares(&parts[i]) {
+                                rect.(kind.class()) x=(format!("{:.1}", x + from * width)) y=(y)
+                                    width=(format!("{:.1}", part * width)) height=(HEIGHT) {}
                             }
-                            rect.(kinds[i].class()) x=(format!("{x:.1}")) y=(y) width=(format!("{width:.1}")) height=(HEIGHT) {}
                             (label(&name(node), x, y, width))
                         }
                     }
@@ -169,8 +174,30 @@ impl Page<'_> {
         }
     }
 
-    /// Returns what each node spent most of its own time on, as far as it is known.
-    fn kinds(&self) -> Vec<Kind> {
+    /// Returns what is said about the box of a node: its name, its times per execution in microseconds as the table has them, the time
+    /// of all processes that its width stands for if that is more, and what its own time consists of.
+    fn title(&self, i: usize, own_us: f64, width_us: f64, parts: &[f64; Kind::ALL.len()]) -> String {
+        let node = &self.nodes[i];
+        let mut title = format!("{}: {}, own time {}", node.id, name(node), milliseconds(own_us));
+        let time = self.stats.get(i).and_then(|stats| stats.time.get());
+        if let Some(time) = time {
+            let us = time.total_ms * 1e3 / self.executions;
+            title += &format!(", A-Time {}", milliseconds(us));
+            if width_us > us * 1.001 {
+                title += &format!(
+                    ", {} with all processes of the nodes below",
+                    milliseconds(width_us)
+                );
+            }
+        }
+        for (kind, _, part) in shares(parts).filter(|(kind, ..)| *kind != Kind::Cpu) {
+            title += &format!("; {} {}", kind.label(), milliseconds(part * own_us));
+        }
+        title
+    }
+
+    /// Returns how many milliseconds of its own time each node spent on each kind, as far as it is known.
+    fn parts(&self) -> Vec<[f64; Kind::ALL.len()]> {
         // The I/O times of each node: of tables and indexes, and of temporary files.
         let mut own: Vec<[f64; 2]> = (0..self.nodes.len())
             .map(|i| {
@@ -196,21 +223,14 @@ impl Page<'_> {
                 parent[1] -= times[1];
             }
         }
-        let kind = |(i, [blocks, temp]): (usize, [f64; 2])| {
+        let parts = |(i, [blocks, temp]): (usize, [f64; 2])| {
             let [waited_for_blocks, waited_for_temp, wait] = self.waited_ms(i);
             // The same requests.
             let (blocks, temp) = (blocks.max(waited_for_blocks), temp.max(waited_for_temp));
             let rest = own_us(self.stats.get(i), 1.0) / 1e3 - blocks - temp - wait;
-            let kinds = [
-                (Kind::Cpu, rest),
-                (Kind::Blocks, blocks),
-                (Kind::Temp, temp),
-                (Kind::Wait, wait),
-            ];
-            let longest = kinds.into_iter().reduce(|a, b| if b.1 > a.1 { b } else { a });
-            longest.map_or(Kind::Cpu, |(kind, _)| kind)
+            [rest, blocks, temp, wait].map(|ms| ms.max(0.0))
         };
-        own.into_iter().enumerate().map(kind).collect()
+        own.into_iter().enumerate().map(parts).collect()
     }
 
     /// Returns how long a node waited for tables and indexes, for temporary files, and for anything else.
@@ -272,6 +292,22 @@ impl Page<'_> {
             }
         }
     }
+}
+
+/// Returns the kinds that have a part of a whole: where each begins, and how much it is. A whole of nothing is all processor.
+fn shares(parts: &[f64; Kind::ALL.len()]) -> impl Iterator<Item = (Kind, f64, f64)> {
+    let sum: f64 = parts.iter().sum();
+    let parts = if sum > 0.0 {
+        parts.map(|part| part / sum)
+    } else {
+        [1.0, 0.0, 0.0, 0.0]
+    };
+    let mut end = 0.0;
+    Kind::ALL.into_iter().zip(parts).filter_map(move |(kind, part)| {
+        let begin = end;
+        end += part;
+        (part > 0.0).then_some((kind, begin, part))
+    })
 }
 
 /// Returns a box's label, cut to its width. Narrow boxes have none.
@@ -358,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn the_colour_tells_what_took_most_of_the_time() {
+    fn the_colours_tell_what_took_the_time() {
         let stats = |self_ms: f64, read: f64, temp: f64| NodeStats {
             time: Time {
                 self_ms,
@@ -376,7 +412,7 @@ mod tests {
         let nodes = [node(0, "Sort", None), child(1, 0, 1), child(2, 1, 2)];
         // The figures of a node include those of its inputs.
         let stats = [
-            stats(10.0, 8.0, 7.0),
+            stats(10.0, 8.0, 4.0),
             stats(10.0, 8.0, 0.0),
             stats(10.0, 1.0, 0.0),
         ];
@@ -392,7 +428,18 @@ mod tests {
             waits: &[],
             executions: 1.0,
         };
-        assert_eq!(page.kinds(), [Kind::Temp, Kind::Blocks, Kind::Cpu]);
+        assert_eq!(
+            page.parts(),
+            [[6.0, 0.0, 4.0, 0.0], [3.0, 7.0, 0.0, 0.0], [9.0, 1.0, 0.0, 0.0]]
+        );
+        // The sort spilled. Its box is as wide as all.
+        let html = page.html();
+        for (class, x, width) in [("cpu", "0.0", "600.0"), ("temp", "600.0", "400.0")] {
+            let part = format!("<rect class=\"{class}\" x=\"{x}\" y=\"0\" width=\"{width}\"");
+            assert!(html.contains(&part), "{part} in {html}");
+        }
+        assert!(html.contains("own time 10.000 ms, A-Time 0.000 ms"), "{html}");
+        assert!(html.contains("; temporary files 4.000 ms"), "{html}");
     }
 
     #[test]
@@ -423,7 +470,10 @@ mod tests {
             ],
             executions: 1.0,
         };
-        assert_eq!(page.kinds(), [Kind::Wait, Kind::Blocks, Kind::Cpu]);
+        assert_eq!(
+            page.parts(),
+            [[4.0, 0.0, 0.0, 6.0], [4.0, 6.0, 0.0, 0.0], [14.0, 0.0, 0.0, 6.0]]
+        );
         let html = page.html();
         let cells = "<td>0: Update t</td><td>Lock:transactionid</td><td class=\"number\">3</td><td class=\"number\">6.000</td>";
         assert!(

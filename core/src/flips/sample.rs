@@ -1,11 +1,18 @@
 //! The times of executions, and whether two plans differ.
 //!
+//! A plan is slower or faster if three things hold: the difference is more than chance, it is a factor of [`FACTOR`] at least, and this is
+//! so after what the plans of other queries have changed meanwhile is taken off ([`super::Pace`]). A difference that is only more than
+//! chance says little: executions of a busy time have something in common, so those of two times differ.
+//!
 //! Two things are compared: the times of a typical execution (the geometric means), and the mean times. One execution that waited
 //! for a lock changes the geometric mean a little, but the mean and its standard error so much that it hides a difference
 //! between the plans. On the other hand, a plan that takes long for a few parameters shows in the mean only.
 
 use crate::model::{Batch, Durations, Times};
 use serde::{Deserialize, Serialize};
+
+/// The factor by which times of plans must differ.
+const FACTOR: f64 = 1.5;
 
 /// The times of executions: their number, their mean and their spread, and those of their logarithms. Zero bytes are no
 /// executions.
@@ -16,12 +23,14 @@ pub struct Sample {
     pub calls: u64,
     /// The mean time in milliseconds.
     pub mean_ms: f64,
-    /// The sum of squared differences from the mean.
-    square_ms: f64,
-    /// The mean of the binary logarithms. Single precision is enough for these two.
+    /// The sum of squared differences from the mean. Single precision is enough for this and what follows.
+    square_ms: f32,
+    /// The mean of the binary logarithms.
     mean_log: f32,
     /// The sum of squared differences from that mean.
     square_log: f32,
+    /// How much longer plans of other queries took meanwhile than before, as a binary logarithm: the mean over the executions.
+    others: f32,
 }
 
 impl Sample {
@@ -42,10 +51,16 @@ impl Sample {
         Sample {
             calls: times.calls,
             mean_ms: times.mean_ms,
-            square_ms: stddev * stddev * times.calls as f64,
+            square_ms: (stddev * stddev * times.calls as f64) as f32,
             mean_log: times.mean_log2() as f32,
             square_log: (log_variance * times.calls as f64) as f32,
+            others: 0.0,
         }
+    }
+
+    /// Returns the same executions, while plans of other queries took this much longer than before.
+    pub fn among(self, others: f32) -> Self {
+        Sample { others, ..self }
     }
 
     /// Adds executions that were counted separately (the parallel form of Welford's algorithm, by Chan and others).
@@ -61,10 +76,11 @@ impl Sample {
         self.calls = self.calls.saturating_add(other.calls);
         let difference = other.mean_ms - self.mean_ms;
         self.mean_ms += difference * part;
-        self.square_ms += other.square_ms + difference * difference * ours * part;
+        self.square_ms += other.square_ms + (difference * difference * ours * part) as f32;
         let difference = f64::from(other.mean_log) - f64::from(self.mean_log);
         self.mean_log += (difference * part) as f32;
         self.square_log += other.square_log + (difference * difference * ours * part) as f32;
+        self.others += (other.others - self.others) * part as f32;
     }
 
     /// Returns one standard error of the mean, in milliseconds. One execution has none.
@@ -77,11 +93,18 @@ impl Sample {
         f64::from(self.mean_log).exp2()
     }
 
+    /// Returns whether the times of two plans differ more than by chance.
+    #[cfg(test)]
+    pub(super) fn differs(&self, after: &Sample) -> bool {
+        let typical = self.logarithms().change(&after.logarithms());
+        typical.or_else(|| self.times().change(&after.times())).is_some()
+    }
+
     fn times(&self) -> Moments {
         Moments {
             count: self.calls as f64,
             mean: self.mean_ms,
-            square: self.square_ms,
+            square: f64::from(self.square_ms),
         }
     }
 
@@ -191,16 +214,28 @@ impl Verdict {
 /// Compares the times of two plans: the means of their logarithms, and their means. If the means say the opposite, or the
 /// logarithms say nothing, the verdict is that of the means.
 pub fn verdict(before: &Sample, after: &Sample) -> Verdict {
+    let others = f64::from(after.others - before.others);
+    let is_slower = |log: f64| {
+        // If others have changed in the other direction, that says nothing about this plan.
+        let own = log - others.clamp(log.min(0.0), log.max(0.0));
+        (own.abs() >= FACTOR.log2()).then_some(own > 0.0)
+    };
     let typical = before.logarithms().change(&after.logarithms());
     let mean = before.times().change(&after.times());
-    let is_slower = |change: f64| change > 0.0;
-    match (typical.map(is_slower), mean.map(is_slower)) {
+    let mean = mean.map(|_| log2_ratio(before.mean_ms, after.mean_ms));
+    match (typical.and_then(is_slower), mean.and_then(is_slower)) {
         (None, None) => Verdict::Unknown,
         (Some(true), None | Some(true)) => Verdict::Slower,
         (Some(false), None | Some(false)) => Verdict::Faster,
         (None | Some(false), Some(true)) => Verdict::SlowerOnAverage,
         (None | Some(true), Some(false)) => Verdict::FasterOnAverage,
     }
+}
+
+/// Returns the binary logarithm of the ratio of two times.
+fn log2_ratio(before_ms: f64, after_ms: f64) -> f64 {
+    const MIN_MS: f64 = 1e-6;
+    after_ms.max(MIN_MS).log2() - before_ms.max(MIN_MS).log2()
 }
 
 /// Returns how many milliseconds the executions after a change took longer in all than they would have taken before; less than 0
@@ -247,7 +282,7 @@ mod tests {
         for sample in [sample(&times), batch(&times), parts] {
             assert!(sample.calls == 8 && (sample.mean_ms - 5.0).abs() < 1e-12);
             let error = sample.error_ms().expect("several executions");
-            assert!((error - (32.0f64 / 7.0 / 8.0).sqrt()).abs() < 1e-9, "{error}");
+            assert!((error - (32.0f64 / 7.0 / 8.0).sqrt()).abs() < 1e-6, "{error}");
             let typical = times.iter().product::<f64>().powf(1.0 / 8.0);
             assert!((sample.typical_ms() / typical - 1.0).abs() < 1e-3, "{sample:?}");
             let logs = times.map(f64::log2);
@@ -276,6 +311,35 @@ mod tests {
             assert_eq!(of(&[1.0, 2.0], &[3.0, 4.0]), Verdict::Unknown);
             assert_eq!(of(&[1.0, 1.0], &[1.0, 1.0]), Verdict::Unknown);
             assert_eq!(of(&[1.0, 1.0], &[2.0, 2.0]), Verdict::Slower);
+        }
+    }
+
+    #[test]
+    fn a_verdict_needs_a_factor_beyond_that_of_other_plans() {
+        let times =
+            |ms: f64| -> Vec<f64> { (0..100).map(|i| ms * (1.0 + 0.01 * f64::from(i % 7))).collect() };
+        for make in [sample, batch] {
+            let of = |after_ms: f64, others: [f64; 2]| {
+                let [before, after] = [(1.0, others[0]), (after_ms, others[1])]
+                    .map(|(ms, others)| make(&times(ms)).among(others.log2() as f32));
+                verdict(&before, &after)
+            };
+            for (after_ms, others, expected) in [
+                (1.4, [1.0, 1.0], Verdict::Unknown),
+                (1.6, [1.0, 1.0], Verdict::Slower),
+                (0.7, [1.0, 1.0], Verdict::Unknown),
+                (0.6, [1.0, 1.0], Verdict::Faster),
+                // All plans have become slower, and this one not much more.
+                (4.0, [1.0, 3.0], Verdict::Unknown),
+                (4.0, [0.5, 1.5], Verdict::Unknown),
+                (6.0, [1.0, 3.0], Verdict::Slower),
+                (0.3, [1.0, 0.4], Verdict::Unknown),
+                // It has not become faster because others have become slower.
+                (1.0, [1.0, 4.0], Verdict::Unknown),
+                (1.6, [1.0, 0.2], Verdict::Slower),
+            ] {
+                assert_eq!(of(after_ms, others), expected, "{after_ms}, {others:?}");
+            }
         }
     }
 

@@ -83,6 +83,15 @@ type KeyColumn<'a, K> = (&'static str, Align, &'a dyn Fn(&K) -> String);
 
 type StatementId = Option<(i64, Option<i64>)>;
 
+/// A process, what is known of it, and the samples of those that waited for it.
+#[derive(Debug, Default)]
+struct Blocker {
+    count: Count,
+    blocked: BTreeMap<i32, ()>,
+    session: String,
+    statement: String,
+}
+
 /// Adds samples up.
 #[derive(Debug)]
 pub struct Activity {
@@ -95,11 +104,12 @@ pub struct Activity {
     ticks: f64,
     /// The first and the last time in the interval at which the sessions were sampled.
     covered: Option<(i64, i64)>,
-    statements: BTreeMap<StatementId, (Count, String)>,
+    /// What is not known by a queryid is known by its text.
+    statements: BTreeMap<(StatementId, String), (Count, String)>,
     nodes: BTreeMap<(StatementId, Option<(u16, String)>), Count>,
     waits: BTreeMap<Option<(String, String)>, Count>,
     sessions: BTreeMap<(i32, String), Count>,
-    blockers: BTreeMap<i32, (Count, BTreeMap<i32, ()>)>,
+    blockers: BTreeMap<i32, Blocker>,
     /// For each bar, the samples of each class, and how often the sessions were sampled.
     bars: BTreeMap<i64, ([u64; CLASSES.len()], f64)>,
 }
@@ -165,9 +175,15 @@ impl Activity {
             self.hidden += 1;
             return;
         }
-        let (count, text) = self.statements.entry(seen.statement).or_default();
+        let name = seen.text.filter(|_| seen.statement.is_none()).unwrap_or_default();
+        let (count, text) = self
+            .statements
+            .entry((seen.statement, name.to_owned()))
+            .or_default();
         count.add(seen);
-        if let Some(known) = seen.text.filter(|_| text.is_empty()) {
+        // Of a command, some samples have its relation, too.
+        let says_more = |known: &&str| known.len() > text.len() && known.starts_with(text.as_str());
+        if let Some(known) = seen.text.filter(says_more) {
             *text = narrowed(&on_one_line(known), TEXT_WIDTH);
         }
         let node = seen
@@ -181,10 +197,17 @@ impl Activity {
         let session = narrowed(&on_one_line(seen.session), TEXT_WIDTH);
         self.sessions.entry((seen.pid, session)).or_default().add(seen);
         if let Some(blocker) = seen.blocker {
-            let (count, blocked) = self.blockers.entry(blocker).or_default();
-            count.add(seen);
-            blocked.insert(seen.pid, ());
+            let blocker = self.blockers.entry(blocker).or_default();
+            blocker.count.add(seen);
+            blocker.blocked.insert(seen.pid, ());
         }
+    }
+
+    /// Notes who a process is for which others waited, and what its last statement was, which may go on.
+    pub fn name_blocker(&mut self, pid: i32, session: &str, statement: &str) {
+        let blocker = self.blockers.entry(pid).or_default();
+        blocker.session = narrowed(&on_one_line(session), TEXT_WIDTH);
+        blocker.statement = narrowed(&on_one_line(statement), TEXT_WIDTH);
     }
 
     /// Adds how often the sessions were sampled: `between` returns it for a part of the interval from `first` to `last`.
@@ -301,7 +324,7 @@ impl Activity {
         let rows = self
             .statements
             .iter()
-            .map(|(id, (count, text))| ((*id, text.as_str()), *count));
+            .map(|((id, _), (count, text))| ((*id, text.as_str()), *count));
         self.table(
             "Top statements",
             rows,
@@ -369,7 +392,8 @@ impl Activity {
         let rows = self
             .blockers
             .iter()
-            .map(|(pid, (count, blocked))| ((*pid, blocked.len()), *count));
+            .filter(|(_, blocker)| blocker.count.samples > 0)
+            .map(|(pid, blocker)| ((*pid, blocker), blocker.count));
         self.table(
             "Blocking sessions",
             rows,
@@ -378,8 +402,12 @@ impl Activity {
                     0 => "prepared transaction".to_owned(),
                     pid => pid.to_string(),
                 }),
-                ("Blocked sessions", Align::Right, &|(_, blocked)| {
-                    blocked.to_string()
+                ("Session", Align::Left, &|(_, blocker)| blocker.session.clone()),
+                ("Last statement", Align::Left, &|(_, blocker)| {
+                    blocker.statement.clone()
+                }),
+                ("Blocked", Align::Right, &|(_, blocker)| {
+                    blocker.blocked.len().to_string()
                 }),
             ],
         )
@@ -447,129 +475,4 @@ fn planid(id: &StatementId) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn shown(at: i64) -> String {
-        format!("{:02}:{:02}", at / MINUTE_US / 60, at / MINUTE_US % 60)
-    }
-
-    #[test]
-    fn the_report_shows_what_was_active() {
-        let mut activity = Activity::new(0, 3 * MINUTE_US);
-        // One session in the first minute, on the processor in a quarter of it; two in the third, of which one waits for the other.
-        for i in 0..60 {
-            let at = i * 1_000_000;
-            activity.add(&Seen {
-                at,
-                pid: 7,
-                session: "client backend alice psql",
-                statement: Some((11, Some(12))),
-                text: Some("SELECT\n1"),
-                node: Some((2, "Seq Scan on t")),
-                wait: (i % 4 != 0).then_some(("IO", "DataFileRead")),
-                ..Seen::default()
-            });
-        }
-        for i in 120..180 {
-            for (pid, wait, blocker) in [(7, None, None), (8, Some(("Lock", "transactionid")), Some(7))] {
-                activity.add(&Seen {
-                    at: i * 1_000_000,
-                    pid,
-                    session: "client backend",
-                    statement: Some((11, None)),
-                    wait,
-                    blocker,
-                    ..Seen::default()
-                });
-            }
-        }
-        activity.add(&Seen {
-            at: 5,
-            pid: 9,
-            is_hidden: true,
-            ..Seen::default()
-        });
-        let between = |from: i64, to: i64| (to - from).max(0) as f64 / 1e6;
-        activity.add_ticks(0, 3 * MINUTE_US, between);
-        let expected = "\
-Active session history
-from  00:00
-to    00:03
-181 samples of active sessions at 180 moments: 1.01 active sessions on average
-1 samples are of sessions of which you may not see more
-
-Top statements
-------------------------------------------------------------------
-| queryid | planid | Statement | Samples |    % | CPU % | Active |
-------------------------------------------------------------------";
-        let lines = activity.report(&shown);
-        let text = lines.join("\n");
-        assert_eq!(lines[..10], expected.lines().collect::<Vec<_>>()[..], "{text}");
-        for line in [
-            "|      11 |        |           |     120 | 66.3 |  33.1 |   0.67 |",
-            "|      11 |     12 | SELECT 1  |      60 | 33.1 |   8.3 |   0.33 |",
-            "|      11 |     12 |  2 | Seq Scan on t |      60 | 33.1 |   8.3 |   0.33 |",
-            "| CPU  | on CPU, or waiting for it |      75 | 41.4 |  41.4 |   0.42 |",
-            "| Lock | transactionid             |      60 | 33.1 |   0.0 |   0.33 |",
-            "|   7 | client backend            |      60 | 33.1 |  33.1 |   0.33 |",
-            "|   7 |                1 |      60 | 33.1 |   0.0 |   0.33 |",
-            "00:00  1.02  ######IIIIIIIIIIIIIIIIIII",
-            // Nothing was active.
-            "00:01  0.00",
-            "00:02  2.00  #########################LLLLLLLLLLLLLLLLLLLLLLLLL",
-        ] {
-            assert!(lines.iter().any(|shown| shown == line), "no {line} in\n{text}");
-        }
-        assert!(lines.iter().all(|line| line.len() < 160));
-    }
-
-    #[test]
-    fn the_report_says_which_part_of_the_interval_has_samples() {
-        let report = |ticks: &[(i64, i64)]| {
-            let mut activity = Activity::new(10 * MINUTE_US, 20 * MINUTE_US);
-            for (first, last) in ticks {
-                activity.add_ticks(*first * MINUTE_US, *last * MINUTE_US, |from, to| {
-                    (to - from).max(0) as f64
-                });
-            }
-            activity.report(&shown).split_off(3)
-        };
-        let none = [
-            "no samples are kept of this interval; rowsource_snapshot() keeps older ones in rowsource_snapshot_ash",
-        ];
-        assert_eq!(report(&[]), none);
-        assert_eq!(report(&[(5, 9), (21, 22)]), none);
-        let late =
-            "samples from 00:12 to 00:20; rowsource_snapshot() keeps older ones in rowsource_snapshot_ash";
-        assert_eq!(report(&[(12, 13), (13, 25)])[0], late);
-        assert_eq!(report(&[(1, 11), (11, 15)])[0], "samples from 00:10 to 00:15");
-        assert!(report(&[(1, 20)])[0].starts_with("0 samples of active sessions at "));
-    }
-
-    #[test]
-    fn a_report_of_anything_is_small() {
-        let mut activity = Activity::new(i64::MIN, i64::MAX);
-        assert_eq!(activity.report(&|at| at.to_string()).len(), 4);
-        let long = "x".repeat(10_000);
-        for i in 0..5_000 {
-            activity.add(&Seen {
-                at: i * 100 * MINUTE_US,
-                pid: i as i32,
-                session: &long,
-                statement: Some((i, Some(i))),
-                text: Some(&long),
-                node: Some((i as u16, &long)),
-                wait: Some((["IO", "Lock", "Timeout"][i as usize % 3], "x")),
-                blocker: Some(i as i32),
-                is_hidden: false,
-            });
-        }
-        activity.add_ticks(0, 5_000 * 100 * MINUTE_US, |from, to| {
-            (to.saturating_sub(from) / 1_000_000) as f64
-        });
-        let lines = activity.report(&|at| at.to_string());
-        assert!(lines.len() < 200, "{}", lines.len());
-        assert!(lines.iter().all(|line| line.chars().count() < 180), "{lines:#?}");
-    }
-}
+mod tests;

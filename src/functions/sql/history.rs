@@ -111,7 +111,7 @@ objects! {
         mean_time: float8;
     } "
     SELECT d.snap_id, d.from_at, d.to_at, d.backend_type, d.wait_event_type, d.wait_event, d.waits, d.total_time,
-           d.total_time / d.waits::float8 AS mean_time
+           d.total_time / nullif(d.waits, 0::bigint)::float8 AS mean_time
       FROM (SELECT s.snap_id, s.from_at, s.taken_at AS to_at, c.backend_type, c.wait_event_type, c.wait_event,
                    c.waits - coalesce(p.waits, 0::bigint) AS waits,
                    greatest(c.total_time - coalesce(p.total_time, 0::float8), 0::float8) AS total_time
@@ -125,9 +125,10 @@ objects! {
                       AND coalesce(p.wait_event_type, ''::text) = coalesce(c.wait_event_type, ''::text)
                       AND p.wait_event = c.wait_event AND p.counted_since = c.counted_since
              WHERE s.from_id IS NOT NULL) d
-     WHERE d.waits > 0::bigint";
+     WHERE d.waits > 0::bigint OR d.total_time > 0::float8";
 
-    /// What each plan did between a snapshot and the previous one that has the plan
+    // If the snapshot with a plan's earlier figures was deleted, nothing is known of its first interval.
+    /// What each plan did between a snapshot and the previous one that has the plan; NULL if that was deleted
     VIEW rowsource_plan_history TO pg_read_all_stats {
         snap_id;
         /// When the snapshot was taken
@@ -155,16 +156,16 @@ objects! {
            d.temp_blks_written, d.temp_blk_read_time, d.temp_blk_write_time
       FROM (SELECT p.snap_id, s.taken_at AS to_at, p.userid, p.dbid, p.queryid, p.planid, p.plan_shape, p.toplevel,
                    p.query,
-                   CASE WHEN f.goes_on THEN p.calls - f.calls ELSE p.calls END AS calls,
-                   CASE WHEN f.goes_on THEN p.total_time - f.total_time ELSE p.total_time END AS total_time,
-                   CASE WHEN f.goes_on THEN p.temp_blks_read - f.temp_blks_read ELSE p.temp_blks_read END
+                   CASE WHEN f.goes_on THEN p.calls - f.calls WHEN k.is_known THEN p.calls END AS calls,
+                   CASE WHEN f.goes_on THEN p.total_time - f.total_time WHEN k.is_known THEN p.total_time END AS total_time,
+                   CASE WHEN f.goes_on THEN p.temp_blks_read - f.temp_blks_read WHEN k.is_known THEN p.temp_blks_read END
                        AS temp_blks_read,
-                   CASE WHEN f.goes_on THEN p.temp_blks_written - f.temp_blks_written ELSE p.temp_blks_written END
+                   CASE WHEN f.goes_on THEN p.temp_blks_written - f.temp_blks_written WHEN k.is_known THEN p.temp_blks_written END
                        AS temp_blks_written,
-                   CASE WHEN f.goes_on THEN p.temp_blk_read_time - f.temp_blk_read_time ELSE p.temp_blk_read_time END
+                   CASE WHEN f.goes_on THEN p.temp_blk_read_time - f.temp_blk_read_time WHEN k.is_known THEN p.temp_blk_read_time END
                        AS temp_blk_read_time,
-                   CASE WHEN f.goes_on THEN p.temp_blk_write_time - f.temp_blk_write_time
-                        ELSE p.temp_blk_write_time END AS temp_blk_write_time
+                   CASE WHEN f.goes_on THEN p.temp_blk_write_time - f.temp_blk_write_time WHEN k.is_known THEN p.temp_blk_write_time END
+                       AS temp_blk_write_time
               FROM rowsource_snapshot_plans p
                    JOIN rowsource_snapshots s ON s.snap_id = p.snap_id
                    LEFT JOIN LATERAL (
@@ -174,6 +175,9 @@ objects! {
                               AND b.planid = p.planid AND b.plan_shape = p.plan_shape AND b.toplevel = p.toplevel
                               AND b.snap_id < p.snap_id
                         ORDER BY b.snap_id DESC LIMIT 1::bigint) f ON true
+                   CROSS JOIN LATERAL (
+                       SELECT f.snap_id IS NOT NULL
+                              OR p.first_seen >= (SELECT pg_catalog.min(taken_at) FROM rowsource_snapshots) AS is_known) k
              WHERE p.snap_id > (SELECT pg_catalog.min(snap_id) FROM rowsource_snapshots)) d";
 
     // Shows a plan as it was when a snapshot was taken. Of several plans it prefers those of this database, then those of this user,
@@ -182,6 +186,12 @@ objects! {
     FUNCTION rowsource_display_snapshot(snap_id: bigint, queryid: bigint, planid: bigint = "NULL", format: text = "'ALLSTATS'") TO pg_read_all_stats
         "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED" -> "SETOF text" {} "
 BEGIN ATOMIC
+    SELECT pg_catalog.format('plan 1 of %s, by total time. rowsource_snapshot_plans lists all.', pg_catalog.count(*))
+      FROM rowsource_snapshot_plans o
+     WHERE o.snap_id = rowsource_display_snapshot.snap_id AND o.queryid = rowsource_display_snapshot.queryid
+           AND (rowsource_display_snapshot.planid IS NULL OR o.planid = rowsource_display_snapshot.planid)
+    HAVING pg_catalog.count(*) > 1::bigint
+    UNION ALL
     SELECT rowsource_display_stored(
                rowsource_display_snapshot.snap_id, rowsource_display_snapshot.queryid, rowsource_display_snapshot.planid,
                (SELECT s.taken_at::text FROM rowsource_snapshots s WHERE s.snap_id = rowsource_display_snapshot.snap_id),

@@ -63,8 +63,8 @@ objects! {
            pg_catalog.trim_scale(pg_catalog.round(s.e_rows::numeric, 2)) AS e_rows,
            pg_catalog.trim_scale(pg_catalog.round(s.a_rows::numeric, 2)) AS a_rows,
            pg_catalog.round(m.max_factor::numeric, 1) AS max_factor,
-           CASE WHEN f.ratio >= 1.1::float8 THEN 'underestimated'::text
-                WHEN f.ratio <= 1::float8 / 1.1::float8 THEN 'overestimated'::text
+           CASE WHEN f.ratio >= 1.1::float8 AND m.is_under THEN 'underestimated'::text
+                WHEN f.ratio <= 1::float8 / 1.1::float8 AND NOT m.is_under THEN 'overestimated'::text
                 WHEN m.max_factor IS NOT NULL THEN 'varying'::text
                 WHEN n.starts IS NULL THEN 'starts not counted'::text
                 WHEN n.starts = 0::bigint THEN 'never started'::text
@@ -72,7 +72,8 @@ objects! {
                 ELSE 'not completed'::text END AS verdict,
            pg_catalog.round(n.self_time::numeric, 3) AS self_time
       FROM pg_stat_rowsource n,
-           LATERAL (SELECT greatest(n.max_underestimate, n.max_overestimate) AS max_factor) m,
+           LATERAL (SELECT greatest(n.max_underestimate, n.max_overestimate) AS max_factor,
+                           coalesce(n.max_underestimate >= n.max_overestimate, n.max_overestimate IS NULL) AS is_under) m,
            LATERAL (SELECT n.estimated_rows / nullif(n.estimated_starts, 0::bigint)::float8 AS e_rows,
                            n.estimated_actual_rows::float8 / nullif(n.estimated_starts, 0::bigint)::float8 AS a_rows) s,
            LATERAL (SELECT CASE WHEN m.max_factor IS NOT NULL
@@ -124,16 +125,21 @@ objects! {
         "IMMUTABLE CALLED ON NULL INPUT PARALLEL SAFE" -> "numeric" {} "
 RETURN pg_catalog.round((100::float8 * part / nullif(whole, 0::float8))::numeric, 1)";
 
-    // The views for every day: fewer than 12 columns, milliseconds with three digits, the most expensive first. The statements in
+    // The views for every day: 12 columns at most, milliseconds with three digits, the most expensive first: those for which clients waited
+    // longest. A statement that clients sent and that also ran in functions is one row, so that user, database and queryid identify it. The
+    // statements in
     // functions (pg_rowsource.track = all) have no part of all, because their time is part of the time of their callers. Each of
     // these callers has a row, also CALL and DO; if it was evicted, its time is in the row others.
-    /// The statements that took the most time: the plans of a statement together
+    /// The statements for which clients waited longest: the plans of a statement together
     VIEW rowsource_top_statements TO PUBLIC {
         usename; datname; queryid;
         /// The number of different plans; NULL for others, which sums up the executions whose plans are not stored
         plans: bigint;
         /// Executions, including failed and cancelled ones
         calls: numeric;
+        /// Milliseconds that clients waited for the executions: total_time, and parsing, planning, waits before the
+        /// executor, and commit; NULL for a statement in a function. The order, or else total_time
+        response_time: numeric;
         /// Milliseconds in which the executor ran (ExecutorRun and ExecutorFinish), as in pg_stat_statements;
         /// without parsing, planning and the executor's start. The sum of all executions
         total_time: numeric;
@@ -149,21 +155,23 @@ RETURN pg_catalog.round((100::float8 * part / nullif(whole, 0::float8))::numeric
     } "
     SELECT coalesce(s.usename, s.userid::text::name) AS usename, coalesce(s.datname, s.dbid::text::name) AS datname,
            s.queryid, s.plans, s.calls,
+           pg_catalog.round(s.response_time::numeric, 3) AS response_time,
            pg_catalog.round(s.total_time::numeric, 3) AS total_time,
            pg_catalog.round((s.total_time / nullif(s.calls, 0::numeric)::float8)::numeric, 3) AS mean_time,
-           rowsource_percent(s.top_time, pg_catalog.sum(s.top_time) OVER ()) AS percent,
+           rowsource_percent(s.response_time, pg_catalog.sum(s.response_time) OVER ()) AS percent,
            s.rows, s.blks_read, s.query
-      FROM (SELECT usename, datname, userid, dbid, queryid, toplevel,
-                   CASE WHEN userid IS NOT NULL THEN pg_catalog.count(*) END AS plans,
+      FROM (SELECT usename, datname, userid, dbid, queryid,
+                   CASE WHEN queryid IS NOT NULL THEN pg_catalog.count(DISTINCT (planid, plan_shape))
+                        WHEN userid IS NOT NULL THEN pg_catalog.count(*) END AS plans,
                    pg_catalog.sum(calls) AS calls,
                    pg_catalog.sum(total_time) AS total_time,
-                   CASE WHEN toplevel THEN pg_catalog.sum(total_time) END AS top_time,
+                   pg_catalog.sum(coalesce(response_time, total_time)) FILTER (WHERE toplevel) AS response_time,
                    pg_catalog.sum(rows) AS rows,
                    pg_catalog.sum(shared_blks_read + local_blks_read) AS blks_read,
                    (pg_catalog.array_agg(query ORDER BY last_seen DESC NULLS LAST))[1] AS query
               FROM pg_stat_rowsource_plans
-             GROUP BY usename, datname, userid, dbid, queryid, toplevel) s
-     ORDER BY s.total_time DESC NULLS LAST";
+             GROUP BY usename, datname, userid, dbid, queryid) s
+     ORDER BY coalesce(s.response_time, s.total_time) DESC NULLS LAST";
 
     /// Internal: what the daily views of nodes have in common
     VIEW rowsource_daily_nodes TO nobody {

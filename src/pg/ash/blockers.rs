@@ -56,6 +56,8 @@ pub struct Blockers {
     next: i64,
     /// For which processes is asked now.
     turns: Turns,
+    /// The last answer was asked for.
+    is_new: bool,
     /// The memory of an answer.
     context: pg_sys::MemoryContext,
 }
@@ -82,6 +84,7 @@ impl Blockers {
             oldest: 0,
             next: i64::MIN,
             turns: Turns::default(),
+            is_new: false,
             context,
         })
     }
@@ -89,6 +92,11 @@ impl Blockers {
     /// Begins a sample. `now` is in microseconds, of a clock that never steps back.
     pub fn begin(&mut self, now: i64) {
         self.turns.begin(if now >= self.next { MOST } else { 0 });
+    }
+
+    /// Returns whether the last answer is new: it was neither known nor that of another process.
+    pub fn is_new(&self) -> bool {
+        self.is_new
     }
 
     /// Returns the process that blocks another one, if it is known. 0 is a prepared transaction. `process` is the one that waits, and
@@ -104,6 +112,7 @@ impl Blockers {
         leader: Option<i32>,
         now: i64,
     ) -> Option<i32> {
+        self.is_new = false;
         // SAFETY: the list stays mapped. The field is read as one word.
         let began = unsafe { (&raw const (*process).waitStart.value).read_volatile() };
         let wait = self.waits.get_mut(number)?;
@@ -137,6 +146,7 @@ impl Blockers {
             (wait.asked_at, wait.blocker) = (known.asked_at, known.blocker);
             self.turns.take(false);
         } else if self.turns.take(true) {
+            self.is_new = true;
             self.next = now + PAUSE_US;
             wait.asked_at = now;
             let time = server::now();
@@ -182,6 +192,27 @@ unsafe fn wanted(process: *const pg_sys::PGPROC) -> Option<Wanted> {
         })
     }
 }
+/// Returns the relation whose lock a process waits for, or the lock of a part of it.
+///
+/// # Safety
+/// The process must be in PostgreSQL's list of processes.
+pub unsafe fn relation(process: *const pg_sys::PGPROC) -> Option<u32> {
+    use pg_sys::LockTagType::{LOCKTAG_PAGE, LOCKTAG_RELATION, LOCKTAG_RELATION_EXTEND, LOCKTAG_TUPLE};
+    const DEFAULT_METHOD: u32 = 1;
+    // SAFETY: the caller promises what the function requires.
+    let [_, relation, _, rest] = unsafe { wanted(process) }?.tag;
+    // Two bytes are the fourth field, one is the type, and one the method.
+    let (kind, method) = (rest >> 16 & 0xFF, rest >> 24);
+    let is_of_relation = [
+        LOCKTAG_RELATION,
+        LOCKTAG_RELATION_EXTEND,
+        LOCKTAG_PAGE,
+        LOCKTAG_TUPLE,
+    ]
+    .contains(&kind);
+    (method == DEFAULT_METHOD && is_of_relation).then_some(relation)
+}
+
 const _: () = assert!(size_of::<pg_sys::LOCKTAG>() == size_of::<[u32; 4]>());
 
 /// Returns the first element of an array of integers. pgrx would look up the type of the elements in the catalog, which the worker

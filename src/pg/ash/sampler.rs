@@ -1,14 +1,15 @@
 //! Takes the samples.
 
-use super::blockers::Blockers;
+use super::blockers::{self, Blockers};
 use crate::pg::live::{Areas, Glance};
 use crate::pg::server::contained::contained;
 use crate::pg::waits::slots;
 use crate::pg::{compat, server, store};
 use pgrx::pg_sys;
-use rowsource_core::ash::{MAX_BACKEND_TYPE, NAME_BYTES, Ring, Sample, SampleTimes};
+use rowsource_core::ash::{MAX_BACKEND_TYPE, NAME_BYTES, Ring, Sample, SampleTimes, command_names};
 use rowsource_core::model::{PlanId, PlanKey};
 use rowsource_core::waits::CLASS;
+use std::ffi::CString;
 use std::sync::atomic::{Ordering::Acquire, fence};
 
 /// The type of parallel workers. PostgreSQL counts them among the background workers.
@@ -18,6 +19,9 @@ const _: () = assert!(PARALLEL_WORKER == MAX_BACKEND_TYPE);
 const TRIES: usize = 20;
 /// How long to wait before attaching to the sessions' memory is tried again, in microseconds.
 const ATTACH_AGAIN_US: i64 = 100_000;
+/// How much is read of a text to find out what kind of command it is.
+const COMMAND_BYTES: usize = 1024;
+
 /// What pg_stat_activity knows of a process.
 #[derive(Clone, Copy)]
 struct Activity {
@@ -144,7 +148,7 @@ impl Sampler {
         self.blockers.begin(now);
         for i in 0..self.known.len() {
             // SAFETY: there are so many entries.
-            if !unsafe { is_active(self.activity.add(i), &mut self.known[i].activity) } {
+            if !unsafe { is_active(self.activity.add(i), &mut self.known[i].activity, is_working) } {
                 continue;
             }
             let activity = self.known[i].activity;
@@ -185,11 +189,49 @@ impl Sampler {
             } else {
                 None
             };
+            if let Some(pid) = blocker.filter(|pid| *pid > 0 && self.blockers.is_new()) {
+                self.sample_blocker(pid, at);
+            }
             let leader = leader.map(|(_, pid)| pid);
-            let sample = self.made(i, at, &activity, leader, seen);
+            let mut sample = self.made(i, at, &activity, leader, seen);
+            if sample.key.planid == 0 {
+                // SAFETY: the list has this process, and there are so many entries.
+                sample.command = unsafe {
+                    let entry = self.activity.add(i);
+                    let locked =
+                        (wait_event & CLASS == pg_sys::PG_WAIT_LOCK).then(|| blockers::relation(process));
+                    (
+                        command(entry),
+                        locked.flatten().unwrap_or_else(|| worked_on(entry)),
+                    )
+                };
+            }
             self.ring.add(&Sample {
                 wait_event,
                 blocker,
+                ..sample
+            });
+        }
+    }
+
+    /// Adds a sample of a process that blocks others, which may be idle in a transaction.
+    fn sample_blocker(&mut self, pid: i32, at: i64) {
+        // SAFETY: there are so many entries. The field is read as one word.
+        let is_of =
+            |i: &usize| unsafe { (&raw const (*self.activity.add(*i)).st_procpid).read_volatile() == pid };
+        let Some(i) = (0..self.known.len()).find(is_of) else {
+            return;
+        };
+        // SAFETY: there are so many entries.
+        let entry = unsafe { self.activity.add(i) };
+        let mut activity = Activity::NOTHING;
+        // SAFETY: the entry is one of pg_stat_activity.
+        if unsafe { is_active(entry, &mut activity, |_| true) } {
+            let sample = self.made(i, at, &activity, None, None);
+            self.ring.add(&Sample {
+                is_blocker: true,
+                // SAFETY: the entry is one of pg_stat_activity.
+                command: unsafe { (command(entry), 0) },
                 ..sample
             });
         }
@@ -227,6 +269,8 @@ impl Sampler {
             node: seen.and_then(|seen| seen.node),
             wait_event: 0,
             blocker: None,
+            is_blocker: false,
+            command: (0, 0),
         }
     }
 
@@ -245,13 +289,72 @@ impl Sampler {
     }
 }
 
-/// Returns whether the process of an entry is active, or if that is not known. Then `known` is what pg_stat_activity knows of it. It is
+/// Returns whether a process in this state is active, or whether that is not known.
+fn is_working(state: pg_sys::BackendState::Type) -> bool {
+    use pg_sys::BackendState::{STATE_DISABLED, STATE_FASTPATH, STATE_RUNNING};
+    matches!(state, STATE_RUNNING | STATE_FASTPATH | STATE_DISABLED)
+}
+
+/// Returns the number of the kind of command that a process runs, or has run last; 0 if that is not known.
+///
+/// # Safety
+/// `entry` must be one of pg_stat_activity. The caller must be outside of any FFI boundary.
+unsafe fn command(entry: *const pg_sys::PgBackendStatus) -> u32 {
+    let mut text = [0; COMMAND_BYTES];
+    // SAFETY: the entry is mapped by the caller's promise, and so is the text, which always ends with a zero byte. Its process may change
+    // it meanwhile: then it has no command's name, or that of the one or the other.
+    let length = unsafe {
+        let first = (&raw const (*entry).st_activity_raw).read_volatile().cast::<u8>();
+        let next = |i: usize| {
+            if first.is_null() {
+                0
+            } else {
+                first.add(i).read_volatile()
+            }
+        };
+        let mut bytes = text.iter_mut().enumerate();
+        bytes.position(|(i, byte)| {
+            *byte = next(i);
+            *byte == 0
+        })
+    };
+    // Several commands may follow in a text that is not read to its end.
+    let text = &text[..length.unwrap_or(0)];
+    let names = command_names(text).into_iter();
+    let mut tags = names.filter_map(|name| CString::new(name).ok()).map(|name| {
+        // SAFETY: the function compares a C string with its own names.
+        unsafe { pg_sys::GetCommandTagEnum(name.as_ptr()) }
+    });
+    tags.find(|tag| *tag != pg_sys::CommandTag::CMDTAG_UNKNOWN)
+        .unwrap_or(0)
+}
+
+/// Returns the relation on which a process reports progress: of VACUUM, CREATE INDEX, COPY and others; 0 if there is none.
+///
+/// # Safety
+/// `entry` must be one of pg_stat_activity.
+unsafe fn worked_on(entry: *const pg_sys::PgBackendStatus) -> u32 {
+    // SAFETY: the entry is mapped by the caller's promise. Each field is read as one word.
+    unsafe {
+        match (&raw const (*entry).st_progress_command).read_volatile() {
+            pg_sys::ProgressCommandType::PROGRESS_COMMAND_INVALID => 0,
+            _ => (&raw const (*entry).st_progress_command_target)
+                .read_volatile()
+                .to_u32(),
+        }
+    }
+}
+
+/// Returns whether the process of an entry is in a state that is wanted. Then `known` is what pg_stat_activity knows of it. It is
 /// copied only if the entry has changed since.
 ///
 /// # Safety
 /// `entry` must be one of pg_stat_activity.
-unsafe fn is_active(entry: *const pg_sys::PgBackendStatus, known: &mut Activity) -> bool {
-    use pg_sys::BackendState::{STATE_DISABLED, STATE_FASTPATH, STATE_RUNNING};
+unsafe fn is_active(
+    entry: *const pg_sys::PgBackendStatus,
+    known: &mut Activity,
+    is_wanted: impl Fn(pg_sys::BackendState::Type) -> bool,
+) -> bool {
     // SAFETY: the entry is mapped by the caller's promise. Its process may change each field meanwhile, as one word. As PostgreSQL's
     // own readers do, the copy is used only if the count of changes was the same even number before and after. The name has so many
     // bytes, in shared memory.
@@ -259,10 +362,9 @@ unsafe fn is_active(entry: *const pg_sys::PgBackendStatus, known: &mut Activity)
         let state = || (&raw const (*entry).st_state).read_volatile();
         let pid = || (&raw const (*entry).st_procpid).read_volatile();
         let changes = || (&raw const (*entry).st_changecount).read_volatile();
-        let is_active = |state| matches!(state, STATE_RUNNING | STATE_FASTPATH | STATE_DISABLED);
         for _ in 0..TRIES {
             // Most processes are idle, and this looks at little of them.
-            if !is_active(state()) || pid() == 0 {
+            if !is_wanted(state()) || pid() == 0 {
                 return false;
             }
             let before = changes();
@@ -292,7 +394,7 @@ unsafe fn is_active(entry: *const pg_sys::PgBackendStatus, known: &mut Activity)
             fence(Acquire);
             if before & 1 == 0 && changes() == before {
                 *known = activity;
-                return activity.pid != 0 && is_active(activity.state);
+                return activity.pid != 0 && is_wanted(activity.state);
             }
             std::hint::spin_loop();
         }

@@ -121,15 +121,6 @@ fn role_of_process(pid: i32) -> Option<u32> {
     }
 }
 
-/// Returns whether the current user may read files of the server.
-pub fn may_read_files() -> bool {
-    // SAFETY: the functions take no pointers.
-    unsafe {
-        let role = pg_sys::Oid::from(pg_sys::ROLE_PG_READ_SERVER_FILES);
-        pg_sys::has_privs_of_role(pg_sys::GetUserId(), role)
-    }
-}
-
 /// Returns the name of a trigger of this database and of its table; `None` if the trigger was dropped. Only an SQL function may
 /// call this.
 pub fn trigger_name(oid: u32) -> Option<String> {
@@ -216,6 +207,25 @@ pub fn relation_name(oid: u32) -> Option<String> {
     Some(match schema {
         Some(schema) => format!("{}.{name}", quoted_identifier(&schema)),
         None => name,
+    })
+}
+
+/// Returns the name of a relation of this database as psql shows it: with its schema, unless that is in the search path. Without a
+/// relation, it is the number.
+pub fn shown_relation(oid: u32) -> String {
+    let arguments = [pg_sys::Oid::from(oid).into_datum()];
+    // SAFETY: the function takes an OID, and returns a C string in the current memory context.
+    let name = unsafe { pgrx::direct_function_call::<&CStr>(pg_sys::regclassout, &arguments) };
+    name.map_or_else(String::new, |name| from_database(name.to_bytes()))
+}
+
+/// Returns the name of a kind of command, such as ALTER TABLE; `None` for 0, which is unknown.
+pub fn command_name(number: u32) -> Option<String> {
+    // SAFETY: the function returns a static C string for each number that PostgreSQL gives a command; all others come from it.
+    (number != pg_sys::CommandTag::CMDTAG_UNKNOWN).then(|| unsafe {
+        CStr::from_ptr(pg_sys::GetCommandTagName(number))
+            .to_string_lossy()
+            .into_owned()
     })
 }
 

@@ -61,7 +61,8 @@ impl Before {
     /// again.
     ///
     /// # Safety
-    /// An error must have been caught, and its record must have been removed. May raise.
+    /// The body must not run any more. If it raised an error that is not raised again, the error's record must have been removed. May
+    /// raise.
     pub unsafe fn roll_back(&self) {
         // SAFETY: the innermost subtransaction was opened by the body, and the body does not run any more.
         unsafe {

@@ -124,6 +124,22 @@ pub unsafe fn contained_with_others<T>(runs_others: bool, body: impl FnOnce() ->
     }
 }
 
+/// Runs a body in a subtransaction, and rolls that back also if the body succeeds. Only an SQL function that is not parallel safe may call
+/// this.
+pub fn rolled_back<T>(body: impl FnOnce() -> T) -> T {
+    // SAFETY: an SQL function runs in a transaction and holds no lightweight lock. The subtransaction ends here whether the body succeeds
+    // or fails, as in PL/pgSQL, and the context and the owner that were current are so again.
+    unsafe {
+        let (before, owner) = (Before::now(false), pg_sys::CurrentResourceOwner);
+        pg_sys::BeginInternalSubTransaction(std::ptr::null());
+        pg_sys::CurrentMemoryContext = before.context();
+        let result = catch_unwind(AssertUnwindSafe(body));
+        before.roll_back();
+        pg_sys::CurrentResourceOwner = owner;
+        result.unwrap_or_else(|error| resume_unwind(error))
+    }
+}
+
 /// Runs a body. If it fails, all becomes as `before`, or the error is raised again.
 ///
 /// # Safety

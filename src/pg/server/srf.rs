@@ -3,10 +3,32 @@
 //! Each row is put into PostgreSQL's tuplestore at once. The tuplestore keeps up to `work_mem` of rows in memory, and
 //! writes more to a file.
 
+use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::{self, memory};
 use pgrx::{FromDatum, IntoDatum, pg_sys};
 use std::cell::Cell;
 use std::ffi::CStr;
+
+/// The set-returning function that was called last.
+static CALLED: BackendLocal<Cell<u32>> = BackendLocal::new(Cell::new(0));
+
+/// Returns whether the current user may execute a function without arguments of the extension whose set-returning function runs.
+pub fn may_execute(function: &str) -> bool {
+    // SAFETY: the function accepts any number.
+    let schema = unsafe { pg_sys::get_func_namespace(pg_sys::Oid::from(CALLED.get())) };
+    let Some(schema) = server::schema_name(schema.to_u32()) else {
+        return false;
+    };
+    let function = format!("{}.{function}()", server::quoted_identifier(&schema));
+    // SAFETY: the function takes two texts.
+    let may = unsafe {
+        pgrx::direct_function_call(
+            pg_sys::has_function_privilege_name,
+            &[text(&function), text("EXECUTE")],
+        )
+    };
+    may == Some(true)
+}
 
 /// One column's value; `None` is NULL.
 pub type Value = Option<pg_sys::Datum>;
@@ -249,6 +271,7 @@ impl Call {
         // SAFETY: the call is in progress by the promise of `new`. The context is the one that was current before.
         unsafe {
             let context = pg_sys::CurrentMemoryContext;
+            CALLED.set((*(*self.0).flinfo).fn_oid.to_u32());
             let mut rows = Rows::begin(self.0, flags);
             make(self, &mut rows);
             pg_sys::MemoryContextSwitchTo(context);

@@ -182,8 +182,14 @@ pub(super) unsafe fn update(store: &Store, key: &PlanKey, batch: &Batch) -> Opti
         let slowest_ms = memory.slowest_ms;
         if memory.node_count as usize == batch.node_count() {
             blocks::map::<NodeTotals>(store.plans, memory.nodes);
+            let flips = &(*store.control).flips;
             locked(&raw mut (*entry).lock, true, || {
+                let (before, last_seen) = ((*entry).stats.times, (*entry).stats.last_seen);
                 let newer = batch.add_to_plan(&mut (*entry).stats);
+                if !(*entry).observed.load(Relaxed) {
+                    let after = &(*entry).stats.times;
+                    flips.pace.add((&before, last_seen), after, batch.last_seen());
+                }
                 blocks::each(store.plans, memory.nodes, |first, totals| {
                     batch.add_to_nodes(newer, first, totals);
                 });
@@ -192,7 +198,7 @@ pub(super) unsafe fn update(store: &Store, key: &PlanKey, batch: &Batch) -> Opti
                 }
             });
             if (*entry).observed.load(Relaxed) && batch.executions() > 0 {
-                (*store.control).flips.add(&*key, batch);
+                flips.add(&*key, batch);
             }
         }
         unguarded::dshash_release_lock(store.table, entry.cast());

@@ -6,7 +6,7 @@
 use crate::pg::server::unguarded;
 use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
-use rowsource_core::flips::{Executions, Flips};
+use rowsource_core::flips::{Executions, Flips, Pace};
 use rowsource_core::model::{Batch, PlanKey};
 use std::cell::UnsafeCell;
 
@@ -15,6 +15,8 @@ use std::cell::UnsafeCell;
 pub(super) struct SharedFlips {
     lock: UnsafeCell<pg_sys::LWLock>,
     table: UnsafeCell<Flips>,
+    /// How fast the plans of other queries are, which no lock guards.
+    pub(super) pace: Pace,
 }
 
 impl SharedFlips {
@@ -32,9 +34,16 @@ impl SharedFlips {
     /// # Safety
     /// The caller must be inside an FFI boundary, and not hold the lock of the table.
     pub(super) unsafe fn add(&self, key: &PlanKey, batch: &Batch) {
-        let done = Executions::of(batch);
+        let done = self.executions(batch);
         // SAFETY: the caller is inside a boundary and does not hold the lock. The body does not raise.
         unsafe { self.locked(|table| table.add(key, &done)) }
+    }
+
+    /// Returns the executions of a batch, which has just ended.
+    pub(super) fn executions(&self, batch: &Batch) -> Executions {
+        let done = Executions::of(batch);
+        let sample = done.sample.among(self.pace.level(done.last_at));
+        Executions { sample, ..done }
     }
 
     /// Runs a body with the table, under its lock. The body must not raise.

@@ -3,7 +3,7 @@
 use super::access::Store;
 use super::entry;
 use crate::pg::server::contained::contained;
-use rowsource_core::flips::{Executions, Known};
+use rowsource_core::flips::Known;
 use rowsource_core::model::{Batch, PlanKey};
 
 /// Notes a plan that has just been stored. If its query has another plan, both are observed from now on.
@@ -11,10 +11,10 @@ use rowsource_core::model::{Batch, PlanKey};
 /// # Safety
 /// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises nothing.
 pub(super) unsafe fn new_plan(store: &Store, key: &PlanKey, batch: &Batch) {
-    let done = Executions::of(batch);
     // SAFETY: the caller is outside of any boundary and holds no LWLock. `contained` catches errors.
     let _ = contained(|| unsafe {
         let flips = &(*store.control).flips;
+        let done = flips.executions(batch);
         match flips.with_table(|table| table.note_new(key)) {
             Known::First => return,
             Known::Observed => (),
