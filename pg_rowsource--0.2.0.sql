@@ -1241,8 +1241,7 @@ LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_ash_report_0_2';
 COMMENT ON FUNCTION rowsource_ash_report(timestamptz, timestamptz) IS 'Prints what sessions did in an interval, like Oracle''s ASH report; without arguments, in the last hour';
 
-CREATE FUNCTION rowsource_ash_start(
-) RETURNS int
+CREATE FUNCTION rowsource_ash_start() RETURNS int
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'rowsource_ash_start_0_2';
 COMMENT ON FUNCTION rowsource_ash_start() IS 'Starts the background worker that samples the sessions, if the server has not preloaded pg_rowsource, and returns its pid';
@@ -1283,8 +1282,7 @@ AS 'MODULE_PATHNAME', 'rowsource_iostat_lines_0_2';
 COMMENT ON FUNCTION rowsource_iostat_lines(bigint, bigint, bigint, bigint, text, text, float8, text) IS 'Internal: formats the report of rowsource_iostat_report()';
 REVOKE ALL ON FUNCTION rowsource_iostat_lines(bigint, bigint, bigint, bigint, text, text, float8, text) FROM PUBLIC;
 
-CREATE FUNCTION rowsource_check_writable(
-) RETURNS void
+CREATE FUNCTION rowsource_check_writable() RETURNS void
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_check_writable_0_2';
 COMMENT ON FUNCTION rowsource_check_writable() IS 'Internal: fails with a hint on a standby and in a read-only transaction';
@@ -1928,8 +1926,7 @@ COMMENT ON COLUMN rowsource_snapshot_ash.wait_event IS 'The event that the sessi
 COMMENT ON COLUMN rowsource_snapshot_ash.blocking_pid IS 'The process that the session waited for, if it waited for a heavyweight lock and that is known; 0 is a prepared transaction';
 GRANT SELECT ON rowsource_snapshot_ash TO pg_read_all_stats;
 
-CREATE FUNCTION rowsource_snapshot(
-) RETURNS bigint
+CREATE FUNCTION rowsource_snapshot() RETURNS bigint
 LANGUAGE SQL VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 BEGIN ATOMIC
     SELECT rowsource_check_writable();

@@ -266,7 +266,8 @@ impl Object {
         };
         let arguments = self.arguments.iter().map(argument);
         let parts: Vec<String> = arguments.chain(self.columns.iter().map(column)).collect();
-        parts.join(",")
+        let end = if parts.is_empty() { "" } else { "\n" };
+        parts.join(",") + end
     }
 }
 
@@ -285,13 +286,13 @@ impl Display for Object {
         match *kind {
             "FUNCTION" => writeln!(
                 f,
-                "CREATE FUNCTION {name}({}\n) RETURNS {}\n{code};",
+                "CREATE FUNCTION {name}({}) RETURNS {}\n{code};",
                 self.parts(),
                 self.returns
             )?,
             "VIEW" => writeln!(f, "CREATE VIEW {name} AS{code};")?,
             _ => {
-                writeln!(f, "CREATE TABLE {name} ({}\n);{code}", self.parts())?;
+                writeln!(f, "CREATE TABLE {name} ({});{code}", self.parts())?;
                 writeln!(f, "SELECT pg_catalog.pg_extension_config_dump('{name}', '');")?;
             }
         }
