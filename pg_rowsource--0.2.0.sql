@@ -98,6 +98,7 @@ COMMENT ON FUNCTION rowsource_logical_io(regclass, text, bigint, text, bigint) I
 CREATE FUNCTION rowsource_call_trace(
     sql text,
     max_calls int DEFAULT 10000,
+    keep boolean DEFAULT false,
     OUT seq bigint,
     OUT at_us float8,
     OUT depth int,
@@ -113,7 +114,7 @@ CREATE FUNCTION rowsource_call_trace(
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'rowsource_call_trace_0_2';
-COMMENT ON FUNCTION rowsource_call_trace(text, int) IS 'Runs a statement once, and lists the calls of its plan''s nodes and the waits inside them. Its rows are thrown away';
+COMMENT ON FUNCTION rowsource_call_trace(text, int, boolean) IS 'Runs a statement once, and lists the calls of its plan''s nodes and the waits inside them. Its rows are thrown away, and what it changes is rolled back. keep: it is not';
 
 CREATE FUNCTION rowsource_trace_start(
     waits boolean DEFAULT true,
@@ -177,7 +178,7 @@ COMMENT ON FUNCTION rowsource_trace_files() IS 'The rows of the view rowsource_t
 
 CREATE VIEW rowsource_trace_files AS
     SELECT * FROM rowsource_trace_files();
-COMMENT ON VIEW rowsource_trace_files IS 'The files of SQL traces: all of them for members of pg_read_server_files, else those of this session';
+COMMENT ON VIEW rowsource_trace_files IS 'The files of SQL traces: all of them for those who may execute rowsource_trace_read_all(), else those of this session';
 COMMENT ON COLUMN rowsource_trace_files.file IS 'The name of the file in the folder pgsql_tmp_rowsource_trace of the data directory';
 COMMENT ON COLUMN rowsource_trace_files.pid IS 'The process that wrote it';
 COMMENT ON COLUMN rowsource_trace_files.part IS 'The files of a session are numbered from 1 on';
@@ -187,6 +188,12 @@ COMMENT ON COLUMN rowsource_trace_files.modified IS 'When it was last written';
 COMMENT ON COLUMN rowsource_trace_files.is_own IS 'Whether this session writes it';
 COMMENT ON COLUMN rowsource_trace_files.lost_lines IS 'Lines of all files of this session that could not be written; NULL for other sessions';
 GRANT SELECT ON rowsource_trace_files TO PUBLIC;
+
+CREATE FUNCTION rowsource_trace_read_all() RETURNS void
+LANGUAGE C VOLATILE STRICT PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'rowsource_trace_read_all_0_2';
+COMMENT ON FUNCTION rowsource_trace_read_all() IS 'Does nothing: who may execute it may read the trace files of all sessions';
+REVOKE ALL ON FUNCTION rowsource_trace_read_all() FROM PUBLIC;
 
 CREATE FUNCTION rowsource_tkprof(
     files text DEFAULT NULL,
@@ -1359,8 +1366,8 @@ CREATE VIEW rowsource_misestimates AS
            pg_catalog.trim_scale(pg_catalog.round(s.e_rows::numeric, 2)) AS e_rows,
            pg_catalog.trim_scale(pg_catalog.round(s.a_rows::numeric, 2)) AS a_rows,
            pg_catalog.round(m.max_factor::numeric, 1) AS max_factor,
-           CASE WHEN f.ratio >= 1.1::float8 THEN 'underestimated'::text
-                WHEN f.ratio <= 1::float8 / 1.1::float8 THEN 'overestimated'::text
+           CASE WHEN f.ratio >= 1.1::float8 AND m.is_under THEN 'underestimated'::text
+                WHEN f.ratio <= 1::float8 / 1.1::float8 AND NOT m.is_under THEN 'overestimated'::text
                 WHEN m.max_factor IS NOT NULL THEN 'varying'::text
                 WHEN n.starts IS NULL THEN 'starts not counted'::text
                 WHEN n.starts = 0::bigint THEN 'never started'::text
@@ -1368,7 +1375,8 @@ CREATE VIEW rowsource_misestimates AS
                 ELSE 'not completed'::text END AS verdict,
            pg_catalog.round(n.self_time::numeric, 3) AS self_time
       FROM pg_stat_rowsource n,
-           LATERAL (SELECT greatest(n.max_underestimate, n.max_overestimate) AS max_factor) m,
+           LATERAL (SELECT greatest(n.max_underestimate, n.max_overestimate) AS max_factor,
+                           coalesce(n.max_underestimate >= n.max_overestimate, n.max_overestimate IS NULL) AS is_under) m,
            LATERAL (SELECT n.estimated_rows / nullif(n.estimated_starts, 0::bigint)::float8 AS e_rows,
                            n.estimated_actual_rows::float8 / nullif(n.estimated_starts, 0::bigint)::float8 AS a_rows) s,
            LATERAL (SELECT CASE WHEN m.max_factor IS NOT NULL
@@ -1426,27 +1434,30 @@ COMMENT ON FUNCTION rowsource_percent(float8, float8) IS 'Internal: a part of a 
 CREATE VIEW rowsource_top_statements AS
     SELECT coalesce(s.usename, s.userid::text::name) AS usename, coalesce(s.datname, s.dbid::text::name) AS datname,
            s.queryid, s.plans, s.calls,
+           pg_catalog.round(s.response_time::numeric, 3) AS response_time,
            pg_catalog.round(s.total_time::numeric, 3) AS total_time,
            pg_catalog.round((s.total_time / nullif(s.calls, 0::numeric)::float8)::numeric, 3) AS mean_time,
-           rowsource_percent(s.top_time, pg_catalog.sum(s.top_time) OVER ()) AS percent,
+           rowsource_percent(s.response_time, pg_catalog.sum(s.response_time) OVER ()) AS percent,
            s.rows, s.blks_read, s.query
-      FROM (SELECT usename, datname, userid, dbid, queryid, toplevel,
-                   CASE WHEN userid IS NOT NULL THEN pg_catalog.count(*) END AS plans,
+      FROM (SELECT usename, datname, userid, dbid, queryid,
+                   CASE WHEN queryid IS NOT NULL THEN pg_catalog.count(DISTINCT (planid, plan_shape))
+                        WHEN userid IS NOT NULL THEN pg_catalog.count(*) END AS plans,
                    pg_catalog.sum(calls) AS calls,
                    pg_catalog.sum(total_time) AS total_time,
-                   CASE WHEN toplevel THEN pg_catalog.sum(total_time) END AS top_time,
+                   pg_catalog.sum(coalesce(response_time, total_time)) FILTER (WHERE toplevel) AS response_time,
                    pg_catalog.sum(rows) AS rows,
                    pg_catalog.sum(shared_blks_read + local_blks_read) AS blks_read,
                    (pg_catalog.array_agg(query ORDER BY last_seen DESC NULLS LAST))[1] AS query
               FROM pg_stat_rowsource_plans
-             GROUP BY usename, datname, userid, dbid, queryid, toplevel) s
-     ORDER BY s.total_time DESC NULLS LAST;
-COMMENT ON VIEW rowsource_top_statements IS 'The statements that took the most time: the plans of a statement together';
+             GROUP BY usename, datname, userid, dbid, queryid) s
+     ORDER BY coalesce(s.response_time, s.total_time) DESC NULLS LAST;
+COMMENT ON VIEW rowsource_top_statements IS 'The statements for which clients waited longest: the plans of a statement together';
 COMMENT ON COLUMN rowsource_top_statements.usename IS 'The user who ran the statement; the OID as text if the user was dropped';
 COMMENT ON COLUMN rowsource_top_statements.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
 COMMENT ON COLUMN rowsource_top_statements.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN rowsource_top_statements.plans IS 'The number of different plans; NULL for others, which sums up the executions whose plans are not stored';
 COMMENT ON COLUMN rowsource_top_statements.calls IS 'Executions, including failed and cancelled ones';
+COMMENT ON COLUMN rowsource_top_statements.response_time IS 'Milliseconds that clients waited for the executions: total_time, and parsing, planning, waits before the executor, and commit; NULL for a statement in a function. The order, or else total_time';
 COMMENT ON COLUMN rowsource_top_statements.total_time IS 'Milliseconds in which the executor ran (ExecutorRun and ExecutorFinish), as in pg_stat_statements; without parsing, planning and the executor''s start. The sum of all executions';
 COMMENT ON COLUMN rowsource_top_statements.mean_time IS 'Milliseconds of an execution on average';
 COMMENT ON COLUMN rowsource_top_statements.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
@@ -2084,7 +2095,7 @@ GRANT SELECT ON rowsource_tempfile_history TO PUBLIC;
 
 CREATE VIEW rowsource_wait_history AS
     SELECT d.snap_id, d.from_at, d.to_at, d.backend_type, d.wait_event_type, d.wait_event, d.waits, d.total_time,
-           d.total_time / d.waits::float8 AS mean_time
+           d.total_time / nullif(d.waits, 0::bigint)::float8 AS mean_time
       FROM (SELECT s.snap_id, s.from_at, s.taken_at AS to_at, c.backend_type, c.wait_event_type, c.wait_event,
                    c.waits - coalesce(p.waits, 0::bigint) AS waits,
                    greatest(c.total_time - coalesce(p.total_time, 0::float8), 0::float8) AS total_time
@@ -2098,7 +2109,7 @@ CREATE VIEW rowsource_wait_history AS
                       AND coalesce(p.wait_event_type, ''::text) = coalesce(c.wait_event_type, ''::text)
                       AND p.wait_event = c.wait_event AND p.counted_since = c.counted_since
              WHERE s.from_id IS NOT NULL) d
-     WHERE d.waits > 0::bigint;
+     WHERE d.waits > 0::bigint OR d.total_time > 0::float8;
 COMMENT ON VIEW rowsource_wait_history IS 'The waits between each snapshot and the previous one';
 COMMENT ON COLUMN rowsource_wait_history.snap_id IS 'The number of the snapshot at the end of the interval';
 COMMENT ON COLUMN rowsource_wait_history.from_at IS 'When the interval began';
@@ -2117,16 +2128,16 @@ CREATE VIEW rowsource_plan_history AS
            d.temp_blks_written, d.temp_blk_read_time, d.temp_blk_write_time
       FROM (SELECT p.snap_id, s.taken_at AS to_at, p.userid, p.dbid, p.queryid, p.planid, p.plan_shape, p.toplevel,
                    p.query,
-                   CASE WHEN f.goes_on THEN p.calls - f.calls ELSE p.calls END AS calls,
-                   CASE WHEN f.goes_on THEN p.total_time - f.total_time ELSE p.total_time END AS total_time,
-                   CASE WHEN f.goes_on THEN p.temp_blks_read - f.temp_blks_read ELSE p.temp_blks_read END
+                   CASE WHEN f.goes_on THEN p.calls - f.calls WHEN k.is_known THEN p.calls END AS calls,
+                   CASE WHEN f.goes_on THEN p.total_time - f.total_time WHEN k.is_known THEN p.total_time END AS total_time,
+                   CASE WHEN f.goes_on THEN p.temp_blks_read - f.temp_blks_read WHEN k.is_known THEN p.temp_blks_read END
                        AS temp_blks_read,
-                   CASE WHEN f.goes_on THEN p.temp_blks_written - f.temp_blks_written ELSE p.temp_blks_written END
+                   CASE WHEN f.goes_on THEN p.temp_blks_written - f.temp_blks_written WHEN k.is_known THEN p.temp_blks_written END
                        AS temp_blks_written,
-                   CASE WHEN f.goes_on THEN p.temp_blk_read_time - f.temp_blk_read_time ELSE p.temp_blk_read_time END
+                   CASE WHEN f.goes_on THEN p.temp_blk_read_time - f.temp_blk_read_time WHEN k.is_known THEN p.temp_blk_read_time END
                        AS temp_blk_read_time,
-                   CASE WHEN f.goes_on THEN p.temp_blk_write_time - f.temp_blk_write_time
-                        ELSE p.temp_blk_write_time END AS temp_blk_write_time
+                   CASE WHEN f.goes_on THEN p.temp_blk_write_time - f.temp_blk_write_time WHEN k.is_known THEN p.temp_blk_write_time END
+                       AS temp_blk_write_time
               FROM rowsource_snapshot_plans p
                    JOIN rowsource_snapshots s ON s.snap_id = p.snap_id
                    LEFT JOIN LATERAL (
@@ -2136,8 +2147,11 @@ CREATE VIEW rowsource_plan_history AS
                               AND b.planid = p.planid AND b.plan_shape = p.plan_shape AND b.toplevel = p.toplevel
                               AND b.snap_id < p.snap_id
                         ORDER BY b.snap_id DESC LIMIT 1::bigint) f ON true
+                   CROSS JOIN LATERAL (
+                       SELECT f.snap_id IS NOT NULL
+                              OR p.first_seen >= (SELECT pg_catalog.min(taken_at) FROM rowsource_snapshots) AS is_known) k
              WHERE p.snap_id > (SELECT pg_catalog.min(snap_id) FROM rowsource_snapshots)) d;
-COMMENT ON VIEW rowsource_plan_history IS 'What each plan did between a snapshot and the previous one that has the plan';
+COMMENT ON VIEW rowsource_plan_history IS 'What each plan did between a snapshot and the previous one that has the plan; NULL if that was deleted';
 COMMENT ON COLUMN rowsource_plan_history.snap_id IS 'The number of the snapshot';
 COMMENT ON COLUMN rowsource_plan_history.to_at IS 'When the snapshot was taken';
 COMMENT ON COLUMN rowsource_plan_history.userid IS 'The OID of the user who ran the statement';
@@ -2164,6 +2178,12 @@ CREATE FUNCTION rowsource_display_snapshot(
 ) RETURNS SETOF text
 LANGUAGE SQL STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED
 BEGIN ATOMIC
+    SELECT pg_catalog.format('plan 1 of %s, by total time. rowsource_snapshot_plans lists all.', pg_catalog.count(*))
+      FROM rowsource_snapshot_plans o
+     WHERE o.snap_id = rowsource_display_snapshot.snap_id AND o.queryid = rowsource_display_snapshot.queryid
+           AND (rowsource_display_snapshot.planid IS NULL OR o.planid = rowsource_display_snapshot.planid)
+    HAVING pg_catalog.count(*) > 1::bigint
+    UNION ALL
     SELECT rowsource_display_stored(
                rowsource_display_snapshot.snap_id, rowsource_display_snapshot.queryid, rowsource_display_snapshot.planid,
                (SELECT s.taken_at::text FROM rowsource_snapshots s WHERE s.snap_id = rowsource_display_snapshot.snap_id),
