@@ -158,7 +158,8 @@ pub fn run_failed() {
 pub unsafe fn query_ended(query: *mut QueryDesc) {
     // SAFETY: `query` is valid by the caller's promise, and so is its planned statement.
     let length = unsafe { (*query).plannedstmt.as_ref() }.map_or(0, |plan| plan.stmt_len);
-    if nesting::depth() == 0 {
+    // Not in a deferred trigger: that is a part of the commit.
+    if nesting::depth() == 0 && server::portal_or_background() {
         // Only then may another statement of the same message follow.
         response::other_ended(length > 0);
     }
