@@ -391,7 +391,7 @@ fn unmeasured_statements_of_the_same_message_are_in_no_other() {
         (format!("{own}; SELECT 'after'"), "SELECT 'after'"),
         (format!("INSERT INTO written VALUES (1); {own}"), "INSERT INTO written%"),
         (
-            "SET pg_rowsource.statistics_level = basic; SELECT pg_sleep(0.4); SELECT /*+ gather_plan_statistics */ 'hinted'".into(),
+            "SET pg_rowsource.statistics_level = basic; SELECT pg_sleep(0.4); SELECT /*+ gather_plan_statistics */ 1 AS hinted".into(),
             "%hinted%",
         ),
     ] {

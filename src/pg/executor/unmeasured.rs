@@ -12,7 +12,7 @@ use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::{self, first_bytes, from_database, switch, unguarded};
 use crate::pg::sql_trace::{level, lines};
 use crate::session::{self, TextId};
-use pgrx::pg_sys::{self, CommandTag, ErrorData, NodeTag, PlannedStmt, QueryDesc};
+use pgrx::pg_sys::{self, CommandDest, CommandTag, ErrorData, NodeTag, PlannedStmt, QueryDesc};
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char};
 
@@ -156,9 +156,15 @@ pub fn run_failed() {
 /// `query` must be valid.
 #[inline(never)]
 pub unsafe fn query_ended(query: *mut QueryDesc) {
-    // SAFETY: `query` is valid by the caller's promise, and so is its planned statement.
-    let length = unsafe { (*query).plannedstmt.as_ref() }.map_or(0, |plan| plan.stmt_len);
-    if nesting::depth() == 0 {
+    // SAFETY: `query` is valid by the caller's promise, and so are its planned statement and the receiver of its rows.
+    let (length, to) = unsafe {
+        let plan = (*query).plannedstmt.as_ref();
+        let to = (*query).dest.as_ref();
+        (plan.map_or(0, |plan| plan.stmt_len), to.map(|to| to.mydest))
+    };
+    // A query of a deferred trigger is a part of the commit.
+    let is_sent = to.is_some_and(|to| to != CommandDest::DestSPI && to != CommandDest::DestNone);
+    if is_sent && nesting::depth() == 0 {
         // Only then may another statement of the same message follow.
         response::other_ended(length > 0);
     }
