@@ -141,10 +141,7 @@ fn databases_are_separate() {
         );
         let executions = format!("executions {calls} ");
         let lines = shown.iter().flatten().flatten();
-        assert!(
-            lines.clone().any(|line| line.contains(&executions)),
-            "{shown:?}"
-        );
+        assert!(lines.clone().any(|line| line.contains(&executions)), "{shown:?}");
     }
     run_each(
         &mut client,

@@ -25,7 +25,7 @@ static SEARCHED: BackendLocal<[Searched; PLACES]> =
 ///
 /// # Safety
 /// `query` must be valid, and have a plan.
-#[inline(never)]
+#[inline]
 pub unsafe fn is_hinted(query: *const QueryDesc) -> bool {
     // SAFETY: the query and its plan are valid by the caller's promise.
     let text = unsafe { parsed::text_id(query) };

@@ -138,8 +138,8 @@ pub fn utility_ended(before: i64) {
 
 /// Notes that a query of the client that is not measured has ended, if another one may follow, or the commit of one before it.
 #[inline(always)]
-pub fn other_ended(is_followed: bool) {
-    if is_followed || RESPONSE.committed.get() != Committed::Nothing {
+pub fn other_ended(is_followed: impl FnOnce() -> bool) {
+    if RESPONSE.committed.get() != Committed::Nothing || is_followed() {
         RESPONSE.end.set(now());
     }
 }

@@ -156,17 +156,13 @@ pub fn run_failed() {
 /// `query` must be valid.
 #[inline(never)]
 pub unsafe fn query_ended(query: *mut QueryDesc) {
-    // SAFETY: `query` is valid by the caller's promise, and so are its planned statement and the receiver of its rows.
-    let (length, to) = unsafe {
-        let plan = (*query).plannedstmt.as_ref();
-        let to = (*query).dest.as_ref();
-        (plan.map_or(0, |plan| plan.stmt_len), to.map(|to| to.mydest))
-    };
+    // SAFETY: `query` is valid by the caller's promise, and so is the receiver of its rows.
+    let to = unsafe { (*query).dest.as_ref() }.map(|to| to.mydest);
     // A query of a deferred trigger is a part of the commit.
     let is_sent = to.is_some_and(|to| to != CommandDest::DestSPI && to != CommandDest::DestNone);
     if is_sent && nesting::depth() == 0 {
-        // Only then may another statement of the same message follow.
-        response::other_ended(length > 0);
+        // SAFETY: the caller promises what the function requires.
+        response::other_ended(|| unsafe { is_followed(query) });
     }
     if std::ptr::eq(OWN.get(), query) {
         return OWN.set(std::ptr::null());
@@ -184,6 +180,35 @@ pub unsafe fn query_ended(query: *mut QueryDesc) {
     };
     // SAFETY: `query` is valid by the caller's promise.
     unsafe { note_query(what, query) }
+}
+
+/// Returns whether another statement follows in the text of a query: only then may it be one of the same message.
+///
+/// # Safety
+/// `query` must be valid.
+#[inline(always)]
+unsafe fn is_followed(query: *mut QueryDesc) -> bool {
+    /// So many bytes may end the last statement.
+    const MOST_AT_END: usize = 4;
+    // SAFETY: `query` is valid by the caller's promise, and so are its planned statement and its text, which has the statement's part. At the
+    // end of the text is a zero byte.
+    unsafe {
+        let (Some(plan), text) = ((*query).plannedstmt.as_ref(), (*query).sourceText) else {
+            return false;
+        };
+        if plan.stmt_len <= 0 || text.is_null() {
+            return false;
+        }
+        let mut rest = text.add((plan.stmt_location.max(0) + plan.stmt_len) as usize);
+        for _ in 0..MOST_AT_END {
+            match *rest as u8 {
+                0 => return false,
+                b';' | b' ' | b'\n' => rest = rest.add(1),
+                _ => return true,
+            }
+        }
+        true
+    }
 }
 
 /// Notes that the client has read a part of a measured query, which is still open.
