@@ -1149,8 +1149,8 @@ COMMENT ON FUNCTION rowsource_wait_lines(bigint, bigint, bigint, bigint, text, t
 REVOKE ALL ON FUNCTION rowsource_wait_lines(bigint, bigint, bigint, bigint, text, text, float8, float8, text) FROM PUBLIC;
 
 CREATE FUNCTION rowsource_ash(
-    from_time timestamptz DEFAULT NULL,
-    to_time timestamptz DEFAULT NULL,
+    from_time text DEFAULT NULL,
+    to_time text DEFAULT NULL,
     OUT sample_time timestamptz,
     OUT pid int,
     OUT leader_pid int,
@@ -1169,11 +1169,11 @@ CREATE FUNCTION rowsource_ash(
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_ash_0_2';
-COMMENT ON FUNCTION rowsource_ash(timestamptz, timestamptz) IS 'The samples of active sessions in an interval; without arguments, the rows of the view rowsource_ash';
+COMMENT ON FUNCTION rowsource_ash(text, text) IS 'The samples of active sessions in an interval; without arguments, the rows of the view rowsource_ash';
 
 CREATE VIEW rowsource_ash AS
     SELECT u.rolname AS usename, d.datname, s.*
-      FROM rowsource_ash(NULL::timestamptz, NULL::timestamptz) s
+      FROM rowsource_ash(NULL::text, NULL::text) s
            LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
            LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
 COMMENT ON VIEW rowsource_ash IS 'Active session history: a row for each session that was active when the sessions were sampled';
@@ -1221,8 +1221,8 @@ COMMENT ON FUNCTION rowsource_ash_to_store(timestamptz, int) IS 'Internal: the s
 REVOKE ALL ON FUNCTION rowsource_ash_to_store(timestamptz, int) FROM PUBLIC;
 
 CREATE FUNCTION rowsource_top_activity(
-    from_time timestamptz DEFAULT NULL,
-    to_time timestamptz DEFAULT NULL,
+    from_time text DEFAULT NULL,
+    to_time text DEFAULT NULL,
     OUT userid oid,
     OUT dbid oid,
     OUT queryid bigint,
@@ -1238,15 +1238,15 @@ CREATE FUNCTION rowsource_top_activity(
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_top_activity_0_2';
-COMMENT ON FUNCTION rowsource_top_activity(timestamptz, timestamptz) IS 'What sessions did most in an interval: samples by statement, plan, node and wait event; without arguments, in the last hour';
+COMMENT ON FUNCTION rowsource_top_activity(text, text) IS 'What sessions did most in an interval: samples by statement, plan, node and wait event; without arguments, in the last hour';
 
 CREATE FUNCTION rowsource_ash_report(
-    from_time timestamptz DEFAULT NULL,
-    to_time timestamptz DEFAULT NULL
+    from_time text DEFAULT NULL,
+    to_time text DEFAULT NULL
 ) RETURNS SETOF text
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_ash_report_0_2';
-COMMENT ON FUNCTION rowsource_ash_report(timestamptz, timestamptz) IS 'Prints what sessions did in an interval, like Oracle''s ASH report; without arguments, in the last hour';
+COMMENT ON FUNCTION rowsource_ash_report(text, text) IS 'Prints what sessions did in an interval, like Oracle''s ASH report; without arguments, in the last hour';
 
 CREATE FUNCTION rowsource_ash_start() RETURNS int
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE

@@ -70,7 +70,7 @@ pub fn rows(rows: &mut Rows) {
     if ring().is_some() {
         add(
             "What did the sessions do in the last five minutes, and what did they wait for?",
-            "SELECT * FROM {}rowsource_ash_report(pg_catalog.now() - interval '5 min')",
+            "SELECT * FROM {}rowsource_ash_report('5 min')",
         );
     }
     if store::shared_history().is_some() {

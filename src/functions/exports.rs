@@ -288,7 +288,7 @@ functions! {
 
     /// The samples of active sessions in an interval; without arguments, the rows of the view rowsource_ash
     rowsource_ash(
-        from_time: timestamptz = "NULL", to_time: timestamptz = "NULL"
+        from_time: moment = "NULL", to_time: moment = "NULL"
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> rows(ash::columns(), |rows| ash::rows(rows, from_time, to_time)),
         view: View { comment: "Active session history: a row for each session that was active when the sessions were sampled", adds: Adds::Names(["The user of the statement", "The database of the session"]) };
@@ -300,14 +300,14 @@ functions! {
     /// What sessions did most in an interval: samples by statement, plan, node and wait event; without
     /// arguments, in the last hour
     rowsource_top_activity(
-        from_time: timestamptz = "NULL", to_time: timestamptz = "NULL"
+        from_time: moment = "NULL", to_time: moment = "NULL"
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> rows(ash::top_columns(), |rows| ash::top_rows(rows, from_time, to_time));
 
     /// Prints what sessions did in an interval, like Oracle's ASH report; without arguments, in the last
     /// hour
     rowsource_ash_report(
-        from_time: timestamptz = "NULL", to_time: timestamptz = "NULL"
+        from_time: moment = "NULL", to_time: moment = "NULL"
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> lines(|rows| ash::report_lines(rows, from_time, to_time));
 
