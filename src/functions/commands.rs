@@ -37,7 +37,7 @@ pub fn rows(rows: &mut Rows) {
     if let Some(top) = top_plan() {
         let of_top = |format: &str| {
             let (queryid, planid) = (top.queryid, top.planid);
-            format!("SELECT * FROM {{}}rowsource_display({queryid}, {planid}, '{format}')")
+            format!("SELECT * FROM {{}}rowsource_display({queryid}, {planid}, format => '{format}')")
         };
         add(
             "What did each node do in the plan that cost the most?",

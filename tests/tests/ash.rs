@@ -45,7 +45,7 @@ fn shares_agree_with_exact_waits() {
     let (mut session, mut observer) = (server.connect(), server.connect());
     let id = pid(&mut session);
     let waited = format!(
-        "SELECT coalesce(sum(total_time), 0)::float8 FROM rowsource_session_waits WHERE pid = {id} AND wait_event = 'PgSleep'"
+        "SELECT coalesce(sum(wait_time), 0)::float8 FROM pg_stat_rowsource_session_waits WHERE pid = {id} AND wait_event = 'PgSleep'"
     );
     // Else it takes its samples when the session has given up the processor.
     prefer(worker(&mut observer));
@@ -508,6 +508,6 @@ fn a_snapshot_keeps_samples_of_processes_without_a_user() {
     until(&mut client, sampled);
     run_each(&mut client, "SELECT rowsource_snapshot()");
     let kept = "SELECT count(*) FROM rowsource_snapshot_ash
-                 WHERE backend_type = 'autovacuum worker' AND userid IS NULL AND dbid = (SELECT oid FROM pg_database WHERE datname = current_database())";
+                 WHERE backend_type = 'autovacuum worker' AND userid IS NULL AND datid = (SELECT oid FROM pg_database WHERE datname = current_database())";
     assert!(value::<i64>(&mut client, kept) > 0);
 }

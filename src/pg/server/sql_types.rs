@@ -115,8 +115,6 @@ sql_types! {
     inet, reads Option<String> = |call, n, _max| call.inet(n), from String = |it| srf::inet(&it);
     /// The name of an object.
     name;
-    /// A number with decimal digits.
-    numeric;
     /// Bytes.
     bytea, reads Option<Vec<u8>> = |call, n, max| call.bytes(n, max), from &[u8] = |it| srf::bytes(it);
     /// Measured numbers.
